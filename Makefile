@@ -1,0 +1,97 @@
+# kvdrive: every command of the project. `make help` lists them.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+JOBS ?= $(shell nproc)
+SEED ?= 1
+VENV := .venv
+BIN := $(VENV)/bin
+STAMPS := $(VENV)/stamps
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+NATIVE_SOURCES := $(shell find hls sim/drive -name '*.hpp' -o -name '*.cpp' 2>/dev/null)
+CPP_SOURCES := $(filter-out hls/common/abi.hpp,$(NATIVE_SOURCES))
+export PYTHONPATH := sim
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z][a-zA-Z-]*:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# ---- set-up: each step leaves a stamp, so that the next call does no work ----
+
+.PHONY: setup
+setup: $(STAMPS)/native ## install what is missing and build the native extension
+
+$(STAMPS)/system: scripts/system_packages.sh
+	@scripts/system_packages.sh
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kvdrive needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/python: $(STAMPS)/system pyproject.toml constraints.txt
+	@echo "kvdrive: installing Python packages into $(VENV) (minutes on the first call)"
+	@$(PIP) install -c constraints.txt scikit-build-core nanobind
+	@$(PIP) install -c constraints.txt --no-deps hls4ml
+	@$(PIP) install -c constraints.txt $$($(BIN)/python scripts/extras.py dev models sim figures)
+	@touch $@
+
+$(STAMPS)/native: $(STAMPS)/python $(NATIVE_SOURCES) CMakeLists.txt
+	@echo "kvdrive: building the native extension"
+	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(PIP) install --no-build-isolation --no-deps --editable .
+	@touch $@
+
+# ---- use ----
+
+.PHONY: run
+run: setup ## continue a real text with a small model whose KV cache lives in the drive
+	@$(BIN)/kvdrive run
+
+.PHONY: csim
+csim: setup ## compiled kernels against the golden model, plain and under sanitizers [KERNEL=x] [SEED=n]
+	@$(BIN)/python -m csim $(KERNEL) --sanitize --seed $(SEED)
+
+# ---- check ----
+
+.PHONY: test
+test: setup ## everything that CI runs
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not slow" $(PYTEST_ARGS)
+	@$(BIN)/python -m csim --sanitize --seed $(SEED)
+
+.PHONY: test-full
+test-full: setup ## the tests and the slow ones
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(PYTEST_ARGS)
+	@$(BIN)/python -m csim --sanitize --seed $(SEED)
+
+.PHONY: lint
+lint: setup ## ruff, mypy, clang-format, clang-tidy
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@clang-format-19 --dry-run --Werror $(CPP_SOURCES)
+	@$(BIN)/python scripts/clang_tidy.py --jobs $(JOBS)
+
+.PHONY: format
+format: setup ## rewrite the sources in the house format
+	@$(BIN)/ruff check --fix-only --quiet .
+	@$(BIN)/ruff format --quiet .
+	@clang-format-19 -i $(CPP_SOURCES)
+
+.PHONY: abi
+abi: setup ## write the C++ header and the Python modules from abi/abi.toml
+	@$(BIN)/python abi/generate.py
+
+# ---- measure ----
+
+.PHONY: bench-attention
+bench-attention: setup ## GB/s of KV consumed by the engines, beside memory bandwidth and torch
+	@mkdir -p out
+	@$(BIN)/python scripts/bench_attention.py --json out/bench_attention.json
+
+.PHONY: accuracy
+accuracy: setup ## error against float64, written to docs/accuracy.md
+	@$(BIN)/python scripts/accuracy.py
+
+.PHONY: clean
+clean: ## remove what was built (the virtual environment stays)
+	@rm -rf build out $(STAMPS)/native

@@ -1,0 +1,103 @@
+"""The set-up: what it says when it may not install, and that the Makefile documents itself."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def program(folder: Path, name: str, body: str) -> None:
+    path = folder / name
+    path.write_text(f"#!/bin/bash\n{body}\n")
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """A PATH with the shell's own tools and programs that play another machine."""
+    for tool in ("bash", "env", "cat", "grep", "mktemp", "rm", "tail"):
+        (tmp_path / tool).symlink_to(next(p for p in (Path("/bin") / tool, Path("/usr/bin") / tool) if p.exists()))
+    program(tmp_path, "id", "echo 1000")
+    return tmp_path
+
+
+def system_packages(machine: Path) -> subprocess.CompletedProcess[str]:
+    environment = {"PATH": str(machine), "TMPDIR": str(machine)}
+    command = [str(machine / "bash"), str(ROOT / "scripts/system_packages.sh")]
+    return subprocess.run(command, capture_output=True, text=True, env=environment)
+
+
+def test_user_without_rights_gets_one_message_with_packages_and_command(machine):
+    program(machine, "dpkg-query", '[ "${@: -1}" = g++ ] && echo "install ok installed"; exit 0')
+    result = system_packages(machine)
+    assert result.returncode == 1
+    missing = re.search(r"missing system packages: (.*)", result.stderr).group(1).split()
+    assert "clang-19" in missing
+    assert "g++" not in missing
+    assert f"apt-get install -y --no-install-recommends {' '.join(missing)}" in result.stderr
+
+
+def test_nothing_is_done_when_all_is_there(machine):
+    program(machine, "dpkg-query", 'echo "install ok installed"')
+    program(machine, "apt-get", f"touch {machine}/called")
+    result = system_packages(machine)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+    assert not (machine / "called").exists()
+
+
+def test_root_installs_what_is_missing(machine):
+    program(machine, "id", "echo 0")
+    program(machine, "dpkg-query", "exit 1")
+    program(machine, "apt-get", f'echo "$@" >> {machine}/calls')
+    assert system_packages(machine).returncode == 0
+    calls = (machine / "calls").read_text().splitlines()
+    assert calls[0] == "update"
+    assert calls[1].startswith("install -y --no-install-recommends g++ make ccache clang-19")
+
+
+def test_failing_install_shows_the_log(machine):
+    program(machine, "id", "echo 0")
+    program(machine, "dpkg-query", "exit 1")
+    program(machine, "apt-get", "echo E: no such package >&2; exit 100")
+    result = system_packages(machine)
+    assert result.returncode == 1
+    assert "E: no such package" in result.stderr
+    assert "could not install" in result.stderr
+
+
+def test_other_distributions_are_told_which_programs_are_missing(machine):
+    program(machine, "g++", "true")
+    result = system_packages(machine)
+    assert result.returncode == 1
+    assert "missing programs: make ccache clang-19" in result.stderr
+
+
+def test_help_lists_every_target():
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^\.PHONY: (.+)$", makefile, re.M))
+    listed = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert {line.split()[0] for line in listed.splitlines()} == targets
+    assert all(len(line.split()) > 3 for line in listed.splitlines())
+
+
+def test_setup_is_up_to_date_and_ci_runs_the_documented_command():
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("MAKE")}
+    assert subprocess.run(["make", "-q", "setup"], cwd=ROOT, env=environment).returncode == 0
+    commands = [line for line in (ROOT / ".ci/run").read_text().splitlines() if line and line[0] != "#"]
+    assert commands[-1] == "make test"
+    assert "make test" in (ROOT / "README.md").read_text()
+
+
+def test_requirements_of_the_extras_are_pinned():
+    command = [sys.executable, "scripts/extras.py", "dev", "models", "sim", "figures"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    pinned = {
+        line.split("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line
+    }
+    names = {re.split(r"[<>=\[]", requirement)[0].lower().replace("-", "_") for requirement in listed}
+    assert names <= {name.replace("-", "_") for name in pinned}
