@@ -1,0 +1,136 @@
+"""Generate the shared constants from abi.toml.
+
+One source, three outputs: the C++ header of the kernels and the drive, and the Python module of the host, which
+the golden model holds as a copy because it imports nothing but numpy. `--check` reports drift and writes nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tomllib
+from decimal import ROUND_HALF_EVEN, Decimal, getcontext
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+CPP = ROOT / "hls/common/abi.hpp"
+PYTHON = (ROOT / "host/kvdrive/abi.py", ROOT / "sim/golden/abi.py")
+SIZES = {"u8": 1, "u16": 2, "u32": 4, "u64": 8, "i32": 4, "f32": 4}
+NUMPY = {"u8": "<u1", "u16": "<u2", "u32": "<u4", "u64": "<u8", "i32": "<i4", "f32": "<u4"}
+CPP_TYPES = {
+    "u8": "std::uint8_t",
+    "u16": "std::uint16_t",
+    "u32": "std::uint32_t",
+    "u64": "std::uint64_t",
+    "i32": "std::int32_t",
+    "f32": "std::uint32_t",
+}
+NOTE = "Generated from abi/abi.toml by abi/generate.py; do not edit."
+
+
+def exp2_tables(constants: dict[str, int]) -> dict[str, list[int]]:
+    """Coefficients of 2^f on 2^EXP2_INDEX_BITS intervals, correctly rounded (docs/arithmetic.md, Softmax)."""
+    getcontext().prec = 60
+    ln2 = Decimal(2).ln()
+    entries = 1 << constants["EXP2_INDEX_BITS"]
+
+    def rounded(factor: Decimal, bits: int) -> list[int]:
+        values = ((ln2 * i / entries).exp() * factor * (1 << bits) for i in range(entries))
+        return [int(v.to_integral_value(rounding=ROUND_HALF_EVEN)) for v in values]
+
+    return {
+        "EXP2_C0": rounded(Decimal(1), constants["EXP2_C0_BITS"]),
+        "EXP2_C1": rounded(ln2, constants["EXP2_C1_BITS"]),
+        "EXP2_C2": rounded(ln2 * ln2 / 2, constants["EXP2_C2_BITS"]),
+    }
+
+
+def layout(struct: dict) -> list[tuple[str, str, int, int]]:
+    """(name, type, count, byte offset) of every field; refuses unaligned fields and a wrong total."""
+    rows, offset = [], 0
+    for field in struct["fields"]:
+        name, kind, *count = field.split(":")
+        number = int(count[0]) if count else 1
+        if offset % SIZES[kind]:
+            raise ValueError(f"field {name} is not aligned")
+        rows.append((name, kind, number, offset))
+        offset += SIZES[kind] * number
+    if offset != struct["bytes"]:
+        raise ValueError(f"fields take {offset} bytes, not {struct['bytes']}")
+    return rows
+
+
+def camel(name: str) -> str:
+    return "k" + "".join(part.capitalize() for part in name.split("_"))
+
+
+def wrapped(values: list[int], indent: str, width: int = 8) -> str:
+    lines = (values[i : i + width] for i in range(0, len(values), width))
+    return "\n".join(indent + ", ".join(map(str, line)) + "," for line in lines)
+
+
+def render_python(abi: dict) -> str:
+    out = [f'"""Constants, opcodes and memory layouts shared with the kernels and the drive.\n\n{NOTE}\n"""\n']
+    out += ["# fmt: off", "from enum import IntEnum, IntFlag\n", "import numpy as np\n"]
+    out += [f"ABI_VERSION = {abi['abi_version']}"]
+    out += [f"{name} = {value}" for name, value in abi["constants"].items()]
+    out += [f"{name} = ({', '.join(map(str, values))})" for name, values in abi["lists"].items()]
+    for name, values in exp2_tables(abi["constants"]).items():
+        out.append(f"{name} = (\n{wrapped(values, '    ')}\n)")
+    for name, members in abi["enums"].items():
+        flag = name == "Status"
+        body = "\n".join(f"    {key} = {value:#x}" for key, value in members.items())
+        out.append(f"\n\nclass {name}({'IntFlag' if flag else 'IntEnum'}):\n{body}")
+    out.append("\n")
+    for name, struct in abi["structs"].items():
+        fields = []
+        for field, kind, count, _ in layout(struct):
+            shape = f", ({count},)" if count > 1 else ""
+            fields.append(f'        ("{field}", "{NUMPY[kind]}"{shape}),')
+        out.append(f"{name} = np.dtype(\n    [\n" + "\n".join(fields) + "\n    ]\n)")
+    return "\n".join(out) + "\n"
+
+
+def render_cpp(abi: dict) -> str:
+    out = ["// SPDX-License-Identifier: Apache-2.0", f"// {NOTE}", "// clang-format off", "#pragma once", ""]
+    out += ["#include <cstddef>", "#include <cstdint>", "", "namespace kvdrive::abi {", ""]
+    out.append(f"constexpr int kAbiVersion = {abi['abi_version']};")
+    out += [f"constexpr int {camel(name)} = {value};" for name, value in abi["constants"].items()]
+    tables = {**abi["lists"], **exp2_tables(abi["constants"])}
+    for name, values in tables.items():
+        out.append(f"constexpr std::uint32_t {camel(name)}[{len(values)}] = {{\n{wrapped(values, '    ')}\n}};")
+    for name, members in abi["enums"].items():
+        body = "\n".join(f"  {camel(key)} = {value:#x}," for key, value in members.items())
+        out.append(f"\nenum {name} : std::uint32_t {{\n{body}\n}};")
+    for name, struct in abi["structs"].items():
+        rows = layout(struct)
+        body = "\n".join(f"  {CPP_TYPES[kind]} {field}{f'[{n}]' if n > 1 else ''};" for field, kind, n, _ in rows)
+        out.append(f"\nstruct {name} {{\n{body}\n}};")
+        out.append(f"static_assert(sizeof({name}) == {struct['bytes']});")
+        out += [f"static_assert(offsetof({name}, {field}) == {offset});" for field, _, _, offset in rows]
+        # Bit positions, for kernels that unpack a layout from wide words.
+        positions = "\n".join(f"constexpr int {camel(field)} = {offset * 8};" for field, _, _, offset in rows)
+        out.append(f"namespace {name.lower()}_bit {{\n{positions}\n}}  // namespace {name.lower()}_bit")
+    out += ["", "}  // namespace kvdrive::abi", ""]
+    return "\n".join(out)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="report files that differ, write nothing")
+    check = parser.parse_args().check
+    abi = tomllib.loads((ROOT / "abi/abi.toml").read_text())
+    files = {CPP: render_cpp(abi), **{path: render_python(abi) for path in PYTHON}}
+    drifted = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
+    if check:
+        for path in drifted:
+            print(f"{path.relative_to(ROOT)} differs from abi/abi.toml: run `python abi/generate.py`", file=sys.stderr)
+        return 1 if drifted else 0
+    for path in drifted:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(files[path])
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

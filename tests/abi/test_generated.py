@@ -1,0 +1,69 @@
+"""The generated files agree with abi/abi.toml, and the layouts with what other programs rely on."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from kvdrive import abi
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def generate(*arguments: str, root: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(root / "abi/generate.py"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def copy_of_abi(folder: Path) -> Path:
+    (folder / "abi").mkdir()
+    for name in ("abi.toml", "generate.py"):
+        (folder / "abi" / name).write_text((ROOT / "abi" / name).read_text())
+    assert generate(root=folder).returncode == 0
+    return folder
+
+
+def test_generated_files_do_not_drift():
+    result = generate("--check")
+    assert result.returncode == 0, result.stderr
+
+
+def test_check_notices_a_changed_constant(tmp_path):
+    root = copy_of_abi(tmp_path)
+    toml = root / "abi/abi.toml"
+    toml.write_text(toml.read_text().replace("MAX_TOP_K = 16384", "MAX_TOP_K = 8192"))
+    result = generate("--check", root=root)
+    assert result.returncode == 1
+    assert result.stderr.count("differs") == 3
+    assert (root / "hls/common/abi.hpp").read_text() == (ROOT / "hls/common/abi.hpp").read_text()
+
+
+def test_check_notices_an_edited_output(tmp_path):
+    root = copy_of_abi(tmp_path)
+    (root / "hls/common/abi.hpp").write_text("// edited\n")
+    assert generate("--check", root=root).returncode == 1
+
+
+def test_misaligned_field_is_refused(tmp_path):
+    root = copy_of_abi(tmp_path)
+    toml = root / "abi/abi.toml"
+    toml.write_text(toml.read_text().replace('"version:u16", "mode:u8"', '"mode:u8", "version:u16"'))
+    result = generate(root=root)
+    assert result.returncode != 0
+    assert "not aligned" in result.stderr
+
+
+def test_layouts_have_the_sizes_of_the_nvme_and_job_formats():
+    assert abi.Sqe.itemsize == abi.SQE_BYTES == 64
+    assert abi.Cqe.itemsize == abi.CQE_BYTES == 16
+    assert abi.Sqe.fields["prp1"][1] == 24
+    assert abi.Sqe.fields["cdw10"][1] == 40
+    assert abi.AttentionJob.itemsize == 2 * abi.BEAT_BYTES
+
+
+def test_exp2_tables_are_powers_of_two_and_their_derivatives():
+    exponent = np.arange(64) / 64
+    assert np.array_equal(abi.EXP2_C0, np.rint(2**exponent * 2**abi.EXP2_C0_BITS))
+    assert np.array_equal(abi.EXP2_C1, np.rint(2**exponent * np.log(2) * 2**abi.EXP2_C1_BITS))
+    assert np.array_equal(abi.EXP2_C2, np.rint(2**exponent * np.log(2) ** 2 / 2 * 2**abi.EXP2_C2_BITS))
