@@ -1,0 +1,64 @@
+"""The golden model: docs/arithmetic.md in numpy, with integers only. Every engine is compared with it.
+
+`golden.float64` is a second, plain floating-point model of the same algorithms; it only measures errors.
+"""
+
+from golden import abi, bitmap, exp2, float64, half, job, single, wide
+from golden.argtopk import ArgtopkResult, argtopk
+from golden.attention import AttentionResult, attention, merge_partials, scale_bits
+from golden.gemv import (
+    AccumulateResult,
+    GemvResult,
+    block_columns,
+    gemv_accumulate,
+    gemv_columns,
+    gemv_rows,
+)
+from golden.page_filter import FilterResult, page_filter
+from golden.softmax import SoftmaxResult, scores, softmax
+from golden.sparf import (
+    RowsResult,
+    SparfResult,
+    TokensResult,
+    sparf,
+    sparf_attend,
+    sparf_rows,
+    sparf_tokens,
+    v_sum,
+)
+
+__all__ = [
+    "AccumulateResult",
+    "ArgtopkResult",
+    "AttentionResult",
+    "FilterResult",
+    "GemvResult",
+    "RowsResult",
+    "SoftmaxResult",
+    "SparfResult",
+    "TokensResult",
+    "abi",
+    "argtopk",
+    "attention",
+    "bitmap",
+    "block_columns",
+    "exp2",
+    "float64",
+    "gemv_accumulate",
+    "gemv_columns",
+    "gemv_rows",
+    "half",
+    "job",
+    "merge_partials",
+    "page_filter",
+    "scale_bits",
+    "scores",
+    "single",
+    "softmax",
+    "sparf",
+    "sparf_attend",
+    "sparf_rows",
+    "sparf_tokens",
+    "v_sum",
+    "wide",
+]

@@ -1,0 +1,152 @@
+"""The same algorithms in plain float64: the yardstick for errors, never for bits.
+
+Written from the papers' formulas without the integer modules, so that a mistake there cannot hide here. Arrays are any
+real dtype and are converted to float64; masks are boolean arrays (True = attend). Nothing is quantised.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Real = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Sparf:
+    """`out` [g, d]; `rows` and `tokens`: chosen indices, ascending; `alpha` [g]: mass of the chosen tokens."""
+
+    out: Real
+    rows: NDArray[np.intp]
+    tokens: NDArray[np.intp]
+    alpha: Real
+
+
+def _real(x: ArrayLike) -> Real:
+    return np.asarray(x).astype(np.float64)
+
+
+def argtopk(keys: ArrayLike, k: int) -> NDArray[np.intp]:
+    """Indices, ascending, of the k largest keys; among equal keys the lowest index wins."""
+    values = _real(keys)
+    return np.sort(np.lexsort((np.arange(values.size), -values))[:k])
+
+
+def page_filter(
+    pages: NDArray[np.uint8], wanted: Mask, row_bytes: int, page_bytes: int
+) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """(kept rows uint8, 1 per needed page) of whole pages; `wanted` [rows] numbers rows across pages."""
+    per_page = page_bytes // row_bytes
+    kept = []
+    needed = np.zeros(len(pages) // page_bytes, np.uint8)
+    for row in np.flatnonzero(wanted):
+        page, slot = divmod(int(row), per_page)
+        start = page * page_bytes + slot * row_bytes
+        kept.append(pages[start : start + row_bytes])
+        needed[page] = 1
+    return np.concatenate(kept) if kept else np.zeros(0, np.uint8), needed
+
+
+def gemv_rows(q: ArrayLike, k: ArrayLike) -> Real:
+    """q [g, d] times token-major k [s, d] -> [g, s]."""
+    result: Real = _real(q) @ _real(k).T
+    return result
+
+
+def gemv_columns(q: ArrayLike, k_columns: ArrayLike, tokens: int) -> Real:
+    """q [g, r] times block-column k [blocks, r, 32] -> [g, tokens]."""
+    blocks = np.einsum("gr,brt->gbt", _real(q), _real(k_columns))
+    dots: Real = blocks.reshape(len(blocks), -1)[:, :tokens]
+    return dots
+
+
+def gemv_accumulate(p: ArrayLike, v: ArrayLike) -> Real:
+    """p [g, s] times v [s, d] -> [g, d]."""
+    result: Real = _real(p) @ _real(v)
+    return result
+
+
+def softmax(scores: ArrayLike, mask: Mask | None = None) -> Real:
+    """Softmax (base e) over the last axis, 0 where `mask` is False."""
+    x = _real(scores)
+    if mask is not None:
+        x = np.where(mask, x, -np.inf)
+    weights = np.exp(x - x.max(axis=-1, keepdims=True))
+    p: Real = weights / weights.sum(axis=-1, keepdims=True)
+    return p
+
+
+def attention(
+    q: ArrayLike,
+    k: ArrayLike,
+    v: ArrayLike,
+    *,
+    scale: float | None = None,
+    mask: Mask | None = None,
+    tail_scores: ArrayLike | None = None,
+    tail_v: ArrayLike | None = None,
+) -> Real:
+    """softmax(scale * q k^T) v -> [g, d]; `scale` 1 / sqrt(d) by default.
+
+    The tail's scores [g, t] are logits to base e. Masked rows of v may be Inf or NaN.
+    """
+    scores = gemv_rows(q, k) * _scale(q, scale)
+    if mask is not None:
+        scores = np.where(mask, scores, -np.inf)
+        v = np.where(np.asarray(mask)[:, None], _real(v), 0.0)
+    scores, values = _with_tail(scores, _real(v), tail_scores, tail_v)
+    return gemv_accumulate(softmax(scores), values)
+
+
+def sparf(
+    q: ArrayLike,
+    k: ArrayLike,
+    v: ArrayLike,
+    *,
+    r: int,
+    k_top: int,
+    local: int,
+    scale: float | None = None,
+    mask: Mask | None = None,
+    tail_scores: ArrayLike | None = None,
+    tail_v: ArrayLike | None = None,
+) -> Sparf:
+    """SparF attention for g query heads of one KV head (SparQ's score scale, a local window, mean-value blending)."""
+    query, keys, values = _real(q), _real(k), _real(v)
+    scale = _scale(q, scale)
+    mask = np.ones(len(keys), np.bool_) if mask is None else mask
+    tail_tokens = 0 if tail_scores is None else np.shape(tail_scores)[1]
+    # Steps 1 to 4: the rows with the largest |q|, then approximate scores over all tokens.
+    rows = argtopk(np.abs(query).sum(axis=0), r)
+    share = np.abs(query[:, rows]).sum(axis=1) / np.maximum(np.abs(query).sum(axis=1), np.finfo(np.float64).tiny)
+    factor = np.where(share > 0, scale / np.sqrt(np.where(share > 0, share, 1.0)), scale)
+    approximate = np.where(mask, query[:, rows] @ keys[:, rows].T * factor[:, None], -np.inf)
+    approximate, all_values = _with_tail(approximate, np.where(mask[:, None], values, 0.0), tail_scores, tail_v)
+    p = softmax(approximate)
+    # Steps 5 to 7: the last tokens are forced in, then the k largest of the heads' common mass.
+    mass = p[:, : len(keys)].sum(axis=0)
+    mass[len(keys) - local :] = np.inf
+    mass[~mask] = -np.inf
+    tokens = argtopk(mass, k_top)
+    tokens = tokens[mask[tokens]]
+    alpha = p[:, tokens].sum(axis=1) + p[:, len(keys) :].sum(axis=1)
+    # Steps 8 to 11: exact attention over the chosen tokens, blended with the mean of all values.
+    near = attention(query, keys[tokens], values[tokens], scale=scale, tail_scores=tail_scores, tail_v=tail_v)
+    mean = all_values.sum(axis=0) / (np.count_nonzero(mask) + tail_tokens)
+    return Sparf(alpha[:, None] * near + (1.0 - alpha[:, None]) * mean, rows, tokens, alpha)
+
+
+def _scale(q: ArrayLike, scale: float | None) -> float:
+    return 1.0 / math.sqrt(np.shape(q)[1]) if scale is None else scale
+
+
+def _with_tail(
+    scores: Real, values: Real, tail_scores: ArrayLike | None, tail_v: ArrayLike | None
+) -> tuple[Real, Real]:
+    if tail_scores is None:
+        return scores, values
+    if tail_v is None:
+        raise ValueError("tail_scores without tail_v")
+    return np.concatenate([scores, _real(tail_scores)], axis=1), np.concatenate([values, _real(tail_v)])

@@ -1,0 +1,174 @@
+"""docs/arithmetic.md read literally, one number at a time, with Python integers and Fractions; no import from golden.
+
+Slow and obvious on purpose: it shares no trick (limbs, words, sticky bits) with the golden model that it checks.
+"""
+
+from fractions import Fraction
+
+import numpy as np
+
+
+def value16(pattern):
+    """Exact value of a finite binary16 pattern."""
+    return Fraction(float(np.uint16(pattern).view(np.float16)))
+
+
+def value32(pattern):
+    """Exact value of a finite binary32 pattern."""
+    return Fraction(float(np.uint32(pattern).view(np.float32)))
+
+
+def rne(x):
+    """Nearest integer of a Fraction, ties to even (Python's own rule for Fractions)."""
+    return round(x)
+
+
+def _fl(x, precision, smallest, largest_exponent):
+    """(negative, integer, exponent) of the nearest number of a format, or None for overflow."""
+    magnitude = abs(x)
+    if magnitude == 0:
+        return 0, smallest
+    exponent = magnitude.numerator.bit_length() - magnitude.denominator.bit_length()
+    if Fraction(2) ** exponent > magnitude:
+        exponent -= 1
+    lsb = max(exponent - precision + 1, smallest)
+    units = rne(magnitude / Fraction(2) ** lsb)
+    if units * Fraction(2) ** lsb >= Fraction(2) ** (largest_exponent + 1):
+        return None
+    return units, lsb
+
+
+def fl32(x):
+    """Pattern of RNE(x) in binary32, zeros positive, overflow infinite."""
+    result = _fl(x, 24, -149, 127)
+    sign = 0x80000000 if x < 0 else 0
+    if result is None:
+        return sign | 0x7F800000
+    units, lsb = result
+    value = np.float32(np.ldexp(float(units), lsb))
+    return 0 if units == 0 else sign | int(value.view(np.uint32))
+
+
+def fl16(x):
+    """Pattern of RNE(x) in binary16, zeros positive, overflow infinite."""
+    result = _fl(x, 11, -24, 15)
+    sign = 0x8000 if x < 0 else 0
+    if result is None:
+        return sign | 0x7C00
+    units, lsb = result
+    value = np.float16(np.ldexp(float(units), lsb))
+    return 0 if units == 0 else sign | int(value.view(np.uint16))
+
+
+def score(dot, c):
+    """sat_int32(RNE(fl32(dot * c) * 2^20)) of two patterns."""
+    pattern = fl32(value32(dot) * value32(c))
+    if pattern & 0x7FFFFFFF == 0x7F800000:
+        return -(2**31) if pattern >> 31 else 2**31 - 1
+    return max(-(2**31), min(2**31 - 1, rne(value32(pattern) * 2**20)))
+
+
+def dot(q, k):
+    """fl32 of the exact dot product of two lists of binary16 patterns."""
+    return fl32(sum((value16(a) * value16(b) for a, b in zip(q, k, strict=True)), Fraction(0)))
+
+
+def mantissa(f, tables):
+    """m of the contract's exp2 for a fraction f in [0, 2^20)."""
+    c0, c1, c2 = tables
+    i, r = f >> 14, f & 16383
+    return (c0[i] + (((c1[i] + ((c2[i] * r) >> 14)) * r) >> 15) + 5) >> 3
+
+
+def probability(x, maximum, tables):
+    """p (LSB 2^-31) of the score x under the maximum M."""
+    y = x - maximum * 2**20
+    n, f = y >> 20, y & (2**20 - 1)
+    m = mantissa(f, tables)
+    if n >= -12:
+        return m << (12 + n)
+    s = -12 - n
+    return 0 if s > 20 else (m + (1 << (s - 1))) >> s
+
+
+def softmax(scores, valid, tables):
+    """(p, M, Z) of a list of scores and a list of booleans."""
+    maximum = max(-(-x // 2**20) for x, ok in zip(scores, valid, strict=True) if ok)
+    p = [probability(x, maximum, tables) if ok else 0 for x, ok in zip(scores, valid, strict=True)]
+    return p, maximum, sum(p)
+
+
+def attention(q, k, v, c, valid, tail_scores, tail_v, tables, partial=False):
+    """(out patterns, M, Z) of one head: patterns q [d], k, v [s][d], tail_v [t][d]; valid [s]; tail scores [t]."""
+    scores = [score(dot(q, row), c) if ok else 0 for row, ok in zip(k, valid, strict=True)]
+    p, maximum, total = softmax(scores + list(tail_scores), list(valid) + [True] * len(tail_scores), tables)
+    rows = [row for row, weight in zip(list(v) + list(tail_v), p, strict=True) if weight]
+    weights = [weight for weight in p if weight]
+    rounding = fl32 if partial else fl16
+    out = []
+    for j in range(len(q)):
+        acc = sum((w * value16(row[j]) for w, row in zip(weights, rows, strict=True)), Fraction(0))
+        out.append(rounding(acc / total))
+    return out, maximum, total
+
+
+def sparf(q, k, v, c, r, k_top, local, valid, tail_scores, tail_v, tables):
+    """All ten steps for patterns q [g][d], k, v [s][d], tail scores [g][t], tail_v [t][d].
+
+    Returns (out [g][d], rows, tokens, alpha patterns [g]); rows and tokens are ascending indices.
+    """
+    g, d, s = len(q), len(q[0]), len(k)
+    magnitude = [[abs(value16(x)) for x in head] for head in q]
+    keys = [fl32(sum((magnitude[h][i] for h in range(g)), Fraction(0))) for i in range(d)]
+    rows = sorted(sorted(range(d), key=lambda i: (-value32(keys[i]), i))[:r])
+    p, sums = [], []
+    for h in range(g):
+        scale = _head_scale(magnitude[h], rows, c)
+        scores = [
+            score(dot([q[h][i] for i in rows], [row[i] for i in rows]), scale) if ok else 0
+            for row, ok in zip(k, valid, strict=True)
+        ]
+        weights, _, total = softmax(scores + list(tail_scores[h]), list(valid) + [True] * len(tail_v), tables)
+        p.append(weights)
+        sums.append(total)
+    tokens = _tokens(p, sums, s, k_top, local, valid)
+    alpha = [fl32(Fraction(sum(p[h][t] for t in tokens) + sum(p[h][s:]), sums[h])) for h in range(g)]
+    used = [row for row, ok in zip(v, valid, strict=True) if ok] + list(tail_v)
+    mean = [fl32(sum((value16(row[j]) for row in used), Fraction(0)) / len(used)) for j in range(d)]
+    out = []
+    for h in range(g):
+        chosen_k, chosen_v = [k[t] for t in tokens], [v[t] for t in tokens]
+        near, _, _ = attention(
+            q[h], chosen_k, chosen_v, c, [True] * len(tokens), tail_scores[h], tail_v, tables, partial=True
+        )
+        beta = fl32(1 - value32(alpha[h]))
+        blend = [
+            fl32(value32(fl32(value32(alpha[h]) * value32(o))) + value32(fl32(value32(beta) * value32(m))))
+            for o, m in zip(near, mean, strict=True)
+        ]
+        out.append([fl16(value32(x)) for x in blend])
+    return out, rows, tokens, alpha
+
+
+def _head_scale(magnitude, rows, c):
+    """c_h = fl32(c * fl32(sqrt(fl32(L1 / Lr)))), c where Lr is 0."""
+    whole = value32(fl32(sum(magnitude, Fraction(0))))
+    part = value32(fl32(sum((magnitude[i] for i in rows), Fraction(0))))
+    if part == 0:
+        return c
+    ratio = np.uint32(fl32(whole / part)).view(np.float32)
+    root = int(np.sqrt(ratio).view(np.uint32))  # IEEE 754 square root: rounded once
+    return fl32(value32(c) * value32(root))
+
+
+def _tokens(p, sums, s, k_top, local, valid):
+    """Steps 4 to 6: chosen dense tokens, ascending, without masked ones."""
+    weights = [min(sums) * 2**24 // total for total in sums]
+    keys = []
+    for t in range(s):
+        key = value32(fl32(Fraction(sum(head[t] * w for head, w in zip(p, weights, strict=True)))))
+        if t >= s - local:
+            key = value32(0x7F7FFFFF)
+        keys.append(key if valid[t] else value32(0xFF7FFFFF))
+    best = sorted(range(s), key=lambda t: (-keys[t], t))[:k_top]
+    return sorted(t for t in best if valid[t])
