@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Top of argtopk. The keys are read once per pass: radix digits or insertion first, then the pass that emits.
+#include "argtopk/argtopk.hpp"
+
+#include "common/dataflow.hpp"
+#include "common/memory.hpp"
+
+namespace kvdrive {
+namespace {
+
+enum Pass : int { kInsertionPass = kDigits, kEmitPass };  // below: the number of a radix digit
+
+int check(int n, int k) {
+#pragma HLS INLINE
+  const int most = n < abi::kMaxTopK ? n : abi::kMaxTopK;
+  int status = 0;
+  if (n < 1 || n > abi::kMaxTokens) status |= abi::kBadLength;
+  if (k < 1 || k > most) status |= abi::kBadK;
+  return status;
+}
+
+int key_beats_of(int n, int key_type) {
+#pragma HLS INLINE
+  return key_type == abi::kMagnitude16 ? (n + 31) / 32 : (n + 15) / 16;
+}
+
+int index_beats_of(int k) {
+#pragma HLS INLINE
+  return (k + kIndicesPerBeat - 1) / kIndicesPerBeat;
+}
+
+void use_keys(Stream<group_t>& groups, int n, int k, int pass, const Cut& before, Histograms& histograms,
+              Stream<mask_t>& masks, Cut& after) {
+  if (pass == kEmitPass) {
+    mark_chosen(groups, n, before, masks);
+    after = before;
+  } else if (pass == kInsertionPass) {
+    select_by_insertion(groups, n, k, after);
+  } else {
+    select_digit(groups, n, pass, before, histograms, after);
+  }
+}
+
+void fork_masks(Stream<mask_t>& masks, int n, Stream<mask_t>& to_bitmap, Stream<mask_t>& to_indices) {
+fork:
+  for (int first = 0; first < n; first += kGroupKeys) {
+#pragma HLS PIPELINE II = 1
+    const mask_t mask = masks.read();
+    to_bitmap.write(mask);
+    to_indices.write(mask);
+  }
+}
+
+void run_pass(const beat_t* keys, beat_t* indices, beat_t* bitmap, int n, int k, int key_type, int pass,
+              const Cut& before, Histograms& histograms, Cut& after) {
+#pragma HLS DATAFLOW
+  const int key_beats_read = key_beats_of(n, key_type);
+  const int emitted = pass == kEmitPass ? n : 0;
+  const int words = bitmap_words(emitted);
+  const int index_beats_written = pass == kEmitPass && before.finite ? index_beats_of(k) : 0;
+  Fifo<beat_t, 64> key_beats("key_beats");
+#pragma HLS STREAM variable = key_beats depth = 64
+  Fifo<group_t, 4> groups("groups");
+#pragma HLS STREAM variable = groups depth = 4
+  Fifo<mask_t, 4> masks("masks");
+#pragma HLS STREAM variable = masks depth = 4
+  Fifo<mask_t, 4> bitmap_masks("bitmap_masks");
+#pragma HLS STREAM variable = bitmap_masks depth = 4
+  Fifo<mask_t, 4> index_masks("index_masks");
+#pragma HLS STREAM variable = index_masks depth = 4
+  Fifo<beat_t, 16> bitmap_beats("bitmap_beats");
+#pragma HLS STREAM variable = bitmap_beats depth = 16
+  Fifo<beat_t, 16> index_beats("index_beats");
+#pragma HLS STREAM variable = index_beats depth = 16
+  DATAFLOW_BEGIN
+  DATAFLOW_STAGE(read_beats, keys, key_beats_read, key_beats);
+  DATAFLOW_STAGE(order_keys, key_beats, n, key_type, groups);
+  DATAFLOW_STAGE(use_keys, groups, n, k, pass, before, histograms, masks, after);
+  DATAFLOW_STAGE(fork_masks, masks, emitted, bitmap_masks, index_masks);
+  DATAFLOW_STAGE(pack_bitmap, bitmap_masks, emitted, bitmap_beats);
+  DATAFLOW_STAGE(pack_indices, index_masks, emitted, index_beats);
+  DATAFLOW_STAGE(write_beats, bitmap_beats, words, bitmap);
+  DATAFLOW_STAGE(write_beats, index_beats, index_beats_written, indices);
+  DATAFLOW_END
+}
+
+}  // namespace
+
+int argtopk(const beat_t* keys, beat_t* indices, beat_t* bitmap, int n, int k, int key_type) {
+#pragma HLS INTERFACE mode = m_axi port = keys bundle = gmem0 offset = slave max_read_burst_length = 64
+#pragma HLS INTERFACE mode = m_axi port = indices bundle = gmem1 offset = slave max_write_burst_length = 64
+#pragma HLS INTERFACE mode = m_axi port = bitmap bundle = gmem2 offset = slave max_write_burst_length = 64
+#pragma HLS INTERFACE mode = s_axilite port = n
+#pragma HLS INTERFACE mode = s_axilite port = k
+#pragma HLS INTERFACE mode = s_axilite port = key_type
+#pragma HLS INTERFACE mode = s_axilite port = return
+  lane_count_t histograms[kGroupKeys][kBins];
+#pragma HLS ARRAY_PARTITION variable = histograms dim = 1 complete
+#pragma HLS BIND_STORAGE variable = histograms type = ram_s2p impl = bram
+  const int status = check(n, k);
+  if (status != 0) return status;
+  const bool insertion = k <= abi::kInsertionK;
+  const int digits = key_type == abi::kMagnitude16 ? kMagnitudeDigits : kDigits;
+  const int selects = insertion ? 1 : digits;
+  if (!insertion) clear_histograms(histograms);
+  Cut cut;
+  cut.ties = k;
+passes:
+  for (int i = 0; i <= selects; ++i) {
+    const int pass = i == selects ? int(kEmitPass) : insertion ? int(kInsertionPass) : i;
+    const Cut before = i == selects && !cut.finite ? empty_cut() : cut;
+    run_pass(keys, indices, bitmap, n, k, key_type, pass, before, histograms, cut);
+  }
+  return cut.finite ? 0 : int(abi::kNonFinite);
+}
+
+}  // namespace kvdrive

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// The cut for any k by radix select: digits of 11, 11 and 10 bits, the most significant first.
+//
+// Each pass counts one digit of the keys that begin with the digits found before, then looks for the digit of the k-th
+// largest key from the top. Rate: 8 keys a cycle, then one bin a cycle. Every lane has a histogram of its own, whose
+// count of a bin is corrected with the updates that its memory has not finished. The caller owns the histograms, zero
+// before the first pass; each pass leaves them zero. It feeds the same keys to every pass, so the first one can run
+// while the keys are produced.
+#pragma once
+
+#include "argtopk/cut.hpp"
+
+namespace kvdrive {
+
+constexpr int kDigits = 3;
+constexpr int kMagnitudeDigits = 2;  // the lower 16 bits of their ordinals are 0
+constexpr int kBins = 2048;
+constexpr int kInFlight = 3;  // updates of a histogram that a read may not see yet
+
+using bin_t = ap_uint<11>;
+using lane_count_t = ap_uint<15>;
+using Histograms = lane_count_t[kGroupKeys][kBins];
+static_assert(abi::kMaxTokens / kGroupKeys < (1 << 15));
+
+// The latest updates of one histogram, the newest first.
+struct InFlight {
+  bool used[kInFlight] = {};
+  bin_t bin[kInFlight] = {};
+  lane_count_t count[kInFlight] = {};
+};
+
+// Adds one to a bin (if `used`), although a read of `memory` may miss the updates of the last kInFlight calls.
+template <typename Memory>
+void count_bin(Memory& memory, InFlight& latest, bool used, bin_t bin) {
+#pragma HLS INLINE
+  lane_count_t count = memory[bin];
+  for (int age = kInFlight - 1; age >= 0; --age) {
+#pragma HLS UNROLL
+    if (latest.used[age] && latest.bin[age] == bin) count = latest.count[age];
+  }
+  ++count;
+  if (used) memory[bin] = count;
+  for (int age = kInFlight - 1; age > 0; --age) {
+#pragma HLS UNROLL
+    latest.used[age] = latest.used[age - 1];
+    latest.bin[age] = latest.bin[age - 1];
+    latest.count[age] = latest.count[age - 1];
+  }
+  latest.used[0] = used;
+  latest.bin[0] = bin;
+  latest.count[0] = count;
+}
+
+inline void clear_histograms(Histograms& histograms) {
+clear:
+  for (int bin = 0; bin < kBins; ++bin) {
+#pragma HLS PIPELINE II = 1
+    for (int i = 0; i < kGroupKeys; ++i) {
+#pragma HLS UNROLL
+      histograms[i][bin] = 0;
+    }
+  }
+}
+
+inline bin_t digit_of(ordinal_t ordinal, int digit) {
+#pragma HLS INLINE
+  return digit == 0 ? bin_t(ordinal >> 21) : digit == 1 ? bin_t(ordinal >> 10) : bin_t(ordinal.range(9, 0));
+}
+
+inline bool same_prefix(ordinal_t a, ordinal_t b, int digit) {
+#pragma HLS INLINE
+  const ordinal_t difference = a ^ b;
+  return digit == 0 || (difference.range(31, 21) == 0 && (digit == 1 || difference.range(20, 10) == 0));
+}
+
+inline ordinal_t with_digit(ordinal_t prefix, bin_t bin, int digit) {
+#pragma HLS INLINE
+  return prefix | (digit == 0 ? ordinal_t(bin) << 21 : digit == 1 ? ordinal_t(bin) << 10 : ordinal_t(bin));
+}
+
+// Lanes without a key fall into bin 0 of the first digit, below all keys, and match no later prefix.
+inline bool count_digit(Stream<group_t>& groups, int n, int digit, ordinal_t prefix, Histograms& histograms) {
+  static_assert(kInFlight == 3);  // one less than the distance in the DEPENDENCE pragma
+  InFlight latest[kGroupKeys];
+#pragma HLS ARRAY_PARTITION variable = latest complete
+  bool finite = true;
+count:
+  for (int first = 0; first < n; first += kGroupKeys) {
+#pragma HLS PIPELINE II = 1
+#pragma HLS DEPENDENCE variable = histograms type = inter direction = RAW distance = 4 dependent = true
+    const group_t group = groups.read();
+    finite = finite && !group[kNonFiniteBit];
+    for (int i = 0; i < kGroupKeys; ++i) {
+#pragma HLS UNROLL
+      const ordinal_t ordinal = lane<32>(group, i);
+      count_bin(histograms[i], latest[i], same_prefix(ordinal, prefix, digit), digit_of(ordinal, digit));
+    }
+  }
+  return finite;
+}
+
+// The bin with the key of rank `rank` (1 = largest), and its rank among the keys of that bin. Clears the histograms.
+inline bin_t find_bin(Histograms& histograms, rank_t& rank) {
+  bin_t found_bin = 0;
+  bool found = false;
+find:
+  for (int bin = kBins - 1; bin >= 0; --bin) {
+#pragma HLS PIPELINE II = 1
+#pragma HLS DEPENDENCE variable = histograms type = inter dependent = false
+    rank_t total = 0;
+    for (int i = 0; i < kGroupKeys; ++i) {
+#pragma HLS UNROLL
+      total += histograms[i][bin];
+      histograms[i][bin] = 0;
+    }
+    if (!found && rank <= total) {
+      found = true;
+      found_bin = bin;
+    }
+    if (!found) rank -= total;
+  }
+  return found_bin;
+}
+
+// One pass: extends the cut by the digit numbered `digit`. Before the first pass `before` holds k in `ties`.
+inline void select_digit(Stream<group_t>& groups, int n, int digit, const Cut& before, Histograms& histograms,
+                         Cut& after) {
+  rank_t rank = before.ties;
+  after.finite = count_digit(groups, n, digit, before.threshold, histograms);
+  after.threshold = with_digit(before.threshold, find_bin(histograms, rank), digit);
+  after.ties = rank;
+}
+
+}  // namespace kvdrive

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// attention: one KV head and its G query heads, in the five modes of docs/jobs.md, from a descriptor in memory.
+//
+// Rate: one 512-bit beat of K or V a cycle, so 8 cycles a token at head dimension 128, whatever G. Results are those of
+// docs/arithmetic.md, bit by bit. `kv`, `io` and `out` are three ports to one memory of `memory_beats` beats; `job` is
+// the byte address of the descriptor. Returns the status word. A descriptor that fails a check touches nothing.
+#pragma once
+
+#include "attention/block.hpp"
+#include "attention/core.hpp"
+#include "attention/fetch.hpp"
+#include "attention/output.hpp"
+#include "attention/queries.hpp"
+#include "attention/sparf.hpp"
+
+namespace kvdrive::attention {
+
+// Reads and checks the descriptor.
+template <int G>
+status_t open_job(const beat_t* io, ap_uint<64> address, ap_uint<64> memory_beats, Job& job) {
+#pragma HLS INLINE
+  const status_t status = check_array(address, sizeof(abi::AttentionJob), memory_beats);
+  if (status != 0) return status;
+  beat_t beats[2];
+  load_block(io, address / abi::kBeatBytes, beats);
+  const Descriptor descriptor = decode(beats[0], beats[1]);
+  const Sizes sizes = sizes_of(descriptor);
+  job = to_job(descriptor, sizes);
+  return check(descriptor, sizes, G, memory_beats);
+}
+
+// Reads and checks what SPARF_TOKENS takes over from SPARF_ROWS.
+template <int G>
+status_t check_choice(const beat_t* io, const Job& job, const Record& record, beat_t& rows) {
+#pragma HLS INLINE
+  beat_t block[1];
+  load_block(io, job.rows, block);
+  rows = block[0];
+  ap_uint<9> chosen = 0;
+count_rows:
+  for (int i = 0; i < job.head_dim; ++i) {
+#pragma HLS PIPELINE II = 1
+    if (rows[i]) ++chosen;
+  }
+  status_t status = 0;
+  if (chosen != job.r) status |= abi::kBadR;
+  for (int h = 0; h < G; ++h) {
+#pragma HLS UNROLL
+    if (!is_finite_single(scale_of(record, h))) status |= abi::kBadScale;
+  }
+  return status;
+}
+
+// Scores, softmax and, but for SPARF_TOKENS, the outputs.
+template <int G>
+void attend(const beat_t* kv, const beat_t* io, beat_t* out, Job job, Record record, beat_t rows,
+            ScoreMemory (&scores)[G], MaskMemory& masks, status_t& status, max_t max[G], sum_t sum[G]) {
+#pragma HLS DATAFLOW
+  const bool columns = chooses_tokens(job);
+  const int beats_to_core = core_beats(job);
+  Fifo<beat_t, 128> fetched("kv_fetched");
+#pragma HLS STREAM variable = fetched depth = 128
+  Fifo<beat_t, 4> beats("kv_beats");
+#pragma HLS STREAM variable = beats depth = 4
+  Fifo<beat_t, 16> query_beats("query_beats");
+#pragma HLS STREAM variable = query_beats depth = 16
+  Fifo<beat_t, 4> queries("queries");
+#pragma HLS STREAM variable = queries depth = 4
+  Fifo<ap_uint<1>, 2> clean_query("clean_query");
+#pragma HLS STREAM variable = clean_query depth = 2
+  Fifo<beat_t, 16> tail_beats("tail_beats");
+#pragma HLS STREAM variable = tail_beats depth = 16
+  Fifo<heads_t<G>, 4> tail("tail");
+#pragma HLS STREAM variable = tail depth = 4
+  Fifo<beat_t, 4> mask_words("mask_words");
+#pragma HLS STREAM variable = mask_words depth = 4
+  Fifo<beat_t, 8> v_sums("v_sums");
+#pragma HLS STREAM variable = v_sums depth = 8
+  Fifo<ap_uint<64>, 4> totals("totals");
+#pragma HLS STREAM variable = totals depth = 4
+  Fifo<accs_t<G>, 4> accs("accs");
+#pragma HLS STREAM variable = accs depth = 4
+  Fifo<heads_t<G>, 4> values("values");
+#pragma HLS STREAM variable = values depth = 4
+  Fifo<beat_t, 16> rows_out("rows_out");
+#pragma HLS STREAM variable = rows_out depth = 16
+  DATAFLOW_BEGIN
+  DATAFLOW_STAGE(fetch_rows, kv, job, fetched);
+  DATAFLOW_STAGE(transpose_blocks, fetched, columns, job.r, beats_to_core, beats);
+  DATAFLOW_STAGE(fetch_operands<G>, io, job, query_beats, tail_beats, mask_words, v_sums);
+  DATAFLOW_STAGE(choose_queries<G>, query_beats, job, rows, queries, clean_query);
+  DATAFLOW_STAGE(order_tail<G>, tail_beats, job, tail);
+  DATAFLOW_STAGE(core<G>, beats, queries, clean_query, tail, mask_words, job, record, scores, masks, totals, accs);
+  DATAFLOW_STAGE(divide_sums<G>, totals, accs, v_sums, job, record, status, max, sum, values);
+  DATAFLOW_STAGE(pack_rows<G>, values, job, rows_out);
+  DATAFLOW_STAGE(store_rows<G>, rows_out, job, out);
+  DATAFLOW_END
+}
+
+// Scales of the heads for the chosen rows; nothing is chosen in a failed job.
+template <int G>
+void finish_rows(const Job& job, status_t status, const beat_t queries[G][kMaxChunks], MaskMemory& bitmap,
+                 Record& record) {
+#pragma HLS INLINE
+  single_t scale[G];
+#pragma HLS ARRAY_PARTITION variable = scale complete
+  if (status == 0) {
+    scale_heads<G>(job, queries, bitmap[0], scale);
+  } else {
+    bitmap[0] = 0;
+    for (int h = 0; h < G; ++h) {
+#pragma HLS UNROLL
+      scale[h] = 0;
+    }
+  }
+  set_selected(record, status == 0 ? ap_uint<32>(job.r) : ap_uint<32>(0));
+  set_scales<G>(record, scale);
+}
+
+// Shares of the heads in the chosen tokens; nothing is chosen in a failed job.
+template <int G>
+void finish_tokens(const Job& job, status_t status, ScoreMemory (&scores)[G], const MaskMemory& masks,
+                   const max_t max[G], const sum_t sum[G], MaskMemory& bitmap, Record& record) {
+#pragma HLS INLINE
+  single_t alpha[G];
+#pragma HLS ARRAY_PARTITION variable = alpha complete
+  sum_t mass[G];
+#pragma HLS ARRAY_PARTITION variable = mass complete
+  int selected = 0;
+  if (status == 0) {
+    selected = weigh_choice<G>(job, scores, masks, max, bitmap, mass);
+  } else {
+  clear_bitmap:
+    for (int i = 0; i < mask_beats(job); ++i) {
+#pragma HLS PIPELINE II = 1
+      bitmap[i] = 0;
+    }
+  }
+shares:
+  for (int h = 0; h < G; ++h) {
+#pragma HLS PIPELINE II = 1
+    single_t share = 0;
+    if (status == 0) share = ratio_to_single(acc_t(pick<G>(mass, h)) << 24, pick<G>(sum, h));
+    put<G>(alpha, h, share);
+  }
+  set_selected(record, selected);
+  set_alphas<G>(record, alpha);
+}
+
+template <int G>
+status_t attention(const beat_t* kv, const beat_t* io, beat_t* out, ap_uint<64> address, ap_uint<64> memory_beats) {
+#pragma HLS INLINE
+  Job job;
+  status_t status = open_job<G>(io, address, memory_beats, job);
+  if (status != 0) return status;
+  const bool for_rows = chooses_rows(job);
+  const bool for_tokens = chooses_tokens(job);
+  Record record = job.mode == abi::kExact || is_partial(job) ? no_record() : load_record(io, job);
+  beat_t rows = 0;
+  if (for_tokens) status = check_choice<G>(io, job, record, rows);
+  if (status != 0) return status;
+
+  ScoreMemory scores[G];
+#pragma HLS ARRAY_RESHAPE variable = scores complete dim = 1
+#pragma HLS BIND_STORAGE variable = scores type = ram_s2p impl = uram
+  MaskMemory masks;
+  MaskMemory bitmap;
+  beat_t queries[G][kMaxChunks];
+#pragma HLS ARRAY_PARTITION variable = queries complete dim = 1
+  max_t max[G];
+#pragma HLS ARRAY_PARTITION variable = max complete
+  sum_t sum[G];
+#pragma HLS ARRAY_PARTITION variable = sum complete
+  weight_t weights[G];
+#pragma HLS ARRAY_PARTITION variable = weights complete
+
+  if (for_rows) {
+    fetch_queries<G>(io, job, queries, status);
+  } else {
+    attend<G>(kv, io, out, job, record, rows, scores, masks, status, max, sum);
+    set_totals<G>(record, max, sum);
+  }
+  if (for_tokens && status == 0) weigh_heads<G>(sum, weights);
+  if ((for_rows || for_tokens) && status == 0) {
+    choose<G>(job, for_rows ? int(job.r) : int(job.k_top), queries, scores, masks, max, weights, bitmap);
+  }
+  if (for_rows) finish_rows<G>(job, status, queries, bitmap, record);
+  if (for_tokens) finish_tokens<G>(job, status, scores, masks, max, sum, bitmap, record);
+  if (for_rows || for_tokens) {
+    store_block(bitmap, for_rows ? 1 : mask_beats(job), for_rows ? job.rows : job.out, out);
+  }
+  set_status(record, status);
+  store_record(record, job, out);
+  return status;
+}
+
+}  // namespace kvdrive::attention

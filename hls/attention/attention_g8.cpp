@@ -1,0 +1,3 @@
+// SPDX-License-Identifier: Apache-2.0
+#define ATTENTION_GROUP 8
+#include "attention/top.hpp"

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+// The heart of the engine: one set of 32 multipliers per query head, used by two passes one after the other.
+//
+//   scoring    q.k of every token -> score memory, integer maximum   (beats of K)
+//   weighing   p = 2^(x - M) of every token, sum of p, sum of p*v    (beats of V, then of the tail's V)
+//
+// One beat a cycle in either pass. SPARF_TOKENS has no V: its second pass takes a cycle a token and forms the sums
+// only. Everything that is summed is an exact integer, so the order of the terms is free: K may come token by token or,
+// out of the transposer, as 32 tokens of one column group after the other.
+#pragma once
+
+#include "attention/heads.hpp"
+#include "attention/pass.hpp"
+#include "attention/record.hpp"
+#include "common/dot.hpp"
+#include "common/single.hpp"
+#include "gemv/accumulators.hpp"
+
+namespace kvdrive::attention {
+
+template <int G>
+void unpack_queries(Stream<beat_t>& in, int beats, HalfParts queries[G][abi::kLanes][kMaxChunks]) {
+#pragma HLS INLINE
+unpack_heads:
+  for (int head = 0; head < G; ++head) {
+  unpack_head:
+    for (int b = 0; b < beats; ++b) {
+#pragma HLS PIPELINE II = 1
+      HalfParts parts[abi::kLanes];
+#pragma HLS ARRAY_PARTITION variable = parts complete
+      unpack_lanes(in.read(), parts);
+      for (int h = 0; h < G; ++h) {
+#pragma HLS UNROLL
+        for (int l = 0; l < abi::kLanes; ++l) {
+#pragma HLS UNROLL
+          if (h == head) queries[h][l][b] = parts[l];
+        }
+      }
+    }
+  }
+}
+
+// Scores of the tail, behind those of the dense tokens.
+template <int G>
+void store_tail(Stream<heads_t<G>>& tail, const Job& job, ScoreMemory (&scores)[G], score_t best[G]) {
+#pragma HLS INLINE
+store_tail_scores:
+  for (int t = 0; t < job.tail_tokens; ++t) {
+#pragma HLS PIPELINE II = 1
+    const heads_t<G> word = tail.read();
+    for (int h = 0; h < G; ++h) {
+#pragma HLS UNROLL
+      const score_t x = lane<32>(word, h);
+      scores[h][job.tokens + t] = x;
+      if (x > best[h]) best[h] = x;
+    }
+  }
+}
+
+// The products of one beat with the query or with one probability.
+inline void multiply_beat(bool scoring, const HalfParts query[abi::kLanes][kMaxChunks], int chunk, Probability p,
+                          const HalfParts parts[abi::kLanes], Term terms[abi::kLanes]) {
+#pragma HLS INLINE
+  for (int l = 0; l < abi::kLanes; ++l) {
+#pragma HLS UNROLL
+    const Operand factor = scoring ? to_operand(query[l][chunk]) : to_operand(p);
+    terms[l] = multiply(factor, parts[l]);
+  }
+}
+
+// Adds a beat of p*v to one slot of the accumulators.
+inline void accumulate(const Term terms[abi::kLanes], int slot, AccSum sums[abi::kLanes][kAccSlots]) {
+#pragma HLS INLINE
+  for (int l = 0; l < abi::kLanes; ++l) {
+#pragma HLS UNROLL
+    sums[l][slot] = add(sums[l][slot], terms[l]);
+  }
+}
+
+inline score_t to_score(DotSum dot, single_t scale) {
+#pragma HLS INLINE
+  return single_to_score(single_mul(dot_to_single(join_dot(dot)), scale));
+}
+
+// What the beat at work is a part of.
+struct Place {
+  ap_uint<18> token;
+  ap_uint<5> inner;
+  ap_uint<4> chunk;
+  ap_uint<3> slot;
+  bool first;     // of its token
+  bool last;      // of a token that exists
+  bool attended;  // meaningful for tokens that exist
+};
+
+// What a pass finds out besides sums.
+struct Findings {
+  bool any;     // a dense token takes part
+  bool finite;  // no token that takes part holds an Inf or NaN
+};
+
+// One beat in one head.
+inline void run_head(const Pass& pass, const Place& place, const HalfParts parts[abi::kLanes], single_t scale,
+                     max_t top, const HalfParts query[abi::kLanes][kMaxChunks], ScoreMemory& scores, DotSum& row,
+                     DotSum block[abi::kLanes], AccSum sums[abi::kLanes][kAccSlots], score_t& best, sum_t& total) {
+#pragma HLS INLINE
+  const bool in_blocks = pass.block_tokens != 1;
+  Probability p = no_probability();
+  if (!pass.scoring && place.attended) p = probability(scores[place.token], top);
+  Term terms[abi::kLanes];
+#pragma HLS ARRAY_PARTITION variable = terms complete
+  multiply_beat(pass.scoring, query, place.chunk, p, parts, terms);
+  if (pass.scoring) {
+    const DotSum before = place.first ? zero_dot() : in_blocks ? block[place.inner] : row;
+    row = add(before, sum_terms(terms));
+    if (in_blocks) block[place.inner] = row;
+    if (place.last) {
+      const score_t x = to_score(row, scale);
+      scores[place.token] = x;
+      if (place.attended && x > best) best = x;
+    }
+  } else {
+    if (place.last) total += to_fixed(p);
+    if (pass.has_beats) accumulate(terms, place.slot, sums);
+  }
+}
+
+// One pass over all beats. It either writes scores and masks or reads them.
+template <int G>
+void run_pass(const Pass& pass, const Job& job, const single_t scale[G], Stream<beat_t>& beats, Stream<beat_t>& masks,
+              const HalfParts queries[G][abi::kLanes][kMaxChunks], ScoreMemory (&scores)[G], MaskMemory& mask_memory,
+              AccSum sums[G][abi::kLanes][kAccSlots], score_t best[G], sum_t total[G], Findings& findings) {
+#pragma HLS INLINE off
+  max_t top[G];
+#pragma HLS ARRAY_PARTITION variable = top complete
+  for (int h = 0; h < G; ++h) {
+#pragma HLS UNROLL
+    top[h] = ceil_score(best[h]);
+  }
+  // The sum of the token at work, or in blocks one for each token of the block.
+  DotSum row[G];
+#pragma HLS ARRAY_PARTITION variable = row complete
+  DotSum block[G][abi::kLanes];
+#pragma HLS ARRAY_PARTITION variable = block complete dim = 1
+  ap_uint<abi::kLanes> infinite = 0;  // the same, whether it holds an Inf or NaN
+  const int last_slot = acc_slots(job.row_beats) - 1;
+  Position at = {0, 0, 0};
+  ap_uint<3> slot = 0;
+  beat_t mask = 0;
+pass_beats:
+  for (int i = 0; i < pass.beats; ++i) {
+#pragma HLS PIPELINE II = 1
+#pragma HLS DEPENDENCE variable = scores type = inter dependent = false
+#pragma HLS DEPENDENCE variable = mask_memory type = inter dependent = false
+#pragma HLS DEPENDENCE variable = sums type = inter direction = RAW distance = 5 dependent = true
+#pragma HLS DEPENDENCE variable = block type = inter direction = RAW distance = 32 dependent = true
+    beat_t beat = 0;
+    if (pass.has_beats) beat = beats.read();
+    const ap_uint<18> token = at.base + at.inner;
+    const bool first = at.chunk == 0;
+    if (first && token % abi::kBeatBits == 0 && token < job.tokens) {
+      mask = pass.scoring ? masks.read() : mask_memory[token / abi::kBeatBits];
+      if (pass.scoring) mask_memory[token / abi::kBeatBits] = mask;
+    }
+    const bool last = at.chunk == pass.chunks - 1 && token < pass.tokens;
+    const bool attended = token >= job.tokens || mask[token % abi::kBeatBits];
+    const Place place = {token, at.inner, at.chunk, slot, first, last, attended};
+    HalfParts parts[abi::kLanes];
+#pragma HLS ARRAY_PARTITION variable = parts complete
+    const bool beat_finite = unpack_lanes(beat, parts);
+    infinite[at.inner] = !beat_finite || (!first && infinite[at.inner]);
+    if (last && attended) {
+      if (infinite[at.inner]) findings.finite = false;
+      if (pass.scoring) findings.any = true;
+    }
+    for (int h = 0; h < G; ++h) {
+#pragma HLS UNROLL
+      run_head(pass, place, parts, scale[h], top[h], queries[h], scores[h], row[h], block[h], sums[h], best[h],
+               total[h]);
+    }
+    slot = slot == last_slot ? ap_uint<3>(0) : ap_uint<3>(slot + 1);
+    at = advance(at, pass);
+  }
+}
+
+// Status, maxima and sums: one word of flags, then one word per head.
+template <int G>
+void send_totals(status_t status, const score_t best[G], const sum_t total[G], Stream<ap_uint<64>>& totals) {
+#pragma HLS INLINE
+  totals.write(status);
+totals:
+  for (int h = 0; h < G; ++h) {
+#pragma HLS PIPELINE II = 1
+    totals.write(pack_total(ceil_score(pick<G>(best, h)), pick<G>(total, h)));
+  }
+}
+
+// Slots of one dimension.
+inline int joins_of(int row_beats) {
+#pragma HLS INLINE
+  constexpr int kJoins[kMaxChunks] = {8, 4, 2, 2, 1, 1, 1, 1};
+  return kJoins[row_beats - 1];
+}
+
+// Sends the sums of p*v, one dimension a cycle. While the 32 lanes of a beat leave, the slots of the next one are
+// joined, in the last cycles; before the first beat, only those cycles run.
+template <int G>
+void drain_sums(const Job& job, const AccSum sums[G][abi::kLanes][kAccSlots], Stream<accs_t<G>>& out) {
+#pragma HLS INLINE
+  acc_t joined[G][abi::kLanes];
+#pragma HLS ARRAY_PARTITION variable = joined complete dim = 0
+  acc_t leaving[G][abi::kLanes];
+#pragma HLS ARRAY_PARTITION variable = leaving complete dim = 0
+  const int beats = job.row_beats;
+  const int first_join = abi::kLanes - joins_of(beats);
+drain:
+  for (int i = first_join; i < abi::kLanes * (beats + 1); ++i) {
+#pragma HLS PIPELINE II = 1
+    const int lane = i % abi::kLanes;
+    const int beat = i / abi::kLanes;
+    const int slot = beat + (lane - first_join) * beats;
+    accs_t<G> word = 0;
+    for (int h = 0; h < G; ++h) {
+#pragma HLS UNROLL
+      for (int l = 0; l < abi::kLanes; ++l) {
+#pragma HLS UNROLL
+        const acc_t next = l + 1 < abi::kLanes ? leaving[h][(l + 1) % abi::kLanes] : acc_t(0);
+        leaving[h][l] = lane == 0 ? joined[h][l] : next;
+        if (lane >= first_join && beat < beats) {
+          const acc_t sum = join_acc(sums[h][l][slot]);
+          joined[h][l] = lane == first_join ? sum : acc_t(joined[h][l] + sum);
+        }
+      }
+      set_acc<G>(word, h, leaving[h][0]);
+    }
+    if (beat > 0) out.write(word);
+  }
+}
+
+// The stage: tail scores, scoring pass, weighing pass, results. `clean_query` says that q is finite.
+template <int G>
+void core(Stream<beat_t>& beats, Stream<beat_t>& query_beats, Stream<ap_uint<1>>& clean_query, Stream<heads_t<G>>& tail,
+          Stream<beat_t>& masks, Job job, Record record, ScoreMemory (&scores)[G], MaskMemory& mask_memory,
+          Stream<ap_uint<64>>& totals, Stream<accs_t<G>>& out) {
+  HalfParts queries[G][abi::kLanes][kMaxChunks];
+#pragma HLS ARRAY_PARTITION variable = queries complete dim = 1
+#pragma HLS ARRAY_PARTITION variable = queries complete dim = 2
+  AccSum sums[G][abi::kLanes][kAccSlots];
+#pragma HLS ARRAY_PARTITION variable = sums complete dim = 1
+#pragma HLS ARRAY_PARTITION variable = sums complete dim = 2
+#pragma HLS BIND_STORAGE variable = sums type = ram_2p impl = lutram
+  single_t scale[G];
+#pragma HLS ARRAY_PARTITION variable = scale complete
+  score_t best[G];
+#pragma HLS ARRAY_PARTITION variable = best complete
+  sum_t total[G];
+#pragma HLS ARRAY_PARTITION variable = total complete
+  for (int h = 0; h < G; ++h) {
+#pragma HLS UNROLL
+    scale[h] = chooses_tokens(job) ? scale_of(record, h) : job.scale_log2e;
+    best[h] = kLowestScore;
+    total[h] = 0;
+  }
+  Findings findings = {false, true};
+  clear_accumulators<G>(sums);
+  unpack_queries<G>(query_beats, score_beats(job), queries);
+  store_tail<G>(tail, job, scores, best);
+passes:
+  for (int number = 0; number < 2; ++number) {
+    const Pass pass = number == 0 ? scoring_pass(job) : weighing_pass(job);
+    run_pass<G>(pass, job, scale, beats, masks, queries, scores, mask_memory, sums, best, total, findings);
+  }
+  status_t status = 0;
+  if (clean_query.read() == 0 || !findings.finite) status |= abi::kNonFinite;
+  if (!findings.any && job.tail_tokens == 0) status |= abi::kEmpty;
+  send_totals<G>(status, best, total, totals);
+  if (!chooses_tokens(job)) drain_sums<G>(job, sums, out);
+}
+
+}  // namespace kvdrive::attention

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an attending job reads: K and V through one port at a beat a cycle, everything small through another one.
+#pragma once
+
+#include "attention/heads.hpp"
+#include "common/memory.hpp"
+
+namespace kvdrive::attention {
+
+constexpr int kScoresPerBeat = abi::kBeatBits / 32;
+
+inline int mask_beats(const Job& job) {
+#pragma HLS INLINE
+  return (job.tokens + abi::kBeatBits - 1) / abi::kBeatBits;
+}
+
+// K, then V, then the V of the tail. SPARF_TOKENS reads the columns of K only.
+inline void fetch_rows(const beat_t* kv, Job job, Stream<beat_t>& rows) {
+  const int arrays = chooses_tokens(job) ? 1 : 3;
+fetch_arrays:
+  for (int array = 0; array < arrays; ++array) {
+    const ap_uint<58> first = array == 0 ? job.k : array == 1 ? job.v : job.tail_v;
+    read_beats(kv + first, array < 2 ? job.k_beats : job.tail_v_beats, rows);
+  }
+}
+
+template <int G>
+void fetch_query(const beat_t* io, const Job& job, Stream<beat_t>& query) {
+#pragma HLS INLINE
+  read_beats(io + job.q, G * job.row_beats, query);
+}
+
+// One bit per dense token, all ones for a job without a mask.
+inline void fetch_masks(const beat_t* io, const Job& job, Stream<beat_t>& masks) {
+#pragma HLS INLINE
+  const int beats = mask_beats(job);
+  if (job.masked) {
+    read_beats(io + job.valid, beats, masks);
+  } else {
+  no_mask:
+    for (int i = 0; i < beats; ++i) {
+#pragma HLS PIPELINE II = 1
+      masks.write(~beat_t(0));
+    }
+  }
+}
+
+// The query heads; the tail scores, 16 tokens of every head at a time; the mask; the sum of all V.
+template <int G>
+void fetch_operands(const beat_t* io, Job job, Stream<beat_t>& queries, Stream<beat_t>& tail, Stream<beat_t>& masks,
+                    Stream<beat_t>& v_sums) {
+  fetch_query<G>(io, job, queries);
+  const int tail_beats = (job.tail_tokens + kScoresPerBeat - 1) / kScoresPerBeat;
+fetch_tail:
+  for (int block = 0; block < tail_beats; ++block) {
+  fetch_tail_heads:
+    for (int h = 0; h < G; ++h) {
+#pragma HLS PIPELINE II = 1
+      tail.write(io[job.tail_scores + h * tail_beats + block]);
+    }
+  }
+  fetch_masks(io, job, masks);
+  if (blends_mean(job)) read_beats(io + job.v_sum, job.head_dim / 8, v_sums);
+}
+
+// Beats of 16 tail scores of one head -> words of all heads of one token.
+template <int G>
+void order_tail(Stream<beat_t>& beats, Job job, Stream<heads_t<G>>& words) {
+  beat_t held[G];
+#pragma HLS ARRAY_PARTITION variable = held complete
+order_blocks:
+  for (int first = 0; first < job.tail_tokens; first += kScoresPerBeat) {
+  take_heads:
+    for (int h = 0; h < G; ++h) {
+#pragma HLS PIPELINE II = 1
+      for (int to = 0; to < G - 1; ++to) {
+#pragma HLS UNROLL
+        held[to] = held[to + 1];
+      }
+      held[G - 1] = beats.read();
+    }
+    const int left = job.tail_tokens - first;
+    const int count = left < kScoresPerBeat ? left : kScoresPerBeat;
+  send_words:
+    for (int t = 0; t < count; ++t) {
+#pragma HLS PIPELINE II = 1
+      heads_t<G> word = 0;
+      for (int h = 0; h < G; ++h) {
+#pragma HLS UNROLL
+        set_lane<32>(word, h, single_lane(held[h], 0));
+        held[h] >>= 32;
+      }
+      words.write(word);
+    }
+  }
+}
+
+}  // namespace kvdrive::attention

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the first two SparF jobs do around the choice itself.
+#pragma once
+
+#include "attention/choose.hpp"
+#include "attention/fetch.hpp"
+#include "attention/queries.hpp"
+#include "attention/record.hpp"
+#include "common/single.hpp"
+
+namespace kvdrive::attention {
+
+// c_h = fl32(c * fl32(sqrt(fl32(L1 / Lr)))): all of |q| over its part in the chosen rows; c where that part is zero.
+inline single_t scale_for(single_t c, ap_int<65> all, ap_int<65> chosen) {
+#pragma HLS INLINE
+  const single_t share = single_div(wide_to_single<-24>(all), wide_to_single<-24>(chosen));
+  return chosen == 0 ? c : single_mul(c, single_sqrt(share));
+}
+
+template <int G>
+void scale_heads(const Job& job, const beat_t queries[G][kMaxChunks], const beat_t& rows, single_t scale[G]) {
+#pragma HLS INLINE
+scale_heads:
+  for (int h = 0; h < G; ++h) {
+    ap_int<65> all = 0;
+    ap_int<65> chosen = 0;
+    beat_t word = 0;
+  norms:
+    for (int i = 0; i < job.head_dim; ++i) {
+#pragma HLS PIPELINE II = 1
+      word >>= 16;
+      for (int from = 0; from < G; ++from) {
+#pragma HLS UNROLL
+        if (from == h && i % abi::kLanes == 0) word = queries[from][i / abi::kLanes];
+      }
+      const ap_int<42> magnitude = to_fixed(half_lane(word, 0) & 0x7fff);
+      all += magnitude;
+      if (rows[i]) chosen += magnitude;
+    }
+    put<G>(scale, h, scale_for(job.scale_log2e, all, chosen));
+  }
+}
+
+template <int G>
+void read_queries(const beat_t* io, Job job, Stream<beat_t>& beats) {
+  fetch_query<G>(io, job, beats);
+}
+
+template <int G>
+void keep_queries(Stream<beat_t>& beats, Job job, beat_t queries[G][kMaxChunks], status_t& status) {
+  status = load_queries<G>(beats, job.row_beats, queries) ? status_t(0) : status_t(abi::kNonFinite);
+}
+
+template <int G>
+void fetch_queries(const beat_t* io, Job job, beat_t queries[G][kMaxChunks], status_t& status) {
+#pragma HLS DATAFLOW
+  Fifo<beat_t, 16> beats("row_queries");
+#pragma HLS STREAM variable = beats depth = 16
+  DATAFLOW_BEGIN
+  DATAFLOW_STAGE(read_queries<G>, io, job, beats);
+  DATAFLOW_STAGE(keep_queries<G>, beats, job, queries, status);
+  DATAFLOW_END
+}
+
+// W_h = floor(Zmin * 2^24 / Z_h).
+template <int G>
+void weigh_heads(const sum_t sum[G], weight_t weights[G]) {
+#pragma HLS INLINE
+  sum_t least = sum[0];
+  for (int h = 1; h < G; ++h) {
+#pragma HLS UNROLL
+    if (sum[h] < least) least = sum[h];
+  }
+weigh_heads:
+  for (int h = 0; h < G; ++h) {
+#pragma HLS PIPELINE II = 1
+    put<G>(weights, h, ratio_to_weight(least, pick<G>(sum, h)));
+  }
+}
+
+// Drops masked tokens from the bitmap, counts the others, and sums the probabilities of what will be attended to.
+template <int G>
+int weigh_choice(const Job& job, ScoreMemory (&scores)[G], const MaskMemory& masks, const max_t max[G],
+                 MaskMemory& bitmap, sum_t mass[G]) {
+#pragma HLS INLINE
+  for (int h = 0; h < G; ++h) {
+#pragma HLS UNROLL
+    mass[h] = 0;
+  }
+  int selected = 0;
+  beat_t word = 0;
+weigh_choice:
+  for (int t = 0; t < job.tokens + job.tail_tokens; ++t) {
+#pragma HLS PIPELINE II = 1
+    const bool dense = t < job.tokens;
+    if (dense && t % abi::kBeatBits == 0) {
+      word = bitmap[t / abi::kBeatBits] & masks[t / abi::kBeatBits];
+      bitmap[t / abi::kBeatBits] = word;
+    }
+    const bool chosen = dense && word[t % abi::kBeatBits];
+    if (chosen) ++selected;
+    for (int h = 0; h < G; ++h) {
+#pragma HLS UNROLL
+      if (chosen || !dense) mass[h] += to_fixed(probability(scores[h][t], max[h]));
+    }
+  }
+  return selected;
+}
+
+}  // namespace kvdrive::attention

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tops of attention, one kernel per group size. See attention.hpp for arguments and result.
+#pragma once
+
+#include <cstdint>
+
+#include "common/types.hpp"
+
+namespace kvdrive {
+
+std::uint32_t attention_g1(const beat_t* kv, const beat_t* io, beat_t* out, std::uint64_t job,
+                           std::uint64_t memory_beats);
+std::uint32_t attention_g2(const beat_t* kv, const beat_t* io, beat_t* out, std::uint64_t job,
+                           std::uint64_t memory_beats);
+std::uint32_t attention_g4(const beat_t* kv, const beat_t* io, beat_t* out, std::uint64_t job,
+                           std::uint64_t memory_beats);
+std::uint32_t attention_g5(const beat_t* kv, const beat_t* io, beat_t* out, std::uint64_t job,
+                           std::uint64_t memory_beats);
+std::uint32_t attention_g8(const beat_t* kv, const beat_t* io, beat_t* out, std::uint64_t job,
+                           std::uint64_t memory_beats);
+
+}  // namespace kvdrive

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// A dataflow region that software runs as concurrent stages and synthesis sees as plain calls:
+//
+//   #pragma HLS DATAFLOW
+//   DATAFLOW_BEGIN
+//   DATAFLOW_STAGE(read_beats, memory, beats, k_beats);
+//   DATAFLOW_STAGE((score<kGroup, kLanes>), k_beats, scores);  // a comma in the name needs parentheses
+//   DATAFLOW_END
+//
+// Software throws DataflowDeadlock where hardware would stand still; any other exception of a stage reaches the caller
+// after the other stages were stopped.
+#pragma once
+
+#include "common/stream.hpp"
+
+#ifdef KVDRIVE_SYNTHESIS
+
+#define DATAFLOW_BEGIN
+#define DATAFLOW_STAGE(function, ...) function(__VA_ARGS__)
+#define DATAFLOW_END
+
+#else
+
+#define DATAFLOW_BEGIN \
+  {                    \
+    ::kvdrive::simulation::Region kvdrive_region;
+#define DATAFLOW_STAGE(function, ...) kvdrive_region.stage(#function, [&]() { function(__VA_ARGS__); })
+#define DATAFLOW_END    \
+  kvdrive_region.run(); \
+  }
+
+#endif

@@ -1,0 +1,85 @@
+"""Compile the testbench of a kernel with g++."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+OUT = ROOT / "build/csim"
+
+WARNINGS = (
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-Wno-unknown-pragmas",  # HLS pragmas
+    "-Wno-unused-label",  # loop labels, for the reports of the HLS tools
+    "-Wno-uninitialized",  # the vendor's wide integers mask their top word before it is first written
+    "-Wno-maybe-uninitialized",
+)
+SANITIZE = (
+    "-fsanitize=address,undefined",
+    "-fno-sanitize=shift-base",  # the vendor's integers shift negative values left, which C++20 defines
+    "-fno-sanitize-recover=all",
+    "-fno-omit-frame-pointer",
+)
+
+
+class BuildError(Exception):
+    """The compiler refused a source, or a tool is missing; the text says what to do."""
+
+
+def ap_headers() -> str:
+    """Folder of the vendor's ap_int headers, as the native build finds it. Raises BuildError with the way out."""
+    done = subprocess.run([sys.executable, ROOT / "scripts/ap_headers.py"], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise BuildError(done.stderr.strip())
+    return done.stdout.strip()
+
+
+def kernels() -> list[str]:
+    """Names of all testbenches: the kernels, and `primitives` for the arithmetic of hls/common."""
+    return sorted(path.name.removesuffix("_tb.cpp") for path in (ROOT / "hls").glob("*/*_tb.cpp"))
+
+
+def sources(kernel: str) -> list[Path]:
+    """The testbench, and what the kernel.toml beside it lists; hls/common has headers only."""
+    (bench,) = (ROOT / "hls").glob(f"*/{kernel}_tb.cpp")
+    description = bench.parent / "kernel.toml"
+    names = tomllib.loads(description.read_text())["kernel"]["sources"] if description.exists() else []
+    return [*(bench.parent / name for name in names), bench]
+
+
+def compile_program(files: Sequence[Path], program: Path, *, sanitize: bool = False, extra: Sequence[str] = ()) -> Path:
+    """Compile C++17 `files` into `program`, through ccache where installed; `extra` flags come last.
+
+    Raises BuildError with g++'s messages.
+    """
+    program.parent.mkdir(parents=True, exist_ok=True)
+    compiler = [*([ccache] if (ccache := shutil.which("ccache")) else []), "g++"]
+    flags = ["-std=c++17", *(["-O1", "-g", *SANITIZE] if sanitize else ["-O2"]), *WARNINGS]
+    paths = [f"-I{ROOT / 'hls'}", "-isystem", ap_headers(), *extra]
+    objects = []
+    for file in files:
+        target = program.parent / f"{program.name}.{file.stem}.o"
+        _run([*compiler, *flags, *paths, "-c", str(file), "-o", str(target)])
+        objects.append(str(target))
+    _run(["g++", *flags, *objects, "-o", str(program)])
+    return program
+
+
+def build(kernel: str, *, sanitize: bool = False) -> Path:
+    """Compile the kernel and its testbench; returns the program."""
+    return compile_program(sources(kernel), OUT / (f"{kernel}_sanitize" if sanitize else kernel), sanitize=sanitize)
+
+
+def _run(command: list[str]) -> None:
+    if shutil.which(command[0]) is None:
+        raise BuildError("g++ not found: run `make setup`, or install g++ 12 or newer")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise BuildError(f"{' '.join(command)}\n{done.stderr[-8000:]}")

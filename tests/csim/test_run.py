@@ -1,0 +1,79 @@
+"""The csim runner: kernels against golden, and that it notices what is wrong."""
+
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from csim import argtopk, build, run, vectors
+
+pytestmark = pytest.mark.xdist_group("csim")
+
+SEED = 20
+STREAMS = {"argtopk": {"key_beats", "groups", "masks"}, "page_filter": {"chunks", "marked"}}
+
+
+@pytest.mark.parametrize("kernel", STREAMS)
+def test_kernel_equals_golden(kernel: str) -> None:
+    result = run.run_kernel(kernel, SEED, small=True)
+    assert (result.mismatches, result.shown) == (0, [])
+    assert result.cases > 100
+    assert result.values > result.cases
+    assert {stream["name"] for stream in result.streams} >= STREAMS[kernel]
+
+
+def test_a_wrong_expectation_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    original = argtopk.cases
+
+    def tampered(rng: np.random.Generator, small: bool) -> Iterator[vectors.Case]:
+        case = dict(next(original(rng, small)))
+        case["bitmap"] = case["bitmap"] ^ np.uint8(1)
+        yield list(case.items())
+
+    monkeypatch.setattr(argtopk, "cases", tampered)
+    assert run.main(["argtopk", "--small", "--seed", "4"]) == 1
+    output = capsys.readouterr().out
+    assert "seed 4" in output
+    assert "case 1 (random" in output
+    assert "bitmap[0] is" in output
+
+
+def test_a_testbench_without_a_report_is_an_error(tmp_path: Path) -> None:
+    program = build.build("argtopk")
+    (tmp_path / "cases").write_bytes(b"KVCASES1\x01")
+    with pytest.raises(run.SimulationError, match="end too early"):
+        run.run_program(program, tmp_path / "cases")
+
+
+def test_a_source_with_a_warning_does_not_build(tmp_path: Path) -> None:
+    (tmp_path / "bad.cpp").write_text("int main() { int unused; }\n")
+    with pytest.raises(build.BuildError, match="unused variable"):
+        build.compile_program([tmp_path / "bad.cpp"], tmp_path / "bad")
+
+
+def test_an_unknown_kernel_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        run.main(["no_such_kernel"])
+    assert caught.value.code == 2
+    assert "no such kernel: no_such_kernel" in capsys.readouterr().err
+
+
+def test_every_kernel_has_a_description_a_testbench_and_cases() -> None:
+    for kernel in build.kernels():
+        assert all(path.is_file() for path in build.sources(kernel))
+        assert (build.ROOT / "sim/csim" / f"{kernel}.py").is_file()
+
+
+@pytest.mark.parametrize("kernel", STREAMS)
+def test_kernel_equals_golden_with_the_vendor_streams(kernel: str, tmp_path: Path) -> None:
+    """The sources as synthesis reads them: stages are plain calls, streams those of the vendor's header."""
+    stand_in = Path(__file__).with_name("vendor")
+    flags = ["-D__VITIS_HLS__", f"-I{stand_in}"]
+    program = build.compile_program(build.sources(kernel), tmp_path / kernel, extra=flags)
+    cases = importlib.import_module(f"csim.{kernel}").cases(np.random.default_rng(SEED), True)
+    vectors.write(tmp_path / "cases", cases)
+    report = run.run_program(program, tmp_path / "cases")
+    assert (report["mismatches"], report["shown"], report["streams"]) == (0, [], [])
+    assert report["cases"] > 100
