@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// kvdrive._native: the engines and the drive as Python objects.
+#include <nanobind/nanobind.h>
+
+#include "binding/binding.hpp"
+
+NB_MODULE(_native, m) {
+  m.doc() = "Compute engines and the software drive.";
+  kvdrive::bind_engine(m);
+  kvdrive::bind_drive(m);
+}

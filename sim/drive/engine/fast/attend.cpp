@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two passes: all scores from K, then, under the maximum, probabilities and the weighted sum from V. K and V are read
+// once each; scores stay in the scratch memory, where probabilities replace them.
+#include "engine/fast/attend.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstring>
+#include <iterator>
+#include <vector>
+
+#include "engine/fast/dots.hpp"
+#include "engine/fast/exact.hpp"
+#include "engine/fast/softmax.hpp"
+
+namespace kvdrive::fast {
+namespace {
+
+// The attended tokens in one numbering: valid dense tokens, then the tail.
+struct Tokens {
+  const std::uint32_t* index;  // dense row of a token; null: its number
+  std::size_t dense;
+  std::size_t total;
+};
+
+Tokens list_tokens(const Job& job, std::vector<std::uint32_t>& index) {
+  if (job.valid == nullptr) return {nullptr, job.tokens, std::size_t{job.tokens} + job.tail_tokens};
+  index.resize(job.tokens);
+  std::size_t dense = 0;
+  for (std::uint32_t first = 0; first < job.tokens; first += 64) {
+    for (std::uint64_t left = valid_word(job, first); left != 0; left &= left - 1) {
+      index[dense++] = first + static_cast<std::uint32_t>(std::countr_zero(left));
+    }
+  }
+  return {index.data(), dense, dense + job.tail_tokens};
+}
+
+// Row addresses of the tokens [first, last) of K or V, at most a block.
+struct Block {
+  const std::uint16_t* rows[kBlockTokens];
+  std::size_t first;
+  unsigned n;
+
+  Block(const Tokens& tokens, std::size_t start, std::size_t end, unsigned d, const std::uint16_t* dense,
+        const std::uint16_t* tail)
+      : first(start), n(static_cast<unsigned>(std::min<std::size_t>(end - start, kBlockTokens))) {
+    for (unsigned i = 0; i < n; ++i) {
+      const std::size_t t = first + i;
+      if (t >= tokens.dense) {
+        rows[i] = tail + (t - tokens.dense) * d;
+      } else {
+        rows[i] = dense + (tokens.index != nullptr ? tokens.index[t] : t) * d;
+      }
+    }
+  }
+};
+
+// Sums over V of one worker, per head. Unrounded sums are high + low; every block adds at most kBlockTokens roundings
+// of a sum whose magnitudes total `magnitude`.
+struct Sums {
+  alignas(abi::kBeatBytes) double high[abi::kMaxGroup * abi::kMaxHeadDim] = {};  // [g][d]
+  alignas(abi::kBeatBytes) double low[abi::kMaxGroup * abi::kMaxHeadDim] = {};
+  double magnitude[abi::kMaxGroup] = {};
+  std::uint64_t z[abi::kMaxGroup] = {};
+
+  void add(const Kernels& kernels, const Sums& other) {
+    kernels.add_twofold(other.high, std::size(high), high, low);
+    kernels.add_twofold(other.low, std::size(high), high, low);
+    for (int h = 0; h < abi::kMaxGroup; ++h) {
+      magnitude[h] += other.magnitude[h];
+      z[h] += other.z[h];
+    }
+  }
+
+  // Bound of the error of high + low. The additions to `low`, at most 2^13 of them, cost less than one more rounding:
+  // |low| stays below 2^12 * 2^-53 of the magnitude.
+  double error(unsigned h) const { return (kBlockTokens + 8) * kUlp * magnitude[h]; }
+};
+
+class Attention {
+ public:
+  Attention(const Context& context, const Job& job)
+      : query_(context.kernels, job.q, job.g, job.d),
+        context_(context),
+        kernels_(context.kernels),
+        job_(job),
+        tokens_(list_tokens(job, context.scratch.index)),
+        stride_(head_stride(tokens_.total)) {
+    context.scratch.scores.resize(stride_ * job.g);
+    scores_ = context.scratch.scores.data();
+  }
+
+  std::uint32_t run() {
+    std::uint32_t status = bit_if(tokens_.total == 0, abi::kEmpty);
+    if (!query_.finite || !compute_scores() || (status == 0 && !accumulate())) status |= abi::kNonFinite;
+    write_record(status);
+    if (status != 0) {
+      std::memset(job_.out, 0, job_.out_bytes);
+    } else {
+      write_out();
+    }
+    return status;
+  }
+
+ private:
+  // Scores of all tokens and the maximum of each head. False: K holds an Inf or NaN.
+  bool compute_scores() {
+    float c[abi::kMaxGroup];
+    std::fill(c, c + abi::kMaxGroup, std::bit_cast<float>(job_.scale_log2e));
+    const Dots<ScoreRounding> dots(kernels_, query_, {c}, context_.statistics);
+    std::atomic<bool> finite{true};
+    share_blocks(tokens_.dense, [&](unsigned, std::size_t start, std::size_t end) {
+      std::uint64_t non_finite = 0;
+      for (std::size_t t = start; t < end; t += kBlockTokens) {
+        const Block block(tokens_, t, end, job_.d, job_.k, nullptr);
+        non_finite |= dots.rows(block.rows, block.n, scores_ + t, stride_);
+      }
+      if (non_finite != 0) finite = false;
+    });
+    for (unsigned h = 0; h < job_.g && tokens_.total != 0; ++h) {
+      std::int32_t* head = scores_ + h * stride_;
+      if (job_.tail_tokens != 0) {
+        std::memcpy(head + tokens_.dense, job_.tail_scores + h * job_.tail_stride, job_.tail_tokens * sizeof(*head));
+      }
+      max_[h] = ceil_score(kernels_.max_score(head, tokens_.total));
+    }
+    return finite;
+  }
+
+  // Probabilities (in the place of the scores), Z, and the weighted sums of V. False: V holds an Inf or NaN.
+  bool accumulate() {
+    std::vector<Sums> sums(context_.pool.workers());
+    const unsigned workers = share_blocks(tokens_.total, [&](unsigned worker, std::size_t start, std::size_t end) {
+      for (std::size_t t = start; t < end; t += kBlockTokens) {
+        add_block(Block(tokens_, t, end, job_.d, job_.v, job_.tail_v), sums[worker]);
+      }
+    });
+    sums_ = sums[0];
+    for (unsigned worker = 1; worker < workers; ++worker) sums_.add(kernels_, sums[worker]);
+    return std::all_of(std::begin(sums_.high), std::end(sums_.high), [](double x) { return std::isfinite(x); });
+  }
+
+  void add_block(const Block& block, Sums& sums) {
+    alignas(abi::kBeatBytes) double weights[abi::kMaxGroup * kBlockTokens];
+    alignas(abi::kBeatBytes) double terms[abi::kMaxGroup * abi::kMaxHeadDim];
+    std::uint64_t z[abi::kMaxGroup];
+    for (unsigned h = 0; h < job_.g; ++h) {
+      std::int32_t* scores = scores_ + h * stride_ + block.first;
+      const auto p = reinterpret_cast<std::uint32_t*>(scores);
+      z[h] = kernels_.probabilities(scores, block.n, max_[h], p);
+      kernels_.to_weights(p, block.n, weights + h * kBlockTokens);
+    }
+    kernels_.weighted_sums(weights, kBlockTokens, job_.g, block.rows, block.n, job_.d, terms);
+    kernels_.add_twofold(terms, std::size_t{job_.g} * job_.d, sums.high, sums.low);
+    const double largest = kernels_.largest(block.rows, block.n, job_.d);
+    for (unsigned h = 0; h < job_.g; ++h) {
+      sums.z[h] += z[h];
+      sums.magnitude[h] += static_cast<double>(z[h]) * largest;
+    }
+  }
+
+  template <typename Work>
+  unsigned share_blocks(std::size_t tokens, Work work) {
+    return share(context_.pool, ceil_div(tokens, kBlockTokens), kBlocksAtOnce,
+                 [&](unsigned worker, std::size_t first, std::size_t last) {
+                   work(worker, first * kBlockTokens, std::min(last * kBlockTokens, tokens));
+                 });
+  }
+
+  void write_record(std::uint32_t status) const {
+    abi::AttentionResult& record = *job_.result;
+    if (job_.mode != abi::kSparfAttend) record = {};
+    record.status = status;
+    for (unsigned h = 0; h < abi::kMaxGroup; ++h) {
+      const bool used = status == 0 && h < job_.g;
+      record.max[h] = used ? max_[h] : 0;
+      record.sum[h] = used ? sums_.z[h] : 0;
+    }
+  }
+
+  void write_out() const {
+    for (unsigned h = 0; h < job_.g; ++h) {
+      std::byte* out = job_.out + job_.out_bytes / job_.g * h;
+      if (job_.mode == abi::kExact) {
+        halves(h, reinterpret_cast<std::uint16_t*>(out));
+      } else if (job_.mode == abi::kPartial) {
+        singles(h, reinterpret_cast<std::uint32_t*>(out));
+      } else {
+        std::uint32_t o[abi::kMaxHeadDim];
+        singles(h, o);
+        blend(h, o, reinterpret_cast<std::uint16_t*>(out));
+      }
+    }
+  }
+
+  void halves(unsigned h, std::uint16_t* out) const {
+    std::uint8_t uncertain[abi::kMaxHeadDim];
+    kernels_.ratios_to_half(high(h), low(h), sums_.error(h), z(h), job_.d, out, uncertain);
+    settle(h, uncertain, [out](unsigned j, double ratio) { out[j] = to_half(ratio); });
+  }
+
+  void singles(unsigned h, std::uint32_t* out) const {
+    std::uint8_t uncertain[abi::kMaxHeadDim];
+    kernels_.ratios_to_single(high(h), low(h), sums_.error(h), z(h), job_.d, out, uncertain);
+    settle(h, uncertain, [out](unsigned j, double ratio) { out[j] = to_single(ratio); });
+  }
+
+  // out = fl16(alpha * o + (1 - alpha) * mean of all V)
+  void blend(unsigned h, const std::uint32_t* o, std::uint16_t* out) const {
+    const float alpha = std::bit_cast<float>(job_.result->alpha[h]), beta = 1.0f - alpha;
+    for (unsigned j = 0; j < job_.d; ++j) {
+      const float mean = std::bit_cast<float>(to_single(sticky_ratio(job_.v_sum[j], job_.count) * 0x1p-24));
+      const float near = alpha * std::bit_cast<float>(o[j]), far = beta * mean;
+      out[j] = single_to_half(near + far);
+    }
+  }
+
+  // Calls store(j, quotient) for the outputs that binary64 left open, with all their sums taken in one walk over V.
+  template <typename Store>
+  void settle(unsigned h, const std::uint8_t* uncertain, Store store) const {
+    unsigned columns[abi::kMaxHeadDim], n = 0;
+    for (unsigned j = 0; j < job_.d; ++j) {
+      if (uncertain[j] != 0) columns[n++] = j;
+    }
+    if (n == 0) return;
+    context_.statistics.outputs_exact.fetch_add(n, std::memory_order_relaxed);
+    Integer acc[abi::kMaxHeadDim] = {};
+    for (std::size_t t = 0; t < tokens_.total; t += kBlockTokens) {
+      const Block block(tokens_, t, tokens_.total, job_.d, job_.v, job_.tail_v);
+      for (unsigned i = 0; i < block.n; ++i) {
+        const auto p = static_cast<std::uint32_t>(scores_[h * stride_ + t + i]);
+        for (unsigned j = 0; j < n; ++j) acc[j] += static_cast<Integer>(fixed(block.rows[i][columns[j]])) * p;
+      }
+    }
+    for (unsigned j = 0; j < n; ++j) store(columns[j], sticky_ratio(acc[j], sums_.z[h]) * 0x1p-24);
+  }
+
+  const double* high(unsigned h) const { return sums_.high + std::size_t{h} * job_.d; }
+  const double* low(unsigned h) const { return sums_.low + std::size_t{h} * job_.d; }
+  double z(unsigned h) const { return static_cast<double>(sums_.z[h]); }
+
+  Query query_;
+  Sums sums_;
+  const Context& context_;
+  const Kernels& kernels_;
+  const Job& job_;
+  Tokens tokens_;
+  std::size_t stride_;
+  std::int32_t* scores_ = nullptr;  // [g][stride_]; probabilities after the second pass
+  std::int32_t max_[abi::kMaxGroup] = {};
+};
+
+}  // namespace
+
+std::uint32_t attend(const Context& context, const Job& job) { return Attention(context, job).run(); }
+
+}  // namespace kvdrive::fast

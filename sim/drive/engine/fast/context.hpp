@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one call of the engine works with.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "engine/fast/job.hpp"
+#include "engine/fast/kernels.hpp"
+#include "engine/fast/pool.hpp"
+#include "engine/fast/statistics.hpp"
+
+namespace kvdrive::fast {
+
+// Large arrays that a job overwrites. They stay with the engine, because fresh pages cost as much as the arithmetic.
+struct Scratch {
+  std::vector<std::int32_t> scores;
+  std::vector<std::uint32_t> index;
+};
+
+struct Context {
+  const Kernels& kernels;
+  Pool& pool;
+  Statistics& statistics;
+  Scratch& scratch;
+};
+
+// Numbers between the scores of two heads: whole blocks, and a quarter page more, so that heads do not share cache
+// sets.
+constexpr std::size_t head_stride(std::size_t tokens) {
+  return ceil_div(tokens, kBlockTokens) * kBlockTokens + 4 * kBlockTokens;
+}
+
+// Blocks that a worker takes at once, and what a second worker needs to be worth waking.
+constexpr std::size_t kBlocksAtOnce = 8;
+
+// Calls work(worker, first, last) for contiguous parts of `items`, of at most `at_once` of them, until all are done. A
+// worker takes its next part when it has finished the last: a slow one delays nobody. Results must not depend on who
+// does what. Returns the number of workers.
+template <typename Work>
+unsigned share(Pool& pool, std::size_t items, std::size_t at_once, Work work) {
+  const auto workers = static_cast<unsigned>(std::clamp<std::size_t>(items / at_once, 1, pool.workers()));
+  std::atomic<std::size_t> next{0};
+  pool.run(workers, [&](unsigned worker) {
+    for (std::size_t first = next.fetch_add(at_once); first < items; first = next.fetch_add(at_once)) {
+      work(worker, first, std::min(first + at_once, items));
+    }
+  });
+  return workers;
+}
+
+}  // namespace kvdrive::fast

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cfenv>
+
+namespace kvdrive::fast {
+
+// Round to nearest even with subnormals while it lives, whatever the host program has set for its thread.
+class DefaultFloat {
+ public:
+  DefaultFloat() {
+    std::fegetenv(&saved_);
+    std::fesetenv(FE_DFL_ENV);
+  }
+  ~DefaultFloat() { std::fesetenv(&saved_); }
+  DefaultFloat(const DefaultFloat&) = delete;
+  DefaultFloat& operator=(const DefaultFloat&) = delete;
+
+ private:
+  std::fenv_t saved_;
+};
+
+}  // namespace kvdrive::fast

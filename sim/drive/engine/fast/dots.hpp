@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dot products of a block of tokens, rounded as the contract says: to a score, or to binary32.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/fast/exact.hpp"
+#include "engine/fast/kernels.hpp"
+#include "engine/fast/rounding.hpp"
+#include "engine/fast/statistics.hpp"
+
+namespace kvdrive::fast {
+
+// The query side of a job: n numbers (the head dimension, or the chosen rows) for each of g heads.
+struct Query {
+  Query(const Kernels& kernels, const std::uint16_t* patterns, unsigned heads, unsigned numbers);
+
+  const std::uint16_t* patterns;  // [g][n]
+  unsigned g;
+  unsigned n;
+  bool finite;
+  alignas(abi::kBeatBytes) double wide[abi::kMaxGroup * abi::kMaxHeadDim];  // [g][n]
+  double norm[abi::kMaxGroup] = {};  // sum of magnitudes per head, exact: at most 49 bits
+};
+
+// Rounds to Q12.20 scores with one factor c per head.
+struct ScoreRounding {
+  using Output = std::int32_t;
+  const float* c;
+
+  Doubt block(const Kernels& kernels, const double* dots, double error, unsigned h, unsigned n, Output* out) const {
+    return kernels.to_scores(dots, error, c[h], n, out);
+  }
+  bool certain(double dot, double error, unsigned h) const {
+    return biased_score(dot - error, c[h]) == biased_score(dot + error, c[h]);
+  }
+  Output round(double dot, unsigned h) const { return unbias_score(biased_score(dot, c[h])); }
+};
+
+// Rounds to binary32.
+struct SingleRounding {
+  using Output = float;
+
+  Doubt block(const Kernels& kernels, const double* dots, double error, unsigned, unsigned n, Output* out) const {
+    return kernels.to_singles(dots, error, n, out);
+  }
+  bool certain(double dot, double error, unsigned) const {
+    return static_cast<float>(dot - error) == static_cast<float>(dot + error);
+  }
+  Output round(double dot, unsigned) const { return static_cast<float>(dot) + 0.0f; }
+};
+
+template <typename Rounding>
+class Dots {
+ public:
+  using Output = typename Rounding::Output;
+
+  Dots(const Kernels& kernels, const Query& query, Rounding rounding, Statistics& statistics)
+      : kernels_(kernels), query_(query), rounding_(rounding), statistics_(statistics) {}
+
+  // out[h * stride + t] for the token rows rows[0 .. n), n <= kBlockTokens. Returns the tokens with an Inf or NaN.
+  std::uint64_t rows(HalfRows rows, unsigned n, Output* out, std::size_t stride) const {
+    alignas(abi::kBeatBytes) double dots[abi::kMaxGroup * kBlockTokens];
+    kernels_.dots(query_.wide, query_.g, query_.n, rows, n, dots);
+    const unsigned steps = query_.n / kernels_.lanes + 3;
+    return round(dots, kBlockTokens, steps, ~std::uint64_t{0}, n, out, stride,
+                 [&](unsigned t) { return Token{rows + t, 1, query_.n, rows[t], 1}; });
+  }
+
+  // The same for one block of block-column form: beats[i] holds number i of 32 tokens. Tokens outside `wanted` are not
+  // settled and may hold anything.
+  std::uint64_t columns(HalfRows beats, std::uint64_t wanted, unsigned n, Output* out, std::size_t stride) const {
+    alignas(abi::kBeatBytes) double dots[abi::kMaxGroup * abi::kLanes];
+    kernels_.weighted_sums(query_.wide, query_.n, query_.g, beats, query_.n, abi::kLanes, dots);
+    return round(dots, abi::kLanes, query_.n, wanted, n, out, stride,
+                 [&](unsigned t) { return Token{beats, query_.n, abi::kLanes, beats[0] + t, abi::kLanes}; });
+  }
+
+ private:
+  // Where a token's numbers are: inside a few rows, whose largest magnitude bounds them, and exactly.
+  struct Token {
+    HalfRows rows;
+    unsigned n_rows;
+    unsigned row_numbers;
+    const std::uint16_t* first;
+    std::size_t stride;
+  };
+
+  template <typename Locate>
+  std::uint64_t round(const double* dots, unsigned dots_stride, unsigned steps, std::uint64_t wanted, unsigned n,
+                      Output* out, std::size_t stride, Locate locate) const {
+    std::uint64_t non_finite = 0;
+    for (unsigned h = 0; h < query_.g; ++h) {
+      const double* head = dots + h * dots_stride;
+      const double unit = (steps + 4) * kUlp * query_.norm[h];  // error of the sum where |k| <= 1
+      const Doubt doubt = rounding_.block(kernels_, head, unit * kLargestHalf, h, n, out + h * stride);
+      non_finite |= doubt.non_finite & wanted;
+      for (std::uint64_t left = doubt.uncertain & wanted & ~doubt.non_finite; left != 0; left &= left - 1) {
+        const auto t = static_cast<unsigned>(std::countr_zero(left));
+        out[h * stride + t] = settle(head[t], unit, h, locate(t));
+      }
+    }
+    return non_finite;
+  }
+
+  // Asks again with the magnitudes that are there instead of the largest possible; then computes exactly.
+  Output settle(double dot, double unit, unsigned h, const Token& token) const {
+    statistics_.dots_doubted.fetch_add(1, std::memory_order_relaxed);
+    const double error = unit * kernels_.largest(token.rows, token.n_rows, token.row_numbers);
+    if (rounding_.certain(dot, error, h)) return rounding_.round(dot, h);
+    statistics_.dots_exact.fetch_add(1, std::memory_order_relaxed);
+    return rounding_.round(sticky_dot(query_.patterns + std::size_t{h} * query_.n, token.first, token.stride, query_.n),
+                           h);
+  }
+
+  const Kernels& kernels_;
+  const Query& query_;
+  Rounding rounding_;
+  Statistics& statistics_;
+};
+
+}  // namespace kvdrive::fast

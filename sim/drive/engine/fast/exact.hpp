@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Exact integers: what decides where binary64 cannot, and what a job needs once and not per token.
+#pragma once
+
+#include <bit>
+#include <cassert>
+#include <cmath>
+#include <cstdint>
+
+#include "engine/engine.hpp"
+#include "engine/fast/rounding.hpp"
+
+namespace kvdrive::fast {
+
+using Integer = __int128;
+using Magnitude = unsigned __int128;
+
+inline bool is_finite_half(std::uint16_t h) { return (h & 0x7c00) != 0x7c00; }
+inline bool is_finite_single(std::uint32_t pattern) { return (pattern & 0x7f800000) != 0x7f800000; }
+
+// Value of a finite binary16 number, LSB 2^-24.
+inline std::int64_t fixed(std::uint16_t h) {
+  const int exponent = (h >> 10) & 31;
+  const std::int64_t fraction = h & 0x3ff;
+  const std::int64_t magnitude = exponent == 0 ? fraction : (fraction | 0x400) << (exponent - 1);
+  return (h & 0x8000) != 0 ? -magnitude : magnitude;
+}
+
+inline int bit_width(Magnitude m) {
+  const auto high = static_cast<std::uint64_t>(m >> 64);
+  return high != 0 ? 64 + std::bit_width(high) : std::bit_width(static_cast<std::uint64_t>(m));
+}
+
+// Rounds to odd: at most 50 bits are kept, and the lowest is set if anything below it was lost. Such a number rounds to
+// any format of at most 48 bits as the original does.
+inline double to_sticky(Magnitude m) {
+  const int drop = bit_width(m) - 50;
+  if (drop <= 0) return static_cast<double>(static_cast<std::uint64_t>(m));
+  const auto kept = static_cast<std::uint64_t>(m >> drop);
+  const bool lost = (m & ((Magnitude{1} << drop) - 1)) != 0;
+  return std::ldexp(static_cast<double>(kept | (lost ? 1 : 0)), drop);
+}
+
+inline double to_sticky(Integer value) {
+  return value < 0 ? -to_sticky(-static_cast<Magnitude>(value)) : to_sticky(static_cast<Magnitude>(value));
+}
+
+// numerator / denominator rounded to odd with at least 48 bits, for |numerator| < 2^90 and 0 < denominator < 2^50.
+inline double sticky_ratio(Integer numerator, std::uint64_t denominator) {
+  assert(denominator != 0);
+  const Magnitude n = numerator < 0 ? -static_cast<Magnitude>(numerator) : static_cast<Magnitude>(numerator);
+  const int shift = 49 - (bit_width(n) - std::bit_width(denominator));
+  const Magnitude dividend = n << (shift > 0 ? shift : 0);
+  const Magnitude divisor = Magnitude{denominator} << (shift < 0 ? -shift : 0);
+  const auto quotient = static_cast<std::uint64_t>(dividend / divisor);
+  const double ratio = std::ldexp(static_cast<double>(quotient | (dividend % divisor != 0 ? 1 : 0)), -shift);
+  return numerator < 0 ? -ratio : ratio;
+}
+
+// sum_i fixed(q[i]) * fixed(k[i * stride]) as a number that rounds like the sum: real value, not LSB 2^-48.
+inline double sticky_dot(const std::uint16_t* q, const std::uint16_t* k, std::size_t stride, unsigned n) {
+  Integer sum = 0;
+  for (unsigned i = 0; i < n; ++i) sum += static_cast<Integer>(fixed(q[i])) * fixed(k[i * stride]);
+  return to_sticky(sum) * 0x1p-48;
+}
+
+// fl16 of any binary32 number: overflow gives Inf, NaN the one NaN of the contract.
+inline std::uint16_t single_to_half(float x) {
+  if (std::isnan(x)) return 0x7e00;
+  if (std::fabs(x) >= 65520.0f) return x < 0 ? 0xfc00 : 0x7c00;
+  return to_half(x);
+}
+
+inline Wide to_wide(Integer value) {
+  return {static_cast<std::uint64_t>(value), static_cast<std::uint64_t>(value >> 64)};
+}
+
+}  // namespace kvdrive::fast

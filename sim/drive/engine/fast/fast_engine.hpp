@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The vectorised engine: docs/arithmetic.md bit for bit, at memory bandwidth.
+#pragma once
+
+#include <mutex>
+
+#include "engine/engine.hpp"
+#include "engine/fast/context.hpp"
+#include "engine/fast/kernels.hpp"
+#include "engine/fast/pool.hpp"
+#include "engine/fast/statistics.hpp"
+
+namespace kvdrive::fast {
+
+class FastEngine final : public Engine {
+ public:
+  explicit FastEngine(int threads);
+
+  const char* name() const override { return "fast"; }
+  const char* isa() const { return kernels_.name; }
+  const Statistics& statistics() const { return statistics_; }
+
+  std::uint32_t attention(std::span<std::byte> memory, std::uint64_t job) override;
+  ArgtopkResult argtopk(const void* keys, std::uint32_t n, std::uint32_t k, abi::KeyType type) override;
+  FilterResult page_filter(std::span<const std::uint8_t> pages, std::span<const std::uint8_t> bitmap,
+                           std::uint32_t rows, std::uint32_t row_bytes, std::uint32_t page_bytes) override;
+  std::uint32_t gemv_rows(const std::uint16_t* q, const std::uint16_t* k, std::uint32_t g, std::uint32_t d,
+                          std::uint32_t tokens, std::uint32_t* dots) override;
+  std::uint32_t gemv_columns(const std::uint16_t* q, const std::uint16_t* k, std::uint32_t g, std::uint32_t r,
+                             std::uint32_t tokens, std::uint32_t* dots) override;
+  std::uint32_t gemv_accumulate(const std::uint32_t* p, const std::uint16_t* v, std::uint32_t g, std::uint32_t d,
+                                std::uint32_t tokens, Wide* acc) override;
+  SoftmaxResult softmax(std::span<const std::int32_t> dense, const std::uint8_t* valid,
+                        std::span<const std::int32_t> tail) override;
+
+ private:
+  const Kernels& kernels_;
+  Pool pool_;
+  Statistics statistics_;
+  Scratch scratch_;
+  std::mutex busy_;  // one job at a time owns the pool and the scratch memory
+};
+
+}  // namespace kvdrive::fast

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// AVX2 with FMA and F16C: 4 binary64 numbers per register, 16 registers.
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace kvdrive::fast {
+namespace {
+
+struct Simd {
+  using Vector = __m256d;
+  static constexpr unsigned kLanes = 4;
+  static constexpr unsigned dot_rows(unsigned g) { return g <= 2 ? 4 : g <= 5 ? 2 : 1; }
+  static constexpr unsigned sum_registers(unsigned g) { return g == 1 ? 8 : g == 2 ? 4 : g <= 5 ? 2 : 1; }
+
+  static Vector zero() { return _mm256_setzero_pd(); }
+  static Vector load(const double* p) { return _mm256_loadu_pd(p); }
+  static void store(double* p, Vector v) { _mm256_storeu_pd(p, v); }
+  static Vector broadcast(double x) { return _mm256_set1_pd(x); }
+  static Vector multiply_add(Vector a, Vector b, Vector c) { return _mm256_fmadd_pd(a, b, c); }
+
+  static Vector widen(const std::uint16_t* h) {
+    return _mm256_cvtps_pd(_mm_cvtph_ps(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(h))));
+  }
+
+  // out[i] = sum of the lanes of v[i]
+  template <unsigned N>
+  static void reduce(const Vector (&v)[N], double* out) {
+    if constexpr (N == 4) {
+      const Vector a = _mm256_hadd_pd(v[0], v[1]), b = _mm256_hadd_pd(v[2], v[3]);
+      store(out, _mm256_add_pd(_mm256_permute2f128_pd(a, b, 0x21), _mm256_blend_pd(a, b, 0xc)));
+    } else {
+      for (unsigned i = 0; i < N; ++i) {
+        const __m128d half = _mm_add_pd(_mm256_castpd256_pd128(v[i]), _mm256_extractf128_pd(v[i], 1));
+        out[i] = _mm_cvtsd_f64(_mm_add_sd(half, _mm_unpackhi_pd(half, half)));
+      }
+    }
+  }
+
+  static void lookup(const std::uint32_t* table, const std::uint32_t* index, unsigned n, std::uint32_t* out) {
+    for (unsigned i = 0; i < n; ++i) out[i] = table[index[i]];
+  }
+};
+
+}  // namespace
+}  // namespace kvdrive::fast
+
+#include "engine/fast/kernels_impl.hpp"
+
+namespace kvdrive::fast {
+
+const Kernels& avx2_kernels() {
+  static constexpr Kernels kernels = make_kernels("avx2");
+  return kernels;
+}
+
+}  // namespace kvdrive::fast

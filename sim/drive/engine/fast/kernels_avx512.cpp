@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// AVX-512 (F, BW, DQ, VL): 8 binary64 numbers per register, 32 registers.
+#if defined(__GNUC__) && !defined(__clang__)  // GCC 12 finds its own header's undefined operands uninitialised
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace kvdrive::fast {
+namespace {
+
+struct Simd {
+  using Vector = __m512d;
+  static constexpr unsigned kLanes = 8;
+  static constexpr unsigned dot_rows(unsigned g) { return g == 2 ? 8 : g <= 5 ? 4 : 3; }
+  static constexpr unsigned sum_registers(unsigned g) { return g == 1 ? 16 : g == 2 ? 8 : g <= 5 ? 4 : 2; }
+
+  static Vector zero() { return _mm512_setzero_pd(); }
+  static Vector load(const double* p) { return _mm512_loadu_pd(p); }
+  static void store(double* p, Vector v) { _mm512_storeu_pd(p, v); }
+  static Vector broadcast(double x) { return _mm512_set1_pd(x); }
+  static Vector multiply_add(Vector a, Vector b, Vector c) { return _mm512_fmadd_pd(a, b, c); }
+
+  static Vector widen(const std::uint16_t* h) {
+    return _mm512_cvtps_pd(_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(h))));
+  }
+
+  static __m256d fold(Vector v) { return _mm256_add_pd(_mm512_castpd512_pd256(v), _mm512_extractf64x4_pd(v, 1)); }
+
+  // out[i] = sum of the lanes of v[i]
+  template <unsigned N>
+  static void reduce(const Vector (&v)[N], double* out) {
+    if constexpr (N % 4 == 0) {
+      for (unsigned i = 0; i < N; i += 4) {
+        const __m256d a = _mm256_hadd_pd(fold(v[i]), fold(v[i + 1])),
+                      b = _mm256_hadd_pd(fold(v[i + 2]), fold(v[i + 3]));
+        _mm256_storeu_pd(out + i, _mm256_add_pd(_mm256_permute2f128_pd(a, b, 0x21), _mm256_blend_pd(a, b, 0xc)));
+      }
+    } else {
+      for (unsigned i = 0; i < N; ++i) {
+        const __m256d folded = fold(v[i]);
+        const __m128d half = _mm_add_pd(_mm256_castpd256_pd128(folded), _mm256_extractf128_pd(folded, 1));
+        out[i] = _mm_cvtsd_f64(_mm_add_sd(half, _mm_unpackhi_pd(half, half)));
+      }
+    }
+  }
+
+  // 64 entries are four registers; the arrays have room for whole registers.
+  static void lookup(const std::uint32_t* table, const std::uint32_t* index, unsigned n, std::uint32_t* out) {
+    const __m512i t0 = _mm512_loadu_si512(table), t1 = _mm512_loadu_si512(table + 16);
+    const __m512i t2 = _mm512_loadu_si512(table + 32), t3 = _mm512_loadu_si512(table + 48);
+    for (unsigned i = 0; i < n; i += 16) {
+      const __m512i at = _mm512_loadu_si512(index + i);
+      const __m512i low = _mm512_permutex2var_epi32(t0, at, t1), high = _mm512_permutex2var_epi32(t2, at, t3);
+      const __mmask16 upper = _mm512_test_epi32_mask(at, _mm512_set1_epi32(32));
+      _mm512_storeu_si512(out + i, _mm512_mask_blend_epi32(upper, low, high));
+    }
+  }
+};
+
+}  // namespace
+}  // namespace kvdrive::fast
+
+#include "engine/fast/kernels_impl.hpp"
+
+namespace kvdrive::fast {
+
+const Kernels& avx512_kernels() {
+  static constexpr Kernels kernels = make_kernels("avx512");
+  return kernels;
+}
+
+}  // namespace kvdrive::fast

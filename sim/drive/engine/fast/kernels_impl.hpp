@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+// The loops behind kernels.hpp, written once. A source for one instruction set defines `Simd` (a register of binary64
+// numbers) in the anonymous namespace of kvdrive::fast and includes this file. Nothing here may call an inline function
+// of the standard library: the linker could keep the copy that only a newer processor runs.
+#include "common/abi.hpp"
+#include "engine/fast/kernels.hpp"
+#include "engine/fast/rounding.hpp"
+
+namespace kvdrive::fast {
+namespace {
+
+using Vector = Simd::Vector;
+constexpr unsigned kLanes = Simd::kLanes;
+
+// Asks for a beat some rows further on. Into the second-level cache: the first is full of the current block. Where rows
+// are not contiguous it may be a useless one; it never faults.
+void prefetch_ahead(const std::uint16_t* beat, unsigned row_numbers) {
+  constexpr unsigned kRows = 32;
+  __builtin_prefetch(beat + kRows * row_numbers, 0, 2);
+}
+
+// g query heads share each converted row: R rows by G heads of accumulators, as many as the register file holds.
+template <unsigned G, unsigned R>
+void dot_tile(const double* q, unsigned d, HalfRows rows, double* dots) {
+  Vector sum[G][R];
+  for (auto& head : sum) {
+    for (Vector& s : head) s = Simd::zero();
+  }
+  for (unsigned beat = 0; beat < d; beat += abi::kLanes) {
+    for (unsigned r = 0; r < R; ++r) prefetch_ahead(rows[r] + beat, d);
+    for (unsigned i = beat; i < beat + abi::kLanes; i += kLanes) {
+      Vector row[R];
+      for (unsigned r = 0; r < R; ++r) row[r] = Simd::widen(rows[r] + i);
+      for (unsigned h = 0; h < G; ++h) {
+        const Vector weight = Simd::load(q + h * d + i);
+        for (unsigned r = 0; r < R; ++r) sum[h][r] = Simd::multiply_add(row[r], weight, sum[h][r]);
+      }
+    }
+  }
+  for (unsigned h = 0; h < G; ++h) Simd::template reduce<R>(sum[h], dots + h * kBlockTokens);
+}
+
+template <unsigned G>
+void dots_of(const double* q, unsigned d, HalfRows rows, unsigned n, double* dots) {
+  constexpr unsigned kRows = Simd::dot_rows(G);
+  unsigned t = 0;
+  for (; t + kRows <= n; t += kRows) dot_tile<G, kRows>(q, d, rows + t, dots + t);
+  for (; t < n; ++t) dot_tile<G, 1>(q, d, rows + t, dots + t);
+}
+
+void dots(const double* q, unsigned g, unsigned d, HalfRows rows, unsigned n, double* dots) {
+  switch (g) {
+    case 1:
+      return dots_of<1>(q, d, rows, n, dots);
+    case 2:
+      return dots_of<2>(q, d, rows, n, dots);
+    case 4:
+      return dots_of<4>(q, d, rows, n, dots);
+    case 5:
+      return dots_of<5>(q, d, rows, n, dots);
+    default:
+      return dots_of<8>(q, d, rows, n, dots);
+  }
+}
+
+// A strip of W registers of columns for G heads.
+template <unsigned G, unsigned W>
+void sum_tile(const double* w, std::size_t stride, HalfRows rows, unsigned n, unsigned column, unsigned columns,
+              double* sums) {
+  Vector sum[G][W];
+  for (auto& head : sum) {
+    for (Vector& s : head) s = Simd::zero();
+  }
+  for (unsigned t = 0; t < n; ++t) {
+    const std::uint16_t* row = rows[t] + column;
+    for (unsigned i = 0; i < W * kLanes; i += abi::kLanes) prefetch_ahead(row + i, columns);
+    for (unsigned i = 0; i < W; ++i) {
+      const Vector value = Simd::widen(row + i * kLanes);
+      for (unsigned h = 0; h < G; ++h) {
+        sum[h][i] = Simd::multiply_add(value, Simd::broadcast(w[h * stride + t]), sum[h][i]);
+      }
+    }
+  }
+  for (unsigned h = 0; h < G; ++h) {
+    for (unsigned i = 0; i < W; ++i) Simd::store(sums + h * columns + column + i * kLanes, sum[h][i]);
+  }
+}
+
+template <unsigned G>
+void weighted_sums_of(const double* w, std::size_t stride, HalfRows rows, unsigned n, unsigned columns, double* sums) {
+  constexpr unsigned kWide = Simd::sum_registers(G);
+  constexpr unsigned kNarrow = kWide * kLanes < 32 ? kWide : 32 / kLanes;
+  unsigned column = 0;
+  for (; column + kWide * kLanes <= columns; column += kWide * kLanes) {
+    sum_tile<G, kWide>(w, stride, rows, n, column, columns, sums);
+  }
+  for (; column < columns; column += kNarrow * kLanes) {
+    sum_tile<G, kNarrow>(w, stride, rows, n, column, columns, sums);
+  }
+}
+
+void weighted_sums(const double* w, std::size_t stride, unsigned g, HalfRows rows, unsigned n, unsigned columns,
+                   double* sums) {
+  switch (g) {
+    case 1:
+      return weighted_sums_of<1>(w, stride, rows, n, columns, sums);
+    case 2:
+      return weighted_sums_of<2>(w, stride, rows, n, columns, sums);
+    case 4:
+      return weighted_sums_of<4>(w, stride, rows, n, columns, sums);
+    case 5:
+      return weighted_sums_of<5>(w, stride, rows, n, columns, sums);
+    default:
+      return weighted_sums_of<8>(w, stride, rows, n, columns, sums);
+  }
+}
+
+void widen(const std::uint16_t* h, unsigned n, double* out) {
+  unsigned i = 0;
+  for (; i + kLanes <= n; i += kLanes) Simd::store(out + i, Simd::widen(h + i));
+  if (i == n) return;
+  std::uint16_t rest[kLanes] = {};
+  double wide[kLanes];
+  __builtin_memcpy(rest, h + i, (n - i) * sizeof(*h));
+  Simd::store(wide, Simd::widen(rest));
+  __builtin_memcpy(out + i, wide, (n - i) * sizeof(*out));
+}
+
+double largest(HalfRows rows, unsigned n, unsigned d) {
+  constexpr unsigned kBytes = sizeof(Vector) < 16 ? 16 : sizeof(Vector);
+  constexpr unsigned kNumbers = kBytes / sizeof(std::int16_t);
+  typedef std::int16_t Halves __attribute__((vector_size(kBytes)));
+  Halves most = {};
+  for (unsigned i = 0; i < d; i += kNumbers) {
+#pragma GCC unroll 4
+    for (unsigned t = 0; t < n; ++t) {
+      Halves magnitudes;
+      __builtin_memcpy(&magnitudes, rows[t] + i, sizeof(magnitudes));
+      magnitudes &= 0x7fff;
+      most = most < magnitudes ? magnitudes : most;
+    }
+  }
+  std::int16_t pattern = 0;
+  for (unsigned j = 0; j < kNumbers; ++j) pattern = pattern < most[j] ? most[j] : pattern;
+  // 2^112 takes the exponent of a binary16 pattern to that of binary32, subnormals included.
+  return static_cast<double>(__builtin_bit_cast(float, static_cast<std::int32_t>(pattern) << 13)) * 0x1p112;
+}
+
+// Bits that are set where two numbers differ, and where a number is not finite. Sums of such words tell the loops,
+// without a branch per number, whether to look again.
+std::uint64_t difference(double a, double b) {
+  return __builtin_bit_cast(std::uint64_t, a) ^ __builtin_bit_cast(std::uint64_t, b);
+}
+std::uint64_t not_finite(double x) { return __builtin_bit_cast(std::uint64_t, x - x); }
+
+Doubt to_scores(const double* dots, double error, float c, unsigned n, std::int32_t* x) {
+  std::uint64_t uncertain = 0, non_finite = 0;
+  for (unsigned i = 0; i < n; ++i) {
+    const double low = biased_score(dots[i] - error, c), high = biased_score(dots[i] + error, c);
+    x[i] = unbias_score(low);
+    uncertain |= difference(low, high);
+    non_finite |= not_finite(dots[i]);
+  }
+  Doubt doubt;
+  if ((uncertain | non_finite) == 0) return doubt;
+  for (unsigned i = 0; i < n; ++i) {
+    const double low = biased_score(dots[i] - error, c), high = biased_score(dots[i] + error, c);
+    doubt.uncertain |= std::uint64_t{low != high} << i;
+    doubt.non_finite |= std::uint64_t{not_finite(dots[i]) != 0} << i;
+  }
+  return doubt;
+}
+
+Doubt to_singles(const double* dots, double error, unsigned n, float* out) {
+  Doubt doubt;
+  for (unsigned i = 0; i < n; ++i) {
+    const float low = static_cast<float>(dots[i] - error), high = static_cast<float>(dots[i] + error);
+    out[i] = low;
+    doubt.uncertain |= std::uint64_t{low != high} << i;
+    doubt.non_finite |= std::uint64_t{not_finite(dots[i]) != 0} << i;
+  }
+  return doubt;
+}
+
+void add_twofold(const double* terms, std::size_t n, double* high, double* low) {
+  for (std::size_t i = 0; i < n; ++i) {
+    const double sum = high[i] + terms[i];
+    const double part = sum - high[i];
+    low[i] += (high[i] - (sum - part)) + (terms[i] - part);  // what the addition lost, exactly
+    high[i] = sum;
+  }
+}
+
+std::int32_t max_score(const std::int32_t* x, std::size_t n) {
+  std::int32_t most = INT32_MIN;
+  for (std::size_t i = 0; i < n; ++i) most = most < x[i] ? x[i] : most;
+  return most;
+}
+
+std::uint64_t probabilities(const std::int32_t* x, unsigned n, std::int32_t max, std::uint32_t* p) {
+  constexpr unsigned kOneShift = abi::kPFractionBits - abi::kExp2Bits;
+  constexpr int kDeepest = 40;  // p is 0 below 2^-32; a bounded exponent keeps everything below in 32 bits
+  const std::int64_t top = static_cast<std::int64_t>(max) << abi::kScoreFractionBits;
+  const std::int64_t deepest = top - (std::int64_t{kDeepest} << abi::kScoreFractionBits);
+  const std::int32_t bottom = deepest < INT32_MIN ? INT32_MIN : static_cast<std::int32_t>(deepest);
+
+  std::uint32_t index[kBlockTokens] = {}, fraction[kBlockTokens], right[kBlockTokens];
+  for (unsigned i = 0; i < n; ++i) {
+    const std::int32_t score = x[i] < bottom ? bottom : x[i];
+    const std::int32_t y =
+        static_cast<std::int32_t>(static_cast<std::uint32_t>(score) - static_cast<std::uint32_t>(top));
+    index[i] = (static_cast<std::uint32_t>(y) >> 14) & 63;
+    fraction[i] = static_cast<std::uint32_t>(y) & 16383;
+    right[i] = static_cast<std::uint32_t>(-(y >> abi::kScoreFractionBits));
+  }
+  std::uint32_t c0[kBlockTokens], c1[kBlockTokens], c2[kBlockTokens];
+  Simd::lookup(abi::kExp2C0, index, n, c0);
+  Simd::lookup(abi::kExp2C1, index, n, c1);
+  Simd::lookup(abi::kExp2C2, index, n, c2);
+  std::uint32_t value[kBlockTokens];
+  for (unsigned i = 0; i < n; ++i) {
+    const std::uint32_t slope = c1[i] + ((c2[i] * fraction[i]) >> 14);
+    const std::uint32_t m =
+        (c0[i] + ((slope * fraction[i]) >> 15) + abi::kExp2Rounding) >> (abi::kExp2C0Bits - abi::kExp2Bits);
+    const std::uint32_t left = right[i] < kOneShift ? kOneShift - right[i] : 0;
+    const std::uint32_t drop = right[i] > kOneShift ? right[i] - kOneShift : 0;
+    value[i] = ((m << left) + ((1u << drop) >> 1)) >> drop;
+  }
+  std::uint64_t sum = 0;
+  for (unsigned i = 0; i < n; ++i) {
+    p[i] = value[i];
+    sum += value[i];
+  }
+  return sum;
+}
+
+void to_weights(const std::uint32_t* p, unsigned n, double* w) {
+  // p <= 2^31 as the low bits of 2^52 + p: no instruction set converts it in another way.
+  for (unsigned i = 0; i < n; ++i) {
+    w[i] = __builtin_bit_cast(double, std::uint64_t{p[i]} | 0x4330000000000000u) - 0x1p52;
+  }
+}
+
+void add_exact(std::uint32_t p, const std::uint16_t* row, unsigned n, std::int64_t* high, std::int64_t* low) {
+  for (unsigned j = 0; j < n; ++j) {
+    const std::int64_t exponent = (row[j] >> 10) & 31;
+    const std::int64_t mantissa = (row[j] & 0x3ff) | (exponent != 0 ? 0x400 : 0);
+    const std::int64_t magnitude = mantissa << (exponent != 0 ? exponent - 1 : 0);
+    const std::int64_t fixed = (row[j] & 0x8000) != 0 ? -magnitude : magnitude;
+    high[j] += static_cast<std::int64_t>(p) * (fixed >> kExactSplit);
+    low[j] += static_cast<std::int64_t>(p) * (fixed & ((std::int64_t{1} << kExactSplit) - 1));
+  }
+}
+
+// The ends of an interval around (high + low) / z. `margin` covers the error of the numerator and the four roundings
+// here.
+struct Ends {
+  double low;
+  double high;
+};
+
+Ends ratio_ends(double high, double low, double error, double z) {
+  const double center = high + low;
+  const double margin = error + 4 * kUlp * __builtin_fabs(center);
+  return {(center - margin) / z, (center + margin) / z};
+}
+
+void ratios_to_half(const double* high, const double* low, double error, double z, unsigned n, std::uint16_t* out,
+                    std::uint8_t* uncertain) {
+  double rounded[abi::kMaxHeadDim];
+  for (unsigned j = 0; j < n; ++j) {
+    const Ends ends = ratio_ends(high[j], low[j], error, z);
+    rounded[j] = round_to_half(ends.low);
+    uncertain[j] = rounded[j] != round_to_half(ends.high);
+  }
+  for (unsigned j = 0; j < n; ++j) out[j] = half_pattern(rounded[j]);
+}
+
+void ratios_to_single(const double* high, const double* low, double error, double z, unsigned n, std::uint32_t* out,
+                      std::uint8_t* uncertain) {
+  for (unsigned j = 0; j < n; ++j) {
+    const Ends ends = ratio_ends(high[j], low[j], error, z);
+    out[j] = to_single(ends.low);
+    uncertain[j] = static_cast<float>(ends.low) != static_cast<float>(ends.high);
+  }
+}
+
+void token_keys(const std::uint32_t* p, std::size_t stride, const std::uint64_t* weight, unsigned g, std::size_t n,
+                float* keys) {
+  for (std::size_t t = 0; t < n; ++t) {
+    std::uint64_t key = 0;
+    for (unsigned h = 0; h < g; ++h) key += p[h * stride + t] * weight[h];
+    keys[t] = static_cast<float>(key);
+  }
+}
+
+constexpr Kernels make_kernels(const char* name) {
+  return {.name = name,
+          .lanes = kLanes,
+          .widen = widen,
+          .dots = dots,
+          .weighted_sums = weighted_sums,
+          .largest = largest,
+          .to_scores = to_scores,
+          .to_singles = to_singles,
+          .add_twofold = add_twofold,
+          .max_score = max_score,
+          .probabilities = probabilities,
+          .to_weights = to_weights,
+          .add_exact = add_exact,
+          .ratios_to_half = ratios_to_half,
+          .ratios_to_single = ratios_to_single,
+          .token_keys = token_keys};
+}
+
+}  // namespace
+}  // namespace kvdrive::fast

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Any processor. The compiler may vectorise what the base instruction set allows.
+#include <cstdint>
+
+namespace kvdrive::fast {
+namespace {
+
+struct Simd {
+  using Vector = double;
+  static constexpr unsigned kLanes = 1;
+  static constexpr unsigned dot_rows(unsigned g) { return g == 1 ? 4 : g == 2 ? 2 : 1; }
+  static constexpr unsigned sum_registers(unsigned g) { return g == 1 ? 8 : g == 2 ? 4 : g == 4 ? 2 : 1; }
+
+  static Vector zero() { return 0.0; }
+  static Vector load(const double* p) { return *p; }
+  static void store(double* p, Vector v) { *p = v; }
+  static Vector broadcast(double x) { return x; }
+  // The product is exact, so a fused multiply-add would give the same bits.
+  static Vector multiply_add(Vector a, Vector b, Vector c) { return a * b + c; }
+
+  static Vector widen(const std::uint16_t* h) {
+    const std::uint32_t magnitude = *h & 0x7fffu, sign = std::uint32_t{*h & 0x8000u} << 16;
+    if (magnitude >= 0x7c00) return __builtin_nan("");
+    // 2^112 takes the exponent of binary16 to that of binary32, subnormals included.
+    return static_cast<double>(__builtin_bit_cast(float, sign | (magnitude << 13))) * 0x1p112;
+  }
+
+  template <unsigned N>
+  static void reduce(const Vector (&v)[N], double* out) {
+    for (unsigned i = 0; i < N; ++i) out[i] = v[i];
+  }
+
+  static void lookup(const std::uint32_t* table, const std::uint32_t* index, unsigned n, std::uint32_t* out) {
+    for (unsigned i = 0; i < n; ++i) out[i] = table[index[i]];
+  }
+};
+
+}  // namespace
+}  // namespace kvdrive::fast
+
+#include "engine/fast/kernels_impl.hpp"
+
+namespace kvdrive::fast {
+
+const Kernels& scalar_kernels() {
+  static constexpr Kernels kernels = make_kernels("scalar");
+  return kernels;
+}
+
+}  // namespace kvdrive::fast

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine that runs the HLS kernels themselves, compiled as software. Calls may come from several threads at a time.
+#pragma once
+
+#include "engine/engine.hpp"
+
+namespace kvdrive {
+
+class HlsEngine final : public Engine {
+ public:
+  const char* name() const override { return "hls"; }
+
+  std::uint32_t attention(std::span<std::byte> memory, std::uint64_t job) override;
+  ArgtopkResult argtopk(const void* keys, std::uint32_t n, std::uint32_t k, abi::KeyType type) override;
+  FilterResult page_filter(std::span<const std::uint8_t> pages, std::span<const std::uint8_t> bitmap,
+                           std::uint32_t rows, std::uint32_t row_bytes, std::uint32_t page_bytes) override;
+  std::uint32_t gemv_rows(const std::uint16_t* q, const std::uint16_t* k, std::uint32_t g, std::uint32_t d,
+                          std::uint32_t tokens, std::uint32_t* dots) override;
+  std::uint32_t gemv_columns(const std::uint16_t* q, const std::uint16_t* k, std::uint32_t g, std::uint32_t r,
+                             std::uint32_t tokens, std::uint32_t* dots) override;
+  std::uint32_t gemv_accumulate(const std::uint32_t* p, const std::uint16_t* v, std::uint32_t g, std::uint32_t d,
+                                std::uint32_t tokens, Wide* acc) override;
+  SoftmaxResult softmax(std::span<const std::int32_t> dense, const std::uint8_t* valid,
+                        std::span<const std::int32_t> tail) override;
+};
+
+}  // namespace kvdrive

@@ -1,0 +1,153 @@
+"""A drive with a thin command interface, and what attention over an array must give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import golden
+from kvdrive import abi
+from kvdrive._native import Drive, crc32c
+
+OPCODES = {
+    "append": (abi.KvAppend, abi.Opcode.KV_APPEND, abi.Namespace.NVM),
+    "trim": (abi.SessionTrim, abi.Opcode.SESSION_TRIM, abi.Namespace.NVM),
+    "submit": (abi.AttnSubmit, abi.Opcode.ATTN_SUBMIT, abi.Namespace.CP),
+    "fetch": (abi.AttnFetch, abi.Opcode.ATTN_FETCH, abi.Namespace.CP),
+}
+
+
+@dataclass(frozen=True)
+class Reply:
+    status: abi.NvmeStatus
+    result: int
+    retry: bool
+    identifier: int
+    data: np.ndarray
+
+
+class DriveHost:
+    """Sends commands built from named fields; every field can be overridden, sensible ones are filled in."""
+
+    def __init__(self, path: Path, engine: str = "fast", capacity_bytes: int = 1 << 26) -> None:
+        self.path = path
+        self.drive = Drive(path, engine, 1, capacity_bytes)
+        self.sequence: dict[int, int] = {}
+
+    def raw(self, sqe: bytes, data: np.ndarray | None = None) -> Reply:
+        cqe, out = self.drive.submit(sqe, data)
+        fields = np.frombuffer(cqe, abi.Cqe)[0]
+        word = int(fields["status"])
+        assert word & 1 == 0
+        status = abi.NvmeStatus(word >> abi.CQE_STATUS_SHIFT & 0x7FF)
+        retry = not word & abi.CQE_DO_NOT_RETRY
+        return Reply(status, int(fields["result"]), retry, int(fields["cid"]), out)
+
+    def entry(self, name: str, **fields: int) -> bytes:
+        layout, opcode, namespace = OPCODES[name]
+        entry = np.zeros((), layout)
+        for key, value in {"opcode": opcode, "nsid": namespace, **fields}.items():
+            entry[key] = value
+        return entry.tobytes()
+
+    def append(self, rows: np.ndarray, **fields: int) -> Reply:
+        """rows [heads, tokens, d] float16."""
+        heads, tokens, d = rows.shape
+        data = np.ascontiguousarray(rows).reshape(-1).view(np.uint8)
+        session = fields.setdefault("session", 1)
+        values = {
+            "heads": heads,
+            "tokens": tokens,
+            "row_bytes": 2 * d,
+            "sequence": self.sequence.get(session, 0),
+            "crc32c": crc32c(data),
+        }
+        reply = self.raw(self.entry("append", **(values | fields)), data)
+        if reply.status == abi.NvmeStatus.SUCCESS:
+            self.sequence[session] = self.sequence.get(session, 0) + 1
+        return reply
+
+    def store(self, k: np.ndarray, v: np.ndarray, **fields: int) -> None:
+        """All of k and v [heads, tokens, d], in one command each."""
+        assert self.append(k, kind=abi.KvKind.KEYS, **fields).status == abi.NvmeStatus.SUCCESS
+        assert self.append(v, kind=abi.KvKind.VALUES, **fields).status == abi.NvmeStatus.SUCCESS
+
+    def trim(self, session: int = 1, from_token: int = 0) -> Reply:
+        reply = self.raw(self.entry("trim", session=session, from_token=from_token))
+        if reply.status == abi.NvmeStatus.SUCCESS and from_token == 0:
+            self.sequence[session] = 0
+        return reply
+
+    def submit(self, q: np.ndarray, tokens: int, valid: np.ndarray | None = None, **fields: int) -> Reply:
+        """q [heads, g, d] float16; valid bool [tokens]."""
+        heads, group, d = q.shape
+        data = np.ascontiguousarray(q).reshape(-1).view(np.uint8)
+        if valid is not None:
+            beats = -(-tokens // abi.BEAT_BITS)
+            packed = np.packbits(valid, bitorder="little")
+            data = np.concatenate([data, packed, np.zeros(beats * 64 - packed.size, np.uint8)])
+        values = {
+            "session": 1,
+            "heads": heads,
+            "group": group,
+            "tokens": tokens,
+            "has_valid": valid is not None,
+            "crc32c": crc32c(data),
+            "scale_log2e": golden.scale_bits(None, d),
+        }
+        return self.raw(self.entry("submit", **(values | fields)), data)
+
+    def fetch(self, ticket: int, data_bytes: int) -> Reply:
+        return self.raw(self.entry("fetch", ticket=ticket, data_bytes=data_bytes))
+
+    def attend(self, q: np.ndarray, tokens: int, valid: np.ndarray | None = None, **fields: int) -> Reply:
+        """Submit and fetch; the submit must succeed."""
+        ticket = self.submit(q, tokens, valid, **fields)
+        assert ticket.status == abi.NvmeStatus.SUCCESS
+        return self.fetch(ticket.result, result_bytes(q))
+
+
+def result_bytes(q: np.ndarray) -> int:
+    return len(q) * abi.AttentionResult.itemsize + q.size * 2
+
+
+def check_attention(reply: Reply, q: np.ndarray, k: np.ndarray, v: np.ndarray, valid: np.ndarray | None = None) -> None:
+    """The reply holds exactly what the golden model gives for every head."""
+    assert reply.status == abi.NvmeStatus.SUCCESS
+    heads, group, d = q.shape
+    records = reply.data[: heads * abi.AttentionResult.itemsize].view(abi.AttentionResult)
+    out = reply.data[records.nbytes :].view(np.uint16).reshape(heads, group, d)
+    packed = None if valid is None else np.packbits(valid, bitorder="little")
+    for head in range(heads):
+        want = golden.attention(q[head], k[head], v[head], scale_log2e=golden.scale_bits(None, d), valid=packed)
+        assert want.status == 0
+        np.testing.assert_array_equal(out[head], want.out.view(np.uint16))
+        np.testing.assert_array_equal(records["max"][head, :group], want.max)
+        np.testing.assert_array_equal(records["sum"][head, :group], want.sum)
+
+
+@pytest.fixture
+def check() -> Callable[..., None]:
+    return check_attention
+
+
+@pytest.fixture
+def make_drive(tmp_path: Path) -> Callable[..., DriveHost]:
+    """Opens drives on new files: make_drive(engine="fast", capacity_bytes=...)."""
+    count = 0
+
+    def make(**options: object) -> DriveHost:
+        nonlocal count
+        count += 1
+        return DriveHost(tmp_path / f"{count}.kv", **options)
+
+    return make
+
+
+@pytest.fixture
+def host(make_drive: Callable[..., DriveHost]) -> DriveHost:
+    return make_drive()

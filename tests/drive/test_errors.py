@@ -1,0 +1,285 @@
+"""Commands that must be refused: the right status, and nothing changed."""
+
+import resource
+
+import numpy as np
+import pytest
+
+import golden
+from kvdrive import abi
+
+S = abi.NvmeStatus
+TOKENS, D = 70, 64
+
+
+def halves(rng, *shape):
+    return rng.standard_normal(shape).astype(np.float16)
+
+
+class Stored:
+    """A drive that holds one session of two heads; `unchanged` proves that it still holds it."""
+
+    def __init__(self, host, check):
+        rng = np.random.default_rng(4)
+        self.host, self.check = host, check
+        self.k, self.v = halves(rng, 2, TOKENS, D), halves(rng, 2, TOKENS, D)
+        self.q, self.more = halves(rng, 2, 4, D), halves(rng, 2, 3, D)
+        host.store(self.k, self.v)
+
+    def unchanged(self):
+        self.check(self.host.attend(self.q, TOKENS), self.q, self.k, self.v)
+        for kind, old in enumerate((self.k, self.v)):
+            assert self.host.append(self.more, kind=kind, first_token=TOKENS).status == S.SUCCESS
+            assert old.shape[1] == TOKENS
+        k, v = (np.concatenate([old, self.more], axis=1) for old in (self.k, self.v))
+        self.check(self.host.attend(self.q, TOKENS + 3), self.q, k, v)
+
+
+@pytest.fixture
+def stored(host, check):
+    return Stored(host, check)
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({"nsid": 0}, S.INVALID_NAMESPACE),
+        ({"nsid": abi.Namespace.CP}, S.INVALID_NAMESPACE),
+        ({"flags": 1}, S.INVALID_FIELD),
+        ({"kind": 2}, S.INVALID_FIELD),
+        ({"type": 1}, S.INVALID_FIELD),
+        ({"reserved": 1}, S.INVALID_FIELD),
+        ({"head": 255}, S.INVALID_FIELD),
+        ({"first_token": abi.MAX_TOKENS - 2}, S.INVALID_FIELD),
+        ({"first_token": 0xFFFFFFFF}, S.INVALID_FIELD),
+        ({"tokens": 4}, S.DATA_LENGTH),
+        ({"heads": 1}, S.DATA_LENGTH),
+        ({"heads": 1, "tokens": 6, "row_bytes": 2 * D + 2, "crc32c": 0}, S.DATA_LENGTH),
+        ({"row_bytes": 48, "tokens": 8}, S.INVALID_FIELD),
+        ({"crc32c": 0}, S.CRC_MISMATCH),
+        ({"sequence": 1}, S.OUT_OF_SEQUENCE),
+        ({"sequence": 3}, S.OUT_OF_SEQUENCE),
+        ({"session": 9, "sequence": 0}, S.UNKNOWN_SESSION),
+        ({"session": 9, "sequence": 1, "first_token": 0}, S.OUT_OF_SEQUENCE),
+        ({"first_token": TOKENS - 1}, S.TOKEN_GAP),
+        ({"first_token": TOKENS + 1}, S.TOKEN_GAP),
+        ({"layer": 1}, S.TOKEN_GAP),
+        ({"head": 1}, S.TOKEN_GAP),
+        ({"row_bytes": D, "tokens": 6}, S.ROW_MISMATCH),
+    ],
+    ids=str,
+)
+def test_append_is_refused(stored, fields, status):
+    reply = stored.host.append(stored.more, **({"first_token": TOKENS} | fields))
+    assert reply.status == status
+    assert reply.retry == (status == S.CRC_MISMATCH)
+    stored.unchanged()
+
+
+def test_append_without_data_is_refused(stored):
+    for fields in ({}, {"heads": 2}, {"heads": 2, "row_bytes": 2 * D}):
+        reply = stored.host.raw(stored.host.entry("append", session=1, sequence=2, first_token=TOKENS, **fields))
+        assert reply.status == S.INVALID_FIELD
+    stored.unchanged()
+
+
+def test_append_to_some_full_heads_changes_none(make_drive, check):
+    rng = np.random.default_rng(6)
+    host = make_drive(capacity_bytes=4 * 4096)  # the superblock and three pages
+    k, v, q = halves(rng, 2, 31, D), halves(rng, 2, 31, D), halves(rng, 2, 1, D)
+    host.store(k, v)
+    one = halves(rng, 2, 1, D)
+    assert host.append(one, kind=0, first_token=31).status == S.SUCCESS  # a page for each head
+    refused = host.append(one, kind=1, first_token=31)  # one page is left for two heads
+    assert (refused.status, refused.retry) == (S.CAPACITY_EXCEEDED, False)
+    assert host.submit(q, 32).status == S.TOKENS_MISSING
+    check(host.attend(q, 31), q, k, v)
+    assert host.append(one[:1], kind=1, first_token=31).status == S.SUCCESS
+    check(
+        host.attend(q[:1], 32),
+        q[:1],
+        np.concatenate([k, one], axis=1)[:1],
+        np.concatenate([v, one], axis=1)[:1],
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({"nsid": abi.Namespace.NVM}, S.INVALID_NAMESPACE),
+        ({"flags": 2}, S.INVALID_FIELD),
+        ({"mode": abi.Mode.PARTIAL}, S.INVALID_FIELD),
+        ({"mode": 255}, S.INVALID_FIELD),
+        ({"group": 0}, S.INVALID_FIELD),
+        ({"group": 3}, S.INVALID_FIELD),
+        ({"heads": 0}, S.INVALID_FIELD),
+        ({"head": 255}, S.INVALID_FIELD),
+        ({"tokens": 0}, S.INVALID_FIELD),
+        ({"tokens": abi.MAX_TOKENS + 1}, S.INVALID_FIELD),
+        ({"has_valid": 2}, S.INVALID_FIELD),
+        ({"reserved0": 1}, S.INVALID_FIELD),
+        ({"reserved1": (0, 1)}, S.INVALID_FIELD),
+        ({"session": 2}, S.UNKNOWN_SESSION),
+        ({"layer": 1}, S.TOKENS_MISSING),
+        ({"head": 1}, S.TOKENS_MISSING),
+        ({"tokens": TOKENS + 1}, S.TOKENS_MISSING),
+        ({"group": 2}, S.DATA_LENGTH),
+        ({"heads": 1}, S.DATA_LENGTH),
+        ({"has_valid": 1}, S.DATA_LENGTH),
+        ({"crc32c": 0}, S.CRC_MISMATCH),
+    ],
+    ids=str,
+)
+def test_attention_is_refused(stored, fields, status):
+    assert stored.host.submit(stored.q, **({"tokens": TOKENS} | fields)).status == status
+    stored.unchanged()
+
+
+def test_heads_of_different_size_are_refused(stored):
+    rng = np.random.default_rng(7)
+    narrow = halves(rng, 1, TOKENS, 32)
+    stored.host.store(narrow, narrow, head=2)
+    assert stored.host.submit(stored.q, TOKENS, head=1).status == S.ROW_MISMATCH
+    stored.unchanged()
+
+
+@pytest.mark.parametrize("scale", [float("inf"), float("nan")])
+def test_engine_refusal_reaches_the_host(stored, scale):
+    bits = int(np.float32(scale).view(np.uint32))
+    reply = stored.host.attend(stored.q, TOKENS, scale_log2e=bits)
+    assert (reply.status, reply.result, reply.data.size) == (S.JOB_REFUSED, abi.Status.BAD_SCALE, 0)
+    stored.unchanged()
+
+
+@pytest.mark.parametrize("where", ["q", "k", "v"])
+def test_values_that_are_not_finite(host, where):
+    rng = np.random.default_rng(12)
+    arrays = {"q": halves(rng, 1, 2, D), "k": halves(rng, 1, 40, D), "v": halves(rng, 1, 40, D)}
+    arrays[where][0, 1, 5] = np.inf
+    host.store(arrays["k"], arrays["v"])
+    reply = host.attend(arrays["q"], 40)
+    assert (reply.status, reply.data.size) == (S.VALUE_NOT_FINITE, 0)
+
+
+def test_mask_without_a_token(stored):
+    reply = stored.host.attend(stored.q, TOKENS, np.zeros(TOKENS, bool))
+    assert (reply.status, reply.data.size) == (S.NO_VALID_TOKEN, 0)
+    stored.unchanged()
+
+
+def test_a_failed_ticket_is_gone_after_its_fetch(stored):
+    ticket = stored.host.submit(stored.q, TOKENS, np.zeros(TOKENS, bool)).result
+    assert stored.host.fetch(ticket, 0).status == S.NO_VALID_TOKEN
+    assert stored.host.fetch(ticket, 0).status == S.UNKNOWN_TICKET
+
+
+def test_fetch_with_the_wrong_buffer_keeps_the_ticket(stored):
+    host, q = stored.host, stored.q
+    ticket = host.submit(q, TOKENS).result
+    size = 2 * abi.AttentionResult.itemsize + q.size * 2
+    for wrong in (0, size - 1, size + 1):
+        assert host.fetch(ticket, wrong).status == S.DATA_LENGTH
+    assert host.raw(host.entry("fetch", ticket=ticket, data_bytes=size, reserved1=(0, 0, 0, 1))).status == (
+        S.INVALID_FIELD
+    )
+    stored.check(host.fetch(ticket, size), q, stored.k, stored.v)
+    assert host.fetch(ticket, size).status == S.UNKNOWN_TICKET
+
+
+def test_ticket_table_fills_and_empties(stored):
+    host, q = stored.host, stored.q[:, :1]
+    tickets = []
+    while (reply := host.submit(q, 1)).status == S.SUCCESS:
+        tickets.append(reply.result)
+        assert len(tickets) <= 256
+    assert (len(tickets), reply.status, reply.retry) == (256, S.TICKETS_EXHAUSTED, True)
+    size = 2 * abi.AttentionResult.itemsize + q.size * 2
+    for ticket in tickets:
+        assert host.fetch(ticket, size).status == S.SUCCESS
+    stored.unchanged()
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({"nsid": abi.Namespace.CP}, S.INVALID_NAMESPACE),
+        ({"session": 2}, S.UNKNOWN_SESSION),
+        ({"reserved0": 1}, S.INVALID_FIELD),
+        ({"reserved1": (0, 0, 0, 0, 1)}, S.INVALID_FIELD),
+        ({"flags": 3}, S.INVALID_FIELD),
+    ],
+    ids=str,
+)
+def test_trim_is_refused(stored, fields, status):
+    assert stored.host.raw(stored.host.entry("trim", **({"session": 1} | fields))).status == status
+    stored.unchanged()
+
+
+def test_data_with_a_command_that_takes_none(stored):
+    data = np.zeros(64, np.uint8)
+    assert stored.host.raw(stored.host.entry("trim", session=1), data).status == S.DATA_LENGTH
+    assert stored.host.raw(stored.host.entry("fetch", ticket=1), data).status == S.DATA_LENGTH
+    stored.unchanged()
+
+
+def test_unknown_opcodes(stored):
+    known = set(abi.Opcode)
+    for opcode in set(range(256)) - known:
+        reply = stored.host.raw(stored.host.entry("trim", opcode=opcode, session=1, cid=opcode))
+        assert (reply.status, reply.identifier, reply.retry) == (S.INVALID_OPCODE, opcode, False)
+    stored.unchanged()
+
+
+def test_a_damaged_page_is_reported_not_used(stored):
+    with stored.host.path.open("r+b") as file:
+        file.seek(4096 + 100)
+        byte = file.read(1)
+        file.seek(4096 + 100)
+        file.write(bytes([byte[0] ^ 1]))
+    reply = stored.host.attend(stored.q, TOKENS)
+    assert (reply.status, reply.data.size) == (S.UNRECOVERED_READ, 0)
+    assert stored.host.trim(from_token=20).status == S.UNRECOVERED_READ
+    with stored.host.path.open("r+b") as file:
+        file.seek(4096 + 100)
+        file.write(byte)
+    stored.unchanged()
+
+
+def test_a_backing_file_that_fails_changes_nothing(stored):
+    size = stored.host.path.stat().st_size
+    contents = stored.host.path.read_bytes()
+    with stored.host.path.open("r+b") as file:
+        file.truncate(4096)
+    assert stored.host.submit(stored.q, TOKENS).status == S.INTERNAL_ERROR
+    with stored.host.path.open("r+b") as file:
+        file.write(contents)
+        file.truncate(size)
+    stored.unchanged()
+
+
+def test_a_failed_page_write_changes_nothing(stored):
+    rows = halves(np.random.default_rng(13), 2, 100, D)  # needs three more pages per head; eight are written
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (12 * 4096, hard))
+    try:
+        reply = stored.host.append(rows, kind=0, first_token=TOKENS)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    assert reply.status == S.INTERNAL_ERROR
+    written = stored.host.drive.stats()["pages_written"]
+    assert written == 8 + 3  # the first head's pages, given back
+    stored.unchanged()
+
+
+def test_commands_of_the_wrong_size(host):
+    for size in (0, 63, 65):
+        with pytest.raises(ValueError, match="64 bytes"):
+            host.drive.submit(bytes(size))
+
+
+def test_scale_of_the_job_is_used(stored):
+    bits = golden.scale_bits(1.0, D)
+    reply = stored.host.attend(stored.q, TOKENS, scale_log2e=bits)
+    out = reply.data[2 * abi.AttentionResult.itemsize :].view(np.uint16).reshape(stored.q.shape)
+    want = golden.attention(stored.q[0], stored.k[0], stored.v[0], scale_log2e=bits)
+    np.testing.assert_array_equal(out[0], want.out.view(np.uint16))
