@@ -1,0 +1,23 @@
+"""KV cache on flash, attention computed in the drive."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import Any
+
+__version__ = version("kvdrive")
+
+# Found on first use: importing kvdrive must not import torch.
+_EXPORTS = {
+    "attach": "kvdrive.plugins.transformers",
+    "generate": "kvdrive.engine.generate",
+    "Emulator": "kvdrive.targets.emulator",
+}
+__all__ = ["Emulator", "attach", "generate"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _EXPORTS:
+        return getattr(import_module(_EXPORTS[name]), name)
+    raise AttributeError(f"module 'kvdrive' has no attribute '{name}'")

@@ -1,0 +1,5 @@
+"""`python -m kvdrive` is the command `kvdrive`."""
+
+from kvdrive.cli import main
+
+main()

@@ -1,0 +1,1 @@
+"""Generation: prefill on the host, decode attention in a drive."""

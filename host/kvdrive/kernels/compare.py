@@ -1,0 +1,87 @@
+"""Run one kernel under several engines and say where they differ."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from kvdrive.kernels.native import Arrays, NativeKernels
+from kvdrive.kernels.registry import Kernel
+
+
+class Kernels(Protocol):
+    """What an engine offers per kernel name: (arrays, mode) -> arrays with `status`."""
+
+    def argtopk(self, a: Arrays, mode: str) -> Arrays: ...
+    def page_filter(self, a: Arrays, mode: str) -> Arrays: ...
+    def gemv(self, a: Arrays, mode: str) -> Arrays: ...
+    def softmax(self, a: Arrays, mode: str) -> Arrays: ...
+    def attention(self, a: Arrays, mode: str) -> Arrays: ...
+
+
+def kernels_of(engine: str) -> Kernels:
+    """The implementation behind an engine's name (golden, hls, fast, float64)."""
+    if engine in ("hls", "fast"):
+        return NativeKernels(engine)
+    from kvdrive.kernels import oracle
+
+    return oracle.GoldenKernels() if engine == "golden" else oracle.Float64Kernels()
+
+
+def run(kernel: Kernel, engine: str, arrays: Arrays, mode: str) -> Arrays:
+    """Outputs of `kernel` under `engine`; `status` is 0 on success (abi.Status bits otherwise)."""
+    result: Arrays = getattr(kernels_of(engine), kernel.name)(arrays, mode)
+    return result
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One output of two engines: equal bits, or how many values differ and by how much at most."""
+
+    output: str
+    engine: str
+    reference: str
+    identical: bool
+    values: int
+    different: int
+    max_abs_error: float | None
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def _difference(output: str, engine: str, reference: str, got: Any, expected: Any) -> Difference:
+    a, b = np.asarray(got), np.asarray(expected)
+    if a.shape != b.shape:
+        return Difference(output, engine, reference, False, b.size, max(a.size, b.size), None)
+    if a.dtype == b.dtype:
+        unequal = a.reshape(-1).view(np.uint8).reshape(a.size, -1) != b.reshape(-1).view(np.uint8).reshape(b.size, -1)
+        different = int(unequal.any(axis=1).sum()) if a.size else 0
+    else:
+        different = int((a != b).sum())
+    error = None
+    if output == "acc" and a.size:  # 128-bit integers against real numbers have no common view
+        error = None
+    elif a.size:
+        with np.errstate(invalid="ignore"):
+            error = float(np.max(np.abs(a.astype(np.float64) - b.astype(np.float64))))
+    return Difference(output, engine, reference, different == 0, b.size, different, error)
+
+
+def compare(kernel: Kernel, engines: list[str], arrays: Arrays, mode: str) -> list[Difference]:
+    """Every engine against the first one, output by output."""
+    reference, *others = engines
+    expected = run(kernel, reference, arrays, mode)
+    rows = []
+    for engine in others:
+        got = run(kernel, engine, arrays, mode)
+        shared = [name for name in expected if name in got]
+        rows += [_difference(name, engine, reference, got[name], expected[name]) for name in shared]
+    return rows
+
+
+def exact(row: Difference) -> bool:
+    """Whether this row must be identical: everything but the float64 reference."""
+    return "float64" not in (row.engine, row.reference)

@@ -1,0 +1,141 @@
+"""Fields to commands: the one place of the host that fills submission queue entries.
+
+Layouts, namespaces and status codes are those of abi/abi.toml. Data pointers stay 0: a target that needs them (rings,
+passthrough) sets them itself, and so it does with the command identifier.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvdrive import abi
+from kvdrive._native import crc32c
+
+Bytes = NDArray[np.uint8]
+Halves = NDArray[np.float16]
+
+MAX_TOKENS_PER_APPEND = 0xFFFF
+
+
+@dataclass(frozen=True)
+class Command:
+    """One submission queue entry (64 bytes, identifier 0) and its data to the drive."""
+
+    entry: bytes
+    data: Bytes | None = None
+
+    @property
+    def opcode(self) -> int:
+        """Opcode of the entry."""
+        return self.entry[0]
+
+    def encode(self, identifier: int) -> bytes:
+        """The entry with a command identifier (0 to 65535)."""
+        return self.entry[:2] + identifier.to_bytes(2, "little") + self.entry[4:]
+
+
+def kv_append(
+    session: int, layer: int, head: int, kind: abi.KvKind, first_token: int, sequence: int, rows: Halves
+) -> Command:
+    """KV_APPEND: K or V rows [heads, tokens, d] float16 of consecutive heads, from token `first_token` on.
+
+    `sequence` counts the appends of the session from 0. At most MAX_TOKENS_PER_APPEND tokens.
+    """
+    heads, tokens, head_dim = rows.shape
+    data = _payload(rows)
+    fields = {
+        "session": session,
+        "layer": layer,
+        "head": head,
+        "heads": heads,
+        "first_token": first_token,
+        "tokens": tokens,
+        "kind": kind,
+        "type": abi.KvType.BINARY16,
+        "row_bytes": head_dim * 2,
+        "sequence": sequence,
+        "crc32c": crc32c(data),
+    }
+    return Command(_entry(abi.KvAppend, abi.Opcode.KV_APPEND, abi.Namespace.NVM, fields), data)
+
+
+def session_trim(session: int, from_token: int) -> Command:
+    """SESSION_TRIM: forget the tokens from `from_token` on, in every layer; 0 forgets the session."""
+    fields = {"session": session, "from_token": from_token}
+    return Command(_entry(abi.SessionTrim, abi.Opcode.SESSION_TRIM, abi.Namespace.NVM, fields))
+
+
+def attn_submit(
+    session: int,
+    layer: int,
+    head: int,
+    q: Halves,
+    tokens: int,
+    scale_log2e: int,
+    valid: NDArray[np.bool_] | None = None,
+) -> Command:
+    """ATTN_SUBMIT: attend from q [heads, g, d] float16 to tokens 0 to `tokens` - 1; the result is a ticket.
+
+    `scale_log2e`: binary32 pattern of scale * log2(e). `valid`: bool [tokens], True = attend; None attends to all.
+    """
+    heads, group, _ = q.shape
+    parts = [_payload(q)]
+    if valid is not None:
+        bitmap = np.zeros(-(-tokens // abi.BEAT_BITS) * abi.BEAT_BYTES, np.uint8)
+        packed = np.packbits(valid, bitorder="little")
+        bitmap[: packed.size] = packed
+        parts.append(bitmap)
+    data = np.concatenate(parts)
+    fields = {
+        "session": session,
+        "layer": layer,
+        "head": head,
+        "heads": heads,
+        "tokens": tokens,
+        "mode": abi.Mode.EXACT,
+        "group": group,
+        "has_valid": valid is not None,
+        "crc32c": crc32c(data),
+        "scale_log2e": scale_log2e,
+    }
+    return Command(_entry(abi.AttnSubmit, abi.Opcode.ATTN_SUBMIT, abi.Namespace.CP, fields), data)
+
+
+def attn_fetch(ticket: int, heads: int, group: int, head_dim: int) -> Command:
+    """ATTN_FETCH: the result of a ticket, once; `attention_result` reads it."""
+    size = heads * (abi.AttentionResult.itemsize + group * head_dim * 2)
+    fields = {"ticket": ticket, "data_bytes": size}
+    return Command(_entry(abi.AttnFetch, abi.Opcode.ATTN_FETCH, abi.Namespace.CP, fields))
+
+
+@dataclass(frozen=True)
+class AttentionOutput:
+    """`out` [heads, g, d] float16; `max` [heads, g] int32; `sum` [heads, g] uint64, LSB 2^-31 (docs/arithmetic.md)."""
+
+    out: Halves
+    max: NDArray[np.int32]
+    sum: NDArray[np.uint64]
+
+
+def attention_result(data: Bytes, heads: int, group: int, head_dim: int) -> AttentionOutput:
+    """The data of a successful ATTN_FETCH."""
+    records = data[: heads * abi.AttentionResult.itemsize].view(abi.AttentionResult)
+    out = data[records.nbytes :].view(np.float16).reshape(heads, group, head_dim)
+    return AttentionOutput(out, records["max"][:, :group], records["sum"][:, :group])
+
+
+def _entry(layout: np.dtype[Any], opcode: abi.Opcode, namespace: abi.Namespace, fields: dict[str, int]) -> bytes:
+    entry = np.zeros((), layout)
+    entry["opcode"] = opcode
+    entry["nsid"] = namespace
+    for name, value in fields.items():
+        entry[name] = value
+    return entry.tobytes()
+
+
+def _payload(array: Halves) -> Bytes:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)

@@ -1,0 +1,41 @@
+"""Failed commands as exceptions."""
+
+from __future__ import annotations
+
+from kvdrive import abi
+from kvdrive.errors import KvdriveError
+
+_MEANING = {
+    abi.NvmeStatus.CAPACITY_EXCEEDED: "the drive is full: trim sessions or open it with a larger capacity",
+    abi.NvmeStatus.UNRECOVERED_READ: "a flash page lost its contents: drop the session and compute it again",
+    abi.NvmeStatus.CRC_MISMATCH: "the payload was damaged on its way: send the command again",
+    abi.NvmeStatus.TICKETS_EXHAUSTED: "too many results wait to be fetched: fetch some, then submit again",
+    abi.NvmeStatus.VALUE_NOT_FINITE: "Inf or NaN in the query or in the attended K or V",
+    abi.NvmeStatus.NO_VALID_TOKEN: "the validity mask excludes every token",
+}
+
+
+class CommandError(KvdriveError):
+    """A command completed with an error status and changed nothing.
+
+    `status` is the status code type and code (`abi.NvmeStatus` where known), `result` the completion's 64-bit result,
+    `retry` whether the drive says that sending it again may help.
+    """
+
+    def __init__(self, opcode: int, status: int, result: int, retry: bool) -> None:
+        self.opcode = opcode
+        self.status = status
+        self.result = result
+        self.retry = retry
+        super().__init__(f"{_name(abi.Opcode, opcode)} failed: {self._reason()}")
+
+    def _reason(self) -> str:
+        name = _name(abi.NvmeStatus, self.status)
+        if self.status == abi.NvmeStatus.JOB_REFUSED:
+            return f"{name}, the engine answered {abi.Status(self.result)!r}"
+        meaning = _MEANING.get(abi.NvmeStatus(self.status)) if self.status in list(abi.NvmeStatus) else None
+        return f"{name} ({meaning})" if meaning else name
+
+
+def _name(kind: type[abi.Opcode] | type[abi.NvmeStatus], value: int) -> str:
+    return kind(value).name if value in list(kind) else f"{kind.__name__} {value:#x}"

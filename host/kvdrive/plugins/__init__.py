@@ -1,0 +1,1 @@
+"""kvdrive inside other frameworks."""

@@ -1,0 +1,1 @@
+"""Drives that the runtime can use: one file per kind, all behind `base.Target`."""

@@ -1,0 +1,72 @@
+"""The one interface between the runtime and a drive.
+
+Called by `kvcache` in the process that runs the model, from one thread. An implementer
+
+1. executes commands in the order of `submit`, each to its end, and returns its completion whether it succeeded or not;
+2. chooses the command identifier and returns the completion of that command, never of another;
+3. keeps `command.data` unchanged and unused after `submit` returns;
+4. raises `TargetError` when the drive cannot be reached any more, and for nothing that a completion can say;
+5. counts in `stats` from opening on;
+6. releases the drive in `close`, which may be called twice; commands after it raise `TargetError`.
+
+`submit` blocks until the command has completed.
+"""
+
+from __future__ import annotations
+
+import itertools
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from types import TracebackType
+
+from kvdrive.nvme.commands import Command
+from kvdrive.nvme.completions import Completion
+
+
+@dataclass(frozen=True)
+class TargetStats:
+    """Counters since the drive was opened. Host bytes count commands (64) and completions (16) as well as data."""
+
+    commands: int
+    failed_commands: int
+    host_bytes_in: int
+    host_bytes_out: int
+    pages_written: int
+    pages_read: int
+    tail_bytes_read: int
+    attention_jobs: int
+
+
+class Target(ABC):
+    """A drive that executes commands."""
+
+    def __init__(self) -> None:
+        self._session_numbers = itertools.count(1)
+
+    @abstractmethod
+    def submit(self, command: Command) -> Completion:
+        """Execute a command and return its completion, failed or not. Raises TargetError."""
+
+    @abstractmethod
+    def stats(self) -> TargetStats:
+        """Counters since the drive was opened. Raises TargetError."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release the drive."""
+
+    def execute(self, command: Command) -> Completion:
+        """Execute a command that must succeed. Raises CommandError, TargetError."""
+        return self.submit(command).check(command.opcode)
+
+    def new_session(self) -> int:
+        """A session number that this target has not given out before."""
+        return next(self._session_numbers)
+
+    def __enter__(self) -> Target:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

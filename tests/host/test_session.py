@@ -1,0 +1,92 @@
+"""Sessions and the emulator target behind them."""
+
+import numpy as np
+import pytest
+
+import golden
+from kvdrive import abi
+from kvdrive.errors import TargetError
+from kvdrive.kvcache.session import Session
+from kvdrive.nvme.errors import CommandError
+from kvdrive.targets.emulator import Emulator
+
+
+def halves(rng, *shape):
+    return rng.standard_normal(shape).astype(np.float16)
+
+
+def store(session, layer, k, v, first_token=0):
+    session.append(layer, abi.KvKind.KEYS, first_token, k)
+    session.append(layer, abi.KvKind.VALUES, first_token, v)
+
+
+def test_attend_returns_out_max_and_sum(target):
+    rng = np.random.default_rng(1)
+    k, v, q = halves(rng, 3, 50, 64), halves(rng, 3, 50, 64), halves(rng, 3, 4, 64)
+    session, scale = Session(target), golden.scale_bits(None, 64)
+    store(session, 2, k[:, :20], v[:, :20])
+    store(session, 2, k[:, 20:], v[:, 20:], first_token=20)
+    valid = rng.random(50) < 0.7
+    result = session.attend(2, q, 50, scale, valid)
+    packed = np.packbits(valid, bitorder="little")
+    for head in range(3):
+        want = golden.attention(q[head], k[head], v[head], scale_log2e=scale, valid=packed)
+        np.testing.assert_array_equal(result.out[head].view(np.uint16), want.out.view(np.uint16))
+        np.testing.assert_array_equal(result.max[head], want.max)
+        np.testing.assert_array_equal(result.sum[head], want.sum)
+
+
+def test_long_appends_are_split(target):
+    rng = np.random.default_rng(2)
+    tokens = 70_000
+    k, v, q = halves(rng, 1, tokens, 32), halves(rng, 1, tokens, 32), halves(rng, 1, 1, 32)
+    session, scale = Session(target), golden.scale_bits(None, 32)
+    store(session, 0, k, v)
+    assert target.stats().commands == 4
+    valid = np.zeros(tokens, bool)
+    valid[65_500:65_600] = True  # around the end of the first command
+    out = session.attend(0, q, tokens, scale, valid).out
+    want = golden.attention(q[0], k[0, valid], v[0, valid], scale_log2e=scale)
+    np.testing.assert_array_equal(out[0].view(np.uint16), want.out.view(np.uint16))
+
+
+def test_a_trimmed_session_starts_again(target):
+    rng = np.random.default_rng(3)
+    k = halves(rng, 1, 40, 64)
+    session = Session(target)
+    session.trim(0)  # nothing there yet: no command
+    assert target.stats().commands == 0
+    for _ in range(2):
+        store(session, 0, k, k)
+        session.trim(0)
+    with pytest.raises(CommandError, match="UNKNOWN_SESSION"):
+        session.attend(0, k[:, :1], 40, 0)
+
+
+def test_sessions_of_one_target_differ(target):
+    assert Session(target).number != Session(target).number
+
+
+def test_a_full_drive_is_an_error_that_says_so(tmp_path):
+    rows = halves(np.random.default_rng(4), 1, 300, 64)
+    with Emulator(tmp_path / "small.kv", "fast", capacity_bytes=8 * 4096) as small:
+        with pytest.raises(CommandError, match="the drive is full"):
+            Session(small).append(0, abi.KvKind.KEYS, 0, rows)
+        assert small.stats().failed_commands == 1
+
+
+def test_closed_target_refuses_commands(tmp_path):
+    target = Emulator(tmp_path / "folder" / "drive.kv", "fast")
+    target.close()
+    target.close()
+    with pytest.raises(TargetError, match="closed"):
+        target.stats()
+    Emulator(tmp_path / "folder" / "drive.kv", "fast").close()  # the file is free again
+
+
+def test_unusable_file_is_a_target_error(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(TargetError, match="holds something else"):
+        Emulator(tmp_path / "notes.txt", "fast")
+    with pytest.raises(TargetError, match="notes"):
+        Emulator(tmp_path / "notes.txt" / "drive.kv", "fast")

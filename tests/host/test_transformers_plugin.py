@@ -1,0 +1,209 @@
+"""Small random models: greedy tokens with the drive as KV cache equal stock sdpa, or the model is refused by name."""
+
+import pytest
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    BloomConfig,
+    Gemma2Config,
+    LlamaConfig,
+    MistralConfig,
+    MixtralConfig,
+    OPTConfig,
+    Qwen2Config,
+    Qwen3Config,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+
+from kvdrive.engine.generate import generate, greedy
+from kvdrive.errors import RangeError, UnsupportedError
+from kvdrive.plugins.transformers import attach
+from kvdrive.targets.emulator import Emulator
+
+TOKENS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": None}
+SMALL = {
+    "vocab_size": 300,
+    "hidden_size": 256,
+    "intermediate_size": 256,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 8,
+    "max_position_embeddings": 256,
+    "initializer_range": 0.06,
+    **TOKENS,
+}
+OPT = {
+    "vocab_size": 300,
+    "hidden_size": 256,
+    "ffn_dim": 256,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 256,
+    "word_embed_proj_dim": 256,
+    "init_std": 0.06,
+    **TOKENS,
+}
+CONFIGS = {
+    "llama": LlamaConfig(**SMALL, num_key_value_heads=2),
+    "llama-mha": LlamaConfig(**SMALL, num_key_value_heads=8),
+    "qwen2": Qwen2Config(**SMALL, num_key_value_heads=1),
+    "qwen3": Qwen3Config(**SMALL, num_key_value_heads=4, head_dim=64),
+    "mixtral": MixtralConfig(**SMALL, num_key_value_heads=2, num_local_experts=4),
+    "opt": OPTConfig(**OPT),
+}
+
+
+def random_model(config, seed=1):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return AutoModelForCausalLM.from_config(config).eval()
+
+
+def prompts(rows, tokens, seed=2):
+    return torch.randint(2, 300, (rows, tokens), generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.fixture(scope="module")
+def llama():
+    return random_model(CONFIGS["llama"])
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_batch_of_two_equals_sdpa(target, name):
+    model, ids = random_model(CONFIGS[name]), prompts(2, 40)
+    stock = greedy(model, ids, 24)
+    assert stock[:, 40:].unique().numel() > 4  # a model that repeats one token proves nothing
+    assert torch.equal(generate(model, ids, target, max_new_tokens=24), stock)
+    layers, kv_heads = 2, getattr(CONFIGS[name], "num_key_value_heads", CONFIGS[name].num_attention_heads)
+    assert target.stats().attention_jobs == 2 * 23 * layers * kv_heads  # the first token comes from the prefill
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_decode_logits_stay_close_to_sdpa(target, name):
+    """Only the rounding to binary16 lies between the two: a wrong token, head or mask would show at once."""
+    model, ids = random_model(CONFIGS[name]), prompts(2, 60)
+    with torch.no_grad():
+        stock = model(ids).logits[:, 40:]
+        with attach(model, target) as drive:
+            cache = drive.cache()
+            model(ids[:, :40], past_key_values=cache, use_cache=True)
+            steps = [model(ids[:, i : i + 1], past_key_values=cache, use_cache=True).logits for i in range(40, 60)]
+    difference = (torch.cat(steps, dim=1) - stock).abs().max()
+    assert 0 < difference < 0.01 * stock.std()
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen2", "opt"])
+def test_left_padding_equals_sdpa(target, name):
+    model, ids = random_model(CONFIGS[name]), prompts(2, 40)
+    mask = torch.ones_like(ids)
+    mask[0, :11] = 0
+    ids[0, :11] = 0
+    stock = greedy(model, ids, 24, mask)
+    assert not torch.equal(stock, greedy(model, ids, 24))  # the mask matters
+    assert torch.equal(generate(model, ids, target, max_new_tokens=24, attention_mask=mask), stock)
+
+
+@pytest.mark.parametrize("prompt_tokens", [1, 2, 33])
+def test_prompt_lengths(target, llama, prompt_tokens):
+    ids = prompts(1, prompt_tokens)
+    assert torch.equal(generate(llama, ids, target, max_new_tokens=8), greedy(llama, ids, 8))
+
+
+def test_a_second_turn_reuses_the_cache(target, llama):
+    with attach(llama, target) as drive:
+        cache = drive.cache()
+        first = greedy(llama, prompts(1, 20), 8, past_key_values=cache)
+        second_prompt = torch.cat([first, prompts(1, 9, seed=3)], dim=1)
+        written = target.stats().host_bytes_in
+        second = greedy(llama, second_prompt, 8, past_key_values=cache)
+        assert cache.get_seq_length() == second.shape[1] - 1
+        assert target.stats().host_bytes_in - written < 2 * written  # the history is not sent again
+    assert torch.equal(second, greedy(llama, second_prompt, 8))
+
+
+def test_cropped_tokens_are_gone(target, llama):
+    ids = prompts(1, 45)
+    with attach(llama, target) as drive, torch.no_grad():
+        cache = drive.cache()
+        llama(ids[:, :40], past_key_values=cache, use_cache=True)
+        cache.crop(-7)
+        assert cache.get_seq_length() == 33
+        logits = llama(ids[:, 33:], past_key_values=cache, use_cache=True).logits
+        stock_tokens = greedy(llama, ids, 1, past_key_values=drive.cache())[:, -1]
+    assert torch.equal(logits[:, -1].argmax(-1), stock_tokens)
+    with torch.no_grad():
+        stock = llama(ids).logits[:, 33:]
+    torch.testing.assert_close(logits, stock, rtol=0, atol=0.02)
+
+
+def test_detaching_restores_the_model_after_an_error_too(target, llama):
+    stock = llama.config._attn_implementation
+    with attach(llama, target):
+        assert llama.config._attn_implementation == "kvdrive"
+    assert llama.config._attn_implementation == stock
+    with pytest.raises(UnsupportedError), attach(llama, target), torch.no_grad():
+        llama(prompts(1, 5))
+    assert llama.config._attn_implementation == stock
+
+
+def test_detaching_empties_the_drive(tmp_path, llama):
+    with Emulator(tmp_path / "small.kv", "fast", capacity_bytes=20 * 4096) as small:
+        for generation in range(1, 4):  # each needs 16 of the 19 pages
+            generate(llama, prompts(2, 100), small, max_new_tokens=2)
+            assert small.stats().pages_written == 16 * generation
+
+
+def refused(model, target):
+    with pytest.raises(UnsupportedError) as caught, attach(model, target):
+        pass
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        (LlamaConfig(**SMALL | {"hidden_size": 192, "num_attention_heads": 6}, num_key_value_heads=2), "6 query heads"),
+        (LlamaConfig(**SMALL, num_key_value_heads=2, head_dim=48), "head dimension 48"),
+        (LlamaConfig(**SMALL, num_key_value_heads=2, head_dim=288), "head dimension 288"),
+        (MistralConfig(**SMALL, num_key_value_heads=2), "layers of type sliding_attention"),
+        (Gemma2Config(**SMALL, num_key_value_heads=2, head_dim=32), "caps its attention scores"),
+        (BloomConfig(vocab_size=300, hidden_size=256, n_layer=2, n_head=4), "BloomForCausalLM"),
+    ],
+    ids=["group", "narrow", "wide", "sliding", "softcap", "bloom"],
+)
+def test_models_that_the_drive_cannot_serve_are_named(target, config, reason):
+    model = random_model(config)
+    message = refused(model, target)
+    assert reason in message
+    assert message.startswith(type(model).__name__)
+
+
+def test_encoder_decoder_models_are_refused(target):
+    config = T5Config(vocab_size=300, d_model=64, d_kv=32, d_ff=64, num_layers=1, num_heads=2)
+    assert "encoder-decoder" in refused(T5ForConditionalGeneration(config), target)
+
+
+def test_a_call_without_the_drive_cache_is_refused(target, llama):
+    with attach(llama, target), torch.no_grad(), pytest.raises(UnsupportedError, match=r"past_key_values=drive\.cache"):
+        llama(prompts(1, 5))
+
+
+def test_beam_search_is_refused(target, llama):
+    with attach(llama, target) as drive, pytest.raises(UnsupportedError):
+        llama.generate(prompts(1, 5), past_key_values=drive.cache(), num_beams=2, max_new_tokens=4, do_sample=False)
+
+
+def test_another_batch_size_is_refused(target, llama):
+    with attach(llama, target) as drive, torch.no_grad():
+        cache = drive.cache()
+        llama(prompts(2, 5), past_key_values=cache, use_cache=True)
+        with pytest.raises(UnsupportedError, match="holds 2 sequences, the call 3"):
+            llama(prompts(3, 1), past_key_values=cache, use_cache=True)
+
+
+def test_values_beyond_binary16_are_refused(target):
+    model = random_model(CONFIGS["llama"])
+    with torch.no_grad():
+        model.model.layers[1].self_attn.v_proj.weight *= 1e6
+    with pytest.raises(RangeError, match="V of layer 1"):
+        generate(model, prompts(1, 5), target, max_new_tokens=2)
