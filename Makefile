@@ -49,19 +49,19 @@ run: setup ## continue a real text with a small model whose KV cache lives in th
 
 .PHONY: csim
 csim: setup ## compiled kernels against the golden model, plain and under sanitizers [KERNEL=x] [SEED=n]
-	@$(BIN)/python -m csim $(KERNEL) --sanitize --seed $(SEED)
+	@$(BIN)/python -m csim $(KERNEL) --sanitize --jobs $(JOBS) --seed $(SEED)
 
 # ---- check ----
 
 .PHONY: test
 test: setup ## everything that CI runs
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not slow" $(PYTEST_ARGS)
-	@$(BIN)/python -m csim --sanitize --seed $(SEED)
+	@$(BIN)/python -m csim --sanitize --jobs $(JOBS) --seed $(SEED)
 
 .PHONY: test-full
 test-full: setup ## the tests and the slow ones
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(PYTEST_ARGS)
-	@$(BIN)/python -m csim --sanitize --seed $(SEED)
+	@$(BIN)/python -m csim --sanitize --jobs $(JOBS) --seed $(SEED)
 
 .PHONY: lint
 lint: setup ## ruff, mypy, clang-format, clang-tidy
@@ -87,6 +87,10 @@ abi: setup ## write the C++ header and the Python modules from abi/abi.toml
 bench-attention: setup ## GB/s of KV consumed by the engines, beside memory bandwidth and torch
 	@mkdir -p out
 	@$(BIN)/python scripts/bench_attention.py --json out/bench_attention.json
+
+.PHONY: readme
+readme: setup ## write the measured table of README.md from the last bench-attention
+	@$(BIN)/python scripts/readme.py
 
 .PHONY: accuracy
 accuracy: setup ## error against float64, written to docs/accuracy.md

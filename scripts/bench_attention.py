@@ -137,7 +137,7 @@ def contenders(data: Data, threads: int, pool: ThreadPoolExecutor) -> Iterator[t
     engine = _native.Engine("fast", threads=threads)
     yield "fast", lambda: data.attend(engine)
     for dtype in (torch.float16, torch.bfloat16, torch.float32):
-        for packed in (False, True) if data.shape.g > 1 else (False,):
+        for packed in (False, True) if data.shape.g > 1 else (False,):  # one query head: both are the same call
             name = f"torch {str(dtype).removeprefix('torch.')} {'packed' if packed else 'stock'}"
             yield name, sdpa(data, dtype, packed)
 

@@ -13,7 +13,7 @@ import sysconfig
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from ap_headers import ap_headers
+from csim.ap_headers import ap_headers
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / "build/tidy"

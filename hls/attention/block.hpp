@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Short runs of beats between memory and arrays on chip.
+// Short runs of beats between memory and arrays on chip, before and after the regions: descriptor, record, bitmaps.
 #pragma once
 
 #include "common/types.hpp"

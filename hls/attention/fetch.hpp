@@ -45,7 +45,8 @@ inline void fetch_masks(const beat_t* io, const Job& job, Stream<beat_t>& masks)
   }
 }
 
-// The query heads; the tail scores, 16 tokens of every head at a time; the mask; the sum of all V.
+// The query heads; the tail scores, 16 tokens of every head at a time; the mask; the sum of all V. Tail scores lie head
+// by head: up to 16 tokens, a usual tail, are one ascending run; of longer ones every beat is an access of its own.
 template <int G>
 void fetch_operands(const beat_t* io, Job job, Stream<beat_t>& queries, Stream<beat_t>& tail, Stream<beat_t>& masks,
                     Stream<beat_t>& v_sums) {

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
+
+from csim.ap_headers import ap_headers
 
 ROOT = Path(__file__).resolve().parents[2]
 OUT = ROOT / "build/csim"
@@ -33,14 +34,6 @@ class BuildError(Exception):
     """The compiler refused a source, or a tool is missing; the text says what to do."""
 
 
-def ap_headers() -> str:
-    """Folder of the vendor's ap_int headers, as the native build finds it. Raises BuildError with the way out."""
-    done = subprocess.run([sys.executable, ROOT / "scripts/ap_headers.py"], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise BuildError(done.stderr.strip())
-    return done.stdout.strip()
-
-
 def kernels() -> list[str]:
     """Names of all testbenches: the kernels, and `primitives` for the arithmetic of hls/common."""
     return sorted(path.name.removesuffix("_tb.cpp") for path in (ROOT / "hls").glob("*/*_tb.cpp"))
@@ -61,8 +54,8 @@ def compile_program(files: Sequence[Path], program: Path, *, sanitize: bool = Fa
     """
     program.parent.mkdir(parents=True, exist_ok=True)
     compiler = [*([ccache] if (ccache := shutil.which("ccache")) else []), "g++"]
-    flags = ["-std=c++17", *(["-O1", "-g", *SANITIZE] if sanitize else ["-O2"]), *WARNINGS]
-    paths = [f"-I{ROOT / 'hls'}", "-isystem", ap_headers(), *extra]
+    flags = ["-std=c++17", *(["-O1", "-g1", *SANITIZE] if sanitize else ["-O2"]), *WARNINGS]
+    paths = [f"-I{ROOT / 'hls'}", "-isystem", str(ap_headers()), *extra]
     objects = []
     for file in files:
         target = program.parent / f"{program.name}.{file.stem}.o"

@@ -9,12 +9,14 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
 
 from csim import build, vectors
@@ -104,6 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--sanitize", action="store_true", help="also with address and undefined sanitizers, fewer cases"
     )
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="testbenches at a time")
     parser.add_argument("--small", action="store_true", help="the reduced set of cases in the plain build too")
     options = parser.parse_args(arguments)
     known = build.kernels()
@@ -111,15 +114,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"no such kernel: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     console = Console()
     console.print(f"seed {options.seed}")
-    results = []
-    for kernel in options.kernels or known:
-        for sanitize in (False, True) if options.sanitize else (False,):
-            with console.status(f"{kernel}{' (sanitizers)' if sanitize else ''}"):
-                try:
-                    small = sanitize or options.small
-                    results.append(run_kernel(kernel, options.seed, sanitize=sanitize, small=small))
-                except (build.BuildError, SimulationError) as error:
-                    console.print(f"{kernel}: {error}", markup=False, soft_wrap=True)
-                    return 1
+    runs = [
+        (k, sanitize)
+        for k in options.kernels or known
+        for sanitize in ((False, True) if options.sanitize else (False,))
+    ]
+
+    def run(kernel: str, sanitize: bool) -> Result:
+        return run_kernel(kernel, options.seed, sanitize=sanitize, small=sanitize or options.small)
+
+    with Progress(console=console, transient=True) as bar, ThreadPoolExecutor(options.jobs) as pool:
+        task = bar.add_task("csim", total=len(runs))
+        futures = {pool.submit(run, *job): job for job in runs}
+        try:
+            for future in as_completed(futures):
+                future.result()
+                bar.advance(task)
+        except (build.BuildError, SimulationError) as error:
+            pool.shutdown(cancel_futures=True)
+            console.print(f"{futures[future][0]}: {error}", markup=False, soft_wrap=True)
+            return 1
+    results = [future.result() for future in futures]
     show(results, console)
     return 1 if any(r.mismatches for r in results) else 0

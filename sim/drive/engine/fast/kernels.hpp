@@ -14,7 +14,6 @@
 namespace kvdrive::fast {
 
 constexpr unsigned kBlockTokens = 64;  // tokens whose rows stay in the first-level cache while all heads use them
-constexpr unsigned kMaxSteps = 256;    // additions behind one lane of a sum: head_dim, r, or kBlockTokens
 constexpr double kUlp = 0x1p-53;       // largest relative error of one addition
 constexpr double kLargestHalf = 65504.0;
 
@@ -36,7 +35,7 @@ struct Kernels {
   // dots[h * kBlockTokens + t] = sum_i q[h * d + i] * rows[t][i] for t < n <= kBlockTokens; room for kBlockTokens.
   void (*dots)(const double* q, unsigned g, unsigned d, HalfRows rows, unsigned n, double* dots);
 
-  // sums[h * columns + j] = sum_t w[h * stride + t] * rows[t][j] for t < n <= kMaxSteps, columns a multiple of 32.
+  // sums[h * columns + j] = sum_t w[h * stride + t] * rows[t][j] for t < n <= 256, columns a multiple of 32.
   void (*weighted_sums)(const double* w, std::size_t stride, unsigned g, HalfRows rows, unsigned n, unsigned columns,
                         double* sums);
 

@@ -6,12 +6,15 @@ They are Apache-2.0 and come with the package `hls4ml`, of which nothing else is
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from pathlib import Path
 
 
 def ap_headers() -> Path:
-    """Folder that holds ap_int.h. Raises FileNotFoundError with the way out."""
+    """Folder with ap_int.h: $KVDRIVE_AP_TYPES, else the package. Raises FileNotFoundError with the way out."""
+    if folder := os.environ.get("KVDRIVE_AP_TYPES"):
+        return Path(folder)
     spec = importlib.util.find_spec("hls4ml")
     if spec is not None and spec.origin is not None:
         folder = Path(spec.origin).parent / "templates/vivado/ap_types"
