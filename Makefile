@@ -10,8 +10,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-NATIVE_SOURCES := $(shell find hls sim/drive -name '*.hpp' -o -name '*.cpp' 2>/dev/null)
-CPP_SOURCES := $(filter-out hls/common/abi.hpp,$(NATIVE_SOURCES))
+NATIVE_SOURCES := $(shell find hls sim/drive -name '*.hpp' -o -name '*.cpp')
+CPP_SOURCES := $(filter-out hls/common/abi.hpp,$(shell find hls sim tests -name '*.hpp' -o -name '*.cpp'))
 export PYTHONPATH := sim
 
 .PHONY: help

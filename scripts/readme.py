@@ -30,7 +30,8 @@ def table(bench: dict) -> str:
     where = f"{machine['processor']}, {machine['cpus']} shared cores, {machine['isa']}, torch {bench['torch']}"
     note = (
         f"Measured on {where}; s = {shape['s']}, d = {shape['d']}, {shape['heads']} KV heads streamed from memory. "
-        "In brackets: `fast` over the contender, median of the rounds' ratios. The compiled kernels (`hls`, "
+        "In brackets: `fast` over the contender, median of the rounds' ratios; for the memory read that is the share"
+        " of the bandwidth. The compiled kernels (`hls`, "
         f"s = {slow[0]['shape']['s']}): {compiled}."
     )
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n\n" + note

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The hardware of arrays: banks of memory, registers, or tables, and the paths of all accesses to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from openhls.backend.memories import Kind, Storage
+from openhls.backend.netlist import (
+    Literal,
+    Module,
+    Net,
+    Table,
+    Term,
+    all_of,
+    any_of,
+    choose,
+    choose_first,
+    equals,
+    extend,
+    literal,
+    operate,
+)
+from openhls.errors import Unsupported
+from openhls.ir import Opcode
+
+
+@dataclass(frozen=True)
+class Access:
+    """An access to a bank: `enable` when its step completes (and for a store its predicate holds)."""
+
+    enable: Term
+    address: Term
+    data: Term | None = None
+
+
+@dataclass
+class ArrayEnd:
+    """An array of a process."""
+
+    storage: Storage
+    module: Module
+    reads: dict[int, list[Access]] = field(default_factory=dict)
+    writes: dict[int, list[Access]] = field(default_factory=dict)
+    elements: list[Net] = field(default_factory=list)
+    outputs: list[Net] = field(default_factory=list)  # of the banks
+
+    def __post_init__(self) -> None:
+        """What the process sees of the array: nets of its own, or ports if the array belongs to a caller."""
+        storage, module = self.storage, self.module
+        name, width = storage.array.name, storage.array.width
+        make = module.input if storage.array.external else module.net
+        if storage.kind is Kind.REGISTERS:
+            self.elements = [make(f"{name}_{i}", width) for i in range(storage.array.length)]
+        elif storage.kind is Kind.RAM:
+            self.outputs = [make(f"{name}_bank{b}_read_data", width) for b in range(storage.factor)]
+
+    # ---- accesses ----
+
+    def load(self, index: Term, enable: Term, bank: int | None, name: str) -> Term:
+        """The element; of a memory, in the cycle after `enable`. A table's or register's is combinational."""
+        index = self.fitted(index)
+        if self.storage.kind is Kind.TABLE:
+            values = self.storage.array.initial
+            assert values is not None
+            net = self.module.net(name, self.storage.array.width)
+            self.module.drive(net, Table(self.named(index, f"{name}_index"), values))
+            return net
+        if self.storage.kind is Kind.REGISTERS:
+            return self.selected(index, list(self.elements), f"{name}_index")
+        address, number = self.split(index, name)
+        banks = range(self.storage.factor) if bank is None else (bank,)
+        for chosen in banks:
+            self.reads.setdefault(chosen, []).append(Access(enable, address))
+        if bank is not None:
+            return self.outputs[bank]
+        held = self.module.net(f"{name}_bank", self.storage.bank_bits)
+        self.module.register(held, number, enable)
+        return self.selected(held, list(self.outputs), f"{name}_bank")
+
+    def store(self, index: Term, data: Term, enable: Term, bank: int | None, name: str) -> None:
+        index = self.fitted(index)
+        if self.storage.kind is Kind.REGISTERS:
+            for number in range(len(self.elements)):
+                here = all_of([enable, self.is_number(index, number)])
+                self.writes.setdefault(number, []).append(Access(here, index, data))
+            return
+        address, number = self.split(index, name)
+        for chosen in range(self.storage.factor) if bank is None else (bank,):
+            here = enable if bank is not None else all_of([enable, self.is_number(number, chosen)])
+            self.writes.setdefault(chosen, []).append(Access(here, address, data))
+
+    # ---- indices ----
+
+    def named(self, term: Term, name: str) -> Net:
+        return term if isinstance(term, Net) else self.module.wire(name, term)
+
+    def fitted(self, index: Term) -> Term:
+        bits = self.storage.index_bits
+        if index.width <= bits:
+            return extend(index, bits)
+        if isinstance(index, Literal):
+            return literal(bits, index.bits)
+        return operate(Opcode.EXTRACT, index, width=bits)
+
+    def is_number(self, index: Term, number: int) -> Term:
+        if isinstance(index, Literal):
+            return literal(1, int(index.bits == number))
+        return equals(index, literal(index.width, number))
+
+    def split(self, index: Term, name: str) -> tuple[Term, Term]:
+        """Address in the bank, and number of the bank."""
+        storage = self.storage
+        if storage.factor == 1:
+            return index, literal(1, 0)
+        if isinstance(index, Literal):
+            bank, address = index.bits % storage.factor, index.bits // storage.factor
+            if not storage.cyclic:
+                bank, address = index.bits // storage.bank_length, index.bits % storage.bank_length
+            return literal(storage.address_bits, address), literal(storage.bank_bits, bank)
+        net = self.named(index, f"{name}_index")
+        low_bits = storage.bank_bits if storage.cyclic else (storage.bank_length - 1).bit_length()
+        high = self.slice(net, low_bits, net.width - low_bits)
+        low = self.slice(net, 0, low_bits)
+        address, bank = (high, low) if storage.cyclic else (low, high)
+        return self.resized(address, storage.address_bits), self.resized(bank, storage.bank_bits)
+
+    def slice(self, net: Net, low: int, width: int) -> Term:
+        return operate(Opcode.EXTRACT, net, low=low, width=width) if width > 0 else literal(1, 0)
+
+    def resized(self, term: Term, width: int) -> Term:
+        if term.width < width:
+            return extend(term, width)
+        return term if term.width == width else operate(Opcode.EXTRACT, self.named(term, "bank"), width=width)
+
+    def selected(self, index: Term, values: list[Term], name: str) -> Term:
+        """values[index], as a tree over the bits of the index."""
+        if isinstance(index, Literal):
+            return values[index.bits]
+        net = self.named(index, name)
+        for bit in range(net.width):
+            if len(values) == 1:
+                break
+            chosen = operate(Opcode.EXTRACT, net, low=bit, width=1)
+            pairs = [choose(chosen, high, low) for low, high in zip(values[::2], values[1::2], strict=False)]
+            values = pairs + values[len(values) & ~1 :]
+        return values[0]
+
+    # ---- an array of a caller ----
+
+    def lend(self, port: Storage, child: str, inputs: dict[str, Term], outputs: dict[str, Net]) -> None:
+        """Connect the array to a called process, which knows it as `port.array`."""
+        mine, name = self.storage, port.array.name
+        if (port.kind, port.factor, port.bank_length) != (mine.kind, mine.factor, mine.bank_length):
+            raise Unsupported(
+                port.array.location,
+                f"array {mine.array.name} is partitioned in one way in the caller and in another way here",
+                "repeat the caller's ARRAY_PARTITION",
+            )
+        if port.kind is Kind.REGISTERS:
+            for number, net in enumerate(self.elements):
+                inputs[f"{name}_{number}"] = net
+                access = self.borrowed(child, f"{name}_{number}", "write", 0, outputs)
+                self.writes.setdefault(number, []).append(access)
+        elif port.kind is Kind.RAM:
+            for bank, net in enumerate(self.outputs):
+                inputs[f"{name}_bank{bank}_read_data"] = net
+                read = self.borrowed(child, f"{name}_bank{bank}", "read", port.address_bits, outputs)
+                write = self.borrowed(child, f"{name}_bank{bank}", "write", port.address_bits, outputs)
+                self.reads.setdefault(bank, []).append(read)
+                self.writes.setdefault(bank, []).append(write)
+
+    def borrowed(self, child: str, port: str, kind: str, address_bits: int, outputs: dict[str, Net]) -> Access:
+        """An access that a called process makes through its ports."""
+        nets = {"": self.module.net(f"{child}_{port}_{kind}", 1)}
+        if address_bits:
+            nets["_address"] = self.module.net(f"{child}_{port}_{kind}_address", address_bits)
+        if kind == "write":
+            nets["_data"] = self.module.net(f"{child}_{port}_{kind}_data", self.storage.array.width)
+        outputs |= {f"{port}_{kind}{part}": net for part, net in nets.items()}
+        return Access(nets[""], nets.get("_address", nets[""]), nets.get("_data"))
+
+    # ---- hardware ----
+
+    def finish(self) -> None:
+        external = self.storage.array.external
+        if self.storage.kind is Kind.REGISTERS:
+            for number, net in enumerate(self.elements):
+                self.register(net, self.writes.get(number, []), external)
+        elif self.storage.kind is Kind.RAM:
+            for bank, net in enumerate(self.outputs):
+                self.memory(bank, net, external)
+
+    def register(self, net: Net, writes: list[Access], external: bool) -> None:
+        cases = [(access.enable, access.data) for access in reversed(writes) if access.data is not None]
+        data = choose_first(cases) if cases else literal(net.width, 0)
+        enable = any_of([enable for enable, _ in cases])
+        if external:
+            self.module.assign(self.module.output(f"{net.name}_write", 1), enable)
+            self.module.assign(self.module.output(f"{net.name}_write_data", net.width), data)
+        elif cases:
+            self.module.register(net, data, enable)
+        else:
+            self.module.assign(net, data)
+
+    def memory(self, bank: int, net: Net, external: bool) -> None:
+        storage, array = self.storage, self.storage.array
+        reads, writes = self.reads.get(bank, []), self.writes.get(bank, [])
+        nothing = literal(storage.address_bits, 0)
+        stored = [(access.enable, access.data) for access in writes if access.data is not None]
+        paths: dict[str, Term] = {
+            "write": any_of([access.enable for access in writes]),
+            "write_address": choose_first([(a.enable, a.address) for a in writes]) if writes else nothing,
+            "write_data": choose_first(stored) if stored else literal(array.width, 0),
+            "read": any_of([access.enable for access in reads]),
+            "read_address": choose_first([(a.enable, a.address) for a in reads]) if reads else nothing,
+        }
+        if external:
+            for name, term in paths.items():
+                self.module.assign(self.module.output(f"{array.name}_bank{bank}_{name}", term.width), term)
+            return
+        self.module.instance(
+            "openhls_ram",
+            f"{array.name}_bank{bank}",
+            paths,
+            {"read_data": net},
+            f"{array.name}: {array.location}",
+            WIDTH=array.width,
+            LENGTH=storage.bank_length,
+            ADDRESS=storage.address_bits,
+            RAM_STYLE=storage.ram_style,
+        )

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What must happen before what in a block: accesses to one array, to one stream, and writes before later reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from openhls.backend.affine import Affine, first_collision, may_meet, strides
+from openhls.backend.exclusive import exclusive
+from openhls.backend.memories import Storage, index_form
+from openhls.ir import ARRAY_ACCESSES, Carried, Dependence, Opcode, Operation, Value
+
+
+@dataclass(frozen=True)
+class Edge:
+    """Operation `later`, `distance` iterations on, starts at least `latency` cycles after `earlier`."""
+
+    earlier: int
+    later: int
+    latency: int
+    distance: int
+    reason: str
+
+
+@dataclass
+class Body:
+    """The operations of a block and, if it is the body of a loop, what the loop carries and promises."""
+
+    operations: tuple[Operation, ...]
+    storages: dict[str, Storage]
+    carried: tuple[Carried, ...] = ()
+    promises: tuple[Dependence, ...] = ()
+    looped: bool = False
+    definitions: dict[str, Operation] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.definitions = {op.result.name: op for op in self.operations if op.result is not None}
+
+    def apart(self, a: int, b: int) -> bool:
+        """Whether two accesses are in branches that exclude each other."""
+        return exclusive(self.operations[a].predicate, self.operations[b].predicate, self.definitions)
+
+
+def edges(body: Body) -> list[Edge]:
+    """All ordering constraints that are not from a value to its use."""
+    return stream_edges(body) + write_read_edges(body) + array_edges(body)
+
+
+def stream_edges(body: Body) -> list[Edge]:
+    """Words of one stream in program order, also from one iteration to the next."""
+    found: list[Edge] = []
+    groups: dict[str, list[int]] = {}
+    for number, operation in enumerate(body.operations):
+        if operation.opcode in (Opcode.READ, Opcode.WRITE, Opcode.EMPTY, Opcode.FULL):
+            groups.setdefault(operation.target, []).append(number)
+    for stream, members in groups.items():
+        reason = f"order of accesses to stream {stream}"
+        for position, a in enumerate(members):
+            found += [Edge(a, b, 1, 0, reason) for b in members[position + 1 :] if not body.apart(a, b)]
+            if body.looped:
+                found += [Edge(a, b, 1, 1, reason) for b in members]
+    return found
+
+
+def write_read_edges(body: Body) -> list[Edge]:
+    """A read waits; whatever was written before it in the program must be on its way by then."""
+    found: list[Edge] = []
+    last_write: int | None = None
+    for number, operation in enumerate(body.operations):
+        if operation.opcode is Opcode.WRITE:
+            last_write = number
+        elif operation.opcode is Opcode.READ and last_write is not None:
+            writes = [n for n in range(number) if body.operations[n].opcode is Opcode.WRITE]
+            found += [Edge(n, number, 1, 0, "a write before a read") for n in writes]
+    return found
+
+
+LATENCY = {"RAW": 1, "WAR": 0, "WAW": 1}
+
+
+def array_edges(body: Body) -> list[Edge]:
+    groups: dict[str, list[int]] = {}
+    for number, operation in enumerate(body.operations):
+        if operation.opcode in ARRAY_ACCESSES and body.storages[operation.target].array.initial is None:
+            groups.setdefault(operation.target, []).append(number)
+    found: list[Edge] = []
+    for array, members in groups.items():
+        found += ArrayOrder(body, body.storages[array], members).edges()
+    return found
+
+
+@dataclass
+class ArrayOrder:
+    """Ordering of the accesses to one array."""
+
+    body: Body
+    storage: Storage
+    members: list[int]
+
+    def edges(self) -> list[Edge]:
+        body = self.body
+        self.forms: dict[int, Affine] = {
+            n: index_form(body.operations[n].operands[0], self.storage, body.definitions) for n in self.members
+        }
+        self.steps = strides(body.carried, self.storage.index_bits, body.definitions)
+        names = {item.value.name for item in body.carried} | set(body.definitions)
+        self.variant = names - set(self.steps)
+        found: list[Edge] = []
+        for position, a in enumerate(self.members):
+            for b in self.members[position + 1 :]:
+                found += self.within(a, b)
+            if body.looped:
+                for b in self.members:
+                    found += self.between(a, b)
+        return found
+
+    def kind(self, earlier: int, later: int) -> str | None:
+        stores = [self.body.operations[n].opcode is Opcode.STORE for n in (earlier, later)]
+        return {(True, False): "RAW", (False, True): "WAR", (True, True): "WAW"}.get((stores[0], stores[1]))
+
+    def promised(self, kind: str, between: bool) -> list[Dependence]:
+        return [
+            promise
+            for promise in self.body.promises
+            if promise.array == self.storage.array.name
+            and promise.between == between
+            and promise.direction.upper() in (kind, "ALL")
+        ]
+
+    def within(self, a: int, b: int) -> list[Edge]:
+        kind = self.kind(a, b)
+        if kind is None or not may_meet(self.forms[a], self.forms[b]) or self.body.apart(a, b):
+            return []
+        if any(not promise.dependent for promise in self.promised(kind, False)):
+            return []
+        return [Edge(a, b, LATENCY[kind], 0, self.reason(kind, a, b))]
+
+    def between(self, a: int, b: int) -> list[Edge]:
+        """From `a` to `b` of a later iteration."""
+        kind = self.kind(a, b)
+        if kind is None:
+            return []
+        distance = first_collision(self.forms[a], self.forms[b], self.steps, self.variant)
+        if distance is None:
+            return []
+        for promise in self.promised(kind, True):
+            if not promise.dependent:
+                return []
+            distance = max(distance, promise.distance)
+        return [Edge(a, b, LATENCY[kind], distance, self.reason(kind, a, b))]
+
+    def reason(self, kind: str, a: int, b: int) -> str:
+        lines = [str(self.body.operations[n].location) for n in (a, b)]
+        return f"{kind} on array {self.storage.array.name} ({lines[0]} to {lines[1]})"
+
+
+def names_of(operation: Operation) -> list[str]:
+    """The values an operation needs."""
+    return [operand.name for operand in operation.inputs() if isinstance(operand, Value)]

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A program as files: one SystemVerilog module per process, the top, the library, and the schedule report."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from openhls.backend.process import build_program
+from openhls.backend.report import RegionReport, as_json, as_text, report
+from openhls.backend.simulate import LIBRARY
+from openhls.backend.top import build_top, module_of
+from openhls.backend.verilog import module_text
+from openhls.ir import Process, Program
+
+CLOCK_MHZ = 300.0
+HEADER = "// SPDX-License-Identifier: Apache-2.0\n// Written by openhls; edit the C++ instead.\n"
+
+
+@dataclass(frozen=True)
+class Design:
+    """What was written. `files` are the modules of this design; the library lies beside them in `library`."""
+
+    top: str
+    process: Process
+    arguments: tuple[str, ...]
+    files: tuple[Path, ...]
+    library: tuple[Path, ...]
+    regions: tuple[RegionReport, ...]
+    clock_mhz: float
+    folder: Path
+
+    def text(self) -> str:
+        return as_text(list(self.regions), self.clock_mhz)
+
+
+def write_design(program: Program, top: str, out: Path, clock_mhz: float = CLOCK_MHZ) -> Design:
+    """Write `program` under `out`, with a top module named after the function `top`.
+
+    Raises Unsupported for what has no hardware.
+    """
+    top = module_of(top)
+    built = build_program(program, clock_mhz)
+    folder = out / "rtl"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    process = program.processes[program.top]
+    modules = [*(one.module for one in built), build_top(process, top)]
+    files = []
+    for module in modules:
+        path = folder / f"{module.name}.sv"
+        path.write_text(HEADER + module_text(module))
+        files.append(path)
+    library = tuple(Path(shutil.copy(source, folder)) for source in LIBRARY)
+    regions = tuple(report(built, clock_mhz))
+    (out / "schedule.json").write_text(json.dumps(as_json(list(regions)), indent=1) + "\n")
+    design = Design(top, process, program.arguments, tuple(files), library, regions, clock_mhz, out)
+    (out / "schedule.txt").write_text(design.text() + "\n")
+    return design

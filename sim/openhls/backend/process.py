@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A process becomes a module, a program a list of modules with the top last.
+
+Ports of a process: `start` and `done` are pulses, one cycle long; arguments stay until `done`; outputs are valid from
+`done` to the next `start`. `done` comes when all words that were written have left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from openhls.backend.arrays import ArrayEnd
+from openhls.backend.control import Controller, Scheduled, module_name
+from openhls.backend.datapath import Held, Surroundings
+from openhls.backend.lower import lower
+from openhls.backend.memories import storage_of
+from openhls.backend.netlist import Module, all_of, any_of, negate
+from openhls.backend.streams import InputEnd, OutputEnd, make_end
+from openhls.ir import Process, Program
+
+
+@dataclass(frozen=True)
+class Built:
+    """A process in hardware, and how its regions were scheduled."""
+
+    process: Process
+    module: Module
+    scheduled: list[Scheduled]
+
+
+def build_process(program: Program, process: Process, clock_mhz: float) -> Built:
+    """The module of a process. Raises Unsupported for what the back end has no hardware for."""
+    process = lower(process)
+    module = Module(module_name(process), f"{process.name}: {process.location}")
+    start, done = module.input("start", 1), module.output("done", 1)
+    held = Held()
+    for scalar in process.scalars:
+        held[scalar.name] = module.input(f"arg_{scalar.name}", scalar.width)
+    ends = {stream.name: make_end(module, stream) for stream in process.streams}
+    outputs = [(module.output(f"out_{name}", operand.width), operand) for name, operand in process.outputs]
+    arrays = {array.name: ArrayEnd(storage_of(array), module) for array in process.arrays}
+    inputs = {name: end for name, end in ends.items() if isinstance(end, InputEnd)}
+    written = {name: end for name, end in ends.items() if isinstance(end, OutputEnd)}
+    controller = Controller(program, process, Surroundings(module, held, inputs, written, arrays), clock_mhz)
+    last = controller.sequence(process.body, start)
+    for net, operand in outputs:
+        module.assign(net, controller.operand(operand))
+    for end in ends.values():
+        end.finish(module)
+    for array_end in arrays.values():
+        array_end.finish()
+    ending = module.net("ending", 1)
+    module.register(ending, any_of([last, all_of([ending, negate(done)])]), reset=0)
+    module.assign(done, all_of([ending, *(end.empty for end in written.values())]))
+    return Built(process, module, controller.scheduled)
+
+
+def build_program(program: Program, clock_mhz: float) -> list[Built]:
+    """All processes, callees first."""
+    return [build_process(program, process, clock_mhz) for process in program.processes.values()]

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the scheduler did: one line per loop and block, and the longest path of each, in C++ lines.
+
+Times are estimates from `delays`; no place and route was done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from openhls.backend import delays
+from openhls.backend.control import Scheduled
+from openhls.backend.process import Built
+from openhls.ir import Loop, Opcode, Value
+
+
+@dataclass(frozen=True)
+class Link:
+    """One operation of a path: where it ends, in nanoseconds after the clock edge."""
+
+    operation: str
+    place: str
+    at_ns: float
+
+
+@dataclass(frozen=True)
+class RegionReport:
+    """A loop (`interval` set) or a block. `wish` is the interval asked for; `met` whether the slowest step fits."""
+
+    process: str
+    label: str
+    place: str
+    interval: int | None
+    wish: int | None
+    depth: int
+    trips: tuple[int, int] | None
+    limit: str
+    slowest_ns: float
+    met: bool
+    chain: tuple[Link, ...]
+
+
+def report(built: list[Built], clock_mhz: float) -> list[RegionReport]:
+    """Regions in the order of the hardware, callees first."""
+    return [region_report(item, one, clock_mhz) for one in built for item in one.scheduled]
+
+
+def region_report(item: Scheduled, one: Built, clock_mhz: float) -> RegionReport:
+    region, schedule = item.region, item.schedule
+    chain = longest_chain(item)
+    slowest = chain[-1].at_ns if chain else delays.CLOCK_TO_Q
+    loop = region if isinstance(region, Loop) else None
+    trips = loop.trip_count if loop is not None else None
+    return RegionReport(
+        process=one.process.name,
+        label=region.label,
+        place=str(region.location),
+        interval=schedule.interval,
+        wish=None if loop is None else loop.pipeline.interval,
+        depth=schedule.depth,
+        trips=None if trips is None else (trips.least, trips.most),
+        limit=schedule.limit,
+        slowest_ns=round(slowest, 2),
+        met=slowest <= delays.budget(clock_mhz) + 1e-6,
+        chain=chain,
+    )
+
+
+def longest_chain(item: Scheduled) -> tuple[Link, ...]:
+    """The operations on the longest path within a step."""
+    schedule, operations = item.schedule, item.body.operations
+    if not schedule.ends:
+        return ()
+    number: int | None = max(range(len(operations)), key=lambda n: schedule.ends[n].offset)
+    numbers = {op.result.name: n for n, op in enumerate(operations) if op.result is not None}
+    links: list[Link] = []
+    while number is not None:
+        operation = operations[number]
+        links.append(Link(describe(item, number), operation.location.chain(), round(schedule.ends[number].offset, 2)))
+        start, cause = schedule.starts[number], None
+        for operand in operation.inputs():
+            if isinstance(operand, Value) and operand.name in numbers:
+                ready = schedule.ready[operand.name]
+                if ready.step == start.step and abs(ready.offset - start.offset) < 1e-9:
+                    cause = numbers[operand.name]
+        number = cause if cause is not None and schedule.steps[cause] == start.step else None
+    return tuple(link for link in reversed(links) if not link.operation.startswith("wiring"))
+
+
+def describe(item: Scheduled, number: int) -> str:
+    operation = item.body.operations[number]
+    if operation.opcode in (Opcode.ZEXT, Opcode.SEXT, Opcode.EXTRACT, Opcode.CONCAT):
+        return f"wiring {operation.opcode.value}"
+    if operation.target:
+        return f"{operation.opcode.value} {operation.target}"
+    return f"{operation.opcode.value} of {operation.operands[-1].width} bits"
+
+
+def as_json(regions: list[RegionReport]) -> list[dict[str, object]]:
+    return [asdict(region) for region in regions]
+
+
+def as_text(regions: list[RegionReport], clock_mhz: float) -> str:
+    """A table for people."""
+    lines = [
+        f"Clock {clock_mhz:g} MHz, {delays.budget(clock_mhz):.2f} ns of logic in a step; estimated, not routed.",
+        f"{'process':24} {'region':28} {'II':>4} {'asked':>5} {'depth':>5} {'trips':>13} {'ns':>5}  place, limit",
+    ]
+    for region in regions:
+        trips = "" if region.trips is None else "..".join(str(n) for n in dict.fromkeys(region.trips))
+        interval = "" if region.interval is None else str(region.interval)
+        wish = "" if region.wish is None else str(region.wish)
+        limit = f"; II limited by: {region.limit}" if region.limit else ""
+        late = "" if region.met else " (exceeds the clock)"
+        lines.append(
+            f"{region.process[-24:]:24} {region.label[-28:]:28} {interval:>4} {wish:>5} {region.depth:>5} {trips:>13} "
+            f"{region.slowest_ns:>5.2f}{late}  {region.place}{limit}"
+        )
+        path = " -> ".join(f"{link.operation} ({link.place.rsplit('/', 1)[-1]}) {link.at_ns}" for link in region.chain)
+        if path:
+            lines.append(f"{'':24} longest path: {path}")
+    return "\n".join(lines)

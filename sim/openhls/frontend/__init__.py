@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From C++ to the program of openhls.ir."""

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The front end as a whole: a C++ file and the name of its top to a checked program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from openhls.frontend.context import Context, make_context
+from openhls.frontend.llvm_text import Function, Module, read_module
+from openhls.frontend.lower import Interface, Lowering
+from openhls.frontend.pragmas import Notes
+from openhls.frontend.toolchain import SHIM, compile_source
+from openhls.ir import Program
+from openhls.verify import verify
+
+
+class _Compiler:
+    def __init__(self, module: Module, notes: Notes) -> None:
+        self._module = module
+        self._notes = notes
+        self._done: dict[tuple[object, ...], Interface] = {}
+        self._names: set[str] = set()
+        self.processes: list[Interface] = []
+
+    def compile(self, context: Context, is_top: bool = False) -> Interface:
+        """The process of a function, after those it calls."""
+        key = context.key()
+        if key not in self._done:
+            interfaces = {call: self.compile(stage) for call, stage in context.calls.items()}
+            name = self._fresh(context.function.cpp_name)
+            interface = Lowering(self._module, context, self._notes, interfaces, name, is_top).run()
+            self._done[key] = interface
+            self.processes.append(interface)
+        return self._done[key]
+
+    def _fresh(self, wish: str) -> str:
+        name, count = wish, 1
+        while name in self._names:
+            count += 1
+            name = f"{wish}_{count}"
+        self._names.add(name)
+        return name
+
+
+def _arguments(function: Function, interface: Interface) -> tuple[str, ...]:
+    """The C++ parameters of the top in order; the pointer to a returned number is not one of them."""
+    by_parameter = {parameter: name for name, parameter, _ in interface.scalars}
+    by_parameter |= {parameter: name for name, parameter, _ in interface.outputs if parameter}
+    by_parameter |= {parameter: name for name, parameter, _ in interface.streams}
+    names = [name for name, _ in function.parameters if name != function.returned]
+    return tuple(by_parameter.get(name, name) for name in names)
+
+
+def compile_program(source: Path, top: str, includes: tuple[Path, ...] = ()) -> Program:
+    """Raises Unsupported for C++ outside the subset, OpenHlsError for wrong C++ or missing tools."""
+    compiled = compile_source(source, top, includes)
+    module = read_module(compiled.text, str(SHIM))
+    function = module.functions[compiled.top]
+    compiler = _Compiler(module, compiled.notes)
+    interface = compiler.compile(make_context(module, function, {}), is_top=True)
+    program = Program(
+        interface.process.name,
+        {each.process.name: each.process for each in compiler.processes},
+        _arguments(function, interface),
+        function.full_name,
+        compiled.notes.files,
+    )
+    verify(program)
+    return program

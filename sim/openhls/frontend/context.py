@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A function in the place it is called from: where its pointers lead, and which of them are streams.
+
+Arrays are shaped by all accesses to them, in their owner and in the stages it passes them to, so this is worked out for
+the whole tree of calls before anything is lowered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from openhls.errors import Unsupported
+from openhls.frontend.graph import Graph
+from openhls.frontend.llvm_text import Function, Global, Instruction, Local, Module, Operand, Variable
+from openhls.frontend.objects import STREAM_BYTES, Address, Shape, element_address, walk
+from openhls.frontend.types import Int, Pointer, Type
+from openhls.ir import UNKNOWN, Location
+
+IGNORED = ("llvm.lifetime.", "llvm.experimental.noalias", "llvm.dbg.", "llvm.assume", "llvm.invariant.")
+ASSEMBLER = "asm:"
+
+
+@dataclass
+class Object:
+    """A variable that is not a stream. `owner_name` and the variables are those of the function that declares it."""
+
+    root: Type
+    offset: int
+    shape: Shape
+    variables: list[Variable]
+    external: bool
+    name: str
+
+
+@dataclass(frozen=True)
+class Way:
+    """An address that a pointer has if certain instructions choose it: (select or phi, which of its operands)."""
+
+    address: Address
+    choices: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass
+class Context:
+    """A function, its pointers and objects by name, its streams, and the contexts of the stages it calls."""
+
+    function: Function
+    objects: dict[str, Object]
+    ways: dict[str, list[Way]] = field(default_factory=dict)
+    streams: set[str] = field(default_factory=set)
+    calls: dict[int, Context] = field(default_factory=dict)  # by the id of the instruction
+    callers: tuple[str, ...] = ()
+
+    def ways_of(self, operand: Operand, location: Location) -> list[Way]:
+        """Where a pointer can lead."""
+        if isinstance(operand, Local) and operand.name in self.ways:
+            return self.ways[operand.name]
+        if isinstance(operand, Global):
+            return [Way(Address("@" + operand.name, operand.offset))]
+        raise Unsupported(location, "a pointer that is computed at run time", "use an array and an index")
+
+    def address(self, operand: Operand, location: Location) -> Address:
+        """Where a pointer leads, if that is fixed."""
+        ways = self.ways_of(operand, location)
+        if len(ways) > 1:
+            raise Unsupported(location, "a pointer that is chosen at run time", "choose between values instead")
+        return ways[0].address
+
+    def key(self) -> tuple[object, ...]:
+        """Equal for contexts that give the same process."""
+        bound = [
+            (name, held.root, held.offset, *held.shape.frozen())
+            for name, held in sorted(self.objects.items())
+            if held.external
+        ]
+        return (self.function.name, tuple(bound))
+
+
+def is_call_of_stage(module: Module, it: Instruction) -> bool:
+    """Whether an instruction calls a function that has a body."""
+    return it.opcode == "call" and str(it.flag) in module.functions
+
+
+def make_context(
+    module: Module, function: Function, bound: dict[str, Object], callers: tuple[str, ...] = ()
+) -> Context:
+    """`bound` holds what the pointer parameters lead to, if the caller knows; the top has no callers."""
+    context = Context(function, dict(bound), callers=callers)
+    for name, of in function.parameters:
+        if isinstance(of, Pointer):
+            context.ways[name] = [Way(Address(name))]
+    for name in Graph(function).order:
+        for it in function.blocks[name].instructions:
+            if isinstance(it.type, Pointer):
+                _find_ways(context, it)
+    if not callers:
+        _invent_roots(context)
+    for it in _instructions(function):
+        _learn(module, context, it)
+    return context
+
+
+def _find_ways(context: Context, it: Instruction) -> None:
+    if it.opcode == "alloca":
+        context.ways[it.name] = [Way(Address(it.name))]
+        size = it.flag.size  # type: ignore[attr-defined]
+        if size and size % STREAM_BYTES == 0:
+            context.streams.add(it.name)
+        else:
+            variables = context.function.variables.get(it.name, [])
+            context.objects[it.name] = Object(it.flag, 0, Shape(), variables, False, it.name)  # type: ignore[arg-type]
+    elif it.opcode == "getelementptr":
+        context.ways[it.name] = [
+            Way(element_address(way.address, it), way.choices) for way in context.ways_of(it.operands[0], it.location)
+        ]
+    elif it.opcode in ("bitcast", "freeze"):
+        context.ways[it.name] = context.ways_of(it.operands[0], it.location)
+    elif it.opcode in ("select", "phi"):
+        options = it.operands[1:] if it.opcode == "select" else it.operands
+        context.ways[it.name] = [
+            Way(way.address, (*way.choices, (it.name, which)))
+            for which, operand in enumerate(options)
+            for way in context.ways_of(operand, it.location)
+        ]
+
+
+def _instructions(function: Function) -> list[Instruction]:
+    return [it for block in function.blocks.values() for it in block.instructions]
+
+
+def _invent_roots(context: Context) -> None:
+    """What the references of the top lead to: one number each, as wide as declared, or as the widest access."""
+    declared = {
+        name: variable.number
+        for name, _ in context.function.parameters
+        for variable in context.function.variables.get(name, [])
+        if variable.argument and variable.number is not None
+    }
+    widest = {name: Int(number[0]).size for name, number in declared.items() if name in context.ways}
+    for it in _instructions(context.function):
+        if it.opcode not in ("load", "store") or it.flag == "volatile":
+            continue
+        kind = it.type if it.opcode == "load" else it.types[0]
+        for address in (way.address for way in context.ways_of(it.operands[-1], it.location)):
+            if address.base in context.objects or address.base.startswith("@"):
+                continue
+            if address.offset or address.terms:
+                raise Unsupported(
+                    it.location,
+                    f"the top uses {address.base} as an array or a struct in memory",
+                    "pass streams and scalars (m_axi is not supported)",
+                )
+            widest[address.base] = max(widest.get(address.base, 0), kind.size)
+    for name, size in widest.items():
+        variables = context.function.variables.get(name, [])
+        context.objects[name] = Object(Int(8 * size), 0, Shape(), variables, True, name)
+
+
+def _learn(module: Module, context: Context, it: Instruction) -> None:
+    """Streams and shapes, from one instruction."""
+    if it.opcode in ("load", "store"):
+        for way in context.ways_of(it.operands[-1], it.location):
+            address = way.address
+            if it.flag == "volatile":
+                if address.base not in context.streams and address.base not in dict(context.function.parameters):
+                    raise Unsupported(it.location, "a volatile variable", "use a stream")
+                context.streams.add(address.base)
+            else:
+                _learn_access(context, address, (it.type if it.opcode == "load" else it.types[0]).size, it.location)
+    elif is_call_of_stage(module, it):
+        _learn_call(module, context, it)
+    elif it.opcode == "call" and str(it.flag).startswith(("llvm.memcpy", "llvm.memset", "llvm.memmove")):
+        size = getattr(it.operands[2], "bits", None)
+        if size is None:
+            raise Unsupported(it.location, "a copy whose length varies", "copy in a loop")
+        for operand, of in zip(it.operands[:2], it.types[:2], strict=True):
+            if isinstance(of, Pointer):
+                _learn_access(context, context.address(operand, it.location), size, it.location)
+
+
+def _learn_access(context: Context, address: Address, size: int, location: Location) -> None:
+    held = context.objects.get(address.base)
+    if held is not None:
+        held.shape.learn(walk(held.root, address.moved(held.offset), size, location))
+    elif not address.base.startswith("@"):
+        raise Unsupported(
+            location, f"memory behind the pointer {address.base}", "pass streams and scalars (m_axi is not supported)"
+        )
+
+
+def _learn_call(module: Module, context: Context, it: Instruction) -> None:
+    callee = module.functions[str(it.flag)]
+    if callee.name in (*context.callers, context.function.name):
+        raise Unsupported(it.location, f"{callee.cpp_name} calls itself", "write it as a loop")
+    bound: dict[str, Object] = {}
+    for (name, of), operand in zip(callee.parameters, it.operands, strict=True):
+        if not isinstance(of, Pointer):
+            continue
+        address = context.address(operand, it.location)
+        held = context.objects.get(address.base)
+        if held is None:
+            continue
+        if address.terms:
+            raise Unsupported(
+                it.location, "an element chosen at run time is passed to a stage", "pass the array and the index"
+            )
+        variables = [*held.variables, *callee.variables.get(name, [])]
+        bound[name] = Object(held.root, held.offset + address.offset, held.shape, variables, True, name)
+    stage = make_context(module, callee, bound, (*context.callers, context.function.name))
+    context.calls[id(it)] = stage
+    for (name, _), operand in zip(callee.parameters, it.operands, strict=True):
+        if name in stage.streams:
+            context.streams.add(context.address(operand, it.location).base)
+
+
+def place_of(context: Context, it: Instruction) -> Location:
+    """Where an instruction comes from; the function itself if it does not say."""
+    return context.function.location if it.location == UNKNOWN else it.location

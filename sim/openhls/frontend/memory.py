@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loads and stores of a process: from addresses to arrays of the program, with their pragmas."""
+
+from __future__ import annotations
+
+import re
+
+from openhls.errors import Unsupported
+from openhls.frontend.builder import Builder
+from openhls.frontend.context import Context, Object
+from openhls.frontend.llvm_text import Local, Module, Number, Variable
+from openhls.frontend.llvm_text import Operand as LlvmOperand
+from openhls.frontend.objects import Address, Index, Path, Piece, Shape, array_levels, pieces, walk
+from openhls.frontend.pragmas import Notes, Pragma
+from openhls.frontend.types import Int, Type
+from openhls.ir import TRUE, UNKNOWN, Array, Const, Location, Opcode, Operand, Partition
+
+_MANY = 64  # accesses to one array by a single copy
+
+
+class Memory:
+    """The arrays of a process, made when they are first needed, by object and leaf."""
+
+    def __init__(self, module: Module, context: Context, notes: Notes, builder: Builder) -> None:
+        self._module = module
+        self._context = context
+        self._notes = notes
+        self._builder = builder
+        self.arrays: dict[tuple[str, Path], Array] = {}
+        self.loaded: set[tuple[str, Path]] = set()
+        self.stored: set[tuple[str, Path]] = set()
+        self.values: dict[str, Operand] = {}  # of the LLVM values, for indices
+        self.reserved: dict[str, str] = {}  # names of the parameters
+
+    # ---- arrays ----
+
+    def array(self, base: str, held: Object, piece: Piece) -> Array:
+        """The array of a leaf."""
+        key = (base, piece.key)
+        if key not in self.arrays:
+            levels = array_levels(held.root, piece.key)
+            lengths = [length for length, varying in levels if varying]
+            length = 1
+            for each in lengths:
+                length *= each
+            partition, factor = self._partition(held, levels) if lengths else (Partition.COMPLETE, 1)
+            parts = [held.name, *(str(which) for kind, which in piece.key if kind != "any")]
+            name = self.reserved.get("_".join(parts)) or self._builder.names.fresh("_".join(parts))
+            self.arrays[key] = Array(
+                name,
+                8 * piece.leaf_size,
+                length,
+                partition,
+                factor,
+                self._storage(held),
+                external=held.external and bool(lengths),
+                location=held.variables[0].location if held.variables else self._context.function.location,
+            )
+        return self.arrays[key]
+
+    def declare(self, base: str, held: Object, key: Path) -> Array:
+        """The array of a leaf that is not accessed here, but by a stage."""
+        at = held.root
+        for kind, which in key:
+            at = at.fields[which] if kind == "field" else at.element  # type: ignore[union-attr]
+        return self.array(base, held, Piece(key, (), at.size, 0, at.size, 0))
+
+    def _pragmas(self, kind: str, variables: list[Variable]) -> list[Pragma]:
+        return [
+            note.pragma
+            for note in self._notes.variables
+            for variable in variables
+            if note.pragma.kind == kind
+            and note.pragma.options.get("variable", "") == variable.name
+            and note.pragma.location.file == variable.location.file
+            and note.first_line <= variable.location.line <= note.last_line
+        ]
+
+    def _partition(self, held: Object, levels: list[tuple[int, bool]]) -> tuple[Partition, int]:
+        """What ARRAY_PARTITION means for the levels that stayed an index, flattened row by row."""
+        varying = [dimension for dimension, (_, stays) in enumerate(levels, 1) if stays]
+        complete: set[int] = set()
+        for pragma in self._pragmas("ARRAY_PARTITION", held.variables):
+            dimension = pragma.number("dim", 1)
+            kind = pragma.options.get("type", next(iter(pragma.words & {"complete", "cyclic", "block"}), "complete"))
+            covered = varying if dimension == 0 else [d for d in varying if d == dimension]
+            if kind == "complete":
+                complete.update(covered)
+            elif covered and len(varying) == 1:
+                return Partition(kind), pragma.number("factor", 2)
+        if complete == set(varying) and complete:
+            return Partition.COMPLETE, 1
+        if complete == {varying[-1]}:
+            return Partition.CYCLIC, levels[varying[-1] - 1][0]
+        if complete == {varying[0]}:
+            return Partition.BLOCK, levels[varying[0] - 1][0]
+        return Partition.NONE, 1
+
+    def _storage(self, held: Object) -> tuple[str, str]:
+        for pragma in self._pragmas("BIND_STORAGE", held.variables):
+            return pragma.options.get("type", "").lower(), pragma.options.get("impl", "").lower()
+        return "", ""
+
+    def depth(self, variables: list[Variable]) -> int | None:
+        """The depth that a STREAM pragma gives."""
+        for pragma in self._pragmas("STREAM", variables):
+            return pragma.number("depth", 2)
+        return None
+
+    def named(self, variable: str, near: Location) -> list[Array]:
+        """The arrays of the variable of that name that is declared last before a line."""
+        best, found = -1, []
+        for (base, _), array in self.arrays.items():
+            for declared in self._context.objects[base].variables if base in self._context.objects else []:
+                place = declared.location
+                if declared.name == variable and place.file == near.file and best <= place.line <= near.line:
+                    found = [*found, array] if place.line == best else [array]
+                    best = place.line
+        return found
+
+    # ---- accesses ----
+
+    def load(self, address: Address, of: Type, predicate: Operand, hint: str, location: Location) -> Operand:
+        """The value at an address."""
+        if not isinstance(of, Int):
+            raise Unsupported(
+                location, "a load of something that is not a number", "keep to integers, arrays and streams"
+            )
+        if address.base.startswith("@"):
+            return self._low_bits(self._load_table(address, of, predicate, hint, location), of.width)
+        held = self._object(address, location)
+        parts = []
+        for piece in self._pieces(held, address, of.size, location):
+            array = self.array(address.base, held, piece)
+            self.loaded.add((address.base, piece.key))
+            value = self._load_piece(array, piece, predicate, hint)
+            parts.append(self._builder.make(Opcode.EXTRACT, 8 * piece.size, value, low=8 * piece.low))
+        return self._low_bits(self._builder.make(Opcode.CONCAT, 8 * of.size, *reversed(parts), hint=hint), of.width)
+
+    def _load_piece(self, array: Array, piece: Piece, predicate: Operand, hint: str) -> Operand:
+        index = self._index(piece.indices, array.length)
+        return self._builder.access(Opcode.LOAD, array.name, (index,), array.width, predicate, hint)
+
+    def store(self, address: Address, value: Operand, size: int, predicate: Operand, location: Location) -> None:
+        """Stores a value; its bytes above its width become 0."""
+        if address.base.startswith("@"):
+            raise Unsupported(location, "a store to a global variable", "make it a local variable of the top")
+        held = self._object(address, location)
+        if value.width < 8 * size:
+            value = self._builder.make(Opcode.ZEXT, 8 * size, value)
+        for piece in self._pieces(held, address, size, location):
+            array = self.array(address.base, held, piece)
+            part = self._builder.make(Opcode.EXTRACT, 8 * piece.size, value, low=8 * piece.position)
+            if piece.size != piece.leaf_size:
+                self.loaded.add((address.base, piece.key))
+                part = self._merge(self._load_piece(array, piece, predicate, ""), part, 8 * piece.low)
+            self.stored.add((address.base, piece.key))
+            index = self._index(piece.indices, array.length)
+            self._builder.access(Opcode.STORE, array.name, (index, part), 0, predicate)
+
+    def _merge(self, old: Operand, part: Operand, low: int) -> Operand:
+        """`old` with `part` in its bits from `low` on."""
+        pieces = [part]
+        high = low + part.width
+        if high < old.width:
+            pieces.insert(0, self._builder.make(Opcode.EXTRACT, old.width - high, old, low=high))
+        if low:
+            pieces.append(self._builder.make(Opcode.EXTRACT, low, old))
+        return self._builder.make(Opcode.CONCAT, old.width, *pieces)
+
+    def _object(self, address: Address, location: Location) -> Object:
+        held = self._context.objects.get(address.base)
+        if held is None:
+            raise Unsupported(location, f"memory behind the pointer {address.base}", "pass streams and scalars")
+        return held
+
+    def _pieces(self, held: Object, address: Address, size: int, location: Location) -> list[Piece]:
+        found = pieces(walk(held.root, address.moved(held.offset), size, location), held.shape)
+        keys = [piece.key for piece in found]
+        if max(keys.count(key) for key in set(keys)) > _MANY:
+            raise Unsupported(location, "an array is set or copied as a whole", "write the loop, and pipeline it")
+        return found
+
+    def _low_bits(self, value: Operand, width: int) -> Operand:
+        return self._builder.make(Opcode.EXTRACT, width, value)
+
+    def _operand(self, operand: LlvmOperand) -> Operand:
+        if isinstance(operand, Number):
+            return Const(operand.width, operand.bits)
+        assert isinstance(operand, Local)
+        return self.values[operand.name]
+
+    def _index(self, indices: tuple[Index, ...], length: int) -> Operand:
+        """The flat index, just wide enough for the array."""
+        width = max(1, (length - 1).bit_length())
+        total: Operand = Const(width, 0)
+        stride = length
+        for index in indices:
+            stride //= index.length
+            total = self._add(total, Const(width, index.constant * stride % (1 << width)))
+            for value, factor in index.terms:
+                term = self._resized(self._operand(value), width)
+                scale = Const(width, factor * stride % (1 << width))
+                total = self._add(total, self._builder.make(Opcode.MUL, width, term, scale))
+        return total
+
+    def _add(self, a: Operand, b: Operand) -> Operand:
+        return self._builder.make(Opcode.ADD, a.width, a, b)
+
+    def _resized(self, value: Operand, width: int) -> Operand:
+        """Indices are signed; a flat index needs its low bits only."""
+        if value.width < width:
+            return self._builder.make(Opcode.SEXT, width, value)
+        return self._builder.make(Opcode.EXTRACT, width, value)
+
+    def _load_table(self, address: Address, of: Int, predicate: Operand, hint: str, location: Location) -> Operand:
+        """A load from a constant table: a constant, or an array that is never stored to."""
+        name = address.base[1:]
+        if name not in self._module.tables:
+            raise Unsupported(location, f"the global variable {name}", "make it constexpr, or local to the top")
+        data, root = self._module.tables[name]
+        if not address.terms:
+            return Const(8 * of.size, int.from_bytes(data[address.offset : address.offset + of.size], "little"))
+        shape = Shape()
+        found = walk(root, address, of.size, location)
+        shape.learn(found)
+        (piece,) = pieces(found, shape)
+        key = (f"{address.base}", piece.key)
+        if key not in self.arrays:
+            self.arrays[key] = self._table(name, root, data, piece, shape)
+        value = self._load_piece(self.arrays[key], piece, predicate, hint)
+        return self._builder.make(Opcode.ZEXT, 8 * of.size, value)
+
+    def _table(self, name: str, root: Type, data: bytes, piece: Piece, shape: Shape) -> Array:
+        levels = array_levels(root, piece.key)
+        lengths = [length for length, varying in levels if varying]
+        if (
+            len(levels) != len(lengths)
+            or piece.size != piece.leaf_size
+            or any(kind == "field" for kind, _ in piece.key)
+        ):
+            raise Unsupported(UNKNOWN, f"the table {name} is a struct", "use one table of integers for each field")
+        size = piece.leaf_size
+        contents = tuple(int.from_bytes(data[i : i + size], "little") for i in range(0, len(data), size))
+        width = max(1, *(value.bit_length() for value in contents))
+        if any(value >> (8 * size - 1) for value in contents):
+            width = 8 * size
+        mangled = re.findall(r"\d+(k?[A-Za-z_]\w*?)(?=E?$|E\d)", name)
+        short = self._builder.names.fresh(mangled[-1] if mangled and "." not in name else name.rsplit(".", 1)[-1])
+        return Array(short, width, len(contents), initial=contents)
+
+    def load_leaf(self, base: str, key: Path, predicate: Operand = TRUE) -> Operand:
+        """The only element of a leaf that is not indexed."""
+        self.loaded.add((base, key))
+        array = self.arrays[(base, key)]
+        return self._builder.access(Opcode.LOAD, array.name, (Const(1, 0),), array.width, predicate)
+
+    def store_leaf(self, base: str, key: Path, value: Operand, predicate: Operand = TRUE) -> None:
+        """Sets the only element of a leaf that is not indexed."""
+        self.stored.add((base, key))
+        self._builder.access(Opcode.STORE, self.arrays[(base, key)].name, (Const(1, 0), value), 0, predicate)

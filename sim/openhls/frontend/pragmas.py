@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""HLS pragmas of a preprocessed source: what they say, and the text that clang compiles instead.
+
+Clang gets unrolling as pragmas of its own in front of each loop, and a mark at both ends of a dataflow region, whose
+calls must not be inlined. Everything else is kept aside, by the place of its loop or the scope of its variable.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+from openhls.errors import Unsupported
+from openhls.ir import Location
+
+BEGIN_DATAFLOW = "openhls.dataflow.begin"
+END_DATAFLOW = "openhls.dataflow.end"
+
+# They ask for nothing, or for what is done anyway; no result depends on them.
+WITHOUT_EFFECT = frozenset({"INLINE", "INTERFACE", "BIND_OP", "LOOP_FLATTEN", "EXPRESSION_BALANCE", "ALLOCATION"})
+OF_LOOPS = frozenset({"PIPELINE", "UNROLL", "LOOP_TRIPCOUNT", "DEPENDENCE"})
+OF_VARIABLES = frozenset({"ARRAY_PARTITION", "BIND_STORAGE", "STREAM"})
+
+
+@dataclass(frozen=True)
+class Pragma:
+    """One `#pragma HLS`: its kind in upper case, `key = value` options and bare words in lower case."""
+
+    kind: str
+    options: dict[str, str]
+    words: frozenset[str]
+    location: Location
+
+    def number(self, key: str, default: int) -> int:
+        """The option `key` as an integer."""
+        text = self.options.get(key)
+        if text is None:
+            return default
+        try:
+            return int(text, 0)
+        except ValueError:
+            raise Unsupported(
+                self.location, f"{self.kind} has {key} = {text}, which is not a number", "write the number itself"
+            ) from None
+
+
+@dataclass(frozen=True)
+class LoopNote:
+    """A loop of the source: place of its keyword, its label and the pragmas of its body."""
+
+    location: Location
+    column: int
+    label: str
+    pragmas: tuple[Pragma, ...]
+
+    def of_kind(self, kind: str) -> list[Pragma]:
+        """Its pragmas of one kind."""
+        return [pragma for pragma in self.pragmas if pragma.kind == kind]
+
+
+@dataclass(frozen=True)
+class VariableNote:
+    """A pragma about a variable, and the lines of the scope that declares it."""
+
+    pragma: Pragma
+    first_line: int
+    last_line: int
+
+
+@dataclass
+class Notes:
+    """All pragmas of a source."""
+
+    loops: dict[tuple[str, int, int], LoopNote] = field(default_factory=dict)
+    variables: list[VariableNote] = field(default_factory=list)
+    files: tuple[str, ...] = ()
+
+
+class Places:
+    """Files and lines of the offsets of a preprocessed text."""
+
+    def __init__(self, text: str) -> None:
+        self._starts: list[int] = []
+        self._places: list[tuple[str, int, bool]] = []
+        self._lines = [0, *(match.end() for match in re.finditer("\n", text))]
+        for match in re.finditer(r'^# (\d+) "([^"]*)"((?: \d)*)$', text, re.MULTILINE):
+            self._starts.append(match.end() + 1)
+            self._places.append((match.group(2), int(match.group(1)), "3" in match.group(3).split()))
+
+    def line_number(self, offset: int) -> int:
+        """The line of the preprocessed text itself."""
+        return bisect_right(self._lines, offset)
+
+    def _entry(self, offset: int) -> tuple[int, tuple[str, int, bool]]:
+        index = max(bisect_right(self._starts, offset) - 1, 0)
+        return self._starts[index], self._places[index]
+
+    def location(self, offset: int) -> Location:
+        """The C++ line."""
+        start, (file, line, _) = self._entry(offset)
+        return Location(file, line + self.line_number(offset) - self.line_number(start))
+
+    def column(self, offset: int) -> int:
+        """Column, 1 is the first."""
+        return offset - self._lines[self.line_number(offset) - 1] + 1
+
+    def is_system(self, offset: int) -> bool:
+        """Whether the text comes from a header of the system."""
+        return self._entry(offset)[1][2]
+
+    def files(self) -> tuple[str, ...]:
+        """Files that are not the system's, in order of appearance."""
+        return tuple(dict.fromkeys(file for file, _, system in self._places if not system and not file.startswith("<")))
+
+
+def parse_pragma(text: str, location: Location) -> Pragma:
+    """`text` is what follows `#pragma HLS`."""
+    kind, _, rest = text.strip().partition(" ")
+    options = {key.lower(): value for key, value in re.findall(r"(\w+)\s*=\s*([^\s,]+)", rest)}
+    words = re.sub(r"\w+\s*=\s*[^\s,]+", " ", rest).replace(",", " ").split()
+    return Pragma(kind.upper(), options, frozenset(word.lower() for word in words), location)
+
+
+def blank_literals(text: str) -> str:
+    """The text with the contents of string and character literals replaced, so that braces in them do not count."""
+    pattern = r'"(?:[^"\\\n]|\\.)*"|(?<![\w])\'(?:[^\'\\\n]|\\.)*\''
+    return re.sub(pattern, lambda match: match.group(0)[0] + "_" * (len(match.group(0)) - 2) + match.group(0)[-1], text)
+
+
+@dataclass
+class _Loop:
+    keyword: int
+    label: str
+    body: int  # offset of its brace, -1 without one
+    pragmas: list[Pragma] = field(default_factory=list)
+
+
+class Rewriter:
+    """One pass over a preprocessed text; `notes` and `text()` are its results."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._masked = blank_literals(source)
+        self._places = Places(source)
+        self._edits: list[tuple[int, int, str]] = []
+        self._closing = self._match_brackets()
+        self._loops = self._find_loops()
+        self.notes = Notes(files=self._places.files())
+        self._read_pragmas()
+        for loop in self._loops:
+            self._mark_loop(loop)
+
+    def text(self) -> str:
+        """What clang compiles."""
+        pieces, position = [], 0
+        for start, end, replacement in sorted(self._edits):
+            pieces += [self._source[position:start], replacement]
+            position = end
+        return "".join([*pieces, self._source[position:]])
+
+    def _match_brackets(self) -> dict[int, int]:
+        """Offset of each opening bracket: that of the closing one."""
+        closing: dict[int, int] = {}
+        stack: list[tuple[str, int]] = []
+        for match in re.finditer(r"^#.*$|[(){}]", self._masked, re.MULTILINE):
+            character = match.group(0)
+            if character in "({":
+                stack.append((character, match.start()))
+            elif character in ")}" and stack:
+                closing[stack.pop()[1]] = match.start()
+        return closing
+
+    def _find_loops(self) -> list[_Loop]:
+        loops: list[_Loop] = []
+        ends_of_do: set[int] = set()
+        for match in re.finditer(r"^#.*$|\b(for|while|do)\b", self._masked, re.MULTILINE):
+            keyword, start = match.group(1), match.start()
+            if keyword is None or self._places.is_system(start) or start in ends_of_do:
+                continue
+            after = self._skip_space(match.end())
+            if keyword == "do":
+                if self._masked[after] != "{":
+                    raise Unsupported(
+                        self._places.location(start), "a do loop without braces", "put its body in braces"
+                    )
+                ends_of_do.add(self._skip_space(self._closing[after] + 1))
+                body = after
+            else:
+                body = self._skip_space(self._closing[after] + 1)
+            label = re.search(r"(\w+)\s*:\s*(?:#[^\n]*\n\s*)*$", self._masked[max(0, start - 400) : start])
+            name = label.group(1) if label and label.group(1) not in ("default", "public", "private") else ""
+            loops.append(_Loop(start, name, body if self._masked[body] == "{" else -1))
+        return loops
+
+    def _skip_space(self, offset: int) -> int:
+        match = re.compile(r"(?:\s|^#[^\n]*\n)*", re.MULTILINE).match(self._masked, offset)
+        assert match is not None
+        return match.end()
+
+    def _read_pragmas(self) -> None:
+        by_body = {loop.body: loop for loop in self._loops if loop.body >= 0}
+        opening = sorted(start for start in self._closing if self._masked[start] == "{")
+        for match in re.finditer(r"^[ \t]*#pragma[ \t]+HLS[ \t]+(.*)$", self._source, re.MULTILINE | re.IGNORECASE):
+            pragma = parse_pragma(match.group(1), self._places.location(match.start()))
+            scope = self._scope_of(match.start(), opening, pragma)
+            self._note(pragma, scope, by_body.get(scope))
+            replacement = f'asm volatile("{BEGIN_DATAFLOW}");' if pragma.kind == "DATAFLOW" else ""
+            self._edits.append((match.start(), match.end(), replacement))
+
+    def _scope_of(self, offset: int, opening: list[int], pragma: Pragma) -> int:
+        for start in reversed(opening[: bisect_right(opening, offset)]):
+            if self._closing[start] > offset:
+                return start
+        raise Unsupported(pragma.location, f"{pragma.kind} outside a function", "move it into the scope it governs")
+
+    def _note(self, pragma: Pragma, scope: int, loop: _Loop | None) -> None:
+        if pragma.kind in WITHOUT_EFFECT:
+            return
+        if pragma.kind == "DATAFLOW":
+            self._mark_dataflow(scope)
+        elif pragma.kind in OF_LOOPS:
+            if loop is None:
+                raise Unsupported(
+                    pragma.location, f"{pragma.kind} outside the body of a loop", "put it first in the body of a loop"
+                )
+            loop.pragmas.append(pragma)
+        elif pragma.kind in OF_VARIABLES:
+            first = self._places.location(scope).line
+            last = self._places.location(self._closing[scope]).line
+            self.notes.variables.append(VariableNote(pragma, first, last))
+        else:
+            raise Unsupported(pragma.location, f"the pragma {pragma.kind} is not known", "leave it out")
+
+    def _mark_loop(self, loop: _Loop) -> None:
+        location, column = self._places.location(loop.keyword), self._places.column(loop.keyword)
+        note = LoopNote(location, column, loop.label, tuple(loop.pragmas))
+        self.notes.loops[(location.file, location.line, column)] = note
+        wish = "unroll(disable)"
+        for pragma in note.of_kind("UNROLL"):
+            wish = f"unroll_count({pragma.options['factor']})" if "factor" in pragma.options else "unroll(full)"
+            if "off" in pragma.words or pragma.options.get("off") == "true":
+                wish = "unroll(disable)"
+        restore = f'\n#pragma clang loop {wish}\n# {location.line} "{location.file}"\n' + " " * (column - 1)
+        self._edits.append((loop.keyword, loop.keyword, restore))
+
+    def _mark_dataflow(self, scope: int) -> None:
+        """Forbids inlining of the calls that are statements of the scope, and marks its end."""
+        end = self._closing[scope]
+        position, last = scope + 1, end
+        while (start := self._skip_space(position)) < end:
+            stop = self._end_of_statement(start, end)
+            if self._masked.startswith("return", start):
+                last = start
+                break
+            if self._is_call(start, stop):
+                self._edits.append((start, start, "[[clang::noinline]] "))
+            position = stop + 1
+        self._edits.append((last, last, f'asm volatile("{END_DATAFLOW}"); '))
+
+    def _end_of_statement(self, start: int, end: int) -> int:
+        offset = start
+        while offset < end:
+            character = self._masked[offset]
+            if character == "(" or character == "{":
+                offset = self._closing[offset]
+                if character == "{":
+                    return offset
+            elif character == ";":
+                return offset
+            offset += 1
+        return end
+
+    def _is_call(self, start: int, stop: int) -> bool:
+        """Whether a statement is `f(...)`, `a::f<...>(...)` or `(f<...>)(...)`, not a declaration."""
+        statement = re.sub(r"^#[^\n]*$", "", self._masked[start:stop], flags=re.MULTILINE).strip()
+        head = re.match(r"(?:::)?\w+(?:::\w+)*\s*", statement)
+        if statement.startswith("("):
+            return True
+        if head is None or head.group(0).strip() in ("if", "for", "while", "do", "switch", "return", "asm"):
+            return False
+        rest = statement[head.end() :]
+        if rest.startswith("<"):
+            depth = 0
+            for index, character in enumerate(rest):
+                depth += (character == "<") - (character == ">")
+                if depth == 0:
+                    rest = rest[index + 1 :].lstrip()
+                    break
+        return rest.startswith("(")

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clang and opt: from C++ to optimised LLVM IR, with a fixed list of passes.
+
+The passes inline everything but the stages of dataflow regions, unroll what the source asks for, keep scalars out of
+memory, and leave the loops as they are: nothing is vectorised, merged, peeled or unrolled behind the author's back.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from openhls.errors import OpenHlsError
+from openhls.frontend.pragmas import Notes, Rewriter
+
+SHIM = Path(__file__).parent / "shim"
+CLANG = "clang-19"
+OPT = "opt-19"
+
+_CLANG_FLAGS = [
+    *("-std=gnu++17", "-D__SYNTHESIS__", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-w"),
+    *("-ffp-contract=off", "-fno-jump-tables", "-fno-discard-value-names", "-fno-builtin"),
+]
+_CLEAN = "instcombine<no-verify-fixpoint>,simplifycfg<no-switch-to-lookup;no-switch-range-to-icmp>"
+_PASSES = ",".join(
+    [
+        "internalize,globaldce,function(sroa,early-cse,simplifycfg)",
+        "cgscc(inline)",
+        f"function(sroa,early-cse,{_CLEAN},loop-mssa(licm),loop-simplify,lcssa,loop(loop-rotate),{_CLEAN},loop(indvars),"
+        "loop-simplify,lcssa,loop-unroll<O2;no-peeling;no-profile-peeling;runtime>,"
+        f"sroa,early-cse<memssa>,{_CLEAN},gvn,sccp,correlated-propagation,bdce,{_CLEAN},"
+        f"sroa,early-cse<memssa>,{_CLEAN},loop-mssa(licm),gvn,bdce,adce,loop(loop-deletion),{_CLEAN},dse,adce,"
+        "loop-simplify,lcssa,instnamer)",
+    ]
+)
+_OPT_FLAGS = [
+    *("-inline-threshold=100000000", "-inlinecold-threshold=100000000", "-inlinehint-threshold=100000000"),
+    *("-pragma-unroll-threshold=100000000", "-unroll-threshold=100000000"),
+    *("-two-entry-phi-node-folding-threshold=1000", "-phi-node-folding-threshold=1000"),
+    *("-speculate-one-expensive-inst=false", "-indvars-widen-indvars=false", "-replexitval=never"),
+]
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """LLVM IR and the pragmas that it does not carry."""
+
+    text: str
+    top: str  # linker name
+    notes: Notes
+
+
+def _run(command: list[str], given: str | None = None) -> str:
+    if shutil.which(command[0]) is None:
+        raise OpenHlsError(f"{command[0]} is not on the PATH; install clang-19 and llvm-19")
+    done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise OpenHlsError(f"{command[0]} failed:\n{done.stderr.strip()}")
+    return done.stdout
+
+
+def _symbol(text: str, top: str) -> str:
+    """The linker name of the function `top` (its C++ name, without scopes)."""
+    functions = dict(re.findall(r"^define [^\n]*@([\w.$]+)\([^\n]*!dbg (!\d+) \{$", text, re.MULTILINE))
+    named = set(re.findall(rf'^(!\d+) = distinct !DISubprogram\(name: "{top}(?:<[^"]*>)?",', text, re.MULTILINE))
+    symbols = [symbol for symbol, node in functions.items() if node in named]
+    if len(symbols) != 1:
+        found = "no function" if not symbols else f"{len(symbols)} functions"
+        raise OpenHlsError(f"there is {found} named {top}; name one function of this file that is not static or unused")
+    return symbols[0]
+
+
+def compile_source(source: Path, top: str, includes: tuple[Path, ...] = ()) -> Compiled:
+    """Raises Unsupported for a pragma outside the subset, OpenHlsError with clang's words for wrong C++."""
+    # Absolute paths, so that pragmas and debug information call a file by one name.
+    paths = [f"-I{SHIM}", *(f"-I{include.resolve()}" for include in includes)]
+    preprocessed = _run([CLANG, *_CLANG_FLAGS, *paths, "-E", str(source.resolve())])
+    rewriter = Rewriter(preprocessed)
+    unoptimised = _run(
+        [
+            *(CLANG, *_CLANG_FLAGS, "-x", "c++-cpp-output", "-O1", "-g", "-gcolumn-info", "-Xclang"),
+            *("-disable-llvm-passes", "-S", "-emit-llvm", "-o", "-", "-"),
+        ],
+        rewriter.text(),
+    )
+    symbol = _symbol(unoptimised, top)
+    keep = f"-internalize-public-api-list={symbol}"
+    optimised = _run([OPT, *_OPT_FLAGS, keep, f"-passes={_PASSES}", "-S"], unoptimised)
+    return Compiled(optimised, symbol, rewriter.notes)

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a program as openhls.ir defines it, one operation after the other, without any notion of time.
+
+What the IR leaves open (the result of an access whose predicate is 0, results of a region that was not entered, new
+arrays) is random here, so that a program that depends on it fails its tests.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from openhls.errors import OpenHlsError
+from openhls.evaluate import evaluate
+from openhls.ir import (
+    Block,
+    Const,
+    Dataflow,
+    Direction,
+    Loop,
+    Opcode,
+    Operand,
+    Operation,
+    Process,
+    Program,
+    Region,
+    Value,
+)
+
+
+class Stuck(OpenHlsError):
+    """No process can go on; the text names the streams they wait for."""
+
+
+class OutOfRange(OpenHlsError):
+    """An index beyond its array, under a true predicate."""
+
+
+@dataclass
+class Outcome:
+    """Outputs by name, words of the output streams, and the words that were left in the input streams."""
+
+    outputs: dict[str, int]
+    streams: dict[str, list[int]]
+    unread: dict[str, list[int]]
+    operations: int
+
+
+@dataclass
+class _Channel:
+    words: deque[int] = field(default_factory=deque)
+    depth: int | None = None
+
+    def full(self) -> bool:
+        return self.depth is not None and len(self.words) >= self.depth
+
+
+class _Machine:
+    """State shared by all processes of a run."""
+
+    def __init__(self, program: Program, seed: int) -> None:
+        self.program = program
+        self.random = random.Random(seed)
+        self.operations = 0
+
+    def anything(self, width: int) -> int:
+        return self.random.getrandbits(width)
+
+
+class _Run:
+    """One activation of a process. `steps` yields the name of a stream each time it has to wait."""
+
+    def __init__(
+        self,
+        machine: _Machine,
+        process: Process,
+        scalars: Mapping[str, int],
+        channels: dict[str, _Channel],
+        arrays: dict[str, list[int]],
+    ) -> None:
+        self._machine = machine
+        self._process = process
+        self._channels = channels
+        self._values: dict[str, int] = {value.name: scalars[value.name] for value in process.scalars}
+        self._arrays = dict(arrays)
+        for array in process.arrays:
+            if array.initial is not None:
+                self._arrays[array.name] = list(array.initial)
+            elif not array.external:
+                self._arrays[array.name] = [machine.anything(array.width) for _ in range(array.length)]
+
+    def steps(self) -> Iterator[str]:
+        yield from self._regions(self._process.body)
+
+    def outputs(self) -> dict[str, int]:
+        return {name: self._get(operand) for name, operand in self._process.outputs}
+
+    def _get(self, operand: Operand) -> int:
+        return operand.bits if isinstance(operand, Const) else self._values[operand.name]
+
+    def _set(self, value: Value, bits: int) -> None:
+        self._values[value.name] = bits
+
+    def _regions(self, regions: tuple[Region, ...]) -> Iterator[str]:
+        for region in regions:
+            if isinstance(region, Block):
+                for operation in region.operations:
+                    yield from self._operation(operation)
+            elif isinstance(region, Loop):
+                yield from self._loop(region)
+            else:
+                yield from self._dataflow(region)
+
+    def _loop(self, loop: Loop) -> Iterator[str]:
+        if not self._get(loop.enter):
+            for result in loop.results:
+                self._set(result.value, self._machine.anything(result.value.width))
+            return
+        state = [self._get(each.initial) for each in loop.carried]
+        while True:
+            for each, bits in zip(loop.carried, state, strict=True):
+                self._set(each.value, bits)
+            yield from self._regions(loop.body)
+            if not self._get(loop.again):
+                break
+            state = [self._get(each.following) for each in loop.carried]
+        for result, bits in [(result, self._get(result.source)) for result in loop.results]:
+            self._set(result.value, bits)
+
+    def _operation(self, operation: Operation) -> Iterator[str]:
+        self._machine.operations += 1
+        result = operation.result
+        if operation.target:
+            if self._get(operation.predicate):
+                yield from self._access(operation)
+            elif result is not None:
+                self._set(result, self._machine.anything(result.width))
+        elif result is not None:
+            bits = [self._get(operand) for operand in operation.operands]
+            widths = [operand.width for operand in operation.operands]
+            self._set(result, evaluate(operation.opcode, result.width, bits, widths, operation.low))
+
+    def _access(self, operation: Operation) -> Iterator[str]:
+        operands = [self._get(operand) for operand in operation.operands]
+        if operation.opcode in (Opcode.LOAD, Opcode.STORE):
+            array = self._arrays[operation.target]
+            if operands[0] >= len(array):
+                raise OutOfRange(
+                    f"{operation.location}: index {operands[0]} of {operation.target} ({len(array)} elements)"
+                )
+            if operation.opcode is Opcode.STORE:
+                array[operands[0]] = operands[1]
+                return
+            bits = array[operands[0]]
+        else:
+            channel = self._channels[operation.target]
+            if operation.opcode is Opcode.WRITE:
+                while channel.full():
+                    yield operation.target
+                channel.words.append(operands[0])
+                return
+            if operation.opcode is Opcode.READ:
+                while not channel.words:
+                    yield operation.target
+                bits = channel.words.popleft()
+            else:
+                bits = int(channel.full() if operation.opcode is Opcode.FULL else not channel.words)
+        assert operation.result is not None
+        self._set(operation.result, bits)
+
+    def _dataflow(self, region: Dataflow) -> Iterator[str]:
+        values = [value for call in region.calls for _, value in call.results]
+        if not self._get(region.enter):
+            for value in values:
+                self._set(value, self._machine.anything(value.width))
+            return
+        for fifo in region.fifos:
+            self._channels[fifo.name] = _Channel(depth=fifo.depth)
+        runs = []
+        for call in region.calls:
+            scalars = {name: self._get(operand) for name, operand in call.scalars}
+            channels = {name: self._channels[given] for name, given in call.streams}
+            arrays = {name: self._arrays[given] for name, given in call.arrays}
+            runs.append(_Run(self._machine, self._machine.program.processes[call.process], scalars, channels, arrays))
+        active = {index: run.steps() for index, run in enumerate(runs)}
+        while active:
+            before = self._progress()
+            waiting = {}
+            for index, steps in list(active.items()):
+                stream = next(steps, None)
+                if stream is None:
+                    del active[index]
+                else:
+                    waiting[region.calls[index].process] = stream
+            if active and self._progress() == before:
+                yield ", ".join(f"{process} at {stream}" for process, stream in waiting.items())
+        for call, run in zip(region.calls, runs, strict=True):
+            found = run.outputs()
+            for name, value in call.results:
+                self._set(value, found[name])
+
+    def _progress(self) -> int:
+        return self._machine.operations
+
+
+def interpret(
+    program: Program, scalars: Mapping[str, int], streams: Mapping[str, Sequence[int]], seed: int = 1
+) -> Outcome:
+    """Runs the top once. `streams` holds all words of the input streams; output streams take any number.
+
+    Raises Stuck if the program waits for ever, OutOfRange for an index beyond an array.
+    """
+    machine = _Machine(program, seed)
+    top = program.processes[program.top]
+    channels = {stream.name: _Channel(deque(streams.get(stream.name, ()))) for stream in top.streams}
+    run = _Run(machine, top, scalars, channels, {})
+    for waiting in run.steps():
+        raise Stuck(f"{top.name} waits for ever: {waiting}")
+    written = {s.name: list(channels[s.name].words) for s in top.streams if s.direction is Direction.WRITE}
+    unread = {s.name: list(channels[s.name].words) for s in top.streams if s.direction is Direction.READ}
+    return Outcome(run.outputs(), written, unread, machine.operations)

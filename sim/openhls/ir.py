@@ -1,0 +1,394 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The contract between the front end (C++ to this) and the back end (this to SystemVerilog).
+
+A program is a set of processes, one of them the top. A process runs its regions one after the other:
+
+* `Block`: operations without control flow. It runs once, from its first operation to its last.
+* `Loop`: a do-while. Each iteration runs the body, then goes on while `again` is 1. An innermost loop has exactly one
+  block as its body.
+* `Dataflow`: calls of other processes that run at the same time and talk through FIFOs. It ends when all have ended.
+
+Branches are gone: operations with an effect carry a predicate, and a loop or a dataflow region carries `enter`. Where
+`enter` is 0 the region does nothing, and its results hold any value.
+
+Values are bit vectors and are assigned once. A value's name is unique in its process. Signedness belongs to the
+operation (SDIV and UDIV, SLT and ULT ...), never to the value. A value is visible after its definition: in the rest of
+its block, in the later regions of the same sequence, and inside them. What a loop or a dataflow region hands to its
+successors is in its `results`; nothing else leaves it.
+
+Order: within a process, accesses to one array take effect in program order, and so do accesses to one stream. Accesses
+to different streams have no order, but a block may not need the effect of its own write to perform a read.
+
+Every operation is total: the shifts and divisions below have a value for every operand. A read, a load or a call whose
+predicate is 0 has any value; programs that reach the back end do not depend on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+
+# ---- places ----
+
+
+@dataclass(frozen=True)
+class Location:
+    """A line of C++ (1 is the first) and, for code of an inlined function, the line it was called from."""
+
+    file: str
+    line: int
+    caller: Location | None = None
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+    def chain(self) -> str:
+        """All the places, innermost first."""
+        return str(self) if self.caller is None else f"{self} in {self.caller.chain()}"
+
+
+UNKNOWN = Location("<unknown>", 0)
+
+
+# ---- values ----
+
+
+@dataclass(frozen=True)
+class Value:
+    """A named bit vector."""
+
+    name: str
+    width: int
+
+    def __str__(self) -> str:
+        return f"%{self.name}"
+
+
+@dataclass(frozen=True)
+class Const:
+    """A constant; `bits` is its pattern, 0 <= bits < 2**width."""
+
+    width: int
+    bits: int
+
+    def __str__(self) -> str:
+        return f"{self.width}'d{self.bits}" if self.bits < 1 << 16 else f"{self.width}'h{self.bits:x}"
+
+
+Operand = Value | Const
+TRUE = Const(1, 1)
+FALSE = Const(1, 0)
+
+
+# ---- operations ----
+
+
+class Opcode(Enum):
+    """What an operation computes. w is the width of the result, a b c are the operands.
+
+    Arithmetic is modulo 2**w and all widths are w: ADD SUB MUL AND OR XOR.
+    UDIV UREM SDIV SREM: C++ division, truncating. x / 0 is all ones, x % 0 is x, and minimum / -1 is minimum, rest 0.
+    SHL LSHR ASHR: a shifted by b, b unsigned and as wide as a; b >= w shifts everything out.
+    EQ NE ULT ULE SLT SLE: one bit; a and b have one width.
+    SELECT: a ? b : c; a is one bit.
+    ZEXT SEXT: a, narrower than w. EXTRACT: bits low to low + w - 1 of a. CONCAT: operands, most significant first.
+    CLZ CTZ POPCOUNT: leading zeros, trailing zeros, ones of a, as a number of a's width (a == 0: zeros = that width,
+    modulo 2**w).
+    READ: the next word of stream `target`. WRITE: appends a. EMPTY, FULL: one bit, whether READ or WRITE would wait.
+    LOAD: element a of array `target`, a unsigned, of any width. STORE: element a becomes b. An index beyond the array
+    under a true predicate is undefined behaviour in the C++ and does not happen.
+    """
+
+    ADD = "add"
+    SUB = "sub"
+    MUL = "mul"
+    UDIV = "udiv"
+    UREM = "urem"
+    SDIV = "sdiv"
+    SREM = "srem"
+    AND = "and"
+    OR = "or"
+    XOR = "xor"
+    SHL = "shl"
+    LSHR = "lshr"
+    ASHR = "ashr"
+    EQ = "eq"
+    NE = "ne"
+    ULT = "ult"
+    ULE = "ule"
+    SLT = "slt"
+    SLE = "sle"
+    SELECT = "select"
+    ZEXT = "zext"
+    SEXT = "sext"
+    EXTRACT = "extract"
+    CONCAT = "concat"
+    CLZ = "clz"
+    CTZ = "ctz"
+    POPCOUNT = "popcount"
+    READ = "read"
+    WRITE = "write"
+    EMPTY = "empty"
+    FULL = "full"
+    LOAD = "load"
+    STORE = "store"
+
+
+BINARY = frozenset(
+    {
+        *(Opcode.ADD, Opcode.SUB, Opcode.MUL, Opcode.AND, Opcode.OR, Opcode.XOR),
+        *(Opcode.UDIV, Opcode.UREM, Opcode.SDIV, Opcode.SREM, Opcode.SHL, Opcode.LSHR, Opcode.ASHR),
+    }
+)
+COMPARISONS = frozenset({Opcode.EQ, Opcode.NE, Opcode.ULT, Opcode.ULE, Opcode.SLT, Opcode.SLE})
+SIGNED = frozenset({Opcode.SDIV, Opcode.SREM, Opcode.ASHR, Opcode.SLT, Opcode.SLE, Opcode.SEXT})
+COUNTS = frozenset({Opcode.CLZ, Opcode.CTZ, Opcode.POPCOUNT})
+STREAM_ACCESSES = frozenset({Opcode.READ, Opcode.WRITE, Opcode.EMPTY, Opcode.FULL})
+ARRAY_ACCESSES = frozenset({Opcode.LOAD, Opcode.STORE})
+PREDICATED = STREAM_ACCESSES | ARRAY_ACCESSES
+WITHOUT_RESULT = frozenset({Opcode.WRITE, Opcode.STORE})
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation. `target` names the stream or array of an access; `predicate` is TRUE but for accesses."""
+
+    opcode: Opcode
+    result: Value | None
+    operands: tuple[Operand, ...]
+    location: Location = UNKNOWN
+    predicate: Operand = TRUE
+    target: str = ""
+    low: int = 0
+
+    def inputs(self) -> tuple[Operand, ...]:
+        """Operands, and the predicate where there is one."""
+        return self.operands if self.opcode not in PREDICATED else (*self.operands, self.predicate)
+
+
+# ---- regions ----
+
+
+@dataclass(frozen=True)
+class Block:
+    """Operations that run once."""
+
+    label: str
+    operations: tuple[Operation, ...]
+    location: Location = UNKNOWN
+
+
+@dataclass(frozen=True)
+class Carried:
+    """A value that an iteration takes over: `initial` in the first one, then `following` of the one before.
+
+    `initial` is visible before the loop, `following` at the end of its body (or a constant, or a carried value).
+    """
+
+    value: Value
+    initial: Operand
+    following: Operand
+
+
+@dataclass(frozen=True)
+class Result:
+    """What `value` is after a region: `source` as it was at the end of the loop's last iteration."""
+
+    value: Value
+    source: Operand
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Whether a loop is to be pipelined: its requested initiation interval, None for the smallest that is possible.
+
+    `off` asks for one iteration after the other.
+    """
+
+    interval: int | None = None
+    off: bool = False
+
+
+@dataclass(frozen=True)
+class Dependence:
+    """A promise about the accesses of a loop to `array`.
+
+    With `dependent` false there is no dependence of kind `direction` (RAW, WAR, WAW or all) between iterations
+    (`between`) or within one; with `dependent` true those between iterations are at least `distance` iterations apart.
+    """
+
+    array: str
+    between: bool
+    dependent: bool
+    direction: str = "all"
+    distance: int = 1
+    location: Location = UNKNOWN
+
+
+@dataclass(frozen=True)
+class TripCount:
+    """Iterations per entry. Equal bounds that are `exact` were computed, others come from LOOP_TRIPCOUNT."""
+
+    least: int
+    most: int
+    exact: bool = False
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A do-while; see the head of this module. Its body has one iteration at least, if `enter` is 1."""
+
+    label: str
+    carried: tuple[Carried, ...]
+    body: tuple[Region, ...]
+    again: Operand
+    results: tuple[Result, ...] = ()
+    enter: Operand = TRUE
+    pipeline: Pipeline = Pipeline()
+    dependences: tuple[Dependence, ...] = ()
+    trip_count: TripCount | None = None
+    location: Location = UNKNOWN
+
+    @property
+    def innermost(self) -> bool:
+        """Whether the body is a single block."""
+        return len(self.body) == 1 and isinstance(self.body[0], Block)
+
+
+@dataclass(frozen=True)
+class Fifo:
+    """A FIFO of a dataflow region, empty when the region starts."""
+
+    name: str
+    width: int
+    depth: int
+    location: Location = UNKNOWN
+
+
+@dataclass(frozen=True)
+class Call:
+    """A process in a dataflow region.
+
+    Scalars of the process get operands that are visible before the region. `streams` names, for each stream of the
+    process, a FIFO of the region or a stream of the caller; `arrays`, for each external array, an array of the caller.
+    `results` binds outputs of the process, by name, to values that are visible after the region.
+    """
+
+    process: str
+    scalars: tuple[tuple[str, Operand], ...]
+    streams: tuple[tuple[str, str], ...]
+    arrays: tuple[tuple[str, str], ...] = ()
+    results: tuple[tuple[str, Value], ...] = ()
+    location: Location = UNKNOWN
+
+
+@dataclass(frozen=True)
+class Dataflow:
+    """Calls that run at the same time. Each FIFO has one writer and one reader, each array one user."""
+
+    label: str
+    fifos: tuple[Fifo, ...]
+    calls: tuple[Call, ...]
+    enter: Operand = TRUE
+    location: Location = UNKNOWN
+
+
+Region = Block | Loop | Dataflow
+
+
+# ---- processes ----
+
+
+class Direction(Enum):
+    """As seen from the process."""
+
+    READ = "in"
+    WRITE = "out"
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A stream argument. A process only reads it or only writes it."""
+
+    name: str
+    width: int
+    direction: Direction
+    location: Location = UNKNOWN
+
+
+class Partition(Enum):
+    """How an array is spread over memories: bank i % factor (cyclic), blocks, or one register per element."""
+
+    NONE = "none"
+    CYCLIC = "cyclic"
+    BLOCK = "block"
+    COMPLETE = "complete"
+
+
+@dataclass(frozen=True)
+class Array:
+    """`length` elements of `width` bits, with one index: the front end flattens and splits what has more dimensions.
+
+    `initial` are the contents when the top starts (a table, never stored to); None: any contents. An `external` array
+    belongs to a caller. `storage` is the BIND_STORAGE type and implementation, in lower case ("ram_s2p", "bram").
+    """
+
+    name: str
+    width: int
+    length: int
+    partition: Partition = Partition.NONE
+    factor: int = 1
+    storage: tuple[str, str] = ("", "")
+    initial: tuple[int, ...] | None = None
+    external: bool = False
+    location: Location = UNKNOWN
+
+
+@dataclass(frozen=True)
+class Process:
+    """A function of hardware: starts with its scalars, uses its streams and arrays, ends with its outputs.
+
+    `outputs` pairs names (`return` has the name "result") with operands that are visible at the end.
+    """
+
+    name: str
+    scalars: tuple[Value, ...]
+    streams: tuple[Stream, ...]
+    arrays: tuple[Array, ...]
+    body: tuple[Region, ...]
+    outputs: tuple[tuple[str, Operand], ...] = ()
+    location: Location = UNKNOWN
+
+
+@dataclass(frozen=True)
+class Program:
+    """Processes by name, callees before callers; `top` is the last one.
+
+    `arguments` are the C++ parameters of the top in order: each is the name of a stream, a scalar or (for a scalar by
+    reference) an output. A reference that is also read has the name of its output plus `_in` among the scalars.
+    `function` is the C++ name of the top with its namespaces; `sources` are the C++ files that were read.
+    """
+
+    top: str
+    processes: dict[str, Process] = field(default_factory=dict)
+    arguments: tuple[str, ...] = ()
+    function: str = ""
+    sources: tuple[str, ...] = ()
+
+
+def blocks_of(regions: tuple[Region, ...]) -> Iterator[Block]:
+    """All blocks, in program order."""
+    for region in regions:
+        if isinstance(region, Block):
+            yield region
+        elif isinstance(region, Loop):
+            yield from blocks_of(region.body)
+
+
+def loops_of(regions: tuple[Region, ...]) -> Iterator[Loop]:
+    """All loops, outer ones before those in them."""
+    for region in regions:
+        if isinstance(region, Loop):
+            yield region
+            yield from loops_of(region.body)

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writing programs of openhls.ir by hand, and running them as RTL on recorded cases."""
+
+import shutil
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from openhls.backend import simulate
+from openhls.backend.design import Design, write_design
+from openhls.ir import (
+    COMPARISONS,
+    TRUE,
+    WITHOUT_RESULT,
+    Block,
+    Direction,
+    Location,
+    Opcode,
+    Operand,
+    Operation,
+    Program,
+    Value,
+)
+
+
+@dataclass
+class BlockWriter:
+    """Operations one by one; each call returns the result."""
+
+    label: str
+    operations: list[Operation] = field(default_factory=list)
+
+    def __call__(
+        self, name: str, *operands: Operand, w: int = 0, to: str = "", when: Operand = TRUE, low: int = 0
+    ) -> Value:
+        opcode = Opcode(name)
+        if opcode in COMPARISONS:
+            w = 1
+        elif not w and operands:
+            w = operands[1 if opcode is Opcode.SELECT else 0].width
+        result = Value(f"{self.label}_{len(self.operations)}", w) if w else Value("none", 1)
+        kept = None if opcode in WITHOUT_RESULT else result
+        place = Location("test.cpp", len(self.operations) + 1)
+        self.operations.append(Operation(opcode, kept, operands, place, when, to, low))
+        return result
+
+    def block(self) -> Block:
+        return Block(self.label, tuple(self.operations))
+
+
+@dataclass(frozen=True)
+class Case:
+    """Scalars in the order of the process, words by stream, outputs in the order of the process."""
+
+    scalars: list[int] = field(default_factory=list)
+    inputs: dict[str, list[int]] = field(default_factory=dict)
+    outputs: dict[str, list[int]] = field(default_factory=dict)
+    results: list[int] = field(default_factory=list)
+
+
+def words(value: int, width: int) -> list[int]:
+    return [value >> 32 * i & 0xFFFFFFFF for i in range((width + 31) // 32)]
+
+
+def record(program: Program, cases: list[Case]) -> bytes:
+    """The cases as the harness reads them; the number of a case is its seed."""
+    process = program.processes[program.top]
+    streams = {stream.name: stream for stream in process.streams}
+    data = [len(cases)]
+    for seed, case in enumerate(cases):
+        data.append(seed)
+        for scalar, value in zip(process.scalars, case.scalars, strict=True):
+            data += words(value, scalar.width)
+        for direction, given in ((Direction.READ, case.inputs), (Direction.WRITE, case.outputs)):
+            for name in program.arguments:
+                if name in streams and streams[name].direction is direction:
+                    data.append(len(given[name]))
+                    for value in given[name]:
+                        data += words(value, streams[name].width)
+        for (_, operand), value in zip(process.outputs, case.results, strict=True):
+            data += words(value, operand.width)
+    return struct.pack(f"<{len(data)}I", *data)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A design and what it did with the cases, under random stalls and without."""
+
+    design: Design
+    stalled: simulate.Outcome
+    free: simulate.Outcome
+
+    def interval(self, label: str) -> int | None:
+        return next(region.interval for region in self.design.regions if region.label == label)
+
+
+Runner = Callable[[Program, list[Case]], Ran]
+
+
+@pytest.fixture
+def tools() -> None:
+    """Skips where a simulator is missing."""
+    try:
+        simulate.verilator()
+    except simulate.ToolError as error:
+        pytest.skip(str(error))
+    if shutil.which("yosys") is None:
+        pytest.skip("Yosys is missing: apt install yosys")
+
+
+@pytest.fixture
+def new_block() -> type[BlockWriter]:
+    return BlockWriter
+
+
+@pytest.fixture
+def new_case() -> type[Case]:
+    return Case
+
+
+@pytest.fixture
+def run_rtl(tools: None, tmp_path: Path) -> Runner:
+    """Compiles, lints, reads with Yosys, and runs; the caller looks at the problems."""
+
+    def run(program: Program, cases: list[Case]) -> Ran:
+        design = write_design(program, program.top, tmp_path)
+        simulate.lint(list(design.files), design.top)
+        simulate.second_reader(list(design.files), design.top)
+        path = tmp_path / "cases.bin"
+        path.write_bytes(record(program, cases))
+        model = simulate.build_simulation(list(design.files), design.top, design.process, program.arguments, tmp_path)
+        stalled = simulate.run_cases(model, path, stalls=True, patience=3000)
+        return Ran(design, stalled, simulate.run_cases(model, path, stalls=False, patience=3000))
+
+    return run

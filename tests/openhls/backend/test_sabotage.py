@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults put into the compiler, one at a time: the comparison with g++ must notice each of them."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from openhls.backend import control, datapath, dependence, lookahead, process, schedule, simulate, verilog
+from openhls.backend.cosim import cosimulate, parse_choice
+from openhls.backend.design import write_design
+from openhls.backend.netlist import ONE, ZERO, NetlistError
+from openhls.errors import OpenHlsError
+from openhls.frontend.compile import compile_program
+from openhls.ir import TRUE, Const, Opcode, Program
+
+SOURCE = Path(__file__).parents[1] / "programs/everything.cpp"
+CHOICES = dict(parse_choice(text) for text in ("n=0:30", "k=-100:100"))
+
+Patch = pytest.MonkeyPatch
+Fault = Callable[[Patch], None]
+
+
+def changed(patch: Patch, owner: object, name: str, change: Callable) -> None:
+    """Replace a function by one that calls the original: change(original, *arguments)."""
+    original = getattr(owner, name)
+    patch.setattr(owner, name, lambda *args, **kwargs: change(original, *args, **kwargs))
+
+
+def swap_opcode(wrong: Opcode, instead: Opcode) -> Fault:
+    def change(original, opcode, *rest):
+        return original(instead if opcode is wrong else opcode, *rest)
+
+    return lambda patch: changed(patch, datapath, "expression", change)
+
+
+def swap_operands(victim: Opcode) -> Fault:
+    def change(original, opcode, operands, *rest):
+        return original(opcode, operands[::-1] if opcode is victim else operands, *rest)
+
+    return lambda patch: changed(patch, datapath, "expression", change)
+
+
+def without_gate(patch: Patch) -> None:
+    """Step 0 does not wait for its words."""
+
+    def change(original, self, operation, step):
+        before = len(self.gates)
+        original(self, operation, step)
+        del self.gates[before:]
+
+    changed(patch, datapath.Pipeline, "read", change)
+
+
+def without_stall(patch: Patch) -> None:
+    """A late read does not wait for its word."""
+
+    def change(original, self):
+        self.stalls = {}
+        original(self)
+
+    changed(patch, datapath.Pipeline, "moving", change)
+
+
+def without_credits(patch: Patch) -> None:
+    """Iterations start without room for their words."""
+    patch.setattr(datapath.OutputEnd, "room_for", lambda self, module, words: module.wire("always_room", ONE))
+
+
+def claims_nothing(patch: Patch) -> None:
+    changed(patch, datapath, "Claim", lambda original, launch, words, places: original(ZERO, words, places))
+
+
+def keeps_unused_places(patch: Patch) -> None:
+    def change(original, self, operation, step):
+        original(self, operation, step)
+        end = self.around.outputs[operation.target]
+        push = end.pushes[-1]
+        end.pushes[-1] = replace(push, enable=push.taken, predicate=ONE)
+
+    changed(patch, datapath.Pipeline, "write", change)
+
+
+def predicate_ignored(kind: str) -> Fault:
+    def change(original, self, operation, step):
+        return original(self, replace(operation, predicate=TRUE), step)
+
+    return lambda patch: changed(patch, datapath.Pipeline, kind, change)
+
+
+def one_stage_less(patch: Patch) -> None:
+    """Values of overlapped iterations are taken one step too early."""
+
+    def change(original, self, name, step):
+        ready = self.schedule.ready[name].step
+        return original(self, name, step - 1 if self.schedule.overlapped and step > ready else step)
+
+    changed(patch, datapath.Pipeline, "at", change)
+
+
+def no_edges_between_iterations(patch: Patch) -> None:
+    patch.setattr(dependence, "first_collision", lambda *args: None)
+
+
+def no_edges_within_an_iteration(patch: Patch) -> None:
+    patch.setattr(dependence, "may_meet", lambda *args: False)
+
+
+def collision_one_iteration_late(patch: Patch) -> None:
+    def change(original, *args):
+        distance = original(*args)
+        return None if distance is None else distance + 1
+
+    changed(patch, dependence, "first_collision", change)
+
+
+def stale_loads(patch: Patch) -> None:
+    patch.setattr(dependence, "LATENCY", {"RAW": 0, "WAR": 0, "WAW": 1})
+
+
+def everything_exclusive(patch: Patch) -> None:
+    patch.setattr(schedule, "exclusive", lambda *args: True)
+    patch.setattr(dependence, "exclusive", lambda *args: True)
+
+
+def carried_too_early(patch: Patch) -> None:
+    """The scheduler believes that carried values are there one step earlier than they are."""
+    changed(patch, schedule.Attempt, "available", lambda original, self, item: original(self, item) - 1)
+
+
+def wrong_lookahead(patch: Patch) -> None:
+    """The condition for the next iteration is worked out for this one: x + d in place of x + (c + d)."""
+
+    def change(original, self, opcode, operands):
+        return original(self, opcode, operands)[0], *operands[1:]
+
+    changed(patch, lookahead.Copy, "joined", change)
+
+
+def early_done(patch: Patch) -> None:
+    """A process ends before its last words have left."""
+    changed(patch, process, "all_of", lambda original, terms: original(list(terms)[:1]))
+
+
+def loops_always_enter(patch: Patch) -> None:
+    def change(original, self, loop, start):
+        return original(self, replace(loop, enter=TRUE), start)
+
+    changed(patch, control.Controller, "inner_loop", change)
+
+
+def constants_start_at_one(patch: Patch) -> None:
+    """Carried values that start with a constant start with 1."""
+
+    def change(original, self, loop, start):
+        carried = tuple(
+            replace(item, initial=Const(item.value.width, 1)) if isinstance(item.initial, Const) else item
+            for item in loop.carried
+        )
+        return original(self, replace(loop, carried=carried), start)
+
+    changed(patch, control.Controller, "inner_loop", change)
+
+
+def zero_extension(patch: Patch) -> None:
+    def wrong(term) -> str:
+        source = term.arguments[0]
+        return f"{{{term.width - source.width}'d0, {source.name}}}"
+
+    patch.setattr(verilog, "sign_extension", wrong)
+
+
+def library_with(old: str, new: str, patch: Patch, folder: Path) -> None:
+    """A mistake in the hand-written library."""
+    files = []
+    for path in simulate.LIBRARY:
+        text = path.read_text()
+        copy = folder / path.name
+        copy.write_text(text.replace(old, new))
+        files.append(copy)
+    assert any(old in path.read_text() for path in simulate.LIBRARY)
+    patch.setattr(simulate, "LIBRARY", files)
+
+
+FAULTS: dict[str, Fault] = {
+    "reads do not wait": without_gate,
+    "late reads do not wait": without_stall,
+    "no credits asked for": without_credits,
+    "credits not taken": claims_nothing,
+    "credits not given back": keeps_unused_places,
+    "predicate of reads ignored": predicate_ignored("read"),
+    "predicate of writes ignored": predicate_ignored("write"),
+    "one pipeline register less": one_stage_less,
+    "no dependences between iterations": no_edges_between_iterations,
+    "dependence distance off by one": collision_one_iteration_late,
+    "loads see stores too early": stale_loads,
+    "all branches exclusive": everything_exclusive,
+    "carried values too early": carried_too_early,
+    "exit condition an iteration late": wrong_lookahead,
+    "a process ends too early": early_done,
+    "loops enter always": loops_always_enter,
+    "counters start at one": constants_start_at_one,
+    "sign extension with zeros": zero_extension,
+    "subtraction swapped": swap_operands(Opcode.SUB),
+    "comparison without sign": swap_opcode(Opcode.SLT, Opcode.ULT),
+    "shift without sign": swap_opcode(Opcode.ASHR, Opcode.LSHR),
+    "less instead of less or equal": swap_opcode(Opcode.ULE, Opcode.ULT),
+}
+
+LIBRARY_FAULTS = {
+    "queue forgets a word when full": ("held != COUNT'(DEPTH)", "1'b1"),
+    "queue wraps too late": ("POINTER'(DEPTH - 1)", "POINTER'(DEPTH - 2)"),
+    "credits leak": ("+ COUNT'(pop)", ""),
+    "memory ignores its read enable": ("if (read) read_data", "if (1'b1) read_data"),
+}
+
+
+@pytest.fixture(scope="module")
+def program() -> Program:
+    return compile_program(SOURCE, "everything")
+
+
+def noticed(program: Program, out: Path) -> str:
+    """What the comparison says; an error of the compiler or of a tool counts, too."""
+    try:
+        design = write_design(program, "everything", out)
+        return cosimulate(design, SOURCE, "everything", cases=25, seed=1, choices=CHOICES, patience=2000).problem
+    except (OpenHlsError, NetlistError) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def test_the_healthy_compiler_passes(program: Program, tools: None, tmp_path: Path) -> None:
+    assert noticed(program, tmp_path) == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_noticed(
+    fault: str, program: Program, tools: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    FAULTS[fault](monkeypatch)
+    assert noticed(program, tmp_path) != ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", LIBRARY_FAULTS)
+def test_a_fault_of_the_library_is_noticed(
+    fault: str, program: Program, tools: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library_with(*LIBRARY_FAULTS[fault], monkeypatch, tmp_path)
+    assert noticed(program, tmp_path / "design") != ""

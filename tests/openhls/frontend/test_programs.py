@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every test program means the same to the front end as to g++."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+PROGRAMS = Path(__file__).parents[1] / "programs"
+CHOICES = {
+    "scalars": ("flag=0:1", "a=-32768,-5:5,32767", "b=0:255", "one=0:1", "wide=-1000:1000", "both=-16:15"),
+    "scale": ("n=0:20", "factor=0:127", "offset=-256:255"),
+    "two_pass": ("rows=0:4", "columns=0:64"),
+    "arithmetic": ("n=20",),
+    "histogram": ("n=0:100",),
+    "lanes": ("n=0:20", "pick=0:7"),
+    "stages": ("words=0:24", "shift=0:31", "negate=0:1"),
+    "search": ("n=0:8", "mode=0:8"),
+    "passes": ("n=0:32", "count=0:4"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in PROGRAMS.glob("*.cpp")))
+def test_the_interpreter_agrees_with_gxx(name: str, differences: Callable[..., list[str]], tmp_path: Path) -> None:
+    source = PROGRAMS / f"{name}.cpp"
+    assert differences(source, name, tmp_path, cases=30, choices=CHOICES.get(name, ())) == []
+
+
+KERNELS = {
+    "page_filter": ("page_count=0:3", "rows=0:60", "row_bytes=32:128:32,33", "page_bytes=4096,5000"),
+    "softmax": ("dense=0:70", "tail=0:40", "masked=0:1"),
+}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_kernels_mean_the_same_as_to_gxx(name: str, differences: Callable[..., list[str]], tmp_path: Path) -> None:
+    kernels = Path(__file__).parents[3] / "hls"
+    found = differences(
+        kernels / name / f"{name}.cpp",
+        name,
+        tmp_path,
+        cases=12,
+        choices=KERNELS[name],
+        includes=(kernels,),
+        function=f"kvdrive::{name}",
+    )
+    assert found == []
