@@ -100,6 +100,6 @@ def test_a_random_program_is_the_same_in_hardware(seed: int, tools: None, tmp_pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [*range(100, 104), *range(105, 120)])
+@pytest.mark.parametrize("seed", [*range(100, 110), *range(111, 120)])  # 110 is refused: a choice of two addresses
 def test_more_random_programs_are_the_same_in_hardware(seed: int, tools: None, tmp_path: Path) -> None:
     check_random(seed, tmp_path)

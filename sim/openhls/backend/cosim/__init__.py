@@ -66,7 +66,7 @@ def reference_text(design: Design, source: Path, function: str, choices: Choices
     streams = {stream.name: stream for stream in design.process.streams}
     scalars = {scalar.name for scalar in design.process.scalars}
     outputs = {name for name, _ in design.process.outputs}
-    unknown = set(choices) - scalars - {name.removesuffix("_in") for name in scalars}
+    unknown = set(choices) - set(design.arguments) | set(choices) & set(streams)
     if unknown:
         raise OpenHlsError(f"--set: {', '.join(sorted(unknown))} is no scalar argument of {design.top}")
     arguments = []
