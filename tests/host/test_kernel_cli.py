@@ -133,6 +133,19 @@ def test_bad_inputs_name_the_key(saved, tmp_path, arrays, message):
     assert not target.exists()
 
 
+@pytest.mark.parametrize(
+    ("p", "fits"), [((1 << 20) - 1, True), (1 << 31, True), ((1 << 20) + 1, False), (3 << 30, False)]
+)
+def test_probabilities_wider_than_the_multipliers_are_refused(saved, tmp_path, p, fits):
+    source = saved(p=np.full((1, 2), p, np.uint32), v=np.ones((2, 32), np.float16))
+    result = kernel("compare", "gemv", "--in", source, "--mode", "accumulate", "--engines", "golden,hls,fast")
+    if fits:
+        assert result.exit_code == 0, result.output
+    else:
+        assert isinstance(result.exception, InputError)
+        assert "20 significant bits" in str(result.exception)
+
+
 def test_unreadable_file_unknown_kernel_and_mode(tmp_path):
     broken = tmp_path / "broken.npz"
     broken.write_bytes(b"not a zip")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from kvdrive import abi
 from kvdrive.errors import InputError
 from kvdrive.kernels.registry import Kernel
 
@@ -67,7 +68,17 @@ def _checked(path: Path, name: str, array: np.ndarray[Any, Any]) -> Any:
         return value
     if array.dtype.name not in _DTYPES[name]:
         raise InputError(f"{path}: {name} is {array.dtype.name}, expected {' or '.join(_DTYPES[name])}")
+    if name == "p" and not _are_probabilities(array):
+        bits = abi.EXP2_BITS + 1
+        raise InputError(f"{path}: p must be at most 2^{abi.P_FRACTION_BITS}, with at most {bits} significant bits")
     return np.ascontiguousarray(array)
+
+
+def _are_probabilities(p: np.ndarray[Any, Any]) -> bool:
+    """Whether every value has the width that softmax produces; the multipliers take no more."""
+    wide = p.astype(np.int64)
+    lowest = wide & -wide
+    return bool((wide <= 1 << abi.P_FRACTION_BITS).all() and (wide <= lowest * ((2 << abi.EXP2_BITS) - 1)).all())
 
 
 def _check_shapes(path: Path, name: str, mode: str, a: Arrays) -> None:

@@ -52,7 +52,7 @@ KERNELS = {
             {
                 "q": "[g, d] float16 (rows, columns)",
                 "k": "[s, d] float16, token-major (columns: transposed in 32 x 32 blocks on the way)",
-                "p": "[g, s] uint32, LSB 2^-31 (accumulate)",
+                "p": "[g, s] uint32, LSB 2^-31, at most 2^31, 20 significant bits (accumulate)",
                 "v": "[s, d] float16 (accumulate)",
             },
             {
