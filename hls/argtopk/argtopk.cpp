@@ -2,13 +2,12 @@
 // Top of argtopk. The keys are read once per pass: radix digits or insertion first, then the pass that emits.
 #include "argtopk/argtopk.hpp"
 
+#include "argtopk/pass.hpp"
 #include "common/dataflow.hpp"
 #include "common/memory.hpp"
 
 namespace kvdrive {
 namespace {
-
-enum Pass : int { kInsertionPass = kDigits, kEmitPass };  // below: the number of a radix digit
 
 int check(int n, int k) {
 #pragma HLS INLINE
@@ -27,18 +26,6 @@ int key_beats_of(int n, int key_type) {
 int index_beats_of(int k) {
 #pragma HLS INLINE
   return (k + kIndicesPerBeat - 1) / kIndicesPerBeat;
-}
-
-void use_keys(Stream<group_t>& groups, int n, int k, int pass, const Cut& before, Histograms& histograms,
-              Stream<mask_t>& masks, Cut& after) {
-  if (pass == kEmitPass) {
-    mark_chosen(groups, n, before, masks);
-    after = before;
-  } else if (pass == kInsertionPass) {
-    select_by_insertion(groups, n, k, after);
-  } else {
-    select_digit(groups, n, pass, before, histograms, after);
-  }
 }
 
 void fork_masks(Stream<mask_t>& masks, int n, Stream<mask_t>& to_bitmap, Stream<mask_t>& to_indices) {

@@ -2,29 +2,11 @@
 // The choice of SparF: the passes of argtopk over keys that are made on chip, into a bitmap that stays on chip.
 #pragma once
 
-#include "argtopk/emit.hpp"
-#include "argtopk/insertion.hpp"
-#include "argtopk/radix.hpp"
+#include "argtopk/pass.hpp"
 #include "attention/keys.hpp"
 #include "common/dataflow.hpp"
 
 namespace kvdrive::attention {
-
-// Passes, besides the digits 0 to 2 of a radix select.
-constexpr int kInsertionPass = kDigits;
-constexpr int kEmitPass = kDigits + 1;
-
-inline void use_groups(Stream<group_t>& groups, int n, int k, int pass, Cut before, Histograms& histograms,
-                       Stream<mask_t>& chosen, Cut& after) {
-  if (pass == kEmitPass) {
-    mark_chosen(groups, n, before, chosen);
-    after = before;
-  } else if (pass == kInsertionPass) {
-    select_by_insertion(groups, n, k, after);
-  } else {
-    select_digit(groups, n, pass, before, histograms, after);
-  }
-}
 
 inline void keep_words(Stream<beat_t>& words, int count, MaskMemory& bitmap) {
 keep:
@@ -50,7 +32,7 @@ void run_choice_pass(int pass, bool first_pass, Job job, int k, const beat_t que
 #pragma HLS STREAM variable = bitmap_words depth = 2
   DATAFLOW_BEGIN
   DATAFLOW_STAGE(feed_groups<G>, first_pass, job, queries, scores, masks, max, weights, kept, groups);
-  DATAFLOW_STAGE(use_groups, groups, n, k, pass, before, histograms, chosen, after);
+  DATAFLOW_STAGE(use_keys, groups, n, k, pass, before, histograms, chosen, after);
   DATAFLOW_STAGE(pack_bitmap, chosen, emitted, bitmap_words);
   DATAFLOW_STAGE(keep_words, bitmap_words, words, bitmap);
   DATAFLOW_END
