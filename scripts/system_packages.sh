@@ -3,12 +3,12 @@
 # otherwise say in one message what is missing and how to get it.
 set -euo pipefail
 
-packages=(g++ make ccache clang-19 llvm-19 clang-format-19 clang-tidy-19 yosys python3-dev python3-venv)
+packages=(g++ make ccache clang-19 llvm-19 clang-format-19 clang-tidy-19 yosys iverilog python3-dev python3-venv)
 
 if ! command -v dpkg-query >/dev/null; then
   # Not Debian or Ubuntu: look for the programs themselves.
   missing=()
-  for program in g++ make ccache clang-19 clang-format-19 clang-tidy-19 yosys; do
+  for program in g++ make ccache clang-19 clang-format-19 clang-tidy-19 yosys iverilog; do
     command -v "$program" >/dev/null || missing+=("$program")
   done
   [ ${#missing[@]} -eq 0 ] && exit 0

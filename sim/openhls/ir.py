@@ -361,13 +361,48 @@ class Process:
     location: Location = UNKNOWN
 
 
+REQUEST_FIELDS = (("address", 64), ("stride", 32), ("count", 32))
+REQUEST_WIDTH = 128
+
+
+@dataclass(frozen=True)
+class MemoryPort:
+    """A pointer argument of the top: elements of `width` bits (8, 16, ... 1024) behind the AXI4 master of its `bundle`.
+
+    The process of the top has a scalar of the same name, 64 bits wide: the byte address of element 0. Accesses travel
+    over streams of that process, which it may lend to the processes it calls:
+
+    * reads: requests leave on `NAME_ar`, elements arrive on `NAME_r` in the order of the requests;
+    * writes: requests leave on `NAME_aw`, elements on `NAME_w` in the order of the requests; for each request one word
+      of one bit arrives on `NAME_b` once memory has answered for all of its elements, 1 if it reported an error.
+
+    A request is REQUEST_WIDTH bits, the fields of REQUEST_FIELDS from bit 0 up: the element at byte `address`, then
+    `count` - 1 more, each `stride` elements (signed) after the one before; `count` is 1 or more. A port that is only
+    read has no aw, w and b, one that is only written no ar and r. `burst` is the longest burst in beats, `outstanding`
+    how many may be on their way (INTERFACE max_read_burst_length, num_read_outstanding and those of writes).
+    """
+
+    name: str
+    width: int
+    bundle: str
+    reads: bool
+    writes: bool
+    read_burst: int = 64
+    write_burst: int = 64
+    read_outstanding: int = 32
+    write_outstanding: int = 32
+    location: Location = UNKNOWN
+
+
 @dataclass(frozen=True)
 class Program:
     """Processes by name, callees before callers; `top` is the last one.
 
-    `arguments` are the C++ parameters of the top in order: each is the name of a stream, a scalar or (for a scalar by
-    reference) an output. A reference that is also read has the name of its output plus `_in` among the scalars.
-    `function` is the C++ name of the top with its namespaces; `sources` are the C++ files that were read.
+    `arguments` are the C++ parameters of the top in order: each is the name of a stream, a memory port, a scalar or,
+    for a scalar by reference, an output. A reference that is also read has the name of its output plus `_in` among the
+    scalars. `registers` are the arguments (and "return") that INTERFACE s_axilite puts behind the AXI4-Lite port; the
+    others are ports of the top. `function` is the C++ name of the top with its namespaces; `sources` are the C++ files
+    that were read.
     """
 
     top: str
@@ -375,6 +410,8 @@ class Program:
     arguments: tuple[str, ...] = ()
     function: str = ""
     sources: tuple[str, ...] = ()
+    memories: tuple[MemoryPort, ...] = ()
+    registers: tuple[str, ...] = ()
 
 
 def blocks_of(regions: tuple[Region, ...]) -> Iterator[Block]:
