@@ -53,6 +53,10 @@ csim: setup ## compiled kernels against the golden model, plain and under saniti
 
 # ---- check ----
 
+.PHONY: fuzz-rtl
+fuzz-rtl: setup ## random programs as g++ and as RTL; a failing one is kept as a test [N=200] [SEED=n]
+	@$(BIN)/python -m openhls.fuzz --programs $(or $(N),200) --seed $(SEED) --jobs $(JOBS) --keep tests/openhls/regressions
+
 .PHONY: test
 test: setup ## everything that CI runs
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not slow" $(PYTEST_ARGS)

@@ -62,12 +62,13 @@ def lint(files: list[Path], top: str) -> None:
     run([verilator(), "--lint-only", "-Wall", *waivers, "--top-module", top, *LIBRARY, *files])
 
 
-def second_reader(files: list[Path], top: str) -> None:
-    """Yosys reads the design and checks its drivers and loops."""
+def second_reader(files: list[Path], top: str = "") -> None:
+    """Yosys reads the design, or without `top` several of them, and checks drivers and loops."""
     if shutil.which("yosys") is None:
         raise ToolError("Yosys is missing: apt install yosys")
     sources = " ".join(str(file) for file in [*LIBRARY, *files])
-    script = f"read_verilog -sv {sources}; hierarchy -check -top {top}; proc; check -assert; tee -o /dev/stdout stat"
+    whole = f"-top {top}" if top else ""
+    script = f"read_verilog -sv {sources}; hierarchy -check {whole}; proc; check -assert; tee -o /dev/stdout stat"
     if "Number of cells" not in run(["yosys", "-q", "-p", script]):
         raise ToolError("Yosys ended without reading the design")
 
@@ -83,12 +84,24 @@ def build_simulation(files: list[Path], top: str, process: Process, order: tuple
     folder = out / "verilated"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
+    verilate(files, top, "Vtop", folder)
+    (folder / "main.cpp").write_text(main_text(process, order))
+    return compile_models(folder, out / "simulation")
+
+
+def verilate(files: list[Path], top: str, model: str, folder: Path) -> None:
+    """The C++ class `model` of a design, linted, in `folder`."""
     waivers = [f"-Wno-{name}" for name in WAIVED]
     generate = ["--cc", "-Wall", *waivers, "--x-assign", "unique", "--x-initial", "unique", "-O3", "--no-timing"]
-    run([verilator(), *generate, "--top-module", top, "--prefix", "Vtop", "--Mdir", folder, *LIBRARY, *files])
-    (folder / "main.cpp").write_text(main_text(process, order))
-    parts = sorted(path.name for path in folder.glob("Vtop*.cpp"))
-    (folder / "design.cpp").write_text("".join(f'#include "{name}"\n' for name in [*parts, "main.cpp"]))
+    run([verilator(), *generate, "--top-module", top, "--prefix", model, "--Mdir", folder, *LIBRARY, *files])
+
+
+def compile_models(folder: Path, program: Path) -> Path:
+    """The program of a folder with verilated models and their main.cpp."""
+    parts = sorted(path.name for path in folder.glob("V*.cpp"))
+    # Each model has a header that insists on being the only precompiled one; nothing is precompiled here.
+    includes = (f'#undef VL_PCH_INCLUDED\n#include "{name}"\n' for name in [*parts, "main.cpp"])
+    (folder / "design.cpp").write_text("".join(includes))
     root = Path(os.environ.get("VERILATOR_ROOT", "")) if "VERILATOR_ROOT" in os.environ else verilator_root()
     include = [
         f"-I{HARNESS}",
@@ -104,7 +117,6 @@ def build_simulation(files: list[Path], top: str, process: Process, order: tuple
         target = folder / f"{source.stem}.o"
         run([*compiler(), *flags, "-c", source, "-o", target])
         objects.append(target)
-    program = out / "simulation"
     run(["g++", "-pthread", *objects, "-o", program])
     return program
 
@@ -114,8 +126,8 @@ def verilator_root() -> Path:
     return Path(text)
 
 
-def main_text(process: Process, order: tuple[str, ...]) -> str:
-    """The main program: which port of the model is which argument."""
+def main_text(process: Process, order: tuple[str, ...], model: str = "Vtop", entry: str = "main") -> str:
+    """The function `entry` that runs the class `model`: which of its ports is which argument."""
     streams = {stream.name: stream for stream in process.streams}
     scalars = {scalar.name: scalar for scalar in process.scalars}
     outputs = dict(process.outputs)
@@ -134,12 +146,12 @@ def main_text(process: Process, order: tuple[str, ...]) -> str:
     results = [port("return", "ap_return", outputs["result"].width)] if "result" in outputs else []
     results += [port(name, name, outputs[name].width) for name in order if name in outputs]
     return f"""#include "harness.hpp"
-#include "Vtop.h"
+#include "{model}.h"
 
-int main(int argc, char** argv) {{
+int {entry}(int argc, char** argv) {{
   Verilated::randReset(2);  // what has no reset starts with random bits
-  Vtop top;
-  openhls::Harness<Vtop> harness(
+  {model} top;
+  openhls::Harness<{model}> harness(
     top,
     {{{", ".join(port(name, name, scalars[name].width) for name in taken)}}},
     {{{stream_ports(Direction.READ)}}},
@@ -150,9 +162,9 @@ int main(int argc, char** argv) {{
 """
 
 
-def run_cases(program: Path, record: Path, *, stalls: bool, patience: int = 20000) -> Outcome:
-    """Run the recorded cases on the model."""
-    command = [str(program), str(record), "stalls" if stalls else "none", str(patience)]
+def run_cases(program: Path, record: Path, *, stalls: bool, patience: int = 20000, model: str = "") -> Outcome:
+    """Run the recorded cases on the model, of a program with several on the one of that name."""
+    command = [str(program), *([model] if model else []), str(record), "stalls" if stalls else "none", str(patience)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1) or not done.stdout:
         raise ToolError(f"the simulation ended with status {done.returncode}\n{done.stderr.strip()}")

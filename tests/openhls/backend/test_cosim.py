@@ -7,7 +7,6 @@ import pytest
 
 from openhls.backend.cosim import Cosimulation, cosimulate, parse_choice
 from openhls.backend.design import Design, write_design
-from openhls.backend.fuzz import random_program
 from openhls.frontend.compile import compile_program
 
 ROOT = Path(__file__).parents[3]
@@ -85,21 +84,3 @@ def test_a_kernel_is_the_same_in_hardware(name: str, tools: None, tmp_path: Path
     design, found = compared(ROOT / f"hls/{name}/{name}.cpp", top, tmp_path, tuple(choices), 40)
     assert found.problem == ""
     assert [region.label for region in design.regions if region.wish and region.interval != region.wish] == []
-
-
-def check_random(seed: int, out: Path) -> None:
-    source = out / "program.cpp"
-    source.write_text(random_program(seed))
-    _, found = compared(source, "fuzzed", out, ("n=0:12", "k=-65536,-3:3,65535"), 20, seed)
-    assert found.problem == "", f"program {seed}\n{source.read_text()}"
-
-
-@pytest.mark.parametrize("seed", [0, 1, 4, 12])
-def test_a_random_program_is_the_same_in_hardware(seed: int, tools: None, tmp_path: Path) -> None:
-    check_random(seed, tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [*range(100, 110), *range(111, 120)])  # 110 is refused: a choice of two addresses
-def test_more_random_programs_are_the_same_in_hardware(seed: int, tools: None, tmp_path: Path) -> None:
-    check_random(seed, tmp_path)

@@ -61,8 +61,8 @@ def ap_headers() -> Path:
     raise ToolError("the vendor's ap_int headers are missing: pip install --no-deps hls4ml==1.3.0")
 
 
-def reference_text(design: Design, source: Path, function: str, choices: Choices) -> str:
-    """The main program of the reference."""
+def reference_text(design: Design, source: Path, function: str, choices: Choices, entry: str = "main") -> str:
+    """The function `entry` that runs the C++ and records."""
     streams = {stream.name: stream for stream in design.process.streams}
     scalars = {scalar.name for scalar in design.process.scalars}
     outputs = {name for name, _ in design.process.outputs}
@@ -83,7 +83,7 @@ def reference_text(design: Design, source: Path, function: str, choices: Choices
     return f"""#include "reference.hpp"
 #include "{source.resolve()}"
 
-int main(int argc, char** argv) {{
+int {entry}(int argc, char** argv) {{
   const std::vector<openhls::Argument> arguments = {{
 {table}
   }};
@@ -96,10 +96,18 @@ def build_reference(design: Design, source: Path, function: str, includes: tuple
     """The program that runs the C++ and records. `function` is the top's name with its namespaces."""
     main = design.folder / "reference.cpp"
     main.write_text(reference_text(design, source, function, choices))
+    return link_reference(main, includes, design.folder / "reference")
+
+
+def compile_reference(main: Path, includes: tuple[Path, ...], target: Path) -> None:
+    """The C++ as software, an object file."""
     paths = [f"-I{HARNESS}", *(f"-I{include}" for include in includes), "-isystem", str(ap_headers())]
-    program = design.folder / "reference"
-    simulate.run([*compiler(), "-std=c++17", "-O1", "-w", "-D__VITIS_HLS__", *paths, "-c", main, "-o", f"{program}.o"])
-    simulate.run(["g++", f"{program}.o", "-o", program])
+    simulate.run([*compiler(), "-std=c++17", "-O1", "-w", "-D__VITIS_HLS__", *paths, "-c", main, "-o", target])
+
+
+def link_reference(main: Path, includes: tuple[Path, ...], program: Path) -> Path:
+    compile_reference(main, includes, program.with_suffix(".o"))
+    simulate.run(["g++", program.with_suffix(".o"), "-o", program])
     return program
 
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random C++ inside the subset: nested loops, arrays, branches, several streams, dataflow.
+"""Random C++ inside the subset: nested loops, arrays, structs, branches, several streams, memory, dataflow.
 
 The text of a program follows from its seed alone. Values are ap_int and ap_uint, indices and shifts are cut to their
-range and arrays are filled before use, so that every program means the same to g++ and to hardware.
+range and arrays are filled before use, so that every program means the same to g++ and to hardware. All its functions
+carry the seed in their names, so that many programs fit into one translation unit and one simulation.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ import random
 from dataclasses import dataclass, field
 
 HEAD = "#include <ap_int.h>\n#include <hls_stream.h>\n"
+# What the arguments of every program may be; see `openhls cosim --set`.
+CHOICES = ("n=0:12", "k=-65536,-3:3,65535")
+COMPARISONS = ("<", "<=", "==", "!=", ">", ">=")
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,9 @@ class Function:
     def put(self, depth: int, line: str) -> None:
         self.lines.append("  " * depth + line)
 
+    def pragma(self, text: str) -> None:
+        self.lines.append(f"#pragma HLS {text}")
+
     def fresh(self, stem: str) -> str:
         self.count += 1
         return f"{stem}{self.count}"
@@ -62,40 +69,53 @@ class Function:
         bits = (array.length - 1).bit_length()
         counters = [v.name for v in self.scalars() if not v.writable]
         if counters and self.rng.random() < 0.5:
-            return f"ap_uint<{bits}>({self.rng.choice(counters)})"
+            offset = self.rng.choice(("", "", " + 1", " - 1", " + 3"))
+            return f"ap_uint<{bits}>({self.rng.choice(counters)}{offset})"
         return f"ap_uint<{bits}>({self.expression(depth - 1)})"
 
     def cast(self, text: str) -> str:
         width = self.rng.choice((1, 3, 8, 13, 20, 32, 33, 47))
         return f"ap_{self.rng.choice(('', 'u'))}int<{width}>({text})"
 
+    def leaf(self) -> str:
+        names = [v.name for v in self.scalars()]
+        if names and self.rng.random() < 0.8:
+            return self.cast(self.rng.choice(names))
+        return f"ap_int<20>({self.rng.choice((0, 1, -1, self.rng.randint(-(1 << 19), (1 << 19) - 1)))})"
+
     def expression(self, depth: int) -> str:
         """An ap_int or ap_uint of at most 47 bits."""
         rng = self.rng
         if depth <= 0 or rng.random() < 0.15:
-            names = [v.name for v in self.scalars()]
-            if names and rng.random() < 0.8:
-                return self.cast(rng.choice(names))
-            return f"ap_int<20>({rng.randint(-(1 << 19), (1 << 19) - 1)})"
+            return self.leaf()
         a, b = self.expression(depth - 1), self.expression(depth - 1)
-        kind = rng.randrange(10)
+        kind = rng.randrange(13)
         if kind < 5:
             return self.cast(f"{a} {rng.choice('+-*&|^+-')} {b}")
         if kind == 5:
-            return self.cast(f"{a} {rng.choice(('<<', '>>'))} ap_uint<3>({b})")
+            return self.cast(f"{a} {rng.choice(('<<', '>>'))} ap_uint<{rng.choice((2, 3, 5))}>({b})")
         if kind == 6:
-            return f"ap_uint<1>({a} {rng.choice(('<', '<=', '==', '!=', '>', '>='))} {b})"
+            return f"ap_uint<1>({a} {rng.choice(COMPARISONS)} {b})"
         if kind == 7:
             return f"({self.condition(depth - 1)} ? ap_int<33>({a}) : ap_int<33>({b}))"
         if kind == 8 and self.arrays():
             array = rng.choice(self.arrays())
             return self.cast(f"{array.name}[{self.index(array, depth)}]")
-        if kind == 9 and rng.random() < 0.2:
-            return self.cast(f"ap_uint<12>({a}) {rng.choice('/%')} (ap_uint<9>({b}) | ap_uint<9>(1))")
-        return self.cast(f"-{a}")
+        if kind == 9 and rng.random() < 0.3:
+            divisor = rng.choice((f"(ap_uint<9>({b}) | ap_uint<9>(1))", f"ap_int<9>({rng.choice((2, 3, -4, 7, 60))})"))
+            return self.cast(f"ap_int<13>({a}) {rng.choice('/%')} {divisor}")
+        if kind == 10:
+            high = rng.randrange(24)
+            return f"ap_uint<{high + 1}>(ap_uint<32>({a}).range({high}, 0))"
+        if kind == 11:
+            return self.cast(f"(ap_uint<13>({a}), ap_uint<7>({b}))")
+        return self.cast(f"{rng.choice('-~')}{a}")
 
     def condition(self, depth: int) -> str:
-        return f"({self.expression(depth)} {self.rng.choice(('<', '!=', '=='))} {self.expression(depth)})"
+        text = f"{self.expression(depth)} {self.rng.choice(COMPARISONS)} {self.expression(depth)}"
+        if self.rng.random() < 0.15:
+            text += f" {self.rng.choice(('&&', '||'))} {self.expression(0)} != {self.expression(0)}"
+        return f"({text})"
 
     # ---- statements ----
 
@@ -108,7 +128,8 @@ class Function:
         targets = self.scalars(writable=True)
         if targets:
             variable = self.rng.choice(targets)
-            self.put(depth, f"{variable.name} = {variable.type}({self.expression(2)});")
+            sign = self.rng.choice(("=", "=", "+=", "^="))
+            self.put(depth, f"{variable.name} {sign} {variable.type}({self.expression(2)});")
 
     def store(self, depth: int) -> None:
         if self.arrays():
@@ -134,31 +155,53 @@ class Function:
             del self.scope[known:]
         self.put(depth, "}")
 
+    def choice(self, depth: int, level: int) -> None:
+        known = len(self.scope)
+        self.put(depth, f"switch (ap_uint<2>({self.expression(1)}).to_int()) {{")
+        for label in ("case 0:", "case 2:", "default:"):
+            self.put(depth + 1, f"{label} {{")
+            self.body(depth + 2, level + 1, self.rng.randint(1, 2), loops=False)
+            del self.scope[known:]
+            self.put(depth + 2, "break;")
+            self.put(depth + 1, "}")
+        self.put(depth, "}")
+
+    def leave(self, depth: int) -> None:
+        self.put(depth, f"if {self.condition(1)} {self.rng.choice(('break', 'continue'))};")
+
     def loop(self, depth: int, level: int) -> None:
         """A counted loop; constant bounds may be unrolled, runtime ones may have no iteration."""
         known, name = len(self.scope), self.fresh("i")
-        bound = self.rng.choice(("n", "n", str(self.rng.randint(1, 6))))
-        label = self.fresh("loop")
-        self.lines.append(f"{label}:")
-        self.put(depth, f"for (int {name} = 0; {name} < {bound}; ++{name}) {{")
-        inner = level < 1 and self.rng.random() < 0.35
+        count = self.rng.randint(1, 6)
+        bound = self.rng.choice(("n", "n", str(count)))
+        step = self.rng.choice((1, 1, 1, 2))
+        self.lines.append(f"{self.fresh('loop')}:")
+        head = self.rng.choice((f"{name} = 0; {name} < {bound}", f"{name} = {bound} - 1; {name} >= 0"))
+        advance = f"{name} {'-' if '>=' in head else '+'}= {step}"
+        self.put(depth, f"for (int {head}; {advance}) {{")
+        inner = level < 2 and self.rng.random() < (0.35, 0.2)[level]
         if not inner:
-            pragmas = ["", "PIPELINE", "PIPELINE II = 1", "PIPELINE II = 3", "PIPELINE off"]
+            pragmas = ["", "PIPELINE", "PIPELINE II = 1", "PIPELINE II = 3", "PIPELINE off", "UNROLL factor = 2"]
             if bound != "n":
                 pragmas.append("UNROLL")
             pragma = self.rng.choice(pragmas)
             if pragma:
-                self.lines.append(f"#pragma HLS {pragma}")
+                self.pragma(pragma)
         self.scope.append(Variable(name, 32, True, writable=False))
         self.body(depth + 1, level + 1, self.rng.randint(2, 5), loops=inner)
         if inner:
             self.loop(depth + 1, level + 1)
+            if self.rng.random() < 0.5:
+                self.body(depth + 1, level + 1, self.rng.randint(1, 2), loops=False)
+        elif self.rng.random() < 0.15:
+            self.leave(depth + 1)
+            self.body(depth + 1, level + 1, 1, loops=False)
         del self.scope[known:]
         self.put(depth, "}")
 
     def body(self, depth: int, level: int, statements: int, *, loops: bool) -> None:
         for _ in range(statements):
-            kind = self.rng.randrange(12)
+            kind = self.rng.randrange(13)
             if kind < 3:
                 self.assign(depth)
             elif kind < 5:
@@ -171,6 +214,8 @@ class Function:
                 self.declare(depth, self.expression(2))
             elif kind == 10 and level < 3:
                 self.branch(depth, level)
+            elif kind == 11 and level < 3 and self.rng.random() < 0.5:
+                self.choice(depth, level)
             elif loops:
                 self.loop(depth, level)
 
@@ -180,7 +225,7 @@ class Function:
         self.put(depth, f"{array.type} {array.name}[{length}];")
         partition = self.rng.choice(("", "", "complete", "cyclic factor = 2", "block factor = 4"))
         if partition:
-            self.lines.append(f"#pragma HLS ARRAY_PARTITION variable = {array.name} {partition}")
+            self.pragma(f"ARRAY_PARTITION variable = {array.name} {partition}")
         self.put(depth, f"for (int i = 0; i < {length}; ++i) {array.name}[i] = {array.type}(i * 37 + 5);")
         self.scope.append(array)
 
@@ -190,11 +235,11 @@ def arguments(inputs: list[str], outputs: list[str], scalar: str) -> str:
     return ", ".join([*streams, "int n", f"{scalar} k"])
 
 
-def plain_program(rng: random.Random) -> str:
+def plain_program(rng: random.Random, top: str) -> list[str]:
     """One function with loops one after the other."""
     function = Function(rng, ["in0", "in1"], ["out0", "out1"])
     function.scope.append(K)
-    function.put(0, f"ap_int<40> fuzzed({arguments(function.inputs, function.outputs, K.type)}) {{")
+    function.put(0, f"ap_int<40> {top}({arguments(function.inputs, function.outputs, K.type)}) {{")
     for _ in range(rng.randint(0, 2)):
         function.array(1)
     for _ in range(rng.randint(1, 3)):
@@ -203,7 +248,7 @@ def plain_program(rng: random.Random) -> str:
         function.body(1, 0, rng.randint(0, 2), loops=False)
         function.loop(1, 0)
     function.put(1, f"return ap_int<40>({function.expression(2)});")
-    return "\n".join([HEAD, *function.lines, "}", ""])
+    return [*function.lines, "}"]
 
 
 def stage(rng: random.Random, name: str, source: str, target: str) -> list[str]:
@@ -215,28 +260,33 @@ def stage(rng: random.Random, name: str, source: str, target: str) -> list[str]:
         function.array(1)
     function.declare(1, function.expression(1))
     function.put(1, "for (int i = 0; i < n; ++i) {")
-    function.lines.append(f"#pragma HLS PIPELINE II = {rng.choice((1, 1, 2, 4))}")
+    function.pragma(f"PIPELINE II = {rng.choice((1, 1, 2, 4))}")
     function.declare(2, f"{source}.read()")
     function.body(2, 1, rng.randint(1, 5), loops=False)
     function.put(2, f"{target}.write(ap_uint<32>({function.expression(3)}));")
     return [*function.lines, "  }", "}"]
 
 
-def dataflow_program(rng: random.Random) -> str:
+def dataflow_program(rng: random.Random, top: str) -> list[str]:
     """A chain of two to four stages."""
     count = rng.randint(2, 4)
     names = ["in0", *(f"link{i}" for i in range(count - 1)), "out0"]
-    lines = [HEAD]
+    lines = []
     for number in range(count):
-        lines += stage(rng, f"stage{number}", names[number], names[number + 1])
-    lines += [f"void fuzzed({arguments(['in0'], ['out0'], 'int')}) {{", "#pragma HLS DATAFLOW"]
+        lines += stage(rng, f"{top}_stage{number}", names[number], names[number + 1])
+    lines += [f"void {top}({arguments(['in0'], ['out0'], 'int')}) {{", "#pragma HLS DATAFLOW"]
     for name in names[1:-1]:
         lines.append(f'  hls::stream<ap_uint<32>, {rng.choice((2, 3, 16))}> {name}("{name}");')
-    lines += [f"  stage{i}({names[i]}, {names[i + 1]}, n, k);" for i in range(count)]
-    return "\n".join([*lines, "}", ""])
+    lines += [f"  {top}_stage{i}({names[i]}, {names[i + 1]}, n, k);" for i in range(count)]
+    return [*lines, "}"]
+
+
+def top_name(seed: int) -> str:
+    return f"fuzzed_{seed}"
 
 
 def random_program(seed: int) -> str:
-    """C++ whose top is `fuzzed`."""
+    """C++ whose top is `top_name(seed)`."""
     rng = random.Random(seed)
-    return dataflow_program(rng) if rng.random() < 0.25 else plain_program(rng)
+    write = dataflow_program if rng.random() < 0.25 else plain_program
+    return "\n".join([HEAD, *write(rng, top_name(seed)), ""])

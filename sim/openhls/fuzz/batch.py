@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many small programs at once: one compilation by g++, one simulation, so that a program costs a second or two."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from openhls.backend import simulate
+from openhls.backend.cosim import link_reference, parse_choice, reference_text
+from openhls.backend.design import Design, write_design
+from openhls.errors import OpenHlsError, Unsupported
+from openhls.frontend.compile import compile_program
+from openhls.fuzz.generate import CHOICES
+
+DISPATCH = """
+#include <cstring>
+
+int main(int argc, char** argv) {{
+{calls}
+  return 2;
+}}
+"""
+CALL = '  if (argc > 1 && std::strcmp(argv[1], "{name}") == 0) return run_{name}(argc - 1, argv + 1);'
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`problem`: how g++ and RTL differ, or what of the flow failed. `refused`: why the compiler takes no such C++."""
+
+    name: str
+    problem: str = ""
+    refused: str = ""
+    words: int = 0
+
+
+def dispatched(texts: dict[str, str]) -> str:
+    """One source of the functions run_<name>, with a main that calls the one its first argument names."""
+    return "\n".join(texts.values()) + DISPATCH.format(calls="\n".join(CALL.format(name=name) for name in texts))
+
+
+def compile_designs(programs: dict[str, str], out: Path, verdicts: dict[str, Verdict]) -> dict[str, tuple[Design, str]]:
+    """Designs and the C++ names of their tops; what has none is in `verdicts`."""
+    designs = {}
+    for name, text in programs.items():
+        source = out / f"{name}.cpp"
+        source.write_text(text)
+        try:
+            program = compile_program(source, name)
+            design = write_design(program, name, out / name)
+            simulate.verilate(list(design.files), design.top, f"V{name}", out / "verilated")
+            designs[name] = design, program.function
+        except Unsupported as error:
+            verdicts[name] = Verdict(name, refused=str(error).replace(f"{out}/", ""))
+        except Exception as error:  # whatever the compiler does with a program of the subset is a finding
+            verdicts[name] = Verdict(name, f"{type(error).__name__}: {error}")
+    return designs
+
+
+def run_batch(programs: dict[str, str], out: Path, cases: int = 20) -> list[Verdict]:
+    """Runs C++ programs, by the names of their tops, on `cases` random inputs with and without stalls on every stream.
+
+    `out` is emptied. Raises OpenHlsError if a tool is missing or g++ does not take the programs.
+    """
+    shutil.rmtree(out, ignore_errors=True)
+    (out / "verilated").mkdir(parents=True)
+    verdicts: dict[str, Verdict] = {}
+    designs = compile_designs(programs, out, verdicts)
+    if designs:
+        simulate.second_reader([file for design, _ in designs.values() for file in design.files])
+        choices = dict(parse_choice(text) for text in CHOICES)
+        references = {
+            name: reference_text(design, out / f"{name}.cpp", function, choices, f"run_{name}")
+            for name, (design, function) in designs.items()
+        }
+        (out / "reference.cpp").write_text(dispatched(references))
+        reference = link_reference(out / "reference.cpp", (), out / "reference")
+        models = {
+            name: simulate.main_text(design.process, design.arguments, f"V{name}", f"run_{name}")
+            for name, (design, _) in designs.items()
+        }
+        (out / "verilated/main.cpp").write_text(dispatched(models))
+        simulation = simulate.compile_models(out / "verilated", out / "simulation")
+        for name in designs:
+            verdicts[name] = compare(name, reference, simulation, out / f"{name}.bin", cases)
+    return [verdicts[name] for name in programs]
+
+
+def compare(name: str, reference: Path, simulation: Path, record: Path, cases: int) -> Verdict:
+    command = [str(reference), name, str(cases), "1", str(record)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        return Verdict(name, f"the C++ itself fails with random inputs: {done.stderr.strip()}")
+    words = 0
+    for stalls in (True, False):
+        try:
+            found = simulate.run_cases(simulation, record, stalls=stalls, patience=5000, model=name)
+        except OpenHlsError as error:
+            return Verdict(name, str(error))
+        if found.problem:
+            return Verdict(name, found.problem)
+        words += found.words
+    return Verdict(name, words=words)
