@@ -27,7 +27,7 @@ mark:
 #pragma HLS PIPELINE II = 1
     const group_t group = groups.read();
     mask_t mask = 0;
-    ap_uint<4> ties = 0;
+    ap_uint<5> ties = 0;
     for (int i = 0; i < kGroupKeys; ++i) {
 #pragma HLS UNROLL
       const ordinal_t ordinal = lane<32>(group, i);

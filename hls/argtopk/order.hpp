@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys as unsigned integers in the order of their values, eight to a group.
+// Keys as unsigned integers in the order of their values, sixteen to a group.
 //
 // Rate: one group a cycle. An ordinal of 0 stands for no key: no finite key has it, and it is below all of them.
 // Binary32 keys give an ordinal in [0x00800000, 0xff7fffff], -0 that of +0; binary16 magnitudes one from 0x80000000 on
@@ -10,7 +10,7 @@
 
 namespace kvdrive {
 
-constexpr int kGroupKeys = 8;
+constexpr int kGroupKeys = 16;
 
 using ordinal_t = ap_uint<32>;
 using group_t = ap_uint<32 * kGroupKeys + 1>;  // ordinals, lane 0 first; the top bit marks an Inf or NaN among the keys
@@ -37,13 +37,12 @@ inline ordinal_t order_magnitude(half_t key) {
 // Memory beats of 16 binary32 or 32 binary16 keys -> groups. Lanes beyond `n` hold no key.
 inline void order_keys(Stream<beat_t>& beats, int n, int key_type, Stream<group_t>& groups) {
   const bool magnitudes = key_type == abi::kMagnitude16;
-  const int last_in_beat = magnitudes ? 3 : 1;
   beat_t beat = 0;
-  int in_beat = 0;
+  bool second_half = false;
 order:
   for (int first = 0; first < n; first += kGroupKeys) {
 #pragma HLS PIPELINE II = 1
-    if (in_beat == 0) beat = beats.read();
+    if (!second_half) beat = beats.read();
     group_t group = 0;
     for (int i = 0; i < kGroupKeys; ++i) {
 #pragma HLS UNROLL
@@ -55,8 +54,8 @@ order:
       if (used && !finite) group[kNonFiniteBit] = 1;
     }
     groups.write(group);
-    beat = magnitudes ? beat >> (16 * kGroupKeys) : beat >> (32 * kGroupKeys);
-    in_beat = in_beat == last_in_beat ? 0 : in_beat + 1;
+    beat >>= 16 * kGroupKeys;
+    second_half = magnitudes && !second_half;
   }
 }
 

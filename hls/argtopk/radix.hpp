@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cut for any k by radix select: digits of 11, 11 and 10 bits, the most significant first.
+// The cut for any k by radix select: four digits of 8 bits, the most significant first.
 //
 // Each pass counts one digit of the keys that begin with the digits found before, then looks for the digit of the k-th
-// largest key from the top. Rate: 8 keys a cycle, then one bin a cycle. Every lane has a histogram of its own, whose
-// count of a bin is corrected with the updates that its memory has not finished. The caller owns the histograms, zero
-// before the first pass; each pass leaves them zero. It feeds the same keys to every pass, so the first one can run
-// while the keys are produced.
+// largest key from the top. Rate: 16 keys a cycle, then one of 256 bins a cycle. Every lane has a histogram of its own,
+// whose count of a bin is corrected with the updates that its memory has not finished. The caller owns the histograms,
+// zero before the first pass; each pass leaves them zero. It feeds the same keys to every pass, so the first one can
+// run while the keys are produced.
 #pragma once
 
 #include "argtopk/cut.hpp"
 
 namespace kvdrive {
 
-constexpr int kDigits = 3;
+constexpr int kDigitBits = 8;
+constexpr int kDigits = 4;
 constexpr int kMagnitudeDigits = 2;  // the lower 16 bits of their ordinals are 0
-constexpr int kBins = 2048;
+constexpr int kBins = 1 << kDigitBits;
 constexpr int kInFlight = 3;  // updates of a histogram that a read may not see yet
 
-using bin_t = ap_uint<11>;
-using lane_count_t = ap_uint<15>;
+using bin_t = ap_uint<kDigitBits>;
+using lane_count_t = ap_uint<14>;
 using Histograms = lane_count_t[kGroupKeys][kBins];
-static_assert(abi::kMaxTokens / kGroupKeys < (1 << 15));
+static_assert(abi::kMaxTokens / kGroupKeys < (1 << 14));
 
 // The latest updates of one histogram, the newest first.
 struct InFlight {
@@ -62,20 +63,26 @@ clear:
   }
 }
 
-inline bin_t digit_of(ordinal_t ordinal, int digit) {
+// The lowest bit of a digit.
+inline int place_of(int digit) {
 #pragma HLS INLINE
-  return digit == 0 ? bin_t(ordinal >> 21) : digit == 1 ? bin_t(ordinal >> 10) : bin_t(ordinal.range(9, 0));
+  return kDigitBits * (kDigits - 1 - digit);
 }
 
+inline bin_t digit_of(ordinal_t ordinal, int digit) {
+#pragma HLS INLINE
+  return bin_t(ordinal >> place_of(digit));
+}
+
+// Of the bits above the digit.
 inline bool same_prefix(ordinal_t a, ordinal_t b, int digit) {
 #pragma HLS INLINE
-  const ordinal_t difference = a ^ b;
-  return digit == 0 || (difference.range(31, 21) == 0 && (digit == 1 || difference.range(20, 10) == 0));
+  return ((a ^ b) >> kDigitBits) >> place_of(digit) == 0;
 }
 
 inline ordinal_t with_digit(ordinal_t prefix, bin_t bin, int digit) {
 #pragma HLS INLINE
-  return prefix | (digit == 0 ? ordinal_t(bin) << 21 : digit == 1 ? ordinal_t(bin) << 10 : ordinal_t(bin));
+  return prefix | (ordinal_t(bin) << place_of(digit));
 }
 
 // Lanes without a key fall into bin 0 of the first digit, below all keys, and match no later prefix.

@@ -48,7 +48,7 @@ single_t token_key(ScoreMemory (&scores)[G], int token, const max_t max[G], cons
   return wide_to_single<0>(sum);
 }
 
-// All keys, one a cycle, as groups of eight ordinals.
+// All keys, one a cycle, as groups of sixteen ordinals.
 template <int G>
 void make_groups(const Job& job, const beat_t queries[G][kMaxChunks], ScoreMemory (&scores)[G], const MaskMemory& masks,
                  const max_t max[G], const weight_t weights[G], GroupMemory& kept, Stream<group_t>& groups) {
@@ -84,7 +84,7 @@ make_keys:
   }
 }
 
-// The first pass computes the keys and keeps them; later passes take eight a cycle from there.
+// The first pass computes the keys and keeps them; later passes take sixteen a cycle from there.
 template <int G>
 void feed_groups(bool first_pass, Job job, const beat_t queries[G][kMaxChunks], ScoreMemory (&scores)[G],
                  const MaskMemory& masks, const max_t max[G], const weight_t weights[G], GroupMemory& kept,
