@@ -119,17 +119,12 @@ void finish_rows(const Job& job, status_t status, const beat_t queries[G][kMaxCh
 
 // Shares of the heads in the chosen tokens; nothing is chosen in a failed job.
 template <int G>
-void finish_tokens(const Job& job, status_t status, ScoreMemory (&scores)[G], const MaskMemory& masks,
-                   const max_t max[G], const sum_t sum[G], MaskMemory& bitmap, Record& record) {
+void finish_tokens(const Job& job, status_t status, const sum_t sum[G], const sum_t chosen_sum[G], int selected,
+                   MaskMemory& bitmap, Record& record) {
 #pragma HLS INLINE
   single_t alpha[G];
 #pragma HLS ARRAY_PARTITION variable = alpha complete
-  sum_t mass[G];
-#pragma HLS ARRAY_PARTITION variable = mass complete
-  int selected = 0;
-  if (status == 0) {
-    selected = weigh_choice<G>(job, scores, masks, max, bitmap, mass);
-  } else {
+  if (status != 0) {
   clear_bitmap:
     for (int i = 0; i < mask_beats(job); ++i) {
 #pragma HLS PIPELINE II = 1
@@ -140,10 +135,10 @@ shares:
   for (int h = 0; h < G; ++h) {
 #pragma HLS PIPELINE II = 1
     single_t share = 0;
-    if (status == 0) share = ratio_to_single(acc_t(pick<G>(mass, h)) << 24, pick<G>(sum, h));
+    if (status == 0) share = ratio_to_single(acc_t(pick<G>(chosen_sum, h)) << 24, pick<G>(sum, h));
     put<G>(alpha, h, share);
   }
-  set_selected(record, selected);
+  set_selected(record, status == 0 ? ap_uint<32>(selected) : ap_uint<32>(0));
   set_alphas<G>(record, alpha);
 }
 
@@ -162,6 +157,7 @@ status_t attention(const beat_t* kv, const beat_t* io, beat_t* out, ap_uint<64> 
 
   ScoreMemory scores[G];
 #pragma HLS ARRAY_RESHAPE variable = scores complete dim = 1
+#pragma HLS ARRAY_PARTITION variable = scores complete dim = 2
 #pragma HLS BIND_STORAGE variable = scores type = ram_s2p impl = uram
   MaskMemory masks;
   MaskMemory bitmap;
@@ -171,21 +167,21 @@ status_t attention(const beat_t* kv, const beat_t* io, beat_t* out, ap_uint<64> 
 #pragma HLS ARRAY_PARTITION variable = max complete
   sum_t sum[G];
 #pragma HLS ARRAY_PARTITION variable = sum complete
-  weight_t weights[G];
-#pragma HLS ARRAY_PARTITION variable = weights complete
+  sum_t chosen_sum[G];
+#pragma HLS ARRAY_PARTITION variable = chosen_sum complete
+  int selected = 0;
 
   if (for_rows) {
     fetch_queries<G>(io, job, queries, status);
   } else {
     attend<G>(kv, io, out, job, record, rows, scores, masks, status, max, sum);
-    set_totals<G>(record, max, sum);
   }
-  if (for_tokens && status == 0) weigh_heads<G>(sum, weights);
   if ((for_rows || for_tokens) && status == 0) {
-    choose<G>(job, for_rows ? int(job.r) : int(job.k_top), queries, scores, masks, max, weights, bitmap);
+    walk_and_choose<G>(job, queries, scores, masks, max, sum, chosen_sum, bitmap, selected);
   }
+  if (!for_rows) set_totals<G>(record, max, sum);
   if (for_rows) finish_rows<G>(job, status, queries, bitmap, record);
-  if (for_tokens) finish_tokens<G>(job, status, scores, masks, max, sum, bitmap, record);
+  if (for_tokens) finish_tokens<G>(job, status, sum, chosen_sum, selected, bitmap, record);
   if (for_rows || for_tokens) {
     store_block(bitmap, for_rows ? 1 : mask_beats(job), for_rows ? job.rows : job.out, out);
   }

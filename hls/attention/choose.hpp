@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The choice of SparF: the passes of argtopk over keys that are made on chip, into a bitmap that stays on chip.
+// The choice of SparF: the passes of argtopk over keys that were made on chip, into a bitmap that stays on chip.
 #pragma once
 
 #include "argtopk/pass.hpp"
@@ -7,6 +7,14 @@
 #include "common/dataflow.hpp"
 
 namespace kvdrive::attention {
+
+inline void send_keys(GroupMemory& keys, int n, Stream<group_t>& groups) {
+replay:
+  for (int i = 0; i < groups_of(n); ++i) {
+#pragma HLS PIPELINE II = 1
+    groups.write(keys[i]);
+  }
+}
 
 inline void keep_words(Stream<beat_t>& words, int count, MaskMemory& bitmap) {
 keep:
@@ -16,12 +24,9 @@ keep:
   }
 }
 
-template <int G>
-void run_choice_pass(int pass, bool first_pass, Job job, int k, const beat_t queries[G][kMaxChunks],
-                     ScoreMemory (&scores)[G], const MaskMemory& masks, const max_t max[G], const weight_t weights[G],
-                     GroupMemory& kept, Cut before, Histograms& histograms, Cut& after, MaskMemory& bitmap) {
+inline void run_choice_pass(int pass, int n, int k, GroupMemory& keys, const Cut& before, Histograms& histograms,
+                            Cut& after, MaskMemory& bitmap) {
 #pragma HLS DATAFLOW
-  const int n = keys_of(job);
   const int emitted = pass == kEmitPass ? n : 0;
   const int words = bitmap_words(emitted);
   Fifo<group_t, 4> groups("choice_groups");
@@ -31,19 +36,16 @@ void run_choice_pass(int pass, bool first_pass, Job job, int k, const beat_t que
   Fifo<beat_t, 2> bitmap_words("choice_words");
 #pragma HLS STREAM variable = bitmap_words depth = 2
   DATAFLOW_BEGIN
-  DATAFLOW_STAGE(feed_groups<G>, first_pass, job, queries, scores, masks, max, weights, kept, groups);
+  DATAFLOW_STAGE(send_keys, keys, n, groups);
   DATAFLOW_STAGE(use_keys, groups, n, k, pass, before, histograms, chosen, after);
   DATAFLOW_STAGE(pack_bitmap, chosen, emitted, bitmap_words);
   DATAFLOW_STAGE(keep_words, bitmap_words, words, bitmap);
   DATAFLOW_END
 }
 
-// Bitmap of the k largest keys; all keys are finite.
-template <int G>
-void choose(Job job, int k, const beat_t queries[G][kMaxChunks], ScoreMemory (&scores)[G], const MaskMemory& masks,
-            const max_t max[G], const weight_t weights[G], MaskMemory& bitmap) {
-#pragma HLS INLINE off
-  GroupMemory kept;
+// Bitmap of the k largest of n keys; all keys are finite.
+inline void choose(int n, int k, GroupMemory& keys, MaskMemory& bitmap) {
+#pragma HLS INLINE
   lane_count_t histograms[kGroupKeys][kBins];
 #pragma HLS ARRAY_PARTITION variable = histograms dim = 1 complete
 #pragma HLS BIND_STORAGE variable = histograms type = ram_s2p impl = bram
@@ -54,10 +56,9 @@ void choose(Job job, int k, const beat_t queries[G][kMaxChunks], ScoreMemory (&s
   cut.ties = k;
 choice_passes:
   for (int i = 0; i <= selects; ++i) {
-    const int pass = i == selects ? kEmitPass : insertion ? kInsertionPass : i;
+    const int pass = i == selects ? int(kEmitPass) : insertion ? int(kInsertionPass) : i;
     const Cut before = cut;
-    run_choice_pass<G>(pass, i == 0, job, k, queries, scores, masks, max, weights, kept, before, histograms, cut,
-                       bitmap);
+    run_choice_pass(pass, n, k, keys, before, histograms, cut, bitmap);
   }
 }
 

@@ -4,9 +4,9 @@
 //   scoring    q.k of every token -> score memory, integer maximum   (beats of K)
 //   weighing   p = 2^(x - M) of every token, sum of p, sum of p*v    (beats of V, then of the tail's V)
 //
-// One beat a cycle in either pass. SPARF_TOKENS has no V: its second pass takes a cycle a token and forms the sums
-// only. Everything that is summed is an exact integer, so the order of the terms is free: K may come token by token or,
-// out of the transposer, as 32 tokens of one column group after the other.
+// One beat a cycle in either pass. SPARF_TOKENS has no V and no second pass. Everything that is summed is an exact
+// integer, so the order of the terms is free: K may come token by token or, out of the transposer, as 32 tokens of one
+// column group after the other.
 #pragma once
 
 #include "attention/heads.hpp"
@@ -51,7 +51,7 @@ store_tail_scores:
     for (int h = 0; h < G; ++h) {
 #pragma HLS UNROLL
       const score_t x = lane<32>(word, h);
-      scores[h][job.tokens + t] = x;
+      put_score(scores[h], job.tokens + t, x);
       if (x > best[h]) best[h] = x;
     }
   }
@@ -106,7 +106,7 @@ inline void run_head(const Pass& pass, const Place& place, const HalfParts parts
 #pragma HLS INLINE
   const bool in_blocks = pass.block_tokens != 1;
   Probability p = no_probability();
-  if (!pass.scoring && place.attended) p = probability(scores[place.token], top);
+  if (!pass.scoring && place.attended) p = probability(get_score(scores, place.token), top);
   Term terms[abi::kLanes];
 #pragma HLS ARRAY_PARTITION variable = terms complete
   multiply_beat(pass.scoring, query, place.chunk, p, parts, terms);
@@ -116,12 +116,12 @@ inline void run_head(const Pass& pass, const Place& place, const HalfParts parts
     if (in_blocks) block[place.inner] = row;
     if (place.last) {
       const score_t x = to_score(row, scale);
-      scores[place.token] = x;
+      put_score(scores, place.token, x);
       if (place.attended && x > best) best = x;
     }
   } else {
     if (place.last) total += to_fixed(p);
-    if (pass.has_beats) accumulate(terms, place.slot, sums);
+    accumulate(terms, place.slot, sums);
   }
 }
 
@@ -154,8 +154,7 @@ pass_beats:
 #pragma HLS DEPENDENCE variable = mask_memory type = inter dependent = false
 #pragma HLS DEPENDENCE variable = sums type = inter direction = RAW distance = 5 dependent = true
 #pragma HLS DEPENDENCE variable = block type = inter direction = RAW distance = 32 dependent = true
-    beat_t beat = 0;
-    if (pass.has_beats) beat = beats.read();
+    const beat_t beat = beats.read();
     const ap_uint<18> token = at.base + at.inner;
     const bool first = at.chunk == 0;
     if (first && token % abi::kBeatBits == 0 && token < job.tokens) {

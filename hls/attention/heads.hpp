@@ -3,7 +3,7 @@
 #pragma once
 
 #include "attention/job.hpp"
-#include "attention/on_chip.hpp"
+#include "attention/scores.hpp"
 #include "common/accumulate.hpp"
 #include "common/ratio.hpp"
 #include "common/stream.hpp"
@@ -11,9 +11,6 @@
 namespace kvdrive::attention {
 
 constexpr int kLowestScore = -2147483647 - 1;
-
-// Scores of all tokens, dense ones first.
-using ScoreMemory = OnChip<score_t, abi::kMaxTokens>;
 
 // One bit per dense token.
 constexpr int kMaskBeats = abi::kMaxTokens / abi::kBeatBits;

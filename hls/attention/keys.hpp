@@ -22,80 +22,127 @@ inline int keys_of(const Job& job) {
   return chooses_rows(job) ? int(job.head_dim) : int(job.tokens);
 }
 
-// fl32 of the summed magnitudes of one dimension, in lane 0 of the words.
+// Tokens that the walks below take in a cycle: fewer for more heads, each lane has a unit for 2^x per head.
 template <int G>
-single_t row_key(const beat_t words[G]) {
+constexpr int kTokenLanes = G == 1   ? 16
+                            : G == 2 ? 8
+                            : G <= 5 ? 4
+                                     : 2;
+
+// Heads of one group have weights from their sums; a single head needs none.
+template <int G>
+constexpr bool kWeighted = G > 1;
+
+// fl32 of the summed magnitudes of one dimension, in lane `lane` of the words.
+template <int G>
+single_t row_key(const beat_t words[G], int lane) {
 #pragma HLS INLINE
   ap_int<65> sum = 0;
   for (int h = 0; h < G; ++h) {
 #pragma HLS UNROLL
-    sum += to_fixed(half_lane(words[h], 0) & 0x7fff);
+    sum += to_fixed(half_lane(words[h], lane) & 0x7fff);
   }
   return wide_to_single<-24>(sum);
 }
 
 // fl32 of the weighted sum of one token's probabilities; their common LSB does not matter.
 template <int G>
-single_t token_key(ScoreMemory (&scores)[G], int token, const max_t max[G], const weight_t weights[G]) {
+single_t token_key(const Probability p[G], const weight_t weights[G]) {
 #pragma HLS INLINE
   ap_int<65> sum = 0;
   for (int h = 0; h < G; ++h) {
 #pragma HLS UNROLL
-    const Probability p = probability(scores[h][token], max[h]);
-    const ap_uint<kMantissaBits + abi::kWeightBits + 1> product = p.mantissa * weights[h];
-    sum += ap_uint<58>(product) << p.shift;
+    const weight_t weight = kWeighted<G> ? weights[h] : weight_t(1 << abi::kWeightBits);
+    const ap_uint<kMantissaBits + abi::kWeightBits + 1> product = p[h].mantissa * weight;
+    sum += ap_uint<58>(product) << p[h].shift;
   }
   return wide_to_single<0>(sum);
 }
 
-// All keys, one a cycle, as groups of sixteen ordinals.
+// What a walk over the tokens is for. Every walk sums the probabilities of the tokens that take part in it.
+enum Walk : int {
+  kSumWalk,    // all: the sums of the heads, which give their weights
+  kKeyWalk,    // makes the keys; for a single head of all tokens, for several of the dense ones
+  kWeighWalk,  // those that were chosen, and the tail; drops masked tokens from the choice
+};
+
 template <int G>
-void make_groups(const Job& job, const beat_t queries[G][kMaxChunks], ScoreMemory (&scores)[G], const MaskMemory& masks,
-                 const max_t max[G], const weight_t weights[G], GroupMemory& kept, Stream<group_t>& groups) {
+void walk(int kind, const Job& job, const beat_t queries[G][kMaxChunks], ScoreMemory (&scores)[G],
+          const MaskMemory& masks, const max_t max[G], const weight_t weights[G], GroupMemory& keys, MaskMemory& bitmap,
+          sum_t sums[G], int& selected) {
 #pragma HLS INLINE
+  constexpr int kLanes = kTokenLanes<G>;
+  constexpr int kTokenBits = 18;
   const bool rows = chooses_rows(job);
   const int n = keys_of(job);
   const int first_local = n - job.local;
+  const int all = rows || (kind == kKeyWalk && kWeighted<G>) ? n : n + int(job.tail_tokens);
   beat_t words[G];
 #pragma HLS ARRAY_PARTITION variable = words complete
   beat_t mask = 0;
   group_t group = 0;
-make_keys:
-  for (int i = 0; i < groups_of(n) * kGroupKeys; ++i) {
+  selected = 0;
+  for (int h = 0; h < G; ++h) {
+#pragma HLS UNROLL
+    sums[h] = 0;
+  }
+tokens:
+  for (int cycle = 0; cycle < groups_of(all) * (kGroupKeys / kLanes); ++cycle) {
 #pragma HLS PIPELINE II = 1
-    single_t key = 0;
+    const ap_uint<kTokenBits> first = cycle * kLanes;
     if (rows) {
       for (int h = 0; h < G; ++h) {
 #pragma HLS UNROLL
-        words[h] = i % abi::kLanes == 0 ? queries[h][i / abi::kLanes] : beat_t(words[h] >> 16);
+        words[h] = first % abi::kLanes == 0 ? queries[h][first / abi::kLanes] : beat_t(words[h] >> (16 * kLanes));
       }
-      key = row_key<G>(words);
-    } else if (i < n) {
-      if (i % abi::kBeatBits == 0) mask = masks[i / abi::kBeatBits];
-      key = i >= first_local ? single_t(kLocalKey) : token_key<G>(scores, i, max, weights);
-      if (!mask[i % abi::kBeatBits]) key = kMaskedKey;
+    } else if (first % abi::kBeatBits == 0 && first < n) {
+      mask = masks[first / abi::kBeatBits];
+      if (kind == kWeighWalk) {
+        mask &= bitmap[first / abi::kBeatBits];
+        bitmap[first / abi::kBeatBits] = mask;
+      }
     }
-    group >>= 32;
-    set_lane<32>(group, kGroupKeys - 1, i < n ? order_single(key) : ordinal_t(0));
-    if (i % kGroupKeys == kGroupKeys - 1) {
-      kept[i / kGroupKeys] = group;
-      groups.write(group);
+    score_t score[G][kLanes];
+#pragma HLS ARRAY_PARTITION variable = score complete dim = 0
+    if (!rows) {
+      for (int h = 0; h < G; ++h) {
+#pragma HLS UNROLL
+        get_scores<kLanes>(scores[h], first, score[h]);
+      }
     }
-  }
-}
-
-// The first pass computes the keys and keeps them; later passes take sixteen a cycle from there.
-template <int G>
-void feed_groups(bool first_pass, Job job, const beat_t queries[G][kMaxChunks], ScoreMemory (&scores)[G],
-                 const MaskMemory& masks, const max_t max[G], const weight_t weights[G], GroupMemory& kept,
-                 Stream<group_t>& groups) {
-  if (first_pass) {
-    make_groups<G>(job, queries, scores, masks, max, weights, kept, groups);
-  } else {
-  replay:
-    for (int i = 0; i < groups_of(keys_of(job)); ++i) {
-#pragma HLS PIPELINE II = 1
-      groups.write(kept[i]);
+    sum_t step[G];
+#pragma HLS ARRAY_PARTITION variable = step complete
+    for (int h = 0; h < G; ++h) {
+#pragma HLS UNROLL
+      step[h] = 0;
+    }
+    group >>= 32 * kLanes;
+    for (int i = 0; i < kLanes; ++i) {
+#pragma HLS UNROLL
+      const int token = first + i;
+      const bool dense = token < n;
+      const bool taken = dense ? bool(mask[i]) : token < all;
+      Probability p[G];
+#pragma HLS ARRAY_PARTITION variable = p complete
+      for (int h = 0; h < G; ++h) {
+#pragma HLS UNROLL
+        p[h] = rows ? no_probability() : probability(score[h][i], max[h]);
+        if (taken) step[h] += to_fixed(p[h]);
+      }
+      if (dense && taken) ++selected;
+      single_t key = rows ? row_key<G>(words, i) : token_key<G>(p, weights);
+      if (!rows && token >= first_local) key = kLocalKey;
+      if (!rows && !mask[i]) key = kMaskedKey;
+      set_lane<32>(group, kGroupKeys - kLanes + i, dense ? order_single(key) : ordinal_t(0));
+    }
+    mask >>= kLanes;
+    for (int h = 0; h < G; ++h) {
+#pragma HLS UNROLL
+      sums[h] += step[h];
+    }
+    const bool completes = cycle % (kGroupKeys / kLanes) == kGroupKeys / kLanes - 1;
+    if (kind == kKeyWalk && completes && cycle / (kGroupKeys / kLanes) < groups_of(n)) {
+      keys[cycle / (kGroupKeys / kLanes)] = group;
     }
   }
 }

@@ -9,8 +9,7 @@ namespace kvdrive::attention {
 
 struct Pass {
   bool scoring;
-  bool has_beats;
-  ap_uint<22> beats;  // cycles, if it has no beats
+  ap_uint<22> beats;
   ap_uint<18> tokens;
   ap_uint<4> chunks;        // beats of a token
   ap_uint<6> block_tokens;  // 1, or 32 out of the transposer
@@ -18,24 +17,22 @@ struct Pass {
 
 inline Pass scoring_pass(const Job& job) {
 #pragma HLS INLINE
-  if (!chooses_tokens(job)) return {true, true, job.k_beats, job.tokens, job.row_beats, 1};
+  if (!chooses_tokens(job)) return {true, job.k_beats, job.tokens, job.row_beats, 1};
   const int beats = abi::kLanes * squares_of(job.tokens) * squares_of(job.r);
-  return {true, true, beats, job.tokens, squares_of(job.r), abi::kLanes};
+  return {true, beats, job.tokens, squares_of(job.r), abi::kLanes};
 }
 
 inline Pass weighing_pass(const Job& job) {
 #pragma HLS INLINE
+  if (chooses_tokens(job)) return {false, 0, 0, 1, 1};
   const ap_uint<18> tokens = job.tokens + job.tail_tokens;
-  if (chooses_tokens(job)) return {false, false, tokens, tokens, 1, 1};
-  return {false, true, job.k_beats + job.tail_v_beats, tokens, job.row_beats, 1};
+  return {false, job.k_beats + job.tail_v_beats, tokens, job.row_beats, 1};
 }
 
 // What passes through the transposer: the beats of both passes.
 inline int core_beats(const Job& job) {
 #pragma HLS INLINE
-  const Pass scoring = scoring_pass(job);
-  const Pass weighing = weighing_pass(job);
-  return int(scoring.beats) + (weighing.has_beats ? int(weighing.beats) : 0);
+  return int(scoring_pass(job).beats) + int(weighing_pass(job).beats);
 }
 
 struct Position {

@@ -78,33 +78,32 @@ weigh_heads:
   }
 }
 
-// Drops masked tokens from the bitmap, counts the others, and sums the probabilities of what will be attended to.
+// One after the other, with the same hardware: the sums of the heads, the keys, the choice, the sums over the choice.
+// SPARF_ROWS makes keys and chooses; `sum` and `selected` mean nothing to it.
 template <int G>
-int weigh_choice(const Job& job, ScoreMemory (&scores)[G], const MaskMemory& masks, const max_t max[G],
-                 MaskMemory& bitmap, sum_t mass[G]) {
+void walk_and_choose(const Job& job, const beat_t queries[G][kMaxChunks], ScoreMemory (&scores)[G],
+                     const MaskMemory& masks, const max_t max[G], sum_t sum[G], sum_t chosen_sum[G], MaskMemory& bitmap,
+                     int& selected) {
 #pragma HLS INLINE
-  for (int h = 0; h < G; ++h) {
-#pragma HLS UNROLL
-    mass[h] = 0;
-  }
-  int selected = 0;
-  beat_t word = 0;
-weigh_choice:
-  for (int t = 0; t < job.tokens + job.tail_tokens; ++t) {
-#pragma HLS PIPELINE II = 1
-    const bool dense = t < job.tokens;
-    if (dense && t % abi::kBeatBits == 0) {
-      word = bitmap[t / abi::kBeatBits] & masks[t / abi::kBeatBits];
-      bitmap[t / abi::kBeatBits] = word;
-    }
-    const bool chosen = dense && word[t % abi::kBeatBits];
-    if (chosen) ++selected;
+  GroupMemory keys;
+  weight_t weights[G];
+#pragma HLS ARRAY_PARTITION variable = weights complete
+  const bool rows = chooses_rows(job);
+  const int first = rows || !kWeighted<G> ? kKeyWalk : kSumWalk;
+  const int last = rows ? kKeyWalk : kWeighWalk;
+walks:
+  for (int kind = first; kind <= last; ++kind) {
+    sum_t sums[G];
+#pragma HLS ARRAY_PARTITION variable = sums complete
+    walk<G>(kind, job, queries, scores, masks, max, weights, keys, bitmap, sums, selected);
     for (int h = 0; h < G; ++h) {
 #pragma HLS UNROLL
-      if (chosen || !dense) mass[h] += to_fixed(probability(scores[h][t], max[h]));
+      if (kind == first) sum[h] = sums[h];
+      chosen_sum[h] = sums[h];
     }
+    if (kind == kSumWalk) weigh_heads<G>(sum, weights);
+    if (kind == kKeyWalk) choose(keys_of(job), rows ? int(job.r) : int(job.k_top), keys, bitmap);
   }
-  return selected;
 }
 
 }  // namespace kvdrive::attention

@@ -103,10 +103,12 @@ enum Status : std::uint32_t {
 };
 
 enum Opcode : std::uint32_t {
+  kFlush = 0x0,
   kKvAppend = 0x81,
   kSessionTrim = 0x84,
   kAttnSubmit = 0x85,
   kAttnFetch = 0x86,
+  kSessionFork = 0x88,
 };
 
 enum Namespace : std::uint32_t {
@@ -121,6 +123,11 @@ enum KvKind : std::uint32_t {
 
 enum KvType : std::uint32_t {
   kBinary16 = 0x0,
+};
+
+enum AppendOption : std::uint32_t {
+  kAppendFua = 0x1,
+  kAppendSparse = 0x2,
 };
 
 enum NvmeStatus : std::uint32_t {
@@ -143,6 +150,7 @@ enum NvmeStatus : std::uint32_t {
   kValueNotFinite = 0x709,
   kNoValidToken = 0x70a,
   kJobRefused = 0x70b,
+  kSessionExists = 0x70c,
 };
 
 struct AttentionJob {
@@ -338,7 +346,7 @@ struct KvAppend {
   std::uint32_t row_bytes;
   std::uint32_t sequence;
   std::uint32_t crc32c;
-  std::uint32_t reserved;
+  std::uint32_t options;
 };
 static_assert(sizeof(KvAppend) == 64);
 static_assert(offsetof(KvAppend, opcode) == 0);
@@ -359,7 +367,7 @@ static_assert(offsetof(KvAppend, type) == 47);
 static_assert(offsetof(KvAppend, row_bytes) == 48);
 static_assert(offsetof(KvAppend, sequence) == 52);
 static_assert(offsetof(KvAppend, crc32c) == 56);
-static_assert(offsetof(KvAppend, reserved) == 60);
+static_assert(offsetof(KvAppend, options) == 60);
 namespace kvappend_bit {
 constexpr int kOpcode = 0;
 constexpr int kFlags = 8;
@@ -379,7 +387,7 @@ constexpr int kType = 376;
 constexpr int kRowBytes = 384;
 constexpr int kSequence = 416;
 constexpr int kCrc32c = 448;
-constexpr int kReserved = 480;
+constexpr int kOptions = 480;
 }  // namespace kvappend_bit
 
 struct SessionTrim {
@@ -421,6 +429,48 @@ constexpr int kFromToken = 320;
 constexpr int kReserved1 = 352;
 }  // namespace sessiontrim_bit
 
+struct SessionFork {
+  std::uint8_t opcode;
+  std::uint8_t flags;
+  std::uint16_t cid;
+  std::uint32_t nsid;
+  std::uint32_t session;
+  std::uint32_t reserved0;
+  std::uint64_t mptr;
+  std::uint64_t prp1;
+  std::uint64_t prp2;
+  std::uint32_t target;
+  std::uint32_t tokens;
+  std::uint32_t reserved1[4];
+};
+static_assert(sizeof(SessionFork) == 64);
+static_assert(offsetof(SessionFork, opcode) == 0);
+static_assert(offsetof(SessionFork, flags) == 1);
+static_assert(offsetof(SessionFork, cid) == 2);
+static_assert(offsetof(SessionFork, nsid) == 4);
+static_assert(offsetof(SessionFork, session) == 8);
+static_assert(offsetof(SessionFork, reserved0) == 12);
+static_assert(offsetof(SessionFork, mptr) == 16);
+static_assert(offsetof(SessionFork, prp1) == 24);
+static_assert(offsetof(SessionFork, prp2) == 32);
+static_assert(offsetof(SessionFork, target) == 40);
+static_assert(offsetof(SessionFork, tokens) == 44);
+static_assert(offsetof(SessionFork, reserved1) == 48);
+namespace sessionfork_bit {
+constexpr int kOpcode = 0;
+constexpr int kFlags = 8;
+constexpr int kCid = 16;
+constexpr int kNsid = 32;
+constexpr int kSession = 64;
+constexpr int kReserved0 = 96;
+constexpr int kMptr = 128;
+constexpr int kPrp1 = 192;
+constexpr int kPrp2 = 256;
+constexpr int kTarget = 320;
+constexpr int kTokens = 352;
+constexpr int kReserved1 = 384;
+}  // namespace sessionfork_bit
+
 struct AttnSubmit {
   std::uint8_t opcode;
   std::uint8_t flags;
@@ -438,7 +488,10 @@ struct AttnSubmit {
   std::uint8_t group;
   std::uint8_t has_valid;
   std::uint8_t reserved0;
-  std::uint32_t reserved1[2];
+  std::uint16_t r;
+  std::uint16_t k_top;
+  std::uint16_t local;
+  std::uint16_t tail_tokens;
   std::uint32_t crc32c;
   std::uint32_t scale_log2e;
 };
@@ -459,7 +512,10 @@ static_assert(offsetof(AttnSubmit, mode) == 44);
 static_assert(offsetof(AttnSubmit, group) == 45);
 static_assert(offsetof(AttnSubmit, has_valid) == 46);
 static_assert(offsetof(AttnSubmit, reserved0) == 47);
-static_assert(offsetof(AttnSubmit, reserved1) == 48);
+static_assert(offsetof(AttnSubmit, r) == 48);
+static_assert(offsetof(AttnSubmit, k_top) == 50);
+static_assert(offsetof(AttnSubmit, local) == 52);
+static_assert(offsetof(AttnSubmit, tail_tokens) == 54);
 static_assert(offsetof(AttnSubmit, crc32c) == 56);
 static_assert(offsetof(AttnSubmit, scale_log2e) == 60);
 namespace attnsubmit_bit {
@@ -479,7 +535,10 @@ constexpr int kMode = 352;
 constexpr int kGroup = 360;
 constexpr int kHasValid = 368;
 constexpr int kReserved0 = 376;
-constexpr int kReserved1 = 384;
+constexpr int kR = 384;
+constexpr int kKTop = 400;
+constexpr int kLocal = 416;
+constexpr int kTailTokens = 432;
 constexpr int kCrc32c = 448;
 constexpr int kScaleLog2e = 480;
 }  // namespace attnsubmit_bit
