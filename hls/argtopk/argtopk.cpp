@@ -86,17 +86,18 @@ int argtopk(const beat_t* keys, beat_t* indices, beat_t* bitmap, int n, int k, i
 #pragma HLS BIND_STORAGE variable = histograms type = ram_s2p impl = bram
   const int status = check(n, k);
   if (status != 0) return status;
-  const bool insertion = k <= abi::kInsertionK;
   const int digits = key_type == abi::kMagnitude16 ? kMagnitudeDigits : kDigits;
-  const int selects = insertion ? 1 : digits;
-  if (!insertion) clear_histograms(histograms);
+  int pass = first_pass(k);
+  if (pass != kInsertionPass) clear_histograms(histograms);
   Cut cut;
   cut.ties = k;
+  bool emitted = false;
 passes:
-  for (int i = 0; i <= selects; ++i) {
-    const int pass = i == selects ? int(kEmitPass) : insertion ? int(kInsertionPass) : i;
-    const Cut before = i == selects && !cut.finite ? empty_cut() : cut;
+  while (!emitted) {
+    const Cut before = pass == kEmitPass && !cut.finite ? empty_cut() : cut;
     run_pass(keys, indices, bitmap, n, k, key_type, pass, before, histograms, cut);
+    emitted = pass == kEmitPass;
+    pass = next_pass(pass, digits, cut);
   }
   return cut.finite ? 0 : int(abi::kNonFinite);
 }

@@ -4,8 +4,8 @@
 // Keys: binary32, 16 to a beat, or binary16 magnitudes, 32 to a beat (KeyType). Results: k ascending indices, 16 to a
 // beat, zero padded, and a bitmap of ceil(n / 512) words. 1 <= n <= MAX_TOKENS, 1 <= k <= min(n, MAX_TOP_K).
 // Returns a status word: with BAD_LENGTH or BAD_K nothing is written; with NON_FINITE the bitmap is zero and no index
-// is written. Cycles: about n + n/16 for k <= INSERTION_K, else 256 + 4 (n/16 + 256) + n/16, for magnitudes two passes
-// less.
+// is written. Cycles: about n + n/16 for k <= INSERTION_K, else 256 + up to 4 (n/16 + 256) + n/16, for
+// magnitudes up to 2.
 #pragma once
 
 #include "argtopk/emit.hpp"

@@ -14,7 +14,8 @@ static_assert(abi::kMaxTokens < (1 << 18));
 struct Cut {
   ordinal_t threshold = 0;
   rank_t ties = 0;
-  bool finite = true;  // false when a key is Inf or NaN
+  bool finite = true;    // false when a key is Inf or NaN
+  bool settled = false;  // no more digits are needed
 };
 
 // No key passes it.
@@ -23,6 +24,7 @@ inline Cut empty_cut() {
   Cut cut;
   cut.threshold = 0xffffffff;
   cut.finite = false;
+  cut.settled = true;
   return cut;
 }
 

@@ -60,6 +60,7 @@ rank:
   cut.threshold = threshold;
   cut.ties = ties;
   cut.finite = finite;
+  cut.settled = true;
 }
 
 }  // namespace kvdrive

@@ -10,6 +10,17 @@ namespace kvdrive {
 
 enum Pass : int { kInsertionPass = kDigits, kEmitPass };  // below: the number of a radix digit
 
+inline int first_pass(int k) {
+#pragma HLS INLINE
+  return k <= abi::kInsertionK ? int(kInsertionPass) : 0;
+}
+
+// After one that left `cut`: that of the next of `digits` digits, or the one that emits.
+inline int next_pass(int pass, int digits, const Cut& cut) {
+#pragma HLS INLINE
+  return cut.settled || pass + 1 >= digits ? int(kEmitPass) : pass + 1;
+}
+
 inline void use_keys(Stream<group_t>& groups, int n, int k, int pass, const Cut& before, Histograms& histograms,
                      Stream<mask_t>& masks, Cut& after) {
   if (pass == kEmitPass) {

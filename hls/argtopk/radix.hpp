@@ -2,10 +2,10 @@
 // The cut for any k by radix select: four digits of 8 bits, the most significant first.
 //
 // Each pass counts one digit of the keys that begin with the digits found before, then looks for the digit of the k-th
-// largest key from the top. Rate: 16 keys a cycle, then one of 256 bins a cycle. Every lane has a histogram of its own,
-// whose count of a bin is corrected with the updates that its memory has not finished. The caller owns the histograms,
-// zero before the first pass; each pass leaves them zero. It feeds the same keys to every pass, so the first one can
-// run while the keys are produced.
+// largest key from the top, and ends early when all keys of its bin are wanted. Rate: 16 keys a cycle, then one of 256
+// bins a cycle. Every lane has a histogram of its own, whose count of a bin is corrected with the updates that its
+// memory has not finished. The caller owns the histograms, zero before the first pass; each pass leaves them zero. It
+// feeds the same keys to every pass, so the first one can run while the keys are produced.
 #pragma once
 
 #include "argtopk/cut.hpp"
@@ -85,7 +85,7 @@ inline ordinal_t with_digit(ordinal_t prefix, bin_t bin, int digit) {
   return prefix | (ordinal_t(bin) << place_of(digit));
 }
 
-// Lanes without a key fall into bin 0 of the first digit, below all keys, and match no later prefix.
+// Lanes without a key fall into bin 0 as long as the prefix is 0, below all keys.
 inline bool count_digit(Stream<group_t>& groups, int n, int digit, ordinal_t prefix, Histograms& histograms) {
   static_assert(kInFlight == 3);  // one less than the distance in the DEPENDENCE pragma
   InFlight latest[kGroupKeys];
@@ -106,8 +106,9 @@ count:
   return finite;
 }
 
-// The bin with the key of rank `rank` (1 = largest), and its rank among the keys of that bin. Clears the histograms.
-inline bin_t find_bin(Histograms& histograms, rank_t& rank) {
+// The bin with the key of rank `rank` (1 = largest), and its rank among the keys of that bin; `whole`: it is the last
+// of them. Clears the histograms.
+inline bin_t find_bin(Histograms& histograms, rank_t& rank, bool& whole) {
   bin_t found_bin = 0;
   bool found = false;
 find:
@@ -123,19 +124,24 @@ find:
     if (!found && rank <= total) {
       found = true;
       found_bin = bin;
+      whole = rank == total;
     }
     if (!found) rank -= total;
   }
   return found_bin;
 }
 
-// One pass: extends the cut by the digit numbered `digit`. Before the first pass `before` holds k in `ties`.
+// One pass: extends the cut by the digit numbered `digit`. Before the first pass `before` holds k in `ties`. If all
+// keys of the bin are wanted, the cut lies right below them and is settled.
 inline void select_digit(Stream<group_t>& groups, int n, int digit, const Cut& before, Histograms& histograms,
                          Cut& after) {
   rank_t rank = before.ties;
   after.finite = count_digit(groups, n, digit, before.threshold, histograms);
-  after.threshold = with_digit(before.threshold, find_bin(histograms, rank), digit);
-  after.ties = rank;
+  bool whole = false;
+  const ordinal_t threshold = with_digit(before.threshold, find_bin(histograms, rank, whole), digit);
+  after.threshold = whole && threshold != 0 ? ordinal_t(threshold - 1) : threshold;
+  after.ties = whole ? rank_t(0) : rank;
+  after.settled = whole;
 }
 
 }  // namespace kvdrive

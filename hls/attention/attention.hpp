@@ -56,8 +56,7 @@ template <int G>
 void attend(const beat_t* kv, const beat_t* io, beat_t* out, Job job, Record record, beat_t rows,
             ScoreMemory (&scores)[G], MaskMemory& masks, status_t& status, max_t max[G], sum_t sum[G]) {
 #pragma HLS DATAFLOW
-  const bool columns = chooses_tokens(job);
-  const int beats_to_core = core_beats(job);
+  const Squares squares = squares_of(job);
   Fifo<beat_t, 128> fetched("kv_fetched");
 #pragma HLS STREAM variable = fetched depth = 128
   Fifo<beat_t, 4> beats("kv_beats");
@@ -86,7 +85,7 @@ void attend(const beat_t* kv, const beat_t* io, beat_t* out, Job job, Record rec
 #pragma HLS STREAM variable = rows_out depth = 16
   DATAFLOW_BEGIN
   DATAFLOW_STAGE(fetch_rows, kv, job, fetched);
-  DATAFLOW_STAGE(transpose_blocks, fetched, columns, job.r, beats_to_core, beats);
+  DATAFLOW_STAGE(transpose_blocks, fetched, squares, beats);
   DATAFLOW_STAGE(fetch_operands<G>, io, job, query_beats, tail_beats, mask_words, v_sums);
   DATAFLOW_STAGE(choose_queries<G>, query_beats, job, rows, queries, clean_query);
   DATAFLOW_STAGE(order_tail<G>, tail_beats, job, tail);

@@ -49,16 +49,17 @@ inline void choose(int n, int k, GroupMemory& keys, MaskMemory& bitmap) {
   lane_count_t histograms[kGroupKeys][kBins];
 #pragma HLS ARRAY_PARTITION variable = histograms dim = 1 complete
 #pragma HLS BIND_STORAGE variable = histograms type = ram_s2p impl = bram
-  const bool insertion = k <= abi::kInsertionK;
-  const int selects = insertion ? 1 : kDigits;
-  if (!insertion) clear_histograms(histograms);
+  int pass = first_pass(k);
+  if (pass != kInsertionPass) clear_histograms(histograms);
   Cut cut;
   cut.ties = k;
+  bool emitted = false;
 choice_passes:
-  for (int i = 0; i <= selects; ++i) {
-    const int pass = i == selects ? int(kEmitPass) : insertion ? int(kInsertionPass) : i;
+  while (!emitted) {
     const Cut before = cut;
     run_choice_pass(pass, n, k, keys, before, histograms, cut, bitmap);
+    emitted = pass == kEmitPass;
+    pass = next_pass(pass, kDigits, cut);
   }
 }
 

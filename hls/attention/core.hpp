@@ -51,7 +51,7 @@ store_tail_scores:
     for (int h = 0; h < G; ++h) {
 #pragma HLS UNROLL
       const score_t x = lane<32>(word, h);
-      put_score(scores[h], job.tokens + t, x);
+      put_scores(scores[h], job.tokens + t, {true, false, x, 0});
       if (x > best[h]) best[h] = x;
     }
   }
@@ -91,6 +91,8 @@ struct Place {
   bool first;     // of its token
   bool last;      // of a token that exists
   bool attended;  // meaningful for tokens that exist
+  bool second;    // the beat also holds the token 32 behind
+  bool second_attended;
 };
 
 // What a pass finds out besides sums.
@@ -112,13 +114,15 @@ inline void run_head(const Pass& pass, const Place& place, const HalfParts parts
   multiply_beat(pass.scoring, query, place.chunk, p, parts, terms);
   if (pass.scoring) {
     const DotSum before = place.first ? zero_dot() : in_blocks ? block[place.inner] : row;
-    row = add(before, sum_terms(terms));
+    const DotSum lower = sum_half(terms, 0);
+    const DotSum upper = sum_half(terms, kHalfLanes);
+    row = add(before, add(lower, upper));
     if (in_blocks) block[place.inner] = row;
-    if (place.last) {
-      const score_t x = to_score(row, scale);
-      put_score(scores, place.token, x);
-      if (place.attended && x > best) best = x;
-    }
+    const score_t x = to_score(pass.paired ? lower : row, scale);
+    const score_t x2 = to_score(upper, scale);
+    put_scores(scores, place.token, {place.last, place.second, x, x2});
+    if (place.last && place.attended && x > best) best = x;
+    if (place.second && place.second_attended && x2 > best) best = x2;
   } else {
     if (place.last) total += to_fixed(p);
     accumulate(terms, place.slot, sums);
@@ -163,15 +167,20 @@ pass_beats:
     }
     const bool last = at.chunk == pass.chunks - 1 && token < pass.tokens;
     const bool attended = token >= job.tokens || mask[token % abi::kBeatBits];
-    const Place place = {token, at.inner, at.chunk, slot, first, last, attended};
+    const ap_uint<18> other = token + abi::kLanes;
+    const bool second = pass.paired && other < pass.tokens;
+    const bool second_attended = mask[other % abi::kBeatBits];
+    const Place place = {token, at.inner, at.chunk, slot, first, last, attended, second, second_attended};
     HalfParts parts[abi::kLanes];
 #pragma HLS ARRAY_PARTITION variable = parts complete
-    const bool beat_finite = unpack_lanes(beat, parts);
-    infinite[at.inner] = !beat_finite || (!first && infinite[at.inner]);
-    if (last && attended) {
-      if (infinite[at.inner]) findings.finite = false;
-      if (pass.scoring) findings.any = true;
-    }
+    unpack_lanes(beat, parts);
+    const bool lower_infinite = !all_finite(beat, 0, kHalfLanes);
+    const bool upper_infinite = !all_finite(beat, kHalfLanes, kHalfLanes);
+    infinite[at.inner] = lower_infinite || (!pass.paired && upper_infinite) || (!first && infinite[at.inner]);
+    const bool used = last && attended;
+    const bool second_used = second && second_attended;
+    if ((used && infinite[at.inner]) || (second_used && upper_infinite)) findings.finite = false;
+    if (pass.scoring && (used || second_used)) findings.any = true;
     for (int h = 0; h < G; ++h) {
 #pragma HLS UNROLL
       run_head(pass, place, parts, scale[h], top[h], queries[h], scores[h], row[h], block[h], sums[h], best[h],

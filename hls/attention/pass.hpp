@@ -9,34 +9,43 @@ namespace kvdrive::attention {
 
 struct Pass {
   bool scoring;
+  bool paired;  // a beat holds two tokens, 32 apart
   ap_uint<22> beats;
   ap_uint<18> tokens;
   ap_uint<4> chunks;        // beats of a token
   ap_uint<6> block_tokens;  // 1, or 32 out of the transposer
 };
 
+// SPARF_TOKENS with few rows: two blocks share the lanes.
+inline bool pairs_tokens(const Job& job) { return chooses_tokens(job) && job.r <= abi::kLanes / 2; }
+
 inline Pass scoring_pass(const Job& job) {
 #pragma HLS INLINE
-  if (!chooses_tokens(job)) return {true, job.k_beats, job.tokens, job.row_beats, 1};
-  const int beats = abi::kLanes * squares_of(job.tokens) * squares_of(job.r);
-  return {true, beats, job.tokens, squares_of(job.r), abi::kLanes};
+  if (!chooses_tokens(job)) return {true, false, job.k_beats, job.tokens, job.row_beats, 1};
+  const bool paired = pairs_tokens(job);
+  const ap_uint<13> blocks = squares_of(job.tokens);
+  const ap_uint<22> squares = paired ? ap_uint<22>((blocks + 1) / 2) : ap_uint<22>(blocks * score_beats(job));
+  return {true, paired, ap_uint<22>(squares * abi::kLanes), job.tokens, score_beats(job), abi::kLanes};
 }
 
 inline Pass weighing_pass(const Job& job) {
 #pragma HLS INLINE
-  if (chooses_tokens(job)) return {false, 0, 0, 1, 1};
+  if (chooses_tokens(job)) return {false, false, 0, 0, 1, 1};
   const ap_uint<18> tokens = job.tokens + job.tail_tokens;
-  return {false, job.k_beats + job.tail_v_beats, tokens, job.row_beats, 1};
+  return {false, false, job.k_beats + job.tail_v_beats, tokens, job.row_beats, 1};
 }
 
-// What passes through the transposer: the beats of both passes.
-inline int core_beats(const Job& job) {
+// The beats of both passes on their way through the transposer.
+inline Squares squares_of(const Job& job) {
 #pragma HLS INLINE
-  return int(scoring_pass(job).beats) + int(weighing_pass(job).beats);
+  const int leaving = int(scoring_pass(job).beats) + int(weighing_pass(job).beats);
+  if (!chooses_tokens(job)) return {false, 1, 1, leaving, leaving};
+  const int padded = pairs_tokens(job) ? abi::kLanes / 2 : abi::kLanes * int(score_beats(job));
+  return {true, int(job.r), padded, int(job.k_beats), leaving};
 }
 
 struct Position {
-  ap_uint<18> base;  // first token of the block
+  ap_uint<18> base;  // first token of the block, or of two
   ap_uint<5> inner;
   ap_uint<4> chunk;
 };
@@ -48,7 +57,7 @@ inline Position advance(Position at, const Pass& pass) {
   at.inner = chunk_ends ? ap_uint<5>(0) : ap_uint<5>(at.inner + 1);
   if (block_ends) {
     at.chunk = 0;
-    at.base += pass.block_tokens;
+    at.base += pass.paired ? ap_uint<7>(2 * abi::kLanes) : ap_uint<7>(pass.block_tokens);
   } else if (chunk_ends) {
     ++at.chunk;
   }

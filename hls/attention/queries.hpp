@@ -3,6 +3,7 @@
 #pragma once
 
 #include "attention/heads.hpp"
+#include "attention/pass.hpp"
 #include "gemv/accumulators.hpp"
 
 namespace kvdrive::attention {
@@ -61,8 +62,9 @@ gather_lanes:
   }
 }
 
+// For tokens in pairs, the upper lanes repeat the lower ones.
 template <int G>
-void send_queries(const beat_t queries[G][kMaxChunks], int beats, Stream<beat_t>& out) {
+void send_queries(const beat_t queries[G][kMaxChunks], int beats, bool paired, Stream<beat_t>& out) {
 #pragma HLS INLINE
 send_heads:
   for (int h = 0; h < G; ++h) {
@@ -74,7 +76,7 @@ send_heads:
 #pragma HLS UNROLL
         if (from == h) beat = queries[from][b];
       }
-      out.write(beat);
+      out.write(paired ? beat_t((beat << (abi::kBeatBits / 2)) | beat) : beat);
     }
   }
 }
@@ -90,7 +92,7 @@ void choose_queries(Stream<beat_t>& in, Job job, beat_t rows, Stream<beat_t>& ou
 #pragma HLS ARRAY_PARTITION variable = chosen complete dim = 1
     finite = load_queries<G>(in, job.row_beats, queries);
     gather<G>(job, rows, queries, chosen);
-    send_queries<G>(chosen, score_beats(job), out);
+    send_queries<G>(chosen, score_beats(job), pairs_tokens(job), out);
   } else {
   pass_queries:
     for (int i = 0; i < G * job.row_beats; ++i) {

@@ -18,11 +18,23 @@ inline ap_uint<kScoreBankBits> score_bank(ap_uint<18> token) {
   return ap_uint<kScoreBankBits>(token) ^ half;
 }
 
-inline void put_score(ScoreMemory& scores, ap_uint<18> token, score_t score) {
+// What is written in one cycle: a token's score, and that of the token 32 behind it.
+struct ScorePair {
+  bool has_first;
+  bool has_second;
+  score_t first;
+  score_t second;
+};
+
+inline void put_scores(ScoreMemory& scores, ap_uint<18> token, const ScorePair& pair) {
 #pragma HLS INLINE
+  const ap_uint<18> other = token + 32;
   for (int bank = 0; bank < kScoreBanks; ++bank) {
 #pragma HLS UNROLL
-    if (score_bank(token) == bank) scores[bank][token >> kScoreBankBits] = score;
+    const bool first = pair.has_first && score_bank(token) == bank;
+    const bool second = pair.has_second && score_bank(other) == bank;
+    const ap_uint<18> place = first ? token : other;
+    if (first || second) scores[bank][place >> kScoreBankBits] = first ? pair.first : pair.second;
   }
 }
 

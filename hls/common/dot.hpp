@@ -18,13 +18,15 @@ inline DotSum zero_dot() {
   return {0, 0};
 }
 
-// The sum of 32 lanes, as a tree; destroys them.
+constexpr int kHalfLanes = abi::kLanes / 2;
+
+// The sum of 16 lanes, as a tree; destroys them.
 template <int kWidth>
-inline ap_int<kWidth> sum_lanes(ap_int<kWidth> lanes[abi::kLanes]) {
+inline ap_int<kWidth> sum_lanes(ap_int<kWidth> lanes[kHalfLanes]) {
 #pragma HLS INLINE
-  for (int width = abi::kLanes / 2; width >= 1; width >>= 1) {
+  for (int width = kHalfLanes / 2; width >= 1; width >>= 1) {
 #pragma HLS UNROLL
-    for (int l = 0; l < abi::kLanes / 2; ++l) {
+    for (int l = 0; l < kHalfLanes / 2; ++l) {
 #pragma HLS UNROLL
       if (l < width) lanes[l] += lanes[l + width];
     }
@@ -32,19 +34,26 @@ inline ap_int<kWidth> sum_lanes(ap_int<kWidth> lanes[abi::kLanes]) {
   return lanes[0];
 }
 
-// The tree over the products of one beat. The terms must come from two halves: then 32 of them fit 59 and 54 bits.
+// The tree over half a beat of products, from lane `first` on. A product of two halves fits 54 bits in `low` and 49 in
+// `high`, 16 of them fit 58 and 53.
+inline DotSum sum_half(const Term terms[abi::kLanes], int first) {
+#pragma HLS INLINE
+  ap_int<58> low[kHalfLanes];
+#pragma HLS ARRAY_PARTITION variable = low complete
+  ap_int<53> high[kHalfLanes];
+#pragma HLS ARRAY_PARTITION variable = high complete
+  for (int l = 0; l < kHalfLanes; ++l) {
+#pragma HLS UNROLL
+    const Term& term = terms[first + l];
+    low[l] = term.high ? ap_int<54>(0) : ap_int<54>(term.value);
+    high[l] = term.high ? ap_int<49>(term.value) : ap_int<49>(0);
+  }
+  return {ap_int<62>(sum_lanes<58>(low)), ap_int<57>(sum_lanes<53>(high))};
+}
+
 inline DotSum sum_terms(const Term terms[abi::kLanes]) {
 #pragma HLS INLINE
-  ap_int<59> low[abi::kLanes];
-#pragma HLS ARRAY_PARTITION variable = low complete
-  ap_int<54> high[abi::kLanes];
-#pragma HLS ARRAY_PARTITION variable = high complete
-  for (int l = 0; l < abi::kLanes; ++l) {
-#pragma HLS UNROLL
-    low[l] = terms[l].high ? ap_int<54>(0) : ap_int<54>(terms[l].value);
-    high[l] = terms[l].high ? ap_int<49>(terms[l].value) : ap_int<49>(0);
-  }
-  return {ap_int<62>(sum_lanes<59>(low)), ap_int<57>(sum_lanes<54>(high))};
+  return add(sum_half(terms, 0), sum_half(terms, kHalfLanes));
 }
 
 inline dot_t join_dot(const DotSum& sum) {

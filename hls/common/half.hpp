@@ -35,10 +35,11 @@ inline ap_int<42> to_fixed(half_t h) {
   return ap_int<42>(parts.mantissa) << parts.shift.to_int();
 }
 
-inline bool all_finite(const beat_t& beat) {
+// Of `count` lanes from `first` on.
+inline bool all_finite(const beat_t& beat, int first = 0, int count = abi::kLanes) {
 #pragma HLS INLINE
   bool finite = true;
-  for (int l = 0; l < abi::kLanes; ++l) {
+  for (int l = first; l < first + count; ++l) {
 #pragma HLS UNROLL
     finite &= is_finite(half_lane(beat, l));
   }

@@ -97,7 +97,7 @@ void run_gemv(Stream<beat_t>& operands, Stream<beat_t>& beats, const GemvPlan& p
   Fifo<beat_t, 4> rows("rows");
 #pragma HLS STREAM variable = rows depth = 4
   DATAFLOW_BEGIN
-  DATAFLOW_STAGE(transpose_blocks, beats, plan.mode == GemvMode::kColumns, plan.width, plan.beats, rows);
+  DATAFLOW_STAGE(transpose_blocks, beats, plan.squares, rows);
   DATAFLOW_STAGE(multiply_beats<kGroup>, operands, rows, plan, results, finite);
   DATAFLOW_END
 }

@@ -16,6 +16,7 @@ struct GemvPlan {
   int chunks = 1;  // beats of a token
   int tokens = 0;
   int beats = 0;  // through the multipliers
+  Squares squares = {};
 };
 
 inline GemvPlan make_gemv_plan(int mode, int width, int tokens) {
@@ -34,6 +35,9 @@ inline GemvPlan make_gemv_plan(int mode, int width, int tokens) {
   plan.tokens = tokens;
   const int visited = columns ? abi::kLanes * squares_of(tokens) : tokens;
   plan.beats = visited * plan.chunks;
+  const int arriving = columns ? width * squares_of(tokens) : plan.beats;
+  const int rows = columns ? width : 1;
+  plan.squares = {columns, rows, columns ? abi::kLanes * plan.chunks : 1, arriving, plan.beats};
   return plan;
 }
 

@@ -72,24 +72,34 @@ inline int squares_of(int rows) {
   return (rows + abi::kLanes - 1) / abi::kLanes;
 }
 
-// `columns` false: passes `beats` beats on. `columns` true: each block of 32 tokens arrives as `rows` beats, one per
-// embedding row, and leaves as squares_of(rows) runs of 32 beats, one per token with 32 embedding values; missing rows
-// are zero. `beats` counts what leaves.
-inline void transpose_blocks(Stream<beat_t>& in, bool columns, int rows, int beats, Stream<beat_t>& out) {
+// How blocks of 32 tokens become squares. Up to 16 rows of two blocks may share one: the lower lanes of what leaves
+// belong to the first block, the upper ones to the second.
+struct Squares {
+  bool columns;  // false: beats pass as they are
+  int rows;      // beats of a block as it arrives, one per embedding row
+  int padded;    // the same as it enters the squares: missing rows are zero
+  int arriving;  // beats
+  int leaving;   // beats: of a block as many runs of 32 as it has squares, one beat per token
+};
+
+inline void transpose_blocks(Stream<beat_t>& in, const Squares& squares, Stream<beat_t>& out) {
   half_beat_t upper[kTransposeLatency];
 #pragma HLS ARRAY_PARTITION variable = upper complete
   half_beat_t lower[kTransposeLatency];
 #pragma HLS ARRAY_PARTITION variable = lower complete
-  const int latency = columns ? kTransposeLatency : 0;
-  const int padded_rows = abi::kLanes * squares_of(rows);
+  const int latency = squares.columns ? kTransposeLatency : 0;
   int row = 0;
+  int arrived = 0;
 transpose:
-  for (int cycle = 0; cycle < beats + latency; ++cycle) {
+  for (int cycle = 0; cycle < squares.leaving + latency; ++cycle) {
 #pragma HLS PIPELINE II = 1
     beat_t beat = 0;
-    if (cycle < beats && (!columns || row < rows)) beat = in.read();
-    row = row + 1 == padded_rows ? 0 : row + 1;
-    if (columns) beat = transpose_step(beat, upper, lower, ap_uint<5>(cycle));
+    if (arrived < squares.arriving && row < squares.rows) {
+      beat = in.read();
+      ++arrived;
+    }
+    row = row + 1 == squares.padded ? 0 : row + 1;
+    if (squares.columns) beat = transpose_step(beat, upper, lower, ap_uint<5>(cycle));
     if (cycle >= latency) out.write(beat);
   }
 }
