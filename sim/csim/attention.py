@@ -49,6 +49,7 @@ def cases(rng: np.random.Generator, small: bool) -> Iterator[Case]:
     yield from _data(rng)
     yield from _ties(rng, small)
     yield from _not_finite(rng)
+    yield from _not_finite_in_pairs(rng)
     yield from _empty(rng)
     yield from _refused(rng)
     yield from _random_descriptors(rng, 100 if small else 400)
@@ -196,6 +197,20 @@ def _not_finite(rng: np.random.Generator) -> Iterator[Case]:
                 problem.valid = np.ones(40, np.bool_)
                 problem.valid[row] = False
                 yield to_case(f"masked {poison} in {name}", *attend_image(problem, Mode.EXACT, rng).build(rng))
+
+
+def _not_finite_in_pairs(rng: np.random.Generator) -> Iterator[Case]:
+    """With up to 16 rows two blocks of tokens share each beat: a NaN in either, attended and masked, chosen and not."""
+    for r, token, column, masked in product((8, 16), (3, 40, 67, 99), (2, 30), (False, True)):
+        problem = _problem(rng, 2, 64, 100, False, True)
+        problem.k[token, column] = NAN
+        if masked:
+            problem.valid = np.ones(100, np.bool_)
+            problem.valid[token] = False
+        rows = np.zeros(64, np.uint8)
+        rows[: r // 8] = 0xFF
+        image = tokens_image(problem, rows, np.full(2, 0x3F800000, np.uint32), 7, 3, rng)
+        yield to_case(f"NaN at {token}, {column} with {r} rows, masked {masked}", *image.build(rng))
 
 
 def _empty(rng: np.random.Generator) -> Iterator[Case]:
