@@ -89,6 +89,7 @@ void walk(int kind, const Job& job, const beat_t queries[G][kMaxChunks], ScoreMe
 tokens:
   for (int cycle = 0; cycle < groups_of(all) * (kGroupKeys / kLanes); ++cycle) {
 #pragma HLS PIPELINE II = 1
+#pragma HLS DEPENDENCE variable = bitmap type = inter dependent = false
     const ap_uint<kTokenBits> first = cycle * kLanes;
     if (rows) {
       for (int h = 0; h < G; ++h) {

@@ -28,7 +28,7 @@ _CLEAN = "instcombine<no-verify-fixpoint>,simplifycfg<no-switch-to-lookup;no-swi
 _PASSES = ",".join(
     [
         "internalize,globaldce,function(sroa,early-cse,simplifycfg)",
-        "cgscc(inline)",
+        "cgscc(inline),globaldce",
         f"function(sroa,early-cse,{_CLEAN},loop-mssa(licm),loop-simplify,lcssa,loop(loop-rotate),{_CLEAN},loop(indvars),"
         "loop-simplify,lcssa,loop-unroll<O2;no-peeling;no-profile-peeling;runtime>,"
         f"sroa,early-cse<memssa>,{_CLEAN},gvn,sccp,correlated-propagation,bdce,{_CLEAN},"

@@ -77,10 +77,13 @@ struct c_type<true> {
 // What a type is in an expression. Numbers (kNumber) choose these operators; kJoins marks what can be their other
 // operand; kKnown is everything that can be assigned. A range is unsigned, but the vendor's operators name their result
 // by the sign of the number it belongs to (kNamedSigned).
-template <typename T>
+template <typename T, bool Enum = __is_enum(T)>
 struct operand {
   static constexpr bool kKnown = false, kJoins = false, kNumber = false;
 };
+// What an unscoped enumeration is promoted to.
+template <typename T>
+struct operand<T, true> : operand<decltype(+T())> {};
 enum class Kind { kC, kNumber, kReference };
 template <int W, bool S, Kind kind, bool Named = S>
 struct known {
