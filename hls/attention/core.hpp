@@ -121,8 +121,11 @@ inline void run_head(const Pass& pass, const Place& place, const HalfParts parts
     const score_t x = to_score(pass.paired ? lower : row, scale);
     const score_t x2 = to_score(upper, scale);
     put_scores(scores, place.token, {place.last, place.second, x, x2});
-    if (place.last && place.attended && x > best) best = x;
-    if (place.second && place.second_attended && x2 > best) best = x2;
+    // One comparison with `best`, which the next beat needs.
+    const bool counts = place.last && place.attended;
+    const bool counts2 = place.second && place.second_attended;
+    const score_t larger = counts2 && (!counts || x2 > x) ? x2 : x;
+    if ((counts || counts2) && larger > best) best = larger;
   } else {
     if (place.last) total += to_fixed(p);
     accumulate(terms, place.slot, sums);
