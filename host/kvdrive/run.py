@@ -80,7 +80,7 @@ def run(
     model = small_model(out)
     ids = torch.tensor([list(prompt)])
 
-    with progress_bar(console) as bars, Emulator(out / "drive.kv", engine, threads) as target:
+    with progress_bar(console) as bars, Emulator(out / "drive.kv", engine, threads, format=True) as target:
         ours = _timed(
             bars,
             f"drive ({engine})",

@@ -4,48 +4,36 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kv/row_fetch.hpp"
+
 namespace kvdrive {
 namespace {
 
-constexpr std::uint64_t whole_beats(std::uint64_t bytes) {
-  return (bytes + abi::kBeatBytes - 1) / abi::kBeatBytes * abi::kBeatBytes;
-}
-
 std::uint64_t query_bytes(const abi::AttnSubmit& command, std::uint32_t row_bytes) {
   return std::uint64_t{command.group} * row_bytes;
+}
+
+std::uint64_t out_bytes(const abi::AttnSubmit& command, std::uint32_t row_bytes) {
+  return query_bytes(command, row_bytes) * (command.mode == abi::kPartial ? 2 : 1);
 }
 
 std::uint64_t valid_bytes(const abi::AttnSubmit& command) {
   return command.has_valid ? whole_beats((std::uint64_t{command.tokens} + 7) / 8) : 0;
 }
 
-// The descriptor of an EXACT job with its arrays one behind the other. `bytes` is the size of the memory it needs.
-struct Layout {
-  Layout(const abi::AttnSubmit& command, std::uint32_t row_bytes) {
-    job.version = abi::kAbiVersion;
-    job.mode = command.mode;
-    job.group = command.group;
-    job.head_dim = static_cast<std::uint16_t>(row_bytes / 2);
-    job.tokens = command.tokens;
-    job.scale_log2e = command.scale_log2e;
-    job.q = place(query_bytes(command, row_bytes));
-    job.k = place(std::uint64_t{command.tokens} * row_bytes);
-    job.v = place(std::uint64_t{command.tokens} * row_bytes);
-    if (command.has_valid) job.valid = place(valid_bytes(command));
-    job.out = place(query_bytes(command, row_bytes));
-    job.result = place(sizeof(abi::AttentionResult));
-  }
+std::uint64_t tail_score_bytes(const abi::AttnSubmit& command) {
+  return std::uint64_t{command.group} * whole_beats(std::uint64_t{command.tail_tokens} * 4);
+}
 
-  abi::AttentionJob job{};
-  std::uint64_t bytes = sizeof(abi::AttentionJob);
-
- private:
-  std::uint64_t place(std::uint64_t size) {
-    const std::uint64_t address = bytes;
-    bytes += whole_beats(size);
-    return address;
-  }
-};
+bool fields_fit(const abi::AttnSubmit& command) {
+  const bool sparf = command.mode == abi::kSparfAttend;
+  const bool mode = sparf || command.mode == abi::kExact || command.mode == abi::kPartial;
+  const bool choice =
+      sparf ? command.r > 0 && command.k_top > 0 : command.r == 0 && command.k_top == 0 && command.local == 0;
+  return mode && choice && command.heads > 0 && command.head + command.heads <= 256 && command.tokens > 0 &&
+         command.tokens <= abi::kMaxTokens - std::uint32_t{command.tail_tokens} && command.has_valid <= 1 &&
+         command.reserved0 == 0 && std::ranges::find(abi::kGroupSizes, command.group) != std::end(abi::kGroupSizes);
+}
 
 abi::NvmeStatus status_of(std::uint32_t engine_status) {
   if (engine_status == 0) return abi::kSuccess;
@@ -57,72 +45,110 @@ abi::NvmeStatus status_of(std::uint32_t engine_status) {
 }  // namespace
 
 abi::NvmeStatus AttentionUnit::check(const abi::AttnSubmit& command, std::size_t data_bytes) const {
-  if (command.heads == 0 || command.head + command.heads > 256 || command.tokens == 0 ||
-      command.tokens > abi::kMaxTokens || command.mode != abi::kExact || command.has_valid > 1 ||
-      command.reserved0 != 0 || command.reserved1[0] != 0 || command.reserved1[1] != 0 ||
-      std::ranges::find(abi::kGroupSizes, command.group) == std::end(abi::kGroupSizes)) {
-    return abi::kInvalidField;
-  }
+  if (!fields_fit(command)) return abi::kInvalidField;
   if (!store_.has_session(command.session)) return abi::kUnknownSession;
   std::uint32_t row_bytes = 0;
   for (std::uint32_t head = command.head; head < command.head + std::uint32_t{command.heads}; ++head) {
     for (const auto kind : {abi::kKeys, abi::kValues}) {
-      const Stream* stream = store_.find(command.session, command.layer, head, kind);
-      if (!stream || stream->tokens() < command.tokens) return abi::kTokensMissing;
-      if (row_bytes == 0) row_bytes = stream->row_bytes();
-      if (stream->row_bytes() != row_bytes) return abi::kRowMismatch;
+      const HeadRows* rows = store_.find(command.session, command.layer, head, kind);
+      if (!rows || rows->tokens() < command.tokens) return abi::kTokensMissing;
+      if (row_bytes == 0) row_bytes = rows->row_bytes();
+      if (rows->row_bytes() != row_bytes) return abi::kRowMismatch;
     }
   }
-  const std::uint64_t expected = command.heads * query_bytes(command, row_bytes) + valid_bytes(command);
+  const std::uint64_t tail = tail_score_bytes(command) + std::uint64_t{command.tail_tokens} * row_bytes;
+  const std::uint64_t expected = command.heads * (query_bytes(command, row_bytes) + tail) + valid_bytes(command);
   return data_bytes == expected ? abi::kSuccess : abi::kDataLength;
 }
 
-AttentionOutcome AttentionUnit::run(const abi::AttnSubmit& command, std::span<const std::byte> data) {
-  const Stream* first = store_.find(command.session, command.layer, command.head, abi::kKeys);
-  const std::size_t out_bytes = query_bytes(command, first->row_bytes());
-  const std::size_t record_bytes = sizeof(abi::AttentionResult);
-  const auto valid = data.subspan(command.heads * out_bytes);
+AttentionUnit::Head AttentionUnit::head_of(const abi::AttnSubmit& command, std::span<const std::byte> data,
+                                           std::uint32_t index) const {
+  const std::uint32_t number = command.head + index;
+  Head head{command,
+            *store_.find(command.session, command.layer, number, abi::kKeys),
+            *store_.find(command.session, command.layer, number, abi::kValues),
+            {},
+            {},
+            {},
+            {}};
+  const auto share = [&data, index, heads = command.heads](std::uint64_t bytes) {
+    const auto taken = data.subspan(index * bytes, bytes);
+    data = data.subspan(heads * bytes);
+    return taken;
+  };
+  head.q = share(query_bytes(command, head.k.row_bytes()));
+  head.valid = data.first(valid_bytes(command));
+  data = data.subspan(head.valid.size());
+  head.tail_scores = share(tail_score_bytes(command));
+  head.tail_v = share(std::uint64_t{command.tail_tokens} * head.k.row_bytes());
+  return head;
+}
+
+AttentionOutcome AttentionUnit::run(const abi::AttnSubmit& command, std::span<const std::byte> data, Ns arrival) {
   AttentionOutcome outcome;
-  outcome.data.resize(command.heads * (record_bytes + out_bytes));
-  const auto records = std::span(outcome.data).first(command.heads * record_bytes);
-  const auto outputs = std::span(outcome.data).subspan(records.size());
-  for (std::size_t i = 0; i < command.heads; ++i) {
-    std::uint32_t engine_status = 0;
-    outcome.status = run_head(
-        command, static_cast<std::uint32_t>(command.head + i), data.subspan(i * out_bytes, out_bytes), valid,
-        records.subspan(i * record_bytes, record_bytes), outputs.subspan(i * out_bytes, out_bytes), engine_status);
-    if (outcome.status != abi::kSuccess) {
-      outcome.result = engine_status;
-      outcome.data.clear();
-      break;
-    }
+  const std::size_t record_bytes = sizeof(abi::AttentionResult);
+  ready_ = arrival + device_.firmware_read(command.mode == abi::kSparfAttend ? abi::kPageBytes : UINT32_MAX);
+  for (std::uint32_t i = 0; i < command.heads; ++i) {
+    const Head head = head_of(command, data, i);
+    const std::size_t bytes = out_bytes(command, head.k.row_bytes());
+    outcome.data.resize(command.heads * (record_bytes + bytes));
+    data_done_ = ready_;
+    const auto [status, engine_status] = command.mode == abi::kSparfAttend ? run_sparf(head) : run_dense(head);
+    outcome.status = status;
+    outcome.result = engine_status;
+    if (status != abi::kSuccess) break;
+    std::memcpy(outcome.data.data() + i * record_bytes, memory_.at(memory_.job.result), record_bytes);
+    std::memcpy(outcome.data.data() + command.heads * record_bytes + i * bytes, memory_.at(memory_.job.out), bytes);
   }
+  if (outcome.status != abi::kSuccess) outcome.data.clear();
+  outcome.done = std::max(engine_free_, data_done_);
   return outcome;
 }
 
-abi::NvmeStatus AttentionUnit::run_head(const abi::AttnSubmit& command, std::uint32_t head,
-                                        std::span<const std::byte> q, std::span<const std::byte> valid,
-                                        std::span<std::byte> record, std::span<std::byte> out,
-                                        std::uint32_t& engine_status) {
-  const Stream& k = *store_.find(command.session, command.layer, head, abi::kKeys);
-  const Stream& v = *store_.find(command.session, command.layer, head, abi::kValues);
-  const Layout layout(command, k.row_bytes());
-  memory_.resize(std::max<std::size_t>(memory_.size(), layout.bytes / abi::kBeatBytes));
-  std::byte* memory = memory_.front().bytes;
+void AttentionUnit::start_job(const Head& head, abi::Mode mode) {
+  memory_.job.mode = static_cast<std::uint8_t>(mode);
+  memory_.job.group = head.command.group;
+  memory_.job.head_dim = static_cast<std::uint16_t>(head.k.head_dim());
+  memory_.job.scale_log2e = head.command.scale_log2e;
+  memory_.job.tokens = head.command.tokens;
+  memory_.job.out = memory_.place(mode == abi::kSparfTokens ? whole_beats((head.command.tokens + 7) / 8)
+                                                            : out_bytes(head.command, head.k.row_bytes()));
+}
 
-  std::memcpy(memory, &layout.job, sizeof layout.job);
-  std::memcpy(memory + layout.job.q, q.data(), q.size());
-  if (command.has_valid) std::memcpy(memory + layout.job.valid, valid.data(), valid.size());
-  const bool whole =
-      k.read(pages_, command.tokens, memory + layout.job.k) && v.read(pages_, command.tokens, memory + layout.job.v);
-  if (!whole) return abi::kUnrecoveredRead;
-  tail_bytes_read_ += k.tail_bytes(command.tokens) + v.tail_bytes(command.tokens);
+void AttentionUnit::place_tail(const Head& head, bool with_v) {
+  memory_.job.tail_tokens = head.command.tail_tokens;
+  memory_.job.tail_scores = memory_.place(head.tail_scores);
+  memory_.job.tail_v = with_v ? memory_.place(head.tail_v) : 0;
+}
 
+// The engine takes a beat of K or V a cycle, at the preset's clock: its design rate.
+AttentionUnit::Outcome AttentionUnit::run_job(std::uint64_t kv_bytes) {
   ++jobs_;
-  engine_status = engine_.attention({memory, layout.bytes}, 0);
-  std::memcpy(record.data(), memory + layout.job.result, record.size());
-  std::memcpy(out.data(), memory + layout.job.out, out.size());
-  return status_of(engine_status);
+  const std::uint64_t cycles = (kv_bytes + abi::kBeatBytes - 1) / abi::kBeatBytes;
+  engine_cycles_ += cycles;
+  engine_free_ = std::max(engine_free_, data_done_) + cycles * 1000 / device_.timing().engine_mhz;
+  const std::uint32_t status = memory_.run(engine_);
+  return {status_of(status), status};
+}
+
+AttentionUnit::Outcome AttentionUnit::run_dense(const Head& head) {
+  const std::uint32_t tokens = head.command.tokens;
+  const std::uint64_t bytes = std::uint64_t{tokens} * head.k.row_bytes();
+  memory_.clear();
+  start_job(head, static_cast<abi::Mode>(head.command.mode));
+  memory_.job.q = memory_.place(head.q);
+  if (!head.valid.empty()) memory_.job.valid = memory_.place(head.valid);
+  place_tail(head, true);
+  memory_.job.k = memory_.place(bytes);
+  memory_.job.v = memory_.place(bytes);
+  RowFetch fetch;
+  fetch.add(head.k, 0, tokens, memory_.at(memory_.job.k));
+  fetch.add(head.v, 0, tokens, memory_.at(memory_.job.v));
+  const auto read = fetch.run(ftl_, ready_, Sink::kComputer);
+  data_done_ = std::max(data_done_, read.done);
+  if (!read.whole) return {abi::kUnrecoveredRead};
+  tail_bytes_read_ += fetch.tail_bytes();
+  return run_job(2 * bytes);
 }
 
 }  // namespace kvdrive

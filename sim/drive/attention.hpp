@@ -9,7 +9,9 @@
 
 #include "common/abi.hpp"
 #include "engine/engine.hpp"
-#include "kv_store.hpp"
+#include "job_memory.hpp"
+#include "kv/kv_store.hpp"
+#include "kv/row_filter.hpp"
 
 namespace kvdrive {
 
@@ -17,37 +19,66 @@ namespace kvdrive {
 struct AttentionOutcome {
   abi::NvmeStatus status = abi::kSuccess;
   std::uint64_t result = 0;     // the engine's status word when it refused a job
-  std::vector<std::byte> data;  // [heads] AttentionResult, then out [heads][group][d] binary16; empty on failure
+  std::vector<std::byte> data;  // [heads] AttentionResult, then the heads' outputs; empty on failure
+  Ns done = 0;                  // device time
 };
 
 class AttentionUnit {
  public:
-  AttentionUnit(Engine& engine, KvStore& store, PageStore& pages) : engine_(engine), store_(store), pages_(pages) {}
+  AttentionUnit(Engine& engine, KvStore& store, Ftl& ftl, NandDevice& device)
+      : engine_(engine), store_(store), ftl_(ftl), device_(device) {}
 
   // Whether the command can run: fields, payload length, stored tokens. Reads no page.
   abi::NvmeStatus check(const abi::AttnSubmit& command, std::size_t data_bytes) const;
 
   // Precondition: check() succeeded. A failure of any head is the failure of the command.
-  AttentionOutcome run(const abi::AttnSubmit& command, std::span<const std::byte> data);
+  AttentionOutcome run(const abi::AttnSubmit& command, std::span<const std::byte> data, Ns arrival);
 
   std::uint64_t jobs() const { return jobs_; }
   std::uint64_t tail_bytes_read() const { return tail_bytes_read_; }
+  std::uint64_t engine_cycles() const { return engine_cycles_; }
+  const FilterCounters& filtered() const { return filter_.counters(); }
 
  private:
-  struct alignas(abi::kBeatBytes) Beat {
-    std::byte bytes[abi::kBeatBytes];
+  // One head's share of the command.
+  struct Head {
+    const abi::AttnSubmit& command;
+    const HeadRows& k;
+    const HeadRows& v;
+    std::span<const std::byte> q, valid, tail_scores, tail_v;
+
+    bool is_valid(std::uint32_t token) const {
+      return valid.empty() || (std::to_integer<unsigned>(valid[token / 8]) >> token % 8 & 1) != 0;
+    }
+  };
+  struct Outcome {
+    abi::NvmeStatus status = abi::kSuccess;
+    std::uint32_t engine_status = 0;
   };
 
-  abi::NvmeStatus run_head(const abi::AttnSubmit& command, std::uint32_t head, std::span<const std::byte> q,
-                           std::span<const std::byte> valid, std::span<std::byte> record, std::span<std::byte> out,
-                           std::uint32_t& engine_status);
+  Head head_of(const abi::AttnSubmit& command, std::span<const std::byte> data, std::uint32_t index) const;
+  Outcome run_dense(const Head& head);
+  Outcome run_sparf(const Head& head);
+  bool place_columns(const Head& head, const std::vector<bool>& rows);
+  bool place_chosen(const Head& head, const std::vector<bool>& chosen);
+  bool place_mean(const Head& head);
+  void place_tail(const Head& head, bool with_v);
+  void start_job(const Head& head, abi::Mode mode);
+  Outcome run_job(std::uint64_t kv_bytes);
+  std::vector<bool> flags_at(std::uint64_t address, std::uint32_t count);
 
   Engine& engine_;
   KvStore& store_;
-  PageStore& pages_;
-  std::vector<Beat> memory_;  // the engine's memory, kept between jobs
+  Ftl& ftl_;
+  NandDevice& device_;
+  RowFilter filter_{engine_, ftl_};
+  JobMemory memory_;
+  Ns ready_ = 0;      // the present command's reads start here
+  Ns data_done_ = 0;  // what the present job needs is in memory
+  Ns engine_free_ = 0;
   std::uint64_t jobs_ = 0;
   std::uint64_t tail_bytes_read_ = 0;
+  std::uint64_t engine_cycles_ = 0;
 };
 
 }  // namespace kvdrive

@@ -11,4 +11,7 @@ namespace kvdrive {
 
 std::uint32_t crc32c(std::span<const std::byte> data);
 
+// The same without the processor's instruction.
+std::uint32_t crc32c_portable(std::span<const std::byte> data);
+
 }  // namespace kvdrive

@@ -9,27 +9,20 @@
 #include <utility>
 
 #include "crc32c.hpp"
+#include "kv/row_fetch.hpp"
 
 namespace kvdrive {
 namespace {
 
 constexpr std::uint8_t kFuseMask = 0x3;
 
-std::uint32_t pages_of(std::uint64_t capacity_bytes) {
-  const std::uint64_t pages = capacity_bytes / abi::kPageBytes;
-  if (pages < 2 || pages > UINT32_MAX) {
-    throw std::runtime_error("the drive's capacity must be between two pages and 16 TiB");
-  }
-  return static_cast<std::uint32_t>(pages);
-}
-
 abi::Namespace namespace_of(std::uint8_t opcode) {
   return opcode == abi::kAttnSubmit || opcode == abi::kAttnFetch ? abi::kCp : abi::kNvm;
 }
 
 bool known(std::uint8_t opcode) {
-  return opcode == abi::kKvAppend || opcode == abi::kSessionTrim || opcode == abi::kAttnSubmit ||
-         opcode == abi::kAttnFetch;
+  return opcode == abi::kFlush || opcode == abi::kKvAppend || opcode == abi::kSessionTrim ||
+         opcode == abi::kAttnSubmit || opcode == abi::kAttnFetch || opcode == abi::kSessionFork;
 }
 
 // A damaged payload can be sent again and a full ticket table empties; everything else fails again.
@@ -43,19 +36,22 @@ std::uint16_t status_word(abi::NvmeStatus status) {
 
 }  // namespace
 
-Drive::Drive(const std::filesystem::path& path, std::unique_ptr<Engine> engine, std::uint64_t capacity_bytes)
-    : file_(path, pages_of(capacity_bytes)), engine_(std::move(engine)) {}
+Drive::Drive(const std::filesystem::path& path, std::unique_ptr<Engine> engine, const VolumeOptions& options)
+    : volume_(path, options), engine_(std::move(engine)) {}
 
 Drive::Completion Drive::submit(SqeView sqe, std::span<const std::byte> data) {
   const std::lock_guard lock(mutex_);
   abi::Sqe command;
   std::memcpy(&command, sqe.data(), sizeof command);
+  volume_.ftl().set_time(now_);
+  volume_.device().advance(now_);
   Reply reply;
   try {
     reply = execute(command, data);
   } catch (const std::exception&) {  // the backing file or the memory failed: the command changed nothing
     reply = {.status = abi::kInternalError};
   }
+  now_ = std::max(now_, reply.done);
   ++counters_.commands;
   counters_.failed_commands += reply.status != abi::kSuccess;
   counters_.host_bytes_in += sqe.size() + data.size();
@@ -63,7 +59,7 @@ Drive::Completion Drive::submit(SqeView sqe, std::span<const std::byte> data) {
 
   const abi::Cqe cqe{
       .result = reply.result, .sq_head = 0, .sq_id = 0, .cid = command.cid, .status = status_word(reply.status)};
-  Completion completion{{}, std::move(reply.data)};
+  Completion completion{{}, std::move(reply.data), now_};
   std::memcpy(completion.cqe.data(), &cqe, sizeof cqe);
   return completion;
 }
@@ -71,11 +67,61 @@ Drive::Completion Drive::submit(SqeView sqe, std::span<const std::byte> data) {
 DriveStats Drive::stats() const {
   const std::lock_guard lock(mutex_);
   DriveStats stats = counters_;
-  stats.pages_written = pages_.pages_written();
-  stats.pages_read = pages_.pages_read();
+  stats.pages_written = volume_.ftl().counters().groups_written;
+  stats.pages_read = volume_.ftl().counters().groups_read;
   stats.tail_bytes_read = attention_.tail_bytes_read();
   stats.attention_jobs = attention_.jobs();
   return stats;
+}
+
+FlashStats Drive::flash_stats() const {
+  const std::lock_guard lock(mutex_);
+  const Ftl& ftl = volume_.ftl();
+  FlashStats stats{.ftl = ftl.counters(),
+                   .filter = attention_.filtered(),
+                   .wear = ftl.wear(),
+                   .device_ns = now_,
+                   .engine_cycles = attention_.engine_cycles(),
+                   .memory_bytes = volume_.device().memory_bytes(),
+                   .journal_bytes = volume_.journal_bytes(),
+                   .file_writes = volume_.file_writes(),
+                   .groups_live = ftl.live(),
+                   .groups_available = ftl.available(),
+                   .groups_queued = ftl.queued(),
+                   .tail_bytes = volume_.store().tail_bytes(),
+                   .metadata_bytes = ftl.metadata_bytes(),
+                   .channels = {}};
+  for (std::uint32_t i = 0; i < volume_.superblock().geometry.channels; ++i) {
+    stats.channels.push_back(volume_.device().channel(i));
+  }
+  return stats;
+}
+
+std::vector<std::uint32_t> Drive::sessions() const {
+  const std::lock_guard lock(mutex_);
+  return volume_.store().sessions();
+}
+
+std::vector<std::byte> Drive::rows(std::uint32_t session, std::uint32_t layer, std::uint32_t head, abi::KvKind kind) {
+  const std::lock_guard lock(mutex_);
+  const HeadRows* found = volume_.store().find(session, layer, head, kind);
+  if (!found) return {};
+  std::vector<std::byte> bytes(std::size_t{found->tokens()} * found->row_bytes());
+  RowFetch fetch;
+  fetch.add(*found, 0, found->tokens(), bytes.data());
+  if (!fetch.run(volume_.ftl(), now_, Sink::kFirmware).whole)
+    throw std::runtime_error("a flash page lost its contents");
+  return bytes;
+}
+
+void Drive::inject(const Fault& fault) {
+  const std::lock_guard lock(mutex_);
+  volume_.inject(fault);
+}
+
+std::vector<std::string> Drive::check() {
+  const std::lock_guard lock(mutex_);
+  return volume_.check();
 }
 
 Drive::Reply Drive::execute(const abi::Sqe& command, std::span<const std::byte> data) {
@@ -91,8 +137,12 @@ Drive::Reply Drive::execute(const abi::Sqe& command, std::span<const std::byte> 
       return submit_attention(std::bit_cast<abi::AttnSubmit>(command), data);
     case abi::kAttnFetch:
       return fetch_attention(std::bit_cast<abi::AttnFetch>(command));
+    case abi::kFlush:
+      return flush();
+    case abi::kSessionFork:
+      return {.status = volume_.store().fork(std::bit_cast<abi::SessionFork>(command))};
     default:
-      return {.status = store_.trim(std::bit_cast<abi::SessionTrim>(command))};
+      return {.status = volume_.store().trim(std::bit_cast<abi::SessionTrim>(command))};
   }
 }
 
@@ -101,21 +151,44 @@ Drive::Reply Drive::append(const abi::KvAppend& command, std::span<const std::by
     return {.status = abi::kDataLength};
   }
   if (crc32c(data) != command.crc32c) return {.status = abi::kCrcMismatch};
-  std::uint32_t tokens_in_pages = 0;
-  const auto status = store_.append(command, data, tokens_in_pages);
-  return {.status = status, .result = tokens_in_pages};
+  std::uint32_t tokens_in_groups = 0;
+  const Ns accepted = volume_.device().accept_write(data.size(), now_);
+  volume_.ftl().set_time(accepted);
+  const auto status = volume_.store().append(command, data, tokens_in_groups);
+  Reply reply{.status = status, .result = tokens_in_groups, .done = accepted};
+  if (status == abi::kSuccess && (command.options & abi::kAppendFua)) reply.done = flush().done;
+  return reply;
+}
+
+// Everything so far is durable afterwards. In device time: the programs in flight, and one for each page of the
+// journal.
+Drive::Reply Drive::flush() {
+  const std::uint64_t before = volume_.journal_bytes();
+  volume_.commit();
+  const Geometry& g = volume_.superblock().geometry;
+  const std::uint32_t program_bytes = g.units_per_program() * abi::kPageBytes;
+  Ns done = std::max(volume_.ftl().now(), volume_.ftl().programs_done());
+  const Ns start = done;
+  for (std::uint64_t left = volume_.journal_bytes() - before; left > 0;
+       left -= std::min<std::uint64_t>(left, program_bytes)) {
+    journal_die_ = (journal_die_ + 1) % g.dies();
+    done = std::max(done, volume_.device().program(journal_die_, 0, program_bytes, start));
+  }
+  return {.done = done};
 }
 
 Drive::Reply Drive::submit_attention(const abi::AttnSubmit& command, std::span<const std::byte> data) {
   if (const auto status = attention_.check(command, data.size()); status != abi::kSuccess) return {.status = status};
   if (crc32c(data) != command.crc32c) return {.status = abi::kCrcMismatch};
   if (tickets_.size() >= kMaxTickets) return {.status = abi::kTicketsExhausted};
-  AttentionOutcome outcome = attention_.run(command, data);
+  const Ns arrival = volume_.device().to_host(data.size(), now_);
+  AttentionOutcome outcome = attention_.run(command, data, arrival);
+  const Ns done = outcome.done;
   do {
     ++last_ticket_;
   } while (last_ticket_ == 0 || tickets_.contains(last_ticket_));
   tickets_.emplace(last_ticket_, std::move(outcome));
-  return {.result = last_ticket_};
+  return {.result = last_ticket_, .done = done};
 }
 
 Drive::Reply Drive::fetch_attention(const abi::AttnFetch& command) {
@@ -129,7 +202,8 @@ Drive::Reply Drive::fetch_attention(const abi::AttnFetch& command) {
   if (outcome.status == abi::kSuccess && command.data_bytes != outcome.data.size()) {
     return {.status = abi::kDataLength};  // the ticket stays
   }
-  Reply reply{outcome.status, outcome.result, std::move(outcome.data)};
+  const Ns sent = volume_.device().to_host(outcome.data.size(), now_);
+  Reply reply{outcome.status, outcome.result, std::move(outcome.data), sent};
   tickets_.erase(found);
   return reply;
 }

@@ -11,15 +11,14 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "attention.hpp"
-#include "backing_file.hpp"
 #include "common/abi.hpp"
 #include "engine/engine.hpp"
-#include "kv_store.hpp"
-#include "page_store.hpp"
+#include "volume.hpp"
 
 namespace kvdrive {
 
@@ -35,6 +34,24 @@ struct DriveStats {
   std::uint64_t attention_jobs = 0;
 };
 
+// What happened inside since then.
+struct FlashStats {
+  FtlCounters ftl;
+  FilterCounters filter;
+  BlockTable::Wear wear;
+  Ns device_ns = 0;
+  std::uint64_t engine_cycles = 0;
+  std::uint64_t memory_bytes = 0;  // into the engine's memory
+  std::uint64_t journal_bytes = 0;
+  std::uint64_t file_writes = 0;
+  std::uint64_t groups_live = 0;
+  std::uint64_t groups_available = 0;
+  std::uint64_t groups_queued = 0;
+  std::uint64_t tail_bytes = 0;
+  std::uint64_t metadata_bytes = 0;
+  std::vector<ChannelCounters> channels;
+};
+
 class Drive {
  public:
   using SqeView = std::span<const std::byte, abi::kSqeBytes>;
@@ -42,39 +59,54 @@ class Drive {
   struct Completion {
     std::array<std::byte, abi::kCqeBytes> cqe;
     std::vector<std::byte> data;
+    Ns done;  // device time
   };
 
   // Results of ATTN_SUBMIT that wait for their ATTN_FETCH.
   static constexpr std::size_t kMaxTickets = 256;
 
-  // Throws std::runtime_error when `path` cannot be used; `capacity_bytes` is rounded down to whole pages.
-  Drive(const std::filesystem::path& path, std::unique_ptr<Engine> engine, std::uint64_t capacity_bytes);
+  // Throws std::runtime_error when `path` cannot be used.
+  Drive(const std::filesystem::path& path, std::unique_ptr<Engine> engine, const VolumeOptions& options);
 
-  // Never throws for what a command says; may be called from several threads.
+  // Never throws for what a command says; may be called from several threads. The command arrives when the one before
+  // it is done.
   Completion submit(SqeView sqe, std::span<const std::byte> data);
 
   DriveStats stats() const;
+  FlashStats flash_stats() const;
+  std::vector<std::uint32_t> sessions() const;
+  // All rows of K or V of a head; nothing where there are none. Throws std::runtime_error when a page is lost.
+  std::vector<std::byte> rows(std::uint32_t session, std::uint32_t layer, std::uint32_t head, abi::KvKind kind);
+  std::string preset() const { return std::string(volume_.preset().name); }
+  const Superblock& layout() const { return volume_.superblock(); }
+
+  // Faults from now on (storage/faults.hpp).
+  void inject(const Fault& fault);
+  // Disagreements between maps, spares and contents.
+  std::vector<std::string> check();
 
  private:
   struct Reply {
     abi::NvmeStatus status = abi::kSuccess;
     std::uint64_t result = 0;
     std::vector<std::byte> data{};
+    Ns done = 0;
   };
 
   Reply execute(const abi::Sqe& command, std::span<const std::byte> data);
   Reply append(const abi::KvAppend& command, std::span<const std::byte> data);
   Reply submit_attention(const abi::AttnSubmit& command, std::span<const std::byte> data);
   Reply fetch_attention(const abi::AttnFetch& command);
+  Reply flush();
 
   mutable std::mutex mutex_;
-  BackingFile file_;
-  PageStore pages_{file_};
-  KvStore store_{pages_};
+  Volume volume_;
   std::unique_ptr<Engine> engine_;
-  AttentionUnit attention_{*engine_, store_, pages_};
+  AttentionUnit attention_{*engine_, volume_.store(), volume_.ftl(), volume_.device()};
   std::unordered_map<std::uint32_t, AttentionOutcome> tickets_;
   std::uint32_t last_ticket_ = 0;
+  std::uint32_t journal_die_ = 0;  // the journal's programs take turns over the dies
+  Ns now_ = 0;
   DriveStats counters_;
 };
 

@@ -100,10 +100,12 @@ class Status(IntFlag):
 
 
 class Opcode(IntEnum):
+    FLUSH = 0x0
     KV_APPEND = 0x81
     SESSION_TRIM = 0x84
     ATTN_SUBMIT = 0x85
     ATTN_FETCH = 0x86
+    SESSION_FORK = 0x88
 
 
 class Namespace(IntEnum):
@@ -118,6 +120,11 @@ class KvKind(IntEnum):
 
 class KvType(IntEnum):
     BINARY16 = 0x0
+
+
+class AppendOption(IntEnum):
+    APPEND_FUA = 0x1
+    APPEND_SPARSE = 0x2
 
 
 class NvmeStatus(IntEnum):
@@ -140,6 +147,7 @@ class NvmeStatus(IntEnum):
     VALUE_NOT_FINITE = 0x709
     NO_VALID_TOKEN = 0x70a
     JOB_REFUSED = 0x70b
+    SESSION_EXISTS = 0x70c
 
 
 AttentionJob = np.dtype(
@@ -228,7 +236,7 @@ KvAppend = np.dtype(
         ("row_bytes", "<u4"),
         ("sequence", "<u4"),
         ("crc32c", "<u4"),
-        ("reserved", "<u4"),
+        ("options", "<u4"),
     ]
 )
 SessionTrim = np.dtype(
@@ -244,6 +252,22 @@ SessionTrim = np.dtype(
         ("prp2", "<u8"),
         ("from_token", "<u4"),
         ("reserved1", "<u4", (5,)),
+    ]
+)
+SessionFork = np.dtype(
+    [
+        ("opcode", "<u1"),
+        ("flags", "<u1"),
+        ("cid", "<u2"),
+        ("nsid", "<u4"),
+        ("session", "<u4"),
+        ("reserved0", "<u4"),
+        ("mptr", "<u8"),
+        ("prp1", "<u8"),
+        ("prp2", "<u8"),
+        ("target", "<u4"),
+        ("tokens", "<u4"),
+        ("reserved1", "<u4", (4,)),
     ]
 )
 AttnSubmit = np.dtype(
@@ -264,7 +288,10 @@ AttnSubmit = np.dtype(
         ("group", "<u1"),
         ("has_valid", "<u1"),
         ("reserved0", "<u1"),
-        ("reserved1", "<u4", (2,)),
+        ("r", "<u2"),
+        ("k_top", "<u2"),
+        ("local", "<u2"),
+        ("tail_tokens", "<u2"),
         ("crc32c", "<u4"),
         ("scale_log2e", "<u4"),
     ]

@@ -18,6 +18,8 @@ OPCODES = {
     "trim": (abi.SessionTrim, abi.Opcode.SESSION_TRIM, abi.Namespace.NVM),
     "submit": (abi.AttnSubmit, abi.Opcode.ATTN_SUBMIT, abi.Namespace.CP),
     "fetch": (abi.AttnFetch, abi.Opcode.ATTN_FETCH, abi.Namespace.CP),
+    "fork": (abi.SessionFork, abi.Opcode.SESSION_FORK, abi.Namespace.NVM),
+    "flush": (abi.Sqe, abi.Opcode.FLUSH, abi.Namespace.NVM),
 }
 
 
@@ -33,10 +35,16 @@ class Reply:
 class DriveHost:
     """Sends commands built from named fields; every field can be overridden, sensible ones are filled in."""
 
-    def __init__(self, path: Path, engine: str = "fast", capacity_bytes: int = 1 << 26) -> None:
+    def __init__(self, path: Path, engine: str = "fast", capacity_bytes: int = 1 << 26, **options: object) -> None:
         self.path = path
-        self.drive = Drive(path, engine, 1, capacity_bytes)
+        self.engine = engine
+        self.drive = Drive(path, engine, 1, capacity_bytes, **options)
         self.sequence: dict[int, int] = {}
+
+    def reopen(self, **options: object) -> None:
+        """Close the drive and mount its file again; sequences go on."""
+        self.drive = None
+        self.drive = Drive(self.path, self.engine, 1, **options)
 
     def raw(self, sqe: bytes, data: np.ndarray | None = None) -> Reply:
         cqe, out = self.drive.submit(sqe, data)
@@ -76,20 +84,38 @@ class DriveHost:
         assert self.append(k, kind=abi.KvKind.KEYS, **fields).status == abi.NvmeStatus.SUCCESS
         assert self.append(v, kind=abi.KvKind.VALUES, **fields).status == abi.NvmeStatus.SUCCESS
 
+    def flush(self) -> Reply:
+        return self.raw(self.entry("flush"))
+
+    def fork(self, session: int, target: int, tokens: int) -> Reply:
+        reply = self.raw(self.entry("fork", session=session, target=target, tokens=tokens))
+        if reply.status == abi.NvmeStatus.SUCCESS:
+            self.sequence[target] = 0
+        return reply
+
     def trim(self, session: int = 1, from_token: int = 0) -> Reply:
         reply = self.raw(self.entry("trim", session=session, from_token=from_token))
         if reply.status == abi.NvmeStatus.SUCCESS and from_token == 0:
             self.sequence[session] = 0
         return reply
 
-    def submit(self, q: np.ndarray, tokens: int, valid: np.ndarray | None = None, **fields: int) -> Reply:
-        """q [heads, g, d] float16; valid bool [tokens]."""
+    def submit(
+        self,
+        q: np.ndarray,
+        tokens: int,
+        valid: np.ndarray | None = None,
+        extra: np.ndarray | None = None,
+        **fields: int,
+    ) -> Reply:
+        """q [heads, g, d] float16; valid bool [tokens]; extra: bytes behind both."""
         heads, group, d = q.shape
         data = np.ascontiguousarray(q).reshape(-1).view(np.uint8)
         if valid is not None:
             beats = -(-tokens // abi.BEAT_BITS)
             packed = np.packbits(valid, bitorder="little")
             data = np.concatenate([data, packed, np.zeros(beats * 64 - packed.size, np.uint8)])
+        if extra is not None:
+            data = np.concatenate([data, extra])
         values = {
             "session": 1,
             "heads": heads,
@@ -140,10 +166,10 @@ def make_drive(tmp_path: Path) -> Callable[..., DriveHost]:
     """Opens drives on new files: make_drive(engine="fast", capacity_bytes=...)."""
     count = 0
 
-    def make(**options: object) -> DriveHost:
+    def make(path: Path | None = None, **options: object) -> DriveHost:
         nonlocal count
         count += 1
-        return DriveHost(tmp_path / f"{count}.kv", **options)
+        return DriveHost(path or tmp_path / f"{count}.kv", **options)
 
     return make
 

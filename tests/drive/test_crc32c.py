@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kvdrive._native import crc32c
+from kvdrive._native import crc32c, crc32c_portable
 
 
 def bitwise(data: bytes) -> int:
@@ -37,3 +37,9 @@ def test_every_length_up_to_four_words():
     data = np.random.default_rng(3).bytes(33)
     for length in range(34):
         assert of(data[:length]) == bitwise(data[:length])
+
+
+@pytest.mark.parametrize("length", [4079, 4080, 4081, 4096, 8160, 12289])
+def test_long_data_with_and_without_the_instruction(length):
+    data = np.random.default_rng(length).integers(0, 256, length, np.uint8)
+    assert crc32c(data) == crc32c_portable(data) == bitwise(data.tobytes())

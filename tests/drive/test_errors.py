@@ -19,20 +19,20 @@ def halves(rng, *shape):
 class Stored:
     """A drive that holds one session of two heads; `unchanged` proves that it still holds it."""
 
-    def __init__(self, host, check):
+    def __init__(self, host, check, tokens=TOKENS):
         rng = np.random.default_rng(4)
-        self.host, self.check = host, check
-        self.k, self.v = halves(rng, 2, TOKENS, D), halves(rng, 2, TOKENS, D)
+        self.host, self.check, self.tokens = host, check, tokens
+        self.k, self.v = halves(rng, 2, tokens, D), halves(rng, 2, tokens, D)
         self.q, self.more = halves(rng, 2, 4, D), halves(rng, 2, 3, D)
         host.store(self.k, self.v)
 
     def unchanged(self):
-        self.check(self.host.attend(self.q, TOKENS), self.q, self.k, self.v)
-        for kind, old in enumerate((self.k, self.v)):
-            assert self.host.append(self.more, kind=kind, first_token=TOKENS).status == S.SUCCESS
-            assert old.shape[1] == TOKENS
+        tokens = self.tokens
+        self.check(self.host.attend(self.q, tokens), self.q, self.k, self.v)
+        for kind in abi.KvKind:
+            assert self.host.append(self.more, kind=kind, first_token=tokens).status == S.SUCCESS
         k, v = (np.concatenate([old, self.more], axis=1) for old in (self.k, self.v))
-        self.check(self.host.attend(self.q, TOKENS + 3), self.q, k, v)
+        self.check(self.host.attend(self.q, tokens + 3), self.q, k, v)
 
 
 @pytest.fixture
@@ -48,7 +48,8 @@ def stored(host, check):
         ({"flags": 1}, S.INVALID_FIELD),
         ({"kind": 2}, S.INVALID_FIELD),
         ({"type": 1}, S.INVALID_FIELD),
-        ({"reserved": 1}, S.INVALID_FIELD),
+        ({"options": 4}, S.INVALID_FIELD),
+        ({"options": abi.AppendOption.APPEND_SPARSE}, S.INVALID_FIELD),
         ({"head": 255}, S.INVALID_FIELD),
         ({"first_token": abi.MAX_TOKENS - 2}, S.INVALID_FIELD),
         ({"first_token": 0xFFFFFFFF}, S.INVALID_FIELD),
@@ -85,7 +86,7 @@ def test_append_without_data_is_refused(stored):
 
 def test_append_to_some_full_heads_changes_none(make_drive, check):
     rng = np.random.default_rng(6)
-    host = make_drive(capacity_bytes=4 * 4096)  # the superblock and three pages
+    host = make_drive(capacity_bytes=3 * 4096)
     k, v, q = halves(rng, 2, 31, D), halves(rng, 2, 31, D), halves(rng, 2, 1, D)
     host.store(k, v)
     one = halves(rng, 2, 1, D)
@@ -108,7 +109,10 @@ def test_append_to_some_full_heads_changes_none(make_drive, check):
     [
         ({"nsid": abi.Namespace.NVM}, S.INVALID_NAMESPACE),
         ({"flags": 2}, S.INVALID_FIELD),
-        ({"mode": abi.Mode.PARTIAL}, S.INVALID_FIELD),
+        ({"mode": abi.Mode.SPARF_ROWS}, S.INVALID_FIELD),
+        ({"mode": abi.Mode.SPARF_ATTEND, "r": 8}, S.INVALID_FIELD),
+        ({"mode": abi.Mode.SPARF_ATTEND, "k_top": 8}, S.INVALID_FIELD),
+        ({"tail_tokens": 1}, S.DATA_LENGTH),
         ({"mode": 255}, S.INVALID_FIELD),
         ({"group": 0}, S.INVALID_FIELD),
         ({"group": 3}, S.INVALID_FIELD),
@@ -118,7 +122,9 @@ def test_append_to_some_full_heads_changes_none(make_drive, check):
         ({"tokens": abi.MAX_TOKENS + 1}, S.INVALID_FIELD),
         ({"has_valid": 2}, S.INVALID_FIELD),
         ({"reserved0": 1}, S.INVALID_FIELD),
-        ({"reserved1": (0, 1)}, S.INVALID_FIELD),
+        ({"r": 1}, S.INVALID_FIELD),
+        ({"k_top": 1}, S.INVALID_FIELD),
+        ({"local": 1}, S.INVALID_FIELD),
         ({"session": 2}, S.UNKNOWN_SESSION),
         ({"layer": 1}, S.TOKENS_MISSING),
         ({"head": 1}, S.TOKENS_MISSING),
@@ -151,14 +157,21 @@ def test_engine_refusal_reaches_the_host(stored, scale):
     stored.unchanged()
 
 
-@pytest.mark.parametrize("where", ["q", "k", "v"])
-def test_values_that_are_not_finite(host, where):
-    rng = np.random.default_rng(12)
-    arrays = {"q": halves(rng, 1, 2, D), "k": halves(rng, 1, 40, D), "v": halves(rng, 1, 40, D)}
-    arrays[where][0, 1, 5] = np.inf
-    host.store(arrays["k"], arrays["v"])
-    reply = host.attend(arrays["q"], 40)
+def test_a_query_that_is_not_finite(stored):
+    q = stored.q.copy()
+    q[0, 1, 5] = np.inf
+    reply = stored.host.attend(q, TOKENS)
     assert (reply.status, reply.data.size) == (S.VALUE_NOT_FINITE, 0)
+    stored.unchanged()
+
+
+@pytest.mark.parametrize("kind", abi.KvKind)
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_rows_that_are_not_finite_are_never_stored(stored, kind, value):
+    rows = stored.more.copy()
+    rows[1, 2, D - 1] = value
+    assert stored.host.append(rows, kind=kind, first_token=TOKENS).status == S.VALUE_NOT_FINITE
+    stored.unchanged()
 
 
 def test_mask_without_a_token(stored):
@@ -230,44 +243,59 @@ def test_unknown_opcodes(stored):
     stored.unchanged()
 
 
-def test_a_damaged_page_is_reported_not_used(stored):
-    with stored.host.path.open("r+b") as file:
-        file.seek(4096 + 100)
+@pytest.fixture
+def on_flash(make_drive, check):
+    """A session whose pages are in the file, one page a program."""
+    host = make_drive(preset="mqsim-default", pages_per_block=2, capacity_bytes=4096 * 600)
+    return Stored(host, check, tokens=32 * 64)
+
+
+def test_a_damaged_page_is_reported_not_used(on_flash):
+    host = on_flash.host
+    assert host.flush().status == S.SUCCESS
+    offset = host.drive.layout()["unit_offset"]
+    with host.path.open("r+b") as file:
+        file.seek(offset + 100)
         byte = file.read(1)
-        file.seek(4096 + 100)
+        file.seek(offset + 100)
         file.write(bytes([byte[0] ^ 1]))
-    reply = stored.host.attend(stored.q, TOKENS)
+    reply = host.attend(on_flash.q, on_flash.tokens)
     assert (reply.status, reply.data.size) == (S.UNRECOVERED_READ, 0)
-    assert stored.host.trim(from_token=20).status == S.UNRECOVERED_READ
-    with stored.host.path.open("r+b") as file:
-        file.seek(4096 + 100)
+    assert len(host.drive.check()) == 1
+    with host.path.open("r+b") as file:
+        file.seek(offset + 100)
         file.write(byte)
-    stored.unchanged()
+    assert host.drive.check() == []
+    on_flash.unchanged()
 
 
-def test_a_backing_file_that_fails_changes_nothing(stored):
-    size = stored.host.path.stat().st_size
-    contents = stored.host.path.read_bytes()
-    with stored.host.path.open("r+b") as file:
-        file.truncate(4096)
-    assert stored.host.submit(stored.q, TOKENS).status == S.INTERNAL_ERROR
-    with stored.host.path.open("r+b") as file:
-        file.write(contents)
+def test_a_backing_file_that_fails_changes_nothing(on_flash):
+    host = on_flash.host
+    assert host.flush().status == S.SUCCESS
+    size = host.path.stat().st_size
+    offset = host.drive.layout()["unit_offset"]
+    with host.path.open("r+b") as file:
+        file.seek(offset)
+        contents = file.read()
+        file.truncate(offset)
+    assert host.submit(on_flash.q, on_flash.tokens).status == S.INTERNAL_ERROR
+    with host.path.open("r+b") as file:
         file.truncate(size)
-    stored.unchanged()
+        file.seek(offset)
+        file.write(contents)
+    on_flash.unchanged()
 
 
-def test_a_failed_page_write_changes_nothing(stored):
-    rows = halves(np.random.default_rng(13), 2, 100, D)  # needs three more pages per head; eight are written
+def test_a_failed_flush_keeps_everything_for_the_next_one(stored):
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (12 * 4096, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, hard))
     try:
-        reply = stored.host.append(rows, kind=0, first_token=TOKENS)
+        reply = stored.host.flush()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
     assert reply.status == S.INTERNAL_ERROR
-    written = stored.host.drive.stats()["pages_written"]
-    assert written == 8 + 3  # the first head's pages, given back
+    assert stored.host.flush().status == S.SUCCESS
+    stored.host.reopen()
     stored.unchanged()
 
 

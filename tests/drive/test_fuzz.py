@@ -82,7 +82,8 @@ def test_random_commands_never_harm(host, check, seed):
 # Bytes that a drive does not interpret: command identifier, metadata and data pointers; bits 2 to 7 of the flags too.
 IGNORED = {2, 3, *range(16, 40)}
 RESULT_BYTES = abi.AttentionResult.itemsize + 2 * 2 * 32
-FLAGS, KIND, TOKENS, SCALE = 1, 46, range(40, 44), range(60, 64)
+FLAGS, KIND, OPTIONS, MODE, TOKENS, SCALE = 1, 46, 60, 44, range(40, 44), range(60, 64)
+PARTIAL_BYTES = abi.AttentionResult.itemsize + 2 * 2 * 32 * 2
 
 
 def flipped(entry, bit):
@@ -104,7 +105,8 @@ def test_every_flipped_bit_of_an_append(host, check):
         fields = {"session": 1, "heads": 1, "first_token": 40, "tokens": 4, "row_bytes": 64, "crc32c": crc32c(data)}
         entry = host.entry("append", sequence=host.sequence[1], **fields)
         reply = host.raw(flipped(entry, bit), data)
-        taken = ignored(bit) or bit == KIND * 8  # the lowest bit of the kind sends the rows to V instead
+        # the lowest bit of the kind sends the rows to V instead, that of the options asks for FUA
+        taken = ignored(bit) or bit in (KIND * 8, OPTIONS * 8)
         assert (reply.status == abi.NvmeStatus.SUCCESS) == taken, (bit, reply.status)
         if taken:
             host.sequence[1] += 1
@@ -121,8 +123,10 @@ def test_every_flipped_bit_of_a_query(host, check):
     for bit in range(512):
         reply = host.raw(flipped(host.entry("submit", **fields), bit), data)
         fewer = bit // 8 in TOKENS and 0 < (40 ^ 1 << bit - TOKENS[0] * 8) < 40
-        taken = ignored(bit) or fewer or bit // 8 in SCALE
+        partial = bit == MODE * 8
+        taken = ignored(bit) or fewer or partial or bit // 8 in SCALE
         assert (reply.status == abi.NvmeStatus.SUCCESS) == taken, (bit, reply.status)
         if taken:
-            assert host.fetch(reply.result, RESULT_BYTES).status == abi.NvmeStatus.SUCCESS
+            size = PARTIAL_BYTES if partial else RESULT_BYTES
+            assert host.fetch(reply.result, size).status == abi.NvmeStatus.SUCCESS
     check(host.attend(q, 40), q, k, v)

@@ -42,7 +42,7 @@ def test_trim_to_nothing_forgets_the_session(host):
 
 def test_trimmed_pages_are_used_again(make_drive, check):
     rng = np.random.default_rng(2)
-    host = make_drive(capacity_bytes=9 * 4096)  # the superblock and eight pages
+    host = make_drive(capacity_bytes=8 * 4096)
     q = halves(rng, 1, 1, 64)
     for _ in range(5):
         k, v = halves(rng, 1, 128, 64), halves(rng, 1, 128, 64)  # four pages each

@@ -39,6 +39,14 @@ def test_trim_layout():
     assert words == (0x84, abi.Namespace.NVM, 9, 0, *(0,) * 6, 1234, *(0,) * 5)
 
 
+def test_append_options_flush_and_fork_layout():
+    rows = np.ones((1, 1, 32), np.float16)
+    options = abi.AppendOption.APPEND_FUA | abi.AppendOption.APPEND_SPARSE
+    assert dwords(commands.kv_append(1, 0, 0, abi.KvKind.KEYS, 0, 0, rows, options))[15] == 3
+    assert dwords(commands.flush()) == (0x00, abi.Namespace.NVM, *(0,) * 14)
+    assert dwords(commands.session_fork(9, 10, 500)) == (0x88, abi.Namespace.NVM, 9, *(0,) * 7, 10, 500, *(0,) * 4)
+
+
 def test_submit_layout():
     q = np.ones((3, 4, 64), np.float16)
     command = commands.attn_submit(9, 2, 1, q, 1000, 0x3F800000)

@@ -38,12 +38,25 @@ class Command:
         return self.entry[:2] + identifier.to_bytes(2, "little") + self.entry[4:]
 
 
+def flush() -> Command:
+    """FLUSH: everything so far is durable when it completes."""
+    return Command(_entry(abi.Sqe, abi.Opcode.FLUSH, abi.Namespace.NVM, {}))
+
+
 def kv_append(
-    session: int, layer: int, head: int, kind: abi.KvKind, first_token: int, sequence: int, rows: Halves
+    session: int,
+    layer: int,
+    head: int,
+    kind: abi.KvKind,
+    first_token: int,
+    sequence: int,
+    rows: Halves,
+    options: int = 0,
 ) -> Command:
     """KV_APPEND: K or V rows [heads, tokens, d] float16 of consecutive heads, from token `first_token` on.
 
-    `sequence` counts the appends of the session from 0. At most MAX_TOKENS_PER_APPEND tokens.
+    `sequence` counts the appends of the session from 0; `options` are bits of abi.AppendOption. At most
+    MAX_TOKENS_PER_APPEND tokens.
     """
     heads, tokens, head_dim = rows.shape
     data = _payload(rows)
@@ -59,6 +72,7 @@ def kv_append(
         "row_bytes": head_dim * 2,
         "sequence": sequence,
         "crc32c": crc32c(data),
+        "options": options,
     }
     return Command(_entry(abi.KvAppend, abi.Opcode.KV_APPEND, abi.Namespace.NVM, fields), data)
 
@@ -67,6 +81,12 @@ def session_trim(session: int, from_token: int) -> Command:
     """SESSION_TRIM: forget the tokens from `from_token` on, in every layer; 0 forgets the session."""
     fields = {"session": session, "from_token": from_token}
     return Command(_entry(abi.SessionTrim, abi.Opcode.SESSION_TRIM, abi.Namespace.NVM, fields))
+
+
+def session_fork(session: int, target: int, tokens: int) -> Command:
+    """SESSION_FORK: the new session `target` begins with the first `tokens` tokens of `session`, in every layer."""
+    fields = {"session": session, "target": target, "tokens": tokens}
+    return Command(_entry(abi.SessionFork, abi.Opcode.SESSION_FORK, abi.Namespace.NVM, fields))
 
 
 def attn_submit(

@@ -60,7 +60,7 @@ class Target(ABC):
         return self.submit(command).check(command.opcode)
 
     def new_session(self) -> int:
-        """A session number that this target has not given out before."""
+        """A session number that this target has not given out before and that no session on the drive has."""
         return next(self._session_numbers)
 
     def __enter__(self) -> Target:

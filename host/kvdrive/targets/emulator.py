@@ -14,22 +14,34 @@ DEFAULT_CAPACITY = 1 << 30
 
 
 class Emulator(Target):
-    """A drive backed by the file `path`, which is recreated empty (what it held before is gone).
+    """A drive backed by the file `path`: mounted with the sessions it holds, or made where there is none.
 
-    `engine` is "hls" (the compiled kernels) or "fast" (the same bits, vectorised); `capacity_bytes` the size of the
-    file, sparse until written. Raises TargetError when the file is something else or in use by another drive.
+    `engine` is "hls" (the compiled kernels) or "fast" (the same bits, vectorised). `format` forgets what the drive
+    holds; `capacity_bytes` of K and V counts for a new or formatted drive, the file is sparse until written. Raises
+    TargetError when the file is something else or in use by another drive.
     """
 
     def __init__(
-        self, path: Path, engine: str = "hls", threads: int = 1, capacity_bytes: int = DEFAULT_CAPACITY
+        self,
+        path: Path,
+        engine: str = "hls",
+        threads: int = 1,
+        capacity_bytes: int = DEFAULT_CAPACITY,
+        *,
+        format: bool = False,
     ) -> None:
         super().__init__()
         self._identifier = 0
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._drive: Drive | None = Drive(path, engine, threads, capacity_bytes)
+            self._drive: Drive | None = Drive(path, engine, threads, capacity_bytes, format=format)
         except (OSError, RuntimeError) as error:
             raise TargetError(str(error)) from error
+
+    def new_session(self) -> int:
+        """See Target."""
+        taken = set(self._open_drive().sessions())
+        return next(number for number in iter(super().new_session, None) if number not in taken)
 
     def submit(self, command: Command) -> Completion:
         """See Target."""

@@ -7,7 +7,10 @@
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -18,6 +21,8 @@
 
 #include "binding/binding.hpp"
 #include "crc32c.hpp"
+#include "nand/preset.hpp"
+#include "nand/validation.hpp"
 
 namespace nb = nanobind;
 
@@ -38,8 +43,23 @@ OutBytes to_numpy(std::vector<std::byte>&& data) {
 }
 
 void init_drive(Drive* self, const std::filesystem::path& path, const std::string& engine, int threads,
-                std::uint64_t capacity_bytes) {
-  new (self) Drive(path, make_engine(engine, threads), capacity_bytes);
+                std::uint64_t capacity_bytes, const std::string& preset, bool format, std::uint32_t pages_per_block,
+                std::uint64_t tail_bytes, std::uint64_t session_bytes, std::uint64_t snapshot_bytes) {
+  VolumeOptions options;
+  options.capacity_bytes = capacity_bytes;
+  options.preset = preset;
+  options.format = format;
+  options.pages_per_block = pages_per_block;
+  options.snapshot_bytes = snapshot_bytes;
+  options.limits = {tail_bytes, session_bytes / abi::kPageBytes};
+  new (self) Drive(path, make_engine(engine, threads), options);
+}
+
+void inject(Drive& drive, const std::string& kind, std::uint64_t after, std::uint64_t count, std::uint64_t argument) {
+  constexpr std::array kNames{"read_uncorrectable", "program_fail", "erase_fail", "slow_die", "power_cut", "full"};
+  const auto found = std::ranges::find(kNames, kind);
+  if (found == kNames.end()) throw nb::value_error(("unknown fault '" + kind + "'").c_str());
+  drive.inject({static_cast<FaultKind>(found - kNames.begin()), after, count, argument});
 }
 
 nb::tuple submit(Drive& drive, const nb::bytes& sqe, const std::optional<Bytes>& data) {
@@ -67,17 +87,126 @@ nb::dict stats(const Drive& drive) {
   return result;
 }
 
+nb::dict flash_stats(const Drive& drive) {
+  const FlashStats stats = drive.flash_stats();
+  nb::dict result;
+  result["device_ns"] = stats.device_ns;
+  result["groups_written"] = stats.ftl.groups_written;
+  result["groups_moved"] = stats.ftl.groups_moved;
+  result["units_programmed"] = stats.ftl.units_programmed;
+  result["groups_read"] = stats.ftl.groups_read;
+  result["groups_reread"] = stats.ftl.groups_reread;
+  result["pages_sensed"] = stats.ftl.pages_sensed;
+  result["queued_reads"] = stats.ftl.queued_reads;
+  result["program_failures"] = stats.ftl.program_failures;
+  result["erase_failures"] = stats.ftl.erase_failures;
+  result["lost_groups"] = stats.ftl.lost_groups;
+  result["filter_pages"] = stats.filter.pages;
+  result["filter_pages_left"] = stats.filter.pages_left;
+  result["filter_rows_kept"] = stats.filter.rows_kept;
+  result["filter_rows_dropped"] = stats.filter.rows_dropped;
+  result["filter_bytes"] = stats.filter.bytes_kept;
+  result["engine_cycles"] = stats.engine_cycles;
+  result["memory_bytes"] = stats.memory_bytes;
+  result["journal_bytes"] = stats.journal_bytes;
+  result["file_writes"] = stats.file_writes;
+  result["groups_live"] = stats.groups_live;
+  result["groups_available"] = stats.groups_available;
+  result["groups_queued"] = stats.groups_queued;
+  result["tail_bytes"] = stats.tail_bytes;
+  result["metadata_bytes"] = stats.metadata_bytes;
+  result["erases"] = stats.wear.erases;
+  result["least_erases"] = stats.wear.least;
+  result["most_erases"] = stats.wear.most;
+  result["bad_blocks"] = stats.wear.bad;
+  nb::list bytes, busy;
+  for (const ChannelCounters& channel : stats.channels) {
+    bytes.append(channel.bytes);
+    busy.append(channel.busy_ns);
+  }
+  result["channel_bytes"] = bytes;
+  result["channel_busy_ns"] = busy;
+  return result;
+}
+
+nb::dict layout(const Drive& drive) {
+  const Superblock& superblock = drive.layout();
+  const Geometry& g = superblock.geometry;
+  nb::dict result;
+  result["preset"] = drive.preset();
+  result["capacity_bytes"] = superblock.capacity_units * abi::kPageBytes;
+  result["flash_bytes"] = g.units() * abi::kPageBytes;
+  result["file_bytes"] = superblock.file_bytes();
+  result["unit_offset"] = superblock.unit_offset();
+  result["spare_offset"] = superblock.spare_offset();
+  result["journal_half_bytes"] = superblock.journal_half_bytes;
+  result["channels"] = g.channels;
+  result["dies"] = g.dies();
+  result["blocks_per_die"] = g.blocks_per_die;
+  result["units_per_program"] = g.units_per_program();
+  result["units_per_block"] = g.units_per_block();
+  return result;
+}
+
+nb::list timing_cases() {
+  nb::list cases;
+  for (const ValidationCase& one : validate_timing()) {
+    nb::dict entry;
+    entry["preset"] = one.preset;
+    entry["case"] = one.name;
+    entry["unit"] = one.unit;
+    entry["reference"] = one.reference;
+    entry["ours"] = one.ours;
+    entry["error_percent"] = one.error_percent();
+    cases.append(entry);
+  }
+  return cases;
+}
+
 }  // namespace
 
 void bind_drive(nb::module_& m) {
-  nb::class_<Drive>(m, "Drive", "The software drive. Its backing file is recreated empty when it is opened.")
+  nb::class_<Drive>(m, "Drive", "The software drive: mounts its backing file, or makes it where there is none.")
       .def("__init__", &init_drive, nb::arg("path"), nb::arg("engine") = "hls", nb::arg("threads") = 1,
-           nb::arg("capacity_bytes") = std::uint64_t{1} << 30)
+           nb::arg("capacity_bytes") = std::uint64_t{1} << 30, nb::kw_only(), nb::arg("preset") = "",
+           nb::arg("format") = false, nb::arg("pages_per_block") = 0, nb::arg("tail_bytes") = KvLimits{}.tail_bytes,
+           nb::arg("session_bytes") = 0, nb::arg("snapshot_bytes") = VolumeOptions{}.snapshot_bytes,
+           "Capacity, preset and pages per block count for a new or formatted drive; the limits of tails and sessions "
+           "for this opening.")
       .def("submit", &submit, nb::arg("sqe"), nb::arg("data") = nb::none(),
            "Execute a 64-byte command with its data (uint8) -> (16-byte completion, data to the host).")
-      .def("stats", &stats, "Counters since the drive was opened, by name.");
+      .def("stats", &stats, "Counters since the drive was opened, by name.")
+      .def("flash_stats", &flash_stats, "What happened inside since the drive was opened, by name.")
+      .def("layout", &layout, "Sizes of the flash and of the backing file, by name.")
+      .def("sessions", &Drive::sessions, "Numbers of the sessions on the drive.")
+      .def(
+          "rows",
+          [](Drive& drive, std::uint32_t session, std::uint32_t layer, std::uint32_t head, std::uint32_t kind) {
+            return to_numpy(drive.rows(session, layer, head, static_cast<abi::KvKind>(kind)));
+          },
+          nb::arg("session"), nb::arg("layer"), nb::arg("head"), nb::arg("kind"),
+          "All rows of K or V of a head as bytes; empty where there are none. RuntimeError when a page is lost.")
+      .def(
+          "inject", &inject, nb::arg("kind"), nb::arg("after") = 0, nb::arg("count") = 1, nb::arg("argument") = 0,
+          "From now on, after `after` good operations, `count` fail: read_uncorrectable, program_fail, erase_fail, "
+          "full; "
+          "slow_die: die `argument` takes `count` percent; power_cut: at a file write, `argument` what of it survives.")
+      .def("check", &Drive::check, nb::call_guard<nb::gil_scoped_release>(),
+           "Compare maps, spares and contents: one sentence per disagreement.");
+  m.def("timing_cases", &timing_cases, "The timing model beside published and measured values, a dict per case.");
+  m.def(
+      "presets",
+      [] {
+        nb::dict known;
+        for (const Preset& preset : presets()) known[preset.name.data()] = std::string(preset.source);
+        return known;
+      },
+      "Names of the drives that can be imitated, and where their parameters come from.");
   m.def(
       "crc32c", [](const Bytes& data) { return crc32c(as_bytes(data)); }, nb::arg("data"), "CRC-32C of a uint8 array.");
+  m.def(
+      "crc32c_portable", [](const Bytes& data) { return crc32c_portable(as_bytes(data)); }, nb::arg("data"),
+      "The same without the processor's instruction.");
 }
 
 }  // namespace kvdrive

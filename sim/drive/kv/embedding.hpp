@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Embedding-indexed groups of K: a page holds the same few dimensions (rows) of many consecutive tokens.
+//
+// Spans of tokens follow one another. Early ones are short with 8 rows a page, so that a short context is indexed soon;
+// later ones are long with 2 rows a page, so that choosing rows leaves out more pages. What lies behind the last whole
+// span is read from token-indexed groups.
+#pragma once
+
+#include <cstdint>
+
+#include "common/abi.hpp"
+
+namespace kvdrive {
+
+struct EmbeddingSpan {
+  std::uint32_t first_token = 0;
+  std::uint32_t first_page = 0;  // of the head's embedding-indexed groups
+  std::uint32_t rows_per_page = 8;
+  std::uint32_t head_dim = 0;
+
+  static constexpr std::uint32_t kFourRowsFrom = 1024;
+  static constexpr std::uint32_t kTwoRowsFrom = 4096;
+
+  static constexpr EmbeddingSpan first(std::uint32_t head_dim) { return {.head_dim = head_dim}; }
+
+  constexpr std::uint32_t tokens() const { return abi::kPageBytes / 2 / rows_per_page; }
+  constexpr std::uint32_t end() const { return first_token + tokens(); }
+  constexpr std::uint32_t pages() const { return head_dim / rows_per_page; }
+  constexpr std::uint32_t row_bytes() const { return abi::kPageBytes / rows_per_page; }
+
+  constexpr EmbeddingSpan next() const {
+    const std::uint32_t token = end();
+    const std::uint32_t rows = token < kFourRowsFrom ? 8 : token < kTwoRowsFrom ? 4 : 2;
+    return {token, first_page + pages(), rows, head_dim};
+  }
+};
+
+// Pages of the spans that lie wholly within `tokens`.
+constexpr std::uint32_t embedding_pages(std::uint32_t head_dim, std::uint32_t tokens) {
+  EmbeddingSpan span = EmbeddingSpan::first(head_dim);
+  while (span.end() <= tokens) span = span.next();
+  return span.first_page;
+}
+
+}  // namespace kvdrive

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kv/halves.hpp"
+
+#include <cstring>
+
+namespace kvdrive {
+namespace {
+
+constexpr std::uint16_t kExponent = 0x7c00;
+constexpr std::uint16_t kFraction = 0x03ff;
+
+std::uint16_t half_at(std::span<const std::byte> rows, std::size_t i) {
+  std::uint16_t half = 0;
+  std::memcpy(&half, rows.data() + i * sizeof half, sizeof half);
+  return half;
+}
+
+// A finite binary16 as an integer with LSB 2^-24.
+std::int64_t fixed(std::uint16_t half) {
+  const std::uint32_t exponent = (half & kExponent) >> 10;
+  const std::int64_t fraction = half & kFraction;
+  const std::int64_t magnitude = exponent == 0 ? fraction : (fraction | 0x400) << (exponent - 1);
+  return half & 0x8000 ? -magnitude : magnitude;
+}
+
+}  // namespace
+
+bool all_finite(std::span<const std::byte> rows) {
+  bool finite = true;
+  for (std::size_t i = 0; i < rows.size() / 2; ++i) finite &= (half_at(rows, i) & kExponent) != kExponent;
+  return finite;
+}
+
+void add_rows(std::span<const std::byte> rows, std::span<std::int64_t> sums, int sign) {
+  for (std::size_t row = 0; row < rows.size() / 2; row += sums.size()) {
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += sign * fixed(half_at(rows, row + i));
+  }
+}
+
+}  // namespace kvdrive

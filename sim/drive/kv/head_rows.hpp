@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// K or V of one head: token-indexed groups, then a tail of less than a group in drive memory; of K, on demand, the
+// embedding-indexed copy; of V, on demand, the sum of all rows.
+//
+// A group holds floor(kPageBytes / row_bytes) consecutive tokens from its first byte on. Changes are prepared first and
+// applied afterwards, so that a command over several heads happens to all of them or to none.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ftl/ftl.hpp"
+#include "kv/embedding.hpp"
+
+namespace kvdrive {
+
+class HeadRows {
+ public:
+  struct Name {
+    std::uint32_t session = 0;
+    std::uint16_t layer = 0;
+    std::uint8_t head = 0;
+    abi::KvKind kind = abi::kKeys;
+  };
+
+  // What applying leaves behind: the first `kept` groups of each index, then `added`, then `tail`.
+  struct Change {
+    std::size_t kept = 0;
+    std::vector<GroupId> added;
+    std::size_t kept_embedding = 0;
+    std::vector<GroupId> added_embedding;
+    std::vector<std::byte> tail;
+    std::size_t kept_tail = 0;  // bytes of it that were there
+    std::vector<std::int64_t> sums;
+    std::uint32_t tokens = 0;
+
+    void release(Ftl& ftl) const;
+  };
+
+  // `sparse`: keep what SparF needs beside the rows. `row_bytes` is at most kPageBytes.
+  HeadRows(const Name& name, std::uint32_t row_bytes, bool sparse);
+
+  const Name& name() const { return name_; }
+  std::uint32_t row_bytes() const { return row_bytes_; }
+  std::uint32_t head_dim() const { return row_bytes_ / 2; }
+  bool sparse() const { return sparse_; }
+  std::uint32_t tokens() const { return tokens_; }
+  std::uint32_t tokens_per_group() const { return abi::kPageBytes / row_bytes_; }
+  std::uint32_t tokens_in_groups() const { return static_cast<std::uint32_t>(groups_.size()) * tokens_per_group(); }
+  std::span<const GroupId> groups() const { return groups_; }
+  std::span<const GroupId> embedding() const { return embedding_; }
+  std::span<const std::byte> tail() const { return tail_; }
+  std::span<const std::int64_t> sums() const { return sums_; }  // of all rows; empty unless sparse V
+  std::uint64_t groups_to_append(std::uint32_t tokens) const;
+
+  // Stores the groups that `rows` fill. When it throws, `change` names the groups to release.
+  void prepare_append(Ftl& ftl, std::span<const std::byte> rows, Change& change) const;
+
+  // Precondition: `tokens` <= tokens(). False when a group that must be cut is lost.
+  [[nodiscard]] bool prepare_truncate(Ftl& ftl, std::uint32_t tokens, Change& change) const;
+
+  void apply(Ftl& ftl, Change&& change);
+
+  // The same rows under another name: groups are shared.
+  HeadRows fork(Ftl& ftl, const Name& name) const;
+  void release(Ftl& ftl) const;
+
+  // Durable form: what changed since the last commit, or everything.
+  void save(RecordWriter& writer, bool everything) const;
+  void committed();
+  // Without rows, as the record at `reader` names it. Throws std::runtime_error when that is damaged.
+  static HeadRows named_by(RecordReader reader);
+  void load(RecordReader& reader);
+  void retain(Ftl& ftl) const;
+
+  bool dirty() const { return dirty_; }
+  void check(Ftl& ftl, const std::function<void(const std::string&)>& report) const;
+
+ private:
+  Owner owner(GroupKind kind, std::size_t index) const;
+  GroupId put(Ftl& ftl, GroupKind kind, std::size_t index, std::span<const std::byte> page) const;
+  bool read_rows(Ftl& ftl, const Change& change, std::span<const std::byte> added_rows, std::uint32_t first,
+                 std::uint32_t count, std::byte* out) const;
+  void index_spans(Ftl& ftl, std::span<const std::byte> rows, Change& change) const;
+
+  Name name_;
+  std::uint32_t row_bytes_;
+  bool sparse_;
+  std::uint32_t tokens_ = 0;
+  std::vector<GroupId> groups_;
+  std::vector<GroupId> embedding_;
+  std::vector<std::byte> tail_;
+  std::vector<std::int64_t> sums_;
+  // Unchanged since the last commit:
+  bool dirty_ = true;
+  std::size_t clean_groups_ = 0;
+  std::size_t clean_embedding_ = 0;
+  std::size_t clean_tail_ = 0;
+};
+
+}  // namespace kvdrive

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// The flash array and its buses in device time: when does a read, program or erase end?
+//
+// Calls come in the order in which the firmware issues them; on a die they run in that order, on a bus a transfer takes
+// the first free moment. Everything is integer arithmetic: the same calls give the same times.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <queue>
+#include <vector>
+
+#include "nand/geometry.hpp"
+#include "nand/timeline.hpp"
+#include "nand/timing.hpp"
+
+namespace kvdrive {
+
+// Where data goes that leaves the channel.
+enum class Sink : std::uint8_t {
+  kHost,      // over PCIe
+  kComputer,  // to the engine's memory
+  kFirmware,  // stays in the controller (garbage collection, a copy of a group)
+};
+
+struct PageRead {
+  std::uint32_t die = 0;
+  std::uint32_t page = 0;          // of the block: decides the page type
+  std::uint32_t planes = 1;        // sensed together
+  std::uint32_t bytes = 0;         // of all planes, over the channel
+  std::uint32_t wanted_bytes = 0;  // what a filter lets through
+};
+
+struct ChannelCounters {
+  std::uint64_t bytes = 0;
+  Ns busy_ns = 0;
+};
+
+class NandDevice {
+ public:
+  NandDevice(const Geometry& geometry, const Timing& timing);
+
+  // All return the end of the operation; `ready` is when the firmware is done with the request.
+  Ns read(const PageRead& page, Ns ready, Sink sink);
+  Ns program(std::uint32_t die, std::uint32_t page, std::uint32_t bytes, Ns ready);
+  Ns erase(std::uint32_t die, Ns ready);
+
+  // A buffered write of `bytes` from the host: PCIe and firmware, and the wait until programs in flight leave room in
+  // the write buffer.
+  Ns accept_write(std::uint64_t bytes, Ns arrival);
+
+  Ns to_host(std::uint64_t bytes, Ns ready) { return pcie_.occupy(ready, timing_.pcie.transfer(bytes)); }
+  Ns to_memory(std::uint64_t bytes, Ns ready);
+  Ns firmware_read(std::uint32_t bytes) const;
+
+  // Nothing will start before `now` any more.
+  void advance(Ns now);
+
+  // The die takes `percent` of its normal time for sensing and programming (fault injection).
+  void slow_down(std::uint32_t die, std::uint32_t percent) { dies_.at(die).percent = percent; }
+
+  const Timing& timing() const { return timing_; }
+  ChannelCounters channel(std::uint32_t number) const;
+  std::uint64_t memory_bytes() const { return memory_bytes_; }
+
+ private:
+  struct Die {
+    Ns free_at = 0;     // reads start here
+    Ns busy_until = 0;  // end of the program or erase that a read may suspend
+    std::uint32_t percent = 100;
+  };
+  struct Release {
+    Ns when;
+    std::uint64_t bytes;
+    bool operator>(const Release& other) const { return when > other.when; }
+  };
+
+  Ns start_read(Die& die, Ns ready, Ns sensing);
+  Ns move(std::uint32_t channel, const PageRead& page, Ns sensed, Sink sink, Ns& last_on_bus);
+  Ns ecc_extra();
+  std::uint32_t page_type(std::uint32_t page) const { return page % timing_.page_types; }
+
+  Geometry geometry_;
+  Timing timing_;
+  std::vector<Die> dies_;
+  std::vector<Timeline> channels_;
+  std::vector<std::uint64_t> channel_bytes_;
+  Timeline pcie_, peer_, dram_;
+  std::priority_queue<Release, std::vector<Release>, std::greater<>> releases_;
+  std::uint64_t buffered_bytes_ = 0;
+  std::uint64_t memory_bytes_ = 0;
+  std::uint64_t reads_ = 0;
+};
+
+}  // namespace kvdrive

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Real and published drives as parameters (docs: sim/drive/nand/README.md has the source of each number).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "nand/geometry.hpp"
+#include "nand/timing.hpp"
+
+namespace kvdrive {
+
+struct Preset {
+  std::string_view name;
+  std::string_view source;
+  Geometry geometry;  // blocks_per_die 0: follows from the capacity
+  std::uint32_t over_provision_percent = 7;
+  Timing timing;
+};
+
+std::span<const Preset> presets();
+
+// Throws std::runtime_error with the names there are.
+const Preset& find_preset(std::string_view name);
+
+}  // namespace kvdrive

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// A bus in device time: who asks first for a moment gets it, and a later request may use a gap that earlier ones left.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+
+#include "nand/timing.hpp"
+
+namespace kvdrive {
+
+class Timeline {
+ public:
+  // Takes the first `length` ns that are free from `ready` on and returns their end.
+  Ns occupy(Ns ready, Ns length) {
+    busy_ns_ += length;
+    Ns start = ready;
+    auto next = intervals_.upper_bound(start);
+    if (next != intervals_.begin()) start = std::max(start, std::prev(next)->second);
+    while (next != intervals_.end() && next->first < start + length) {
+      start = std::max(start, next->second);
+      ++next;
+    }
+    insert(start, start + length, next);
+    return start + length;
+  }
+
+  // Nothing will be asked for a moment before `now` any more.
+  void forget_before(Ns now) {
+    while (!intervals_.empty() && intervals_.begin()->second <= now) intervals_.erase(intervals_.begin());
+  }
+
+  Ns busy_ns() const { return busy_ns_; }
+
+ private:
+  using Intervals = std::map<Ns, Ns>;  // start to end, apart from each other
+
+  void insert(Ns start, Ns end, Intervals::iterator next) {
+    if (next != intervals_.end() && next->first == end) {
+      end = next->second;
+      next = intervals_.erase(next);
+    }
+    if (next != intervals_.begin() && std::prev(next)->second == start) {
+      std::prev(next)->second = end;
+    } else if (start < end) {
+      intervals_.emplace_hint(next, start, end);
+    }
+  }
+
+  Intervals intervals_;
+  Ns busy_ns_ = 0;
+};
+
+}  // namespace kvdrive

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a drive's parts take, in integer nanoseconds of device time.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace kvdrive {
+
+using Ns = std::uint64_t;
+
+// A bus. Time is counted per 128-byte piece, rounded down, plus what the firmware adds to each 4 KiB (as NVMeVirt
+// does).
+struct LinkTiming {
+  std::uint64_t bytes_per_second = 0;
+  Ns firmware_ns_per_4k = 0;
+
+  static constexpr std::uint32_t kPieceBytes = 128;
+  constexpr Ns transfer(std::uint64_t bytes) const {
+    const Ns piece = kPieceBytes * 1'000'000'000ULL / bytes_per_second + firmware_ns_per_4k * kPieceBytes / 4096;
+    return (bytes + kPieceBytes - 1) / kPieceBytes * piece;
+  }
+};
+
+// Reads that the first decoding does not correct: `per_million` of them take `extra_ns` more.
+struct EccTier {
+  std::uint32_t per_million = 0;
+  Ns extra_ns = 0;
+};
+
+// Where page filters drop rows that nobody wants.
+enum class FilterAt : std::uint8_t {
+  kChannel,   // in the flash controller: only wanted rows enter drive memory
+  kComputer,  // in the FPGA behind an SSD: whole pages cross the link between the two
+};
+
+struct Timing {
+  std::uint32_t page_types = 1;      // LSB, MSB, CSB pages take turns within a block
+  std::array<Ns, 3> read_4k_ns{};    // sensing a page of which one unit is wanted
+  std::array<Ns, 3> read_full_ns{};  // sensing a page
+  std::array<Ns, 3> program_ns{};
+  Ns erase_ns = 0;
+  Ns suspend_ns = 0;        // 0: a read waits for the program or erase before it
+  bool cache_read = false;  // the die senses the next page while one is on the bus
+  Ns read_command_ns = 0;   // command and address cycles on the channel
+  Ns program_command_ns = 0;
+  Ns plane_gap_ns = 0;  // between the commands of a multi-plane operation
+  LinkTiming channel{};
+  std::uint32_t channel_chunk_bytes = 0;  // pieces in which a page crosses the channel; each goes on to the next bus
+  LinkTiming pcie{};
+  Ns firmware_read_4k_ns = 0;
+  Ns firmware_read_full_ns = 0;
+  Ns firmware_write_ns = 0;
+  Ns firmware_write_4k_ns = 0;  // for each 4 KiB
+  std::uint64_t write_buffer_bytes = 0;
+  FilterAt filter = FilterAt::kChannel;
+  LinkTiming peer{};  // SSD to FPGA, where they are two devices; else unused
+  Ns peer_request_ns = 0;
+  LinkTiming dram{};             // drive memory (FPGA memory) that holds K and V of a job
+  std::uint32_t engine_mhz = 0;  // one 64-byte beat of K or V a cycle
+  std::array<EccTier, 3> ecc{};
+};
+
+}  // namespace kvdrive

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// SparF as three jobs with page reads between them: choose rows of K; score every token from these and choose tokens;
+// attend to the chosen tokens and blend with the mean of all V (docs/jobs.md).
+#include <algorithm>
+#include <cstring>
+
+#include "attention.hpp"
+#include "kv/halves.hpp"
+#include "kv/row_fetch.hpp"
+
+namespace kvdrive {
+
+AttentionUnit::Outcome AttentionUnit::run_sparf(const Head& head) {
+  const std::uint32_t tokens = head.command.tokens;
+  memory_.clear();
+  memory_.job.q = memory_.place(head.q);
+  memory_.job.rows = memory_.place(abi::kBeatBytes);
+  memory_.job.r = head.command.r;
+  start_job(head, abi::kSparfRows);
+  if (const Outcome done = run_job(head.q.size()); done.engine_status != 0) return done;
+
+  const std::vector<bool> rows = flags_at(memory_.job.rows, head.k.head_dim());
+  if (!place_columns(head, rows)) return {abi::kUnrecoveredRead};
+  if (!head.valid.empty()) memory_.job.valid = memory_.place(head.valid);
+  memory_.job.k_top = head.command.k_top;
+  memory_.job.local = head.command.local;
+  place_tail(head, false);
+  start_job(head, abi::kSparfTokens);
+  if (const Outcome done = run_job(std::uint64_t{tokens} * head.command.r * 2); done.engine_status != 0) return done;
+
+  const std::vector<bool> chosen = flags_at(memory_.job.out, tokens);
+  const abi::AttentionResult record = memory_.record();
+  if (!place_chosen(head, chosen) || !place_mean(head)) return {abi::kUnrecoveredRead};
+  memory_.job.valid = 0;
+  place_tail(head, true);
+  start_job(head, abi::kSparfAttend);
+  memory_.job.tokens = record.selected;
+  return run_job(std::uint64_t{record.selected} * 2 * head.k.row_bytes());
+}
+
+std::vector<bool> AttentionUnit::flags_at(std::uint64_t address, std::uint32_t count) {
+  std::vector<bool> flags(count);
+  const std::byte* bitmap = memory_.at(address);
+  for (std::uint32_t i = 0; i < count; ++i) flags[i] = (std::to_integer<unsigned>(bitmap[i / 8]) >> i % 8 & 1) != 0;
+  return flags;
+}
+
+// The chosen rows of K as SPARF_TOKENS takes them: [ceil(tokens / 32)][r][32].
+bool AttentionUnit::place_columns(const Head& head, const std::vector<bool>& rows) {
+  const std::uint32_t tokens = head.command.tokens, r = head.command.r;
+  const std::uint64_t bytes = (std::uint64_t{tokens} + abi::kLanes - 1) / abi::kLanes * abi::kLanes * r * 2;
+  memory_.job.k = memory_.place(bytes);
+  std::byte* const columns = memory_.at(memory_.job.k);
+  std::memset(columns, 0, bytes);
+  const auto column = [&](std::uint32_t token, std::uint32_t row) {
+    return columns + ((std::uint64_t{token} / abi::kLanes * r + row) * abi::kLanes + token % abi::kLanes) * 2;
+  };
+  EmbeddingSpan span = EmbeddingSpan::first(head.k.head_dim());
+  for (; span.first_page + span.pages() <= head.k.embedding().size() && span.first_token < tokens; span = span.next()) {
+    const auto read = filter_.dimensions(head.k, span, rows, ready_);
+    if (!read) return false;
+    data_done_ = std::max(data_done_, read->done);
+    const std::uint32_t count = std::min(span.end(), tokens) - span.first_token;
+    for (std::uint32_t row = 0; row < r; ++row) {
+      const std::byte* from = read->bytes.data() + std::size_t{row} * span.row_bytes();
+      for (std::uint32_t t = 0; t < count; t += abi::kLanes) {
+        std::memcpy(column(span.first_token + t, row), from + t * 2, std::min<std::size_t>(abi::kLanes, count - t) * 2);
+      }
+    }
+  }
+  if (span.first_token >= tokens) return true;
+  const std::uint32_t count = tokens - span.first_token;  // not indexed
+  std::vector<std::byte> whole(std::size_t{count} * head.k.row_bytes());
+  RowFetch fetch;
+  fetch.add(head.k, span.first_token, count, whole.data());
+  const auto read = fetch.run(ftl_, ready_, Sink::kComputer);
+  if (!read.whole) return false;
+  data_done_ = std::max(data_done_, read.done);
+  tail_bytes_read_ += fetch.tail_bytes();
+  for (std::uint32_t dimension = 0, row = 0; dimension < rows.size(); ++dimension) {
+    if (!rows[dimension]) continue;
+    for (std::uint32_t t = 0; t < count; ++t) {
+      std::memcpy(column(span.first_token + t, row), whole.data() + std::size_t{t} * head.k.row_bytes() + dimension * 2,
+                  2);
+    }
+    ++row;
+  }
+  return true;
+}
+
+bool AttentionUnit::place_chosen(const Head& head, const std::vector<bool>& chosen) {
+  const auto k = filter_.tokens(head.k, chosen, data_done_);
+  const auto v = filter_.tokens(head.v, chosen, data_done_);
+  if (!k || !v) return false;
+  memory_.job.k = memory_.place(std::span(k->bytes));
+  memory_.job.v = memory_.place(std::span(v->bytes));
+  data_done_ = std::max({data_done_, k->done, v->done});
+  return true;
+}
+
+// Sum and number of the V rows that count. Starts from the stored sum of all rows when fewer rows are missing from it
+// than are in it.
+bool AttentionUnit::place_mean(const Head& head) {
+  const std::uint32_t tokens = head.command.tokens;
+  std::vector<bool> counts(head.v.tokens());
+  for (std::uint32_t token = 0; token < tokens; ++token) counts[token] = head.is_valid(token);
+  const auto in = static_cast<std::uint32_t>(std::count(counts.begin(), counts.end(), true));
+  const bool subtract = !head.v.sums().empty() && counts.size() - in < in;
+  if (subtract) counts.flip();
+  const auto rows = filter_.tokens(head.v, counts, ready_);
+  if (!rows) return false;
+  data_done_ = std::max(data_done_, rows->done);
+  std::vector<std::int64_t> sums(head.v.head_dim());
+  if (subtract) std::ranges::copy(head.v.sums(), sums.begin());
+  add_rows(rows->bytes, sums, subtract ? -1 : 1);
+  add_rows(head.tail_v, sums, 1);
+  memory_.job.v_sum = memory_.place(std::as_bytes(std::span(sums)));
+  memory_.job.count = in + head.command.tail_tokens;
+  return true;
+}
+
+}  // namespace kvdrive

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "storage/backing_file.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+
+namespace kvdrive {
+namespace {
+
+[[noreturn]] void refuse(const std::filesystem::path& path, const std::string& reason) {
+  throw std::runtime_error("cannot use " + path.string() + " as a drive: " + reason);
+}
+
+[[noreturn]] void fail(const char* call) { throw std::system_error(errno, std::generic_category(), call); }
+
+// Transfers all parts; the operating system may do it in pieces.
+template <typename Call>
+void transfer(std::uint64_t offset, std::span<const iovec> parts, const char* name, Call call) {
+  std::vector<iovec> left(parts.begin(), parts.end());
+  std::size_t first = 0;
+  while (first < left.size()) {
+    const auto count = static_cast<int>(std::min<std::size_t>(left.size() - first, IOV_MAX));
+    ssize_t done = call(left.data() + first, count, static_cast<off_t>(offset));
+    if (done < 0 && errno == EINTR) continue;
+    if (done == 0) errno = EIO;
+    if (done <= 0) fail(name);
+    offset += static_cast<std::uint64_t>(done);
+    for (; done > 0 && static_cast<std::size_t>(done) >= left[first].iov_len; ++first) {
+      done -= static_cast<ssize_t>(left[first].iov_len);
+    }
+    if (done > 0) {
+      left[first].iov_base = static_cast<std::byte*>(left[first].iov_base) + done;
+      left[first].iov_len -= static_cast<std::size_t>(done);
+    }
+  }
+}
+
+iovec part_of(std::span<const std::byte> data) {
+  return {const_cast<std::byte*>(data.data()), data.size()};  // the call that writes does not change it
+}
+
+}  // namespace
+
+BackingFile::BackingFile(const std::filesystem::path& path)
+    : path_(path), cached_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)), direct_(cached_) {
+  if (cached_ < 0) refuse(path, std::strerror(errno));
+  try {
+    struct stat status{};
+    if (::fstat(cached_, &status) != 0) fail("fstat");
+    if (!S_ISREG(status.st_mode)) refuse(path, "it is no regular file");
+    if (::flock(cached_, LOCK_EX | LOCK_NB) != 0) refuse(path, "another drive has it open");
+    const int direct = ::open(path.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC);
+    if (direct >= 0) direct_ = direct;
+  } catch (...) {
+    ::close(cached_);
+    throw;
+  }
+}
+
+BackingFile::~BackingFile() {
+  if (direct_ != cached_) ::close(direct_);
+  ::close(cached_);
+}
+
+std::uint64_t BackingFile::size() const {
+  struct stat status{};
+  if (::fstat(cached_, &status) != 0) fail("fstat");
+  return static_cast<std::uint64_t>(status.st_size);
+}
+
+void BackingFile::peek(std::span<std::byte> out) const {
+  const ssize_t count = ::pread(cached_, out.data(), out.size(), 0);
+  if (count < 0) fail("pread");
+  std::ranges::fill(out.subspan(static_cast<std::size_t>(count)), std::byte{});
+}
+
+void BackingFile::recreate(std::uint64_t bytes) {
+  if (::ftruncate(cached_, 0) != 0 || ::ftruncate(cached_, static_cast<off_t>(bytes)) != 0) {
+    refuse(path_, std::strerror(errno));
+  }
+}
+
+void BackingFile::read(std::uint64_t offset, std::span<std::byte> out) const {
+  if (out.empty()) return;
+  const iovec part = part_of(out);
+  read(offset, std::span(&part, 1));
+}
+
+void BackingFile::read(std::uint64_t offset, std::span<const iovec> parts) const {
+  power_cut_.check();
+  transfer(offset, parts, "pread",
+           [this](const iovec* part, int count, off_t at) { return ::preadv(cached_, part, count, at); });
+}
+
+void BackingFile::write(std::uint64_t offset, std::span<const std::byte> data) {
+  const iovec part = part_of(data);
+  write(offset, std::span(&part, 1));
+}
+
+void BackingFile::write(std::uint64_t offset, std::span<const iovec> parts) {
+  if (power_cut_.armed()) {
+    write_until_cut(offset, parts);
+  } else {
+    transfer(offset, parts, "pwrite",
+             [this](const iovec* part, int count, off_t to) { return ::pwritev(direct_, part, count, to); });
+  }
+  ++writes_;
+}
+
+void BackingFile::write_until_cut(std::uint64_t offset, std::span<const iovec> parts) {
+  for (const iovec& part : parts) {
+    const std::span data(static_cast<const std::byte*>(part.iov_base), part.iov_len);
+    power_cut_.before_write(
+        offset, data, [this](std::uint64_t from, std::span<std::byte> out) { read(from, out); },
+        [this](std::uint64_t to, std::span<const std::byte> bytes) { write_cached(to, bytes); });
+    write_cached(offset, data);
+    offset += data.size();
+  }
+}
+
+// Through the page cache: pieces that are smaller than a page.
+void BackingFile::write_cached(std::uint64_t offset, std::span<const std::byte> data) {
+  const iovec part = part_of(data);
+  transfer(offset, std::span(&part, 1), "pwrite",
+           [this](const iovec* from, int count, off_t to) { return ::pwritev(cached_, from, count, to); });
+}
+
+void BackingFile::sync() {
+  power_cut_.before_sync();
+  if (::fdatasync(cached_) != 0) fail("fdatasync");
+}
+
+}  // namespace kvdrive

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fault injection: what goes wrong, when, how often. One object per drive, asked by the parts that can fail.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace kvdrive {
+
+enum class FaultKind : std::uint8_t {
+  kReadUncorrectable,  // a page that no decoding corrects; `count` pages, then reads are good again
+  kProgramFail,        // a program that the flash reports as failed
+  kEraseFail,
+  kSlowDie,   // die `argument` takes `count` percent of its time
+  kPowerCut,  // the machine loses power at a write of the backing file; `argument` see PowerCut
+  kFull,      // the drive takes no more groups
+  kKinds
+};
+
+struct Fault {
+  FaultKind kind = FaultKind::kReadUncorrectable;
+  std::uint64_t after = 0;  // operations of the kind that still go well
+  std::uint64_t count = 0;  // operations that then fail
+  std::uint64_t argument = 0;
+};
+
+class Faults {
+ public:
+  void inject(const Fault& fault) { at(fault.kind) = fault; }
+  void clear() { faults_ = {}; }
+
+  // Counts an operation; true when it fails.
+  bool strikes(FaultKind kind) {
+    Fault& fault = at(kind);
+    if (fault.count == 0) return false;
+    if (fault.after > 0) {
+      --fault.after;
+      return false;
+    }
+    --fault.count;
+    ++struck_;
+    return true;
+  }
+
+  std::uint64_t struck() const { return struck_; }
+
+ private:
+  Fault& at(FaultKind kind) { return faults_[static_cast<std::size_t>(kind)]; }
+
+  std::array<Fault, static_cast<std::size_t>(FaultKind::kKinds)> faults_;
+  std::uint64_t struck_ = 0;
+};
+
+}  // namespace kvdrive

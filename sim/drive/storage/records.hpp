@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Metadata as bytes: plain little-endian structs, one after the other.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <span>
+#include <stdexcept>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "storage/aligned_buffer.hpp"
+
+namespace kvdrive {
+
+// What a journal record is about; each is followed by the struct of its writer.
+enum class RecordType : std::uint32_t { kMap = 1, kBuffered, kBlock, kSession, kSessionEnd, kRows };
+
+class RecordWriter {
+ public:
+  static constexpr std::size_t kSpillBytes = 4 << 20;
+
+  // Leaves room for a header of `reserved` bytes. A long list of records goes out through `spill` in pieces.
+  explicit RecordWriter(std::size_t reserved, std::function<void(RecordWriter&)> spill = {})
+      : bytes_(reserved), reserved_(reserved), spill_(std::move(spill)) {}
+
+  template <typename T>
+  void put(const T& value) {
+    static_assert(std::has_unique_object_representations_v<T>, "padding would be written");
+    put_all(std::span(&value, 1));
+  }
+
+  template <typename T>
+  void put_all(std::span<const T> values) {
+    bytes_.append(std::as_bytes(values));
+  }
+
+  // After each record.
+  void end_record() {
+    if (!spill_ || size() < kSpillBytes) return;
+    spill_(*this);
+    clear();
+  }
+
+  void clear() {
+    bytes_.resize(0);
+    bytes_.resize(reserved_);
+  }
+
+  bool empty() const { return bytes_.size() == reserved_; }
+  AlignedBuffer& buffer() { return bytes_; }
+  std::size_t size() const { return bytes_.size() - reserved_; }
+
+ private:
+  AlignedBuffer bytes_;
+  std::size_t reserved_;
+  std::function<void(RecordWriter&)> spill_;
+};
+
+// Throws std::runtime_error when the bytes end early.
+class RecordReader {
+ public:
+  explicit RecordReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
+
+  bool done() const { return bytes_.empty(); }
+
+  template <typename T>
+  T get() {
+    static_assert(std::is_trivially_copyable_v<T>);
+    T value;
+    std::memcpy(&value, take(sizeof value).data(), sizeof value);
+    return value;
+  }
+
+  template <typename T>
+  std::vector<T> get_all(std::size_t count) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    if (count > bytes_.size() / sizeof(T)) throw std::runtime_error("a metadata record ends early");
+    std::vector<T> values(count);
+    if (count > 0) std::memcpy(values.data(), take(count * sizeof(T)).data(), count * sizeof(T));
+    return values;
+  }
+
+  std::span<const std::byte> take(std::size_t count) {
+    if (count > bytes_.size()) throw std::runtime_error("a metadata record ends early");
+    const auto taken = bytes_.first(count);
+    bytes_ = bytes_.subspan(count);
+    return taken;
+  }
+
+ private:
+  std::span<const std::byte> bytes_;
+};
+
+}  // namespace kvdrive

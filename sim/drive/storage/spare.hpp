@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// A unit's self-description in the spare area of its flash page: who it belongs to and what its bytes add up to.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+#include "crc32c.hpp"
+
+namespace kvdrive {
+
+enum class GroupKind : std::uint8_t { kKeys = 0, kValues = 1, kKeyRows = 2 };  // kKeyRows: embedding-indexed
+
+// The group that a unit holds, as it was written; sessions that share it later do not appear.
+struct Owner {
+  std::uint32_t session = 0;
+  std::uint16_t layer = 0;
+  std::uint8_t head = 0;
+  GroupKind kind = GroupKind::kKeys;
+  std::uint32_t index = 0;
+
+  bool operator==(const Owner&) const = default;
+};
+
+struct Spare {
+  std::uint32_t group = 0;  // number in the group table
+  std::uint32_t data_crc = 0;
+  Owner owner;
+  std::uint32_t written = 0;  // 1: the unit was programmed
+  std::uint32_t reserved = 0;
+  std::uint32_t crc = 0;  // of the fields before
+
+  std::uint32_t expected_crc() const { return crc32c(std::as_bytes(std::span(this, 1)).first(sizeof *this - 4)); }
+  bool valid() const { return written == 1 && crc == expected_crc(); }
+};
+static_assert(sizeof(Spare) == 32 && std::has_unique_object_representations_v<Spare>);
+
+}  // namespace kvdrive

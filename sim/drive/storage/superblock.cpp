@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "storage/superblock.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+#include "crc32c.hpp"
+#include "storage/aligned_buffer.hpp"
+#include "storage/spare.hpp"
+
+namespace kvdrive {
+namespace {
+
+static_assert(std::has_unique_object_representations_v<Superblock>);
+static_assert(sizeof(Superblock) <= PowerCut::kSectorBytes);
+
+std::uint32_t crc_of(Superblock superblock) {
+  superblock.crc = 0;
+  return crc32c(std::as_bytes(std::span(&superblock, 1)));
+}
+
+std::array<Superblock, 2> read_copies(const BackingFile& file) {
+  AlignedBuffer pages(2 * abi::kPageBytes);
+  file.peek(pages.span());
+  std::array<Superblock, 2> copies;
+  for (std::size_t i = 0; i < copies.size(); ++i) {
+    std::memcpy(&copies[i], pages.data() + i * abi::kPageBytes, sizeof(Superblock));
+  }
+  return copies;
+}
+
+bool ours(const Superblock& superblock) { return superblock.magic == Superblock{}.magic; }
+
+[[noreturn]] void refuse(const BackingFile& file, const std::string& reason) {
+  throw std::runtime_error("cannot use " + file.path().string() + " as a drive: " + reason);
+}
+
+bool sane(const Superblock& s) {
+  const Geometry& g = s.geometry;
+  return g.dies() > 0 && g.page_bytes > 0 && g.page_bytes % abi::kPageBytes == 0 && g.planes > 0 &&
+         g.pages_per_program > 0 && g.pages_per_block % g.pages_per_program == 0 && g.units() <= UINT32_MAX &&
+         s.capacity_units <= g.units() && s.preset.back() == 0;
+}
+
+}  // namespace
+
+std::uint64_t Superblock::spare_bytes() const {
+  return (geometry.units() * sizeof(Spare) + abi::kPageBytes - 1) / abi::kPageBytes * abi::kPageBytes;
+}
+
+FileKind kind_of(const BackingFile& file) {
+  if (file.size() == 0) return FileKind::kEmpty;
+  return std::ranges::any_of(read_copies(file), ours) ? FileKind::kDrive : FileKind::kOther;
+}
+
+Superblock read_superblock(const BackingFile& file) {
+  std::optional<Superblock> latest;
+  for (const Superblock& copy : read_copies(file)) {
+    if (!ours(copy)) continue;
+    if (copy.format_version != Superblock::kFormatVersion || copy.unit_bytes != abi::kPageBytes) {
+      refuse(file, "it has format " + std::to_string(copy.format_version) + ", this program writes format " +
+                       std::to_string(Superblock::kFormatVersion) + "; format it anew or choose another path");
+    }
+    if (copy.crc == crc_of(copy) && sane(copy) && (!latest || copy.generation > latest->generation)) latest = copy;
+  }
+  if (!latest) refuse(file, "both copies of its superblock are damaged; format it anew or choose another path");
+  if (file.size() < latest->file_bytes()) refuse(file, "it is shorter than its superblock says");
+  return *latest;
+}
+
+void write_superblock(BackingFile& file, Superblock superblock) {
+  superblock.crc = crc_of(superblock);
+  AlignedBuffer page(abi::kPageBytes);
+  std::memcpy(page.data(), &superblock, sizeof superblock);
+  file.write((superblock.generation & 1) * abi::kPageBytes, page.span());
+}
+
+}  // namespace kvdrive

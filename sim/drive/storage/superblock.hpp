@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The first pages of a backing file: what it is, how large its flash is, where the journal starts.
+//
+// Two copies, written in turn; the valid one with the highest generation counts.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <string_view>
+
+#include "nand/geometry.hpp"
+#include "storage/backing_file.hpp"
+
+namespace kvdrive {
+
+struct Superblock {
+  static constexpr std::uint32_t kFormatVersion = 2;
+
+  std::array<char, 8> magic{'k', 'v', 'd', 'r', 'i', 'v', 'e', '\n'};
+  std::uint32_t format_version = kFormatVersion;
+  std::uint32_t unit_bytes = abi::kPageBytes;
+  std::uint64_t generation = 0;  // of the journal; its lowest bit is the half in use
+  std::uint64_t capacity_units = 0;
+  std::uint64_t journal_half_bytes = 0;
+  Geometry geometry;
+  std::array<char, 32> preset{};
+  std::uint32_t crc = 0;
+
+  static constexpr std::uint64_t kJournalOffset = 2 * abi::kPageBytes;
+  std::uint64_t journal_offset(std::uint64_t of_generation) const {
+    return kJournalOffset + (of_generation & 1) * journal_half_bytes;
+  }
+  std::uint64_t spare_offset() const { return kJournalOffset + 2 * journal_half_bytes; }
+  std::uint64_t spare_bytes() const;
+  std::uint64_t unit_offset() const { return spare_offset() + spare_bytes(); }
+  std::uint64_t file_bytes() const { return unit_offset() + geometry.units() * abi::kPageBytes; }
+
+  std::string_view preset_name() const { return preset.data(); }
+};
+
+// What a file of any content is to us.
+enum class FileKind : std::uint8_t { kEmpty, kDrive, kOther };
+
+// kDrive for every format version.
+FileKind kind_of(const BackingFile& file);
+
+// Throws std::runtime_error with a sentence for the user when the file is no drive of this format.
+Superblock read_superblock(const BackingFile& file);
+
+// Writes the copy of its generation; the caller syncs.
+void write_superblock(BackingFile& file, Superblock superblock);
+
+}  // namespace kvdrive

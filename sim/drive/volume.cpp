@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "volume.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <stdexcept>
+
+namespace kvdrive {
+namespace {
+
+[[noreturn]] void refuse(const std::filesystem::path& path, const std::string& reason) {
+  throw std::runtime_error("cannot use " + path.string() + " as a drive: " + reason);
+}
+
+std::uint64_t divide_up(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
+
+Superblock describe(const VolumeOptions& options) {
+  const Preset& preset = find_preset(options.preset.empty() ? Volume::kDefaultPreset : options.preset);
+  Superblock superblock;
+  superblock.capacity_units = options.capacity_bytes / abi::kPageBytes;
+  Geometry& g = superblock.geometry = preset.geometry;
+  if (options.pages_per_block > 0) g.pages_per_block = options.pages_per_block;
+  if (g.pages_per_block % g.pages_per_program != 0) {
+    throw std::runtime_error("the preset programs " + std::to_string(g.pages_per_program) +
+                             " pages at once: pages per block must be a multiple");
+  }
+  const std::uint64_t with_spare = superblock.capacity_units * (100 + preset.over_provision_percent) / 100;
+  const std::uint64_t blocks = divide_up(with_spare, std::uint64_t{g.dies()} * g.units_per_block());
+  g.blocks_per_die =
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(blocks, UINT32_MAX / 2)) + BlockTable::kReserve + 1;
+  if (superblock.capacity_units < 1 || g.units() > UINT32_MAX) {
+    throw std::runtime_error("the drive's capacity must be between one page and about 14 TiB");
+  }
+  // Room for every map entry twice, every block and two copies of the tails.
+  const std::uint64_t bytes = g.units() * 32 + options.limits.tail_bytes * 2 + (std::uint64_t{64} << 20);
+  superblock.journal_half_bytes = divide_up(bytes, abi::kPageBytes) * abi::kPageBytes;
+  preset.name.copy(superblock.preset.data(), superblock.preset.size() - 1);
+  return superblock;
+}
+
+// Senseless options leave no file behind.
+const std::filesystem::path& checked(const std::filesystem::path& path, const VolumeOptions& options) {
+  describe(options);
+  return path;
+}
+
+// Formats where there is no drive yet, and returns what is there now.
+Superblock prepare(BackingFile& file, const VolumeOptions& options) {
+  const FileKind kind = kind_of(file);
+  if (kind == FileKind::kOther) refuse(file.path(), "it holds something else; choose another path");
+  if (kind == FileKind::kDrive && !options.format) {
+    const Superblock found = read_superblock(file);
+    if (!options.preset.empty() && options.preset != found.preset_name()) {
+      refuse(file.path(), "it was made as " + std::string(found.preset_name()) + ", not " + options.preset);
+    }
+    return found;
+  }
+  Superblock superblock = describe(options);
+  file.recreate(superblock.file_bytes());
+  write_superblock(file, superblock);
+  superblock.generation = 1;
+  write_superblock(file, superblock);
+  RecordWriter nothing = Journal::make_transaction();
+  Journal(file, superblock).append(nothing);
+  file.sync();
+  return superblock;
+}
+
+}  // namespace
+
+Volume::Volume(const std::filesystem::path& path, const VolumeOptions& options)
+    : file_(checked(path, options)),
+      snapshot_bytes_(options.snapshot_bytes),
+      journal_(file_, prepare(file_, options)),
+      preset_(find_preset(journal_.superblock().preset_name())),
+      device_(journal_.superblock().geometry, preset_.timing),
+      media_(file_, journal_.superblock()),
+      ftl_(journal_.superblock(), media_, device_, faults_, [this] { commit(); }),
+      store_(ftl_, options.limits) {
+  load();
+}
+
+Volume::~Volume() {
+  try {
+    commit();
+  } catch (const std::exception&) {  // nobody is left to hear of it
+  }
+}
+
+void Volume::load() {
+  journal_.replay([this](RecordReader reader) {
+    while (!reader.done()) {
+      switch (reader.get<RecordType>()) {
+        case RecordType::kMap:
+          ftl_.load_map(reader);
+          break;
+        case RecordType::kBuffered:
+          ftl_.load_buffered(reader);
+          break;
+        case RecordType::kBlock:
+          ftl_.load_blocks(reader);
+          break;
+        case RecordType::kSession:
+          store_.load_session(reader);
+          break;
+        case RecordType::kSessionEnd:
+          store_.load_session_end(reader);
+          break;
+        case RecordType::kRows:
+          store_.load_rows(reader);
+          break;
+        default:
+          throw std::runtime_error("a metadata record has an unknown type");
+      }
+    }
+  });
+  store_.finish_loading();
+  ftl_.finish_loading();
+}
+
+void Volume::commit() {
+  media_.drain();
+  RecordWriter changes = Journal::make_transaction();
+  ftl_.save(changes, false);
+  store_.save(changes, false);
+  if (changes.empty()) return;
+  file_.sync();  // before the journal names what was written
+  if (!journal_.fits(changes) || journal_.outgrew(snapshot_bytes_)) {
+    snapshot();
+  } else {
+    journal_.append(changes);
+    file_.sync();
+  }
+  ftl_.committed();
+  store_.committed();
+}
+
+void Volume::snapshot() {
+  journal_.begin_snapshot();
+  try {
+    RecordWriter everything = Journal::make_transaction([this](RecordWriter& part) { journal_.append(part); });
+    ftl_.save(everything, true);
+    store_.save(everything, true);
+    journal_.append(everything);
+    journal_.finish_snapshot();
+  } catch (...) {
+    journal_.abandon_snapshot();
+    throw;
+  }
+}
+
+std::vector<std::string> Volume::check(std::size_t most) {
+  std::vector<std::string> disagreements;
+  const auto report = [&](const std::string& sentence) {
+    if (disagreements.size() < most) disagreements.push_back(sentence);
+  };
+  ftl_.check(report);
+  store_.check(report);
+  return disagreements;
+}
+
+void Volume::inject(const Fault& fault) {
+  if (fault.kind == FaultKind::kPowerCut) {
+    file_.power_cut().arm(fault.after, fault.argument);
+  } else if (fault.kind == FaultKind::kSlowDie) {
+    device_.slow_down(static_cast<std::uint32_t>(fault.argument), static_cast<std::uint32_t>(fault.count));
+  } else {
+    faults_.inject(fault);
+  }
+}
+
+}  // namespace kvdrive

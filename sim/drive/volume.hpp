@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything below the commands: backing file, journal, flash, translation layer and KV store, opened together.
+//
+// What a commit has written survives the end of the process and a loss of power at any later write. Without a commit
+// (flush, FUA, close, or collection in need of erased blocks) changes are in memory only: the volatile write cache.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "ftl/ftl.hpp"
+#include "kv/kv_store.hpp"
+#include "nand/device.hpp"
+#include "nand/preset.hpp"
+#include "storage/backing_file.hpp"
+#include "storage/faults.hpp"
+#include "storage/journal.hpp"
+#include "storage/media.hpp"
+#include "storage/superblock.hpp"
+
+namespace kvdrive {
+
+struct VolumeOptions {
+  std::uint64_t capacity_bytes = std::uint64_t{1} << 30;  // of K and V; of a new drive
+  std::string preset;                                     // empty: the file's, or the default one for a new drive
+  std::uint32_t pages_per_block = 0;                      // of a new drive, 0: the preset's
+  bool format = false;                                    // forget what an existing drive holds
+  std::uint64_t snapshot_bytes = 16 << 20;                // a journal that outgrew its snapshot and this starts anew
+  KvLimits limits;
+};
+
+class Volume {
+ public:
+  static constexpr const char* kDefaultPreset = "970pro";
+
+  // Creates, formats or mounts. Throws std::runtime_error with a sentence for the user.
+  Volume(const std::filesystem::path& path, const VolumeOptions& options);
+  // Commits; what cannot be written then is lost as in a power cut.
+  ~Volume();
+  Volume(const Volume&) = delete;
+  Volume& operator=(const Volume&) = delete;
+
+  // Makes everything so far durable. Throws when the file cannot be written; all is as before then.
+  void commit();
+
+  // Compares all maps, spares and contents. One sentence per disagreement, at most `most`.
+  std::vector<std::string> check(std::size_t most = 100);
+
+  void inject(const Fault& fault);
+
+  const Superblock& superblock() const { return journal_.superblock(); }
+  const Preset& preset() const { return preset_; }
+  std::uint64_t journal_bytes() const { return journal_.bytes_written(); }
+  std::uint64_t file_writes() const { return file_.writes(); }
+  NandDevice& device() { return device_; }
+  const NandDevice& device() const { return device_; }
+  Ftl& ftl() { return ftl_; }
+  const Ftl& ftl() const { return ftl_; }
+  KvStore& store() { return store_; }
+  const KvStore& store() const { return store_; }
+
+ private:
+  void load();
+  void snapshot();
+
+  BackingFile file_;
+  std::uint64_t snapshot_bytes_;
+  Journal journal_;
+  const Preset& preset_;
+  Faults faults_;
+  NandDevice device_;
+  Media media_;
+  Ftl ftl_;
+  KvStore store_;
+};
+
+}  // namespace kvdrive

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What sessions hold, as plain arrays: the reference for histories of commands."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kvdrive import abi
+
+LAYERS, HEADS, D = 2, 2, 64
+MOST_TOKENS = 1600
+
+
+def halves(rng, *shape):
+    return rng.standard_normal(shape).astype(np.float16)
+
+
+@dataclass
+class Model:
+    """`rows[session][layer, kind]`: float16 [heads, tokens, D]."""
+
+    rows: dict[int, dict[tuple[int, int], np.ndarray]] = field(default_factory=dict)
+
+    def append(self, session, layer, kind, rows):
+        heads = self.rows.setdefault(session, {})
+        old = heads.get((layer, kind), np.zeros((HEADS, 0, D), np.float16))
+        heads[layer, kind] = np.concatenate([old, rows], axis=1)
+
+    def tokens(self, session, layer, kind):
+        heads = self.rows.get(session, {})
+        return heads[layer, kind].shape[1] if (layer, kind) in heads else 0
+
+    def trim(self, session, tokens):
+        if tokens == 0:
+            self.rows.pop(session, None)
+        for key, rows in self.rows.get(session, {}).items():
+            self.rows[session][key] = rows[:, :tokens]
+
+    def fork(self, session, target, tokens):
+        self.rows[target] = {key: rows[:, :tokens] for key, rows in self.rows[session].items()}
+
+    def clone(self):
+        return Model({session: copy.copy(heads) for session, heads in self.rows.items()})
+
+    def equals(self, drive):
+        """Whether the drive holds exactly this."""
+        if drive.sessions() != sorted(self.rows):
+            return False
+        for session, heads in self.rows.items():
+            for layer in range(LAYERS):
+                for kind in abi.KvKind:
+                    for head in range(HEADS):
+                        want = heads[layer, kind][head] if (layer, kind) in heads else np.zeros(0, np.float16)
+                        got = drive.rows(session, layer, head, kind)
+                        if got.tobytes() != want.tobytes():
+                            return False
+        return True
+
+
+def random_step(rng, model):
+    """A step that can succeed: (name, arguments)."""
+    session = int(rng.integers(1, 4))
+    layer, which = int(rng.integers(LAYERS)), int(rng.integers(2))
+    kind = rng.choice(["append"] * 12 + ["trim", "trim", "end", "fork", "flush"])
+    if kind != "append" and kind != "flush" and session not in model.rows:
+        kind = "append"
+    if kind == "append" and model.tokens(session, layer, which) > MOST_TOKENS // 2:
+        kind = "trim"
+    if kind == "append":
+        rows = halves(rng, HEADS, int(rng.choice([1, 7, 32, 150, MOST_TOKENS // 2])), D)
+        return "append", (session, layer, which, rows, bool(rng.random() < 0.5))
+    if kind == "trim":
+        return "trim", (session, int(rng.integers(1, 400)))
+    if kind == "end":
+        return "trim", (session, 0)
+    if kind == "fork":
+        target = int(rng.integers(4, 6))
+        return ("trim", (target, 0)) if target in model.rows else ("fork", (session, target, int(rng.integers(1, 400))))
+    return "flush", ()
+
+
+def apply(model, name, arguments):
+    if name == "append":
+        model.append(*arguments[:4])
+    elif name != "flush":
+        getattr(model, name)(*arguments)
+
+
+def send(host, model, name, arguments):
+    """The step as a command to a drive that holds `model`. Returns its status."""
+    if name == "append":
+        session, layer, kind, rows, fua = arguments
+        options = abi.AppendOption.APPEND_SPARSE | (abi.AppendOption.APPEND_FUA if fua else 0)
+        first = model.tokens(session, layer, kind)
+        return host.append(rows, session=session, layer=layer, kind=kind, first_token=first, options=options).status
+    if name == "trim":
+        return host.trim(*arguments).status
+    return getattr(host, name)(*arguments).status
+
+
+def durable(name, arguments):
+    """Whether the step's success promises that everything so far survives."""
+    return name == "flush" or (name == "append" and arguments[4])

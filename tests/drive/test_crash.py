@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Power cuts at every write of the backing file: after mounting, the drive holds a state between the last one that was
+acknowledged as durable and the last one that was asked for, and all its maps agree with its pages.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from kv_model import Model, apply, durable, random_step, send
+
+from kvdrive import abi
+
+OK = abi.NvmeStatus.SUCCESS
+# Small blocks and little room, so that collection runs and the drive is full at times; a snapshot every few commits.
+OPTIONS = {"preset": "970pro", "pages_per_block": 1, "capacity_bytes": 4096 * 350, "snapshot_bytes": 1 << 16}
+AGEING, STEPS = 400, 60
+
+
+@pytest.fixture
+def folder():
+    """In memory where there is such a file system: these tests wait for the disk otherwise."""
+    shared = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as path:
+        yield Path(path)
+
+
+def history(host, rng, state, count):
+    """Random steps done on a drive in a state: the statuses, and the states before, between and after them."""
+    states, steps, statuses = [state], [], []
+    for _ in range(count):
+        steps.append(random_step(rng, states[-1]))
+        statuses.append(send(host, states[-1], *steps[-1]))
+        states.append(states[-1].clone())
+        if statuses[-1] == OK:
+            apply(states[-1], *steps[-1])
+    assert set(statuses) <= {OK, abi.NvmeStatus.CAPACITY_EXCEEDED}
+    return steps, statuses, states
+
+
+def run_until_cut(host, steps, statuses, states):
+    """The number of steps done, and of those whose results must survive."""
+    safe = 0
+    for done, (step, expected) in enumerate(zip(steps, statuses, strict=True)):
+        status = send(host, states[done], *step)
+        if status == abi.NvmeStatus.INTERNAL_ERROR:
+            return done, safe
+        assert status == expected, (done, step[0])
+        if durable(*step) and status == OK:
+            safe = done + 1
+    return len(steps), safe
+
+
+@pytest.mark.parametrize(("torn", "seed"), [(0, 0), (1, 1), (2, 5), (3, 3)])
+def test_a_cut_at_every_write(make_drive, folder, torn, seed):
+    """Of 60 steps on a drive that is nearly full and has been in use for a while."""
+    rng = np.random.default_rng(seed)
+    aged = make_drive(path=folder / "aged.kv", **OPTIONS)
+    state = history(aged, rng, Model(), AGEING)[2][-1]
+    aged.drive = None
+
+    def copy():
+        subprocess.run(["cp", "--sparse=always", folder / "aged.kv", folder / "copy.kv"], check=True)
+        host = make_drive(path=folder / "copy.kv", **OPTIONS)
+        host.sequence = dict(aged.sequence)
+        return host
+
+    host = copy()
+    steps, statuses, states = history(host, rng, state, STEPS)
+    stats = host.drive.flash_stats()
+    assert stats["groups_moved"] > 0
+    assert stats["erases"] > 0
+    host.drive = None
+    for cut in range(stats["file_writes"]):
+        host = copy()
+        host.drive.inject("power_cut", after=cut, argument=torn + (cut << 8 if torn > 1 else 0))
+        done, safe = run_until_cut(host, steps, statuses, states)
+        host.reopen()
+        assert any(states[i].equals(host.drive) for i in range(safe, min(done + 2, len(states)))), (cut, safe, done)
+        assert host.drive.check() == []
+        host.drive = None
