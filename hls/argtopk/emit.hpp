@@ -72,28 +72,34 @@ indices:
     const bool flush = group == groups;
     mask_t mask = 0;
     if (!flush) mask = masks.read();
+    // Places in this beat or, from 16 on, in the next one; keys before the group do not delay the counting within it.
     ap_uint<5> place[kGroupKeys];
 #pragma HLS ARRAY_PARTITION variable = place complete
-    ap_uint<5> end = filled;
+    ap_uint<5> count = 0;
     for (int i = 0; i < kGroupKeys; ++i) {
 #pragma HLS UNROLL
-      place[i] = end;
-      end += mask[i] ? 1 : 0;
+      place[i] = filled + count;
+      count += mask[i] ? 1 : 0;
     }
+    const ap_uint<5> end = filled + count;
     beat_t beat = 0;
     for (int slot = 0; slot < kIndicesPerBeat; ++slot) {
 #pragma HLS UNROLL
-      bool in_beat = slot < filled;
-      index_t index = held[slot];
+      // At most one key of the group falls into a slot.
+      bool in_beat = false;
+      bool in_next = false;
+      ap_uint<4> key = 0;
       for (int i = 0; i < kGroupKeys; ++i) {
 #pragma HLS UNROLL
-        if (mask[i] && place[i].range(3, 0) == slot) {
-          held[slot] = group * kGroupKeys + i;
-          if (!place[i][4]) index = held[slot];
-          in_beat = in_beat || !place[i][4];
-        }
+        const bool here = mask[i] && place[i].range(3, 0) == slot;
+        in_beat = in_beat || (here && !place[i][4]);
+        in_next = in_next || (here && place[i][4]);
+        key |= here ? ap_uint<4>(i) : ap_uint<4>(0);
       }
-      set_lane<32>(beat, slot, in_beat ? ap_uint<32>(index) : ap_uint<32>(0));
+      const index_t fresh = group * kGroupKeys + key;
+      const index_t index = in_beat ? fresh : held[slot];
+      set_lane<32>(beat, slot, in_beat || slot < filled ? ap_uint<32>(index) : ap_uint<32>(0));
+      if (in_beat || in_next) held[slot] = fresh;
     }
     if (end[4] || (flush && filled != 0)) beats.write(beat);
     filled = end.range(3, 0);

@@ -131,7 +131,7 @@ void finish_tokens(const Job& job, status_t status, const sum_t sum[G], const su
     }
   }
 shares:
-  for (int h = 0; h < G; ++h) {
+  for (int h = 0; h < job.heads; ++h) {
 #pragma HLS PIPELINE II = 1
     single_t share = 0;
     if (status == 0) share = ratio_to_single(acc_t(pick<G>(chosen_sum, h)) << 24, pick<G>(sum, h));

@@ -35,9 +35,12 @@ struct Descriptor {
   ap_uint<64> result;
 };
 
-// A job that passed its checks. Places are beats of the memory.
+// A job that passed its checks. Places are beats of the memory. `heads` equals the constant G of the kernel, but a loop
+// over it stays a loop even for one head: it is skipped by the modes that do not need it, in place of being computed
+// for nothing.
 struct Job {
   ap_uint<3> mode;
+  ap_uint<4> heads;      // of the query, see above
   ap_uint<4> row_beats;  // head_dim / 32
   ap_uint<9> head_dim;   // 32..256
   ap_uint<9> r;          // 1..head_dim
@@ -200,6 +203,7 @@ inline Job to_job(const Descriptor& d, const Sizes& sizes) {
 #pragma HLS INLINE
   Job job;
   job.mode = d.mode;
+  job.heads = d.group;
   job.row_beats = d.head_dim / abi::kLanes;
   job.head_dim = d.head_dim;
   job.r = d.r;

@@ -21,7 +21,7 @@ template <int G>
 void scale_heads(const Job& job, const beat_t queries[G][kMaxChunks], const beat_t& rows, single_t scale[G]) {
 #pragma HLS INLINE
 scale_heads:
-  for (int h = 0; h < G; ++h) {
+  for (int h = 0; h < job.heads; ++h) {
     ap_int<65> all = 0;
     ap_int<65> chosen = 0;
     beat_t word = 0;

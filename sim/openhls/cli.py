@@ -9,10 +9,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from openhls.backend.cosim import Cosimulation, cosimulate, parse_choice
+from openhls.backend.cosim import Cosimulation, cosimulate, parse_choice, parse_elements
 from openhls.backend.design import CLOCK_MHZ, Design, write_design
+from openhls.backend.expect import read_expectation
 from openhls.backend.report import as_json
 from openhls.errors import OpenHlsError
+from openhls.estimate import estimate
 from openhls.frontend.compile import compile_program
 from openhls.ir import Program
 from openhls.printer import print_program
@@ -26,7 +28,10 @@ def _parser() -> argparse.ArgumentParser:
     common.add_argument("--top", required=True, help="the function that becomes the top, without namespaces")
     common.add_argument("-I", dest="includes", type=Path, action="append", default=[], help="an include path")
     hardware = argparse.ArgumentParser(add_help=False)
-    hardware.add_argument("--clock", type=float, default=CLOCK_MHZ, metavar="MHZ", help="target (default %(default)s)")
+    hardware.add_argument("--clock", type=float, metavar="MHZ", help=f"target (default: of --expect, or {CLOCK_MHZ})")
+    hardware.add_argument(
+        "--expect", type=Path, metavar="TOML", help="fail unless each loop has the II of its table [loops]"
+    )
     hardware.add_argument("--json", action="store_true", help="print the report as JSON")
     build = commands.add_parser("build", parents=[common, hardware], help="write the RTL and the schedule report")
     build.add_argument("--out", type=Path, required=True, help="the folder to write")
@@ -37,7 +42,13 @@ def _parser() -> argparse.ArgumentParser:
     cosim.add_argument(
         "--set", dest="choices", action="append", default=[], metavar="NAME=1,8:64:8", help="scalar values"
     )
+    cosim.add_argument(
+        "--elements", dest="sizes", action="append", default=[], metavar="NAME=4096", help="elements behind a pointer"
+    )
     cosim.add_argument("--out", type=Path, help="keep what is written in this folder")
+    area = commands.add_parser("estimate", help="count LUTs, DSPs and memories of built RTL with Yosys, as JSON")
+    area.add_argument("folder", type=Path, help="what `build --out` wrote")
+    area.add_argument("--top", required=True, help="the top module")
     commands.add_parser("show", parents=[common], help="print what the front end made of the program")
     return parser
 
@@ -52,14 +63,20 @@ def _report(program: Program, design: Design) -> dict[str, object]:
     }
 
 
+def _design(options: argparse.Namespace, program: Program, out: Path) -> Design:
+    expected = read_expectation(options.expect) if options.expect is not None else None
+    clock_mhz = options.clock or (expected.clock_mhz if expected is not None else None) or CLOCK_MHZ
+    return write_design(program, options.top, out, clock_mhz, expected)
+
+
 def _build(options: argparse.Namespace, program: Program) -> int:
-    design = write_design(program, options.top, options.out, options.clock)
+    design = _design(options, program, options.out)
     print(json.dumps(_report(program, design), indent=1) if options.json else design.text())
     return 0
 
 
 def _cosim(options: argparse.Namespace, program: Program, out: Path) -> int:
-    design = write_design(program, options.top, out, options.clock)
+    design = _design(options, program, out)
     found = cosimulate(
         design,
         options.file,
@@ -68,6 +85,7 @@ def _cosim(options: argparse.Namespace, program: Program, out: Path) -> int:
         seed=options.seed,
         includes=tuple(options.includes),
         choices=dict(parse_choice(text) for text in options.choices),
+        elements=dict(parse_elements(text) for text in options.sizes),
     )
     problem = found.problem if options.stalls else found.free.problem
     if options.json:
@@ -89,6 +107,9 @@ def main(arguments: list[str] | None = None) -> int:
     """0: done, or g++ and RTL agree; 1: they differ; 2: the program is refused or a tool is missing."""
     options = _parser().parse_args(arguments)
     try:
+        if options.command == "estimate":
+            print(json.dumps(estimate(options.folder, options.top), indent=1))
+            return 0
         program = compile_program(options.file, options.top, tuple(options.includes))
         if options.command == "show":
             print(print_program(program), end="")

@@ -28,6 +28,10 @@ from openhls.ir import (
     Region,
     Value,
 )
+from openhls.memories import Memory, attach
+
+POLLING = ""
+_MOST_POLLS = 200_000
 
 
 class Stuck(OpenHlsError):
@@ -40,18 +44,23 @@ class OutOfRange(OpenHlsError):
 
 @dataclass
 class Outcome:
-    """Outputs by name, words of the output streams, and the words that were left in the input streams."""
+    """Outputs by name, words of the output streams, the words that were left in the input streams, and what the
+    buffers of pointers hold."""
 
     outputs: dict[str, int]
     streams: dict[str, list[int]]
     unread: dict[str, list[int]]
     operations: int
+    buffers: dict[str, bytes]
 
 
 @dataclass
 class _Channel:
     words: deque[int] = field(default_factory=deque)
     depth: int | None = None
+    has_word: bool = False  # the reader was told so
+    has_room: bool = False  # the writer was told so
+    memory: Memory | None = None  # at its other end
 
     def full(self) -> bool:
         return self.depth is not None and len(self.words) >= self.depth
@@ -70,7 +79,7 @@ class _Machine:
 
 
 class _Run:
-    """One activation of a process. `steps` yields the name of a stream each time it has to wait."""
+    """One activation of a process. `steps` yields the name of a stream each time it has to wait, or POLLING."""
 
     def __init__(
         self,
@@ -160,15 +169,36 @@ class _Run:
                 while channel.full():
                     yield operation.target
                 channel.words.append(operands[0])
+                channel.has_room = False
+                if channel.memory is not None and self._machine.random.randrange(2):
+                    channel.memory.settle()
                 return
             if operation.opcode is Opcode.READ:
                 while not channel.words:
-                    yield operation.target
+                    if channel.memory is None or not self._progress_of(channel.memory, operation.target):
+                        yield operation.target
                 bits = channel.words.popleft()
+                channel.has_word = False
             else:
-                bits = int(channel.full() if operation.opcode is Opcode.FULL else not channel.words)
+                bits = self._poll(operation.opcode, channel)
+                if bits:
+                    yield POLLING
         assert operation.result is not None
         self._set(operation.result, bits)
+
+    @staticmethod
+    def _progress_of(memory: Memory, stream: str) -> bool:
+        """Memory does as little as what is waited for needs; false if it cannot go on."""
+        return memory.read() if stream.endswith("_r") else memory.write()
+
+    def _poll(self, opcode: Opcode, channel: _Channel) -> int:
+        """EMPTY or FULL: at times 1 although it could be 0, for words take time; once it is 0 it stays 0."""
+        late = not self._machine.random.randrange(4)
+        if opcode is Opcode.EMPTY:
+            channel.has_word |= bool(channel.words) and not late
+            return int(not channel.has_word)
+        channel.has_room |= not channel.full() and not late
+        return int(not channel.has_room)
 
     def _dataflow(self, region: Dataflow) -> Iterator[str]:
         values = [value for call in region.calls for _, value in call.results]
@@ -196,6 +226,8 @@ class _Run:
                     waiting[region.calls[index].process] = stream
             if active and self._progress() == before:
                 yield ", ".join(f"{process} at {stream}" for process, stream in waiting.items())
+            elif POLLING in waiting.values():
+                yield POLLING
         for call, run in zip(region.calls, runs, strict=True):
             found = run.outputs()
             for name, value in call.results:
@@ -206,18 +238,34 @@ class _Run:
 
 
 def interpret(
-    program: Program, scalars: Mapping[str, int], streams: Mapping[str, Sequence[int]], seed: int = 1
+    program: Program,
+    scalars: Mapping[str, int],
+    streams: Mapping[str, Sequence[int]],
+    seed: int = 1,
+    buffers: Mapping[str, bytes] | None = None,
 ) -> Outcome:
-    """Runs the top once. `streams` holds all words of the input streams; output streams take any number.
+    """Runs the top once. `streams` holds all words of the input streams; output streams take any number. `buffers` are
+    what pointers lead to; memory does what it is asked for at once, or as late as it can.
 
-    Raises Stuck if the program waits for ever, OutOfRange for an index beyond an array.
+    Raises Stuck if the program waits for ever, OutOfRange for an index beyond an array, MemoryFault for one beyond a
+    buffer.
     """
     machine = _Machine(program, seed)
     top = program.processes[program.top]
     channels = {stream.name: _Channel(deque(streams.get(stream.name, ()))) for stream in top.streams}
-    run = _Run(machine, top, scalars, channels, {})
-    for waiting in run.steps():
-        raise Stuck(f"{top.name} waits for ever: {waiting}")
-    written = {s.name: list(channels[s.name].words) for s in top.streams if s.direction is Direction.WRITE}
-    unread = {s.name: list(channels[s.name].words) for s in top.streams if s.direction is Direction.READ}
-    return Outcome(run.outputs(), written, unread, machine.operations)
+    memories = attach(program.memories, buffers or {}, {name: channel.words for name, channel in channels.items()})
+    for name, memory in memories.items():
+        channels[name].memory = memory
+    pointers = {memory.port.name: memory for memory in memories.values()}
+    given = {**scalars, **{name: memory.address for name, memory in pointers.items()}}
+    run = _Run(machine, top, given, channels, {})
+    for polls, waiting in enumerate(run.steps()):
+        if waiting != POLLING or polls > _MOST_POLLS:
+            raise Stuck(f"{top.name} waits for ever: {waiting or 'it polls'}")
+    for memory in pointers.values():
+        memory.check_done()
+    plain = [stream for stream in top.streams if stream.name not in memories]
+    written = {s.name: list(channels[s.name].words) for s in plain if s.direction is Direction.WRITE}
+    unread = {s.name: list(channels[s.name].words) for s in plain if s.direction is Direction.READ}
+    contents = {name: bytes(memory.contents) for name, memory in pointers.items()}
+    return Outcome(run.outputs(), written, unread, machine.operations, contents)

@@ -237,7 +237,10 @@ class TripCount:
 
 @dataclass(frozen=True)
 class Loop:
-    """A do-while; see the head of this module. Its body has one iteration at least, if `enter` is 1."""
+    """A do-while; see the head of this module. Its body has one iteration at least, if `enter` is 1.
+
+    `name` is its label in the C++, "" without one.
+    """
 
     label: str
     carried: tuple[Carried, ...]
@@ -249,6 +252,7 @@ class Loop:
     dependences: tuple[Dependence, ...] = ()
     trip_count: TripCount | None = None
     location: Location = UNKNOWN
+    name: str = ""
 
     @property
     def innermost(self) -> bool:
@@ -363,6 +367,8 @@ class Process:
 
 REQUEST_FIELDS = (("address", 64), ("stride", 32), ("count", 32))
 REQUEST_WIDTH = 128
+ADDRESS_BITS = 64
+ELEMENT_BITS = (8, 16, 32, 64, 128, 256, 512, 1024)
 
 
 @dataclass(frozen=True)
@@ -374,7 +380,8 @@ class MemoryPort:
 
     * reads: requests leave on `NAME_ar`, elements arrive on `NAME_r` in the order of the requests;
     * writes: requests leave on `NAME_aw`, elements on `NAME_w` in the order of the requests; for each request one word
-      of one bit arrives on `NAME_b` once memory has answered for all of its elements, 1 if it reported an error.
+      of one bit arrives on `NAME_b` once memory has answered for all of its elements, 1 if it has reported an error
+      since the top started. Answers wait for as long as it takes: any number of requests may go before the first read.
 
     A request is REQUEST_WIDTH bits, the fields of REQUEST_FIELDS from bit 0 up: the element at byte `address`, then
     `count` - 1 more, each `stride` elements (signed) after the one before; `count` is 1 or more. A port that is only

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 from openhls.errors import OpenHlsError
 from openhls.ir import (
+    ADDRESS_BITS,
     ARRAY_ACCESSES,
     BINARY,
     COMPARISONS,
     COUNTS,
+    ELEMENT_BITS,
     PREDICATED,
+    REQUEST_WIDTH,
     STREAM_ACCESSES,
     TRUE,
     WITHOUT_RESULT,
@@ -20,6 +23,7 @@ from openhls.ir import (
     Dataflow,
     Direction,
     Loop,
+    MemoryPort,
     Opcode,
     Operand,
     Operation,
@@ -42,6 +46,38 @@ def verify(program: Program) -> None:
         seen[name] = process
     if not seen or list(seen)[-1] != program.top:
         raise InvalidProgram(f"the top {program.top} is not the last process")
+    names: set[str] = set()
+    for port in program.memories:
+        if port.name in names:
+            raise InvalidProgram(f"{port.name} is two memory ports")
+        names.add(port.name)
+        _check_port(port, program.processes[program.top])
+
+
+def _check_port(port: MemoryPort, top: Process) -> None:
+    """Its address is a scalar of the top, and its streams are as openhls.ir.MemoryPort says."""
+    if Value(port.name, ADDRESS_BITS) not in top.scalars:
+        raise InvalidProgram(f"{port.name}: no address of {ADDRESS_BITS} bits among the scalars of {top.name}")
+    if not port.reads and not port.writes:
+        raise InvalidProgram(f"{port.name}: neither read nor written")
+    if port.width not in ELEMENT_BITS:
+        raise InvalidProgram(f"{port.name}: elements of {port.width} bits")
+    if min(port.read_burst, port.write_burst, port.read_outstanding, port.write_outstanding) < 1:
+        raise InvalidProgram(f"{port.name}: a limit below 1")
+    expected = {
+        "ar": (port.reads, REQUEST_WIDTH, Direction.WRITE),
+        "r": (port.reads, port.width, Direction.READ),
+        "aw": (port.writes, REQUEST_WIDTH, Direction.WRITE),
+        "w": (port.writes, port.width, Direction.WRITE),
+        "b": (port.writes, 1, Direction.READ),
+    }
+    streams = {stream.name: stream for stream in top.streams}
+    for kind, (exists, width, direction) in expected.items():
+        stream = streams.get(f"{port.name}_{kind}")
+        if exists != (stream is not None):
+            raise InvalidProgram(f"{port.name}_{kind} is {'missing' if exists else 'not part of the port'}")
+        if stream is not None and (stream.width, stream.direction) != (width, direction):
+            raise InvalidProgram(f"{stream.name} is not a stream of {width} bits {direction.value}")
 
 
 class _ProcessCheck:

@@ -4,21 +4,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
+from operator import or_
 
 from openhls.ir import Block, Loop, Opcode, Operand, Operation, Value
 
 
-def balance(loop: Loop) -> Loop:
-    """An innermost loop with its sums in that order."""
+def balance(loop: Loop, shared: bool = False) -> Loop:
+    """An innermost loop with its sums in that order.
+
+    With `shared`, carried + x may have other uses: it stays for them, at the cost of one more addition.
+    """
     (block,) = loop.body
     assert isinstance(block, Block)
     operations = list(block.operations)
-    while (changed := balanced_once(operations, loop)) is not None:
+    while (changed := balanced_once(operations, loop, shared)) is not None:
         operations = changed
     return replace(loop, body=(replace(block, operations=tuple(operations)),))
 
 
-def balanced_once(operations: list[Operation], loop: Loop) -> list[Operation] | None:
+def balanced_once(operations: list[Operation], loop: Loop, shared: bool) -> list[Operation] | None:
     """The operations with one sum changed, or None."""
     definitions = {op.result.name: op for op in operations if op.result is not None}
     uses = count_uses(operations, loop)
@@ -32,14 +37,17 @@ def balanced_once(operations: list[Operation], loop: Loop) -> list[Operation] | 
             continue
         for left, right in (outer.operands, outer.operands[::-1]):
             inner = definitions.get(left.name) if isinstance(left, Value) else None
-            if inner is None or inner.opcode is not Opcode.ADD or uses[str(left)] != 1 or in_recurrence(right):
+            if inner is None or inner.opcode is not Opcode.ADD or in_recurrence(right):
+                continue
+            alone = uses[str(left)] == 1
+            if not alone and not (shared and outer.result.name in recurrent):
                 continue
             kept = [operand for operand in inner.operands if in_recurrence(operand)]
             moved = [operand for operand in inner.operands if not in_recurrence(operand)]
             if len(kept) != 1:
                 continue
             joined = Value(f"{outer.result.name}.joined", outer.result.width)
-            rest = [op for op in operations[:number] if op is not inner]
+            rest = [op for op in operations[:number] if op is not inner or not alone]
             pair = Operation(Opcode.ADD, joined, (moved[0], right), inner.location)
             whole = replace(outer, operands=(kept[0], joined))
             return [*rest, pair, whole, *operations[number + 1 :]]
@@ -58,17 +66,21 @@ def count_uses(operations: list[Operation], loop: Loop) -> dict[str, int]:
 
 def recurrences(operations: list[Operation], loop: Loop) -> set[str]:
     """Values on a path from a carried value to its own next value."""
-    found: set[str] = set()
-    for item in loop.carried:
-        reached = {item.value.name}
-        for operation in operations:
-            names = {operand.name for operand in operation.inputs() if isinstance(operand, Value)}
-            if operation.result is not None and names & reached:
-                reached.add(operation.result.name)
-        needed = {item.following.name} if isinstance(item.following, Value) else set()
-        for operation in reversed(operations):
-            if operation.result is not None and operation.result.name in needed:
-                needed |= {operand.name for operand in operation.inputs() if isinstance(operand, Value)}
-        if item.value.name in needed:
-            found |= reached & needed
-    return found
+    reached: dict[str, int] = {}  # which carried values a value depends on, a bit for each
+    needed: dict[str, int] = {}  # the next value of which of them depends on it
+    for number, item in enumerate(loop.carried):
+        reached[item.value.name] = 1 << number
+        if isinstance(item.following, Value):
+            needed[item.following.name] = needed.get(item.following.name, 0) | 1 << number
+    for operation in operations:
+        if operation.result is not None:
+            sources = [reached.get(operand.name, 0) for operand in operation.inputs() if isinstance(operand, Value)]
+            reached[operation.result.name] = reduce(or_, sources, 0)
+    for operation in reversed(operations):
+        wanted = needed.get(operation.result.name, 0) if operation.result is not None else 0
+        if wanted:
+            for operand in operation.inputs():
+                if isinstance(operand, Value):
+                    needed[operand.name] = needed.get(operand.name, 0) | wanted
+    closed = sum(needed.get(item.value.name, 0) & 1 << number for number, item in enumerate(loop.carried))
+    return {name for name, bits in needed.items() if bits & reached.get(name, 0) & closed}

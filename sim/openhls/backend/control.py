@@ -2,22 +2,22 @@
 """Regions one after the other: each begins with a pulse and ends with one.
 
 A pulse comes in the last cycle of its cause; registers written there are read one cycle later. So a region that looks
-at values of the one before it begins with a cycle of its own (`setup`).
+at values of the one before it begins with a cycle of its own (`setup`). Logic between two regions that is short enough
+takes no cycle: it belongs to the setup of the second one, and its results are registers from then on.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
-from openhls.backend.balance import balance
+from openhls.backend import delays
 from openhls.backend.datapath import Pipeline, Surroundings, expression
 from openhls.backend.dependence import Body
-from openhls.backend.lookahead import look_ahead
-from openhls.backend.memories import storage_of
+from openhls.backend.memories import Storage
 from openhls.backend.netlist import (
     ONE,
-    RESET,
+    Literal,
     Net,
     Term,
     add,
@@ -28,8 +28,22 @@ from openhls.backend.netlist import (
     literal,
     negate,
 )
-from openhls.backend.schedule import Schedule, schedule_block, schedule_loop
-from openhls.ir import Block, Call, Const, Dataflow, Direction, Loop, Operand, Operation, Process, Program, Region
+from openhls.backend.pipelined import Pipelined, pipelined
+from openhls.backend.pulses import delayed, flag
+from openhls.backend.schedule import Schedule, schedule_block
+from openhls.backend.stages import Stages
+from openhls.ir import (
+    PREDICATED,
+    Block,
+    Const,
+    Dataflow,
+    Loop,
+    Operand,
+    Process,
+    Program,
+    Region,
+    Value,
+)
 
 
 @dataclass(frozen=True)
@@ -50,18 +64,42 @@ class Controller:
     around: Surroundings
     clock_mhz: float
     scheduled: list[Scheduled] = field(default_factory=list)
+    fresh: dict[str, Term] = field(default_factory=dict)  # values that are known in the setup that comes next only
 
-    def sequence(self, regions: tuple[Region, ...], start: Term) -> Term:
-        """Regions in order; returns the pulse that ends the last one."""
-        for region in regions:
-            match region:
+    def sequence(self, regions: tuple[Region, ...], start: Term, repeated: bool = False) -> Term:
+        """Regions in order; returns the pulse that ends the last one. `repeated`: a loop's setup follows."""
+        steps = self.prepared(regions)
+        for number, step in enumerate(steps):
+            match step:
                 case Block():
-                    start = self.block(region, start)
+                    following = steps[number + 1] if number + 1 < len(steps) else None
+                    in_setup = repeated if following is None else not isinstance(following, Block)
+                    start = self.block(step, start, in_setup)
+                case Pipelined():
+                    start = self.inner_loop(step, start)
                 case Loop():
-                    start = self.inner_loop(region, start) if region.innermost else self.outer_loop(region, start)
+                    start = self.outer_loop(step, start)
                 case Dataflow():
-                    start = self.dataflow(region, start)
+                    start = self.stages(step, start)
         return start
+
+    def prepared(self, regions: tuple[Region, ...]) -> list[Region | Pipelined]:
+        """Innermost loops with their schedules, and what they start with in the block before them."""
+        steps: list[Region | Pipelined] = []
+        for region in regions:
+            if isinstance(region, Block) and not region.operations:
+                continue
+            if not isinstance(region, Loop) or not region.innermost:
+                steps.append(region)
+                continue
+            form = pipelined(region, self.storages(), self.clock_mhz)
+            before = steps[-1] if steps else None
+            if isinstance(before, Block):
+                steps[-1] = replace(before, operations=(*before.operations, *form.first))
+            elif form.first:
+                steps.append(Block(f"{region.label}_before", form.first, region.location))
+            steps.append(form)
+        return steps
 
     def operand(self, operand: Operand) -> Term:
         """A value of earlier regions."""
@@ -69,53 +107,61 @@ class Controller:
             return literal(operand.width, operand.bits)
         return self.around.held[operand.name]
 
-    def pulse_register(self, name: str, pulse: Term) -> Net:
-        """A bit that is 1 in the cycle after the pulse."""
-        module = self.around.module
-        return module.register(module.net(name, 1), pulse, reset=0)
-
-    def flag(self, name: str, set_by: Term, cleared_by: Term) -> Net:
-        """A bit that is 1 from the cycle after `set_by` to the cycle of `cleared_by`."""
-        module = self.around.module
-        net = module.net(name, 1)
-        return module.register(net, any_of([set_by, all_of([net, negate(cleared_by)])]), reset=0)
+    def now(self, operand: Operand) -> Term:
+        """A value as a setup sees it."""
+        fresh = self.fresh.get(operand.name) if isinstance(operand, Value) else None
+        return self.operand(operand) if fresh is None else fresh
 
     # ---- blocks and innermost loops ----
 
-    def body_of(self, operations: tuple, loop: Loop | None = None) -> Body:
-        storages = {name: end.storage for name, end in self.around.arrays.items()}
-        if loop is None:
-            return Body(operations, storages)
-        return Body(operations, storages, loop.carried, loop.dependences, True)
+    def storages(self) -> dict[str, Storage]:
+        return {name: end.storage for name, end in self.around.arrays.items()}
 
-    def block(self, block: Block, start: Term) -> Term:
-        if not block.operations:
-            return start
-        body = self.body_of(block.operations)
+    def block(self, block: Block, start: Term, in_setup: bool) -> Term:
+        """A pipeline, or with `in_setup` part of the setup that follows, if it is short enough."""
+        body = Body(block.operations, self.storages())
         schedule = schedule_block(body, self.clock_mhz)
+        if in_setup and fits_in_setup(body, schedule, self.clock_mhz):
+            self.scheduled.append(Scheduled(block, body, replace(schedule, depth=0)))
+            self.in_setup(block, start)
+            return start
         self.scheduled.append(Scheduled(block, body, schedule))
         pipeline = Pipeline(block.label, self.around, body, schedule)
         pipeline.begin()
-        pipeline.launch_with(self.flag(f"{block.label}_waits", start, pipeline.launch))
+        pipeline.launch_with(flag(self.around.module, f"{block.label}_waits", start, pipeline.launch))
         for operation in block.operations:
             if operation.result is not None:
                 self.around.held.later(operation.result.name, partial(pipeline.final, operation.result))
         return pipeline.completes[-1]
 
-    def inner_loop(self, loop: Loop, start: Term) -> Term:
-        ahead = look_ahead(balance(loop))
-        loop = ahead.loop
+    def in_setup(self, block: Block, start: Term) -> None:
+        """Plain logic; the results are registers after the setup that begins with `start`."""
+        setup = delayed(self.around.module, f"{block.label}_setup", start)
+        for operation in block.operations:
+            result = operation.result
+            assert result is not None
+            operands = [self.now(operand) for operand in operation.operands]
+            term = expression(operation.opcode, operands, result.width, operation.low)
+            if not isinstance(term, Literal):
+                term = self.around.module.wire(result.name, term, operation.location)
+            self.fresh[result.name] = term
+            self.around.held.later(result.name, partial(self.kept, result.name, term, setup))
+
+    def kept(self, name: str, term: Term, enable: Term) -> Term:
+        module = self.around.module
+        if isinstance(term, Literal):
+            return term
+        return module.register(module.net(f"{name}_kept", term.width), term, enable)
+
+    def inner_loop(self, form: Pipelined, start: Term) -> Term:
+        loop, body, schedule = form.loop, form.body, form.schedule
         module, name = self.around.module, loop.label
-        (block,) = loop.body
-        assert isinstance(block, Block)
-        body = self.body_of(block.operations, loop)
-        wish = loop.pipeline
-        schedule = schedule_loop(body, loop.again, wish.interval or 1, not wish.off, self.clock_mhz)
         self.scheduled.append(Scheduled(loop, body, schedule))
-        setup = self.pulse_register(f"{name}_setup", start)
-        enter = all_of([setup, self.operand(loop.enter)])
-        for operation in ahead.first:
-            self.at_once(operation)
+        setup = delayed(self.around.module, f"{name}_setup", start)
+        entered = self.now(loop.enter)
+        enter = all_of([setup, entered])
+        initial = {item.value.name: self.now(item.initial) for item in loop.carried}
+        self.fresh.clear()
         pipeline = Pipeline(name, self.around, body, schedule)
         for item in loop.carried:
             pipeline.base[item.value.name] = module.net(item.value.name, item.value.width)
@@ -125,24 +171,16 @@ class Controller:
             following = pipeline.value(item.following, commit)
             net = pipeline.base[item.value.name]
             assert isinstance(net, Net)
-            taken = choose(setup, self.operand(item.initial), following)
+            taken = choose(setup, initial[item.value.name], following)
             module.register(net, taken, any_of([setup, pipeline.completes[commit]]))
         decision = schedule.again
         last = all_of([pipeline.completes[decision], negate(pipeline.value(loop.again, decision))])
-        active = self.flag(f"{name}_active", enter, last)
+        active = flag(self.around.module, f"{name}_active", enter, last)
         pipeline.launch_with(all_of([active, self.turn(name, setup, pipeline)]))
-        finished = self.finished(name, enter, active, pipeline)
+        finished = last if schedule.depth == 1 else self.finished(name, enter, active, pipeline)
         for result in loop.results:
             self.around.held.later(result.value.name, partial(pipeline.final, result.source))
-        return any_of([all_of([setup, negate(self.operand(loop.enter))]), finished])
-
-    def at_once(self, operation: Operation) -> None:
-        """An operation on values of earlier regions, as plain logic."""
-        assert operation.result is not None
-        operands = [self.operand(operand) for operand in operation.operands]
-        term = expression(operation.opcode, operands, operation.result.width, operation.low)
-        result = operation.result
-        self.around.held[result.name] = self.around.module.wire(result.name, term, operation.location)
+        return any_of([all_of([setup, negate(entered)]), finished])
 
     def turn(self, name: str, setup: Term, pipeline: Pipeline) -> Term:
         """When the next iteration may start, as far as its interval is concerned."""
@@ -163,7 +201,7 @@ class Controller:
         """The pulse of a loop whose last iteration is in its last step."""
         module = self.around.module
         pulse = module.net(f"{name}_finished", 1)
-        busy = self.flag(f"{name}_busy", enter, pulse)
+        busy = flag(self.around.module, f"{name}_busy", enter, pulse)
         held_up: list[Term] = []
         if pipeline.schedule.depth > 1:
             last = pipeline.schedule.depth - 1
@@ -175,18 +213,22 @@ class Controller:
 
     def outer_loop(self, loop: Loop, start: Term) -> Term:
         module, name = self.around.module, loop.label
-        setup = self.pulse_register(f"{name}_setup", start)
-        enter = self.operand(loop.enter)
+        setup = delayed(self.around.module, f"{name}_setup", start)
+        enter = self.now(loop.enter)
+        initial = {item.value.name: self.now(item.initial) for item in loop.carried}
+        self.fresh.clear()
         for item in loop.carried:
             self.around.held[item.value.name] = module.net(item.value.name, item.value.width)
         body_start = module.net(f"{name}_starts_body", 1)
-        turn = self.pulse_register(f"{name}_turn", self.sequence(loop.body, body_start))
-        again = self.operand(loop.again)
+        turn = delayed(self.around.module, f"{name}_turn", self.sequence(loop.body, body_start, repeated=True))
+        again = self.now(loop.again)
+        following = {item.value.name: self.now(item.following) for item in loop.carried}
+        self.fresh.clear()
         module.assign(body_start, any_of([all_of([setup, enter]), all_of([turn, again])]))
         for item in loop.carried:
             net = self.around.held[item.value.name]
             assert isinstance(net, Net)
-            taken = choose(setup, self.operand(item.initial), self.operand(item.following))
+            taken = choose(setup, initial[item.value.name], following[item.value.name])
             module.register(net, taken, any_of([setup, all_of([turn, again])]))
         for result in loop.results:
             self.around.held.later(result.value.name, partial(self.operand, result.source))
@@ -194,96 +236,18 @@ class Controller:
 
     # ---- processes at the same time ----
 
-    def dataflow(self, region: Dataflow, start: Term) -> Term:
+    def stages(self, region: Dataflow, start: Term) -> Term:
         module, name = self.around.module, region.label
-        setup = self.pulse_register(f"{name}_setup", start)
-        enter = self.operand(region.enter)
+        setup = delayed(module, f"{name}_setup", start)
+        enter = self.now(region.enter)
+        self.fresh.clear()
         begin = module.wire(f"{name}_begins", all_of([setup, enter]))
-        ends: dict[str, dict[str, Net]] = {}
-        for fifo in region.fifos:
-            nets = {
-                f"{side}_{part}": module.net(f"{fifo.name}_{side}_{part}", fifo.width if part == "data" else 1)
-                for side in ("in", "out")
-                for part in ("data", "valid", "ready")
-            }
-            ends[fifo.name] = nets
-            module.instance(
-                "openhls_fifo",
-                f"{fifo.name}_fifo",
-                {
-                    "rst": any_of([RESET, begin]),
-                    "in_data": nets["in_data"],
-                    "in_valid": nets["in_valid"],
-                    "out_ready": nets["out_ready"],
-                },
-                {"in_ready": nets["in_ready"], "out_data": nets["out_data"], "out_valid": nets["out_valid"]},
-                f"{fifo.name}: {fifo.location}",
-                WIDTH=fifo.width,
-                DEPTH=fifo.depth,
-            )
-        done = [self.call(call, begin, ends) for call in region.calls]
-        finished = module.net(f"{name}_finished", 1)
-        busy = self.flag(f"{name}_busy", begin, finished)
-        module.assign(finished, all_of([busy, *done]))
+        finished = Stages(self.program, self.around, region, self.operand).build(begin)
         return any_of([all_of([setup, negate(enter)]), finished])
 
-    def call(self, call: Call, begin: Net, fifos: dict[str, dict[str, Net]]) -> Net:
-        """An instance of a process; returns a bit that is 1 once it has ended."""
-        module = self.around.module
-        callee = self.program.processes[call.process]
-        name = f"{callee.name}_run"
-        inputs: dict[str, Term] = {"start": begin}
-        done = module.net(f"{name}_done", 1)
-        outputs: dict[str, Net] = {"done": done}
-        for scalar, operand in call.scalars:
-            inputs[f"arg_{scalar}"] = self.operand(operand)
-        for stream in callee.streams:
-            bound = dict(call.streams)[stream.name]
-            self.connect(stream.name, stream.direction, bound, fifos.get(bound), name, inputs, outputs)
-        lent = dict(call.arrays)
-        for array in callee.arrays:
-            if array.external:
-                self.around.arrays[lent[array.name]].lend(storage_of(array), name, inputs, outputs)
-        for output, value in call.results:
-            net = module.net(value.name, value.width)
-            outputs[f"out_{output}"] = net
-            self.around.held[value.name] = net
-        for output, operand in callee.outputs:
-            if f"out_{output}" not in outputs:
-                outputs[f"out_{output}"] = module.net(f"{name}_{output}_unused", operand.width)
-        module.instance(module_name(callee), name, inputs, outputs, f"{callee.name}: {call.location}")
-        return self.flag(f"{name}_ended", done, begin)
 
-    def connect(
-        self,
-        port: str,
-        direction: Direction,
-        bound: str,
-        fifo: dict[str, Net] | None,
-        child: str,
-        inputs: dict[str, Term],
-        outputs: dict[str, Net],
-    ) -> None:
-        """A stream of a callee: one end of a FIFO, or a stream of this process."""
-        module = self.around.module
-        if fifo is not None and direction is Direction.READ:
-            inputs |= {f"{port}_data": fifo["out_data"], f"{port}_valid": fifo["out_valid"]}
-            outputs[f"{port}_ready"] = fifo["out_ready"]
-        elif fifo is not None:
-            outputs |= {f"{port}_data": fifo["in_data"], f"{port}_valid": fifo["in_valid"]}
-            inputs[f"{port}_ready"] = fifo["in_ready"]
-        elif direction is Direction.READ:
-            end = self.around.inputs[bound]
-            ready = module.net(f"{child}_{port}_ready", 1)
-            end.pops.append(ready)
-            inputs |= {f"{port}_data": end.data, f"{port}_valid": end.valid}
-            outputs[f"{port}_ready"] = ready
-        else:
-            data, valid, ready = self.around.outputs[bound].callee(module, child)
-            outputs |= {f"{port}_data": data, f"{port}_valid": valid}
-            inputs[f"{port}_ready"] = ready
-
-
-def module_name(process: Process) -> str:
-    """The name of the module of a process."""
-    return f"{process.name}_process"
+def fits_in_setup(body: Body, schedule: Schedule, clock_mhz: float) -> bool:
+    """Whether a block without accesses leaves time for the choice between two values in its only step."""
+    slowest = max(time.offset for time in schedule.ends)
+    plain = not any(operation.opcode in PREDICATED for operation in body.operations)
+    return plain and schedule.depth == 1 and slowest + delays.logic(3) <= delays.budget(clock_mhz)

@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 
 from openhls.backend.arrays import ArrayEnd
 from openhls.backend.dependence import Body
+from openhls.backend.exclusive import exclusive
 from openhls.backend.memories import Kind, index_form
 from openhls.backend.netlist import (
     ONE,
+    Check,
     Literal,
     Module,
     Net,
@@ -85,12 +87,17 @@ class Pipeline:
         self.completes: list[Term] = [self.launch] + [all_of([self.valid[k], self.moves[k]]) for k in range(1, depth)]
         for operation, step in self.accesses():
             self.emit(operation, step)
-        for stream, words in self.writes().items():
+        for stream, words in self.blocking_writes().items():
             self.gates.append(self.around.outputs[stream].room_for(module, words))
         self.moving()
 
     def accesses(self) -> list[tuple[Operation, int]]:
         return list(zip(self.body.operations, self.schedule.steps, strict=True))
+
+    def blocking_writes(self) -> dict[str, int]:
+        """Words that an iteration may write, by stream; not those that take their place when FULL is asked."""
+        polled = {operation.target for operation in self.body.operations if operation.opcode is Opcode.FULL}
+        return {stream: words for stream, words in self.writes().items() if stream not in polled}
 
     def writes(self) -> dict[str, int]:
         """Words that an iteration may write, by stream."""
@@ -119,7 +126,7 @@ class Pipeline:
         """Start an iteration in every cycle with `wanted` in which nothing is missing."""
         self.around.module.assign(self.launch, all_of([wanted, *self.gates]))
         schedule = self.schedule
-        for stream, words in self.writes().items():
+        for stream, words in self.blocking_writes().items():
             steps = [s for op, s in self.accesses() if op.opcode is Opcode.WRITE and op.target == stream]
             interval = schedule.interval or schedule.depth
             together = -(-(max(steps) + 2) // interval) if schedule.overlapped else 2
@@ -188,12 +195,10 @@ class Pipeline:
                 self.load(operation, step)
             case Opcode.STORE:
                 self.store(operation, step)
-            case Opcode.EMPTY | Opcode.FULL:
-                raise Unsupported(
-                    operation.location,
-                    f"{operation.opcode.value}() of stream {operation.target} depends on timing",
-                    "use a blocking read or write, with the number of words known from elsewhere",
-                )
+            case Opcode.EMPTY:
+                self.poll(operation, negate(self.around.inputs[operation.target].valid))
+            case Opcode.FULL:
+                self.reserve(operation, step)
             case _:
                 self.compute(operation, step)
 
@@ -228,10 +233,39 @@ class Pipeline:
                 operation.result.name, end.data, operation.location
             )
 
+    def poll(self, operation: Operation, term: Term) -> None:
+        assert operation.result is not None
+        self.base[operation.result.name] = self.around.module.wire(operation.result.name, term, operation.location)
+
+    def reserve(self, operation: Operation, step: int) -> None:
+        """FULL takes the place of a word if there is one; the write that it allows uses it or gives it back."""
+        end = self.around.outputs[operation.target]
+        members = [op for op in self.body.operations if op.target == operation.target]
+        writes = [op for op in members if op.opcode is Opcode.WRITE]
+        assert operation.result is not None
+        if (
+            len(members) - len(writes) > 1
+            or len(writes) > 1
+            or not all(exclusive(write.predicate, operation.result, self.body.definitions) for write in writes)
+        ):
+            raise Unsupported(
+                operation.location,
+                f"full() of stream {operation.target} is not followed by one write that depends on it",
+                "use write_nb, once in a loop",
+            )
+        room = end.room_for(self.around.module, 1)
+        granted = all_of([room, self.value(operation.predicate, step)])
+        self.poll(operation, negate(granted))
+        if writes:
+            last = max(s for op, s in self.accesses() if op.target == operation.target)
+            end.claims.append(Claim(all_of([self.completes[step], granted]), 1, last - step + 2))
+
     def write(self, operation: Operation, step: int) -> None:
-        push = Push(
-            self.completes[step], self.value(operation.predicate, step), self.value(operation.operands[0], step)
-        )
+        predicate = self.value(operation.predicate, step)
+        polls = (op.result for op in self.body.operations if op.opcode is Opcode.FULL and op.target == operation.target)
+        full = next(polls, None)
+        granted = ONE if full is None else negate(self.value(full, step))
+        push = Push(self.completes[step], predicate, self.value(operation.operands[0], step), granted)
         self.around.outputs[operation.target].pushes.append(push)
 
     def bank(self, operation: Operation) -> int | None:
@@ -243,6 +277,7 @@ class Pipeline:
         name, module = operation.result.name, self.around.module
         end = self.around.arrays[operation.target]
         index = self.value(operation.operands[0], step)
+        self.check_index(operation, index, step)
         term = end.load(index, self.completes[step], self.bank(operation), name)
         ready = self.schedule.ready[name].step
         net = module.wire(name, term, operation.location)
@@ -250,10 +285,21 @@ class Pipeline:
             net = module.register(module.net(f"{name}_stage1", net.width), net, self.moves[ready])
         self.base[name] = net
 
+    def check_index(self, operation: Operation, index: Term, step: int) -> None:
+        """Lets a simulation stop at an index beyond the array."""
+        length = self.around.arrays[operation.target].storage.array.length
+        if isinstance(index, Literal) or length >> index.width:
+            return
+        inside = operate(Opcode.ULT, index, literal(index.width, length))
+        accessed = all_of([self.completes[step], self.value(operation.predicate, step)])
+        message = f"{operation.location}: an index beyond {operation.target}, which has {length} elements"
+        self.around.module.checks.append(Check(any_of([negate(accessed), inside]), message))
+
     def store(self, operation: Operation, step: int) -> None:
         end = self.around.arrays[operation.target]
         index, data = (self.value(operand, step) for operand in operation.operands)
         enable = all_of([self.completes[step], self.value(operation.predicate, step)])
+        self.check_index(operation, index, step)
         end.store(index, data, enable, self.bank(operation), f"{operation.target}_store")
 
 

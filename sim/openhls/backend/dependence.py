@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from openhls.backend.affine import Affine, first_collision, may_meet, strides
 from openhls.backend.exclusive import exclusive
 from openhls.backend.memories import Storage, index_form
-from openhls.ir import ARRAY_ACCESSES, Carried, Dependence, Opcode, Operation, Value
+from openhls.ir import ARRAY_ACCESSES, Block, Carried, Dependence, Loop, Opcode, Operation
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,13 @@ class Body:
     def __post_init__(self) -> None:
         self.definitions = {op.result.name: op for op in self.operations if op.result is not None}
 
+    @classmethod
+    def of_loop(cls, loop: Loop, storages: dict[str, Storage]) -> Body:
+        """The body of an innermost loop."""
+        (block,) = loop.body
+        assert isinstance(block, Block)
+        return cls(block.operations, storages, loop.carried, loop.dependences, True)
+
     def apart(self, a: int, b: int) -> bool:
         """Whether two accesses are in branches that exclude each other."""
         return exclusive(self.operations[a].predicate, self.operations[b].predicate, self.definitions)
@@ -56,9 +63,11 @@ def stream_edges(body: Body) -> list[Edge]:
     for stream, members in groups.items():
         reason = f"order of accesses to stream {stream}"
         for position, a in enumerate(members):
-            found += [Edge(a, b, 1, 0, reason) for b in members[position + 1 :] if not body.apart(a, b)]
+            # What was read or written shows a cycle later; asking alone changes nothing.
+            after = 0 if body.operations[a].opcode in (Opcode.EMPTY, Opcode.FULL) else 1
+            found += [Edge(a, b, after, 0, reason) for b in members[position + 1 :] if not body.apart(a, b)]
             if body.looped:
-                found += [Edge(a, b, 1, 1, reason) for b in members]
+                found += [Edge(a, b, after, 1, reason) for b in members]
     return found
 
 
@@ -152,8 +161,3 @@ class ArrayOrder:
     def reason(self, kind: str, a: int, b: int) -> str:
         lines = [str(self.body.operations[n].location) for n in (a, b)]
         return f"{kind} on array {self.storage.array.name} ({lines[0]} to {lines[1]})"
-
-
-def names_of(operation: Operation) -> list[str]:
-    """The values an operation needs."""
-    return [operand.name for operand in operation.inputs() if isinstance(operand, Value)]

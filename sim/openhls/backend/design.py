@@ -8,12 +8,14 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from openhls.backend.expect import Expectation, check_intervals
 from openhls.backend.process import build_program
+from openhls.backend.registers import RegisterMap, register_map
 from openhls.backend.report import RegionReport, as_json, as_text, report
 from openhls.backend.simulate import LIBRARY
 from openhls.backend.top import build_top, module_of
 from openhls.backend.verilog import module_text
-from openhls.ir import Process, Program
+from openhls.ir import MemoryPort, Process, Program
 
 CLOCK_MHZ = 300.0
 HEADER = "// SPDX-License-Identifier: Apache-2.0\n// Written by openhls; edit the C++ instead.\n"
@@ -26,6 +28,8 @@ class Design:
     top: str
     process: Process
     arguments: tuple[str, ...]
+    memories: tuple[MemoryPort, ...]
+    registers: RegisterMap | None
     files: tuple[Path, ...]
     library: tuple[Path, ...]
     regions: tuple[RegionReport, ...]
@@ -36,26 +40,33 @@ class Design:
         return as_text(list(self.regions), self.clock_mhz)
 
 
-def write_design(program: Program, top: str, out: Path, clock_mhz: float = CLOCK_MHZ) -> Design:
+def write_design(
+    program: Program, top: str, out: Path, clock_mhz: float = CLOCK_MHZ, expected: Expectation | None = None
+) -> Design:
     """Write `program` under `out`, with a top module named after the function `top`.
 
-    Raises Unsupported for what has no hardware.
+    Raises Unsupported for what has no hardware, Unexpected if the schedule is not as `expected`.
     """
     top = module_of(top)
     built = build_program(program, clock_mhz)
+    regions = tuple(report(built, clock_mhz))
+    if expected is not None:
+        check_intervals(regions, program.sources, expected)
     folder = out / "rtl"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     process = program.processes[program.top]
-    modules = [*(one.module for one in built), build_top(process, top)]
+    modules = [*(one.module for one in built), *build_top(program, top)]
     files = []
     for module in modules:
         path = folder / f"{module.name}.sv"
         path.write_text(HEADER + module_text(module))
         files.append(path)
     library = tuple(Path(shutil.copy(source, folder)) for source in LIBRARY)
-    regions = tuple(report(built, clock_mhz))
+    registers = register_map(program)
+    (out / "registers.json").write_text(json.dumps(registers.as_json() if registers else {}, indent=1) + "\n")
     (out / "schedule.json").write_text(json.dumps(as_json(list(regions)), indent=1) + "\n")
-    design = Design(top, process, program.arguments, tuple(files), library, regions, clock_mhz, out)
+    arguments = program.arguments, program.memories, registers
+    design = Design(top, process, *arguments, tuple(files), library, regions, clock_mhz, out)
     (out / "schedule.txt").write_text(design.text() + "\n")
     return design

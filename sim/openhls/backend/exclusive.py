@@ -18,7 +18,7 @@ def conditions(predicate: Operand, definitions: dict[str, Operation]) -> Conditi
             continue
         found.add((operand.name, wanted))
         operation = definitions.get(operand.name)
-        if operation is None:
+        if operation is None or not operation.operands:
             continue
         a, *rest = operation.operands
         if operation.opcode is Opcode.XOR and rest[0] == TRUE:

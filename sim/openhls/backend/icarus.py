@@ -164,6 +164,8 @@ def run_icarus(design: Design, record: Path) -> int:
     """
     if shutil.which("iverilog") is None:
         raise ToolError("Icarus Verilog is missing: apt install iverilog")
+    if design.registers is not None or design.memories:
+        raise OpenHlsError(f"Icarus: {design.top} has registers or memory ports; only streams and pins are driven here")
     folder = design.folder / "icarus"
     folder.mkdir(exist_ok=True)
     data = record.read_bytes()

@@ -21,23 +21,33 @@ class Ahead:
 
 
 def look_ahead(loop: Loop) -> Ahead:
-    """`loop` unchanged where its condition needs a word, an array, or values that are no carried ones."""
-    (block,) = loop.body
+    """`loop` unchanged where its condition needs a word, an array, a loop inside, or no carried value.
+
+    The body of `loop` ends with a block.
+    """
+    block = loop.body[-1]
     assert isinstance(block, Block)
-    definitions = {op.result.name: op for op in block.operations if op.result is not None}
+    own = [op for region in loop.body if isinstance(region, Block) for op in region.operations]
+    definitions = {op.result.name: op for op in own if op.result is not None}
     carried = {item.value.name: item for item in loop.carried}
+    inside = {result.value.name for region in loop.body if isinstance(region, Loop) for result in region.results}
     cone = cone_of(loop.again, definitions)
-    if not cone or any(op.opcode in PREDICATED for op in cone):
+    if not cone or any(op.opcode in PREDICATED or inside & names_of(op) for op in cone):
         return Ahead(loop, ())
-    first = Copy({name: item.initial for name, item in carried.items()}, f"{loop.label}_first", {})
-    following = Copy({name: item.following for name, item in carried.items()}, f"{loop.label}_next", definitions)
+    first = Copy({name: item.initial for name, item in carried.items()}, f"{loop.label}_first", {}, [])
+    following = Copy({name: item.following for name, item in carried.items()}, f"{loop.label}_next", definitions, [])
     for operation in cone:
         first.add(operation)
         following.add(operation)
     again = Value(f"{loop.label}_again", 1)
     item = Carried(again, first.operand(loop.again), following.operand(loop.again))
     body = replace(block, operations=(*block.operations, *following.operations))
-    return Ahead(replace(loop, carried=(*loop.carried, item), body=(body,), again=again), tuple(first.operations))
+    changed = replace(loop, carried=(*loop.carried, item), body=(*loop.body[:-1], body), again=again)
+    return Ahead(changed, tuple(first.operations))
+
+
+def names_of(operation: Operation) -> set[str]:
+    return {operand.name for operand in operation.inputs() if isinstance(operand, Value)}
 
 
 def cone_of(again: Operand, definitions: dict[str, Operation]) -> list[Operation]:
@@ -55,13 +65,19 @@ def cone_of(again: Operand, definitions: dict[str, Operation]) -> list[Operation
 
 
 class Copy:
-    """Operations with carried values replaced; sums of sums with constants are joined."""
+    """Writes operations, to `operations`, with carried values replaced; sums of sums with constants are joined."""
 
-    def __init__(self, replaced: dict[str, Operand], prefix: str, definitions: dict[str, Operation]) -> None:
+    def __init__(
+        self,
+        replaced: dict[str, Operand],
+        prefix: str,
+        definitions: dict[str, Operation],
+        operations: list[Operation],
+    ) -> None:
         self.replaced = dict(replaced)
         self.prefix = prefix
         self.definitions = definitions
-        self.operations: list[Operation] = []
+        self.operations = operations
 
     def operand(self, operand: Operand) -> Operand:
         return self.replaced.get(operand.name, operand) if isinstance(operand, Value) else operand

@@ -86,6 +86,14 @@ class Instance:
     comment: str = ""
 
 
+@dataclass(frozen=True)
+class Check:
+    """What has to hold at every clock edge, for simulation only."""
+
+    holds: Term
+    message: str
+
+
 Driver = Assign | Register | Table | Instance | None  # None: an input port
 
 
@@ -101,6 +109,7 @@ class Module:
     outputs: list[Net] = field(default_factory=list)
     drivers: dict[Net, Driver] = field(default_factory=dict)
     instances: list[Instance] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
     notes: dict[Net, str] = field(default_factory=dict)
     names: set[str] = field(default_factory=lambda: {"clk", "rst", "ap_clk", "ap_rst_n"})
 
@@ -198,6 +207,8 @@ class Module:
         for cell in self.instances:
             for _, term in cell.inputs:
                 yield from nets_of(term)
+        for check in self.checks:
+            yield from nets_of(check.holds)
 
 
 def same_width(module: str, net: Net, value: Term) -> None:

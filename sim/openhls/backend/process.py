@@ -7,16 +7,20 @@ Ports of a process: `start` and `done` are pulses, one cycle long; arguments sta
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from openhls.backend.arrays import ArrayEnd
-from openhls.backend.control import Controller, Scheduled, module_name
+from openhls.backend.control import Controller, Scheduled
 from openhls.backend.datapath import Held, Surroundings
 from openhls.backend.lower import lower
 from openhls.backend.memories import storage_of
 from openhls.backend.netlist import Module, all_of, any_of, negate
+from openhls.backend.pipelined import keeps_interval
+from openhls.backend.stages import module_name
 from openhls.backend.streams import InputEnd, OutputEnd, make_end
 from openhls.ir import Process, Program
+from openhls.passes.flatten import flatten_process
+from openhls.passes.narrow import narrow
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,8 @@ class Built:
 
 def build_process(program: Program, process: Process, clock_mhz: float) -> Built:
     """The module of a process. Raises Unsupported for what the back end has no hardware for."""
-    process = lower(process)
+    storages = {array.name: storage_of(array) for array in process.arrays}
+    process = flatten_process(process, lambda flat: keeps_interval(flat, storages, clock_mhz))
     module = Module(module_name(process), f"{process.name}: {process.location}")
     start, done = module.input("start", 1), module.output("done", 1)
     held = Held()
@@ -38,7 +43,7 @@ def build_process(program: Program, process: Process, clock_mhz: float) -> Built
         held[scalar.name] = module.input(f"arg_{scalar.name}", scalar.width)
     ends = {stream.name: make_end(module, stream) for stream in process.streams}
     outputs = [(module.output(f"out_{name}", operand.width), operand) for name, operand in process.outputs]
-    arrays = {array.name: ArrayEnd(storage_of(array), module) for array in process.arrays}
+    arrays = {name: ArrayEnd(storage, module) for name, storage in storages.items()}
     inputs = {name: end for name, end in ends.items() if isinstance(end, InputEnd)}
     written = {name: end for name, end in ends.items() if isinstance(end, OutputEnd)}
     controller = Controller(program, process, Surroundings(module, held, inputs, written, arrays), clock_mhz)
@@ -57,4 +62,6 @@ def build_process(program: Program, process: Process, clock_mhz: float) -> Built
 
 def build_program(program: Program, clock_mhz: float) -> list[Built]:
     """All processes, callees first."""
+    program = narrow(program)
+    program = narrow(replace(program, processes={name: lower(each) for name, each in program.processes.items()}))
     return [build_process(program, process, clock_mhz) for process in program.processes.values()]

@@ -25,10 +25,14 @@ class Link:
 
 @dataclass(frozen=True)
 class RegionReport:
-    """A loop (`interval` set) or a block. `wish` is the interval asked for; `met` whether the slowest step fits."""
+    """A loop (`interval` set) or a block. `wish` is the interval asked for; `met` whether the slowest step fits.
+
+    `name` is the label of a loop in the C++, `label` what its hardware is called.
+    """
 
     process: str
     label: str
+    name: str
     place: str
     interval: int | None
     wish: int | None
@@ -38,6 +42,11 @@ class RegionReport:
     slowest_ns: float
     met: bool
     chain: tuple[Link, ...]
+
+    @property
+    def missed(self) -> bool:
+        """Whether the interval is longer than the pragma asks for."""
+        return self.wish is not None and self.interval is not None and self.interval > self.wish
 
 
 def report(built: list[Built], clock_mhz: float) -> list[RegionReport]:
@@ -54,6 +63,7 @@ def region_report(item: Scheduled, one: Built, clock_mhz: float) -> RegionReport
     return RegionReport(
         process=one.process.name,
         label=region.label,
+        name="" if loop is None else loop.name,
         place=str(region.location),
         interval=schedule.interval,
         wish=None if loop is None else loop.pipeline.interval,
@@ -103,7 +113,13 @@ def as_json(regions: list[RegionReport]) -> list[dict[str, object]]:
 def as_text(regions: list[RegionReport], clock_mhz: float) -> str:
     """A table for people."""
     lines = [
-        f"Clock {clock_mhz:g} MHz, {delays.budget(clock_mhz):.2f} ns of logic in a step; estimated, not routed.",
+        f"Clock {clock_mhz:g} MHz, {delays.budget(clock_mhz):.2f} ns of logic in a step. All times are estimates: no "
+        "place and route was done.",
+        *(
+            f"MISSED: {one.place}: {one.label} asks for II {one.wish} and gets {one.interval}: {one.limit}"
+            for one in regions
+            if one.missed
+        ),
         f"{'process':24} {'region':28} {'II':>4} {'asked':>5} {'depth':>5} {'trips':>13} {'ns':>5}  place, limit",
     ]
     for region in regions:
@@ -116,7 +132,9 @@ def as_text(regions: list[RegionReport], clock_mhz: float) -> str:
             f"{region.process[-24:]:24} {region.label[-28:]:28} {interval:>4} {wish:>5} {region.depth:>5} {trips:>13} "
             f"{region.slowest_ns:>5.2f}{late}  {region.place}{limit}"
         )
-        path = " -> ".join(f"{link.operation} ({link.place.rsplit('/', 1)[-1]}) {link.at_ns}" for link in region.chain)
+        path = " -> ".join(
+            f"{link.operation} ({link.place.split(' in ')[0].rsplit('/', 1)[-1]}) {link.at_ns}" for link in region.chain
+        )
         if path:
             lines.append(f"{'':24} longest path: {path}")
     return "\n".join(lines)

@@ -105,7 +105,7 @@ class Attempt:
         match operation.opcode:
             case Opcode.READ:
                 return Cost(delays.FIFO_DATA, arrive=delays.HANDSHAKE)
-            case Opcode.EMPTY:
+            case Opcode.EMPTY | Opcode.FULL:
                 return Cost(delays.FIFO_DATA)
             case Opcode.WRITE | Opcode.STORE:
                 return Cost(0.0, arrive=delays.RAM_ADDRESS)
@@ -317,11 +317,18 @@ def schedule_block(body: Body, clock_mhz: float) -> Schedule:
     return Attempt(body, edges(body), None, None, delays.budget(clock_mhz)).run()
 
 
-def schedule_loop(body: Body, again: Operand, least: int, overlap: bool, clock_mhz: float) -> Schedule:
-    """The schedule with the smallest interval of `least` or more; without `overlap`, one iteration at a time."""
+def schedule_loop(
+    body: Body, again: Operand, least: int, overlap: bool, clock_mhz: float, most: int | None = None
+) -> Schedule:
+    """The schedule with the smallest interval of `least` or more; without `overlap`, one iteration at a time.
+
+    Raises TooShort if the interval would be longer than `most`.
+    """
     found = edges(body)
     interval, limit = least, ""
     while interval < MOST_INTERVAL:
+        if most is not None and interval > most:
+            raise TooShort(limit)
         try:
             schedule = Attempt(body, found, again, interval, delays.budget(clock_mhz)).run()
         except TooShort as short:

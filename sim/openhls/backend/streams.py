@@ -39,11 +39,15 @@ class InputEnd:
 
 @dataclass(frozen=True)
 class Push:
-    """A write of an own pipeline: `enable` when its step completes, with the predicate still to be looked at."""
+    """A write of an own pipeline: `enable` when its step completes, with the predicate still to be looked at.
+
+    `granted`: it has a place in the buffer.
+    """
 
     enable: Term
     predicate: Term
     data: Term
+    granted: Term = ONE
 
     @property
     def taken(self) -> Term:
@@ -109,7 +113,7 @@ class OutputEnd:
             take = choose(claim.launch, literal(bits, claim.words), take)
         returned: Term = literal(bits, 0)
         for push in self.pushes:
-            unused = all_of([push.enable, negate(push.predicate)])
+            unused = all_of([push.enable, push.granted, negate(push.predicate)])
             if unused != ZERO:
                 returned = add(returned, extend(unused, bits))
         data = module.net(f"{self.name}_buffered", self.data.width)

@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """The top: the names and the handshake that Vitis gives a kernel, around the module of its process.
 
-ap_ctrl_hs: hold `ap_start` until `ap_ready`; `ap_done` is high for one cycle; outputs stay until the next start.
-Streams are AXI4-Stream. Arguments are taken over at the start.
+ap_ctrl_hs: hold `ap_start` until `ap_ready`; `ap_done` is high for one cycle; outputs stay until the next start. With
+registers (registers.py) these are bits behind AXI4-Lite. Streams are AXI4-Stream, bundles of pointers AXI4 masters
+(axi.py). Arguments are taken over at the start.
 """
 
 from __future__ import annotations
 
-from openhls.backend.control import module_name
+from openhls.backend.axi import Masters, stream_names
 from openhls.backend.keywords import KEYWORDS
-from openhls.backend.netlist import Module, Net, Term, all_of, any_of, negate
+from openhls.backend.netlist import Module, Net, Term, all_of, any_of, negate, operate
+from openhls.backend.registers import RegisterMap, build_registers, register_map
+from openhls.backend.stages import module_name
 from openhls.errors import Unsupported
-from openhls.ir import Direction, Process
+from openhls.ir import Direction, Opcode, Process, Program, Stream
+
+PINS = {"ap_clk", "ap_rst_n", "ap_start", "ap_done", "ap_ready", "ap_idle", "ap_return", "bus_error", "interrupt"}
 
 
 def module_of(top: str) -> str:
@@ -20,43 +25,85 @@ def module_of(top: str) -> str:
 
 
 def check_names(process: Process) -> None:
-    """Arguments keep their C++ names, so these must be names in SystemVerilog, too."""
+    """Arguments keep their C++ names, so these must be names in SystemVerilog, too, and not those of other pins."""
     for name in (*(scalar.name for scalar in process.scalars), *(output for output, _ in process.outputs)):
         if name in KEYWORDS:
             raise Unsupported(process.location, f"argument {name}: a keyword of SystemVerilog", "give it another name")
+        if name in PINS:
+            raise Unsupported(process.location, f"argument {name}: a pin of every kernel", "give it another name")
 
 
-def build_top(process: Process, name: str) -> Module:
-    """The module `name`, with ap_clk and ap_rst_n in place of clk and rst."""
+def build_top(program: Program, name: str) -> list[Module]:
+    """The module `name`, with ap_clk and ap_rst_n in place of clk and rst, last; before it the one of its registers."""
+    process = program.processes[program.top]
     check_names(process)
+    registers = register_map(program)
+    held = registers or RegisterMap(False)
     module = Module(name, f"Top: {process.location}", clock="ap_clk", reset="ap_rst_n")
-    start = module.input("ap_start", 1)
-    done, ready, idle = (module.output(f"ap_{name}", 1) for name in ("done", "ready", "idle"))
-    ended = module.net("ended", 1)
+    start = module.net("ap_start", 1) if held.controlled else module.input("ap_start", 1)
+    inputs: dict[str, Term] = {}
+    outputs: dict[str, Net] = {}
+    file_inputs: dict[str, Term] = {}
+    file_outputs: dict[str, Net] = {}
+    given: dict[str, Net] = {}
+    for scalar in process.scalars:
+        make = module.net if scalar.name in held.scalars else module.input
+        given[scalar.name] = make(scalar.name, scalar.width)
+        if scalar.name in held.scalars:
+            file_outputs[f"arg_{scalar.name}"] = given[scalar.name]
+    for output, operand in process.outputs:
+        make = module.net if output in held.outputs else module.output
+        net = make("ap_return" if output == "result" else output, operand.width)
+        outputs[f"out_{output}"] = file_inputs[f"out_{output}"] = net
+    lent = stream_names(program.memories)
+    for stream in process.streams:
+        if stream.name not in lent:
+            add_stream(module, stream, inputs, outputs)
+    done = module.net("ended", 1)
     running = module.net("running", 1)
     begin = module.wire("begin_job", all_of([start, negate(running)]))
     begun = module.register(module.net("begun", 1), begin, reset=0)
-    module.register(running, any_of([begin, all_of([running, negate(ended)])]), reset=0)
-    module.assign(done, ended)
-    module.assign(ready, ended)
-    module.assign(idle, negate(running))
-    inputs: dict[str, Term] = {"start": begun}
-    outputs: dict[str, Net] = {"done": ended}
-    for scalar in process.scalars:
-        port = module.input(scalar.name, scalar.width)
-        inputs[f"arg_{scalar.name}"] = module.register(module.net(f"{scalar.name}_taken", scalar.width), port, begin)
-    for stream in process.streams:
-        names = {part: f"{stream.name}_t{part}" for part in ("data", "valid", "ready")}
-        if stream.direction is Direction.READ:
-            inputs[f"{stream.name}_data"] = module.input(names["data"], stream.width)
-            inputs[f"{stream.name}_valid"] = module.input(names["valid"], 1)
-            outputs[f"{stream.name}_ready"] = module.output(names["ready"], 1)
-        else:
-            outputs[f"{stream.name}_data"] = module.output(names["data"], stream.width)
-            outputs[f"{stream.name}_valid"] = module.output(names["valid"], 1)
-            inputs[f"{stream.name}_ready"] = module.input(names["ready"], 1)
-    for output, operand in process.outputs:
-        name = "ap_return" if output == "result" else output
-        outputs[f"out_{output}"] = module.output(name, operand.width)
+    module.register(running, any_of([begin, all_of([running, negate(done)])]), reset=0)
+    for scalar, net in given.items():
+        inputs[f"arg_{scalar}"] = module.register(module.net(f"{scalar}_taken", net.width), net, begin)
+    masters = Masters(module, begin)
+    masters.build(program.memories)
+    if program.memories:
+        errors = [masters.errors[port.name] for port in reversed(program.memories)]
+        failed = operate(Opcode.CONCAT, *errors) if len(errors) > 1 else errors[0]
+        file_inputs["bus_error"] = module.assign(module.output("bus_error", len(errors)), failed)
+    inputs |= {"start": begun, **masters.inputs}
+    outputs |= {"done": done, **masters.outputs}
     module.instance(module_name(process), "process", inputs, outputs)
-    return module
+    if held.controlled:
+        file_outputs |= {"start": start, "interrupt": module.output("interrupt", 1)}
+    else:
+        for pin, bit in (("done", done), ("ready", done), ("idle", negate(running))):
+            module.assign(module.output(f"ap_{pin}", 1), bit)
+    if registers is None:
+        return [module]
+    file = build_registers(registers, f"{name}_registers")
+    add_registers(module, file, {"done": done, "idle": negate(running), **file_inputs}, file_outputs)
+    return [file, module]
+
+
+def add_stream(module: Module, stream: Stream, inputs: dict[str, Term], outputs: dict[str, Net]) -> None:
+    """AXI4-Stream ports of an argument."""
+    names = {part: f"{stream.name}_t{part}" for part in ("data", "valid", "ready")}
+    if stream.direction is Direction.READ:
+        inputs[f"{stream.name}_data"] = module.input(names["data"], stream.width)
+        inputs[f"{stream.name}_valid"] = module.input(names["valid"], 1)
+        outputs[f"{stream.name}_ready"] = module.output(names["ready"], 1)
+    else:
+        outputs[f"{stream.name}_data"] = module.output(names["data"], stream.width)
+        outputs[f"{stream.name}_valid"] = module.output(names["valid"], 1)
+        inputs[f"{stream.name}_ready"] = module.input(names["ready"], 1)
+
+
+def add_registers(module: Module, file: Module, inputs: dict[str, Term], outputs: dict[str, Net]) -> None:
+    """The register file, its bus on pins of the same names."""
+    ports = {net.name for net in file.inputs}
+    inputs = {name: term for name, term in inputs.items() if name in ports}
+    inputs |= {net.name: module.input(net.name, net.width) for net in file.inputs if net.name not in inputs}
+    outputs |= {net.name: module.output(net.name, net.width) for net in file.outputs if net.name not in outputs}
+    module.instance(file.name, "registers", inputs, outputs)

@@ -53,7 +53,7 @@ def module_text(module: Module) -> str:
         lines += logic_lines(net, module.drivers[net])
     for cell in module.instances:
         lines += ["", *instance_lines(cell)]
-    lines += register_lines(module)
+    lines += register_lines(module) + check_lines(module)
     return "\n".join([*lines, "endmodule", ""])
 
 
@@ -128,6 +128,15 @@ def register_lines(module: Module) -> list[str]:
             lines += [f"    {net.name} <= {text(register.next)};" for net, register in group[first : first + GROUP]]
             lines.append("  end")
     return lines
+
+
+def check_lines(module: Module) -> list[str]:
+    """Checks count from the end of the reset on; synthesis does not see them."""
+    if not module.checks:
+        return []
+    lines = ["", "`ifndef SYNTHESIS", "  always_ff @(posedge clk) begin"]
+    lines += [f"    if (!rst && !{text(check.holds)}) $fatal(1, {quoted(check.message)});" for check in module.checks]
+    return [*lines, "  end", "`endif"]
 
 
 def literal_text(width: int, bits: int) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from openhls.frontend.context import Context, make_context
+from openhls.frontend.interfaces import Interfaces
 from openhls.frontend.llvm_text import Function, Module, read_module
 from openhls.frontend.lower import Interface, Lowering
 from openhls.frontend.pragmas import Notes
@@ -57,13 +58,19 @@ def compile_program(source: Path, top: str, includes: tuple[Path, ...] = ()) -> 
     module = read_module(compiled.text, str(SHIM))
     function = module.functions[compiled.top]
     compiler = _Compiler(module, compiled.notes)
-    interface = compiler.compile(make_context(module, function, {}), is_top=True)
+    interfaces = Interfaces(compiled.notes, function)
+    interface = compiler.compile(make_context(module, function, {}, interfaces.pointers()), is_top=True)
+    arguments = _arguments(function, interface)
+    parameters = (name for name, _ in function.parameters if name != function.returned)
+    names = dict(zip(parameters, arguments, strict=True))
     program = Program(
         interface.process.name,
         {each.process.name: each.process for each in compiler.processes},
-        _arguments(function, interface),
+        arguments,
         function.full_name,
         compiled.notes.files,
+        interfaces.memories(interface.process, names),
+        interfaces.registers(interface.process, names),
     )
     verify(program)
     return program

@@ -7,11 +7,11 @@ the whole tree of calls before anything is lowered.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from openhls.errors import Unsupported
 from openhls.frontend.graph import Graph
-from openhls.frontend.llvm_text import Function, Global, Instruction, Local, Module, Operand, Variable
+from openhls.frontend.llvm_text import Function, Global, Instruction, Local, Module, Number, Operand, Variable
 from openhls.frontend.objects import STREAM_BYTES, Address, Shape, element_address, walk
 from openhls.frontend.types import Int, Pointer, Type
 from openhls.ir import UNKNOWN, Location
@@ -42,7 +42,10 @@ class Way:
 
 @dataclass
 class Context:
-    """A function, its pointers and objects by name, its streams, and the contexts of the stages it calls."""
+    """A function, its pointers and objects by name, its streams, and the contexts of the stages it calls.
+
+    `memories` are the parameters that point into memory (INTERFACE m_axi).
+    """
 
     function: Function
     objects: dict[str, Object]
@@ -50,6 +53,8 @@ class Context:
     streams: set[str] = field(default_factory=set)
     calls: dict[int, Context] = field(default_factory=dict)  # by the id of the instruction
     callers: tuple[str, ...] = ()
+    memories: frozenset[str] = frozenset()
+    offsets: dict[str, Instruction] = field(default_factory=dict)  # selects between constants that index addresses
 
     def ways_of(self, operand: Operand, location: Location) -> list[Way]:
         """Where a pointer can lead."""
@@ -57,7 +62,8 @@ class Context:
             return self.ways[operand.name]
         if isinstance(operand, Global):
             return [Way(Address("@" + operand.name, operand.offset))]
-        raise Unsupported(location, "a pointer that is computed at run time", "use an array and an index")
+        place = self.function.location if location == UNKNOWN else location
+        raise Unsupported(place, "a pointer that is computed at run time", "use an array and an index")
 
     def address(self, operand: Operand, location: Location) -> Address:
         """Where a pointer leads, if that is fixed."""
@@ -73,7 +79,7 @@ class Context:
             for name, held in sorted(self.objects.items())
             if held.external
         ]
-        return (self.function.name, tuple(bound))
+        return (self.function.name, tuple(bound), self.memories)
 
 
 def is_call_of_stage(module: Module, it: Instruction) -> bool:
@@ -82,17 +88,24 @@ def is_call_of_stage(module: Module, it: Instruction) -> bool:
 
 
 def make_context(
-    module: Module, function: Function, bound: dict[str, Object], callers: tuple[str, ...] = ()
+    module: Module,
+    function: Function,
+    bound: dict[str, Object],
+    memories: frozenset[str],
+    callers: tuple[str, ...] = (),
 ) -> Context:
     """`bound` holds what the pointer parameters lead to, if the caller knows; the top has no callers."""
-    context = Context(function, dict(bound), callers=callers)
+    context = Context(function, dict(bound), callers=callers, memories=memories)
     for name, of in function.parameters:
         if isinstance(of, Pointer):
             context.ways[name] = [Way(Address(name))]
+    selects: dict[str, Instruction] = {}
     for name in Graph(function).order:
         for it in function.blocks[name].instructions:
             if isinstance(it.type, Pointer):
-                _find_ways(context, it)
+                _find_ways(context, it, selects)
+            elif it.opcode == "select" and all(isinstance(each, Number) for each in it.operands[1:]):
+                selects[it.name] = it
     if not callers:
         _invent_roots(context)
     for it in _instructions(function):
@@ -100,7 +113,29 @@ def make_context(
     return context
 
 
-def _find_ways(context: Context, it: Instruction) -> None:
+def _element_ways(context: Context, it: Instruction, selects: dict[str, Instruction]) -> list[Way]:
+    """Clang writes a choice between two elements as a choice between two offsets."""
+    options: list[tuple[Instruction, tuple[tuple[str, int], ...]]] = [(it, ())]
+    for position, operand in enumerate(it.operands):
+        chosen = selects.get(operand.name) if isinstance(operand, Local) else None
+        if chosen is not None and position > 0:
+            context.offsets[chosen.name] = chosen
+            options = [
+                (
+                    replace(each, operands=[*each.operands[:position], value, *each.operands[position + 1 :]]),
+                    (*choices, (chosen.name, which)),
+                )
+                for each, choices in options
+                for which, value in enumerate(chosen.operands[1:])
+            ]
+    return [
+        Way(element_address(way.address, each), (*way.choices, *choices))
+        for way in context.ways_of(it.operands[0], it.location)
+        for each, choices in options
+    ]
+
+
+def _find_ways(context: Context, it: Instruction, selects: dict[str, Instruction]) -> None:
     if it.opcode == "alloca":
         context.ways[it.name] = [Way(Address(it.name))]
         size = it.flag.size  # type: ignore[attr-defined]
@@ -108,11 +143,10 @@ def _find_ways(context: Context, it: Instruction) -> None:
             context.streams.add(it.name)
         else:
             variables = context.function.variables.get(it.name, [])
-            context.objects[it.name] = Object(it.flag, 0, Shape(), variables, False, it.name)  # type: ignore[arg-type]
+            name = variables[0].name if variables else it.name
+            context.objects[it.name] = Object(it.flag, 0, Shape(), variables, False, name)  # type: ignore[arg-type]
     elif it.opcode == "getelementptr":
-        context.ways[it.name] = [
-            Way(element_address(way.address, it), way.choices) for way in context.ways_of(it.operands[0], it.location)
-        ]
+        context.ways[it.name] = _element_ways(context, it, selects)
     elif it.opcode in ("bitcast", "freeze"):
         context.ways[it.name] = context.ways_of(it.operands[0], it.location)
     elif it.opcode in ("select", "phi"):
@@ -136,19 +170,20 @@ def _invent_roots(context: Context) -> None:
         for variable in context.function.variables.get(name, [])
         if variable.argument and variable.number is not None
     }
-    widest = {name: Int(number[0]).size for name, number in declared.items() if name in context.ways}
+    references = context.ways.keys() - context.memories
+    widest = {name: Int(number[0]).size for name, number in declared.items() if name in references}
     for it in _instructions(context.function):
         if it.opcode not in ("load", "store") or it.flag == "volatile":
             continue
         kind = it.type if it.opcode == "load" else it.types[0]
         for address in (way.address for way in context.ways_of(it.operands[-1], it.location)):
-            if address.base in context.objects or address.base.startswith("@"):
+            if address.base in context.objects or address.base in context.memories or address.base.startswith("@"):
                 continue
             if address.offset or address.terms:
                 raise Unsupported(
                     it.location,
                     f"the top uses {address.base} as an array or a struct in memory",
-                    "pass streams and scalars (m_axi is not supported)",
+                    f"add #pragma HLS INTERFACE mode = m_axi port = {address.base}, or pass streams and scalars",
                 )
             widest[address.base] = max(widest.get(address.base, 0), kind.size)
     for name, size in widest.items():
@@ -163,7 +198,11 @@ def _learn(module: Module, context: Context, it: Instruction) -> None:
             address = way.address
             if it.flag == "volatile":
                 if address.base not in context.streams and address.base not in dict(context.function.parameters):
-                    raise Unsupported(it.location, "a volatile variable", "use a stream")
+                    raise Unsupported(
+                        it.location,
+                        "a stream of its own that is used outside the stages, or a volatile variable",
+                        "call each stage as a statement of its own; its results come back by reference",
+                    )
                 context.streams.add(address.base)
             else:
                 _learn_access(context, address, (it.type if it.opcode == "load" else it.types[0]).size, it.location)
@@ -182,9 +221,11 @@ def _learn_access(context: Context, address: Address, size: int, location: Locat
     held = context.objects.get(address.base)
     if held is not None:
         held.shape.learn(walk(held.root, address.moved(held.offset), size, location))
-    elif not address.base.startswith("@"):
+    elif not address.base.startswith("@") and address.base not in context.memories:
         raise Unsupported(
-            location, f"memory behind the pointer {address.base}", "pass streams and scalars (m_axi is not supported)"
+            location,
+            f"memory behind the pointer {address.base}",
+            f"add #pragma HLS INTERFACE mode = m_axi port = {address.base} to the top, or pass streams and scalars",
         )
 
 
@@ -193,10 +234,14 @@ def _learn_call(module: Module, context: Context, it: Instruction) -> None:
     if callee.name in (*context.callers, context.function.name):
         raise Unsupported(it.location, f"{callee.cpp_name} calls itself", "write it as a loop")
     bound: dict[str, Object] = {}
+    memories: set[str] = set()
     for (name, of), operand in zip(callee.parameters, it.operands, strict=True):
         if not isinstance(of, Pointer):
             continue
         address = context.address(operand, it.location)
+        if address.base in context.memories:
+            memories.add(name)
+            continue
         held = context.objects.get(address.base)
         if held is None:
             continue
@@ -206,7 +251,7 @@ def _learn_call(module: Module, context: Context, it: Instruction) -> None:
             )
         variables = [*held.variables, *callee.variables.get(name, [])]
         bound[name] = Object(held.root, held.offset + address.offset, held.shape, variables, True, name)
-    stage = make_context(module, callee, bound, (*context.callers, context.function.name))
+    stage = make_context(module, callee, bound, frozenset(memories), (*context.callers, context.function.name))
     context.calls[id(it)] = stage
     for (name, _), operand in zip(callee.parameters, it.operands, strict=True):
         if name in stage.streams:

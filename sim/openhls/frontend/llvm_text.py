@@ -53,7 +53,7 @@ class Instruction:
 
     icmp: the predicate; call: the callee; phi: names of the blocks the operands come from; br, switch: target blocks
     (switch: the default first); getelementptr: the source type; alloca: the type; load, store: "volatile" or "";
-    extractvalue: the index.
+    extractvalue: the index; arithmetic and casts: nuw, nsw, nneg and the like, a frozenset.
     """
 
     opcode: str
@@ -444,8 +444,10 @@ class Reader:
         elif it.opcode in ("load", "store"):
             it.flag = "volatile" if cursor.accept("volatile") else ""
         elif it.opcode != "call":
-            while cursor.accept(*_FLAGS):
-                pass
+            flags = set()
+            while cursor.peek() in _FLAGS:
+                flags.add(cursor.next())
+            it.flag = frozenset(flags)
         method = getattr(self, f"_read_{it.opcode}", None)
         if method is not None:
             method(it, cursor)

@@ -44,6 +44,7 @@ def describe_loop(
         loop,
         label=names.fresh(note.label or f"loop_{location.line}"),
         location=location,
+        name=note.label,
         trip_count=trip_count,
         pipeline=_pipeline(pipeline[0]) if pipeline else Pipeline(),
         dependences=tuple(

@@ -10,6 +10,7 @@ from openhls.errors import Unsupported
 from openhls.frontend import boolean
 from openhls.frontend.boolean import Conditions, Node
 from openhls.frontend.builder import Builder
+from openhls.frontend.bursts import Bursts
 from openhls.frontend.context import ASSEMBLER, IGNORED, Context, is_call_of_stage, place_of
 from openhls.frontend.graph import Graph, NaturalLoop
 from openhls.frontend.llvm_text import Instruction, Local, Module, Number
@@ -23,7 +24,9 @@ from openhls.frontend.promote import MOST_ELEMENTS, Promotion, State, slots
 from openhls.frontend.tidy import live_values, tidy
 from openhls.frontend.types import Int, Pointer
 from openhls.frontend.values import lower_value
+from openhls.frontend.wrapping import Wrapping
 from openhls.ir import (
+    ADDRESS_BITS,
     FALSE,
     TRUE,
     UNKNOWN,
@@ -69,6 +72,7 @@ class Interface:
     outputs: list[tuple[str, str, Path | None]]
     streams: list[tuple[str, str, int]]  # name, parameter, which stream of an array of streams
     arrays: list[tuple[str, str, Path]]
+    memories: list[tuple[str, str]]  # stream of a memory port, parameter
 
 
 @dataclass
@@ -77,6 +81,7 @@ class _OpenDataflow:
     instruction: Instruction
     calls: list[tuple[Call, list[tuple[str, Path, Value]]]] = field(default_factory=list)
     written: set[tuple[str, Path]] = field(default_factory=set)
+    pointers: set[str] = field(default_factory=set)  # into memory, that stages have
 
 
 class Lowering:
@@ -104,8 +109,10 @@ class Lowering:
         self._reach: dict[str, Node] = {}
         self._regions: list[Region] = []
         self._streams: dict[tuple[str, int], StreamUse] = {}
+        self._lent: dict[str, Stream] = {}  # streams of memory ports that stages use
         self._returns: list[tuple[Node, Operand | None]] = []
         self._open: _OpenDataflow | None = None
+        self._wrapping = Wrapping()
         self._shared: set[str] = set()  # arrays that stages use
         self._chosen: dict[tuple[str, int], Node] = {}  # conditions under which pointers are chosen
         self._uses = self._find_uses()
@@ -130,8 +137,8 @@ class Lowering:
         scalars: list[tuple[str, str, Path | None]] = []
         arguments: list[Value] = []
         for name, of in self._function.parameters:
-            if isinstance(of, Int):
-                value = Value(self._memory.reserved[name], of.width)
+            if isinstance(of, Int) or name in self._context.memories:
+                value = Value(self._memory.reserved[name], of.width if isinstance(of, Int) else ADDRESS_BITS)
                 arguments.append(value)
                 self._values[name] = value
                 scalars.append((value.name, name, None))
@@ -193,8 +200,14 @@ class Lowering:
             tuple((name, operand) for name, _, _, operand in outputs),
             self._function.location,
         )
-        process = tidy(process)
-        plain = {name for name, _, path in scalars if path is None}  # stay even if they are not used
+        pointers = {self._memory.reserved[name]: name for name in self._context.memories}
+        lent = {name.rpartition("_")[0]: each.width for name, each in self._lent.items() if name.endswith(("_r", "_w"))}
+        bursts = Bursts(self._builder.names, set(pointers), self._wrapping, lent)
+        process = tidy(bursts.rewrite(tidy(process)))
+        used = self._lent | bursts.streams
+        process = replace(process, streams=(*process.streams, *used.values()))
+        # Numbers stay even if they are not used; a pointer without accesses is no port.
+        plain = {name for name, _, path in scalars if path is None and name not in pointers}
         needed = live_values(process) | {value for value in arguments if value.name in plain}
         process = replace(process, scalars=tuple(value for value in arguments if value in needed))
         kept = {value.name for value in process.scalars}
@@ -204,6 +217,7 @@ class Lowering:
             [(name, base, path) for name, base, path, _ in outputs],
             [(use.name, base, which) for (base, which), use in self._streams.items() if base in self._parameters],
             [(array.name, base, path) for (base, path), array in self._memory.arrays.items() if array.external],
+            [(name, pointers[name.rpartition("_")[0]]) for name in used],
         )
 
     def _declared(self, base: str, width: int) -> tuple[int, bool]:
@@ -457,7 +471,11 @@ class Lowering:
             case _ if isinstance(it.type, Pointer):
                 return
             case _:
-                self._values[it.name] = lower_value(self._builder, it, [self._operand(each) for each in it.operands])
+                if it.name in self._context.offsets:
+                    self._choose_pointer(it, name, is_header=False)
+                operands = [self._operand(each) for each in it.operands]
+                self._values[it.name] = lower_value(self._builder, it, operands)
+                self._wrapping.learn(it, operands, self._values[it.name])
 
     def _branch(self, it: Instruction, name: str, reach: Node) -> None:
         assert isinstance(it.flag, list)
@@ -479,8 +497,11 @@ class Lowering:
         subject = self._operand(it.operands[0])
         targets: dict[str, Node] = {}
         rest = boolean.TRUE
-        for target, case in zip(it.flag[1:], it.operands[1:], strict=True):
-            equal = self._condition(self._builder.make(Opcode.EQ, 1, subject, self._operand(case)))
+        closed = self._last(it.flag[0]).opcode == "unreachable" or len(it.flag) > 1 << subject.width
+        for number, (target, case) in enumerate(zip(it.flag[1:], it.operands[1:], strict=True), 2):
+            equal = boolean.TRUE  # for the last case, if there is no other one
+            if not closed or number < len(it.flag):
+                equal = self._condition(self._builder.make(Opcode.EQ, 1, subject, self._operand(case)))
             taken = self._conditions.both(rest, equal)
             targets[target] = self._conditions.either(targets.get(target, boolean.FALSE), taken)
             rest = self._conditions.both(rest, self._conditions.negate(equal))
@@ -504,20 +525,82 @@ class Lowering:
             self._streams[key] = use
         return self._streams[key], place
 
+    def _accessed(self, address: Address) -> tuple[StreamUse, int]:
+        """A stream that the process itself reads or writes."""
+        use, place = self._stream(address)
+        if place != DEPTH_AT and address.base not in self._parameters:
+            raise Unsupported(
+                self._builder.location,
+                f"the stream {use.name} is used outside the stages",
+                "let a stage read or write it: a call that is a statement of its own, in the DATAFLOW scope",
+            )
+        return use, place
+
+    def _place(self, address: Address, size: int) -> Operand:
+        """The byte address of an access to memory, of elements of `size` bytes."""
+        # A stride of 1 is p[byte / size] where clang knows that nothing is cut off: whole elements, too.
+        steps = [address.offset, *(stride for _, stride in address.terms if stride != 1)]
+        if any(step % size for step in steps):
+            raise Unsupported(
+                self._builder.location,
+                f"elements of {size} bytes that do not lie one after the other in memory",
+                "pad the struct to 1, 2, 4 ... 128 bytes, and access it as a whole",
+            )
+        place: Operand = self._values[address.base]
+        for term, stride in address.terms:
+            index = self._operand(term)
+            wide = index if index.width == ADDRESS_BITS else self._builder.make(Opcode.SEXT, ADDRESS_BITS, index)
+            scaled = self._builder.make(Opcode.MUL, ADDRESS_BITS, wide, Const(ADDRESS_BITS, stride))
+            place = self._builder.make(Opcode.ADD, ADDRESS_BITS, place, scaled)
+        offset = Const(ADDRESS_BITS, address.offset % (1 << ADDRESS_BITS))
+        return self._builder.make(Opcode.ADD, ADDRESS_BITS, place, offset)
+
+    def _lend(self, interface: Interface, parameter: str, address: Address) -> Operand:
+        """The address that a stage gets; it has the pointer for itself."""
+        assert self._open is not None
+        if address.base in self._open.pointers:
+            raise Unsupported(
+                self._builder.location,
+                f"the pointer {address.base} is passed to two stages of a dataflow region, or twice to one",
+                "let one stage access it, or make it two arguments of the top",
+            )
+        self._open.pointers.add(address.base)
+        lent = {name for name, owner in interface.memories if owner == parameter and name.endswith(("_r", "_w"))}
+        widths = [stream.width for stream in interface.process.streams if stream.name in lent]
+        return self._place(address, max([8, *widths]) // 8)
+
+    def _load_memory(self, address: Address, size: int, reach: Node, hint: str) -> Operand:
+        operands = (self._place(address, size),)
+        target = self._memory.reserved[address.base]
+        return self._builder.access(Opcode.LOAD, target, operands, 8 * size, self._build(reach), hint)
+
+    def _store_memory(self, address: Address, value: Operand, size: int, reach: Node) -> None:
+        word = value if value.width == 8 * size else self._builder.make(Opcode.ZEXT, 8 * size, value)
+        target = self._memory.reserved[address.base]
+        self._builder.access(Opcode.STORE, target, (self._place(address, size), word), 0, self._build(reach))
+
     def _load(self, it: Instruction, address: Address, reach: Node) -> Operand:
+        if address.base in self._context.memories:
+            assert isinstance(it.type, Int)
+            value = self._load_memory(address, it.type.size, reach, it.name)
+            return self._builder.make(Opcode.EXTRACT, it.type.width, value)
         self._check_open(address)
         return self._memory.load(address, it.type, self._build(reach), it.name, self._builder.location)
 
     def _store(self, it: Instruction, address: Address, reach: Node) -> None:
         value = self._operand(it.operands[0])
-        self._memory.store(address, value, it.types[0].size, self._build(reach), self._builder.location)
+        if address.base in self._context.memories:
+            self._store_memory(address, value, it.types[0].size, reach)
+        else:
+            self._memory.store(address, value, it.types[0].size, self._build(reach), self._builder.location)
 
     def _read(self, it: Instruction, address: Address, reach: Node) -> Operand:
-        use, place = self._stream(address)
+        use, place = self._accessed(address)
         assert isinstance(it.type, Int)
         predicate = self._build(reach)
         if place in (EMPTY_AT, FULL_AT):
             opcode, width = (Opcode.EMPTY if place == EMPTY_AT else Opcode.FULL), 1
+            predicate = TRUE if place == EMPTY_AT else predicate  # a look at a stream changes nothing
             use.directions.add(Direction.READ if place == EMPTY_AT else Direction.WRITE)
         else:
             opcode, width = Opcode.READ, place // 64
@@ -527,7 +610,7 @@ class Lowering:
         return self._builder.make(Opcode.ZEXT, it.type.width, value)
 
     def _write(self, it: Instruction, address: Address, reach: Node) -> None:
-        use, place = self._stream(address)
+        use, place = self._accessed(address)
         value = self._operand(it.operands[0])
         if place == DEPTH_AT:
             assert isinstance(value, Const)
@@ -566,9 +649,15 @@ class Lowering:
             value = self._builder.make(Opcode.CONCAT, 8 * size, *([byte] * size))
         else:
             source = self._context.address(it.operands[1], location)
-            value = self._memory.load(source, Int(8 * size), predicate, "", location)
-            self._check_open(source)
-        self._memory.store(target, value, size, predicate, location)
+            if source.base in self._context.memories:
+                value = self._load_memory(source, size, reach, "")
+            else:
+                value = self._memory.load(source, Int(8 * size), predicate, "", location)
+                self._check_open(source)
+        if target.base in self._context.memories:
+            self._store_memory(target, value, size, reach)
+        else:
+            self._memory.store(target, value, size, predicate, location)
 
     def _marker(self, it: Instruction, text: str, reach: Node) -> None:
         if text == BEGIN_DATAFLOW:
@@ -600,7 +689,10 @@ class Lowering:
         given = dict(zip(parameters, it.operands, strict=True))
         scalars, results, bound = [], [], []
         for name, parameter, leaf in interface.scalars:
-            if leaf is None:
+            if leaf is None and isinstance(self._types_of(it)[parameter], Pointer):
+                address = self._context.address(given[parameter], self._builder.location)
+                operand = self._lend(interface, parameter, address)
+            elif leaf is None:
                 operand = self._operand(given[parameter])
             else:
                 base = self._context.address(given[parameter], self._builder.location).base
@@ -630,6 +722,17 @@ class Lowering:
             use.width = port.width
             use.directions.add(port.direction)
             streams.append((name, use.name))
+        for name, parameter in interface.memories:
+            base = self._context.address(given[parameter], self._builder.location).base
+            lent = f"{self._memory.reserved[base]}_{name.rpartition('_')[2]}"
+            port = next(port for port in interface.process.streams if port.name == name)
+            if self._lent.setdefault(lent, replace(port, name=lent)).width != port.width:
+                raise Unsupported(
+                    self._builder.location,
+                    f"stages take elements of different sizes from {base}",
+                    "access whole elements of one type",
+                )
+            streams.append((name, lent))
         arrays = []
         for name, parameter, leaf in interface.arrays:
             base = self._context.address(given[parameter], self._builder.location).base
@@ -639,6 +742,9 @@ class Lowering:
             interface.process.name, tuple(scalars), tuple(streams), tuple(arrays), tuple(bound), self._builder.location
         )
         self._open.calls.append((call, results))
+
+    def _types_of(self, it: Instruction) -> dict[str, object]:
+        return dict(self._module.functions[str(it.flag)].parameters)
 
     def _width_of(self, interface: Interface, output: str) -> int:
         return next(operand.width for name, operand in interface.process.outputs if name == output)

@@ -3,17 +3,16 @@
 
 from __future__ import annotations
 
-import re
-
 from openhls.errors import Unsupported
 from openhls.frontend.builder import Builder
 from openhls.frontend.context import Context, Object
 from openhls.frontend.llvm_text import Local, Module, Number, Variable
 from openhls.frontend.llvm_text import Operand as LlvmOperand
-from openhls.frontend.objects import Address, Index, Path, Piece, Shape, array_levels, pieces, walk
+from openhls.frontend.objects import Address, Index, Path, Piece, Shape, array_levels, choices, pieces, walk
 from openhls.frontend.pragmas import Notes, Pragma
+from openhls.frontend.tables import make_table
 from openhls.frontend.types import Int, Type
-from openhls.ir import TRUE, UNKNOWN, Array, Const, Location, Opcode, Operand, Partition
+from openhls.ir import TRUE, Array, Const, Location, Opcode, Operand, Partition
 
 _MANY = 64  # accesses to one array by a single copy
 
@@ -44,8 +43,8 @@ class Memory:
             for each in lengths:
                 length *= each
             partition, factor = self._partition(held, levels) if lengths else (Partition.COMPLETE, 1)
-            parts = [held.name, *(str(which) for kind, which in piece.key if kind != "any")]
-            name = self.reserved.get("_".join(parts)) or self._builder.names.fresh("_".join(parts))
+            wish = "_".join([held.name, *choices(held.root, piece.key)])
+            name = self.reserved.get(wish) or self._builder.names.fresh(wish)
             self.arrays[key] = Array(
                 name,
                 8 * piece.leaf_size,
@@ -65,12 +64,12 @@ class Memory:
             at = at.fields[which] if kind == "field" else at.element  # type: ignore[union-attr]
         return self.array(base, held, Piece(key, (), at.size, 0, at.size, 0))
 
-    def _pragmas(self, kind: str, variables: list[Variable]) -> list[Pragma]:
+    def _pragmas(self, variables: list[Variable], *kinds: str) -> list[Pragma]:
         return [
             note.pragma
             for note in self._notes.variables
             for variable in variables
-            if note.pragma.kind == kind
+            if note.pragma.kind in kinds
             and note.pragma.options.get("variable", "") == variable.name
             and note.pragma.location.file == variable.location.file
             and note.first_line <= variable.location.line <= note.last_line
@@ -80,7 +79,8 @@ class Memory:
         """What ARRAY_PARTITION means for the levels that stayed an index, flattened row by row."""
         varying = [dimension for dimension, (_, stays) in enumerate(levels, 1) if stays]
         complete: set[int] = set()
-        for pragma in self._pragmas("ARRAY_PARTITION", held.variables):
+        # Elements of one word (ARRAY_RESHAPE) can be accessed at the same time, as those of several memories can.
+        for pragma in self._pragmas(held.variables, "ARRAY_PARTITION", "ARRAY_RESHAPE"):
             dimension = pragma.number("dim", 1)
             kind = pragma.options.get("type", next(iter(pragma.words & {"complete", "cyclic", "block"}), "complete"))
             covered = varying if dimension == 0 else [d for d in varying if d == dimension]
@@ -97,13 +97,13 @@ class Memory:
         return Partition.NONE, 1
 
     def _storage(self, held: Object) -> tuple[str, str]:
-        for pragma in self._pragmas("BIND_STORAGE", held.variables):
+        for pragma in self._pragmas(held.variables, "BIND_STORAGE"):
             return pragma.options.get("type", "").lower(), pragma.options.get("impl", "").lower()
         return "", ""
 
     def depth(self, variables: list[Variable]) -> int | None:
         """The depth that a STREAM pragma gives."""
-        for pragma in self._pragmas("STREAM", variables):
+        for pragma in self._pragmas(variables, "STREAM"):
             return pragma.number("depth", 2)
         return None
 
@@ -177,7 +177,7 @@ class Memory:
     def _pieces(self, held: Object, address: Address, size: int, location: Location) -> list[Piece]:
         found = pieces(walk(held.root, address.moved(held.offset), size, location), held.shape)
         keys = [piece.key for piece in found]
-        if max(keys.count(key) for key in set(keys)) > _MANY:
+        if max((keys.count(key) for key in set(keys)), default=0) > _MANY:
             raise Unsupported(location, "an array is set or copied as a whole", "write the loop, and pipeline it")
         return found
 
@@ -191,8 +191,13 @@ class Memory:
         return self.values[operand.name]
 
     def _index(self, indices: tuple[Index, ...], length: int) -> Operand:
-        """The flat index, just wide enough for the array."""
-        width = max(1, (length - 1).bit_length())
+        """The flat index. Unless its value shows that it needs no more, it has a bit more than the elements have
+        numbers, so that a run finds indices beyond the array."""
+        least = max(1, (length - 1).bit_length())
+        index = self._flat(indices, length, least + 1)
+        return self._low_bits(index, least) if self._builder.zeros_above(index) else index
+
+    def _flat(self, indices: tuple[Index, ...], length: int, width: int) -> Operand:
         total: Operand = Const(width, 0)
         stride = length
         for index in indices:
@@ -217,37 +222,23 @@ class Memory:
         """A load from a constant table: a constant, or an array that is never stored to."""
         name = address.base[1:]
         if name not in self._module.tables:
-            raise Unsupported(location, f"the global variable {name}", "make it constexpr, or local to the top")
+            advice = "make it constexpr, of plain integers, or local to the top"
+            raise Unsupported(location, f"the global variable {name}", advice)
         data, root = self._module.tables[name]
         if not address.terms:
             return Const(8 * of.size, int.from_bytes(data[address.offset : address.offset + of.size], "little"))
         shape = Shape()
         found = walk(root, address, of.size, location)
         shape.learn(found)
-        (piece,) = pieces(found, shape)
-        key = (f"{address.base}", piece.key)
-        if key not in self.arrays:
-            self.arrays[key] = self._table(name, root, data, piece, shape)
-        value = self._load_piece(self.arrays[key], piece, predicate, hint)
-        return self._builder.make(Opcode.ZEXT, 8 * of.size, value)
-
-    def _table(self, name: str, root: Type, data: bytes, piece: Piece, shape: Shape) -> Array:
-        levels = array_levels(root, piece.key)
-        lengths = [length for length, varying in levels if varying]
-        if (
-            len(levels) != len(lengths)
-            or piece.size != piece.leaf_size
-            or any(kind == "field" for kind, _ in piece.key)
-        ):
-            raise Unsupported(UNKNOWN, f"the table {name} is a struct", "use one table of integers for each field")
-        size = piece.leaf_size
-        contents = tuple(int.from_bytes(data[i : i + size], "little") for i in range(0, len(data), size))
-        width = max(1, *(value.bit_length() for value in contents))
-        if any(value >> (8 * size - 1) for value in contents):
-            width = 8 * size
-        mangled = re.findall(r"\d+(k?[A-Za-z_]\w*?)(?=E?$|E\d)", name)
-        short = self._builder.names.fresh(mangled[-1] if mangled and "." not in name else name.rsplit(".", 1)[-1])
-        return Array(short, width, len(contents), initial=contents)
+        parts = []
+        for piece in pieces(found, shape):
+            key = (address.base, piece.key)
+            if key not in self.arrays:
+                self.arrays[key] = make_table(name, root, data, piece, self._builder.names, location)
+            value = self._load_piece(self.arrays[key], piece, predicate, hint)
+            whole = self._builder.make(Opcode.ZEXT, 8 * piece.leaf_size, value)
+            parts.append(self._builder.make(Opcode.EXTRACT, 8 * piece.size, whole, low=8 * piece.low))
+        return self._builder.make(Opcode.CONCAT, 8 * of.size, *reversed(parts))
 
     def load_leaf(self, base: str, key: Path, predicate: Operand = TRUE) -> Operand:
         """The only element of a leaf that is not indexed."""

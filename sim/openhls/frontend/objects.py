@@ -8,6 +8,7 @@ indexed by constants fall apart into separate arrays, as do the fields of struct
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from openhls.errors import Unsupported
@@ -78,41 +79,82 @@ class Walk:
 
 
 def walk(root: Type, address: Address, size: int, location: Location) -> Walk:
-    """Follows the type as long as one member holds all that is touched."""
-    at, offset, terms = root, address.offset, list(address.terms)
-    steps: list[Step] = []
-    indices: list[Index] = []
-    while True:
-        if isinstance(at, Struct):
-            inside = [
-                (which, start)
-                for which, (start, kind) in enumerate(zip(at.offsets(), at.fields, strict=False))
-                if start <= offset and offset + size <= start + kind.size
-            ]
-            if not inside or (terms and not _holds_arrays(at.fields[inside[0][0]])):
-                break
-            which, start = inside[0]
-            steps.append(("field", which))
-            at, offset = at.fields[which], offset - start
-        elif isinstance(at, Array):
-            stride = at.element.size
-            mine = [(value, step // stride) for value, step in terms if step % stride == 0]
-            if not mine and offset % stride + size > stride:
-                break
-            terms = [(value, step) for value, step in terms if step % stride != 0]
-            constant = offset // stride
-            if not mine and not 0 <= constant < at.length:
-                raise Unsupported(location, f"index {constant} of an array of {at.length}", "stay inside the array")
-            steps.append(("any", 0))
-            indices.append(Index(at.length, constant, tuple(mine)))
-            at, offset = at.element, offset % stride
-        else:
-            break
-    if terms:
+    """Follows the type as long as one member holds all that is touched.
+
+    Compilers add up constants, so x[2][j - 1] comes as 124 bytes and j times 4: row 1 and j + 15, to follow the type
+    alone. Of several such readings it is the one whose constants in varying indices are smallest; if it is not what
+    was meant, its index is beyond the array, and a run stops there.
+    """
+    ways = _ways(root, address.offset, address.terms, size, location)
+    best = min(ways, key=lambda way: way.cost, default=None)
+    if best is None:
         raise Unsupported(
             location, "an address that does not follow the array's type", "index the array by its own dimensions"
         )
-    return Walk(tuple(steps), tuple(indices), at, offset, size)
+    return Walk(best.steps, best.indices, best.at, best.offset, size)
+
+
+Terms = tuple[tuple[Operand, int], ...]
+
+
+@dataclass(frozen=True)
+class _Way:
+    """A reading of an address: see Walk; `cost` is how far constants lead away from varying indices."""
+
+    cost: float
+    steps: Path
+    indices: tuple[Index, ...]
+    at: Type
+    offset: int
+
+
+def _ways(at: Type, offset: int, terms: Terms, size: int, location: Location) -> Iterator[_Way]:
+    """All readings of an address in an object of type `at`."""
+    members = _fields(at, offset, terms, size) if isinstance(at, Struct) else []
+    if isinstance(at, Array):
+        members = _elements(at, offset, terms, size, location)
+    for cost, step, index, member, inside, rest in members:
+        for way in _ways(member, inside, rest, size, location):
+            yield _Way(cost + way.cost, (step, *way.steps), (*index, *way.indices), way.at, way.offset)
+    if not members and not terms:
+        yield _Way(0, (), (), at, offset)
+
+
+_Member = tuple[float, Step, tuple[Index, ...], Type, int, Terms]  # cost, step, index, type, offset in it, terms left
+
+
+def _fields(of: Struct, offset: int, terms: Terms, size: int) -> list[_Member]:
+    """The field that holds all that is touched; those with arrays in them if an index varies."""
+    fields = list(enumerate(zip(of.offsets(), of.fields, strict=False)))
+    if terms:
+        fields = [(n, (start, kind)) for n, (start, kind) in fields if _holds_arrays(kind)]
+    else:
+        fields = [(n, (at, kind)) for n, (at, kind) in fields if at <= offset and offset + size <= at + kind.size]
+    return [(0, ("field", which), (), kind, offset - start, terms) for which, (start, kind) in fields]
+
+
+def _elements(of: Array, offset: int, terms: Terms, size: int, location: Location) -> list[_Member]:
+    """The element that is touched, and the next one if indices further in vary."""
+    stride = of.element.size
+    mine = tuple((value, step // stride) for value, step in terms if step % stride == 0)
+    rest = tuple((value, step) for value, step in terms if step % stride != 0)
+    first, inside = divmod(offset, stride)
+    if not terms and inside + size > stride:
+        return []
+    if not terms and not 0 <= first < of.length:
+        raise Unsupported(location, f"index {first} of an array of {of.length}", "stay inside the array")
+    return [
+        (
+            abs(n) / of.length if mine else 0,
+            ("any", 0),
+            (Index(of.length, n, mine),),
+            of.element,
+            offset - n * stride,
+            rest,
+        )
+        for n in ((first, first + 1) if rest else (first,))
+        if mine or 0 <= n < of.length
+    ]
 
 
 def _holds_arrays(of: Type) -> bool:
@@ -236,6 +278,19 @@ def _lengths(found: Walk) -> dict[Path, int]:
 
     visit(found.at, found.steps)
     return lengths
+
+
+def choices(root: Type, key: Path) -> list[str]:
+    """Which member the way to a leaf takes, wherever there are several and it is not an index."""
+    at, result = root, []
+    for kind, which in key:
+        if isinstance(at, Struct):
+            several, at = len(at.fields) > 1, at.fields[which]
+        elif isinstance(at, Array):
+            several, at = at.length > 1, at.element
+        if several and kind != "any":
+            result.append(str(which))
+    return result
 
 
 def array_levels(root: Type, key: Path) -> list[tuple[int, bool]]:

@@ -18,9 +18,9 @@ BEGIN_DATAFLOW = "openhls.dataflow.begin"
 END_DATAFLOW = "openhls.dataflow.end"
 
 # They ask for nothing, or for what is done anyway; no result depends on them.
-WITHOUT_EFFECT = frozenset({"INLINE", "INTERFACE", "BIND_OP", "LOOP_FLATTEN", "EXPRESSION_BALANCE", "ALLOCATION"})
+WITHOUT_EFFECT = frozenset({"INLINE", "BIND_OP", "LOOP_FLATTEN", "EXPRESSION_BALANCE", "ALLOCATION"})
 OF_LOOPS = frozenset({"PIPELINE", "UNROLL", "LOOP_TRIPCOUNT", "DEPENDENCE"})
-OF_VARIABLES = frozenset({"ARRAY_PARTITION", "BIND_STORAGE", "STREAM"})
+OF_VARIABLES = frozenset({"ARRAY_PARTITION", "ARRAY_RESHAPE", "BIND_STORAGE", "STREAM"})
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,23 @@ class VariableNote:
     last_line: int
 
 
+@dataclass(frozen=True)
+class InterfaceNote:
+    """An INTERFACE pragma, and the lines from the head of its function to the brace of its body."""
+
+    pragma: Pragma
+    first_line: int
+    last_line: int
+
+
 @dataclass
 class Notes:
-    """All pragmas of a source."""
+    """All pragmas of a source; `stages` are the lines and columns where calls of stages begin."""
 
     loops: dict[tuple[str, int, int], LoopNote] = field(default_factory=dict)
     variables: list[VariableNote] = field(default_factory=list)
+    interfaces: list[InterfaceNote] = field(default_factory=list)
+    stages: set[tuple[int, int]] = field(default_factory=set)
     files: tuple[str, ...] = ()
 
 
@@ -219,6 +230,10 @@ class Rewriter:
             return
         if pragma.kind == "DATAFLOW":
             self._mark_dataflow(scope)
+        elif pragma.kind == "INTERFACE":
+            before = max(self._masked.rfind(end, 0, scope) for end in ";}")
+            head = self._places.location(self._skip_space(before + 1)).line
+            self.notes.interfaces.append(InterfaceNote(pragma, head, self._places.location(scope).line))
         elif pragma.kind in OF_LOOPS:
             if loop is None:
                 raise Unsupported(
@@ -241,8 +256,12 @@ class Rewriter:
             wish = f"unroll_count({pragma.options['factor']})" if "factor" in pragma.options else "unroll(full)"
             if "off" in pragma.words or pragma.options.get("off") == "true":
                 wish = "unroll(disable)"
-        restore = f'\n#pragma clang loop {wish}\n# {location.line} "{location.file}"\n' + " " * (column - 1)
-        self._edits.append((loop.keyword, loop.keyword, restore))
+        self._edits.append((loop.keyword, loop.keyword, f"\n#pragma clang loop {wish}\n{self._margin(loop.keyword)}"))
+
+    def _margin(self, offset: int) -> str:
+        """What brings clang back to the line and column of an offset, at the start of a line."""
+        location = self._places.location(offset)
+        return f'# {location.line} "{location.file}"\n' + " " * (self._places.column(offset) - 1)
 
     def _mark_dataflow(self, scope: int) -> None:
         """Forbids inlining of the calls that are statements of the scope, and marks its end."""
@@ -254,7 +273,8 @@ class Rewriter:
                 last = start
                 break
             if self._is_call(start, stop):
-                self._edits.append((start, start, "[[clang::noinline]] "))
+                self._edits.append((start, start, f"[[clang::noinline]]\n{self._margin(start)}"))
+                self.notes.stages.add((self._places.location(start).line, self._places.column(start)))
             position = stop + 1
         self._edits.append((last, last, f'asm volatile("{END_DATAFLOW}"); '))
 

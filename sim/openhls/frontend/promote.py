@@ -70,6 +70,8 @@ class Promotion:
         for operation in block.operations:
             operands = tuple(self.value(operand) for operand in operation.operands)
             predicate = self.value(operation.predicate)
+            if operation.target in self._slots:
+                operands = (self._short(operands[0], operation, kept), *operands[1:])
             if operation.target not in self._slots:
                 kept.append(replace(operation, operands=operands, predicate=predicate))
             elif operation.opcode is Opcode.LOAD:
@@ -79,6 +81,15 @@ class Promotion:
             else:
                 self._store(predicate, operands, operation, kept)
         return tuple(kept)
+
+    def _short(self, index: Operand, origin: Operation, kept: list[Operation]) -> Operand:
+        """The index in just the bits that number the elements."""
+        width = max(1, (len(self._slots[origin.target]) - 1).bit_length())
+        if index.width <= width:
+            return index
+        if isinstance(index, Const):
+            return Const(width, index.bits & ((1 << width) - 1))
+        return self._emit(Opcode.EXTRACT, width, (index,), origin, kept)
 
     def _load(self, index: Operand, elements: list[Operand], origin: Operation, kept: list[Operation]) -> Operand:
         """The element at `index`: a tree of selects, one level for each of its bits."""

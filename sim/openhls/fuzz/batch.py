@@ -11,9 +11,10 @@ from pathlib import Path
 from openhls.backend import simulate
 from openhls.backend.cosim import link_reference, parse_choice, reference_text
 from openhls.backend.design import Design, write_design
+from openhls.backend.driver import main_text
 from openhls.errors import OpenHlsError, Unsupported
 from openhls.frontend.compile import compile_program
-from openhls.fuzz.generate import CHOICES
+from openhls.fuzz.generate import CHOICES, ELEMENTS
 
 DISPATCH = """
 #include <cstring>
@@ -72,15 +73,19 @@ def run_batch(programs: dict[str, str], out: Path, cases: int = 20) -> list[Verd
         simulate.second_reader([file for design, _ in designs.values() for file in design.files])
         choices = dict(parse_choice(text) for text in CHOICES)
         references = {
-            name: reference_text(design, out / f"{name}.cpp", function, choices, f"run_{name}")
+            name: reference_text(
+                design,
+                out / f"{name}.cpp",
+                function,
+                choices,
+                f"run_{name}",
+                {port.name: ELEMENTS for port in design.memories},
+            )
             for name, (design, function) in designs.items()
         }
         (out / "reference.cpp").write_text(dispatched(references))
         reference = link_reference(out / "reference.cpp", (), out / "reference")
-        models = {
-            name: simulate.main_text(design.process, design.arguments, f"V{name}", f"run_{name}")
-            for name, (design, _) in designs.items()
-        }
+        models = {name: main_text(design, f"V{name}", f"run_{name}") for name, (design, _) in designs.items()}
         (out / "verilated/main.cpp").write_text(dispatched(models))
         simulation = simulate.compile_models(out / "verilated", out / "simulation")
         for name in designs:
@@ -94,9 +99,9 @@ def compare(name: str, reference: Path, simulation: Path, record: Path, cases: i
     if done.returncode != 0:
         return Verdict(name, f"the C++ itself fails with random inputs: {done.stderr.strip()}")
     words = 0
-    for stalls in (True, False):
+    for mode in ("stalls", "none"):
         try:
-            found = simulate.run_cases(simulation, record, stalls=stalls, patience=5000, model=name)
+            found = simulate.run_cases(simulation, record, mode=mode, patience=5000, model=name)
         except OpenHlsError as error:
             return Verdict(name, str(error))
         if found.problem:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 HEAD = "#include <ap_int.h>\n#include <hls_stream.h>\n"
 # What the arguments of every program may be; see `openhls cosim --set`.
 CHOICES = ("n=0:12", "k=-65536,-3:3,65535")
+ELEMENTS = 128  # behind each pointer
 COMPARISONS = ("<", "<=", "==", "!=", ">", ">=")
 
 
@@ -37,11 +38,13 @@ K = Variable("k", 17, True, writable=False)  # an argument; an int where functio
 
 @dataclass
 class Function:
-    """Writes one function. Its streams are `inputs` and `outputs`, of 32-bit words."""
+    """Writes one function. Its streams are `inputs` and `outputs`, of 32-bit words; `pointers` lead to memory, of which
+    only those without `const` may be stored to."""
 
     rng: random.Random
     inputs: list[str]
     outputs: list[str]
+    pointers: dict[str, str] = field(default_factory=dict)  # by name, the type of an element
     lines: list[str] = field(default_factory=list)
     scope: list[Variable] = field(default_factory=list)
     count: int = 0
@@ -169,6 +172,52 @@ class Function:
     def leave(self, depth: int) -> None:
         self.put(depth, f"if {self.condition(1)} {self.rng.choice(('break', 'continue'))};")
 
+    def element(self, places: list[str]) -> str:
+        """An element of memory in range: by some arithmetic on a counter, or anywhere."""
+        pointer = self.rng.choice(list(self.pointers))
+        counter, rng = self.rng.choice(places), self.rng
+        scale = rng.choice(("", "", "2 * ", "4 * ", "-", "-3 * ", "k.to_int() % 3 * "))
+        at = rng.choice((f"60 + {scale}{counter}", f"{counter} + 24", f"ap_uint<6>({self.expression(1)}).to_int()"))
+        return f"{pointer}[{at}]"
+
+    def memory(self, depth: int) -> None:
+        """A loop that moves elements: a burst, if clang and the compiler see one, else element by element."""
+        known, name, rng = len(self.scope), self.fresh("i"), self.rng
+        step = rng.choice((1, 1, 2, 3, 4))
+        heads = (
+            f"int {name} = 0; {name} < n; {name} += {step}",
+            f"int {name} = {rng.randint(0, 3)}; {name} <= n; {name} += {step}",
+            f"int {name} = n - 1; {name} >= 0; {name} -= {step}",
+            f"int {name} = {rng.choice((0, -4))}; {name} != {rng.choice((4, 8))}; {name} += {rng.choice((1, 2, 4))}",
+            f"unsigned {name} = 0; {name} < unsigned(n); ++{name}",
+            f"ap_uint<8> {name} = {rng.choice((0, 3))}; {name} < n; ++{name}",
+        )
+        self.lines.append(f"{self.fresh('loop')}:")
+        self.put(depth, f"for ({rng.choice(heads)}) {{")
+        self.scope.append(Variable(name, 32, True, writable=False))
+        places = [f"int({name})"]
+        if rng.random() < 0.3:
+            self.put(depth + 1, f"if {self.condition(0)} {{")
+            self.transfer(depth + 2, places)
+            self.put(depth + 1, "}")
+        else:
+            self.transfer(depth + 1, places)
+        if rng.random() < 0.1:
+            self.leave(depth + 1)
+        del self.scope[known:]
+        self.put(depth, "}")
+
+    def transfer(self, depth: int, places: list[str]) -> None:
+        """One or two elements of memory, to it or from it."""
+        for _ in range(self.rng.choice((1, 1, 2))):
+            element = self.element(places)
+            kind = self.pointers[element.partition("[")[0]]
+            if kind.startswith("const ") or self.rng.random() < 0.4:
+                self.put(depth, f"{self.rng.choice(self.outputs)}.write(ap_uint<32>({element}));")
+            else:
+                sign = self.rng.choice(("=", "+=", "^="))
+                self.put(depth, f"{element} {sign} {kind}({self.expression(2)});")
+
     def loop(self, depth: int, level: int) -> None:
         """A counted loop; constant bounds may be unrolled, runtime ones may have no iteration."""
         known, name = len(self.scope), self.fresh("i")
@@ -230,23 +279,32 @@ class Function:
         self.scope.append(array)
 
 
-def arguments(inputs: list[str], outputs: list[str], scalar: str) -> str:
+def arguments(inputs: list[str], outputs: list[str], scalar: str, pointers: dict[str, str] | None = None) -> str:
     streams = [f"hls::stream<ap_uint<32> >& {name}" for name in (*inputs, *outputs)]
-    return ", ".join([*streams, "int n", f"{scalar} k"])
+    memory = [f"{kind}* {name}" for name, kind in (pointers or {}).items()]
+    return ", ".join([*streams, *memory, "int n", f"{scalar} k"])
 
 
 def plain_program(rng: random.Random, top: str) -> list[str]:
     """One function with loops one after the other."""
     function = Function(rng, ["in0", "in1"], ["out0", "out1"])
+    if rng.random() < 0.4:
+        wide, narrow = rng.choice(((32, 32), (64, 16), (128, 8)))
+        function.pointers = {"mem_in": f"const ap_uint<{wide}>", "mem_out": f"ap_uint<{narrow}>"}
     function.scope.append(K)
-    function.put(0, f"ap_int<40> {top}({arguments(function.inputs, function.outputs, K.type)}) {{")
+    function.put(0, f"ap_int<40> {top}({arguments(function.inputs, function.outputs, K.type, function.pointers)}) {{")
+    for name in function.pointers:
+        function.pragma(f"INTERFACE m_axi port = {name} bundle = {rng.choice(('gmem', name))}")
     for _ in range(rng.randint(0, 2)):
         function.array(1)
     for _ in range(rng.randint(1, 3)):
         function.declare(1, function.expression(2))
     for _ in range(rng.randint(1, 3)):
         function.body(1, 0, rng.randint(0, 2), loops=False)
-        function.loop(1, 0)
+        if function.pointers and rng.random() < 0.7:
+            function.memory(1)
+        else:
+            function.loop(1, 0)
     function.put(1, f"return ap_int<40>({function.expression(2)});")
     return [*function.lines, "}"]
 

@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writing programs of openhls.ir by hand, and running them as RTL on recorded cases."""
 
+import importlib.util
 import shutil
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from openhls.backend import simulate
 from openhls.backend.design import Design, write_design
+from openhls.backend.driver import build_simulation
 from openhls.ir import (
     COMPARISONS,
     TRUE,
@@ -53,12 +56,13 @@ class BlockWriter:
 
 @dataclass(frozen=True)
 class Case:
-    """Scalars in the order of the process, words by stream, outputs in the order of the process."""
+    """Scalars in the order of the process, without pointers; words by stream; outputs in the order of the process."""
 
     scalars: list[int] = field(default_factory=list)
     inputs: dict[str, list[int]] = field(default_factory=dict)
     outputs: dict[str, list[int]] = field(default_factory=dict)
     results: list[int] = field(default_factory=list)
+    buffers: dict[str, tuple[bytes, bytes]] = field(default_factory=dict)  # of each pointer, before and after
 
 
 def words(value: int, width: int) -> list[int]:
@@ -72,7 +76,9 @@ def record(program: Program, cases: list[Case]) -> bytes:
     data = [len(cases)]
     for seed, case in enumerate(cases):
         data.append(seed)
-        for scalar, value in zip(process.scalars, case.scalars, strict=True):
+        pointers = {port.name for port in program.memories}
+        scalars = [scalar for scalar in process.scalars if scalar.name not in pointers]
+        for scalar, value in zip(scalars, case.scalars, strict=True):
             data += words(value, scalar.width)
         for direction, given in ((Direction.READ, case.inputs), (Direction.WRITE, case.outputs)):
             for name in program.arguments:
@@ -82,16 +88,21 @@ def record(program: Program, cases: list[Case]) -> bytes:
                         data += words(value, streams[name].width)
         for (_, operand), value in zip(process.outputs, case.results, strict=True):
             data += words(value, operand.width)
+        for before, after in (case.buffers[name] for name in program.arguments if name in pointers):
+            data.append(len(before))
+            for content in (before, after):
+                data += struct.unpack(f"<{(len(content) + 3) // 4}I", content + bytes(-len(content) % 4))
     return struct.pack(f"<{len(data)}I", *data)
 
 
 @dataclass(frozen=True)
 class Ran:
-    """A design and what it did with the cases, under random stalls and without."""
+    """A design and what it did with the cases: under random stalls, without, and after a job that a reset ended."""
 
     design: Design
     stalled: simulate.Outcome
     free: simulate.Outcome
+    reset: simulate.Outcome
 
     def interval(self, label: str) -> int | None:
         return next(region.interval for region in self.design.regions if region.label == label)
@@ -122,17 +133,39 @@ def new_case() -> type[Case]:
 
 
 @pytest.fixture
-def run_rtl(tools: None, tmp_path: Path) -> Runner:
+def transfer() -> ModuleType:
+    """transfer.py beside this file (test folders are no packages)."""
+    spec = importlib.util.spec_from_file_location("openhls_transfer", Path(__file__).with_name("transfer.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def write_record(tmp_path: Path) -> Callable[[Program, list[Case]], Path]:
+    """Cases as a file for the harness."""
+
+    def write(program: Program, cases: list[Case]) -> Path:
+        path = tmp_path / "cases.bin"
+        path.write_bytes(record(program, cases))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def run_rtl(tools: None, write_record: Callable[[Program, list[Case]], Path], tmp_path: Path) -> Runner:
     """Compiles, lints, reads with Yosys, and runs; the caller looks at the problems."""
 
     def run(program: Program, cases: list[Case]) -> Ran:
         design = write_design(program, program.top, tmp_path)
         simulate.lint(list(design.files), design.top)
         simulate.second_reader(list(design.files), design.top)
-        path = tmp_path / "cases.bin"
-        path.write_bytes(record(program, cases))
-        model = simulate.build_simulation(list(design.files), design.top, design.process, program.arguments, tmp_path)
-        stalled = simulate.run_cases(model, path, stalls=True, patience=3000)
-        return Ran(design, stalled, simulate.run_cases(model, path, stalls=False, patience=3000))
+        path = write_record(program, cases)
+        model = build_simulation(design)
+        modes = ("stalls", "none", "resets")
+        return Ran(design, *(simulate.run_cases(model, path, mode=mode, patience=3000) for mode in modes))
 
     return run

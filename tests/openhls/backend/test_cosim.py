@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from openhls.backend.cosim import Cosimulation, cosimulate, parse_choice
+from openhls.backend.cosim import Cosimulation, cosimulate, parse_choice, parse_elements
 from openhls.backend.design import Design, write_design
+from openhls.errors import OpenHlsError
 from openhls.frontend.compile import compile_program
 
 ROOT = Path(__file__).parents[3]
@@ -14,18 +15,28 @@ PROGRAMS = ROOT / "tests/openhls/programs"
 SEED = 1
 
 FAST = {
+    "blend": ("rows=0:4", "columns=0:60", "weight=0:16", "skip=0:1"),
     "scalars": ("flag=0:1", "a=-32768,-5:5,32767", "b=0:255", "one=0:1", "wide=-1000:1000", "both=-16:15"),
     "conditional": (),
     "histogram": ("n=0:100",),
+    "jobs": (),
+    "neighbours": (),
     "passes": ("n=0:32", "count=0:4"),
+    "polling": ("count=0:20",),
     "search": ("n=0:8", "mode=0:8"),
     "stages": ("words=0:24", "shift=0:31", "negate=0:1"),
+    "tables": (),
 }
+ELEMENTS = 256  # behind a pointer, where nothing else is said
 SLOW = {
     "arithmetic": ("n=0:20",),
     "lanes": ("n=0:20", "pick=0:7"),
+    "memory_order": ("n=0:20", "mode=0:2", "around=0:255"),
+    "memory_stages": ("passes=0:3", "count=0:20"),
     "scale": (),
+    "strides": ("n=0:16", "first=-8:20", "count=0:20", "pitch=0:8", "few=0:15"),
     "two_pass": ("rows=0:4", "columns=0:64"),
+    "vectors": ("n=0:40", "flag=0:1"),
 }
 
 KERNELS = {
@@ -39,16 +50,45 @@ KERNELS = {
 
 
 def compared(
-    source: Path, top: str, out: Path, choices: tuple[str, ...], cases: int, seed: int = SEED
+    source: Path, top: str, out: Path, choices: tuple[str, ...], cases: int, sizes: tuple[str, ...] = ()
 ) -> tuple[Design, Cosimulation]:
     includes = (ROOT / "hls",)
     program = compile_program(source, top, includes)
     design = write_design(program, top, out)
     sets = dict(parse_choice(text) for text in choices)
+    elements = {port.name: ELEMENTS for port in program.memories} | dict(parse_elements(text) for text in sizes)
     found = cosimulate(
-        design, source, program.function, cases=cases, seed=seed, includes=includes, choices=sets, patience=5000
+        design,
+        source,
+        program.function,
+        cases=cases,
+        seed=SEED,
+        includes=includes,
+        choices=sets,
+        elements=elements,
+        patience=5000,
     )
     return design, found
+
+
+BEYOND = """#include <ap_int.h>
+#include <hls_stream.h>
+void top(hls::stream<ap_uint<8>>& in, int n, hls::stream<ap_uint<8>>& out) {
+  ap_uint<8> words[16];
+  for (int i = 0; i < n; ++i) {
+#pragma HLS PIPELINE II = 1
+    words[i] = in.read();
+  }
+  for (int i = 0; i < n; ++i) out.write(words[i]);
+}
+"""
+
+
+def test_an_index_beyond_its_array_stops_the_simulation(tools: None, tmp_path: Path) -> None:
+    source = tmp_path / "top.cpp"
+    source.write_text(BEYOND)
+    _, beyond = compared(source, "top", tmp_path, ("n=17",), 1)
+    assert "top.cpp:7: an index beyond words" in beyond.problem
 
 
 def check(name: str, choices: tuple[str, ...], out: Path) -> None:
@@ -84,3 +124,18 @@ def test_a_kernel_is_the_same_in_hardware(name: str, tools: None, tmp_path: Path
     design, found = compared(ROOT / f"hls/{name}/{name}.cpp", top, tmp_path, tuple(choices), 40)
     assert found.problem == ""
     assert [region.label for region in design.regions if region.wish and region.interval != region.wish] == []
+
+
+def test_an_access_outside_a_buffer_is_an_error(tools: None, tmp_path: Path) -> None:
+    choices = ("rows=8", "columns=32", "weight=1", "skip=0")
+    with pytest.raises(OpenHlsError, match=r"heap-buffer-overflow[^$]*blend.cpp:"):
+        compared(PROGRAMS / "blend.cpp", "blend", tmp_path, choices, 1, ("mixed=255",))
+
+
+@pytest.mark.slow
+def test_argtopk_is_the_same_in_hardware(tools: None, tmp_path: Path) -> None:
+    choices = ("n=1:900,2000", "k=1:64,65:400", "key_type=0:1")
+    sizes = ("keys=128", "indices=32", "bitmap=8")
+    _, found = compared(ROOT / "hls/argtopk/argtopk.cpp", "argtopk", tmp_path, choices, 60, sizes)
+    assert found.problem == ""
+    assert found.free.words > 60 * 100

@@ -10,12 +10,16 @@ import pytest
 from openhls.backend import control, datapath, dependence, lookahead, process, schedule, simulate, verilog
 from openhls.backend.cosim import cosimulate, parse_choice
 from openhls.backend.design import write_design
-from openhls.backend.netlist import ONE, ZERO, NetlistError
+from openhls.backend.netlist import ONE, ZERO, NetlistError, negate
 from openhls.errors import OpenHlsError
 from openhls.frontend.compile import compile_program
 from openhls.ir import TRUE, Const, Opcode, Program
+from openhls.passes import flatten
 
 SOURCE = Path(__file__).parents[1] / "programs/everything.cpp"
+NESTS = Path(__file__).parents[1] / "programs/nests.cpp"
+POLLING = Path(__file__).parents[1] / "programs/polling.cpp"
+NEST_CHOICES = dict(parse_choice(text) for text in ("rows=0:6", "columns=0:9"))
 CHOICES = dict(parse_choice(text) for text in ("n=0:30", "k=-100:100"))
 
 Patch = pytest.MonkeyPatch
@@ -144,8 +148,8 @@ def early_done(patch: Patch) -> None:
 
 
 def loops_always_enter(patch: Patch) -> None:
-    def change(original, self, loop, start):
-        return original(self, replace(loop, enter=TRUE), start)
+    def change(original, self, form, start):
+        return original(self, replace(form, loop=replace(form.loop, enter=TRUE)), start)
 
     changed(patch, control.Controller, "inner_loop", change)
 
@@ -153,12 +157,12 @@ def loops_always_enter(patch: Patch) -> None:
 def constants_start_at_one(patch: Patch) -> None:
     """Carried values that start with a constant start with 1."""
 
-    def change(original, self, loop, start):
+    def change(original, self, form, start):
         carried = tuple(
             replace(item, initial=Const(item.value.width, 1)) if isinstance(item.initial, Const) else item
-            for item in loop.carried
+            for item in form.loop.carried
         )
-        return original(self, replace(loop, carried=carried), start)
+        return original(self, replace(form, loop=replace(form.loop, carried=carried)), start)
 
     changed(patch, control.Controller, "inner_loop", change)
 
@@ -169,6 +173,49 @@ def zero_extension(patch: Patch) -> None:
         return f"{{{term.width - source.width}'d0, {source.name}}}"
 
     patch.setattr(verilog, "sign_extension", wrong)
+
+
+def rows_start_like_the_first(patch: Patch) -> None:
+    def change(original, self, copy, operand):
+        return original(self, self.first_row, operand)
+
+    changed(patch, flatten.Flattening, "copied", change)
+
+
+def effects_in_each_iteration(patch: Patch) -> None:
+    """What stands before and behind an inner loop happens in every iteration."""
+    changed(
+        patch, flatten.Flattening, "add", lambda original, self, operation, condition: original(self, operation, TRUE)
+    )
+
+
+def reads_of_a_row_forgotten(patch: Patch) -> None:
+    """A word that is read at the head of a row is known in the first iteration only."""
+
+    def change(original, self):
+        original(self)
+        self.carried = [replace(item, following=item.initial) for item in self.carried]
+
+    changed(patch, flatten.Flattening, "run_head", change)
+
+
+def skipped_rows_run(patch: Patch) -> None:
+    patch.setattr(flatten.Flattening, "activity", lambda self: TRUE)
+
+
+def last_row_left_out(patch: Patch) -> None:
+    """The loop ends with the rows that end, whatever the outer condition says."""
+    changed(patch, flatten.Flattening, "either", lambda original, self, a, b: a)
+
+
+def looks_are_inverted(patch: Patch) -> None:
+    """EMPTY and FULL say the opposite."""
+    changed(
+        patch,
+        datapath.Pipeline,
+        "poll",
+        lambda original, self, operation, term: original(self, operation, negate(term)),
+    )
 
 
 def library_with(old: str, new: str, patch: Patch, folder: Path) -> None:
@@ -208,6 +255,20 @@ FAULTS: dict[str, Fault] = {
     "less instead of less or equal": swap_opcode(Opcode.ULE, Opcode.ULT),
 }
 
+NEST_FAULTS: dict[str, Fault] = {
+    "rows start like the first one": rows_start_like_the_first,
+    "effects of a row in each iteration": effects_in_each_iteration,
+    "words of a row's head forgotten": reads_of_a_row_forgotten,
+    "skipped rows run": skipped_rows_run,
+    "the first row is the last": last_row_left_out,
+}
+
+POLL_FAULTS: dict[str, Fault] = {
+    "looks are inverted": looks_are_inverted,
+    "there is always room": without_credits,
+    "a granted place is not taken": claims_nothing,
+}
+
 LIBRARY_FAULTS = {
     "queue forgets a word when full": ("held != COUNT'(DEPTH)", "1'b1"),
     "queue wraps too late": ("POINTER'(DEPTH - 1)", "POINTER'(DEPTH - 2)"),
@@ -221,11 +282,23 @@ def program() -> Program:
     return compile_program(SOURCE, "everything")
 
 
+@pytest.fixture(scope="module")
+def polling() -> Program:
+    return compile_program(POLLING, "polling")
+
+
+@pytest.fixture(scope="module")
+def nests() -> Program:
+    return compile_program(NESTS, "nests")
+
+
 def noticed(program: Program, out: Path) -> str:
     """What the comparison says; an error of the compiler or of a tool counts, too."""
+    source = Path(program.sources[0])
     try:
-        design = write_design(program, "everything", out)
-        return cosimulate(design, SOURCE, "everything", cases=25, seed=1, choices=CHOICES, patience=2000).problem
+        design = write_design(program, program.function, out)
+        choices = {NESTS: NEST_CHOICES, POLLING: {}}.get(source, CHOICES)
+        return cosimulate(design, source, program.function, cases=25, seed=1, choices=choices, patience=2000).problem
     except (OpenHlsError, NetlistError) as error:
         return f"{type(error).__name__}: {error}"
 
@@ -241,6 +314,24 @@ def test_a_fault_is_noticed(
 ) -> None:
     FAULTS[fault](monkeypatch)
     assert noticed(program, tmp_path) != ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", NEST_FAULTS)
+def test_a_fault_in_nests_is_noticed(
+    fault: str, nests: Program, tools: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    NEST_FAULTS[fault](monkeypatch)
+    assert noticed(nests, tmp_path) != ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", POLL_FAULTS)
+def test_a_fault_in_polling_is_noticed(
+    fault: str, polling: Program, tools: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    POLL_FAULTS[fault](monkeypatch)
+    assert noticed(polling, tmp_path) != ""
 
 
 @pytest.mark.slow

@@ -2,11 +2,13 @@
 import pytest
 
 from openhls.backend import delays
+from openhls.backend.balance import balance
 from openhls.backend.dependence import Body
 from openhls.backend.memories import storage_of
+from openhls.backend.pipelined import pipelined
 from openhls.backend.schedule import Schedule, schedule_block, schedule_loop
 from openhls.errors import Unsupported
-from openhls.ir import Array, Carried, Const, Dependence, Operand, Partition, Value
+from openhls.ir import TRUE, Array, Block, Carried, Const, Dependence, Loop, Opcode, Operand, Partition, Value
 
 CLOCK = 300.0
 N = Value("n", 32)
@@ -94,6 +96,39 @@ def test_the_ports_of_a_stream_are_a_resource(new_block) -> None:
     schedule = schedule_loop(*histogram(new_block, *promise, lanes=3), 1, True, CLOCK)
     assert schedule.interval is not None
     assert schedule.interval >= 3
+
+
+def prefix_sums(new_block) -> Loop:
+    """Three sums with a carried value, each needed by itself; the last one is handed on."""
+    block = new_block("b")
+    word = block("read", w=8, to="in")
+    carried = value = Value("filled", 8)
+    for bit in range(3):
+        value = block("add", value, block("zext", block("extract", word, w=1, low=bit), w=8))
+        block("write", value, to=f"out{bit}")
+    following = block("zext", block("extract", value, w=4), w=8)
+    return Loop("l", (Carried(carried, Const(8, 0), following),), (block.block(),), TRUE)
+
+
+def test_a_doubled_sum_shortens_the_interval(new_block) -> None:
+    """As in a packer: the write of a place per set bit, and the fill level for the next word."""
+    loop = prefix_sums(new_block)
+    body = Body.of_loop(balance(loop), {})
+    assert schedule_loop(body, TRUE, 1, True, 700.0).interval == 3
+    assert pipelined(loop, {}, 700.0).schedule.interval == 1
+
+
+def test_sums_that_have_other_uses_are_doubled_only_on_request(new_block) -> None:
+    loop = prefix_sums(new_block)
+    assert balance(loop) == loop
+    (block,) = balance(loop, shared=True).body
+    assert isinstance(block, Block)
+    definitions = {op.result: op for op in block.operations if op.result is not None}
+    written = [op.operands[0] for op in block.operations if op.opcode is Opcode.WRITE]
+    assert len(written) == 3
+    for value in written:
+        assert isinstance(value, Value)
+        assert loop.carried[0].value in definitions[value].operands  # one addition in the recurrence
 
 
 def order_of(body: Body, schedule: Schedule) -> list[tuple[int, str]]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
-from openhls.backend.cosim import build_reference, parse_choice
+from openhls.backend.cosim import ELEMENTS, build_reference, parse_choice
 from openhls.frontend.compile import compile_program
 from openhls.interpret import interpret
 from openhls.ir import Direction, Program
@@ -26,6 +26,7 @@ class Case:
     inputs: dict[str, list[int]]
     outputs: dict[str, list[int]]
     results: dict[str, int]
+    buffers: dict[str, tuple[bytes, bytes]]  # of each pointer, before and after
 
 
 def read_cases(program: Program, path: Path) -> Iterator[Case]:
@@ -41,13 +42,18 @@ def read_cases(program: Program, path: Path) -> Iterator[Case]:
         position += count
         return value
 
+    def buffer(size: int) -> bytes:
+        count = -(-size // 4)
+        return number(32 * count).to_bytes(4 * count, "little")[:size]
+
     top = program.processes[program.top]
-    scalars = {value.name: value.width for value in top.scalars}
+    pointers = {port.name for port in program.memories}
+    scalars = {value.name: value.width for value in top.scalars if value.name not in pointers}
     widths = {name: operand.width for name, operand in top.outputs}
     streams = {stream.name: stream for stream in top.streams}
     for _ in range(number(32)):
         seed = number(32)
-        given, inputs, outputs, results = {}, {}, {}, {}
+        given, inputs, outputs, results, buffers = {}, {}, {}, {}, {}
         for name in program.arguments:
             key = f"{name}_in" if name in widths else name
             if key in scalars:
@@ -61,7 +67,11 @@ def read_cases(program: Program, path: Path) -> Iterator[Case]:
         for name in program.arguments:
             if name in widths:
                 results[name] = number(widths[name])
-        yield Case(seed, given, inputs, outputs, results)
+        for name in program.arguments:
+            if name in pointers:
+                size = number(32)
+                buffers[name] = buffer(size), buffer(size)
+        yield Case(seed, given, inputs, outputs, results, buffers)
 
 
 def differences(
@@ -72,24 +82,30 @@ def differences(
     cases: int = 20,
     seed: int = 1,
     choices: tuple[str, ...] = (),
+    elements: int = ELEMENTS,
     includes: tuple[Path, ...] = (),
     function: str = "",
 ) -> list[str]:
-    """Runs random cases; one line for each case that differs."""
+    """Runs random cases; one line for each case that differs. `elements`: how many each pointer leads to."""
     program = compile_program(source, top, includes)
     process = program.processes[program.top]
-    design = SimpleNamespace(process=process, arguments=program.arguments, folder=folder, top=top)
+    design = SimpleNamespace(
+        process=process, arguments=program.arguments, memories=program.memories, folder=folder, top=top
+    )
     chosen = dict(parse_choice(text) for text in choices)
-    reference = build_reference(design, source, function or top, includes, chosen)
+    sizes = {port.name: elements for port in program.memories}
+    reference = build_reference(design, source, function or program.function, includes, chosen, sizes)
     record = folder / "cases.bin"
     subprocess.run([reference, str(cases), str(seed), record], check=True)
     found = []
     for case in read_cases(program, record):
-        outcome = interpret(program, case.scalars, case.inputs, case.seed)
+        before = {name: contents for name, (contents, _) in case.buffers.items()}
+        outcome = interpret(program, case.scalars, case.inputs, case.seed, before)
         for what, expected, got in (
             ("outputs", case.results, outcome.outputs),
             ("streams", case.outputs, outcome.streams),
             ("unread words", {name: [] for name in case.inputs}, outcome.unread),
+            ("buffers", {name: after for name, (_, after) in case.buffers.items()}, outcome.buffers),
         ):
             if expected != got:
                 found.append(f"seed {case.seed}: {what}: expected {expected}, got {got}")

@@ -19,13 +19,20 @@ CHOICES = {
     "stages": ("words=0:24", "shift=0:31", "negate=0:1"),
     "search": ("n=0:8", "mode=0:8"),
     "passes": ("n=0:32", "count=0:4"),
+    "blend": ("rows=0:4", "columns=0:60", "weight=0:16", "skip=0:1"),
+    "vectors": ("n=0:40", "flag=0:1"),
+    "strides": ("n=0:16", "first=-8:20", "count=0:20", "pitch=0:8", "few=0:15"),
+    "memory_order": ("n=0:20", "mode=0:2", "around=0:255"),
+    "memory_stages": ("passes=0:3", "count=0:20"),
 }
+
+ELEMENTS = 256  # behind each pointer
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in PROGRAMS.glob("*.cpp")))
 def test_the_interpreter_agrees_with_gxx(name: str, differences: Callable[..., list[str]], tmp_path: Path) -> None:
     source = PROGRAMS / f"{name}.cpp"
-    assert differences(source, name, tmp_path, cases=30, choices=CHOICES.get(name, ())) == []
+    assert differences(source, name, tmp_path, cases=30, choices=CHOICES.get(name, ()), elements=ELEMENTS) == []
 
 
 KERNELS = {

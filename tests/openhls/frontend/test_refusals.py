@@ -20,7 +20,7 @@ REFUSED = {
     "memory": (
         "void top(const int* data, Words& out, int n) {\n  for (int i = 0; i < n; ++i) out.write(data[i]);\n}\n",
         5,
-        "m_axi is not supported",
+        "INTERFACE mode = m_axi port = data",
     ),
     "float": ("void top(Words& out, float x) {\n  out.write(ap_uint<32>(int(x * 2)));\n}\n", 5, "integers"),
     "floating point inside": (
@@ -81,6 +81,19 @@ REFUSED = {
         10,
         "stream",
     ),
+    "stream outside the stages": (
+        "void copy(Words& in, Words& out) { out.write(in.read()); }\nvoid top(Words& in, Words& out) {\n"
+        "#pragma HLS DATAFLOW\n  Words between;\n  copy(in, between);\n  out.write(between.read());\n}\n",
+        9,
+        "used outside the stages",
+    ),
+    "stage with a result": (
+        "int copy(Words& in, Words& out) { out.write(in.read()); return 1; }\nvoid top(Words& in, Words& out) {\n"
+        "#pragma HLS DATAFLOW\n  Words between;\n  int n = copy(in, between);\n  copy(between, out);\n"
+        "  out.write(n);\n}\n",
+        4,
+        "a statement of its own",
+    ),
     "array as a whole": (
         "void top(Words& out, int i) {\n  int big[500] = {};\n  big[i] = 1;\n  out.write(big[7 - i]);\n}\n",
         5,
@@ -88,10 +101,117 @@ REFUSED = {
     ),
 }
 
+MEMORY = "#pragma HLS INTERFACE m_axi port = p\n"
+LOOP = "  for (int i = 0; i < n; ++i) {\n#pragma HLS PIPELINE II = 1\n"
+IN_MEMORY = {
+    "gather in a pipeline": (
+        f"void top(const int* p, Words& in, Words& out, int n) {{\n"
+        f"{MEMORY}{LOOP}    out.write(p[in.read()]);\n  }}\n}}\n",
+        8,
+        "the address depends on what an iteration reads; give it a loop of its own",
+    ),
+    "condition that varies": (
+        f"void top(int* p, Words& in, int n) {{\n{MEMORY}{LOOP}    if (in.read() > 3) p[i] = 1;\n  }}\n}}\n",
+        8,
+        "a condition that changes from iteration to iteration; give it a loop of its own",
+    ),
+    "unsigned index that may wrap": (
+        f"void top(const int* p, Words& out, int n, unsigned u) {{\n{MEMORY}{LOOP}    out.write(p[u + i]);\n  }}\n}}\n",
+        8,
+        "an index of 32 bits that may wrap around; use int",
+    ),
+    "counter that wraps": (
+        f"void top(const int* p, Words& out, ap_uint<8> from) {{\n{MEMORY}  for (ap_uint<8> i = from; i != 5; ++i) {{\n"
+        "#pragma HLS PIPELINE II = 1\n    out.write(p[i]);\n  }\n}\n",
+        8,
+        "an index of 8 bits that may wrap around; use int",
+    ),
+    "short that wraps": (
+        f"void top(const int* p, Words& out, int n, short s) {{\n{MEMORY}{LOOP}    out.write(p[s++]);\n  }}\n}}\n",
+        8,
+        "an index of 16 bits that may wrap around; use int",
+    ),
+    "step of three": (
+        f"void top(const int* p, Words& out, int n) {{\n{MEMORY}  for (int i = 0; i < n; i += 3) {{\n"
+        "#pragma HLS PIPELINE II = 1\n    out.write(p[i]);\n  }\n}\n",
+        8,
+        "moves by 3, which is no power of two",
+    ),
+    "loop that is left early": (
+        f"void top(const int* p, Words& out, int n) {{\n{MEMORY}{LOOP}    out.write(p[i]);\n"
+        "    if (n * i == 77) break;\n  }\n}\n",
+        8,
+        "the number of iterations is not known when the loop begins",
+    ),
+    "read and written at one place": (
+        f"void top(ap_uint<32>* p, Words& in, int n, int s) {{\n{MEMORY}{LOOP}    p[i * s] += in.read();\n  }}\n}}\n",
+        8,
+        "p is read and written at steps that are not constant",
+    ),
+    "two places": (
+        f"void top(const int* p, Words& out, int n) {{\n{MEMORY}{LOOP}    out.write(p[i] + p[n - i]);\n  }}\n}}\n",
+        8,
+        "p is accessed twice in an iteration",
+    ),
+    "elements of 96 bits": (
+        f"struct Odd {{ char bytes[12]; }};\nvoid top(Odd* p, int n) {{\n{MEMORY}  p[n] = p[0];\n}}\n",
+        7,
+        "use 8, 16, 32 ... 1024 bits",
+    ),
+    "packed struct": (
+        f"struct __attribute__((packed)) Odd {{ char a; int b; }};\nvoid top(const Odd* p, Words& out, int n) {{\n"
+        f"{MEMORY}"
+        "  out.write(p[n].b);\n}\n",
+        7,
+        "pad the struct to 1, 2, 4",
+    ),
+    "two element sizes": (
+        f"void top(const int* p, Words& out, int n) {{\n"
+        f"{MEMORY}  out.write(p[n]);\n  out.write(((const short*)p)[n]);\n}}\n",
+        7,
+        "p is accessed in pieces of 16 and of 32 bits",
+    ),
+    "unknown option": (
+        "void top(const int* p, Words& out) {\n#pragma HLS INTERFACE m_axi port = p channel = 3\n"
+        "  out.write(p[0]);\n}\n",
+        5,
+        "INTERFACE option channel",
+    ),
+    "unknown port": (
+        "void top(const int* p, Words& out) {\n#pragma HLS INTERFACE m_axi port = q\n  out.write(p[0]);\n}\n",
+        5,
+        "INTERFACE of q, which is no argument",
+    ),
+    "too many outstanding": (
+        "void top(const int* p, Words& out) {\n#pragma HLS INTERFACE m_axi port = p num_read_outstanding = 1000\n"
+        "  out.write(p[0]);\n}\n",
+        5,
+        "use 1 to 256",
+    ),
+    "pointer in two stages": (
+        f"void a(const int* p, Words& o) {{ o.write(p[0]); }}\nvoid top(const int* p, Words& out, Words& two) {{\n"
+        f"{MEMORY}"
+        "#pragma HLS DATAFLOW\n  a(p, out);\n  a(p + 1, two);\n}\n",
+        9,
+        "the pointer p is passed to two stages",
+    ),
+    "pointer twice in a stage": (
+        f"void a(const int* p, int* q) {{ q[3] = p[1]; }}\nvoid top(int* p) {{\n"
+        f"{MEMORY}#pragma HLS DATAFLOW\n  a(p, p);\n}}\n",
+        8,
+        "or twice to one",
+    ),
+    "pointer that moves": (
+        f"void top(const int* p, Words& out, int n) {{\n{MEMORY}  for (int i = 0; i < n; ++i) out.write(*p++);\n}}\n",
+        4,
+        "use an array and an index",
+    ),
+}
 
-@pytest.mark.parametrize("name", REFUSED)
+
+@pytest.mark.parametrize("name", REFUSED | IN_MEMORY)
 def test_refused_with_a_place_and_an_advice(name: str, tmp_path: Path) -> None:
-    text, line, words = REFUSED[name]
+    text, line, words = (REFUSED | IN_MEMORY)[name]
     source = tmp_path / "program.cpp"
     source.write_text(HEAD + text)
     with pytest.raises(Unsupported) as caught:
@@ -104,6 +224,13 @@ def test_wrong_cpp_gives_the_words_of_clang(tmp_path: Path) -> None:
     source = tmp_path / "program.cpp"
     source.write_text(HEAD + "void top(Words& out) {\n  out.write(nothing);\n}\n")
     with pytest.raises(OpenHlsError, match=r"program.cpp:5:.*nothing"):
+        compile_program(source, "top")
+
+
+def test_a_constant_index_beyond_an_array_is_an_error(tmp_path: Path) -> None:
+    source = tmp_path / "program.cpp"
+    source.write_text(HEAD + "void top(Words& in, Words& out) {\n  int few[2] = {1, 2};\n  out.write(few[2]);\n}\n")
+    with pytest.raises(OpenHlsError, match=r"program.cpp:6:.*past the end"):
         compile_program(source, "top")
 
 

@@ -10,24 +10,28 @@ from pathlib import Path
 
 from openhls.backend import simulate
 from openhls.backend.design import Design
-from openhls.backend.simulate import HARNESS, Outcome, ToolError, build_simulation, compiler, run_cases
+from openhls.backend.driver import build_simulation
+from openhls.backend.simulate import HARNESS, Outcome, ToolError, compiler, run_cases
 from openhls.errors import OpenHlsError
 from openhls.ir import Direction
 
 DEFAULT_CHOICE = ((0, 24, 1),)
+ELEMENTS = 4096  # of the buffer of a pointer
 
 
 @dataclass(frozen=True)
 class Cosimulation:
-    """Both runs of the same cases: with and without stalls."""
+    """Runs of the same cases: with stalls, without, and with stalls after a job that a reset has ended."""
 
     seed: int
     stalled: Outcome
     free: Outcome
+    reset: Outcome
 
     @property
     def problem(self) -> str:
-        return self.stalled.problem or self.free.problem
+        after_reset = f"after a reset: {self.reset.problem}" if self.reset.problem else ""
+        return self.stalled.problem or self.free.problem or after_reset
 
 
 Choices = dict[str, tuple[tuple[int, int, int], ...]]
@@ -52,6 +56,14 @@ def parse_choice(text: str) -> tuple[str, tuple[tuple[int, int, int], ...]]:
     return name, tuple(items)
 
 
+def parse_elements(text: str) -> tuple[str, int]:
+    """`name=4096`: how many elements the buffer of a pointer has."""
+    name, _, count = text.partition("=")
+    if not name or not count.isdecimal() or int(count) == 0:
+        raise OpenHlsError(f"--elements {text}: write name=count")
+    return name, int(count)
+
+
 def ap_headers() -> Path:
     """Folder of the vendor's ap_int headers, from the Python package hls4ml, found without importing it."""
     for folder in sys.path:
@@ -61,24 +73,39 @@ def ap_headers() -> Path:
     raise ToolError("the vendor's ap_int headers are missing: pip install --no-deps hls4ml==1.3.0")
 
 
-def reference_text(design: Design, source: Path, function: str, choices: Choices, entry: str = "main") -> str:
-    """The function `entry` that runs the C++ and records."""
+def reference_text(
+    design: Design,
+    source: Path,
+    function: str,
+    choices: Choices,
+    entry: str = "main",
+    elements: dict[str, int] | None = None,
+) -> str:
+    """The function `entry` that runs the C++ and records. `elements`: how many a pointer has, where not ELEMENTS."""
     streams = {stream.name: stream for stream in design.process.streams}
     scalars = {scalar.name for scalar in design.process.scalars}
     outputs = {name for name, _ in design.process.outputs}
-    unknown = set(choices) - set(design.arguments) | set(choices) & set(streams)
+    pointers = {port.name for port in design.memories}
+    unknown = set(choices) - set(design.arguments) | set(choices) & (set(streams) | pointers)
     if unknown:
         raise OpenHlsError(f"--set: {', '.join(sorted(unknown))} is no scalar argument of {design.top}")
+    sizes = elements or {}
+    unknown = set(sizes) - pointers
+    if unknown:
+        raise OpenHlsError(f"--elements: {', '.join(sorted(unknown))} is no pointer of {design.top}")
     arguments = []
     for name in design.arguments:
-        if name in streams:
+        if name in pointers:
+            role = "kMemory"
+        elif name in streams:
             role = "kInput" if streams[name].direction is Direction.READ else "kOutput"
         elif name in outputs:
             role = "kInOut" if f"{name}_in" in scalars else "kResult"
         else:
             role = "kScalar" if name in scalars else "kUnused"
         items = ", ".join(f"{{{first}, {last}, {step}}}" for first, last, step in choices.get(name, DEFAULT_CHOICE))
-        arguments.append(f"    {{openhls::Role::{role}, {{{{{items}}}}}}},")
+        count = sizes.get(name, ELEMENTS)
+        arguments.append(f"    {{openhls::Role::{role}, {{{{{items}}}}}, {count}}},")
     table = "\n".join(arguments)
     return f"""#include "reference.hpp"
 #include "{source.resolve()}"
@@ -92,22 +119,31 @@ int {entry}(int argc, char** argv) {{
 """
 
 
-def build_reference(design: Design, source: Path, function: str, includes: tuple[Path, ...], choices: Choices) -> Path:
+def build_reference(
+    design: Design,
+    source: Path,
+    function: str,
+    includes: tuple[Path, ...],
+    choices: Choices,
+    elements: dict[str, int] | None = None,
+) -> Path:
     """The program that runs the C++ and records. `function` is the top's name with its namespaces."""
     main = design.folder / "reference.cpp"
-    main.write_text(reference_text(design, source, function, choices))
-    return link_reference(main, includes, design.folder / "reference")
+    main.write_text(reference_text(design, source, function, choices, elements=elements))
+    # An access outside a buffer stops the program with its C++ line.
+    checks = ("-fsanitize=address", "-g1") if design.memories else ()
+    return link_reference(main, includes, design.folder / "reference", checks)
 
 
-def compile_reference(main: Path, includes: tuple[Path, ...], target: Path) -> None:
+def compile_reference(main: Path, includes: tuple[Path, ...], target: Path, flags: tuple[str, ...] = ()) -> None:
     """The C++ as software, an object file."""
     paths = [f"-I{HARNESS}", *(f"-I{include}" for include in includes), "-isystem", str(ap_headers())]
-    simulate.run([*compiler(), "-std=c++17", "-O1", "-w", "-D__VITIS_HLS__", *paths, "-c", main, "-o", target])
+    simulate.run([*compiler(), "-std=c++17", "-O1", "-w", "-D__VITIS_HLS__", *flags, *paths, "-c", main, "-o", target])
 
 
-def link_reference(main: Path, includes: tuple[Path, ...], program: Path) -> Path:
-    compile_reference(main, includes, program.with_suffix(".o"))
-    simulate.run(["g++", program.with_suffix(".o"), "-o", program])
+def link_reference(main: Path, includes: tuple[Path, ...], program: Path, flags: tuple[str, ...] = ()) -> Path:
+    compile_reference(main, includes, program.with_suffix(".o"), flags)
+    simulate.run(["g++", *flags, program.with_suffix(".o"), "-o", program])
     return program
 
 
@@ -120,19 +156,20 @@ def cosimulate(
     seed: int,
     includes: tuple[Path, ...] = (),
     choices: Choices | None = None,
+    elements: dict[str, int] | None = None,
     patience: int = 20000,
 ) -> Cosimulation:
     """Run `cases` random cases through both. Raises OpenHlsError where a tool is missing or the C++ itself fails."""
     simulate.lint(list(design.files), design.top)
     simulate.second_reader(list(design.files), design.top)
-    reference = build_reference(design, source, function, includes, choices or {})
+    reference = build_reference(design, source, function, includes, choices or {}, elements)
     record = design.folder / "cases.bin"
     done = subprocess.run(
         [str(reference), str(cases), str(seed), str(record)], capture_output=True, text=True, check=False
     )
     if done.returncode != 0:
-        raise OpenHlsError(f"the C++ itself fails with random inputs, seed {seed} on:\n{done.stderr.strip()}")
-    program = build_simulation(list(design.files), design.top, design.process, design.arguments, design.folder)
-    stalled = run_cases(program, record, stalls=True, patience=patience)
-    free = run_cases(program, record, stalls=False, patience=patience)
-    return Cosimulation(seed, stalled, free)
+        said = "\n".join(done.stderr.strip().splitlines()[:12])
+        raise OpenHlsError(f"the C++ itself fails with random inputs (--set, --elements), seed {seed} on:\n{said}")
+    program = build_simulation(design)
+    modes = ("stalls", "none", "resets")
+    return Cosimulation(seed, *(run_cases(program, record, mode=mode, patience=patience) for mode in modes))

@@ -2,7 +2,8 @@
 // Calls the top as compiled by g++ with random arguments and records what goes in and what comes out.
 //
 // Record of a case, 32-bit words: the seed; each scalar; each input stream: count, words; each output stream: count,
-// words; each output. A value of w bits has ceil(w / 32) words, the low one first.
+// words; each output; each pointer: bytes of its buffer, their words before and after. A value of w bits has
+// ceil(w / 32) words, the low one first; a buffer holds its elements one after the other.
 #pragma once
 
 #include <ap_int.h>
@@ -11,12 +12,18 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <memory>
 #include <random>
 #include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+#ifdef __SANITIZE_ADDRESS__
+extern "C" inline const char* __asan_default_options() { return "detect_leaks=0"; }
+#endif
 
 namespace openhls {
 
@@ -57,6 +64,13 @@ struct ApBits {
   }
 };
 
+template <typename T>
+struct IsAp : std::false_type {};
+template <int kBits>
+struct IsAp<ap_uint<kBits>> : std::true_type {};
+template <int kBits>
+struct IsAp<ap_int<kBits>> : std::true_type {};
+
 template <int kBits>
 struct Bits<ap_uint<kBits>> : ApBits<ap_uint<kBits>, kBits> {};
 template <int kBits>
@@ -90,17 +104,18 @@ struct Choice {
 };
 
 // kUnused: an argument that the hardware does not have, because nothing depends on it.
-enum class Role { kScalar, kInput, kOutput, kResult, kInOut, kUnused };
+enum class Role { kScalar, kInput, kOutput, kResult, kInOut, kMemory, kUnused };
 
 struct Argument {
   Role role;
   Choice choice;
+  std::size_t elements = 0;  // of the buffer of a pointer
 };
 
 // ---- arguments of the top ----
 
 struct Record {
-  Words scalars, inputs, outputs, results;
+  Words scalars, inputs, outputs, results, buffers;
 };
 
 template <typename T>
@@ -165,6 +180,66 @@ struct Holder<hls::stream<T, kDepth>&> {
   hls::stream<T, kDepth>& pass() { return stream; }
 };
 
+template <typename T>
+struct Holder<T*> {  // a buffer
+  using Element = typename std::remove_const<T>::type;
+  std::unique_ptr<Element[]> elements;
+  std::size_t count = 0;
+  Words initial;
+
+  void prepare(const Argument& argument, Random& random) {
+    count = argument.elements;
+    elements.reset(new Element[count]);
+    for (std::size_t i = 0; i < count; ++i) elements[i] = random_element(random);
+    initial = words();
+  }
+  void before(const Argument&, Record&) const {}
+  void after(const Argument& argument, Record& record) const {
+    if (argument.role == Role::kUnused) return;
+    record.buffers.push_back(static_cast<std::uint32_t>(count * bytes()));
+    for (const Words& whole : {initial, words()}) {
+      record.buffers.insert(record.buffers.end(), whole.begin(), whole.end());
+    }
+  }
+  T* pass() { return elements.get(); }
+
+ private:
+  static constexpr bool kNumber = !std::is_class<Element>::value || IsAp<Element>::value;
+  static constexpr std::size_t bytes() {
+    if constexpr (kNumber) return (Bits<Element>::kWidth + 7) / 8;
+    return sizeof(Element);
+  }
+  static Element random_element(Random& random) {
+    if constexpr (kNumber) {
+      return Bits<Element>::get(random_words(random, Bits<Element>::kWidth));
+    } else {
+      static_assert(std::is_trivially_copyable<Element>::value, "an element of memory must be plain data");
+      Element element;
+      const Words words = random_words(random, 8 * sizeof element);
+      std::memcpy(&element, words.data(), sizeof element);
+      return element;
+    }
+  }
+  // Elements one after the other, as memory has them.
+  Words words() const {
+    std::vector<std::uint8_t> all;
+    for (std::size_t i = 0; i < count; ++i) {
+      Words one;
+      if constexpr (kNumber) {
+        Bits<Element>::put(one, elements[i]);
+      } else {
+        one.resize((sizeof(Element) + 3) / 4);
+        std::memcpy(one.data(), &elements[i], sizeof(Element));
+      }
+      const auto* raw = reinterpret_cast<const std::uint8_t*>(one.data());
+      all.insert(all.end(), raw, raw + bytes());
+    }
+    Words packed((all.size() + 3) / 4);
+    std::memcpy(packed.data(), all.data(), all.size());
+    return packed;
+  }
+};
+
 // ---- cases ----
 
 template <typename Result, typename... Args, std::size_t... kIndex>
@@ -183,7 +258,8 @@ void run_case(Result (*top)(Args...), const std::vector<Argument>& arguments, st
   }
   (std::get<kIndex>(holders).after(arguments[kIndex], record), ...);
   out.push_back(seed);
-  for (const Words* part : {&record.scalars, &record.inputs, &record.outputs, &record.results}) {
+  for (const Words* part : {&record.scalars, &record.inputs, &record.outputs, &record.results,
+                            &record.buffers}) {
     out.insert(out.end(), part->begin(), part->end());
   }
 }

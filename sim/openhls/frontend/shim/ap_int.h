@@ -77,7 +77,7 @@ struct c_type<true> {
 // What a type is in an expression. Numbers (kNumber) choose these operators; kJoins marks what can be their other
 // operand; kKnown is everything that can be assigned. A range is unsigned, but the vendor's operators name their result
 // by the sign of the number it belongs to (kNamedSigned).
-template <typename T, bool Enum = __is_enum(T)>
+template <typename T, bool Enum = __is_enum(T) && !__is_scoped_enum(T)>
 struct operand {
   static constexpr bool kKnown = false, kJoins = false, kNumber = false;
 };

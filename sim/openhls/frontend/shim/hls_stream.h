@@ -71,6 +71,16 @@ class stream<T, 0> {
     at<Bits>(openhls::kWriteAt + 64 * Word::kWidth) = packed;
   }
   AP_INLINE void operator<<(const T& value) { write(value); }
+  AP_INLINE bool read_nb(T& value) {
+    if (empty()) return false;
+    value = read();
+    return true;
+  }
+  AP_INLINE bool write_nb(const T& value) {
+    if (full()) return false;
+    write(value);
+    return true;
+  }
   AP_INLINE bool empty() const { return at<unsigned char>(openhls::kEmptyAt) != 0; }
   AP_INLINE bool full() const { return at<unsigned char>(openhls::kFullAt) != 0; }
 

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The program that drives a verilated design through cosim/harness.hpp."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from openhls.backend import simulate
+from openhls.backend.axi import bus_widths
+from openhls.backend.design import Design
+from openhls.backend.registers import PORT, Register, RegisterMap
+from openhls.ir import Direction
+
+
+def build_simulation(design: Design, main: str = "") -> Path:
+    """A program that drives a design through the harness, or through a main function of its own."""
+    folder = design.folder / "verilated"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    simulate.verilate(list(design.files), design.top, "Vtop", folder)
+    (folder / "main.cpp").write_text(main or main_text(design))
+    return simulate.compile_models(folder, design.folder / "simulation")
+
+
+def connections(design: Design) -> list[str]:
+    """C++ that tells a `harness` (cosim/harness.hpp) which port of the model `top` is which argument."""
+    process, registers = design.process, design.registers
+    streams = {stream.name: stream for stream in process.streams}
+    scalars = {scalar.name: scalar for scalar in process.scalars}
+    outputs = dict(process.outputs)
+    pointers = {port.name: port for port in design.memories}
+    lines: list[str] = []
+
+    def port(name: str, net: str, width: int, register: Register | None) -> str:
+        if register is not None:
+            return f'bus.port("{name}", {width}, {register.offset})'
+        return f'openhls::port("{name}", {width}, top.{net})'
+
+    held = registers or RegisterMap(False)
+    if registers is not None:
+        lines.append(f"auto& bus = harness.bus(OPENHLS_AXI_LITE_PINS(top, {PORT}, {registers.address_bits}));")
+    if held.controlled:
+        lines.append("harness.registers(top.__SYM__interrupt);")
+    else:
+        lines.append("harness.pins(top.ap_start, top.ap_done);")
+    for bundle, width in bus_widths(design.memories).items():
+        lines.append(f"harness.memory(OPENHLS_AXI_PINS(top, {bundle}, {width // 8}));")
+    for name in (name for key in design.arguments for name in (key, f"{key}_in") if name in scalars):
+        place = port(name, name, scalars[name].width, held.scalars.get(name))
+        if name in pointers:
+            lines.append(f"harness.pointer({place}, {pointers[name].width // 8});")
+        else:
+            lines.append(f"harness.scalar({place});")
+    for stream in (streams[name] for name in design.arguments if name in streams):
+        data = port(stream.name, f"{stream.name}_tdata", stream.width, None)
+        end = "input" if stream.direction is Direction.READ else "output"
+        lines.append(f"harness.{end}({{{data}, &top.{stream.name}_tvalid, &top.{stream.name}_tready}});")
+    for name in ("result", *design.arguments):
+        if name in outputs:
+            net, shown = ("ap_return", "return") if name == "result" else (name, name)
+            lines.append(f"harness.result({port(shown, net, outputs[name].width, held.outputs.get(name))});")
+    return lines
+
+
+def main_text(design: Design, model: str = "Vtop", entry: str = "main") -> str:
+    """The function `entry` that runs the class `model` on recorded cases."""
+    body = "\n  ".join(connections(design))
+    return f"""#include "harness.hpp"
+#include "{model}.h"
+
+int {entry}(int argc, char** argv) {{
+  Verilated::randReset(2);  // what has no reset starts with random bits
+  {model} top;
+  openhls::Harness<{model}> harness(top);
+  {body}
+  return harness.run(argc, argv);
+}}
+"""

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An innermost loop made ready to be a pipeline, with its schedule; and which nests become one such loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from openhls.backend.balance import balance
+from openhls.backend.dependence import Body
+from openhls.backend.lookahead import look_ahead
+from openhls.backend.memories import Storage
+from openhls.backend.schedule import Schedule, TooShort, schedule_loop
+from openhls.ir import Loop, Operation
+from openhls.passes.flatten import Flat
+
+
+@dataclass(frozen=True)
+class Pipelined:
+    """The loop as it becomes hardware; `first` are operations on values from before it that give its start."""
+
+    loop: Loop
+    first: tuple[Operation, ...]
+    body: Body
+    schedule: Schedule
+
+
+def pipelined(loop: Loop, storages: dict[str, Storage], clock_mhz: float, most: int | None = None) -> Pipelined:
+    """The form of `loop` with the shortest interval; sums that have other uses are doubled only where that helps.
+
+    Raises TooShort if the interval is longer than `most`.
+    """
+    forms, problem = [], None
+    for shared in (False, True):
+        try:
+            form = attempt(balance(loop, shared), storages, clock_mhz, most)
+        except TooShort as short:
+            problem = short
+            continue
+        forms.append(form)
+        if loop.pipeline.off or form.schedule.interval == (loop.pipeline.interval or 1):
+            break
+        most = form.schedule.interval
+    if not forms:
+        assert problem is not None
+        raise problem
+    return min(forms, key=lambda form: form.schedule.interval or 0)
+
+
+def attempt(loop: Loop, storages: dict[str, Storage], clock_mhz: float, most: int | None) -> Pipelined:
+    ahead = look_ahead(loop)
+    wish = loop.pipeline
+    body = Body.of_loop(ahead.loop, storages)
+    schedule = schedule_loop(body, ahead.loop.again, wish.interval or 1, not wish.off, clock_mhz, most)
+    return Pipelined(ahead.loop, ahead.first, body, schedule)
+
+
+def keeps_interval(flat: Flat, storages: dict[str, Storage], clock_mhz: float) -> bool:
+    """Whether the flattened loop starts iterations as often as the inner loop alone."""
+    inner = pipelined(flat.inner, storages, clock_mhz)
+    try:
+        pipelined(flat.loop, storages, clock_mhz, inner.schedule.interval)
+    except TooShort:
+        return False
+    return True

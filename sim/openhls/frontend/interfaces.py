@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""INTERFACE pragmas of the top: pointers that are AXI4 masters, and arguments that live in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from openhls.errors import Unsupported
+from openhls.frontend.llvm_text import Function
+from openhls.frontend.pragmas import Notes, Pragma
+from openhls.ir import MemoryPort, Process
+
+MODES = ("m_axi", "s_axilite", "axis", "ap_none", "ap_ctrl_hs")
+# What does not change the hardware here: where the address comes from is a matter of s_axilite, the rest are hints.
+HINTS = frozenset({"offset", "depth", "latency", "name"})
+NUMBERS = frozenset(
+    {"max_read_burst_length", "max_write_burst_length", "num_read_outstanding", "num_write_outstanding"}
+)
+
+
+class Interfaces:
+    """The interface pragmas of one function."""
+
+    def __init__(self, notes: Notes, function: Function) -> None:
+        place = function.location
+        self._pragmas = [
+            note.pragma
+            for note in notes.interfaces
+            if note.pragma.location.file == place.file and note.first_line <= place.line <= note.last_line
+        ]
+        known = {name for name, _ in function.parameters} | {"return"}
+        for pragma in self._pragmas:
+            self._check(pragma, known)
+
+    @staticmethod
+    def mode(pragma: Pragma) -> str:
+        return pragma.options.get("mode", next((word for word in MODES if word in pragma.words), ""))
+
+    def _check(self, pragma: Pragma, known: set[str]) -> None:
+        mode, port = self.mode(pragma), pragma.options.get("port", "")
+        if mode not in MODES:
+            raise Unsupported(pragma.location, f"INTERFACE mode {mode or '(none)'}", f"use {', '.join(MODES)}")
+        if port not in known:
+            raise Unsupported(pragma.location, f"INTERFACE of {port or 'no port'}, which is no argument", "name one")
+        allowed = {"mode", "port", "bundle", *HINTS, *(NUMBERS if mode == "m_axi" else ())}
+        for key in pragma.options:
+            if key not in allowed:
+                raise Unsupported(pragma.location, f"INTERFACE option {key}", "leave it out")
+
+    def pointers(self) -> frozenset[str]:
+        """Arguments that point into memory."""
+        return frozenset(pragma.options["port"] for pragma in self._pragmas if self.mode(pragma) == "m_axi")
+
+    def registers(self, process: Process, names: Mapping[str, str]) -> tuple[str, ...]:
+        """Arguments behind AXI4-Lite, by their `names` in hardware: pointers whose address software sets, too."""
+        chosen = [
+            pragma.options["port"]
+            for pragma in self._pragmas
+            if self.mode(pragma) == "s_axilite" or pragma.options.get("offset") == "slave"
+        ]
+        scalars = {scalar.name for scalar in process.scalars}
+        unused = {port for port in self.pointers() if names.get(port) not in scalars}
+        return tuple(dict.fromkeys(names.get(port, port) for port in chosen if port not in unused))
+
+    def memories(self, process: Process, names: Mapping[str, str]) -> tuple[MemoryPort, ...]:
+        """The memory ports that the process uses; `names` are those of the arguments in hardware."""
+        ports = []
+        for pragma in self._pragmas:
+            if self.mode(pragma) != "m_axi":
+                continue
+            name = names.get(pragma.options["port"], pragma.options["port"])
+            streams = {stream.name: stream for stream in process.streams}
+            data = [streams[each] for each in (f"{name}_r", f"{name}_w") if each in streams]
+            if not data:
+                continue
+            if len({stream.width for stream in data}) > 1:
+                raise Unsupported(pragma.location, f"{name} has elements of two sizes", "access it as one type")
+            ports.append(
+                MemoryPort(
+                    name,
+                    data[0].width,
+                    pragma.options.get("bundle", "gmem"),
+                    f"{name}_r" in streams,
+                    f"{name}_w" in streams,
+                    self._number(pragma, "max_read_burst_length", 64, 256),
+                    self._number(pragma, "max_write_burst_length", 64, 256),
+                    self._number(pragma, "num_read_outstanding", 32, 256),
+                    self._number(pragma, "num_write_outstanding", 32, 256),
+                    pragma.location,
+                )
+            )
+        return tuple(ports)
+
+    @staticmethod
+    def _number(pragma: Pragma, key: str, default: int, most: int) -> int:
+        value = pragma.number(key, default)
+        if not 1 <= value <= most:
+            raise Unsupported(pragma.location, f"{key} = {value}", f"use 1 to {most}")
+        return value

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From IR to IR: the same program in a form that makes better hardware."""

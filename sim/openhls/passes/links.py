@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which streams, FIFOs and arrays of a program's processes are one and the same, and the order of its processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from openhls.ir import Call, Dataflow, Loop, Process, Program, Region
+
+Name = tuple[str, str]  # a process, and a name in it
+
+
+def calls_of(regions: tuple[Region, ...]) -> Iterator[Call]:
+    for region in regions:
+        if isinstance(region, Loop):
+            yield from calls_of(region.body)
+        elif isinstance(region, Dataflow):
+            yield from region.calls
+
+
+def fifos_of(regions: tuple[Region, ...]) -> Iterator[tuple[str, int]]:
+    """Names and widths."""
+    for region in regions:
+        if isinstance(region, Loop):
+            yield from fifos_of(region.body)
+        elif isinstance(region, Dataflow):
+            yield from ((fifo.name, fifo.width) for fifo in region.fifos)
+
+
+class Links:
+    """`root` of a name is the same for all names of one stream or array, in whatever process."""
+
+    def __init__(self, program: Program) -> None:
+        self.parents: dict[Name, Name] = {}
+        for process in program.processes.values():
+            for call in calls_of(process.body):
+                for inner, outer in (*call.streams, *call.arrays):
+                    self.parents[self.root((call.process, inner))] = self.root((process.name, outer))
+
+    def root(self, name: Name) -> Name:
+        while name in self.parents and self.parents[name] != name:
+            name = self.parents[name]
+        return name
+
+
+def callers_first(program: Program) -> list[Process]:
+    """Each process before those it calls, and these in the order of their calls."""
+    order: list[str] = []
+
+    def visit(name: str) -> None:
+        if name not in order:
+            for call in reversed(list(calls_of(program.processes[name].body))):
+                visit(call.process)
+            order.append(name)
+
+    visit(program.top)
+    return [program.processes[name] for name in reversed(order)]

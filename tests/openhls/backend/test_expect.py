@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of intervals that a kernel states is complete and met, or there is an error that names the loop."""
+
+from pathlib import Path
+
+import pytest
+
+from openhls.backend.design import Design, write_design
+from openhls.backend.expect import Unexpected, read_expectation
+from openhls.cli import main
+from openhls.errors import OpenHlsError
+from openhls.frontend.compile import compile_program
+
+SOURCE = Path(__file__).parents[1] / "programs/histogram.cpp"
+HLS = Path(__file__).parents[3] / "hls"
+MET = "[kernel]\nclock_mhz = 200\n[loops]\nclear = 1\ncount = 2\nsend = 1\n"
+
+
+def build(tmp_path: Path, text: str) -> Design:
+    path = tmp_path / "kernel.toml"
+    path.write_text(text)
+    expected = read_expectation(path)
+    program = compile_program(SOURCE, "histogram")
+    return write_design(program, "histogram", tmp_path / "out", expected.clock_mhz or 300.0, expected)
+
+
+def test_intervals_that_are_met_pass(tmp_path: Path) -> None:
+    assert build(tmp_path, MET).clock_mhz == 200.0
+
+
+def test_an_interval_that_is_too_long_names_loop_line_and_limit(tmp_path: Path) -> None:
+    with pytest.raises(Unexpected, match=r"histogram.cpp:14: loop count .* has II 2, not 1: RAW on array bins"):
+        build(tmp_path, MET.replace("count = 2", "count = 1"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_loop_that_is_not_listed_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(Unexpected, match=r"histogram.cpp:20: loop send of histogram is pipelined, but .* no II for it"):
+        build(tmp_path, MET.replace("send = 1\n", ""))
+
+
+def test_a_label_without_a_loop_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(Unexpected, match="no loop is called sends"):
+        build(tmp_path, MET + "sends = 1\n")
+
+
+@pytest.mark.parametrize("text", ["loops = 3", "[loops]\nclear = 0", "[loops]\nclear = true", "[loops", ""])
+def test_other_tables_are_refused(text: str, tmp_path: Path) -> None:
+    with pytest.raises(OpenHlsError, match=r"kernel.toml"):
+        build(tmp_path, text)
+
+
+def test_a_pragma_that_is_not_met_is_loud_but_no_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "wishes.cpp"
+    source.write_text(SOURCE.read_text().replace("#pragma HLS PIPELINE\n", "#pragma HLS PIPELINE II = 1\n"))
+    assert main(["build", str(source), "--top", "histogram", "--out", str(tmp_path / "out")]) == 0
+    assert "MISSED" in capsys.readouterr().out
+    (tmp_path / "kernel.toml").write_text(MET.replace("count = 2", "count = 1"))
+    arguments = ["build", str(source), "--top", "histogram", "--out", str(tmp_path / "out")]
+    assert main([*arguments, "--expect", str(tmp_path / "kernel.toml")]) == 2
+    assert "loop count of histogram has II 2, not 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("kernel", "top"), [("page_filter", "page_filter"), ("softmax", "softmax"), ("gemv", "gemv_g4")]
+)
+def test_the_kernels_have_the_intervals_they_state(kernel: str, top: str, tmp_path: Path) -> None:
+    source = HLS / kernel / f"{kernel}.cpp"
+    expected = read_expectation(HLS / kernel / "kernel.toml")
+    write_design(compile_program(source, top, (HLS,)), top, tmp_path, expected.clock_mhz or 0.0, expected)

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The largest kernel as the front end understands it: whole jobs of every mode against the golden model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from csim import attention
+from csim.attention_images import attend_image, to_case
+from csim.vectors import Case
+from golden.abi import BEAT_BYTES, Mode
+from openhls.frontend.compile import compile_program
+from openhls.interpret import interpret
+from openhls.ir import Program
+
+KERNELS = Path(__file__).parents[3] / "hls"
+SEED = 5
+
+
+def jobs(group: int) -> list[Case]:
+    """A masked problem with a tail in all modes, then with an Inf, and a refused descriptor."""
+    rng = np.random.default_rng(SEED)
+    problem = attention._problem(rng, group, 32, 40, masked=True, tailed=True)
+    cases = list(attention._all_modes(rng, "small", problem))
+    problem.q[0, 3] = np.inf
+    infinite = to_case("EXACT with an Inf", *attend_image(problem, Mode.EXACT, rng).build(rng))
+    refused = next(case for case in attention._refused(rng) if dict(case)["top"] == group)
+    return [*cases, infinite, refused]
+
+
+@pytest.fixture(scope="module")
+def program() -> Program:
+    return compile_program(KERNELS / "attention/attention_g1.cpp", "attention_g1", (KERNELS,))
+
+
+@pytest.mark.parametrize("case", jobs(1), ids=lambda case: dict(case)["label"])
+def test_a_job_leaves_the_memory_of_the_golden_model(case: Case, program: Program) -> None:
+    given = dict(case)
+    memory = given["memory"].tobytes()
+    scalars = {"job": given["job"], "memory_beats": len(memory) // BEAT_BYTES}
+    outcome = interpret(program, scalars, {}, SEED, {name: memory for name in ("kv", "io", "out")})
+    assert outcome.outputs["result"] == given["status"]
+    assert outcome.buffers["out"] == given["expected"].tobytes()
