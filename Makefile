@@ -13,6 +13,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 NATIVE_SOURCES := $(shell find hls sim/drive -name '*.hpp' -o -name '*.cpp')
 CPP_SOURCES := $(filter-out hls/common/abi.hpp,$(shell find hls sim tests -name '*.hpp' -o -name '*.cpp'))
 export PYTHONPATH := sim
+VENDOR = PYTHONPATH=sim:scripts $(BIN)/python -m vendor $@ $(or $(KERNEL),$(error say which kernel: make $@ KERNEL=x)) \
+	--platform $(or $(PLATFORM),smartssd)
 
 .PHONY: help
 help: ## list the targets
@@ -51,6 +53,36 @@ run: setup ## continue a real text with a small model whose KV cache lives in th
 csim: setup ## compiled kernels against the golden model, plain and under sanitizers [KERNEL=x] [SEED=n]
 	@$(BIN)/python -m csim $(KERNEL) --sanitize --jobs $(JOBS) --seed $(SEED)
 
+.PHONY: rtl
+rtl: setup ## kernels to SystemVerilog in build/rtl, with schedule and manifest [KERNEL=x]
+	@$(BIN)/python -m rtl build $(KERNEL)
+	@$(BIN)/python scripts/hardware.py
+
+.PHONY: sim
+sim: setup ## kernels' RTL against the golden model: cocotb on Verilator, cycles, coverage [KERNEL=x] [SEED=n]
+	@$(BIN)/python -m tb $(KERNEL) --seed $(SEED)
+
+.PHONY: estimate
+estimate: setup ## area of the kernels by Yosys, into manifests and docs/hardware.md [KERNEL=x]
+	@$(BIN)/python -m rtl estimate $(KERNEL)
+	@$(BIN)/python scripts/hardware.py
+
+.PHONY: synth
+synth: setup ## C synthesis with Vitis HLS KERNEL=x [PLATFORM=smartssd|zu17eg]
+	@$(VENDOR)
+
+.PHONY: cosim
+cosim: setup ## C/RTL co-simulation with Vitis HLS KERNEL=x [PLATFORM=smartssd|zu17eg]
+	@$(VENDOR)
+
+.PHONY: export
+export: setup ## kernel as .xo or as an IP, with Vitis HLS KERNEL=x [PLATFORM=smartssd|zu17eg]
+	@$(VENDOR)
+
+.PHONY: link
+link: setup ## bitstream with Vitis or Vivado KERNEL=x [PLATFORM=smartssd|zu17eg]
+	@$(VENDOR)
+
 # ---- check ----
 
 .PHONY: fuzz-rtl
@@ -61,6 +93,10 @@ fuzz-rtl: setup ## random programs as g++ and as RTL; a failing one is kept as a
 test: setup ## everything that CI runs
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not slow" $(PYTEST_ARGS)
 	@$(BIN)/python -m csim --sanitize --jobs $(JOBS) --seed $(SEED)
+
+.PHONY: sim-long
+sim-long: setup ## long attention jobs on the RTL (s = 32768, g = 5, SparF), compared with the golden model
+	@$(BIN)/python -m pytest -q -m slow tests/rtl/test_long.py
 
 .PHONY: test-full
 test-full: setup ## the tests and the slow ones
@@ -99,6 +135,11 @@ readme: setup ## write the measured table of README.md from the last bench-atten
 .PHONY: accuracy
 accuracy: setup ## error against float64, written to docs/accuracy.md
 	@$(BIN)/python scripts/accuracy.py
+
+.PHONY: hardware
+hardware: setup ## run the kernels' RTL for cycles and write docs/hardware.md [KERNEL=x]
+	@$(BIN)/python scripts/measure_rtl.py $(KERNEL)
+	@$(BIN)/python scripts/hardware.py
 
 .PHONY: clean
 clean: ## remove what was built (the virtual environment stays)

@@ -3,7 +3,8 @@
 # otherwise say in one message what is missing and how to get it.
 set -euo pipefail
 
-packages=(g++ make ccache clang-19 llvm-19 clang-format-19 clang-tidy-19 yosys iverilog python3-dev python3-venv)
+packages=(g++ make ccache clang-19 llvm-19 clang-format-19 clang-tidy-19 yosys iverilog liblz4-dev zlib1g-dev python3-dev
+  python3-venv) # liblz4 and zlib: waveforms of Verilator
 
 if ! command -v dpkg-query >/dev/null; then
   # Not Debian or Ubuntu: look for the programs themselves.

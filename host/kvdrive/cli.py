@@ -30,6 +30,7 @@ class EngineName(StrEnum):
     golden = "golden"
     hls = "hls"
     fast = "fast"
+    rtl = "rtl"
     float64 = "float64"
 
 
@@ -98,9 +99,13 @@ def kernel_run(
     status = int(result["status"])
     shapes = {key: list(np.shape(value)) for key, value in result.items()}
     if as_json:
-        typer.echo(json.dumps({"kernel": name, "engine": engine.value, "mode": mode, "status": status, "out": shapes}))
+        found = {"kernel": name, "engine": engine.value, "mode": mode, "status": status, "out": shapes}
+        typer.echo(json.dumps(found | ({"cycles": result["cycles"]} if "cycles" in result else {})))
     else:
-        typer.echo(f"{name} on {engine.value}: status {_status_text(status)}; {target} holds {', '.join(result)}")
+        cycles = f" after {result['cycles']:,} cycles" if "cycles" in result else ""
+        typer.echo(
+            f"{name} on {engine.value}: status {_status_text(status)}{cycles}; {target} holds {', '.join(result)}"
+        )
     if status:
         raise typer.Exit(2)
 

@@ -7,8 +7,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from kvdrive._native import Engine
 from kvdrive.kernels.native import Arrays, NativeKernels
 from kvdrive.kernels.registry import Kernel
+from kvdrive.kernels.rtl import RtlEngine
 
 
 class Kernels(Protocol):
@@ -22,18 +24,25 @@ class Kernels(Protocol):
 
 
 def kernels_of(engine: str) -> Kernels:
-    """The implementation behind an engine's name (golden, hls, fast, float64)."""
+    """The implementation behind an engine's name (golden, hls, fast, rtl, float64)."""
     if engine in ("hls", "fast"):
-        return NativeKernels(engine)
+        return NativeKernels(Engine(engine, 1))
+    if engine == "rtl":
+        return NativeKernels(RtlEngine())
     from kvdrive.kernels import oracle
 
     return oracle.GoldenKernels() if engine == "golden" else oracle.Float64Kernels()
 
 
 def run(kernel: Kernel, engine: str, arrays: Arrays, mode: str) -> Arrays:
-    """Outputs of `kernel` under `engine`; `status` is 0 on success (abi.Status bits otherwise)."""
-    result: Arrays = getattr(kernels_of(engine), kernel.name)(arrays, mode)
-    return result
+    """Outputs of `kernel` under `engine`; `status` is 0 on success (abi.Status bits otherwise).
+
+    The engine `rtl` adds `cycles`. Raises UnsupportedError where an engine cannot run here.
+    """
+    kernels = kernels_of(engine)
+    result: Arrays = getattr(kernels, kernel.name)(arrays, mode)
+    cycles = kernels.cycles if isinstance(kernels, NativeKernels) else None
+    return result if cycles is None else result | {"cycles": cycles}
 
 
 @dataclass(frozen=True)
@@ -52,13 +61,18 @@ class Difference:
         return asdict(self)
 
 
+def _bytes_of(values: Any) -> Any:
+    """One row per value."""
+    return values.reshape(-1).view(np.uint8).reshape(values.size, values.dtype.itemsize)
+
+
 def _difference(output: str, engine: str, reference: str, got: Any, expected: Any) -> Difference:
     a, b = np.asarray(got), np.asarray(expected)
     if a.shape != b.shape:
         return Difference(output, engine, reference, False, b.size, max(a.size, b.size), None)
     if a.dtype == b.dtype:
-        unequal = a.reshape(-1).view(np.uint8).reshape(a.size, -1) != b.reshape(-1).view(np.uint8).reshape(b.size, -1)
-        different = int(unequal.any(axis=1).sum()) if a.size else 0
+        unequal = _bytes_of(a) != _bytes_of(b)
+        different = int(unequal.any(axis=1).sum())
     else:
         different = int((a != b).sum())
     error = None
@@ -70,16 +84,19 @@ def _difference(output: str, engine: str, reference: str, got: Any, expected: An
     return Difference(output, engine, reference, different == 0, b.size, different, error)
 
 
+def differences(engine: str, got: Arrays, reference: str, expected: Arrays) -> list[Difference]:
+    """Output by output, of those that both engines give."""
+    shared = [name for name in expected if name in got]
+    return [_difference(name, engine, reference, got[name], expected[name]) for name in shared]
+
+
 def compare(kernel: Kernel, engines: list[str], arrays: Arrays, mode: str) -> list[Difference]:
     """Every engine against the first one, output by output."""
     reference, *others = engines
     expected = run(kernel, reference, arrays, mode)
-    rows = []
-    for engine in others:
-        got = run(kernel, engine, arrays, mode)
-        shared = [name for name in expected if name in got]
-        rows += [_difference(name, engine, reference, got[name], expected[name]) for name in shared]
-    return rows
+    return [
+        row for engine in others for row in differences(engine, run(kernel, engine, arrays, mode), reference, expected)
+    ]
 
 
 def exact(row: Difference) -> bool:

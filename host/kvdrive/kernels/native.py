@@ -1,4 +1,4 @@
-"""Kernels on arrays through the compiled engines (`hls`, `fast`)."""
+"""Kernels on arrays through the engines with a binary interface: compiled (`hls`, `fast`) or simulated (`rtl`)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from kvdrive import abi
 from kvdrive._native import Engine
 from kvdrive.kernels.job import JobMemory, block_columns, pad_scores
+from kvdrive.kernels.rtl import RtlEngine
 
 Arrays = dict[str, Any]
 
@@ -33,10 +34,15 @@ def _ones(bitmap: NDArray[Any]) -> NDArray[np.intp]:
 
 
 class NativeKernels:
-    """Runs kernels by name on a compiled engine. Every result holds `status` besides the kernel's own keys."""
+    """Runs kernels by name on an engine. Every result holds `status` besides the kernel's own keys."""
 
-    def __init__(self, engine: str, threads: int = 1) -> None:
-        self.engine = Engine(engine, threads)
+    def __init__(self, engine: Engine | RtlEngine) -> None:
+        self.engine = engine
+
+    @property
+    def cycles(self) -> int | None:
+        """Cycles of all calls so far, where the engine counts them."""
+        return self.engine.cycles if isinstance(self.engine, RtlEngine) else None
 
     def argtopk(self, a: Arrays, mode: str) -> Arrays:
         keys = a["keys"]

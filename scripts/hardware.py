@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write the tables of docs/hardware.md from the manifests in bitstreams/ and scripts/hardware_targets.toml.
+
+    python scripts/hardware.py [--check]
+
+A figure that nobody has measured is "-"; a target that is not reached says by how much.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs/hardware.md"
+MANIFESTS = ROOT / "bitstreams"
+TARGETS = Path(__file__).with_name("hardware_targets.toml")
+RESOURCES = ("LUT", "DSP", "BRAM", "URAM", "FF")
+MHZ = 300  # of the GB/s
+UNCERTAINTY = 0.25  # of the period, kept for skew and long nets: openhls's delay table
+
+Table = dict[str, Any]
+Manifests = dict[str, Table]
+
+
+def rows_text(head: list[str], rows: list[list[str]], numbers: int) -> str:
+    """A table whose columns from `numbers` on are aligned to the right."""
+    rule = ["---" if i < numbers else "---:" for i in range(len(head))]
+    return "\n".join("| " + " | ".join(row) + " |" for row in [head, rule, *rows])
+
+
+def _found(manifests: Manifests, target: Table, job: str) -> Table | None:
+    """What was measured of a target's kernel on `job`."""
+    jobs = manifests.get(target["top"], {}).get("measured", [])
+    return next((one for one in jobs if (one["job"], one["memory"]) == (job, target["memory"])), None)
+
+
+def verdict(value: float, limit: float, at_most: bool) -> str:
+    """`met`, or how far away the value is."""
+    if value <= limit if at_most else value >= limit:
+        return "met"
+    return f"missed by {abs(value / limit - 1) * 100:.0f} %" if limit else f"missed by {value:g}"
+
+
+def rate_row(manifests: Manifests, target: Table) -> list[str]:
+    one = _found(manifests, target, target["job"])
+    limit = f"<= {target['cycles']:,} cycles" if "cycles" in target else ""
+    limit = f">= {target['gb_per_s']} GB/s" if "gb_per_s" in target else limit
+    limit = f">= {target['faster']:g}x" if "faster" in target else limit
+    start = [target["name"], target["job"], target["memory"], limit]
+    if one is None:
+        return [*start, "-", "-", "not measured"]
+    formula = f"{one['formula']:,}" if "formula" in one else "-"
+    if "cycles" in target:
+        return [*start, f"{one['cycles']:,}", formula, verdict(one["cycles"], target["cycles"], True)]
+    if "gb_per_s" in target:
+        speed = one["amount"] / one["cycles"] * MHZ / 1000
+        return [*start, f"{one['cycles']:,}, {speed:.1f} GB/s", formula, verdict(speed, target["gb_per_s"], False)]
+    other = _found(manifests, target, target["than"])
+    if other is None:
+        return [*start, f"{one['cycles']:,}", formula, "not measured"]
+    ratio = other["cycles"] / one["cycles"]
+    return [*start, f"{one['cycles']:,}, {ratio:.2f}x", formula, verdict(ratio, target["faster"], False)]
+
+
+def _resources(manifest: Table, tool: str, module: str) -> Table:
+    """LUT, DSP ... as `tool` counts them; of a part of the design only Yosys knows."""
+    if tool == "yosys":
+        yosys = manifest.get("yosys", {})
+        if not module:
+            return yosys.get("total", {})
+        return next((counts for name, counts in yosys.get("modules", {}).items() if name.startswith(module)), {})
+    return {} if module else next(iter(manifest.get("vendor", {}).values()), {})
+
+
+def area_rows(manifests: Manifests, target: Table) -> list[list[str]]:
+    """One row per resource that has a target."""
+    manifest, module = manifests.get(target["top"], {}), target.get("module", "")
+    rows = []
+    for resource in RESOURCES:
+        if resource not in target:
+            continue
+        yosys = _resources(manifest, "yosys", module).get(resource)
+        vendor = _resources(manifest, "vendor", module).get(resource)
+        judged = yosys if vendor is None else vendor
+        state = "not measured" if judged is None else verdict(judged, target[resource], True)
+        estimate = manifest.get("estimate", {}).get(resource) if not module else None
+        cells = [_number(estimate), _number(yosys), _number(vendor)]
+        rows.append([target["name"], resource, f"<= {target[resource]:,}", *cells, state])
+    return rows
+
+
+def _number(value: float | int | None) -> str:
+    return "-" if value is None else f"{value:,g}" if isinstance(value, float) else f"{value:,}"
+
+
+def kernel_row(name: str, manifest: Table) -> list[str]:
+    """Everything that is known of the area and the clock of one top."""
+    total, vendor = manifest.get("yosys", {}).get("total", {}), _resources(manifest, "vendor", "")
+    budget = 1000 / manifest["clock_mhz"] * (1 - UNCERTAINTY)
+    clock = [f"{manifest['clock_mhz']:g} MHz", f"{budget:.2f}", f"{manifest['slowest_ns']:.2f}"]
+    return [name, *(_number(total.get(r)) for r in RESOURCES), *clock, _number(vendor.get("period_ns"))]
+
+
+def tables(manifests: Manifests, targets: Table) -> dict[str, str]:
+    """The blocks of the page by name."""
+    rate_head = ["target", "job", "memory", "limit", "measured cycles (RTL)", "formula", "verdict"]
+    area_head = ["target", "resource", "limit", "estimate", "Yosys", "vendor", "verdict"]
+    clock_head = ["target", "ns of logic", "longest path, estimate", "period, vendor"]
+    papers = [
+        [one["design"], *(_number(one.get(r)) for r in ("LUT", "DSP", "BRAM")), one.get("note", "")]
+        for one in targets["paper"]
+    ]
+    return {
+        "rates": rows_text(rate_head, [rate_row(manifests, target) for target in targets["rate"]], 4),
+        "areas": rows_text(area_head, [row for target in targets["area"] for row in area_rows(manifests, target)], 2),
+        "kernels": rows_text(
+            ["top", *(f"{r}, Yosys" for r in RESOURCES), *clock_head],
+            [kernel_row(name, manifest) for name, manifest in sorted(manifests.items())],
+            1,
+        ),
+        "papers": rows_text(["design", "LUT", "DSP", "BRAM", ""], papers, 1),
+    }
+
+
+def filled(page: str, blocks: dict[str, str]) -> str:
+    """`page` with the text between its markers replaced. Raises ValueError if a marker is missing."""
+    for name, block in blocks.items():
+        begin, end = f"<!-- {name} -->", f"<!-- end {name} -->"
+        page, count = re.subn(f"{begin}.*?{end}", lambda _, text=f"{begin}\n{block}\n{end}": text, page, flags=re.S)
+        if count != 1:
+            raise ValueError(f"the page has no block {begin} ... {end}")
+    return page
+
+
+def main() -> int:
+    manifests = {path.stem: json.loads(path.read_text()) for path in sorted(MANIFESTS.glob("*.json"))}
+    before = PAGE.read_text()
+    after = filled(before, tables(manifests, tomllib.loads(TARGETS.read_text())))
+    if "--check" in sys.argv[1:]:
+        if before != after:
+            print("docs/hardware.md is not that of the manifests: run `python scripts/hardware.py`", file=sys.stderr)
+        return int(before != after)
+    PAGE.write_text(after)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cycles of the kernels' RTL on representative jobs, checked against the golden model, into the manifests.
+
+    python scripts/measure_rtl.py [KERNEL]
+
+A job whose result differs from the golden model's is an error and leaves no figure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "sim"))
+
+from kvdrive.errors import KvdriveError  # noqa: E402
+from kvdrive.kernels import compare  # noqa: E402
+from kvdrive.kernels.native import NativeKernels  # noqa: E402
+from kvdrive.kernels.registry import KERNELS  # noqa: E402
+from kvdrive.kernels.rtl import RtlEngine  # noqa: E402
+from openhls.errors import OpenHlsError  # noqa: E402
+from rtl import manifest  # noqa: E402
+from rtl.kernels import Top, find_tops  # noqa: E402
+from rtl.library import DDR4  # noqa: E402
+
+IDEAL_LATENCY = 100.0  # cycles
+SEED = 2026
+
+Arrays = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One call. `amount` of `unit` is what it processes; `scalars`: the variables of the kernel's cycle formula."""
+
+    name: str
+    mode: str
+    arrays: Callable[[np.random.Generator], Arrays]
+    scalars: dict[str, int]
+    amount: float
+    unit: str
+    memories: tuple[str, ...] = ("streams",)
+
+
+def _halves(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    return rng.standard_normal(shape).astype(np.float16)
+
+
+def _filter(pages: int) -> Iterator[Job]:
+    def arrays(rng: np.random.Generator) -> Arrays:
+        return {
+            "pages": rng.integers(0, 256, pages * 4096, dtype=np.uint8),
+            "bitmap": rng.integers(0, 256, pages * 4096 // 64 // 8, dtype=np.uint8),
+            "rows": pages * 64,
+            "row_bytes": 64,
+            "page_bytes": 4096,
+        }
+
+    yield Job(
+        f"{pages} pages of 4 KiB, half kept", "", arrays, {"page_count": pages, "page_bytes": 4096}, pages * 4096, "B"
+    )
+
+
+def _argtopk(n: int, k: int, digits: int) -> Job:
+    def arrays(rng: np.random.Generator) -> Arrays:
+        return {"keys": rng.standard_normal(n).astype(np.float32), "k_top": k}
+
+    scalars = {"n": n, "k": k, "key_type": 0, "digits": digits}
+    return Job(f"k = {k} of {n} keys", "", arrays, scalars, n, "keys", ("ideal",))
+
+
+def _gemv(group: int) -> Iterator[Job]:
+    tokens, width = 1024, 128
+    scalars = {"width": width, "tokens": tokens, "g": group}
+
+    def dots(rng: np.random.Generator) -> Arrays:
+        return {"q": _halves(rng, group, width), "k": _halves(rng, tokens, width)}
+
+    def sums(rng: np.random.Generator) -> Arrays:
+        return {"p": rng.integers(0, 1 << 20, (group, tokens)).astype(np.uint32), "v": _halves(rng, tokens, width)}
+
+    for number, mode in enumerate(("rows", "columns", "accumulate")):
+        arrays = sums if mode == "accumulate" else dots
+        name = f"{mode}, {tokens} tokens, d = {width}"
+        yield Job(name, mode, arrays, scalars | {"mode": number}, 2 * tokens * width, "B")
+
+
+def _softmax(scores: int) -> Iterator[Job]:
+    def arrays(rng: np.random.Generator) -> Arrays:
+        return {"scores": rng.integers(-(1 << 23), 1 << 23, scores, dtype=np.int32)}
+
+    yield Job(f"{scores} scores", "", arrays, {"dense": scores, "tail": 0}, scores, "scores")
+
+
+def _attention(group: int) -> Iterator[Job]:
+    width = 128
+
+    def arrays(rng: np.random.Generator, tokens: int, **more: int) -> Arrays:
+        return {
+            "q": _halves(rng, group, width),
+            "k": _halves(rng, tokens, width),
+            "v": _halves(rng, tokens, width),
+            **more,
+        }
+
+    def exact(tokens: int) -> Job:
+        scalars = {"mode": 0, "g": group, "d": width, "tokens": tokens, "tail": 0, "r": 0, "k_top": 0, "digits": 0}
+        name = f"exact, {tokens} tokens, d = {width}"
+        return Job(name, "exact", lambda rng: arrays(rng, tokens), scalars, 4 * tokens * width, "B", ("ideal", "ddr4"))
+
+    yield exact(4096)
+    if group in (1, 4):
+        yield exact(16384)
+        sparse = {"r": width // 8, "k_top": 16384 // 8, "l": 64}
+        name = f"SparF 1/8, 16384 tokens, d = {width}, three jobs"
+        yield Job(name, "sparf", lambda rng: arrays(rng, 16384, **sparse), {}, 4 * 16384 * width, "B", ("ideal",))
+
+
+def jobs_of(top: Top) -> list[Job]:
+    """What is measured of a top."""
+    group = int(top.name.rsplit("_g", 1)[1]) if "_g" in top.name else 0
+    if top.kernel == "argtopk":
+        return [_argtopk(16384, 64, 0), _argtopk(16384, 2048, 4), _argtopk(131072, 16384, 4)]
+    makers = {"page_filter": lambda: _filter(64), "softmax": lambda: _softmax(4096)}
+    return list({"gemv": _gemv, "attention": _attention}[top.kernel](group) if group else makers[top.kernel]())
+
+
+def measure(top: Top, job: Job, memory: str) -> dict[str, Any]:
+    """The figures of one job. Raises OpenHlsError if the RTL's result is not the golden model's."""
+    kernel, arrays = KERNELS[top.kernel], job.arrays(np.random.default_rng(SEED))
+    engine = RtlEngine(DDR4 if memory == "ddr4" else IDEAL_LATENCY)
+    got = getattr(NativeKernels(engine), kernel.name)(arrays, job.mode)
+    expected = compare.run(kernel, "golden", arrays, job.mode)
+    different = [row.output for row in compare.differences("rtl", got, "golden", expected) if not row.identical]
+    if different:
+        raise OpenHlsError(f"{top.name}, {job.name}: {', '.join(different)} differ from the golden model")
+    figures = {"job": job.name, "memory": memory, "cycles": engine.cycles}
+    if job.scalars:
+        figures["formula"] = top.cycles(job.scalars)
+    return figures | {"amount": job.amount, "unit": job.unit}
+
+
+def _line(top: Top, one: dict[str, Any]) -> str:
+    rate = one["amount"] / one["cycles"]
+    return f"{top.name}: {one['job']}, {one['memory']}: {one['cycles']:,} cycles, {rate:.3g} {one['unit']}/cycle"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kernel", nargs="?", default="", help="a kernel or a top; default: all")
+    failed = 0
+    for top in find_tops(parser.parse_args().kernel):
+        try:
+            found = []
+            for job in jobs_of(top):
+                for memory in job.memories:
+                    found.append(measure(top, job, memory))
+                    print(_line(top, found[-1]), flush=True)
+            manifest.record(top, "measured", found)
+        except (OpenHlsError, KvdriveError) as error:  # the other kernels are measured all the same
+            failed += 1
+            print(f"{top.name}: FAILED: {error}", file=sys.stderr, flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

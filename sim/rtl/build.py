@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""RTL of a top in build/rtl/<top>, rebuilt when its C++ or the compiler changed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from openhls.backend.design import Design, write_design
+from openhls.frontend.compile import compile_program
+from openhls.ir import Program
+from rtl.kernels import HLS, ROOT, Top
+
+OUT = ROOT / "build/rtl"
+COMPILER = ROOT / "sim/openhls"
+# What the compiler holds beside itself: simulation, comparison, measurement and its command line.
+_BESIDE = ("fuzz/", "backend/cosim/", "cli.py", "__main__.py", "estimate.py", "interpret.py", "printer.py")
+_STAMP = "built.json"
+
+
+@dataclass(frozen=True)
+class Built:
+    """RTL on disk, with the program it was made of."""
+
+    top: Top
+    program: Program
+    design: Design
+    source_hash: str
+    compiler_hash: str
+
+    @property
+    def folder(self) -> Path:
+        return self.design.folder
+
+
+def sources_of(program: Program) -> list[Path]:
+    """The C++ files of a program, without the compiler's own headers."""
+    paths = [Path(source).resolve() for source in program.sources]
+    return sorted(path for path in paths if COMPILER not in path.parents)
+
+
+def compiler_files() -> list[Path]:
+    """Everything that decides what RTL comes out."""
+    files = [path for suffix in ("py", "sv", "h") for path in COMPILER.rglob(f"*.{suffix}")]
+    return sorted(path for path in files if not path.relative_to(COMPILER).as_posix().startswith(_BESIDE))
+
+
+def hash_files(paths: list[Path]) -> str:
+    """One hash over contents and names, as seen from the project. A file that is gone counts as empty."""
+    total = hashlib.sha256()
+    for path in paths:
+        content = path.read_bytes() if path.exists() else b""
+        total.update(f"{os.path.relpath(path, ROOT)}\0{hashlib.sha256(content).hexdigest()}\n".encode())
+    return total.hexdigest()
+
+
+def compiler_hash() -> str:
+    return hash_files(compiler_files())
+
+
+def build(top: Top, out: Path = OUT) -> Built:
+    """Compile `top` into `out`/<top>. Raises OpenHlsError where the C++ is refused or a tool is missing."""
+    folder = out / top.name
+    (folder / _STAMP).unlink(missing_ok=True)
+    program = compile_program(top.source, top.name, (HLS,))
+    design = write_design(program, top.name, folder, top.clock_mhz)
+    sources = sources_of(program)
+    found = Built(top, program, design, hash_files(sources), compiler_hash())
+    stamp = {
+        "sources": [str(path) for path in sources],
+        "source_hash": found.source_hash,
+        "compiler_hash": found.compiler_hash,
+    }
+    (folder / _STAMP).write_text(json.dumps(stamp, indent=1) + "\n")
+    return found
+
+
+def stamp_of(top: Top, out: Path = OUT) -> str | None:
+    """Names the RTL on disk, None unless it is of the present C++ and compiler."""
+    path = out / top.name / _STAMP
+    if not path.exists():
+        return None
+    stamp = json.loads(path.read_text())
+    current = hash_files([Path(source) for source in stamp["sources"]]), compiler_hash()
+    return " ".join(current) if current == (stamp["source_hash"], stamp["compiler_hash"]) else None

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""bitstreams/<top>.json: what a top is made of, its ports, registers, loops, cycles and resources.
+
+The file is the same on every machine: paths are relative, nothing carries a date. What was measured on the RTL
+(`yosys`, `measured`) stays from run to run while C++ and compiler are the same, what a vendor's tool reported
+(`vendor`) while the C++ is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from openhls.backend.report import RegionReport
+from openhls.errors import OpenHlsError
+from openhls.frontend.toolchain import CLANG
+from rtl.build import Built, compiler_hash, hash_files, sources_of
+from rtl.kernels import ROOT, Top
+
+FOLDER = ROOT / "bitstreams"
+MEASURED = ("yosys", "measured")
+_PORT = re.compile(r"^  (input|output) logic (?:\[(\d+):0\] )?(\w+),?$", re.MULTILINE)
+
+Manifest = dict[str, Any]
+
+
+def path_of(top: Top) -> Path:
+    return FOLDER / f"{top.name}.json"
+
+
+def load(top: Top) -> Manifest | None:
+    """The manifest on disk, or None."""
+    path = path_of(top)
+    if not path.exists():
+        return None
+    found: Manifest = json.loads(path.read_text())
+    return found
+
+
+def save(top: Top, manifest: Manifest) -> None:
+    FOLDER.mkdir(exist_ok=True)
+    path_of(top).write_text(_text(manifest) + "\n")
+
+
+def _text(value: Any, indent: str = "") -> str:
+    """JSON with each list or object of plain values on a line of its own."""
+    members = list(value.values()) if isinstance(value, dict) else value
+    if not isinstance(value, dict | list) or (indent and not any(isinstance(item, dict | list) for item in members)):
+        return json.dumps(value, ensure_ascii=False)
+    inner = indent + " "
+    if isinstance(value, dict):
+        lines = [f"{inner}{json.dumps(key)}: {_text(item, inner)}" for key, item in value.items()]
+        return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
+    return "[\n" + ",\n".join(inner + _text(item, inner) for item in value) + f"\n{indent}]"
+
+
+def is_current(manifest: Manifest) -> bool:
+    """Whether the C++ files and the compiler are those the manifest was made of."""
+    current = hash_files([ROOT / source for source in manifest["sources"]]), compiler_hash()
+    return current == (manifest["source_hash"], manifest["compiler_hash"])
+
+
+def make(built: Built) -> Manifest:
+    """The manifest of what was built; figures of an earlier one are kept where they are of the same sources."""
+    top = built.top
+    description = tomllib.loads(top.description.read_text())
+    manifest: Manifest = {
+        "top": top.name,
+        "kernel": top.kernel,
+        "source": _relative(top.source),
+        "sources": [_relative(path) for path in sources_of(built.program)],
+        "source_hash": built.source_hash,
+        "compiler_hash": built.compiler_hash,
+        "tools": {"clang": clang_version()},
+        "part": top.part,
+        "clock_mhz": top.clock_mhz,
+        "ports": _ports((built.folder / f"rtl/{built.design.top}.sv").read_text()),
+        "registers": _registers(built.folder / "registers.json"),
+        "cycles": description["cycles"] | {"formula": top.formula},
+        "slowest_ns": max(region.slowest_ns for region in built.design.regions),
+        "loops": [_loop(region) for region in built.design.regions if region.interval is not None],
+    }
+    before = load(top)
+    if before is not None and before["source_hash"] == built.source_hash:
+        same = before["compiler_hash"] == built.compiler_hash
+        kept = (*(MEASURED if same else ()), "vendor")
+        manifest |= {key: before[key] for key in kept if key in before}
+    return manifest
+
+
+def record(top: Top, key: str, figures: dict[str, Any]) -> None:
+    """Put figures into the manifest. Raises OpenHlsError unless it is of the present sources."""
+    manifest = load(top)
+    if manifest is None or not is_current(manifest):
+        raise OpenHlsError(f"bitstreams/{top.name}.json is stale: run `make rtl KERNEL={top.name}`")
+    save(top, manifest | {key: figures})
+
+
+def clang_version() -> str:
+    """`19.1.7`: the part of the version that decides about the code."""
+    text = subprocess.run([CLANG, "--version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"version (\d+\.\d+\.\d+)", text)
+    return found.group(1) if found else "unknown"
+
+
+def _relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def _ports(text: str) -> list[dict[str, Any]]:
+    """Ports of a module as openhls writes it."""
+    header = text[: text.index(");")]
+    return [
+        {"name": name, "direction": direction, "width": int(high or 0) + 1}
+        for direction, high, name in _PORT.findall(header)
+    ]
+
+
+def _registers(path: Path) -> dict[str, Any] | None:
+    found: dict[str, Any] | None = json.loads(path.read_text()) if path.exists() else None
+    return found
+
+
+def _loop(region: RegionReport) -> dict[str, Any]:
+    return {
+        "process": region.process,
+        "loop": region.name or region.label,
+        "place": _places(region.place),
+        "ii": region.interval,
+        "depth": region.depth,
+        "trips": list(region.trips) if region.trips else None,
+        "limit": region.limit,
+        "slowest_ns": region.slowest_ns,
+    }
+
+
+def _places(text: str) -> str:
+    return text.replace(f"{ROOT.as_posix()}/", "")
+
+
+def stale(tops: Iterable[Top]) -> list[str]:
+    """Tops whose manifest is missing or not of the present sources."""
+    found = []
+    for top in tops:
+        manifest = load(top)
+        if manifest is None or not is_current(manifest):
+            found.append(top.name)
+    return found

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/hardware.md: the tables are those of the manifests, and a missed target is shown as missed."""
+
+import pytest
+
+import hardware
+
+TARGET = {"name": "x", "top": "x", "job": "a", "memory": "ideal"}
+
+
+def manifests(**cycles: int) -> dict:
+    jobs = [{"job": job, "memory": "ideal", "cycles": n, "amount": 6400.0, "unit": "B"} for job, n in cycles.items()]
+    return {"x": {"measured": jobs, "clock_mhz": 300.0, "slowest_ns": 2.5}}
+
+
+def test_the_page_is_that_of_the_manifests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["hardware.py", "--check"])
+    assert hardware.main() == 0
+
+
+@pytest.mark.parametrize(
+    ("limit", "cells"),
+    [
+        ({"cycles": 100}, ["<= 100 cycles", "100", "-", "met"]),
+        ({"cycles": 80}, ["<= 80 cycles", "100", "-", "missed by 25 %"]),
+        ({"gb_per_s": 19.2}, [">= 19.2 GB/s", "100, 19.2 GB/s", "-", "met"]),
+        ({"gb_per_s": 24.0}, [">= 24.0 GB/s", "100, 19.2 GB/s", "-", "missed by 20 %"]),
+        ({"faster": 4.0, "than": "b"}, [">= 4x", "100, 4.00x", "-", "met"]),
+        ({"faster": 5.0, "than": "b"}, [">= 5x", "100, 4.00x", "-", "missed by 20 %"]),
+        ({"faster": 5.0, "than": "c"}, [">= 5x", "100", "-", "not measured"]),
+        ({"cycles": 80, "job": "c"}, ["<= 80 cycles", "-", "-", "not measured"]),
+    ],
+)
+def test_verdicts_on_rates(limit: dict, cells: list[str]) -> None:
+    assert hardware.rate_row(manifests(a=100, b=400), TARGET | limit)[3:] == cells
+
+
+def test_area_prefers_the_vendors_figure_and_knows_zero() -> None:
+    target = {"name": "x", "top": "x", "LUT": 1000, "DSP": 0}
+    yosys = {"total": {"LUT": 1500, "DSP": 2}, "modules": {"part_process": {"LUT": 900}}}
+    rows = hardware.area_rows({"x": {"yosys": yosys}}, target)
+    assert rows[0] == ["x", "LUT", "<= 1,000", "-", "1,500", "-", "missed by 50 %"]
+    assert rows[1] == ["x", "DSP", "<= 0", "-", "2", "-", "missed by 2"]
+    both = {"yosys": yosys, "vendor": {"smartssd": {"LUT": 990, "DSP": 0}}}
+    assert [row[5:] for row in hardware.area_rows({"x": both}, target)] == [["990", "met"], ["0", "met"]]
+    (row,) = hardware.area_rows({"x": both}, {"name": "p", "top": "x", "module": "part", "LUT": 1000})
+    assert row[3:] == ["-", "900", "-", "met"]
+
+
+def test_a_page_without_its_markers_is_an_error() -> None:
+    assert hardware.filled("<!-- a -->\nold\n<!-- end a -->", {"a": "new"}) == "<!-- a -->\nnew\n<!-- end a -->"
+    with pytest.raises(ValueError, match="no block <!-- a -->"):
+        hardware.filled("nothing", {"a": "new"})

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The example of docs/kernel-author.md does what the page says."""
+
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+from rtl import build
+from rtl.kernels import HLS, ROOT, find_tops
+
+PAGE = (ROOT / "docs/kernel-author.md").read_text()
+DIFF = re.search(r"```diff\n(.*?)```", PAGE, re.DOTALL).group(1)
+
+
+def lines(sign: str) -> str:
+    return "\n".join(line[1:] for line in DIFF.splitlines() if line.startswith(sign))
+
+
+def modules(folder: Path, sources: Path) -> dict[str, str]:
+    """Texts by name, without what depends on where the C++ lies."""
+    texts = {path.name: path.read_text() for path in folder.glob("page_filter/rtl/*.sv")}
+    return {name: text.replace(str(sources), "") for name, text in texts.items()}
+
+
+def test_the_changed_line_changes_one_fifo_of_the_rtl(tmp_path: Path, monkeypatch) -> None:
+    (top,) = find_tops("page_filter")
+    build.build(top, tmp_path / "before")
+    changed = tmp_path / "hls"
+    shutil.copytree(HLS, changed)
+    source = changed / top.source.relative_to(HLS)
+    assert source.read_text().count(lines("-")) == 1
+    source.write_text(source.read_text().replace(lines("-"), lines("+")))
+    monkeypatch.setattr(build, "HLS", changed)
+    build.build(replace(top, source=source), tmp_path / "after")
+    before, after = modules(tmp_path / "before", HLS), modules(tmp_path / "after", changed)
+    assert {name for name in before if before[name] != after[name]} == {"page_filter_process.sv"}
+    old, new = before["page_filter_process.sv"].splitlines(), after["page_filter_process.sv"].splitlines()
+    different = [(a.strip(), b.strip()) for a, b in zip(old, new, strict=True) if a != b]
+    assert len(different) == 1
+    assert different[0][0].replace(".DEPTH(4)", ".DEPTH(64)") == different[0][1]
+    assert "marked_fifo" in different[0][1]
+
+
+def test_every_command_of_the_page_exists() -> None:
+    targets = set(re.findall(r"^\.PHONY: (.+)$", (ROOT / "Makefile").read_text(), re.M))
+    assert set(re.findall(r"`make (\w+)", PAGE)) <= targets
