@@ -12,7 +12,8 @@ from openhls.passes.assume import Assumption
 from openhls.passes.facts import Fact, anything, between, exactly, join, meet, signed_between, widen
 from openhls.passes.transfer import result_fact
 
-OPCODES = (*BINARY, *COMPARISONS, *COUNTS, Opcode.SELECT, Opcode.ZEXT, Opcode.SEXT, Opcode.EXTRACT, Opcode.CONCAT)
+WIRING = {Opcode.SELECT, Opcode.ZEXT, Opcode.SEXT, Opcode.EXTRACT, Opcode.CONCAT}
+OPCODES = sorted(BINARY | COMPARISONS | COUNTS | WIRING, key=lambda opcode: opcode.value)
 
 
 def members(fact: Fact) -> list[int]:
