@@ -48,7 +48,7 @@ class Emitter:
         chosen, number = name, 1
         while chosen in self.names:
             number += 1
-            chosen = f"{name}.{number}"
+            chosen = f"{name}.w{number}"  # other passes make names like x.2
         self.names.add(chosen)
         return chosen
 

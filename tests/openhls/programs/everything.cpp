@@ -68,7 +68,7 @@ rows:
   inner:
     for (int j = 0; j < int(ap_uint<3>(bound)); ++j) {
 #pragma HLS PIPELINE II = 2
-      total = total * 3 + j;
+      total = total * 43 + j;
       inner_sum += j;
     }
     out.write(ap_uint<32>(total) + bound);
