@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The regression of the kernels' RTL: cocotb on Verilator, compared with the golden model."""

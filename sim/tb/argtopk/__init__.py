@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""argtopk: keys in memory in, indices and a bitmap in memory out."""

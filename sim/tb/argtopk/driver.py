@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a case of argtopk to what goes in."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from golden.abi import MAX_TOKENS, MAX_TOP_K
+from tb.common.kernel import BEAT_BYTES, Case
+from tb.common.session import Job
+
+UNWRITTEN = 0x5A  # in the buffers of results
+
+
+def job(case: Case) -> Job:
+    """The results' buffers are as long as the results of an accepted call."""
+    n, k = (min(max(case[name], 1), most) for name, most in (("n", MAX_TOKENS), ("k", MAX_TOP_K)))
+    keys = np.ascontiguousarray(case["keys"]).tobytes()
+    buffers = {
+        "keys": _whole(keys or bytes(1)),
+        "indices": bytes([UNWRITTEN]) * len(_whole(bytes(4 * k))),
+        "bitmap": bytes([UNWRITTEN]) * len(_whole(bytes(-(-n // 8)))),
+    }
+    scalars = {name: case[name] & 0xFFFFFFFF for name in ("n", "k", "key_type")}
+    return Job(case["label"], scalars, buffers=buffers, pointers={name: name for name in buffers})
+
+
+def _whole(data: bytes) -> bytes:
+    """Whole beats."""
+    return data + bytes(-len(data) % BEAT_BYTES)

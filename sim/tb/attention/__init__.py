@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""attention: a job in memory in, results in the same memory out."""

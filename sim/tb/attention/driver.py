@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a case of attention to what goes in: one memory, which all pointers begin at."""
+
+from __future__ import annotations
+
+from tb.common.kernel import BEAT_BYTES, Case
+from tb.common.session import Job
+
+POINTERS = ("kv", "io", "out")
+
+
+def job(case: Case) -> Job:
+    memory = case["memory"].tobytes()
+    scalars = {"job": case["job"] % 2**64, "memory_beats": len(memory) // BEAT_BYTES}
+    return Job(case["label"], scalars, buffers={"memory": memory}, pointers=dict.fromkeys(POINTERS, "memory"))

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What attention must give, for the group size of its top."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from csim import attention
+from csim.attention_images import get_job
+from golden.abi import AttentionJob, Mode, Status
+from rtl.kernels import Top
+from tb.attention.monitor import observe
+from tb.common.kernel import Case, Scoreboard, expect
+from tb.common.report import Coverage
+from tb.common.session import Job, Outcome
+
+_REFUSALS = (
+    Status.BAD_VERSION,
+    Status.BAD_MODE,
+    Status.BAD_GROUP,
+    Status.BAD_HEAD_DIM,
+    Status.BAD_LENGTH,
+    Status.BAD_R,
+    Status.BAD_K,
+    Status.BAD_SCALE,
+    Status.UNALIGNED,
+    Status.OUT_OF_RANGE,
+)
+_REFUSED_OF_EACH = 12  # csim has thousands of refused jobs; RTL runs some with each status word
+_SIZES = (1, 16, 17, 128, 129)
+
+
+class Attention(Scoreboard):
+    def __init__(self, group: int) -> None:
+        self.group = group
+
+    def cases(self, seed: int, small: bool) -> Iterable[Case]:
+        """Those for the group, but of the refused ones only some with each status word."""
+        refused: dict[int, int] = {}
+        for case in (dict(case) for case in attention.cases(np.random.default_rng(seed), small)):
+            if case["top"] != self.group or case["memory"].size > 2**22:
+                continue
+            if self.refused(case):
+                refused[case["status"]] = refused.get(case["status"], 0) + 1
+                if refused[case["status"]] > (2 if small else _REFUSED_OF_EACH):
+                    continue
+            yield case
+
+    def refused(self, case: Case) -> bool:
+        return bool(case["status"] & attention.REFUSALS)
+
+    def check(self, case: Case, job: Job, outcome: Outcome) -> None:
+        got = observe(outcome)
+        expect("status", got.status, case["status"], case)
+        expect("bus_error", got.bus_error, 0, case)
+        expect("memory", got.memory, case["expected"], case)
+
+    def variables(self, case: Case, job: Job, outcome: Outcome | None = None) -> dict[str, int]:
+        """`digits` is the most that there can be: the passes of the radix select do not show outside."""
+        fields = get_job(case["memory"], case["job"])
+        tokens = {"tokens": int(fields["tokens"]), "tail": int(fields["tail_tokens"])}
+        names = {"mode": "mode", "d": "head_dim", "r": "r", "k_top": "k_top"}
+        rest = {name: int(fields[place]) for name, place in names.items()}
+        digits = 2 if fields["mode"] == Mode.SPARF_ROWS else 4
+        return {**rest, **tokens, "g": self.group, "digits": digits}
+
+    def declare(self, coverage: Coverage) -> None:
+        coverage.declare("mode", (mode.name for mode in Mode))
+        coverage.declare("tokens", ("none", *(f"up to {size}" for size in _SIZES), "more"))
+        coverage.declare("inputs", ("plain", "mask", "tail", "mask, tail"))
+        coverage.declare("head dimension", attention.ODD_HEAD_DIMS if self.group == 1 else ())
+        coverage.declare("head dimension", (64, 128))
+        coverage.declare("status", ("OK", "NON_FINITE", "EMPTY", *(status.name for status in _REFUSALS)))
+
+    def cover(self, case: Case, coverage: Coverage) -> None:
+        for status in Status:
+            if case["status"] & status:
+                coverage.count("status", status.name, 1)
+        if self.refused(case):
+            return
+        if case["status"] == 0:
+            coverage.hit("status", "OK")
+        fields: AttentionJob = get_job(case["memory"], case["job"])
+        coverage.hit("mode", Mode(fields["mode"]).name)
+        tokens = int(fields["tokens"])
+        size = next((f"up to {size}" for size in _SIZES if tokens <= size), "more")
+        coverage.hit("tokens", size if tokens else "none")
+        parts = {"mask": fields["valid"], "tail": fields["tail_tokens"]}
+        coverage.hit("inputs", ", ".join(name for name, used in parts.items() if used) or "plain")
+        coverage.count("head dimension", str(fields["head_dim"]), 1)
+
+
+def make(top: Top) -> Attention:
+    return Attention(int(top.name.rsplit("_g", 1)[1]))

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The FIFOs of a design, seen through fifo_watch.sv."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from cocotb.handle import HierarchyObject
+
+
+@dataclass(frozen=True)
+class Fifo:
+    """`name` is the path of its instance below the top."""
+
+    name: str
+    watch: Any
+
+    @property
+    def depth(self) -> int:
+        return int(self.watch.depth.value)
+
+    @property
+    def high_water(self) -> int:
+        return int(self.watch.high_water.value)
+
+    def state(self) -> str:
+        """Who waits at it, or "" if nobody does."""
+        level, depth = int(self.watch.level.value), self.depth
+        if int(self.watch.in_valid.value) and not int(self.watch.in_ready.value):
+            return f"FIFO {self.name}: its writer waits, {level} of {depth} words"
+        if level and not int(self.watch.out_ready.value):
+            return f"FIFO {self.name}: nobody reads, {level} of {depth} words"
+        if int(self.watch.out_ready.value) and not int(self.watch.out_valid.value):
+            return f"FIFO {self.name}: its reader waits, it is empty"
+        return ""
+
+
+def find_fifos(dut: Any) -> list[Fifo]:
+    """In the order of their names."""
+    found: list[Fifo] = []
+
+    def walk(scope: Any, path: tuple[str, ...]) -> None:
+        for child in scope:
+            if not isinstance(child, HierarchyObject):
+                continue
+            if child._name == "watch":
+                found.append(Fifo(".".join(path), child))
+            else:
+                walk(child, (*path, child._name))
+
+    walk(dut, ())
+    return sorted(found, key=lambda fifo: fifo.name)

@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of the RTL regression share."""
+
+import pytest
+
+from openhls.backend import simulate
+
+
+@pytest.fixture(scope="session")
+def verilator() -> None:
+    """Skips where the simulator is missing."""
+    try:
+        simulate.verilator()
+    except simulate.ToolError as error:
+        pytest.skip(str(error))
