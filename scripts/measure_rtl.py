@@ -127,7 +127,7 @@ def jobs_of(top: Top) -> list[Job]:
     """What is measured of a top."""
     group = int(top.name.rsplit("_g", 1)[1]) if "_g" in top.name else 0
     if top.kernel == "argtopk":
-        return [_argtopk(16384, 64, 0), _argtopk(16384, 2048, 4), _argtopk(131072, 16384, 4)]
+        return [_argtopk(16384, 64, 4), _argtopk(16384, 2048, 4), _argtopk(131072, 16384, 4)]
     makers = {"page_filter": lambda: _filter(64), "softmax": lambda: _softmax(4096)}
     return list({"gemv": _gemv, "attention": _attention}[top.kernel](group) if group else makers[top.kernel]())
 

@@ -75,19 +75,20 @@ void run_pass(const beat_t* keys, beat_t* indices, beat_t* bitmap, int n, int k,
 
 int argtopk(const beat_t* keys, beat_t* indices, beat_t* bitmap, int n, int k, int key_type) {
 #pragma HLS INTERFACE mode = m_axi port = keys bundle = gmem0 offset = slave max_read_burst_length = 64
-#pragma HLS INTERFACE mode = m_axi port = indices bundle = gmem1 offset = slave max_write_burst_length = 64
-#pragma HLS INTERFACE mode = m_axi port = bitmap bundle = gmem2 offset = slave max_write_burst_length = 64
+#pragma HLS INTERFACE mode = m_axi port = indices bundle = gmem1 offset = slave max_write_burst_length = 16
+#pragma HLS INTERFACE mode = m_axi port = bitmap bundle = gmem2 offset = slave max_write_burst_length = 16
 #pragma HLS INTERFACE mode = s_axilite port = n
 #pragma HLS INTERFACE mode = s_axilite port = k
 #pragma HLS INTERFACE mode = s_axilite port = key_type
 #pragma HLS INTERFACE mode = s_axilite port = return
-  lane_count_t histograms[kGroupKeys][kBins];
+  Histograms histograms;
 #pragma HLS ARRAY_PARTITION variable = histograms dim = 1 complete
+#pragma HLS ARRAY_PARTITION variable = histograms dim = 2 complete
 #pragma HLS BIND_STORAGE variable = histograms type = ram_s2p impl = bram
   const int status = check(n, k);
   if (status != 0) return status;
   const int digits = key_type == abi::kMagnitude16 ? kMagnitudeDigits : kDigits;
-  int pass = first_pass(k);
+  int pass = first_pass(n, k);
   if (pass != kInsertionPass) clear_histograms(histograms);
   Cut cut;
   cut.ties = k;

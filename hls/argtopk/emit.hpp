@@ -19,24 +19,28 @@ inline int bitmap_words(int keys) {
   return (keys + abi::kBeatBits - 1) / abi::kBeatBits;
 }
 
+// The chosen keys of one group. `ties_left`: of the keys equal to the threshold, those still to come.
+inline mask_t mark_group(const group_t& group, ordinal_t threshold, rank_t& ties_left) {
+#pragma HLS INLINE
+  mask_t mask = 0;
+  ap_uint<5> ties = 0;
+  for (int i = 0; i < kGroupKeys; ++i) {
+#pragma HLS UNROLL
+    const ordinal_t ordinal = lane<32>(group, i);
+    const bool tie = ordinal == threshold;
+    mask[i] = ordinal > threshold || (tie && ties < ties_left);
+    ties += tie;
+  }
+  ties_left = ties < ties_left ? rank_t(ties_left - ties) : rank_t(0);
+  return mask;
+}
+
 inline void mark_chosen(Stream<group_t>& groups, int n, const Cut& cut, Stream<mask_t>& masks) {
-  const ordinal_t threshold = cut.threshold;
   rank_t ties_left = cut.ties;
 mark:
   for (int first = 0; first < n; first += kGroupKeys) {
 #pragma HLS PIPELINE II = 1
-    const group_t group = groups.read();
-    mask_t mask = 0;
-    ap_uint<5> ties = 0;
-    for (int i = 0; i < kGroupKeys; ++i) {
-#pragma HLS UNROLL
-      const ordinal_t ordinal = lane<32>(group, i);
-      const bool tie = ordinal == threshold;
-      mask[i] = ordinal > threshold || (tie && ties < ties_left);
-      ties += tie;
-    }
-    masks.write(mask);
-    ties_left = ties < ties_left ? rank_t(ties_left - ties) : rank_t(0);
+    masks.write(mark_group(groups.read(), cut.threshold, ties_left));
   }
 }
 

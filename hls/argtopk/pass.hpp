@@ -10,9 +10,15 @@ namespace kvdrive {
 
 enum Pass : int { kInsertionPass = kDigits, kEmitPass };  // below: the number of a radix digit
 
-inline int first_pass(int k) {
+// Few keys are faster inserted than counted.
+inline bool inserts(int n, int k) {
 #pragma HLS INLINE
-  return k <= abi::kInsertionK ? int(kInsertionPass) : 0;
+  return k <= abi::kInsertionK && n <= abi::kInsertionKeys;
+}
+
+inline int first_pass(int n, int k) {
+#pragma HLS INLINE
+  return inserts(n, k) ? int(kInsertionPass) : 0;
 }
 
 // After one that left `cut`: that of the next of `digits` digits, or the one that emits.

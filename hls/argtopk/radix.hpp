@@ -2,7 +2,7 @@
 // The cut for any k by radix select: four digits of 8 bits, the most significant first.
 //
 // Each pass counts one digit of the keys that begin with the digits found before, then looks for the digit of the k-th
-// largest key from the top, and ends early when all keys of its bin are wanted. Rate: 16 keys a cycle, then one of 256
+// largest key from the top, and ends early when all keys of its bin are wanted. Rate: 16 keys a cycle, then two of 256
 // bins a cycle. Every lane has a histogram of its own, whose count of a bin is corrected with the updates that its
 // memory has not finished. The caller owns the histograms, zero before the first pass; each pass leaves them zero. It
 // feeds the same keys to every pass, so the first one can run while the keys are produced.
@@ -15,12 +15,13 @@ namespace kvdrive {
 constexpr int kDigitBits = 8;
 constexpr int kDigits = 4;
 constexpr int kMagnitudeDigits = 2;  // the lower 16 bits of their ordinals are 0
-constexpr int kBins = 1 << kDigitBits;
+constexpr int kBinPairs = 1 << (kDigitBits - 1);
 constexpr int kInFlight = 3;  // updates of a histogram that a read may not see yet
 
 using bin_t = ap_uint<kDigitBits>;
 using lane_count_t = ap_uint<14>;
-using Histograms = lane_count_t[kGroupKeys][kBins];
+using Histogram = lane_count_t[2][kBinPairs];  // even bins, odd bins
+using Histograms = Histogram[kGroupKeys];
 static_assert(abi::kMaxTokens / kGroupKeys < (1 << 14));
 
 // The latest updates of one histogram, the newest first.
@@ -30,17 +31,20 @@ struct InFlight {
   lane_count_t count[kInFlight] = {};
 };
 
-// Adds one to a bin (if `used`), although a read of `memory` may miss the updates of the last kInFlight calls.
-template <typename Memory>
-void count_bin(Memory& memory, InFlight& latest, bool used, bin_t bin) {
+// Adds one to a bin (if `used`), although a read of the memory may miss the updates of the last kInFlight calls.
+inline void count_bin(Histogram& histogram, InFlight& latest, bool used, bin_t bin) {
 #pragma HLS INLINE
-  lane_count_t count = memory[bin];
+  const ap_uint<kDigitBits - 1> pair = bin >> 1;
+  const lane_count_t even = histogram[0][pair];
+  const lane_count_t odd = histogram[1][pair];
+  lane_count_t count = bin[0] ? odd : even;
   for (int age = kInFlight - 1; age >= 0; --age) {
 #pragma HLS UNROLL
     if (latest.used[age] && latest.bin[age] == bin) count = latest.count[age];
   }
   ++count;
-  if (used) memory[bin] = count;
+  if (used && !bin[0]) histogram[0][pair] = count;
+  if (used && bin[0]) histogram[1][pair] = count;
   for (int age = kInFlight - 1; age > 0; --age) {
 #pragma HLS UNROLL
     latest.used[age] = latest.used[age - 1];
@@ -53,12 +57,13 @@ void count_bin(Memory& memory, InFlight& latest, bool used, bin_t bin) {
 }
 
 inline void clear_histograms(Histograms& histograms) {
-clear:
-  for (int bin = 0; bin < kBins; ++bin) {
+clear_bins:
+  for (int pair = 0; pair < kBinPairs; ++pair) {
 #pragma HLS PIPELINE II = 1
     for (int i = 0; i < kGroupKeys; ++i) {
 #pragma HLS UNROLL
-      histograms[i][bin] = 0;
+      histograms[i][0][pair] = 0;
+      histograms[i][1][pair] = 0;
     }
   }
 }
@@ -85,7 +90,18 @@ inline ordinal_t with_digit(ordinal_t prefix, bin_t bin, int digit) {
   return prefix | (ordinal_t(bin) << place_of(digit));
 }
 
-// Lanes without a key fall into bin 0 as long as the prefix is 0, below all keys.
+// Counts one digit of the keys of a group (if `used`) that begin with `prefix`. Lanes without a key fall into bin 0 as
+// long as the prefix is 0, below all keys.
+inline void count_group(const group_t& group, bool used, int digit, ordinal_t prefix, Histograms& histograms,
+                        InFlight latest[kGroupKeys]) {
+#pragma HLS INLINE
+  for (int i = 0; i < kGroupKeys; ++i) {
+#pragma HLS UNROLL
+    const ordinal_t ordinal = lane<32>(group, i);
+    count_bin(histograms[i], latest[i], used && same_prefix(ordinal, prefix, digit), digit_of(ordinal, digit));
+  }
+}
+
 inline bool count_digit(Stream<group_t>& groups, int n, int digit, ordinal_t prefix, Histograms& histograms) {
   static_assert(kInFlight == 3);  // one less than the distance in the DEPENDENCE pragma
   InFlight latest[kGroupKeys];
@@ -97,11 +113,7 @@ count:
 #pragma HLS DEPENDENCE variable = histograms type = inter direction = RAW distance = 4 dependent = true
     const group_t group = groups.read();
     finite = finite && !group[kNonFiniteBit];
-    for (int i = 0; i < kGroupKeys; ++i) {
-#pragma HLS UNROLL
-      const ordinal_t ordinal = lane<32>(group, i);
-      count_bin(histograms[i], latest[i], same_prefix(ordinal, prefix, digit), digit_of(ordinal, digit));
-    }
+    count_group(group, true, digit, prefix, histograms, latest);
   }
   return finite;
 }
@@ -109,39 +121,60 @@ count:
 // The bin with the key of rank `rank` (1 = largest), and its rank among the keys of that bin; `whole`: it is the last
 // of them. Clears the histograms.
 inline bin_t find_bin(Histograms& histograms, rank_t& rank, bool& whole) {
-  bin_t found_bin = 0;
+  ap_uint<kDigitBits - 1> found_pair = 0;
+  rank_t found_upper = 0;
+  rank_t found_both = 0;
   bool found = false;
 find:
-  for (int bin = kBins - 1; bin >= 0; --bin) {
+  for (int pair = kBinPairs - 1; pair >= 0; --pair) {
 #pragma HLS PIPELINE II = 1
 #pragma HLS DEPENDENCE variable = histograms type = inter dependent = false
-    rank_t total = 0;
+    rank_t upper = 0;
+    rank_t lower = 0;
     for (int i = 0; i < kGroupKeys; ++i) {
 #pragma HLS UNROLL
-      total += histograms[i][bin];
-      histograms[i][bin] = 0;
+      lower += histograms[i][0][pair];
+      upper += histograms[i][1][pair];
+      histograms[i][0][pair] = 0;
+      histograms[i][1][pair] = 0;
     }
-    if (!found && rank <= total) {
-      found = true;
-      found_bin = bin;
-      whole = rank == total;
+    const rank_t both = upper + lower;
+    if (!found) {
+      if (rank <= both) {
+        found = true;
+        found_pair = pair;
+        found_upper = upper;
+        found_both = both;
+      } else {
+        rank -= both;
+      }
     }
-    if (!found) rank -= total;
   }
-  return found_bin;
+  const bool in_upper = rank <= found_upper;
+  whole = rank == (in_upper ? found_upper : found_both);
+  if (!in_upper) rank -= found_upper;
+  return (bin_t(found_pair) << 1) | bin_t(in_upper);
 }
 
-// One pass: extends the cut by the digit numbered `digit`. Before the first pass `before` holds k in `ties`. If all
-// keys of the bin are wanted, the cut lies right below them and is settled.
+// Extends the cut by the digit numbered `digit`, which the histograms count. Before the first digit `before` holds k in
+// `ties`. If all keys of the bin are wanted, the cut lies right below them and is settled.
+inline Cut cut_digit(const Cut& before, int digit, Histograms& histograms) {
+#pragma HLS INLINE
+  Cut after = before;
+  bool whole = false;
+  const ordinal_t threshold = with_digit(before.threshold, find_bin(histograms, after.ties, whole), digit);
+  after.threshold = whole && threshold != 0 ? ordinal_t(threshold - 1) : threshold;
+  if (whole) after.ties = 0;
+  after.settled = whole;
+  return after;
+}
+
+// One pass over the keys.
 inline void select_digit(Stream<group_t>& groups, int n, int digit, const Cut& before, Histograms& histograms,
                          Cut& after) {
-  rank_t rank = before.ties;
-  after.finite = count_digit(groups, n, digit, before.threshold, histograms);
-  bool whole = false;
-  const ordinal_t threshold = with_digit(before.threshold, find_bin(histograms, rank, whole), digit);
-  after.threshold = whole && threshold != 0 ? ordinal_t(threshold - 1) : threshold;
-  after.ties = whole ? rank_t(0) : rank;
-  after.settled = whole;
+  const bool finite = count_digit(groups, n, digit, before.threshold, histograms);
+  after = cut_digit(before, digit, histograms);
+  after.finite = finite;
 }
 
 }  // namespace kvdrive

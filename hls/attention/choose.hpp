@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The choice of SparF: the passes of argtopk over keys that were made on chip, into a bitmap that stays on chip.
+// argtopk's insertion array over keys that were made on chip: the choice among few keys.
 #pragma once
 
 #include "argtopk/pass.hpp"
@@ -16,51 +16,15 @@ replay:
   }
 }
 
-inline void keep_words(Stream<beat_t>& words, int count, MaskMemory& bitmap) {
-keep:
-  for (int i = 0; i < count; ++i) {
-#pragma HLS PIPELINE II = 1
-    bitmap[i] = words.read();
-  }
-}
-
-inline void run_choice_pass(int pass, int n, int k, GroupMemory& keys, const Cut& before, Histograms& histograms,
-                            Cut& after, MaskMemory& bitmap) {
+// The cut of the k largest of n keys, where `inserts` says so.
+inline void insert_keys(int n, int k, GroupMemory& keys, Cut& cut) {
 #pragma HLS DATAFLOW
-  const int emitted = pass == kEmitPass ? n : 0;
-  const int words = bitmap_words(emitted);
   Fifo<group_t, 4> groups("choice_groups");
 #pragma HLS STREAM variable = groups depth = 4
-  Fifo<mask_t, 4> chosen("choice_masks");
-#pragma HLS STREAM variable = chosen depth = 4
-  Fifo<beat_t, 2> bitmap_words("choice_words");
-#pragma HLS STREAM variable = bitmap_words depth = 2
   DATAFLOW_BEGIN
   DATAFLOW_STAGE(send_keys, keys, n, groups);
-  DATAFLOW_STAGE(use_keys, groups, n, k, pass, before, histograms, chosen, after);
-  DATAFLOW_STAGE(pack_bitmap, chosen, emitted, bitmap_words);
-  DATAFLOW_STAGE(keep_words, bitmap_words, words, bitmap);
+  DATAFLOW_STAGE(select_by_insertion, groups, n, k, cut);
   DATAFLOW_END
-}
-
-// Bitmap of the k largest of n keys; all keys are finite.
-inline void choose(int n, int k, GroupMemory& keys, MaskMemory& bitmap) {
-#pragma HLS INLINE
-  lane_count_t histograms[kGroupKeys][kBins];
-#pragma HLS ARRAY_PARTITION variable = histograms dim = 1 complete
-#pragma HLS BIND_STORAGE variable = histograms type = ram_s2p impl = bram
-  int pass = first_pass(k);
-  if (pass != kInsertionPass) clear_histograms(histograms);
-  Cut cut;
-  cut.ties = k;
-  bool emitted = false;
-choice_passes:
-  while (!emitted) {
-    const Cut before = cut;
-    run_choice_pass(pass, n, k, keys, before, histograms, cut, bitmap);
-    emitted = pass == kEmitPass;
-    pass = next_pass(pass, kDigits, cut);
-  }
 }
 
 }  // namespace kvdrive::attention

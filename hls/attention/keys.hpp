@@ -3,7 +3,8 @@
 // approximate attention, the local window before all others and masked tokens behind all others.
 #pragma once
 
-#include "argtopk/order.hpp"
+#include "argtopk/emit.hpp"
+#include "argtopk/radix.hpp"
 #include "attention/heads.hpp"
 #include "common/exp2.hpp"
 #include "common/round.hpp"
@@ -59,27 +60,38 @@ single_t token_key(const Probability p[G], const weight_t weights[G]) {
   return wide_to_single<0>(sum);
 }
 
-// What a walk over the tokens is for. Every walk sums the probabilities of the tokens that take part in it.
+// What a walk over the tokens is for.
 enum Walk : int {
-  kSumWalk,    // all: the sums of the heads, which give their weights
-  kKeyWalk,    // makes the keys; for a single head of all tokens, for several of the dense ones
-  kWeighWalk,  // those that were chosen, and the tail; drops masked tokens from the choice
+  kSumWalk,    // sums the probabilities of all tokens: the sums of the heads, which give their weights
+  kKeyWalk,    // makes the keys and counts their first digit; the same sums, for several heads without the tail
+  kDigitWalk,  // counts one more digit, a group of keys a cycle
+  kMarkWalk,   // marks the chosen keys, drops masked tokens from them, and sums over those left and the tail
 };
 
+// One walk. `histograms` are counted where a digit is to be, `bitmap` and `selected` are results of kMarkWalk.
 template <int G>
-void walk(int kind, const Job& job, const beat_t queries[G][kMaxChunks], ScoreMemory (&scores)[G],
-          const MaskMemory& masks, const max_t max[G], const weight_t weights[G], GroupMemory& keys, MaskMemory& bitmap,
-          sum_t sums[G], int& selected) {
+void walk(int kind, bool counted, int digit, const Cut& cut, const Job& job, const beat_t queries[G][kMaxChunks],
+          ScoreMemory (&scores)[G], const MaskMemory& masks, const max_t max[G], const weight_t weights[G],
+          GroupMemory& keys, Histograms& histograms, MaskMemory& bitmap, sum_t sums[G], int& selected) {
 #pragma HLS INLINE
   constexpr int kLanes = kTokenLanes<G>;
+  constexpr int kSteps = kGroupKeys / kLanes;  // cycles of a group
   constexpr int kTokenBits = 18;
+  static_assert(kInFlight == 3);  // one less than the distance in the DEPENDENCE pragma
   const bool rows = chooses_rows(job);
   const int n = keys_of(job);
+  const int groups = groups_of(n);
   const int first_local = n - job.local;
   const int all = rows || (kind == kKeyWalk && kWeighted<G>) ? n : n + int(job.tail_tokens);
+  const int cycles = kind == kDigitWalk ? groups : groups_of(all) * kSteps;
+  InFlight latest[kGroupKeys];
+#pragma HLS ARRAY_PARTITION variable = latest complete
   beat_t words[G];
 #pragma HLS ARRAY_PARTITION variable = words complete
   beat_t mask = 0;
+  mask_t chosen = 0;
+  rank_t ties_left = cut.ties;
+  beat_t marks = 0;
   group_t group = 0;
   selected = 0;
   for (int h = 0; h < G; ++h) {
@@ -87,21 +99,33 @@ void walk(int kind, const Job& job, const beat_t queries[G][kMaxChunks], ScoreMe
     sums[h] = 0;
   }
 tokens:
-  for (int cycle = 0; cycle < groups_of(all) * (kGroupKeys / kLanes); ++cycle) {
+  for (int cycle = 0; cycle < cycles; ++cycle) {
 #pragma HLS PIPELINE II = 1
+#pragma HLS DEPENDENCE variable = keys type = inter dependent = false
 #pragma HLS DEPENDENCE variable = bitmap type = inter dependent = false
+#pragma HLS DEPENDENCE variable = histograms type = inter direction = RAW distance = 4 dependent = true
     const ap_uint<kTokenBits> first = cycle * kLanes;
+    const int place = kind == kDigitWalk ? cycle : cycle / kSteps;  // of the group
+    const bool begins = cycle % kSteps == 0;
+    const bool completes = cycle % kSteps == kSteps - 1;
     if (rows) {
       for (int h = 0; h < G; ++h) {
 #pragma HLS UNROLL
         words[h] = first % abi::kLanes == 0 ? queries[h][first / abi::kLanes] : beat_t(words[h] >> (16 * kLanes));
       }
-    } else if (first % abi::kBeatBits == 0 && first < n) {
-      mask = masks[first / abi::kBeatBits];
-      if (kind == kWeighWalk) {
-        mask &= bitmap[first / abi::kBeatBits];
-        bitmap[first / abi::kBeatBits] = mask;
+    }
+    if (first % abi::kBeatBits == 0) mask = rows ? ~beat_t(0) : beat_t(masks[first / abi::kBeatBits]);
+    group_t held = 0;
+    if (kind >= kDigitWalk && place < groups) held = keys[place];
+    if (kind == kMarkWalk && begins) {
+      const mask_t marked = mark_group(held, cut.threshold, ties_left);
+      chosen = marked & mask_t(mask);
+      for (int i = 0; i < kGroupsPerWord; ++i) {
+#pragma HLS UNROLL
+        const mask_t before = place % kGroupsPerWord < i ? mask_t(0) : lane<kGroupKeys>(marks, i);
+        set_lane<kGroupKeys>(marks, i, place % kGroupsPerWord == i ? chosen : before);
       }
+      if (place < groups) bitmap[place / kGroupsPerWord] = marks;
     }
     score_t score[G][kLanes];
 #pragma HLS ARRAY_PARTITION variable = score complete dim = 0
@@ -122,7 +146,8 @@ tokens:
 #pragma HLS UNROLL
       const int token = first + i;
       const bool dense = token < n;
-      const bool taken = dense ? bool(mask[i]) : token < all;
+      const bool wanted = kind == kMarkWalk ? bool(chosen[i]) : bool(mask[i]);
+      const bool taken = dense ? wanted : token < all;
       Probability p[G];
 #pragma HLS ARRAY_PARTITION variable = p complete
       for (int h = 0; h < G; ++h) {
@@ -137,14 +162,15 @@ tokens:
       set_lane<32>(group, kGroupKeys - kLanes + i, dense ? order_single(key) : ordinal_t(0));
     }
     mask >>= kLanes;
+    chosen >>= kLanes;
     for (int h = 0; h < G; ++h) {
 #pragma HLS UNROLL
       sums[h] += step[h];
     }
-    const bool completes = cycle % (kGroupKeys / kLanes) == kGroupKeys / kLanes - 1;
-    if (kind == kKeyWalk && completes && cycle / (kGroupKeys / kLanes) < groups_of(n)) {
-      keys[cycle / (kGroupKeys / kLanes)] = group;
-    }
+    const bool made = kind == kKeyWalk && completes && place < groups;
+    if (made) keys[place] = group;
+    const bool digits = counted && (made || kind == kDigitWalk);
+    count_group(kind == kDigitWalk ? held : group, digits, digit, cut.threshold, histograms, latest);
   }
 }
 

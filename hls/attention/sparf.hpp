@@ -78,31 +78,55 @@ weigh_heads:
   }
 }
 
-// One after the other, with the same hardware: the sums of the heads, the keys, the choice, the sums over the choice.
-// SPARF_ROWS makes keys and chooses; `sum` and `selected` mean nothing to it.
+// One walk after the other, with the same hardware: the sums of the heads, the keys, the digits of the cut, the choice.
+// SPARF_ROWS has no sums; `sum` and `selected` mean nothing to it.
 template <int G>
 void walk_and_choose(const Job& job, const beat_t queries[G][kMaxChunks], ScoreMemory (&scores)[G],
                      const MaskMemory& masks, const max_t max[G], sum_t sum[G], sum_t chosen_sum[G], MaskMemory& bitmap,
                      int& selected) {
 #pragma HLS INLINE
   GroupMemory keys;
+  Histograms histograms;
+#pragma HLS ARRAY_PARTITION variable = histograms dim = 1 complete
+#pragma HLS ARRAY_PARTITION variable = histograms dim = 2 complete
+#pragma HLS BIND_STORAGE variable = histograms type = ram_s2p impl = bram
   weight_t weights[G];
 #pragma HLS ARRAY_PARTITION variable = weights complete
   const bool rows = chooses_rows(job);
+  const int n = keys_of(job);
+  const int k = rows ? int(job.r) : int(job.k_top);
+  const bool counted = !inserts(n, k);
   const int first = rows || !kWeighted<G> ? kKeyWalk : kSumWalk;
-  const int last = rows ? kKeyWalk : kWeighWalk;
+  Cut cut;
+  cut.ties = k;
+  int kind = first;
+  int digit = 0;
+  bool chosen = false;
+  if (counted) clear_histograms(histograms);
 walks:
-  for (int kind = first; kind <= last; ++kind) {
+  while (!chosen) {
     sum_t sums[G];
 #pragma HLS ARRAY_PARTITION variable = sums complete
-    walk<G>(kind, job, queries, scores, masks, max, weights, keys, bitmap, sums, selected);
+    walk<G>(kind, counted, digit, cut, job, queries, scores, masks, max, weights, keys, histograms, bitmap, sums,
+            selected);
     for (int h = 0; h < G; ++h) {
 #pragma HLS UNROLL
       if (kind == first) sum[h] = sums[h];
       chosen_sum[h] = sums[h];
     }
-    if (kind == kSumWalk) weigh_heads<G>(sum, weights);
-    if (kind == kKeyWalk) choose(keys_of(job), rows ? int(job.r) : int(job.k_top), keys, bitmap);
+    chosen = kind == kMarkWalk;
+    if (kind == kSumWalk) {
+      weigh_heads<G>(sum, weights);
+      kind = kKeyWalk;
+    } else if (!chosen) {
+      if (counted) {
+        cut = cut_digit(cut, digit, histograms);
+        ++digit;
+      } else {
+        insert_keys(n, k, keys, cut);
+      }
+      kind = cut.settled || digit == kDigits ? kMarkWalk : kDigitWalk;
+    }
   }
 }
 

@@ -16,7 +16,7 @@ std::uint32_t ATTENTION_TOP(ATTENTION_GROUP)(const beat_t* kv, const beat_t* io,
                                              std::uint64_t memory_beats) {
 #pragma HLS INTERFACE mode = m_axi port = kv bundle = gmem0 offset = slave max_read_burst_length = 64
 #pragma HLS INTERFACE mode = m_axi port = io bundle = gmem1 offset = slave max_read_burst_length = 64
-#pragma HLS INTERFACE mode = m_axi port = out bundle = gmem2 offset = slave max_write_burst_length = 64
+#pragma HLS INTERFACE mode = m_axi port = out bundle = gmem2 offset = slave max_write_burst_length = 16
 #pragma HLS INTERFACE mode = s_axilite port = job
 #pragma HLS INTERFACE mode = s_axilite port = memory_beats
 #pragma HLS INTERFACE mode = s_axilite port = return

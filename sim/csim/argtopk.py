@@ -8,7 +8,7 @@ import numpy as np
 
 import golden
 from csim.vectors import Case
-from golden.abi import INSERTION_K, MAX_TOKENS, MAX_TOP_K, KeyType, Status
+from golden.abi import INSERTION_K, INSERTION_KEYS, MAX_TOKENS, MAX_TOP_K, KeyType, Status
 
 NAME = "argtopk"
 
@@ -42,7 +42,7 @@ def _large(rng: Generator) -> Iterator[Case]:
 
 
 def _edges(rng: Generator, key_type: KeyType) -> Iterator[Case]:
-    for n in (INSERTION_K, INSERTION_K + 1, 300):
+    for n in (INSERTION_K, INSERTION_K + 1, 300, INSERTION_KEYS, INSERTION_KEYS + 1):
         for k in (1, INSERTION_K - 1, INSERTION_K, INSERTION_K + 1, n - 1, n):
             if k <= n:
                 yield _case(f"edge n={n} k={k}", _random(rng, n, key_type), k, key_type)

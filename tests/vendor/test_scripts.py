@@ -25,7 +25,7 @@ def text(expected: str) -> str:
 
 def test_configuration_of_a_vitis_kernel() -> None:
     assert config_text(job("argtopk", "smartssd")) == text("""
-part=xcku15p-ffva1156-2-e
+part=xcku15p-ffva1156-2LV-e
 
 [hls]
 clock=3.333ns

@@ -9,7 +9,7 @@ module openhls_axi_write #(
     parameter int BUS = 32,
     parameter int BURST = 64,
     parameter int OUTSTANDING = 32,
-    parameter int DEPTH = BURST * OUTSTANDING < 512 ? BURST * OUTSTANDING : 512  // bus words; a block RAM has 512
+    parameter int DEPTH = 2 * BURST  // bus words: one burst is gathered while another one leaves
 ) (
     input  logic             clk,
     input  logic             rst,

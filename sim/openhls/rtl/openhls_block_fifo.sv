@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A first-in first-out queue in block RAM: DEPTH words and one more in the register of the read port. A word comes out
-// two cycles after it went in, then one each cycle. `fetch` is high when a word leaves the memory for that register.
+// A first-in first-out queue in block RAM, or in LUTs where it is short: DEPTH words and one more in the register of the
+// read port. A word comes out two cycles after it went in, then one each cycle. `fetch` is high when a word leaves the memory for that register.
 module openhls_block_fifo #(
     parameter int WIDTH = 1,
     parameter int DEPTH = 512
@@ -31,7 +31,7 @@ module openhls_block_fifo #(
       .WIDTH(WIDTH),
       .LENGTH(DEPTH),
       .ADDRESS(POINTER),
-      .RAM_STYLE("block")
+      .RAM_STYLE(DEPTH <= 64 ? "distributed" : "block")
   ) memory (
       .clk,
       .write(push),

@@ -15,6 +15,7 @@ from tb.common.memory import PAGE, Memory, Timing
 from tb.common.stalls import Gate
 
 SLVERR = 2
+_LONGEST = (16, 64)  # words of the longest bursts that the kernels ask for
 _ADDRESS = ("ADDR", "LEN", "SIZE", "BURST", "ID")
 CHANNELS = ("AR", "R", "AW", "W", "B")
 
@@ -132,7 +133,8 @@ class AxiMemory:
 
     def _count(self, burst: _Burst, kind: str) -> None:
         end = burst.address + burst.words * self._bytes
-        size = "64 words" if burst.words == 64 else "less, cut at 4 KB" if end % PAGE == 0 else "less"
+        whole = burst.words in _LONGEST
+        size = f"{burst.words} words" if whole else "less, cut at 4 KB" if end % PAGE == 0 else "less"
         self.bursts[f"{self.name} {kind}, {size}"] += 1
         self.touched[kind].update(range(burst.address, end, self._bytes))
 
