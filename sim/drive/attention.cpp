@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kv/row_fetch.hpp"
-
 namespace kvdrive {
 namespace {
 
@@ -85,20 +83,29 @@ AttentionUnit::Head AttentionUnit::head_of(const abi::AttnSubmit& command, std::
 }
 
 AttentionOutcome AttentionUnit::run(const abi::AttnSubmit& command, std::span<const std::byte> data, Ns arrival) {
+  const bool sparf = command.mode == abi::kSparfAttend;
+  ready_ = arrival + device_.firmware_read(sparf ? abi::kPageBytes : UINT32_MAX);
+  if (!sparf) return run_dense(command, data);
+  return collect(command, [&](std::uint32_t i) {
+    data_done_ = ready_;
+    return run_sparf(head_of(command, data, i));
+  });
+}
+
+// Records and outputs of all heads, until one fails. `run_head` leaves its results in `memory_`.
+AttentionOutcome AttentionUnit::collect(const abi::AttnSubmit& command,
+                                        const std::function<Outcome(std::uint32_t)>& run_head) {
   AttentionOutcome outcome;
   const std::size_t record_bytes = sizeof(abi::AttentionResult);
-  ready_ = arrival + device_.firmware_read(command.mode == abi::kSparfAttend ? abi::kPageBytes : UINT32_MAX);
   for (std::uint32_t i = 0; i < command.heads; ++i) {
-    const Head head = head_of(command, data, i);
-    const std::size_t bytes = out_bytes(command, head.k.row_bytes());
-    outcome.data.resize(command.heads * (record_bytes + bytes));
-    data_done_ = ready_;
-    const auto [status, engine_status] = command.mode == abi::kSparfAttend ? run_sparf(head) : run_dense(head);
+    const auto [status, engine_status] = run_head(i);
     outcome.status = status;
     outcome.result = engine_status;
     if (status != abi::kSuccess) break;
-    std::memcpy(outcome.data.data() + i * record_bytes, memory_.at(memory_.job.result), record_bytes);
-    std::memcpy(outcome.data.data() + command.heads * record_bytes + i * bytes, memory_.at(memory_.job.out), bytes);
+    const std::size_t bytes = out_bytes(command, std::uint32_t{memory_->job.head_dim} * 2);
+    outcome.data.resize(command.heads * (record_bytes + bytes));
+    std::memcpy(outcome.data.data() + i * record_bytes, memory_->at(memory_->job.result), record_bytes);
+    std::memcpy(outcome.data.data() + command.heads * record_bytes + i * bytes, memory_->at(memory_->job.out), bytes);
   }
   if (outcome.status != abi::kSuccess) outcome.data.clear();
   outcome.done = std::max(engine_free_, data_done_);
@@ -106,19 +113,19 @@ AttentionOutcome AttentionUnit::run(const abi::AttnSubmit& command, std::span<co
 }
 
 void AttentionUnit::start_job(const Head& head, abi::Mode mode) {
-  memory_.job.mode = static_cast<std::uint8_t>(mode);
-  memory_.job.group = head.command.group;
-  memory_.job.head_dim = static_cast<std::uint16_t>(head.k.head_dim());
-  memory_.job.scale_log2e = head.command.scale_log2e;
-  memory_.job.tokens = head.command.tokens;
-  memory_.job.out = memory_.place(mode == abi::kSparfTokens ? whole_beats((head.command.tokens + 7) / 8)
-                                                            : out_bytes(head.command, head.k.row_bytes()));
+  memory_->job.mode = static_cast<std::uint8_t>(mode);
+  memory_->job.group = head.command.group;
+  memory_->job.head_dim = static_cast<std::uint16_t>(head.k.head_dim());
+  memory_->job.scale_log2e = head.command.scale_log2e;
+  memory_->job.tokens = head.command.tokens;
+  memory_->job.out = memory_->place(mode == abi::kSparfTokens ? whole_beats((head.command.tokens + 7) / 8)
+                                                              : out_bytes(head.command, head.k.row_bytes()));
 }
 
 void AttentionUnit::place_tail(const Head& head, bool with_v) {
-  memory_.job.tail_tokens = head.command.tail_tokens;
-  memory_.job.tail_scores = memory_.place(head.tail_scores);
-  memory_.job.tail_v = with_v ? memory_.place(head.tail_v) : 0;
+  memory_->job.tail_tokens = head.command.tail_tokens;
+  memory_->job.tail_scores = memory_->place(head.tail_scores);
+  memory_->job.tail_v = with_v ? memory_->place(head.tail_v) : 0;
 }
 
 // The engine takes a beat of K or V a cycle, at the preset's clock: its design rate.
@@ -127,28 +134,44 @@ AttentionUnit::Outcome AttentionUnit::run_job(std::uint64_t kv_bytes) {
   const std::uint64_t cycles = (kv_bytes + abi::kBeatBytes - 1) / abi::kBeatBytes;
   engine_cycles_ += cycles;
   engine_free_ = std::max(engine_free_, data_done_) + cycles * 1000 / device_.timing().engine_mhz;
-  const std::uint32_t status = memory_.run(engine_);
+  const std::uint32_t status = memory_->run(engine_);
   return {status_of(status), status};
 }
 
-AttentionUnit::Outcome AttentionUnit::run_dense(const Head& head) {
+// Lays out the job in `memory_` and starts the reads of K and V.
+void AttentionUnit::start_dense(const Head& head, RowFetch& fetch) {
   const std::uint32_t tokens = head.command.tokens;
   const std::uint64_t bytes = std::uint64_t{tokens} * head.k.row_bytes();
-  memory_.clear();
+  memory_->clear();
   start_job(head, static_cast<abi::Mode>(head.command.mode));
-  memory_.job.q = memory_.place(head.q);
-  if (!head.valid.empty()) memory_.job.valid = memory_.place(head.valid);
+  memory_->job.q = memory_->place(head.q);
+  if (!head.valid.empty()) memory_->job.valid = memory_->place(head.valid);
   place_tail(head, true);
-  memory_.job.k = memory_.place(bytes);
-  memory_.job.v = memory_.place(bytes);
-  RowFetch fetch;
-  fetch.add(head.k, 0, tokens, memory_.at(memory_.job.k));
-  fetch.add(head.v, 0, tokens, memory_.at(memory_.job.v));
-  const auto read = fetch.run(ftl_, ready_, Sink::kComputer);
-  data_done_ = std::max(data_done_, read.done);
-  if (!read.whole) return {abi::kUnrecoveredRead};
-  tail_bytes_read_ += fetch.tail_bytes();
-  return run_job(2 * bytes);
+  memory_->job.k = memory_->place(bytes);
+  memory_->job.v = memory_->place(bytes);
+  fetch.add(head.k, 0, tokens, memory_->at(memory_->job.k));
+  fetch.add(head.v, 0, tokens, memory_->at(memory_->job.v));
+  fetch.start(ftl_, ready_, Sink::kComputer);
+}
+
+// While the engine works on a head, the rows of the next one arrive.
+AttentionOutcome AttentionUnit::run_dense(const abi::AttnSubmit& command, std::span<const std::byte> data) {
+  std::array<RowFetch, 2> fetches;
+  const auto start = [&](std::uint32_t i) {
+    memory_ = &memories_[i % 2];
+    fetches[i % 2] = RowFetch();
+    if (i < command.heads) start_dense(head_of(command, data, i), fetches[i % 2]);
+  };
+  start(0);
+  return collect(command, [&](std::uint32_t i) -> Outcome {
+    start(i + 1);
+    memory_ = &memories_[i % 2];
+    const auto read = fetches[i % 2].finish();
+    data_done_ = read.done;
+    if (!read.whole) return {abi::kUnrecoveredRead};
+    tail_bytes_read_ += fetches[i % 2].tail_bytes();
+    return run_job(std::uint64_t{command.tokens} * memory_->job.head_dim * 4);
+  });
 }
 
 }  // namespace kvdrive

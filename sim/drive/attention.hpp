@@ -2,8 +2,10 @@
 // ATTN_SUBMIT: gathers K and V of each head into job memory, runs the engine, keeps the record and the output.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -11,6 +13,7 @@
 #include "engine/engine.hpp"
 #include "job_memory.hpp"
 #include "kv/kv_store.hpp"
+#include "kv/row_fetch.hpp"
 #include "kv/row_filter.hpp"
 
 namespace kvdrive {
@@ -57,7 +60,9 @@ class AttentionUnit {
   };
 
   Head head_of(const abi::AttnSubmit& command, std::span<const std::byte> data, std::uint32_t index) const;
-  Outcome run_dense(const Head& head);
+  AttentionOutcome collect(const abi::AttnSubmit& command, const std::function<Outcome(std::uint32_t)>& run_head);
+  AttentionOutcome run_dense(const abi::AttnSubmit& command, std::span<const std::byte> data);
+  void start_dense(const Head& head, RowFetch& fetch);
   Outcome run_sparf(const Head& head);
   bool place_columns(const Head& head, const std::vector<bool>& rows);
   bool place_chosen(const Head& head, const std::vector<bool>& chosen);
@@ -72,7 +77,8 @@ class AttentionUnit {
   Ftl& ftl_;
   NandDevice& device_;
   RowFilter filter_{engine_, ftl_};
-  JobMemory memory_;
+  std::array<JobMemory, 2> memories_;  // EXACT and PARTIAL fill one while the engine works in the other
+  JobMemory* memory_ = &memories_[0];
   Ns ready_ = 0;      // the present command's reads start here
   Ns data_done_ = 0;  // what the present job needs is in memory
   Ns engine_free_ = 0;

@@ -12,35 +12,35 @@ namespace kvdrive {
 
 AttentionUnit::Outcome AttentionUnit::run_sparf(const Head& head) {
   const std::uint32_t tokens = head.command.tokens;
-  memory_.clear();
-  memory_.job.q = memory_.place(head.q);
-  memory_.job.rows = memory_.place(abi::kBeatBytes);
-  memory_.job.r = head.command.r;
+  memory_->clear();
+  memory_->job.q = memory_->place(head.q);
+  memory_->job.rows = memory_->place(abi::kBeatBytes);
+  memory_->job.r = head.command.r;
   start_job(head, abi::kSparfRows);
   if (const Outcome done = run_job(head.q.size()); done.engine_status != 0) return done;
 
-  const std::vector<bool> rows = flags_at(memory_.job.rows, head.k.head_dim());
+  const std::vector<bool> rows = flags_at(memory_->job.rows, head.k.head_dim());
   if (!place_columns(head, rows)) return {abi::kUnrecoveredRead};
-  if (!head.valid.empty()) memory_.job.valid = memory_.place(head.valid);
-  memory_.job.k_top = head.command.k_top;
-  memory_.job.local = head.command.local;
+  if (!head.valid.empty()) memory_->job.valid = memory_->place(head.valid);
+  memory_->job.k_top = head.command.k_top;
+  memory_->job.local = head.command.local;
   place_tail(head, false);
   start_job(head, abi::kSparfTokens);
   if (const Outcome done = run_job(std::uint64_t{tokens} * head.command.r * 2); done.engine_status != 0) return done;
 
-  const std::vector<bool> chosen = flags_at(memory_.job.out, tokens);
-  const abi::AttentionResult record = memory_.record();
+  const std::vector<bool> chosen = flags_at(memory_->job.out, tokens);
+  const abi::AttentionResult record = memory_->record();
   if (!place_chosen(head, chosen) || !place_mean(head)) return {abi::kUnrecoveredRead};
-  memory_.job.valid = 0;
+  memory_->job.valid = 0;
   place_tail(head, true);
   start_job(head, abi::kSparfAttend);
-  memory_.job.tokens = record.selected;
+  memory_->job.tokens = record.selected;
   return run_job(std::uint64_t{record.selected} * 2 * head.k.row_bytes());
 }
 
 std::vector<bool> AttentionUnit::flags_at(std::uint64_t address, std::uint32_t count) {
   std::vector<bool> flags(count);
-  const std::byte* bitmap = memory_.at(address);
+  const std::byte* bitmap = memory_->at(address);
   for (std::uint32_t i = 0; i < count; ++i) flags[i] = (std::to_integer<unsigned>(bitmap[i / 8]) >> i % 8 & 1) != 0;
   return flags;
 }
@@ -49,8 +49,8 @@ std::vector<bool> AttentionUnit::flags_at(std::uint64_t address, std::uint32_t c
 bool AttentionUnit::place_columns(const Head& head, const std::vector<bool>& rows) {
   const std::uint32_t tokens = head.command.tokens, r = head.command.r;
   const std::uint64_t bytes = (std::uint64_t{tokens} + abi::kLanes - 1) / abi::kLanes * abi::kLanes * r * 2;
-  memory_.job.k = memory_.place(bytes);
-  std::byte* const columns = memory_.at(memory_.job.k);
+  memory_->job.k = memory_->place(bytes);
+  std::byte* const columns = memory_->at(memory_->job.k);
   std::memset(columns, 0, bytes);
   const auto column = [&](std::uint32_t token, std::uint32_t row) {
     return columns + ((std::uint64_t{token} / abi::kLanes * r + row) * abi::kLanes + token % abi::kLanes) * 2;
@@ -92,8 +92,8 @@ bool AttentionUnit::place_chosen(const Head& head, const std::vector<bool>& chos
   const auto k = filter_.tokens(head.k, chosen, data_done_);
   const auto v = filter_.tokens(head.v, chosen, data_done_);
   if (!k || !v) return false;
-  memory_.job.k = memory_.place(std::span(k->bytes));
-  memory_.job.v = memory_.place(std::span(v->bytes));
+  memory_->job.k = memory_->place(std::span(k->bytes));
+  memory_->job.v = memory_->place(std::span(v->bytes));
   data_done_ = std::max({data_done_, k->done, v->done});
   return true;
 }
@@ -114,8 +114,8 @@ bool AttentionUnit::place_mean(const Head& head) {
   if (subtract) std::ranges::copy(head.v.sums(), sums.begin());
   add_rows(rows->bytes, sums, subtract ? -1 : 1);
   add_rows(head.tail_v, sums, 1);
-  memory_.job.v_sum = memory_.place(std::as_bytes(std::span(sums)));
-  memory_.job.count = in + head.command.tail_tokens;
+  memory_->job.v_sum = memory_->place(std::as_bytes(std::span(sums)));
+  memory_->job.count = in + head.command.tail_tokens;
   return true;
 }
 

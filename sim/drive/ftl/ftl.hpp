@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -63,8 +64,25 @@ class Ftl {
     bool whole = true;  // false: some contents are lost, `out` of those holds nothing of use
     Ns done = 0;
   };
+  // Reads on their way. Nothing may change groups before `finish`.
+  class Reading {
+   public:
+    // All contents are at their place, or the result says that some are lost. Throws what the transfers threw.
+    ReadResult finish();
+
+   private:
+    friend class Ftl;
+    Ftl* ftl_ = nullptr;
+    std::vector<GroupRead> reads_;
+    std::unique_ptr<std::uint8_t[]> intact_;  // per read: its contents have their checksum
+    Ns done_ = 0;
+    TransferThreads::Batch transfers_;  // last: waits for them before the rest goes
+  };
   // `ready`: when the firmware starts the reads.
-  ReadResult read(std::span<const GroupRead> reads, Ns ready, Sink sink);
+  Reading start_read(std::vector<GroupRead> reads, Ns ready, Sink sink);
+  ReadResult read(std::span<const GroupRead> reads, Ns ready, Sink sink) {
+    return start_read({reads.begin(), reads.end()}, ready, sink).finish();
+  }
 
   // Groups that can still be stored.
   std::uint64_t available() const;
@@ -128,7 +146,6 @@ class Ftl {
   bool collect(std::uint32_t die);
   void empty(std::uint32_t die, std::uint32_t block);
   void move_live_units(std::uint32_t die, std::uint32_t block);
-  std::vector<UnitRead> split_reads(std::span<const GroupRead> reads, std::vector<const GroupRead*>& from_flash);
   Ns time_reads(std::vector<const GroupRead*>& reads, Ns ready, Sink sink);
 
   const Geometry geometry_;

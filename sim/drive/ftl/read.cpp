@@ -7,27 +7,16 @@
 
 namespace kvdrive {
 
-Ftl::ReadResult Ftl::read(std::span<const GroupRead> reads, Ns ready, Sink sink) {
-  std::vector<const GroupRead*> from_flash;
-  media_.read(split_reads(reads, from_flash));
-  (sink == Sink::kFirmware ? counters_.groups_reread : counters_.groups_read) += reads.size();
-  ReadResult result{true, time_reads(from_flash, ready, sink)};
-  for (const GroupRead& read : reads) {
-    const bool flash = entries_[read.group].unit != kQueued;
-    const bool failed = flash && faults_.strikes(FaultKind::kReadUncorrectable);
-    if (!failed && crc32c({read.out, abi::kPageBytes}) == entries_[read.group].crc) continue;
-    ++counters_.lost_groups;
-    result.whole = false;
-  }
-  return result;
-}
-
-// Queued groups are copied at once, the others are returned as unit reads.
-std::vector<UnitRead> Ftl::split_reads(std::span<const GroupRead> reads, std::vector<const GroupRead*>& from_flash) {
+Ftl::Reading Ftl::start_read(std::vector<GroupRead> reads, Ns ready, Sink sink) {
+  Reading reading;
+  reading.ftl_ = this;
+  reading.intact_ = std::make_unique<std::uint8_t[]>(reads.size());
+  reading.reads_ = std::move(reads);
   std::vector<UnitRead> units;
-  units.reserve(reads.size());
-  from_flash.reserve(reads.size());
-  for (const GroupRead& read : reads) {
+  std::vector<const GroupRead*> from_flash;
+  units.reserve(reading.reads_.size());
+  from_flash.reserve(reading.reads_.size());
+  for (const GroupRead& read : reading.reads_) {
     const Entry& entry = entries_[read.group];
     if (entry.unit != kQueued) {
       units.push_back({entry.unit, read.out});
@@ -36,9 +25,30 @@ std::vector<UnitRead> Ftl::split_reads(std::span<const GroupRead> reads, std::ve
     }
     const Location at = queued_.at(read.group);
     std::memcpy(read.out, queues_[at.die].data.data() + std::size_t{at.slot} * abi::kPageBytes, abi::kPageBytes);
+    reading.intact_[&read - reading.reads_.data()] = crc32c({read.out, abi::kPageBytes}) == entry.crc;
     ++counters_.queued_reads;
   }
-  return units;
+  const auto arrived = [this, from_flash, all = reading.reads_.data(), intact = reading.intact_.get()](std::size_t i) {
+    const GroupRead& read = *from_flash[i];
+    intact[&read - all] = crc32c({read.out, abi::kPageBytes}) == entries_[read.group].crc;
+  };
+  reading.transfers_ = media_.start_read(units, arrived);
+  (sink == Sink::kFirmware ? counters_.groups_reread : counters_.groups_read) += reading.reads_.size();
+  reading.done_ = time_reads(from_flash, ready, sink);
+  return reading;
+}
+
+Ftl::ReadResult Ftl::Reading::finish() {
+  transfers_.wait();
+  ReadResult result{true, done_};
+  for (std::size_t i = 0; i < reads_.size(); ++i) {
+    const bool flash = ftl_->entries_[reads_[i].group].unit != kQueued;
+    const bool failed = flash && ftl_->faults_.strikes(FaultKind::kReadUncorrectable);
+    if (!failed && intact_[i]) continue;
+    ++ftl_->counters_.lost_groups;
+    result.whole = false;
+  }
+  return result;
 }
 
 // One sensing for all groups of a flash page, and for the same page of several planes.

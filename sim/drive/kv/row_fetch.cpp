@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace kvdrive {
 
@@ -30,16 +31,20 @@ void RowFetch::add(const HeadRows& rows, std::uint32_t first, std::uint32_t coun
   }
 }
 
-Ftl::ReadResult RowFetch::run(Ftl& ftl, Ns ready, Sink sink) {
-  std::vector<std::byte> beside(parts_.size() * abi::kPageBytes);
-  std::vector<GroupRead> reads = whole_;
+void RowFetch::start(Ftl& ftl, Ns ready, Sink sink) {
+  beside_.resize(parts_.size() * abi::kPageBytes);
+  std::vector<GroupRead> reads = std::move(whole_);
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     reads.push_back(
-        {parts_[i].group, beside.data() + i * abi::kPageBytes, static_cast<std::uint32_t>(parts_[i].bytes)});
+        {parts_[i].group, beside_.data() + i * abi::kPageBytes, static_cast<std::uint32_t>(parts_[i].bytes)});
   }
-  const auto result = ftl.read(reads, ready, sink);
+  reading_ = ftl.start_read(std::move(reads), ready, sink);
+}
+
+Ftl::ReadResult RowFetch::finish() {
+  const auto result = reading_.finish();
   for (std::size_t i = 0; i < parts_.size(); ++i) {
-    std::memcpy(parts_[i].out, beside.data() + i * abi::kPageBytes + parts_[i].from, parts_[i].bytes);
+    std::memcpy(parts_[i].out, beside_.data() + i * abi::kPageBytes + parts_[i].from, parts_[i].bytes);
   }
   return result;
 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The file that stands in for the drive: whole pages, written around the page cache, read through it.
 //
-// Writes bypass the cache because that is 4 times faster in large pieces (sim/drive/README.md has the measurement);
-// reads use it because a group is read many times. A file that another drive has open is refused.
+// Reads and writes of disjoint places may come from several threads. Writes bypass the cache because that is 4 times
+// faster in large pieces (sim/drive/README.md has the measurement); reads use it because a group is read many times. A
+// file that another drive has open is refused.
 #pragma once
 
 #include <sys/uio.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -51,7 +53,7 @@ class BackingFile {
   int cached_;
   int direct_;  // the same file without the page cache, or `cached_` where the file system cannot
   PowerCut power_cut_;
-  std::uint64_t writes_ = 0;
+  std::atomic<std::uint64_t> writes_ = 0;
 };
 
 }  // namespace kvdrive

@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 namespace kvdrive {
 namespace {
 
 constexpr std::size_t kLargestTransfer = 1 << 20;
+constexpr std::size_t kSmallRead = 128 << 10;
 constexpr std::size_t kCachedSectors = 1024;
 
 }  // namespace
@@ -24,36 +26,59 @@ void Media::program(Unit first, AlignedBuffer data, std::span<const Spare> spare
   staged_.insert_or_assign(first, std::move(data));
 }
 
-void Media::read(std::span<const UnitRead> reads) {
-  std::vector<UnitRead> sorted(reads.begin(), reads.end());
-  std::ranges::sort(sorted, {}, &UnitRead::unit);
-  std::vector<iovec> parts;
-  Unit first = 0;
-  const auto flush = [&] {
-    if (!parts.empty()) file_.read(superblock_.unit_offset() + std::uint64_t{first} * abi::kPageBytes, parts);
-    parts.clear();
+TransferThreads::Batch Media::start_read(std::span<const UnitRead> reads, Arrived arrived) {
+  struct Run {
+    Unit first;
+    std::vector<iovec> parts;
+    std::vector<std::size_t> numbers;
   };
-  Unit next = 0;
-  for (const UnitRead& read : sorted) {
+  std::vector<std::size_t> order(reads.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::sort(order, {}, [&reads](std::size_t i) { return reads[i].unit; });
+  std::vector<Run> runs;
+  for (const std::size_t number : order) {
+    const UnitRead& read = reads[number];
     const Unit program = read.unit - read.unit % superblock_.geometry.units_per_program();
-    if (const auto staged = staged_.find(program); staged != staged_.end()) {
-      std::memcpy(read.out, staged->second.data() + std::size_t{read.unit - program} * abi::kPageBytes,
-                  abi::kPageBytes);
+    if (const AlignedBuffer* held = in_memory(program)) {
+      std::memcpy(read.out, held->data() + std::size_t{read.unit - program} * abi::kPageBytes, abi::kPageBytes);
+      if (arrived) arrived(number);
       continue;
     }
-    if (!parts.empty() && (read.unit != next || (next - first) * std::size_t{abi::kPageBytes} >= kLargestTransfer)) {
-      flush();
-    }
-    if (parts.empty()) first = read.unit;
-    auto* const end = parts.empty() ? nullptr : static_cast<std::byte*>(parts.back().iov_base) + parts.back().iov_len;
+    const auto extends = [&](const Run& run) {
+      return read.unit == run.first + run.numbers.size() && run.numbers.size() * abi::kPageBytes < kLargestTransfer;
+    };
+    if (runs.empty() || !extends(runs.back())) runs.push_back({read.unit, {}, {}});
+    Run& run = runs.back();
+    auto* const end =
+        run.parts.empty() ? nullptr : static_cast<std::byte*>(run.parts.back().iov_base) + run.parts.back().iov_len;
     if (read.out == end) {
-      parts.back().iov_len += abi::kPageBytes;
+      run.parts.back().iov_len += abi::kPageBytes;
     } else {
-      parts.push_back({read.out, abi::kPageBytes});
+      run.parts.push_back({read.out, abi::kPageBytes});
     }
-    next = read.unit + 1;
+    run.numbers.push_back(number);
   }
-  flush();
+  const auto transfer = [this, arrived](const Run& run) {
+    file_.read(superblock_.unit_offset() + std::uint64_t{run.first} * abi::kPageBytes, run.parts);
+    if (!arrived) return;
+    for (const std::size_t number : run.numbers) arrived(number);
+  };
+  if (reads.size() * abi::kPageBytes <= kSmallRead) {  // waking a thread would take longer
+    std::ranges::for_each(runs, transfer);
+    return {};
+  }
+  std::vector<TransferThreads::Task> tasks;
+  for (Run& run : runs) tasks.emplace_back([transfer, run = std::move(run)] { transfer(run); });
+  return threads_.start(std::move(tasks));
+}
+
+// The contents of a program that the file does not have yet; null: it has them.
+const AlignedBuffer* Media::in_memory(Unit program) const {
+  if (const auto staged = staged_.find(program); staged != staged_.end()) return &staged->second;
+  for (const Write& write : writing_) {
+    if (const auto found = write.programs.find(program); found != write.programs.end()) return &found->second;
+  }
+  return nullptr;
 }
 
 Spare Media::spare(Unit unit) {
@@ -84,24 +109,50 @@ Media::Sector& Media::sector_at(std::uint64_t offset) {
   return sectors_.emplace(start, std::move(sector)).first->second;
 }
 
-void Media::drain_units() {
-  for (auto run = staged_.begin(); run != staged_.end();) {
-    std::vector<iovec> parts;
+void Media::write_run(const std::map<Unit, AlignedBuffer>& programs) {
+  std::vector<iovec> parts;
+  for (const auto& [unit, data] : programs) parts.push_back({const_cast<std::byte*>(data.data()), data.size()});
+  file_.write(superblock_.unit_offset() + std::uint64_t{programs.begin()->first} * abi::kPageBytes, parts);
+}
+
+// Starts the writes of all staged programs; up to `in_flight` of them may still run afterwards.
+void Media::drain_units(std::size_t in_flight) {
+  while (!staged_.empty()) {
+    reap(kWritesInFlight - 1);
+    Write& write = writing_.emplace_back();
     std::size_t size = 0;
-    auto end = run;
-    while (end != staged_.end() && end->first == run->first + size / abi::kPageBytes && size < kLargestTransfer) {
-      parts.push_back({end->second.data(), end->second.size()});
-      size += end->second.size();
-      ++end;
+    const Unit first = staged_.begin()->first;
+    while (!staged_.empty() && staged_.begin()->first == first + size / abi::kPageBytes && size < kLargestTransfer) {
+      size += staged_.begin()->second.size();
+      write.programs.insert(staged_.extract(staged_.begin()));
     }
-    file_.write(superblock_.unit_offset() + std::uint64_t{run->first} * abi::kPageBytes, parts);
     staged_bytes_ -= size;
-    run = staged_.erase(run, end);
+    std::vector<TransferThreads::Task> tasks;
+    tasks.emplace_back([this, &write] { write_run(write.programs); });
+    write.batch = threads_.start(std::move(tasks));
+    if (file_.power_cut().armed()) reap(0);  // a cut counts writes: they keep their order
+  }
+  reap(in_flight);
+}
+
+// Waits until no more than `in_flight` writes run. Of a failed one the programs are staged again.
+void Media::reap(std::size_t in_flight) {
+  while (!writing_.empty() && (writing_.size() > in_flight || writing_.front().batch.done())) {
+    Write& write = writing_.front();
+    try {
+      write.batch.wait();
+    } catch (...) {
+      for (const auto& [unit, data] : write.programs) staged_bytes_ += data.size();
+      staged_.merge(write.programs);
+      writing_.pop_front();
+      throw;
+    }
+    writing_.pop_front();
   }
 }
 
 void Media::drain() {
-  drain_units();
+  drain_units(0);
   for (auto& [offset, sector] : sectors_) {
     if (!sector.dirty) continue;
     file_.write(offset, sector.bytes.span());
