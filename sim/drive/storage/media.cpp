@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -11,6 +12,7 @@ namespace {
 
 constexpr std::size_t kLargestTransfer = 1 << 20;
 constexpr std::size_t kSmallRead = 128 << 10;
+constexpr std::size_t kTaskBytes = 512 << 10;  // of the runs that a thread takes at once
 constexpr std::size_t kCachedSectors = 1024;
 
 }  // namespace
@@ -68,7 +70,15 @@ TransferThreads::Batch Media::start_read(std::span<const UnitRead> reads, Arrive
     return {};
   }
   std::vector<TransferThreads::Task> tasks;
-  for (Run& run : runs) tasks.emplace_back([transfer, run = std::move(run)] { transfer(run); });
+  for (auto first = runs.begin(); first != runs.end();) {
+    auto end = first;
+    for (std::size_t size = 0; end != runs.end() && size < kTaskBytes; ++end)
+      size += end->numbers.size() * abi::kPageBytes;
+    tasks.emplace_back([transfer, part = std::vector<Run>(std::move_iterator(first), std::move_iterator(end))] {
+      std::ranges::for_each(part, transfer);
+    });
+    first = end;
+  }
   return threads_.start(std::move(tasks));
 }
 
