@@ -1,0 +1,28 @@
+"""Exact attention over every token: the default."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import ClassVar
+
+from kvdrive.errors import InputError
+from kvdrive.policies.base import Mask, Parameters, Policy, row_bytes
+
+
+class Exact(Policy):
+    """Bit-identical to the golden model on every engine (docs/arithmetic.md)."""
+
+    name: ClassVar[str] = "exact"
+
+    def __init__(self, ratio: Fraction = Fraction(1)) -> None:
+        if ratio != 1:
+            raise InputError(f"exact attention has no compression ratio {ratio}: choose sparf, sparq, h2o or local")
+        super().__init__(ratio)
+
+    def parameters(self, tokens: int, head_dim: int, valid: Mask | None = None, tail_tokens: int = 0) -> Parameters:
+        """See Policy."""
+        return Parameters(valid=valid)
+
+    def bytes_needed(self, tokens: int, head_dim: int) -> int:
+        """See Policy."""
+        return 2 * tokens * row_bytes(head_dim)

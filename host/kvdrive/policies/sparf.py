@@ -1,0 +1,44 @@
+"""SparF: SparQ attention made for flash (InstInfer, HPCA 2025), run by the drive as three jobs."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import ClassVar
+
+from kvdrive import abi
+from kvdrive.policies.base import Mask, Parameters, Policy, row_bytes, share
+
+LOCAL_SHARE = Fraction(1, 4)  # of the chosen tokens are the most recent ones, as in the SparQ paper
+
+
+class SparF(Policy):
+    """`ratio` of K's embedding rows choose `ratio` of the tokens; the others are replaced by the mean of all V.
+
+    Each choice is common to the query heads of a KV head. Where the choice would be everything, attention is exact.
+    """
+
+    name: ClassVar[str] = "sparf"
+    append_options: ClassVar[int] = abi.AppendOption.APPEND_SPARSE
+
+    def rows(self, head_dim: int) -> int:
+        """Embedding rows of K that are looked at."""
+        return share(head_dim, self.ratio)
+
+    def chosen(self, tokens: int) -> int:
+        """Tokens that are attended to."""
+        return min(share(tokens, self.ratio), abi.MAX_TOP_K)
+
+    def parameters(self, tokens: int, head_dim: int, valid: Mask | None = None, tail_tokens: int = 0) -> Parameters:
+        """See Policy."""
+        r, k_top = self.rows(head_dim), self.chosen(tokens + tail_tokens)
+        local = int(k_top * LOCAL_SHARE)
+        k_top = max(1, min(k_top - tail_tokens, tokens))
+        if k_top == tokens and r == head_dim:
+            return Parameters(valid=valid)
+        return Parameters(abi.Mode.SPARF_ATTEND, r, k_top, min(max(local - tail_tokens, 0), k_top), valid)
+
+    def bytes_needed(self, tokens: int, head_dim: int) -> int:
+        """See Policy."""
+        k_top, r = self.chosen(tokens), self.rows(head_dim)
+        columns = 0 if k_top == tokens and r == head_dim else 2 * tokens * r
+        return columns + 2 * k_top * row_bytes(head_dim)
