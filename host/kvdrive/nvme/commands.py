@@ -19,6 +19,7 @@ Bytes = NDArray[np.uint8]
 Halves = NDArray[np.float16]
 
 MAX_TOKENS_PER_APPEND = 0xFFFF
+_SCORES_PER_BEAT = abi.BEAT_BYTES // 4
 
 
 @dataclass(frozen=True)
@@ -97,18 +98,38 @@ def attn_submit(
     tokens: int,
     scale_log2e: int,
     valid: NDArray[np.bool_] | None = None,
+    *,
+    mode: abi.Mode = abi.Mode.EXACT,
+    r: int = 0,
+    k_top: int = 0,
+    local: int = 0,
+    tail_scores: NDArray[np.int32] | None = None,
+    tail_v: Halves | None = None,
 ) -> Command:
     """ATTN_SUBMIT: attend from q [heads, g, d] float16 to tokens 0 to `tokens` - 1; the result is a ticket.
 
     `scale_log2e`: binary32 pattern of scale * log2(e). `valid`: bool [tokens], True = attend; None attends to all.
+    `mode`: EXACT, PARTIAL (binary32 out) or SPARF_ATTEND with `r` embedding rows and `k_top` tokens, the last `local`
+    always among them. Tokens that the drive does not have follow as a tail: their scores int32 [heads, g, n] (Q12.20)
+    and V float16 [heads, n, d]. Raises ValueError when only one of the two is there or the counts differ.
     """
-    heads, group, _ = q.shape
+    heads, group, head_dim = q.shape
     parts = [_payload(q)]
     if valid is not None:
         bitmap = np.zeros(-(-tokens // abi.BEAT_BITS) * abi.BEAT_BYTES, np.uint8)
         packed = np.packbits(valid, bitorder="little")
         bitmap[: packed.size] = packed
         parts.append(bitmap)
+    tail_tokens = 0
+    if tail_scores is not None or tail_v is not None:
+        if tail_scores is None or tail_v is None:
+            raise ValueError("a tail needs scores and V")
+        tail_tokens = tail_scores.shape[2]
+        if tail_scores.shape != (heads, group, tail_tokens) or tail_v.shape != (heads, tail_tokens, head_dim):
+            raise ValueError(f"a tail for q {q.shape} cannot have scores {tail_scores.shape} and V {tail_v.shape}")
+        padded = np.zeros((heads, group, -(-tail_tokens // _SCORES_PER_BEAT) * _SCORES_PER_BEAT), np.int32)
+        padded[..., :tail_tokens] = tail_scores
+        parts += [_payload(padded), _payload(tail_v)]
     data = np.concatenate(parts)
     fields = {
         "session": session,
@@ -116,36 +137,53 @@ def attn_submit(
         "head": head,
         "heads": heads,
         "tokens": tokens,
-        "mode": abi.Mode.EXACT,
+        "mode": mode,
         "group": group,
         "has_valid": valid is not None,
+        "r": r,
+        "k_top": k_top,
+        "local": local,
+        "tail_tokens": tail_tokens,
         "crc32c": crc32c(data),
         "scale_log2e": scale_log2e,
     }
     return Command(_entry(abi.AttnSubmit, abi.Opcode.ATTN_SUBMIT, abi.Namespace.CP, fields), data)
 
 
-def attn_fetch(ticket: int, heads: int, group: int, head_dim: int) -> Command:
-    """ATTN_FETCH: the result of a ticket, once; `attention_result` reads it."""
-    size = heads * (abi.AttentionResult.itemsize + group * head_dim * 2)
+def attn_fetch(ticket: int, heads: int, group: int, head_dim: int, mode: abi.Mode = abi.Mode.EXACT) -> Command:
+    """ATTN_FETCH: the result of a ticket, once; `attention_result` reads it. `mode` is that of the ATTN_SUBMIT."""
+    size = heads * (abi.AttentionResult.itemsize + group * head_dim * _out_type(mode).itemsize)
     fields = {"ticket": ticket, "data_bytes": size}
     return Command(_entry(abi.AttnFetch, abi.Opcode.ATTN_FETCH, abi.Namespace.CP, fields))
 
 
 @dataclass(frozen=True)
 class AttentionOutput:
-    """`out` [heads, g, d] float16; `max` [heads, g] int32; `sum` [heads, g] uint64, LSB 2^-31 (docs/arithmetic.md)."""
+    """What a query got (docs/arithmetic.md).
 
-    out: Halves
+    `out` [heads, g, d] float16, of PARTIAL float32; `max` [heads, g] int32; `sum` [heads, g] uint64, LSB 2^-31; SparF:
+    `alpha` [heads, g] float32 and `selected` [heads], the tokens chosen.
+    """
+
+    out: NDArray[np.float16] | NDArray[np.float32]
     max: NDArray[np.int32]
     sum: NDArray[np.uint64]
+    alpha: NDArray[np.float32]
+    selected: NDArray[np.uint32]
 
 
-def attention_result(data: Bytes, heads: int, group: int, head_dim: int) -> AttentionOutput:
+def attention_result(
+    data: Bytes, heads: int, group: int, head_dim: int, mode: abi.Mode = abi.Mode.EXACT
+) -> AttentionOutput:
     """The data of a successful ATTN_FETCH."""
     records = data[: heads * abi.AttentionResult.itemsize].view(abi.AttentionResult)
-    out = data[records.nbytes :].view(np.float16).reshape(heads, group, head_dim)
-    return AttentionOutput(out, records["max"][:, :group], records["sum"][:, :group])
+    out = data[records.nbytes :].view(_out_type(mode)).reshape(heads, group, head_dim)
+    alpha = records["alpha"].view(np.float32)[:, :group]
+    return AttentionOutput(out, records["max"][:, :group], records["sum"][:, :group], alpha, records["selected"])
+
+
+def _out_type(mode: abi.Mode) -> np.dtype[Any]:
+    return np.dtype(np.float32 if mode == abi.Mode.PARTIAL else np.float16)
 
 
 def _entry(layout: np.dtype[Any], opcode: abi.Opcode, namespace: abi.Namespace, fields: dict[str, int]) -> bytes:
@@ -157,5 +195,5 @@ def _entry(layout: np.dtype[Any], opcode: abi.Opcode, namespace: abi.Namespace, 
     return entry.tobytes()
 
 
-def _payload(array: Halves) -> Bytes:
+def _payload(array: NDArray[Any]) -> Bytes:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
