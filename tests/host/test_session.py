@@ -1,5 +1,7 @@
 """Sessions and the emulator target behind them."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,8 @@ from kvdrive import abi
 from kvdrive.errors import TargetError
 from kvdrive.kvcache.session import Session
 from kvdrive.nvme.errors import CommandError
+from kvdrive.policies import Parameters
+from kvdrive.policies.sparf import SparF
 from kvdrive.targets.emulator import Emulator
 
 
@@ -27,7 +31,7 @@ def test_attend_returns_out_max_and_sum(target):
     store(session, 2, k[:, :20], v[:, :20])
     store(session, 2, k[:, 20:], v[:, 20:], first_token=20)
     valid = rng.random(50) < 0.7
-    result = session.attend(2, q, 50, scale, valid)
+    result = session.attend(2, q, 50, scale, Parameters(valid=valid))
     packed = np.packbits(valid, bitorder="little")
     for head in range(3):
         want = golden.attention(q[head], k[head], v[head], scale_log2e=scale, valid=packed)
@@ -45,7 +49,7 @@ def test_long_appends_are_split(target):
     assert target.stats().commands == 4
     valid = np.zeros(tokens, bool)
     valid[65_500:65_600] = True  # around the end of the first command
-    out = session.attend(0, q, tokens, scale, valid).out
+    out = session.attend(0, q, tokens, scale, Parameters(valid=valid)).out
     want = golden.attention(q[0], k[0, valid], v[0, valid], scale_log2e=scale)
     np.testing.assert_array_equal(out[0].view(np.uint16), want.out.view(np.uint16))
 
@@ -90,3 +94,18 @@ def test_unusable_file_is_a_target_error(tmp_path):
         Emulator(tmp_path / "notes.txt", "fast")
     with pytest.raises(TargetError, match="notes"):
         Emulator(tmp_path / "notes.txt" / "drive.kv", "fast")
+
+
+def test_sparf_in_a_session_equals_golden(target):
+    rng = np.random.default_rng(11)
+    k, v, q = (rng.standard_normal((2, n, 64)).astype(np.float16) for n in (600, 600, 2))
+    session = Session(target, append_options=abi.AppendOption.APPEND_SPARSE)
+    session.append(0, abi.KvKind.KEYS, 0, k)
+    session.append(0, abi.KvKind.VALUES, 0, v)
+    asked = SparF(Fraction(1, 8)).parameters(600, 64)
+    got = session.attend(0, q, 600, golden.scale_bits(None, 64), asked)
+    for head in range(2):
+        want = golden.sparf(q[head], k[head], v[head], r=8, k_top=75, local=18)
+        np.testing.assert_array_equal(got.out[head].view(np.uint16), want.out.view(np.uint16))
+        np.testing.assert_array_equal(got.alpha[head].view(np.uint32), want.alpha)
+    assert got.selected.tolist() == [75, 75]

@@ -14,6 +14,7 @@ from kvdrive import abi
 from kvdrive.errors import UnsupportedError
 from kvdrive.kvcache.half import to_half
 from kvdrive.kvcache.session import Session
+from kvdrive.policies.base import Policy
 from kvdrive.targets.base import Target
 
 
@@ -27,6 +28,7 @@ class KvHandle:
 
     layer: int
     sessions: list[Session]
+    policy: Policy
     first_token: int
     states: torch.Tensor
 
@@ -54,7 +56,7 @@ class DriveLayer(CacheLayerMixin):  # type: ignore[misc]
         """Append K and V [batch, heads, tokens, d] to the drive. Raises RangeError, CommandError, UnsupportedError."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-        sessions = self.cache.sessions
+        sessions, policy = self.cache.sessions, self.cache.policy
         if len(sessions) != key_states.shape[0]:
             raise UnsupportedError(f"the cache holds {len(sessions)} sequences, the call {key_states.shape[0]}")
         first = self.tokens
@@ -64,7 +66,9 @@ class DriveLayer(CacheLayerMixin):  # type: ignore[misc]
             session.append(self.index, abi.KvKind.KEYS, first, k)
             session.append(self.index, abi.KvKind.VALUES, first, v)
         self.tokens += key_states.shape[2]
-        return KvHandle(self.index, sessions, first, key_states), KvHandle(self.index, sessions, first, value_states)
+        return KvHandle(self.index, sessions, policy, first, key_states), KvHandle(
+            self.index, sessions, policy, first, value_states
+        )
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Length and offset of the keys that a mask for `query_length` new tokens covers."""
@@ -82,15 +86,16 @@ class DriveLayer(CacheLayerMixin):  # type: ignore[misc]
 class DriveCache(Cache):  # type: ignore[misc]
     """The cache of one batch on `target`: one session per row, opened by the first call, forgotten by `reset`."""
 
-    def __init__(self, target: Target, layers: int) -> None:
+    def __init__(self, target: Target, layers: int, policy: Policy) -> None:
         self.target = target
+        self.policy = policy
         self.sessions: list[Session] = []
         super().__init__(layers=[DriveLayer(self, index) for index in range(layers)])
 
     def open_sessions(self, batch: int) -> None:
         """Sessions for `batch` rows, unless they are open."""
         if not self.sessions:
-            self.sessions = [Session(self.target) for _ in range(batch)]
+            self.sessions = [Session(self.target, self.policy.append_options) for _ in range(batch)]
 
     def crop(self, tokens_to_remove: int) -> None:
         """Remove the last `-tokens_to_remove` tokens (transformers passes 0 or a negative number)."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
 from kvdrive import abi
 from kvdrive.nvme.commands import (
     MAX_TOKENS_PER_APPEND,
@@ -16,14 +13,16 @@ from kvdrive.nvme.commands import (
     kv_append,
     session_trim,
 )
+from kvdrive.policies.base import EVERYTHING, Parameters
 from kvdrive.targets.base import Target
 
 
 class Session:
     """K and V of one sequence, all layers and heads, on `target`. It exists there from the first append on."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, append_options: int = 0) -> None:
         self.target = target
+        self.append_options = append_options
         self.number = target.new_session()
         self._sequence = 0
 
@@ -34,18 +33,24 @@ class Session:
         """
         for start in range(0, rows.shape[1], MAX_TOKENS_PER_APPEND):
             part = rows[:, start : start + MAX_TOKENS_PER_APPEND]
-            command = kv_append(self.number, layer, 0, kind, first_token + start, self._sequence, part)
+            command = kv_append(
+                self.number, layer, 0, kind, first_token + start, self._sequence, part, self.append_options
+            )
             self.target.execute(command)
             self._sequence += 1
 
     def attend(
-        self, layer: int, q: Halves, tokens: int, scale_log2e: int, valid: NDArray[np.bool_] | None = None
+        self, layer: int, q: Halves, tokens: int, scale_log2e: int, how: Parameters = EVERYTHING
     ) -> AttentionOutput:
-        """Exact attention of q [heads, g, d] over the first `tokens` tokens; `valid` bool [tokens], None = all.
+        """Attention of q [heads, g, d] over the first `tokens` tokens, exact by default.
 
         Raises CommandError.
         """
-        ticket = self.target.execute(attn_submit(self.number, layer, 0, q, tokens, scale_log2e, valid)).result
+        command = attn_submit(
+            self.number, layer, 0, q, tokens, scale_log2e, how.valid,
+            mode=how.mode, r=how.r, k_top=how.k_top, local=how.local,
+        )  # fmt: skip
+        ticket = self.target.execute(command).result
         done = self.target.execute(attn_fetch(ticket, *q.shape))
         return attention_result(done.data, *q.shape)
 

@@ -26,6 +26,8 @@ from kvdrive.kernels.native import scale_bits
 from kvdrive.kvcache.cache import DriveCache, KvHandle
 from kvdrive.kvcache.half import to_half
 from kvdrive.plugins.support import check_model, decoder_config
+from kvdrive.policies.base import Policy
+from kvdrive.policies.exact import Exact
 from kvdrive.targets.base import Target
 
 NAME = "kvdrive"
@@ -35,14 +37,15 @@ _CHANGES_SCORES = ("softcap", "s_aux", "position_bias", "sliding_window")
 class Attachment:
     """A model that is attached to a drive."""
 
-    def __init__(self, model: PreTrainedModel, target: Target) -> None:
+    def __init__(self, model: PreTrainedModel, target: Target, policy: Policy) -> None:
         self.target = target
+        self._policy = policy
         self._layers = decoder_config(model).num_hidden_layers
         self._caches: list[DriveCache] = []
 
     def cache(self) -> DriveCache:
         """A new, empty cache for one batch: pass it as `past_key_values`. Detaching the model empties it."""
-        cache = DriveCache(self.target, self._layers)
+        cache = DriveCache(self.target, self._layers, self._policy)
         self._caches.append(cache)
         return cache
 
@@ -53,16 +56,19 @@ class Attachment:
 
 
 @contextmanager
-def attach(model: PreTrainedModel, target: Target) -> Iterator[Attachment]:
+def attach(model: PreTrainedModel, target: Target, attention: Policy | None = None) -> Iterator[Attachment]:
     """Send the decode attention of `model` to `target`; the model's own attention comes back at the end.
 
-    Raises UnsupportedError for models that the drive cannot serve exactly.
+    `attention` is exact by default. Raises UnsupportedError for models that the drive cannot serve exactly and for
+    policies that it cannot run.
     """
     check_model(model)
+    if attention and not attention.in_drive:
+        raise UnsupportedError(f"no drive can run {attention.name}: use kvdrive.policies.host.attach_host")
     AttentionInterface.register(NAME, drive_attention)
     AttentionMaskInterface.register(NAME, sdpa_mask)
     stock = model.config._attn_implementation
-    attachment = Attachment(model, target)
+    attachment = Attachment(model, target, attention or Exact())
     model.set_attn_implementation(NAME)
     try:
         yield attachment
@@ -111,7 +117,8 @@ def _decode(
         for i in range(new_tokens):
             tokens = handle.first_token + i + 1
             valid = _valid(attention_mask, row, i, tokens)
-            result = session.attend(handle.layer, np.ascontiguousarray(q[row, :, :, i]), tokens, scale, valid)
+            how = handle.policy.parameters(tokens, head_dim, valid)
+            result = session.attend(handle.layer, np.ascontiguousarray(q[row, :, :, i]), tokens, scale, how)
             out[row, i] = result.out.reshape(heads, head_dim)
     return torch.from_numpy(out).to(device=query.device, dtype=query.dtype)
 

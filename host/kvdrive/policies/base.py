@@ -1,6 +1,7 @@
 """What an attention policy is.
 
 The runtime asks `parameters` before each ATTN_SUBMIT, in the thread that runs the model, and sends the answer along. A
+cache's policy may be replaced between two calls as long as its sessions were appended to with the options it needs. A
 policy holds numbers only, no state of a sequence: one object serves any number of sequences, layers and threads. A
 policy with `in_drive` False keeps what it needs on the host (`policies.host`) and is never asked for parameters.
 """
@@ -30,6 +31,9 @@ class Parameters:
     k_top: int = 0
     local: int = 0
     valid: Mask | None = None
+
+
+EVERYTHING = Parameters()  # exact attention over all tokens
 
 
 class Policy(ABC):

@@ -9,6 +9,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 import golden
 from kvdrive.errors import UnsupportedError
+from kvdrive.plugins.transformers import attach
 from kvdrive.policies import make_policy
 from kvdrive.policies.host import attach_host
 from kvdrive.policies.kept_tokens import KeptTokens, prompt_mass
@@ -113,3 +114,8 @@ def test_dropped_tokens_cannot_come_back():
         cache.crop(-1)
     with pytest.raises(UnsupportedError, match="num_beams=1"):
         cache.reorder_cache(torch.zeros(1, dtype=torch.long))
+
+
+def test_a_drive_refuses_it(target):
+    with pytest.raises(UnsupportedError, match="attach_host"), attach(tiny_model(), target, make_policy("h2o")):
+        pass

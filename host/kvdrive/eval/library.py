@@ -1,0 +1,47 @@
+"""Real text on any machine: the modules of the Python standard library, and which of them models/mini never saw."""
+
+from __future__ import annotations
+
+import hashlib
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+_LEFT_OUT = {"encodings", "pydoc_data", "site-packages", "dist-packages", "cjkencodings"}  # tables rather than text
+_SMALLEST, _LARGEST = 1 << 10, 1 << 20  # bytes of a module
+
+
+@dataclass(frozen=True)
+class Module:
+    """One source file: `name` relative to the library, `text`."""
+
+    name: str
+    text: str
+
+
+def library() -> Path:
+    """Where the standard library of this Python lies."""
+    return Path(sysconfig.get_paths()["stdlib"])
+
+
+def modules() -> list[Module]:
+    """All modules in the order of their names, so that neighbours belong together."""
+    root = library()
+    found = []
+    for path in sorted(root.rglob("*.py")):
+        name = path.relative_to(root)
+        if _LEFT_OUT & set(name.parts) or not _SMALLEST <= path.stat().st_size <= _LARGEST:
+            continue
+        found.append(Module(str(name), path.read_text(encoding="utf-8", errors="replace")))
+    return found
+
+
+def is_held_out(name: str) -> bool:
+    """One module in twenty, by the hash of its name: models/mini was never trained on it."""
+    return hashlib.sha256(name.encode()).digest()[0] % 20 == 0
+
+
+def held_out_modules() -> list[Module]:
+    """The modules that models/mini was never trained on, the longest first."""
+    found = [module for module in modules() if is_held_out(module.name)]
+    return sorted(found, key=lambda module: (-len(module.text), module.name))

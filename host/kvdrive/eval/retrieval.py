@@ -1,0 +1,51 @@
+"""Accuracy of retrieval tasks: a case counts when every token of its answer is the model's first choice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from transformers import PreTrainedModel
+
+from kvdrive.eval.perplexity import NewCache, OnStep, release
+from kvdrive.eval.scoring import prefill, score
+from kvdrive.eval.tasks import Case
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """`exact`: share of cases answered as a whole; `tokens`: share of the answers' tokens."""
+
+    task: str
+    context: int
+    cases: int
+    exact: float
+    tokens: float
+
+
+def answered(model: PreTrainedModel, case: Case, new_cache: NewCache) -> list[bool]:
+    """Which tokens of the answer are the model's first choice, given the ones before them."""
+    cache = new_cache()
+    prefill(model, case.prompt, cache)
+    right: list[bool] = score(model, int(case.prompt[-1]), case.answer, cache).first.tolist()
+    release(cache)
+    return right
+
+
+def accuracy(
+    model: PreTrainedModel, cases: Sequence[Case], new_cache: NewCache, on_step: OnStep | None = None
+) -> list[Accuracy]:
+    """One row per task and length of prompt, in the order of their first case."""
+    found: dict[tuple[str, int], list[list[bool]]] = {}
+    for case in cases:
+        found.setdefault((case.task, len(case.prompt)), []).append(answered(model, case, new_cache))
+        if on_step:
+            on_step()
+    return [summarise(task, length, answers) for (task, length), answers in found.items()]
+
+
+def summarise(task: str, context: int, answers: Sequence[Sequence[bool]]) -> Accuracy:
+    """One row from the right and wrong tokens of each case."""
+    exact = float(np.mean([all(answer) for answer in answers]))
+    return Accuracy(task, context, len(answers), exact, float(np.mean([right for a in answers for right in a])))

@@ -1,0 +1,39 @@
+"""Teacher forcing: how a model rates given tokens after a context, all of them computed as decode steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from transformers import PreTrainedModel
+
+from kvdrive.eval.tasks import Tokens
+
+
+@dataclass(frozen=True)
+class Scores:
+    """For n tokens: `nats` float64 [n], negative log likelihoods; `first` bool [n], the model's first choice."""
+
+    nats: NDArray[np.float64]
+    first: NDArray[np.bool_]
+
+
+@torch.no_grad()  # type: ignore[untyped-decorator]
+def prefill(model: PreTrainedModel, context: Tokens, cache: Any) -> None:
+    """Put `context` [c] into the empty `cache`, all but its last token: that one is the first decode step."""
+    if len(context) < 2:
+        raise ValueError("a context has two tokens or more")
+    model(torch.from_numpy(context[None, :-1]), past_key_values=cache, use_cache=True, logits_to_keep=1)
+
+
+@torch.no_grad()  # type: ignore[untyped-decorator]
+def score(model: PreTrainedModel, last: int, target: Tokens, cache: Any) -> Scores:
+    """Rate `target` [n] after a prefilled `cache` and the context's `last` token; the cache grows by n tokens."""
+    given = torch.from_numpy(np.concatenate([[last], target[:-1]]))
+    logits = model(given[None], past_key_values=cache, use_cache=True).logits[0].double()
+    wanted = torch.from_numpy(target)
+    nats = torch.nn.functional.cross_entropy(logits, wanted, reduction="none")
+    return Scores(nats.numpy(), (logits.argmax(-1) == wanted).numpy())

@@ -1,0 +1,184 @@
+"""Attention policies at several ratios on the same questions: what each costs in accuracy and reads in bytes.
+
+A context is prefilled once, exactly; every policy of the drive goes on from there, and the drive counts what it reads.
+Policies that run on the host prefill for themselves; their bytes are the rows that they keep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from transformers import PreTrainedModel
+
+from kvdrive import abi
+from kvdrive.errors import InputError
+from kvdrive.eval import perplexity, retrieval
+from kvdrive.eval.perplexity import OnStep
+from kvdrive.eval.scoring import Scores, prefill, score
+from kvdrive.eval.tasks import Case, Tokens
+from kvdrive.plugins.support import decoder_config
+from kvdrive.plugins.transformers import attach
+from kvdrive.policies import POLICIES, Policy, make_policy
+from kvdrive.policies.h2o import H2O
+from kvdrive.policies.host import attach_host
+from kvdrive.targets.base import Target
+
+
+@dataclass(frozen=True)
+class Question:
+    """A context and the tokens after it. `task` is "text" for perplexity, else the name of a retrieval task."""
+
+    task: str
+    context: Tokens
+    target: Tokens
+
+
+@dataclass
+class Point:
+    """One policy at one ratio. Bytes are those of K and V per decode step, all layers and heads together.
+
+    `bytes_read`: what was read, in whole pages where `counted_by` is "drive"; `bytes_needed`: the rows by the policy's
+    own count. `accuracy`: share of the cases of each task whose whole answer is the model's first choice.
+    """
+
+    policy: str
+    ratio: str
+    counted_by: str
+    bytes_read: float = 0.0
+    bytes_needed: float = 0.0
+    steps: int = 0
+    perplexity: float = float("nan")
+    standard_error: float = float("nan")
+    accuracy: dict[str, float] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+@dataclass
+class _Answers:
+    """What one policy answered so far."""
+
+    policy: Policy
+    bytes_read: int = 0
+    bytes_needed: int = 0
+    steps: int = 0
+    nats: list[list[float]] = field(default_factory=list)
+    right: dict[str, list[list[bool]]] = field(default_factory=dict)
+
+    def add(self, question: Question, scores: Scores, bytes_read: int, shape: tuple[int, int, int]) -> None:
+        layers, heads, head_dim = shape
+        held = [len(question.context) + i for i in range(len(question.target))]
+        self.bytes_read += bytes_read
+        needed = layers * heads * sum(self.policy.bytes_needed(tokens, head_dim) for tokens in held)
+        self.bytes_needed += needed if self.policy.in_drive else bytes_read
+        self.steps += len(held)
+        if question.task == "text":
+            self.nats.append(scores.nats.tolist())
+        else:
+            self.right.setdefault(question.task, []).append(scores.first.tolist())
+
+    def point(self) -> Point:
+        found = Point(self.policy.name, str(self.policy.ratio), "drive" if self.policy.in_drive else "kept rows")
+        found.bytes_read, found.bytes_needed = self.bytes_read / self.steps, self.bytes_needed / self.steps
+        found.steps = self.steps
+        if self.nats:
+            row = perplexity.summarise(0, self.nats)
+            found.perplexity, found.standard_error = row.perplexity, row.standard_error
+        found.accuracy = {task: retrieval.summarise(task, 0, right).exact for task, right in self.right.items()}
+        return found
+
+
+def chosen_policies(names: str, ratios: Sequence[Fraction]) -> list[Policy]:
+    """The policies of a comma-separated list, or "all", at each ratio; exact attention once, and first where named.
+
+    Ratio 1 of the others is exact attention. Raises InputError for unknown names and for nothing to compare.
+    """
+    wanted = list(POLICIES) if names == "all" else [name.strip() for name in names.split(",") if name.strip()]
+    found = [make_policy("exact")] if "exact" in wanted else []
+    found += [make_policy(name, ratio) for name in wanted if name != "exact" for ratio in ratios if ratio != 1]
+    if not found:
+        raise InputError("nothing to evaluate: name policies, and ratios below 1 for those other than exact")
+    return found
+
+
+def questions(texts: Sequence[Tokens], targets: int, cases: Sequence[Case]) -> list[Question]:
+    """Windows of text, of which the last `targets` tokens are rated, and retrieval cases."""
+    rated = [Question("text", text[:-targets], text[-targets:]) for text in texts]
+    return rated + [Question(case.task, case.prompt, case.answer) for case in cases]
+
+
+def sweep(
+    model: PreTrainedModel,
+    target: Target,
+    policies: Sequence[Policy],
+    asked: Sequence[Question],
+    on_step: OnStep | None = None,
+) -> list[Point]:
+    """Every policy on every question, in the order of `policies`; `on_step` is called after each answer.
+
+    Raises UnsupportedError, RangeError, CommandError, TargetError.
+    """
+    shape = _kv_shape(model)
+    answers = [_Answers(policy) for policy in policies]
+    in_drive = [one for one in answers if one.policy.in_drive]
+    on_host = [one for one in answers if not one.policy.in_drive]
+    for question in asked:
+        for one, scores, bytes_read in (*_drive(model, target, question, in_drive), *_host(model, question, on_host)):
+            one.add(question, scores, bytes_read, shape)
+            if on_step:
+                on_step()
+    return [one.point() for one in answers]
+
+
+def _drive(
+    model: PreTrainedModel, target: Target, question: Question, answers: Sequence[_Answers]
+) -> Iterator[tuple[_Answers, Scores, int]]:
+    if not answers:
+        return
+    with _sparse_context(model, target, question.context) as cache:
+        for one in answers:
+            cache.policy = one.policy
+            before = _bytes_read(target)
+            scores = score(model, int(question.context[-1]), question.target, cache)
+            yield one, scores, _bytes_read(target) - before
+            cache.crop(-len(question.target))
+
+
+@contextmanager
+def _sparse_context(model: PreTrainedModel, target: Target, context: Tokens) -> Iterator[Any]:
+    """A prefilled cache whose sessions serve every policy: K lies in both layouts."""
+    with attach(model, target, make_policy("sparf")) as attached:
+        cache = attached.cache()
+        prefill(model, context, cache)
+        yield cache
+
+
+def _host(
+    model: PreTrainedModel, question: Question, answers: Sequence[_Answers]
+) -> Iterator[tuple[_Answers, Scores, int]]:
+    for one in answers:
+        assert isinstance(one.policy, H2O)
+        with attach_host(model, one.policy) as attached:
+            cache = attached.cache()
+            prefill(model, question.context, cache)
+            scores = score(model, int(question.context[-1]), question.target, cache)
+            yield one, scores, cache.bytes_read
+
+
+def _kv_shape(model: PreTrainedModel) -> tuple[int, int, int]:
+    """Layers, KV heads per layer and head dimension."""
+    config = decoder_config(model)
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return config.num_hidden_layers, heads, head_dim
+
+
+def _bytes_read(target: Target) -> int:
+    stats = target.stats()
+    return stats.pages_read * abi.PAGE_BYTES + stats.tail_bytes_read

@@ -1,0 +1,197 @@
+"""Perplexity, retrieval and the policy sweep on tiny random models, the drive's part against stock transformers."""
+
+import json
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
+
+from kvdrive.errors import InputError
+from kvdrive.eval import library, perplexity, report, retrieval, tasks
+from kvdrive.eval.sweep import chosen_policies, questions, sweep
+from kvdrive.plugins.transformers import attach
+from kvdrive.policies import make_policy
+
+VOCABULARY, LAYERS, KV_HEADS, D = 128, 2, 2, 32
+
+
+def encode(text):
+    return list(text.encode())
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(1)
+    config = LlamaConfig(
+        vocab_size=VOCABULARY, hidden_size=64, intermediate_size=64, num_hidden_layers=LAYERS, num_attention_heads=4,
+        num_key_value_heads=KV_HEADS, head_dim=D, initializer_range=0.2, pad_token_id=0, bos_token_id=None,
+        eos_token_id=None,
+    )  # fmt: skip
+    return LlamaForCausalLM(config).eval()
+
+
+def text_of(tokens, seed=3):
+    return np.random.default_rng(seed).integers(1, VOCABULARY, tokens)
+
+
+# ---- text and tasks ----
+
+
+def test_held_out_modules_are_a_twentieth_of_the_library():
+    modules, held_out = library.modules(), library.held_out_modules()
+    assert 0.03 < len(held_out) / len(modules) < 0.07
+    assert library.is_held_out(held_out[0].name)
+    assert [len(m.text) for m in held_out] == sorted((len(m.text) for m in held_out), reverse=True)
+
+
+@pytest.mark.parametrize("task", tasks.TASKS)
+def test_a_case_has_the_asked_length_and_its_answer_stands_at_its_depth(task):
+    text = np.full(3000, ord("#"))
+    for depth in (0.0, 0.5, 1.0):
+        case = tasks.TASKS[task](encode, text, 1000, depth, np.random.default_rng(4))
+        prompt, answer = bytes(case.prompt.tolist()).decode(), bytes(case.answer.tolist()).decode()
+        value = answer.rstrip(".\n")
+        assert len(case.prompt) == 1000
+        assert prompt.count(value) == 1
+        assert abs(prompt.index(value) / 1000 - case.depth) < 0.3
+        assert (prompt + answer).endswith(f" {answer}")
+
+
+def test_lines_are_all_different_and_one_of_them_is_asked_for():
+    case = tasks.lines(encode, np.full(3000, ord("#")), 2000, 0.5, np.random.default_rng(5), count=30)
+    prompt = bytes(case.prompt.tolist()).decode()
+    names = [part.split(":")[0] for part in prompt.split("line ")[1:]]
+    assert len(set(names[:-1])) == 30
+    assert names[-1] in names[:-1]
+
+
+def test_cases_repeat_themselves():
+    build = lambda seed: tasks.cases(["passkey", "lines"], encode, text_of(2000), 800, [0.1, 0.9], 2, seed)  # noqa: E731
+    first, again, other = build(1), build(1), build(2)
+    assert len(first) == 8
+    assert all(np.array_equal(a.prompt, b.prompt) for a, b in zip(first, again, strict=True))
+    assert not all(np.array_equal(a.prompt, b.prompt) for a, b in zip(first, other, strict=True))
+
+
+def test_too_little_text_and_unknown_tasks_are_named():
+    with pytest.raises(InputError, match="name more text"):
+        tasks.cases(["passkey"], encode, text_of(100), 800, [0.5], 1, 1)
+    with pytest.raises(InputError, match="choose among passkey, lines"):
+        tasks.cases(["riddle"], encode, text_of(100), 80, [0.5], 1, 1)
+
+
+def test_windows_do_not_overlap_and_stay_within_one_document():
+    documents = [np.arange(1000), 1000 + np.arange(250), 2000 + np.arange(80)]
+    found = perplexity.windows(documents, 90, 10, 12)
+    assert [int(window[0]) for window in found[:4]] == [0, 1000, 100, 1100]
+    assert all(len(window) == 100 and window[-1] - window[0] == 99 for window in found)
+    with pytest.raises(InputError, match="12 windows of 100 tokens, not 13"):
+        perplexity.windows(documents, 90, 10, 13)
+
+
+# ---- scores ----
+
+
+def test_perplexity_is_that_of_one_long_forward_pass(model):
+    text = text_of(60)
+    (row,) = perplexity.by_context(model, [text], [50], 10, DynamicCache)
+    with torch.no_grad():
+        logits = model(torch.from_numpy(text)[None]).logits[0, 49:-1]
+    want = torch.nn.functional.cross_entropy(logits, torch.from_numpy(text[50:]))
+    assert row.nats == pytest.approx(float(want), abs=1e-5)
+    assert row.perplexity == pytest.approx(np.exp(float(want)), rel=1e-5)
+
+
+def test_a_shorter_context_sees_the_last_tokens_only(model):
+    text = text_of(60)
+    short, long = perplexity.by_context(model, [text], [5, 50], 10, DynamicCache)
+    (alone,) = perplexity.by_context(model, [text[-15:]], [5], 10, DynamicCache)
+    assert short.nats == alone.nats
+    assert short.nats != long.nats
+
+
+def test_a_case_counts_only_when_the_whole_answer_is_right(model):
+    prompt = text_of(30)
+    with torch.no_grad():
+        ids = model.generate(torch.from_numpy(prompt)[None], max_new_tokens=4, do_sample=False)
+    right = ids[0, 30:].numpy()
+    wrong = right.copy()
+    wrong[-1] = (wrong[-1] + 1) % VOCABULARY
+    both = [tasks.Case("t", prompt, right, 0.5), tasks.Case("t", prompt, wrong, 0.5)]
+    (row,) = retrieval.accuracy(model, both, DynamicCache)
+    assert (row.cases, row.exact, row.tokens) == (2, 0.5, 7 / 8)
+
+
+def test_the_drive_scores_as_transformers_does(model, target):
+    text = text_of(140)
+    (stock,) = perplexity.by_context(model, [text], [120], 20, DynamicCache)
+    with attach(model, target) as attached:
+        (ours,) = perplexity.by_context(model, [text], [120], 20, attached.cache)
+    assert ours.nats == pytest.approx(stock.nats, abs=2e-3)
+    assert target.stats().attention_jobs == 20 * LAYERS * KV_HEADS
+
+
+# ---- policies ----
+
+RATIOS = [Fraction(1), Fraction(1, 2), Fraction(1, 8)]
+
+
+def test_the_choice_of_policies():
+    named = [(policy.name, policy.ratio) for policy in chosen_policies("sparf,exact", RATIOS)]
+    assert named == [("exact", 1), ("sparf", Fraction(1, 2)), ("sparf", Fraction(1, 8))]
+    assert len(chosen_policies("all", RATIOS)) == 1 + 4 * 2
+    with pytest.raises(InputError, match="ratios below 1"):
+        chosen_policies("sparf", [Fraction(1)])
+
+
+@pytest.fixture(scope="module")
+def swept(model, tmp_path_factory):
+    from kvdrive.targets.emulator import Emulator
+
+    asked = questions([text_of(400)], 8, tasks.cases(["passkey"], encode, text_of(900), 300, [0.5], 1, 1))
+    with Emulator(tmp_path_factory.mktemp("sweep") / "drive.kv", "fast", capacity_bytes=1 << 26) as drive:
+        yield sweep(model, drive, chosen_policies("all", RATIOS), asked), asked, drive
+
+
+def test_each_policy_scores_what_it_scores_alone(model, target, swept):
+    points, asked, _ = swept
+    for point in points:
+        if point.counted_by != "drive":
+            continue
+        with attach(model, target, make_policy(point.policy, Fraction(point.ratio))) as attached:
+            (row,) = perplexity.by_context(
+                model, [np.concatenate([asked[0].context, asked[0].target])], [392], 8, attached.cache
+            )
+        assert row.perplexity == point.perplexity
+
+
+def test_bytes_fall_with_the_ratio(swept):
+    points, asked, _ = swept
+    exact, rest = points[0], points[1:]
+    held = sum(len(q.context) + i for q in asked for i in range(len(q.target)))
+    steps = sum(len(q.target) for q in asked)
+    assert exact.bytes_needed == 2 * LAYERS * KV_HEADS * 2 * D * held / steps
+    assert exact.steps == steps
+    for half, eighth in zip(rest[::2], rest[1::2], strict=True):
+        assert (half.policy, half.ratio, eighth.ratio) == (eighth.policy, "1/2", "1/8")
+        assert eighth.bytes_needed < half.bytes_needed < exact.bytes_needed
+        assert eighth.bytes_read <= half.bytes_read
+    assert {p.policy: p.counted_by for p in points}["h2o"] == "kept rows"
+
+
+def test_the_drive_is_empty_afterwards(swept):
+    assert swept[2]._drive.sessions() == []
+
+
+def test_results_as_json_table_and_picture(swept, tmp_path):
+    points = swept[0]
+    report.write_json(tmp_path / "new" / "eval.json", {"points": [point.as_dict() for point in points]})
+    again = json.loads((tmp_path / "new" / "eval.json").read_text())["points"]
+    assert [point["policy"] for point in again] == [point.policy for point in points]
+    assert report.sweep_table(points).row_count == len(points)
+    report.sweep_picture(tmp_path / "eval.png", points, "tiny")
+    assert (tmp_path / "eval.png").read_bytes()[:4] == b"\x89PNG"
+    rows = [perplexity.Perplexity(512, 1, 8, 1.0, 0.1)], [retrieval.Accuracy("passkey", 1024, 2, 0.5, 0.7)]
+    assert report.context_table(*rows).row_count == 2
