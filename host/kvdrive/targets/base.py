@@ -51,6 +51,10 @@ class Target(ABC):
     def stats(self) -> TargetStats:
         """Counters since the drive was opened. Raises TargetError."""
 
+    def device_ns(self) -> int | None:
+        """Device time since the drive was opened in modelled ns; None where time is real. Raises TargetError."""
+        return None
+
     @abstractmethod
     def close(self) -> None:
         """Release the drive."""

@@ -17,8 +17,9 @@ class Emulator(Target):
     """A drive backed by the file `path`: mounted with the sessions it holds, or made where there is none.
 
     `engine` is "hls" (the compiled kernels) or "fast" (the same bits, vectorised). `format` forgets what the drive
-    holds; `capacity_bytes` of K and V counts for a new or formatted drive, the file is sparse until written. Raises
-    TargetError when the file is something else or in use by another drive.
+    holds; `capacity_bytes` of K and V and `preset` (whose flash is modelled, `kvdrive._native.presets()`) count for a new
+    or formatted drive, the file is sparse until written. Raises TargetError when the file is something else or in use
+    by another drive, or when there is no such preset.
     """
 
     def __init__(
@@ -29,13 +30,14 @@ class Emulator(Target):
         capacity_bytes: int = DEFAULT_CAPACITY,
         *,
         format: bool = False,
+        preset: str = "",
     ) -> None:
         super().__init__()
         self._identifier = 0
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._drive: Drive | None = Drive(path, engine, threads, capacity_bytes, format=format)
-        except (OSError, RuntimeError) as error:
+            self._drive: Drive | None = Drive(path, engine, threads, capacity_bytes, format=format, preset=preset)
+        except (OSError, RuntimeError, ValueError) as error:
             raise TargetError(str(error)) from error
 
     def new_session(self) -> int:
@@ -52,6 +54,10 @@ class Emulator(Target):
     def stats(self) -> TargetStats:
         """See Target."""
         return TargetStats(**self._open_drive().stats())
+
+    def device_ns(self) -> int:
+        """See Target."""
+        return int(self._open_drive().flash_stats()["device_ns"])
 
     def close(self) -> None:
         """See Target."""
