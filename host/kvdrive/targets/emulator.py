@@ -17,9 +17,9 @@ class Emulator(Target):
     """A drive backed by the file `path`: mounted with the sessions it holds, or made where there is none.
 
     `engine` is "hls" (the compiled kernels) or "fast" (the same bits, vectorised). `format` forgets what the drive
-    holds; `capacity_bytes` of K and V and `preset` (whose flash is modelled, `kvdrive._native.presets()`) count for a new
-    or formatted drive, the file is sparse until written. Raises TargetError when the file is something else or in use
-    by another drive, or when there is no such preset.
+    holds; `capacity_bytes` of K and V and `preset` (whose flash is modelled: kvdrive._native.presets()) count for a
+    new or formatted drive, the file is sparse until written. Raises TargetError when the file is something else or in
+    use by another drive, or when there is no such preset.
     """
 
     def __init__(

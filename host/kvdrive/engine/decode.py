@@ -1,0 +1,87 @@
+"""Generation one step at a time: a caller can show, stop or interleave sequences between steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from transformers import PreTrainedModel
+from transformers.cache_utils import Cache
+from transformers.generation.logits_process import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the next token is chosen. `temperature` 0: the most likely one; `top_k` 0 and `top_p` 1: no limit."""
+
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 0
+
+
+GREEDY = Sampling()
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one step chose: tokens int64 [batch], from logits float32 [batch, vocabulary]."""
+
+    tokens: torch.Tensor
+    logits: torch.Tensor
+
+
+def steps(
+    model: PreTrainedModel,
+    ids: torch.Tensor,
+    cache: Cache,
+    max_new_tokens: int,
+    *,
+    mask: torch.Tensor | None = None,
+    sampling: Sampling = GREEDY,
+    stop_ids: frozenset[int] = frozenset(),
+) -> Iterator[Step]:
+    """Continue ids [batch, tokens] int64 with `cache`, which holds none of them; the first step is the prefill.
+
+    `mask` [batch, tokens], 0 = padding on the left. A row that reached one of `stop_ids` repeats it; generation ends
+    when all rows did, or when the iterator is closed. Raises what the cache raises.
+    """
+    if mask is not None and bool(mask.all()):
+        mask = None
+    generator = torch.Generator().manual_seed(sampling.seed)
+    stops = torch.tensor(sorted(stop_ids), dtype=torch.int64)
+    finished = torch.zeros(ids.shape[0], dtype=torch.bool)
+    chosen = ids
+    for _ in range(max_new_tokens):
+        position_ids = None if mask is None else (mask.cumsum(-1) - 1).clamp(min=0)[:, -chosen.shape[1] :]
+        with torch.no_grad():
+            logits = model(
+                chosen,
+                attention_mask=mask,
+                position_ids=position_ids,
+                past_key_values=cache,
+                use_cache=True,
+                logits_to_keep=1,
+            ).logits[:, -1]
+            logits = logits.float()
+            tokens = torch.where(finished, chosen[:, -1], choose(logits, sampling, generator))
+        finished = torch.isin(tokens, stops)
+        yield Step(tokens, logits)
+        if bool(finished.all()):
+            return
+        chosen = tokens[:, None]
+        mask = None if mask is None else torch.cat([mask, mask.new_ones(len(tokens), 1)], dim=1)
+
+
+def choose(logits: torch.Tensor, sampling: Sampling, generator: torch.Generator) -> torch.Tensor:
+    """Next tokens [batch] int64 from logits [batch, vocabulary] float32."""
+    if sampling.temperature == 0:
+        return logits.argmax(-1)
+    none = torch.empty(0)
+    logits = TemperatureLogitsWarper(sampling.temperature)(none, logits)
+    if sampling.top_k:
+        logits = TopKLogitsWarper(min(sampling.top_k, logits.shape[-1]))(none, logits)
+    if sampling.top_p < 1:
+        logits = TopPLogitsWarper(sampling.top_p)(none, logits)
+    return torch.multinomial(logits.softmax(-1), 1, generator=generator)[:, 0]

@@ -1,0 +1,42 @@
+"""Tokens to text while they arrive."""
+
+from __future__ import annotations
+
+from transformers import PreTrainedTokenizerBase
+
+_INCOMPLETE = "�"  # what a tokenizer writes for the first bytes of a character
+
+
+class TextStream:
+    """Text of a growing list of tokens; a character whose bytes span tokens comes when it is complete.
+
+    Each piece is the difference of two decodings that start at the same token, because a tokenizer may write a token
+    differently (or without its space) where it is the first.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        self._tokenizer = tokenizer
+        self._tokens: list[int] = []
+        self._start = 0
+        self._shown = 0
+
+    def put(self, token: int) -> str:
+        """The text that this token completes; special tokens have none."""
+        self._tokens.append(token)
+        return self._piece(final=False)
+
+    def end(self) -> str:
+        """What is left, complete or not."""
+        return self._piece(final=True)
+
+    def _piece(self, final: bool) -> str:
+        before = self._decode(self._tokens[self._start : self._shown])
+        text = self._decode(self._tokens[self._start :])
+        if len(text) <= len(before) or (text.endswith(_INCOMPLETE) and not final):
+            return ""
+        self._start, self._shown = self._shown, len(self._tokens)
+        return text[len(before) :]
+
+    def _decode(self, tokens: list[int]) -> str:
+        text: str = self._tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        return text

@@ -1,0 +1,108 @@
+"""`kvdrive generate`: continue prompts with any local checkpoint, K and V in drives."""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kvdrive.errors import InputError
+
+
+class Engine(StrEnum):
+    """Who computes inside the drive."""
+
+    fast = "fast"
+    hls = "hls"
+
+
+class Dtype(StrEnum):
+    """Precision of the weights."""
+
+    float32 = "float32"
+    bfloat16 = "bfloat16"
+    float16 = "float16"
+    auto = "auto"
+
+
+app = typer.Typer()
+
+Model = Annotated[str, typer.Option(help="folder of a Hugging Face checkpoint, or the shipped model 'mini'")]
+DtypeOption = Annotated[Dtype, typer.Option(help="precision of the weights; auto: as stored")]
+EngineOption = Annotated[Engine, typer.Option(help="who computes in the drive: fast and hls give the same bits")]
+PresetOption = Annotated[str, typer.Option(help="flash whose time is modelled; `kvdrive doctor` lists them")]
+ThreadsOption = Annotated[int, typer.Option(min=0, help="threads of host and engine; 0: all cores")]
+
+
+@app.command()
+def generate(
+    model: Model = "mini",
+    prompt: Annotated[list[str] | None, typer.Option(help="text to continue; again for a batch; - reads stdin")] = None,
+    prompt_file: Annotated[list[Path] | None, typer.Option(help="file to continue; again for a batch")] = None,
+    prompt_tokens: Annotated[int, typer.Option(min=0, help="keep only the last so many prompt tokens; 0: all")] = 0,
+    max_new_tokens: Annotated[int, typer.Option(min=1, help="tokens to generate at most")] = 64,
+    batch: Annotated[int, typer.Option(min=0, help="sequences at once, prompts repeat to fill it; 0: one each")] = 0,
+    temperature: Annotated[float, typer.Option(min=0, help="0: always the most likely token")] = 0.0,
+    top_k: Annotated[int, typer.Option(min=0, help="sample from the k most likely tokens; 0: no limit")] = 0,
+    top_p: Annotated[float, typer.Option(min=0.001, max=1, help="sample from this share of the probability")] = 1.0,
+    seed: Annotated[int, typer.Option(min=0, help="of the sampling")] = 0,
+    ignore_stop: Annotated[bool, typer.Option("--ignore-stop", help="go on after the model's stop token")] = False,
+    engine: EngineOption = Engine.fast,
+    preset: PresetOption = "",
+    drive: Annotated[Path | None, typer.Option(help="folder for the drive's file; default: a temporary one")] = None,
+    dtype: DtypeOption = Dtype.float32,
+    threads: ThreadsOption = 0,
+    check: Annotated[bool, typer.Option("--check", help="compare with transformers; exit code 1 if other")] = False,
+    report: Annotated[Path | None, typer.Option(help="folder for report.json, two plots and a timeline")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print the report instead of the text")] = False,
+) -> None:
+    """Continue text with a local checkpoint whose KV cache lives in drives, which compute its decode attention.
+
+    The text goes to stdout as it comes, progress and numbers to stderr.
+    """
+    texts = _prompts(prompt or [], prompt_file or [])
+    if check and temperature:
+        raise InputError("--check compares greedy generation: leave --temperature out")
+    if batch and batch < len(texts):
+        raise InputError(f"--batch {batch} is less than the {len(texts)} prompts: raise it or leave it out")
+    from kvdrive.drives import DriveOptions  # the rest imports torch
+    from kvdrive.engine.decode import Sampling
+    from kvdrive.generate_task import Settings, run
+
+    settings = Settings(
+        model=model,
+        dtype=dtype.value,
+        prompts=[texts[i % len(texts)] for i in range(batch or len(texts))],
+        prompt_tokens=prompt_tokens,
+        new_tokens=max_new_tokens,
+        sampling=Sampling(temperature, top_k, top_p, seed),
+        ignore_stop=ignore_stop,
+        drives=DriveOptions(engine.value, preset, threads, folder=drive),
+        check=check,
+        report=report,
+        stream=not as_json,
+    )
+    found = run(settings)
+    if as_json:
+        typer.echo(json.dumps(found))
+    if check and found["check"]["identical"] < found["check"]["total"]:
+        raise typer.Exit(1)
+
+
+def _prompts(texts: list[str], files: list[Path]) -> list[str]:
+    """All prompts, those given as text first. Raises InputError."""
+    prompts = [sys.stdin.read() if text == "-" else text for text in texts]
+    for path in files:
+        try:
+            prompts.append(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise InputError(f"cannot read the prompt {path}: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise InputError(f"the prompt {path} is no UTF-8 text: convert it first") from error
+    if not prompts:
+        raise InputError("no prompt: give --prompt TEXT or --prompt-file FILE")
+    return prompts

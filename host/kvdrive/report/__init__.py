@@ -1,0 +1,1 @@
+"""What a generation leaves behind: numbers, a table, plots and a timeline."""

@@ -1,0 +1,58 @@
+"""Two pictures of a generation: what moved and what it took, for each token."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kvdrive import abi
+from kvdrive.errors import InputError
+
+
+def check_installed() -> None:
+    """Raises InputError when matplotlib is missing."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise InputError("plots need matplotlib: pip install 'kvdrive[figures]', or leave --report out") from error
+
+
+def inside_bytes(step: dict[str, Any]) -> int:
+    """Bytes of K and V that the drive read for a step, flash pages and drive memory."""
+    return int(step["pages_read"] * abi.PAGE_BYTES + step["tail_bytes_read"])
+
+
+def host_bytes(step: dict[str, Any]) -> int:
+    """Bytes of a step over the host interface, both ways."""
+    return int(step["host_bytes_in"] + step["host_bytes_out"])
+
+
+def traffic(path: Path, decode: Sequence[dict[str, Any]], context: int) -> None:
+    """Bytes for each token, in the drive and over the host interface. `context`: tokens before the first step."""
+    lines = {
+        "read inside the drive (counted)": [inside_bytes(step) for step in decode],
+        "over the host interface (counted)": [host_bytes(step) for step in decode],
+    }
+    _plot(path, "Bytes for each token", "bytes", context, lines)
+
+
+def times(path: Path, decode: Sequence[dict[str, Any]], context: int) -> None:
+    """Time for each token: this machine's wall time and, where the target models it, the drive's time."""
+    lines = {"host, all of the step (measured)": [step["seconds"] * 1e3 for step in decode]}
+    if decode and decode[0]["device_ns"] is not None:
+        lines["drive (modelled)"] = [step["device_ns"] / 1e6 for step in decode]
+    _plot(path, "Time for each token", "ms", context, lines)
+
+
+def _plot(path: Path, title: str, unit: str, context: int, lines: Mapping[str, Sequence[float]]) -> None:
+    from matplotlib.figure import Figure  # takes a second, and no display
+
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes = figure.add_subplot()
+    for label, values in lines.items():
+        axes.plot(range(context, context + len(values)), values, label=label)
+    axes.set(title=title, xlabel="tokens of context", ylabel=unit, yscale="log")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    figure.savefig(path, dpi=150)

@@ -1,0 +1,89 @@
+"""The clock and the counters of one generation."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any
+
+from transformers import PreTrainedModel
+
+from kvdrive.targets.base import Target
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Wall seconds since the start, the target's counters, and its device time in modelled ns (None: none modelled)."""
+
+    seconds: float
+    counters: dict[str, int]
+    device_ns: int | None
+
+
+@dataclass(frozen=True)
+class LayerSpan:
+    """Wall seconds since the start between which a layer computed in `step`."""
+
+    step: int
+    layer: int
+    begin: float
+    end: float
+
+
+class Recorder:
+    """Marks a target's counters after every step; mark 0 is the state before the first one."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._start = time.perf_counter()
+        self.layers: list[LayerSpan] = []
+        self.marks = [self._now()]
+
+    def step(self) -> None:
+        """A step has ended."""
+        self.marks.append(self._now())
+
+    @property
+    def steps(self) -> list[dict[str, Any]]:
+        """For each step its wall seconds, its modelled device ns and how far every counter went."""
+        return [
+            {
+                "seconds": after.seconds - before.seconds,
+                "device_ns": None if after.device_ns is None else after.device_ns - (before.device_ns or 0),
+                **{name: value - before.counters[name] for name, value in after.counters.items()},
+            }
+            for before, after in pairwise(self.marks)
+        ]
+
+    @contextmanager
+    def watch_layers(self, model: PreTrainedModel, on_layer: Callable[[int], None]) -> Iterator[None]:
+        """Records when each decoder layer computes and reports each layer that ended (counted from 1)."""
+        began: dict[int, float] = {}
+
+        def before(index: int) -> Callable[..., None]:
+            return lambda *_: began.__setitem__(index, self._elapsed())
+
+        def after(index: int) -> Callable[..., None]:
+            def hook(*_: object) -> None:
+                self.layers.append(LayerSpan(len(self.marks) - 1, index, began[index], self._elapsed()))
+                on_layer(index + 1)
+
+            return hook
+
+        layers = model.get_decoder().layers
+        hooks = [layer.register_forward_pre_hook(before(index)) for index, layer in enumerate(layers)]
+        hooks += [layer.register_forward_hook(after(index)) for index, layer in enumerate(layers)]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def _elapsed(self) -> float:
+        return time.perf_counter() - self._start
+
+    def _now(self) -> Mark:
+        return Mark(self._elapsed(), asdict(self._target.stats()), self._target.device_ns())

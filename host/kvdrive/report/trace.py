@@ -1,0 +1,69 @@
+"""Timelines as JSON trace events, which Perfetto (https://ui.perfetto.dev) and chrome://tracing open.
+
+Two processes with a clock each: the host in wall time and the drive in modelled device time. Both begin at 0; an event
+on one clock says nothing about the other, apart from the step that both name.
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from kvdrive.report.record import Recorder
+
+HOST, DRIVE = 1, 2
+_STEPS, _LAYERS = 1, 2
+
+Event = dict[str, Any]
+
+
+def host_events(record: Recorder) -> list[Event]:
+    """Steps and layers in wall time."""
+    events = [_name("process", HOST, 0, "host (wall time)"), _name("thread", HOST, _STEPS, "steps")]
+    events.append(_name("thread", HOST, _LAYERS, "layers"))
+    for number, (before, after) in enumerate(pairwise(record.marks)):
+        events.append(_span(HOST, _STEPS, _step(number), before.seconds * 1e6, after.seconds * 1e6))
+    for span in record.layers:
+        events.append(_span(HOST, _LAYERS, f"layer {span.layer}", span.begin * 1e6, span.end * 1e6, step=span.step))
+    return events
+
+
+def drive_events(record: Recorder) -> list[Event]:
+    """Steps in modelled device time with what the drive counted; empty where the target models no time."""
+    events = [_name("process", DRIVE, 0, "drive (modelled time)"), _name("thread", DRIVE, _STEPS, "steps")]
+    origin = record.marks[0].device_ns
+    if origin is None:
+        return []
+    for number, (before, after) in enumerate(pairwise(record.marks)):
+        begin, end = ((mark.device_ns or 0) - origin for mark in (before, after))
+        counted = {name: value - before.counters[name] for name, value in after.counters.items()}
+        events.append(_span(DRIVE, _STEPS, _step(number), begin / 1e3, end / 1e3, **counted))
+    return events
+
+
+def write(path: Path, record: Recorder) -> None:
+    """Both timelines into one file."""
+    events = host_events(record) + drive_events(record)
+    path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}))
+
+
+def _step(number: int) -> str:
+    return f"token {number}" if number else "prefill"
+
+
+def _name(what: str, process: int, thread: int, name: str) -> Event:
+    return {"ph": "M", "name": f"{what}_name", "pid": process, "tid": thread, "args": {"name": name}}
+
+
+def _span(process: int, thread: int, name: str, begin_us: float, end_us: float, **arguments: int) -> Event:
+    return {
+        "ph": "X",
+        "name": name,
+        "pid": process,
+        "tid": thread,
+        "ts": begin_us,
+        "dur": end_us - begin_us,
+        "args": arguments,
+    }
