@@ -35,7 +35,7 @@ $(STAMPS)/python: $(STAMPS)/system pyproject.toml constraints.txt
 	@echo "kvdrive: installing Python packages into $(VENV) (minutes on the first call)"
 	@$(PIP) install -c constraints.txt scikit-build-core nanobind
 	@$(PIP) install -c constraints.txt --no-deps hls4ml
-	@$(PIP) install -c constraints.txt $$($(BIN)/python scripts/extras.py dev models sim figures)
+	@$(PIP) install -c constraints.txt $$($(BIN)/python scripts/extras.py dev models sim figures serve)
 	@touch $@
 
 $(STAMPS)/native: $(STAMPS)/python $(NATIVE_SOURCES) CMakeLists.txt

@@ -12,10 +12,12 @@ import typer
 from kvdrive.errors import KvdriveError
 from kvdrive.generate_cli import app as generate_app
 from kvdrive.kernels.cli import app as kernel_app
+from kvdrive.server.cli import app as serve_app
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="Attention inside the drive.")
 app.add_typer(kernel_app, name="kernel")
 app.add_typer(generate_app)
+app.add_typer(serve_app)
 
 
 class DriveEngine(StrEnum):

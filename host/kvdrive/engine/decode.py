@@ -10,6 +10,8 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 from transformers.generation.logits_process import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
+_COLDEST = 1e-5  # below it only the most likely token has a probability in binary32
+
 
 @dataclass(frozen=True)
 class Sampling:
@@ -42,17 +44,18 @@ def steps(
     sampling: Sampling = GREEDY,
     stop_ids: frozenset[int] = frozenset(),
 ) -> Iterator[Step]:
-    """Continue ids [batch, tokens] int64 with `cache`, which holds none of them; the first step is the prefill.
+    """Continue ids [batch, tokens] int64; the first step is the prefill of what `cache` does not hold yet.
 
-    `mask` [batch, tokens], 0 = padding on the left. A row that reached one of `stop_ids` repeats it; generation ends
-    when all rows did, or when the iterator is closed. Raises what the cache raises.
+    `cache` holds the first tokens of ids, fewer than all. `mask` [batch, tokens], 0 = padding on the left. A row that
+    reached one of `stop_ids` repeats it; generation ends when all rows did, or when the iterator is closed. Raises what
+    the cache raises.
     """
     if mask is not None and bool(mask.all()):
         mask = None
     generator = torch.Generator().manual_seed(sampling.seed)
     stops = torch.tensor(sorted(stop_ids), dtype=torch.int64)
     finished = torch.zeros(ids.shape[0], dtype=torch.bool)
-    chosen = ids
+    chosen = ids[:, cache.get_seq_length() :]
     for _ in range(max_new_tokens):
         position_ids = None if mask is None else (mask.cumsum(-1) - 1).clamp(min=0)[:, -chosen.shape[1] :]
         with torch.no_grad():
@@ -76,7 +79,7 @@ def steps(
 
 def choose(logits: torch.Tensor, sampling: Sampling, generator: torch.Generator) -> torch.Tensor:
     """Next tokens [batch] int64 from logits [batch, vocabulary] float32."""
-    if sampling.temperature == 0:
+    if sampling.temperature < _COLDEST:
         return logits.argmax(-1)
     none = torch.empty(0)
     logits = TemperatureLogitsWarper(sampling.temperature)(none, logits)

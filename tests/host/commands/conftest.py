@@ -32,7 +32,7 @@ def checkpoint(tmp_path_factory):
         num_hidden_layers=2,
         num_attention_heads=8,
         num_key_value_heads=2,
-        max_position_embeddings=512,
+        max_position_embeddings=4096,
         initializer_range=0.06,
         bos_token_id=None,
         eos_token_id=0,

@@ -147,7 +147,7 @@ def test_prompts_come_from_stdin(checkpoint, tmp_path, monkeypatch):
         (["--prompt", ""], InputError, "prompt is empty"),
         (["--prompt-file", "missing.txt"], InputError, "cannot read the prompt missing.txt"),
         (["--prompt", "x", "--model", "nowhere"], InputError, "no checkpoint in 'nowhere'"),
-        (["--prompt", "x", "--max-new-tokens", 512], InputError, "exceed the 512 positions"),
+        (["--prompt", "x", "--max-new-tokens", 4096], InputError, "exceed the 4096 positions"),
         (["--prompt", "x", "--check", "--temperature", 1], InputError, "leave --temperature out"),
         (["--prompt", "x", "--prompt", "y", "--batch", 1], InputError, "--batch 1 is less than the 2 prompts"),
         (["--prompt", "x", "--preset", "floppy"], TargetError, "unknown preset 'floppy'"),

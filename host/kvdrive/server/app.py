@@ -1,0 +1,287 @@
+"""The HTTP side: paths, limits, streams, and what happens when a client goes away."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from prometheus_client import CONTENT_TYPE_LATEST
+from pydantic import ValidationError
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request as HttpRequest
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from kvdrive.engine.text import TextStream
+from kvdrive.errors import KvdriveError
+from kvdrive.models import Checkpoint
+from kvdrive.server import chat
+from kvdrive.server.errors import ApiError, invalid
+from kvdrive.server.metrics import Metrics
+from kvdrive.server.protocol import Answer, ChatRequest, CompletionRequest, Json, Request, usage
+from kvdrive.server.scheduler import End, Job, QueueFull, Scheduler, Token
+from kvdrive.server.stops import StopFilter
+
+AnyRequest = TypeVar("AnyRequest", bound=Request)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`name` of the model in answers; longest prompt in tokens; largest body in bytes; `key` that clients must send."""
+
+    name: str
+    prompt_tokens: int
+    body_bytes: int = 16 << 20
+    key: str = ""
+
+
+def application(checkpoint: Checkpoint, scheduler: Scheduler, metrics: Metrics, settings: Settings) -> Starlette:
+    """The ASGI application; the scheduler must have been started and stops with it."""
+    return _Server(checkpoint, scheduler, metrics, settings).application()
+
+
+class _Generation:
+    """A job as the event loop sees it: text pieces, and the counts when they are through."""
+
+    def __init__(self, job: Job, events: asyncio.Queue[Token | End], checkpoint: Checkpoint, stops: list[str]) -> None:
+        self._job = job
+        self._events = events
+        self._stop_ids = checkpoint.stop_ids
+        self._text = TextStream(checkpoint.tokenizer)
+        self._filter = StopFilter(stops)
+        self._tokens = 0
+        self._cached = 0
+        self.reason = "length"
+
+    async def pieces(self) -> AsyncIterator[str]:
+        """The text as it comes. Raises ApiError. Leaving early cancels the job."""
+        try:
+            while isinstance(event := await self._events.get(), Token):
+                self._tokens += 1
+                self._cached = event.cached
+                if event.number in self._stop_ids:
+                    self.reason = "stop"
+                if piece := self._filter.put(self._text.put(event.number)):
+                    yield piece
+                if self._filter.stopped:
+                    self.reason = "stop"
+                    return
+            if event.error:
+                raise ApiError(500, f"generation failed: {event.error}", code="generation_failed")
+            if piece := self._filter.put(self._text.end()) + self._filter.end():
+                yield piece
+        finally:
+            self._job.cancelled.set()
+
+    @property
+    def usage(self) -> Json:
+        """Counts of the tokens so far."""
+        return usage(len(self._job.prompt), self._tokens, self._cached)
+
+
+class _Server:
+    def __init__(self, checkpoint: Checkpoint, scheduler: Scheduler, metrics: Metrics, settings: Settings) -> None:
+        self._checkpoint = checkpoint
+        self._scheduler = scheduler
+        self._metrics = metrics
+        self._settings = settings
+        self._created = int(time.time())
+
+    def application(self) -> Starlette:
+        routes = [
+            self._route("/v1/completions", self._completions, "POST"),
+            self._route("/v1/chat/completions", self._chat, "POST"),
+            self._route("/v1/models", self._models, "GET"),
+            self._route("/v1/models/{name:path}", self._model, "GET"),
+            Route("/health", self._health),
+            Route("/metrics", self._show_metrics),
+        ]
+        return Starlette(routes=routes, exception_handlers={HTTPException: _http_error}, lifespan=self._lifespan)
+
+    @asynccontextmanager
+    async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        """The drive closes here: after a signal the process ends before anything behind the server would run."""
+        yield
+        await asyncio.to_thread(self._scheduler.stop)
+
+    def _route(self, path: str, handler: Callable[[HttpRequest], Awaitable[Response]], method: str) -> Route:
+        """A path that checks the key, answers an ApiError, and counts its answers."""
+
+        async def handle(request: HttpRequest) -> Response:
+            try:
+                self._authorise(request)
+                response = await handler(request)
+            except ApiError as error:
+                response = error.response()
+            self._metrics.requests.labels(path, response.status_code).inc()
+            return response
+
+        return Route(path, handle, methods=[method])
+
+    def _authorise(self, request: HttpRequest) -> None:
+        sent = request.headers.get("authorization", "").removeprefix("Bearer ")
+        if self._settings.key and not hmac.compare_digest(sent.encode(), self._settings.key.encode()):
+            raise ApiError(401, "wrong or missing API key: send 'Authorization: Bearer KEY'", code="invalid_api_key")
+
+    async def _completions(self, http: HttpRequest) -> Response:
+        request = await self._parse(http, CompletionRequest)
+        if isinstance(request.prompt, str):
+            prompt = await asyncio.to_thread(self._encode, request.prompt)
+        else:
+            prompt = [int(token) for token in request.prompt]
+        return await self._answer(http, request, prompt, request.max_tokens or 16, Answer(False, self._settings.name))
+
+    async def _chat(self, http: HttpRequest) -> Response:
+        request = await self._parse(http, ChatRequest)
+        prompt = await asyncio.to_thread(chat.encode, self._checkpoint.tokenizer, request.messages)
+        room = max(1, self._checkpoint.context - len(prompt))
+        new_tokens = request.max_completion_tokens or request.max_tokens or room
+        return await self._answer(http, request, prompt, new_tokens, Answer(True, self._settings.name))
+
+    async def _answer(
+        self, http: HttpRequest, request: Request, prompt: list[int], new_tokens: int, answer: Answer
+    ) -> Response:
+        self._check_prompt(prompt, new_tokens)
+        generation = self._submit(request, prompt, new_tokens)
+        if request.stream:
+            with_usage = request.stream_options is not None and request.stream_options.include_usage
+            events = _server_sent(generation, answer, with_usage)
+            return StreamingResponse(events, media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
+        async with _left(http) as left:
+            text = asyncio.ensure_future(_join(generation))
+            ends: set[asyncio.Future[Any]] = {text, left}
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            if not text.done():
+                text.cancel()
+                with suppress(asyncio.CancelledError):
+                    await text
+                return Response(status_code=499)  # nobody reads it; the metrics do
+        return JSONResponse(answer.whole(text.result(), generation.reason, generation.usage))
+
+    def _submit(self, request: Request, prompt: list[int], new_tokens: int) -> _Generation:
+        loop = asyncio.get_running_loop()
+        events: asyncio.Queue[Token | End] = asyncio.Queue()
+
+        def notify(event: Token | End) -> None:
+            with suppress(RuntimeError):  # the loop is closed: the server has stopped
+                loop.call_soon_threadsafe(events.put_nowait, event)
+
+        job = Job(prompt, new_tokens, request.sampling, notify)
+        try:
+            self._scheduler.submit(job)
+        except QueueFull as error:
+            raise ApiError(429, str(error), code="queue_full") from error
+        except KvdriveError as error:
+            raise ApiError(503, str(error), code="unavailable") from error
+        return _Generation(job, events, self._checkpoint, request.stops)
+
+    async def _parse(self, http: HttpRequest, kind: type[AnyRequest]) -> AnyRequest:
+        body = bytearray()
+        async for chunk in http.stream():
+            body += chunk
+            if len(body) > self._settings.body_bytes:
+                raise ApiError(413, f"the body exceeds {self._settings.body_bytes} bytes", code="body_too_large")
+        try:
+            request = kind.model_validate_json(bytes(body))
+        except ValidationError as error:
+            raise invalid(error) from error
+        if request.model != self._settings.name:
+            raise self._no_model(request.model)
+        return request
+
+    def _encode(self, text: str) -> list[int]:
+        ids: list[int] = self._checkpoint.tokenizer(text)["input_ids"]
+        return ids
+
+    def _check_prompt(self, prompt: list[int], new_tokens: int) -> None:
+        if not prompt:
+            raise ApiError(400, "the prompt is empty", param="prompt", code="invalid_value")
+        vocabulary = self._checkpoint.model.get_input_embeddings().num_embeddings
+        if not all(0 <= token < vocabulary for token in prompt):
+            raise ApiError(400, f"tokens are numbers from 0 to {vocabulary - 1}", param="prompt", code="invalid_value")
+        longest = min(self._settings.prompt_tokens, self._checkpoint.context - new_tokens)
+        if len(prompt) > longest:
+            most = max(longest, 0)
+            text = f"the prompt has {len(prompt)} tokens; with {new_tokens} new ones at most {most} are served"
+            raise ApiError(400, text, param="prompt", code="context_length_exceeded")
+
+    def _no_model(self, name: str) -> ApiError:
+        text = f"no model '{name[:100]}' here: this server has '{self._settings.name}'"
+        return ApiError(404, text, param="model", code="model_not_found")
+
+    async def _models(self, http: HttpRequest) -> Response:
+        return JSONResponse({"object": "list", "data": [self._card()]})
+
+    async def _model(self, http: HttpRequest) -> Response:
+        if http.path_params["name"] != self._settings.name:
+            raise self._no_model(http.path_params["name"])
+        return JSONResponse(self._card())
+
+    def _card(self) -> Json:
+        context = min(self._settings.prompt_tokens + 1, self._checkpoint.context)
+        card = {"id": self._settings.name, "object": "model", "created": self._created, "owned_by": "kvdrive"}
+        return card | {"max_model_len": context}
+
+    async def _health(self, http: HttpRequest) -> Response:
+        waiting, running = self._scheduler.load
+        failed = self._scheduler.failure
+        state = {"status": "failed", "error": str(failed)} if failed else {"status": "ok"}
+        body = state | {"model": self._settings.name, "waiting": waiting, "running": running}
+        return JSONResponse(body, 503 if failed else 200)
+
+    async def _show_metrics(self, http: HttpRequest) -> Response:
+        return Response(self._metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
+
+async def _join(generation: _Generation) -> str:
+    return "".join([piece async for piece in generation.pieces()])
+
+
+async def _server_sent(generation: _Generation, answer: Answer, with_usage: bool) -> AsyncIterator[str]:
+    """The answer as server-sent events; an error that comes after the first byte is an event too."""
+    try:
+        if opening := answer.opening():
+            yield _event(opening)
+        async for piece in generation.pieces():
+            yield _event(answer.piece(piece))
+        yield _event(answer.closing(generation.reason))
+        if with_usage:
+            yield _event(answer.usage(generation.usage))
+    except ApiError as error:
+        yield _event(error.body())
+    yield "data: [DONE]\n\n"
+
+
+def _event(document: Json) -> str:
+    return f"data: {json.dumps(document, ensure_ascii=False)}\n\n"
+
+
+@asynccontextmanager
+async def _left(http: HttpRequest) -> AsyncIterator[asyncio.Future[None]]:
+    """A future that is done when the client has gone; the body has been read."""
+
+    async def watch() -> None:
+        while (await http.receive())["type"] != "http.disconnect":
+            pass
+
+    task = asyncio.ensure_future(watch())
+    try:
+        yield task
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def _http_error(request: HttpRequest, error: Exception) -> Response:
+    """Paths and methods that do not exist, in the same format."""
+    assert isinstance(error, HTTPException)
+    text = {404: f"no path {request.url.path[:100]} here", 405: f"{request.method} is not for {request.url.path[:100]}"}
+    return ApiError(error.status_code, text.get(error.status_code, error.detail)).response()

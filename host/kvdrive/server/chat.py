@@ -1,0 +1,30 @@
+"""A conversation as the tokens that the model continues."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from transformers import PreTrainedTokenizerBase
+
+from kvdrive.server.errors import ApiError
+from kvdrive.server.protocol import Message
+
+
+def encode(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message]) -> list[int]:
+    """By the checkpoint's template; a base model without one gets a line for each message. Raises ApiError."""
+    if tokenizer.chat_template is None:
+        text = "".join(f"{message.role}: {message.text}\n" for message in messages) + "assistant:"
+        return list(tokenizer(text)["input_ids"])
+    text = _by_template(tokenizer, messages)
+    return list(tokenizer(text, add_special_tokens=False)["input_ids"])  # the template has written them
+
+
+def _by_template(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message]) -> str:
+    conversation = [{"role": message.role, "content": message.text} for message in messages]
+    try:
+        text: str = tokenizer.apply_chat_template(conversation, tokenize=False, add_generation_prompt=True)
+        return text
+    except Exception as error:  # a template refuses what it does not serve with any kind of error
+        first = (str(error) or type(error).__name__).splitlines()[0]
+        refusal = f"the model's chat template refuses this conversation: {first}"
+        raise ApiError(400, refusal, param="messages", code="invalid_value") from error

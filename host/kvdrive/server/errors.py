@@ -1,0 +1,37 @@
+"""Refusals in OpenAI's error format."""
+
+from __future__ import annotations
+
+from pydantic import ValidationError
+from starlette.responses import JSONResponse
+
+
+class ApiError(Exception):
+    """A request that is answered with an error. `param` names the field at fault, `code` is for programs."""
+
+    def __init__(self, status: int, message: str, *, param: str | None = None, code: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.param = param
+        self.code = code
+
+    def body(self) -> dict[str, object]:
+        """The JSON document."""
+        kind = {401: "authentication_error", 429: "rate_limit_error"}.get(self.status, "invalid_request_error")
+        if self.status >= 500:
+            kind = "server_error"
+        return {"error": {"message": str(self), "type": kind, "param": self.param, "code": self.code}}
+
+    def response(self) -> JSONResponse:
+        """The HTTP answer; a full queue asks to come back in a second."""
+        headers = {"Retry-After": "1"} if self.status == 429 else None
+        return JSONResponse(self.body(), self.status, headers)
+
+
+def invalid(error: ValidationError) -> ApiError:
+    """The first thing that pydantic found wrong."""
+    found = error.errors(include_url=False, include_context=False)[0]
+    where = ".".join(map(str, found["loc"])) or None
+    if found["type"] == "json_invalid":
+        return ApiError(400, f"the body is not JSON: {found['msg']}", code="invalid_json")
+    return ApiError(400, f"{where or 'the body'}: {found['msg']}", param=where, code="invalid_value")

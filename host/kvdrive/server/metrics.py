@@ -1,0 +1,74 @@
+"""Prometheus metrics of one server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
+
+from kvdrive import abi
+from kvdrive.targets.base import TargetStats
+
+_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+
+
+class DriveCounters(Collector):
+    """The drive's own counters, as they were after the last step."""
+
+    def __init__(self) -> None:
+        self._stats: TargetStats | None = None
+        self._device_ns: int | None = None
+
+    def update(self, stats: TargetStats, device_ns: int | None) -> None:
+        """After a step."""
+        self._stats, self._device_ns = stats, device_ns
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """See prometheus_client."""
+        if self._stats is None:
+            return
+        stats = self._stats
+        inside = stats.pages_read * abi.PAGE_BYTES + stats.tail_bytes_read
+        for name, text, value in (
+            ("host_in_bytes", "bytes over the host interface, to the drive", stats.host_bytes_in),
+            ("host_out_bytes", "bytes over the host interface, from the drive", stats.host_bytes_out),
+            ("read_inside_bytes", "bytes of K and V read inside the drive", inside),
+            ("attention_jobs", "attention jobs that the drive computed", stats.attention_jobs),
+            ("failed_commands", "commands that failed", stats.failed_commands),
+        ):
+            yield CounterMetricFamily(f"kvdrive_drive_{name}", text, value)
+        if self._device_ns is not None:
+            yield CounterMetricFamily("kvdrive_drive_modelled_seconds", "device time, modelled", self._device_ns / 1e9)
+
+
+class Metrics:
+    """Names follow Prometheus: seconds, bytes, `_total` for counters."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self.drive = DriveCounters()
+        self._registry.register(self.drive)
+        answers = "answers by path and status"
+        self.requests = Counter("kvdrive_requests", answers, ["path", "status"], registry=self._registry)
+        self.cancelled = self._counter("cancelled_requests", "requests whose client went away")
+        self.prompt_tokens = self._counter("prompt_tokens", "tokens of prompts that were begun")
+        self.cached_tokens = self._counter("cached_prompt_tokens", "of those, found on the drive")
+        self.new_tokens = self._counter("generated_tokens", "tokens generated")
+        self.first_token = self._histogram("time_to_first_token_seconds", "from the request to its first token")
+        self.step = self._histogram("step_seconds", "one decode step of one sequence")
+
+    def watch(self, name: str, text: str, value: Callable[[], float]) -> None:
+        """A gauge whose value is asked for when the metrics are read."""
+        Gauge(f"kvdrive_{name}", text, registry=self._registry).set_function(value)
+
+    def text(self) -> bytes:
+        """The exposition format."""
+        return generate_latest(self._registry)
+
+    def _counter(self, name: str, text: str) -> Counter:
+        return Counter(f"kvdrive_{name}", text, registry=self._registry)
+
+    def _histogram(self, name: str, text: str) -> Histogram:
+        return Histogram(f"kvdrive_{name}", text, buckets=_SECONDS, registry=self._registry)

@@ -1,0 +1,168 @@
+"""Requests and answers of OpenAI's completions and chat completions, as far as this server serves them.
+
+Fields that would change the answer and are not served are refused when they are not at their neutral value; all other
+unknown fields are ignored, as OpenAI's clients expect.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, model_validator
+
+from kvdrive.engine.decode import Sampling
+
+Token = StrictInt
+Json = dict[str, Any]
+
+
+class StreamOptions(BaseModel):
+    """What a stream says beside text."""
+
+    include_usage: bool = False
+
+
+class Request(BaseModel):
+    """What both kinds of request share."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    model: str
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
+    top_p: float | None = Field(None, gt=0, le=1, allow_inf_nan=False)
+    top_k: int | None = Field(None, ge=0)
+    seed: int | None = Field(None, ge=-(2**63), lt=2**63)
+    stop: str | list[str] | None = Field(None, max_length=4096)
+    n: Literal[1] | None = None
+    presence_penalty: Literal[0] | None = None
+    frequency_penalty: Literal[0] | None = None
+    logit_bias: dict[str, float] | None = Field(None, max_length=0)
+
+    @model_validator(mode="after")
+    def _few_stops(self) -> Request:
+        stops = self.stops
+        if len(stops) > 4 or not all(0 < len(stop) <= 256 for stop in stops):
+            raise ValueError("stop takes up to 4 texts of 1 to 256 characters")
+        return self
+
+    @property
+    def stops(self) -> list[str]:
+        """Texts that end the answer."""
+        return [self.stop] if isinstance(self.stop, str) else self.stop or []
+
+    @property
+    def sampling(self) -> Sampling:
+        """OpenAI's default temperature is 1."""
+        temperature = 1.0 if self.temperature is None else self.temperature
+        seed = uuid.uuid4().int % 2**63 if self.seed is None else self.seed
+        return Sampling(temperature, self.top_k or 0, 1.0 if self.top_p is None else self.top_p, seed)
+
+
+class CompletionRequest(Request):
+    """/v1/completions: one prompt, as text or as token numbers."""
+
+    prompt: str | list[Token] | list[str]
+    max_tokens: int | None = Field(16, ge=1)
+    echo: Literal[False] | None = None
+    logprobs: None = None
+    best_of: Literal[1] | None = None
+    suffix: None = None
+
+    @model_validator(mode="after")
+    def _one_prompt(self) -> CompletionRequest:
+        if isinstance(self.prompt, list) and (not self.prompt or isinstance(self.prompt[0], str)):
+            if len(self.prompt) != 1:
+                raise ValueError("one prompt for each request: send the others as requests of their own")
+            self.prompt = str(self.prompt[0])
+        return self
+
+
+class ContentPart(BaseModel):
+    """A piece of a message; only text is served."""
+
+    type: Literal["text"]
+    text: str
+
+
+class Message(BaseModel):
+    """One message of a conversation."""
+
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | list[ContentPart]
+
+    @property
+    def text(self) -> str:
+        """The content as one text."""
+        return self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
+
+
+class ChatRequest(Request):
+    """/v1/chat/completions."""
+
+    messages: list[Message] = Field(min_length=1)
+    max_tokens: int | None = Field(None, ge=1)
+    max_completion_tokens: int | None = Field(None, ge=1)
+    logprobs: Literal[False] | None = None
+    tools: list[Any] | None = Field(None, max_length=0)
+
+
+class Answer:
+    """Builds the documents of one answer: chunks of a stream, or the whole."""
+
+    def __init__(self, chat: bool, model: str) -> None:
+        self._chat = chat
+        self._head = {
+            "id": f"{'chatcmpl' if chat else 'cmpl'}-{uuid.uuid4().hex}",
+            "created": int(time.time()),
+            "model": model,
+        }
+
+    def whole(self, text: str, reason: str, usage: Json) -> Json:
+        """The answer without streaming."""
+        content = {"message": {"role": "assistant", "content": text}} if self._chat else {"text": text}
+        kind = "chat.completion" if self._chat else "text_completion"
+        return self._document(kind, [_choice(content, reason)]) | {"usage": usage}
+
+    def opening(self) -> Json | None:
+        """The chunk that begins a chat stream."""
+        return self._chunk({"delta": {"role": "assistant", "content": ""}}, None) if self._chat else None
+
+    def piece(self, text: str) -> Json:
+        """A chunk with text."""
+        return self._chunk({"delta": {"content": text}} if self._chat else {"text": text}, None)
+
+    def closing(self, reason: str) -> Json:
+        """The chunk with the reason of the end."""
+        return self._chunk({"delta": {}} if self._chat else {"text": ""}, reason)
+
+    def usage(self, usage: Json) -> Json:
+        """The chunk with the counts, which has no choices."""
+        return self._document(self._chunk_kind, []) | {"usage": usage}
+
+    @property
+    def _chunk_kind(self) -> str:
+        return "chat.completion.chunk" if self._chat else "text_completion"
+
+    def _chunk(self, content: Json, reason: str | None) -> Json:
+        return self._document(self._chunk_kind, [_choice(content, reason)])
+
+    def _document(self, kind: str, choices: list[Json]) -> Json:
+        return self._head | {"object": kind, "choices": choices}
+
+
+def _choice(content: Json, reason: str | None) -> Json:
+    return {"index": 0, **content, "logprobs": None, "finish_reason": reason}
+
+
+def usage(prompt_tokens: int, new_tokens: int, cached_tokens: int) -> Json:
+    """The counts of an answer; `cached_tokens` of the prompt were on the drive already."""
+    return {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": new_tokens,
+        "total_tokens": prompt_tokens + new_tokens,
+        "prompt_tokens_details": {"cached_tokens": cached_tokens},
+    }

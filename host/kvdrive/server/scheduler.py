@@ -1,0 +1,223 @@
+"""The thread that owns model and drive: it takes requests from a queue and generates for several of them in turns.
+
+Each turn advances every running sequence by one token, so that a short answer does not wait for a long one; a prefill
+takes a turn as well. Everything that touches the drive happens in this thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+import torch
+from transformers.cache_utils import Cache
+
+from kvdrive.engine.decode import Sampling, Step, steps
+from kvdrive.errors import KvdriveError, TargetError
+from kvdrive.models import Checkpoint
+from kvdrive.plugins.transformers import Attachment, attach
+from kvdrive.server.idle import IdleSequences
+from kvdrive.server.metrics import Metrics
+from kvdrive.targets.base import Target
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much the server takes on: requests that wait, sequences at once, finished sequences kept on the drive."""
+
+    waiting: int = 64
+    running: int = 4
+    idle: int = 8
+
+
+class QueueFull(KvdriveError):
+    """As many requests wait as may."""
+
+
+@dataclass(frozen=True)
+class Token:
+    """A new token; `cached` tokens of the prompt were on the drive."""
+
+    number: int
+    cached: int
+
+
+@dataclass(frozen=True)
+class End:
+    """The generation is over; `error` says why it failed."""
+
+    error: Exception | None = None
+
+
+@dataclass(eq=False)
+class Job:
+    """A request. `notify` is called in the scheduler's thread; `cancelled` may be set by anyone, at any time."""
+
+    prompt: list[int]
+    new_tokens: int
+    sampling: Sampling
+    notify: Callable[[Token | End], None]
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    arrived: float = field(default_factory=time.perf_counter)
+
+
+@dataclass(eq=False)
+class _Running:
+    job: Job
+    cache: Cache
+    cached: int
+    steps: Iterator[Step]
+    tokens: list[int]
+
+
+class Scheduler:
+    """Serves jobs from `start` to `stop`. `drives` is opened and closed in the scheduler's thread."""
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        drives: AbstractContextManager[Target],
+        limits: Limits,
+        metrics: Metrics,
+        threads: int = 1,
+    ) -> None:
+        self._checkpoint = checkpoint
+        self._drives = drives
+        self._limits = limits
+        self._threads = threads
+        self._metrics = metrics
+        self._changed = threading.Condition()
+        self._waiting: deque[Job] = deque()
+        self._running: list[_Running] = []
+        self._idle_count = 0
+        self._stopping = False
+        self._ready = threading.Event()
+        self.failure: Exception | None = None
+        self._thread = threading.Thread(target=self._serve, name="generation", daemon=True)
+        metrics.watch("requests_waiting", "requests in the queue", lambda: len(self._waiting))
+        metrics.watch("sequences_running", "sequences in generation", lambda: len(self._running))
+        metrics.watch("sequences_idle", "finished sequences kept on the drive", lambda: self._idle_count)
+
+    def start(self) -> None:
+        """Open the drive. Raises what that raises."""
+        self._thread.start()
+        self._ready.wait()
+        if self.failure:
+            raise self.failure
+
+    def stop(self) -> None:
+        """End every job and close the drive."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+        self._thread.join()
+
+    def submit(self, job: Job) -> None:
+        """Queue a job. Raises QueueFull, TargetError."""
+        with self._changed:
+            if self.failure or self._stopping:
+                raise TargetError("the drive is gone: restart the server") from self.failure
+            if len(self._waiting) >= self._limits.waiting:
+                raise QueueFull(f"{self._limits.waiting} requests wait already: try again in a moment")
+            self._waiting.append(job)
+            self._changed.notify()
+
+    @property
+    def load(self) -> tuple[int, int]:
+        """Jobs that wait and jobs that run."""
+        return len(self._waiting), len(self._running)
+
+    # ---- in the scheduler's thread ----
+
+    def _serve(self) -> None:
+        torch.set_num_threads(self._threads)  # counts for this thread only
+        try:
+            with self._drives as target, attach(self._checkpoint.model, target) as drive:
+                idle = IdleSequences(self._limits.idle, lambda cache: cache.reset())
+                self._ready.set()
+                while self._admit(drive, idle):
+                    for running in list(self._running):
+                        self._advance(running, idle)
+                    self._idle_count = len(idle)
+                    self._metrics.drive.update(target.stats(), target.device_ns())
+        except Exception as error:
+            log.exception("generation has ended")
+            self.failure = error
+        finally:
+            self._ready.set()
+            self._end_all()
+
+    def _admit(self, drive: Attachment, idle: IdleSequences) -> bool:
+        """Wait for work and begin what may begin. False: stop."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopping or self._waiting or self._running)
+            if self._stopping:
+                return False
+            room = self._limits.running - len(self._running)
+            jobs = [self._waiting.popleft() for _ in range(min(room, len(self._waiting)))]
+        self._running += [self._begin(job, drive, idle) for job in jobs]
+        return True
+
+    def _begin(self, job: Job, drive: Attachment, idle: IdleSequences) -> _Running:
+        cache = idle.take(job.prompt) or drive.cache()
+        cached = cache.get_seq_length()
+        self._metrics.prompt_tokens.inc(len(job.prompt))
+        self._metrics.cached_tokens.inc(cached)
+        generation = steps(
+            self._checkpoint.model,
+            torch.tensor([job.prompt]),
+            cache,
+            job.new_tokens,
+            sampling=job.sampling,
+            stop_ids=self._checkpoint.stop_ids,
+        )
+        return _Running(job, cache, cached, generation, list(job.prompt))
+
+    def _advance(self, running: _Running, idle: IdleSequences) -> None:
+        """One token of one sequence, or its end. A failed command ends this sequence only, a lost drive all of them."""
+        job = running.job
+        if job.cancelled.is_set():
+            self._metrics.cancelled.inc()
+            self._finish(running, idle)
+            return
+        began = time.perf_counter()
+        try:
+            step = next(running.steps, None)
+        except TargetError:
+            raise
+        except Exception as error:
+            log.warning("a generation failed: %s", error)
+            self._running.remove(running)
+            running.cache.reset()
+            job.notify(End(error))
+            return
+        if step is None:
+            self._finish(running, idle)
+            return
+        first = len(running.tokens) == len(job.prompt)
+        now = time.perf_counter()
+        (self._metrics.first_token if first else self._metrics.step).observe(now - (job.arrived if first else began))
+        self._metrics.new_tokens.inc()
+        running.tokens.append(int(step.tokens[0]))
+        job.notify(Token(running.tokens[-1], running.cached))
+
+    def _finish(self, running: _Running, idle: IdleSequences) -> None:
+        self._running.remove(running)
+        if running.cache.get_seq_length():
+            idle.keep(running.tokens, running.cache)
+        running.job.notify(End())
+
+    def _end_all(self) -> None:
+        with self._changed:
+            self._stopping = True
+            jobs = [running.job for running in self._running] + list(self._waiting)
+            self._running, self._waiting = [], deque()
+        for job in jobs:
+            job.notify(End(self.failure or TargetError("the server is stopping")))

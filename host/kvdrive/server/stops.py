@@ -1,0 +1,40 @@
+"""Texts that end an answer, found while it streams."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class StopFilter:
+    """Passes text on until a stop text is complete; what could be the beginning of one waits. `stopped`: one came."""
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self._stops = stops
+        self._waiting = ""
+        self.stopped = False
+
+    def put(self, text: str) -> str:
+        """The part of the text so far that is certain to be outside a stop text."""
+        if self.stopped:
+            return ""
+        self._waiting += text
+        found = [at for at in (self._waiting.find(stop) for stop in self._stops) if at >= 0]
+        if found:
+            self.stopped = True
+            return self._take(min(found), drop_rest=True)
+        return self._take(len(self._waiting) - self._held())
+
+    def end(self) -> str:
+        """What waited; no stop text can become complete any more."""
+        return self._take(len(self._waiting))
+
+    def _held(self) -> int:
+        """Length of the longest end of the text with which a stop text begins."""
+        longest = max((len(stop) - 1 for stop in self._stops), default=0)
+        sizes = range(min(longest, len(self._waiting)), 0, -1)
+        return next((n for n in sizes if any(stop.startswith(self._waiting[-n:]) for stop in self._stops)), 0)
+
+    def _take(self, length: int, drop_rest: bool = False) -> str:
+        taken, rest = self._waiting[:length], self._waiting[length:]
+        self._waiting = "" if drop_rest else rest
+        return taken
