@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 NATIVE_SOURCES := $(shell find hls sim/drive -name '*.hpp' -o -name '*.cpp')
-CPP_SOURCES := $(filter-out hls/common/abi.hpp,$(shell find hls sim tests -name '*.hpp' -o -name '*.cpp'))
+CPP_SOURCES := $(filter-out hls/common/abi.hpp sim/drive/nvme/wire.hpp,$(shell find hls sim tests -name '*.hpp' -o -name '*.cpp'))
 export PYTHONPATH := sim
 VENDOR = PYTHONPATH=sim:scripts $(BIN)/python -m vendor $@ $(or $(KERNEL),$(error say which kernel: make $@ KERNEL=x)) \
 	--platform $(or $(PLATFORM),smartssd)
@@ -118,7 +118,7 @@ format: setup ## rewrite the sources in the house format
 	@clang-format-19 -i $(CPP_SOURCES)
 
 .PHONY: abi
-abi: setup ## write the C++ header and the Python modules from abi/abi.toml
+abi: setup ## write the C++ header and the Python modules from abi/*.toml
 	@$(BIN)/python abi/generate.py
 
 # ---- measure ----

@@ -1,7 +1,8 @@
-"""Generate the shared constants from abi.toml.
+"""Generate the shared constants from abi.toml and nvme.toml.
 
-One source, three outputs: the C++ header of the kernels and the drive, and the Python module of the host, which
-the golden model holds as a copy because it imports nothing but numpy. `--check` reports drift and writes nothing.
+abi.toml becomes the C++ header of the kernels and the drive, and the Python module of the host, which the golden model
+holds as a copy because it imports nothing but numpy. nvme.toml becomes a header and a module of the drive's controller
+and the host's commands. `--check` reports drift and writes nothing.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CPP = ROOT / "hls/common/abi.hpp"
 PYTHON = (ROOT / "host/kvdrive/abi.py", ROOT / "sim/golden/abi.py")
+NVME_CPP = ROOT / "sim/drive/nvme/wire.hpp"
+NVME_PYTHON = ROOT / "host/kvdrive/nvme/wire.py"
 SIZES = {"u8": 1, "u16": 2, "u32": 4, "u64": 8, "i32": 4, "f32": 4}
 NUMPY = {"u8": "<u1", "u16": "<u2", "u32": "<u4", "u64": "<u8", "i32": "<i4", "f32": "<u4"}
 CPP_TYPES = {
@@ -25,7 +28,7 @@ CPP_TYPES = {
     "i32": "std::int32_t",
     "f32": "std::uint32_t",
 }
-NOTE = "Generated from abi/abi.toml by abi/generate.py; do not edit."
+NOTE = "Generated from abi/{source} by abi/generate.py; do not edit."
 
 
 def exp2_tables(constants: dict[str, int]) -> dict[str, list[int]]:
@@ -69,14 +72,12 @@ def wrapped(values: list[int], indent: str, width: int = 8) -> str:
     return "\n".join(indent + ", ".join(map(str, line)) + "," for line in lines)
 
 
-def render_python(abi: dict) -> str:
-    out = [f'"""Constants, opcodes and memory layouts shared with the kernels and the drive.\n\n{NOTE}\n"""\n']
-    out += ["# fmt: off", "from enum import IntEnum, IntFlag\n", "import numpy as np\n"]
-    out += [f"ABI_VERSION = {abi['abi_version']}"]
-    out += [f"{name} = {value}" for name, value in abi["constants"].items()]
-    out += [f"{name} = ({', '.join(map(str, values))})" for name, values in abi["lists"].items()]
-    for name, values in exp2_tables(abi["constants"]).items():
-        out.append(f"{name} = (\n{wrapped(values, '    ')}\n)")
+def render_python_body(abi: dict) -> list[str]:
+    out = [f"{name} = {value}" for name, value in abi["constants"].items()]
+    out += [f"{name} = ({', '.join(map(str, values))})" for name, values in abi.get("lists", {}).items()]
+    if "EXP2_INDEX_BITS" in abi["constants"]:
+        for name, values in exp2_tables(abi["constants"]).items():
+            out.append(f"{name} = (\n{wrapped(values, '    ')}\n)")
     for name, members in abi["enums"].items():
         flag = name == "Status"
         body = "\n".join(f"    {key} = {value:#x}" for key, value in members.items())
@@ -88,30 +89,70 @@ def render_python(abi: dict) -> str:
             shape = f", ({count},)" if count > 1 else ""
             fields.append(f'        ("{field}", "{NUMPY[kind]}"{shape}),')
         out.append(f"{name} = np.dtype(\n    [\n" + "\n".join(fields) + "\n    ]\n)")
+    return out
+
+
+def render_python(abi: dict) -> str:
+    note = NOTE.format(source="abi.toml")
+    out = [f'"""Constants, opcodes and memory layouts shared with the kernels and the drive.\n\n{note}\n"""\n']
+    out += ["# fmt: off", "from enum import IntEnum, IntFlag\n", "import numpy as np\n"]
+    out += [f"ABI_VERSION = {abi['abi_version']}", *render_python_body(abi)]
     return "\n".join(out) + "\n"
 
 
-def render_cpp(abi: dict) -> str:
-    out = ["// SPDX-License-Identifier: Apache-2.0", f"// {NOTE}", "// clang-format off", "#pragma once", ""]
-    out += ["#include <cstddef>", "#include <cstdint>", "", "namespace kvdrive::abi {", ""]
-    out.append(f"constexpr int kAbiVersion = {abi['abi_version']};")
-    out += [f"constexpr int {camel(name)} = {value};" for name, value in abi["constants"].items()]
-    tables = {**abi["lists"], **exp2_tables(abi["constants"])}
-    for name, values in tables.items():
-        out.append(f"constexpr std::uint32_t {camel(name)}[{len(values)}] = {{\n{wrapped(values, '    ')}\n}};")
+def render_nvme_python(abi: dict) -> str:
+    out = [f'"""Standard NVMe numbers and layouts.\n\n{NOTE.format(source="nvme.toml")}\n"""\n']
+    out += ["# fmt: off", "from enum import IntEnum\n", "import numpy as np\n", *render_python_body(abi)]
+    return "\n".join(out) + "\n"
+
+
+def cpp_constant(name: str, value: int) -> str:
+    kind = "int" if value < 1 << 31 else "std::uint32_t"
+    return f"constexpr {kind} {camel(name)} = {value};"
+
+
+def cpp_struct(name: str, struct: dict) -> list[str]:
+    rows = layout(struct)
+    body = "\n".join(f"  {CPP_TYPES[kind]} {field}{f'[{n}]' if n > 1 else ''};" for field, kind, n, _ in rows)
+    out = [f"\nstruct {name} {{\n{body}\n}};", f"static_assert(sizeof({name}) == {struct['bytes']});"]
+    return out + [f"static_assert(offsetof({name}, {field}) == {offset});" for field, _, _, offset in rows]
+
+
+def cpp_enums(abi: dict) -> list[str]:
+    out = []
     for name, members in abi["enums"].items():
         body = "\n".join(f"  {camel(key)} = {value:#x}," for key, value in members.items())
         out.append(f"\nenum {name} : std::uint32_t {{\n{body}\n}};")
+    return out
+
+
+def render_cpp(abi: dict) -> str:
+    out = ["// SPDX-License-Identifier: Apache-2.0", f"// {NOTE.format(source='abi.toml')}", "// clang-format off"]
+    out += ["#pragma once", "", "#include <cstddef>", "#include <cstdint>", "", "namespace kvdrive::abi {", ""]
+    out.append(f"constexpr int kAbiVersion = {abi['abi_version']};")
+    out += [cpp_constant(name, value) for name, value in abi["constants"].items()]
+    tables = {**abi["lists"], **exp2_tables(abi["constants"])}
+    for name, values in tables.items():
+        out.append(f"constexpr std::uint32_t {camel(name)}[{len(values)}] = {{\n{wrapped(values, '    ')}\n}};")
+    out += cpp_enums(abi)
     for name, struct in abi["structs"].items():
-        rows = layout(struct)
-        body = "\n".join(f"  {CPP_TYPES[kind]} {field}{f'[{n}]' if n > 1 else ''};" for field, kind, n, _ in rows)
-        out.append(f"\nstruct {name} {{\n{body}\n}};")
-        out.append(f"static_assert(sizeof({name}) == {struct['bytes']});")
-        out += [f"static_assert(offsetof({name}, {field}) == {offset});" for field, _, _, offset in rows]
+        out += cpp_struct(name, struct)
         # Bit positions, for kernels that unpack a layout from wide words.
+        rows = layout(struct)
         positions = "\n".join(f"constexpr int {camel(field)} = {offset * 8};" for field, _, _, offset in rows)
         out.append(f"namespace {name.lower()}_bit {{\n{positions}\n}}  // namespace {name.lower()}_bit")
     out += ["", "}  // namespace kvdrive::abi", ""]
+    return "\n".join(out)
+
+
+def render_nvme_cpp(abi: dict) -> str:
+    out = ["// SPDX-License-Identifier: Apache-2.0", f"// {NOTE.format(source='nvme.toml')}", "// clang-format off"]
+    out += ["#pragma once", "", "#include <cstddef>", "#include <cstdint>", "", "namespace kvdrive::nvme {", ""]
+    out += [cpp_constant(name, value) for name, value in abi["constants"].items()]
+    out += cpp_enums(abi)
+    for name, struct in abi["structs"].items():
+        out += cpp_struct(name, struct)
+    out += ["", "}  // namespace kvdrive::nvme", ""]
     return "\n".join(out)
 
 
@@ -120,11 +161,14 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="report files that differ, write nothing")
     check = parser.parse_args().check
     abi = tomllib.loads((ROOT / "abi/abi.toml").read_text())
+    nvme = tomllib.loads((ROOT / "abi/nvme.toml").read_text())
     files = {CPP: render_cpp(abi), **{path: render_python(abi) for path in PYTHON}}
+    files |= {NVME_CPP: render_nvme_cpp(nvme), NVME_PYTHON: render_nvme_python(nvme)}
     drifted = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
     if check:
         for path in drifted:
-            print(f"{path.relative_to(ROOT)} differs from abi/abi.toml: run `python abi/generate.py`", file=sys.stderr)
+            source = "nvme.toml" if path in (NVME_CPP, NVME_PYTHON) else "abi.toml"
+            print(f"{path.relative_to(ROOT)} differs from abi/{source}: run `python abi/generate.py`", file=sys.stderr)
         return 1 if drifted else 0
     for path in drifted:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The generated files agree with abi/abi.toml, and the layouts with what other programs rely on."""
+"""The generated files agree with abi/*.toml, and the layouts with what other programs rely on."""
 
 import subprocess
 import sys
@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from kvdrive import abi
+from kvdrive.nvme import wire
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -18,7 +19,7 @@ def generate(*arguments: str, root: Path = ROOT) -> subprocess.CompletedProcess[
 
 def copy_of_abi(folder: Path) -> Path:
     (folder / "abi").mkdir()
-    for name in ("abi.toml", "generate.py"):
+    for name in ("abi.toml", "nvme.toml", "generate.py"):
         (folder / "abi" / name).write_text((ROOT / "abi" / name).read_text())
     assert generate(root=folder).returncode == 0
     return folder
@@ -60,6 +61,24 @@ def test_layouts_have_the_sizes_of_the_nvme_and_job_formats():
     assert abi.Sqe.fields["prp1"][1] == 24
     assert abi.Sqe.fields["cdw10"][1] == 40
     assert abi.AttentionJob.itemsize == 2 * abi.BEAT_BYTES
+
+
+def test_nvme_layouts_have_the_offsets_of_the_specification():
+    controller = {
+        "cntlid": 78,
+        "oacs": 256,
+        "kas": 320,
+        "sqes": 512,
+        "sgls": 536,
+        "subnqn": 768,
+        "ioccsz": 1792,
+        "psd": 2048,
+    }
+    assert {name: wire.IdentifyController.fields[name][1] for name in controller} == controller
+    namespace = {"nsfeat": 24, "nvmcap": 48, "nguid": 104, "eui64": 120, "lbaf": 128}
+    assert {name: wire.IdentifyNamespace.fields[name][1] for name in namespace} == namespace
+    assert wire.SmartLog.fields["data_units_read"][1] == 32
+    assert wire.SmartLog.fields["error_entries"][1] == 176
 
 
 def test_exp2_tables_are_powers_of_two_and_their_derivatives():

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// An NVMe controller without a transport: properties, queues, admin and I/O commands.
+//
+// One per host association; all share a Subsystem. A transport (rings in shared memory, TCP) fetches the data that
+// `transfer` announces, calls `execute`, and sends what comes back. Every method may be called from any thread;
+// commands of different queues run side by side as far as the drive allows.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "common/abi.hpp"
+#include "nvme/wire.hpp"
+
+namespace kvdrive::nvme {
+
+class Subsystem;
+
+using QueueId = std::uint16_t;  // 0: admin
+// abi::NvmeStatus or nvme::StatusCode: status code type << 8 | status code.
+using Status = std::uint32_t;
+
+enum class Direction : std::uint8_t { kNone = 0, kToController = 1, kToHost = 2 };
+
+// How a command's data travel. `bytes` follows from its fields; absent where only the data pointer says it (then an
+// SGL's length counts; a PRP transport refuses the command). A longer host buffer is fine for data to the host only.
+struct Transfer {
+  Direction direction = Direction::kNone;
+  std::optional<std::uint64_t> bytes = 0;
+};
+
+// What a transport hands over with a command.
+struct DataBuffer {
+  std::span<const std::byte> in{};  // kToController: all of it
+  std::uint64_t room = 0;           // kToHost: size of the host's buffer; a reply is never longer
+};
+
+struct Response {
+  abi::Cqe cqe{};  // complete but for the phase bit of a ring
+  std::vector<std::byte> data{};
+
+  Status status() const { return cqe.status >> abi::kCqeStatusShift & 0x7ff; }
+};
+
+// What a transport promises and asks for; it appears in Identify and in CAP.
+struct ControllerOptions {
+  bool fabrics = false;  // Connect makes queues and Keep Alive is mandatory; else Create/Delete SQ and CQ make them
+  std::string host_nqn{};
+  std::array<std::uint8_t, 16> host_id{};
+  std::uint16_t max_queue_entries = 1024;
+  std::uint16_t max_io_queues = 64;
+  std::uint32_t max_transfer_bytes = 0;   // a power of two times 4096; 0: no limit
+  std::uint32_t in_capsule_bytes = 8192;  // fabrics: data behind a command on I/O queues
+  std::uint16_t max_sgl_descriptors = 1;  // fabrics: of one command
+};
+
+// A transport whose queues lie in memory.
+class QueueMemory {
+ public:
+  virtual ~QueueMemory() = default;
+  // `address` is the PRP entry of the command, physically contiguous. A status other than success refuses the queue.
+  virtual Status create_cq(QueueId id, std::uint32_t entries, std::uint64_t address) = 0;
+  virtual Status create_sq(QueueId id, std::uint32_t entries, std::uint64_t address, QueueId cq) = 0;
+  virtual void delete_sq(QueueId id) = 0;
+  virtual void delete_cq(QueueId id) = 0;
+};
+
+class Controller {
+ public:
+  using Clock = std::chrono::steady_clock;
+  // Completions that come later than their `execute`: async events, aborted ones. Called without any lock of the
+  // controller held, from the thread that caused it; must not call back.
+  using Deliver = std::function<void(QueueId, Response)>;
+
+  // `memory` is null for fabrics. All references outlive the controller.
+  Controller(Subsystem& subsystem, ControllerOptions options, Deliver deliver, QueueMemory* memory = nullptr);
+  ~Controller();
+  Controller(const Controller&) = delete;
+  Controller& operator=(const Controller&) = delete;
+
+  std::uint16_t id() const { return id_; }
+  const ControllerOptions& options() const { return options_; }
+
+  // Property (register) at `offset` with 4 or 8 bytes; nothing where there is none of that size.
+  std::optional<std::uint64_t> property(std::uint32_t offset, std::uint32_t bytes) const;
+  // CC: enable, reset (EN to 0: outstanding commands vanish, I/O queues are deleted), shutdown (SHN: everything durable
+  // when CSTS says that it is complete, which is before this returns). kInvalidField for what cannot be written.
+  Status set_property(std::uint32_t offset, std::uint32_t bytes, std::uint64_t value);
+  bool ready() const;
+
+  // Fabrics Connect: the queue `id` exists from now on. Fails with kInvalidField for one that exists or is out of
+  // range, kCommandSequence for I/O queues of a controller that is not ready.
+  Status connect_queue(QueueId id, std::uint32_t entries);
+  void disconnect_queue(QueueId id);
+
+  Transfer transfer(QueueId queue, const abi::Sqe& command) const;
+
+  // Executes a command to its end. Nothing is returned when the completion comes later, through Deliver, or never
+  // (reset, lost completion fault). Never throws for what a command says. Fabrics commands (7Fh) are the transport's
+  // own.
+  std::optional<Response> execute(QueueId queue, const abi::Sqe& command, const DataBuffer& data);
+
+  // A completion of the transport's own (a command that it refuses, fabrics): counts it and fills in SQ head.
+  Response refuse(QueueId queue, const abi::Sqe& command, Status status);
+
+  // Keep-alive timeout in ms, 0: off. Set by Connect or Set Features; `keep_alive_expired` is for the transport to ask
+  // now and then, and to end the association.
+  void set_keep_alive(std::uint32_t milliseconds);
+  std::uint32_t keep_alive() const;
+  bool keep_alive_expired(Clock::time_point now) const;
+
+ private:
+  friend class Subsystem;
+  struct Admin;  // one admin command (admin.cpp)
+
+  struct Queue {
+    std::uint32_t entries = 0;
+    std::uint32_t head = 0;
+    QueueId cq = 0;
+  };
+  struct Reply {
+    Status status = abi::kSuccess;
+    std::uint64_t result = 0;
+    std::vector<std::byte> data{};
+  };
+
+  // Event of the subsystem or of another controller: type | info << 8 | log page << 16.
+  void raise(std::uint32_t event);
+  void reset_locked();
+  Response complete(QueueId queue, const abi::Sqe& command, Reply&& reply);
+  Reply admin(const abi::Sqe& command, const DataBuffer& data);
+  std::optional<Response> wait_for_event(const abi::Sqe& command);
+  Reply create_or_delete_queue(const abi::Sqe& command);
+  Reply abort(const abi::Sqe& command);
+  Reply set_feature(const abi::Sqe& command, const DataBuffer& data);
+  Reply get_feature(const abi::Sqe& command);
+
+  Subsystem& subsystem_;
+  const ControllerOptions options_;
+  const Deliver deliver_;
+  QueueMemory* const memory_;
+  std::uint16_t id_ = 0;
+
+  mutable std::mutex mutex_;
+  std::uint32_t cc_ = 0, csts_ = 0, aqa_ = 0;
+  std::uint64_t asq_ = 0, acq_ = 0;
+  std::map<QueueId, Queue> queues_;
+  std::map<QueueId, std::uint32_t> completion_queues_;  // memory transport: entries
+  std::deque<abi::Sqe> event_requests_;                 // waiting for an event
+  std::deque<std::uint32_t> events_;                    // waiting for a request
+  std::uint32_t masked_events_ = 0;                     // types told already, until their log page is read
+  std::unordered_map<std::uint32_t, std::uint32_t> features_;
+  std::uint32_t keep_alive_ms_ = 0;
+  Clock::time_point last_sign_of_life_ = Clock::now();
+};
+
+}  // namespace kvdrive::nvme

@@ -1,0 +1,791 @@
+// SPDX-License-Identifier: Apache-2.0
+// Generated from abi/nvme.toml by abi/generate.py; do not edit.
+// clang-format off
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace kvdrive::nvme {
+
+constexpr int kVersion21 = 131328;
+constexpr int kLbaBytes = 4096;
+constexpr int kIdentifyBytes = 4096;
+constexpr int kMaxNsid = 3;
+constexpr std::uint32_t kNsidAll = 4294967295;
+constexpr int kMemoryAlignment = 4;
+constexpr int kMaxMemoryRanges = 64;
+constexpr int kMaxMemoryRangeSets = 16;
+constexpr int kErrorLogEntries = 64;
+constexpr int kAsyncEventLimit = 4;
+constexpr int kAbortLimit = 4;
+
+enum Property : std::uint32_t {
+  kCap = 0x0,
+  kVs = 0x8,
+  kIntms = 0xc,
+  kIntmc = 0x10,
+  kCc = 0x14,
+  kCsts = 0x1c,
+  kNssr = 0x20,
+  kAqa = 0x24,
+  kAsq = 0x28,
+  kAcq = 0x30,
+  kDoorbells = 0x1000,
+};
+
+enum AdminOpcode : std::uint32_t {
+  kDeleteSq = 0x0,
+  kCreateSq = 0x1,
+  kGetLogPage = 0x2,
+  kDeleteCq = 0x4,
+  kCreateCq = 0x5,
+  kIdentify = 0x6,
+  kAbort = 0x8,
+  kSetFeatures = 0x9,
+  kGetFeatures = 0xa,
+  kAsyncEventRequest = 0xc,
+  kFirmwareCommit = 0x10,
+  kFirmwareDownload = 0x11,
+  kKeepAlive = 0x18,
+  kFabrics = 0x7f,
+  kFormatNvm = 0x80,
+  kLoadProgram = 0x85,
+  kProgramActivation = 0x88,
+  kMemoryRangeSet = 0x89,
+  kSanitizeSession = 0xc0,
+};
+
+enum NvmOpcode : std::uint32_t {
+  kNvmFlush = 0x0,
+  kNvmWrite = 0x1,
+  kNvmRead = 0x2,
+  kNvmWriteZeroes = 0x8,
+  kNvmDatasetManagement = 0x9,
+};
+
+enum MemoryOpcode : std::uint32_t {
+  kMemoryCopy = 0x1,
+  kMemoryRead = 0x2,
+  kMemoryFill = 0x4,
+  kMemoryWrite = 0x5,
+};
+
+enum ProgramOpcode : std::uint32_t {
+  kExecuteProgram = 0x1,
+};
+
+enum CommandSet : std::uint32_t {
+  kCsiNvm = 0x0,
+  kCsiMemory = 0x3,
+  kCsiPrograms = 0x4,
+};
+
+enum Program : std::uint32_t {
+  kProgramDense = 0x0,
+  kProgramSparf = 0x1,
+  kProgramPartial = 0x2,
+};
+
+enum Cns : std::uint32_t {
+  kCnsNamespace = 0x0,
+  kCnsController = 0x1,
+  kCnsActiveNamespaces = 0x2,
+  kCnsNamespaceDescriptors = 0x3,
+  kCnsCsiNamespace = 0x5,
+  kCnsCsiController = 0x6,
+  kCnsCsiActiveNamespaces = 0x7,
+  kCnsIndependentNamespace = 0x8,
+  kCnsAllocatedNamespaces = 0x10,
+  kCnsAllocatedNamespace = 0x11,
+  kCnsControllersOfNamespace = 0x12,
+  kCnsControllers = 0x13,
+  kCnsCommandSets = 0x1c,
+};
+
+enum LogPage : std::uint32_t {
+  kLogSupportedPages = 0x0,
+  kLogErrors = 0x1,
+  kLogSmart = 0x2,
+  kLogFirmware = 0x3,
+  kLogChangedNamespaces = 0x4,
+  kLogCommandEffects = 0x5,
+  kLogPrograms = 0x82,
+  kLogStatistics = 0xc0,
+};
+
+enum Feature : std::uint32_t {
+  kFeatureArbitration = 0x1,
+  kFeaturePower = 0x2,
+  kFeatureTemperatureThreshold = 0x4,
+  kFeatureErrorRecovery = 0x5,
+  kFeatureWriteCache = 0x6,
+  kFeatureQueues = 0x7,
+  kFeatureInterruptCoalescing = 0x8,
+  kFeatureInterruptVector = 0x9,
+  kFeatureWriteAtomicity = 0xa,
+  kFeatureAsyncEvents = 0xb,
+  kFeatureTimestamp = 0xe,
+  kFeatureKeepAlive = 0xf,
+  kFeatureHostBehavior = 0x16,
+  kFeatureCommandSetProfile = 0x19,
+  kFeatureHostId = 0x81,
+};
+
+enum StatusCode : std::uint32_t {
+  kScInvalidCommandId = 0x3,
+  kScDataTransfer = 0x4,
+  kScAborted = 0x7,
+  kScAbortedQueueDeleted = 0x8,
+  kScCommandSequence = 0xc,
+  kScBadSglSegment = 0xd,
+  kScBadSglCount = 0xe,
+  kScBadSglType = 0x11,
+  kScBadPrpOffset = 0x13,
+  kScSanitizeInProgress = 0x1d,
+  kScCommandInterrupted = 0x21,
+  kScLbaOutOfRange = 0x80,
+  kScNamespaceNotReady = 0x82,
+  kScBadCompletionQueue = 0x100,
+  kScBadQueueId = 0x101,
+  kScBadQueueSize = 0x102,
+  kScAbortLimit = 0x103,
+  kScAsyncEventLimit = 0x105,
+  kScBadFirmwareSlot = 0x106,
+  kScBadFirmwareImage = 0x107,
+  kScBadInterruptVector = 0x108,
+  kScBadLogPage = 0x109,
+  kScBadFormat = 0x10a,
+  kScBadQueueDeletion = 0x10c,
+  kScFeatureNotSaveable = 0x10d,
+  kScFeatureNotChangeable = 0x10e,
+  kScBadController = 0x11f,
+  kScCommandSetRejected = 0x12b,
+  kScBadProgram = 0x710,
+  kScProgramNotActive = 0x711,
+  kScBadMemoryRange = 0x712,
+  kScMemoryRangeSetsExhausted = 0x713,
+  kScEngineHang = 0x714,
+};
+
+struct MemoryRange {
+  std::uint32_t nsid;
+  std::uint32_t length;
+  std::uint64_t start;
+  std::uint64_t reserved[2];
+};
+static_assert(sizeof(MemoryRange) == 32);
+static_assert(offsetof(MemoryRange, nsid) == 0);
+static_assert(offsetof(MemoryRange, length) == 4);
+static_assert(offsetof(MemoryRange, start) == 8);
+static_assert(offsetof(MemoryRange, reserved) == 16);
+
+struct DatasetRange {
+  std::uint32_t attributes;
+  std::uint32_t blocks;
+  std::uint64_t first_block;
+};
+static_assert(sizeof(DatasetRange) == 16);
+static_assert(offsetof(DatasetRange, attributes) == 0);
+static_assert(offsetof(DatasetRange, blocks) == 4);
+static_assert(offsetof(DatasetRange, first_block) == 8);
+
+struct SglDescriptor {
+  std::uint64_t address;
+  std::uint32_t length;
+  std::uint8_t reserved[3];
+  std::uint8_t kind;
+};
+static_assert(sizeof(SglDescriptor) == 16);
+static_assert(offsetof(SglDescriptor, address) == 0);
+static_assert(offsetof(SglDescriptor, length) == 8);
+static_assert(offsetof(SglDescriptor, reserved) == 12);
+static_assert(offsetof(SglDescriptor, kind) == 15);
+
+struct IdentifyController {
+  std::uint16_t vid;
+  std::uint16_t ssvid;
+  std::uint8_t sn[20];
+  std::uint8_t mn[40];
+  std::uint8_t fr[8];
+  std::uint8_t rab;
+  std::uint8_t ieee[3];
+  std::uint8_t cmic;
+  std::uint8_t mdts;
+  std::uint16_t cntlid;
+  std::uint32_t ver;
+  std::uint32_t rtd3r;
+  std::uint32_t rtd3e;
+  std::uint32_t oaes;
+  std::uint32_t ctratt;
+  std::uint16_t rrls;
+  std::uint8_t bpcap;
+  std::uint8_t reserved0;
+  std::uint32_t nssl;
+  std::uint8_t reserved1[2];
+  std::uint8_t plsi;
+  std::uint8_t cntrltype;
+  std::uint8_t fguid[16];
+  std::uint16_t crdt[3];
+  std::uint8_t crcap;
+  std::uint8_t reserved2[118];
+  std::uint8_t nvmsr;
+  std::uint8_t vwci;
+  std::uint8_t mec;
+  std::uint16_t oacs;
+  std::uint8_t acl;
+  std::uint8_t aerl;
+  std::uint8_t frmw;
+  std::uint8_t lpa;
+  std::uint8_t elpe;
+  std::uint8_t npss;
+  std::uint8_t avscc;
+  std::uint8_t apsta;
+  std::uint16_t wctemp;
+  std::uint16_t cctemp;
+  std::uint16_t mtfa;
+  std::uint32_t hmpre;
+  std::uint32_t hmmin;
+  std::uint64_t tnvmcap[2];
+  std::uint64_t unvmcap[2];
+  std::uint32_t rpmbs;
+  std::uint16_t edstt;
+  std::uint8_t dsto;
+  std::uint8_t fwug;
+  std::uint16_t kas;
+  std::uint16_t hctma;
+  std::uint16_t mntmt;
+  std::uint16_t mxtmt;
+  std::uint32_t sanicap;
+  std::uint32_t hmminds;
+  std::uint16_t hmmaxd;
+  std::uint16_t nsetidmax;
+  std::uint16_t endgidmax;
+  std::uint8_t anatt;
+  std::uint8_t anacap;
+  std::uint32_t anagrpmax;
+  std::uint32_t nanagrpid;
+  std::uint32_t pels;
+  std::uint16_t domain_id;
+  std::uint8_t kpioc;
+  std::uint8_t reserved3;
+  std::uint16_t mptfawr;
+  std::uint8_t reserved4[6];
+  std::uint64_t megcap[2];
+  std::uint8_t tmpthha;
+  std::uint8_t reserved5[127];
+  std::uint8_t sqes;
+  std::uint8_t cqes;
+  std::uint16_t maxcmd;
+  std::uint32_t nn;
+  std::uint16_t oncs;
+  std::uint16_t fuses;
+  std::uint8_t fna;
+  std::uint8_t vwc;
+  std::uint16_t awun;
+  std::uint16_t awupf;
+  std::uint8_t icsvscc;
+  std::uint8_t nwpc;
+  std::uint16_t acwu;
+  std::uint16_t cdfs;
+  std::uint32_t sgls;
+  std::uint32_t mnan;
+  std::uint64_t maxdna[2];
+  std::uint32_t maxcna;
+  std::uint32_t oaqd;
+  std::uint8_t rhiri;
+  std::uint8_t hirt;
+  std::uint16_t cmmrtd;
+  std::uint16_t nmmrtd;
+  std::uint8_t minmrtg;
+  std::uint8_t maxmrtg;
+  std::uint8_t trattr;
+  std::uint8_t reserved6[191];
+  std::uint8_t subnqn[256];
+  std::uint8_t reserved7[768];
+  std::uint32_t ioccsz;
+  std::uint32_t iorcsz;
+  std::uint16_t icdoff;
+  std::uint8_t fcatt;
+  std::uint8_t msdbd;
+  std::uint16_t ofcs;
+  std::uint8_t dctype;
+  std::uint8_t reserved8[241];
+  std::uint8_t psd[1024];
+  std::uint8_t engine[16];
+  std::uint8_t preset[32];
+  std::uint32_t engine_mhz;
+  std::uint32_t abi_version;
+  std::uint64_t slm_bytes;
+  std::uint64_t kv_capacity_bytes;
+  std::uint8_t vendor_reserved[952];
+};
+static_assert(sizeof(IdentifyController) == 4096);
+static_assert(offsetof(IdentifyController, vid) == 0);
+static_assert(offsetof(IdentifyController, ssvid) == 2);
+static_assert(offsetof(IdentifyController, sn) == 4);
+static_assert(offsetof(IdentifyController, mn) == 24);
+static_assert(offsetof(IdentifyController, fr) == 64);
+static_assert(offsetof(IdentifyController, rab) == 72);
+static_assert(offsetof(IdentifyController, ieee) == 73);
+static_assert(offsetof(IdentifyController, cmic) == 76);
+static_assert(offsetof(IdentifyController, mdts) == 77);
+static_assert(offsetof(IdentifyController, cntlid) == 78);
+static_assert(offsetof(IdentifyController, ver) == 80);
+static_assert(offsetof(IdentifyController, rtd3r) == 84);
+static_assert(offsetof(IdentifyController, rtd3e) == 88);
+static_assert(offsetof(IdentifyController, oaes) == 92);
+static_assert(offsetof(IdentifyController, ctratt) == 96);
+static_assert(offsetof(IdentifyController, rrls) == 100);
+static_assert(offsetof(IdentifyController, bpcap) == 102);
+static_assert(offsetof(IdentifyController, reserved0) == 103);
+static_assert(offsetof(IdentifyController, nssl) == 104);
+static_assert(offsetof(IdentifyController, reserved1) == 108);
+static_assert(offsetof(IdentifyController, plsi) == 110);
+static_assert(offsetof(IdentifyController, cntrltype) == 111);
+static_assert(offsetof(IdentifyController, fguid) == 112);
+static_assert(offsetof(IdentifyController, crdt) == 128);
+static_assert(offsetof(IdentifyController, crcap) == 134);
+static_assert(offsetof(IdentifyController, reserved2) == 135);
+static_assert(offsetof(IdentifyController, nvmsr) == 253);
+static_assert(offsetof(IdentifyController, vwci) == 254);
+static_assert(offsetof(IdentifyController, mec) == 255);
+static_assert(offsetof(IdentifyController, oacs) == 256);
+static_assert(offsetof(IdentifyController, acl) == 258);
+static_assert(offsetof(IdentifyController, aerl) == 259);
+static_assert(offsetof(IdentifyController, frmw) == 260);
+static_assert(offsetof(IdentifyController, lpa) == 261);
+static_assert(offsetof(IdentifyController, elpe) == 262);
+static_assert(offsetof(IdentifyController, npss) == 263);
+static_assert(offsetof(IdentifyController, avscc) == 264);
+static_assert(offsetof(IdentifyController, apsta) == 265);
+static_assert(offsetof(IdentifyController, wctemp) == 266);
+static_assert(offsetof(IdentifyController, cctemp) == 268);
+static_assert(offsetof(IdentifyController, mtfa) == 270);
+static_assert(offsetof(IdentifyController, hmpre) == 272);
+static_assert(offsetof(IdentifyController, hmmin) == 276);
+static_assert(offsetof(IdentifyController, tnvmcap) == 280);
+static_assert(offsetof(IdentifyController, unvmcap) == 296);
+static_assert(offsetof(IdentifyController, rpmbs) == 312);
+static_assert(offsetof(IdentifyController, edstt) == 316);
+static_assert(offsetof(IdentifyController, dsto) == 318);
+static_assert(offsetof(IdentifyController, fwug) == 319);
+static_assert(offsetof(IdentifyController, kas) == 320);
+static_assert(offsetof(IdentifyController, hctma) == 322);
+static_assert(offsetof(IdentifyController, mntmt) == 324);
+static_assert(offsetof(IdentifyController, mxtmt) == 326);
+static_assert(offsetof(IdentifyController, sanicap) == 328);
+static_assert(offsetof(IdentifyController, hmminds) == 332);
+static_assert(offsetof(IdentifyController, hmmaxd) == 336);
+static_assert(offsetof(IdentifyController, nsetidmax) == 338);
+static_assert(offsetof(IdentifyController, endgidmax) == 340);
+static_assert(offsetof(IdentifyController, anatt) == 342);
+static_assert(offsetof(IdentifyController, anacap) == 343);
+static_assert(offsetof(IdentifyController, anagrpmax) == 344);
+static_assert(offsetof(IdentifyController, nanagrpid) == 348);
+static_assert(offsetof(IdentifyController, pels) == 352);
+static_assert(offsetof(IdentifyController, domain_id) == 356);
+static_assert(offsetof(IdentifyController, kpioc) == 358);
+static_assert(offsetof(IdentifyController, reserved3) == 359);
+static_assert(offsetof(IdentifyController, mptfawr) == 360);
+static_assert(offsetof(IdentifyController, reserved4) == 362);
+static_assert(offsetof(IdentifyController, megcap) == 368);
+static_assert(offsetof(IdentifyController, tmpthha) == 384);
+static_assert(offsetof(IdentifyController, reserved5) == 385);
+static_assert(offsetof(IdentifyController, sqes) == 512);
+static_assert(offsetof(IdentifyController, cqes) == 513);
+static_assert(offsetof(IdentifyController, maxcmd) == 514);
+static_assert(offsetof(IdentifyController, nn) == 516);
+static_assert(offsetof(IdentifyController, oncs) == 520);
+static_assert(offsetof(IdentifyController, fuses) == 522);
+static_assert(offsetof(IdentifyController, fna) == 524);
+static_assert(offsetof(IdentifyController, vwc) == 525);
+static_assert(offsetof(IdentifyController, awun) == 526);
+static_assert(offsetof(IdentifyController, awupf) == 528);
+static_assert(offsetof(IdentifyController, icsvscc) == 530);
+static_assert(offsetof(IdentifyController, nwpc) == 531);
+static_assert(offsetof(IdentifyController, acwu) == 532);
+static_assert(offsetof(IdentifyController, cdfs) == 534);
+static_assert(offsetof(IdentifyController, sgls) == 536);
+static_assert(offsetof(IdentifyController, mnan) == 540);
+static_assert(offsetof(IdentifyController, maxdna) == 544);
+static_assert(offsetof(IdentifyController, maxcna) == 560);
+static_assert(offsetof(IdentifyController, oaqd) == 564);
+static_assert(offsetof(IdentifyController, rhiri) == 568);
+static_assert(offsetof(IdentifyController, hirt) == 569);
+static_assert(offsetof(IdentifyController, cmmrtd) == 570);
+static_assert(offsetof(IdentifyController, nmmrtd) == 572);
+static_assert(offsetof(IdentifyController, minmrtg) == 574);
+static_assert(offsetof(IdentifyController, maxmrtg) == 575);
+static_assert(offsetof(IdentifyController, trattr) == 576);
+static_assert(offsetof(IdentifyController, reserved6) == 577);
+static_assert(offsetof(IdentifyController, subnqn) == 768);
+static_assert(offsetof(IdentifyController, reserved7) == 1024);
+static_assert(offsetof(IdentifyController, ioccsz) == 1792);
+static_assert(offsetof(IdentifyController, iorcsz) == 1796);
+static_assert(offsetof(IdentifyController, icdoff) == 1800);
+static_assert(offsetof(IdentifyController, fcatt) == 1802);
+static_assert(offsetof(IdentifyController, msdbd) == 1803);
+static_assert(offsetof(IdentifyController, ofcs) == 1804);
+static_assert(offsetof(IdentifyController, dctype) == 1806);
+static_assert(offsetof(IdentifyController, reserved8) == 1807);
+static_assert(offsetof(IdentifyController, psd) == 2048);
+static_assert(offsetof(IdentifyController, engine) == 3072);
+static_assert(offsetof(IdentifyController, preset) == 3088);
+static_assert(offsetof(IdentifyController, engine_mhz) == 3120);
+static_assert(offsetof(IdentifyController, abi_version) == 3124);
+static_assert(offsetof(IdentifyController, slm_bytes) == 3128);
+static_assert(offsetof(IdentifyController, kv_capacity_bytes) == 3136);
+static_assert(offsetof(IdentifyController, vendor_reserved) == 3144);
+
+struct LbaFormat {
+  std::uint16_t metadata_bytes;
+  std::uint8_t data_bits;
+  std::uint8_t performance;
+};
+static_assert(sizeof(LbaFormat) == 4);
+static_assert(offsetof(LbaFormat, metadata_bytes) == 0);
+static_assert(offsetof(LbaFormat, data_bits) == 2);
+static_assert(offsetof(LbaFormat, performance) == 3);
+
+struct IdentifyNamespace {
+  std::uint64_t nsze;
+  std::uint64_t ncap;
+  std::uint64_t nuse;
+  std::uint8_t nsfeat;
+  std::uint8_t nlbaf;
+  std::uint8_t flbas;
+  std::uint8_t mc;
+  std::uint8_t dpc;
+  std::uint8_t dps;
+  std::uint8_t nmic;
+  std::uint8_t rescap;
+  std::uint8_t fpi;
+  std::uint8_t dlfeat;
+  std::uint16_t nawun;
+  std::uint16_t nawupf;
+  std::uint16_t nacwu;
+  std::uint16_t nabsn;
+  std::uint16_t nabo;
+  std::uint16_t nabspf;
+  std::uint16_t noiob;
+  std::uint64_t nvmcap[2];
+  std::uint16_t npwg;
+  std::uint16_t npwa;
+  std::uint16_t npdg;
+  std::uint16_t npda;
+  std::uint16_t nows;
+  std::uint16_t mssrl;
+  std::uint32_t mcl;
+  std::uint8_t msrc;
+  std::uint8_t kpios;
+  std::uint8_t nulbaf;
+  std::uint8_t reserved0;
+  std::uint32_t kpiodaag;
+  std::uint8_t reserved1[4];
+  std::uint32_t anagrpid;
+  std::uint8_t reserved2[3];
+  std::uint8_t nsattr;
+  std::uint16_t nvmsetid;
+  std::uint16_t endgid;
+  std::uint8_t nguid[16];
+  std::uint8_t eui64[8];
+  std::uint32_t lbaf[64];
+  std::uint8_t reserved3[3712];
+};
+static_assert(sizeof(IdentifyNamespace) == 4096);
+static_assert(offsetof(IdentifyNamespace, nsze) == 0);
+static_assert(offsetof(IdentifyNamespace, ncap) == 8);
+static_assert(offsetof(IdentifyNamespace, nuse) == 16);
+static_assert(offsetof(IdentifyNamespace, nsfeat) == 24);
+static_assert(offsetof(IdentifyNamespace, nlbaf) == 25);
+static_assert(offsetof(IdentifyNamespace, flbas) == 26);
+static_assert(offsetof(IdentifyNamespace, mc) == 27);
+static_assert(offsetof(IdentifyNamespace, dpc) == 28);
+static_assert(offsetof(IdentifyNamespace, dps) == 29);
+static_assert(offsetof(IdentifyNamespace, nmic) == 30);
+static_assert(offsetof(IdentifyNamespace, rescap) == 31);
+static_assert(offsetof(IdentifyNamespace, fpi) == 32);
+static_assert(offsetof(IdentifyNamespace, dlfeat) == 33);
+static_assert(offsetof(IdentifyNamespace, nawun) == 34);
+static_assert(offsetof(IdentifyNamespace, nawupf) == 36);
+static_assert(offsetof(IdentifyNamespace, nacwu) == 38);
+static_assert(offsetof(IdentifyNamespace, nabsn) == 40);
+static_assert(offsetof(IdentifyNamespace, nabo) == 42);
+static_assert(offsetof(IdentifyNamespace, nabspf) == 44);
+static_assert(offsetof(IdentifyNamespace, noiob) == 46);
+static_assert(offsetof(IdentifyNamespace, nvmcap) == 48);
+static_assert(offsetof(IdentifyNamespace, npwg) == 64);
+static_assert(offsetof(IdentifyNamespace, npwa) == 66);
+static_assert(offsetof(IdentifyNamespace, npdg) == 68);
+static_assert(offsetof(IdentifyNamespace, npda) == 70);
+static_assert(offsetof(IdentifyNamespace, nows) == 72);
+static_assert(offsetof(IdentifyNamespace, mssrl) == 74);
+static_assert(offsetof(IdentifyNamespace, mcl) == 76);
+static_assert(offsetof(IdentifyNamespace, msrc) == 80);
+static_assert(offsetof(IdentifyNamespace, kpios) == 81);
+static_assert(offsetof(IdentifyNamespace, nulbaf) == 82);
+static_assert(offsetof(IdentifyNamespace, reserved0) == 83);
+static_assert(offsetof(IdentifyNamespace, kpiodaag) == 84);
+static_assert(offsetof(IdentifyNamespace, reserved1) == 88);
+static_assert(offsetof(IdentifyNamespace, anagrpid) == 92);
+static_assert(offsetof(IdentifyNamespace, reserved2) == 96);
+static_assert(offsetof(IdentifyNamespace, nsattr) == 99);
+static_assert(offsetof(IdentifyNamespace, nvmsetid) == 100);
+static_assert(offsetof(IdentifyNamespace, endgid) == 102);
+static_assert(offsetof(IdentifyNamespace, nguid) == 104);
+static_assert(offsetof(IdentifyNamespace, eui64) == 120);
+static_assert(offsetof(IdentifyNamespace, lbaf) == 128);
+static_assert(offsetof(IdentifyNamespace, reserved3) == 384);
+
+struct IndependentNamespace {
+  std::uint8_t nsfeat;
+  std::uint8_t nmic;
+  std::uint8_t rescap;
+  std::uint8_t fpi;
+  std::uint32_t anagrpid;
+  std::uint8_t nsattr;
+  std::uint8_t reserved0;
+  std::uint16_t nvmsetid;
+  std::uint16_t endgid;
+  std::uint8_t nstat;
+  std::uint8_t kpios;
+  std::uint16_t maxkt;
+  std::uint16_t reserved1;
+  std::uint32_t rgrpid;
+  std::uint8_t reserved2[4072];
+};
+static_assert(sizeof(IndependentNamespace) == 4096);
+static_assert(offsetof(IndependentNamespace, nsfeat) == 0);
+static_assert(offsetof(IndependentNamespace, nmic) == 1);
+static_assert(offsetof(IndependentNamespace, rescap) == 2);
+static_assert(offsetof(IndependentNamespace, fpi) == 3);
+static_assert(offsetof(IndependentNamespace, anagrpid) == 4);
+static_assert(offsetof(IndependentNamespace, nsattr) == 8);
+static_assert(offsetof(IndependentNamespace, reserved0) == 9);
+static_assert(offsetof(IndependentNamespace, nvmsetid) == 10);
+static_assert(offsetof(IndependentNamespace, endgid) == 12);
+static_assert(offsetof(IndependentNamespace, nstat) == 14);
+static_assert(offsetof(IndependentNamespace, kpios) == 15);
+static_assert(offsetof(IndependentNamespace, maxkt) == 16);
+static_assert(offsetof(IndependentNamespace, reserved1) == 18);
+static_assert(offsetof(IndependentNamespace, rgrpid) == 20);
+static_assert(offsetof(IndependentNamespace, reserved2) == 24);
+
+struct MemoryNamespace {
+  std::uint64_t nsze;
+  std::uint64_t ncap;
+  std::uint32_t granularity;
+  std::uint8_t reserved[4076];
+};
+static_assert(sizeof(MemoryNamespace) == 4096);
+static_assert(offsetof(MemoryNamespace, nsze) == 0);
+static_assert(offsetof(MemoryNamespace, ncap) == 8);
+static_assert(offsetof(MemoryNamespace, granularity) == 16);
+static_assert(offsetof(MemoryNamespace, reserved) == 20);
+
+struct ProgramsNamespace {
+  std::uint16_t programs;
+  std::uint16_t active_programs;
+  std::uint16_t max_memory_range_sets;
+  std::uint16_t max_memory_ranges;
+  std::uint32_t max_program_bytes;
+  std::uint8_t reserved[4084];
+};
+static_assert(sizeof(ProgramsNamespace) == 4096);
+static_assert(offsetof(ProgramsNamespace, programs) == 0);
+static_assert(offsetof(ProgramsNamespace, active_programs) == 2);
+static_assert(offsetof(ProgramsNamespace, max_memory_range_sets) == 4);
+static_assert(offsetof(ProgramsNamespace, max_memory_ranges) == 6);
+static_assert(offsetof(ProgramsNamespace, max_program_bytes) == 8);
+static_assert(offsetof(ProgramsNamespace, reserved) == 12);
+
+struct ProgramDescriptor {
+  std::uint8_t occupied;
+  std::uint8_t active;
+  std::uint8_t kind;
+  std::uint8_t reserved0;
+  std::uint16_t index;
+  std::uint16_t reserved1;
+  std::uint64_t identifier;
+  std::uint8_t name[16];
+  std::uint8_t reserved2[32];
+};
+static_assert(sizeof(ProgramDescriptor) == 64);
+static_assert(offsetof(ProgramDescriptor, occupied) == 0);
+static_assert(offsetof(ProgramDescriptor, active) == 1);
+static_assert(offsetof(ProgramDescriptor, kind) == 2);
+static_assert(offsetof(ProgramDescriptor, reserved0) == 3);
+static_assert(offsetof(ProgramDescriptor, index) == 4);
+static_assert(offsetof(ProgramDescriptor, reserved1) == 6);
+static_assert(offsetof(ProgramDescriptor, identifier) == 8);
+static_assert(offsetof(ProgramDescriptor, name) == 16);
+static_assert(offsetof(ProgramDescriptor, reserved2) == 32);
+
+struct ErrorEntry {
+  std::uint64_t count;
+  std::uint16_t sq_id;
+  std::uint16_t cid;
+  std::uint16_t status;
+  std::uint16_t location;
+  std::uint64_t lba;
+  std::uint32_t nsid;
+  std::uint8_t vendor;
+  std::uint8_t trtype;
+  std::uint8_t csi;
+  std::uint8_t opcode;
+  std::uint64_t specific;
+  std::uint8_t reserved[24];
+};
+static_assert(sizeof(ErrorEntry) == 64);
+static_assert(offsetof(ErrorEntry, count) == 0);
+static_assert(offsetof(ErrorEntry, sq_id) == 8);
+static_assert(offsetof(ErrorEntry, cid) == 10);
+static_assert(offsetof(ErrorEntry, status) == 12);
+static_assert(offsetof(ErrorEntry, location) == 14);
+static_assert(offsetof(ErrorEntry, lba) == 16);
+static_assert(offsetof(ErrorEntry, nsid) == 24);
+static_assert(offsetof(ErrorEntry, vendor) == 28);
+static_assert(offsetof(ErrorEntry, trtype) == 29);
+static_assert(offsetof(ErrorEntry, csi) == 30);
+static_assert(offsetof(ErrorEntry, opcode) == 31);
+static_assert(offsetof(ErrorEntry, specific) == 32);
+static_assert(offsetof(ErrorEntry, reserved) == 40);
+
+struct SmartLog {
+  std::uint8_t critical_warning;
+  std::uint8_t temperature[2];
+  std::uint8_t spare_percent;
+  std::uint8_t spare_threshold;
+  std::uint8_t used_percent;
+  std::uint8_t endurance_warning;
+  std::uint8_t reserved0[25];
+  std::uint64_t data_units_read[2];
+  std::uint64_t data_units_written[2];
+  std::uint64_t host_reads[2];
+  std::uint64_t host_writes[2];
+  std::uint64_t busy_minutes[2];
+  std::uint64_t power_cycles[2];
+  std::uint64_t power_on_hours[2];
+  std::uint64_t unsafe_shutdowns[2];
+  std::uint64_t media_errors[2];
+  std::uint64_t error_entries[2];
+  std::uint8_t reserved1[320];
+};
+static_assert(sizeof(SmartLog) == 512);
+static_assert(offsetof(SmartLog, critical_warning) == 0);
+static_assert(offsetof(SmartLog, temperature) == 1);
+static_assert(offsetof(SmartLog, spare_percent) == 3);
+static_assert(offsetof(SmartLog, spare_threshold) == 4);
+static_assert(offsetof(SmartLog, used_percent) == 5);
+static_assert(offsetof(SmartLog, endurance_warning) == 6);
+static_assert(offsetof(SmartLog, reserved0) == 7);
+static_assert(offsetof(SmartLog, data_units_read) == 32);
+static_assert(offsetof(SmartLog, data_units_written) == 48);
+static_assert(offsetof(SmartLog, host_reads) == 64);
+static_assert(offsetof(SmartLog, host_writes) == 80);
+static_assert(offsetof(SmartLog, busy_minutes) == 96);
+static_assert(offsetof(SmartLog, power_cycles) == 112);
+static_assert(offsetof(SmartLog, power_on_hours) == 128);
+static_assert(offsetof(SmartLog, unsafe_shutdowns) == 144);
+static_assert(offsetof(SmartLog, media_errors) == 160);
+static_assert(offsetof(SmartLog, error_entries) == 176);
+static_assert(offsetof(SmartLog, reserved1) == 192);
+
+struct FirmwareLog {
+  std::uint8_t active;
+  std::uint8_t reserved0[7];
+  std::uint64_t slots[7];
+  std::uint8_t reserved1[448];
+};
+static_assert(sizeof(FirmwareLog) == 512);
+static_assert(offsetof(FirmwareLog, active) == 0);
+static_assert(offsetof(FirmwareLog, reserved0) == 1);
+static_assert(offsetof(FirmwareLog, slots) == 8);
+static_assert(offsetof(FirmwareLog, reserved1) == 64);
+
+struct DriveStatistics {
+  std::uint32_t version;
+  std::uint32_t reserved0;
+  std::uint64_t commands;
+  std::uint64_t failed_commands;
+  std::uint64_t host_bytes_in;
+  std::uint64_t host_bytes_out;
+  std::uint64_t pages_written;
+  std::uint64_t pages_read;
+  std::uint64_t tail_bytes_read;
+  std::uint64_t attention_jobs;
+  std::uint64_t device_ns;
+  std::uint64_t engine_cycles;
+  std::uint64_t memory_bytes;
+  std::uint64_t journal_bytes;
+  std::uint64_t file_writes;
+  std::uint64_t groups_live;
+  std::uint64_t groups_available;
+  std::uint64_t groups_queued;
+  std::uint64_t groups_moved;
+  std::uint64_t units_programmed;
+  std::uint64_t pages_sensed;
+  std::uint64_t lost_groups;
+  std::uint64_t filter_pages;
+  std::uint64_t filter_rows_kept;
+  std::uint64_t filter_rows_dropped;
+  std::uint64_t filter_bytes;
+  std::uint64_t tail_bytes;
+  std::uint64_t metadata_bytes;
+  std::uint64_t erases;
+  std::uint64_t least_erases;
+  std::uint64_t most_erases;
+  std::uint64_t bad_blocks;
+  std::uint64_t program_failures;
+  std::uint64_t erase_failures;
+  std::uint64_t channels;
+  std::uint64_t channel_bytes;
+  std::uint64_t channel_busy_ns;
+  std::uint64_t block_reads;
+  std::uint64_t block_writes;
+  std::uint64_t reserved1[26];
+};
+static_assert(sizeof(DriveStatistics) == 512);
+static_assert(offsetof(DriveStatistics, version) == 0);
+static_assert(offsetof(DriveStatistics, reserved0) == 4);
+static_assert(offsetof(DriveStatistics, commands) == 8);
+static_assert(offsetof(DriveStatistics, failed_commands) == 16);
+static_assert(offsetof(DriveStatistics, host_bytes_in) == 24);
+static_assert(offsetof(DriveStatistics, host_bytes_out) == 32);
+static_assert(offsetof(DriveStatistics, pages_written) == 40);
+static_assert(offsetof(DriveStatistics, pages_read) == 48);
+static_assert(offsetof(DriveStatistics, tail_bytes_read) == 56);
+static_assert(offsetof(DriveStatistics, attention_jobs) == 64);
+static_assert(offsetof(DriveStatistics, device_ns) == 72);
+static_assert(offsetof(DriveStatistics, engine_cycles) == 80);
+static_assert(offsetof(DriveStatistics, memory_bytes) == 88);
+static_assert(offsetof(DriveStatistics, journal_bytes) == 96);
+static_assert(offsetof(DriveStatistics, file_writes) == 104);
+static_assert(offsetof(DriveStatistics, groups_live) == 112);
+static_assert(offsetof(DriveStatistics, groups_available) == 120);
+static_assert(offsetof(DriveStatistics, groups_queued) == 128);
+static_assert(offsetof(DriveStatistics, groups_moved) == 136);
+static_assert(offsetof(DriveStatistics, units_programmed) == 144);
+static_assert(offsetof(DriveStatistics, pages_sensed) == 152);
+static_assert(offsetof(DriveStatistics, lost_groups) == 160);
+static_assert(offsetof(DriveStatistics, filter_pages) == 168);
+static_assert(offsetof(DriveStatistics, filter_rows_kept) == 176);
+static_assert(offsetof(DriveStatistics, filter_rows_dropped) == 184);
+static_assert(offsetof(DriveStatistics, filter_bytes) == 192);
+static_assert(offsetof(DriveStatistics, tail_bytes) == 200);
+static_assert(offsetof(DriveStatistics, metadata_bytes) == 208);
+static_assert(offsetof(DriveStatistics, erases) == 216);
+static_assert(offsetof(DriveStatistics, least_erases) == 224);
+static_assert(offsetof(DriveStatistics, most_erases) == 232);
+static_assert(offsetof(DriveStatistics, bad_blocks) == 240);
+static_assert(offsetof(DriveStatistics, program_failures) == 248);
+static_assert(offsetof(DriveStatistics, erase_failures) == 256);
+static_assert(offsetof(DriveStatistics, channels) == 264);
+static_assert(offsetof(DriveStatistics, channel_bytes) == 272);
+static_assert(offsetof(DriveStatistics, channel_busy_ns) == 280);
+static_assert(offsetof(DriveStatistics, block_reads) == 288);
+static_assert(offsetof(DriveStatistics, block_writes) == 296);
+static_assert(offsetof(DriveStatistics, reserved1) == 304);
+
+}  // namespace kvdrive::nvme
