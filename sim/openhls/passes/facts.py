@@ -39,7 +39,7 @@ class Fact:
     @property
     def signed_bits(self) -> int:
         """How many low bits tell the value, copies of the highest of them above."""
-        return max(self.most.bit_length(), (~self.least).bit_length() if self.least < 0 else 0) + 1
+        return max(max(self.most, 0).bit_length(), (~min(self.least, -1)).bit_length()) + 1
 
     def has(self, bits: int) -> bool:
         """Whether a pattern is in the set."""
