@@ -18,7 +18,7 @@ def rtl(seed: str, out: Path) -> dict[str, str]:
     return {path.name: path.read_text() for path in out.rglob("*.sv")}
 
 
-@pytest.mark.parametrize("seed", ["6", "7"])
+@pytest.mark.parametrize("seed", ["6"])
 def test_hash_seeds_do_not_change_the_rtl(seed: str, tmp_path: Path) -> None:
     first = rtl("0", tmp_path / "first")
     assert len(first) > 5
