@@ -1,0 +1,157 @@
+"""Measure a shipped model and write its card: perplexity by context, retrieval, curve of its training.
+
+    python scripts/measure_mini.py [models/mini]
+
+Stock transformers, weights in float32, modules of the standard library that were held out from training. Writes
+measured.json and curve.png beside the weights, and the blocks of numbers in their README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import re
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import torch
+import transformers
+from matplotlib.figure import Figure
+from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
+
+from kvdrive.eval import perplexity, retrieval, tasks
+from kvdrive.eval.library import held_out_modules
+from kvdrive.eval.tasks import Tokens
+
+TARGETS, WINDOWS = 128, 24
+CONTEXTS = (256, 512, 1024, 2048, 4096, 8192)
+BEYOND, BEYOND_WINDOWS = 16128, 6  # sequences that are longer than any in training
+PROMPTS = (512, 1024, 2048, 4096, 8192, 16128)
+DEPTHS = (0.1, 0.3, 0.5, 0.7, 0.9)
+CASES_PER_DEPTH = 2
+SEED = 2026
+
+
+def measure(folder: Path) -> dict:
+    """All numbers of the card."""
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+
+    def encode(text: str) -> list[int]:
+        return tokenizer(text, add_special_tokens=False)["input_ids"]
+
+    documents = [np.array(encode(module.text), np.int64) for module in held_out_modules()]
+    texts = perplexity.windows(documents, max(CONTEXTS), TARGETS, WINDOWS)
+    longer = perplexity.windows(documents, BEYOND, TARGETS, BEYOND_WINDOWS)
+    cases = [case for tokens in PROMPTS for case in questions(encode, documents, tokens)]
+    step = counter(len(texts) * len(CONTEXTS) + 3 * len(longer) + len(cases))
+    rows = perplexity.by_context(model, texts, CONTEXTS, TARGETS, DynamicCache, step)
+    beyond = perplexity.by_context(model, longer, (512, max(CONTEXTS), BEYOND), TARGETS, DynamicCache, step)
+    found = retrieval.accuracy(model, cases, DynamicCache, step)
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "perplexity": [asdict(row) | {"perplexity": row.perplexity} for row in rows],
+        "beyond": [asdict(row) | {"perplexity": row.perplexity} for row in beyond],
+        "retrieval": [asdict(row) for row in found],
+    }
+
+
+def questions(encode: tasks.Encoder, documents: list[Tokens], tokens: int) -> list[tasks.Case]:
+    """The retrieval cases whose prompts have `tokens` tokens."""
+    text = np.concatenate(documents)
+    return tasks.cases(list(tasks.TASKS), encode, text, tokens, DEPTHS, CASES_PER_DEPTH, SEED)
+
+
+def counter(total: int) -> Callable[[], None]:
+    """Prints how far the work is."""
+    done = 0
+
+    def step() -> None:
+        nonlocal done
+        done += 1
+        print(f"\r{done} of {total}", end="\n" if done == total else "", flush=True)
+
+    return step
+
+
+def perplexity_block(measured: dict) -> str:
+    """Both perplexity tables as Markdown."""
+    lines = []
+    for rows, what in ((measured["perplexity"], ""), (measured["beyond"], " (longer windows, fewer of them)")):
+        lines += [f"| context{what} | " + " | ".join(f"{row['context']:,}" for row in rows) + " |"]
+        lines += ["|---|" + "---:|" * len(rows)]
+        lines += ["| perplexity | " + " | ".join(f"{row['perplexity']:.2f}" for row in rows) + " |"]
+        lines += ["| nats per token | " + " | ".join(f"{row['nats']:.3f}" for row in rows) + " |", ""]
+    return "\n".join(lines).rstrip()
+
+
+def retrieval_block(measured: dict) -> str:
+    """Share of whole answers, one line per task."""
+    rows = measured["retrieval"]
+    lengths = sorted({row["context"] for row in rows})
+    lines = ["| prompt | " + " | ".join(f"{length:,}" for length in lengths) + " |", "|---|" + "---:|" * len(lengths)]
+    for task in dict.fromkeys(row["task"] for row in rows):
+        exact = {row["context"]: row["exact"] for row in rows if row["task"] == task}
+        lines.append(f"| {task} | " + " | ".join(f"{100 * exact[length]:.0f} %" for length in lengths) + " |")
+    return "\n".join(lines)
+
+
+def training_block(facts: dict) -> str:
+    """Size of the run."""
+    last = facts["curve"][-1]
+    return (
+        f"{facts['parameters']:,} parameters; {facts['modules']:,} modules with {facts['tokens_of_text'] / 1e6:.1f}M "
+        f"tokens of Python {facts['python']}; {facts['steps']:,} steps, {facts['tokens'] / 1e6:.1f}M tokens in "
+        f"{facts['seconds'] / 60:.0f} minutes on two shared cores; last losses {last[3]:.2f} nats (text) and "
+        f"{last[4]:.2f} (recall), at length {last[2]:,}; seed {facts['seed']}, torch {facts['torch']}."
+    )
+
+
+def picture(path: Path, facts: dict) -> None:
+    """Losses against tokens, with the lengths of the sequences."""
+    curve = np.array(facts["curve"])
+    figure = Figure(figsize=(7, 3.5), layout="constrained")
+    axis = figure.subplots()
+    axis.plot(curve[:, 1] / 1e6, curve[:, 3], label="text")
+    axis.plot(curve[:, 1] / 1e6, curve[:, 4], label="recalled tokens of the tasks")
+    for start in np.flatnonzero(np.diff(curve[:, 2], prepend=0)):
+        axis.axvline(curve[start, 1] / 1e6, color="gray", linewidth=0.6)
+        axis.text(curve[start, 1] / 1e6, axis.get_ylim()[1], f" {curve[start, 2]:.0f}", va="top", fontsize=8)
+    axis.set(xlabel="million tokens", ylabel="training loss, nats per token", ylim=(0, None))
+    axis.legend()
+    axis.grid(visible=True, alpha=0.3)
+    figure.savefig(path, dpi=120)
+
+
+def write_blocks(card: Path, blocks: dict[str, str]) -> None:
+    """Replace what stands between `<!-- name -->` and `<!-- end -->`. Raises SystemExit where a block is missing."""
+    text = card.read_text()
+    for name, block in blocks.items():
+        filled = f"<!-- {name} -->\n{block}\n<!-- end -->"
+        text, count = re.subn(f"<!-- {name} -->.*?<!-- end -->", lambda _, new=filled: new, text, flags=re.S)
+        if count != 1:
+            raise SystemExit(f"{card} has no block <!-- {name} --> ... <!-- end -->")
+    card.write_text(text)
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, nargs="?", default=Path("models/mini"))
+    folder = parser.parse_args().folder
+    transformers.utils.logging.disable_progress_bar()
+    facts = json.loads((folder / "training.json").read_text())
+    measured = measure(folder)
+    (folder / "measured.json").write_text(json.dumps(measured, indent=1) + "\n")
+    picture(folder / "curve.png", facts)
+    blocks = {"training": training_block(facts), "perplexity": perplexity_block(measured)}
+    write_blocks(folder / "README.md", blocks | {"retrieval": retrieval_block(measured)})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Training data, training and measuring of the models in models/."""
