@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from kvdrive.errors import KvdriveError
+from kvdrive.eval.cli import app as eval_app
 from kvdrive.generate_cli import app as generate_app
 from kvdrive.kernels.cli import app as kernel_app
 from kvdrive.server.cli import app as serve_app
@@ -17,6 +18,7 @@ from kvdrive.server.cli import app as serve_app
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="Attention inside the drive.")
 app.add_typer(kernel_app, name="kernel")
 app.add_typer(generate_app)
+app.add_typer(eval_app)
 app.add_typer(serve_app)
 
 

@@ -20,13 +20,13 @@ OnStep = Callable[[], None]
 
 @dataclass(frozen=True)
 class Perplexity:
-    """Over `tokens` tokens in `windows` windows: `nats` per token, its standard error over windows, and exp(nats)."""
+    """Of `tokens` tokens in `windows` windows: `nats` per token, and its standard error over windows (None of one)."""
 
     context: int
     windows: int
     tokens: int
     nats: float
-    standard_error: float
+    standard_error: float | None
 
     @property
     def perplexity(self) -> float:
@@ -54,7 +54,7 @@ def windows(documents: Sequence[Tokens], context: int, targets: int, count: int)
 def summarise(context: int, nats: Sequence[Sequence[float]]) -> Perplexity:
     """One row from the nats of each window's targets."""
     means = np.array([np.mean(window) for window in nats])
-    error = float(means.std(ddof=1) / math.sqrt(len(means))) if len(means) > 1 else math.nan
+    error = float(means.std(ddof=1) / math.sqrt(len(means))) if len(means) > 1 else None
     tokens = sum(len(window) for window in nats)
     return Perplexity(context, len(means), tokens, float(means.mean()), error)
 

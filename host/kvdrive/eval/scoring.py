@@ -21,19 +21,34 @@ class Scores:
     first: NDArray[np.bool_]
 
 
-@torch.no_grad()  # type: ignore[untyped-decorator]
 def prefill(model: PreTrainedModel, context: Tokens, cache: Any) -> None:
     """Put `context` [c] into the empty `cache`, all but its last token: that one is the first decode step."""
     if len(context) < 2:
         raise ValueError("a context has two tokens or more")
-    model(torch.from_numpy(context[None, :-1]), past_key_values=cache, use_cache=True, logits_to_keep=1)
+    with torch.no_grad():
+        model(torch.from_numpy(context[None, :-1]), past_key_values=cache, use_cache=True, logits_to_keep=1)
 
 
-@torch.no_grad()  # type: ignore[untyped-decorator]
 def score(model: PreTrainedModel, last: int, target: Tokens, cache: Any) -> Scores:
     """Rate `target` [n] after a prefilled `cache` and the context's `last` token; the cache grows by n tokens."""
     given = torch.from_numpy(np.concatenate([[last], target[:-1]]))
-    logits = model(given[None], past_key_values=cache, use_cache=True).logits[0].double()
+    with torch.no_grad():
+        logits = model(given[None], past_key_values=cache, use_cache=True).logits[0].double()
     wanted = torch.from_numpy(target)
     nats = torch.nn.functional.cross_entropy(logits, wanted, reduction="none")
     return Scores(nats.numpy(), (logits.argmax(-1) == wanted).numpy())
+
+
+def rate(model: PreTrainedModel, context: Tokens, target: Tokens, cache: Any) -> Scores:
+    """Rate `target` [n] after `context` [c >= 1] with the empty `cache`.
+
+    After a single token there is nothing to prefill: that token's own step is exact attention to itself on the host.
+    """
+    if len(context) > 1:
+        prefill(model, context, cache)
+        return score(model, int(context[-1]), target, cache)
+    first = score(model, int(context[0]), target[:1], cache)
+    if len(target) == 1:
+        return first
+    rest = score(model, int(target[0]), target[1:], cache)
+    return Scores(np.concatenate([first.nats, rest.nats]), np.concatenate([first.first, rest.first]))

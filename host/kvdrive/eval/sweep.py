@@ -42,17 +42,19 @@ class Point:
     """One policy at one ratio. Bytes are those of K and V per decode step, all layers and heads together.
 
     `bytes_read`: what was read, in whole pages where `counted_by` is "drive"; `bytes_needed`: the rows by the policy's
-    own count. `accuracy`: share of the cases of each task whose whole answer is the model's first choice.
+    own count. `standard_error`: of the nats per token behind `perplexity`, over windows. `accuracy`: share of the cases
+    of each task whose whole answer is the model's first choice.
     """
 
     policy: str
     ratio: str
     counted_by: str
+    context: int = 0
     bytes_read: float = 0.0
     bytes_needed: float = 0.0
     steps: int = 0
-    perplexity: float = float("nan")
-    standard_error: float = float("nan")
+    perplexity: float | None = None
+    standard_error: float | None = None
     accuracy: dict[str, float] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:

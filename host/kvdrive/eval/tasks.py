@@ -103,7 +103,9 @@ def _hide(
 ) -> Tokens:
     """`tokens` tokens: a random stretch of `text` with each statement at its depth, then the question."""
     filler = tokens - len(question) - sum(len(statement) for _, statement in statements)
-    if not 0 < filler <= len(text):
+    if filler <= 0:
+        raise InputError(f"a prompt of {tokens} tokens has no room for the task: take a longer context")
+    if filler > len(text):
         raise InputError(f"{tokens} tokens of prompt cannot be filled from {len(text)} tokens of text: name more text")
     start = int(rng.integers(0, len(text) - filler + 1))
     stretch = text[start : start + filler]

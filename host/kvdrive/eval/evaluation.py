@@ -1,0 +1,113 @@
+"""`kvdrive eval` without its options: text, questions and policies at each length of the context."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+
+from kvdrive.drives import DriveOptions, open_drives
+from kvdrive.errors import InputError
+from kvdrive.eval import library, perplexity, tasks
+from kvdrive.eval.sweep import Point, chosen_policies, questions, sweep
+from kvdrive.eval.tasks import Tokens
+from kvdrive.models import Checkpoint, load
+from kvdrive.progress import bar
+
+DEPTHS = (0.1, 0.3, 0.5, 0.7, 0.9)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to evaluate. `texts` empty: the held-out modules of the standard library; `cases` per task and length."""
+
+    model: str
+    dtype: str
+    policies: str
+    ratios: Sequence[Fraction]
+    contexts: Sequence[int]
+    windows: int
+    targets: int
+    tasks: Sequence[str]
+    cases: int
+    texts: Sequence[Path]
+    seed: int
+    drives: DriveOptions
+
+
+def evaluate(settings: Settings, console: Console | None) -> dict[str, Any]:
+    """Points of all policies at each length, with what led to them; progress on `console`. Raises KvdriveError."""
+    policies = chosen_policies(settings.policies, settings.ratios)
+    checkpoint = load(settings.model, settings.dtype)
+    longest = max(settings.contexts)
+    checkpoint.check_length(longest, settings.targets)
+    documents = _documents(checkpoint, settings.texts)
+    windows = perplexity.windows(documents, longest, settings.targets, settings.windows) if settings.windows else []
+    asked = {length: _questions(checkpoint, settings, documents, windows, length) for length in settings.contexts}
+    steps = sum(map(len, asked.values())) * len(policies)
+    if not steps:
+        raise InputError("nothing to ask: allow --windows or --cases")
+    room = 2 * checkpoint.shape.bytes_per_token * (longest + settings.targets + 1024)
+    threads = settings.drives.threads or os.cpu_count() or 1
+    torch.set_num_threads(threads)
+    drives = replace(settings.drives, threads=threads, capacity_bytes=max(settings.drives.capacity_bytes, room))
+    points: list[Point] = []
+    with open_drives(drives) as target, bar(console, "answers", steps) if console else nullcontext() as shown:
+        for length in settings.contexts:
+            found = sweep(checkpoint.model, target, policies, asked[length], _advance(shown))
+            points += [replace(point, context=length) for point in found]
+    return {
+        "model": settings.model,
+        "dtype": settings.dtype,
+        "engine": settings.drives.engine,
+        "targets": settings.targets,
+        "windows": len(windows),
+        "cases": settings.cases,
+        "seed": settings.seed,
+        "text": [str(path) for path in settings.texts] or "held-out modules of the Python standard library",
+        "points": [point.as_dict() for point in points],
+    }
+
+
+def _documents(checkpoint: Checkpoint, paths: Sequence[Path]) -> list[Tokens]:
+    if not paths:
+        texts = [module.text for module in library.held_out_modules()]
+    else:
+        try:
+            texts = [path.read_text(encoding="utf-8") for path in paths]
+        except OSError as error:
+            raise InputError(f"cannot read the text {error.filename}: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise InputError("a text is not UTF-8: convert it first") from error
+    return [_encode(checkpoint, text) for text in texts]
+
+
+def _encode(checkpoint: Checkpoint, text: str) -> Tokens:
+    return np.array(checkpoint.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"], np.int64)
+
+
+def _questions(
+    checkpoint: Checkpoint, settings: Settings, documents: list[Tokens], windows: list[Tokens], length: int
+) -> list[Any]:
+    cut = [window[-(length + settings.targets) :] for window in windows]
+    depths = [DEPTHS[i % len(DEPTHS)] for i in range(settings.cases)]
+    cases = tasks.cases(
+        settings.tasks, lambda text: _encode(checkpoint, text).tolist(), np.concatenate(documents), length, depths, 1,
+        settings.seed,
+    )  # fmt: skip
+    return questions(cut, settings.targets, cases)
+
+
+def _advance(shown: Any) -> Callable[[], None] | None:
+    if shown is None:
+        return None
+    bars, task = shown
+    return lambda: bars.advance(task)

@@ -1,0 +1,80 @@
+"""`kvdrive eval` as a user runs it, on a tiny checkpoint with a byte-level tokenizer."""
+
+import json
+import re
+
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from typer.testing import CliRunner
+
+from kvdrive.cli import app
+from kvdrive.errors import InputError
+
+pytest.importorskip("matplotlib", reason="the picture needs matplotlib")
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("checkpoint")
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE({letter: i for i, letter in enumerate(alphabet)}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(folder)
+    torch.manual_seed(1)
+    config = LlamaConfig(
+        vocab_size=256, hidden_size=64, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=32, initializer_range=0.2, max_position_embeddings=1024,
+        pad_token_id=0, bos_token_id=None, eos_token_id=None,
+    )  # fmt: skip
+    LlamaForCausalLM(config).save_pretrained(folder)
+    (folder / "text.txt").write_text("All work and no play makes Jack a dull boy.\n" * 60)
+    return folder
+
+
+def run(checkpoint, tmp_path, *more):
+    text, out = str(checkpoint / "text.txt"), str(tmp_path / "out")
+    options = ["--model", str(checkpoint), "--text", text, "--out", out, "--threads", "1", "--windows", "2"]
+    return CliRunner().invoke(app, ["eval", *options, "--targets", "4", "--cases", "1", *more])
+
+
+def test_all_policies_at_two_ratios_and_two_lengths(checkpoint, tmp_path):
+    done = run(checkpoint, tmp_path, "--policies", "all", "--ratios", "1,1/2,1/8", "--contexts", "400,600", "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads((tmp_path / "out" / "eval.json").read_text())
+    assert json.loads(done.stdout) == found
+    assert len(found["points"]) == 2 * (1 + 4 * 2)
+    assert {point["context"] for point in found["points"]} == {400, 600}
+    assert all(set(point["accuracy"]) == {"passkey", "lines"} for point in found["points"])
+    assert (tmp_path / "out" / "eval.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_the_table_names_what_was_asked(checkpoint, tmp_path):
+    done = run(checkpoint, tmp_path, "--contexts", "150", "--tasks", "passkey", "--windows", "0")
+    assert done.exit_code == 0, done.output
+    assert "exact" in done.stdout
+    (point,) = json.loads((tmp_path / "out" / "eval.json").read_text())["points"]
+    assert point["perplexity"] is None
+    assert list(point["accuracy"]) == ["passkey"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--policies", "dense"], "choose one of exact"),
+        (["--policies", "sparf", "--ratios", "2"], r"outside \(0, 1\]"),
+        (["--contexts", "12,x"], "write it as 512,8192"),
+        (["--contexts", "4096"], "exceed the 1024 positions"),
+        (["--contexts", "200", "--windows", "99", "--cases", "0"], "name longer text"),
+        (["--contexts", "200", "--windows", "0", "--cases", "0"], "nothing to ask"),
+        (["--tasks", "riddle", "--contexts", "200"], "choose among passkey, lines"),
+        (["--tasks", "lines", "--contexts", "200"], "take a longer context"),
+    ],
+)
+def test_bad_options_are_one_sentence(checkpoint, tmp_path, options, message):
+    done = run(checkpoint, tmp_path, *options)
+    assert isinstance(done.exception, InputError)
+    assert re.search(message, str(done.exception))
+    assert not (tmp_path / "out").exists()
