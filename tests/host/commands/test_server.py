@@ -57,7 +57,7 @@ class Server:
 
 @pytest.fixture(scope="module")
 def server(checkpoint, tmp_path_factory):
-    server = Server(checkpoint, tmp_path_factory.mktemp("cache"), "--concurrency", 2, "--queue", 2)
+    server = Server(checkpoint, tmp_path_factory.mktemp("cache"), "--concurrency", 2, "--queue", 4)
     yield server
     server.close()
 
@@ -188,14 +188,14 @@ def test_a_client_that_leaves_frees_its_place(server, stream):
 
 def test_a_full_queue_is_said_so(server):
     request = {"model": "tiny", "prompt": "long", "max_tokens": 4000, "stream": True, "temperature": 0}
-    streams = [server.client.stream("POST", "/v1/completions", json=request) for _ in range(4)]
+    streams = [server.client.stream("POST", "/v1/completions", json=request) for _ in range(6)]
     lines = [stream.__enter__().iter_lines() for stream in streams[:2]]
     for line in lines:
         next(line)
     waiting = [threading.Thread(target=stream.__enter__) for stream in streams[2:]]
     for thread in waiting:
         thread.start()
-    server.wait_for("kvdrive_requests_waiting", 2)
+    server.wait_for("kvdrive_requests_waiting", 4)
     refused = server.complete(prompt="x")
     for thread in waiting:
         thread.join()
