@@ -9,14 +9,13 @@ with the multiplexers between its blocks in LUTs.
 
 from __future__ import annotations
 
-import json
 import re
-import shutil
-import tempfile
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
-from openhls.backend import delays, simulate
+from openhls.backend.simulate import ToolError
+from openhls.synthesis import readable, synthesise
 
 Area = dict[str, float]
 
@@ -35,64 +34,36 @@ _MEMORY_LUTS = {
     "RAM32M16": 8,
     "RAM64M8": 8,
 }
-# Synthesis as synth_xilinx has it, but for the mapping to LUTs: that one is for the least depth, whatever it takes.
-_LEVELS = int(delays.budget(300.0) / delays.LEVEL)
-_MAP_LUTS = f"""
-synth_xilinx -family xcup -noiopad -noclkbuf -top {{top}} -run :map_luts
-opt_expr -mux_undef -noclkinv
-abc -luts 2:2,3,6:5,10,20 -script "+strash;&get,-n;&fraig,-x;&put;scorr;dc2;dch,-f;if,-D,{_LEVELS};mfs2"
-clean
-techmap -map +/xilinx/ff_map.v
-xilinx_srl -fixed -minlen 3
-techmap -map +/xilinx/lut_map.v -map +/xilinx/cells_map.v -D LUT_WIDTH=6
-xilinx_dffopt
-opt_lut_ins -tech xilinx
-clean
-"""
 _LOGIC = re.compile(r"LUT[1-6]")
 _REGISTER = re.compile(r"FD[RSCP]E(_1)?")
 _BLOCKS = {"DSP48E2": ("DSP", 1.0), "RAMB36E2": ("BRAM", 1.0), "RAMB18E2": ("BRAM", 0.5), "URAM288": ("URAM", 1.0)}
 _CARRIES = {"CARRY4": 4, "CARRY8": 8}
 
 
-def estimate(folder: Path, top: str) -> dict[str, object]:
+def estimate(
+    folder: Path, top: str, *, cache: Path | None = None, progress: Callable[[str], None] = lambda line: None
+) -> dict[str, object]:
     """Area of the design in `folder`/rtl: `total`, `modules` by name with how often each is used, and the tool.
 
-    LUT counts logic and LUTRAM; BRAM is in blocks of 36 Kb; CARRY in bits. Raises ToolError.
+    LUT counts logic and LUTRAM; BRAM is in blocks of 36 Kb; CARRY in bits. `fast` names the modules that were too large
+    for the thorough mapping. `cache` keeps what was synthesised. Raises ToolError.
     """
-    cells, version = synthesise(sorted((folder / "rtl").glob("*.sv")), top)
-    uses = count_uses(cells, top)
-    areas = {name: area_of(cells[name]) for name in uses}
+    found, version = synthesise(sorted((folder / "rtl").glob("*.sv")), top, cache=cache, progress=progress)
+    uses = count_uses({name: module.cells for name, module in found.items()}, top)
+    areas = {name: area_of(found[name].cells) for name in uses}
     total: Counter[str] = Counter()
     for name, count in uses.items():
         total.update({key: value * count for key, value in areas[name].items()})
     modules: dict[str, Area] = {}
     for name, area in areas.items():
         modules[_unique(readable(name), modules)] = area | {"uses": uses[name]}
-    return {"tool": version, "total": _tidy(dict(total)), "modules": {name: _tidy(a) for name, a in modules.items()}}
-
-
-def synthesise(files: list[Path], top: str) -> tuple[dict[str, Counter[str]], str]:
-    """Cells by type of each module, hierarchy kept, and Yosys' name and version."""
-    if not files:
-        raise simulate.ToolError(f"there is no RTL of {top}: build it first")
-    if shutil.which("yosys") is None:
-        raise simulate.ToolError("Yosys is missing: apt install yosys")
-    with tempfile.TemporaryDirectory(prefix="openhls-") as name:
-        report = Path(name) / "stat.json"
-        sources = " ".join(str(file) for file in files)
-        script = Path(name) / "script.ys"
-        script.write_text(f"read_verilog -sv {sources}\n{_MAP_LUTS.format(top=top)}tee -q -o {report} stat -json\n")
-        simulate.run(["yosys", "-q", script])
-        text = report.read_text() if report.exists() else ""
-    found = re.search(r'"modules"\s*:\s*', text)
-    if found is None:
-        raise simulate.ToolError("Yosys ended without counting cells")
-    # What follows the modules is no JSON in older versions.
-    modules, _ = json.JSONDecoder().raw_decode(text, found.end())
-    cells = {name.lstrip("\\"): Counter(entry["num_cells_by_type"]) for name, entry in modules.items()}
-    version = re.search(r'"creator"\s*:\s*"(Yosys [\w.+]+)', text)
-    return cells, version.group(1) if version else "Yosys"
+    fast = sorted({readable(name) for name in uses if found[name].mapping == "fast"})
+    return {
+        "tool": version,
+        "total": _tidy(dict(total)),
+        "modules": {name: _tidy(a) for name, a in modules.items()},
+        **({"fast": fast} if fast else {}),
+    }
 
 
 def count_uses(cells: dict[str, Counter[str]], top: str) -> dict[str, int]:
@@ -127,7 +98,7 @@ def area_of(cells: Counter[str]) -> Area:
             resource, share = _BLOCKS[cell]
             area[resource] += count * share
         elif cell.startswith(("RAM", "SRL", "FD", "LD", "URAM", "DSP")):
-            raise simulate.ToolError(f"Yosys maps to {cell}, whose area is not known here")
+            raise ToolError(f"Yosys maps to {cell}, whose area is not known here")
     return area
 
 
@@ -139,12 +110,6 @@ def packed_luts(cells: Counter[str]) -> int:
     ones -= (shared := min(ones, fives + fours + threes))
     twos -= min(twos, fours + threes - max(0, shared - fives))
     return carries + threes + fours + fives + sixes + (ones + twos + 1) // 2
-
-
-def readable(name: str) -> str:
-    """A module's own name, without the parameters that Yosys adds to it."""
-    parts = [part for part in re.split(r"[\\$]", name) if part]
-    return next((part for part in parts if part != "paramod" and not re.fullmatch(r"[0-9a-f]{40}", part)), name)
 
 
 def _unique(name: str, taken: dict[str, Area]) -> str:

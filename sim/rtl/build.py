@@ -17,7 +17,16 @@ from rtl.kernels import HLS, ROOT, Top
 OUT = ROOT / "build/rtl"
 COMPILER = ROOT / "sim/openhls"
 # What the compiler holds beside itself: simulation, comparison, measurement and its command line.
-_BESIDE = ("fuzz/", "backend/cosim/", "cli.py", "__main__.py", "estimate.py", "interpret.py", "printer.py")
+_BESIDE = (
+    "fuzz/",
+    "backend/cosim/",
+    "cli.py",
+    "__main__.py",
+    "estimate.py",
+    "synthesis.py",
+    "interpret.py",
+    "printer.py",
+)
 _STAMP = "built.json"
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from openhls import estimate
 from openhls.backend.simulate import ToolError
+from openhls.synthesis import readable
 
 DESIGN = """
 module adder(input logic clk, input logic [31:0] a, b, output logic [31:0] s);
@@ -59,9 +60,9 @@ def test_cells_count_as_what_they_take_in_a_slice() -> None:
 
 
 def test_modules_keep_their_names() -> None:
-    assert estimate.readable("$paramod$42215ecc5f04e209b8040411b49dda9a9b8302f7\\openhls_fifo") == "openhls_fifo"
-    assert estimate.readable("$paramod\\openhls_control\\ADDRESS=s32'0111") == "openhls_control"
-    assert estimate.readable("mark_rows_process") == "mark_rows_process"
+    assert readable("$paramod$42215ecc5f04e209b8040411b49dda9a9b8302f7\\openhls_fifo") == "openhls_fifo"
+    assert readable("$paramod\\openhls_control\\ADDRESS=s32'0111") == "openhls_control"
+    assert readable("mark_rows_process") == "mark_rows_process"
 
 
 def test_without_rtl_it_says_so(tmp_path: Path) -> None:
