@@ -10,13 +10,10 @@ from tb.__main__ import tops_of
 from tb.run import run_top
 
 SEED = 1
-FAST = ("page_filter", "argtopk")  # streams; memory
 
 
 @pytest.mark.xdist_group("tb")
-@pytest.mark.parametrize(
-    "name", [pytest.param(top.name, marks=() if top.name in FAST else pytest.mark.slow) for top in tops_of([])]
-)
+@pytest.mark.parametrize("name", [top.name for top in tops_of([])])
 def test_a_kernel_passes_its_regression(name: str, verilator: None) -> None:
     (top,) = find_tops(name)
     result = run_top(top, SEED, small=True)
