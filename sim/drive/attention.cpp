@@ -54,9 +54,14 @@ abi::NvmeStatus AttentionUnit::check(const abi::AttnSubmit& command, std::size_t
       if (rows->row_bytes() != row_bytes) return abi::kRowMismatch;
     }
   }
-  const std::uint64_t tail = tail_score_bytes(command) + std::uint64_t{command.tail_tokens} * row_bytes;
-  const std::uint64_t expected = command.heads * (query_bytes(command, row_bytes) + tail) + valid_bytes(command);
-  return data_bytes == expected ? abi::kSuccess : abi::kDataLength;
+  return data_bytes == payload_bytes(command) ? abi::kSuccess : abi::kDataLength;
+}
+
+std::optional<std::uint64_t> AttentionUnit::payload_bytes(const abi::AttnSubmit& command) const {
+  const HeadRows* rows = store_.find(command.session, command.layer, command.head, abi::kKeys);
+  if (!rows) return std::nullopt;
+  const std::uint64_t tail = tail_score_bytes(command) + std::uint64_t{command.tail_tokens} * rows->row_bytes();
+  return command.heads * (query_bytes(command, rows->row_bytes()) + tail) + valid_bytes(command);
 }
 
 AttentionUnit::Head AttentionUnit::head_of(const abi::AttnSubmit& command, std::span<const std::byte> data,
@@ -129,13 +134,30 @@ void AttentionUnit::place_tail(const Head& head, bool with_v) {
 }
 
 // The engine takes a beat of K or V a cycle, at the preset's clock: its design rate.
-AttentionUnit::Outcome AttentionUnit::run_job(std::uint64_t kv_bytes) {
+void AttentionUnit::count_job(std::uint64_t kv_bytes, Ns data_done) {
   ++jobs_;
   const std::uint64_t cycles = (kv_bytes + abi::kBeatBytes - 1) / abi::kBeatBytes;
   engine_cycles_ += cycles;
-  engine_free_ = std::max(engine_free_, data_done_) + cycles * 1000 / device_.timing().engine_mhz;
+  engine_free_ = std::max(engine_free_, data_done) + cycles * 1000 / device_.timing().engine_mhz;
+}
+
+AttentionUnit::Outcome AttentionUnit::run_job(std::uint64_t kv_bytes) {
+  count_job(kv_bytes, data_done_);
   const std::uint32_t status = memory_->run(engine_);
   return {status_of(status), status};
+}
+
+AttentionUnit::ForeignJob AttentionUnit::run_in(std::span<std::byte> memory, std::uint64_t job, Ns start) {
+  const std::uint32_t status = engine_.attention(memory, job);
+  if (status != 0) return {status, start};
+  abi::AttentionJob fields;
+  std::memcpy(&fields, memory.data() + job, sizeof fields);
+  const std::uint64_t row_bytes = std::uint64_t{fields.head_dim} * 2;
+  const std::uint64_t bytes = fields.mode == abi::kSparfRows     ? fields.group * row_bytes
+                              : fields.mode == abi::kSparfTokens ? std::uint64_t{fields.tokens} * fields.r * 2
+                                                                 : fields.tokens * 2 * row_bytes;
+  count_job(bytes, start);
+  return {status, engine_free_};
 }
 
 // Lays out the job in `memory_` and starts the reads of K and V.

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -34,8 +35,18 @@ class AttentionUnit {
   // Whether the command can run: fields, payload length, stored tokens. Reads no page.
   abi::NvmeStatus check(const abi::AttnSubmit& command, std::size_t data_bytes) const;
 
+  // Length of the command's data; nothing when its first head is not there.
+  std::optional<std::uint64_t> payload_bytes(const abi::AttnSubmit& command) const;
+
   // Precondition: check() succeeded. A failure of any head is the failure of the command.
   AttentionOutcome run(const abi::AttnSubmit& command, std::span<const std::byte> data, Ns arrival);
+
+  // Runs a job in a memory that its user filled, from `start` on.
+  struct ForeignJob {
+    std::uint32_t engine_status = 0;
+    Ns done = 0;
+  };
+  ForeignJob run_in(std::span<std::byte> memory, std::uint64_t job, Ns start);
 
   std::uint64_t jobs() const { return jobs_; }
   std::uint64_t tail_bytes_read() const { return tail_bytes_read_; }
@@ -70,6 +81,7 @@ class AttentionUnit {
   void place_tail(const Head& head, bool with_v);
   void start_job(const Head& head, abi::Mode mode);
   Outcome run_job(std::uint64_t kv_bytes);
+  void count_job(std::uint64_t kv_bytes, Ns data_done);
   std::vector<bool> flags_at(std::uint64_t address, std::uint32_t count);
 
   Engine& engine_;

@@ -10,6 +10,7 @@
 
 #include "crc32c.hpp"
 #include "kv/row_fetch.hpp"
+#include "nvme/wire.hpp"
 
 namespace kvdrive {
 namespace {
@@ -25,43 +26,94 @@ bool known(std::uint8_t opcode) {
          opcode == abi::kAttnSubmit || opcode == abi::kAttnFetch || opcode == abi::kSessionFork;
 }
 
-// A damaged payload can be sent again and a full ticket table empties; everything else fails again.
-bool worth_retrying(abi::NvmeStatus status) { return status == abi::kCrcMismatch || status == abi::kTicketsExhausted; }
-
-std::uint16_t status_word(abi::NvmeStatus status) {
-  const std::uint32_t word = status << abi::kCqeStatusShift;
-  const bool final = status != abi::kSuccess && !worth_retrying(status);
-  return static_cast<std::uint16_t>(word | (final ? abi::kCqeDoNotRetry : 0));
+bool of_blocks(std::uint8_t opcode) {
+  return opcode == nvme::kNvmRead || opcode == nvme::kNvmWrite || opcode == nvme::kNvmWriteZeroes ||
+         opcode == nvme::kNvmDatasetManagement;
 }
 
+constexpr std::uint32_t kForceUnitAccess = 1u << 30;  // CDW12 of block commands
+constexpr std::uint32_t kDeallocate = 1u << 2;        // CDW11 of dataset management
+constexpr Ns kEngineTimeout = 1'000'000'000;
+
 }  // namespace
+
+std::uint16_t status_word(std::uint32_t status) {
+  // A damaged payload can be sent again and a full ticket table empties; everything else fails again.
+  const bool worth_retrying = status == abi::kCrcMismatch || status == abi::kTicketsExhausted;
+  const bool final = status != abi::kSuccess && !worth_retrying;
+  return static_cast<std::uint16_t>(status << abi::kCqeStatusShift | (final ? abi::kCqeDoNotRetry : 0));
+}
 
 Drive::Drive(const std::filesystem::path& path, std::unique_ptr<Engine> engine, const VolumeOptions& options)
     : volume_(path, options), engine_(std::move(engine)) {}
 
-Drive::Completion Drive::submit(SqeView sqe, std::span<const std::byte> data) {
+Drive::Reply Drive::execute(const abi::Sqe& command, std::span<const std::byte> data, std::uint64_t room) {
   const std::lock_guard lock(mutex_);
-  abi::Sqe command;
-  std::memcpy(&command, sqe.data(), sizeof command);
   volume_.ftl().set_time(now_);
   volume_.device().advance(now_);
   Reply reply;
   try {
-    reply = execute(command, data);
+    reply = dispatch(command, data, room);
   } catch (const std::exception&) {  // the backing file or the memory failed: the command changed nothing
     reply = {.status = abi::kInternalError};
   }
-  now_ = std::max(now_, reply.done);
+  reply.done = now_ = std::max(now_, reply.done);
   ++counters_.commands;
   counters_.failed_commands += reply.status != abi::kSuccess;
-  counters_.host_bytes_in += sqe.size() + data.size();
+  counters_.host_bytes_in += sizeof command + data.size();
   counters_.host_bytes_out += abi::kCqeBytes + reply.data.size();
+  return reply;
+}
 
+Drive::Completion Drive::submit(SqeView sqe, std::span<const std::byte> data) {
+  abi::Sqe command;
+  std::memcpy(&command, sqe.data(), sizeof command);
+  Reply reply = execute(command, data);
   const abi::Cqe cqe{
       .result = reply.result, .sq_head = 0, .sq_id = 0, .cid = command.cid, .status = status_word(reply.status)};
-  Completion completion{{}, std::move(reply.data), now_};
+  Completion completion{{}, std::move(reply.data), reply.done};
   std::memcpy(completion.cqe.data(), &cqe, sizeof cqe);
   return completion;
+}
+
+std::optional<std::uint64_t> Drive::payload_bytes(const abi::AttnSubmit& command) const {
+  const std::lock_guard lock(mutex_);
+  return attention_.payload_bytes(command);
+}
+
+std::uint32_t Drive::run_job(std::span<std::byte> memory, std::uint64_t job) {
+  const std::lock_guard lock(mutex_);
+  const auto [status, done] = attention_.run_in(memory, job, now_);
+  now_ = std::max(now_, done);
+  return status;
+}
+
+abi::NvmeStatus Drive::format() {
+  const std::lock_guard lock(mutex_);
+  for (const std::uint32_t session : volume_.store().sessions()) {
+    abi::SessionTrim everything{};
+    everything.session = session;
+    volume_.store().trim(everything);
+  }
+  volume_.blocks().deallocate(0, volume_.blocks().size());
+  tickets_.clear();
+  try {
+    volume_.commit();
+  } catch (const std::exception&) {
+    return abi::kInternalError;
+  }
+  return abi::kSuccess;
+}
+
+std::uint64_t Drive::blocks_used() const {
+  const std::lock_guard lock(mutex_);
+  return volume_.blocks().used();
+}
+
+bool Drive::strikes(FaultKind kind) {
+  if (!faults_armed_.load(std::memory_order_relaxed)) return false;
+  const std::lock_guard lock(mutex_);
+  return volume_.faults().strikes(kind);
 }
 
 DriveStats Drive::stats() const {
@@ -117,6 +169,7 @@ std::vector<std::byte> Drive::rows(std::uint32_t session, std::uint32_t layer, s
 void Drive::inject(const Fault& fault) {
   const std::lock_guard lock(mutex_);
   volume_.inject(fault);
+  faults_armed_ = true;
 }
 
 std::vector<std::string> Drive::check() {
@@ -124,7 +177,8 @@ std::vector<std::string> Drive::check() {
   return volume_.check();
 }
 
-Drive::Reply Drive::execute(const abi::Sqe& command, std::span<const std::byte> data) {
+Drive::Reply Drive::dispatch(const abi::Sqe& command, std::span<const std::byte> data, std::uint64_t room) {
+  if (command.nsid == abi::kNvm && of_blocks(command.opcode)) return access_blocks(command, data, room);
   if (!known(command.opcode)) return {.status = abi::kInvalidOpcode};
   if (command.flags & kFuseMask) return {.status = abi::kInvalidField};
   if (command.nsid != namespace_of(command.opcode)) return {.status = abi::kInvalidNamespace};
@@ -136,7 +190,7 @@ Drive::Reply Drive::execute(const abi::Sqe& command, std::span<const std::byte> 
     case abi::kAttnSubmit:
       return submit_attention(std::bit_cast<abi::AttnSubmit>(command), data);
     case abi::kAttnFetch:
-      return fetch_attention(std::bit_cast<abi::AttnFetch>(command));
+      return fetch_attention(std::bit_cast<abi::AttnFetch>(command), room);
     case abi::kFlush:
       return flush();
     case abi::kSessionFork:
@@ -177,11 +231,65 @@ Drive::Reply Drive::flush() {
   return {.done = done};
 }
 
+// READ, WRITE, WRITE_ZEROES, DATASET_MANAGEMENT.
+Drive::Reply Drive::access_blocks(const abi::Sqe& command, std::span<const std::byte> data, std::uint64_t room) {
+  if (command.flags & kFuseMask) return {.status = abi::kInvalidField};
+  if (command.opcode == nvme::kNvmDatasetManagement) return deallocate(command, data);
+  BlockStore& blocks = volume_.blocks();
+  const std::uint64_t first = command.cdw10 | std::uint64_t{command.cdw11} << 32;
+  const std::uint32_t count = (command.cdw12 & 0xffff) + 1;
+  const std::uint64_t bytes = std::uint64_t{count} * nvme::kLbaBytes;
+  Reply reply{.done = now_};
+  if (!blocks.holds(first, count)) return {.status = static_cast<abi::NvmeStatus>(nvme::kScLbaOutOfRange)};
+  if (command.opcode == nvme::kNvmRead) {
+    if (room < bytes) return {.status = abi::kDataLength};
+    reply.data.resize(bytes);
+    const Ns ready = now_ + volume_.device().firmware_read(static_cast<std::uint32_t>(bytes));
+    const auto read = blocks.read(first, reply.data, ready);
+    if (!read.whole) return {.status = abi::kUnrecoveredRead};
+    counters_.block_reads += count;
+    reply.done = read.done;
+    return reply;
+  }
+  if (command.opcode == nvme::kNvmWrite) {
+    if (data.size() != bytes) return {.status = abi::kDataLength};
+    reply.done = volume_.device().accept_write(bytes, now_);
+    volume_.ftl().set_time(reply.done);
+    try {
+      blocks.write(first, data);
+    } catch (const DriveFull&) {
+      return {.status = abi::kCapacityExceeded};
+    }
+    counters_.block_writes += count;
+  } else {
+    blocks.deallocate(first, count);  // zeros take no flash
+  }
+  if (command.cdw12 & kForceUnitAccess) reply.done = flush().done;
+  return reply;
+}
+
+Drive::Reply Drive::deallocate(const abi::Sqe& command, std::span<const std::byte> data) {
+  const std::size_t count = (command.cdw10 & 0xff) + 1;
+  if (data.size() != count * sizeof(nvme::DatasetRange)) return {.status = abi::kDataLength};
+  std::vector<nvme::DatasetRange> ranges(count);
+  std::memcpy(ranges.data(), data.data(), data.size());
+  BlockStore& blocks = volume_.blocks();
+  const auto fits = [&](const nvme::DatasetRange& range) { return blocks.holds(range.first_block, range.blocks); };
+  if (!std::ranges::all_of(ranges, fits)) return {.status = static_cast<abi::NvmeStatus>(nvme::kScLbaOutOfRange)};
+  if (command.cdw11 & kDeallocate) {  // the other attributes are hints
+    for (const nvme::DatasetRange& range : ranges) blocks.deallocate(range.first_block, range.blocks);
+  }
+  return {.done = now_};
+}
+
 Drive::Reply Drive::submit_attention(const abi::AttnSubmit& command, std::span<const std::byte> data) {
   if (const auto status = attention_.check(command, data.size()); status != abi::kSuccess) return {.status = status};
   if (crc32c(data) != command.crc32c) return {.status = abi::kCrcMismatch};
   if (tickets_.size() >= kMaxTickets) return {.status = abi::kTicketsExhausted};
   const Ns arrival = volume_.device().to_host(data.size(), now_);
+  if (volume_.faults().strikes(FaultKind::kEngineHang)) {
+    return {.status = abi::kInternalError, .done = arrival + kEngineTimeout};
+  }
   AttentionOutcome outcome = attention_.run(command, data, arrival);
   const Ns done = outcome.done;
   do {
@@ -191,7 +299,7 @@ Drive::Reply Drive::submit_attention(const abi::AttnSubmit& command, std::span<c
   return {.result = last_ticket_, .done = done};
 }
 
-Drive::Reply Drive::fetch_attention(const abi::AttnFetch& command) {
+Drive::Reply Drive::fetch_attention(const abi::AttnFetch& command, std::uint64_t room) {
   const auto zero = [](std::uint32_t value) { return value == 0; };
   if (!std::ranges::all_of(command.reserved0, zero) || !std::ranges::all_of(command.reserved1, zero)) {
     return {.status = abi::kInvalidField};
@@ -199,7 +307,7 @@ Drive::Reply Drive::fetch_attention(const abi::AttnFetch& command) {
   const auto found = tickets_.find(command.ticket);
   if (found == tickets_.end()) return {.status = abi::kUnknownTicket};
   AttentionOutcome& outcome = found->second;
-  if (outcome.status == abi::kSuccess && command.data_bytes != outcome.data.size()) {
+  if (outcome.status == abi::kSuccess && (command.data_bytes != outcome.data.size() || room < outcome.data.size())) {
     return {.status = abi::kDataLength};  // the ticket stays
   }
   const Ns sent = volume_.device().to_host(outcome.data.size(), now_);

@@ -5,11 +5,13 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -32,6 +34,8 @@ struct DriveStats {
   std::uint64_t pages_read = 0;
   std::uint64_t tail_bytes_read = 0;  // K and V taken from drive DRAM
   std::uint64_t attention_jobs = 0;
+  std::uint64_t block_reads = 0;  // logical blocks
+  std::uint64_t block_writes = 0;
 };
 
 // What happened inside since then.
@@ -52,6 +56,9 @@ struct FlashStats {
   std::vector<ChannelCounters> channels;
 };
 
+// A status (type << 8 | code) as the status word of a completion, phase bit 0.
+std::uint16_t status_word(std::uint32_t status);
+
 class Drive {
  public:
   using SqeView = std::span<const std::byte, abi::kSqeBytes>;
@@ -68,16 +75,36 @@ class Drive {
   // Throws std::runtime_error when `path` cannot be used.
   Drive(const std::filesystem::path& path, std::unique_ptr<Engine> engine, const VolumeOptions& options);
 
+  struct Reply {
+    abi::NvmeStatus status = abi::kSuccess;
+    std::uint64_t result = 0;
+    std::vector<std::byte> data{};
+    Ns done = 0;
+  };
+
   // Never throws for what a command says; may be called from several threads. The command arrives when the one before
-  // it is done.
+  // it is done. `room`: the most data that the host takes.
+  Reply execute(const abi::Sqe& command, std::span<const std::byte> data, std::uint64_t room = UINT64_MAX);
+  // The same with the entries' bytes.
   Completion submit(SqeView sqe, std::span<const std::byte> data);
+
+  // Length of ATTN_SUBMIT's data; nothing when the head is not there.
+  std::optional<std::uint64_t> payload_bytes(const abi::AttnSubmit& command) const;
+  // Runs a job that lies in memory of the host's own (subsystem local memory). Returns the engine's status word.
+  std::uint32_t run_job(std::span<std::byte> memory, std::uint64_t job);
+  // Forgets all sessions and blocks, durably.
+  abi::NvmeStatus format();
+  std::uint64_t blocks_used() const;
+  // Counts an operation that a fault was injected for.
+  bool strikes(FaultKind kind);
 
   DriveStats stats() const;
   FlashStats flash_stats() const;
   std::vector<std::uint32_t> sessions() const;
   // All rows of K or V of a head; nothing where there are none. Throws std::runtime_error when a page is lost.
   std::vector<std::byte> rows(std::uint32_t session, std::uint32_t layer, std::uint32_t head, abi::KvKind kind);
-  std::string preset() const { return std::string(volume_.preset().name); }
+  const Preset& preset() const { return volume_.preset(); }
+  const char* engine() const { return engine_->name(); }
   const Superblock& layout() const { return volume_.superblock(); }
 
   // Faults from now on (storage/faults.hpp).
@@ -86,18 +113,13 @@ class Drive {
   std::vector<std::string> check();
 
  private:
-  struct Reply {
-    abi::NvmeStatus status = abi::kSuccess;
-    std::uint64_t result = 0;
-    std::vector<std::byte> data{};
-    Ns done = 0;
-  };
-
-  Reply execute(const abi::Sqe& command, std::span<const std::byte> data);
+  Reply dispatch(const abi::Sqe& command, std::span<const std::byte> data, std::uint64_t room);
   Reply append(const abi::KvAppend& command, std::span<const std::byte> data);
   Reply submit_attention(const abi::AttnSubmit& command, std::span<const std::byte> data);
-  Reply fetch_attention(const abi::AttnFetch& command);
+  Reply fetch_attention(const abi::AttnFetch& command, std::uint64_t room);
   Reply flush();
+  Reply access_blocks(const abi::Sqe& command, std::span<const std::byte> data, std::uint64_t room);
+  Reply deallocate(const abi::Sqe& command, std::span<const std::byte> data);
 
   mutable std::mutex mutex_;
   Volume volume_;
@@ -108,6 +130,7 @@ class Drive {
   std::uint32_t journal_die_ = 0;  // the journal's programs take turns over the dies
   Ns now_ = 0;
   DriveStats counters_;
+  std::atomic<bool> faults_armed_ = false;
 };
 
 }  // namespace kvdrive

@@ -76,7 +76,8 @@ Volume::Volume(const std::filesystem::path& path, const VolumeOptions& options)
       device_(journal_.superblock().geometry, preset_.timing),
       media_(file_, journal_.superblock()),
       ftl_(journal_.superblock(), media_, device_, faults_, [this] { commit(); }),
-      store_(ftl_, options.limits) {
+      store_(ftl_, options.limits),
+      blocks_(ftl_, journal_.superblock().capacity_units) {
   load();
 }
 
@@ -109,12 +110,16 @@ void Volume::load() {
         case RecordType::kRows:
           store_.load_rows(reader);
           break;
+        case RecordType::kBlocks:
+          blocks_.load(reader);
+          break;
         default:
           throw std::runtime_error("a metadata record has an unknown type");
       }
     }
   });
   store_.finish_loading();
+  blocks_.finish_loading();
   ftl_.finish_loading();
 }
 
@@ -123,6 +128,7 @@ void Volume::commit() {
   RecordWriter changes = Journal::make_transaction();
   ftl_.save(changes, false);
   store_.save(changes, false);
+  blocks_.save(changes, false);
   if (changes.empty()) return;
   file_.sync();  // before the journal names what was written
   if (!journal_.fits(changes) || journal_.outgrew(snapshot_bytes_)) {
@@ -133,6 +139,7 @@ void Volume::commit() {
   }
   ftl_.committed();
   store_.committed();
+  blocks_.committed();
 }
 
 void Volume::snapshot() {
@@ -141,6 +148,7 @@ void Volume::snapshot() {
     RecordWriter everything = Journal::make_transaction([this](RecordWriter& part) { journal_.append(part); });
     ftl_.save(everything, true);
     store_.save(everything, true);
+    blocks_.save(everything, true);
     journal_.append(everything);
     journal_.finish_snapshot();
   } catch (...) {
@@ -156,6 +164,7 @@ std::vector<std::string> Volume::check(std::size_t most) {
   };
   ftl_.check(report);
   store_.check(report);
+  blocks_.check(report);
   return disagreements;
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "block/block_store.hpp"
 #include "ftl/ftl.hpp"
 #include "kv/kv_store.hpp"
 #include "nand/device.hpp"
@@ -60,6 +61,9 @@ class Volume {
   const Ftl& ftl() const { return ftl_; }
   KvStore& store() { return store_; }
   const KvStore& store() const { return store_; }
+  BlockStore& blocks() { return blocks_; }
+  const BlockStore& blocks() const { return blocks_; }
+  Faults& faults() { return faults_; }
 
  private:
   void load();
@@ -74,6 +78,7 @@ class Volume {
   Media media_;
   Ftl ftl_;
   KvStore store_;
+  BlockStore blocks_;
 };
 
 }  // namespace kvdrive

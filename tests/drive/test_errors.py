@@ -7,6 +7,7 @@ import pytest
 
 import golden
 from kvdrive import abi
+from kvdrive.nvme import wire
 
 S = abi.NvmeStatus
 TOKENS, D = 70, 64
@@ -236,7 +237,7 @@ def test_data_with_a_command_that_takes_none(stored):
 
 
 def test_unknown_opcodes(stored):
-    known = set(abi.Opcode)
+    known = {*abi.Opcode, *wire.NvmOpcode}
     for opcode in set(range(256)) - known:
         reply = stored.host.raw(stored.host.entry("trim", opcode=opcode, session=1, cid=opcode))
         assert (reply.status, reply.identifier, reply.retry) == (S.INVALID_OPCODE, opcode, False)

@@ -24,10 +24,11 @@ _SCORES_PER_BEAT = abi.BEAT_BYTES // 4
 
 @dataclass(frozen=True)
 class Command:
-    """One submission queue entry (64 bytes, identifier 0) and its data to the drive."""
+    """One submission queue entry (64 bytes, identifier 0), its data to the drive, and how many bytes may come back."""
 
     entry: bytes
     data: Bytes | None = None
+    room: int = 0
 
     @property
     def opcode(self) -> int:
@@ -154,7 +155,7 @@ def attn_fetch(ticket: int, heads: int, group: int, head_dim: int, mode: abi.Mod
     """ATTN_FETCH: the result of a ticket, once; `attention_result` reads it. `mode` is that of the ATTN_SUBMIT."""
     size = heads * (abi.AttentionResult.itemsize + group * head_dim * _out_type(mode).itemsize)
     fields = {"ticket": ticket, "data_bytes": size}
-    return Command(_entry(abi.AttnFetch, abi.Opcode.ATTN_FETCH, abi.Namespace.CP, fields))
+    return Command(_entry(abi.AttnFetch, abi.Opcode.ATTN_FETCH, abi.Namespace.CP, fields), room=size)
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,18 @@ VERSION_2_1 = 131328
 LBA_BYTES = 4096
 IDENTIFY_BYTES = 4096
 MAX_NSID = 3
+NSID_MEMORY = 2
 NSID_ALL = 4294967295
 MEMORY_ALIGNMENT = 4
-MAX_MEMORY_RANGES = 64
+MAX_MEMORY_RANGES = 1
 MAX_MEMORY_RANGE_SETS = 16
 ERROR_LOG_ENTRIES = 64
 ASYNC_EVENT_LIMIT = 4
 ABORT_LIMIT = 4
+RING_MAGIC = 1735289202
+RING_VERSION = 1
+RING_REGISTERS = 4096
+RING_HEAP = 12288
 
 
 class Property(IntEnum):
@@ -46,15 +51,12 @@ class AdminOpcode(IntEnum):
     SET_FEATURES = 0x9
     GET_FEATURES = 0xa
     ASYNC_EVENT_REQUEST = 0xc
-    FIRMWARE_COMMIT = 0x10
-    FIRMWARE_DOWNLOAD = 0x11
     KEEP_ALIVE = 0x18
     FABRICS = 0x7f
     FORMAT_NVM = 0x80
     LOAD_PROGRAM = 0x85
     PROGRAM_ACTIVATION = 0x88
     MEMORY_RANGE_SET = 0x89
-    SANITIZE_SESSION = 0xc0
 
 
 class NvmOpcode(IntEnum):
@@ -66,7 +68,6 @@ class NvmOpcode(IntEnum):
 
 
 class MemoryOpcode(IntEnum):
-    MEMORY_COPY = 0x1
     MEMORY_READ = 0x2
     MEMORY_FILL = 0x4
     MEMORY_WRITE = 0x5
@@ -97,10 +98,6 @@ class Cns(IntEnum):
     CNS_CSI_CONTROLLER = 0x6
     CNS_CSI_ACTIVE_NAMESPACES = 0x7
     CNS_INDEPENDENT_NAMESPACE = 0x8
-    CNS_ALLOCATED_NAMESPACES = 0x10
-    CNS_ALLOCATED_NAMESPACE = 0x11
-    CNS_CONTROLLERS_OF_NAMESPACE = 0x12
-    CNS_CONTROLLERS = 0x13
     CNS_COMMAND_SETS = 0x1c
 
 
@@ -111,8 +108,8 @@ class LogPage(IntEnum):
     LOG_FIRMWARE = 0x3
     LOG_CHANGED_NAMESPACES = 0x4
     LOG_COMMAND_EFFECTS = 0x5
-    LOG_PROGRAMS = 0x82
     LOG_STATISTICS = 0xc0
+    LOG_PROGRAMS = 0xc1
 
 
 class Feature(IntEnum):
@@ -143,30 +140,23 @@ class StatusCode(IntEnum):
     SC_BAD_SGL_COUNT = 0xe
     SC_BAD_SGL_TYPE = 0x11
     SC_BAD_PRP_OFFSET = 0x13
-    SC_SANITIZE_IN_PROGRESS = 0x1d
-    SC_COMMAND_INTERRUPTED = 0x21
     SC_LBA_OUT_OF_RANGE = 0x80
-    SC_NAMESPACE_NOT_READY = 0x82
     SC_BAD_COMPLETION_QUEUE = 0x100
     SC_BAD_QUEUE_ID = 0x101
     SC_BAD_QUEUE_SIZE = 0x102
     SC_ABORT_LIMIT = 0x103
     SC_ASYNC_EVENT_LIMIT = 0x105
-    SC_BAD_FIRMWARE_SLOT = 0x106
-    SC_BAD_FIRMWARE_IMAGE = 0x107
-    SC_BAD_INTERRUPT_VECTOR = 0x108
     SC_BAD_LOG_PAGE = 0x109
     SC_BAD_FORMAT = 0x10a
     SC_BAD_QUEUE_DELETION = 0x10c
     SC_FEATURE_NOT_SAVEABLE = 0x10d
     SC_FEATURE_NOT_CHANGEABLE = 0x10e
-    SC_BAD_CONTROLLER = 0x11f
     SC_COMMAND_SET_REJECTED = 0x12b
+    SC_BAD_COMMAND_SET = 0x12c
     SC_BAD_PROGRAM = 0x710
     SC_PROGRAM_NOT_ACTIVE = 0x711
     SC_BAD_MEMORY_RANGE = 0x712
     SC_MEMORY_RANGE_SETS_EXHAUSTED = 0x713
-    SC_ENGINE_HANG = 0x714
 
 
 MemoryRange = np.dtype(
@@ -190,6 +180,18 @@ SglDescriptor = np.dtype(
         ("length", "<u4"),
         ("reserved", "<u1", (3,)),
         ("kind", "<u1"),
+    ]
+)
+RingSegment = np.dtype(
+    [
+        ("magic", "<u4"),
+        ("version", "<u4"),
+        ("bytes", "<u8"),
+        ("device_event", "<u4"),
+        ("device_sleeps", "<u4"),
+        ("host_event", "<u4"),
+        ("host_waiters", "<u4"),
+        ("reserved", "<u8", (4,)),
     ]
 )
 IdentifyController = np.dtype(

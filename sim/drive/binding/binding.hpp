@@ -10,10 +10,11 @@
 
 namespace kvdrive {
 
-// "hls" or "fast"; raises ValueError on anything else.
+// "hls", "fast" or "rtl"; raises ValueError on anything else.
 std::unique_ptr<Engine> make_engine(const std::string& name, int threads);
 
 void bind_engine(nanobind::module_& m);
 void bind_drive(nanobind::module_& m);
+void bind_nvme(nanobind::module_& m);
 
 }  // namespace kvdrive

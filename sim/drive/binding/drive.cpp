@@ -56,7 +56,8 @@ void init_drive(Drive* self, const std::filesystem::path& path, const std::strin
 }
 
 void inject(Drive& drive, const std::string& kind, std::uint64_t after, std::uint64_t count, std::uint64_t argument) {
-  constexpr std::array kNames{"read_uncorrectable", "program_fail", "erase_fail", "slow_die", "power_cut", "full"};
+  constexpr std::array kNames{"read_uncorrectable", "program_fail",    "erase_fail", "slow_die", "power_cut", "full",
+                              "lost_completion",    "command_timeout", "engine_hang"};
   const auto found = std::ranges::find(kNames, kind);
   if (found == kNames.end()) throw nb::value_error(("unknown fault '" + kind + "'").c_str());
   drive.inject({static_cast<FaultKind>(found - kNames.begin()), after, count, argument});
@@ -113,6 +114,8 @@ nb::dict flash_stats(const Drive& drive) {
   result["groups_live"] = stats.groups_live;
   result["groups_available"] = stats.groups_available;
   result["groups_queued"] = stats.groups_queued;
+  result["block_reads"] = drive.stats().block_reads;
+  result["block_writes"] = drive.stats().block_writes;
   result["tail_bytes"] = stats.tail_bytes;
   result["metadata_bytes"] = stats.metadata_bytes;
   result["erases"] = stats.wear.erases;
@@ -133,7 +136,7 @@ nb::dict layout(const Drive& drive) {
   const Superblock& superblock = drive.layout();
   const Geometry& g = superblock.geometry;
   nb::dict result;
-  result["preset"] = drive.preset();
+  result["preset"] = std::string(drive.preset().name);
   result["capacity_bytes"] = superblock.capacity_units * abi::kPageBytes;
   result["flash_bytes"] = g.units() * abi::kPageBytes;
   result["file_bytes"] = superblock.file_bytes();

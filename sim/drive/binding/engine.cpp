@@ -9,6 +9,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <stdexcept>
@@ -19,6 +20,7 @@
 
 #include "binding/binding.hpp"
 #include "engine/fast/fast_engine.hpp"
+#include "engine/rtl/rtl_engine.hpp"
 
 namespace nb = nanobind;
 
@@ -148,7 +150,11 @@ std::unique_ptr<Engine> make_engine(const std::string& name, int threads) {
   require(threads >= 1 && threads <= 256, "threads must be between 1 and 256");
   if (name == "hls") return make_hls_engine();
   if (name == "fast") return make_fast_engine(threads);
-  throw nb::value_error(("unknown engine '" + name + "': choose hls or fast").c_str());
+  if (name == "rtl") {  // where sim/rtl builds, unless the environment says otherwise
+    const char* folder = std::getenv("KVDRIVE_RTL");
+    return std::make_unique<RtlEngine>(folder ? folder : "build/rtl");
+  }
+  throw nb::value_error(("unknown engine '" + name + "': choose hls, fast or rtl").c_str());
 }
 
 void bind_engine(nb::module_& m) {

@@ -8,4 +8,5 @@ NB_MODULE(_native, m) {
   m.doc() = "Compute engines and the software drive.";
   kvdrive::bind_engine(m);
   kvdrive::bind_drive(m);
+  kvdrive::bind_nvme(m);
 }

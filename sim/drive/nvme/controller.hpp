@@ -17,10 +17,12 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "common/abi.hpp"
+#include "nvme/features.hpp"
+#include "nvme/reply.hpp"
 #include "nvme/wire.hpp"
 
 namespace kvdrive::nvme {
@@ -28,8 +30,6 @@ namespace kvdrive::nvme {
 class Subsystem;
 
 using QueueId = std::uint16_t;  // 0: admin
-// abi::NvmeStatus or nvme::StatusCode: status code type << 8 | status code.
-using Status = std::uint32_t;
 
 enum class Direction : std::uint8_t { kNone = 0, kToController = 1, kToHost = 2 };
 
@@ -122,29 +122,30 @@ class Controller {
 
  private:
   friend class Subsystem;
-  struct Admin;  // one admin command (admin.cpp)
 
   struct Queue {
     std::uint32_t entries = 0;
     std::uint32_t head = 0;
     QueueId cq = 0;
   };
-  struct Reply {
-    Status status = abi::kSuccess;
-    std::uint64_t result = 0;
-    std::vector<std::byte> data{};
-  };
+  using LateResponses = std::vector<std::pair<QueueId, Response>>;
 
-  // Event of the subsystem or of another controller: type | info << 8 | log page << 16.
-  void raise(std::uint32_t event);
-  void reset_locked();
+  void enable();
+  void reset();
+  void shut_down();
   Response complete(QueueId queue, const abi::Sqe& command, Reply&& reply);
+  std::optional<Response> execute_admin(const abi::Sqe& command, const DataBuffer& data);
+  std::optional<Response> execute_io(QueueId queue, const abi::Sqe& command, const DataBuffer& data);
   Reply admin(const abi::Sqe& command, const DataBuffer& data);
   std::optional<Response> wait_for_event(const abi::Sqe& command);
-  Reply create_or_delete_queue(const abi::Sqe& command);
+  void match_events(LateResponses& late);
+  // From the subsystem. `event`: type | information << 8 | log page << 16; `enabled_by`: bit of the feature.
+  void raise(std::uint32_t event, std::uint32_t enabled_by);
+  Reply change_queues(const abi::Sqe& command);
+  Reply create_cq(const abi::Sqe& command);
+  Reply create_sq(const abi::Sqe& command);
   Reply abort(const abi::Sqe& command);
-  Reply set_feature(const abi::Sqe& command, const DataBuffer& data);
-  Reply get_feature(const abi::Sqe& command);
+  std::uint16_t sq_head(QueueId queue) const;
 
   Subsystem& subsystem_;
   const ControllerOptions options_;
@@ -159,9 +160,9 @@ class Controller {
   std::map<QueueId, std::uint32_t> completion_queues_;  // memory transport: entries
   std::deque<abi::Sqe> event_requests_;                 // waiting for an event
   std::deque<std::uint32_t> events_;                    // waiting for a request
-  std::uint32_t masked_events_ = 0;                     // types told already, until their log page is read
-  std::unordered_map<std::uint32_t, std::uint32_t> features_;
-  std::uint32_t keep_alive_ms_ = 0;
+  std::uint32_t told_events_ = 0;                       // bit: type told already, until its log page is read
+  std::vector<std::pair<QueueId, abi::Sqe>> stuck_;     // never complete by themselves (an injected fault)
+  Features features_;
   Clock::time_point last_sign_of_life_ = Clock::now();
 };
 

@@ -2,39 +2,83 @@
 // An NVM subsystem: one drive with its three namespaces, shared by all controllers.
 #pragma once
 
+#include <array>
+#include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "drive.hpp"
 #include "nvme/controller.hpp"
+#include "nvme/local_memory.hpp"
+#include "nvme/programs.hpp"
 
 namespace kvdrive::nvme {
 
 struct SubsystemOptions {
+  std::string serial;                                 // at most 20 characters; empty: of no particular drive
   std::string nqn;                                    // empty: made from the serial number
-  std::string serial;                                 // empty: made from the drive's file
-  std::uint64_t slm_bytes = std::uint64_t{64} << 20;  // namespace 2: drive memory for jobs of the host
+  std::uint64_t slm_bytes = std::uint64_t{64} << 20;  // of namespace 2
+};
+
+// Commands that the host sent, as SMART counts them.
+struct HostCounters {
+  std::uint64_t reads = 0, writes = 0, bytes_read = 0, bytes_written = 0;
 };
 
 class Subsystem {
  public:
+  // `drive` outlives the subsystem. Throws std::runtime_error for a serial number or NQN that cannot be.
   Subsystem(Drive& drive, SubsystemOptions options);
-  ~Subsystem();
 
   const std::string& nqn() const { return options_.nqn; }
   const std::string& serial() const { return options_.serial; }
   Drive& drive() { return drive_; }
+  const LocalMemory& memory() const { return memory_; }
+  Programs& programs() { return programs_; }
+
+  // Direction and length of an I/O command's data.
+  Transfer transfer(const abi::Sqe& command) const;
+  // An I/O command of any namespace. Without `write_cache` what it stores is durable when it completes.
+  Reply execute(const abi::Sqe& command, const DataBuffer& data, bool write_cache);
+
+  // FORMAT_NVM: forgets all sessions and blocks.
+  Reply format(const abi::Sqe& command);
+
+  void record_error(QueueId queue, const abi::Sqe& command, std::uint16_t status_word);
+  // Newest first, at most `most`.
+  std::vector<ErrorEntry> errors(std::size_t most) const;
+  std::uint64_t error_count() const { return error_count_; }
+  HostCounters host_counters() const;
+  std::chrono::steady_clock::time_point opened() const { return opened_; }
 
  private:
   friend class Controller;
+  std::uint16_t attach(Controller* controller);
+  void detach(std::uint16_t id);
+  void broadcast(std::uint32_t event, std::uint32_t enabled_by);
+
+  Reply execute_kv(const abi::Sqe& command, const DataBuffer& data, bool write_cache);
+  void count(const abi::Sqe& command, const DataBuffer& data, const Reply& reply);
+
   Drive& drive_;
   SubsystemOptions options_;
-  std::mutex mutex_;
-  std::vector<Controller*> controllers_;  // index: CNTLID - 1
+  LocalMemory memory_;
+  Programs programs_{drive_, memory_};
+  const std::chrono::steady_clock::time_point opened_ = std::chrono::steady_clock::now();
+
+  std::mutex controllers_mutex_;
+  std::vector<Controller*> controllers_;  // by CNTLID - 1, null: free
+
+  mutable std::mutex log_mutex_;
+  std::array<ErrorEntry, kErrorLogEntries> errors_{};
+  std::atomic<std::uint64_t> error_count_ = 0;
+  std::atomic<std::uint64_t> reads_ = 0, writes_ = 0, bytes_read_ = 0, bytes_written_ = 0;
 };
 
 }  // namespace kvdrive::nvme

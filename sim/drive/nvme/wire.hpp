@@ -12,13 +12,18 @@ constexpr int kVersion21 = 131328;
 constexpr int kLbaBytes = 4096;
 constexpr int kIdentifyBytes = 4096;
 constexpr int kMaxNsid = 3;
+constexpr int kNsidMemory = 2;
 constexpr std::uint32_t kNsidAll = 4294967295;
 constexpr int kMemoryAlignment = 4;
-constexpr int kMaxMemoryRanges = 64;
+constexpr int kMaxMemoryRanges = 1;
 constexpr int kMaxMemoryRangeSets = 16;
 constexpr int kErrorLogEntries = 64;
 constexpr int kAsyncEventLimit = 4;
 constexpr int kAbortLimit = 4;
+constexpr int kRingMagic = 1735289202;
+constexpr int kRingVersion = 1;
+constexpr int kRingRegisters = 4096;
+constexpr int kRingHeap = 12288;
 
 enum Property : std::uint32_t {
   kCap = 0x0,
@@ -45,15 +50,12 @@ enum AdminOpcode : std::uint32_t {
   kSetFeatures = 0x9,
   kGetFeatures = 0xa,
   kAsyncEventRequest = 0xc,
-  kFirmwareCommit = 0x10,
-  kFirmwareDownload = 0x11,
   kKeepAlive = 0x18,
   kFabrics = 0x7f,
   kFormatNvm = 0x80,
   kLoadProgram = 0x85,
   kProgramActivation = 0x88,
   kMemoryRangeSet = 0x89,
-  kSanitizeSession = 0xc0,
 };
 
 enum NvmOpcode : std::uint32_t {
@@ -65,7 +67,6 @@ enum NvmOpcode : std::uint32_t {
 };
 
 enum MemoryOpcode : std::uint32_t {
-  kMemoryCopy = 0x1,
   kMemoryRead = 0x2,
   kMemoryFill = 0x4,
   kMemoryWrite = 0x5,
@@ -96,10 +97,6 @@ enum Cns : std::uint32_t {
   kCnsCsiController = 0x6,
   kCnsCsiActiveNamespaces = 0x7,
   kCnsIndependentNamespace = 0x8,
-  kCnsAllocatedNamespaces = 0x10,
-  kCnsAllocatedNamespace = 0x11,
-  kCnsControllersOfNamespace = 0x12,
-  kCnsControllers = 0x13,
   kCnsCommandSets = 0x1c,
 };
 
@@ -110,8 +107,8 @@ enum LogPage : std::uint32_t {
   kLogFirmware = 0x3,
   kLogChangedNamespaces = 0x4,
   kLogCommandEffects = 0x5,
-  kLogPrograms = 0x82,
   kLogStatistics = 0xc0,
+  kLogPrograms = 0xc1,
 };
 
 enum Feature : std::uint32_t {
@@ -142,30 +139,23 @@ enum StatusCode : std::uint32_t {
   kScBadSglCount = 0xe,
   kScBadSglType = 0x11,
   kScBadPrpOffset = 0x13,
-  kScSanitizeInProgress = 0x1d,
-  kScCommandInterrupted = 0x21,
   kScLbaOutOfRange = 0x80,
-  kScNamespaceNotReady = 0x82,
   kScBadCompletionQueue = 0x100,
   kScBadQueueId = 0x101,
   kScBadQueueSize = 0x102,
   kScAbortLimit = 0x103,
   kScAsyncEventLimit = 0x105,
-  kScBadFirmwareSlot = 0x106,
-  kScBadFirmwareImage = 0x107,
-  kScBadInterruptVector = 0x108,
   kScBadLogPage = 0x109,
   kScBadFormat = 0x10a,
   kScBadQueueDeletion = 0x10c,
   kScFeatureNotSaveable = 0x10d,
   kScFeatureNotChangeable = 0x10e,
-  kScBadController = 0x11f,
   kScCommandSetRejected = 0x12b,
+  kScBadCommandSet = 0x12c,
   kScBadProgram = 0x710,
   kScProgramNotActive = 0x711,
   kScBadMemoryRange = 0x712,
   kScMemoryRangeSetsExhausted = 0x713,
-  kScEngineHang = 0x714,
 };
 
 struct MemoryRange {
@@ -201,6 +191,26 @@ static_assert(offsetof(SglDescriptor, address) == 0);
 static_assert(offsetof(SglDescriptor, length) == 8);
 static_assert(offsetof(SglDescriptor, reserved) == 12);
 static_assert(offsetof(SglDescriptor, kind) == 15);
+
+struct RingSegment {
+  std::uint32_t magic;
+  std::uint32_t version;
+  std::uint64_t bytes;
+  std::uint32_t device_event;
+  std::uint32_t device_sleeps;
+  std::uint32_t host_event;
+  std::uint32_t host_waiters;
+  std::uint64_t reserved[4];
+};
+static_assert(sizeof(RingSegment) == 64);
+static_assert(offsetof(RingSegment, magic) == 0);
+static_assert(offsetof(RingSegment, version) == 4);
+static_assert(offsetof(RingSegment, bytes) == 8);
+static_assert(offsetof(RingSegment, device_event) == 16);
+static_assert(offsetof(RingSegment, device_sleeps) == 20);
+static_assert(offsetof(RingSegment, host_event) == 24);
+static_assert(offsetof(RingSegment, host_waiters) == 28);
+static_assert(offsetof(RingSegment, reserved) == 32);
 
 struct IdentifyController {
   std::uint16_t vid;

@@ -12,9 +12,12 @@ enum class FaultKind : std::uint8_t {
   kReadUncorrectable,  // a page that no decoding corrects; `count` pages, then reads are good again
   kProgramFail,        // a program that the flash reports as failed
   kEraseFail,
-  kSlowDie,   // die `argument` takes `count` percent of its time
-  kPowerCut,  // the machine loses power at a write of the backing file; `argument` see PowerCut
-  kFull,      // the drive takes no more groups
+  kSlowDie,         // die `argument` takes `count` percent of its time
+  kPowerCut,        // the machine loses power at a write of the backing file; `argument` see PowerCut
+  kFull,            // the drive takes no more groups
+  kLostCompletion,  // an I/O command is executed, and nobody hears of it
+  kCommandTimeout,  // an I/O command is not executed and never completes
+  kEngineHang,      // the engine does not answer; the firmware gives up after a second of device time
   kKinds
 };
 

@@ -10,7 +10,8 @@
 
 namespace kvdrive {
 
-enum class GroupKind : std::uint8_t { kKeys = 0, kValues = 1, kKeyRows = 2 };  // kKeyRows: embedding-indexed
+// kKeyRows: embedding-indexed K; kBlock: a logical block, `index` its number.
+enum class GroupKind : std::uint8_t { kKeys = 0, kValues = 1, kKeyRows = 2, kBlock = 3 };
 
 // The group that a unit holds, as it was written; sessions that share it later do not appear.
 struct Owner {

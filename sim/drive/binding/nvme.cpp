@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// The NVMe subsystem for Python: rings in this process, a server for others, and the host's side of both.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "binding/binding.hpp"
+#include "nvme/ring_host.hpp"
+#include "nvme/ring_link.hpp"
+#include "nvme/subsystem.hpp"
+
+namespace nb = nanobind;
+
+namespace kvdrive::nvme {
+namespace {
+
+using Bytes = nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using OutBytes = nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>>;
+
+OutBytes to_numpy(std::vector<std::byte>&& data) {
+  auto* owner = new std::vector<std::byte>(std::move(data));
+  nb::capsule capsule(owner, [](void* p) noexcept { delete static_cast<std::vector<std::byte>*>(p); });
+  return OutBytes(owner->data(), {owner->size()}, capsule);
+}
+
+abi::Sqe entry_of(const nb::bytes& sqe) {
+  if (sqe.size() != abi::kSqeBytes) throw nb::value_error("a command has 64 bytes");
+  abi::Sqe entry;
+  std::memcpy(&entry, sqe.data(), sizeof entry);
+  return entry;
+}
+
+// A host with its link to the drive, which is in this process or behind a socket.
+class QueuePairs {
+ public:
+  QueuePairs(Subsystem& subsystem, std::uint64_t segment_bytes, HostOptions options, bool threaded)
+      : served_(std::make_unique<ServedRings>(subsystem, segment_bytes, ControllerOptions{}, threaded)) {
+    std::function<void()> poll;
+    if (!threaded) poll = [rings = served_.get()] { rings->poll(); };
+    host_.emplace(served_->memory().bytes(), options, std::move(poll));
+  }
+  QueuePairs(const std::filesystem::path& path, std::uint64_t segment_bytes, HostOptions options)
+      : connection_(std::make_unique<RingConnection>(path, segment_bytes)) {
+    host_.emplace(connection_->memory().bytes(), options);
+  }
+
+  RingHost& host() { return *host_; }
+
+ private:
+  std::unique_ptr<ServedRings> served_;
+  std::unique_ptr<RingConnection> connection_;
+  std::optional<RingHost> host_;  // goes first
+};
+
+HostOptions host_options(std::uint16_t io_queues, std::uint32_t entries, bool prp, double timeout_seconds) {
+  return {io_queues, entries, prp, std::chrono::milliseconds(static_cast<std::int64_t>(timeout_seconds * 1000))};
+}
+
+nb::tuple to_python(HostCompletion&& completion) {
+  return nb::make_tuple(nb::bytes(reinterpret_cast<const char*>(&completion.cqe), sizeof completion.cqe),
+                        to_numpy(std::move(completion.data)));
+}
+
+RingHost::Ticket submit(QueuePairs& pairs, std::uint16_t queue, const nb::bytes& sqe, const std::optional<Bytes>& data,
+                        std::uint64_t room) {
+  const abi::Sqe entry = entry_of(sqe);
+  const auto bytes = data ? std::as_bytes(std::span(data->data(), data->size())) : std::span<const std::byte>();
+  nb::gil_scoped_release release;
+  return pairs.host().submit(queue, entry, bytes, room);
+}
+
+nb::tuple wait(QueuePairs& pairs, RingHost::Ticket ticket) {
+  HostCompletion completion;
+  {
+    nb::gil_scoped_release release;
+    completion = pairs.host().wait(ticket);
+  }
+  return to_python(std::move(completion));
+}
+
+nb::tuple execute(QueuePairs& pairs, std::uint16_t queue, const nb::bytes& sqe, const std::optional<Bytes>& data,
+                  std::uint64_t room) {
+  return wait(pairs, submit(pairs, queue, sqe, data, room));
+}
+
+}  // namespace
+}  // namespace kvdrive::nvme
+
+namespace kvdrive {
+
+void bind_nvme(nb::module_& m) {
+  using namespace nvme;
+  nb::exception<RingError>(m, "RingError", PyExc_RuntimeError);
+  nb::class_<Subsystem>(m, "Subsystem", "A drive with its three namespaces, for controllers to share.")
+      .def(
+          "__init__",
+          [](Subsystem* self, Drive& drive, const std::string& serial, const std::string& nqn,
+             std::uint64_t slm_bytes) { new (self) Subsystem(drive, {serial, nqn, slm_bytes}); },
+          nb::arg("drive"), nb::kw_only(), nb::arg("serial") = "", nb::arg("nqn") = "",
+          nb::arg("slm_bytes") = SubsystemOptions{}.slm_bytes, nb::keep_alive<1, 2>())
+      .def_prop_ro("nqn", &Subsystem::nqn)
+      .def_prop_ro("serial", &Subsystem::serial);
+
+  nb::class_<QueuePairs>(m, "QueuePairs",
+                         "A host's admin queue (0) and I/O queues (from 1 on), in memory shared with the drive.")
+      .def(
+          "__init__",
+          [](QueuePairs* self, Subsystem& subsystem, std::uint64_t segment_bytes, std::uint16_t io_queues,
+             std::uint32_t entries, bool prp, bool threaded, double timeout) {
+            nb::gil_scoped_release release;
+            new (self) QueuePairs(subsystem, segment_bytes, host_options(io_queues, entries, prp, timeout), threaded);
+          },
+          nb::arg("subsystem"), nb::arg("segment_bytes") = std::uint64_t{1} << 30, nb::kw_only(),
+          nb::arg("io_queues") = 1, nb::arg("entries") = 256, nb::arg("prp") = false, nb::arg("threaded") = true,
+          nb::arg("timeout") = 60.0, nb::keep_alive<1, 2>(),
+          "With `threaded` a thread works for the drive; else the drive works while somebody waits.")
+      .def_static(
+          "connect",
+          [](const std::filesystem::path& path, std::uint64_t segment_bytes, std::uint16_t io_queues,
+             std::uint32_t entries, bool prp, double timeout) {
+            nb::gil_scoped_release release;
+            return std::make_unique<QueuePairs>(path, segment_bytes, host_options(io_queues, entries, prp, timeout));
+          },
+          nb::arg("path"), nb::arg("segment_bytes") = std::uint64_t{1} << 30, nb::kw_only(), nb::arg("io_queues") = 1,
+          nb::arg("entries") = 256, nb::arg("prp") = false, nb::arg("timeout") = 60.0,
+          "To a drive that another process serves at the socket `path`.")
+      .def("submit", &submit, nb::arg("queue"), nb::arg("sqe"), nb::arg("data") = nb::none(), nb::arg("room") = 0,
+           "Queue a 64-byte command with its data (uint8), `room` bytes may come back -> ticket.")
+      .def("wait", &wait, nb::arg("ticket"), "Completion of a ticket, once: (16 bytes, data).")
+      .def(
+          "done", [](QueuePairs& pairs, RingHost::Ticket ticket) { return pairs.host().done(ticket); },
+          nb::arg("ticket"), nb::call_guard<nb::gil_scoped_release>())
+      .def("execute", &execute, nb::arg("queue"), nb::arg("sqe"), nb::arg("data") = nb::none(), nb::arg("room") = 0,
+           "submit and wait.")
+      .def(
+          "repeat",
+          [](QueuePairs& pairs, std::uint16_t queue, const nb::bytes& sqe, std::uint64_t count) {
+            const abi::Sqe entry = entry_of(sqe);
+            nb::gil_scoped_release release;
+            pairs.host().repeat(queue, entry, count);
+          },
+          nb::arg("queue"), nb::arg("sqe"), nb::arg("count"),
+          "Execute a command without data `count` times, as many at once as fit; nobody else may use the queue.")
+      .def_prop_ro("capabilities", [](QueuePairs& pairs) { return pairs.host().capabilities(); });
+
+  nb::class_<RingServer>(m, "RingServer", "Hands queue pairs to other processes, through a Unix socket.")
+      .def(
+          "__init__",
+          [](RingServer* self, Subsystem& subsystem, const std::filesystem::path& path) {
+            new (self) RingServer(subsystem, path);
+          },
+          nb::arg("subsystem"), nb::arg("path"), nb::keep_alive<1, 2>())
+      .def("run", &RingServer::run, nb::call_guard<nb::gil_scoped_release>(), "Serve until `stop`.")
+      .def("stop", &RingServer::stop)
+      .def_prop_ro("hosts", &RingServer::hosts);
+}
+
+}  // namespace kvdrive

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Namespace 1 as a block device: logical blocks of one page, beside the KV cache on the same flash.
+//
+// A block that was never written, or was deallocated, takes no flash and reads as zeros. Thin: blocks and KV share the
+// drive's capacity, and a write that finds no room is refused. Durable as the KV cache: after the next commit.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ftl/ftl.hpp"
+
+namespace kvdrive {
+
+class BlockStore {
+ public:
+  BlockStore(Ftl& ftl, std::uint64_t blocks) : ftl_(ftl), blocks_(blocks) {}
+
+  std::uint64_t size() const { return blocks_; }
+  std::uint64_t used() const { return map_.size(); }
+  bool holds(std::uint64_t first, std::uint64_t count) const { return first <= blocks_ && count <= blocks_ - first; }
+
+  // Preconditions: `holds`. Whole blocks in `data`. A write that throws DriveFull, or what a commit throws, changes
+  // nothing.
+  void write(std::uint64_t first, std::span<const std::byte> data);
+  Ftl::ReadResult read(std::uint64_t first, std::span<std::byte> data, Ns ready);
+  void deallocate(std::uint64_t first, std::uint64_t count);
+
+  void save(RecordWriter& writer, bool everything) const;
+  void committed() { dirty_.clear(); }
+  void load(RecordReader& reader);
+  // After all records: claims the groups.
+  void finish_loading();
+  // Compares the map with the groups' own descriptions; `report` gets a sentence per disagreement.
+  void check(const std::function<void(const std::string&)>& report) const;
+
+ private:
+  using Block = std::uint32_t;
+
+  void unmap(Block block);
+
+  Ftl& ftl_;
+  const std::uint64_t blocks_;
+  std::map<Block, GroupId> map_;
+  std::set<Block> dirty_;  // changed since the last commit
+};
+
+}  // namespace kvdrive

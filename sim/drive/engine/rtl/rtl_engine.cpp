@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/rtl/rtl_engine.hpp"
+
+#include <dlfcn.h>
+
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace kvdrive {
+namespace {
+
+// As sim/rtl/library.py runs it.
+constexpr double kClockMhz = 300.0, kLatencyCycles = 30.0;
+constexpr std::uint64_t kPatience = 200'000;  // cycles without a word on any port
+
+std::filesystem::path library_in(const std::filesystem::path& folder) {
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("library-") && name.ends_with(".so")) return entry.path();
+  }
+  return {};
+}
+
+}  // namespace
+
+// One simulated kernel, through the C functions of sim/rtl/library.hpp.
+class RtlEngine::Kernel {
+ public:
+  explicit Kernel(const std::filesystem::path& library) : library_(dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+    if (!library_) throw std::runtime_error("cannot load " + library.string() + ": " + dlerror());
+    try {
+      find(create_, "model_new");
+      find(remove_, "model_delete");
+      find(problem_, "model_problem");
+      find(set_, "model_set");
+      find(add_buffer_, "model_add_buffer");
+      find(read_buffer_, "model_read_buffer");
+      find(clear_buffers_, "model_clear_buffers");
+      find(run_, "model_run");
+      find(get_, "model_get");
+      model_ = create_(kClockMhz, kLatencyCycles);
+    } catch (...) {
+      dlclose(library_);
+      throw;
+    }
+  }
+  ~Kernel() {
+    remove_(model_);
+    dlclose(library_);
+  }
+  Kernel(const Kernel&) = delete;
+  Kernel& operator=(const Kernel&) = delete;
+
+  std::uint32_t run(std::span<std::byte> memory, std::uint64_t job) {
+    clear_buffers_(model_);
+    auto* const bytes = reinterpret_cast<std::uint8_t*>(memory.data());
+    const std::uint64_t address = add_buffer_(model_, bytes, memory.size());
+    for (const char* port : {"kv", "io", "out"}) check(set_(model_, port, address));
+    check(set_(model_, "job", job));
+    check(set_(model_, "memory_beats", memory.size() / abi::kBeatBytes));
+    check(run_(model_, kPatience));
+    std::uint64_t status = 0;
+    check(get_(model_, "return", &status));
+    check(read_buffer_(model_, 0, bytes, memory.size()));
+    return static_cast<std::uint32_t>(status);
+  }
+
+ private:
+  using Model = void*;
+
+  template <typename Function>
+  void find(Function*& function, const char* name) {
+    void* symbol = dlsym(library_, name);
+    if (!symbol) throw std::runtime_error(std::string("a verilated library has no function ") + name);
+    function = reinterpret_cast<Function*>(symbol);
+  }
+  void check(std::int64_t result) {
+    if (result < 0) throw std::runtime_error(problem_(model_));
+  }
+
+  void* library_;
+  Model model_ = nullptr;
+  Model (*create_)(double, double) = nullptr;
+  void (*remove_)(Model) = nullptr;
+  const char* (*problem_)(Model) = nullptr;
+  std::int64_t (*set_)(Model, const char*, std::uint64_t) = nullptr;
+  std::uint64_t (*add_buffer_)(Model, const std::uint8_t*, std::size_t) = nullptr;
+  std::int64_t (*read_buffer_)(Model, std::size_t, std::uint8_t*, std::size_t) = nullptr;
+  void (*clear_buffers_)(Model) = nullptr;
+  std::int64_t (*run_)(Model, std::uint64_t) = nullptr;
+  std::int64_t (*get_)(Model, const char*, std::uint64_t*) = nullptr;
+};
+
+RtlEngine::RtlEngine(const std::filesystem::path& folder) {
+  for (const std::uint32_t group : abi::kGroupSizes) {
+    const auto library = library_in(folder / ("attention_g" + std::to_string(group)));
+    if (!library.empty()) kernels_.emplace(group, std::make_unique<Kernel>(library));
+  }
+  if (kernels_.empty()) {
+    throw std::runtime_error(
+        "engine rtl finds no verilated attention kernel in " + folder.string() +
+        ": run `kvdrive kernel run attention --engine rtl` in the source tree once, or choose hls");
+  }
+}
+
+RtlEngine::~RtlEngine() = default;
+
+std::uint32_t RtlEngine::attention(std::span<std::byte> memory, std::uint64_t job) {
+  if (job > memory.size() || memory.size() - job < sizeof(abi::AttentionJob)) return abi::kOutOfRange;
+  abi::AttentionJob fields;
+  std::memcpy(&fields, memory.data() + job, sizeof fields);
+  const auto kernel = kernels_.find(fields.group);
+  return kernel == kernels_.end() ? std::uint32_t{abi::kBadGroup} : kernel->second->run(memory, job);
+}
+
+}  // namespace kvdrive

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// Admin commands, asynchronous events among them.
+#include <algorithm>
+
+#include "nvme/controller.hpp"
+#include "nvme/identify.hpp"
+#include "nvme/log_pages.hpp"
+#include "nvme/subsystem.hpp"
+
+namespace kvdrive::nvme {
+namespace {
+
+constexpr std::uint32_t kContiguous = 0x1;       // CDW11 of Create SQ and Create CQ
+constexpr std::uint32_t kRetainEvent = 1 << 15;  // CDW10 of Get Log Page
+constexpr std::uint32_t kSmartEvent = 1;         // type of an asynchronous event
+constexpr std::uint32_t kErrorEvent = 0;
+
+// The log page that acknowledges events of a type.
+std::uint32_t event_type_of_log(std::uint32_t page) { return page == kLogSmart ? kSmartEvent : kErrorEvent; }
+
+}  // namespace
+
+std::optional<Response> Controller::execute_admin(const abi::Sqe& command, const DataBuffer& data) {
+  if (command.opcode == kAsyncEventRequest) return wait_for_event(command);
+  Reply reply = command.flags & 0x3 ? Reply{.status = abi::kInvalidField} : admin(command, data);
+  return complete(0, command, std::move(reply));
+}
+
+Reply Controller::admin(const abi::Sqe& command, const DataBuffer& data) {
+  switch (command.opcode) {
+    case kIdentify:
+      if (data.room < kIdentifyBytes) return {.status = abi::kDataLength};
+      return identify(subsystem_, options_, id_, command);
+    case kGetLogPage: {
+      Reply reply = log_page(subsystem_, command, data.room);
+      if (reply.status == abi::kSuccess && !(command.cdw10 & kRetainEvent)) {
+        const std::lock_guard lock(mutex_);
+        told_events_ &= ~(1u << event_type_of_log(command.cdw10 & 0xff));
+      }
+      return reply;
+    }
+    case kSetFeatures: {
+      const std::lock_guard lock(mutex_);
+      return features_.set(command, data.in);
+    }
+    case kGetFeatures: {
+      const std::lock_guard lock(mutex_);
+      Reply reply = features_.get(command);
+      if (reply.data.size() > data.room) return {.status = abi::kDataLength};
+      return reply;
+    }
+    case kAbort:
+      return abort(command);
+    case kKeepAlive:
+      return {};
+    case kCreateSq:
+    case kDeleteSq:
+    case kCreateCq:
+    case kDeleteCq:
+      return memory_ ? change_queues(command) : Reply{.status = abi::kInvalidOpcode};
+    case kLoadProgram:
+      return subsystem_.programs().load(command);
+    case kProgramActivation:
+      return subsystem_.programs().activate(command);
+    case kMemoryRangeSet:
+      return subsystem_.programs().change_ranges(command, data.in);
+    case kFormatNvm:
+      return subsystem_.format(command);
+    default:
+      return {.status = abi::kInvalidOpcode};
+  }
+}
+
+Reply Controller::change_queues(const abi::Sqe& command) {
+  const std::lock_guard lock(mutex_);
+  const auto id = static_cast<QueueId>(command.cdw10);
+  if (command.opcode == kCreateCq) return create_cq(command);
+  if (command.opcode == kCreateSq) return create_sq(command);
+  if (command.opcode == kDeleteSq) {
+    if (id == 0 || queues_.erase(id) == 0) return {.status = kScBadQueueId};
+    std::erase_if(stuck_, [id](const auto& entry) { return entry.first == id; });
+    memory_->delete_sq(id);
+    return {};
+  }
+  if (id == 0 || !completion_queues_.contains(id)) return {.status = kScBadQueueId};
+  if (std::ranges::any_of(queues_, [id](const auto& entry) { return entry.second.cq == id; })) {
+    return {.status = kScBadQueueDeletion};
+  }
+  completion_queues_.erase(id);
+  memory_->delete_cq(id);
+  return {};
+}
+
+Reply Controller::create_cq(const abi::Sqe& command) {
+  const auto id = static_cast<QueueId>(command.cdw10);
+  const std::uint32_t entries = (command.cdw10 >> 16) + 1;
+  if (id == 0 || id > options_.max_io_queues || completion_queues_.contains(id)) return {.status = kScBadQueueId};
+  if (entries < 2 || entries > options_.max_queue_entries) return {.status = kScBadQueueSize};
+  if (!(command.cdw11 & kContiguous)) return {.status = abi::kInvalidField};
+  const Status status = memory_->create_cq(id, entries, command.prp1);
+  if (status == abi::kSuccess) completion_queues_[id] = entries;
+  return {.status = status};
+}
+
+Reply Controller::create_sq(const abi::Sqe& command) {
+  const auto id = static_cast<QueueId>(command.cdw10);
+  const auto cq = static_cast<QueueId>(command.cdw11 >> 16);
+  const std::uint32_t entries = (command.cdw10 >> 16) + 1;
+  if (id == 0 || id > options_.max_io_queues || queues_.contains(id)) return {.status = kScBadQueueId};
+  if (entries < 2 || entries > options_.max_queue_entries) return {.status = kScBadQueueSize};
+  if (cq == 0 || !completion_queues_.contains(cq)) return {.status = kScBadCompletionQueue};
+  if (!(command.cdw11 & kContiguous)) return {.status = abi::kInvalidField};
+  const Status status = memory_->create_sq(id, entries, command.prp1, cq);
+  if (status == abi::kSuccess) queues_[id] = {.entries = entries, .head = 0, .cq = cq};
+  return {.status = status};
+}
+
+// CDW10: submission queue, command identifier. Bit 0 of the result: not aborted.
+Reply Controller::abort(const abi::Sqe& command) {
+  const auto queue = static_cast<QueueId>(command.cdw10);
+  const auto cid = static_cast<std::uint16_t>(command.cdw10 >> 16);
+  std::optional<abi::Sqe> aborted;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto stuck = std::ranges::find_if(
+        stuck_, [&](const auto& entry) { return entry.first == queue && entry.second.cid == cid; });
+    const auto request = std::ranges::find(event_requests_, cid, &abi::Sqe::cid);
+    if (stuck != stuck_.end()) {
+      aborted = stuck->second;
+      stuck_.erase(stuck);
+    } else if (queue == 0 && request != event_requests_.end()) {
+      aborted = *request;
+      event_requests_.erase(request);
+    }
+  }
+  if (!aborted) return {.result = 1};
+  Response response = complete(queue, *aborted, {.status = kScAborted});
+  response.cqe.sq_head = sq_head(queue);
+  deliver_(queue, std::move(response));
+  return {};
+}
+
+std::uint16_t Controller::sq_head(QueueId queue) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = queues_.find(queue);
+  return found == queues_.end() ? 0 : static_cast<std::uint16_t>(found->second.head);
+}
+
+std::optional<Response> Controller::wait_for_event(const abi::Sqe& command) {
+  LateResponses late;
+  {
+    const std::lock_guard lock(mutex_);
+    if (event_requests_.size() >= kAsyncEventLimit) {
+      return complete(0, command, {.status = kScAsyncEventLimit});
+    }
+    event_requests_.push_back(command);
+    match_events(late);
+  }
+  for (auto& [queue, response] : late) deliver_(queue, std::move(response));
+  return std::nullopt;
+}
+
+void Controller::match_events(LateResponses& late) {
+  for (auto event = events_.begin(); event != events_.end() && !event_requests_.empty();) {
+    const std::uint32_t type = *event & 7;
+    if (told_events_ & 1u << type) {
+      ++event;
+      continue;
+    }
+    told_events_ |= 1u << type;
+    Response response = complete(0, event_requests_.front(), {.result = *event});
+    const auto found = queues_.find(0);
+    response.cqe.sq_head = static_cast<std::uint16_t>(found == queues_.end() ? 0 : found->second.head);
+    late.emplace_back(0, std::move(response));
+    event_requests_.pop_front();
+    event = events_.erase(event);
+  }
+}
+
+void Controller::raise(std::uint32_t event, std::uint32_t enabled_by) {
+  LateResponses late;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!(features_.value(kFeatureAsyncEvents) & enabled_by)) return;
+    if (std::ranges::find(events_, event) == events_.end()) events_.push_back(event);
+    match_events(late);
+  }
+  for (auto& [queue, response] : late) deliver_(queue, std::move(response));
+}
+
+}  // namespace kvdrive::nvme

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nvme/identify.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <string_view>
+
+#include "crc32c.hpp"
+#include "nvme/subsystem.hpp"
+
+namespace kvdrive::nvme {
+namespace {
+
+constexpr std::string_view kModel = "kvdrive software drive", kFirmware = "1.0";
+constexpr std::uint8_t kLbaShift = 12;
+static_assert(kLbaBytes == 1 << kLbaShift);
+
+// Names in the standard's text fields: padded with blanks.
+template <std::size_t N>
+void put_text(std::uint8_t (&field)[N], std::string_view text) {
+  std::ranges::fill(field, ' ');
+  std::copy_n(text.begin(), std::min(N, text.size()), field);
+}
+
+template <std::size_t N>
+void put_string(std::uint8_t (&field)[N], std::string_view text) {
+  std::copy_n(text.begin(), std::min(N - 1, text.size()), field);
+}
+
+CommandSet command_set_of(std::uint32_t nsid) {
+  return nsid == abi::kNvm ? kCsiNvm : nsid == kNsidMemory ? kCsiMemory : kCsiPrograms;
+}
+
+// Unique to the namespace and the same in every process: the serial number and the namespace's number.
+std::array<std::uint8_t, 16> nguid_of(const Subsystem& subsystem, std::uint32_t nsid) {
+  std::array<std::uint8_t, 16> id{};
+  const auto serial = std::as_bytes(std::span(subsystem.serial()));
+  const std::uint32_t crc = crc32c(serial);
+  std::memcpy(id.data(), "kvdrive", 7);
+  std::memcpy(id.data() + 8, &crc, sizeof crc);
+  std::memcpy(id.data() + 12, &nsid, sizeof nsid);
+  return id;
+}
+
+IdentifyController controller_data(Subsystem& subsystem, const ControllerOptions& options, std::uint16_t id) {
+  Drive& drive = subsystem.drive();
+  const std::uint64_t capacity = drive.layout().capacity_units * abi::kPageBytes;
+  IdentifyController c{};
+  put_text(c.sn, subsystem.serial());
+  put_text(c.mn, kModel);
+  put_text(c.fr, kFirmware);
+  c.cmic = 0x2;  // several controllers
+  c.mdts = options.max_transfer_bytes == 0
+               ? 0
+               : static_cast<std::uint8_t>(std::countr_zero(options.max_transfer_bytes) - kLbaShift);
+  c.cntlid = id;
+  c.ver = kVersion21;
+  c.ctratt = 0x1;  // 128-bit host identifier
+  c.cntrltype = 1;
+  c.oacs = 0x2;  // Format NVM
+  c.acl = kAbortLimit - 1;
+  c.aerl = kAsyncEventLimit - 1;
+  c.frmw = 0x3;  // slot 1, read-only
+  c.lpa = 0x6;   // effects log, offsets into log pages
+  c.elpe = kErrorLogEntries - 1;
+  c.wctemp = 343;
+  c.cctemp = 353;
+  c.tnvmcap[0] = capacity;
+  c.kas = 10;  // keep-alive in steps of 1 s
+  c.sqes = 0x66;
+  c.cqes = 0x44;
+  c.maxcmd = options.fabrics ? options.max_queue_entries : 0;
+  c.nn = kMaxNsid;
+  c.mnan = kMaxNsid;
+  c.oncs = 0x0c;  // dataset management, write zeroes
+  c.fna = 0;
+  c.vwc = 0x7;                                      // volatile write cache; Flush of all namespaces works
+  c.sgls = 0x1 | (options.fabrics ? 1u << 20 : 0);  // SGLs; over fabrics also data at an offset in the capsule
+  put_string(c.subnqn, subsystem.nqn());
+  if (options.fabrics) {
+    c.ioccsz = (abi::kSqeBytes + options.in_capsule_bytes) / 16;
+    c.iorcsz = abi::kCqeBytes / 16;
+    c.msdbd = static_cast<std::uint8_t>(options.max_sgl_descriptors);
+  }
+  put_string(c.engine, drive.engine());
+  put_string(c.preset, drive.preset().name);
+  c.engine_mhz = drive.preset().timing.engine_mhz;
+  c.abi_version = abi::kAbiVersion;
+  c.slm_bytes = subsystem.memory().size();
+  c.kv_capacity_bytes = capacity;
+  return c;
+}
+
+IdentifyNamespace block_namespace(Subsystem& subsystem, bool common) {
+  IdentifyNamespace n{};
+  n.lbaf[0] = std::bit_cast<std::uint32_t>(LbaFormat{.metadata_bytes = 0, .data_bits = kLbaShift, .performance = 0});
+  n.nsfeat = 0x1;  // thin: shares its pages with the KV cache
+  if (common) return n;
+  const Drive& drive = subsystem.drive();
+  n.nsze = n.ncap = drive.layout().capacity_units;
+  n.nuse = drive.blocks_used();
+  n.nvmcap[0] = n.nsze * kLbaBytes;
+  n.dlfeat = 0x1 | 1 << 3;  // deallocated blocks read as zeros; so do zeroed ones that were deallocated
+  std::ranges::copy(nguid_of(subsystem, abi::kNvm), n.nguid);
+  return n;
+}
+
+std::vector<std::byte> descriptors(const Subsystem& subsystem, std::uint32_t nsid) {
+  constexpr std::uint8_t kNguidType = 2, kCsiType = 4;
+  std::vector<std::byte> list;
+  const auto add = [&list](std::uint8_t type, std::span<const std::uint8_t> value) {
+    const std::array head{std::byte{type}, static_cast<std::byte>(value.size()), std::byte{0}, std::byte{0}};
+    list.insert(list.end(), head.begin(), head.end());
+    const auto bytes = std::as_bytes(value);
+    list.insert(list.end(), bytes.begin(), bytes.end());
+  };
+  add(kNguidType, nguid_of(subsystem, nsid));
+  const auto set = static_cast<std::uint8_t>(command_set_of(nsid));
+  add(kCsiType, std::span(&set, 1));
+  return list;
+}
+
+std::vector<std::byte> active_list(std::uint32_t after, auto wanted) {
+  std::vector<std::byte> list;
+  for (std::uint32_t nsid = after + 1; nsid <= kMaxNsid; ++nsid) {
+    if (!wanted(nsid)) continue;
+    const auto bytes = bytes_of(nsid);
+    list.insert(list.end(), bytes.begin(), bytes.end());
+  }
+  return list;
+}
+
+Reply of_command_set(Subsystem& subsystem, std::uint32_t nsid, std::uint32_t csi) {
+  if (csi != command_set_of(nsid)) return {.status = kScBadCommandSet};
+  switch (csi) {
+    case kCsiMemory: {
+      MemoryNamespace m{};
+      m.nsze = m.ncap = subsystem.memory().size();
+      m.granularity = kMemoryAlignment;
+      return {.data = bytes_of(m)};
+    }
+    case kCsiPrograms: {
+      ProgramsNamespace p{};
+      p.programs = Programs::kCount;
+      p.active_programs = static_cast<std::uint16_t>(subsystem.programs().active());
+      p.max_memory_range_sets = kMaxMemoryRangeSets;
+      p.max_memory_ranges = kMaxMemoryRanges;
+      return {.data = bytes_of(p)};
+    }
+    default:
+      return {};  // no extended LBA formats
+  }
+}
+
+}  // namespace
+
+Reply identify(Subsystem& subsystem, const ControllerOptions& options, std::uint16_t controller_id,
+               const abi::Sqe& command) {
+  const std::uint32_t cns = command.cdw10 & 0xff, csi = command.cdw11 >> 24, nsid = command.nsid;
+  const bool exists = nsid >= 1 && nsid <= kMaxNsid;
+  const bool known_set = csi == kCsiNvm || csi == kCsiMemory || csi == kCsiPrograms;
+  const bool of_namespace = cns == kCnsNamespace || cns == kCnsNamespaceDescriptors || cns == kCnsCsiNamespace ||
+                            cns == kCnsIndependentNamespace;
+  const bool common = cns == kCnsNamespace && nsid == kNsidAll;
+  if (of_namespace && !exists && !common) return {.status = abi::kInvalidNamespace};
+  Reply reply;
+  switch (cns) {
+    case kCnsNamespace:
+      if (!common && nsid != abi::kNvm) return {.status = kScBadCommandSet};
+      reply.data = bytes_of(block_namespace(subsystem, common));
+      break;
+    case kCnsController:
+      reply.data = bytes_of(controller_data(subsystem, options, controller_id));
+      break;
+    case kCnsActiveNamespaces:
+      if (nsid >= kNsidAll - 1) return {.status = abi::kInvalidNamespace};
+      reply.data = active_list(nsid, [](std::uint32_t) { return true; });
+      break;
+    case kCnsNamespaceDescriptors:
+      reply.data = descriptors(subsystem, nsid);
+      break;
+    case kCnsCsiNamespace:
+      reply = of_command_set(subsystem, nsid, csi);
+      break;
+    case kCnsCsiController:
+      if (!known_set) return {.status = kScBadCommandSet};
+      break;  // no limits of its own
+    case kCnsCsiActiveNamespaces:
+      if (!known_set) return {.status = kScBadCommandSet};
+      if (nsid >= kNsidAll - 1) return {.status = abi::kInvalidNamespace};
+      reply.data = active_list(nsid, [csi](std::uint32_t id) { return command_set_of(id) == csi; });
+      break;
+    case kCnsIndependentNamespace: {
+      IndependentNamespace n{};
+      n.nsfeat = 0;
+      n.nmic = 0x1;   // shared by controllers
+      n.nstat = 0x1;  // ready
+      reply.data = bytes_of(n);
+      break;
+    }
+    case kCnsCommandSets:  // one combination: all three
+      reply.data = bytes_of(std::uint64_t{1 << kCsiNvm | 1 << kCsiMemory | 1 << kCsiPrograms});
+      break;
+    default:
+      return {.status = abi::kInvalidField};
+  }
+  if (reply.status == abi::kSuccess) reply.data.resize(kIdentifyBytes);
+  return reply;
+}
+
+}  // namespace kvdrive::nvme

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Namespace 2: drive memory that the host reads and writes, and programs work on. Contents do not survive the drive.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <span>
+
+#include "nvme/reply.hpp"
+#include "nvme/wire.hpp"
+
+namespace kvdrive::nvme {
+
+class LocalMemory {
+ public:
+  // Throws std::bad_alloc. Pages that nobody touched take no memory.
+  explicit LocalMemory(std::uint64_t bytes);
+  ~LocalMemory();
+  LocalMemory(const LocalMemory&) = delete;
+  LocalMemory& operator=(const LocalMemory&) = delete;
+
+  std::uint64_t size() const { return bytes_.size(); }
+  // READ, WRITE, FILL (enum MemoryOpcode).
+  Reply execute(const abi::Sqe& command, std::span<const std::byte> data, std::uint64_t room);
+
+  // Calls `work` with part of the memory while nobody else uses it. Precondition: the range lies in the memory.
+  template <typename Work>
+  auto with(std::uint64_t start, std::uint64_t length, Work work) {
+    const std::lock_guard lock(mutex_);
+    return work(bytes_.subspan(start, length));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::span<std::byte> bytes_;
+};
+
+}  // namespace kvdrive::nvme

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// What Get Log Page returns.
+#pragma once
+
+#include <cstdint>
+
+#include "nvme/reply.hpp"
+
+namespace kvdrive::nvme {
+
+class Subsystem;
+
+// Bytes that the command asks for.
+std::uint64_t log_bytes(const abi::Sqe& command);
+
+// `room`: the most that the host takes.
+Reply log_page(Subsystem& subsystem, const abi::Sqe& command, std::uint64_t room);
+
+}  // namespace kvdrive::nvme

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nvme/programs.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+
+namespace kvdrive::nvme {
+namespace {
+
+constexpr std::array<std::string_view, Programs::kCount> kNames{"DENSE", "SPARF", "PARTIAL"};
+constexpr std::uint8_t kDeviceDefined = 1;
+
+// The program that runs a mode of AttentionJob; kCount for none.
+std::uint32_t program_of(std::uint8_t mode) {
+  switch (mode) {
+    case abi::kExact:
+      return kProgramDense;
+    case abi::kPartial:
+      return kProgramPartial;
+    case abi::kSparfRows:
+    case abi::kSparfTokens:
+    case abi::kSparfAttend:
+      return kProgramSparf;
+    default:
+      return Programs::kCount;
+  }
+}
+
+}  // namespace
+
+Reply Programs::load(const abi::Sqe&) { return {.status = kScBadProgram}; }
+
+// CDW10: program, then 1 to activate or 0 to deactivate in bits 19:16.
+Reply Programs::activate(const abi::Sqe& command) {
+  const std::uint32_t program = command.cdw10 & 0xffff, select = command.cdw10 >> 16 & 0xf;
+  if (select > 1) return {.status = abi::kInvalidField};
+  if (program >= kCount) return {.status = kScBadProgram};
+  const std::lock_guard lock(mutex_);
+  active_[program] = select == 1;
+  return {};
+}
+
+std::uint32_t Programs::range_bytes(const abi::Sqe& command) {
+  const bool create = (command.cdw10 & 0xf) == 0;
+  return create && command.cdw11 <= kMaxMemoryRanges ? command.cdw11 * sizeof(MemoryRange) : 0;
+}
+
+// CDW10: 0 create or 1 delete in bits 3:0, the set to delete in bits 31:16; CDW11: ranges. The result is the new set.
+Reply Programs::change_ranges(const abi::Sqe& command, std::span<const std::byte> data) {
+  const std::uint32_t select = command.cdw10 & 0xf;
+  const std::lock_guard lock(mutex_);
+  if (select == 1) {
+    const bool there = sets_.erase(static_cast<std::uint16_t>(command.cdw10 >> 16)) > 0;
+    return {.status = there ? Status{abi::kSuccess} : Status{kScBadMemoryRange}};
+  }
+  if (select != 0 || command.cdw11 == 0 || command.cdw11 > kMaxMemoryRanges) return {.status = abi::kInvalidField};
+  if (data.size() < sizeof(MemoryRange)) return {.status = abi::kDataLength};
+  const auto range = read_as<MemoryRange>(data);
+  if (!ranges_fit(range)) return {.status = kScBadMemoryRange};
+  std::uint16_t number = 1;
+  while (sets_.contains(number)) ++number;
+  if (number > kMaxMemoryRangeSets) return {.status = kScMemoryRangeSetsExhausted};
+  sets_.emplace(number, range);
+  return {.result = number};
+}
+
+bool Programs::ranges_fit(const MemoryRange& range) const {
+  return range.nsid == kNsidMemory && range.length > 0 && range.start % abi::kBeatBytes == 0 &&
+         range.length % abi::kBeatBytes == 0 && range.start <= memory_.size() &&
+         range.length <= memory_.size() - range.start;
+}
+
+Reply Programs::execute(const abi::Sqe& command) {
+  const std::uint32_t program = command.cdw2 & 0xffff;
+  const std::uint64_t job = command.cdw12 | std::uint64_t{command.cdw13} << 32;
+  if (command.cdw3 != 0 || command.cdw10 != 0 || command.cdw11 != 0) return {.status = abi::kInvalidField};
+  if (program >= kCount) return {.status = kScBadProgram};
+  MemoryRange range;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!active_[program]) return {.status = kScProgramNotActive};
+    const auto set = sets_.find(static_cast<std::uint16_t>(command.cdw2 >> 16));
+    if (set == sets_.end()) return {.status = kScBadMemoryRange};
+    range = set->second;
+  }
+  if (job % abi::kBeatBytes != 0 || job > range.length || range.length - job < sizeof(abi::AttentionJob)) {
+    return {.status = kScBadMemoryRange};
+  }
+  return memory_.with(range.start, range.length, [&](std::span<std::byte> memory) -> Reply {
+    if (program_of(read_as<abi::AttentionJob>(memory, job).mode) != program) return {.status = abi::kInvalidField};
+    const std::uint32_t status = drive_.run_job(memory, job);
+    return {.status = status == 0 ? Status{abi::kSuccess} : Status{abi::kJobRefused}, .result = status};
+  });
+}
+
+Status Programs::may_run(std::uint8_t mode) const {
+  const std::uint32_t program = program_of(mode);
+  const std::lock_guard lock(mutex_);
+  return program < kCount && !active_[program] ? Status{kScProgramNotActive} : Status{abi::kSuccess};
+}
+
+std::vector<std::byte> Programs::descriptors() const {
+  std::array<ProgramDescriptor, kCount> all{};
+  const std::lock_guard lock(mutex_);
+  for (std::uint32_t i = 0; i < kCount; ++i) {
+    all[i].occupied = 1;
+    all[i].active = active_[i];
+    all[i].kind = kDeviceDefined;
+    all[i].index = static_cast<std::uint16_t>(i);
+    std::ranges::copy(kNames[i], all[i].name);
+  }
+  return bytes_of(all);
+}
+
+std::uint32_t Programs::active() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<std::uint32_t>(std::ranges::count(active_, true));
+}
+
+void Programs::reset() {
+  const std::lock_guard lock(mutex_);
+  active_.fill(true);
+  sets_.clear();
+}
+
+}  // namespace kvdrive::nvme

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Namespace 3: the attention programs that the drive brings along, and the memory ranges they may work on.
+//
+// EXECUTE_PROGRAM: CDW2 program | memory range set << 16, CDW12-13 byte of the AttentionJob in the set's range, the
+// other fields 0; addresses in the job count from the start of the range. The result is the engine's status word.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "drive.hpp"
+#include "nvme/local_memory.hpp"
+#include "nvme/reply.hpp"
+#include "nvme/wire.hpp"
+
+namespace kvdrive::nvme {
+
+class Programs {
+ public:
+  static constexpr std::uint32_t kCount = 3;
+
+  Programs(Drive& drive, LocalMemory& memory) : drive_(drive), memory_(memory) {}
+
+  // Admin commands: LOAD_PROGRAM (refused: all programs are the drive's own), PROGRAM_ACTIVATION, MEMORY_RANGE_SET.
+  Reply load(const abi::Sqe& command);
+  Reply activate(const abi::Sqe& command);
+  Reply change_ranges(const abi::Sqe& command, std::span<const std::byte> data);
+  // Bytes of data of a MEMORY_RANGE_SET command.
+  static std::uint32_t range_bytes(const abi::Sqe& command);
+
+  Reply execute(const abi::Sqe& command);
+  // Whether ATTN_SUBMIT in this mode may run.
+  Status may_run(std::uint8_t mode) const;
+
+  std::vector<std::byte> descriptors() const;
+  std::uint32_t active() const;
+  // A subsystem reset: all programs active, no ranges.
+  void reset();
+
+ private:
+  bool ranges_fit(const MemoryRange& range) const;
+
+  Drive& drive_;
+  LocalMemory& memory_;
+  mutable std::mutex mutex_;
+  std::array<bool, kCount> active_{true, true, true};
+  std::map<std::uint16_t, MemoryRange> sets_;  // by number, from 1 on
+};
+
+}  // namespace kvdrive::nvme

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// The host's side of a ring segment: a driver with an admin queue and one or more I/O queue pairs.
+//
+// Every method may be called from several threads.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <unordered_map>
+#include <vector>
+
+#include "nvme/heap.hpp"
+#include "nvme/reply.hpp"
+#include "nvme/ring_segment.hpp"
+
+namespace kvdrive::nvme {
+
+// The drive does not answer, or answers nonsense.
+struct RingError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+struct HostOptions {
+  std::uint16_t io_queues = 1;
+  std::uint32_t entries = 256;
+  bool prp = false;  // data by PRP lists instead of one SGL descriptor
+  std::chrono::milliseconds timeout{60'000};
+};
+
+struct HostCompletion {
+  abi::Cqe cqe{};
+  std::vector<std::byte> data{};
+};
+
+class RingHost {
+ public:
+  using Ticket = std::uint32_t;  // queue << 16 | command identifier
+
+  // Resets the drive's controller, enables it and makes the queues. `poll_device`: called while waiting, when the drive
+  // has no thread of its own. Throws RingError.
+  RingHost(std::span<std::byte> segment, HostOptions options, std::function<void()> poll_device = {});
+  // Shuts the controller down (everything durable) when the drive answers.
+  ~RingHost();
+  RingHost(const RingHost&) = delete;
+  RingHost& operator=(const RingHost&) = delete;
+
+  // Puts a command on queue 0 (admin) or 1 to io_queues. `entry`'s identifier and data pointer are filled in. `room`:
+  // bytes that may come back. Blocks while the queue or the segment is full. Throws RingError, std::length_error when
+  // the data can never fit.
+  Ticket submit(std::uint16_t queue, abi::Sqe entry, std::span<const std::byte> data, std::uint64_t room);
+  // Blocks until the command has completed; each ticket once. Throws RingError after the timeout; the command stays.
+  HostCompletion wait(Ticket ticket);
+  bool done(Ticket ticket);
+  // As submit and wait.
+  HostCompletion execute(std::uint16_t queue, const abi::Sqe& entry, std::span<const std::byte> data,
+                         std::uint64_t room) {
+    return wait(submit(queue, entry, data, room));
+  }
+  // Submits `count` copies of a command without data, as many at a time as fit, and waits for all. Nobody
+  // else may use the queue meanwhile.
+  void repeat(std::uint16_t queue, const abi::Sqe& entry, std::uint64_t count);
+
+  std::uint16_t io_queues() const { return options_.io_queues; }
+  std::uint64_t capabilities() const { return view_.wide_property(kCap).load(); }
+
+ private:
+  struct Command {
+    bool used = false, completed = false;
+    std::uint64_t room = 0;
+    Heap::Block buffer{}, list{};
+    abi::Cqe cqe{};
+  };
+  struct Queue {
+    std::uint64_t sq = 0, cq = 0;
+    std::uint32_t entries = 0;
+    std::uint32_t tail = 0, sq_head = 0, cq_head = 0;
+    bool phase = true;
+    std::vector<Command> commands{};
+    std::vector<std::uint16_t> free{};  // identifiers
+  };
+
+  using Deadline = std::chrono::steady_clock::time_point;
+
+  void write_cc(std::uint32_t value, std::uint32_t mask, std::uint32_t expected);
+  void add_queue(std::uint16_t id, std::uint32_t entries);
+  void create_io_queue(std::uint16_t id);
+  void point(abi::Sqe& entry, Command& command, std::uint64_t bytes);
+  bool full(const Queue& queue) const;
+  bool reap();
+  // Lets the drive work until `ready` or the deadline; false for the latter. Holds the lock when it returns.
+  template <typename Ready>
+  bool wait_until(std::unique_lock<std::mutex>& lock, Deadline deadline, Ready ready);
+  void release(Command& command);
+
+  RingView view_;
+  const HostOptions options_;
+  std::function<void()> poll_device_;
+  std::mutex mutex_;
+  Heap heap_;
+  std::vector<Queue> queues_;
+};
+
+}  // namespace kvdrive::nvme

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rings for a host in this process, and for hosts in others: a Unix socket hands out one segment per connection.
+#pragma once
+
+#include <atomic>
+#include <filesystem>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "nvme/ring_host.hpp"
+#include "nvme/ring_segment.hpp"
+#include "nvme/rings.hpp"
+
+namespace kvdrive::nvme {
+
+// A segment, the controller behind it, and the thread that works for it.
+class ServedRings {
+ public:
+  // `threaded` false: only `poll` works.
+  ServedRings(Subsystem& subsystem, std::uint64_t segment_bytes, ControllerOptions options, bool threaded);
+  ~ServedRings();
+  ServedRings(const ServedRings&) = delete;
+  ServedRings& operator=(const ServedRings&) = delete;
+
+  const RingMemory& memory() const { return memory_; }
+  void poll() { rings_.poll(); }
+
+ private:
+  RingMemory memory_;
+  Rings rings_;
+  std::atomic<bool> stop_ = false;
+  std::thread thread_;
+};
+
+// Listens at `path`. A connection that ends, for whatever reason, takes its controller and its queues with it.
+class RingServer {
+ public:
+  static constexpr std::size_t kMaxHosts = 64;
+
+  // Throws std::runtime_error when the path cannot be bound or another server answers there.
+  RingServer(Subsystem& subsystem, std::filesystem::path path);
+  ~RingServer();
+  RingServer(const RingServer&) = delete;
+  RingServer& operator=(const RingServer&) = delete;
+
+  // Serves until `stop`.
+  void run();
+  void stop();
+  std::size_t hosts() const { return hosts_; }
+
+ private:
+  struct Host {
+    int socket = -1;
+    std::unique_ptr<ServedRings> rings;  // from the first message on
+  };
+
+  bool greet(Host& host);
+
+  Subsystem& subsystem_;
+  const std::filesystem::path path_;
+  int listener_ = -1, wake_ = -1;
+  std::list<Host> connected_;
+  std::atomic<std::size_t> hosts_ = 0;
+};
+
+// A host's connection to a RingServer: the segment lives as long as this.
+class RingConnection {
+ public:
+  // Throws std::runtime_error when nobody serves there.
+  RingConnection(const std::filesystem::path& path, std::uint64_t segment_bytes);
+  ~RingConnection();
+  RingConnection(const RingConnection&) = delete;
+  RingConnection& operator=(const RingConnection&) = delete;
+
+  const RingMemory& memory() const { return *memory_; }
+
+ private:
+  int socket_ = -1;
+  std::unique_ptr<RingMemory> memory_;
+};
+
+}  // namespace kvdrive::nvme

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// The controller's side of a ring segment: fetches commands, moves their data, posts completions.
+//
+// The host writes properties and doorbells as it would to a PCIe device; `poll` notices. Data that lie in one piece go
+// to the drive where they are, so a host that changes them under way gets what it deserves, but harms nobody.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "nvme/controller.hpp"
+#include "nvme/ring_segment.hpp"
+
+namespace kvdrive::nvme {
+
+class Rings final : public QueueMemory {
+ public:
+  // `segment` outlives the object.
+  Rings(std::span<std::byte> segment, Subsystem& subsystem, ControllerOptions options);
+
+  // Does everything that waits; false when there was nothing. Called by one thread.
+  bool poll();
+  // Polls until `stop`; sleeps when there is nothing to do. Whoever sets `stop` wakes it with `wake_device`.
+  void run(const std::atomic<bool>& stop);
+
+  Controller& controller() { return controller_; }
+  RingView view() const { return view_; }
+
+ private:
+  struct Sq {
+    std::uint64_t address = 0;
+    std::uint32_t entries = 0, head = 0;
+    QueueId cq = 0;
+  };
+  struct Cq {
+    std::uint64_t address = 0;
+    std::uint32_t entries = 0, tail = 0;
+    bool phase = true;
+    std::deque<abi::Cqe> waiting{};  // no room in the ring
+  };
+
+  Status create_cq(QueueId id, std::uint32_t entries, std::uint64_t address) override;
+  Status create_sq(QueueId id, std::uint32_t entries, std::uint64_t address, QueueId cq) override;
+  void delete_sq(QueueId id) override;
+  void delete_cq(QueueId id) override;
+
+  bool holds(std::uint64_t address, std::uint64_t bytes) const;
+  bool poll_properties();
+  bool poll_sq(QueueId id);
+  bool poll_waiting();
+  void execute(QueueId id, const abi::Sqe& command);
+  void post(QueueId sq, const abi::Cqe& cqe);
+  bool place(Cq& cq, QueueId id, abi::Cqe cqe);
+  bool backed_up(QueueId cq);
+
+  RingView view_;
+  std::mutex mutex_;  // of changes to queues, and of completions: events come from other controllers' threads
+  std::map<QueueId, Cq> cqs_;
+  std::map<QueueId, Sq> sqs_;
+  std::vector<QueueId> order_;  // submission queues that exist
+  std::vector<std::byte> gathered_;
+  std::uint32_t cc_ = 0;
+  bool posted_ = false;
+  Controller controller_;
+};
+
+}  // namespace kvdrive::nvme
