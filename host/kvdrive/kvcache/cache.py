@@ -1,130 +1,213 @@
-"""A transformers cache whose keys and values live on a drive.
+"""A transformers cache whose keys and values live on drives.
 
 The model gets an opaque handle instead of tensors; the attention function of `plugins.transformers` understands it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import weakref
+from pathlib import Path
+from typing import Any
 
 import torch
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-from kvdrive import abi
-from kvdrive.errors import UnsupportedError
-from kvdrive.kvcache.half import to_half
-from kvdrive.kvcache.session import Session
+from kvdrive.errors import TargetError, UnsupportedError
+from kvdrive.kvcache.backing import Backing, drop
+from kvdrive.kvcache.history import Crop, History, Rearrange
+from kvdrive.kvcache.layer import DriveLayer
+from kvdrive.kvcache.sequence import Sequence, gather
+from kvdrive.kvcache.tail import Scorer
+from kvdrive.kvcache.transfers import Transfers, TransferStats
 from kvdrive.policies.base import Policy
-from kvdrive.targets.base import Target
-
-
-@dataclass(frozen=True)
-class KvHandle:
-    """What `update` returns in place of K and of V.
-
-    `sessions`: one per row of the batch. `first_token`: tokens on the drive before this call. `states`: this call's own
-    K or V, [batch, heads, new tokens, d], which the first call of a sequence attends to without the drive.
-    """
-
-    layer: int
-    sessions: list[Session]
-    policy: Policy
-    first_token: int
-    states: torch.Tensor
-
-
-class DriveLayer(CacheLayerMixin):  # type: ignore[misc]
-    """One layer: sends what `update` gets to the sessions of the cache."""
-
-    is_croppable = True
-    is_sliding = False
-
-    def __init__(self, cache: DriveCache, index: int) -> None:
-        super().__init__()
-        self.cache = cache
-        self.index = index
-        self.tokens = 0
-
-    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        """Opens the sessions with the first layer's first states."""
-        self.cache.open_sessions(key_states.shape[0])
-        self.is_initialized = True
-
-    def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
-    ) -> tuple[KvHandle, KvHandle]:
-        """Append K and V [batch, heads, tokens, d] to the drive. Raises RangeError, CommandError, UnsupportedError."""
-        if not self.is_initialized:
-            self.lazy_initialization(key_states, value_states)
-        sessions, policy = self.cache.sessions, self.cache.policy
-        if len(sessions) != key_states.shape[0]:
-            raise UnsupportedError(f"the cache holds {len(sessions)} sequences, the call {key_states.shape[0]}")
-        first = self.tokens
-        keys = to_half(key_states, f"K of layer {self.index}")
-        values = to_half(value_states, f"V of layer {self.index}")
-        for session, k, v in zip(sessions, keys, values, strict=True):
-            session.append(self.index, abi.KvKind.KEYS, first, k)
-            session.append(self.index, abi.KvKind.VALUES, first, v)
-        self.tokens += key_states.shape[2]
-        return KvHandle(self.index, sessions, policy, first, key_states), KvHandle(
-            self.index, sessions, policy, first, value_states
-        )
-
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Length and offset of the keys that a mask for `query_length` new tokens covers."""
-        return self.tokens + query_length, 0
-
-    def get_seq_length(self) -> int:
-        """Tokens held."""
-        return self.tokens
-
-    def get_max_length(self) -> int:
-        """-1: no maximum of its own."""
-        return -1
 
 
 class DriveCache(Cache):  # type: ignore[misc]
-    """The cache of one batch on `target`: one session per row, opened by the first call, forgotten by `reset`."""
+    """The cache of one batch: one sequence per row, opened by the first call, forgotten by `reset`.
 
-    def __init__(self, target: Target, layers: int, policy: Policy) -> None:
-        self.target = target
+    `in_memory`: layers that do not go to the drives, by index. Sequences of a cache that is garbage are trimmed,
+    unless `saved_at` names a file that a later process opens them from.
+    """
+
+    def __init__(self, backing: Backing, layers: int, policy: Policy, in_memory: dict[int, CacheLayerMixin]) -> None:
+        self.backing = backing
         self.policy = policy
-        self.sessions: list[Session] = []
-        super().__init__(layers=[DriveLayer(self, index) for index in range(layers)])
+        self.append_options = policy.append_options
+        self.sequences: list[Sequence] = []
+        self.transfers = Transfers()
+        self.scorer = Scorer()
+        self.history = History()
+        self.saved_at: Path | None = None
+        self._lost: str | None = None
+        self._finalizer = weakref.finalize(self, backing.abandon, self.sequences)
+        self._finalizer.atexit = False
+        self.drive_layers = [DriveLayer(self, index) for index in range(layers) if index not in in_memory]
+        on_drives = {layer.index: layer for layer in self.drive_layers}
+        super().__init__(layers=[on_drives.get(index) or in_memory[index] for index in range(layers)])
 
-    def open_sessions(self, batch: int) -> None:
-        """Sessions for `batch` rows, unless they are open."""
-        if not self.sessions:
-            self.sessions = [Session(self.target, self.policy.append_options) for _ in range(batch)]
+    @property
+    def sessions(self) -> list[Sequence]:
+        """The sequences, one per row of the batch."""
+        return self.sequences
+
+    def open(self, batch: int, heads: int) -> None:
+        """Sequences for `batch` rows of `heads` KV heads, unless they are open. Raises CommandError, TargetError."""
+        if self._lost:
+            raise TargetError(f"this cache lost its tokens ({self._lost}): reset it")
+        if not self.sequences:
+            self.sequences += self.backing.open(batch, heads, self.append_options)
 
     def crop(self, tokens_to_remove: int) -> None:
         """Remove the last `-tokens_to_remove` tokens (transformers passes 0 or a negative number)."""
         if tokens_to_remove > 0:
             raise ValueError("crop takes the number of tokens to remove as a negative number")
-        if tokens_to_remove < 0:
-            self._trim(max(self.get_seq_length() + tokens_to_remove, 0))
+        for layer in self.layers:
+            if not isinstance(layer, DriveLayer):
+                layer.crop(tokens_to_remove)
+        if tokens_to_remove < 0 and self.sequences:
+            left = max(self._drive_tokens + tokens_to_remove, 0)
+            self.truncate(left)
+            if left:
+                self.history.events.append(Crop(-tokens_to_remove))
+            else:
+                self.history = History()
 
     def reset(self) -> None:
-        """Forget everything, on the drive as well."""
-        self._trim(0)
-        self.sessions = []
-        for layer in self.layers:
-            layer.is_initialized = False
+        """Forget everything, on the drives as well."""
+        self.transfers.abandon()
+        self._unsave()
+        drop(self.sequences)
+        self._clear()
+        self.history = History()
+        self._lost = None
 
     def reorder_cache(self, beam_idx: torch.Tensor) -> None:
-        """Not supported."""
-        raise UnsupportedError("beam search needs sessions that share tokens: use num_beams=1")
+        """Row i becomes what row beam_idx[i] was: beams share what they have in common. Raises CommandError."""
+        self.rearrange(beam_idx.tolist())
 
     def batch_repeat_interleave(self, repeats: int) -> None:
-        """Not supported."""
-        raise UnsupportedError("the rows of a batch on the drive cannot be repeated: repeat the prompt instead")
+        """Every row `repeats` times, side by side. Raises CommandError."""
+        self.rearrange([row for row in range(self._rows) for _ in range(repeats)])
 
     def batch_select_indices(self, indices: torch.Tensor) -> None:
-        """Not supported."""
-        raise UnsupportedError("the rows of a batch on the drive cannot be selected: generate each row by itself")
+        """Keep the rows `indices`. Raises CommandError."""
+        rows = torch.arange(self._rows)[indices.cpu()]
+        self.rearrange(rows.tolist())
 
-    def _trim(self, tokens: int) -> None:
-        for session in self.sessions:
-            session.trim(tokens)
+    def rearrange(self, rows: list[int]) -> None:
+        """Row i becomes what row rows[i] was. A sequence that is wanted again is forked, one not wanted trimmed."""
+        if not self._rows or rows == list(range(self._rows)):
+            return
+        self._unsave()
+        if self.sequences:
+            self._rearrange_sequences(rows)
         for layer in self.layers:
-            layer.tokens = min(layer.tokens, tokens)
+            if isinstance(layer, DriveLayer):
+                layer.rearrange(rows)
+            elif layer.get_seq_length():
+                index = torch.tensor(rows, device=layer.keys.device)
+                layer.keys, layer.values = layer.keys[index], layer.values[index]
+        self.history.events.append(Rearrange(rows))
+
+    def _rearrange_sequences(self, rows: list[int]) -> None:
+        before, taken = list(self.sequences), set()
+        after: list[Sequence] = []
+        for row in rows:
+            after.append(before[row].fork() if row in taken else before[row])
+            taken.add(row)
+        drop([sequence for row, sequence in enumerate(before) if row not in taken])
+        self.sequences[:] = after
+
+    def truncate(self, tokens: int) -> None:
+        """Keep the first `tokens` tokens of every layer that is on the drives. Raises CommandError, TargetError."""
+        if tokens == 0:
+            self.transfers.abandon()
+            drop(self.sequences)
+            self._clear()
+            return
+        self.transfers.finish()
+        if any(layer.stored > tokens for layer in self.drive_layers):
+            self._unsave()
+            gather([future for sequence in self.sequences for future in sequence.trim(tokens)])
+        for layer in self.drive_layers:
+            layer.truncate(tokens)
+
+    def undo(self, tokens: int) -> None:
+        """After a call that failed: back to the first `tokens` tokens, if the drives can still be asked."""
+        self.transfers.abandon()
+        try:
+            for layer in self.layers:
+                if not isinstance(layer, DriveLayer) and layer.get_seq_length() > tokens:
+                    layer.crop(tokens - layer.get_seq_length())
+            self.truncate(tokens)
+        except Exception as error:
+            self._lost = str(error)
+
+    def synchronize(self) -> None:
+        """Wait until the drives have everything that was sent. Raises what a drive raised."""
+        self.transfers.finish()
+
+    def restart(self) -> None:
+        """Empty, to be filled by a replay of the history; sequences on failed drives are left behind."""
+        self.transfers.abandon()
+        drop(self.sequences)
+        self._clear()
+        self._lost = None
+
+    def token_ids(self) -> torch.Tensor:
+        """The tokens that the cache holds, int64 [batch, tokens]. Raises UnsupportedError when they are not known."""
+        return self.history.token_ids()
+
+    def transfer_stats(self) -> TransferStats:
+        """How K and V went to the drives."""
+        return self.transfers.stats()
+
+    def range_stats(self) -> dict[str, int]:
+        """`heads_scaled`: K and V heads, over layers and rows, that binary16 cannot hold without a power of two;
+        `values_lost`: values of K and V that became zero in binary16."""
+        scales = [scale for layer in self.drive_layers for scale in (layer.key_scale, layer.value_scale)]
+        return {
+            "heads_scaled": sum(scale.heads_scaled for scale in scales),
+            "values_lost": sum(scale.lost for scale in scales),
+        }
+
+    def require_all_on_drives(self) -> None:
+        """Raises UnsupportedError when some layers stay in memory."""
+        if len(self.drive_layers) < len(self.layers):
+            raise UnsupportedError("sliding-window layers stay in memory: such a cache cannot be saved on drives")
+
+    @property
+    def _rows(self) -> int:
+        """Rows of the batch; 0 before the first call."""
+        if self.sequences:
+            return len(self.sequences)
+        held = [layer.keys.shape[0] for layer in self.layers if layer.keys is not None]
+        return held[0] if held else 0
+
+    @property
+    def _drive_tokens(self) -> int:
+        return max((layer.tokens for layer in self.drive_layers), default=0)
+
+    def _clear(self) -> None:
+        for layer in self.layers:
+            if isinstance(layer, DriveLayer):
+                layer.forget()
+            elif layer.is_initialized:
+                _empty(layer)
+
+    def _unsave(self) -> None:
+        if self.saved_at:
+            self.saved_at.unlink(missing_ok=True)
+            self.saved_at = None
+
+    def keep(self) -> None:
+        """Leave the sequences on the drives when this cache goes."""
+        self._finalizer.detach()
+
+
+def _empty(layer: Any) -> None:
+    """A stock layer as it was before its first call."""
+    layer.keys = layer.values = None
+    layer.is_initialized = False
+    if hasattr(layer, "cumulative_length"):
+        layer.cumulative_length = 0

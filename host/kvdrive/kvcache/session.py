@@ -1,6 +1,12 @@
-"""One sequence on a drive: what is appended to it, attended to and trimmed from it."""
+"""What one drive holds of one sequence: appended to, attended to, forked and trimmed."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kvdrive import abi
 from kvdrive.nvme.commands import (
@@ -11,19 +17,28 @@ from kvdrive.nvme.commands import (
     attn_fetch,
     attn_submit,
     kv_append,
+    session_fork,
     session_trim,
 )
 from kvdrive.policies.base import EVERYTHING, Parameters
 from kvdrive.targets.base import Target
 
+LABEL_LAYER = 0xFFFF  # no model has so many layers
+LABEL_BYTES = abi.HEAD_DIM_STEP
+_IN_FLIGHT = 64  # submissions before their results are fetched; a drive keeps a limited number of them
+
 
 class Session:
-    """K and V of one sequence, all layers and heads, on `target`. It exists there from the first append on."""
+    """K and V of consecutive KV heads of one sequence, in all layers, on `target`.
+
+    It exists there from the first append on; `number` is its name on the drive.
+    """
 
     def __init__(self, target: Target, append_options: int = 0) -> None:
         self.target = target
         self.append_options = append_options
         self.number = target.new_session()
+        self._exists = False
         self._sequence = 0
 
     def append(self, layer: int, kind: abi.KvKind, first_token: int, rows: Halves) -> None:
@@ -37,27 +52,96 @@ class Session:
                 self.number, layer, 0, kind, first_token + start, self._sequence, part, self.append_options
             )
             self.target.execute(command)
+            self._exists = True
             self._sequence += 1
 
     def attend(
         self, layer: int, q: Halves, tokens: int, scale_log2e: int, how: Parameters = EVERYTHING
     ) -> AttentionOutput:
-        """Attention of q [heads, g, d] over the first `tokens` tokens, exact by default.
-
-        Raises CommandError.
-        """
-        command = attn_submit(
-            self.number, layer, 0, q, tokens, scale_log2e, how.valid,
-            mode=how.mode, r=how.r, k_top=how.k_top, local=how.local,
-        )  # fmt: skip
-        ticket = self.target.execute(command).result
-        done = self.target.execute(attn_fetch(ticket, *q.shape))
-        return attention_result(done.data, *q.shape)
+        """Attention of q [heads, g, d] over the first `tokens` tokens, exact by default. Raises CommandError."""
+        return attend(self.target, [Query(self, layer, q, tokens, scale_log2e, how)])[0]
 
     def trim(self, from_token: int) -> None:
         """Forget the tokens from `from_token` on; 0 forgets the session. Raises CommandError."""
-        if self._sequence == 0:
+        if not self._exists:
             return
         self.target.execute(session_trim(self.number, from_token))
         if from_token == 0:
+            self._exists = False
             self._sequence = 0
+
+    def fork(self, tokens: int = abi.MAX_TOKENS) -> Session:
+        """A session of its own with the first `tokens` tokens; the drive copies nothing. Raises CommandError."""
+        copy = Session(self.target, self.append_options)
+        if self._exists:
+            self.target.execute(session_fork(self.number, copy.number, tokens))
+            copy._exists = True
+        return copy
+
+    def put_label(self, label: bytes) -> None:
+        """Store LABEL_BYTES bytes that stay as long as the session does. Raises CommandError."""
+        row = np.frombuffer(label, np.uint8).astype(np.float16).reshape(1, 1, LABEL_BYTES)
+        self.append(LABEL_LAYER, abi.KvKind.KEYS, 0, np.zeros_like(row))
+        self.append(LABEL_LAYER, abi.KvKind.VALUES, 0, row)
+
+    def label(self) -> bytes:
+        """What `put_label` stored: attention over a single token gives its V. Raises CommandError."""
+        q = np.zeros((1, 1, LABEL_BYTES), np.float16)
+        return self.attend(LABEL_LAYER, q, 1, 0).out.astype(np.uint8).tobytes()
+
+    @classmethod
+    def existing(cls, target: Target, number: int, append_options: int) -> Session:
+        """A session that an earlier process left on the drive. It can be forked, read and trimmed, not appended to."""
+        session = cls.__new__(cls)
+        session.target = target
+        session.append_options = append_options
+        session.number = number
+        session._exists = True
+        session._sequence = 0
+        return session
+
+
+@dataclass(frozen=True)
+class Query:
+    """One ATTN_SUBMIT: q [heads, g, d] of the session's heads from `head` on, over its first `tokens` tokens.
+
+    `tail_scores` int32 [heads, g, n] and `tail_v` float16 [heads, n, d]: tokens that the drive does not have.
+    """
+
+    session: Session
+    layer: int
+    q: Halves
+    tokens: int
+    scale_log2e: int
+    how: Parameters = field(default=EVERYTHING)
+    head: int = 0
+    tail_scores: NDArray[np.int32] | None = None
+    tail_v: Halves | None = None
+
+
+def attend(target: Target, queries: Sequence[Query]) -> list[AttentionOutput]:
+    """All queries, whose sessions are on `target`, in flight together. Raises CommandError; no result stays behind."""
+    results: list[AttentionOutput] = []
+    for start in range(0, len(queries), _IN_FLIGHT):
+        results += _attend_together(target, queries[start : start + _IN_FLIGHT])
+    return results
+
+
+def _attend_together(target: Target, queries: Sequence[Query]) -> list[AttentionOutput]:
+    commands = [
+        attn_submit(
+            one.session.number, one.layer, one.head, one.q, one.tokens, one.scale_log2e, one.how.valid,
+            mode=one.how.mode, r=one.how.r, k_top=one.how.k_top, local=one.how.local,
+            tail_scores=one.tail_scores, tail_v=one.tail_v,
+        )
+        for one in queries
+    ]  # fmt: skip
+    submitted = target.submit_many(commands)
+    accepted = [(one, done.result) for one, done in zip(queries, submitted, strict=True) if not done.status]
+    fetched = target.submit_many([attn_fetch(ticket, *one.q.shape, mode=one.how.mode) for one, ticket in accepted])
+    for done in submitted:
+        done.check(abi.Opcode.ATTN_SUBMIT)
+    return [
+        attention_result(done.check(abi.Opcode.ATTN_FETCH).data, *one.q.shape, mode=one.how.mode)
+        for one, done in zip(queries, fetched, strict=True)
+    ]

@@ -1,87 +1,213 @@
-"""transformers models with their decode attention in a drive.
+"""transformers models with their decode attention in drives.
 
-    with attach(model, target) as drive:
-        model.generate(ids, past_key_values=drive.cache())
+    with attach(model, target) as attached:
+        model.generate(ids)                                         # a cache of its own, gone with the result
+        model.generate(ids, past_key_values=attached.cache())       # one to go on with
 
-Only public extension points are used: an attention function and its mask, both by name, and a cache.
+The attention function, its mask and the cache are transformers' own extension points, by name. While the model is
+attached, `model.forward` is wrapped: it puts a drive's cache in the place of an empty one and undoes failed calls.
 The first call of a sequence attends to its own K and V on the host, as stock sdpa does; every later token attends
-in the drive, over K and V rounded to binary16.
+in the drives, over K and V rounded to binary16.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+import functools
+import inspect
+import logging
+import weakref
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers.cache_utils import DynamicCache
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from kvdrive.errors import UnsupportedError
-from kvdrive.kernels.native import scale_bits
-from kvdrive.kvcache.cache import DriveCache, KvHandle
-from kvdrive.kvcache.half import to_half
-from kvdrive.plugins.support import check_model, decoder_config
-from kvdrive.policies.base import Policy
-from kvdrive.policies.exact import Exact
-from kvdrive.targets.base import Target
+from kvdrive import abi
+from kvdrive.errors import InputError, TargetError, UnsupportedError
+from kvdrive.kvcache import saved
+from kvdrive.kvcache.backing import Backing
+from kvdrive.kvcache.cache import DriveCache
+from kvdrive.kvcache.fingerprint import fingerprint
+from kvdrive.kvcache.history import History
+from kvdrive.kvcache.layer import KvHandle
+from kvdrive.nvme.errors import CommandError
+from kvdrive.plugins.support import check_model, decoder_config, layers_in_memory, report_layers_in_memory
+from kvdrive.policies import Policy, make_policy
+from kvdrive.targets.group import Drives, drives_of
 
 NAME = "kvdrive"
+DEFAULT_SPILL = 16
+OnFailure = Literal["raise", "recompute"]
 _CHANGES_SCORES = ("softcap", "s_aux", "position_bias", "sliding_window")
+_LOST_DATA = (abi.NvmeStatus.UNRECOVERED_READ, abi.NvmeStatus.INTERNAL_ERROR)
+_RECOVERIES = 3  # in one call of the model; more than that is no accident
+log = logging.getLogger(__name__)
+
+
+def attach(
+    model: PreTrainedModel,
+    target: Drives,
+    attention: str | Policy = "exact",
+    ratio: Fraction | None = None,
+    *,
+    spill: int = DEFAULT_SPILL,
+    on_failure: OnFailure = "raise",
+) -> Attachment:
+    """Send the decode attention of `model` to a drive or to several; as a context manager it restores the model.
+
+    `attention`: a policy or its name, at compression `ratio`. `spill`: new tokens of a layer wait on the host until so
+    many can be written at once; 1 writes each at once. `on_failure`: what happens when a drive is lost or loses data:
+    "recompute" makes the same K and V again on what is left, and the text goes on as it would have.
+    Raises UnsupportedError for models that the drive cannot serve exactly, InputError.
+    """
+    policy = make_policy(attention, ratio or Fraction(1)) if isinstance(attention, str) else attention
+    if not policy.in_drive:
+        raise UnsupportedError(f"the policy {policy.name} runs on the host: use kvdrive.policies.host.attach_host")
+    if on_failure not in ("raise", "recompute"):
+        raise InputError(f"on_failure is 'raise' or 'recompute', not '{on_failure}'")
+    check_model(model)
+    if model.config._attn_implementation == NAME:
+        raise UnsupportedError(f"{type(model).__name__} is attached already: detach it first")
+    return Attachment(model, target, policy, spill, on_failure)
 
 
 class Attachment:
-    """A model that is attached to a drive."""
+    """A model that is attached to drives, until `detach`."""
 
-    def __init__(self, model: PreTrainedModel, target: Target, policy: Policy) -> None:
+    def __init__(
+        self, model: PreTrainedModel, target: Drives, policy: Policy, spill: int, on_failure: OnFailure
+    ) -> None:
         self.target = target
+        self.recoveries = 0
+        self._model = model
         self._policy = policy
+        self._recompute = on_failure == "recompute"
         self._layers = decoder_config(model).num_hidden_layers
-        self._caches: list[DriveCache] = []
+        self._backing = Backing(drives_of(target), spill, fingerprint(model))
+        self._caches: weakref.WeakSet[DriveCache] = weakref.WeakSet()
+        report_layers_in_memory(model)
+        AttentionInterface.register(NAME, drive_attention)
+        AttentionMaskInterface.register(NAME, sdpa_mask)
+        self._stock = model.config._attn_implementation
+        self._forward: Callable[..., Any] = model.forward
+        self._signature = inspect.signature(model.forward)
+        model.set_attn_implementation(NAME)
+        model.forward = self._wrapped()
 
     def cache(self) -> DriveCache:
         """A new, empty cache for one batch: pass it as `past_key_values`. Detaching the model empties it."""
-        cache = DriveCache(self.target, self._layers, self._policy)
-        self._caches.append(cache)
+        cache = DriveCache(self._backing, self._layers, self._policy, layers_in_memory(self._model))
+        self._caches.add(cache)
         return cache
 
-    def forget_caches(self) -> None:
-        """Trim every session of this attachment from the drive."""
-        for cache in self._caches:
-            cache.reset()
+    def reopen(self, path: Path) -> DriveCache:
+        """The cache that `save` left on these drives, maybe in another process; its tokens are `cache.token_ids()`.
 
+        Raises InputError when it was saved by another model or precision, CommandError, TargetError.
+        """
+        cache = self.cache()
+        saved.reopen(cache, path)
+        return cache
 
-@contextmanager
-def attach(model: PreTrainedModel, target: Target, attention: Policy | None = None) -> Iterator[Attachment]:
-    """Send the decode attention of `model` to `target`; the model's own attention comes back at the end.
+    def save(self, cache: DriveCache, path: Path) -> None:
+        """Make `cache` durable; `path` describes it for `reopen`. It survives detaching and the end of the process.
 
-    `attention` is exact by default. Raises UnsupportedError for models that the drive cannot serve exactly and for
-    policies that it cannot run.
-    """
-    check_model(model)
-    if attention and not attention.in_drive:
-        raise UnsupportedError(f"no drive can run {attention.name}: use kvdrive.policies.host.attach_host")
-    AttentionInterface.register(NAME, drive_attention)
-    AttentionMaskInterface.register(NAME, sdpa_mask)
-    stock = model.config._attn_implementation
-    attachment = Attachment(model, target, attention or Exact())
-    model.set_attn_implementation(NAME)
-    try:
-        yield attachment
-    finally:
-        model.set_attn_implementation(stock)
-        attachment.forget_caches()
+        Removing tokens or rows later removes the file. Raises UnsupportedError, CommandError, TargetError.
+        """
+        saved.save(cache, path)
+        cache.keep()
+
+    def detach(self) -> None:
+        """Give the model its own attention back and forget every cache that is not saved."""
+        if self._model.config._attn_implementation != NAME:
+            return
+        self._model.set_attn_implementation(self._stock)
+        del self._model.forward  # the class's own is behind it
+        for cache in list(self._caches):
+            if cache.saved_at is None:
+                cache.reset()
+            else:
+                cache.transfers.abandon()
+        self._backing.close()
+
+    def __enter__(self) -> Attachment:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.detach()
+
+    def _wrapped(self) -> Callable[..., Any]:
+        """`_call` with the signature of the model's own forward, which transformers looks at."""
+
+        @functools.wraps(self._forward)
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            return self._call(*args, **kwargs)
+
+        return forward
+
+    def _call(self, *args: Any, **kwargs: Any) -> Any:
+        """`model.forward` while the model is attached."""
+        bound = self._signature.bind(*args, **kwargs)
+        cache = self._cache_of(bound.arguments)
+        if cache is None:
+            return self._forward(*args, **kwargs)
+        bound.arguments["past_key_values"] = cache
+        before = cache.get_seq_length()
+        for attempt in range(_RECOVERIES + 1):
+            try:
+                output = self._forward(*bound.args, **bound.kwargs)
+                cache.history.add_call(bound.arguments)
+                return output
+            except (TargetError, CommandError) as error:
+                if not self._recompute or not _is_loss(error) or attempt == _RECOVERIES:
+                    cache.undo(before)
+                    raise
+                self._recover(cache, error)
+            except BaseException:
+                cache.undo(before)
+                raise
+
+    def _recover(self, cache: DriveCache, error: Exception) -> None:
+        """The history of `cache` once more, on the drives that are left. Raises what that raises."""
+        log.warning("%s; computing its tokens again", error)
+        self.recoveries += 1
+        history = cache.history
+        cache.restart()
+        self._backing.exclude_failed()
+        cache.history = History()
+        try:
+            history.replay(self._forward, cache)
+        finally:
+            cache.history = history
+
+    def _cache_of(self, arguments: dict[str, Any]) -> DriveCache | None:
+        """The cache of a call; a new one where transformers would start with an empty one. Raises UnsupportedError."""
+        given = arguments.get("past_key_values")
+        if isinstance(given, DriveCache):
+            if given not in self._caches:
+                raise UnsupportedError("this cache belongs to another attachment: its K and V are not this model's")
+            return given
+        use_cache = arguments.get("use_cache")
+        if given is None and not (self._model.config.use_cache if use_cache is None else use_cache):
+            return None
+        if given is None or (isinstance(given, DynamicCache) and given.get_seq_length() == 0):
+            return self.cache()
+        raise UnsupportedError(f"the drives do not have what this {type(given).__name__} holds: pass attached.cache()")
 
 
 def drive_attention(
     module: torch.nn.Module,
     query: torch.Tensor,
-    key: KvHandle,
-    value: KvHandle,
+    key: KvHandle | torch.Tensor,
+    value: KvHandle | torch.Tensor,
     attention_mask: torch.Tensor | None,
     scaling: float | None = None,
     dropout: float = 0.0,
@@ -89,10 +215,13 @@ def drive_attention(
 ) -> tuple[torch.Tensor, None]:
     """Attention function of transformers: query [batch, heads, q, d] -> [batch, q, heads, d].
 
-    Raises UnsupportedError for calls without a DriveCache and for scores that the drive does not compute.
+    Tensors instead of a handle, from calls without a cache and from layers that stay in memory, go to stock sdpa.
+    Raises UnsupportedError for scores that the drive does not compute, RangeError, CommandError, TargetError.
     """
     if not isinstance(key, KvHandle):
-        raise UnsupportedError("no drive cache in this call: pass past_key_values=drive.cache() and use_cache=True")
+        return sdpa_attention_forward(  # type: ignore[no-any-return]
+            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs
+        )
     if dropout:
         raise UnsupportedError("attention dropout does not exist in the drive: call model.eval()")
     extra = [name for name in _CHANGES_SCORES if kwargs.get(name) is not None]
@@ -100,36 +229,11 @@ def drive_attention(
         raise UnsupportedError(f"{type(module).__name__} uses {', '.join(extra)}, which the drive does not compute")
     if key.first_token == 0:
         return sdpa_attention_forward(  # type: ignore[no-any-return]
-            module, query, key.states, value.states, attention_mask, scaling=scaling, **kwargs
+            module, query, key.keys, key.values, attention_mask, scaling=scaling, **kwargs
         )
-    return _decode(query, key, attention_mask, scaling), None
+    return key.layer.attend(query, key.first_token, attention_mask, scaling), None
 
 
-def _decode(
-    query: torch.Tensor, handle: KvHandle, attention_mask: torch.Tensor | None, scaling: float | None
-) -> torch.Tensor:
-    batch, heads, new_tokens, head_dim = query.shape
-    kv_heads = handle.states.shape[1]
-    scale = scale_bits(scaling, head_dim)
-    q = to_half(query, f"Q of layer {handle.layer}").reshape(batch, kv_heads, heads // kv_heads, new_tokens, head_dim)
-    out = np.empty((batch, new_tokens, heads, head_dim), np.float16)
-    for row, session in enumerate(handle.sessions):
-        for i in range(new_tokens):
-            tokens = handle.first_token + i + 1
-            valid = _valid(attention_mask, row, i, tokens)
-            how = handle.policy.parameters(tokens, head_dim, valid)
-            result = session.attend(handle.layer, np.ascontiguousarray(q[row, :, :, i]), tokens, scale, how)
-            out[row, i] = result.out.reshape(heads, head_dim)
-    return torch.from_numpy(out).to(device=query.device, dtype=query.dtype)
-
-
-def _valid(mask: torch.Tensor | None, row: int, i: int, tokens: int) -> NDArray[np.bool_] | None:
-    """Row `i` of the mask [batch, 1, q, tokens] as the drive's validity bitmap; None where every token counts."""
-    if mask is None:
-        return None
-    if mask.dtype != torch.bool or mask.shape[1] != 1:
-        raise UnsupportedError("only boolean masks that are the same for all heads can go to the drive")
-    allowed = mask[row, 0, i].cpu().numpy()
-    if allowed[tokens:].any():
-        raise UnsupportedError("the mask lets a token attend to later ones: the drive serves causal models only")
-    return None if allowed[:tokens].all() else allowed[:tokens]
+def _is_loss(error: Exception) -> bool:
+    """Whether the drive, not the request, is the reason."""
+    return isinstance(error, TargetError) or (isinstance(error, CommandError) and error.status in _LOST_DATA)

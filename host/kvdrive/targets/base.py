@@ -1,21 +1,24 @@
 """The one interface between the runtime and a drive.
 
-Called by `kvcache` in the process that runs the model, from one thread. An implementer
+Called by `kvcache` in the process that runs the model. Commands of one sequence come from one thread, those of
+different sequences may come from several at once. An implementer
 
-1. executes commands in the order of `submit`, each to its end, and returns its completion whether it succeeded or not;
+1. executes commands of one thread in order, each to its end, and returns its completion whether it succeeded or not;
 2. chooses the command identifier and returns the completion of that command, never of another;
 3. keeps `command.data` unchanged and unused after `submit` returns;
 4. raises `TargetError` when the drive cannot be reached any more, and for nothing that a completion can say;
 5. counts in `stats` from opening on;
 6. releases the drive in `close`, which may be called twice; commands after it raise `TargetError`.
 
-`submit` blocks until the command has completed.
+`submit` and `submit_many` block until their commands have completed, and leave the interpreter to other threads while
+the drive works: `queue.DriveQueue` makes them asynchronous.
 """
 
 from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -58,6 +61,10 @@ class Target(ABC):
     @abstractmethod
     def close(self) -> None:
         """Release the drive."""
+
+    def submit_many(self, commands: Sequence[Command]) -> list[Completion]:
+        """Completions of commands that do not depend on each other: a target with queues keeps them all in flight."""
+        return [self.submit(command) for command in commands]
 
     def execute(self, command: Command) -> Completion:
         """Execute a command that must succeed. Raises CommandError, TargetError."""

@@ -1,0 +1,72 @@
+"""What the caches of one attached model share: drives with their threads, spill interval, fingerprint."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Sequence as Several
+
+from kvdrive.errors import InputError, TargetError
+from kvdrive.kvcache.sequence import Sequence
+from kvdrive.targets.base import Target
+from kvdrive.targets.group import split
+from kvdrive.targets.queue import DriveQueue
+
+MAX_SPILL = 64
+log = logging.getLogger(__name__)
+
+
+class Backing:
+    """`label` (32 bytes) marks every session that is opened here; `spill` tokens of a layer are written back at once.
+
+    Raises InputError for a spill interval outside 1 to MAX_SPILL.
+    """
+
+    def __init__(self, drives: Several[Target], spill: int, label: bytes) -> None:
+        if not 1 <= spill <= MAX_SPILL:
+            raise InputError(f"the spill interval {spill} is outside 1 to {MAX_SPILL} tokens")
+        self.spill = spill
+        self.label = label
+        self.queues = [DriveQueue(drive) for drive in drives]
+        self._alive = list(self.queues)
+        self._abandoned: deque[list[Sequence]] = deque()
+
+    @property
+    def alive(self) -> list[DriveQueue]:
+        """Drives that have not failed."""
+        return self._alive
+
+    def exclude_failed(self) -> None:
+        """Use failed drives no more. Raises TargetError when none is left."""
+        self._alive = [queue for queue in self._alive if not queue.failed]
+        if not self._alive:
+            raise TargetError("no drive is left: attach the model to other drives")
+
+    def open(self, rows: int, heads: int, append_options: int) -> list[Sequence]:
+        """Sequences for the rows of a batch with `heads` KV heads. Raises CommandError, TargetError."""
+        self._trim_abandoned()
+        parts = split(rows, heads, len(self._alive))
+        return [Sequence.open(self._alive, row, append_options, self.label) for row in parts]
+
+    def abandon(self, sequences: list[Sequence]) -> None:
+        """Nobody will use them any more: they go with the next opening. May be called by the garbage collector."""
+        self._abandoned.append(sequences)
+
+    def close(self) -> None:
+        """Forget what was abandoned and end the threads."""
+        self._trim_abandoned()
+        for queue in self.queues:
+            queue.close()
+
+    def _trim_abandoned(self) -> None:
+        while self._abandoned:
+            drop(self._abandoned.popleft())
+
+
+def drop(sequences: list[Sequence]) -> None:
+    """Trim sequences from drives that may have failed: what cannot be trimmed is logged."""
+    futures = [future for sequence in sequences for future in sequence.trim(0)]
+    for future in futures:
+        if error := future.exception():
+            log.info("a sequence could not be trimmed: %s", error)
+    sequences.clear()

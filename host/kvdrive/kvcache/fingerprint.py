@@ -1,0 +1,36 @@
+"""Which model computed a K and V: weights, precision, shape and positions."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import torch
+from transformers import PreTrainedModel
+
+_LAYOUT = "kvdrive sessions 1"  # changes when what a session holds changes
+_CONFIG = (
+    "model_type",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "partial_rotary_factor",
+    "rope_parameters",
+    "rope_theta",
+    "rope_scaling",
+    "sliding_window",
+    "layer_types",
+)
+
+
+def fingerprint(model: PreTrainedModel) -> bytes:
+    """SHA-256 of all weights, their precision and what else K and V depend on: 32 bytes. Reads every weight once."""
+    config = model.config.get_text_config(decoder=True)
+    digest = hashlib.sha256(_LAYOUT.encode())
+    digest.update(json.dumps({name: getattr(config, name, None) for name in _CONFIG}, default=str).encode())
+    for name, weight in sorted(model.state_dict().items()):
+        digest.update(f"{name} {weight.dtype} {tuple(weight.shape)}".encode())
+        digest.update(weight.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.digest()

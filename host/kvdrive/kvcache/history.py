@@ -1,0 +1,117 @@
+"""What a model was fed through a cache: enough to make the same K and V again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from kvdrive.errors import UnsupportedError
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of the model. `mask` bool [batch, tokens so far]; None was no mask, or one without padding."""
+
+    input_ids: torch.Tensor
+    position_ids: torch.Tensor | None
+    mask: torch.Tensor | None
+    had_mask: bool
+
+    @classmethod
+    def of(cls, arguments: dict[str, Any]) -> Call:
+        """From the arguments of the model's forward. Raises UnsupportedError where they cannot be kept."""
+        ids, mask = arguments.get("input_ids"), arguments.get("attention_mask")
+        if not isinstance(ids, torch.Tensor):
+            raise UnsupportedError("a call without input_ids cannot be repeated: its tokens are not known")
+        if mask is not None and (not isinstance(mask, torch.Tensor) or mask.dim() != 2):
+            raise UnsupportedError("a call with a mask that is not [batch, tokens] cannot be repeated")
+        padding = None if mask is None or bool(mask.all()) else mask.bool()
+        return cls(ids.detach().clone(), arguments.get("position_ids"), padding, mask is not None)
+
+    def arguments(self, tokens: int) -> dict[str, Any]:
+        """The forward's arguments again, with `tokens` tokens in the cache before the call."""
+        mask = self.mask
+        if mask is None and self.had_mask:
+            mask = torch.ones(self.input_ids.shape[0], tokens + self.input_ids.shape[1], dtype=torch.bool)
+        return {
+            "input_ids": self.input_ids,
+            "position_ids": self.position_ids,
+            "attention_mask": None if mask is None else mask.long(),
+        }
+
+
+@dataclass(frozen=True)
+class Crop:
+    """The last `tokens` tokens were removed."""
+
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Rearrange:
+    """Row i became what row rows[i] was."""
+
+    rows: list[int]
+
+
+class History:
+    """Events of one cache in order. `incomplete` says why they are not enough, if they are not."""
+
+    def __init__(self) -> None:
+        self.events: list[Call | Crop | Rearrange] = []
+        self.incomplete: str | None = None
+
+    def add_call(self, arguments: dict[str, Any]) -> None:
+        """A call that succeeded."""
+        try:
+            self.events.append(Call.of(arguments))
+        except UnsupportedError as error:
+            self.incomplete = str(error)
+
+    def token_ids(self) -> torch.Tensor:
+        """Tokens of the cache, int64 [batch, tokens]. Raises UnsupportedError when they are not known."""
+        self.require_complete()
+        ids: torch.Tensor | None = None
+        for event in self.events:
+            if isinstance(event, Call):
+                ids = event.input_ids if ids is None else torch.cat([ids, event.input_ids], dim=1)
+            elif ids is not None:
+                ids = ids[:, : -event.tokens] if isinstance(event, Crop) else ids[event.rows]
+        if ids is None:
+            raise UnsupportedError("the cache is empty")
+        return ids
+
+    def last_mask(self) -> torch.Tensor | None:
+        """Mask of the last call, bool [batch, tokens], cropped and rearranged like the cache; None without padding."""
+        mask: torch.Tensor | None = None
+        for event in self.events:
+            if isinstance(event, Call):
+                mask = event.mask
+            elif mask is not None:
+                mask = mask[:, : -event.tokens] if isinstance(event, Crop) else mask[event.rows]
+        return mask
+
+    def require_complete(self) -> None:
+        """Raises UnsupportedError when something was fed that is not known."""
+        if self.incomplete:
+            raise UnsupportedError(self.incomplete)
+
+    def replay(self, forward: Callable[..., object], cache: Any) -> None:
+        """Feed everything again through `forward`, the model's own. Raises what it raises."""
+        self.require_complete()
+        with torch.no_grad():
+            for event in self.events:
+                if isinstance(event, Call):
+                    forward(
+                        **event.arguments(cache.get_seq_length()),
+                        past_key_values=cache,
+                        use_cache=True,
+                        logits_to_keep=1,
+                    )
+                elif isinstance(event, Crop):
+                    cache.crop(-event.tokens)
+                else:
+                    cache.rearrange(event.rows)

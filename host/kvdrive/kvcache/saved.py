@@ -1,0 +1,158 @@
+"""Caches that outlive their process: the sessions stay on the drives, a small file says where and of what.
+
+The file is written after the drives have made everything durable and replaces its predecessor at once: a process that
+is killed at any moment leaves the last saved state. Sessions carry the model's fingerprint on the drive itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from kvdrive.errors import InputError
+from kvdrive.kvcache.backing import Backing
+from kvdrive.kvcache.cache import DriveCache
+from kvdrive.kvcache.history import Call
+from kvdrive.kvcache.scaling import HeadScale
+from kvdrive.kvcache.sequence import Sequence, Slice, gather
+from kvdrive.kvcache.session import Session
+from kvdrive.nvme.commands import flush
+from kvdrive.nvme.errors import CommandError
+from kvdrive.targets.base import Target
+
+_VERSION = 1
+
+
+def save(cache: DriveCache, path: Path) -> None:
+    """Make the cache durable and describe it in `path`; it also stays usable here.
+
+    Raises UnsupportedError when its tokens are not known or not all on drives, CommandError, TargetError, OSError.
+    """
+    cache.require_all_on_drives()
+    ids = cache.token_ids()
+    for layer in cache.drive_layers:
+        layer.write_all()
+    cache.synchronize()
+    _flush(cache.backing)
+    _write(path, _describe(cache, ids))
+    cache.saved_at = path
+
+
+def reopen(cache: DriveCache, path: Path) -> None:
+    """Fill the empty `cache` with what `save` left in `path`, also after a crash of the process that saved it.
+
+    Raises InputError when the file, the drives or the model are not those, CommandError, TargetError.
+    """
+    found = _read(path)
+    backing = cache.backing
+    if bytes.fromhex(found["fingerprint"]) != backing.label:
+        raise InputError(
+            f"{path} was saved by another model, other weights or another precision: attach that model, or start anew"
+        )
+    if found["drives"] != len(backing.alive):
+        raise InputError(f"{path} lies on {found['drives']} drives, not {len(backing.alive)}: attach those")
+    if len(found["layers"]) != len(cache.drive_layers):
+        raise InputError(f"{path} describes {len(found['layers'])} layers: it was made by another version")
+    tokens = found["tokens"]
+    cache.append_options = found["append_options"]
+    try:
+        before = [_existing(backing, row, cache.append_options) for row in found["rows"]]
+        after = [_fork(sequence, tokens, backing.label, path) for sequence in before]
+    except CommandError as error:
+        raise InputError(f"{path} names sessions that the drives do not have: start anew ({error})") from error
+    cache.sequences += after
+    for layer, kept in zip(cache.drive_layers, found["layers"], strict=True):
+        _restore(layer.key_scale, kept["k"])
+        _restore(layer.value_scale, kept["v"])
+        layer.resume(tokens, len(after), kept["kv_heads"], kept["head_dim"])
+    ids = torch.tensor(found["token_ids"])
+    mask = None if found["mask"] is None else torch.tensor(found["mask"], dtype=torch.bool)
+    cache.history.events.append(Call(ids, None, mask, True))
+    save(cache, path)
+    gather([future for sequence in before for future in sequence.trim(0)])
+
+
+def _describe(cache: DriveCache, ids: torch.Tensor) -> dict[str, Any]:
+    numbers = {queue: number for number, queue in enumerate(cache.backing.alive)}
+    mask = cache.history.last_mask()
+    return {
+        "version": _VERSION,
+        "fingerprint": cache.backing.label.hex(),
+        "drives": len(cache.backing.alive),
+        "tokens": ids.shape[1],
+        "append_options": int(cache.append_options),
+        "rows": [[[numbers[s.queue], s.session.number, s.first, s.last] for s in row] for row in cache.sequences],
+        "layers": [layer.shape() | {"k": _plain(layer.key_scale), "v": _plain(layer.value_scale)}
+                   for layer in cache.drive_layers],
+        "token_ids": ids.tolist(),
+        "mask": None if mask is None else mask.long().tolist(),
+    }  # fmt: skip
+
+
+def _existing(backing: Backing, slices: list[list[int]], append_options: int) -> Sequence:
+    queues = backing.alive
+    return Sequence(
+        [
+            Slice(queues[drive], Session.existing(queues[drive].target, number, append_options), first, last)
+            for drive, number, first, last in slices
+        ]
+    )
+
+
+def _fork(sequence: Sequence, tokens: int, label: bytes, path: Path) -> Sequence:
+    """The first `tokens` tokens in sessions of this process, after a look at what the drive says they are."""
+
+    def fork(session: Session) -> Session:
+        if session.label() != label:
+            raise InputError(f"a session that {path} names now belongs to another model: start anew")
+        return session.fork(tokens)
+
+    return sequence.map(fork)
+
+
+def _flush(backing: Backing) -> None:
+    def work(target: Target) -> None:
+        target.execute(flush())
+
+    gather([queue.start(work) for queue in backing.alive])
+
+
+def _plain(scale: HeadScale) -> list[list[int]] | None:
+    return None if scale.exponents is None else scale.exponents.tolist()
+
+
+def _restore(scale: HeadScale, exponents: list[list[int]] | None) -> None:
+    scale.exponents = None if exponents is None else np.array(exponents, np.int64)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(path.read_text())
+    except OSError as error:
+        raise InputError(f"cannot read the saved cache {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise InputError(f"{path} is no saved cache: choose another file") from error
+    if not isinstance(found, dict) or found.get("version") != _VERSION:
+        raise InputError(f"{path} is no saved cache of this version: choose another file")
+    return found
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    """Replace the file at once; the name is durable when this returns."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(path.name + ".new")
+    with new.open("w") as file:
+        json.dump(content, file)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,95 @@
+"""One sequence of a batch, its KV heads spread over drives."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from kvdrive import abi
+from kvdrive.kvcache.session import Session
+from kvdrive.nvme.commands import Halves
+from kvdrive.targets.base import Target
+from kvdrive.targets.group import Part
+from kvdrive.targets.queue import DriveQueue
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Slice:
+    """KV heads `first` to `last` - 1 in a session behind `queue`."""
+
+    queue: DriveQueue
+    session: Session
+    first: int
+    last: int
+
+
+class Sequence:
+    """The slices of one row of a batch. Everything is done in order by the drives' own threads."""
+
+    def __init__(self, slices: list[Slice]) -> None:
+        self.slices = slices
+
+    @classmethod
+    def open(cls, queues: list[DriveQueue], parts: list[Part], append_options: int, label: bytes) -> Sequence:
+        """New sessions that carry `label`. Raises CommandError, TargetError."""
+
+        def new(target: Target) -> Session:
+            session = Session(target, append_options)
+            session.put_label(label)
+            return session
+
+        sessions = gather([queues[part.drive].start(new) for part in parts])
+        return cls([Slice(queues[p.drive], s, p.first, p.last) for p, s in zip(parts, sessions, strict=True)])
+
+    def append(
+        self, layer: int, first_token: int, k: Halves, v: Halves, worked: Callable[[float], None]
+    ) -> list[Future[None]]:
+        """K and V [heads, tokens, d] of a layer, after its first `first_token` tokens.
+
+        `worked` gets the seconds that each slice took, in the thread of its drive.
+        """
+
+        def send(one: Slice, target: Target) -> None:
+            began = time.perf_counter()
+            one.session.append(layer, abi.KvKind.KEYS, first_token, k[one.first : one.last])
+            one.session.append(layer, abi.KvKind.VALUES, first_token, v[one.first : one.last])
+            worked(time.perf_counter() - began)
+
+        return [one.queue.start(partial(send, one)) for one in self.slices]
+
+    def trim(self, from_token: int) -> list[Future[None]]:
+        """Forget the tokens from `from_token` on in every layer; 0 forgets the sequence."""
+
+        def trim(session: Session, target: Target) -> None:
+            session.trim(from_token)
+
+        return [one.queue.start(partial(trim, one.session)) for one in self.slices]
+
+    def fork(self) -> Sequence:
+        """A sequence of its own that begins with the same tokens. Raises CommandError, TargetError."""
+        return self.map(Session.fork)
+
+    def map(self, change: Callable[[Session], Session]) -> Sequence:
+        """The same slices of other sessions, which `change` makes in the threads of their drives. Raises what it does."""
+
+        def changed(session: Session, target: Target) -> Session:
+            return change(session)
+
+        sessions = gather([one.queue.start(partial(changed, one.session)) for one in self.slices])
+        pairs = zip(self.slices, sessions, strict=True)
+        return Sequence([Slice(one.queue, session, one.first, one.last) for one, session in pairs])
+
+    def __iter__(self) -> Iterator[Slice]:
+        return iter(self.slices)
+
+
+def gather(futures: list[Future[Result]]) -> list[Result]:
+    """Results of all futures once all are done. Raises the first error."""
+    wait(futures)
+    return [future.result() for future in futures]

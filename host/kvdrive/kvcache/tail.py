@@ -1,0 +1,72 @@
+"""Delayed writeback: the newest tokens of a layer wait on the host, which computes their scores."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvdrive import abi
+from kvdrive._native import Engine
+from kvdrive.nvme.commands import Halves
+
+Scores = NDArray[np.int32]
+
+
+class Tail:
+    """K and V of the tokens of one layer that no drive has yet: [batch, heads, count, d]."""
+
+    def __init__(self, batch: int, heads: int, capacity: int, head_dim: int) -> None:
+        self._k = np.empty((batch, heads, capacity, head_dim), np.float16)
+        self._v = np.empty_like(self._k)
+        self.count = 0
+
+    @property
+    def k(self) -> Halves:
+        """K that waits."""
+        return self._k[:, :, : self.count]
+
+    @property
+    def v(self) -> Halves:
+        """V that waits."""
+        return self._v[:, :, : self.count]
+
+    def add(self, k: Halves, v: Halves) -> None:
+        """Append [batch, heads, tokens, d]; there must be room."""
+        end = self.count + k.shape[2]
+        self._k[:, :, self.count : end], self._v[:, :, self.count : end] = k, v
+        self.count = end
+
+    def take(self, tokens: int) -> tuple[Halves, Halves]:
+        """Remove the oldest tokens: a copy of their K and V."""
+        k, v = self._k[:, :, :tokens].copy(), self._v[:, :, :tokens].copy()
+        rest = self.count - tokens
+        for array in (self._k, self._v):
+            array[:, :, :rest] = array[:, :, tokens : self.count].copy()
+        self.count = rest
+        return k, v
+
+    def rearrange(self, rows: list[int]) -> None:
+        """Row i becomes what row rows[i] was."""
+        self._k, self._v = self._k[rows], self._v[rows]
+
+
+class Scorer:
+    """Scores of host tokens exactly as the drive computes those of its own: int32, Q12.20."""
+
+    def __init__(self) -> None:
+        self._engine = Engine("fast", 1)
+
+    def scores(self, q: Halves, k: Halves, scale_log2e: int) -> Scores:
+        """q [heads, g, d], k [heads, tokens, d], binary32 pattern of the scale -> int32 [heads, g, tokens]."""
+        dots = np.stack([self._dots(*head) for head in zip(q, k, strict=True)])
+        with np.errstate(over="ignore"):  # beyond binary32 the score saturates
+            scaled = dots * np.uint32(scale_log2e).view(np.float32)
+        fixed = np.rint(scaled.astype(np.float64) * 2.0**abi.SCORE_FRACTION_BITS)
+        return np.clip(fixed, -(2**31), 2**31 - 1).astype(np.int32)
+
+    def _dots(self, q: Halves, k: Halves) -> NDArray[np.float32]:
+        status, dots = self._engine.gemv_rows(
+            np.ascontiguousarray(q).view(np.uint16), np.ascontiguousarray(k).view(np.uint16)
+        )
+        assert status == 0, "finite halves of the kernels' shapes"
+        return dots.view(np.float32)

@@ -1,0 +1,58 @@
+"""Small random models of every supported family, and prompts for them."""
+
+import copy
+
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    LlamaConfig,
+    MistralConfig,
+    MixtralConfig,
+    OPTConfig,
+    Phi3Config,
+    Qwen2Config,
+    Qwen3Config,
+)
+
+TOKENS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": None}
+SMALL = {
+    "vocab_size": 300,
+    "hidden_size": 256,
+    "intermediate_size": 256,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 8,
+    "max_position_embeddings": 256,
+    "initializer_range": 0.06,
+    **TOKENS,
+}
+OPT = {
+    "vocab_size": 300,
+    "hidden_size": 256,
+    "ffn_dim": 256,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 256,
+    "word_embed_proj_dim": 256,
+    "init_std": 0.06,
+    **TOKENS,
+}
+CONFIGS = {
+    "llama": LlamaConfig(**SMALL, num_key_value_heads=2),
+    "llama-mha": LlamaConfig(**SMALL, num_key_value_heads=8),
+    "qwen2": Qwen2Config(**SMALL, num_key_value_heads=1),
+    "qwen3": Qwen3Config(**SMALL, num_key_value_heads=4, head_dim=64),
+    "mixtral": MixtralConfig(**SMALL, num_key_value_heads=2, num_local_experts=4),
+    "opt": OPTConfig(**OPT),
+    "mistral": MistralConfig(**SMALL, num_key_value_heads=4, sliding_window=None),
+    "phi3": Phi3Config(**SMALL, num_key_value_heads=4),
+}
+
+
+def random_model(config, seed=1):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return AutoModelForCausalLM.from_config(copy.deepcopy(config)).eval()
+
+
+def prompts(rows, tokens, seed=2):
+    return torch.randint(2, 300, (rows, tokens), generator=torch.Generator().manual_seed(seed))

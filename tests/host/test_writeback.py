@@ -1,0 +1,112 @@
+"""The tail: tokens that wait on the host change no bit of the result, and go to the drive as whole pages."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from small_models import CONFIGS, prompts, random_model
+
+import golden
+from kvdrive.errors import InputError
+from kvdrive.kvcache.tail import Scorer, Tail
+from kvdrive.plugins.transformers import attach
+
+
+@pytest.fixture(scope="module")
+def llama():
+    return random_model(CONFIGS["llama"])
+
+
+def decode(model, target, steps=20, **options):
+    """Logits of `steps` decode steps of a padded batch, and the cache's transfer counts."""
+    ids, nexts = prompts(2, 30), prompts(2, steps, seed=3)
+    mask = torch.ones_like(ids)
+    mask[0, :7] = 0
+    with attach(model, target, **options) as drive, torch.no_grad():
+        cache = drive.cache()
+        logits = [model(ids, attention_mask=mask, past_key_values=cache).logits[:, -1:]]
+        for i in range(steps):
+            mask = torch.cat([mask, mask.new_ones(2, 1)], dim=1)
+            logits.append(model(nexts[:, i : i + 1], attention_mask=mask, past_key_values=cache).logits)
+        cache.synchronize()
+        return torch.cat(logits, dim=1), cache.transfer_stats()
+
+
+def test_every_spill_interval_gives_the_same_bits(target, llama):
+    written_at_once, stats = decode(llama, target, spill=1)
+    bytes_per_token = stats.bytes_sent // 50
+    for spill in (2, 7, 16, 64):
+        before = target.stats().commands
+        logits, stats = decode(llama, target, spill=spill)
+        assert torch.equal(logits, written_at_once)
+        assert stats.bytes_sent == max(30, 50 // spill * spill) * bytes_per_token
+        appends = target.stats().commands - before
+        assert spill == 2 or appends < 2 * 4 * 20 * 2 + 4 * 20  # fewer than with an append of K and V in every step
+
+
+def test_a_long_turn_goes_past_the_tail(target, llama):
+    """Calls of one token, then of more than the interval, then of fewer: as if all came at once."""
+    ids = prompts(2, 60)
+    with torch.no_grad():
+        stock = llama(ids).logits
+        with attach(llama, target, spill=8) as drive:
+            cache = drive.cache()
+            cuts = [0, 20, 21, 22, 40, 45, 52, 60]
+            parts = [
+                llama(ids[:, first:last], past_key_values=cache).logits for first, last in itertools.pairwise(cuts)
+            ]
+    torch.testing.assert_close(torch.cat(parts, dim=1), stock, rtol=0, atol=0.01 * float(stock.std()))
+
+
+@pytest.mark.parametrize("crop", [1, 3, 5, 12])
+def test_cropping_into_the_tail_and_behind_it(target, llama, crop):
+    ids = prompts(1, 40)
+    with attach(llama, target, spill=8) as drive, torch.no_grad():
+        cache = drive.cache()
+        llama(ids[:, :30], past_key_values=cache)
+        for i in range(30, 36):
+            llama(ids[:, i : i + 1], past_key_values=cache)  # 32 on the drive, 4 in the tail
+        cache.crop(-crop)
+        assert cache.get_seq_length() == 36 - crop
+        parts = [llama(ids[:, i : i + 1], past_key_values=cache).logits for i in range(36 - crop, 40)]
+        stock = llama(ids, use_cache=False).logits[:, 36 - crop :]
+    torch.testing.assert_close(torch.cat(parts, dim=1), stock, rtol=0, atol=0.01 * float(stock.std()))
+
+
+@pytest.mark.parametrize("spill", [0, 65])
+def test_impossible_intervals_are_refused(target, llama, spill):
+    with pytest.raises(InputError, match=f"spill interval {spill} is outside 1 to 64"):
+        attach(llama, target, spill=spill)
+
+
+@pytest.mark.parametrize("scale", [None, 40.0, 1e30])
+def test_host_scores_are_the_drives_scores(scale):
+    """Job with the tokens in memory against one with them as a tail, on values whose dot products nearly cancel."""
+    rng = np.random.default_rng(1)
+    q, k = rng.standard_normal((2, 4, 64)).astype(np.float16), rng.standard_normal((2, 19, 64)).astype(np.float16)
+    k[:, 3] = np.float16(6e4)
+    k[:, 4, ::2], k[:, 4, 1::2] = 2**-24, -(2**-24)
+    v = rng.standard_normal((2, 19, 64)).astype(np.float16)
+    pattern = golden.scale_bits(scale, 64)
+    scores = Scorer().scores(q, k[:, 9:], pattern)
+    for head in range(2):
+        whole = golden.attention(q[head], k[head], v[head], scale_log2e=pattern)
+        split = golden.attention(
+            q[head], k[head, :9], v[head, :9], scale_log2e=pattern, tail_scores=scores[head], tail_v=v[head, 9:]
+        )
+        np.testing.assert_array_equal(whole.out.view(np.uint16), split.out.view(np.uint16))
+        np.testing.assert_array_equal(whole.sum, split.sum)
+
+
+def test_a_tail_gives_its_oldest_tokens_first():
+    rows = np.arange(2 * 3 * 9 * 32).reshape(2, 3, 9, 32).astype(np.float16)
+    tail = Tail(2, 3, 9, 32)
+    for token in range(9):
+        tail.add(rows[:, :, token : token + 1], -rows[:, :, token : token + 1])
+    k, v = tail.take(4)
+    np.testing.assert_array_equal(k, rows[:, :, :4])
+    np.testing.assert_array_equal(v, -rows[:, :, :4])
+    np.testing.assert_array_equal(tail.k, rows[:, :, 4:])
+    tail.rearrange([1, 0, 1])
+    np.testing.assert_array_equal(tail.v, -rows[[1, 0, 1]][:, :, 4:])
