@@ -69,15 +69,16 @@ def generate(
         raise InputError("--check compares greedy generation: leave --temperature out")
     if batch and batch < len(texts):
         raise InputError(f"--batch {batch} is less than the {len(texts)} prompts: raise it or leave it out")
-    from kvdrive.drives import DriveOptions  # the rest imports torch
+    from rich.console import Console  # the rest imports torch
+
+    from kvdrive.drives import DriveOptions
     from kvdrive.engine.decode import Sampling
-    from kvdrive.generate_task import Settings, run
+    from kvdrive.generate_task import Settings, passed, run
+    from kvdrive.models import Checkpoint
 
     settings = Settings(
         model=model,
         dtype=dtype.value,
-        prompts=[texts[i % len(texts)] for i in range(batch or len(texts))],
-        prompt_tokens=prompt_tokens,
         new_tokens=max_new_tokens,
         sampling=Sampling(temperature, top_k, top_p, seed),
         ignore_stop=ignore_stop,
@@ -86,10 +87,16 @@ def generate(
         report=report,
         stream=not as_json,
     )
-    found = run(settings)
+    rows = batch or len(texts)
+
+    def prompts(checkpoint: Checkpoint) -> list[list[int]]:
+        ids = [checkpoint.encode(text)[-prompt_tokens:] for text in texts]
+        return [ids[row % len(ids)] for row in range(rows)]
+
+    found = run(settings, prompts, Console(stderr=True))
     if as_json:
         typer.echo(json.dumps(found))
-    if check and found["check"]["identical"] < found["check"]["total"]:
+    if not passed(found):
         raise typer.Exit(1)
 
 

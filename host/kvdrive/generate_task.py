@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,36 +20,37 @@ from kvdrive.progress import Display, bar
 from kvdrive.report import files, plots
 from kvdrive.report.summary import Report, summarise, table
 
+ReadPrompts = Callable[[Checkpoint], list[list[int]]]
+_VERIFIER = "hls"
+
 
 @dataclass(frozen=True)
 class Settings:
     """A generation as its caller describes it; `generate_cli` explains the fields."""
 
     model: str
-    prompts: list[str]
     new_tokens: int
     dtype: str = "float32"
-    prompt_tokens: int = 0
     sampling: Sampling = GREEDY
     ignore_stop: bool = False
     drives: DriveOptions = field(default_factory=DriveOptions)
     check: bool = False
+    verify_steps: int = 0  # decode steps that the compiled kernels repeat, for the same bits
     report: Path | None = None
     stream: bool = True
 
     def options(self) -> dict[str, Any]:
-        """The fields for report.json, without the texts."""
+        """The fields for report.json."""
         fields = asdict(self)
-        del fields["prompts"], fields["stream"]
+        del fields["stream"]
         return {name: str(value) if isinstance(value, Path) else value for name, value in _flat(fields).items()}
 
 
-def run(settings: Settings, console: Console | None = None) -> Report:
-    """Generate; text to stdout, the rest to `console` (stderr); writes the report folder. Returns the report.
+def run(settings: Settings, read_prompts: ReadPrompts, console: Console) -> Report:
+    """Generate; text to stdout, the rest to `console`; writes the report folder. Returns the report.
 
     Raises KvdriveError.
     """
-    console = console or Console(stderr=True)
     if settings.report:
         plots.check_installed()
     threads = settings.drives.threads or os.cpu_count() or 1
@@ -56,10 +58,12 @@ def run(settings: Settings, console: Console | None = None) -> Report:
     settings = replace(settings, drives=replace(settings.drives, threads=threads))
     with console.status(f"loading {settings.model}"):
         checkpoint = models.load(settings.model, settings.dtype)
-    work = prepare(checkpoint, settings)
+    work = prepare(checkpoint, settings, read_prompts(checkpoint))
+    settings = replace(settings, drives=_with_room(settings.drives, checkpoint, work))
     done = _generate(checkpoint, work, settings, console)
     report = summarise(checkpoint, work, done, settings.options())
     report["check"] = _compare(checkpoint, work, done, console) if settings.check else None
+    report["verify"] = _verify(checkpoint, work, done, settings, console) if settings.verify_steps else None
     if settings.stream:
         for row in report["text"][1:]:
             print(row)
@@ -67,14 +71,20 @@ def run(settings: Settings, console: Console | None = None) -> Report:
     if settings.report:
         paths = files.write(settings.report, report, done.record)
         console.print(f"report: {', '.join(map(str, paths))}", highlight=False, soft_wrap=True)
-    if report["check"]:
-        console.print(verdict(report), highlight=False, soft_wrap=True)
+    for line in verdicts(report):
+        console.print(line, highlight=False, soft_wrap=True)
     return report
 
 
-def prepare(checkpoint: Checkpoint, settings: Settings) -> Batch:
-    """The prompts as a batch. Raises InputError when one is empty or too long."""
-    prompts = [checkpoint.encode(text)[-settings.prompt_tokens :] for text in settings.prompts]
+def passed(report: Report) -> bool:
+    """Whether everything that was compared is the same."""
+    check, verify = report["check"], report["verify"]
+    same_tokens = check is None or check["identical"] == check["total"]
+    return same_tokens and (verify is None or verify["identical"] == verify["steps"])
+
+
+def prepare(checkpoint: Checkpoint, settings: Settings, prompts: list[list[int]]) -> Batch:
+    """The prompts as a batch. Raises InputError when one is too long."""
     checkpoint.check_length(max(map(len, prompts)), settings.new_tokens)
     stop_ids = frozenset[int]() if settings.ignore_stop else checkpoint.stop_ids
     return generation.batch(prompts, settings.new_tokens, settings.sampling, stop_ids)
@@ -86,19 +96,42 @@ def drive_bytes(checkpoint: Checkpoint, work: Batch) -> int:
     return int(4 * rows * (tokens + work.new_tokens) * checkpoint.shape.bytes_per_token)
 
 
-def verdict(report: Report) -> str:
-    """The line that says whether the drive and stock transformers agree."""
-    check = report["check"]
-    line = f"tokens identical to transformers: {check['identical']}/{check['total']}"
-    return f"{line} (first difference: {check['difference']})" if check["difference"] else line
+def verdicts(report: Report) -> Iterator[str]:
+    """A line for each comparison."""
+    if verify := report["verify"]:
+        done, wanted = verify["identical"], verify["steps"]
+        yield f"decode steps bit-identical on the {verify['engine']} engine: {done}/{wanted}"
+    if check := report["check"]:
+        line = f"tokens identical to transformers: {check['identical']}/{check['total']}"
+        yield f"{line} (first difference: {check['difference']})" if check["difference"] else line
+
+
+def _with_room(drives: DriveOptions, checkpoint: Checkpoint, work: Batch) -> DriveOptions:
+    return replace(drives, capacity_bytes=max(drives.capacity_bytes, drive_bytes(checkpoint, work)))
 
 
 def _generate(checkpoint: Checkpoint, work: Batch, settings: Settings, console: Console) -> Generated:
-    options = settings.drives
-    drives = replace(options, capacity_bytes=max(options.capacity_bytes, drive_bytes(checkpoint, work)))
     display = Display(console, checkpoint.tokenizer, settings.stream)
-    with open_drives(drives) as target, display.generation(checkpoint.shape.layers, work.new_tokens):
-        return generation.generate(checkpoint, work, target, on_step=display.on_step, on_layer=display.on_layer)
+    keep = settings.verify_steps + 1
+    with open_drives(settings.drives) as target, display.generation(checkpoint.shape.layers, work.new_tokens):
+        return generation.generate(
+            checkpoint, work, target, on_step=display.on_step, on_layer=display.on_layer, keep_logits=keep
+        )
+
+
+def _verify(
+    checkpoint: Checkpoint, work: Batch, done: Generated, settings: Settings, console: Console
+) -> dict[str, Any]:
+    """The first decode steps again, by the kernels compiled from the HLS sources, in a drive of their own."""
+    steps = min(settings.verify_steps, work.new_tokens - 1)
+    drives = replace(settings.drives, engine=_VERIFIER, folder=None)
+    short = replace(work, new_tokens=steps + 1)
+    with bar(console, f"{_VERIFIER}: tokens", steps + 1) as (bars, task), open_drives(drives) as target:
+        again = generation.generate(
+            checkpoint, short, target, on_step=lambda step: bars.advance(task), keep_logits=steps + 1
+        )
+    same = [torch.equal(a, b) for a, b in zip(done.logits[1 : steps + 1], again.logits[1:], strict=True)]
+    return {"engine": _VERIFIER, "steps": steps, "identical": sum(same)}
 
 
 def _compare(checkpoint: Checkpoint, work: Batch, done: Generated, console: Console) -> dict[str, Any]:
