@@ -6,6 +6,7 @@ import sys
 
 import typer
 
+from kvdrive.doctor.cli import app as doctor_app
 from kvdrive.errors import KvdriveError
 from kvdrive.eval.cli import app as eval_app
 from kvdrive.generate_cli import app as generate_app
@@ -18,6 +19,7 @@ app.add_typer(run_app)
 app.add_typer(generate_app)
 app.add_typer(serve_app)
 app.add_typer(eval_app)
+app.add_typer(doctor_app)
 app.add_typer(kernel_app, name="kernel")
 
 

@@ -45,12 +45,17 @@ def open_drives(options: DriveOptions) -> Iterator[Target]:
 
 @contextmanager
 def drive_folder(chosen: Path | None) -> Iterator[Path]:
-    """`chosen`, or a new folder that goes with its contents; not in /tmp, which is often memory and no disk."""
+    """`chosen`, or a new folder that goes with its contents."""
     if chosen is not None:
         chosen.mkdir(parents=True, exist_ok=True)
         yield chosen
         return
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kvdrive"
+    cache = cache_folder()
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="drive-", dir=cache) as folder:
         yield Path(folder)
+
+
+def cache_folder() -> Path:
+    """Where drives without a folder of their own live: not in /tmp, which is often memory and no disk."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kvdrive"

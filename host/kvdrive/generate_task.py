@@ -70,9 +70,9 @@ def run(settings: Settings, read_prompts: ReadPrompts, console: Console) -> Repo
         console.print(table(report))
     if settings.report:
         paths = files.write(settings.report, report, done.record)
-        console.print(f"report: {', '.join(map(str, paths))}", highlight=False, soft_wrap=True)
+        console.print(f"report: {', '.join(map(str, paths))}", highlight=False, markup=False, soft_wrap=True)
     for line in verdicts(report):
-        console.print(line, highlight=False, soft_wrap=True)
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     return report
 
 

@@ -36,6 +36,7 @@ def run(
     by the kernels compiled from the HLS sources. Exit code 1 when a token or a bit differs.
     """
     from rich.console import Console  # the rest imports torch
+    from rich.markup import escape
 
     from kvdrive.drives import DriveOptions
     from kvdrive.generate_task import Settings, passed
@@ -56,7 +57,7 @@ def run(
         names, ids = document(checkpoint, prompt_tokens)
         ending = checkpoint.tokenizer.decode(ids[-40:])
         console.print(f"the first {len(ids)} tokens of {names}, which end with", highlight=False, soft_wrap=True)
-        console.print(f"[dim]...{ending}[/dim]\n[bold]and continue:[/bold]", highlight=False, soft_wrap=True)
+        console.print(f"[dim]...{escape(ending)}[/dim]\n[bold]and continue:[/bold]", highlight=False, soft_wrap=True)
         return [ids]
 
     if not passed(generate(settings, prompts, console)):

@@ -1,0 +1,67 @@
+"""The disk behind a drive's file: free space, direct I/O, io_uring, real NVMe devices."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import mmap
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from kvdrive.doctor.finding import Finding, State
+
+_BLOCK = 4096
+_IO_URING_SETUP = 425  # system call, the same number on every architecture
+_PARAMETERS_BYTES = 120  # struct io_uring_params
+
+
+def storage(folder: Path) -> Iterator[Finding]:
+    """The disk that holds `folder`, where drives without a folder of their own keep their files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(folder).free / 2**30
+    state = State.ok if free > 4 else State.missing
+    gives, remedy = "files of drives", "free some space or use --drive on another disk"
+    yield Finding("storage", "space", state, f"{free:.0f} GiB free at {folder}", gives, remedy)
+    failure = direct_io(folder)
+    state, detail = (State.missing, failure) if failure else (State.ok, f"works at {folder}")
+    yield Finding("storage", "direct I/O", state, detail, "reads past the page cache", "use --drive on ext4 or xfs")
+    failure = io_uring()
+    state, detail = (State.missing, failure) if failure else (State.ok, "works")
+    remedy = "a kernel from 5.6 on, and a container that lets io_uring_setup through"
+    yield Finding("storage", "io_uring", state, detail, "many reads in flight", remedy)
+    found = sorted(path.name for path in Path("/dev").glob("nvme*n*"))
+    state, detail = (State.ok, ", ".join(found)) if found else (State.missing, "no device")
+    yield Finding("storage", "NVMe devices", state, detail, "targets other than the emulator", "none needed here")
+
+
+def direct_io(folder: Path) -> str | None:
+    """Write and read a block of a new file past the page cache; returns why that fails."""
+    if not hasattr(os, "O_DIRECT"):
+        return "this system has no O_DIRECT"
+    with tempfile.TemporaryDirectory(dir=folder) as place, mmap.mmap(-1, _BLOCK) as block:
+        block[:] = bytes(range(256)) * (_BLOCK // 256)
+        try:
+            file = os.open(Path(place) / "direct", os.O_RDWR | os.O_CREAT | os.O_DIRECT)
+            try:
+                os.pwritev(file, [block], 0)
+                with mmap.mmap(-1, _BLOCK) as again:
+                    os.preadv(file, [again], 0)
+                    return None if again[:] == block[:] else "a block came back changed"
+            finally:
+                os.close(file)
+        except OSError as error:
+            return f"{error.strerror}"
+
+
+def io_uring() -> str | None:
+    """Set a ring up and close it; returns why that fails."""
+    library = ctypes.CDLL(None, use_errno=True)
+    ring = library.syscall(_IO_URING_SETUP, 1, ctypes.create_string_buffer(_PARAMETERS_BYTES))
+    if ring < 0:
+        number = ctypes.get_errno()
+        return "the kernel has none" if number == errno.ENOSYS else f"refused: {os.strerror(number)}"
+    os.close(ring)
+    return None
