@@ -20,6 +20,23 @@ class Engine(StrEnum):
     hls = "hls"
 
 
+class Attention(StrEnum):
+    """Which tokens a decode step attends to."""
+
+    exact = "exact"
+    sparf = "sparf"
+    sparq = "sparq"
+    h2o = "h2o"
+    local = "local"
+
+
+class Failure(StrEnum):
+    """What happens when a drive is lost."""
+
+    fail = "raise"
+    recompute = "recompute"
+
+
 class Dtype(StrEnum):
     """Precision of the weights."""
 
@@ -35,6 +52,11 @@ Model = Annotated[str, typer.Option(help="folder of a Hugging Face checkpoint, o
 DtypeOption = Annotated[Dtype, typer.Option(help="precision of the weights; auto: as stored")]
 EngineOption = Annotated[Engine, typer.Option(help="who computes in the drive: fast and hls give the same bits")]
 PresetOption = Annotated[str, typer.Option(help="flash whose time is modelled; `kvdrive doctor` lists them")]
+AttentionOption = Annotated[Attention, typer.Option(help="exact, or a policy that reads less")]
+RatioOption = Annotated[str, typer.Option(help="share of K and V that such a policy reads, as 1/8")]
+DrivesOption = Annotated[int, typer.Option(min=1, max=64, help="drives that share the KV heads; any number, same bits")]
+SpillOption = Annotated[int, typer.Option(min=1, max=64, help="new tokens that are written at once; 1: each by itself")]
+FailureOption = Annotated[Failure, typer.Option(help="a lost drive ends the text, or its tokens are computed again")]
 ThreadsOption = Annotated[int, typer.Option(min=0, help="threads of host and engine; 0: all cores")]
 
 
@@ -53,6 +75,11 @@ def generate(
     ignore_stop: Annotated[bool, typer.Option("--ignore-stop", help="go on after the model's stop token")] = False,
     engine: EngineOption = Engine.fast,
     preset: PresetOption = "",
+    attention: AttentionOption = Attention.exact,
+    ratio: RatioOption = "",
+    drives: DrivesOption = 1,
+    spill: SpillOption = 16,
+    on_failure: FailureOption = Failure.fail,
     drive: Annotated[Path | None, typer.Option(help="folder for the drive's file; default: a temporary one")] = None,
     dtype: DtypeOption = Dtype.float32,
     threads: ThreadsOption = 0,
@@ -71,10 +98,11 @@ def generate(
         raise InputError(f"--batch {batch} is less than the {len(texts)} prompts: raise it or leave it out")
     from rich.console import Console  # the rest imports torch
 
-    from kvdrive.drives import DriveOptions
+    from kvdrive.drives import AttentionOptions, DriveOptions
     from kvdrive.engine.decode import Sampling
     from kvdrive.generate_task import Settings, passed, run
     from kvdrive.models import Checkpoint
+    from kvdrive.policies import parse_ratio
 
     settings = Settings(
         model=model,
@@ -82,7 +110,8 @@ def generate(
         new_tokens=max_new_tokens,
         sampling=Sampling(temperature, top_k, top_p, seed),
         ignore_stop=ignore_stop,
-        drives=DriveOptions(engine.value, preset, threads, folder=drive),
+        drives=DriveOptions(engine.value, preset, threads, folder=drive, drives=drives),
+        attention=AttentionOptions(attention.value, parse_ratio(ratio) if ratio else None, spill, on_failure.value),
         check=check,
         report=report,
         stream=not as_json,

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import torch
 
+from kvdrive.drives import AttentionOptions, attached
 from kvdrive.engine.decode import GREEDY, Sampling, Step, steps
 from kvdrive.engine.generate import greedy
+from kvdrive.kvcache.cache import DriveCache
 from kvdrive.models import Checkpoint
-from kvdrive.plugins.transformers import attach
 from kvdrive.report.record import Recorder
-from kvdrive.targets.base import Target
+from kvdrive.targets.group import DriveGroup
 
 OnStep = Callable[[Step], None]
 OnLayer = Callable[[int], None]
@@ -47,31 +49,36 @@ def batch(
 
 @dataclass(frozen=True)
 class Generated:
-    """New tokens of each row up to its first stop token, and the record. `logits`: of the first steps asked for."""
+    """New tokens of each row up to its first stop token, the record, and how K and V went to the drives.
+
+    `writeback` is None for a policy that keeps them on the host; `logits` are those of the first steps asked for.
+    """
 
     tokens: list[list[int]]
     record: Recorder
+    writeback: dict[str, Any] | None
     logits: list[torch.Tensor] = field(default_factory=list)
 
 
 def generate(
     checkpoint: Checkpoint,
     work: Batch,
-    target: Target,
+    drives: DriveGroup,
+    attention: AttentionOptions,
     *,
     on_step: OnStep = lambda step: None,
     on_layer: OnLayer = lambda layer: None,
     keep_logits: int = 0,
 ) -> Generated:
-    """Generate with K and V on `target`; `on_layer` is called during the prefill, `on_step` after each step.
+    """Generate with K and V on `drives`; `on_layer` is called during the prefill, `on_step` after each step.
 
     Raises UnsupportedError, RangeError, CommandError, TargetError.
     """
     rows: list[torch.Tensor] = []
     logits: list[torch.Tensor] = []
-    with attach(checkpoint.model, target) as drive:
-        cache = drive.cache()
-        record = Recorder(target)
+    with attached(checkpoint.model, drives, attention) as attachment:
+        cache = attachment.cache()
+        record = Recorder(drives)
         options = {"mask": work.mask, "sampling": work.sampling, "stop_ids": work.stop_ids}
         with record.watch_layers(checkpoint.model, lambda layer: None if rows else on_layer(layer)):
             for step in steps(checkpoint.model, work.ids, cache, work.new_tokens, **options):
@@ -80,7 +87,22 @@ def generate(
                 if len(logits) < keep_logits:
                     logits.append(step.logits)
                 on_step(step)
-    return Generated(_until_stop(torch.stack(rows, dim=1), work.stop_ids), record, logits)
+        writeback = writeback_of(cache) if isinstance(cache, DriveCache) else None
+    return Generated(_until_stop(torch.stack(rows, dim=1), work.stop_ids), record, writeback, logits)
+
+
+def writeback_of(cache: DriveCache) -> dict[str, Any]:
+    """What waits on the host, what was written, and what binary16 could not hold as it was."""
+    cache.synchronize()
+    layer = cache.drive_layers[0]
+    transfers = cache.transfer_stats()
+    return {
+        "spill": cache.backing.spill,
+        "tail_tokens": layer.tokens - layer.stored,
+        **asdict(transfers),
+        "overlap": transfers.overlap,
+        **cache.range_stats(),
+    }
 
 
 @dataclass(frozen=True)

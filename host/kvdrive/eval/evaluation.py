@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from kvdrive.drives import DriveOptions, open_drives
+from kvdrive.drives import DriveOptions, open_drive
 from kvdrive.errors import InputError
 from kvdrive.eval import library, perplexity, tasks
 from kvdrive.eval.sweep import Point, chosen_policies, questions, sweep
@@ -60,7 +60,7 @@ def evaluate(settings: Settings, console: Console | None) -> dict[str, Any]:
     torch.set_num_threads(threads)
     drives = replace(settings.drives, threads=threads, capacity_bytes=max(settings.drives.capacity_bytes, room))
     points: list[Point] = []
-    with open_drives(drives) as target, bar(console, "answers", steps) if console else nullcontext() as shown:
+    with open_drive(drives) as target, bar(console, "answers", steps) if console else nullcontext() as shown:
         for length in settings.contexts:
             found = sweep(checkpoint.model, target, policies, asked[length], _advance(shown))
             points += [replace(point, context=length) for point in found]

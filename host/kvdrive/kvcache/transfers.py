@@ -17,9 +17,11 @@ LAYERS_AT_ONCE = 2
 class TransferStats:
     """Of one cache: bytes of K and V sent, the most that existed on the host at once, and wall times in seconds.
 
-    `sending`: drives at work on appends, summed over them; `waiting`: the model stood still for them.
+    `writes`: times that a layer sent some. `sending`: drives at work on appends, summed over them; `waiting`: the model
+    stood still for them.
     """
 
+    writes: int
     bytes_sent: int
     peak_bytes: int
     sending: float
@@ -37,7 +39,7 @@ class Transfers:
     def __init__(self) -> None:
         self._pending: deque[tuple[int, list[Future[None]]]] = deque()
         self._lock = threading.Lock()
-        self._bytes = self._peak = self._sent = 0
+        self._bytes = self._peak = self._sent = self._writes = 0
         self._sending = self._waiting = 0.0
 
     def make_room(self) -> None:
@@ -49,6 +51,7 @@ class Transfers:
         """`size` bytes are under way."""
         self._bytes += size
         self._sent += size
+        self._writes += 1
         self._peak = max(self._peak, self._bytes)
         self._pending.append((size, futures))
 
@@ -71,7 +74,7 @@ class Transfers:
 
     def stats(self) -> TransferStats:
         """Numbers so far."""
-        return TransferStats(self._sent, self._peak, self._sending, self._waiting)
+        return TransferStats(self._writes, self._sent, self._peak, self._sending, self._waiting)
 
     def _finish_oldest(self) -> None:
         size, futures = self._pending.popleft()

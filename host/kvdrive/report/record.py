@@ -12,6 +12,7 @@ from typing import Any
 from transformers import PreTrainedModel
 
 from kvdrive.targets.base import Target
+from kvdrive.targets.group import DriveGroup
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class LayerSpan:
 class Recorder:
     """Marks a target's counters after every step; mark 0 is the state before the first one."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target | DriveGroup) -> None:
         self._target = target
         self._start = time.perf_counter()
         self.layers: list[LayerSpan] = []

@@ -40,6 +40,7 @@ def summarise(checkpoint: Checkpoint, work: Batch, done: Generated, options: dic
             "prefill": _counted(names, [prefill]),
             "decode": _counted(names, decode),
         },
+        "writeback": done.writeback,
         "modelled": {
             "prefill_device_ns": prefill["device_ns"],
             "device_ns_per_token": _mean([step["device_ns"] for step in decode]),
@@ -68,6 +69,12 @@ def table(report: Report) -> Table:
     if decode["host_bytes"]:
         ratio = decode["inside_bytes"] / decode["host_bytes"]
         shown.add_row("decode: bytes inside for each byte over the interface", f"{ratio:,.1f}")
+    if written := report["writeback"]:
+        waiting = f"{written['writes']:,}, {written['tail_tokens']} of {written['spill']}"
+        shown.add_row("writes of a layer, tokens left in the tail", waiting)
+        shown.add_row(
+            "sending behind the model's work, wall time", f"{written['overlap']:.0%} of {written['sending']:.2f} s"
+        )
     total = {name: prefill[name] + decode[name] for name in prefill}
     shown.add_row("pages written, read", f"{total['pages_written']:,}, {total['pages_read']:,}")
     shown.add_row("attention jobs, commands", f"{total['attention_jobs']:,}, {total['commands']:,}")

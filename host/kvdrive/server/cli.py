@@ -11,7 +11,22 @@ from typing import Annotated
 import typer
 
 from kvdrive.errors import InputError
-from kvdrive.generate_cli import Dtype, DtypeOption, Engine, EngineOption, Model, PresetOption, ThreadsOption
+from kvdrive.generate_cli import (
+    Attention,
+    AttentionOption,
+    DrivesOption,
+    Dtype,
+    DtypeOption,
+    Engine,
+    EngineOption,
+    Failure,
+    FailureOption,
+    Model,
+    PresetOption,
+    RatioOption,
+    SpillOption,
+    ThreadsOption,
+)
 
 app = typer.Typer()
 
@@ -31,6 +46,11 @@ def serve(
     idle: Annotated[int, typer.Option(min=0, help="finished sequences kept on the drive for the next turn")] = 8,
     engine: EngineOption = Engine.fast,
     preset: PresetOption = "",
+    attention: AttentionOption = Attention.exact,
+    ratio: RatioOption = "",
+    drives: DrivesOption = 1,
+    spill: SpillOption = 16,
+    on_failure: FailureOption = Failure.fail,
     drive: Annotated[Path | None, typer.Option(help="folder for the drive's file; default: a temporary one")] = None,
     dtype: DtypeOption = Dtype.float32,
     threads: ThreadsOption = 0,
@@ -47,7 +67,8 @@ def serve(
     except ImportError as error:
         raise InputError("serving needs more packages: pip install 'kvdrive[serve]'") from error
     from kvdrive import models  # the rest imports torch
-    from kvdrive.drives import DriveOptions, open_drives
+    from kvdrive.drives import AttentionOptions, DriveOptions, open_drives
+    from kvdrive.policies import parse_ratio
     from kvdrive.server.app import Settings, application
     from kvdrive.server.metrics import Metrics
     from kvdrive.server.scheduler import Limits, Scheduler
@@ -57,9 +78,10 @@ def serve(
     threads = threads or os.cpu_count() or 1
     longest = max_prompt_tokens or checkpoint.context - 1
     capacity = 2 * (concurrency + idle) * checkpoint.context * checkpoint.shape.bytes_per_token
-    drives = open_drives(DriveOptions(engine.value, preset, threads, max(1 << 30, capacity), drive))
+    opened = open_drives(DriveOptions(engine.value, preset, threads, max(1 << 30, capacity), drive, drives))
+    policy = AttentionOptions(attention.value, parse_ratio(ratio) if ratio else None, spill, on_failure.value)
     metrics = Metrics()
-    scheduler = Scheduler(checkpoint, drives, Limits(queue, concurrency, idle), metrics, threads)
+    scheduler = Scheduler(checkpoint, opened, policy, Limits(queue, concurrency, idle), metrics, threads)
     scheduler.start()
     settings = Settings(name or checkpoint.path.name, longest, key=key)
     config = uvicorn.Config(

@@ -17,13 +17,14 @@ from dataclasses import dataclass, field
 import torch
 from transformers.cache_utils import Cache
 
+from kvdrive.drives import AttentionOptions
 from kvdrive.engine.decode import Sampling, Step, steps
 from kvdrive.errors import KvdriveError, TargetError
 from kvdrive.models import Checkpoint
 from kvdrive.plugins.transformers import Attachment, attach
 from kvdrive.server.idle import IdleSequences
 from kvdrive.server.metrics import Metrics
-from kvdrive.targets.base import Target
+from kvdrive.targets.group import DriveGroup
 
 log = logging.getLogger(__name__)
 
@@ -83,13 +84,15 @@ class Scheduler:
     def __init__(
         self,
         checkpoint: Checkpoint,
-        drives: AbstractContextManager[Target],
+        drives: AbstractContextManager[DriveGroup],
+        attention: AttentionOptions,
         limits: Limits,
         metrics: Metrics,
         threads: int = 1,
     ) -> None:
         self._checkpoint = checkpoint
         self._drives = drives
+        self._attention = attention
         self._limits = limits
         self._threads = threads
         self._metrics = metrics
@@ -139,14 +142,14 @@ class Scheduler:
     def _serve(self) -> None:
         torch.set_num_threads(self._threads)  # counts for this thread only
         try:
-            with self._drives as target, attach(self._checkpoint.model, target) as drive:
+            with self._drives as drives, self._attach(drives) as attachment:
                 idle = IdleSequences(self._limits.idle, lambda cache: cache.reset())
                 self._ready.set()
-                while self._admit(drive, idle):
+                while self._admit(attachment, idle):
                     for running in list(self._running):
                         self._advance(running, idle)
                     self._idle_count = len(idle)
-                    self._metrics.drive.update(target.stats(), target.device_ns())
+                    self._metrics.drive.update(drives.stats(), drives.device_ns())
         except Exception as error:
             log.exception("generation has ended")
             self.failure = error
@@ -154,7 +157,18 @@ class Scheduler:
             self._ready.set()
             self._end_all()
 
-    def _admit(self, drive: Attachment, idle: IdleSequences) -> bool:
+    def _attach(self, drives: DriveGroup) -> Attachment:
+        chosen = self._attention
+        return attach(
+            self._checkpoint.model,
+            drives,
+            chosen.attention,
+            chosen.ratio,
+            spill=chosen.spill,
+            on_failure=chosen.on_failure,
+        )
+
+    def _admit(self, attachment: Attachment, idle: IdleSequences) -> bool:
         """Wait for work and begin what may begin. False: stop."""
         with self._changed:
             self._changed.wait_for(lambda: self._stopping or self._waiting or self._running)
@@ -162,11 +176,11 @@ class Scheduler:
                 return False
             room = self._limits.running - len(self._running)
             jobs = [self._waiting.popleft() for _ in range(min(room, len(self._waiting)))]
-        self._running += [self._begin(job, drive, idle) for job in jobs]
+        self._running += [self._begin(job, attachment, idle) for job in jobs]
         return True
 
-    def _begin(self, job: Job, drive: Attachment, idle: IdleSequences) -> _Running:
-        cache = idle.take(job.prompt) or drive.cache()
+    def _begin(self, job: Job, attachment: Attachment, idle: IdleSequences) -> _Running:
+        cache = idle.take(job.prompt) or attachment.cache()
         cached = cache.get_seq_length()
         self._metrics.prompt_tokens.inc(len(job.prompt))
         self._metrics.cached_tokens.inc(cached)

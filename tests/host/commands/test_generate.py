@@ -79,7 +79,9 @@ def test_the_report_counts_what_the_drive_did(generate, tmp_path):
     assert decode["attention_jobs"] == (new - 1) * layers * kv_heads
     assert prefill["pages_written"] == 2 * layers * kv_heads * (130 // (abi.PAGE_BYTES // (2 * head_dim)))
     row = 2 * 2 * head_dim * layers * kv_heads  # K and V of one token
-    assert decode["inside_bytes"] == sum(row * (130 + step) for step in range(1, new))
+    assert decode["inside_bytes"] == (new - 1) * row * 130  # the new tokens wait in the tail
+    assert report["writeback"]["tail_tokens"] == new - 1
+    assert report["writeback"]["bytes_sent"] == 130 * row
     assert prefill["host_bytes"] > 130 * row
     assert decode["host_bytes"] < decode["inside_bytes"]
     assert report["modelled"]["device_ns_per_token"] > 0
@@ -140,6 +142,32 @@ def test_prompts_come_from_stdin(checkpoint, tmp_path, monkeypatch):
     assert not list((tmp_path / "kvdrive").iterdir())  # the drive's temporary folder is gone
 
 
+def test_neither_drives_nor_spill_interval_change_a_bit(generate):
+    def tokens(*options):
+        result = generate("--prompt", PROMPTS[0], "--max-new-tokens", 24, "--ignore-stop", "--json", *options)
+        assert result.exit_code == 0, result.output
+        report = json.loads(result.stdout)
+        return report["tokens"], report["writeback"]
+
+    one, written = tokens("--spill", 1)
+    three, delayed = tokens("--spill", 8, "--drives", 3, "--on-failure", "recompute")
+    assert one == three
+    assert written["writes"] == 24 * 2  # layers
+    assert delayed["writes"] < written["writes"] / 3
+
+
+@pytest.mark.parametrize("policy", ["sparf", "sparq", "h2o", "local"])
+def test_policies_read_less(generate, policy):
+    prompt = " ".join(PROMPTS * 4)
+    options = ["--prompt", prompt, "--max-new-tokens", 6, "--ignore-stop", "--json", "--attention", policy]
+    result = generate(*options, "--ratio", "1/8", "--check")
+    assert result.exit_code == 0, result.output  # another text is no error
+    report = json.loads(result.stdout)
+    assert report["options"]["attention"] == policy
+    assert report["options"]["ratio"] == "1/8"
+    assert report["check"]["total"] == 6
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
@@ -150,6 +178,8 @@ def test_prompts_come_from_stdin(checkpoint, tmp_path, monkeypatch):
         (["--prompt", "x", "--max-new-tokens", 4096], InputError, "exceed the 4096 positions"),
         (["--prompt", "x", "--check", "--temperature", 1], InputError, "leave --temperature out"),
         (["--prompt", "x", "--prompt", "y", "--batch", 1], InputError, "--batch 1 is less than the 2 prompts"),
+        (["--prompt", "x", "--ratio", "1/8"], InputError, "exact attention has no compression ratio"),
+        (["--prompt", "x", "--attention", "sparf", "--ratio", "8"], InputError, "outside (0, 1]"),
         (["--prompt", "x", "--preset", "floppy"], TargetError, "unknown preset 'floppy'"),
     ],
 )
