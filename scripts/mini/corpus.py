@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from kvdrive.eval.library import Module, is_held_out, modules
+from kvdrive.eval.library import Module, is_held_out, module_names, read
 
 VOCABULARY = 2048
 END_OF_TEXT = "<|end|>"
@@ -17,7 +17,7 @@ END_OF_TEXT = "<|end|>"
 
 def training_modules() -> list[Module]:
     """All modules but those held out, neighbours beside each other."""
-    return [module for module in modules() if not is_held_out(module.name)]
+    return [read(name) for name in module_names() if not is_held_out(name)]
 
 
 def digest(texts: Sequence[Module]) -> str:

@@ -24,16 +24,19 @@ def library() -> Path:
     return Path(sysconfig.get_paths()["stdlib"])
 
 
-def modules() -> list[Module]:
-    """All modules in the order of their names, so that neighbours belong together."""
-    root = library()
-    found = []
+def module_names() -> list[str]:
+    """Names of all modules with text worth reading, sorted, so that neighbours belong together."""
+    root, found = library(), []
     for path in sorted(root.rglob("*.py")):
         name = path.relative_to(root)
-        if _LEFT_OUT & set(name.parts) or not _SMALLEST <= path.stat().st_size <= _LARGEST:
-            continue
-        found.append(Module(str(name), path.read_text(encoding="utf-8", errors="replace")))
+        if not _LEFT_OUT & set(name.parts) and _SMALLEST <= path.stat().st_size <= _LARGEST:
+            found.append(str(name))
     return found
+
+
+def read(name: str) -> Module:
+    """The module `name`; bytes that are not UTF-8 become replacement characters."""
+    return Module(name, (library() / name).read_text(encoding="utf-8", errors="replace"))
 
 
 def is_held_out(name: str) -> bool:
@@ -43,5 +46,5 @@ def is_held_out(name: str) -> bool:
 
 def held_out_modules() -> list[Module]:
     """The modules that models/mini was never trained on, the longest first."""
-    found = [module for module in modules() if is_held_out(module.name)]
+    found = [read(name) for name in module_names() if is_held_out(name)]
     return sorted(found, key=lambda module: (-len(module.text), module.name))

@@ -1,0 +1,126 @@
+"""The lm-eval harness on a model whose KV cache lives in a drive.
+
+    python -m kvdrive.plugins.lm_eval --model kvdrive --model_args pretrained=models/mini,engine=hls --tasks ...
+
+is `lm_eval` with this model registered, because lm-eval 0.4.13 looks for no models outside its own package. In Python,
+importing this module is enough. The context of a request is prefilled on the host, every token of its continuation is a
+decode step in the drive.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from kvdrive.drives import DriveOptions, open_drives
+from kvdrive.errors import InputError
+from kvdrive.eval.perplexity import release
+from kvdrive.eval.scoring import rate
+from kvdrive.models import DTYPES, load
+from kvdrive.plugins.transformers import attach
+from kvdrive.policies import make_policy, parse_ratio
+from kvdrive.policies.h2o import H2O
+from kvdrive.policies.host import attach_host
+
+try:
+    from lm_eval.api.registry import register_model
+    from lm_eval.models.huggingface import HFLM
+    from tqdm import tqdm
+except ImportError as missing:
+    raise InputError("lm-eval is not installed: pip install 'kvdrive[eval]'") from missing
+
+
+@register_model("kvdrive")
+class DriveLM(HFLM):  # type: ignore[misc]
+    """`pretrained`: a local checkpoint folder or "mini".
+
+    `engine`, `preset`, `drive` (a folder) and `threads` choose the drive, `attention` and `ratio` the policy. Raises
+    KvdriveError.
+    """
+
+    def __init__(
+        self,
+        pretrained: str,
+        engine: str = "fast",
+        attention: str = "exact",
+        ratio: str | float = "1",
+        dtype: str = "float32",
+        preset: str = "",
+        drive: str = "",
+        threads: int = 0,
+        max_length: int | None = None,
+        batch_size: int | str = 1,
+        **harness: Any,
+    ) -> None:
+        if dtype not in DTYPES:
+            raise InputError(f"no dtype '{dtype}': choose one of {', '.join(DTYPES)}")
+        if str(batch_size) != "1":
+            raise InputError("the drive takes one sequence at a time here: leave batch_size at 1")
+        harness.pop("device", None)  # the host part runs on the CPU
+        policy = make_policy(attention, parse_ratio(str(ratio)))
+        checkpoint = load(str(pretrained), dtype)
+        count = threads or os.cpu_count() or 1
+        torch.set_num_threads(count)
+        options = DriveOptions(engine, preset, count, folder=Path(drive) if drive else None)
+        self._open = ExitStack()
+        if isinstance(policy, H2O):
+            self._attached: Any = self._open.enter_context(attach_host(checkpoint.model, policy))
+        else:
+            target = self._open.enter_context(open_drives(options))
+            self._attached = self._open.enter_context(attach(checkpoint.model, target, policy))
+        super().__init__(
+            pretrained=checkpoint.model,
+            tokenizer=checkpoint.tokenizer,
+            max_length=max_length,
+            batch_size=1,
+            device="cpu",
+            **harness,
+        )
+
+    def close(self) -> None:
+        """Detach the model and close the drive."""
+        self._open.close()
+
+    def _loglikelihood_tokens(
+        self,
+        requests: list[tuple[Any, list[int], list[int]]],
+        disable_tqdm: bool = False,
+        override_bs: int | None = None,
+    ) -> list[tuple[float, bool]]:
+        """(log likelihood, whether greedy decoding gives it) of each (texts, context, continuation)."""
+        answers = []
+        for texts, context, continuation in tqdm(requests, desc="kvdrive", disable=disable_tqdm):
+            kept = np.array((context + continuation)[-(self.max_length + 1) :], np.int64)
+            split = len(kept) - len(continuation)
+            cache = self._attached.cache()
+            scores = rate(self.model, kept[:split], kept[split:], cache)
+            release(cache)
+            answer = (-float(scores.nats.sum()), bool(scores.first.all()))
+            answers.append(answer)
+            if texts is not None:
+                self.cache_hook.add_partial("loglikelihood", texts, answer)
+        return answers
+
+    def _model_generate(self, context: torch.Tensor, max_length: int, stop: list[str], **options: Any) -> torch.Tensor:
+        cache = self._attached.cache()
+        try:
+            made: torch.Tensor = super()._model_generate(context, max_length, stop, past_key_values=cache, **options)
+        finally:
+            release(cache)
+        return made
+
+
+def main() -> None:
+    """The harness's own command line."""
+    from lm_eval.__main__ import cli_evaluate
+
+    cli_evaluate()
+
+
+if __name__ == "__main__":
+    main()
