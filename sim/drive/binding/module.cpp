@@ -9,4 +9,5 @@ NB_MODULE(_native, m) {
   kvdrive::bind_engine(m);
   kvdrive::bind_drive(m);
   kvdrive::bind_nvme(m);
+  kvdrive::bind_tcp(m);
 }

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The primitives of DH-HMAC-CHAP, from OpenSSL's libcrypto.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <string_view>
+
+#include "tcp/pdu.hpp"
+
+struct evp_pkey_st;
+
+namespace kvdrive::tcp {
+
+// As on the wire.
+enum class Hash : std::uint8_t { kSha256 = 1, kSha384 = 2, kSha512 = 3 };
+enum class DhGroup : std::uint8_t { kNull = 0, k2048 = 1, k3072 = 2, k4096 = 3, k6144 = 4, k8192 = 5 };
+
+std::size_t hash_bytes(Hash hash);
+ByteView view_of(std::string_view text);
+
+// These throw std::runtime_error when libcrypto fails.
+Bytes digest(Hash hash, ByteView data);
+Bytes hmac(Hash hash, ByteView key, std::initializer_list<ByteView> pieces);
+Bytes random_bytes(std::size_t count);
+
+// Not in time that depends on the contents.
+bool equal(ByteView a, ByteView b);
+
+// An ephemeral key of one of the groups of RFC 7919.
+class DhKey {
+ public:
+  explicit DhKey(DhGroup group);
+  ByteView public_value() const { return public_; }
+  // Empty when the peer's value is none of the group.
+  Bytes shared_secret(ByteView peer) const;
+
+ private:
+  DhGroup group_;
+  std::shared_ptr<evp_pkey_st> key_;
+  Bytes public_{};
+};
+
+}  // namespace kvdrive::tcp

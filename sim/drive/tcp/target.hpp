@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the connections of one NVMe/TCP target share: the subsystem, who may use it, associations, limits, counters.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "nvme/controller.hpp"
+#include "nvme/subsystem.hpp"
+#include "tcp/dhchap.hpp"
+#include "tcp/discovery.hpp"
+
+namespace kvdrive::tcp {
+
+class Connection;
+using Clock = std::chrono::steady_clock;
+
+struct HostAccess {
+  std::string nqn;
+  std::optional<DhchapSecret> secret{};             // the host must prove that it knows it
+  std::optional<DhchapSecret> controller_secret{};  // for hosts that want a proof in return
+};
+
+struct TargetOptions {
+  std::vector<HostAccess> hosts{};  // empty: every host
+  std::uint32_t max_connections = 256;
+  std::uint16_t max_io_queues = 64;
+  std::uint32_t max_transfer_bytes = 1 << 20;
+  std::uint64_t transfer_budget_bytes = 16 << 20;     // of a connection's commands that wait for their data
+  std::chrono::milliseconds connect_timeout{5000};    // from the connection to a Connect command
+  std::chrono::milliseconds progress_timeout{30000};  // a PDU or a transfer that has begun, or a reader that stalls
+};
+
+// Faults of the way to the host, for commands of I/O queues.
+enum class TransportFault : std::uint8_t {
+  kDropConnection,  // instead of executing a command
+  kCorruptDigest,   // of data to the host
+  kLoseCompletion,  // of a command that was executed
+  kNotReady,        // a command is refused, and may be tried again
+};
+inline constexpr std::size_t kTransportFaults = 4;
+
+// Since the target was made.
+struct TargetCounters {
+  std::uint64_t connections = 0, associations = 0, commands = 0;
+  std::uint64_t in_capsule = 0;  // commands with their data in the capsule
+  std::uint64_t ready_to_transfer = 0;
+  std::uint64_t data_digest_errors = 0;
+  std::uint64_t terminated = 0;  // connections, by a termination request of the drive
+  std::uint64_t timeouts = 0;    // connections
+  std::uint64_t keep_alive_expired = 0;
+  std::uint64_t refused_hosts = 0, failed_authentications = 0;
+};
+
+// A host and its controller: the admin queue's connection and those of the I/O queues.
+class Association {
+ public:
+  using Controller = std::variant<std::unique_ptr<nvme::Controller>, std::unique_ptr<DiscoveryController>>;
+
+  Association(Controller controller, std::string host_nqn, std::array<std::uint8_t, 16> host_id, bool discovery)
+      : host_nqn(std::move(host_nqn)), host_id(host_id), discovery(discovery), controller_(std::move(controller)) {}
+
+  // `f` with the controller, of either kind.
+  template <typename F>
+  auto with(F&& f) const {
+    return std::visit([&](const auto& controller) { return f(*controller); }, controller_);
+  }
+  std::uint16_t id() const {
+    return with([](const auto& c) { return c.id(); });
+  }
+
+  const std::string host_nqn;
+  const std::array<std::uint8_t, 16> host_id;
+  const bool discovery;
+  std::map<nvme::QueueId, Connection*> queues{};
+
+ private:
+  Controller controller_;
+};
+
+// Everything but `post` and `inject` belongs to one thread.
+class Target {
+ public:
+  // `wake` is called from any thread when a completion was posted.
+  Target(nvme::Subsystem& subsystem, TargetOptions options, std::function<void()> wake);
+
+  const TargetOptions& options() const { return options_; }
+  const std::string& nqn() const { return subsystem_.nqn(); }
+  // The entry of a host that may use the drive; where every host may, an entry without secrets.
+  std::optional<HostAccess> access(const std::string& host_nqn) const;
+
+  std::shared_ptr<Association> associate(bool discovery, const std::string& host_nqn,
+                                         const std::array<std::uint8_t, 16>& host_id, const Address& address);
+  std::shared_ptr<Association> find(std::uint16_t id) const;
+  // Ends the association: its connections close.
+  void dissolve(const std::shared_ptr<Association>& association);
+
+  // Completions that came late go to their connections.
+  void deliver_posted();
+  void expire_keep_alives(Clock::time_point now);
+
+  void inject(TransportFault fault, std::uint32_t count);
+  // Whether the next operation that this fault can meet is to fail.
+  bool take(TransportFault fault);
+
+  TargetCounters counters() const;
+  template <typename F>
+  void count(F&& f) {
+    const std::scoped_lock lock(mutex_);
+    f(counters_);
+  }
+
+ private:
+  void post(std::uint16_t association, nvme::QueueId queue, nvme::Response response);
+
+  nvme::Subsystem& subsystem_;
+  TargetOptions options_;
+  std::function<void()> wake_;
+  std::uint16_t next_discovery_id_ = 0;
+  std::map<std::uint16_t, std::shared_ptr<Association>> associations_;  // of the drive's subsystem, by CNTLID
+  std::vector<std::weak_ptr<Association>> discoveries_;
+
+  mutable std::mutex mutex_;  // of what follows
+  struct Posted {
+    std::uint16_t association;
+    nvme::QueueId queue;
+    nvme::Response response;
+  };
+  std::vector<Posted> posted_;
+  std::array<std::uint32_t, kTransportFaults> faults_{};
+  TargetCounters counters_;
+};
+
+}  // namespace kvdrive::tcp
