@@ -85,6 +85,10 @@ link: setup ## bitstream with Vitis or Vivado KERNEL=x [PLATFORM=smartssd|zu17eg
 
 # ---- check ----
 
+.PHONY: fuzz-drive
+fuzz-drive: setup ## random and mutated inputs for every surface of the drive, with sanitizers [N=1000000] [SEED=n]
+	@$(BIN)/python scripts/fuzz_drive.py --inputs $(or $(N),1000000) --seed $(SEED) --jobs $(JOBS)
+
 .PHONY: fuzz-rtl
 fuzz-rtl: setup ## random programs as g++ and as RTL; a failing one is kept as a test [N=200] [SEED=n]
 	@$(BIN)/python -m openhls.fuzz --programs $(or $(N),200) --seed $(SEED) --jobs $(JOBS) --keep tests/openhls/regressions

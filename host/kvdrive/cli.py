@@ -7,6 +7,7 @@ import sys
 import typer
 
 from kvdrive.doctor.cli import app as doctor_app
+from kvdrive.drive_cli import app as drive_app
 from kvdrive.errors import KvdriveError
 from kvdrive.eval.cli import app as eval_app
 from kvdrive.generate_cli import app as generate_app
@@ -21,6 +22,7 @@ app.add_typer(serve_app)
 app.add_typer(eval_app)
 app.add_typer(doctor_app)
 app.add_typer(kernel_app, name="kernel")
+app.add_typer(drive_app, name="drive")
 
 
 def main() -> None:

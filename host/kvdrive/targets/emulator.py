@@ -1,25 +1,31 @@
-"""The software drive in this process."""
+"""The software drive, in this process or served by another one; commands go through queue pairs in shared memory."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from kvdrive._native import Drive
+from kvdrive._native import Drive, QueuePairs, RingError, Subsystem
 from kvdrive.errors import TargetError
 from kvdrive.nvme.commands import Command
 from kvdrive.nvme.completions import Completion, decode
 from kvdrive.targets.base import Target, TargetStats
 
 DEFAULT_CAPACITY = 1 << 30
+_SEGMENT_BYTES = 1 << 32  # of addresses; memory is taken as it is used
+_QUEUE_ENTRIES = 1024
+_MOST_IN_FLIGHT = 32  # commands of one submit_many
+_MOST_BYTES_IN_FLIGHT = 1 << 29
+_IO_QUEUE = 1
 
 
 class Emulator(Target):
     """A drive backed by the file `path`: mounted with the sessions it holds, or made where there is none.
 
-    `engine` is "hls" (the compiled kernels) or "fast" (the same bits, vectorised). `format` forgets what the drive
-    holds; `capacity_bytes` of K and V and `preset` (whose flash is modelled: kvdrive._native.presets()) count for a
-    new or formatted drive, the file is sparse until written. Raises TargetError when the file is something else or in
-    use by another drive, or when there is no such preset.
+    `engine` is "hls" (the compiled kernels), "fast" (the same bits, vectorised) or "rtl" (the verilated kernels, where
+    they are built). `format` forgets what the drive holds; `capacity_bytes` of K and V and `preset` (whose flash is
+    modelled: kvdrive._native.presets()) count for a new or formatted drive, the file is sparse until written. Raises
+    TargetError when the file is something else or in use by another drive, or when there is no such preset or engine.
     """
 
     def __init__(
@@ -33,10 +39,10 @@ class Emulator(Target):
         preset: str = "",
     ) -> None:
         super().__init__()
-        self._identifier = 0
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._drive: Drive | None = Drive(path, engine, threads, capacity_bytes, format=format, preset=preset)
+            self._pairs = QueuePairs(Subsystem(self._drive), _SEGMENT_BYTES, entries=_QUEUE_ENTRIES)
         except (OSError, RuntimeError, ValueError) as error:
             raise TargetError(str(error)) from error
 
@@ -47,9 +53,27 @@ class Emulator(Target):
 
     def submit(self, command: Command) -> Completion:
         """See Target."""
-        self._identifier = (self._identifier + 1) & 0xFFFF
-        entry, data = self._open_drive().submit(command.encode(self._identifier), command.data)
-        return decode(entry, data)
+        return self.submit_many([command])[0]
+
+    def submit_many(self, commands: Sequence[Command]) -> list[Completion]:
+        """See Target."""
+        self._open_drive()
+        completions: list[Completion] = []
+        tickets: list[tuple[int, int]] = []  # with the bytes that they hold
+        held = 0
+        try:
+            for command in commands:
+                size = max(command.room, 0 if command.data is None else command.data.size)
+                while tickets and (len(tickets) == _MOST_IN_FLIGHT or held + size > _MOST_BYTES_IN_FLIGHT):
+                    ticket, freed = tickets.pop(0)
+                    held -= freed
+                    completions.append(decode(*self._pairs.wait(ticket)))
+                tickets.append((self._pairs.submit(_IO_QUEUE, command.entry, command.data, command.room), size))
+                held += size
+            completions += [decode(*self._pairs.wait(ticket)) for ticket, _ in tickets]
+        except (RingError, ValueError) as error:
+            raise TargetError(str(error)) from error
+        return completions
 
     def stats(self) -> TargetStats:
         """See Target."""
@@ -61,6 +85,8 @@ class Emulator(Target):
 
     def close(self) -> None:
         """See Target."""
+        if self._drive is not None:
+            del self._pairs
         self._drive = None
 
     def _open_drive(self) -> Drive:

@@ -5,6 +5,7 @@
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -52,7 +53,8 @@ class QueuePairs {
   }
   QueuePairs(const std::filesystem::path& path, std::uint64_t segment_bytes, HostOptions options)
       : connection_(std::make_unique<RingConnection>(path, segment_bytes)) {
-    host_.emplace(connection_->memory().bytes(), options);
+    options.alive = [connection = connection_.get()] { return connection->alive(); };
+    host_.emplace(connection_->memory().bytes(), std::move(options));
   }
 
   RingHost& host() { return *host_; }
@@ -64,7 +66,7 @@ class QueuePairs {
 };
 
 HostOptions host_options(std::uint16_t io_queues, std::uint32_t entries, bool prp, double timeout_seconds) {
-  return {io_queues, entries, prp, std::chrono::milliseconds(static_cast<std::int64_t>(timeout_seconds * 1000))};
+  return {io_queues, entries, prp, std::chrono::milliseconds(static_cast<std::int64_t>(timeout_seconds * 1000)), {}};
 }
 
 nb::tuple to_python(HostCompletion&& completion) {

@@ -15,7 +15,7 @@ constexpr std::uint32_t kEnabled = 0x00460061;  // CC: 64- and 16-byte entries, 
 constexpr std::uint32_t kShutdown = 0x4000, kReady = 0x1, kFatal = 0x2, kShutdownMask = 0xc, kShutdownDone = 0x8;
 constexpr std::uint8_t kSglPointer = 0x40;
 constexpr std::uint32_t kAdminEntries = 64;
-constexpr std::uint64_t kLargeBuffer = 1 << 20;  // such memory goes back to the system
+constexpr std::uint64_t kLargeBuffer = 1 << 26;  // such memory goes back to the system
 constexpr std::chrono::milliseconds kLongestSleep{50};
 constexpr int kSpins = 200;  // looks at the ring before the host goes to sleep
 
@@ -94,7 +94,12 @@ bool RingHost::wait_until(std::unique_lock<std::mutex>& lock, Deadline deadline,
       if (!ready()) {
         lock.unlock();
         sleep_on(view_.host_event(), seen, kLongestSleep);
+        const bool alive = !options_.alive || options_.alive();
         lock.lock();
+        if (!alive && !ready()) {
+          view_.host_waiters().fetch_sub(1, std::memory_order_seq_cst);
+          throw RingError("the drive has ended");
+        }
       }
       view_.host_waiters().fetch_sub(1, std::memory_order_seq_cst);
     }

@@ -33,6 +33,7 @@ struct HostOptions {
   std::uint32_t entries = 256;
   bool prp = false;  // data by PRP lists instead of one SGL descriptor
   std::chrono::milliseconds timeout{60'000};
+  std::function<bool()> alive{};  // whether there is still a drive at the other end; absent: always
 };
 
 struct HostCompletion {

@@ -182,6 +182,11 @@ RingConnection::RingConnection(const std::filesystem::path& path, std::uint64_t 
   }
 }
 
+bool RingConnection::alive() const {
+  pollfd watched{socket_, POLLIN, 0};
+  return poll(&watched, 1, 0) <= 0 || !(watched.revents & (POLLHUP | POLLERR));
+}
+
 RingConnection::~RingConnection() { close(socket_); }
 
 }  // namespace kvdrive::nvme

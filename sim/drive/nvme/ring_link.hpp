@@ -75,6 +75,8 @@ class RingConnection {
   RingConnection& operator=(const RingConnection&) = delete;
 
   const RingMemory& memory() const { return *memory_; }
+  // Whether the server still holds its end.
+  bool alive() const;
 
  private:
   int socket_ = -1;

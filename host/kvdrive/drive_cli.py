@@ -1,0 +1,210 @@
+"""`kvdrive drive create|info|serve|fsck|stats`: the software drive as a file and as a process."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import threading
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from kvdrive._native import Drive, QueuePairs, RingError, RingServer, Subsystem, TcpServer
+from kvdrive.errors import InputError, TargetError
+from kvdrive.nvme import admin, wire
+from kvdrive.nvme.completions import decode
+
+app = typer.Typer(no_args_is_help=True, help="Create, serve and examine software drives.")
+
+_UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+
+
+class Engine(StrEnum):
+    """Who computes inside the drive."""
+
+    fast = "fast"
+    hls = "hls"
+    rtl = "rtl"
+
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="machine-readable output")]
+DriveFile = Annotated[Path, typer.Argument(help="the drive's backing file")]
+Socket = Annotated[Path, typer.Option(help="Unix socket of `kvdrive drive serve`")]
+
+
+@app.command()
+def create(
+    path: DriveFile,
+    capacity: Annotated[str, typer.Option(help="bytes of K, V and blocks; K, M, G, T for powers of 1024")] = "1G",
+    preset: Annotated[str, typer.Option(help="drive to imitate; default: 970pro")] = "",
+    force: Annotated[bool, typer.Option(help="forget what an existing drive holds")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Make a drive: one sparse file."""
+    if path.exists() and path.stat().st_size > 0 and not force:
+        raise InputError(f"{path} exists: choose another path, or --force to forget what it holds")
+    size = _bytes_of(capacity)
+    with_layout = _open(path, capacity_bytes=size, preset=preset, format=force)
+    _show("drive", with_layout.layout(), as_json)
+
+
+@app.command()
+def info(path: DriveFile, as_json: JsonFlag = False) -> None:
+    """Show a drive's layout, its sessions and how it introduces itself to hosts."""
+    drive = _open_existing(path)
+    subsystem = Subsystem(drive, serial=_serial_of(path))
+    pairs = QueuePairs(subsystem, 1 << 22)
+    identity = _ask(pairs, wire.IdentifyController, admin.identify(wire.Cns.CNS_CONTROLLER))
+    shown = ("sn", "mn", "fr", "subnqn", "engine", "engine_mhz", "slm_bytes", "abi_version")
+    namespace = _ask(pairs, wire.IdentifyNamespace, admin.identify(wire.Cns.CNS_NAMESPACE, 1))
+    found = drive.layout() | {name: identity[name] for name in shown if name != "engine"}
+    _show(str(path), found | {"sessions": drive.sessions(), "blocks_used": namespace["nuse"]}, as_json)
+
+
+@app.command()
+def serve(
+    path: DriveFile,
+    socket: Annotated[Path | None, typer.Option(help="Unix socket for processes of this machine")] = None,
+    nvme_tcp: Annotated[str, typer.Option(help="HOST:PORT for NVMe/TCP hosts, for example 127.0.0.1:4420")] = "",
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="NQN[,SECRET[,CONTROLLER SECRET]] of an NVMe/TCP host, DHHC-1 secrets; may repeat; default: all"
+        ),
+    ] = None,
+    engine: Annotated[Engine, typer.Option(help="who computes")] = Engine.fast,
+    threads: Annotated[int, typer.Option(min=1, max=256, help="of the engine")] = 1,
+    fault: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="inject KIND[:AFTER[:COUNT[:ARGUMENT]]]: after so many good operations, so many fail; may repeat"
+        ),
+    ] = None,
+) -> None:
+    """Serve a drive to other processes or NVMe/TCP hosts until interrupted; then everything is made durable."""
+    if socket is None and not nvme_tcp:
+        raise InputError("say where to serve: --socket PATH, --nvme-tcp HOST:PORT, or both")
+    drive = _open_existing(path, engine.value, threads)
+    for text in fault or []:
+        _inject(drive, text)
+    subsystem = Subsystem(drive, serial=_serial_of(path))
+    stopped = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: stopped.set())
+    places = []
+    try:
+        rings = None if socket is None else RingServer(subsystem, socket)
+        tcp = _serve_tcp(subsystem, nvme_tcp, allow or []) if nvme_tcp else None
+    except (RuntimeError, ValueError) as error:
+        raise TargetError(str(error)) from error
+    if rings is not None:
+        threading.Thread(target=rings.run).start()
+        places.append(str(socket))
+    if tcp is not None:
+        places.append(f"nvme-tcp {nvme_tcp.rpartition(':')[0]}:{tcp.port}, {subsystem.nqn}")
+    typer.echo(f"serving {path} (engine {engine.value}) at {' and '.join(places)}; Ctrl-C ends it")
+    while not stopped.wait(0.2):  # signals are handled between two looks
+        pass
+    if rings is not None:
+        rings.stop()
+
+
+@app.command()
+def fsck(path: DriveFile, as_json: JsonFlag = False) -> None:
+    """Compare a drive's maps, spares and contents. Exit code 1 if they disagree."""
+    with Console(stderr=True).status(f"reading {path}"):
+        drive = _open_existing(path)
+        disagreements = drive.check()
+    if as_json:
+        typer.echo(json.dumps({"path": str(path), "disagreements": disagreements}))
+    else:
+        groups = drive.flash_stats()["groups_live"]
+        for sentence in disagreements:
+            typer.echo(sentence)
+        typer.echo(f"{path}: {len(disagreements)} disagreements, {groups:,} groups, {len(drive.sessions())} sessions")
+    if disagreements:
+        raise typer.Exit(1)
+
+
+@app.command()
+def stats(socket: Socket, as_json: JsonFlag = False) -> None:
+    """Show the counters of a served drive: its statistics and SMART logs."""
+    try:
+        pairs = QueuePairs.connect(socket, 1 << 22)
+        found = _ask(pairs, wire.DriveStatistics, admin.get_log_page(wire.LogPage.LOG_STATISTICS, 512))
+        smart = _ask(pairs, wire.SmartLog, admin.get_log_page(wire.LogPage.LOG_SMART, 512, retain=True))
+    except RuntimeError as error:
+        raise TargetError(str(error)) from error
+    del found["version"]
+    health = ("spare_percent", "used_percent", "media_errors", "error_entries")
+    _show(str(socket), found | {name: smart[name] for name in health}, as_json)
+
+
+def _serve_tcp(subsystem: Subsystem, address: str, allow: list[str]) -> TcpServer:
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise InputError(f"'{address}' is no address: write HOST:PORT")
+    hosts = []
+    for entry in allow:
+        nqn, secret, controller_secret = (entry.split(",") + ["", ""])[:3]
+        hosts.append((nqn, secret or None, controller_secret or None))
+    return TcpServer(subsystem, host, int(port), hosts=hosts)
+
+
+def _open(path: Path, engine: str = "fast", threads: int = 1, **options: Any) -> Drive:
+    try:
+        return Drive(path, engine, threads, **options)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise TargetError(str(error)) from error
+
+
+def _open_existing(path: Path, engine: str = "fast", threads: int = 1) -> Drive:
+    if not path.is_file():
+        raise InputError(f"there is no drive at {path}: `kvdrive drive create` makes one")
+    return _open(path, engine, threads)
+
+
+def _ask(pairs: QueuePairs, layout: Any, command: Any) -> dict[str, Any]:
+    try:
+        reply = decode(*pairs.execute(0, command.entry, command.data, command.room)).check(command.opcode)
+    except RingError as error:
+        raise TargetError(str(error)) from error
+    return admin.decode(layout, reply.data)
+
+
+def _show(title: str, values: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(values))
+        return
+    table = Table(title=title, title_justify="left", show_header=False)
+    for name, value in values.items():
+        table.add_row(name, f"{value:,}" if isinstance(value, int) else str(value))
+    Console().print(table)
+
+
+def _bytes_of(text: str) -> int:
+    found = re.fullmatch(r"(\d+)\s*([KMGT]?)(i?B)?", text.strip(), re.IGNORECASE)
+    if not found:
+        raise InputError(f"'{text}' is no size: write a number, with K, M, G or T behind it")
+    return int(found[1]) << _UNITS[found[2].upper()]
+
+
+def _serial_of(path: Path) -> str:
+    """The same for the same file, however it is named: device and inode."""
+    status = path.stat()
+    return f"KV{status.st_dev:x}{status.st_ino:x}".upper()[:20]
+
+
+def _inject(drive: Drive, text: str) -> None:
+    kind, *numbers = text.split(":")
+    if len(numbers) > 3 or not all(number.isdigit() for number in numbers):
+        raise InputError(f"'{text}' is no fault: write KIND[:AFTER[:COUNT[:ARGUMENT]]]")
+    try:
+        drive.inject(kind, *map(int, numbers))
+    except ValueError as error:
+        raise InputError(str(error)) from error

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`kvdrive drive`: files, a served drive, and what a user does wrong."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from kvdrive._native import Drive, QueuePairs, Subsystem
+from kvdrive.nvme import namespaces
+
+
+def kvdrive(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "kvdrive", "drive", *map(str, arguments)], capture_output=True, text=True, timeout=60
+    )
+
+
+def test_create_info_and_fsck(tmp_path):
+    path = tmp_path / "drive.kv"
+    assert json.loads(kvdrive("create", path, "--capacity", "64M", "--json").stdout)["capacity_bytes"] == 1 << 26
+    again = kvdrive("create", path)
+    assert (again.returncode, "--force" in again.stderr) == (2, True)
+    found = json.loads(kvdrive("info", path, "--json").stdout)
+    assert (found["preset"], found["sessions"], found["blocks_used"]) == ("970pro", [], 0)
+    assert json.loads(kvdrive("fsck", path, "--json").stdout)["disagreements"] == []
+
+
+def test_fsck_finds_damage(tmp_path):
+    path = tmp_path / "drive.kv"
+    drive = Drive(path, "fast", 1, 1 << 26)
+    layout = drive.layout()
+    QueuePairs(Subsystem(drive), 1 << 24).execute(
+        1, *write(np.random.default_rng(1).integers(0, 256, 4096 * 900).astype(np.uint8))
+    )
+    del drive
+    with path.open("r+b") as file:
+        file.seek(layout["unit_offset"] + 100)
+        file.write(b"damage")
+    result = kvdrive("fsck", path)
+    assert result.returncode == 1
+    assert "contents are damaged" in result.stdout
+
+
+def write(data):
+    command = namespaces.write_blocks(0, data)
+    return command.entry, command.data
+
+
+def test_serve_stats_and_a_clean_end(tmp_path):
+    path, socket = tmp_path / "drive.kv", tmp_path / "socket"
+    kvdrive("create", path, "--capacity", "64M")
+    arguments = [sys.executable, "-m", "kvdrive", "drive", "serve", path, "--socket", socket]
+    faults = ["--fault", "read_uncorrectable:0:1"]
+    with subprocess.Popen([*arguments, *faults], stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert "serving" in server.stdout.readline()
+            pairs = QueuePairs.connect(socket, 1 << 22)
+            pairs.execute(1, *write(np.full(4096, 5, np.uint8)))
+            del pairs
+            assert json.loads(kvdrive("stats", "--socket", socket, "--json").stdout)["block_writes"] == 1
+            os.kill(server.pid, signal.SIGTERM)
+            assert server.wait(20) == 0
+        finally:
+            server.kill()
+    assert not socket.exists()
+    assert json.loads(kvdrive("info", path, "--json").stdout)["blocks_used"] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("info", "{}/none.kv"), "there is no drive"),
+        (("create", "{}/new.kv", "--capacity", "many"), "is no size"),
+        (("create", "{}/new.kv", "--preset", "floppy"), "preset"),
+        (("stats", "--socket", "{}/none"), "no drive is served"),
+        (("serve", "{}/drive.kv", "--socket", "{}/s", "--fault", "flood"), "unknown fault"),
+        (("serve", "{}/drive.kv", "--socket", "{}/s", "--fault", "full:x"), "is no fault"),
+    ],
+)
+def test_mistakes_get_one_sentence(tmp_path, arguments, sentence):
+    Drive(tmp_path / "drive.kv", "fast", 1, 1 << 26)
+    result = kvdrive(*(argument.format(tmp_path) for argument in arguments))
+    assert result.returncode == 2
+    assert sentence in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "new.kv").exists()
