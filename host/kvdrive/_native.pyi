@@ -1,5 +1,6 @@
 """Types of the native extension (sim/drive/binding); `make lint` compares them with the built module."""
 
+from collections.abc import Sequence
 from os import PathLike
 from typing import Any
 
@@ -107,6 +108,24 @@ class RingServer:
     def stop(self) -> None: ...
     @property
     def hosts(self) -> int: ...
+
+class TcpServer:
+    def __init__(
+        self,
+        subsystem: Subsystem,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        hosts: Sequence[tuple[str, str | None, str | None]] = ...,
+        connect_timeout: float = 5.0,
+        progress_timeout: float = 30.0,
+        max_connections: int = 256,
+        transfer_budget_bytes: int = ...,
+    ) -> None: ...
+    @property
+    def port(self) -> int: ...
+    def counters(self) -> dict[str, int]: ...
+    def inject(self, kind: str, count: int = 1) -> None: ...
 
 def presets() -> dict[str, str]: ...
 def timing_cases() -> list[dict[str, Any]]: ...

@@ -151,7 +151,7 @@ def _serve_tcp(subsystem: Subsystem, address: str, allow: list[str]) -> TcpServe
         raise InputError(f"'{address}' is no address: write HOST:PORT")
     hosts = []
     for entry in allow:
-        nqn, secret, controller_secret = (entry.split(",") + ["", ""])[:3]
+        nqn, secret, controller_secret = [*entry.split(","), "", ""][:3]
         hosts.append((nqn, secret or None, controller_secret or None))
     return TcpServer(subsystem, host, int(port), hosts=hosts)
 

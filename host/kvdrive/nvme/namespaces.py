@@ -75,8 +75,8 @@ def activate_program(program: wire.Program, active: bool) -> Command:
 
 def execute_program(program: wire.Program, memory_range: int, job: int) -> Command:
     """EXECUTE_PROGRAM: run the AttentionJob at byte `job` of a memory range; the result is the engine's status word."""
-    fields = {"nsid": abi.Namespace.CP, "cdw2": program | memory_range << 16, "cdw12": job}
-    return command(wire.ProgramOpcode.EXECUTE_PROGRAM, **fields)
+    chosen = program | memory_range << 16
+    return command(wire.ProgramOpcode.EXECUTE_PROGRAM, nsid=abi.Namespace.CP, cdw2=chosen, cdw12=job)
 
 
 def _of_blocks(

@@ -1,23 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
 """`kvdrive drive`: files, a served drive, and what a user does wrong."""
 
+import contextlib
+import io
 import json
 import os
+import re
 import signal
+import socket as socketlib
 import subprocess
 import sys
+from dataclasses import dataclass
+from unittest import mock
 
 import numpy as np
 import pytest
 
 from kvdrive._native import Drive, QueuePairs, Subsystem
+from kvdrive.cli import main
 from kvdrive.nvme import namespaces
 
 
+@dataclass
+class Result:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
 def kvdrive(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "kvdrive", "drive", *map(str, arguments)], capture_output=True, text=True, timeout=60
-    )
+    """The command line in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        mock.patch.object(sys, "argv", ["kvdrive", "drive", *map(str, arguments)]),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        pytest.raises(SystemExit) as end,
+    ):
+        main()
+    return Result(end.value.code or 0, out.getvalue(), err.getvalue())
 
 
 def test_create_info_and_fsck(tmp_path):
@@ -55,10 +76,13 @@ def test_serve_stats_and_a_clean_end(tmp_path):
     path, socket = tmp_path / "drive.kv", tmp_path / "socket"
     kvdrive("create", path, "--capacity", "64M")
     arguments = [sys.executable, "-m", "kvdrive", "drive", "serve", path, "--socket", socket]
-    faults = ["--fault", "read_uncorrectable:0:1"]
-    with subprocess.Popen([*arguments, *faults], stdout=subprocess.PIPE, text=True) as server:
+    options = ["--fault", "read_uncorrectable:0:1", "--nvme-tcp", "127.0.0.1:0"]
+    with subprocess.Popen([*arguments, *options], stdout=subprocess.PIPE, text=True) as server:
         try:
-            assert "serving" in server.stdout.readline()
+            told = server.stdout.readline()
+            assert "serving" in told
+            with socketlib.create_connection(("127.0.0.1", int(re.search(r"127\.0\.0\.1:(\d+)", told)[1]))):
+                pass
             pairs = QueuePairs.connect(socket, 1 << 22)
             pairs.execute(1, *write(np.full(4096, 5, np.uint8)))
             del pairs
@@ -80,6 +104,9 @@ def test_serve_stats_and_a_clean_end(tmp_path):
         (("stats", "--socket", "{}/none"), "no drive is served"),
         (("serve", "{}/drive.kv", "--socket", "{}/s", "--fault", "flood"), "unknown fault"),
         (("serve", "{}/drive.kv", "--socket", "{}/s", "--fault", "full:x"), "is no fault"),
+        (("serve", "{}/drive.kv"), "say where to serve"),
+        (("serve", "{}/drive.kv", "--nvme-tcp", "4420"), "is no address"),
+        (("serve", "{}/drive.kv", "--nvme-tcp", "0.0.0.0:4420"), "secret"),
     ],
 )
 def test_mistakes_get_one_sentence(tmp_path, arguments, sentence):
