@@ -24,7 +24,10 @@ Connection::Connection(Target& target, Address local, Clock::time_point now)
   target_.count([](TargetCounters& c) { ++c.connections; });
 }
 
-Connection::~Connection() {
+Connection::~Connection() { detach(); }
+
+// The queue is free for another connection; without the admin queue there is no association.
+void Connection::detach() {
   const auto association = std::exchange(association_, nullptr);
   if (!association) return;
   if (queue_ == 0) {
@@ -85,7 +88,6 @@ void Connection::initialize(const Pdu& pdu) {
   send(PduWriter::initialize_response(digests));
   reader_.start(digests);
   writer_ = PduWriter(digests, request.alignment);
-  initialized_ = true;
 }
 
 // ---- commands and their data ----
@@ -112,7 +114,9 @@ nvme::Status Connection::check_order(const abi::Sqe& command) const {
   const auto same = [&](const Incoming& other) { return other.command.cid == command.cid; };
   const bool taken = std::ranges::any_of(waiting_, same) ||
                      std::ranges::any_of(incoming_, [&](const auto& entry) { return same(entry.second); });
-  return taken ? nvme::Status{nvme::kScInvalidCommandId} : nvme::Status{abi::kSuccess};
+  if (taken) return nvme::kScInvalidCommandId;
+  const bool ready = fabrics || association_->with([](auto& controller) { return controller.ready(); });
+  return ready ? nvme::Status{abi::kSuccess} : nvme::Status{nvme::kScCommandSequence};
 }
 
 Connection::DataPointer Connection::locate(const abi::Sqe& command, nvme::Direction direction,
@@ -270,6 +274,7 @@ void Connection::terminate(Fault fault, ByteView header) {
   target_.count([](TargetCounters& c) { ++c.terminated; });
   send(PduWriter::termination(fault.error, fault.information, header));
   ending_ = true;
+  detach();
 }
 
 void Connection::leave() {
@@ -279,9 +284,10 @@ void Connection::leave() {
 
 void Connection::check_time(Clock::time_point now) {
   const TargetOptions& options = target_.options();
-  const bool late = (!association_ && now - opened_ > options.connect_timeout) ||
-                    (!authenticated_ && now - opened_ > options.progress_timeout) ||
-                    (!is_idle() && now - progress_ > options.progress_timeout);
+  const bool stalled = now - progress_ > options.progress_timeout;
+  const bool strange = (!association_ && now - opened_ > options.connect_timeout) ||
+                       (!authenticated_ && now - opened_ > options.progress_timeout);
+  const bool late = ending_ ? stalled && !output_.empty() : strange || (stalled && !is_idle());
   if (!late || dropped_) return;
   target_.count([](TargetCounters& c) { ++c.timeouts; });
   dropped_ = true;

@@ -75,6 +75,7 @@ class Connection {
   void take_command(const Pdu& pdu);
   void take_data(const Pdu& pdu);
   void terminate(Fault fault, ByteView header);
+  void detach();
   void send(Bytes pdu);
   bool is_idle() const;
 
@@ -90,8 +91,6 @@ class Connection {
 
   // Fabrics commands (fabrics.cpp).
   void connect(const abi::Sqe& command, ByteView data);
-  nvme::Status join(std::uint16_t queue, std::uint32_t entries, std::uint16_t controller, bool discovery,
-                    const std::string& host_nqn, const std::array<std::uint8_t, 16>& host_id);
   void get_property(const abi::Sqe& command);
   void set_property(const abi::Sqe& command);
   void authenticate(const abi::Sqe& command, ByteView data);
@@ -101,7 +100,6 @@ class Connection {
   const Address local_;
   PduReader reader_{kInCapsuleBytes};
   PduWriter writer_{};
-  bool initialized_ = false;
 
   std::shared_ptr<Association> association_{};
   nvme::QueueId queue_ = 0;

@@ -46,7 +46,7 @@ void Connection::execute_fabrics(const abi::Sqe& command, ByteView data, std::ui
       if (queue_ == 0) return complete(command, abi::kInvalidOpcode);
       complete(command, abi::kSuccess);
       ending_ = true;
-      return;
+      return detach();
     default:
       return complete(command, abi::kInvalidOpcode);
   }

@@ -1,0 +1,123 @@
+"""A stock Linux kernel with nvme-cli as the host of the drive, in QEMU."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import golden
+from guest import Guest, GuestUnavailableError, Image, prepare
+from kvdrive import abi
+from kvdrive._native import Drive, Subsystem, TcpServer, crc32c
+from kvdrive.nvme import wire
+
+HERE = Path(__file__).resolve().parent
+BUILD = HERE.parents[2] / "build/guest"
+NQN = "nqn.2026-01.org.kvdrive:guest"
+HOST_NQN = "nqn.2014-08.org.nvmexpress:uuid:11111111-2222-3333-4444-555555555555"
+TIMEOUT_S = 150
+pytestmark = pytest.mark.xdist_group("guest")
+
+
+@pytest.fixture(scope="module")
+def image() -> Image:
+    try:
+        return prepare(BUILD)
+    except GuestUnavailableError as error:
+        pytest.skip(str(error))
+
+
+class Rig:
+    """A drive with one allowed host, and the guest that is it."""
+
+    def __init__(self, path: Path) -> None:
+        self.drive = Drive(path, "fast", 1, 1 << 26)
+        self.subsystem = Subsystem(self.drive, serial="GUEST0001", nqn=NQN)
+        self.server = TcpServer(self.subsystem, hosts=[(HOST_NQN, None, None)])
+
+    def run(self, image: Image, script: str, files: dict[str, bytes] | None = None, **variables: str) -> list[str]:
+        head = "".join(f"{name}='{value}'\n" for name, value in {"NQN": NQN, "HOSTNQN": HOST_NQN, **variables}.items())
+        options = "nvme-core io_timeout=4 max_retries=5\n" if script == "faults.sh" else ""
+        text = head + (HERE / script).read_text()
+        guest = Guest(image, text, files or {}, self.server.port, self.server.inject, options)
+        said = guest.run(TIMEOUT_S)
+        problems = [line for line in said if line.startswith("error")]
+        assert not problems, guest.report(str(problems))
+        return said
+
+
+def passthru(layout: np.dtype, opcode: int, namespace: int, length: int, **fields: int) -> str:
+    """A command as nvme-cli's options."""
+    entry = np.zeros((), layout)
+    for name, value in fields.items():
+        entry[name] = value
+    words = np.frombuffer(entry.tobytes(), "<u4")
+    options = f"--opcode={opcode} --namespace-id={namespace} --data-len={length} --cdw2={words[2]} --cdw3={words[3]}"
+    return options + "".join(f" --cdw{i}={words[i]}" for i in range(10, 16))
+
+
+def test_a_linux_host_uses_the_drive(tmp_path, image):
+    rng = np.random.default_rng(3)
+    heads, tokens, d, group = 2, 48, 64, 4
+    k, v = (rng.standard_normal((heads, tokens, d)).astype(np.float16) for _ in range(2))
+    q = rng.standard_normal((heads, group, d)).astype(np.float16)
+    scale = golden.scale_bits(None, d)
+
+    def crc(array: np.ndarray) -> int:
+        return crc32c(array.reshape(-1).view(np.uint8))
+
+    rows = {"session": 5, "heads": heads, "tokens": tokens, "row_bytes": 2 * d}
+    append = [
+        passthru(abi.KvAppend, abi.Opcode.KV_APPEND, 1, k.nbytes, kind=i, sequence=i, crc32c=crc(array), **rows)
+        for i, array in enumerate((k, v))
+    ]
+    query = {"session": 5, "heads": heads, "tokens": tokens, "group": group, "scale_log2e": scale}
+    submit = passthru(abi.AttnSubmit, abi.Opcode.ATTN_SUBMIT, 3, q.nbytes, crc32c=crc(q), **query)
+    size = heads * abi.AttentionResult.itemsize + q.nbytes
+    fetch = passthru(abi.AttnFetch, abi.Opcode.ATTN_FETCH, 3, size, ticket=1, data_bytes=size)
+
+    rig = Rig(tmp_path / "drive.kv")
+    files = {"k": k.tobytes(), "v": v.tobytes(), "q": q.tobytes()}
+    commands = {"APPEND_K": append[0], "APPEND_V": append[1], "SUBMIT": submit, "FETCH": fetch}
+    said = rig.run(image, "functional.sh", files, **commands)
+
+    data = {line.split()[1]: base64.b64decode(line.split()[2]) for line in said if line.startswith("data ")}
+    records = np.frombuffer(data["attention"][: heads * abi.AttentionResult.itemsize], abi.AttentionResult)
+    out = np.frombuffer(data["attention"][records.nbytes :], np.uint16).reshape(heads, group, d)
+    for head in range(heads):
+        want = golden.attention(q[head], k[head], v[head], scale_log2e=scale)
+        np.testing.assert_array_equal(out[head], want.out.view(np.uint16))
+        np.testing.assert_array_equal(records["max"][head, :group], want.max)
+        np.testing.assert_array_equal(records["sum"][head, :group], want.sum)
+
+    assert "discovered 1" in said
+    assert "queues 3" in said  # the admin queue and two I/O queues
+    devices = next(line for line in said if line.startswith("devices")).split()[1:]
+    assert set(devices) == {"nvme0n1", "ng0n1", "ng0n2", "ng0n3"}
+    assert [line for line in said if "same" in line] == ["blocks same", "blocks same after reset"]
+    assert "state live" in said
+    assert "unknown opcode refused" in said
+    assert "a ticket counts once" in said
+    statistics = np.frombuffer(data["statistics"], wire.DriveStatistics)[0]
+    assert statistics["attention_jobs"] == heads
+    assert statistics["block_writes"] > 0
+    assert "controllers 0" in said
+    counters = rig.server.counters()
+    assert counters["terminated"] == counters["timeouts"] == counters["data_digest_errors"] == 0
+    assert counters["ready_to_transfer"] > 0
+    assert counters["in_capsule"] > 0
+    assert rig.drive.check() == []
+
+
+def test_a_linux_host_recovers_from_faults(tmp_path, image):
+    rig = Rig(tmp_path / "drive.kv")
+    said = rig.run(image, "faults.sh")
+    faults = ["drop_connection", "corrupt_digest", "lose_completion", "not_ready"]
+    assert [line for line in said if line.startswith("same after")] == [f"same after {fault}" for fault in faults]
+    assert "state live" in said
+    counters = rig.server.counters()
+    assert counters["terminated"] == 0
+    assert rig.drive.check() == []
