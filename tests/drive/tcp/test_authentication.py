@@ -118,7 +118,14 @@ def test_no_secret_no_authentication(target):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "hunter2", "DHHC-1:00:AAAA:", "DHHC-1:04:" + secret(KEY)[10:], secret(KEY)[:-1], secret(KEY).replace("A", "B")],
+    [
+        "",
+        "hunter2",
+        "DHHC-1:00:AAAA:",
+        "DHHC-1:04:" + secret(KEY)[10:],
+        secret(KEY)[:-1],
+        secret(KEY).replace("A", "B"),
+    ],
 )
 def test_secrets_that_are_none(target, text):
     with pytest.raises(ValueError, match="DH-HMAC-CHAP") as caught:
