@@ -42,7 +42,7 @@ struct DriveStats {
 struct FlashStats {
   FtlCounters ftl;
   FilterCounters filter;
-  BlockTable::Wear wear;
+  BandTable::Wear wear;
   Ns device_ns = 0;
   std::uint64_t engine_cycles = 0;
   std::uint64_t memory_bytes = 0;  // into the engine's memory

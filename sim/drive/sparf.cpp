@@ -56,7 +56,7 @@ bool AttentionUnit::place_columns(const Head& head, const std::vector<bool>& row
     return columns + ((std::uint64_t{token} / abi::kLanes * r + row) * abi::kLanes + token % abi::kLanes) * 2;
   };
   EmbeddingSpan span = EmbeddingSpan::first(head.k.head_dim());
-  for (; span.first_page + span.pages() <= head.k.embedding().size() && span.first_token < tokens; span = span.next()) {
+  for (; span.first_page + span.pages() <= head.k.embedding() && span.first_token < tokens; span = span.next()) {
     const auto read = filter_.dimensions(head.k, span, rows, ready_);
     if (!read) return false;
     data_done_ = std::max(data_done_, read->done);

@@ -25,10 +25,10 @@ Superblock describe(const VolumeOptions& options) {
                              " pages at once: pages per block must be a multiple");
   }
   const std::uint64_t with_spare = superblock.capacity_units * (100 + preset.over_provision_percent) / 100;
-  const std::uint64_t blocks = divide_up(with_spare, std::uint64_t{g.dies()} * g.units_per_block());
+  const std::uint64_t blocks = divide_up(with_spare, g.units_per_band());
   g.blocks_per_die =
-      static_cast<std::uint32_t>(std::min<std::uint64_t>(blocks, UINT32_MAX / 2)) + BlockTable::kReserve + 1;
-  if (superblock.capacity_units < 1 || g.units() > UINT32_MAX) {
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(blocks, UINT32_MAX / 2)) + BandTable::kReserve + 1;
+  if (superblock.capacity_units < 1 || g.units() > kMostUnits) {
     throw std::runtime_error("the drive's capacity must be between one page and about 14 TiB");
   }
   // Room for every map entry twice, every block and two copies of the tails.
@@ -92,14 +92,14 @@ void Volume::load() {
   journal_.replay([this](RecordReader reader) {
     while (!reader.done()) {
       switch (reader.get<RecordType>()) {
-        case RecordType::kMap:
-          ftl_.load_map(reader);
+        case RecordType::kList:
+          ftl_.load_list(reader);
           break;
         case RecordType::kBuffered:
           ftl_.load_buffered(reader);
           break;
-        case RecordType::kBlock:
-          ftl_.load_blocks(reader);
+        case RecordType::kBands:
+          ftl_.load_bands(reader);
           break;
         case RecordType::kSession:
           store_.load_session(reader);
@@ -118,9 +118,11 @@ void Volume::load() {
       }
     }
   });
+  store_.claim_lists();
+  blocks_.claim_lists();
+  ftl_.finish_loading();
   store_.finish_loading();
   blocks_.finish_loading();
-  ftl_.finish_loading();
 }
 
 void Volume::commit() {

@@ -7,117 +7,111 @@
 namespace kvdrive {
 namespace {
 
-constexpr GroupId kUnmapped = UINT32_MAX;
-constexpr std::size_t kBlocksPerRecord = 1 << 16;
-
-struct SavedBlock {
-  std::uint32_t block, group;
+struct SavedRegion {
+  std::uint32_t region;
+  ListId list;
 };
 
-Owner owner_of(std::uint32_t block) {
+Owner owner_of(std::uint32_t region, std::uint32_t index) {
   Owner owner;
+  owner.session = region;
   owner.kind = GroupKind::kBlock;
-  owner.index = block;
+  owner.index = index;
   return owner;
 }
 
 }  // namespace
 
+template <typename Visit>
+void BlockStore::for_each_part(std::uint64_t first, std::uint64_t count, Visit visit) const {
+  const std::uint64_t end = first + count;
+  for (auto entry = regions_.lower_bound(static_cast<Region>(first / kRegionBlocks)); entry != regions_.end();
+       ++entry) {
+    const std::uint64_t start = std::uint64_t{entry->first} * kRegionBlocks;
+    if (start >= end) return;
+    const std::uint64_t from = std::max(first, start), to = std::min(end, start + kRegionBlocks);
+    visit(entry->second, static_cast<std::uint32_t>(from - start), static_cast<std::uint32_t>(to - from), from - first);
+  }
+}
+
 void BlockStore::write(std::uint64_t first, std::span<const std::byte> data) {
   const std::size_t count = data.size() / abi::kPageBytes;
-  std::vector<GroupId> groups;
-  try {
-    for (std::size_t i = 0; i < count; ++i) {
-      const auto block = static_cast<Block>(first + i);
-      groups.push_back(ftl_.put(owner_of(block), block, data.subspan(i * abi::kPageBytes, abi::kPageBytes)));
-    }
-  } catch (...) {
-    for (const GroupId group : groups) ftl_.release(group);
-    throw;
-  }
+  if (ftl_.available() < count) throw DriveFull();
   for (std::size_t i = 0; i < count; ++i) {
-    const auto block = static_cast<Block>(first + i);
-    unmap(block);
-    map_[block] = groups[i];
+    const auto region = static_cast<Region>((first + i) / kRegionBlocks);
+    const auto index = static_cast<std::uint32_t>((first + i) % kRegionBlocks);
+    auto entry = regions_.find(region);
+    if (entry == regions_.end()) {
+      entry = regions_.emplace(region, ftl_.create_list()).first;
+      dirty_.insert(region);
+    }
+    const bool fresh = !ftl_.holds(entry->second, index);
+    ftl_.put(entry->second, owner_of(region, index), data.subspan(i * abi::kPageBytes, abi::kPageBytes), {});
+    used_ += fresh;
   }
 }
 
 Ftl::ReadResult BlockStore::read(std::uint64_t first, std::span<std::byte> data, Ns ready) {
   std::ranges::fill(data, std::byte{0});
   std::vector<GroupRead> reads;
-  const auto last = map_.lower_bound(static_cast<Block>(first + data.size() / abi::kPageBytes));
-  for (auto entry = map_.lower_bound(static_cast<Block>(first)); entry != last; ++entry) {
-    reads.push_back({entry->second, data.data() + (entry->first - first) * abi::kPageBytes});
-  }
+  for_each_part(first, data.size() / abi::kPageBytes,
+                [&](ListId list, std::uint32_t from, std::uint32_t count, std::uint64_t offset) {
+                  for (std::uint32_t i = 0; i < count; ++i) {
+                    if (!ftl_.holds(list, from + i)) continue;
+                    reads.push_back({list, from + i, data.data() + (offset + i) * abi::kPageBytes});
+                  }
+                });
   if (reads.empty()) return {.whole = true, .done = ready};
   return ftl_.read(reads, ready, Sink::kHost);
 }
 
 void BlockStore::deallocate(std::uint64_t first, std::uint64_t count) {
-  std::vector<Block> mapped;
-  const std::uint64_t last = first + count;
-  for (auto entry = map_.lower_bound(static_cast<Block>(first)); entry != map_.end() && entry->first < last; ++entry) {
-    mapped.push_back(entry->first);
-  }
-  for (const Block block : mapped) unmap(block);
-}
-
-void BlockStore::unmap(Block block) {
-  dirty_.insert(block);
-  const auto entry = map_.find(block);
-  if (entry == map_.end()) return;
-  ftl_.release(entry->second);
-  map_.erase(entry);
+  for_each_part(first, count, [&](ListId list, std::uint32_t from, std::uint32_t blocks, std::uint64_t) {
+    for (std::uint32_t i = 0; i < blocks; ++i) {
+      if (!ftl_.holds(list, from + i)) continue;
+      ftl_.remove(list, from + i);
+      --used_;
+    }
+  });
 }
 
 void BlockStore::save(RecordWriter& writer, bool everything) const {
-  std::vector<SavedBlock> saved;
-  const auto flush = [&] {
-    if (saved.empty()) return;
-    writer.put(RecordType::kBlocks);
-    writer.put(static_cast<std::uint32_t>(saved.size()));
-    writer.put_all(std::span<const SavedBlock>(saved));
-    writer.end_record();
-    saved.clear();
-  };
-  const auto add = [&](Block block, GroupId group) {
-    saved.push_back({block, group});
-    if (saved.size() == kBlocksPerRecord) flush();
-  };
-  if (everything) {
-    for (const auto& [block, group] : map_) add(block, group);
-  } else {
-    for (const Block block : dirty_) {
-      const auto entry = map_.find(block);
-      add(block, entry == map_.end() ? kUnmapped : entry->second);
-    }
+  std::vector<SavedRegion> saved;
+  for (const auto& [region, list] : regions_) {
+    if (everything || dirty_.contains(region)) saved.push_back({region, list});
   }
-  flush();
+  if (saved.empty()) return;
+  writer.put(RecordType::kBlocks);
+  writer.put(static_cast<std::uint32_t>(saved.size()));
+  writer.put_all(std::span<const SavedRegion>(saved));
+  writer.end_record();
 }
 
 void BlockStore::load(RecordReader& reader) {
-  for (const SavedBlock& saved : reader.get_all<SavedBlock>(reader.get<std::uint32_t>())) {
-    if (saved.block >= blocks_) throw std::runtime_error("a record of logical blocks is damaged");
-    if (saved.group == kUnmapped) {
-      map_.erase(saved.block);
-    } else {
-      map_[saved.block] = saved.group;
+  for (const SavedRegion& saved : reader.get_all<SavedRegion>(reader.get<std::uint32_t>())) {
+    if (std::uint64_t{saved.region} * kRegionBlocks >= blocks_) {
+      throw std::runtime_error("a record of logical blocks is damaged");
     }
+    regions_[saved.region] = saved.list;
   }
+}
+
+void BlockStore::claim_lists() {
+  for (const auto& [region, list] : regions_) ftl_.claim(list);
 }
 
 void BlockStore::finish_loading() {
-  for (const auto& [block, group] : map_) {
-    if (group >= ftl_.groups()) throw std::runtime_error("a logical block names a group that does not exist");
-    ftl_.retain(group);
-  }
+  for (const auto& [region, list] : regions_) used_ += ftl_.groups(list, kRegionBlocks);
 }
 
 void BlockStore::check(const std::function<void(const std::string&)>& report) const {
-  for (const auto& [block, group] : map_) {
-    Owner owner;
-    if (!ftl_.owner_of(group, owner) || owner != owner_of(block)) {
-      report("block " + std::to_string(block) + ": its page was written for something else");
+  for (const auto& [region, list] : regions_) {
+    for (std::uint32_t index = 0; index < kRegionBlocks; ++index) {
+      Owner owner;
+      if (ftl_.owner_of(list, index, owner) && owner != owner_of(region, index)) {
+        report("block " + std::to_string(std::uint64_t{region} * kRegionBlocks + index) +
+               ": its page was written for something else");
+      }
     }
   }
 }

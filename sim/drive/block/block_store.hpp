@@ -2,7 +2,8 @@
 // Namespace 1 as a block device: logical blocks of one page, beside the KV cache on the same flash.
 //
 // A block that was never written, or was deallocated, takes no flash and reads as zeros. Thin: blocks and KV share the
-// drive's capacity, and a write that finds no room is refused. Durable as the KV cache: after the next commit.
+// drive's capacity, and a write that finds no room is refused. Durable as the KV cache: after the next commit. The map
+// has a list of groups for each region, so that scattered writes stay cheap.
 #pragma once
 
 #include <cstddef>
@@ -23,11 +24,11 @@ class BlockStore {
   BlockStore(Ftl& ftl, std::uint64_t blocks) : ftl_(ftl), blocks_(blocks) {}
 
   std::uint64_t size() const { return blocks_; }
-  std::uint64_t used() const { return map_.size(); }
+  std::uint64_t used() const { return used_; }
   bool holds(std::uint64_t first, std::uint64_t count) const { return first <= blocks_ && count <= blocks_ - first; }
 
-  // Preconditions: `holds`. Whole blocks in `data`. A write that throws DriveFull, or what a commit throws, changes
-  // nothing.
+  // Preconditions: `holds`. Whole blocks in `data`. A write that throws DriveFull changes nothing; when it throws what a
+  // commit throws, some of its blocks may be written.
   void write(std::uint64_t first, std::span<const std::byte> data);
   Ftl::ReadResult read(std::uint64_t first, std::span<std::byte> data, Ns ready);
   void deallocate(std::uint64_t first, std::uint64_t count);
@@ -35,20 +36,26 @@ class BlockStore {
   void save(RecordWriter& writer, bool everything) const;
   void committed() { dirty_.clear(); }
   void load(RecordReader& reader);
-  // After all records: claims the groups.
+  // After all records, before the Ftl's `finish_loading`.
+  void claim_lists();
   void finish_loading();
   // Compares the map with the groups' own descriptions; `report` gets a sentence per disagreement.
   void check(const std::function<void(const std::string&)>& report) const;
 
  private:
-  using Block = std::uint32_t;
+  using Region = std::uint32_t;
+  static constexpr std::uint32_t kRegionBlocks = 4096;
 
-  void unmap(Block block);
+  // Calls `visit(list, first, count, offset)` for the part of each region that has a list; `offset` in blocks from
+  // `first`.
+  template <typename Visit>
+  void for_each_part(std::uint64_t first, std::uint64_t count, Visit visit) const;
 
   Ftl& ftl_;
   const std::uint64_t blocks_;
-  std::map<Block, GroupId> map_;
-  std::set<Block> dirty_;  // changed since the last commit
+  std::map<Region, ListId> regions_;
+  std::set<Region> dirty_;  // new since the last commit
+  std::uint64_t used_ = 0;
 };
 
 }  // namespace kvdrive

@@ -1,88 +1,119 @@
 // SPDX-License-Identifier: Apache-2.0
 // Making room: garbage collection, wear levelling, bad blocks.
 #include <algorithm>
+#include <cstring>
+#include <vector>
 
 #include "ftl/ftl.hpp"
 
 namespace kvdrive {
 
-// A block with room for a program, from the reserve if need be. Nothing when the die is worn out.
-std::optional<std::uint32_t> Ftl::open_block(std::uint32_t die) {
-  if (!blocks_.open_block(die) && !open_next(die) && blocks_.has_emptied()) {
+// A band with room for a row, from the reserve if need be. Nothing when the flash is worn out.
+std::optional<std::uint32_t> Ftl::open_band() {
+  if (!bands_.open_band() && !open_next() && bands_.has_emptied()) {
     commit_();
-    open_next(die);
+    open_next();
   }
-  return blocks_.open_block(die);
+  return bands_.open_band();
 }
 
-// False when no free block can be erased.
-bool Ftl::open_next(std::uint32_t die) {
-  while (const auto block = blocks_.open_next(die)) {
-    if (blocks_.at(die, *block).erased) return true;
-    device_.erase(die, now_);
-    if (!faults_.strikes(FaultKind::kEraseFail)) {
-      blocks_.erased(die, *block);
-      return true;
-    }
-    ++counters_.erase_failures;
-    blocks_.mark_bad(die, *block);
+// False when no free band can be erased.
+bool Ftl::open_next() {
+  while (const auto band = bands_.open_next()) {
+    if (bands_.at(*band).erased || erase(*band)) return true;
   }
   return false;
 }
 
-// Leaves the die with a block to program and its reserve untouched. False when it cannot.
-bool Ftl::make_room(std::uint32_t die) {
-  while (!blocks_.open_block(die)) {
-    if (blocks_.free_blocks(die) > BlockTable::kReserve) {
-      open_next(die);
-      if (const auto block = blocks_.unchanging(die)) empty(die, *block);
-    } else if (!collect(die)) {
+// False when none of the band's blocks can be erased.
+bool Ftl::erase(std::uint32_t band) {
+  std::vector<std::uint32_t> failed;
+  for (std::uint32_t i = 0, dies = bands_.dies(band); i < dies; ++i) {
+    device_.erase(bands_.die(band, i), now_);
+    if (faults_.strikes(FaultKind::kEraseFail)) failed.push_back(bands_.die(band, i));
+  }
+  counters_.erase_failures += failed.size();
+  for (const std::uint32_t die : failed) bands_.mark_bad(band, die);
+  if (bands_.at(band).state == BandTable::State::kBad) return false;
+  bands_.erased(band);
+  return true;
+}
+
+// Leaves a band to program and the reserve untouched. False when it cannot.
+bool Ftl::make_room() {
+  while (!bands_.open_band()) {
+    if (bands_.free_bands() > BandTable::kReserve) {
+      open_next();
+      if (const auto band = bands_.unchanging()) empty(*band);
+    } else if (!collect()) {
       return false;
     }
   }
   return true;
 }
 
-// Gains free blocks. False when there is nothing to gain.
-bool Ftl::collect(std::uint32_t die) {
-  blocks_.sweep();
-  if (!blocks_.has_emptied()) {
-    const auto block = blocks_.victim(die);
-    if (!block) return false;
-    empty(die, *block);
+// Gains free bands. False when there is nothing to gain.
+bool Ftl::collect() {
+  bands_.sweep();
+  if (!bands_.has_emptied()) {
+    const auto band = bands_.victim();
+    if (!band) return false;
+    empty(*band);
   }
-  if (blocks_.has_emptied()) commit_();
+  if (!bands_.has_emptied()) return false;  // the flash takes no more programs
+  commit_();
   return true;
 }
 
-void Ftl::empty(std::uint32_t die, std::uint32_t block) {
-  move_live_units(die, block);
-  blocks_.emptied(die, block);
+void Ftl::empty(std::uint32_t band) {
+  move_live_units(band);
+  if (bands_.at(band).live_units == 0) bands_.emptied(band);
 }
 
-// The spares say which group a unit was written for; the group table says whether it is still there.
-void Ftl::move_live_units(std::uint32_t die, std::uint32_t number) {
-  AlignedBuffer data(abi::kPageBytes);
-  const std::uint32_t programs = blocks_.at(die, number).programs;
-  for (std::uint32_t program_number = 0; program_number < programs; ++program_number) {
-    for (std::uint32_t slot = 0; slot < geometry_.units_per_program(); ++slot) {
-      if (blocks_.at(die, number).live_units == 0) return;
-      const Unit unit = unit_at(geometry_, {die, number, program_number, slot});
+// The spares say what the units were written for; the map says whether it is still there.
+void Ftl::move_live_units(std::uint32_t band) {
+  for (std::uint32_t row = 0; row < bands_.at(band).rows && bands_.at(band).live_units > 0; ++row) {
+    const Unit first = bands_.first_unit(band, row);
+    media_.fetch(first, bands_.row_units(band));
+    for (Unit unit = first; unit < first + bands_.row_units(band); ++unit) {
       const Spare spare = media_.spare(unit);
-      if (spare.group >= entries_.size() || entries_[spare.group].unit != unit) continue;
-      // A damaged unit moves as it is: its checksum stays in the table and keeps saying so.
-      const UnitRead read{unit, data.data()};
-      media_.read(std::span(&read, 1));
-      now_ = std::max(now_, device_.read({.die = die, .page = program_number, .planes = 1, .bytes = abi::kPageBytes},
-                                         now_, Sink::kFirmware));
-      blocks_.remove_live(unit);
-      entries_[spare.group].unit = kQueued;
-      dirty_.erase(spare.group);
-      push(die, {spare.group, spare.owner}, data.span());
-      ++counters_.groups_moved;
-      if (queues_[die].slots.size() >= geometry_.units_per_program()) program(die);
+      if (spare.valid() && map_.holds(spare.family, spare.owner.index, unit)) {
+        move_unit(unit, spare.family, spare.owner.index);
+      }
     }
   }
+  if (bands_.at(band).live_units == 0) return;
+  // What is left lost its spare: only the map knows it.
+  std::vector<std::pair<Family, Extent>> lost;
+  map_.for_each_unit([&](Family family, const Extent& run) {
+    for (std::uint32_t i = 0; i < run.count; ++i) {
+      const Unit unit = run.unit + i;
+      if (!waits(unit) && unit / geometry_.units_per_band() == band) lost.push_back({family, {run.index + i, 1, unit}});
+    }
+  });
+  for (const auto& [family, run] : lost) move_unit(run.unit, family, run.index);
+}
+
+// A damaged unit moves as it is: its checksum keeps saying so.
+void Ftl::move_unit(Unit unit, Family family, std::uint32_t index) {
+  const Spare spare = media_.spare(unit);
+  const Place place = bands_.place(unit);
+  now_ = std::max(
+      now_,
+      device_.read(
+          {.die = place.die, .page = place.row * geometry_.pages_per_program, .planes = 1, .bytes = abi::kPageBytes},
+          now_, Sink::kFirmware));
+  Slot slot{.family = family, .owner = spare.owner, .crc = spare.data_crc};
+  slot.owner.index = index;
+  std::byte* const to = push(slot);
+  if (to != nullptr) {
+    std::memcpy(to, media_.unit(unit), abi::kPageBytes);
+    if (!spare.valid()) queue_.back().crc = ~crc32c({to, abi::kPageBytes});
+  }
+  bands_.remove_live(unit, 1);
+  map_.move(family, index, unit, number_of(queue_.size() - 1));
+  ++counters_.groups_moved;
+  program_rows();
 }
 
 }  // namespace kvdrive

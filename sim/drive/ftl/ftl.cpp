@@ -14,137 +14,115 @@ Ftl::Ftl(const Superblock& superblock, Media& media, NandDevice& device, Faults&
       device_(device),
       faults_(faults),
       commit_(std::move(commit)),
-      blocks_(geometry_),
-      queues_(geometry_.dies()) {}
+      bands_(geometry_) {}
 
-GroupId Ftl::put(const Owner& owner, std::uint32_t stripe, std::span<const std::byte> data) {
-  if (live_ >= capacity_ || faults_.strikes(FaultKind::kFull)) throw DriveFull();
-  media_.drain_some();
-  const std::uint32_t die = choose_die(stripe);
-  if (unused_.empty()) {
-    unused_.push_back(static_cast<GroupId>(entries_.size()));
-    entries_.emplace_back();
-  }
-  const GroupId group = unused_.back();
-  unused_.pop_back();
-  entries_[group] = {kQueued, crc32c(data), 1};
-  ++live_;
-  ++counters_.groups_written;
-  push(die, {group, owner}, data);
-  try {
-    if (queues_[die].slots.size() >= geometry_.units_per_program()) program(die);
-  } catch (...) {  // a commit failed
-    release(group);
-    throw;
-  }
-  return group;
+void Ftl::cut(ListId list, std::uint32_t from) {
+  map_.cut(list, from, [this](Unit unit, std::uint32_t count) { free_units(unit, count); });
 }
 
-// The die of the stripe, or the next one with room for the program that another group may make due.
-std::uint32_t Ftl::choose_die(std::uint32_t stripe) {
-  for (std::uint32_t i = 0; i < geometry_.dies(); ++i) {
-    const std::uint32_t die = (stripe + i) % geometry_.dies();
-    const std::size_t queued = queues_[die].slots.size();
-    if (blocks_.live_units(die) + queued >= blocks_.room(die)) continue;
-    if (queued + 1 < geometry_.units_per_program() || make_room(die)) return die;
+void Ftl::drop_list(ListId list) {
+  map_.drop(list, [this](Unit unit, std::uint32_t count) { free_units(unit, count); });
+}
+
+void Ftl::remove(ListId list, std::uint32_t index) {
+  map_.remove(list, index, [this](Unit unit, std::uint32_t count) { free_units(unit, count); });
+}
+
+// A group that waits is programmed all the same, without use.
+void Ftl::free_units(Unit unit, std::uint32_t count) {
+  live_ -= count;
+  if (!waits(unit)) {
+    bands_.remove_live(unit, count);
+    return;
   }
-  throw DriveFull();
+  for (std::uint32_t i = 0; i < count; ++i) queue_[slot_of(unit + i)].live = false;
+}
+
+void Ftl::put(ListId list, const Owner& owner, std::span<const std::byte> first, std::span<const std::byte> rest) {
+  if (live_ >= capacity_ || live_ >= bands_.room() || faults_.strikes(FaultKind::kFull)) throw DriveFull();
+  while (queue_.size() + 1 >= row_units() && !bands_.open_band()) {
+    if (!make_room()) throw DriveFull();
+  }
+  std::byte* const to = push({.family = map_.family(list), .owner = owner});
+  if (to != nullptr) {
+    if (!first.empty()) std::memcpy(to, first.data(), first.size());
+    if (!rest.empty()) std::memcpy(to + first.size(), rest.data(), rest.size());
+    const std::size_t used = first.size() + rest.size();
+    if (used < abi::kPageBytes) std::memset(to + used, 0, abi::kPageBytes - used);
+    queue_.back().crc = crc32c({to, abi::kPageBytes});
+  }
+  const auto old = map_.at(list, owner.index);
+  map_.set(list, owner.index, number_of(queue_.size() - 1));
+  ++live_;
+  if (old && !map_.holds(map_.family(list), owner.index, *old)) free_units(*old, 1);
+  ++counters_.groups_written;
+  program_rows();
 }
 
 std::uint64_t Ftl::available() const {
-  std::uint64_t room = 0;
-  for (std::uint32_t die = 0; die < geometry_.dies(); ++die) {
-    const std::uint64_t used = blocks_.live_units(die) + queues_[die].slots.size();
-    room += blocks_.room(die) > used ? blocks_.room(die) - used : 0;
+  const std::uint64_t room = std::min(bands_.room(), capacity_);
+  return room > live_ ? room - live_ : 0;
+}
+
+// Groups that fill a row of the band that is programmed, or of the next one.
+std::size_t Ftl::row_units() const {
+  const auto band = bands_.open_band();
+  return band ? bands_.row_units(*band) : geometry_.units_per_row();
+}
+
+// Where the contents go; null where none are kept.
+std::byte* Ftl::push(const Slot& slot) {
+  queue_.push_back(slot);
+  if (!media_.keeps_payload()) return nullptr;
+  if (data_.data() == nullptr) data_ = media_.buffer();
+  return data_.extend(abi::kPageBytes);
+}
+
+void Ftl::program_rows() {
+  while (queue_.size() >= row_units()) {
+    const auto band = open_band();
+    if (!band) return;  // the flash is worn out: they stay in memory
+    if (queue_.size() >= bands_.row_units(*band)) program_row(*band);
   }
-  return std::min(room, capacity_ > live_ ? capacity_ - live_ : 0);
 }
 
-void Ftl::push(std::uint32_t die, const Slot& slot, std::span<const std::byte> data) {
-  Queue& queue = queues_[die];
-  queued_[slot.group] = {die, static_cast<std::uint32_t>(queue.slots.size())};
-  queue.slots.push_back(slot);
-  queue.data.append(data.first(abi::kPageBytes));
-}
-
-// The last slot takes the place of the one that goes.
-void Ftl::drop_from_queue(GroupId group) {
-  const auto [die, slot] = queued_.at(group);
-  queued_.erase(group);
-  Queue& queue = queues_[die];
-  const std::size_t last = queue.slots.size() - 1;
-  if (slot != last) {
-    queue.slots[slot] = queue.slots[last];
-    std::memcpy(queue.data.data() + std::size_t{slot} * abi::kPageBytes, queue.data.data() + last * abi::kPageBytes,
-                abi::kPageBytes);
-    queued_[queue.slots[slot].group].slot = slot;
-  }
-  queue.slots.pop_back();
-  queue.data.resize(last * abi::kPageBytes);
-}
-
-void Ftl::release(GroupId group) {
-  Entry& entry = entries_[group];
-  if (--entry.references > 0) return;
-  if (entry.unit == kQueued) {
-    drop_from_queue(group);
-  } else {
-    blocks_.remove_live(entry.unit);
-  }
-  entry.unit = kQueued;
-  dirty_.erase(group);
-  unused_.push_back(group);
-  --live_;
-}
-
-// Programs the first units of the queue. A block whose program fails is left, and the units go to another one; on a die
-// without blocks they stay in memory.
-void Ftl::program(std::uint32_t die) {
-  const std::uint32_t units = geometry_.units_per_program();
-  std::optional<std::uint32_t> block = open_block(die);
-  while (block && faults_.strikes(FaultKind::kProgramFail)) {
+// The first groups of the queue. When one of the blocks fails, the row is lost and the band is left.
+bool Ftl::program_row(std::uint32_t band) {
+  const std::uint32_t units = bands_.row_units(band), row = bands_.at(band).rows;
+  bool failed = false;
+  for (std::uint32_t i = 0, dies = bands_.dies(band); i < dies; ++i) {
+    if (!faults_.strikes(FaultKind::kProgramFail)) continue;
     ++counters_.program_failures;
-    blocks_.fail(die, *block);
-    block = open_block(die);
+    bands_.fail(band, bands_.die(band, i));
+    failed = true;
   }
-  if (!block) return;
-  Queue& queue = queues_[die];
-  const Place place{die, *block, blocks_.at(die, *block).programs, 0};
-  const Unit first = unit_at(geometry_, place);
-  AlignedBuffer data;
-  data.append(queue.data.span().first(std::size_t{units} * abi::kPageBytes));
+  if (failed) return false;
+  const Unit first = bands_.first_unit(band, row);
   std::vector<Spare> spares(units);
   for (std::uint32_t i = 0; i < units; ++i) {
-    const Slot& slot = queue.slots[i];
-    Entry& entry = entries_[slot.group];
-    spares[i] = {.group = slot.group, .data_crc = entry.crc, .owner = slot.owner, .written = 1};
+    const Slot& slot = queue_[i];
+    spares[i] = {.family = slot.family, .data_crc = slot.crc, .owner = slot.owner, .written = 1};
     spares[i].crc = spares[i].expected_crc();
+    if (!slot.live) continue;
+    map_.move(slot.family, slot.owner.index, number_of(i), first + i);
+    bands_.add_live(first + i, 1);
+  }
+  AlignedBuffer data = std::exchange(data_, {});
+  const std::size_t bytes = media_.keeps_payload() ? std::size_t{units} * abi::kPageBytes : 0;
+  if (data.size() > bytes) data_.append(data.span().subspan(bytes));
+  data.resize(bytes);
+  queue_.erase(queue_.begin(), queue_.begin() + units);
+  first_number_ = (first_number_ + units) & kNumberMask;
+
+  bands_.programmed(band);
+  counters_.units_programmed += units;
+  const std::uint32_t page = row * geometry_.pages_per_program;
+  for (std::uint32_t i = 0, dies = units / geometry_.units_per_program(); i < dies; ++i) {
+    const Ns done = device_.program(bands_.die(band, i), page, geometry_.units_per_program() * abi::kPageBytes, now_);
+    programs_done_ = std::max(programs_done_, done);
   }
   media_.program(first, std::move(data), spares);
-  for (std::uint32_t i = 0; i < units; ++i) {
-    const GroupId group = queue.slots[i].group;
-    entries_[group].unit = first + i;
-    blocks_.add_live(first + i);
-    queued_.erase(group);
-    dirty_.insert(group);
-  }
-  queue.slots.erase(queue.slots.begin(), queue.slots.begin() + units);
-  const std::size_t left = queue.data.size() - std::size_t{units} * abi::kPageBytes;
-  if (left > 0) std::memmove(queue.data.data(), queue.data.data() + std::size_t{units} * abi::kPageBytes, left);
-  queue.data.resize(left);
-  for (std::uint32_t i = 0; i < queue.slots.size(); ++i) queued_[queue.slots[i].group].slot = i;
-
-  blocks_.programmed(die, *block);
-  counters_.units_programmed += units;
-  const std::uint32_t bytes = units * abi::kPageBytes;
-  const Ns done = device_.program(die, place.program, bytes, now_);
-  programs_done_ = std::max(programs_done_, done);
-}
-
-std::uint64_t Ftl::metadata_bytes() const {
-  std::uint64_t bytes = entries_.size() * (sizeof(Entry) + sizeof(GroupId));  // the table, and the owner's list
-  bytes += std::uint64_t{geometry_.dies()} * geometry_.blocks_per_die * sizeof(BlockTable::Block);
-  return bytes;
+  return true;
 }
 
 }  // namespace kvdrive

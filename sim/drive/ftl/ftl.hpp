@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flash translation layer: groups of one page under numbers that stay, wherever the flash keeps them.
+// The flash translation layer: lists of groups of one page, wherever the flash keeps them.
 //
-// A group waits in its die's queue (drive memory) until a whole program is full. Changes are durable after the next
-// commit only: what a commit has not seen yet is never erased. Sessions may share a group; it is counted.
+// Groups wait in drive memory until a whole row of a band is full, in the order in which they came: a list that is
+// appended in one go lies in consecutive units. Changes are durable after the next commit only: what a commit has not
+// seen yet is never erased. Lists may share groups.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
+#include <map>
 #include <optional>
 #include <span>
 #include <stdexcept>
-#include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
-#include "ftl/block_table.hpp"
+#include "ftl/band_table.hpp"
+#include "ftl/group_map.hpp"
 #include "nand/device.hpp"
 #include "storage/faults.hpp"
 #include "storage/media.hpp"
@@ -24,15 +24,14 @@
 
 namespace kvdrive {
 
-using GroupId = std::uint32_t;
-
 // The flash takes no more groups.
 struct DriveFull : std::runtime_error {
   DriveFull() : std::runtime_error("the drive is full") {}
 };
 
 struct GroupRead {
-  GroupId group = 0;
+  ListId list = 0;
+  std::uint32_t index = 0;
   std::byte* out = nullptr;                      // kPageBytes
   std::uint32_t wanted_bytes = abi::kPageBytes;  // what the filter lets through
 };
@@ -52,42 +51,42 @@ struct FtlCounters {
 
 class Ftl {
  public:
-  // `commit` makes the present state durable (see `save`); collection calls it when it needs erased blocks.
+  // `commit` makes the present state durable (see `save`); collection calls it when it needs erased bands.
   Ftl(const Superblock& superblock, Media& media, NandDevice& device, Faults& faults, std::function<void()> commit);
 
-  // Stores kPageBytes with one reference. `stripe` chooses the die. Throws DriveFull, and what `commit` throws.
-  GroupId put(const Owner& owner, std::uint32_t stripe, std::span<const std::byte> data);
-  void retain(GroupId group) { ++entries_[group].references; }
-  void release(GroupId group);
+  ListId create_list() { return map_.create(); }
+  // A new list with the first `count` groups of another one, shared until one of the two changes.
+  ListId fork_list(ListId list, std::uint32_t count) { return map_.fork(list, count); }
+  // Forgets the groups from `from` on.
+  void cut(ListId list, std::uint32_t from);
+  void drop_list(ListId list);
+  // Forgets one group that is there.
+  void remove(ListId list, std::uint32_t index);
+
+  // Stores a page as group `owner.index` of the list, in the place of one that is there: `first`, then `rest`, then
+  // zeros. Throws DriveFull, and what `commit` throws; the list holds the group or not then.
+  void put(ListId list, const Owner& owner, std::span<const std::byte> first, std::span<const std::byte> rest);
 
   struct ReadResult {
     bool whole = true;  // false: some contents are lost, `out` of those holds nothing of use
     Ns done = 0;
   };
-  // Reads on their way. Nothing may change groups before `finish`.
-  class Reading {
-   public:
-    // All contents are at their place, or the result says that some are lost. Throws what the transfers threw.
-    ReadResult finish();
-
-   private:
-    friend class Ftl;
-    Ftl* ftl_ = nullptr;
-    std::vector<GroupRead> reads_;
-    std::unique_ptr<std::uint8_t[]> intact_;  // per read: its contents have their checksum
-    Ns done_ = 0;
-    TransferThreads::Batch transfers_;  // last: waits for them before the rest goes
-  };
   // `ready`: when the firmware starts the reads.
-  Reading start_read(std::vector<GroupRead> reads, Ns ready, Sink sink);
-  ReadResult read(std::span<const GroupRead> reads, Ns ready, Sink sink) {
-    return start_read({reads.begin(), reads.end()}, ready, sink).finish();
-  }
+  ReadResult read(std::span<const GroupRead> reads, Ns ready, Sink sink);
+
+  // The first `count` groups of a list where they are, without a copy: adds their addresses to `pages`, valid until the
+  // next change. Then `fetch` makes sure that they can be read, and `intact` says whether they may be used; both may be
+  // called from another thread. The result is not whole when a fault was injected.
+  ReadResult view(ListId list, std::uint32_t count, Ns ready, Sink sink, std::vector<const std::byte*>& pages);
+  void fetch(ListId list, std::uint32_t count) const;
+  bool intact(ListId list, std::span<const std::byte* const> pages) const;
+  void count_lost() { ++counters_.lost_groups; }
 
   // Groups that can still be stored.
   std::uint64_t available() const;
   std::uint64_t live() const { return live_; }
-  std::uint64_t queued() const { return queued_.size(); }
+  std::uint64_t queued() const { return queue_.size(); }
+  bool keeps_payload() const { return media_.keeps_payload(); }
 
   // Device time: operations from now on start at `now` or later.
   void set_time(Ns now) { now_ = now; }
@@ -98,55 +97,70 @@ class Ftl {
   void save(RecordWriter& writer, bool everything);
   void committed();
 
-  void load_map(RecordReader& reader);
+  void load_list(RecordReader& reader) { map_.load(reader); }
   void load_buffered(RecordReader& reader);
-  void load_blocks(RecordReader& reader) { blocks_.load(reader); }
-  // After all records, when every owner has retained its groups: drops the others.
+  void load_bands(RecordReader& reader) { bands_.load(reader); }
+  // After all records owners claim their lists; then the others are dropped.
+  void claim(ListId list) { map_.claim(list); }
   void finish_loading();
 
   const FtlCounters& counters() const { return counters_; }
-  BlockTable::Wear wear() const { return blocks_.wear(); }
-  std::uint64_t metadata_bytes() const;
+  BandTable::Wear wear() const { return bands_.wear(); }
+  // Map and bands; without the row that fills.
+  std::uint64_t metadata_bytes() const { return map_.memory_bytes() + bands_.memory_bytes(); }
 
-  // Compares group table, spares, contents and blocks; `report` gets a sentence per disagreement.
+  // Compares map, spares, contents and bands; `report` gets a sentence per disagreement.
   void check(const std::function<void(const std::string&)>& report);
   // The owner that a group's page names. False when there is none to read.
-  bool owner_of(GroupId group, Owner& owner);
-  std::uint32_t references(GroupId group) const { return entries_.at(group).references; }
-  std::size_t groups() const { return entries_.size(); }
+  bool owner_of(ListId list, std::uint32_t index, Owner& owner) const;
+  // How many of the first `count` groups there are.
+  std::uint32_t groups(ListId list, std::uint32_t count) const;
+  bool holds(ListId list, std::uint32_t index) const { return map_.exists(list) && map_.at(list, index).has_value(); }
 
  private:
-  static constexpr Unit kQueued = UINT32_MAX;
-
-  struct Entry {
-    Unit unit = kQueued;
-    std::uint32_t crc = 0;
-    std::uint32_t references = 0;
-  };
   struct Slot {
-    GroupId group = 0;
+    Family family = 0;
     Owner owner;
+    std::uint32_t crc = 0;
     bool saved = false;  // a commit holds its contents
+    bool live = true;
   };
-  struct Queue {
-    std::vector<Slot> slots;
-    AlignedBuffer data;
-  };
-  struct Location {
-    std::uint32_t die, slot;
+  struct Loaded {
+    Slot slot;
+    std::vector<std::byte> data;
   };
 
-  std::uint32_t choose_die(std::uint32_t stripe);
-  void push(std::uint32_t die, const Slot& slot, std::span<const std::byte> data);
-  void drop_from_queue(GroupId group);
-  void program(std::uint32_t die);
-  std::optional<std::uint32_t> open_block(std::uint32_t die);
-  bool open_next(std::uint32_t die);
-  bool make_room(std::uint32_t die);
-  bool collect(std::uint32_t die);
-  void empty(std::uint32_t die, std::uint32_t block);
-  void move_live_units(std::uint32_t die, std::uint32_t block);
-  Ns time_reads(std::vector<const GroupRead*>& reads, Ns ready, Sink sink);
+  // The number of the group in slot `i` of the queue, as long as it waits.
+  Unit number_of(std::size_t slot) const {
+    return kMostUnits | ((first_number_ + static_cast<Unit>(slot)) & kNumberMask);
+  }
+  std::size_t slot_of(Unit number) const { return (number - first_number_) & kNumberMask; }
+  static bool waits(Unit unit) { return unit >= kMostUnits; }
+  static constexpr Unit kNumberMask = ~kMostUnits;
+
+  std::size_t row_units() const;
+  std::byte* push(const Slot& slot);
+  void free_units(Unit unit, std::uint32_t count);
+  void program_rows();
+  bool program_row(std::uint32_t band);
+  std::optional<std::uint32_t> open_band();
+  bool open_next();
+  bool erase(std::uint32_t band);
+  bool make_room();
+  bool collect();
+  void empty(std::uint32_t band);
+  void move_live_units(std::uint32_t band);
+  void move_unit(Unit unit, Family family, std::uint32_t index);
+  const std::byte* page(Unit unit) const;
+  bool intact(Family family, std::uint32_t index, Unit unit, const std::byte* page) const;
+  bool struck(Unit unit) { return !waits(unit) && faults_.strikes(FaultKind::kReadUncorrectable); }
+
+  struct UnitRead {
+    Unit unit;
+    std::uint32_t wanted_bytes;
+  };
+  void fetch_units(std::span<const UnitRead> reads) const;
+  Ns time_reads(std::span<const UnitRead> reads, Ns ready, Sink sink);
 
   const Geometry geometry_;
   const std::uint64_t capacity_;
@@ -154,12 +168,12 @@ class Ftl {
   NandDevice& device_;
   Faults& faults_;
   std::function<void()> commit_;
-  BlockTable blocks_;
-  std::vector<Entry> entries_;
-  std::vector<GroupId> unused_;
-  std::vector<Queue> queues_;  // one per die
-  std::unordered_map<GroupId, Location> queued_;
-  std::unordered_set<GroupId> dirty_;  // mapped since the last commit
+  BandTable bands_;
+  GroupMap map_;
+  std::vector<Slot> queue_;
+  AlignedBuffer data_;  // of the queue
+  Unit first_number_ = 0;
+  std::map<Unit, Loaded> loaded_;  // while loading
   std::uint64_t live_ = 0;
   Ns now_ = 0;
   Ns programs_done_ = 0;

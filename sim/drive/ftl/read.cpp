@@ -7,68 +7,125 @@
 
 namespace kvdrive {
 
-Ftl::Reading Ftl::start_read(std::vector<GroupRead> reads, Ns ready, Sink sink) {
-  Reading reading;
-  reading.ftl_ = this;
-  reading.intact_ = std::make_unique<std::uint8_t[]>(reads.size());
-  reading.reads_ = std::move(reads);
-  std::vector<UnitRead> units;
-  std::vector<const GroupRead*> from_flash;
-  units.reserve(reading.reads_.size());
-  from_flash.reserve(reading.reads_.size());
-  for (const GroupRead& read : reading.reads_) {
-    const Entry& entry = entries_[read.group];
-    if (entry.unit != kQueued) {
-      units.push_back({entry.unit, read.out});
-      from_flash.push_back(&read);
-      continue;
-    }
-    const Location at = queued_.at(read.group);
-    std::memcpy(read.out, queues_[at.die].data.data() + std::size_t{at.slot} * abi::kPageBytes, abi::kPageBytes);
-    reading.intact_[&read - reading.reads_.data()] = crc32c({read.out, abi::kPageBytes}) == entry.crc;
-    ++counters_.queued_reads;
-  }
-  const auto arrived = [this, from_flash, all = reading.reads_.data(), intact = reading.intact_.get()](std::size_t i) {
-    const GroupRead& read = *from_flash[i];
-    intact[&read - all] = crc32c({read.out, abi::kPageBytes}) == entries_[read.group].crc;
-  };
-  reading.transfers_ = media_.start_read(units, arrived);
-  (sink == Sink::kFirmware ? counters_.groups_reread : counters_.groups_read) += reading.reads_.size();
-  reading.done_ = time_reads(from_flash, ready, sink);
-  return reading;
+const std::byte* Ftl::page(Unit unit) const {
+  if (!waits(unit) || !media_.keeps_payload()) return media_.unit(waits(unit) ? 0 : unit);
+  return data_.data() + slot_of(unit) * abi::kPageBytes;
 }
 
-Ftl::ReadResult Ftl::Reading::finish() {
-  transfers_.wait();
-  ReadResult result{true, done_};
-  for (std::size_t i = 0; i < reads_.size(); ++i) {
-    const bool flash = ftl_->entries_[reads_[i].group].unit != kQueued;
-    const bool failed = flash && ftl_->faults_.strikes(FaultKind::kReadUncorrectable);
-    if (!failed && intact_[i]) continue;
-    ++ftl_->counters_.lost_groups;
+bool Ftl::intact(Family family, std::uint32_t index, Unit unit, const std::byte* page) const {
+  if (!media_.keeps_payload()) return true;
+  const std::uint32_t crc = crc32c({page, abi::kPageBytes});
+  if (waits(unit)) return queue_[slot_of(unit)].crc == crc;
+  const Spare spare = media_.spare(unit);
+  return spare.written == 1 && spare.family == family && spare.owner.index == index && spare.data_crc == crc;
+}
+
+Ftl::ReadResult Ftl::read(std::span<const GroupRead> reads, Ns ready, Sink sink) {
+  std::vector<UnitRead> from_flash;
+  std::vector<Unit> units;
+  units.reserve(reads.size());
+  for (const GroupRead& read : reads) {
+    units.push_back(map_.at(read.list, read.index).value());
+    if (waits(units.back())) {
+      ++counters_.queued_reads;
+    } else {
+      from_flash.push_back({units.back(), read.wanted_bytes});
+    }
+  }
+  (sink == Sink::kFirmware ? counters_.groups_reread : counters_.groups_read) += reads.size();
+  ReadResult result{true, time_reads(from_flash, ready, sink)};
+  fetch_units(from_flash);
+  for (std::size_t i = 0; i < reads.size(); ++i) {
+    std::memcpy(reads[i].out, page(units[i]), abi::kPageBytes);
+    const bool failed = struck(units[i]);
+    if (!failed && intact(map_.family(reads[i].list), reads[i].index, units[i], reads[i].out)) continue;
+    ++counters_.lost_groups;
     result.whole = false;
   }
   return result;
 }
 
-// One sensing for all groups of a flash page, and for the same page of several planes.
-Ns Ftl::time_reads(std::vector<const GroupRead*>& reads, Ns ready, Sink sink) {
-  std::ranges::sort(reads, {}, [this](const GroupRead* read) { return entries_[read->group].unit; });
-  const std::uint32_t units_per_page = geometry_.units_per_page();
-  const std::uint32_t units_sensed = units_per_page * geometry_.planes;  // the planes' pages lie side by side
-  Ns done = ready;
+Ftl::ReadResult Ftl::view(ListId list, std::uint32_t count, Ns ready, Sink sink, std::vector<const std::byte*>& pages) {
+  std::vector<UnitRead> from_flash;
+  ReadResult result;
+  map_.extents(list).for_each(0, count, [&](const Extent& run) {
+    for (std::uint32_t i = 0; i < run.count; ++i) {
+      const Unit unit = run.unit + i;
+      pages.push_back(page(unit));
+      if (waits(unit)) {
+        ++counters_.queued_reads;
+      } else {
+        from_flash.push_back({unit, abi::kPageBytes});
+      }
+      if (!struck(unit)) continue;
+      ++counters_.lost_groups;
+      result.whole = false;
+    }
+  });
+  (sink == Sink::kFirmware ? counters_.groups_reread : counters_.groups_read) += count;
+  result.done = time_reads(from_flash, ready, sink);
+  return result;
+}
+
+void Ftl::fetch(ListId list, std::uint32_t count) const {
+  map_.extents(list).for_each(0, count, [this](const Extent& run) {
+    if (!waits(run.unit)) media_.fetch(run.unit, run.count);
+  });
+}
+
+bool Ftl::intact(ListId list, std::span<const std::byte* const> pages) const {
+  const Family family = map_.family(list);
+  bool whole = true;
+  map_.extents(list).for_each(0, static_cast<std::uint32_t>(pages.size()), [&](const Extent& run) {
+    for (std::uint32_t i = 0; i < run.count; ++i) {
+      whole &= intact(family, run.index + i, run.unit + i, pages[run.index + i]);
+    }
+  });
+  return whole;
+}
+
+void Ftl::fetch_units(std::span<const UnitRead> reads) const {
   for (std::size_t i = 0; i < reads.size();) {
-    const Unit first = entries_[reads[i]->group].unit;
-    const Place place = place_of(geometry_, first);
-    PageRead page{.die = place.die, .planes = 0};
-    page.page = place.program * geometry_.pages_per_program + place.slot / units_sensed;
-    Unit last_page = UINT32_MAX;
-    for (; i < reads.size() && entries_[reads[i]->group].unit / units_sensed == first / units_sensed; ++i) {
-      const Unit flash_page = entries_[reads[i]->group].unit / units_per_page;
+    const std::size_t first = i++;
+    while (i < reads.size() && reads[i].unit == reads[i - 1].unit + 1) ++i;
+    media_.fetch(reads[first].unit, static_cast<std::uint32_t>(i - first));
+  }
+}
+
+// One sensing for all groups of a flash page, and for the same page of several planes. Rows in their order, in a row
+// the dies in theirs.
+Ns Ftl::time_reads(std::span<const UnitRead> reads, Ns ready, Sink sink) {
+  struct Read {
+    std::uint64_t key;  // row, die, slot
+    std::uint32_t wanted_bytes;
+  };
+  const std::uint32_t units_per_page = geometry_.units_per_page(), per_program = geometry_.units_per_program();
+  const std::uint32_t units_sensed = units_per_page * geometry_.planes;  // the planes' pages lie side by side
+  std::vector<Read> sorted;
+  sorted.reserve(reads.size());
+  for (const UnitRead& read : reads) {
+    const Place p = bands_.place(read.unit);
+    const std::uint64_t row = std::uint64_t{p.band} * geometry_.rows_per_band() + p.row;
+    sorted.push_back({(row * geometry_.dies() + p.die) * per_program + p.slot, read.wanted_bytes});
+  }
+  std::ranges::sort(sorted, {}, &Read::key);
+  Ns done = ready;
+  for (std::size_t i = 0; i < sorted.size();) {
+    const std::uint64_t program = sorted[i].key / per_program;
+    const auto slot = static_cast<std::uint32_t>(sorted[i].key % per_program);
+    const auto row = static_cast<std::uint32_t>(program / geometry_.dies() % geometry_.rows_per_band());
+    PageRead page{.die = static_cast<std::uint32_t>(program % geometry_.dies()), .planes = 0};
+    page.page = row * geometry_.pages_per_program + slot / units_sensed;
+    std::uint64_t last_page = UINT64_MAX;
+    const std::uint64_t sensed = program * geometry_.pages_per_program + slot / units_sensed;
+    for (; i < sorted.size(); ++i) {
+      const std::uint64_t this_slot = sorted[i].key % per_program;
+      if (sorted[i].key / per_program * geometry_.pages_per_program + this_slot / units_sensed != sensed) break;
+      const std::uint64_t flash_page = sorted[i].key / units_per_page;
       page.planes += flash_page != last_page;
       last_page = flash_page;
       page.bytes += abi::kPageBytes;
-      page.wanted_bytes += reads[i]->wanted_bytes;
+      page.wanted_bytes += sorted[i].wanted_bytes;
     }
     counters_.pages_sensed += page.planes;
     done = std::max(done, device_.read(page, ready, sink));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// K or V of one head: token-indexed groups, then a tail of less than a group in drive memory; of K, on demand, the
+// K or V of one head: token-indexed groups, then a tail of a few rows in drive memory; of K, on demand, the
 // embedding-indexed copy; of V, on demand, the sum of all rows.
 //
 // A group holds floor(kPageBytes / row_bytes) consecutive tokens from its first byte on. Changes are prepared first and
@@ -25,18 +25,14 @@ class HeadRows {
     abi::KvKind kind = abi::kKeys;
   };
 
-  // What applying leaves behind: the first `kept` groups of each index, then `added`, then `tail`.
+  // What applying leaves behind: so many groups of each index, then `tail`. New groups are in the lists already.
   struct Change {
-    std::size_t kept = 0;
-    std::vector<GroupId> added;
-    std::size_t kept_embedding = 0;
-    std::vector<GroupId> added_embedding;
+    std::uint32_t groups = 0;
+    std::uint32_t embedding = 0;
     std::vector<std::byte> tail;
     std::size_t kept_tail = 0;  // bytes of it that were there
     std::vector<std::int64_t> sums;
     std::uint32_t tokens = 0;
-
-    void release(Ftl& ftl) const;
   };
 
   // `sparse`: keep what SparF needs beside the rows. `row_bytes` is at most kPageBytes.
@@ -48,15 +44,22 @@ class HeadRows {
   bool sparse() const { return sparse_; }
   std::uint32_t tokens() const { return tokens_; }
   std::uint32_t tokens_per_group() const { return abi::kPageBytes / row_bytes_; }
-  std::uint32_t tokens_in_groups() const { return static_cast<std::uint32_t>(groups_.size()) * tokens_per_group(); }
-  std::span<const GroupId> groups() const { return groups_; }
-  std::span<const GroupId> embedding() const { return embedding_; }
+  std::uint32_t tokens_in_groups() const { return groups_ * tokens_per_group(); }
+  std::uint32_t groups() const { return groups_; }
+  std::uint32_t embedding() const { return embedding_; }
+  ListId list() const { return list_; }                      // of the groups, if there are any
+  ListId embedding_list() const { return embedding_list_; }  // of these, if there are any
   std::span<const std::byte> tail() const { return tail_; }
   std::span<const std::int64_t> sums() const { return sums_; }  // of all rows; empty unless sparse V
-  std::uint64_t groups_to_append(std::uint32_t tokens) const;
+  // `run`: groups that are stored together at least; fewer wait in the tail.
+  std::uint32_t groups_to_append(std::uint32_t tokens, std::uint32_t run) const;
+  // Bytes of the tail after that.
+  std::uint64_t tail_after(std::uint32_t tokens, std::uint32_t run) const;
+  std::uint32_t flash_groups() const { return groups_ + embedding_; }
 
-  // Stores the groups that `rows` fill. When it throws, `change` names the groups to release.
-  void prepare_append(Ftl& ftl, std::span<const std::byte> rows, Change& change) const;
+  // Stores the groups that `rows` fill. When it throws, `revert` forgets them.
+  void prepare_append(Ftl& ftl, std::span<const std::byte> rows, std::uint32_t run, Change& change);
+  void revert(Ftl& ftl) const;
 
   // Precondition: `tokens` <= tokens(). False when a group that must be cut is lost.
   [[nodiscard]] bool prepare_truncate(Ftl& ftl, std::uint32_t tokens, Change& change) const;
@@ -65,7 +68,7 @@ class HeadRows {
 
   // The same rows under another name: groups are shared.
   HeadRows fork(Ftl& ftl, const Name& name) const;
-  void release(Ftl& ftl) const;
+  void release(Ftl& ftl);
 
   // Durable form: what changed since the last commit, or everything.
   void save(RecordWriter& writer, bool everything) const;
@@ -73,30 +76,32 @@ class HeadRows {
   // Without rows, as the record at `reader` names it. Throws std::runtime_error when that is damaged.
   static HeadRows named_by(RecordReader reader);
   void load(RecordReader& reader);
-  void retain(Ftl& ftl) const;
+  void claim(Ftl& ftl) const;
+  // After the lists were loaded: forgets groups of a command that was never finished. Throws std::runtime_error when
+  // groups are missing.
+  void settle(Ftl& ftl) const;
 
   bool dirty() const { return dirty_; }
   void check(Ftl& ftl, const std::function<void(const std::string&)>& report) const;
 
  private:
   Owner owner(GroupKind kind, std::size_t index) const;
-  GroupId put(Ftl& ftl, GroupKind kind, std::size_t index, std::span<const std::byte> page) const;
-  bool read_rows(Ftl& ftl, const Change& change, std::span<const std::byte> added_rows, std::uint32_t first,
-                 std::uint32_t count, std::byte* out) const;
-  void index_spans(Ftl& ftl, std::span<const std::byte> rows, Change& change) const;
+  bool read_rows(Ftl& ftl, std::span<const std::byte> added_rows, std::uint32_t first, std::uint32_t count,
+                 std::byte* out) const;
+  void index_spans(Ftl& ftl, std::span<const std::byte> rows, Change& change);
 
   Name name_;
   std::uint32_t row_bytes_;
   bool sparse_;
   std::uint32_t tokens_ = 0;
-  std::vector<GroupId> groups_;
-  std::vector<GroupId> embedding_;
+  ListId list_ = GroupMap::kNoList;
+  std::uint32_t groups_ = 0;
+  ListId embedding_list_ = GroupMap::kNoList;
+  std::uint32_t embedding_ = 0;
   std::vector<std::byte> tail_;
   std::vector<std::int64_t> sums_;
   // Unchanged since the last commit:
   bool dirty_ = true;
-  std::size_t clean_groups_ = 0;
-  std::size_t clean_embedding_ = 0;
   std::size_t clean_tail_ = 0;
 };
 

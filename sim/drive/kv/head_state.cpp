@@ -13,56 +13,35 @@ struct SavedRows {
   std::uint16_t layer;
   std::uint8_t head, kind;
   std::uint32_t row_bytes, sparse, tokens;
-  std::uint32_t kept, added, kept_embedding, added_embedding, kept_tail, added_tail;
+  ListId list, embedding_list;
+  std::uint32_t groups, embedding, kept_tail, added_tail;
 };
 
 bool sane(const SavedRows& s) {
   const bool shape = s.kind <= abi::kValues && s.row_bytes > 0 && s.row_bytes <= abi::kMaxHeadDim * 2 &&
                      s.row_bytes % (abi::kHeadDimStep * 2) == 0 && s.sparse <= 1 && s.tokens <= abi::kMaxTokens;
   if (!shape) return false;
-  const std::uint64_t groups = std::uint64_t{s.kept} + s.added;
-  const std::uint64_t rows = groups * (abi::kPageBytes / s.row_bytes);
+  const std::uint64_t rows = std::uint64_t{s.groups} * (abi::kPageBytes / s.row_bytes);
   const std::uint64_t tail = std::uint64_t{s.kept_tail} + s.added_tail;
-  return s.tokens >= rows && (s.tokens - rows) * s.row_bytes == tail && tail < abi::kPageBytes &&
-         std::uint64_t{s.kept_embedding} + s.added_embedding <= embedding_pages(s.row_bytes / 2, s.tokens);
-}
-
-// The part of `values` behind the first `kept`.
-template <typename T>
-std::span<const T> behind(const std::vector<T>& values, std::size_t kept) {
-  return std::span(values).subspan(kept);
-}
-
-template <typename T>
-void replace(std::vector<T>& values, std::size_t kept, RecordReader& reader, std::size_t added) {
-  if (kept > values.size()) throw std::runtime_error("a record keeps more of a head than there is");
-  const auto more = reader.get_all<T>(added);
-  values.resize(kept);
-  values.insert(values.end(), more.begin(), more.end());
+  return s.tokens >= rows && (s.tokens - rows) * s.row_bytes == tail &&
+         s.embedding <= embedding_pages(s.row_bytes / 2, s.tokens);
 }
 
 }  // namespace
 
 void HeadRows::save(RecordWriter& writer, bool everything) const {
-  const std::size_t kept = everything ? 0 : clean_groups_;
-  const std::size_t kept_embedding = everything ? 0 : clean_embedding_;
-  const std::size_t kept_tail = everything ? 0 : clean_tail_;
-  const auto size = [](std::size_t count) { return static_cast<std::uint32_t>(count); };
+  const std::size_t kept = everything ? 0 : clean_tail_;
   writer.put(RecordType::kRows);
   writer.put(SavedRows{name_.session, name_.layer, name_.head, static_cast<std::uint8_t>(name_.kind), row_bytes_,
-                       sparse_, tokens_, size(kept), size(groups_.size() - kept), size(kept_embedding),
-                       size(embedding_.size() - kept_embedding), size(kept_tail), size(tail_.size() - kept_tail)});
-  writer.put_all(behind(groups_, kept));
-  writer.put_all(behind(embedding_, kept_embedding));
-  writer.put_all(behind(tail_, kept_tail));
+                       sparse_, tokens_, list_, embedding_list_, groups_, embedding_, static_cast<std::uint32_t>(kept),
+                       static_cast<std::uint32_t>(tail_.size() - kept)});
+  writer.put_all(std::span(tail_).subspan(kept));
   writer.put_all(std::span(sums_));
   writer.end_record();
 }
 
 void HeadRows::committed() {
   dirty_ = false;
-  clean_groups_ = groups_.size();
-  clean_embedding_ = embedding_.size();
   clean_tail_ = tail_.size();
 }
 
@@ -77,9 +56,14 @@ HeadRows HeadRows::named_by(RecordReader reader) {
 void HeadRows::load(RecordReader& reader) {
   const auto saved = reader.get<SavedRows>();
   if (saved.row_bytes != row_bytes_) throw std::runtime_error("a record changes the size of a head's rows");
-  replace(groups_, saved.kept, reader, saved.added);
-  replace(embedding_, saved.kept_embedding, reader, saved.added_embedding);
-  replace(tail_, saved.kept_tail, reader, saved.added_tail);
+  if (saved.kept_tail > tail_.size()) throw std::runtime_error("a record keeps more of a head than there is");
+  const auto added = reader.take(saved.added_tail);
+  tail_.resize(saved.kept_tail);
+  tail_.insert(tail_.end(), added.begin(), added.end());
+  list_ = saved.list;
+  groups_ = saved.groups;
+  embedding_list_ = saved.embedding_list;
+  embedding_ = saved.embedding;
   sums_ = reader.get_all<std::int64_t>(sums_.size());
   tokens_ = saved.tokens;
   committed();
@@ -88,21 +72,21 @@ void HeadRows::load(RecordReader& reader) {
 void HeadRows::check(Ftl& ftl, const std::function<void(const std::string&)>& report) const {
   const std::string name = "session " + std::to_string(name_.session) + ", layer " + std::to_string(name_.layer) +
                            ", head " + std::to_string(name_.head) + (name_.kind == abi::kKeys ? ", K" : ", V");
-  const auto compare = [&](std::span<const GroupId> groups, GroupKind kind, const char* what) {
-    for (std::size_t i = 0; i < groups.size(); ++i) {
+  const auto compare = [&](ListId list, std::uint32_t groups, GroupKind kind, const char* what) {
+    for (std::uint32_t i = 0; i < groups; ++i) {
       const std::string place = name + ", " + what + " group " + std::to_string(i);
       Owner found;
-      if (groups[i] >= ftl.groups() || ftl.references(groups[i]) == 0) {
-        report(place + ": the group table does not hold it");
-      } else if (ftl.owner_of(groups[i], found)) {
+      if (!ftl.holds(list, i)) {
+        report(place + ": the map does not hold it");
+      } else if (ftl.owner_of(list, i, found)) {
         Owner expected = owner(kind, i);
         expected.session = found.session;  // a shared group names the session that wrote it
         if (found != expected) report(place + ": its page belongs to another place");
       }
     }
   };
-  compare(groups_, name_.kind == abi::kKeys ? GroupKind::kKeys : GroupKind::kValues, "token-indexed");
-  compare(embedding_, GroupKind::kKeyRows, "embedding-indexed");
+  compare(list_, groups_, name_.kind == abi::kKeys ? GroupKind::kKeys : GroupKind::kValues, "token-indexed");
+  compare(embedding_list_, embedding_, GroupKind::kKeyRows, "embedding-indexed");
 }
 
 }  // namespace kvdrive

@@ -2,6 +2,7 @@
 #include "kv/kv_store.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "kv/halves.hpp"
@@ -37,10 +38,10 @@ struct KvStore::Prepared {
 
 void KvStore::apply_all(Session& session, std::vector<Prepared>& prepared) {
   for (auto& [rows, change] : prepared) {
-    session.groups -= rows->groups().size() + rows->embedding().size();
+    session.groups -= rows->flash_groups();
     tail_bytes_ -= rows->tail().size();
     rows->apply(ftl_, std::move(change));
-    session.groups += rows->groups().size() + rows->embedding().size();
+    session.groups += rows->flash_groups();
     tail_bytes_ += rows->tail().size();
   }
 }
@@ -90,9 +91,8 @@ bool KvStore::fits(const abi::KvAppend& command) const {
   for (std::uint32_t head = command.head; head < command.head + std::uint32_t{command.heads}; ++head) {
     const HeadRows* found = find(command.session, command.layer, head, static_cast<abi::KvKind>(command.kind));
     const HeadRows& rows = found ? *found : HeadRows(name_of(command, head), command.row_bytes, sparse(command));
-    groups += rows.groups_to_append(command.tokens);
-    const std::uint32_t left = (rows.tokens() + command.tokens) % rows.tokens_per_group();
-    tail_bytes += std::uint64_t{left} * command.row_bytes - rows.tail().size();
+    groups += rows.groups_to_append(command.tokens, limits_.run_groups);
+    tail_bytes += rows.tail_after(command.tokens, limits_.run_groups) - rows.tail().size();
   }
   const auto session = sessions_.find(command.session);
   const std::uint64_t owned = groups + (session == sessions_.end() ? 0 : session->second.groups);
@@ -118,13 +118,13 @@ abi::NvmeStatus KvStore::append(const abi::KvAppend& command, std::span<const st
       HeadRows* rows = find_rows(command.session, command.layer, head, command.kind);
       if (!rows) rows = &new_heads.emplace_back(name_of(command, head), command.row_bytes, sparse(command));
       prepared.push_back({rows, {}});
-      rows->prepare_append(ftl_, data.subspan(i * head_bytes, head_bytes), prepared.back().change);
+      rows->prepare_append(ftl_, data.subspan(i * head_bytes, head_bytes), limits_.run_groups, prepared.back().change);
     }
   } catch (const DriveFull&) {
-    for (const Prepared& entry : prepared) entry.change.release(ftl_);
+    revert(prepared, new_heads);
     return abi::kCapacityExceeded;
   } catch (...) {
-    for (const Prepared& entry : prepared) entry.change.release(ftl_);
+    revert(prepared, new_heads);
     throw;
   }
   Session& session = sessions_[command.session];
@@ -139,6 +139,12 @@ abi::NvmeStatus KvStore::append(const abi::KvAppend& command, std::span<const st
     session.heads.emplace(key, std::move(rows));
   }
   return abi::kSuccess;
+}
+
+// Forgets what was stored for a command that is refused now.
+void KvStore::revert(std::vector<Prepared>& prepared, std::vector<HeadRows>& new_heads) {
+  for (const Prepared& entry : prepared) entry.rows->revert(ftl_);
+  for (HeadRows& rows : new_heads) rows.release(ftl_);
 }
 
 abi::NvmeStatus KvStore::prepare_trim(Session& session, std::uint32_t tokens, std::vector<Prepared>& prepared) {
@@ -168,7 +174,7 @@ abi::NvmeStatus KvStore::trim(const abi::SessionTrim& command) {
 }
 
 void KvStore::drop(std::uint32_t number) {
-  for (const auto& [key, rows] : sessions_.at(number).heads) {
+  for (auto& [key, rows] : sessions_.at(number).heads) {
     tail_bytes_ -= rows.tail().size();
     rows.release(ftl_);
   }
@@ -191,7 +197,7 @@ abi::NvmeStatus KvStore::fork(const abi::SessionFork& command) {
     HeadRows::Name name = rows.name();
     name.session = command.target;
     const HeadRows& forked = copy.heads.emplace(key, rows.fork(ftl_, name)).first->second;
-    copy.groups += forked.groups().size() + forked.embedding().size();
+    copy.groups += forked.flash_groups();
     tail_bytes += forked.tail().size();
   }
   Session& target = sessions_.emplace(command.target, std::move(copy)).first->second;
@@ -200,7 +206,11 @@ abi::NvmeStatus KvStore::fork(const abi::SessionFork& command) {
   std::vector<Prepared> prepared;
   auto status = prepare_trim(target, command.tokens, prepared);
   if (status == abi::kSuccess) apply_all(target, prepared);
-  std::erase_if(target.heads, [](const auto& entry) { return entry.second.tokens() == 0; });
+  for (auto head = target.heads.begin(); head != target.heads.end();) {
+    const bool empty = head->second.tokens() == 0;
+    if (empty) head->second.release(ftl_);
+    head = empty ? target.heads.erase(head) : std::next(head);
+  }
   if (status == abi::kSuccess && (tail_bytes_ > limits_.tail_bytes || target.heads.empty())) {
     status = target.heads.empty() ? abi::kInvalidField : abi::kCapacityExceeded;
   }

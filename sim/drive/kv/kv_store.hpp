@@ -20,6 +20,7 @@ namespace kvdrive {
 struct KvLimits {
   std::uint64_t tail_bytes = 256 << 20;  // rows that wait in drive memory, of all sessions
   std::uint64_t session_groups = 0;      // flash of one session, 0: no limit
+  std::uint32_t run_groups = 1;          // groups of a head that go to flash together at least: fewer runs to remember
 };
 
 class KvStore {
@@ -48,7 +49,8 @@ class KvStore {
   void load_session(RecordReader& reader);
   void load_session_end(RecordReader& reader);
   void load_rows(RecordReader& reader);
-  // After all records: claims the groups.
+  // After all records: claims the lists; after these are loaded: looks at them.
+  void claim_lists();
   void finish_loading();
 
   // Compares the maps of all sessions with the groups' own descriptions; `report` gets a sentence per disagreement.
@@ -65,6 +67,7 @@ class KvStore {
   HeadRows* find_rows(std::uint32_t session, std::uint32_t layer, std::uint32_t head, std::uint32_t kind);
   abi::NvmeStatus check_append(const abi::KvAppend& command) const;
   bool fits(const abi::KvAppend& command) const;
+  void revert(std::vector<Prepared>& prepared, std::vector<HeadRows>& new_heads);
   void apply_all(Session& session, std::vector<Prepared>& prepared);
   abi::NvmeStatus prepare_trim(Session& session, std::uint32_t tokens, std::vector<Prepared>& prepared);
   void drop(std::uint32_t session);

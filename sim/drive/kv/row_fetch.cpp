@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
 
 namespace kvdrive {
 
@@ -15,11 +14,11 @@ void RowFetch::add(const HeadRows& rows, std::uint32_t first, std::uint32_t coun
   while (token < stored) {
     const std::uint32_t in_group = token % per_group;
     const std::uint32_t taken = std::min(per_group - in_group, stored - token);
-    const GroupId group = rows.groups()[token / per_group];
+    const std::uint32_t group = token / per_group;
     if (taken * row_bytes == abi::kPageBytes) {
-      whole_.push_back({group, out});
+      whole_.push_back({rows.list(), group, out});
     } else {
-      parts_.push_back({group, in_group * row_bytes, taken * row_bytes, out});
+      parts_.push_back({rows.list(), group, in_group * row_bytes, taken * row_bytes, out});
     }
     out += taken * row_bytes;
     token += taken;
@@ -31,20 +30,16 @@ void RowFetch::add(const HeadRows& rows, std::uint32_t first, std::uint32_t coun
   }
 }
 
-void RowFetch::start(Ftl& ftl, Ns ready, Sink sink) {
-  beside_.resize(parts_.size() * abi::kPageBytes);
-  std::vector<GroupRead> reads = std::move(whole_);
+Ftl::ReadResult RowFetch::run(Ftl& ftl, Ns ready, Sink sink) {
+  std::vector<std::byte> beside(parts_.size() * abi::kPageBytes);
+  std::vector<GroupRead> reads = whole_;
   for (std::size_t i = 0; i < parts_.size(); ++i) {
-    reads.push_back(
-        {parts_[i].group, beside_.data() + i * abi::kPageBytes, static_cast<std::uint32_t>(parts_[i].bytes)});
+    reads.push_back({parts_[i].list, parts_[i].group, beside.data() + i * abi::kPageBytes,
+                     static_cast<std::uint32_t>(parts_[i].bytes)});
   }
-  reading_ = ftl.start_read(std::move(reads), ready, sink);
-}
-
-Ftl::ReadResult RowFetch::finish() {
-  const auto result = reading_.finish();
+  const auto result = ftl.read(reads, ready, sink);
   for (std::size_t i = 0; i < parts_.size(); ++i) {
-    std::memcpy(parts_[i].out, beside_.data() + i * abi::kPageBytes + parts_[i].from, parts_[i].bytes);
+    std::memcpy(parts_[i].out, beside.data() + i * abi::kPageBytes + parts_[i].from, parts_[i].bytes);
   }
   return result;
 }

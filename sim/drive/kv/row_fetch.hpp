@@ -15,29 +15,23 @@ class RowFetch {
   // Rows `first` to `first + count` - 1 to `out`. Precondition: they are there.
   void add(const HeadRows& rows, std::uint32_t first, std::uint32_t count, std::byte* out);
 
-  // All rows are at their place after `finish`, unless its result is not whole. In between, the transfers run.
-  void start(Ftl& ftl, Ns ready, Sink sink);
-  Ftl::ReadResult finish();
-  Ftl::ReadResult run(Ftl& ftl, Ns ready, Sink sink) {
-    start(ftl, ready, sink);
-    return finish();
-  }
+  // All rows are at their place afterwards, unless the result is not whole.
+  Ftl::ReadResult run(Ftl& ftl, Ns ready, Sink sink);
 
   std::uint64_t tail_bytes() const { return tail_bytes_; }
 
  private:
   // Part of a group: read beside, then copied.
   struct Part {
-    GroupId group;
+    ListId list;
+    std::uint32_t group;
     std::size_t from, bytes;
     std::byte* out;
   };
 
   std::vector<GroupRead> whole_;
   std::vector<Part> parts_;
-  std::vector<std::byte> beside_;  // whole groups of the parts
   std::uint64_t tail_bytes_ = 0;
-  Ftl::Reading reading_;  // last: waits for the transfers before the rest goes
 };
 
 }  // namespace kvdrive

@@ -22,7 +22,7 @@ std::vector<std::uint8_t> spread(const std::vector<bool>& flags, std::size_t par
 std::optional<RowFilter::Rows> RowFilter::tokens(const HeadRows& rows, const std::vector<bool>& wanted, Ns ready) {
   const std::size_t stored = std::min<std::size_t>(wanted.size(), rows.tokens_in_groups());
   std::vector<bool> in_groups(wanted.begin(), wanted.begin() + static_cast<std::ptrdiff_t>(stored));
-  auto result = filter(rows.groups(), in_groups, rows.tokens_per_group(), rows.row_bytes(), ready);
+  auto result = filter(rows.list(), 0, in_groups, rows.tokens_per_group(), rows.row_bytes(), ready);
   if (!result) return result;
   for (std::size_t token = stored; token < wanted.size(); ++token) {
     if (!wanted[token]) continue;
@@ -34,12 +34,11 @@ std::optional<RowFilter::Rows> RowFilter::tokens(const HeadRows& rows, const std
 
 std::optional<RowFilter::Rows> RowFilter::dimensions(const HeadRows& rows, const EmbeddingSpan& span,
                                                      const std::vector<bool>& wanted, Ns ready) {
-  return filter(rows.embedding().subspan(span.first_page, span.pages()), wanted, span.rows_per_page, span.row_bytes(),
-                ready);
+  return filter(rows.embedding_list(), span.first_page, wanted, span.rows_per_page, span.row_bytes(), ready);
 }
 
 // `wanted`: a flag per row from the first page on; rows behind the flags are not wanted.
-std::optional<RowFilter::Rows> RowFilter::filter(std::span<const GroupId> pages, const std::vector<bool>& wanted,
+std::optional<RowFilter::Rows> RowFilter::filter(ListId list, std::uint32_t first_page, const std::vector<bool>& wanted,
                                                  std::uint32_t rows_per_page, std::uint32_t row_bytes, Ns ready) {
   std::vector<GroupRead> reads;
   std::vector<bool> flags;  // of the pages that are read
@@ -50,7 +49,7 @@ std::optional<RowFilter::Rows> RowFilter::filter(std::span<const GroupId> pages,
     const auto last = first + static_cast<std::ptrdiff_t>(count);
     const auto kept = static_cast<std::uint32_t>(std::count(first, last, true));
     if (kept == 0) continue;
-    reads.push_back({pages[page], nullptr, kept * row_bytes});
+    reads.push_back({list, first_page + static_cast<std::uint32_t>(page), nullptr, kept * row_bytes});
     flags.insert(flags.end(), first, last);
     flags.resize(reads.size() * rows_per_page);
   }

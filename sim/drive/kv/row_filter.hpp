@@ -41,7 +41,7 @@ class RowFilter {
   const FilterCounters& counters() const { return counters_; }
 
  private:
-  std::optional<Rows> filter(std::span<const GroupId> pages, const std::vector<bool>& wanted,
+  std::optional<Rows> filter(ListId list, std::uint32_t first_page, const std::vector<bool>& wanted,
                              std::uint32_t rows_per_page, std::uint32_t row_bytes, Ns ready);
 
   Engine& engine_;

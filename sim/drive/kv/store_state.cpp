@@ -54,11 +54,17 @@ void KvStore::load_rows(RecordReader& reader) {
   session->second.heads.try_emplace(key, std::move(named)).first->second.load(reader);
 }
 
+void KvStore::claim_lists() {
+  for (const auto& [number, session] : sessions_) {
+    for (const auto& [key, rows] : session.heads) rows.claim(ftl_);
+  }
+}
+
 void KvStore::finish_loading() {
   for (auto& [number, session] : sessions_) {
     for (const auto& [key, rows] : session.heads) {
-      rows.retain(ftl_);
-      session.groups += rows.groups().size() + rows.embedding().size();
+      rows.settle(ftl_);
+      session.groups += rows.flash_groups();
       tail_bytes_ += rows.tail().size();
     }
   }

@@ -41,6 +41,13 @@ class AlignedBuffer {
     size_ = size;
   }
 
+  // Room for `bytes` more, with any contents.
+  std::byte* extend(std::size_t bytes) {
+    reserve(size_ + bytes);
+    size_ += bytes;
+    return bytes_.get() + size_ - bytes;
+  }
+
   void append(std::span<const std::byte> bytes) {
     reserve(size_ + bytes.size());
     if (!bytes.empty()) std::memcpy(bytes_.get() + size_, bytes.data(), bytes.size());

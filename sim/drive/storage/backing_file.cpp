@@ -13,6 +13,7 @@
 #include <stdexcept>
 #include <string>
 #include <system_error>
+#include <utility>
 
 namespace kvdrive {
 namespace {
@@ -114,6 +115,16 @@ void BackingFile::write(std::uint64_t offset, std::span<const iovec> parts) {
     transfer(offset, parts, "pwrite",
              [this](const iovec* part, int count, off_t to) { return ::pwritev(direct_, part, count, to); });
   }
+  ++writes_;
+}
+
+void BackingFile::write_behind(std::uint64_t offset, std::span<const iovec> parts, AsyncWriter::Done done) {
+  if (power_cut_.armed()) {
+    write(offset, parts);
+    done(0);
+    return;
+  }
+  writer_.write(direct_, offset, parts, std::move(done));
   ++writes_;
 }
 

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // The file that stands in for the drive: whole pages, written around the page cache, read through it.
 //
-// Reads and writes of disjoint places may come from several threads. Writes bypass the cache because that is 4 times
-// faster in large pieces (sim/drive/README.md has the measurement); reads use it because a group is read many times. A
-// file that another drive has open is refused.
+// Writes bypass the cache, in large pieces (docs/drive.md has the measurement); reads use it because a group is read
+// many times. A file that another drive has open is refused.
 #pragma once
 
 #include <sys/uio.h>
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <span>
 #include <vector>
 
+#include "storage/async_writer.hpp"
+#include "storage/mapping.hpp"
 #include "storage/power_cut.hpp"
 
 namespace kvdrive {
@@ -40,7 +40,15 @@ class BackingFile {
   void read(std::uint64_t offset, std::span<const iovec> parts) const;
   void write(std::uint64_t offset, std::span<const std::byte> data);
   void write(std::uint64_t offset, std::span<const iovec> parts);
+  // The same, done by the next `settle` at the latest. `done` gets 0 or an errno.
+  void write_behind(std::uint64_t offset, std::span<const iovec> parts, AsyncWriter::Done done);
+  void settle() { writer_.wait(0); }
+  void wait(unsigned most) { writer_.wait(most); }
+  unsigned in_flight() const { return writer_.in_flight(); }
   void sync();
+
+  // The bytes as memory; see what was written before the last `settle`.
+  Mapping map(std::uint64_t offset, std::uint64_t bytes) const { return {cached_, offset, bytes}; }
 
   PowerCut& power_cut() { return power_cut_; }
   std::uint64_t writes() const { return writes_; }
@@ -53,7 +61,8 @@ class BackingFile {
   int cached_;
   int direct_;  // the same file without the page cache, or `cached_` where the file system cannot
   PowerCut power_cut_;
-  std::atomic<std::uint64_t> writes_ = 0;
+  std::uint64_t writes_ = 0;
+  AsyncWriter writer_;
 };
 
 }  // namespace kvdrive

@@ -1,173 +1,152 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "storage/media.hpp"
 
-#include <algorithm>
+#include <cerrno>
 #include <cstring>
-#include <iterator>
-#include <numeric>
+#include <system_error>
 #include <utility>
 
 namespace kvdrive {
 namespace {
 
-constexpr std::size_t kLargestTransfer = 1 << 20;
-constexpr std::size_t kSmallRead = 128 << 10;
-constexpr std::size_t kTaskBytes = 512 << 10;  // of the runs that a thread takes at once
-constexpr std::size_t kCachedSectors = 1024;
+constexpr std::size_t kBuffersKept = 8;
+
+AlignedBuffer take(std::vector<AlignedBuffer>& from) {
+  if (from.empty()) return {};
+  AlignedBuffer buffer = std::move(from.back());
+  from.pop_back();
+  buffer.resize(0);
+  return buffer;
+}
 
 }  // namespace
 
+Media::Media(BackingFile& file, const Superblock& superblock)
+    : file_(file),
+      superblock_(superblock),
+      units_(file.map(superblock.unit_offset(), superblock.geometry.units() * abi::kPageBytes)),
+      spares_(file.map(superblock.spare_offset(), superblock.spare_bytes())) {}
+
+AlignedBuffer Media::buffer() { return take(data_memory_); }
+
 void Media::program(Unit first, AlignedBuffer data, std::span<const Spare> spares) {
-  for (std::size_t i = 0; i < spares.size(); ++i) {
-    const std::uint64_t at = spare_offset(first + static_cast<Unit>(i));
-    Sector& sector = sector_at(at);
-    std::memcpy(sector.bytes.data() + at % abi::kPageBytes, &spares[i], sizeof(Spare));
-    sector.dirty = true;
+  Row row{.data = std::move(data), .spares = take(spare_memory_)};
+  if (!keeps_payload()) row.data.resize(0);
+  row.spares.append(std::as_bytes(spares));
+  row.spares.resize(superblock_.row_spare_bytes());
+  const std::size_t bytes = row.data.size() + row.spares.size();
+  staged_bytes_ += bytes;
+  waiting_bytes_ += bytes;
+  rows_.insert_or_assign(first, std::move(row));
+  if (waiting_bytes_ >= kWriteBytes) write_behind();
+  while (staged_bytes_ > kStagedBytes && file_.in_flight() > 0) {
+    file_.wait(file_.in_flight() - 1);
+    forget_written();
   }
-  staged_bytes_ += data.size();
-  staged_.insert_or_assign(first, std::move(data));
 }
 
-TransferThreads::Batch Media::start_read(std::span<const UnitRead> reads, Arrived arrived) {
-  struct Run {
-    Unit first;
-    std::vector<iovec> parts;
-    std::vector<std::size_t> numbers;
-  };
-  std::vector<std::size_t> order(reads.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::sort(order, {}, [&reads](std::size_t i) { return reads[i].unit; });
-  std::vector<Run> runs;
-  for (const std::size_t number : order) {
-    const UnitRead& read = reads[number];
-    const Unit program = read.unit - read.unit % superblock_.geometry.units_per_program();
-    if (const AlignedBuffer* held = in_memory(program)) {
-      std::memcpy(read.out, held->data() + std::size_t{read.unit - program} * abi::kPageBytes, abi::kPageBytes);
-      if (arrived) arrived(number);
-      continue;
-    }
-    const auto extends = [&](const Run& run) {
-      return read.unit == run.first + run.numbers.size() && run.numbers.size() * abi::kPageBytes < kLargestTransfer;
-    };
-    if (runs.empty() || !extends(runs.back())) runs.push_back({read.unit, {}, {}});
-    Run& run = runs.back();
-    auto* const end =
-        run.parts.empty() ? nullptr : static_cast<std::byte*>(run.parts.back().iov_base) + run.parts.back().iov_len;
-    if (read.out == end) {
-      run.parts.back().iov_len += abi::kPageBytes;
-    } else {
-      run.parts.push_back({read.out, abi::kPageBytes});
-    }
-    run.numbers.push_back(number);
-  }
-  const auto transfer = [this, arrived](const Run& run) {
-    file_.read(superblock_.unit_offset() + std::uint64_t{run.first} * abi::kPageBytes, run.parts);
-    if (!arrived) return;
-    for (const std::size_t number : run.numbers) arrived(number);
-  };
-  if (reads.size() * abi::kPageBytes <= kSmallRead) {  // waking a thread would take longer
-    std::ranges::for_each(runs, transfer);
-    return {};
-  }
-  std::vector<TransferThreads::Task> tasks;
-  for (auto first = runs.begin(); first != runs.end();) {
-    auto end = first;
-    for (std::size_t size = 0; end != runs.end() && size < kTaskBytes; ++end)
-      size += end->numbers.size() * abi::kPageBytes;
-    tasks.emplace_back([transfer, part = std::vector<Run>(std::move_iterator(first), std::move_iterator(end))] {
-      std::ranges::for_each(part, transfer);
-    });
-    first = end;
-  }
-  return threads_.start(std::move(tasks));
+const Media::Row* Media::staged(Unit unit) const {
+  if (rows_.empty()) return nullptr;
+  const auto found = rows_.find(unit - unit % superblock_.geometry.units_per_row());
+  return found == rows_.end() ? nullptr : &found->second;
 }
 
-// The contents of a program that the file does not have yet; null: it has them.
-const AlignedBuffer* Media::in_memory(Unit program) const {
-  if (const auto staged = staged_.find(program); staged != staged_.end()) return &staged->second;
-  for (const Write& write : writing_) {
-    if (const auto found = write.programs.find(program); found != write.programs.end()) return &found->second;
-  }
-  return nullptr;
+const std::byte* Media::unit(Unit unit) const {
+  if (!keeps_payload()) return zeros_.data();
+  const Row* row = staged(unit);
+  if (row == nullptr) return units_.data() + std::uint64_t{unit} * abi::kPageBytes;
+  return row->data.data() + std::size_t{unit % superblock_.geometry.units_per_row()} * abi::kPageBytes;
 }
 
-Spare Media::spare(Unit unit) {
-  const std::uint64_t at = spare_offset(unit);
+Spare Media::spare(Unit unit) const {
+  const std::uint64_t in_row = std::uint64_t{unit % superblock_.geometry.units_per_row()} * sizeof(Spare);
+  const Row* row = staged(unit);
   Spare spare;
-  std::memcpy(&spare, sector_at(at).bytes.data() + at % abi::kPageBytes, sizeof spare);
+  std::memcpy(&spare, row != nullptr ? row->spares.data() + in_row : spares_.data() + spare_offset(unit), sizeof spare);
   return spare;
 }
 
-// The spares of a block lie together.
+void Media::fetch(Unit first, std::uint32_t count) const {
+  if (count == 0) return;
+  if (keeps_payload()) units_.fetch(std::uint64_t{first} * abi::kPageBytes, std::uint64_t{count} * abi::kPageBytes);
+  const std::uint64_t begin = spare_offset(first);
+  spares_.fetch(begin, spare_offset(first + count - 1) + sizeof(Spare) - begin);
+}
+
+// Within the spare area.
 std::uint64_t Media::spare_offset(Unit unit) const {
+  const std::uint32_t per_row = superblock_.geometry.units_per_row();
+  return unit / per_row * superblock_.row_spare_bytes() + unit % per_row * sizeof(Spare);
+}
+
+// The waiting rows, neighbours together. Which writes there are depends on the commands only, not on the disk's speed.
+void Media::write_behind() {
   const Geometry& g = superblock_.geometry;
-  const Place p = place_of(g, unit);
-  const std::uint64_t block = std::uint64_t{p.die} * g.blocks_per_die + p.block;
-  const std::uint64_t index = (block * g.programs_per_block() + p.program) * g.units_per_program() + p.slot;
-  return superblock_.spare_offset() + index * sizeof(Spare);
-}
-
-Media::Sector& Media::sector_at(std::uint64_t offset) {
-  const std::uint64_t start = offset / abi::kPageBytes * abi::kPageBytes;
-  const auto found = sectors_.find(start);
-  if (found != sectors_.end()) return found->second;
-  if (sectors_.size() > kCachedSectors) {
-    std::erase_if(sectors_, [](const auto& entry) { return !entry.second.dirty; });
-  }
-  Sector sector{AlignedBuffer(abi::kPageBytes)};
-  file_.read(start, sector.bytes.span());
-  return sectors_.emplace(start, std::move(sector)).first->second;
-}
-
-void Media::write_run(const std::map<Unit, AlignedBuffer>& programs) {
-  std::vector<iovec> parts;
-  for (const auto& [unit, data] : programs) parts.push_back({const_cast<std::byte*>(data.data()), data.size()});
-  file_.write(superblock_.unit_offset() + std::uint64_t{programs.begin()->first} * abi::kPageBytes, parts);
-}
-
-// Starts the writes of all staged programs; up to `in_flight` of them may still run afterwards.
-void Media::drain_units(std::size_t in_flight) {
-  while (!staged_.empty()) {
-    reap(kWritesInFlight - 1);
-    Write& write = writing_.emplace_back();
+  const std::size_t data_bytes = keeps_payload() ? std::size_t{g.units_per_row()} * abi::kPageBytes : 0;
+  waiting_bytes_ = 0;
+  for (auto first = rows_.begin(); first != rows_.end();) {
+    if (!first->second.waits || first->second.pending > 0) {
+      ++first;
+      continue;
+    }
+    auto last = first;
     std::size_t size = 0;
-    const Unit first = staged_.begin()->first;
-    while (!staged_.empty() && staged_.begin()->first == first + size / abi::kPageBytes && size < kLargestTransfer) {
-      size += staged_.begin()->second.size();
-      write.programs.insert(staged_.extract(staged_.begin()));
+    bool whole = true;  // a row of a band without all its blocks ends early
+    for (Unit next = first->first;
+         whole && last != rows_.end() && last->first == next && last->second.waits && size < kWriteBytes;
+         ++last, next += g.units_per_row()) {
+      Row& row = last->second;
+      size += row.data.size() + row.spares.size();
+      whole = row.data.size() == data_bytes;
+      row.waits = false;
+      row.pending = data_bytes > 0 ? 2 : 1;
     }
-    staged_bytes_ -= size;
-    std::vector<TransferThreads::Task> tasks;
-    tasks.emplace_back([this, &write] { write_run(write.programs); });
-    write.batch = threads_.start(std::move(tasks));
-    if (file_.power_cut().armed()) reap(0);  // a cut counts writes: they keep their order
+    if (data_bytes > 0) {
+      write_parts(first, last, &Row::data, superblock_.unit_offset() + std::uint64_t{first->first} * abi::kPageBytes);
+    }
+    write_parts(first, last, &Row::spares, superblock_.spare_offset() + spare_offset(first->first));
+    first = last;
   }
-  reap(in_flight);
+  forget_written();
 }
 
-// Waits until no more than `in_flight` writes run. Of a failed one the programs are staged again.
-void Media::reap(std::size_t in_flight) {
-  while (!writing_.empty() && (writing_.size() > in_flight || writing_.front().batch.done())) {
-    Write& write = writing_.front();
-    try {
-      write.batch.wait();
-    } catch (...) {
-      for (const auto& [unit, data] : write.programs) staged_bytes_ += data.size();
-      staged_.merge(write.programs);
-      writing_.pop_front();
-      throw;
+void Media::write_parts(Rows::iterator first, Rows::iterator last, AlignedBuffer Row::* what, std::uint64_t offset) {
+  std::vector<iovec> parts;
+  std::size_t rows = 0;
+  for (auto row = first; row != last; ++row, ++rows) {
+    AlignedBuffer& bytes = row->second.*what;
+    parts.push_back({bytes.data(), bytes.size()});
+  }
+  // Rows stay where they are in the map until all their writes ended. One that failed waits again.
+  file_.write_behind(offset, parts, [first, rows](int error) {
+    auto row = first;
+    for (std::size_t i = 0; i < rows; ++i, ++row) {
+      --row->second.pending;
+      row->second.waits |= error != 0;
     }
-    writing_.pop_front();
+  });
+}
+
+void Media::forget_written() {
+  for (auto row = rows_.begin(); row != rows_.end();) {
+    if (row->second.waits || row->second.pending > 0) {
+      ++row;
+      continue;
+    }
+    staged_bytes_ -= row->second.data.size() + row->second.spares.size();
+    if (data_memory_.size() < kBuffersKept) data_memory_.push_back(std::move(row->second.data));
+    if (spare_memory_.size() < kBuffersKept) spare_memory_.push_back(std::move(row->second.spares));
+    row = rows_.erase(row);
   }
 }
 
 void Media::drain() {
-  drain_units(0);
-  for (auto& [offset, sector] : sectors_) {
-    if (!sector.dirty) continue;
-    file_.write(offset, sector.bytes.span());
-    sector.dirty = false;
-  }
+  file_.settle();
+  forget_written();
+  write_behind();
+  file_.settle();
+  forget_written();
+  if (!rows_.empty()) throw std::system_error(EIO, std::generic_category(), "the backing file cannot be written");
 }
 
 }  // namespace kvdrive

@@ -25,7 +25,7 @@ struct Owner {
 };
 
 struct Spare {
-  std::uint32_t group = 0;  // number in the group table
+  std::uint32_t family = 0;  // of the lists that may hold the group, at owner.index
   std::uint32_t data_crc = 0;
   Owner owner;
   std::uint32_t written = 0;  // 1: the unit was programmed

@@ -41,14 +41,14 @@ bool ours(const Superblock& superblock) { return superblock.magic == Superblock{
 bool sane(const Superblock& s) {
   const Geometry& g = s.geometry;
   return g.dies() > 0 && g.page_bytes > 0 && g.page_bytes % abi::kPageBytes == 0 && g.planes > 0 &&
-         g.pages_per_program > 0 && g.pages_per_block % g.pages_per_program == 0 && g.units() <= UINT32_MAX &&
-         s.capacity_units <= g.units() && s.preset.back() == 0;
+         g.pages_per_program > 0 && g.pages_per_block % g.pages_per_program == 0 && g.blocks_per_die > 0 &&
+         g.units() <= kMostUnits && s.payload <= 1 && s.capacity_units <= g.units() && s.preset.back() == 0;
 }
 
 }  // namespace
 
-std::uint64_t Superblock::spare_bytes() const {
-  return (geometry.units() * sizeof(Spare) + abi::kPageBytes - 1) / abi::kPageBytes * abi::kPageBytes;
+std::uint64_t Superblock::row_spare_bytes() const {
+  return (geometry.units_per_row() * sizeof(Spare) + abi::kPageBytes - 1) / abi::kPageBytes * abi::kPageBytes;
 }
 
 FileKind kind_of(const BackingFile& file) {

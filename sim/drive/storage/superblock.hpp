@@ -15,7 +15,7 @@
 namespace kvdrive {
 
 struct Superblock {
-  static constexpr std::uint32_t kFormatVersion = 2;
+  static constexpr std::uint32_t kFormatVersion = 3;
 
   std::array<char, 8> magic{'k', 'v', 'd', 'r', 'i', 'v', 'e', '\n'};
   std::uint32_t format_version = kFormatVersion;
@@ -24,6 +24,8 @@ struct Superblock {
   std::uint64_t capacity_units = 0;
   std::uint64_t journal_half_bytes = 0;
   Geometry geometry;
+  std::uint32_t payload = 1;  // 0: the file keeps no contents of groups, for studies of time
+  std::uint32_t reserved = 0;
   std::array<char, 32> preset{};
   std::uint32_t crc = 0;
 
@@ -32,7 +34,9 @@ struct Superblock {
     return kJournalOffset + (of_generation & 1) * journal_half_bytes;
   }
   std::uint64_t spare_offset() const { return kJournalOffset + 2 * journal_half_bytes; }
-  std::uint64_t spare_bytes() const;
+  // The spares of a row start a page.
+  std::uint64_t row_spare_bytes() const;
+  std::uint64_t spare_bytes() const { return row_spare_bytes() * geometry.rows_per_band() * geometry.blocks_per_die; }
   std::uint64_t unit_offset() const { return spare_offset() + spare_bytes(); }
   std::uint64_t file_bytes() const { return unit_offset() + geometry.units() * abi::kPageBytes; }
 

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ftl/extents.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace kvdrive {
+
+std::size_t Extents::first_ending_after(std::uint32_t index) const {
+  if (!runs_.empty() && runs_.back().index <= index) return runs_.size() - (runs_.back().end() > index ? 1 : 0);
+  const auto found = std::ranges::upper_bound(runs_, index, {}, &Extent::end);
+  return static_cast<std::size_t>(found - runs_.begin());
+}
+
+std::optional<Unit> Extents::at(std::uint32_t index) const {
+  const std::size_t i = first_ending_after(index);
+  if (i == runs_.size() || runs_[i].index > index) return std::nullopt;
+  return runs_[i].unit + (index - runs_[i].index);
+}
+
+bool Extents::joins(const Extent& left, const Extent& right) const {
+  return left.end() == right.index && std::uint64_t{left.unit} + left.count == right.unit;
+}
+
+void Extents::set(std::uint32_t index, Unit unit) {
+  remove(index);
+  const Extent added{index, 1, unit};
+  const std::size_t i = first_ending_after(index);
+  const bool left = i > 0 && joins(runs_[i - 1], added), right = i < runs_.size() && joins(added, runs_[i]);
+  if (left) {
+    runs_[i - 1].count += 1 + (right ? runs_[i].count : 0);
+    if (right) runs_.erase(runs_.begin() + static_cast<std::ptrdiff_t>(i));
+    touch(i - 1);
+  } else {
+    if (right) {
+      runs_[i] = {index, runs_[i].count + 1, unit};
+    } else {
+      runs_.insert(runs_.begin() + static_cast<std::ptrdiff_t>(i), added);
+    }
+    touch(i);
+  }
+}
+
+// Takes one group out of its run.
+void Extents::remove(std::uint32_t index) {
+  const std::size_t i = first_ending_after(index);
+  if (i == runs_.size() || runs_[i].index > index) return;
+  touch(i);
+  const Extent run = runs_[i];
+  const std::uint32_t before = index - run.index;
+  const Extent behind{index + 1, run.count - before - 1, run.unit + before + 1};
+  const auto at = runs_.begin() + static_cast<std::ptrdiff_t>(i);
+  if (before > 0 && behind.count > 0) {
+    runs_[i].count = before;
+    runs_.insert(at + 1, behind);
+  } else if (before > 0) {
+    runs_[i].count = before;
+  } else if (behind.count > 0) {
+    runs_[i] = behind;
+  } else {
+    runs_.erase(at);
+  }
+}
+
+void Extents::cut(std::uint32_t from) {
+  const std::size_t i = first_ending_after(from);
+  if (i == runs_.size()) return;
+  touch(i);
+  const bool whole = runs_[i].index >= from;
+  if (!whole) runs_[i].count = from - runs_[i].index;
+  runs_.resize(i + (whole ? 0 : 1));
+}
+
+void Extents::load(std::size_t kept, std::span<const Extent> added) {
+  if (kept > runs_.size()) throw std::runtime_error("a record keeps more of a list than there is");
+  runs_.resize(kept);
+  runs_.insert(runs_.end(), added.begin(), added.end());
+  for (std::size_t i = kept; i < runs_.size(); ++i) {
+    const Extent& run = runs_[i];
+    const bool sane = run.count > 0 && run.index + run.count > run.index &&
+                      std::uint64_t{run.unit} + run.count <= (std::uint64_t{1} << 32);
+    if (!sane || (i > 0 && runs_[i - 1].end() > run.index)) throw std::runtime_error("a list record is damaged");
+  }
+  unsaved_ = runs_.size();
+}
+
+}  // namespace kvdrive

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ftl/group_map.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace kvdrive {
+
+ListId GroupMap::take(Family family) {
+  if (unused_.empty()) {
+    unused_.push_back(static_cast<ListId>(lists_.size()));
+    lists_.emplace_back();
+  }
+  const ListId list = unused_.back();
+  unused_.pop_back();
+  lists_[list] = {};
+  lists_[list].family = family;
+  lists_[list].used = true;
+  families_[family].push_back(list);
+  mark_dirty(list);
+  return list;
+}
+
+ListId GroupMap::create() { return take(next_family_++); }
+
+ListId GroupMap::fork(ListId list, std::uint32_t count) {
+  const ListId copy = take(lists_[list].family);
+  lists_[copy].extents = lists_[list].extents;
+  lists_[copy].extents.cut(count);
+  lists_[copy].extents.forget_saved();
+  return copy;
+}
+
+void GroupMap::cut(ListId list, std::uint32_t from, const Freed& freed) {
+  List& one = lists_[list];
+  std::vector<ListId> others = families_.at(one.family);
+  std::erase(others, list);
+  one.extents.for_each(from, UINT32_MAX, [&](const Extent& run) { for_each_unshared(others, run, freed); });
+  one.extents.cut(from);
+  mark_dirty(list);
+}
+
+void GroupMap::drop(ListId list, const Freed& freed) {
+  cut(list, 0, freed);
+  List& one = lists_[list];
+  auto& members = families_.at(one.family);
+  std::erase(members, list);
+  if (members.empty()) families_.erase(one.family);
+  one.used = false;
+  unused_.push_back(list);
+}
+
+void GroupMap::for_each_unshared(const std::vector<ListId>& others, const Extent& run, const Freed& visit) const {
+  if (others.empty()) {
+    visit(run.unit, run.count);
+    return;
+  }
+  for (std::uint32_t i = 0; i < run.count; ++i) {
+    const auto holds = [&](ListId other) { return at(other, run.index + i) == run.unit + i; };
+    if (std::ranges::none_of(others, holds)) visit(run.unit + i, 1);
+  }
+}
+
+void GroupMap::set(ListId list, std::uint32_t index, Unit unit) {
+  lists_[list].extents.set(index, unit);
+  mark_dirty(list);
+}
+
+void GroupMap::remove(ListId list, std::uint32_t index, const Freed& freed) {
+  List& one = lists_[list];
+  std::vector<ListId> others = families_.at(one.family);
+  std::erase(others, list);
+  for_each_unshared(others, {index, 1, *one.extents.at(index)}, freed);
+  one.extents.remove(index);
+  mark_dirty(list);
+}
+
+bool GroupMap::holds(Family family, std::uint32_t index, Unit unit) const {
+  const auto found = families_.find(family);
+  return found != families_.end() &&
+         std::ranges::any_of(found->second, [&](ListId list) { return at(list, index) == unit; });
+}
+
+void GroupMap::move(Family family, std::uint32_t index, Unit from, Unit to) {
+  for (const ListId list : families_.at(family)) {
+    if (at(list, index) == from) set(list, index, to);
+  }
+}
+
+void GroupMap::for_each_unit(const std::function<void(Family, const Extent&)>& visit) const {
+  for (const auto& [family, members] : families_) {
+    std::vector<ListId> before;
+    for (const ListId list : members) {
+      for (const Extent& run : lists_[list].extents.runs()) {
+        std::uint32_t index = run.index;
+        for_each_unshared(before, run, [&](Unit unit, std::uint32_t count) {
+          index = run.index + (unit - run.unit);
+          visit(family, {index, count, unit});
+        });
+      }
+      before.push_back(list);
+    }
+  }
+}
+
+void GroupMap::mark_dirty(ListId list) {
+  if (lists_[list].dirty) return;
+  lists_[list].dirty = true;
+  dirty_.push_back(list);
+}
+
+void GroupMap::save(RecordWriter& writer, bool everything) const {
+  const auto put = [&](ListId number) {
+    const List& list = lists_[number];
+    if (!list.used) return;
+    const auto runs = list.extents.runs();
+    const std::size_t kept = everything ? 0 : list.extents.unsaved();
+    writer.put(RecordType::kList);
+    writer.put(
+        Saved{number, list.family, static_cast<std::uint32_t>(kept), static_cast<std::uint32_t>(runs.size() - kept)});
+    writer.put_all(runs.subspan(kept));
+    writer.end_record();
+  };
+  if (everything) {
+    for (ListId list = 0; list < lists_.size(); ++list) put(list);
+  } else {
+    for (const ListId list : dirty_) put(list);
+  }
+}
+
+void GroupMap::committed() {
+  for (const ListId list : dirty_) {
+    lists_[list].dirty = false;
+    lists_[list].extents.saved();
+  }
+  dirty_.clear();
+}
+
+void GroupMap::load(RecordReader& reader) {
+  const auto saved = reader.get<Saved>();
+  if (saved.list > lists_.size() + kListsAtOnce) throw std::runtime_error("a list record is damaged");
+  if (saved.list >= lists_.size()) lists_.resize(saved.list + std::size_t{1});
+  List& list = lists_[saved.list];
+  if (list.used && list.family != saved.family) list = {};  // its number is in use again
+  list.used = true;
+  list.family = saved.family;
+  list.extents.load(saved.kept, reader.get_all<Extent>(saved.added));
+  next_family_ = std::max(next_family_, saved.family + 1);
+}
+
+void GroupMap::claim(ListId list) {
+  if (!exists(list) || lists_[list].claimed) throw std::runtime_error("a session owns a list that the journal lost");
+  lists_[list].claimed = true;
+}
+
+void GroupMap::finish_loading() {
+  for (ListId number = 0; number < lists_.size(); ++number) {
+    List& list = lists_[number];
+    if (list.used && list.claimed) {
+      families_[list.family].push_back(number);
+    } else {
+      list = {};
+      unused_.push_back(number);
+    }
+  }
+}
+
+std::uint64_t GroupMap::memory_bytes() const {
+  std::uint64_t bytes = lists_.capacity() * sizeof(List);
+  for (const List& list : lists_) bytes += list.extents.memory_bytes();
+  return bytes + families_.size() * (sizeof(Family) + sizeof(std::vector<ListId>) + 3 * sizeof(void*));
+}
+
+std::uint64_t GroupMap::runs() const {
+  std::uint64_t runs = 0;
+  for (const List& list : lists_) runs += list.extents.runs().size();
+  return runs;
+}
+
+}  // namespace kvdrive

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lists of groups, and which units they are in. The map is small because it holds runs, and because no group knows its
+// own place: a page's spare names family and index, and what holds them in the same unit is alive.
+//
+// A list and its copies are a family: they share the units that they agree on.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "ftl/extents.hpp"
+#include "storage/records.hpp"
+
+namespace kvdrive {
+
+using ListId = std::uint32_t;
+using Family = std::uint32_t;
+
+class GroupMap {
+ public:
+  using Freed = std::function<void(Unit unit, std::uint32_t count)>;
+  static constexpr ListId kNoList = UINT32_MAX;
+
+  ListId create();
+  // A new list with the first `count` groups of another one.
+  ListId fork(ListId list, std::uint32_t count);
+  // Forgets the groups from `from` on; `freed` hears of units that no other list of the family holds.
+  void cut(ListId list, std::uint32_t from, const Freed& freed);
+  void drop(ListId list, const Freed& freed);
+  void set(ListId list, std::uint32_t index, Unit unit);
+  // Forgets one group that is there.
+  void remove(ListId list, std::uint32_t index, const Freed& freed);
+
+  bool exists(ListId list) const { return list < lists_.size() && lists_[list].used; }
+  const Extents& extents(ListId list) const { return lists_[list].extents; }
+  Family family(ListId list) const { return lists_[list].family; }
+  std::optional<Unit> at(ListId list, std::uint32_t index) const { return lists_[list].extents.at(index); }
+  // Whether a list of the family holds the group in this unit.
+  bool holds(Family family, std::uint32_t index, Unit unit) const;
+  // In every list that holds it there.
+  void move(Family family, std::uint32_t index, Unit from, Unit to);
+  // Every unit once.
+  void for_each_unit(const std::function<void(Family, const Extent&)>& visit) const;
+
+  void save(RecordWriter& writer, bool everything) const;
+  void committed();
+  void load(RecordReader& reader);
+  // Drops the lists that nobody claims.
+  // Throws std::runtime_error when there is no such list, or somebody else has it.
+  void claim(ListId list);
+  void finish_loading();
+
+  std::uint64_t memory_bytes() const;
+  std::uint64_t runs() const;
+
+ private:
+  struct List {
+    Family family = 0;
+    bool used = false;
+    bool dirty = false;
+    bool claimed = false;
+    Extents extents;
+  };
+  struct Saved {
+    ListId list;
+    Family family;
+    std::uint32_t kept, added;
+  };
+
+  // The journal names lists in any order, but numbers are taken one by one.
+  static constexpr std::size_t kListsAtOnce = 1 << 20;
+
+  ListId take(Family family);
+  void mark_dirty(ListId list);
+  // The units of `run` that none of the other lists holds.
+  void for_each_unshared(const std::vector<ListId>& others, const Extent& run, const Freed& visit) const;
+
+  std::vector<List> lists_;
+  std::vector<ListId> unused_;
+  std::unordered_map<Family, std::vector<ListId>> families_;
+  std::vector<ListId> dirty_;
+  Family next_family_ = 0;
+};
+
+}  // namespace kvdrive

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// A file's bytes as memory to read from, through the page cache.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+namespace kvdrive {
+
+class Mapping {
+ public:
+  Mapping() = default;
+  // Throws std::system_error. `offset` is a multiple of the system's page size.
+  Mapping(int file, std::uint64_t offset, std::uint64_t bytes);
+  Mapping(Mapping&& other) noexcept : data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_) {}
+  Mapping& operator=(Mapping&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~Mapping();
+
+  const std::byte* data() const { return data_; }
+
+  // Brings the pages in, so that reading them cannot fail. Throws std::system_error when the disk cannot read them.
+  void fetch(std::uint64_t offset, std::uint64_t bytes) const;
+
+ private:
+  std::byte* data_ = nullptr;
+  std::uint64_t bytes_ = 0;
+};
+
+}  // namespace kvdrive
