@@ -141,9 +141,10 @@ void AttentionUnit::count_job(std::uint64_t kv_bytes, Ns data_done) {
   engine_free_ = std::max(engine_free_, data_done) + cycles * 1000 / device_.timing().engine_mhz;
 }
 
-AttentionUnit::Outcome AttentionUnit::run_job(std::uint64_t kv_bytes) {
+AttentionUnit::Outcome AttentionUnit::run_job(std::uint64_t kv_bytes, const KvPages* pages) {
   count_job(kv_bytes, data_done_);
-  const std::uint32_t status = memory_->run(engine_);
+  if (!ftl_.keeps_payload()) return {};  // nothing to compute with: time only
+  const std::uint32_t status = memory_->run(engine_, pages);
   return {status_of(status), status};
 }
 
@@ -158,42 +159,6 @@ AttentionUnit::ForeignJob AttentionUnit::run_in(std::span<std::byte> memory, std
                                                                  : fields.tokens * 2 * row_bytes;
   count_job(bytes, start);
   return {status, engine_free_};
-}
-
-// Lays out the job in `memory_` and starts the reads of K and V.
-void AttentionUnit::start_dense(const Head& head, RowFetch& fetch) {
-  const std::uint32_t tokens = head.command.tokens;
-  const std::uint64_t bytes = std::uint64_t{tokens} * head.k.row_bytes();
-  memory_->clear();
-  start_job(head, static_cast<abi::Mode>(head.command.mode));
-  memory_->job.q = memory_->place(head.q);
-  if (!head.valid.empty()) memory_->job.valid = memory_->place(head.valid);
-  place_tail(head, true);
-  memory_->job.k = memory_->place(bytes);
-  memory_->job.v = memory_->place(bytes);
-  fetch.add(head.k, 0, tokens, memory_->at(memory_->job.k));
-  fetch.add(head.v, 0, tokens, memory_->at(memory_->job.v));
-  fetch.start(ftl_, ready_, Sink::kComputer);
-}
-
-// While the engine works on a head, the rows of the next one arrive.
-AttentionOutcome AttentionUnit::run_dense(const abi::AttnSubmit& command, std::span<const std::byte> data) {
-  std::array<RowFetch, 2> fetches;
-  const auto start = [&](std::uint32_t i) {
-    memory_ = &memories_[i % 2];
-    fetches[i % 2] = RowFetch();
-    if (i < command.heads) start_dense(head_of(command, data, i), fetches[i % 2]);
-  };
-  start(0);
-  return collect(command, [&](std::uint32_t i) -> Outcome {
-    start(i + 1);
-    memory_ = &memories_[i % 2];
-    const auto read = fetches[i % 2].finish();
-    data_done_ = read.done;
-    if (!read.whole) return {abi::kUnrecoveredRead};
-    tail_bytes_read_ += fetches[i % 2].tail_bytes();
-    return run_job(std::uint64_t{command.tokens} * memory_->job.head_dim * 4);
-  });
 }
 
 }  // namespace kvdrive

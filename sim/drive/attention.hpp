@@ -14,8 +14,8 @@
 #include "engine/engine.hpp"
 #include "job_memory.hpp"
 #include "kv/kv_store.hpp"
-#include "kv/row_fetch.hpp"
 #include "kv/row_filter.hpp"
+#include "storage/transfer_threads.hpp"
 
 namespace kvdrive {
 
@@ -73,14 +73,16 @@ class AttentionUnit {
   Head head_of(const abi::AttnSubmit& command, std::span<const std::byte> data, std::uint32_t index) const;
   AttentionOutcome collect(const abi::AttnSubmit& command, const std::function<Outcome(std::uint32_t)>& run_head);
   AttentionOutcome run_dense(const abi::AttnSubmit& command, std::span<const std::byte> data);
-  void start_dense(const Head& head, RowFetch& fetch);
+  AttentionOutcome run_paged(const abi::AttnSubmit& command, std::span<const std::byte> data);
+  Outcome run_copied(const Head& head);
+  void start_dense(const Head& head);
   Outcome run_sparf(const Head& head);
   bool place_columns(const Head& head, const std::vector<bool>& rows);
   bool place_chosen(const Head& head, const std::vector<bool>& chosen);
   bool place_mean(const Head& head);
   void place_tail(const Head& head, bool with_v);
   void start_job(const Head& head, abi::Mode mode);
-  Outcome run_job(std::uint64_t kv_bytes);
+  Outcome run_job(std::uint64_t kv_bytes, const KvPages* pages = nullptr);
   void count_job(std::uint64_t kv_bytes, Ns data_done);
   std::vector<bool> flags_at(std::uint64_t address, std::uint32_t count);
 
@@ -89,8 +91,9 @@ class AttentionUnit {
   Ftl& ftl_;
   NandDevice& device_;
   RowFilter filter_{engine_, ftl_};
-  std::array<JobMemory, 2> memories_;  // EXACT and PARTIAL fill one while the engine works in the other
-  JobMemory* memory_ = &memories_[0];
+  TransferThreads threads_{1};
+  JobMemory job_memory_;
+  JobMemory* memory_ = &job_memory_;
   Ns ready_ = 0;      // the present command's reads start here
   Ns data_done_ = 0;  // what the present job needs is in memory
   Ns engine_free_ = 0;

@@ -51,10 +51,11 @@ class JobMemory {
     return record;
   }
 
-  // Runs the job; the engine's status word.
-  std::uint32_t run(Engine& engine) {
+  // Runs the job, K and V in `pages` if they are given; the engine's status word.
+  std::uint32_t run(Engine& engine, const KvPages* pages = nullptr) {
     std::memcpy(at(0), &job, sizeof job);
-    return engine.attention({at(0), used_}, 0);
+    const std::span<std::byte> memory(at(0), used_);
+    return pages != nullptr ? engine.attention(memory, 0, *pages) : engine.attention(memory, 0);
   }
 
  private:

@@ -42,6 +42,12 @@ struct Wide {
   std::uint64_t high = 0;
 };
 
+// K and V of a job in pages: row t is row t % rows_per_page of page t / rows_per_page.
+struct KvPages {
+  std::span<const std::byte* const> k, v;
+  std::uint32_t rows_per_page = 0;
+};
+
 class Engine {
  public:
   Engine() = default;
@@ -53,6 +59,11 @@ class Engine {
 
   // Runs the AttentionJob at byte `job` of `memory` (64-byte aligned). Returns its status word (docs/jobs.md).
   virtual std::uint32_t attention(std::span<std::byte> memory, std::uint64_t job) = 0;
+
+  // EXACT and PARTIAL over K and V in pages; the descriptor's own addresses of them do not count. Only where
+  // `reads_pages`.
+  virtual bool reads_pages() const { return false; }
+  virtual std::uint32_t attention(std::span<std::byte>, std::uint64_t, const KvPages&) { return abi::kBadMode; }
 
   // `keys`: n binary32 patterns (uint32_t) or n binary16 patterns (uint16_t), by `type`.
   virtual ArgtopkResult argtopk(const void* keys, std::uint32_t n, std::uint32_t k, abi::KeyType type) = 0;

@@ -73,15 +73,15 @@ void Ftl::fetch(ListId list, std::uint32_t count) const {
   });
 }
 
-bool Ftl::intact(ListId list, std::span<const std::byte* const> pages) const {
+std::uint32_t Ftl::damaged(ListId list, std::uint32_t first, std::span<const std::byte* const> pages) const {
   const Family family = map_.family(list);
-  bool whole = true;
-  map_.extents(list).for_each(0, static_cast<std::uint32_t>(pages.size()), [&](const Extent& run) {
+  std::uint32_t count = 0;
+  map_.extents(list).for_each(first, first + static_cast<std::uint32_t>(pages.size()), [&](const Extent& run) {
     for (std::uint32_t i = 0; i < run.count; ++i) {
-      whole &= intact(family, run.index + i, run.unit + i, pages[run.index + i]);
+      count += intact(family, run.index + i, run.unit + i, pages[run.index + i - first]) ? 0 : 1;
     }
   });
-  return whole;
+  return count;
 }
 
 void Ftl::fetch_units(std::span<const UnitRead> reads) const {

@@ -8,6 +8,7 @@
 #include <bit>
 #include <cstring>
 #include <iterator>
+#include <span>
 #include <vector>
 
 #include "engine/fast/dots.hpp"
@@ -36,13 +37,30 @@ Tokens list_tokens(const Job& job, std::vector<std::uint32_t>& index) {
   return {index.data(), dense, dense + job.tail_tokens};
 }
 
+// Dense rows of K or V: an array, or pages.
+struct Rows {
+  const std::uint16_t* array;
+  const std::byte* const* pages;
+  unsigned per_page;
+
+  const std::uint16_t* at(std::size_t t, unsigned d) const {
+    if (pages == nullptr) return array + t * d;
+    return reinterpret_cast<const std::uint16_t*>(pages[t / per_page]) + t % per_page * d;
+  }
+};
+
+Rows rows_of(const Job& job, const std::uint16_t* array, std::span<const std::byte* const> KvPages::* pages) {
+  if (job.pages == nullptr) return {array, nullptr, 1};
+  return {nullptr, (job.pages->*pages).data(), job.pages->rows_per_page};
+}
+
 // Row addresses of the tokens [first, last) of K or V, at most a block.
 struct Block {
   const std::uint16_t* rows[kBlockTokens];
   std::size_t first;
   unsigned n;
 
-  Block(const Tokens& tokens, std::size_t start, std::size_t end, unsigned d, const std::uint16_t* dense,
+  Block(const Tokens& tokens, std::size_t start, std::size_t end, unsigned d, const Rows& dense,
         const std::uint16_t* tail)
       : first(start), n(static_cast<unsigned>(std::min<std::size_t>(end - start, kBlockTokens))) {
     for (unsigned i = 0; i < n; ++i) {
@@ -50,7 +68,7 @@ struct Block {
       if (t >= tokens.dense) {
         rows[i] = tail + (t - tokens.dense) * d;
       } else {
-        rows[i] = dense + (tokens.index != nullptr ? tokens.index[t] : t) * d;
+        rows[i] = dense.at(tokens.index != nullptr ? tokens.index[t] : t, d);
       }
     }
   }
@@ -85,6 +103,8 @@ class Attention {
         context_(context),
         kernels_(context.kernels),
         job_(job),
+        k_(rows_of(job, job.k, &KvPages::k)),
+        v_(rows_of(job, job.v, &KvPages::v)),
         tokens_(list_tokens(job, context.scratch.index)),
         stride_(head_stride(tokens_.total)) {
     context.scratch.scores.resize(stride_ * job.g);
@@ -113,7 +133,7 @@ class Attention {
     share_blocks(tokens_.dense, [&](unsigned, std::size_t start, std::size_t end) {
       std::uint64_t non_finite = 0;
       for (std::size_t t = start; t < end; t += kBlockTokens) {
-        const Block block(tokens_, t, end, job_.d, job_.k, nullptr);
+        const Block block(tokens_, t, end, job_.d, k_, nullptr);
         non_finite |= dots.rows(block.rows, block.n, scores_ + t, stride_);
       }
       if (non_finite != 0) finite = false;
@@ -133,7 +153,7 @@ class Attention {
     std::vector<Sums> sums(context_.pool.workers());
     const unsigned workers = share_blocks(tokens_.total, [&](unsigned worker, std::size_t start, std::size_t end) {
       for (std::size_t t = start; t < end; t += kBlockTokens) {
-        add_block(Block(tokens_, t, end, job_.d, job_.v, job_.tail_v), sums[worker]);
+        add_block(Block(tokens_, t, end, job_.d, v_, job_.tail_v), sums[worker]);
       }
     });
     sums_ = sums[0];
@@ -227,7 +247,7 @@ class Attention {
     context_.statistics.outputs_exact.fetch_add(n, std::memory_order_relaxed);
     Integer acc[abi::kMaxHeadDim] = {};
     for (std::size_t t = 0; t < tokens_.total; t += kBlockTokens) {
-      const Block block(tokens_, t, tokens_.total, job_.d, job_.v, job_.tail_v);
+      const Block block(tokens_, t, tokens_.total, job_.d, v_, job_.tail_v);
       for (unsigned i = 0; i < block.n; ++i) {
         const auto p = static_cast<std::uint32_t>(scores_[h * stride_ + t + i]);
         for (unsigned j = 0; j < n; ++j) acc[j] += static_cast<Integer>(fixed(block.rows[i][columns[j]])) * p;
@@ -245,6 +265,7 @@ class Attention {
   const Context& context_;
   const Kernels& kernels_;
   const Job& job_;
+  const Rows k_, v_;
   Tokens tokens_;
   std::size_t stride_;
   std::int32_t* scores_ = nullptr;  // [g][stride_]; probabilities after the second pass

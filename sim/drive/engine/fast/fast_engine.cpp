@@ -17,10 +17,18 @@ namespace fast {
 FastEngine::FastEngine(int threads) : kernels_(choose_kernels()), pool_(static_cast<unsigned>(std::max(threads, 1))) {}
 
 std::uint32_t FastEngine::attention(std::span<std::byte> memory, std::uint64_t address) {
+  return run(memory, address, nullptr);
+}
+
+std::uint32_t FastEngine::attention(std::span<std::byte> memory, std::uint64_t address, const KvPages& pages) {
+  return run(memory, address, &pages);
+}
+
+std::uint32_t FastEngine::run(std::span<std::byte> memory, std::uint64_t address, const KvPages* pages) {
   const DefaultFloat environment;
   const std::lock_guard lock(busy_);
   Job job;
-  const std::uint32_t status = read_job(memory, address, job);
+  const std::uint32_t status = read_job(memory, address, job, pages);
   if (status != 0) return status;
   const Context context{kernels_, pool_, statistics_, scratch_};
   if (job.mode == abi::kSparfRows) return choose_rows(job);

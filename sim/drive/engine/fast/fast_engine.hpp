@@ -21,6 +21,8 @@ class FastEngine final : public Engine {
   const Statistics& statistics() const { return statistics_; }
 
   std::uint32_t attention(std::span<std::byte> memory, std::uint64_t job) override;
+  bool reads_pages() const override { return true; }
+  std::uint32_t attention(std::span<std::byte> memory, std::uint64_t job, const KvPages& pages) override;
   ArgtopkResult argtopk(const void* keys, std::uint32_t n, std::uint32_t k, abi::KeyType type) override;
   FilterResult page_filter(std::span<const std::uint8_t> pages, std::span<const std::uint8_t> bitmap,
                            std::uint32_t rows, std::uint32_t row_bytes, std::uint32_t page_bytes) override;
@@ -34,6 +36,8 @@ class FastEngine final : public Engine {
                         std::span<const std::int32_t> tail) override;
 
  private:
+  std::uint32_t run(std::span<std::byte> memory, std::uint64_t address, const KvPages* pages);
+
   const Kernels& kernels_;
   Pool pool_;
   Statistics statistics_;

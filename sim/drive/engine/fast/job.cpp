@@ -72,8 +72,8 @@ std::uint32_t place_arrays(std::span<std::byte> memory, const abi::AttentionJob&
     arrays.place(job.k, from.k, ceil_div(s, abi::kLanes) * from.r * abi::kLanes);
     job.out_bytes = bitmap_bytes(s);
   } else {
-    arrays.place(job.k, from.k, s * d);
-    arrays.place(job.v, from.v, s * d);
+    arrays.place(job.k, from.k, job.pages != nullptr ? 0 : s * d);
+    arrays.place(job.v, from.v, job.pages != nullptr ? 0 : s * d);
     arrays.place(job.tail_v, from.tail_v, t * d);
     job.out_bytes = g * d * (job.mode == abi::kPartial ? sizeof(float) : sizeof(std::uint16_t));
   }
@@ -90,6 +90,12 @@ std::uint32_t check_content(const Job& job) {
   std::uint32_t status = bit_if(chosen != job.r, abi::kBadR);
   if (!std::all_of(job.result->scale, job.result->scale + job.g, is_finite_single)) status |= abi::kBadScale;
   return status;
+}
+
+std::uint32_t check_pages(const KvPages& pages, const Job& job) {
+  const bool mode = job.mode == abi::kExact || job.mode == abi::kPartial;
+  const std::uint64_t rows = std::uint64_t{pages.rows_per_page} * std::min(pages.k.size(), pages.v.size());
+  return bit_if(!mode, abi::kBadMode) | bit_if(rows < job.tokens, abi::kOutOfRange);
 }
 
 }  // namespace
@@ -116,7 +122,7 @@ std::uint64_t valid_word(const Job& job, std::uint32_t first) {
   return word & inside;
 }
 
-std::uint32_t read_job(std::span<std::byte> memory, std::uint64_t address, Job& job) {
+std::uint32_t read_job(std::span<std::byte> memory, std::uint64_t address, Job& job, const KvPages* pages) {
   std::uint32_t status = check_address(memory.size(), address, sizeof(abi::AttentionJob));
   if (status != 0) return status;
   abi::AttentionJob from;
@@ -125,6 +131,7 @@ std::uint32_t read_job(std::span<std::byte> memory, std::uint64_t address, Job& 
   if (from.mode > abi::kSparfAttend) return status | abi::kBadMode;
   job = {};
   job.mode = static_cast<abi::Mode>(from.mode);
+  job.pages = pages;
   job.g = from.group;
   job.d = from.head_dim;
   job.r = from.r;
@@ -135,6 +142,7 @@ std::uint32_t read_job(std::span<std::byte> memory, std::uint64_t address, Job& 
   job.scale_log2e = from.scale_log2e;
   job.count = from.count;
   status |= check_sizes(from) | place_arrays(memory, from, job);
+  if (pages != nullptr) status |= check_pages(*pages, job);
   return status != 0 ? status : check_content(job);
 }
 

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "common/abi.hpp"
+#include "engine/engine.hpp"
 
 namespace kvdrive::fast {
 
@@ -24,6 +25,7 @@ struct Job {
   const std::uint16_t* q;
   const std::uint16_t* k;
   const std::uint16_t* v;
+  const KvPages* pages;  // null: k and v are arrays
   const std::int32_t* tail_scores;
   std::size_t tail_stride;  // scores from one head to the next
   const std::uint16_t* tail_v;
@@ -51,7 +53,7 @@ std::uint32_t check_tokens(std::uint64_t tokens);
 // Bits of the dense tokens [first, first + 64): attended and inside the job. `first` is a multiple of 32.
 std::uint64_t valid_word(const Job& job, std::uint32_t first);
 
-// Reads the descriptor at byte `address`. Fills `job` when it returns 0.
-std::uint32_t read_job(std::span<std::byte> memory, std::uint64_t address, Job& job);
+// Reads the descriptor at byte `address`. Fills `job` when it returns 0. `pages`: K and V are there, not in the memory.
+std::uint32_t read_job(std::span<std::byte> memory, std::uint64_t address, Job& job, const KvPages* pages = nullptr);
 
 }  // namespace kvdrive::fast

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// EXACT and PARTIAL. Engines that can take K and V from the pages in which they lie; for the others they are copied.
+#include <algorithm>
+#include <atomic>
+#include <vector>
+
+#include "attention.hpp"
+#include "kv/row_fetch.hpp"
+
+namespace kvdrive {
+namespace {
+
+constexpr std::size_t kGroupsAtOnce = 1024;  // that a thread checks
+
+// One head's pages, and what is going on with them.
+struct Gathered {
+  std::vector<const std::byte*> k, v;
+  bool whole = true;
+  Ns done = 0;
+  std::atomic<std::uint32_t> damaged = 0;
+  TransferThreads::Batch arrived, checked;
+};
+
+// The groups of the first `tokens` tokens, then the tail as if it were more of them.
+void gather(Ftl& ftl, const HeadRows& rows, std::uint32_t tokens, Ns ready, Gathered& to,
+            std::vector<const std::byte*>& pages, std::uint64_t& tail_bytes) {
+  const std::uint32_t per_group = rows.tokens_per_group();
+  const std::uint32_t groups = std::min((tokens + per_group - 1) / per_group, rows.groups());
+  if (groups > 0) {
+    const auto read = ftl.view(rows.list(), groups, ready, Sink::kComputer, pages);
+    to.whole &= read.whole;
+    to.done = std::max(to.done, read.done);
+  }
+  for (std::uint32_t token = groups * per_group; token < tokens; token += per_group) {
+    const std::size_t offset = std::size_t{token - groups * per_group} * rows.row_bytes();
+    pages.push_back(rows.tail().data() + offset);
+    tail_bytes += std::uint64_t{std::min(per_group, tokens - token)} * rows.row_bytes();
+  }
+}
+
+void add_checks(std::vector<TransferThreads::Task>& tasks, const Ftl& ftl, const HeadRows& rows,
+                std::span<const std::byte* const> pages, std::atomic<std::uint32_t>& damaged) {
+  const std::size_t groups = std::min<std::size_t>(pages.size(), rows.groups());
+  for (std::size_t first = 0; first < groups; first += kGroupsAtOnce) {
+    const auto part = pages.subspan(first, std::min(kGroupsAtOnce, groups - first));
+    tasks.emplace_back([&ftl, list = rows.list(), first, part, &damaged] {
+      damaged += ftl.damaged(list, static_cast<std::uint32_t>(first), part);
+    });
+  }
+}
+
+}  // namespace
+
+AttentionOutcome AttentionUnit::run_dense(const abi::AttnSubmit& command, std::span<const std::byte> data) {
+  if (engine_.reads_pages() || !ftl_.keeps_payload()) return run_paged(command, data);
+  return collect(command, [&](std::uint32_t i) { return run_copied(head_of(command, data, i)); });
+}
+
+// Lays out the job, but for K and V.
+void AttentionUnit::start_dense(const Head& head) {
+  memory_->clear();
+  start_job(head, static_cast<abi::Mode>(head.command.mode));
+  memory_->job.q = memory_->place(head.q);
+  if (!head.valid.empty()) memory_->job.valid = memory_->place(head.valid);
+  place_tail(head, true);
+}
+
+AttentionUnit::Outcome AttentionUnit::run_copied(const Head& head) {
+  const std::uint32_t tokens = head.command.tokens;
+  const std::uint64_t bytes = std::uint64_t{tokens} * head.k.row_bytes();
+  start_dense(head);
+  memory_->job.k = memory_->place(bytes);
+  memory_->job.v = memory_->place(bytes);
+  RowFetch fetch;
+  fetch.add(head.k, 0, tokens, memory_->at(memory_->job.k));
+  fetch.add(head.v, 0, tokens, memory_->at(memory_->job.v));
+  const auto read = fetch.run(ftl_, ready_, Sink::kComputer);
+  data_done_ = read.done;
+  if (!read.whole) return {abi::kUnrecoveredRead};
+  tail_bytes_read_ += fetch.tail_bytes();
+  return run_job(2 * bytes);
+}
+
+// While the engine works on a head, the pages of the next one arrive and its own are checked; results count when all
+// checks have passed.
+AttentionOutcome AttentionUnit::run_paged(const abi::AttnSubmit& command, std::span<const std::byte> data) {
+  const std::uint32_t tokens = command.tokens;
+  std::vector<Gathered> heads(command.heads);
+  const auto start = [&](std::uint32_t i) {
+    if (i == command.heads) return;
+    const Head head = head_of(command, data, i);
+    Gathered& to = heads[i];
+    to.done = ready_;
+    gather(ftl_, head.k, tokens, ready_, to, to.k, tail_bytes_read_);
+    gather(ftl_, head.v, tokens, ready_, to, to.v, tail_bytes_read_);
+    if (!ftl_.keeps_payload()) return;
+    std::vector<TransferThreads::Task> tasks;
+    for (const HeadRows* rows : {&head.k, &head.v}) {
+      const std::uint32_t per_group = rows->tokens_per_group();
+      const std::uint32_t groups = std::min((tokens + per_group - 1) / per_group, rows->groups());
+      if (groups > 0) tasks.emplace_back([this, list = rows->list(), groups] { ftl_.fetch(list, groups); });
+    }
+    to.arrived = threads_.start(std::move(tasks));
+  };
+  start(0);
+  AttentionOutcome outcome = collect(command, [&](std::uint32_t i) -> Outcome {
+    start(i + 1);
+    Gathered& own = heads[i];
+    data_done_ = own.done;
+    if (!own.whole) return {abi::kUnrecoveredRead};
+    own.arrived.wait();
+    const Head head = head_of(command, data, i);
+    if (ftl_.keeps_payload()) {
+      std::vector<TransferThreads::Task> tasks;
+      add_checks(tasks, ftl_, head.k, own.k, own.damaged);
+      add_checks(tasks, ftl_, head.v, own.v, own.damaged);
+      own.checked = threads_.start(std::move(tasks));
+    }
+    start_dense(head);
+    const KvPages pages{own.k, own.v, head.k.tokens_per_group()};
+    return run_job(std::uint64_t{tokens} * head.k.row_bytes() * 2, &pages);
+  });
+  std::uint32_t damaged = 0;
+  for (Gathered& head : heads) {
+    head.checked.wait();
+    damaged += head.damaged;
+  }
+  if (damaged > 0) {
+    ftl_.count_lost(damaged);
+    outcome.status = abi::kUnrecoveredRead;
+    outcome.result = 0;
+    outcome.data.clear();
+  }
+  return outcome;
+}
+
+}  // namespace kvdrive
