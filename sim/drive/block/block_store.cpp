@@ -34,20 +34,34 @@ void BlockStore::for_each_part(std::uint64_t first, std::uint64_t count, Visit v
   }
 }
 
+// Into copies of the lists, which take their place when all blocks are stored.
 void BlockStore::write(std::uint64_t first, std::span<const std::byte> data) {
   const std::size_t count = data.size() / abi::kPageBytes;
-  if (ftl_.available() < count) throw DriveFull();
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto region = static_cast<Region>((first + i) / kRegionBlocks);
-    const auto index = static_cast<std::uint32_t>((first + i) % kRegionBlocks);
-    auto entry = regions_.find(region);
-    if (entry == regions_.end()) {
-      entry = regions_.emplace(region, ftl_.create_list()).first;
-      dirty_.insert(region);
+  std::map<Region, ListId> written;
+  try {
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto region = static_cast<Region>((first + i) / kRegionBlocks);
+      const auto index = static_cast<std::uint32_t>((first + i) % kRegionBlocks);
+      auto copy = written.find(region);
+      if (copy == written.end()) {
+        const auto old = regions_.find(region);
+        const ListId list = old == regions_.end() ? ftl_.create_list() : ftl_.fork_list(old->second, kRegionBlocks);
+        copy = written.emplace(region, list).first;
+      }
+      ftl_.put(copy->second, owner_of(region, index), data.subspan(i * abi::kPageBytes, abi::kPageBytes), {});
     }
-    const bool fresh = !ftl_.holds(entry->second, index);
-    ftl_.put(entry->second, owner_of(region, index), data.subspan(i * abi::kPageBytes, abi::kPageBytes), {});
-    used_ += fresh;
+  } catch (...) {
+    for (const auto& [region, list] : written) ftl_.drop_list(list);
+    throw;
+  }
+  for (const auto& [region, list] : written) {
+    used_ += ftl_.groups(list, kRegionBlocks);
+    if (const auto old = regions_.find(region); old != regions_.end()) {
+      used_ -= ftl_.groups(old->second, kRegionBlocks);
+      ftl_.drop_list(old->second);
+    }
+    regions_[region] = list;
+    dirty_.insert(region);
   }
 }
 
@@ -108,7 +122,7 @@ void BlockStore::check(const std::function<void(const std::string&)>& report) co
   for (const auto& [region, list] : regions_) {
     for (std::uint32_t index = 0; index < kRegionBlocks; ++index) {
       Owner owner;
-      if (ftl_.owner_of(list, index, owner) && owner != owner_of(region, index)) {
+      if (ftl_.holds(list, index) && ftl_.owner_of(list, index, owner) && owner != owner_of(region, index)) {
         report("block " + std::to_string(std::uint64_t{region} * kRegionBlocks + index) +
                ": its page was written for something else");
       }

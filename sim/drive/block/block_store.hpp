@@ -27,8 +27,8 @@ class BlockStore {
   std::uint64_t used() const { return used_; }
   bool holds(std::uint64_t first, std::uint64_t count) const { return first <= blocks_ && count <= blocks_ - first; }
 
-  // Preconditions: `holds`. Whole blocks in `data`. A write that throws DriveFull changes nothing; when it throws what a
-  // commit throws, some of its blocks may be written.
+  // Preconditions: `holds`. Whole blocks in `data`. A write that throws DriveFull, or what a commit throws, changes
+  // nothing.
   void write(std::uint64_t first, std::span<const std::byte> data);
   Ftl::ReadResult read(std::uint64_t first, std::span<std::byte> data, Ns ready);
   void deallocate(std::uint64_t first, std::uint64_t count);
@@ -54,7 +54,7 @@ class BlockStore {
   Ftl& ftl_;
   const std::uint64_t blocks_;
   std::map<Region, ListId> regions_;
-  std::set<Region> dirty_;  // new since the last commit
+  std::set<Region> dirty_;  // with a new list since the last commit
   std::uint64_t used_ = 0;
 };
 
