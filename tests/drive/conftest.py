@@ -12,6 +12,7 @@ import pytest
 import golden
 from kvdrive import abi
 from kvdrive._native import Drive, crc32c
+from kvdrive.nvme import wire
 
 OPCODES = {
     "append": (abi.KvAppend, abi.Opcode.KV_APPEND, abi.Namespace.NVM),
@@ -25,7 +26,7 @@ OPCODES = {
 
 @dataclass(frozen=True)
 class Reply:
-    status: abi.NvmeStatus
+    status: abi.NvmeStatus | wire.StatusCode
     result: int
     retry: bool
     identifier: int
@@ -51,7 +52,8 @@ class DriveHost:
         fields = np.frombuffer(cqe, abi.Cqe)[0]
         word = int(fields["status"])
         assert word & 1 == 0
-        status = abi.NvmeStatus(word >> abi.CQE_STATUS_SHIFT & 0x7FF)
+        number = word >> abi.CQE_STATUS_SHIFT & 0x7FF
+        status = abi.NvmeStatus(number) if number in set(abi.NvmeStatus) else wire.StatusCode(number)
         retry = not word & abi.CQE_DO_NOT_RETRY
         return Reply(status, int(fields["result"]), retry, int(fields["cid"]), out)
 
