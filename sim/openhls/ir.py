@@ -201,7 +201,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Whether a loop is to be pipelined: its requested initiation interval, None for the smallest that is possible.
+    """Whether a loop is to be pipelined: the initiation interval that PIPELINE asks for, None without the pragma.
 
     `off` asks for one iteration after the other.
     """

@@ -68,7 +68,10 @@ def _pipeline(pragma: Pragma) -> Pipeline:
         return Pipeline(off=True)
     if "rewind" in pragma.words:
         raise Unsupported(pragma.location, "PIPELINE rewind", "leave out rewind")
-    return Pipeline(pragma.number("ii", 0) or None)
+    interval = pragma.number("ii", 1)  # as Vitis has it
+    if interval < 1:
+        raise Unsupported(pragma.location, f"PIPELINE II = {interval}", "write II = 1 or more")
+    return Pipeline(interval)
 
 
 def _dependences(pragma: Pragma, memory: Memory, near: Location) -> list[Dependence]:

@@ -442,9 +442,12 @@ class Lowering:
     def _operand(self, operand: LlvmOperand) -> Operand:
         if isinstance(operand, Number):
             return Const(operand.width, operand.bits)
-        if isinstance(operand, Local):
+        if isinstance(operand, Local) and operand.name in self._values:
             return self._values[operand.name]
-        raise Unsupported(self._builder.location, "an address used as a value", "use an array and an index")
+        raise self._address_as_value()
+
+    def _address_as_value(self) -> Unsupported:
+        return Unsupported(self._builder.location, "an address used as a value", "use an array and an index")
 
     def _instruction(self, it: Instruction, name: str) -> None:
         reach = self._reach[name]
@@ -473,6 +476,8 @@ class Lowering:
             case _:
                 if it.name in self._context.offsets:
                     self._choose_pointer(it, name, is_header=False)
+                if any(isinstance(of, Pointer) for of in it.types):
+                    raise self._address_as_value()
                 operands = [self._operand(each) for each in it.operands]
                 self._values[it.name] = lower_value(self._builder, it, operands)
                 self._wrapping.learn(it, operands, self._values[it.name])

@@ -104,9 +104,20 @@ REFUSED = {
 MEMORY = "#pragma HLS INTERFACE m_axi port = p\n"
 LOOP = "  for (int i = 0; i < n; ++i) {\n#pragma HLS PIPELINE II = 1\n"
 IN_MEMORY = {
+    "address of memory as a number": (
+        f"void top(const int* p, Words& out, int n) {{\n{MEMORY}  out.write((unsigned long)(p) + p[n]);\n}}\n",
+        6,
+        "an address used as a value",
+    ),
     "gather in a pipeline": (
         f"void top(const int* p, Words& in, Words& out, int n) {{\n"
         f"{MEMORY}{LOOP}    out.write(p[in.read()]);\n  }}\n}}\n",
+        8,
+        "the address depends on what an iteration reads; give it a loop of its own",
+    ),
+    "gather in a pipeline without II": (
+        f"void top(const int* p, Words& in, Words& out, int n) {{\n{MEMORY}  for (int i = 0; i < n; ++i) {{\n"
+        "#pragma HLS PIPELINE\n    out.write(p[in.read()]);\n  }\n}\n",
         8,
         "the address depends on what an iteration reads; give it a loop of its own",
     ),
