@@ -2,7 +2,8 @@
 """Yosys on a design, one module after the other, the modules inside it as black boxes.
 
 So a large design takes as long as its modules do, a module of the same text is synthesised once (`cache`), and one that
-is too large for the thorough mapping to LUTs in its time gets a fast one, which takes more of them.
+is too large for the thorough mapping to LUTs in its time gets a fast one, which takes more of them. Small modules share
+a run of Yosys, whose start takes longer than they do.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ _MAPPINGS = {
     "fast": f"+strash;&get,-n;&fraig,-x;&put;dc2;if,-D,{_LEVELS}",
 }
 _PREPARE = """
-read_rtlil {module}
+read_rtlil {source}
 read_verilog -lib -specify +/xilinx/cells_sim.v
 read_verilog -lib +/xilinx/cells_xtra.v
-synth_xilinx -family xcup -noiopad -noclkbuf -top {top} -run prepare:map_luts
+synth_xilinx -family xcup -noiopad -noclkbuf -run prepare:map_luts
 write_rtlil {prepared}
 """
 _MAP = """
@@ -50,6 +51,7 @@ opt_lut_ins -tech xilinx
 clean
 tee -q -o {report} stat -json
 """
+_SMALL = 100_000  # characters of RTLIL
 _HEADER = re.compile(r"^module (\S+)\n", re.MULTILINE)
 _PORT = re.compile(r"^  wire .*\b(?:input|output|inout) \d+.*$", re.MULTILINE)
 _CELL = re.compile(r"^  cell (\S+) ", re.MULTILINE)
@@ -83,19 +85,20 @@ def synthesise(
         scratch = Path(name)
         texts = _elaborate(files, top, scratch)
         by_stem = {file.stem: file.read_text() for file in files}
+        keys = {module: _key(by_stem.get(readable(module), ""), module, version) for module in texts}
+        found = {module: known for module in texts if (known := _load(cache, keys[module])) is not None}
 
-        def one(number: int, module: str) -> Synthesised:
-            key = _key(by_stem.get(readable(module), ""), module, version)
-            known = _load(cache, key)
-            if known is None:
-                known = _synthesise(module, texts, scratch / f"{number:04d}", limit_s)
-                _save(cache, key, known)
-                progress(f"{readable(module)}: {sum(known.cells.values()):,} cells, {known.mapping} mapping")
-            return known
+        def work(batch: list[str]) -> dict[str, Synthesised]:
+            done = _synthesise(batch, texts, scratch / keys[batch[0]], limit_s)
+            for module, result in done.items():
+                _save(cache, keys[module], result)
+                progress(f"{readable(module)}: {sum(result.cells.values()):,} cells, {result.mapping} mapping")
+            return done
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            found = pool.map(one, range(len(texts)), texts)
-            return {module.lstrip("\\"): result for module, result in zip(texts, found, strict=True)}, version
+            for done in pool.map(work, _batches([module for module in texts if module not in found], texts)):
+                found |= done
+    return {module.lstrip("\\"): result for module, result in found.items()}, version
 
 
 def readable(name: str) -> str:
@@ -114,21 +117,31 @@ def _elaborate(files: list[Path], top: str, scratch: Path) -> dict[str, str]:
     return {name: body[: body.index("\nend\n") + 5] for name, body in zip(parts[::2], parts[1::2], strict=True)}
 
 
-def _synthesise(module: str, texts: dict[str, str], folder: Path, limit_s: float) -> Synthesised:
+def _batches(modules: list[str], texts: dict[str, str]) -> list[list[str]]:
+    """The large modules, each alone, largest first; then the small ones."""
+    large = sorted((module for module in modules if len(texts[module]) > _SMALL), key=lambda name: -len(texts[name]))
+    small = [module for module in modules if len(texts[module]) <= _SMALL]
+    return [[module] for module in large] + ([small] if small else [])
+
+
+def _synthesise(batch: list[str], texts: dict[str, str], folder: Path, limit_s: float) -> dict[str, Synthesised]:
     folder.mkdir()
-    source, prepared, report = folder / "module.il", folder / "prepared.il", folder / "stat.json"
-    body = texts[module]
-    inside = sorted(name for name in set(_CELL.findall(body)) if name in texts)
-    boxes = (f"attribute \\blackbox 1\nmodule {name}\n{_ports(texts[name])}\nend\n" for name in inside)
-    # Names that Yosys makes up are numbered: those to come begin behind those of the whole design.
-    first = 1 + max((int(number) for number in re.findall(r"\$(\d+)\b", body)), default=0)
-    source.write_text(f"autoidx {first}\n{''.join(boxes)}module {module}\n{body}")
-    _yosys(_PREPARE.format(module=source, top=module, prepared=prepared), folder, None)
+    source, prepared, report = folder / "modules.il", folder / "prepared.il", folder / "stat.json"
+    inside = {name for module in batch for name in _CELL.findall(texts[module]) if name in texts}
+    boxes = (
+        f"attribute \\blackbox 1\nmodule {name}\n{_ports(texts[name])}\nend\n" for name in sorted(inside - {*batch})
+    )
+    bodies = [f"module {module}\n{texts[module]}" for module in batch]
+    # Names that Yosys makes up are numbered: those to come begin behind those that are there.
+    first = 1 + max(int(number) for body in ["$0", *bodies] for number in re.findall(r"\$(\d+)\b", body))
+    source.write_text(f"autoidx {first}\n{''.join(boxes)}{''.join(bodies)}")
+    _yosys(_PREPARE.format(source=source, prepared=prepared), folder, None)
     for mapping, script in _MAPPINGS.items():
         limit = limit_s if mapping == "thorough" else None
         if _yosys(_MAP.format(prepared=prepared, mapping=script, report=report), folder, limit):
-            return Synthesised(_cells(report, module), mapping)
-    raise simulate.ToolError(f"Yosys did not map {readable(module)}")
+            cells = _cells(report)
+            return {module: Synthesised(cells[module], mapping) for module in batch}
+    raise simulate.ToolError(f"Yosys did not map {readable(batch[0])}")
 
 
 def _ports(body: str) -> str:
@@ -152,15 +165,14 @@ def _yosys(script: str, folder: Path, limit_s: float | None) -> bool:
     raise simulate.ToolError(f"yosys failed\n{(done.stderr + done.stdout)[-6000:].strip()}")
 
 
-def _cells(report: Path, module: str) -> Counter[str]:
+def _cells(report: Path) -> dict[str, Counter[str]]:
     text = report.read_text() if report.exists() else ""
     found = re.search(r'"modules"\s*:\s*', text)
     if found is None:
-        raise simulate.ToolError(f"Yosys ended without counting the cells of {readable(module)}")
+        raise simulate.ToolError("Yosys ended without counting cells")
     # What follows the modules is no JSON in older versions.
     modules, _ = json.JSONDecoder().raw_decode(text, found.end())
-    cells: dict[str, int] = modules[module]["num_cells_by_type"]
-    return Counter(cells)
+    return {name: Counter(entry["num_cells_by_type"]) for name, entry in modules.items()}
 
 
 def _key(text: str, module: str, version: str) -> str:
