@@ -213,38 +213,73 @@ inline int joins_of(int row_beats) {
   return kJoins[row_beats - 1];
 }
 
-// Sends the sums of p*v, one dimension a cycle. While the 32 lanes of a beat leave, the slots of the next one are
-// joined, in the last cycles; before the first beat, only those cycles run.
+// One of a power of two of lanes.
+template <int kLanes, typename T>
+inline T pick_lane(const T lanes[kLanes], ap_uint<5> lane) {
+#pragma HLS INLINE
+  T left[kLanes];
+#pragma HLS ARRAY_PARTITION variable = left complete
+  for (int l = 0; l < kLanes; ++l) {
+#pragma HLS UNROLL
+    left[l] = lanes[l];
+  }
+  for (int half = kLanes / 2; half >= 1; half /= 2) {
+#pragma HLS UNROLL
+    const bool upper = (lane & half) != 0;
+    for (int l = 0; l < half; ++l) {
+#pragma HLS UNROLL
+      if (upper) left[l] = left[l + half];
+    }
+  }
+  return left[0];
+}
+
+// Sends the sums of p*v in the order of their dimensions. The slots of two lanes are joined, one of each in a cycle,
+// while the two lanes before them leave; a dimension a cycle where it has two slots or one.
 template <int G>
 void drain_sums(const Job& job, const AccSum sums[G][abi::kLanes][kAccSlots], Stream<accs_t<G>>& out) {
 #pragma HLS INLINE
-  acc_t joined[G][abi::kLanes];
+  constexpr int kUnits = 2;
+  constexpr int kPairs = abi::kLanes / kUnits;
+  acc_t joined[G][kUnits];
 #pragma HLS ARRAY_PARTITION variable = joined complete dim = 0
-  acc_t leaving[G][abi::kLanes];
-#pragma HLS ARRAY_PARTITION variable = leaving complete dim = 0
-  const int beats = job.row_beats;
-  const int first_join = abi::kLanes - joins_of(beats);
+  acc_t second[G];
+#pragma HLS ARRAY_PARTITION variable = second complete
+  const ap_uint<4> joins = joins_of(job.row_beats);
+  const ap_uint<4> turns = joins < kUnits ? ap_uint<4>(kUnits) : joins;
+  ap_uint<4> turn = 0;
+  ap_uint<4> pair = 0;
+  ap_uint<4> beat = 0;
+  ap_uint<4> slot = 0;
+  bool leaves = false;
 drain:
-  for (int i = first_join; i < abi::kLanes * (beats + 1); ++i) {
+  for (int i = 0; i < kPairs * job.row_beats * turns + kUnits; ++i) {
 #pragma HLS PIPELINE II = 1
-    const int lane = i % abi::kLanes;
-    const int beat = i / abi::kLanes;
-    const int slot = beat + (lane - first_join) * beats;
     accs_t<G> word = 0;
     for (int h = 0; h < G; ++h) {
 #pragma HLS UNROLL
-      for (int l = 0; l < abi::kLanes; ++l) {
+      set_acc<G>(word, h, turn == 0 ? joined[h][0] : second[h]);
+      if (turn == 0) second[h] = joined[h][1];
+      for (int u = 0; u < kUnits; ++u) {
 #pragma HLS UNROLL
-        const acc_t next = l + 1 < abi::kLanes ? leaving[h][(l + 1) % abi::kLanes] : acc_t(0);
-        leaving[h][l] = lane == 0 ? joined[h][l] : next;
-        if (lane >= first_join && beat < beats) {
-          const acc_t sum = join_acc(sums[h][l][slot]);
-          joined[h][l] = lane == first_join ? sum : acc_t(joined[h][l] + sum);
+        AccSum held[kPairs];
+#pragma HLS ARRAY_PARTITION variable = held complete
+        for (int p = 0; p < kPairs; ++p) {
+#pragma HLS UNROLL
+          held[p] = sums[h][kUnits * p + u][ap_uint<3>(slot)];
         }
+        const acc_t sum = join_acc(pick_lane<kPairs>(held, pair));
+        if (turn < joins) joined[h][u] = turn == 0 ? sum : acc_t(joined[h][u] + sum);
       }
-      set_acc<G>(word, h, leaving[h][0]);
     }
-    if (beat > 0) out.write(word);
+    if (leaves && turn < kUnits) out.write(word);
+    const bool pair_ends = turn == turns - 1;
+    const bool beat_ends = pair_ends && pair == kPairs - 1;
+    if (pair_ends) leaves = true;
+    if (beat_ends) ++beat;
+    slot = pair_ends ? beat : ap_uint<4>(slot + job.row_beats);
+    if (pair_ends) ++pair;
+    turn = pair_ends ? ap_uint<4>(0) : ap_uint<4>(turn + 1);
   }
 }
 

@@ -34,30 +34,34 @@ constexpr int kTokenLanes = G == 1   ? 16
 template <int G>
 constexpr bool kWeighted = G > 1;
 
-// fl32 of the summed magnitudes of one dimension, in lane `lane` of the words.
+// What a key is the fl32 of. All keys of a job share an LSB, whose worth does not matter.
 template <int G>
-single_t row_key(const beat_t words[G], int lane) {
+using key_sum_t = ap_uint<kWeighted<G> ? 61 : 45>;
+
+// The summed magnitudes of one dimension, in lane `lane` of the words.
+template <int G>
+key_sum_t<G> row_sum(const beat_t words[G], int lane) {
 #pragma HLS INLINE
-  ap_int<65> sum = 0;
+  key_sum_t<G> sum = 0;
   for (int h = 0; h < G; ++h) {
 #pragma HLS UNROLL
-    sum += to_fixed(half_lane(words[h], lane) & 0x7fff);
+    sum += ap_uint<42>(to_fixed(half_lane(words[h], lane) & 0x7fff));
   }
-  return wide_to_single<-24>(sum);
+  return sum;
 }
 
-// fl32 of the weighted sum of one token's probabilities; their common LSB does not matter.
+// The weighted sum of one token's probabilities.
 template <int G>
-single_t token_key(const Probability p[G], const weight_t weights[G]) {
+key_sum_t<G> token_sum(const Probability p[G], const weight_t weights[G]) {
 #pragma HLS INLINE
-  ap_int<65> sum = 0;
+  if constexpr (!kWeighted<G>) return to_fixed(p[0]);
+  key_sum_t<G> sum = 0;
   for (int h = 0; h < G; ++h) {
 #pragma HLS UNROLL
-    const weight_t weight = kWeighted<G> ? weights[h] : weight_t(1 << abi::kWeightBits);
-    const ap_uint<kMantissaBits + abi::kWeightBits + 1> product = p[h].mantissa * weight;
+    const ap_uint<kMantissaBits + abi::kWeightBits + 1> product = p[h].mantissa * weights[h];
     sum += ap_uint<58>(product) << p[h].shift;
   }
-  return wide_to_single<0>(sum);
+  return sum;
 }
 
 // What a walk over the tokens is for.
@@ -156,7 +160,8 @@ tokens:
         if (taken) step[h] += to_fixed(p[h]);
       }
       if (dense && taken) ++selected;
-      single_t key = rows ? row_key<G>(words, i) : token_key<G>(p, weights);
+      const key_sum_t<G> of_key = rows ? row_sum<G>(words, i) : token_sum<G>(p, weights);
+      single_t key = magnitude_to_single<0>(false, of_key);
       if (!rows && token >= first_local) key = kLocalKey;
       if (!rows && !mask[i]) key = kMaskedKey;
       set_lane<32>(group, kGroupKeys - kLanes + i, dense ? order_single(key) : ordinal_t(0));

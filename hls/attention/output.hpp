@@ -62,7 +62,7 @@ divide:
 #pragma HLS PIPELINE II = 1
     const accs_t<G> word = accs.read();
     if (blends_mean(job) && j % 8 == 0) v_sum = v_sums.read();
-    const acc_t v_total = ap_int<64>(lane<64>(v_sum, 0));
+    const ap_int<65> v_total = ap_int<64>(lane<64>(v_sum, 0));
     const single_t mean = ratio_to_single(v_total, job.count);
     v_sum >>= 64;
     heads_t<G> results = 0;

@@ -10,10 +10,13 @@
 
 namespace kvdrive::attention {
 
+// A sum of |q| over all dimensions, LSB 2^-24.
+using norm_t = ap_uint<50>;
+
 // c_h = fl32(c * fl32(sqrt(fl32(L1 / Lr)))): all of |q| over its part in the chosen rows; c where that part is zero.
-inline single_t scale_for(single_t c, ap_int<65> all, ap_int<65> chosen) {
+inline single_t scale_for(single_t c, norm_t all, norm_t chosen) {
 #pragma HLS INLINE
-  const single_t share = single_div(wide_to_single<-24>(all), wide_to_single<-24>(chosen));
+  const single_t share = single_div(magnitude_to_single<-24>(false, all), magnitude_to_single<-24>(false, chosen));
   return chosen == 0 ? c : single_mul(c, single_sqrt(share));
 }
 
@@ -22,8 +25,8 @@ void scale_heads(const Job& job, const beat_t queries[G][kMaxChunks], const beat
 #pragma HLS INLINE
 scale_heads:
   for (int h = 0; h < job.heads; ++h) {
-    ap_int<65> all = 0;
-    ap_int<65> chosen = 0;
+    norm_t all = 0;
+    norm_t chosen = 0;
     beat_t word = 0;
   norms:
     for (int i = 0; i < job.head_dim; ++i) {
@@ -33,7 +36,7 @@ scale_heads:
 #pragma HLS UNROLL
         if (from == h && i % abi::kLanes == 0) word = queries[from][i / abi::kLanes];
       }
-      const ap_int<42> magnitude = to_fixed(half_lane(word, 0) & 0x7fff);
+      const ap_uint<42> magnitude = to_fixed(half_lane(word, 0) & 0x7fff);
       all += magnitude;
       if (rows[i]) chosen += magnitude;
     }

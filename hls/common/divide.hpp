@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Restoring division by digit recurrence: one compare-and-subtract per quotient bit, a pipeline when unrolled.
+// Restoring division by digit recurrence: one subtraction per quotient bit, a pipeline when unrolled.
 #pragma once
 
 #include "common/types.hpp"
@@ -25,8 +25,9 @@ inline Quotient<kDigits> divide(ap_uint<kWidth> head, ap_uint<kTail> tail, ap_ui
       remainder = (remainder << 1) | next;
       tail <<= 1;
     }
-    const ap_uint<1> digit = remainder >= divisor;
-    if (digit != 0) remainder -= divisor;
+    const ap_uint<kWidth + 2> rest = ap_uint<kWidth + 2>(remainder) - divisor;
+    const ap_uint<1> digit = !rest[kWidth + 1];
+    if (digit != 0) remainder = rest;
     digits = (digits << 1) | digit;
   }
   return {digits, remainder != 0 || tail != 0};

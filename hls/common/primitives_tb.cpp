@@ -124,7 +124,8 @@ const std::map<std::string, Check> kChecks = {
     {"accumulation", check_accumulation},
     {"dot_to_single", wide<89, U32>([](const dot_t& s, std::uint64_t) { return dot_to_single(s).to_uint(); })},
     {"ratio_to_half", wide<90, U16>([](const acc_t& a, std::uint64_t z) { return ratio_to_half(a, z).to_uint(); })},
-    {"ratio_to_single", wide<90, U32>([](const acc_t& a, std::uint64_t z) { return ratio_to_single(a, z).to_uint(); })},
+    {"ratio_to_single",
+     wide<90, U32>([](const acc_t& a, std::uint64_t z) { return ratio_to_single(a, sum_t(z)).to_uint(); })},
     {"ratio_to_weight", binary<std::uint64_t, std::uint64_t, U32>(
                             [](std::uint64_t a, std::uint64_t b) { return ratio_to_weight(a, b).to_uint(); })},
     {"wide_to_single<-24, 52>",

@@ -18,11 +18,10 @@ struct Ratio {
   ap_uint<kDigits> significand;
 };
 
-template <int kDigits>
-inline Ratio<kDigits> ratio(acc_t acc, sum_t sum) {
+template <int kDigits, int kAccWidth, int kSumBits>
+inline Ratio<kDigits> ratio(ap_int<kAccWidth> acc, ap_uint<kSumBits> sum) {
 #pragma HLS INLINE
-  constexpr int kAccBits = 89;
-  constexpr int kSumBits = 49;
+  constexpr int kAccBits = kAccWidth - 1;
   const bool negative = acc < 0;
   const ap_uint<kAccBits> magnitude = negative ? ap_uint<kAccBits>(-acc) : ap_uint<kAccBits>(acc);
   const Normalised<kAccBits> a = normalise<kAccBits>(magnitude);
@@ -40,8 +39,9 @@ inline half_t ratio_to_half(acc_t acc, sum_t sum) {
   return pack_half(r.negative, r.exponent + (15 - 24), r.significand);
 }
 
-// fl32(acc / sum * 2^-24); sum > 0, |acc| < 2^89.
-inline single_t ratio_to_single(acc_t acc, sum_t sum) {
+// fl32(acc / sum * 2^-24); sum > 0, |acc| below half the range of its type.
+template <int kAccWidth, int kSumBits>
+inline single_t ratio_to_single(ap_int<kAccWidth> acc, ap_uint<kSumBits> sum) {
 #pragma HLS INLINE
   const Ratio<26> r = ratio<26>(acc, sum);
   return pack_single(r.negative, r.exponent + (127 - 24), r.significand);

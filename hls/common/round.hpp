@@ -61,10 +61,21 @@ inline single_t pack_single(bool negative, ap_int<11> exponent, ap_uint<26> sign
   return pack<8, 23>(negative, exponent, significand);
 }
 
-// The 64 bits below at most 31 leading zeros of a magnitude, and what was cut off below them.
+// The same for exponents of normal numbers, and for zero, without a leading one: one addition.
+inline single_t pack_normal(bool negative, ap_uint<8> exponent, ap_uint<26> significand) {
+#pragma HLS INLINE
+  const ap_uint<23> fraction = significand >> 2;
+  const ap_uint<1> up = significand[1] && (significand[0] || significand[2]);
+  const ap_uint<31> magnitude = ((ap_uint<31>(exponent) << 23) | fraction) + up;
+  const ap_uint<32> number = (ap_uint<32>(negative ? 1 : 0) << 31) | magnitude;
+  return significand[25] ? number : ap_uint<32>(0);
+}
+
+// The up to 64 bits below at most 31 leading zeros of a magnitude, and what was cut off below them.
 template <int kWidth>
 struct Upper {
-  ap_uint<64> bits;
+  static constexpr int kBits = kWidth < 64 ? kWidth : 64;
+  ap_uint<kBits> bits;
   int zeros;  // shifted out on the way; `bits` may have more
   bool lost;
 };
@@ -73,7 +84,7 @@ template <int kWidth>
 inline Upper<kWidth> upper_bits(ap_uint<kWidth> magnitude) {
 #pragma HLS INLINE
   if constexpr (kWidth <= 64) {
-    return {ap_uint<64>(magnitude) << (64 - kWidth), 0, false};
+    return {magnitude, 0, false};
   } else {
     int zeros = 0;
     for (int step = 64; step >= 32; step >>= 1) {
@@ -87,18 +98,28 @@ inline Upper<kWidth> upper_bits(ap_uint<kWidth> magnitude) {
   }
 }
 
-// fl32(value * 2^kLsb). The static bounds exclude subnormals and overflow.
+// fl32(+-magnitude * 2^kLsb). The static bounds exclude subnormals and overflow.
+template <int kLsb, int kWidth>
+inline single_t magnitude_to_single(bool negative, const ap_uint<kWidth>& magnitude) {
+#pragma HLS INLINE
+  static_assert(kWidth > 25 && kWidth <= 128, "a fraction and what lies below it");
+  static_assert(kLsb >= -126 && kLsb + kWidth <= 128, "the result must be zero or a normal number");
+  constexpr int kBits = Upper<kWidth>::kBits;
+  const Upper<kWidth> upper = upper_bits<kWidth>(magnitude);
+  const Normalised<kBits> n = normalise<kBits>(upper.bits);
+  const ap_uint<25> top = n.value >> (kBits - 25);
+  const ap_uint<1> sticky = upper.lost || ap_uint<kBits - 25>(n.value) != 0;
+  const int exponent = 127 + kLsb + kWidth - 1 - upper.zeros - n.shift.to_int();
+  return pack_normal(negative, ap_uint<8>(exponent), (ap_uint<26>(top) << 1) | sticky);
+}
+
+// fl32(value * 2^kLsb).
 template <int kLsb, int kWidth>
 inline single_t wide_to_single(const ap_int<kWidth>& value) {
 #pragma HLS INLINE
-  static_assert(kWidth <= 128 && kLsb >= -126 && kLsb + kWidth <= 128, "the result must be zero or a normal number");
   const bool negative = value < 0;
-  const Upper<kWidth> upper = upper_bits<kWidth>(negative ? ap_uint<kWidth>(-value) : ap_uint<kWidth>(value));
-  const Normalised<64> n = normalise<64>(upper.bits);
-  const ap_uint<25> top = n.value >> 39;
-  const ap_uint<1> sticky = upper.lost || ap_uint<39>(n.value) != 0;
-  const int exponent = 127 + kLsb + kWidth - 1 - upper.zeros - n.shift.to_int();
-  return pack_single(negative, exponent, (ap_uint<26>(top) << 1) | sticky);
+  const ap_uint<kWidth> magnitude = negative ? ap_uint<kWidth>(-value) : ap_uint<kWidth>(value);
+  return magnitude_to_single<kLsb, kWidth>(negative, magnitude);
 }
 
 }  // namespace kvdrive

@@ -99,8 +99,9 @@ inline single_t single_sqrt(single_t a) {
     const ap_uint<27> trial = (ap_uint<27>(root) << 2) | 1;
     remainder = (remainder << 2) | next;
     radicand <<= 2;
-    const ap_uint<1> digit = remainder >= trial;
-    if (digit != 0) remainder -= trial;
+    const ap_uint<28> rest = ap_uint<28>(remainder) - trial;
+    const ap_uint<1> digit = !rest[27];
+    if (digit != 0) remainder = rest;
     root = (root << 1) | digit;
   }
   const ap_uint<1> sticky = remainder != 0;
