@@ -4,7 +4,8 @@
 Every operation starts as early as its operands, the clock and its resources allow; operations chain within a cycle. In
 a loop, step `s` of an iteration shares its resources with step `s + II` of the one before it (modulo scheduling), and
 what an iteration hands on must be there when the next one needs it. Those demands only ever move operations later, so
-repeating them ends at the earliest schedule or shows that the interval is too short; the smallest interval wins.
+repeating them ends at the earliest schedule or shows that the interval is too short; the smallest interval wins. Where
+later starts save registers, `sink` then makes them.
 
 A read after step 0 may find its stream empty when younger words are already under way. With an interval of one, the
 steps before it wait and those behind it run on. With a longer one, iterations would then meet in a resource that they
@@ -21,6 +22,7 @@ from openhls.backend.delays import Cost
 from openhls.backend.dependence import Body, Edge, edges
 from openhls.backend.exclusive import exclusive
 from openhls.backend.memories import Kind, ports_of
+from openhls.backend.sink import Sink, used
 from openhls.errors import Unsupported
 from openhls.ir import UNKNOWN, Carried, Opcode, Operand, Operation, Value
 
@@ -240,7 +242,26 @@ class Attempt:
 
     # ---- the result ----
 
+    def sink(self) -> None:
+        """Later starts where they save registers."""
+        handed_on = [item.following for item in self.body.carried] + [self.again]
+        sink = Sink(
+            self.body,
+            self.edges,
+            self.costs,
+            self.budget,
+            {operand.name for operand in handed_on if isinstance(operand, Value)},
+            [time.step for time in self.start],
+            [time.offset for time in self.start],
+            {name: (time.step, time.offset) for name, time in self.ready.items()},
+        )
+        sink.run()
+        self.start = [Time(step, offset) for step, offset in zip(sink.steps, sink.offsets, strict=True)]
+        self.ready = {name: Time(step, offset) for name, (step, offset) in sink.ready.items()}
+
     def result(self) -> Schedule:
+        if self.interval == 1:
+            self.sink()
         steps = [time.step for time in self.start]
         self.delay_phis(steps)
         commit = {}
@@ -283,11 +304,6 @@ class Attempt:
                 if latest and min(latest) > self.phi[name]:
                     self.phi[name] = min(latest)
                     moved = True
-
-
-def used(cost: Cost) -> float:
-    """Nanoseconds of the step in which an operation starts."""
-    return cost.arrive if cost.latency or cost.arrive else cost.through
 
 
 def significant_width(operand: Operand, definitions: dict[str, Operation], deep: int = 3) -> int:
