@@ -25,7 +25,6 @@ GROUP = 32  # registers of an always_ff: Yosys takes time quadratic in it
 INFIX = {
     Opcode.ADD: "+",
     Opcode.SUB: "-",
-    Opcode.MUL: "*",
     Opcode.AND: "&",
     Opcode.OR: "|",
     Opcode.XOR: "^",
@@ -162,6 +161,8 @@ def operation_text(term: Expression) -> str:
             return f"!{operands[0]}"
         case opcode if opcode in INFIX:
             return f"({operands[0]} {INFIX[opcode]} {operands[1]})"
+        case Opcode.MUL:  # signed, as a multiplier in a DSP is: then synthesis sees what only extends an operand
+            return f"($signed({operands[0]}) * $signed({operands[1]}))"
         case Opcode.SLT | Opcode.SLE:
             sign = "<" if term.opcode is Opcode.SLT else "<="
             return f"($signed({operands[0]}) {sign} $signed({operands[1]}))"
