@@ -14,10 +14,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from kvdrive._native import Drive, QueuePairs, RingError, RingServer, Subsystem, TcpServer
+from kvdrive._native import Drive, QueuePairs, RingError, RingServer, Subsystem
 from kvdrive.errors import InputError, TargetError
 from kvdrive.nvme import admin, wire
 from kvdrive.nvme.completions import decode
+from kvdrive.nvme.tcp import serve_tcp
 
 app = typer.Typer(no_args_is_help=True, help="Create, serve and examine software drives.")
 
@@ -70,12 +71,9 @@ def info(path: DriveFile, as_json: JsonFlag = False) -> None:
 def serve(
     path: DriveFile,
     socket: Annotated[Path | None, typer.Option(help="Unix socket for processes of this machine")] = None,
-    nvme_tcp: Annotated[str, typer.Option(help="HOST:PORT for NVMe/TCP hosts, for example 127.0.0.1:4420")] = "",
-    allow: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="NQN[,SECRET[,CONTROLLER SECRET]] of an NVMe/TCP host, DHHC-1 secrets; may repeat; default: all"
-        ),
+    nvme_tcp: Annotated[str, typer.Option(metavar="HOST:PORT", help="for NVMe/TCP hosts")] = "",
+    hosts: Annotated[
+        Path | None, typer.Option(help="TOML file of the NVMe/TCP hosts that may come in; default: all of this machine")
     ] = None,
     engine: Annotated[Engine, typer.Option(help="who computes")] = Engine.fast,
     threads: Annotated[int, typer.Option(min=1, max=256, help="of the engine")] = 1,
@@ -99,14 +97,14 @@ def serve(
     places = []
     try:
         rings = None if socket is None else RingServer(subsystem, socket)
-        tcp = _serve_tcp(subsystem, nvme_tcp, allow or []) if nvme_tcp else None
-    except (RuntimeError, ValueError) as error:
+    except RuntimeError as error:
         raise TargetError(str(error)) from error
+    tcp = serve_tcp(subsystem, nvme_tcp, hosts) if nvme_tcp else None
     if rings is not None:
         threading.Thread(target=rings.run).start()
         places.append(str(socket))
     if tcp is not None:
-        places.append(f"nvme-tcp {nvme_tcp.rpartition(':')[0]}:{tcp.port}, {subsystem.nqn}")
+        places.append(f"NVMe/TCP port {tcp.port}, subsystem {subsystem.nqn}")
     typer.echo(f"serving {path} (engine {engine.value}) at {' and '.join(places)}; Ctrl-C ends it")
     while not stopped.wait(0.2):  # signals are handled between two looks
         pass
@@ -143,17 +141,6 @@ def stats(socket: Socket, as_json: JsonFlag = False) -> None:
     del found["version"]
     health = ("spare_percent", "used_percent", "media_errors", "error_entries")
     _show(str(socket), found | {name: smart[name] for name in health}, as_json)
-
-
-def _serve_tcp(subsystem: Subsystem, address: str, allow: list[str]) -> TcpServer:
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
-        raise InputError(f"'{address}' is no address: write HOST:PORT")
-    hosts = []
-    for entry in allow:
-        nqn, secret, controller_secret = [*entry.split(","), "", ""][:3]
-        hosts.append((nqn, secret or None, controller_secret or None))
-    return TcpServer(subsystem, host, int(port), hosts=hosts)
 
 
 def _open(path: Path, engine: str = "fast", threads: int = 1, **options: Any) -> Drive:

@@ -118,12 +118,12 @@ DhchapSecret DhchapSecret::parse(std::string_view text) {
     throw std::invalid_argument(
         "a DH-HMAC-CHAP secret has the form DHHC-1:00:...: (make one with nvme gen-dhchap-key)");
   }
-  Bytes key = base64(text.substr(kPrefix.size() + 3, text.size() - kPrefix.size() - 4));
-  if (key.size() != 36 && key.size() != 52 && key.size() != 68) {
+  const Bytes content = base64(text.substr(kPrefix.size() + 3, text.size() - kPrefix.size() - 4));
+  if (content.size() != 36 && content.size() != 52 && content.size() != 68) {
     throw std::invalid_argument("the key of a DH-HMAC-CHAP secret has 32, 48 or 64 bytes and a CRC-32");
   }
-  const auto crc = read_as<std::uint32_t>(ByteView(key).last(4));
-  key.resize(key.size() - 4);
+  const auto crc = read_as<std::uint32_t>(ByteView(content).last(4));
+  Bytes key(content.begin(), content.end() - 4);
   if (crc != crc32(key)) throw std::invalid_argument("the CRC-32 of a DH-HMAC-CHAP secret does not match");
   return {transform == 0 ? std::nullopt : std::optional(static_cast<Hash>(transform)), std::move(key)};
 }

@@ -1,10 +1,16 @@
 """Addresses and the file of hosts."""
 
+import re
+import signal
+import subprocess
+import sys
+
 import pytest
 from tcp.conftest import NQN
 from tcp.dhchap_host import Host, secret
 from tcp.initiator import HOST_NQN, Queue
 
+from kvdrive._native import Drive
 from kvdrive.errors import InputError, TargetError
 from kvdrive.nvme.tcp import parse_address, read_hosts, serve_tcp
 
@@ -92,3 +98,20 @@ def test_addresses_that_cannot_be_had(target):
         serve_tcp(target.subsystem, f"127.0.0.1:{target.server.port}")
     with pytest.raises(InputError, match="numeric"):
         serve_tcp(target.subsystem, "example:4420")
+
+
+def test_the_command_serves_until_it_is_interrupted(tmp_path):
+    path = tmp_path / "drive.kv"
+    Drive(path, "fast", 1, 1 << 26)
+    command = [sys.executable, "-m", "kvdrive", "drive", "serve", path, "--nvme-tcp", "127.0.0.1:0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            port, nqn = re.search(r"NVMe/TCP port (\d+), subsystem ([^ ;]+)", server.stdout.readline()).groups()
+            queue = Queue(int(port))
+            assert queue.connect(nqn).status == 0
+            queue.enable()
+            server.send_signal(signal.SIGINT)
+            assert server.wait(20) == 0
+            queue.close()
+        finally:
+            server.kill()
