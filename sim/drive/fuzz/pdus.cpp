@@ -168,7 +168,7 @@ class Pdus final : public Surface {
   Bytes authentication(Slot& slot, Random& random) {
     abi::Sqe sqe = fabrics(random.pick<std::uint8_t>({tcp::kAuthenticationSend, tcp::kAuthenticationReceive}), random);
     sqe.cdw10 = std::uint32_t{tcp::kDhchapProtocol} << 24 | 0x10100;
-    Bytes message(random.pick<std::size_t>({8, 16, 72, 80, 112, 144}));
+    Bytes message(random.pick<std::size_t>({16, 72, 80, 112, 144}));
     if (sqe.nsid == tcp::kAuthenticationReceive) {
       sqe.cdw11 = 1024;
       set_sgl(sqe, tcp::kSglTransport, 1024);
@@ -186,6 +186,7 @@ class Pdus final : public Surface {
       message[8] = std::byte(random.below(2));
       message[4] = message[5] = message[10] = message[11] = std::byte{0};
     }
+    if (random.one_in(10)) message.resize(random.below(16));
     sqe.cdw11 = static_cast<std::uint32_t>(message.size());
     set_sgl(sqe, tcp::kSglInCapsule, sqe.cdw11);
     return capsule(slot, sqe, message);
