@@ -135,6 +135,7 @@ void Connection::authenticate(const abi::Sqe& command, ByteView data) {
   if (!authentication_->failed()) return;
   target_.count([](TargetCounters& c) { ++c.failed_authentications; });
   ending_ = true;
+  detach();
 }
 
 void Connection::answer_authentication(const abi::Sqe& command, std::uint32_t room) {
@@ -151,6 +152,7 @@ void Connection::answer_authentication(const abi::Sqe& command, std::uint32_t ro
   if (!authentication_->failed()) return;
   target_.count([](TargetCounters& c) { ++c.failed_authentications; });
   ending_ = true;
+  detach();
 }
 
 }  // namespace kvdrive::tcp
