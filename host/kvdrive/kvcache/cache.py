@@ -52,10 +52,13 @@ class DriveCache(Cache):  # type: ignore[misc]
 
     def open(self, batch: int, heads: int) -> None:
         """Sequences for `batch` rows of `heads` KV heads, unless they are open. Raises CommandError, TargetError."""
-        if self._lost:
-            raise TargetError(f"this cache lost its tokens ({self._lost}): reset it")
         if not self.sequences:
             self.sequences += self.backing.open(batch, heads, self.append_options)
+
+    def require_usable(self) -> None:
+        """Raises TargetError after a failure that could not be undone."""
+        if self._lost:
+            raise TargetError(f"this cache lost its tokens ({self._lost}): reset it")
 
     def crop(self, tokens_to_remove: int) -> None:
         """Remove the last `-tokens_to_remove` tokens (transformers passes 0 or a negative number)."""

@@ -91,6 +91,7 @@ class DriveLayer(CacheLayerMixin):  # type: ignore[misc]
         The first call of a sequence and long ones go to the drives at once, others wait in the tail until `spill`.
         Raises RangeError, CommandError, TargetError, UnsupportedError.
         """
+        self.cache.require_usable()
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         assert self.tail is not None

@@ -11,19 +11,21 @@ from numpy.typing import NDArray
 from kvdrive.errors import RangeError
 from kvdrive.kvcache.half import LARGEST
 
+HEADROOM = 8  # later tokens may be so many times larger than the largest of the first ones
 Exponents = NDArray[np.int64]
 Halves = NDArray[np.float16]
 
 
-def exponents_of(tensor: torch.Tensor, what: str) -> Exponents:
+def exponents_of(tensor: torch.Tensor, what: str, headroom: int = 1) -> Exponents:
     """[batch, heads, tokens, d] -> [batch, heads]: 0 where the head fits binary16, else the smallest power that helps.
 
-    Raises RangeError for Inf and NaN; `what` names the tensor.
+    Room is kept for values up to `headroom` times those that are there. Raises RangeError for Inf and NaN; `what` names
+    the tensor.
     """
     largest = tensor.detach().abs().amax((2, 3)).double().cpu().numpy()
     if not np.isfinite(largest).all():
         raise RangeError(f"{what} holds Inf or NaN: the model's own numbers overflow, try another precision")
-    mantissa, exponent = np.frexp(largest / LARGEST)
+    mantissa, exponent = np.frexp(largest * headroom / LARGEST)
     needed: Exponents = np.maximum(exponent - (mantissa == 0.5), 0).astype(np.int64)
     return needed
 
@@ -46,7 +48,7 @@ def scaled_halves(tensor: torch.Tensor, exponents: Exponents) -> tuple[Halves, i
 
 
 class HeadScale:
-    """The exponents of K or of V of one layer, chosen from the first tokens of a batch."""
+    """The exponents of K or of V of one layer, chosen from the first tokens of a batch with room for larger ones."""
 
     def __init__(self, what: str) -> None:
         self.what = what
@@ -57,7 +59,7 @@ class HeadScale:
         """The halves of [batch, heads, tokens, d]. Raises RangeError where a later value outgrows its head's scale."""
         wanted = exponents_of(tensor, self.what)
         if self.exponents is None:
-            self.exponents = wanted
+            self.exponents = exponents_of(tensor, self.what, HEADROOM)
         elif (wanted > self.exponents).any():
             row, head = np.argwhere(wanted > self.exponents)[0]
             fits = math.ldexp(LARGEST, int(self.exponents[row, head]))

@@ -76,7 +76,7 @@ class Sequence:
         return self.map(Session.fork)
 
     def map(self, change: Callable[[Session], Session]) -> Sequence:
-        """The same slices of other sessions, which `change` makes in the threads of their drives. Raises what it does."""
+        """The same slices of other sessions, made by `change` in the threads of their drives. Raises what it does."""
 
         def changed(session: Session, target: Target) -> Session:
             return change(session)

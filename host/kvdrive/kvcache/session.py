@@ -12,6 +12,7 @@ from kvdrive import abi
 from kvdrive.nvme.commands import (
     MAX_TOKENS_PER_APPEND,
     AttentionOutput,
+    Command,
     Halves,
     attention_result,
     attn_fetch,
@@ -20,6 +21,7 @@ from kvdrive.nvme.commands import (
     session_fork,
     session_trim,
 )
+from kvdrive.nvme.completions import Completion
 from kvdrive.policies.base import EVERYTHING, Parameters
 from kvdrive.targets.base import Target
 
@@ -138,10 +140,17 @@ def _attend_together(target: Target, queries: Sequence[Query]) -> list[Attention
     ]  # fmt: skip
     submitted = target.submit_many(commands)
     accepted = [(one, done.result) for one, done in zip(queries, submitted, strict=True) if not done.status]
-    fetched = target.submit_many([attn_fetch(ticket, *one.q.shape, mode=one.how.mode) for one, ticket in accepted])
+    fetched = target.submit_many([_fetch(one, ticket) for one, ticket in accepted])
     for done in submitted:
         done.check(abi.Opcode.ATTN_SUBMIT)
-    return [
-        attention_result(done.check(abi.Opcode.ATTN_FETCH).data, *one.q.shape, mode=one.how.mode)
-        for one, done in zip(queries, fetched, strict=True)
-    ]
+    return [_result(one, done) for one, done in zip(queries, fetched, strict=True)]
+
+
+def _fetch(query: Query, ticket: int) -> Command:
+    heads, group, head_dim = query.q.shape
+    return attn_fetch(ticket, heads, group, head_dim, query.how.mode)
+
+
+def _result(query: Query, done: Completion) -> AttentionOutput:
+    heads, group, head_dim = query.q.shape
+    return attention_result(done.check(abi.Opcode.ATTN_FETCH).data, heads, group, head_dim, query.how.mode)

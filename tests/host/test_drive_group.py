@@ -1,0 +1,154 @@
+"""Several drives: shares of rows and heads, the same bits for any number of drives, and drives that fail."""
+
+import logging
+
+import pytest
+import torch
+from small_models import CONFIGS, prompts, random_model
+
+from kvdrive import abi
+from kvdrive.errors import InputError, TargetError
+from kvdrive.nvme.errors import CommandError
+from kvdrive.plugins.transformers import attach
+from kvdrive.targets.emulator import Emulator
+from kvdrive.targets.group import DriveGroup, Part, drives_of, split
+
+
+@pytest.fixture(scope="module")
+def qwen():
+    return random_model(CONFIGS["qwen3"])  # 4 KV heads
+
+
+@pytest.fixture
+def drives(tmp_path):
+    group = [Emulator(tmp_path / f"{i}.kv", "fast", capacity_bytes=1 << 26) for i in range(5)]
+    yield group
+    for drive in group:
+        drive.close()
+
+
+def logits(model, target, **options):
+    ids, nexts = prompts(3, 20), prompts(3, 8, seed=3)
+    with attach(model, target, **options) as attached, torch.no_grad():
+        cache = attached.cache()
+        found = [model(ids, past_key_values=cache).logits]
+        found += [model(nexts[:, i : i + 1], past_key_values=cache).logits for i in range(8)]
+        return torch.cat(found, dim=1)
+
+
+def test_any_number_of_drives_gives_the_same_bits(drives, qwen):
+    one = logits(qwen, drives[0], spill=3)
+    for count in (2, 3, 5):
+        before = [drive.stats().attention_jobs for drive in drives[:count]]
+        assert torch.equal(logits(qwen, DriveGroup(drives[:count]), spill=3), one)
+        jobs = [drive.stats().attention_jobs - old for drive, old in zip(drives, before, strict=False)]
+        assert sum(jobs) == 8 * 2 * 12  # steps, layers, rows x KV heads
+        assert max(jobs) - min(jobs) <= 8 * 2  # one head more or less
+
+
+@pytest.mark.parametrize(("rows", "heads", "drives"), [(1, 1, 1), (1, 2, 3), (3, 4, 5), (2, 8, 3), (7, 5, 2)])
+def test_shares_are_whole_and_even(rows, heads, drives):
+    parts = split(rows, heads, drives)
+    assert [[head for part in row for head in range(part.first, part.last)] for row in parts] == [
+        list(range(heads)) for _ in range(rows)
+    ]
+    share = [sum(part.last - part.first for row in parts for part in row if part.drive == i) for i in range(drives)]
+    assert max(share) - min(share) <= 1
+    assert split(2, 3, 2) == [[Part(0, 0, 3)], [Part(1, 0, 3)]]
+
+
+def test_a_group_adds_up_what_its_drives_count(drives, qwen):
+    group = DriveGroup(drives[:2])
+    logits(qwen, group)
+    assert group.stats().commands == sum(drive.stats().commands for drive in drives[:2])
+    assert group.device_ns() == max(drive.device_ns() for drive in drives[:2]) > 0
+    with pytest.raises(InputError, match="at least one drive"):
+        drives_of([])
+    with group:
+        pass
+    with pytest.raises(TargetError, match="closed"):
+        drives[0].stats()
+
+
+def generate(model, ids, on_step=None, **options):
+    return model.generate(
+        ids, attention_mask=torch.ones_like(ids), max_new_tokens=16, streamer=on_step, **{"do_sample": False} | options
+    )
+
+
+class AtStep:
+    """A streamer that calls `action` when step `number` has been generated."""
+
+    def __init__(self, number, action):
+        self.left, self.action = number + 1, action  # the prompt comes first
+
+    def put(self, value):
+        self.left -= 1
+        if self.left == 0:
+            self.action()
+
+    def end(self):
+        pass
+
+
+@pytest.mark.parametrize(("spill", "then"), [(1, "this cache lost its tokens"), (16, "the drive is closed")])
+def test_a_lost_drive_is_a_clear_error(drives, qwen, spill, then):
+    """With a tail the failed step can be undone, without one the drives do not agree any more."""
+    ids = prompts(3, 20)
+    with attach(qwen, drives[:2], spill=spill) as attached:
+        cache = attached.cache()
+        with pytest.raises(TargetError, match="the drive is closed"):
+            generate(qwen, ids, AtStep(5, drives[1].close), past_key_values=cache)
+        with pytest.raises(TargetError, match=then):
+            qwen(ids[:, :1], past_key_values=cache)
+    assert drives[0]._drive.sessions() == []  # the other drive is cleaned up
+
+
+@pytest.mark.parametrize("options", [{}, {"num_beams": 2}, {"do_sample": True, "top_k": 20}], ids=str)
+def test_a_lost_drive_does_not_change_the_text(tmp_path, drives, qwen, options, caplog):
+    """With recompute: greedy, beams (forked sequences) and sampling (the random numbers go on where they were)."""
+    ids = prompts(3, 20)
+    with attach(qwen, drives[:3], spill=5):
+        torch.manual_seed(1)
+        undisturbed = generate(qwen, ids, **options)
+    step = AtStep(6, drives[1].close)
+    if "num_beams" in options:  # no streamer there
+        step = None
+        handle = qwen.register_forward_pre_hook(_at_call(7, drives[1].close))
+    with attach(qwen, drives[:3], spill=5, on_failure="recompute") as attached, caplog.at_level(logging.WARNING):
+        torch.manual_seed(1)
+        assert torch.equal(generate(qwen, ids, step, **options), undisturbed)
+        assert attached.recoveries == 1
+    assert "computing its tokens again" in caplog.text
+    assert drives[0]._drive.sessions() == drives[2]._drive.sessions() == []
+    if step is None:
+        handle.remove()
+
+
+def _at_call(number, action):
+    calls = iter(range(number))
+
+    def hook(*_):
+        if next(calls, None) == number - 1:
+            action()
+
+    return hook
+
+
+def test_the_last_drive_cannot_be_replaced(drives, qwen):
+    with attach(qwen, drives[0], on_failure="recompute"), pytest.raises(TargetError, match="no drive is left"):
+        generate(qwen, prompts(1, 20), AtStep(3, drives[0].close))
+
+
+def test_lost_data_is_computed_again_on_the_same_drive(drives, qwen):
+    ids = prompts(4, 200)  # enough for whole programs: what waits for one is in the drive's memory
+    damage = AtStep(4, lambda: drives[0]._drive.inject("read_uncorrectable", count=1))
+    with attach(qwen, drives[0], spill=1):
+        undisturbed = generate(qwen, ids)
+        with pytest.raises(CommandError) as caught:
+            generate(qwen, ids, damage)
+        assert caught.value.status == abi.NvmeStatus.UNRECOVERED_READ
+    damage = AtStep(4, lambda: drives[0]._drive.inject("read_uncorrectable", count=1))
+    with attach(qwen, drives[0], spill=1, on_failure="recompute") as attached:
+        assert torch.equal(generate(qwen, ids, damage), undisturbed)
+        assert attached.recoveries == 1

@@ -1,0 +1,117 @@
+"""K, V and Q that binary16 cannot hold get a power of two per head; what is lost is counted."""
+
+import numpy as np
+import pytest
+import torch
+from small_models import CONFIGS, prompts, random_model
+
+from kvdrive.errors import RangeError
+from kvdrive.kvcache.scaling import HeadScale, exponents_of, scaled_halves
+from kvdrive.plugins.transformers import attach
+
+
+def logits(model, target):
+    """Stock logits of the last 20 tokens, those with the drive, and its range statistics."""
+    ids = prompts(2, 50)
+    with torch.no_grad():
+        stock = model(ids).logits[:, 30:]
+        with attach(model, target, spill=6) as drive:
+            cache = drive.cache()
+            model(ids[:, :30], past_key_values=cache)
+            steps = [model(ids[:, i : i + 1], past_key_values=cache).logits for i in range(30, 50)]
+            return stock, torch.cat(steps, dim=1), cache.range_stats()
+
+
+def large(scale_k, scale_v, scale_q, head):
+    """A model one of whose KV heads is far out of range, with what it feeds made small again."""
+    model = random_model(CONFIGS["llama"])  # 8 query heads, 2 KV heads, d = 32
+    attention = model.model.layers[1].self_attn
+    rows, group = slice(32 * head, 32 * head + 32), slice(128 * head, 128 * head + 128)
+    with torch.no_grad():
+        attention.k_proj.weight[rows] *= scale_k
+        attention.v_proj.weight[rows] *= scale_v
+        attention.q_proj.weight[group] *= scale_q
+        attention.o_proj.weight[:, group] /= scale_v
+    return model
+
+
+@pytest.mark.parametrize(
+    ("model", "heads"),
+    [
+        (large(1e5, 1, 1e-4, 0), 1),
+        (large(1, 1e7, 1, 1), 1),
+        (large(1e-3, 1e9, 1e3, 1), 1),
+        (large(1e5, 1e7, 1e-4, 0), 2),
+    ],
+    ids=["K", "V", "Q and V", "K and V"],
+)
+def test_large_heads_are_scaled(target, model, heads):
+    stock, ours, stats = logits(model, target)
+    assert stats["heads_scaled"] == 2 * heads  # two rows
+    assert (ours - stock).abs().max() < 0.02 * stock.std()
+
+
+def test_bfloat16_models_beyond_binary16(target):
+    """Against the same weights in binary32, the drive is no worse than bfloat16 itself."""
+    model = large(1e5, 1, 1e-4, 0).to(torch.bfloat16)
+    stock, ours, stats = logits(model, target)
+    with torch.no_grad():
+        exact = model.float()(prompts(2, 50)).logits[:, 30:]
+    assert stats["heads_scaled"] == 2
+    assert (ours.float() - exact).abs().mean() < 1.2 * (stock.float() - exact).abs().mean()
+
+
+def test_lost_values_are_counted():
+    x = torch.ones(1, 2, 3, 32)
+    x[0, 0, 0, 0], x[0, 0, 1, 1], x[0, 1, 0, 0] = 2.0**30, 2.0**-20, 2.0**-26
+    scale = HeadScale("K")
+    halves = scale.convert(x)
+    assert scale.exponents.tolist() == [[18, 0]]
+    assert scale.heads_scaled == 1
+    assert scale.lost == 2
+    assert halves[0, 0, 0, 0] == 2.0**12
+    assert halves[0, 0, 1, 1] == 0 == halves[0, 1, 0, 0]
+
+
+@pytest.mark.parametrize("largest", [65504.0, 65504.004, 65505.0, 131008.0, 131009.0, 3e38, 1e-30, 0.0])
+def test_the_exponent_is_the_smallest_that_fits(largest):
+    x = torch.zeros(1, 1, 1, 32)
+    x[..., 3] = largest
+    (exponent,) = exponents_of(x, "x").flatten().tolist()
+    held = float(x[..., 3])
+    assert held * 2.0**-exponent <= 65504
+    assert exponent == 0 or held * 2.0 ** (1 - exponent) > 65504
+    halves, _ = scaled_halves(x, np.array([[exponent]]))
+    assert np.isfinite(halves).all()
+
+
+def test_a_later_token_that_outgrows_its_head_is_refused():
+    scale = HeadScale("V of layer 3")
+    scale.convert(torch.full((2, 2, 5, 32), 20000.0))  # larger than an eighth of the range: already scaled
+    later = torch.ones(2, 2, 1, 32)
+    later[1, 0] = 1.6e5
+    scale.convert(later)
+    later[1, 0] = 2.7e5
+    with pytest.raises(RangeError, match="V of layer 3, KV head 0, outgrew 262016"):
+        scale.convert(later)
+    later[1, 0] = torch.nan
+    with pytest.raises(RangeError, match="Inf or NaN"):
+        scale.convert(later)
+
+
+def test_a_refused_call_changes_nothing(target):
+    """The step that does not fit is undone; the sequence goes on with another token."""
+    model, ids = random_model(CONFIGS["llama"]), prompts(1, 20)
+    embed = model.model.embed_tokens.weight
+    with torch.no_grad(), attach(model, target, spill=1) as drive:
+        cache = drive.cache()
+        model(ids, past_key_values=cache)
+        kept = embed[7].clone()
+        embed[7] = torch.nan
+        with pytest.raises(RangeError, match="layer 0"):
+            model(torch.tensor([[7]]), past_key_values=cache)
+        embed[7] = kept
+        assert cache.get_seq_length() == 20
+        ours = model(torch.tensor([[8]]), past_key_values=cache).logits
+        stock = model(torch.cat([ids, torch.tensor([[8]])], dim=1), use_cache=False).logits[:, -1:]
+    torch.testing.assert_close(ours, stock, rtol=0, atol=0.01 * float(stock.std()))
