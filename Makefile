@@ -46,7 +46,7 @@ $(STAMPS)/native: $(STAMPS)/python $(NATIVE_SOURCES) CMakeLists.txt
 # ---- use ----
 
 .PHONY: run
-run: setup ## continue a real text with a small model whose KV cache lives in the drive
+run: setup ## continue a real document of 8192 tokens with a small model whose KV cache lives in the drive
 	@$(BIN)/kvdrive run
 
 .PHONY: csim
@@ -132,8 +132,15 @@ bench-attention: setup ## GB/s of KV consumed by the engines, beside memory band
 	@mkdir -p out
 	@$(BIN)/python scripts/bench_attention.py --json out/bench_attention.json
 
+.PHONY: bench-decode
+bench-decode: setup ## decode step with the cache in the drive, beside transformers and packed SDPA; half an hour
+	@$(BIN)/python scripts/bench_decode.py --json out/bench_decode.json
+
+.PHONY: bench
+bench: bench-attention bench-decode readme ## all benchmarks of the host, and the tables of README.md
+
 .PHONY: readme
-readme: setup ## write the measured table of README.md from the last bench-attention
+readme: setup ## write the measured tables of README.md from the last benchmarks
 	@$(BIN)/python scripts/readme.py
 
 .PHONY: accuracy

@@ -1,4 +1,4 @@
-"""Write the measured table of README.md from the JSON that `make bench-attention` leaves in out/."""
+"""Write the measured tables of README.md from the JSON that the benchmarks leave in out/."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCE = ROOT / "out/bench_attention.json"
-BEGIN, END = "<!-- bench-attention -->", "<!-- end -->"
+END = "<!-- end -->"
 
 
-def table(bench: dict) -> str:
+def attention(bench: dict) -> str:
     """One line per contender, one column per (g, threads): GB/s of K and V, and how many times faster `fast` is."""
     streaming = [row for row in bench["rows"] if row["contender"] != "hls"]
     columns = sorted({(row["shape"]["g"], row["threads"]) for row in streaming})
@@ -37,17 +36,44 @@ def table(bench: dict) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n\n" + note
 
 
+def decode(bench: dict) -> str:
+    """One line per model and context, one column per contender: ms per token and how many times that of stock."""
+    rows, machine = bench["decode"], bench["machine"]
+    names = list(dict.fromkeys(row["contender"] for row in rows))
+    lines = [["model, context", *names], ["---"] + ["---:"] * len(names)]
+    for model, context in dict.fromkeys((row["model"], row["context"]) for row in rows):
+        found = {row["contender"]: row for row in rows if (row["model"], row["context"]) == (model, context)}
+        cells = (f"{row['median_seconds'] * 1e3:.3g} ({row['ratio']:.2g}x)" for row in map(found.get, names))
+        lines.append([f"{model}, {context:,}", *cells])
+    overheads = ", ".join(f"{p['overhead']:+.1%} ({p['model']}, {p['tokens']:,} tokens)" for p in bench["prefill"])
+    note = (
+        f"ms per decode step of one sequence, measured on {machine['processor']}, {machine['threads']} threads, "
+        f"{machine['bytes_per_second'] / 1e9:.3g} GB/s of memory, torch {machine['torch']}; caches filled with random "
+        "K and V. In brackets: over stock transformers, median of the rounds' ratios. Time to the first token with K "
+        f"and V on their way to the drive: {overheads}."
+    )
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n\n" + note
+
+
+BLOCKS = (("bench-attention", attention), ("bench-decode", decode))
+
+
 def main() -> int:
-    if not SOURCE.exists():
-        print("out/bench_attention.json is missing: run `make bench-attention` first", file=sys.stderr)
-        return 1
     readme = ROOT / "README.md"
-    block = f"{BEGIN}\n{table(json.loads(SOURCE.read_text()))}\n{END}"
-    text, count = re.subn(f"{BEGIN}.*?{END}", lambda _: block, readme.read_text(), flags=re.S)
-    if count != 1:
-        print(f"README.md has no block {BEGIN} ... {END}", file=sys.stderr)
-        return 1
+    text, missing = readme.read_text(), []
+    for name, table in BLOCKS:
+        source, begin = ROOT / f"out/{name.replace('-', '_')}.json", f"<!-- {name} -->"
+        if not source.exists():
+            missing.append(f"make {name}")
+            continue
+        block = f"{begin}\n{table(json.loads(source.read_text()))}\n{END}"
+        text, count = re.subn(f"{begin}.*?{END}", lambda _, block=block: block, text, flags=re.S)
+        if count != 1:
+            print(f"README.md has no block {begin} ... {END}", file=sys.stderr)
+            return 1
     readme.write_text(text)
+    if missing:
+        print(f"left as they are: {', '.join(missing)} was not run", file=sys.stderr)
     return 0
 
 
