@@ -18,6 +18,7 @@ class Engine(StrEnum):
 
     fast = "fast"
     hls = "hls"
+    rtl = "rtl"
 
 
 class Attention(StrEnum):
@@ -50,7 +51,9 @@ app = typer.Typer()
 
 Model = Annotated[str, typer.Option(help="folder of a Hugging Face checkpoint, or the shipped model 'mini'")]
 DtypeOption = Annotated[Dtype, typer.Option(help="precision of the weights; auto: as stored")]
-EngineOption = Annotated[Engine, typer.Option(help="who computes in the drive: fast and hls give the same bits")]
+EngineOption = Annotated[
+    Engine, typer.Option(help="who computes in the drive; all give the same bits, rtl is a simulation")
+]
 PresetOption = Annotated[str, typer.Option(help="flash whose time is modelled; `kvdrive doctor` lists them")]
 AttentionOption = Annotated[Attention, typer.Option(help="exact, or a policy that reads less")]
 RatioOption = Annotated[str, typer.Option(help="share of K and V that such a policy reads, as 1/8")]

@@ -76,9 +76,10 @@ def generate(
     """
     rows: list[torch.Tensor] = []
     logits: list[torch.Tensor] = []
-    with attached(checkpoint.model, drives, attention) as attachment:
+    record = Recorder(drives)
+    with attached(checkpoint.model, record.drives, attention) as attachment:
         cache = attachment.cache()
-        record = Recorder(drives)
+        record.begin()
         options = {"mask": work.mask, "sampling": work.sampling, "stop_ids": work.stop_ids}
         with record.watch_layers(checkpoint.model, lambda layer: None if rows else on_layer(layer)):
             for step in steps(checkpoint.model, work.ids, cache, work.new_tokens, **options):

@@ -11,13 +11,13 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
-from kvdrive.targets.base import Target
+from kvdrive.report.watched import watch
 from kvdrive.targets.group import DriveGroup
 
 
 @dataclass(frozen=True)
 class Mark:
-    """Wall seconds since the start, the target's counters, and its device time in modelled ns (None: none modelled)."""
+    """Wall seconds since the start, the drives' counters, and their modelled device time in ns (None: not modelled)."""
 
     seconds: float
     counters: dict[str, int]
@@ -35,12 +35,20 @@ class LayerSpan:
 
 
 class Recorder:
-    """Marks a target's counters after every step; mark 0 is the state before the first one."""
+    """Marks the drives' counters after every step; mark 0 is the state before the first one.
 
-    def __init__(self, target: Target | DriveGroup) -> None:
-        self._target = target
-        self._start = time.perf_counter()
+    Its own `drives` are to be used: they note every command in `commands`. `start`: reading of time.perf_counter.
+    """
+
+    def __init__(self, drives: DriveGroup) -> None:
+        self.drives, self.commands = watch(drives)
+        self.start = 0.0
         self.layers: list[LayerSpan] = []
+        self.marks: list[Mark] = []
+
+    def begin(self) -> None:
+        """The clock starts: attaching a model, which reads all of its weights, is no part of a generation."""
+        self.start = time.perf_counter()
         self.marks = [self._now()]
 
     def step(self) -> None:
@@ -84,7 +92,7 @@ class Recorder:
                 hook.remove()
 
     def _elapsed(self) -> float:
-        return time.perf_counter() - self._start
+        return time.perf_counter() - self.start
 
     def _now(self) -> Mark:
-        return Mark(self._elapsed(), asdict(self._target.stats()), self._target.device_ns())
+        return Mark(self._elapsed(), asdict(self.drives.stats()), self.drives.device_ns())

@@ -14,19 +14,24 @@ from typing import Any
 from kvdrive.report.record import Recorder
 
 HOST, DRIVE = 1, 2
-_STEPS, _LAYERS = 1, 2
+_STEPS, _LAYERS, _COMMANDS = 1, 2, 3  # tracks; each drive has one of its own
 
 Event = dict[str, Any]
 
 
 def host_events(record: Recorder) -> list[Event]:
-    """Steps and layers in wall time."""
+    """Steps, layers and the commands of each drive in wall time."""
     events = [_name("process", HOST, 0, "host (wall time)"), _name("thread", HOST, _STEPS, "steps")]
     events.append(_name("thread", HOST, _LAYERS, "layers"))
     for number, (before, after) in enumerate(pairwise(record.marks)):
         events.append(_span(HOST, _STEPS, _step(number), before.seconds * 1e6, after.seconds * 1e6))
     for span in record.layers:
         events.append(_span(HOST, _LAYERS, f"layer {span.layer}", span.begin * 1e6, span.end * 1e6, step=span.step))
+    for number in range(len(record.drives.drives)):
+        events.append(_name("thread", HOST, _COMMANDS + number, f"commands of drive {number}"))
+    for command in record.commands:
+        begin, end = ((moment - record.start) * 1e6 for moment in (command.begin, command.end))
+        events.append(_span(HOST, _COMMANDS + command.drive, command.name, begin, end))
     return events
 
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from kvdrive import generation, models
 from kvdrive.cli import app
 from kvdrive.errors import InputError
-from kvdrive.eval.library import held_out_modules
+from kvdrive.eval.library import Module, held_out_modules
 from kvdrive.run_cli import document
 
 RUNNER = CliRunner()
@@ -62,14 +62,17 @@ def test_different_bits_fail(run, monkeypatch):
     assert "bit-identical on the hls engine: 0/2" in result.output
 
 
-def test_the_document_is_held_out_and_as_long_as_asked(checkpoint):
+def test_the_document_is_held_out_and_as_long_as_asked(checkpoint, monkeypatch):
     loaded = models.load(str(checkpoint))
     names, ids = document(loaded, 1000)
     first = held_out_modules()[0]
     assert names == first.name
-    assert ids == loaded.encode(first.text)[:1000]
+    assert ids == loaded.encode(first.text[:40000])[:1000]
+    short = [Module("a.py", "import os\n"), Module("b.py", "import sys\n")]
+    monkeypatch.setattr("kvdrive.eval.library.held_out_modules", lambda: short)
+    assert document(loaded, len(loaded.encode(short[0].text)) + 1)[0] == "a.py, b.py"
     with pytest.raises(InputError, match="fewer --prompt-tokens"):
-        document(loaded, 10**9)
+        document(loaded, 1000)
 
 
 @pytest.mark.slow
