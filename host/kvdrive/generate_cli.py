@@ -51,9 +51,7 @@ app = typer.Typer()
 
 Model = Annotated[str, typer.Option(help="folder of a Hugging Face checkpoint, or the shipped model 'mini'")]
 DtypeOption = Annotated[Dtype, typer.Option(help="precision of the weights; auto: as stored")]
-EngineOption = Annotated[
-    Engine, typer.Option(help="who computes in the drive; all give the same bits, rtl is a simulation")
-]
+EngineOption = Annotated[Engine, typer.Option(help="who computes in the drive; the same bits, rtl takes long")]
 PresetOption = Annotated[str, typer.Option(help="flash whose time is modelled; `kvdrive doctor` lists them")]
 AttentionOption = Annotated[Attention, typer.Option(help="exact, or a policy that reads less")]
 RatioOption = Annotated[str, typer.Option(help="share of K and V that such a policy reads, as 1/8")]

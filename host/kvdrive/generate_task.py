@@ -69,8 +69,9 @@ def run(settings: Settings, read_prompts: ReadPrompts, console: Console) -> Repo
     report["check"] = _compare(checkpoint, work, done, console) if settings.check else None
     report["verify"] = _verify(checkpoint, work, done, settings, console) if settings.verify_steps else None
     if settings.stream:
-        for row in report["text"][1:]:
-            print(row)
+        for number, row in enumerate(report["text"][1:], start=1):
+            console.print(f"row {number}:", style="dim")
+            print(row, flush=True)
         console.print(table(report))
     if settings.report:
         paths = files.write(settings.report, report, done.record)
