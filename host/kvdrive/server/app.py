@@ -34,10 +34,11 @@ AnyRequest = TypeVar("AnyRequest", bound=Request)
 
 @dataclass(frozen=True)
 class Settings:
-    """`name` of the model in answers; longest prompt in tokens; largest body in bytes; `key` that clients must send."""
+    """`name` of the model in answers; `prompt_tokens` of the longest prompt, `context` with its answer; clients' `key`."""
 
     name: str
     prompt_tokens: int
+    context: int
     body_bytes: int = 16 << 20
     key: str = ""
 
@@ -141,7 +142,7 @@ class _Server:
     async def _chat(self, http: HttpRequest) -> Response:
         request = await self._parse(http, ChatRequest)
         prompt = await asyncio.to_thread(chat.encode, self._checkpoint.tokenizer, request.messages)
-        room = max(1, self._checkpoint.context - len(prompt))
+        room = max(1, self._settings.context - len(prompt))
         new_tokens = request.max_completion_tokens or request.max_tokens or room
         return await self._answer(http, request, prompt, new_tokens, Answer(True, self._settings.name))
 
@@ -206,7 +207,7 @@ class _Server:
         vocabulary = self._checkpoint.model.get_input_embeddings().num_embeddings
         if not all(0 <= token < vocabulary for token in prompt):
             raise ApiError(400, f"tokens are numbers from 0 to {vocabulary - 1}", param="prompt", code="invalid_value")
-        longest = min(self._settings.prompt_tokens, self._checkpoint.context - new_tokens)
+        longest = min(self._settings.prompt_tokens, self._settings.context - new_tokens)
         if len(prompt) > longest:
             most = max(longest, 0)
             text = f"the prompt has {len(prompt)} tokens; with {new_tokens} new ones at most {most} are served"
@@ -225,9 +226,8 @@ class _Server:
         return JSONResponse(self._card())
 
     def _card(self) -> Json:
-        context = min(self._settings.prompt_tokens + 1, self._checkpoint.context)
         card = {"id": self._settings.name, "object": "model", "created": self._created, "owned_by": "kvdrive"}
-        return card | {"max_model_len": context}
+        return card | {"max_model_len": self._settings.context}
 
     async def _health(self, http: HttpRequest) -> Response:
         waiting, running = self._scheduler.load

@@ -31,6 +31,7 @@ from kvdrive.generate_cli import (
 app = typer.Typer()
 
 _SHUTDOWN_SECONDS = 5  # for streams that are on their way
+_SPARE = 2  # partly filled pages and collection need room beside the tokens
 
 
 @app.command()
@@ -41,6 +42,9 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: a free one, which is printed")] = 8000,
     key: Annotated[str, typer.Option(envvar="KVDRIVE_API_KEY", help="clients must send it as a bearer token")] = "",
     max_prompt_tokens: Annotated[int, typer.Option(min=0, help="0: as many as the model has positions")] = 0,
+    max_tokens: Annotated[
+        int, typer.Option(min=0, help="room on the drive for all sequences; 0: --concurrency full ones")
+    ] = 0,
     queue: Annotated[int, typer.Option(min=1, help="requests that may wait; more are answered with 429")] = 64,
     concurrency: Annotated[int, typer.Option(min=1, help="sequences that generate at the same time")] = 4,
     idle: Annotated[int, typer.Option(min=0, help="finished sequences kept on the drive for the next turn")] = 8,
@@ -76,14 +80,15 @@ def serve(
     checkpoint = models.load(model, dtype.value)
     listening = _bind(host, port)
     threads = threads or os.cpu_count() or 1
-    longest = max_prompt_tokens or checkpoint.context - 1
-    capacity = 2 * (concurrency + idle) * checkpoint.context * checkpoint.shape.bytes_per_token
+    tokens = max_tokens or concurrency * checkpoint.context
+    capacity = _SPARE * tokens * checkpoint.shape.bytes_per_token
     opened = open_drives(DriveOptions(engine.value, preset, threads, max(1 << 30, capacity), drive, drives))
+    longest = max_prompt_tokens or min(tokens, checkpoint.context) - 1
     policy = AttentionOptions(attention.value, parse_ratio(ratio) if ratio else None, spill, on_failure.value)
     metrics = Metrics()
-    scheduler = Scheduler(checkpoint, opened, policy, Limits(queue, concurrency, idle), metrics, threads)
+    scheduler = Scheduler(checkpoint, opened, policy, Limits(tokens, queue, concurrency, idle), metrics, threads)
     scheduler.start()
-    settings = Settings(name or checkpoint.path.name, longest, key=key)
+    settings = Settings(name or checkpoint.path.name, longest, min(tokens, checkpoint.context), key=key)
     config = uvicorn.Config(
         application(checkpoint, scheduler, metrics, settings),
         log_level="warning",

@@ -32,6 +32,16 @@ class IdleSequences:
     def __len__(self) -> int:
         return len(self._kept)
 
+    @property
+    def tokens(self) -> int:
+        """Tokens on the drive."""
+        return sum(len(kept.tokens) for kept in self._kept)
+
+    def shrink(self, tokens: int) -> None:
+        """Forget those that ended longest ago until at most so many tokens are left."""
+        while self._kept and self.tokens > tokens:
+            self._forget(self._kept.pop(0).cache)
+
     def keep(self, tokens: list[int], cache: Cache) -> None:
         """A sequence ended; the one that ended longest ago may go."""
         self._kept.append(Kept(tokens[: cache.get_seq_length()], cache))

@@ -31,8 +31,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Limits:
-    """How much the server takes on: requests that wait, sequences at once, finished sequences kept on the drive."""
+    """How much the server takes on: requests that wait, sequences at once, finished sequences kept on the drive.
 
+    `tokens` of all sequences together have room on the drive; a request counts with all that it may generate.
+    """
+
+    tokens: int
     waiting: int = 64
     running: int = 4
     idle: int = 8
@@ -67,6 +71,11 @@ class Job:
     notify: Callable[[Token | End], None]
     cancelled: threading.Event = field(default_factory=threading.Event)
     arrived: float = field(default_factory=time.perf_counter)
+
+    @property
+    def most_tokens(self) -> int:
+        """Tokens on the drive at its end."""
+        return len(self.prompt) + self.new_tokens
 
 
 @dataclass(eq=False)
@@ -174,10 +183,28 @@ class Scheduler:
             self._changed.wait_for(lambda: self._stopping or self._waiting or self._running)
             if self._stopping:
                 return False
-            room = self._limits.running - len(self._running)
-            jobs = [self._waiting.popleft() for _ in range(min(room, len(self._waiting)))]
-        self._running += [self._begin(job, attachment, idle) for job in jobs]
+            jobs = self._next_jobs()
+        for job in jobs:
+            idle.shrink(
+                self._limits.tokens - sum(running.job.most_tokens for running in self._running) - job.most_tokens
+            )
+            self._running.append(self._begin(job, attachment, idle))
         return True
+
+    def _next_jobs(self) -> list[Job]:
+        """Those that may begin now, in the order of their arrival; who left while waiting is skipped."""
+        jobs: list[Job] = []
+        taken = sum(running.job.most_tokens for running in self._running)
+        while self._waiting and len(self._running) + len(jobs) < self._limits.running:
+            if self._waiting[0].cancelled.is_set():
+                self._metrics.cancelled.inc()
+                self._waiting.popleft().notify(End())
+                continue
+            taken += self._waiting[0].most_tokens
+            if taken > self._limits.tokens:
+                break
+            jobs.append(self._waiting.popleft())
+        return jobs
 
     def _begin(self, job: Job, attachment: Attachment, idle: IdleSequences) -> _Running:
         cache = idle.take(job.prompt) or attachment.cache()

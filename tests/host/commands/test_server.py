@@ -207,6 +207,30 @@ def test_a_full_queue_is_said_so(server):
     server.wait_for("kvdrive_sequences_running", 0)
 
 
+def test_the_drives_room_is_shared(checkpoint, tmp_path):
+    """Room for 100 tokens: what does not fit beside others waits, idle sequences go, what never fits is refused."""
+    server = Server(checkpoint, tmp_path, "--max-tokens", 100, "--concurrency", 4)
+    words = ["alpha", "beta", "gamma", "delta", "epsilon"]
+    answers = []
+
+    def ask(word):
+        answers.append(server.complete(prompt=word, max_tokens=60).json())
+
+    threads = [threading.Thread(target=ask, args=(word,)) for word in words]
+    for thread in threads:
+        thread.start()
+    seen = set()
+    while any(thread.is_alive() for thread in threads):
+        seen.add(server.metric("kvdrive_sequences_running"))
+    assert max(seen) == 1
+    assert server.metric("kvdrive_generated_tokens_total") == sum(a["usage"]["completion_tokens"] for a in answers)
+    assert len(answers) == 5
+    assert 1 <= server.metric("kvdrive_sequences_idle") <= 2
+    assert server.complete(prompt="x", max_tokens=100).json()["error"]["code"] == "context_length_exceeded"
+    assert server.client.get("/v1/models/tiny").json()["max_model_len"] == 100
+    server.close()
+
+
 def test_models_health_and_metrics(server):
     listed = server.client.get("/v1/models").json()
     assert [model["id"] for model in listed["data"]] == ["tiny"]
