@@ -26,10 +26,9 @@ from kvdrive.eval import perplexity, retrieval, tasks
 from kvdrive.eval.library import held_out_modules
 from kvdrive.eval.tasks import Tokens
 
-TARGETS, WINDOWS = 128, 24
+TARGETS, WINDOWS = 256, 12
 CONTEXTS = (256, 512, 1024, 2048, 4096, 8192)
-BEYOND, BEYOND_WINDOWS = 16128, 6  # sequences that are longer than any in training
-PROMPTS = (512, 1024, 2048, 4096, 8192, 16128)
+PROMPTS = (512, 2048, 8192)
 DEPTHS = (0.1, 0.3, 0.5, 0.7, 0.9)
 CASES_PER_DEPTH = 2
 SEED = 2026
@@ -41,22 +40,19 @@ def measure(folder: Path) -> dict:
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
 
     def encode(text: str) -> list[int]:
-        return tokenizer(text, add_special_tokens=False)["input_ids"]
+        return tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
 
     documents = [np.array(encode(module.text), np.int64) for module in held_out_modules()]
     texts = perplexity.windows(documents, max(CONTEXTS), TARGETS, WINDOWS)
-    longer = perplexity.windows(documents, BEYOND, TARGETS, BEYOND_WINDOWS)
     cases = [case for tokens in PROMPTS for case in questions(encode, documents, tokens)]
-    step = counter(len(texts) * len(CONTEXTS) + 3 * len(longer) + len(cases))
+    step = counter(len(texts) * len(CONTEXTS) + len(cases))
     rows = perplexity.by_context(model, texts, CONTEXTS, TARGETS, DynamicCache, step)
-    beyond = perplexity.by_context(model, longer, (512, max(CONTEXTS), BEYOND), TARGETS, DynamicCache, step)
     found = retrieval.accuracy(model, cases, DynamicCache, step)
     return {
         "python": platform.python_version(),
         "torch": torch.__version__,
         "transformers": transformers.__version__,
         "perplexity": [asdict(row) | {"perplexity": row.perplexity} for row in rows],
-        "beyond": [asdict(row) | {"perplexity": row.perplexity} for row in beyond],
         "retrieval": [asdict(row) for row in found],
     }
 
@@ -79,26 +75,29 @@ def counter(total: int) -> Callable[[], None]:
     return step
 
 
+def table(head: str, columns: list[int], rows: dict[str, list[str]]) -> str:
+    """A Markdown table: one column per length of the context."""
+    lines = [[head, *(f"{length:,}" for length in columns)], ["---", *["---:"] * len(columns)]]
+    return "\n".join(
+        "| " + " | ".join(line) + " |" for line in lines + [[name, *cells] for name, cells in rows.items()]
+    )
+
+
 def perplexity_block(measured: dict) -> str:
-    """Both perplexity tables as Markdown."""
-    lines = []
-    for rows, what in ((measured["perplexity"], ""), (measured["beyond"], " (longer windows, fewer of them)")):
-        lines += [f"| context{what} | " + " | ".join(f"{row['context']:,}" for row in rows) + " |"]
-        lines += ["|---|" + "---:|" * len(rows)]
-        lines += ["| perplexity | " + " | ".join(f"{row['perplexity']:.2f}" for row in rows) + " |"]
-        lines += ["| nats per token | " + " | ".join(f"{row['nats']:.3f}" for row in rows) + " |", ""]
-    return "\n".join(lines).rstrip()
+    """Perplexity by length of the context."""
+    rows = measured["perplexity"]
+    nats = [f"{row['nats']:.3f} ± {row['standard_error']:.3f}" for row in rows]
+    cells = {"perplexity": [f"{row['perplexity']:.2f}" for row in rows], "nats per token": nats}
+    return table("context", [row["context"] for row in rows], cells)
 
 
 def retrieval_block(measured: dict) -> str:
-    """Share of whole answers, one line per task."""
-    rows = measured["retrieval"]
-    lengths = sorted({row["context"] for row in rows})
-    lines = ["| prompt | " + " | ".join(f"{length:,}" for length in lengths) + " |", "|---|" + "---:|" * len(lengths)]
-    for task in dict.fromkeys(row["task"] for row in rows):
-        exact = {row["context"]: row["exact"] for row in rows if row["task"] == task}
-        lines.append(f"| {task} | " + " | ".join(f"{100 * exact[length]:.0f} %" for length in lengths) + " |")
-    return "\n".join(lines)
+    """Share of whole answers and of their tokens by length of the prompt, two lines per task."""
+    cells: dict[str, list[str]] = {}
+    for row in measured["retrieval"]:
+        cells.setdefault(row["task"], []).append(f"{100 * row['exact']:.0f} %")
+        cells.setdefault(f"{row['task']}, tokens", []).append(f"{100 * row['tokens']:.0f} %")
+    return table("prompt", list(PROMPTS), cells)
 
 
 def training_block(facts: dict) -> str:

@@ -63,7 +63,8 @@ def evaluate(
     if as_json:
         typer.echo(json.dumps(found))
         return
-    Console().print(report.sweep_table(points))
+    screen = Console()
+    (screen if screen.is_terminal else Console(width=120)).print(report.sweep_table(points))
     sys.stderr.write(f"written: {out / 'eval.json'}, {out / 'eval.png'}\n")
 
 

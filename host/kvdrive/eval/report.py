@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ def sweep_table(points: Sequence[Point]) -> Table:
     """One line per context, policy and ratio; bytes also as a share of what exact attention read there."""
     tasks = list(points[0].accuracy)
     exact = {point.context: point.bytes_read for point in points if point.policy == "exact"}
-    table = Table(title="bytes of K and V per decode step, all layers and heads; whole answers of the tasks")
+    table = Table(title="K and V per decode step, all layers and heads; tasks: whole answers / their tokens")
     for column in (
         "context",
         "policy",
@@ -47,7 +48,8 @@ def sweep_table(points: Sequence[Point]) -> Table:
         table.add_row(
             f"{point.context:,}", point.policy, point.ratio, f"{point.bytes_read / 1024:.1f}", share,
             f"{point.bytes_needed / 1024:.1f}", "-" if point.perplexity is None else f"{point.perplexity:.2f}",
-            *(f"{100 * point.accuracy[task]:.0f} %" for task in tasks), point.counted_by,
+            *(f"{100 * point.accuracy[task]:.0f} / {100 * point.token_accuracy[task]:.0f} %" for task in tasks),
+            point.counted_by,
         )  # fmt: skip
     return table
 
@@ -55,23 +57,25 @@ def sweep_table(points: Sequence[Point]) -> Table:
 def sweep_picture(path: Path, points: Sequence[Point], title: str) -> None:
     """Perplexity and accuracy of each task against bytes read (PNG), for points of one context."""
     from matplotlib.figure import Figure  # an optional package
+    from matplotlib.ticker import FuncFormatter
 
     tasks = list(points[0].accuracy)
     figure = Figure(figsize=(5 * (1 + len(tasks)), 4), layout="constrained")
     axes = figure.subplots(1, 1 + len(tasks), squeeze=False)[0]
     for name in dict.fromkeys(point.policy for point in points):
-        mine = sorted((p for p in points if p.policy in (name, "exact")), key=lambda point: point.bytes_read)
-        if name == "exact":
-            mine = [point for point in points if point.policy == "exact"]
-        read = [point.bytes_read / 1024 for point in mine]
+        wanted = {name, "exact"} if name != "exact" else {name}
+        mine = sorted((p for p in points if p.policy in wanted), key=lambda point: Fraction(point.ratio))
+        read = [point.bytes_read / 2**20 for point in mine]
         style = {"marker": _MARKERS.get(name, "."), "label": name, "linewidth": 1.2}
         if all(point.perplexity is not None for point in mine):
             axes[0].plot(read, [point.perplexity for point in mine], **style)
         for axis, task in zip(axes[1:], tasks, strict=True):
             axis.plot(read, [100 * point.accuracy[task] for point in mine], **style)
     for axis, label in zip(axes, ["perplexity", *(f"{task}: whole answers, %" for task in tasks)], strict=True):
-        axis.set(xscale="log", xlabel="KiB of K and V read per step", ylabel=label)
-        axis.grid(visible=True, which="both", alpha=0.3)
+        axis.set_xscale("log", base=2)
+        axis.xaxis.set_major_formatter(FuncFormatter(lambda mib, _: f"{mib:g}"))
+        axis.set(xlabel="MiB of K and V read per step", ylabel=label)
+        axis.grid(visible=True, alpha=0.3)
     axes[-1].legend()
     figure.suptitle(title)
     path.parent.mkdir(parents=True, exist_ok=True)

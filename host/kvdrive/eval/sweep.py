@@ -43,7 +43,7 @@ class Point:
 
     `bytes_read`: what was read, in whole pages where `counted_by` is "drive"; `bytes_needed`: the rows by the policy's
     own count. `standard_error`: of the nats per token behind `perplexity`, over windows. `accuracy`: share of the cases
-    of each task whose whole answer is the model's first choice.
+    of each task whose whole answer is the model's first choice, `token_accuracy`: share of the answers' tokens.
     """
 
     policy: str
@@ -56,6 +56,7 @@ class Point:
     perplexity: float | None = None
     standard_error: float | None = None
     accuracy: dict[str, float] = field(default_factory=dict)
+    token_accuracy: dict[str, float] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -92,7 +93,9 @@ class _Answers:
         if self.nats:
             row = perplexity.summarise(0, self.nats)
             found.perplexity, found.standard_error = row.perplexity, row.standard_error
-        found.accuracy = {task: retrieval.summarise(task, 0, right).exact for task, right in self.right.items()}
+        rows = [retrieval.summarise(task, 0, right) for task, right in self.right.items()]
+        found.accuracy = {row.task: row.exact for row in rows}
+        found.token_accuracy = {row.task: row.tokens for row in rows}
         return found
 
 

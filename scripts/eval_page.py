@@ -1,0 +1,52 @@
+"""Write the results of `kvdrive eval` (out/eval) into docs/eval.md, with the picture beside it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+from measure_mini import write_blocks
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "out/eval"
+
+
+def sweep_block(found: dict) -> str:
+    """One line per policy and ratio, and what was asked."""
+    points = found["points"]
+    exact = {point["context"]: point["bytes_read"] for point in points if point["policy"] == "exact"}
+    tasks = list(points[0]["accuracy"])
+    lines = [["context", "policy", "ratio", "KiB read", "of exact", "KiB needed", "perplexity", *tasks]]
+    lines += [["---:", "---", *["---:"] * (len(lines[0]) - 2)]]
+    for point in points:
+        read = point["bytes_read"]
+        share = f"{read / exact[point['context']]:.2f}" if point["context"] in exact else "-"
+        answers = [
+            f"{100 * point['accuracy'][task]:.0f} / {100 * point['token_accuracy'][task]:.0f} %" for task in tasks
+        ]
+        lines.append([
+            f"{point['context']:,}", point["policy"], point["ratio"], f"{read / 1024:,.0f}", share,
+            f"{point['bytes_needed'] / 1024:,.0f}", f"{point['perplexity']:.2f}", *answers,
+        ])  # fmt: skip
+    note = (
+        f"Model {found['model']} in {found['dtype']}, engine `{found['engine']}`, software drive; {found['windows']} "
+        f"windows of {found['targets']} tokens, {found['cases']} cases per task, seed {found['seed']}; bytes per decode "
+        "step, all layers and heads; tasks: whole answers / their tokens. `h2o`: kept rows in host memory."
+    )
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n\n" + note
+
+
+def main() -> int:
+    """Exit status 1 without results."""
+    if not (SOURCE / "eval.json").exists():
+        print("out/eval/eval.json is missing: run the kvdrive eval of docs/eval.md first", file=sys.stderr)
+        return 1
+    write_blocks(ROOT / "docs/eval.md", {"sweep": sweep_block(json.loads((SOURCE / "eval.json").read_text()))})
+    shutil.copy(SOURCE / "eval.png", ROOT / "docs/eval.png")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
