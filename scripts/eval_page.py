@@ -32,8 +32,8 @@ def sweep_block(found: dict) -> str:
         ])  # fmt: skip
     note = (
         f"Model {found['model']} in {found['dtype']}, engine `{found['engine']}`, software drive; {found['windows']} "
-        f"windows of {found['targets']} tokens, {found['cases']} cases per task, seed {found['seed']}; bytes per decode "
-        "step, all layers and heads; tasks: whole answers / their tokens. `h2o`: kept rows in host memory."
+        f"windows of {found['targets']} tokens, {found['cases']} cases per task, seed {found['seed']}; bytes per "
+        "decode step, all layers and heads; tasks: whole answers / their tokens. `h2o`: kept rows in host memory."
     )
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n\n" + note
 
