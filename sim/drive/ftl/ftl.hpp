@@ -75,8 +75,8 @@ class Ftl {
   ReadResult read(std::span<const GroupRead> reads, Ns ready, Sink sink);
 
   // The first `count` groups of a list where they are, without a copy: adds their addresses to `pages`, valid until the
-  // next change. Then `fetch` makes sure that they can be read, and `damaged` says whether they may be used; both may be
-  // called from another thread. The result is not whole when a fault was injected.
+  // next change. Then `fetch` makes sure that they can be read, and `damaged` says whether they may be used; both may
+  // be called from another thread. The result is not whole when a fault was injected.
   ReadResult view(ListId list, std::uint32_t count, Ns ready, Sink sink, std::vector<const std::byte*>& pages);
   void fetch(ListId list, std::uint32_t count) const;
   // Of the pages of groups `first` and on: how many do not hold what was written.

@@ -6,6 +6,13 @@
 #include "ftl/ftl.hpp"
 
 namespace kvdrive {
+namespace {
+
+void prefetch(const std::byte* page) {
+  for (std::size_t at = 0; at < abi::kPageBytes; at += abi::kBeatBytes) __builtin_prefetch(page + at);
+}
+
+}  // namespace
 
 const std::byte* Ftl::page(Unit unit) const {
   if (!waits(unit) || !media_.keeps_payload()) return media_.unit(waits(unit) ? 0 : unit);
@@ -78,6 +85,9 @@ std::uint32_t Ftl::damaged(ListId list, std::uint32_t first, std::span<const std
   std::uint32_t count = 0;
   map_.extents(list).for_each(first, first + static_cast<std::uint32_t>(pages.size()), [&](const Extent& run) {
     for (std::uint32_t i = 0; i < run.count; ++i) {
+      // A checksum is over before the processor has noticed the direction: it is told what comes next.
+      const std::uint32_t next = run.index + i - first + 1;
+      if (next < pages.size()) prefetch(pages[next]);
       count += intact(family, run.index + i, run.unit + i, pages[run.index + i - first]) ? 0 : 1;
     }
   });

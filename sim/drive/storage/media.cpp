@@ -9,13 +9,12 @@
 namespace kvdrive {
 namespace {
 
-constexpr std::size_t kBuffersKept = 8;
+constexpr std::size_t kRowsKept = 64;
 
 AlignedBuffer take(std::vector<AlignedBuffer>& from) {
   if (from.empty()) return {};
   AlignedBuffer buffer = std::move(from.back());
   from.pop_back();
-  buffer.resize(0);
   return buffer;
 }
 
@@ -27,11 +26,17 @@ Media::Media(BackingFile& file, const Superblock& superblock)
       units_(file.map(superblock.unit_offset(), superblock.geometry.units() * abi::kPageBytes)),
       spares_(file.map(superblock.spare_offset(), superblock.spare_bytes())) {}
 
-AlignedBuffer Media::buffer() { return take(data_memory_); }
+AlignedBuffer Media::buffer() {
+  AlignedBuffer buffer = take(data_memory_);
+  memory_kept_ -= buffer.size();
+  buffer.resize(0);
+  return buffer;
+}
 
 void Media::program(Unit first, AlignedBuffer data, std::span<const Spare> spares) {
   Row row{.data = std::move(data), .spares = take(spare_memory_)};
   if (!keeps_payload()) row.data.resize(0);
+  row.spares.resize(0);
   row.spares.append(std::as_bytes(spares));
   row.spares.resize(superblock_.row_spare_bytes());
   const std::size_t bytes = row.data.size() + row.spares.size();
@@ -134,8 +139,11 @@ void Media::forget_written() {
       continue;
     }
     staged_bytes_ -= row->second.data.size() + row->second.spares.size();
-    if (data_memory_.size() < kBuffersKept) data_memory_.push_back(std::move(row->second.data));
-    if (spare_memory_.size() < kBuffersKept) spare_memory_.push_back(std::move(row->second.spares));
+    if (memory_kept_ < kStagedBytes && spare_memory_.size() < kRowsKept) {
+      memory_kept_ += row->second.data.size();
+      data_memory_.push_back(std::move(row->second.data));
+      spare_memory_.push_back(std::move(row->second.spares));
+    }
     row = rows_.erase(row);
   }
 }

@@ -65,6 +65,7 @@ class Media {
   Rows rows_;
   std::size_t staged_bytes_ = 0;
   std::size_t waiting_bytes_ = 0;
+  std::size_t memory_kept_ = 0;
   std::vector<AlignedBuffer> spare_memory_, data_memory_;  // to be used again
 };
 
