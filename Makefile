@@ -139,6 +139,10 @@ bench-decode: setup ## decode step with the cache in the drive, beside transform
 .PHONY: bench
 bench: bench-attention bench-decode readme ## all benchmarks of the host, and the tables of README.md
 
+.PHONY: bench-drive
+bench-drive: setup ## times, append beside fio, attention, memory, mount, simulation speed -> docs/drive.md
+	@$(BIN)/python scripts/bench_drive.py
+
 .PHONY: readme
 readme: setup ## write the measured tables of README.md from the last benchmarks
 	@$(BIN)/python scripts/readme.py

@@ -127,6 +127,7 @@ class Drive {
   AttentionUnit attention_{*engine_, volume_.store(), volume_.ftl(), volume_.device()};
   std::unordered_map<std::uint32_t, AttentionOutcome> tickets_;
   std::uint32_t last_ticket_ = 0;
+  std::vector<std::byte> nothing_;  // the rows of a drive without contents
   std::uint32_t journal_die_ = 0;  // the journal's programs take turns over the dies
   Ns now_ = 0;
   DriveStats counters_;

@@ -17,6 +17,7 @@ std::uint64_t divide_up(std::uint64_t a, std::uint64_t b) { return (a + b - 1) /
 Superblock describe(const VolumeOptions& options) {
   const Preset& preset = find_preset(options.preset.empty() ? Volume::kDefaultPreset : options.preset);
   Superblock superblock;
+  superblock.payload = options.payload ? 1 : 0;
   superblock.capacity_units = options.capacity_bytes / abi::kPageBytes;
   Geometry& g = superblock.geometry = preset.geometry;
   if (options.pages_per_block > 0) g.pages_per_block = options.pages_per_block;

@@ -29,6 +29,7 @@ struct VolumeOptions {
   std::uint32_t pages_per_block = 0;                      // of a new drive, 0: the preset's
   bool format = false;                                    // forget what an existing drive holds
   std::uint64_t snapshot_bytes = 16 << 20;                // a journal that outgrew its snapshot and this starts anew
+  bool payload = true;  // of a new drive; false: groups have no contents, for studies of time
   KvLimits limits;
 };
 

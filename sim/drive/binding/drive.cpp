@@ -44,14 +44,16 @@ OutBytes to_numpy(std::vector<std::byte>&& data) {
 
 void init_drive(Drive* self, const std::filesystem::path& path, const std::string& engine, int threads,
                 std::uint64_t capacity_bytes, const std::string& preset, bool format, std::uint32_t pages_per_block,
-                std::uint64_t tail_bytes, std::uint64_t session_bytes, std::uint64_t snapshot_bytes) {
+                std::uint64_t tail_bytes, std::uint64_t session_bytes, std::uint64_t snapshot_bytes, bool payload,
+                std::uint32_t run_groups) {
   VolumeOptions options;
   options.capacity_bytes = capacity_bytes;
   options.preset = preset;
   options.format = format;
   options.pages_per_block = pages_per_block;
   options.snapshot_bytes = snapshot_bytes;
-  options.limits = {tail_bytes, session_bytes / abi::kPageBytes};
+  options.payload = payload;
+  options.limits = {tail_bytes, session_bytes / abi::kPageBytes, std::max(run_groups, 1U)};
   new (self) Drive(path, make_engine(engine, threads), options);
 }
 
@@ -170,12 +172,15 @@ nb::list timing_cases() {
 
 void bind_drive(nb::module_& m) {
   nb::class_<Drive>(m, "Drive", "The software drive: mounts its backing file, or makes it where there is none.")
-      .def("__init__", &init_drive, nb::arg("path"), nb::arg("engine") = "hls", nb::arg("threads") = 1,
-           nb::arg("capacity_bytes") = std::uint64_t{1} << 30, nb::kw_only(), nb::arg("preset") = "",
-           nb::arg("format") = false, nb::arg("pages_per_block") = 0, nb::arg("tail_bytes") = KvLimits{}.tail_bytes,
-           nb::arg("session_bytes") = 0, nb::arg("snapshot_bytes") = VolumeOptions{}.snapshot_bytes,
-           "Capacity, preset and pages per block count for a new or formatted drive; the limits of tails and sessions "
-           "for this opening.")
+      .def(
+          "__init__", &init_drive, nb::arg("path"), nb::arg("engine") = "hls", nb::arg("threads") = 1,
+          nb::arg("capacity_bytes") = std::uint64_t{1} << 30, nb::kw_only(), nb::arg("preset") = "",
+          nb::arg("format") = false, nb::arg("pages_per_block") = 0, nb::arg("tail_bytes") = KvLimits{}.tail_bytes,
+          nb::arg("session_bytes") = 0, nb::arg("snapshot_bytes") = VolumeOptions{}.snapshot_bytes,
+          nb::arg("payload") = true, nb::arg("run_groups") = KvLimits{}.run_groups,
+          "Capacity, preset, pages per block and payload count for a new or formatted drive; limits and run_groups for "
+          "this opening. payload=False: no contents, appends need no data, only times and counts are real. run_groups: "
+          "groups of a head that go to flash together at least.")
       .def("submit", &submit, nb::arg("sqe"), nb::arg("data") = nb::none(),
            "Execute a 64-byte command with its data (uint8) -> (16-byte completion, data to the host).")
       .def("stats", &stats, "Counters since the drive was opened, by name.")

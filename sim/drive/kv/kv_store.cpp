@@ -103,7 +103,7 @@ bool KvStore::fits(const abi::KvAppend& command) const {
 abi::NvmeStatus KvStore::append(const abi::KvAppend& command, std::span<const std::byte> data,
                                 std::uint32_t& tokens_in_groups) {
   if (const auto status = check_append(command); status != abi::kSuccess) return status;
-  if (!all_finite(data)) return abi::kValueNotFinite;
+  if (ftl_.keeps_payload() && !all_finite(data)) return abi::kValueNotFinite;
   if (!fits(command)) return abi::kCapacityExceeded;
 
   // Storing groups may commit: sessions and heads that are new appear only when all of it is done.
