@@ -12,6 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build/fuzz"
+MEMORY = Path("/dev/shm")
 SURFACES = sorted(path.stem for path in (ROOT / "sim/drive/fuzz").glob("*.cpp") if path.stem != "main")
 
 
@@ -30,6 +31,8 @@ def build(jobs: int, surfaces: list[str]) -> None:
 def run(surface: str, inputs: int, seed: int) -> bool:
     """Whether the surface took all inputs without harm; its words go to stderr."""
     environment = os.environ | {"UBSAN_OPTIONS": "print_stacktrace=1"}
+    if MEMORY.is_dir():  # inputs make data durable all the time
+        environment["TMPDIR"] = str(MEMORY)
     command = [BUILD / f"fuzz_{surface}", str(inputs), str(seed)]
     result = subprocess.run(command, env=environment, capture_output=True, text=True)
     print(f"{surface}: {result.stdout.strip() or 'FAILED'}", flush=True)
