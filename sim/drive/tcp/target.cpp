@@ -80,6 +80,7 @@ void Target::deliver_posted() {
 
 void Target::expire_keep_alives(Clock::time_point now) {
   std::vector<std::shared_ptr<Association>> all;
+  all.reserve(associations_.size() + discoveries_.size());
   for (const auto& [id, association] : associations_) all.push_back(association);
   for (const auto& weak : discoveries_) {
     if (auto association = weak.lock()) all.push_back(std::move(association));
