@@ -18,7 +18,7 @@ from kvdrive._native import Drive, QueuePairs, RingError, RingServer, Subsystem
 from kvdrive.errors import InputError, TargetError
 from kvdrive.nvme import admin, wire
 from kvdrive.nvme.completions import decode
-from kvdrive.nvme.tcp import serve_tcp
+from kvdrive.nvme.tcp import parse_address, serve_tcp
 
 app = typer.Typer(no_args_is_help=True, help="Create, serve and examine software drives.")
 
@@ -104,7 +104,7 @@ def serve(
         threading.Thread(target=rings.run).start()
         places.append(str(socket))
     if tcp is not None:
-        places.append(f"NVMe/TCP port {tcp.port}, subsystem {subsystem.nqn}")
+        places.append(f"nvme-tcp {parse_address(nvme_tcp)[0]}:{tcp.port}, {subsystem.nqn}")
     typer.echo(f"serving {path} (engine {engine.value}) at {' and '.join(places)}; Ctrl-C ends it")
     while not stopped.wait(0.2):  # signals are handled between two looks
         pass

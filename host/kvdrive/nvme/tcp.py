@@ -42,7 +42,7 @@ def serve_tcp(subsystem: Subsystem, address: str, hosts_file: Path | None = None
 def parse_address(text: str) -> tuple[str, int]:
     """HOST, HOST:PORT or [IPV6]:PORT."""
     found = re.fullmatch(r"(?:\[([0-9a-fA-F:.]+)\]|([^:\[\]]+))(?::(\d{1,5}))?", text)
-    if found is None or int(found[3] or 0) > 65535:
+    if found is None or text.isdigit() or int(found[3] or 0) > 65535:
         raise InputError(f"'{text}' is no address: write HOST:PORT, such as 127.0.0.1:{DEFAULT_PORT}")
     host = found[1] or found[2]
     return ("127.0.0.1" if host == "localhost" else host, DEFAULT_PORT if found[3] is None else int(found[3]))

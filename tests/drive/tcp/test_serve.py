@@ -43,7 +43,7 @@ def test_addresses(text, address):
 
 
 @pytest.mark.parametrize(
-    "text", ["", ":4420", "127.0.0.1:", "127.0.0.1:65536", "::1:4420", "[::1", "a:b", "1.2.3.4:-1"]
+    "text", ["", "4420", ":4420", "127.0.0.1:", "127.0.0.1:65536", "::1:4420", "[::1", "a:b", "1.2.3.4:-1"]
 )
 def test_what_is_no_address(text):
     with pytest.raises(InputError, match="no address"):
@@ -106,7 +106,7 @@ def test_the_command_serves_until_it_is_interrupted(tmp_path):
     command = [sys.executable, "-m", "kvdrive", "drive", "serve", path, "--nvme-tcp", "127.0.0.1:0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
-            port, nqn = re.search(r"NVMe/TCP port (\d+), subsystem ([^ ;]+)", server.stdout.readline()).groups()
+            port, nqn = re.search(r"nvme-tcp 127.0.0.1:(\d+), ([^ ;]+)", server.stdout.readline()).groups()
             queue = Queue(int(port))
             assert queue.connect(nqn).status == 0
             queue.enable()
