@@ -26,11 +26,11 @@ from kvdrive.eval import perplexity, retrieval, tasks
 from kvdrive.eval.library import held_out_modules
 from kvdrive.eval.tasks import Tokens
 
-TARGETS, WINDOWS = 256, 12
-CONTEXTS = (256, 512, 1024, 2048, 4096, 8192)
+TARGETS, WINDOWS = 256, 8
+CONTEXTS = (512, 2048, 8192)
 PROMPTS = (512, 2048, 8192)
 DEPTHS = (0.1, 0.3, 0.5, 0.7, 0.9)
-CASES_PER_DEPTH = 2
+CASES_PER_DEPTH = 1
 SEED = 2026
 
 
@@ -70,7 +70,8 @@ def counter(total: int) -> Callable[[], None]:
     def step() -> None:
         nonlocal done
         done += 1
-        print(f"\r{done} of {total}", end="\n" if done == total else "", flush=True)
+        if done % 10 == 0 or done == total:
+            print(f"{done} of {total}", flush=True)
 
     return step
 
