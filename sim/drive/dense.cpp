@@ -86,29 +86,35 @@ AttentionUnit::Outcome AttentionUnit::run_copied(const Head& head) {
 AttentionOutcome AttentionUnit::run_paged(const abi::AttnSubmit& command, std::span<const std::byte> data) {
   const std::uint32_t tokens = command.tokens;
   std::vector<Gathered> heads(command.heads);
-  const auto start = [&](std::uint32_t i) {
-    if (i == command.heads) return;
+  // Only one of these runs at a time, and nothing else asks flash or device then.
+  const auto gather_head = [&](std::uint32_t i) {
     const Head head = head_of(command, data, i);
     Gathered& to = heads[i];
     to.done = ready_;
     gather(ftl_, head.k, tokens, ready_, to, to.k, tail_bytes_read_);
     gather(ftl_, head.v, tokens, ready_, to, to.v, tail_bytes_read_);
     if (!ftl_.keeps_payload()) return;
-    std::vector<TransferThreads::Task> tasks;
     for (const HeadRows* rows : {&head.k, &head.v}) {
       const std::uint32_t per_group = rows->tokens_per_group();
       const std::uint32_t groups = std::min((tokens + per_group - 1) / per_group, rows->groups());
-      if (groups > 0) tasks.emplace_back([this, list = rows->list(), groups] { ftl_.fetch(list, groups); });
+      if (groups > 0) ftl_.fetch(rows->list(), groups);
     }
-    to.arrived = threads_.start(std::move(tasks));
+  };
+  const auto start = [&](std::uint32_t i) {
+    if (i == command.heads) return;
+    if (!ftl_.keeps_payload()) {
+      gather_head(i);
+    } else {
+      heads[i].arrived = threads_.start({[gather_head, i] { gather_head(i); }});
+    }
   };
   start(0);
   AttentionOutcome outcome = collect(command, [&](std::uint32_t i) -> Outcome {
-    start(i + 1);
     Gathered& own = heads[i];
+    own.arrived.wait();
+    start(i + 1);
     data_done_ = own.done;
     if (!own.whole) return {abi::kUnrecoveredRead};
-    own.arrived.wait();
     const Head head = head_of(command, data, i);
     if (ftl_.keeps_payload()) {
       std::vector<TransferThreads::Task> tasks;

@@ -35,6 +35,8 @@ void Extents::set(std::uint32_t index, Unit unit) {
     if (right) {
       runs_[i] = {index, runs_[i].count + 1, unit};
     } else {
+      // Most of a drive's memory is in these: they grow by an eighth.
+      if (runs_.size() == runs_.capacity()) runs_.reserve(runs_.size() + runs_.size() / 8 + 2);
       runs_.insert(runs_.begin() + static_cast<std::ptrdiff_t>(i), added);
     }
     touch(i);
