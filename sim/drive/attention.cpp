@@ -138,7 +138,9 @@ void AttentionUnit::count_job(std::uint64_t kv_bytes, Ns data_done) {
   ++jobs_;
   const std::uint64_t cycles = (kv_bytes + abi::kBeatBytes - 1) / abi::kBeatBytes;
   engine_cycles_ += cycles;
-  engine_free_ = std::max(engine_free_, data_done) + cycles * 1000 / device_.timing().engine_mhz;
+  const Ns start = std::max(engine_free_, data_done);
+  engine_free_ = start + cycles * 1000 / device_.timing().engine_mhz;
+  device_.trace().add(TraceTrack::kEngine, 0, TraceWork::kJob, start, engine_free_, kv_bytes);
 }
 
 AttentionUnit::Outcome AttentionUnit::run_job(std::uint64_t kv_bytes, const KvPages* pages) {

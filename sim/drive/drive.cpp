@@ -57,6 +57,7 @@ Drive::Reply Drive::execute(const abi::Sqe& command, std::span<const std::byte> 
   } catch (const std::exception&) {  // the backing file or the memory failed: the command changed nothing
     reply = {.status = abi::kInternalError};
   }
+  volume_.device().trace().add(TraceTrack::kCommands, 0, TraceWork::kCommand, now_, reply.done, command.opcode);
   reply.done = now_ = std::max(now_, reply.done);
   ++counters_.commands;
   counters_.failed_commands += reply.status != abi::kSuccess;
@@ -170,6 +171,16 @@ void Drive::inject(const Fault& fault) {
   const std::lock_guard lock(mutex_);
   volume_.inject(fault);
   faults_armed_ = true;
+}
+
+void Drive::keep_trace(std::size_t events) {
+  const std::lock_guard lock(mutex_);
+  volume_.device().trace().keep(events);
+}
+
+std::size_t Drive::write_trace(const std::filesystem::path& path) {
+  const std::lock_guard lock(mutex_);
+  return volume_.device().trace().write(path);
 }
 
 std::vector<std::string> Drive::check() {

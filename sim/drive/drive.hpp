@@ -112,6 +112,10 @@ class Drive {
   // Disagreements between maps, spares and contents.
   std::vector<std::string> check();
 
+  // Keeps the latest `events` of device time from now on (trace.hpp); writes them and returns how many.
+  void keep_trace(std::size_t events);
+  std::size_t write_trace(const std::filesystem::path& path);
+
  private:
   Reply dispatch(const abi::Sqe& command, std::span<const std::byte> data, std::uint64_t room);
   Reply append(const abi::KvAppend& command, std::span<const std::byte> data);
@@ -128,7 +132,7 @@ class Drive {
   std::unordered_map<std::uint32_t, AttentionOutcome> tickets_;
   std::uint32_t last_ticket_ = 0;
   std::vector<std::byte> nothing_;  // the rows of a drive without contents
-  std::uint32_t journal_die_ = 0;  // the journal's programs take turns over the dies
+  std::uint32_t journal_die_ = 0;   // the journal's programs take turns over the dies
   Ns now_ = 0;
   DriveStats counters_;
   std::atomic<bool> faults_armed_ = false;

@@ -199,6 +199,10 @@ void bind_drive(nb::module_& m) {
           "From now on, after `after` good operations, `count` fail: read_uncorrectable, program_fail, erase_fail, "
           "full; "
           "slow_die: die `argument` takes `count` percent; power_cut: at a file write, `argument` what of it survives.")
+      .def("keep_trace", &Drive::keep_trace, nb::arg("events"),
+           "Keep the latest `events` events of device time from now on; 0: none.")
+      .def("write_trace", &Drive::write_trace, nb::arg("path"),
+           "Write them as Chrome trace events, which Perfetto loads -> their number.")
       .def("check", &Drive::check, nb::call_guard<nb::gil_scoped_release>(),
            "Compare maps, spares and contents: one sentence per disagreement.");
   m.def("timing_cases", &timing_cases, "The timing model beside published and measured values, a dict per case.");

@@ -58,6 +58,7 @@ Ns NandDevice::read(const PageRead& page, Ns ready, Sink sink) {
     if (plane > 0) start += timing_.plane_gap_ns;
   }
   const Ns sensed = start + sensing;
+  trace_.add(TraceTrack::kDie, page.die, TraceWork::kSense, start, sensed, page.bytes);
   Ns last_on_bus = sensed;
   const Ns end = move(channel, page, sensed, sink, last_on_bus);
   die.free_at = timing_.cache_read ? sensed : last_on_bus;
@@ -71,14 +72,16 @@ Ns NandDevice::move(std::uint32_t channel, const PageRead& page, Ns sensed, Sink
   for (std::uint32_t left = page.bytes; left > 0;) {
     const std::uint32_t chunk = std::min(left, timing_.channel_chunk_bytes);
     left -= chunk;
-    last_on_bus = channels_[channel].occupy(last_on_bus, timing_.channel.transfer(chunk));
+    last_on_bus =
+        use(channels_[channel], TraceTrack::kChannel, channel, last_on_bus, timing_.channel.transfer(chunk), chunk);
     end = last_on_bus;
     if (sink == Sink::kHost) end = to_host(chunk, last_on_bus);
     if (sink != Sink::kComputer) continue;
     const std::uint32_t kept = std::min(chunk, wanted);
     wanted -= kept;
     if (timing_.filter == FilterAt::kComputer) {
-      end = peer_.occupy(last_on_bus + timing_.peer_request_ns, timing_.peer.transfer(chunk));
+      end =
+          use(peer_, TraceTrack::kPeer, 0, last_on_bus + timing_.peer_request_ns, timing_.peer.transfer(chunk), chunk);
     }
     end = to_memory(kept, end);
   }
@@ -87,7 +90,7 @@ Ns NandDevice::move(std::uint32_t channel, const PageRead& page, Ns sensed, Sink
 
 Ns NandDevice::to_memory(std::uint64_t bytes, Ns ready) {
   memory_bytes_ += bytes;
-  return bytes == 0 ? ready : dram_.occupy(ready, timing_.dram.transfer(bytes));
+  return bytes == 0 ? ready : use(dram_, TraceTrack::kMemory, 0, ready, timing_.dram.transfer(bytes), bytes);
 }
 
 Ns NandDevice::program(std::uint32_t die_number, std::uint32_t page, std::uint32_t bytes, Ns ready) {
@@ -99,9 +102,11 @@ Ns NandDevice::program(std::uint32_t die_number, std::uint32_t page, std::uint32
     start = channels_[channel].occupy(start, timing_.program_command_ns * geometry_.planes);
   }
   start += timing_.plane_gap_ns * (geometry_.planes - 1);
-  const Ns loaded = channels_[channel].occupy(start, timing_.channel.transfer(bytes));
+  const Ns loaded =
+      use(channels_[channel], TraceTrack::kChannel, channel, start, timing_.channel.transfer(bytes), bytes);
   die.free_at = loaded;
   die.busy_until = loaded + scaled(timing_.program_ns[page_type(page)], die.percent);
+  trace_.add(TraceTrack::kDie, die_number, TraceWork::kProgram, loaded, die.busy_until, bytes);
   releases_.push({die.busy_until, bytes});
   buffered_bytes_ += bytes;
   return die.busy_until;
@@ -112,6 +117,7 @@ Ns NandDevice::erase(std::uint32_t die_number, Ns ready) {
   const Ns start = std::max({ready, die.free_at, die.busy_until});
   die.free_at = start;
   die.busy_until = start + timing_.erase_ns;
+  trace_.add(TraceTrack::kDie, die_number, TraceWork::kErase, start, die.busy_until);
   return die.busy_until;
 }
 

@@ -13,6 +13,7 @@
 #include "nand/geometry.hpp"
 #include "nand/timeline.hpp"
 #include "nand/timing.hpp"
+#include "trace.hpp"
 
 namespace kvdrive {
 
@@ -49,7 +50,9 @@ class NandDevice {
   // the write buffer.
   Ns accept_write(std::uint64_t bytes, Ns arrival);
 
-  Ns to_host(std::uint64_t bytes, Ns ready) { return pcie_.occupy(ready, timing_.pcie.transfer(bytes)); }
+  Ns to_host(std::uint64_t bytes, Ns ready) {
+    return use(pcie_, TraceTrack::kPcie, 0, ready, timing_.pcie.transfer(bytes), bytes);
+  }
   Ns to_memory(std::uint64_t bytes, Ns ready);
   Ns firmware_read(std::uint32_t bytes) const;
 
@@ -60,6 +63,7 @@ class NandDevice {
   void slow_down(std::uint32_t die, std::uint32_t percent) { dies_.at(die).percent = percent; }
 
   const Timing& timing() const { return timing_; }
+  Trace& trace() { return trace_; }
   ChannelCounters channel(std::uint32_t number) const;
   std::uint64_t memory_bytes() const { return memory_bytes_; }
 
@@ -75,6 +79,11 @@ class NandDevice {
     bool operator>(const Release& other) const { return when > other.when; }
   };
 
+  Ns use(Timeline& bus, TraceTrack track, std::uint32_t number, Ns ready, Ns length, std::uint64_t bytes) {
+    const Ns end = bus.occupy(ready, length);
+    trace_.add(track, number, TraceWork::kTransfer, end - length, end, bytes);
+    return end;
+  }
   Ns start_read(Die& die, Ns ready, Ns sensing);
   Ns move(std::uint32_t channel, const PageRead& page, Ns sensed, Sink sink, Ns& last_on_bus);
   Ns ecc_extra();
@@ -90,6 +99,7 @@ class NandDevice {
   std::uint64_t buffered_bytes_ = 0;
   std::uint64_t memory_bytes_ = 0;
   std::uint64_t reads_ = 0;
+  Trace trace_;
 };
 
 }  // namespace kvdrive

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// What happened in device time, one track per channel, die, bus and engine, as Chrome's trace events (Perfetto reads
+// them). Keeps the latest events, as many as it was given room for.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <mutex>
+#include <vector>
+
+#include "nand/timing.hpp"
+
+namespace kvdrive {
+
+enum class TraceTrack : std::uint8_t { kChannel, kDie, kPcie, kPeer, kMemory, kEngine, kCommands };
+enum class TraceWork : std::uint8_t { kTransfer, kSense, kProgram, kErase, kJob, kCommand };
+
+class Trace {
+ public:
+  // Forgets what there is; 0: nothing is kept from now on. Not while commands run, as `write`.
+  void keep(std::size_t events);
+  bool on() const { return room_ > 0; }
+
+  void add(TraceTrack track, std::uint32_t number, TraceWork work, Ns start, Ns end, std::uint64_t value = 0) {
+    if (room_ == 0 || end <= start) return;
+    const std::lock_guard lock(mutex_);
+    const Event event{start, end - start, value, number, track, work};
+    if (events_.size() < room_) {
+      events_.push_back(event);
+    } else {
+      events_[added_ % room_] = event;
+    }
+    ++added_;
+  }
+
+  // Throws std::runtime_error when the file cannot be written. Returns the number of events.
+  std::size_t write(const std::filesystem::path& path) const;
+
+ private:
+  struct Event {
+    Ns start, length;
+    std::uint64_t value;  // bytes, or the command's opcode
+    std::uint32_t number;
+    TraceTrack track;
+    TraceWork work;
+  };
+
+  std::mutex mutex_;  // the engine's jobs and the flash report from two threads
+  std::vector<Event> events_;
+  std::size_t room_ = 0;
+  std::size_t added_ = 0;
+};
+
+}  // namespace kvdrive
