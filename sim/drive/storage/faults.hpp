@@ -9,8 +9,11 @@
 namespace kvdrive {
 
 enum class FaultKind : std::uint8_t {
-  kReadUncorrectable,  // a page that no decoding corrects; `count` pages, then reads are good again
-  kProgramFail,        // a program that the flash reports as failed
+  // A page that no decoding corrects; `count` pages, then reads are good again. With an `argument` each page is lost
+  // with
+  // that probability, in thousand millionths, drawn from the seed `after`.
+  kReadUncorrectable,
+  kProgramFail,  // a program that the flash reports as failed
   kEraseFail,
   kSlowDie,         // die `argument` takes `count` percent of its time
   kPowerCut,        // the machine loses power at a write of the backing file; `argument` see PowerCut
@@ -30,13 +33,17 @@ struct Fault {
 
 class Faults {
  public:
-  void inject(const Fault& fault) { at(fault.kind) = fault; }
+  void inject(const Fault& fault) {
+    at(fault.kind) = fault;
+    draws_ = 0;
+  }
   void clear() { faults_ = {}; }
 
   // Counts an operation; true when it fails.
   bool strikes(FaultKind kind) {
     Fault& fault = at(kind);
     if (fault.count == 0) return false;
+    if (kind == FaultKind::kReadUncorrectable && fault.argument > 0) return drawn(fault);
     if (fault.after > 0) {
       --fault.after;
       return false;
@@ -49,10 +56,22 @@ class Faults {
   std::uint64_t struck() const { return struck_; }
 
  private:
+  // A fixed sequence without visible order, another one for each seed.
+  bool drawn(Fault& fault) {
+    std::uint64_t draw = fault.after + ++draws_ * 0x9e3779b97f4a7c15ULL;
+    draw = (draw ^ (draw >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    draw = (draw ^ (draw >> 27)) * 0x94d049bb133111ebULL;
+    if ((draw ^ (draw >> 31)) % 1'000'000'000 >= fault.argument) return false;
+    --fault.count;
+    ++struck_;
+    return true;
+  }
+
   Fault& at(FaultKind kind) { return faults_[static_cast<std::size_t>(kind)]; }
 
   std::array<Fault, static_cast<std::size_t>(FaultKind::kKinds)> faults_;
   std::uint64_t struck_ = 0;
+  std::uint64_t draws_ = 0;
 };
 
 }  // namespace kvdrive
