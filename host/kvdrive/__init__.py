@@ -12,9 +12,10 @@ __version__ = version("kvdrive")
 _EXPORTS = {
     "attach": "kvdrive.plugins.transformers",
     "generate": "kvdrive.engine.generate",
+    "DriveGroup": "kvdrive.targets.group",
     "Emulator": "kvdrive.targets.emulator",
 }
-__all__ = ["Emulator", "attach", "generate"]
+__all__ = ["DriveGroup", "Emulator", "attach", "generate"]
 
 
 def __getattr__(name: str) -> Any:

@@ -46,6 +46,12 @@ def test_any_number_of_drives_gives_the_same_bits(drives, qwen):
         assert max(jobs) - min(jobs) <= 8 * 2  # one head more or less
 
 
+def test_drives_with_different_engines_agree(tmp_path, drives, qwen):
+    with Emulator(tmp_path / "hls.kv", "hls", capacity_bytes=1 << 26) as kernels:
+        assert torch.equal(logits(qwen, [drives[0], kernels], spill=3), logits(qwen, drives[0]))
+        assert kernels.stats().attention_jobs == 8 * 2 * 6
+
+
 @pytest.mark.parametrize(("rows", "heads", "drives"), [(1, 1, 1), (1, 2, 3), (3, 4, 5), (2, 8, 3), (7, 5, 2)])
 def test_shares_are_whole_and_even(rows, heads, drives):
     parts = split(rows, heads, drives)

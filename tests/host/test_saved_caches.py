@@ -91,7 +91,7 @@ CHILD = """
 """
 
 
-@pytest.mark.parametrize("steps", [4, 13])
+@pytest.mark.parametrize("steps", [13, pytest.param(4, marks=pytest.mark.slow)])
 def test_a_killed_process_loses_nothing_that_was_saved(tmp_path, llama, steps):
     """SIGKILL in the middle of a generation that saves every three tokens; the text goes on as if nothing had been."""
     script = textwrap.dedent(CHILD.format(tests=str(Path(__file__).parent), folder=str(tmp_path)))
@@ -165,6 +165,7 @@ def test_unusable_files_are_named(tmp_path, llama):
                 path.write_text(content)
             with pytest.raises(InputError, match=message):
                 attached.reopen(path)
+        assert [len(drive._drive.sessions()) for drive in group] == [1, 1]  # no attempt has left anything
         assert torch.equal(attached.reopen(tmp_path / "chat.json").token_ids(), torch.tensor(good["token_ids"]))
     close(group)
 

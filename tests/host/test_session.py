@@ -8,7 +8,7 @@ import pytest
 import golden
 from kvdrive import abi
 from kvdrive.errors import TargetError
-from kvdrive.kvcache.session import Session
+from kvdrive.kvcache.session import Query, Session, attend
 from kvdrive.nvme.errors import CommandError
 from kvdrive.policies import Parameters
 from kvdrive.policies.sparf import SparF
@@ -109,3 +109,28 @@ def test_sparf_in_a_session_equals_golden(target):
         np.testing.assert_array_equal(got.out[head].view(np.uint16), want.out.view(np.uint16))
         np.testing.assert_array_equal(got.alpha[head].view(np.uint32), want.alpha)
     assert got.selected.tolist() == [75, 75]
+
+
+def test_a_label_stays_with_its_session(target):
+    """All byte values, through a fork and after trimming."""
+    label = bytes(range(0, 256, 8))
+    session = Session(target)
+    session.put_label(label)
+    k = halves(np.random.default_rng(6), 2, 40, 64)
+    store(session, 0, k, k)
+    fork = session.fork(30)
+    fork.trim(1)
+    assert session.label() == fork.label() == label
+    with pytest.raises(CommandError, match="TOKENS_MISSING"):
+        fork.attend(0, k[:, :1], 2, 0)
+
+
+def test_a_failed_query_leaves_no_result_behind(target):
+    """The others of its batch are fetched: a drive keeps a limited number of results."""
+    k, session = halves(np.random.default_rng(7), 1, 40, 64), Session(target)
+    store(session, 0, k, k)
+    good, bad = Query(session, 0, k[:, :1], 40, 0), Query(session, 0, k[:, :1], 41, 0)
+    for _ in range(20):
+        with pytest.raises(CommandError, match="TOKENS_MISSING"):
+            attend(target, [good] * 50 + [bad])
+    assert len(attend(target, [good] * 300)) == 300

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from transformers import PreTrainedModel
 from transformers.generation.streamers import BaseStreamer
 
 from kvdrive.plugins.transformers import attach
-from kvdrive.targets.base import Target
+from kvdrive.targets.group import Drives
 
 OnToken = Callable[[], None]
 
@@ -17,20 +18,20 @@ OnToken = Callable[[], None]
 def generate(
     model: PreTrainedModel,
     input_ids: torch.Tensor,
-    target: Target,
+    target: Drives,
     *,
     max_new_tokens: int,
     attention_mask: torch.Tensor | None = None,
     on_token: OnToken | None = None,
+    **options: Any,
 ) -> torch.Tensor:
     """Greedy continuation of input_ids [batch, tokens] int64 -> [batch, tokens + new], with `target` as the KV cache.
 
-    `attention_mask` [batch, tokens], 0 = padding (on the left). `on_token` is called after each new token.
-    Raises UnsupportedError, RangeError, CommandError, TargetError.
+    `attention_mask` [batch, tokens], 0 = padding (on the left). `on_token` is called after each new token. `options` go
+    to `attach`. Raises UnsupportedError, RangeError, CommandError, TargetError.
     """
-    with attach(model, target) as drive:
-        cache = drive.cache()
-        return greedy(model, input_ids, max_new_tokens, attention_mask, on_token, past_key_values=cache)
+    with attach(model, target, **options):
+        return greedy(model, input_ids, max_new_tokens, attention_mask, on_token)
 
 
 def greedy(

@@ -45,8 +45,14 @@ class Backing:
     def open(self, rows: int, heads: int, append_options: int) -> list[Sequence]:
         """Sequences for the rows of a batch with `heads` KV heads. Raises CommandError, TargetError."""
         self._trim_abandoned()
-        parts = split(rows, heads, len(self._alive))
-        return [Sequence.open(self._alive, row, append_options, self.label) for row in parts]
+        opened: list[Sequence] = []
+        try:
+            for parts in split(rows, heads, len(self._alive)):
+                opened.append(Sequence.open(self._alive, parts, append_options, self.label))
+        except BaseException:
+            drop(opened)
+            raise
+        return opened
 
     def abandon(self, sequences: list[Sequence]) -> None:
         """Nobody will use them any more: they go with the next opening. May be called by the garbage collector."""

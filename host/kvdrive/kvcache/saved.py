@@ -62,10 +62,14 @@ def reopen(cache: DriveCache, path: Path) -> None:
     cache.append_options = found["append_options"]
     try:
         before = [_existing(backing, row, cache.append_options) for row in found["rows"]]
-        after = [_fork(sequence, tokens, backing.label, path) for sequence in before]
+        labels = {label for sequence in before for label in sequence.each(Session.label)}
     except CommandError as error:
         raise InputError(f"{path} names sessions that the drives do not have: start anew ({error})") from error
-    cache.sequences += after
+    if labels != {backing.label}:
+        raise InputError(f"a session that {path} names now belongs to another model: start anew")
+    for sequence in before:
+        cache.sequences.append(sequence.fork(tokens))
+    after = cache.sequences
     for layer, kept in zip(cache.drive_layers, found["layers"], strict=True):
         _restore(layer.key_scale, kept["k"])
         _restore(layer.value_scale, kept["v"])
@@ -102,17 +106,6 @@ def _existing(backing: Backing, slices: list[list[int]], append_options: int) ->
             for drive, number, first, last in slices
         ]
     )
-
-
-def _fork(sequence: Sequence, tokens: int, label: bytes, path: Path) -> Sequence:
-    """The first `tokens` tokens in sessions of this process, after a look at what the drive says they are."""
-
-    def fork(session: Session) -> Session:
-        if session.label() != label:
-            raise InputError(f"a session that {path} names now belongs to another model: start anew")
-        return session.fork(tokens)
-
-    return sequence.map(fork)
 
 
 def _flush(backing: Backing) -> None:

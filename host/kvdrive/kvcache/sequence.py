@@ -37,15 +37,15 @@ class Sequence:
 
     @classmethod
     def open(cls, queues: list[DriveQueue], parts: list[Part], append_options: int, label: bytes) -> Sequence:
-        """New sessions that carry `label`. Raises CommandError, TargetError."""
-
-        def new(target: Target) -> Session:
-            session = Session(target, append_options)
-            session.put_label(label)
-            return session
-
-        sessions = gather([queues[part.drive].start(new) for part in parts])
-        return cls([Slice(queues[p.drive], s, p.first, p.last) for p, s in zip(parts, sessions, strict=True)])
+        """New sessions that carry `label`. Raises CommandError, TargetError; then there are none."""
+        sessions = gather([queues[p.drive].start(lambda target: Session(target, append_options)) for p in parts])
+        sequence = cls([Slice(queues[p.drive], s, p.first, p.last) for p, s in zip(parts, sessions, strict=True)])
+        try:
+            sequence.each(lambda session: session.put_label(label))
+        except BaseException:
+            wait(sequence.trim(0))
+            raise
+        return sequence
 
     def append(
         self, layer: int, first_token: int, k: Halves, v: Halves, worked: Callable[[float], None]
@@ -71,19 +71,19 @@ class Sequence:
 
         return [one.queue.start(partial(trim, one.session)) for one in self.slices]
 
-    def fork(self) -> Sequence:
-        """A sequence of its own that begins with the same tokens. Raises CommandError, TargetError."""
-        return self.map(Session.fork)
+    def fork(self, tokens: int = abi.MAX_TOKENS) -> Sequence:
+        """A sequence of its own that begins with the same `tokens` tokens. Raises CommandError, TargetError."""
+        copies = self.each(lambda session: session.fork(tokens))
+        pairs = zip(self.slices, copies, strict=True)
+        return Sequence([Slice(one.queue, copy, one.first, one.last) for one, copy in pairs])
 
-    def map(self, change: Callable[[Session], Session]) -> Sequence:
-        """The same slices of other sessions, made by `change` in the threads of their drives. Raises what it does."""
+    def each(self, work: Callable[[Session], Result]) -> list[Result]:
+        """What `work` gives for each session, in the thread of its drive. Raises what it does."""
 
-        def changed(session: Session, target: Target) -> Session:
-            return change(session)
+        def call(session: Session, target: Target) -> Result:
+            return work(session)
 
-        sessions = gather([one.queue.start(partial(changed, one.session)) for one in self.slices])
-        pairs = zip(self.slices, sessions, strict=True)
-        return Sequence([Slice(one.queue, session, one.first, one.last) for one, session in pairs])
+        return gather([one.queue.start(partial(call, one.session)) for one in self.slices])
 
     def __iter__(self) -> Iterator[Slice]:
         return iter(self.slices)

@@ -215,7 +215,13 @@ void bind_drive(nb::module_& m) {
       },
       "Names of the drives that can be imitated, and where their parameters come from.");
   m.def(
-      "crc32c", [](const Bytes& data) { return crc32c(as_bytes(data)); }, nb::arg("data"), "CRC-32C of a uint8 array.");
+      "crc32c",
+      [](const Bytes& data) {
+        const auto bytes = as_bytes(data);
+        nb::gil_scoped_release release;  // a drive's thread sends while the model computes
+        return crc32c(bytes);
+      },
+      nb::arg("data"), "CRC-32C of a uint8 array.");
   m.def(
       "crc32c_portable", [](const Bytes& data) { return crc32c_portable(as_bytes(data)); }, nb::arg("data"),
       "The same without the processor's instruction.");
