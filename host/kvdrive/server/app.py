@@ -34,7 +34,7 @@ AnyRequest = TypeVar("AnyRequest", bound=Request)
 
 @dataclass(frozen=True)
 class Settings:
-    """`name` of the model in answers; `prompt_tokens` of the longest prompt, `context` with its answer; clients' `key`."""
+    """`name` in answers; `prompt_tokens` of the longest prompt, `context` with the answer; clients' `key`."""
 
     name: str
     prompt_tokens: int
