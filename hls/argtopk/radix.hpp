@@ -31,8 +31,9 @@ struct InFlight {
   lane_count_t count[kInFlight] = {};
 };
 
-// Adds one to a bin (if `used`), although a read of the memory may miss the updates of the last kInFlight calls.
-inline void count_bin(Histogram& histogram, InFlight& latest, bool used, bin_t bin) {
+// Adds one to a bin (if `used`) of a Histogram, whose reads may miss the updates of the last kInFlight calls.
+template <typename Memory>
+inline void count_bin(Memory& histogram, InFlight& latest, bool used, bin_t bin) {
 #pragma HLS INLINE
   const ap_uint<kDigitBits - 1> pair = bin >> 1;
   const lane_count_t even = histogram[0][pair];

@@ -9,19 +9,18 @@
 
 namespace {
 
-using kvdrive::bin_t;
 using kvdrive::lane_count_t;
 
 // A write becomes visible `delay` calls of `advance` after its own.
 class StaleMemory {
  public:
-  explicit StaleMemory(std::size_t delay) : delay_(delay), bins_(kvdrive::kBins, 0) {}
+  explicit StaleMemory(std::size_t delay) : delay_(delay), counts_(2 * kvdrive::kBinPairs, 0) {}
 
-  class Bin {
+  class Count {
    public:
-    Bin(StaleMemory& memory, unsigned bin) : memory_(memory), bin_(bin) {}
-    operator lane_count_t() const { return memory_.bins_[bin_]; }
-    Bin& operator=(const lane_count_t& count) {
+    Count(StaleMemory& memory, unsigned bin) : memory_(memory), bin_(bin) {}
+    operator lane_count_t() const { return memory_.counts_[bin_]; }
+    Count& operator=(const lane_count_t& count) {
       memory_.pending_.back().push_back({bin_, count});
       return *this;
     }
@@ -31,24 +30,34 @@ class StaleMemory {
     unsigned bin_;
   };
 
-  Bin operator[](const bin_t& bin) { return {*this, bin.to_uint()}; }
+  class Bank {
+   public:
+    Bank(StaleMemory& memory, unsigned odd) : memory_(memory), odd_(odd) {}
+    Count operator[](unsigned pair) { return {memory_, 2 * pair + odd_}; }
+
+   private:
+    StaleMemory& memory_;
+    unsigned odd_;
+  };
+
+  Bank operator[](unsigned odd) { return {*this, odd}; }
 
   void advance() {
     pending_.emplace_back();
     while (pending_.size() > delay_ + 1) {
-      for (const auto& [bin, count] : pending_.front()) bins_[bin] = count;
+      for (const auto& [bin, count] : pending_.front()) counts_[bin] = count;
       pending_.pop_front();
     }
   }
 
   unsigned settled(unsigned bin) {
     for (std::size_t i = 0; i <= delay_; ++i) advance();
-    return bins_[bin].to_uint();
+    return counts_[bin].to_uint();
   }
 
  private:
   std::size_t delay_;
-  std::vector<lane_count_t> bins_;
+  std::vector<lane_count_t> counts_;
   std::deque<std::vector<std::pair<unsigned, lane_count_t>>> pending_;
 };
 
