@@ -45,8 +45,8 @@ void run_pass(const beat_t* keys, beat_t* indices, beat_t* bitmap, int n, int k,
   const int emitted = pass == kEmitPass ? n : 0;
   const int words = bitmap_words(emitted);
   const int index_beats_written = pass == kEmitPass && before.finite ? index_beats_of(k) : 0;
-  Fifo<beat_t, 64> key_beats("key_beats");
-#pragma HLS STREAM variable = key_beats depth = 64
+  Fifo<beat_t, 16> key_beats("key_beats");
+#pragma HLS STREAM variable = key_beats depth = 16
   Fifo<group_t, 4> groups("groups");
 #pragma HLS STREAM variable = groups depth = 4
   Fifo<mask_t, 4> masks("masks");

@@ -18,6 +18,7 @@ constexpr int kMagnitudeDigits = 2;  // the lower 16 bits of their ordinals are 
 constexpr int kBinPairs = 1 << (kDigitBits - 1);
 constexpr int kInFlight = 3;  // updates of a histogram that a read may not see yet
 
+using digit_t = ap_uint<2>;  // the number of a digit
 using bin_t = ap_uint<kDigitBits>;
 using lane_count_t = ap_uint<14>;
 using Histogram = lane_count_t[2][kBinPairs];  // even bins, odd bins
@@ -70,30 +71,31 @@ clear_bins:
 }
 
 // The lowest bit of a digit.
-inline int place_of(int digit) {
+inline ap_uint<5> place_of(digit_t digit) {
 #pragma HLS INLINE
   return kDigitBits * (kDigits - 1 - digit);
 }
 
-inline bin_t digit_of(ordinal_t ordinal, int digit) {
+inline bin_t digit_of(ordinal_t ordinal, digit_t digit) {
 #pragma HLS INLINE
   return bin_t(ordinal >> place_of(digit));
 }
 
 // Of the bits above the digit.
-inline bool same_prefix(ordinal_t a, ordinal_t b, int digit) {
+inline bool same_prefix(ordinal_t a, ordinal_t b, digit_t digit) {
 #pragma HLS INLINE
-  return ((a ^ b) >> kDigitBits) >> place_of(digit) == 0;
+  const ordinal_t above = ordinal_t(0xffffffff << kDigitBits) << place_of(digit);
+  return ((a ^ b) & above) == 0;
 }
 
-inline ordinal_t with_digit(ordinal_t prefix, bin_t bin, int digit) {
+inline ordinal_t with_digit(ordinal_t prefix, bin_t bin, digit_t digit) {
 #pragma HLS INLINE
   return prefix | (ordinal_t(bin) << place_of(digit));
 }
 
 // Counts one digit of the keys of a group (if `used`) that begin with `prefix`. Lanes without a key fall into bin 0 as
 // long as the prefix is 0, below all keys.
-inline void count_group(const group_t& group, bool used, int digit, ordinal_t prefix, Histograms& histograms,
+inline void count_group(const group_t& group, bool used, digit_t digit, ordinal_t prefix, Histograms& histograms,
                         InFlight latest[kGroupKeys]) {
 #pragma HLS INLINE
   for (int i = 0; i < kGroupKeys; ++i) {
@@ -103,7 +105,7 @@ inline void count_group(const group_t& group, bool used, int digit, ordinal_t pr
   }
 }
 
-inline bool count_digit(Stream<group_t>& groups, int n, int digit, ordinal_t prefix, Histograms& histograms) {
+inline bool count_digit(Stream<group_t>& groups, int n, digit_t digit, ordinal_t prefix, Histograms& histograms) {
   static_assert(kInFlight == 3);  // one less than the distance in the DEPENDENCE pragma
   InFlight latest[kGroupKeys];
 #pragma HLS ARRAY_PARTITION variable = latest complete
@@ -159,7 +161,7 @@ find:
 
 // Extends the cut by the digit numbered `digit`, which the histograms count. Before the first digit `before` holds k in
 // `ties`. If all keys of the bin are wanted, the cut lies right below them and is settled.
-inline Cut cut_digit(const Cut& before, int digit, Histograms& histograms) {
+inline Cut cut_digit(const Cut& before, digit_t digit, Histograms& histograms) {
 #pragma HLS INLINE
   Cut after = before;
   bool whole = false;
@@ -171,7 +173,7 @@ inline Cut cut_digit(const Cut& before, int digit, Histograms& histograms) {
 }
 
 // One pass over the keys.
-inline void select_digit(Stream<group_t>& groups, int n, int digit, const Cut& before, Histograms& histograms,
+inline void select_digit(Stream<group_t>& groups, int n, digit_t digit, const Cut& before, Histograms& histograms,
                          Cut& after) {
   const bool finite = count_digit(groups, n, digit, before.threshold, histograms);
   after = cut_digit(before, digit, histograms);

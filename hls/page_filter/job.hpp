@@ -13,9 +13,12 @@ constexpr int kMaxRowGranules = abi::kMaxRowBytes / kGranuleBytes;
 constexpr int kMaxPageGranules = 16384 / kGranuleBytes;
 static_assert(abi::kBeatBytes == 2 * kGranuleBytes && abi::kMinRowBytes == kGranuleBytes);
 static_assert(abi::kFilterPageBytes[2] == kMaxPageGranules * kGranuleBytes);
+static_assert(abi::kFilterPageBytes[1] == 2 * abi::kFilterPageBytes[0]);
+static_assert(abi::kFilterPageBytes[2] == 4 * abi::kFilterPageBytes[0]);
 
 using row_granules_t = ap_uint<5>;    // 1 to 16
 using page_granules_t = ap_uint<10>;  // 0 to 512
+using beat_count_t = ap_uint<40>;     // of all pages of a job
 
 // Bits 0 to 511: data; then the number of valid bytes (0, 32 or 64); then a mark on the last beat of the job. Every job
 // ends with exactly one marked beat; it is empty where no row was kept.
@@ -31,7 +34,7 @@ constexpr int kLastReportBit = 97;
 
 struct FilterJob {
   int status = 0;
-  int pages = 0;  // 0 in a refused job
+  beat_count_t beats = 0;  // 0 in a refused job
   int rows = 0;
   page_granules_t page_granules = 0;
   row_granules_t row_granules = 1;
@@ -50,28 +53,26 @@ inline FilterJob make_filter_job(int pages, int rows, int row_bytes, int page_by
   const bool row_fits = row_bytes >= abi::kMinRowBytes && row_bytes <= abi::kMaxRowBytes;
   if (!row_fits || row_bytes % abi::kRowBytesStep != 0) job.status |= abi::kBadRowBytes;
   bool known_page = false;
+  ap_uint<2> page_size = 0;  // 0 for 4 KiB, and one more each time it doubles
   for (int i = 0; i < 3; ++i) {
 #pragma HLS UNROLL
-    known_page = known_page || page_bytes == int(abi::kFilterPageBytes[i]);
+    if (page_bytes == int(abi::kFilterPageBytes[i])) {
+      known_page = true;
+      page_size = i;
+    }
   }
   if (!known_page) job.status |= abi::kBadPageBytes;
   if (job.status != 0) return job;
   job.page_granules = page_bytes / kGranuleBytes;
   job.row_granules = row_bytes / kGranuleBytes;
   const long long capacity = static_cast<long long>(pages) * rows_per_page(job.page_granules, job.row_granules);
-#pragma HLS BIND_OP variable = capacity op = mul impl = fabric
   if (rows < 1 || rows > capacity) {
     job.status |= abi::kBadLength;
     return job;
   }
-  job.pages = pages;
+  job.beats = beat_count_t(pages) * (abi::kFilterPageBytes[0] / abi::kBeatBytes) << page_size;
   job.rows = rows;
   return job;
-}
-
-inline long long beats_of(const FilterJob& job) {
-#pragma HLS INLINE
-  return static_cast<long long>(job.pages) * (job.page_granules.to_int() / 2);
 }
 
 }  // namespace kvdrive

@@ -17,13 +17,22 @@ constexpr int kKeepBit = abi::kBeatBits;
 
 // Bitmap beats -> chunks. Rate: 16 rows a cycle, where the smallest rows pass at 2 a cycle.
 inline void split_bitmap(Stream<beat_t>& bitmap, const FilterJob& job, Stream<chunk_t>& chunks) {
-  beat_t beat = 0;
+  constexpr int kChunks = abi::kBeatBits / kChunkBits;
+  beat_t held = 0;
 split:
   for (long long first = 0; first < job.rows; first += kChunkBits) {
 #pragma HLS PIPELINE II = 1
-    if (first % abi::kBeatBits == 0) beat = bitmap.read();
-    chunks.write(lane<kChunkBits>(beat, 0));
-    beat >>= kChunkBits;
+    const int place = first / kChunkBits % kChunks;
+    chunk_t chunk = 0;  // the first one comes from the new beat: the others wait for nothing but their number
+    for (int i = 1; i < kChunks; ++i) {
+#pragma HLS UNROLL
+      if (place == i) chunk |= lane<kChunkBits>(held, i);
+    }
+    if (place == 0) {
+      held = bitmap.read();
+      chunk = lane<kChunkBits>(held, 0);
+    }
+    chunks.write(chunk);
   }
 }
 
@@ -67,9 +76,8 @@ inline report_t make_report(int status, int rows_seen, int rows_kept, bool neede
 // `wanted` holds the bits of 32 rows: of the chunk of the current row, and of the next chunk.
 inline void mark_rows(Stream<beat_t>& pages, Stream<chunk_t>& chunks, const FilterJob& job, Stream<marked_t>& marked,
                       Stream<report_t>& reports) {
-  const long long beats = beats_of(job);
   ap_uint<2 * kChunkBits> wanted = 0;
-  if (beats == 0) {
+  if (job.beats == 0) {
     reports.write(make_report(job.status, 0, 0, false, true));
   } else {
     wanted = ap_uint<2 * kChunkBits>(chunks.read()) << kChunkBits;  // the first iteration shifts it down
@@ -81,7 +89,7 @@ inline void mark_rows(Stream<beat_t>& pages, Stream<chunk_t>& chunks, const Filt
   int rows_kept = 0;
   bool needed = false;
 mark:
-  for (long long i = 0; i < beats; ++i) {
+  for (beat_count_t i = 0; i < job.beats; ++i) {
 #pragma HLS PIPELINE II = 1
     const beat_t beat = pages.read();
     if (next_chunk) {
@@ -105,7 +113,7 @@ mark:
     const bool page_ends = granules_left == 2;
     if (page_ends) {
       const int rows_seen = walk.row < job.rows ? walk.row : job.rows;
-      reports.write(make_report(0, rows_seen, rows_kept, needed, i == beats - 1));
+      reports.write(make_report(0, rows_seen, rows_kept, needed, i == job.beats - 1));
       needed = false;
     }
     granules_left = page_ends ? job.page_granules : page_granules_t(granules_left - 2);

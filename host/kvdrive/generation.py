@@ -83,6 +83,8 @@ def generate(
         options = {"mask": work.mask, "sampling": work.sampling, "stop_ids": work.stop_ids}
         with record.watch_layers(checkpoint.model, lambda layer: None if rows else on_layer(layer)):
             for step in steps(checkpoint.model, work.ids, cache, work.new_tokens, **options):
+                if not rows and isinstance(cache, DriveCache):
+                    cache.transfers.finish()  # belongs to the prefill, whoever is slow
                 record.step()
                 rows.append(step.tokens)
                 if len(logits) < keep_logits:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from openhls.backend.arrays import ArrayEnd
 from openhls.backend.dependence import Body
 from openhls.backend.exclusive import exclusive
+from openhls.backend.fifos import OwnFifos
 from openhls.backend.memories import Kind, index_form
 from openhls.backend.netlist import (
     ONE,
@@ -59,6 +60,7 @@ class Surroundings:
     inputs: dict[str, InputEnd]
     outputs: dict[str, OutputEnd]
     arrays: dict[str, ArrayEnd]
+    fifos: OwnFifos
 
 
 @dataclass

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from openhls.backend.arrays import ArrayEnd
 from openhls.backend.control import Controller, Scheduled
 from openhls.backend.datapath import Held, Surroundings
+from openhls.backend.fifos import OwnFifos, own_fifos
 from openhls.backend.lower import lower
 from openhls.backend.memories import storage_of
 from openhls.backend.netlist import Module, all_of, any_of, negate
@@ -32,7 +33,7 @@ class Built:
     scheduled: list[Scheduled]
 
 
-def build_process(program: Program, process: Process, clock_mhz: float) -> Built:
+def build_process(program: Program, process: Process, clock_mhz: float, fifos: OwnFifos) -> Built:
     """The module of a process. Raises Unsupported for what the back end has no hardware for."""
     storages = {array.name: storage_of(array) for array in process.arrays}
     process = flatten_process(process, lambda flat: keeps_interval(flat, storages, clock_mhz))
@@ -41,12 +42,12 @@ def build_process(program: Program, process: Process, clock_mhz: float) -> Built
     held = Held()
     for scalar in process.scalars:
         held[scalar.name] = module.input(f"arg_{scalar.name}", scalar.width)
-    ends = {stream.name: make_end(module, stream) for stream in process.streams}
+    ends = {s.name: make_end(module, s, fifos.get((process.name, s.name), 0), start) for s in process.streams}
     outputs = [(module.output(f"out_{name}", operand.width), operand) for name, operand in process.outputs]
     arrays = {name: ArrayEnd(storage, module) for name, storage in storages.items()}
     inputs = {name: end for name, end in ends.items() if isinstance(end, InputEnd)}
     written = {name: end for name, end in ends.items() if isinstance(end, OutputEnd)}
-    controller = Controller(program, process, Surroundings(module, held, inputs, written, arrays), clock_mhz)
+    controller = Controller(program, process, Surroundings(module, held, inputs, written, arrays, fifos), clock_mhz)
     last = controller.sequence(process.body, start)
     for net, operand in outputs:
         module.assign(net, controller.operand(operand))
@@ -56,7 +57,7 @@ def build_process(program: Program, process: Process, clock_mhz: float) -> Built
         array_end.finish()
     ending = module.net("ending", 1)
     module.register(ending, any_of([last, all_of([ending, negate(done)])]), reset=0)
-    module.assign(done, all_of([ending, *(end.empty for end in written.values())]))
+    module.assign(done, all_of([ending, *(end.left for end in written.values())]))
     return Built(process, module, controller.scheduled)
 
 
@@ -64,4 +65,5 @@ def build_program(program: Program, clock_mhz: float) -> list[Built]:
     """All processes, callees first."""
     program = narrow(program)
     program = narrow(replace(program, processes={name: lower(each) for name, each in program.processes.items()}))
-    return [build_process(program, process, clock_mhz) for process in program.processes.values()]
+    fifos = own_fifos(program)
+    return [build_process(program, process, clock_mhz, fifos) for process in program.processes.values()]

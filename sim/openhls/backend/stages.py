@@ -10,7 +10,7 @@ from openhls.backend.datapath import Surroundings
 from openhls.backend.memories import storage_of
 from openhls.backend.netlist import RESET, Net, Term, all_of, any_of
 from openhls.backend.pulses import flag
-from openhls.ir import Call, Dataflow, Direction, Operand, Process, Program
+from openhls.ir import Call, Dataflow, Direction, Fifo, Operand, Process, Program
 
 
 @dataclass
@@ -27,31 +27,41 @@ class Stages:
         module, region, name = self.around.module, self.region, self.region.label
         ends: dict[str, dict[str, Net]] = {}
         for fifo in region.fifos:
-            nets = {
-                f"{side}_{part}": module.net(f"{fifo.name}_{side}_{part}", fifo.width if part == "data" else 1)
-                for side in ("in", "out")
-                for part in ("data", "valid", "ready")
-            }
-            ends[fifo.name] = nets
-            module.instance(
-                "openhls_fifo",
-                f"{fifo.name}_fifo",
-                {
-                    "rst": any_of([RESET, begin]),
-                    "in_data": nets["in_data"],
-                    "in_valid": nets["in_valid"],
-                    "out_ready": nets["out_ready"],
-                },
-                {"in_ready": nets["in_ready"], "out_data": nets["out_data"], "out_valid": nets["out_valid"]},
-                f"{fifo.name}: {fifo.location}",
-                WIDTH=fifo.width,
-                DEPTH=fifo.depth,
-            )
+            ends[fifo.name] = self.fifo(fifo, begin)
         done = [self.call(call, begin, ends) for call in region.calls]
         finished = module.net(f"{name}_finished", 1)
         busy = flag(module, f"{name}_busy", begin, finished)
         module.assign(finished, all_of([busy, *done]))
         return finished
+
+    def fifo(self, fifo: Fifo, begin: Net) -> dict[str, Net]:
+        """Its nets: wires where the buffer of the writer is the FIFO."""
+        module = self.around.module
+        parts = {"data": fifo.width, "valid": 1, "ready": 1}
+        ends = {(call.process, stream) for call in self.region.calls for stream, to in call.streams if to == fifo.name}
+        if ends & self.around.fifos.keys():
+            wires = {part: module.net(f"{fifo.name}_{part}", width) for part, width in parts.items()}
+            return {f"{side}_{part}": wire for part, wire in wires.items() for side in ("in", "out")}
+        nets = {
+            f"{side}_{part}": module.net(f"{fifo.name}_{side}_{part}", width)
+            for side in ("in", "out")
+            for part, width in parts.items()
+        }
+        module.instance(
+            "openhls_fifo",
+            f"{fifo.name}_fifo",
+            {
+                "rst": any_of([RESET, begin]),
+                "in_data": nets["in_data"],
+                "in_valid": nets["in_valid"],
+                "out_ready": nets["out_ready"],
+            },
+            {"in_ready": nets["in_ready"], "out_data": nets["out_data"], "out_valid": nets["out_valid"]},
+            f"{fifo.name}: {fifo.location}",
+            WIDTH=fifo.width,
+            DEPTH=fifo.depth,
+        )
+        return nets
 
     def call(self, call: Call, begin: Net, fifos: dict[str, dict[str, Net]]) -> Net:
         """An instance of a process; returns a bit that is 1 once it has ended."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from openhls.backend.netlist import (
     ONE,
+    RESET,
     ZERO,
     Module,
     Net,
@@ -65,17 +66,27 @@ class Claim:
 
 @dataclass
 class OutputEnd:
-    """A stream that the process writes: its own words go through a buffer with credits, those of a callee around it."""
+    """A stream that the process writes: its own words go through a buffer with credits, those of a callee around it.
+
+    `fifo_depth`: the FIFO behind the stream is in the buffer, with so many places; it empties when `restart` is 1.
+    """
 
     name: str
     data: Net
     valid: Net
     ready: Net
+    fifo_depth: int = 0
+    restart: Term = ZERO
     pushes: list[Push] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
     callees: list[tuple[Net, Net, Net]] = field(default_factory=list)  # data, valid, ready
     room_tests: list[tuple[Net, int]] = field(default_factory=list)
     empty: Term = ONE
+
+    @property
+    def left(self) -> Term:
+        """A bit: all words have left the process. Those in a FIFO have."""
+        return ONE if self.fifo_depth else self.empty
 
     def room_for(self, module: Module, words: int) -> Net:
         """A bit: the buffer takes `words` more."""
@@ -103,7 +114,7 @@ class OutputEnd:
 
     def buffer(self, module: Module) -> tuple[Net, Net]:
         """The buffer with its credits."""
-        depth = max(claim.places for claim in self.claims)
+        depth = max(claim.places for claim in self.claims) + self.fifo_depth
         bits = depth.bit_length()
         room = module.net(f"{self.name}_room", bits)
         for net, words in self.room_tests:
@@ -124,6 +135,7 @@ class OutputEnd:
             "openhls_credit_fifo",
             f"{self.name}_buffer",
             {
+                "rst": any_of([RESET, self.restart]),
                 "take": take,
                 "give_back": returned,
                 "in_data": choose_first([(push.taken, push.data) for push in self.pushes]),
@@ -139,9 +151,10 @@ class OutputEnd:
         return data, valid
 
 
-def make_end(module: Module, stream: Stream) -> InputEnd | OutputEnd:
-    """The ports of a stream argument."""
+def make_end(module: Module, stream: Stream, fifo_depth: int, start: Term) -> InputEnd | OutputEnd:
+    """The ports of a stream argument; OutputEnd explains `fifo_depth`."""
     data, valid, ready = (f"{stream.name}_{part}" for part in ("data", "valid", "ready"))
     if stream.direction is Direction.READ:
         return InputEnd(module.input(data, stream.width), module.input(valid, 1), module.output(ready, 1))
-    return OutputEnd(stream.name, module.output(data, stream.width), module.output(valid, 1), module.input(ready, 1))
+    ports = module.output(data, stream.width), module.output(valid, 1), module.input(ready, 1)
+    return OutputEnd(stream.name, *ports, fifo_depth, start if fifo_depth else ZERO)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from openhls.ir import Call, Dataflow, Loop, Process, Program, Region
+from openhls.ir import Call, Dataflow, Fifo, Loop, Process, Program, Region
 
 Name = tuple[str, str]  # a process, and a name in it
 
@@ -18,13 +18,12 @@ def calls_of(regions: tuple[Region, ...]) -> Iterator[Call]:
             yield from region.calls
 
 
-def fifos_of(regions: tuple[Region, ...]) -> Iterator[tuple[str, int]]:
-    """Names and widths."""
+def fifos_of(regions: tuple[Region, ...]) -> Iterator[Fifo]:
     for region in regions:
         if isinstance(region, Loop):
             yield from fifos_of(region.body)
         elif isinstance(region, Dataflow):
-            yield from ((fifo.name, fifo.width) for fifo in region.fifos)
+            yield from region.fifos
 
 
 class Links:

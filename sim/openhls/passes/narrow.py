@@ -154,7 +154,7 @@ def shapes_of(program: Program, links: Links, facts: Facts, demands: Demands) ->
     for process in program.processes.values():
         name = process.name
         streams = [(stream.name, stream.width) for stream in process.streams]
-        for target, width in (*streams, *fifos_of(process.body)):
+        for target, width in (*streams, *((fifo.name, fifo.width) for fifo in fifos_of(process.body))):
             root = links.root((name, target))
             if root not in facts.fixed:
                 fact = facts.words.get(root) or anything(width)

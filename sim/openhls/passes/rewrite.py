@@ -54,7 +54,7 @@ class Rewriter:
         self.process, self.facts, self.masks, self.shapes = process, ranges.facts, demand.masks, shapes
         self.floors, self.counters = least_widths(process), counters(process)
         names = [each.name for each in (*process.streams, *process.arrays)]
-        self.emitter = Emitter([*names, *(name for name, _ in fifos_of(process.body))])
+        self.emitter = Emitter([*names, *(fifo.name for fifo in fifos_of(process.body))])
         self.operands: dict[str, Operand] = {}
         self.lengths = {array.name: array.length for array in process.arrays}
 
