@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 
 from openhls.errors import Unsupported
 from openhls.frontend.names import Names
-from openhls.frontend.runs import NotEven, Runs
+from openhls.frontend.runs import Runs
+from openhls.frontend.slopes import NotEven
 from openhls.frontend.wrapping import Wrapping
 from openhls.ir import (
     ELEMENT_BITS,

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from openhls.frontend.context import Context, make_context
 from openhls.frontend.interfaces import Interfaces
-from openhls.frontend.llvm_text import Function, Module, read_module
+from openhls.frontend.llvm.module import Function, Module
+from openhls.frontend.llvm.reader import read_module
 from openhls.frontend.lower import Interface, Lowering
 from openhls.frontend.pragmas import Notes
 from openhls.frontend.toolchain import SHIM, compile_source

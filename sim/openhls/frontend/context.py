@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from openhls.errors import Unsupported
+from openhls.frontend.addresses import STREAM_BYTES, Address, element_address, walk
 from openhls.frontend.graph import Graph
-from openhls.frontend.llvm_text import Function, Global, Instruction, Local, Module, Number, Operand, Variable
-from openhls.frontend.objects import STREAM_BYTES, Address, Shape, element_address, walk
+from openhls.frontend.llvm.module import Function, Global, Instruction, Local, Module, Number, Operand, Variable
+from openhls.frontend.objects import Shape
 from openhls.frontend.types import Int, Pointer, Type
 from openhls.ir import UNKNOWN, Location
 

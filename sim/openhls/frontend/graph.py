@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from openhls.errors import Unsupported
-from openhls.frontend.llvm_text import Function
+from openhls.frontend.llvm.module import Function
 
 
 @dataclass

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from openhls.errors import Unsupported
-from openhls.frontend.llvm_text import Function
+from openhls.frontend.llvm.module import Function
 from openhls.frontend.pragmas import Notes, Pragma
 from openhls.ir import MemoryPort, Process
 

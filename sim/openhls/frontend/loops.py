@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from openhls.errors import OpenHlsError, Unsupported
 from openhls.evaluate import evaluate
-from openhls.frontend.llvm_text import Instruction, Module
+from openhls.frontend.llvm.module import Instruction, Module
 from openhls.frontend.memory import Memory
 from openhls.frontend.names import Names
 from openhls.frontend.pragmas import LoopNote, Notes, Pragma

@@ -8,17 +8,17 @@ from dataclasses import dataclass, field, replace
 
 from openhls.errors import Unsupported
 from openhls.frontend import boolean
+from openhls.frontend.addresses import DEPTH_AT, EMPTY_AT, FULL_AT, STREAM_BYTES, WRITE_AT, Address, Path
 from openhls.frontend.boolean import Conditions, Node
 from openhls.frontend.builder import Builder
 from openhls.frontend.bursts import Bursts
 from openhls.frontend.context import ASSEMBLER, IGNORED, Context, is_call_of_stage, place_of
 from openhls.frontend.graph import Graph, NaturalLoop
-from openhls.frontend.llvm_text import Instruction, Local, Module, Number
-from openhls.frontend.llvm_text import Operand as LlvmOperand
+from openhls.frontend.llvm.module import Instruction, Local, Module, Number
+from openhls.frontend.llvm.module import Operand as LlvmOperand
 from openhls.frontend.loops import describe_loop
 from openhls.frontend.memory import Memory
 from openhls.frontend.names import Names
-from openhls.frontend.objects import DEPTH_AT, EMPTY_AT, FULL_AT, STREAM_BYTES, WRITE_AT, Address, Path
 from openhls.frontend.pragmas import BEGIN_DATAFLOW, END_DATAFLOW, Notes
 from openhls.frontend.promote import MOST_ELEMENTS, Promotion, State, slots
 from openhls.frontend.tidy import live_values, tidy

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from openhls.errors import Unsupported
+from openhls.frontend.addresses import Address, Index, Path, walk
 from openhls.frontend.builder import Builder
 from openhls.frontend.context import Context, Object
-from openhls.frontend.llvm_text import Local, Module, Number, Variable
-from openhls.frontend.llvm_text import Operand as LlvmOperand
-from openhls.frontend.objects import Address, Index, Path, Piece, Shape, array_levels, choices, pieces, walk
+from openhls.frontend.llvm.module import Local, Module, Number, Variable
+from openhls.frontend.llvm.module import Operand as LlvmOperand
+from openhls.frontend.objects import Piece, Shape, array_levels, choices, pieces
 from openhls.frontend.pragmas import Notes, Pragma
 from openhls.frontend.tables import make_table
 from openhls.frontend.types import Int, Type

@@ -6,8 +6,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from openhls.frontend.addresses import Path
 from openhls.frontend.names import Names
-from openhls.frontend.objects import Path, Piece
+from openhls.frontend.objects import Piece
 from openhls.frontend.types import Array as ArrayType
 from openhls.frontend.types import Struct, Type
 from openhls.ir import Array, Location

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from openhls.errors import OpenHlsError
-from openhls.frontend.pragmas import Notes, Rewriter
+from openhls.frontend.pragmas import Notes
+from openhls.frontend.rewriter import Rewriter
 
 SHIM = Path(__file__).parent / "shim"
 CLANG = "clang-19"

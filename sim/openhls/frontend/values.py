@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from openhls.errors import Unsupported
 from openhls.frontend.builder import Builder
-from openhls.frontend.llvm_text import Instruction
+from openhls.frontend.llvm.module import Instruction
 from openhls.frontend.types import Int
 from openhls.ir import TRUE, Const, Opcode, Operand
 

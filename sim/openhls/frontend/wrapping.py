@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from openhls.frontend.llvm_text import Instruction
+from openhls.frontend.llvm.module import Instruction
 from openhls.ir import Const, Operand, Value
 
 

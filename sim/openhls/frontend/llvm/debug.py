@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Debug information of a module: C++ lines, and the names and types of functions and variables."""
+
+from __future__ import annotations
+
+import re
+
+from openhls.frontend.llvm.module import Variable
+from openhls.ir import Location
+
+
+class DebugInfo:
+    """Metadata nodes of a module."""
+
+    def __init__(self, text: str, hidden: str) -> None:
+        self._hidden = hidden
+        self._nodes = dict(re.findall(r"^(!\d+) = (?:distinct )?(.*)$", text, re.MULTILINE))
+        self._locations: dict[str, Location] = {}
+
+    def node(self, reference: str) -> str:
+        """The text of a node."""
+        return self._nodes.get(reference, "")
+
+    def entry(self, reference: str, key: str) -> str:
+        """The value of `key: value` in a node."""
+        match = re.search(rf'\b{key}: (?:"([^"]*)"|([^,)]+))', self.node(reference))
+        return (match.group(1) if match.group(1) is not None else match.group(2)) if match else ""
+
+    def file(self, scope: str) -> str:
+        """The file of a scope."""
+        reference = self.entry(scope, "file")
+        name, directory = self.entry(reference, "filename"), self.entry(reference, "directory")
+        return name if name.startswith("/") or not directory else f"{directory}/{name}"
+
+    def location(self, reference: str) -> Location:
+        """The C++ line of a DILocation, with its callers."""
+        if reference not in self._locations:
+            inlined_at = self.entry(reference, "inlinedAt")
+            caller = self.location(inlined_at) if inlined_at else None
+            line = int(self.entry(reference, "line") or 0)
+            file = self.file(self.entry(reference, "scope"))
+            inner = caller is not None and file.startswith(self._hidden)
+            self._locations[reference] = caller if inner and caller else Location(file, line, caller)
+        return self._locations[reference]
+
+    def variable(self, reference: str) -> Variable:
+        """A DILocalVariable."""
+        location = Location(self.file(self.entry(reference, "scope")), int(self.entry(reference, "line") or 0))
+        number = self.number(self.entry(reference, "type"))
+        return Variable(self.entry(reference, "name"), location, int(self.entry(reference, "arg") or 0), number)
+
+    def number(self, reference: str) -> tuple[int, bool] | None:
+        """Width and sign of an integer type, through names, references and const."""
+        text = self.node(reference)
+        if text.startswith("!DIBasicType"):
+            encoding = self.entry(reference, "encoding")
+            if encoding == "DW_ATE_boolean":
+                return 1, False
+            return int(self.entry(reference, "size")), not encoding.startswith("DW_ATE_unsigned")
+        if text.startswith("!DIDerivedType"):
+            return self.number(self.entry(reference, "baseType"))
+        named = re.fullmatch(r"ap_(u?)int<(\d+)>", self.entry(reference, "name"))
+        return (int(named.group(2)), not named.group(1)) if named else None
+
+    def full_name(self, reference: str) -> str:
+        """The name of a function with its namespaces."""
+        scope = self.entry(reference, "scope")
+        outer = self.full_name(scope) if self.node(scope).startswith("!DINamespace") else ""
+        return "::".join(part for part in (outer, self.entry(reference, "name")) if part)
+
+    def result(self, subprogram: str) -> tuple[int, bool] | None:
+        """Width and sign of what a function returns."""
+        types = self.node(self.entry(self.entry(subprogram, "type"), "types"))
+        first = re.match(r"!\{(!\d+)", types)
+        return self.number(first.group(1)) if first else None
+
+    def loop_start(self, reference: str) -> tuple[str, int, int] | None:
+        """File, line and column of the keyword of a loop, from its metadata."""
+        for inner in re.findall(r"!\d+", self.node(reference))[1:]:
+            if self.node(inner).startswith("!DILocation"):
+                place = self.location(inner)
+                return place.file, place.line, int(self.entry(inner, "column") or 0)
+        return None

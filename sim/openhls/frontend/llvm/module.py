@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is read of a module of LLVM IR: functions, constants, and the places of the C++ they come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from openhls.frontend.types import Type
+from openhls.ir import UNKNOWN, Location
+
+
+@dataclass(frozen=True)
+class Local:
+    """A value of the function: an argument or the result of an instruction."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Number:
+    """A constant; undefined values are 0."""
+
+    width: int
+    bits: int
+
+
+@dataclass(frozen=True)
+class Global:
+    """The address of a constant table or of a function, plus bytes."""
+
+    name: str
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Null:
+    """A null pointer or an aggregate without a value."""
+
+
+Operand = Local | Number | Global | Null
+
+
+@dataclass
+class Instruction:
+    """One instruction. `flag` holds what its kind needs besides operands:
+
+    icmp: the predicate; call: the callee; phi: names of the blocks the operands come from; br, switch: target blocks
+    (switch: the default first); getelementptr: the source type; alloca: the type; load, store: "volatile" or "";
+    extractvalue: the index; arithmetic and casts: nuw, nsw, nneg and the like, a frozenset.
+    """
+
+    opcode: str
+    name: str
+    type: Type
+    operands: list[Operand]
+    types: list[Type]
+    flag: object = ""
+    location: Location = UNKNOWN
+    loop: int = -1  # node of the loop's metadata, on the branch that closes it
+
+
+@dataclass
+class Block:
+    """A basic block."""
+
+    name: str
+    instructions: list[Instruction] = field(default_factory=list)
+
+
+@dataclass
+class Variable:
+    """A C++ variable that lives at an address: its name and where it is declared."""
+
+    name: str
+    location: Location
+    argument: int = 0
+    number: tuple[int, bool] | None = None  # width and sign, if it is an integer
+
+
+@dataclass
+class Function:
+    """A function with a body. `cpp_name` has neither scopes nor template arguments, `full_name` has both."""
+
+    name: str
+    cpp_name: str
+    full_name: str
+    location: Location
+    result: Type
+    parameters: list[tuple[str, Type]]
+    blocks: dict[str, Block] = field(default_factory=dict)
+    variables: dict[str, list[Variable]] = field(default_factory=dict)  # by the name of an address
+    by_value: set[str] = field(default_factory=set)  # pointer parameters to a copy for this function
+    returned: str = ""  # the parameter that points to the result
+    declared_result: tuple[int, bool] | None = None  # width and sign of an integer result
+
+
+@dataclass
+class Module:
+    """All functions with a body, constant tables as (bytes, type) and the start of each loop."""
+
+    functions: dict[str, Function] = field(default_factory=dict)
+    tables: dict[str, tuple[bytes, Type]] = field(default_factory=dict)
+    loop_starts: dict[int, tuple[str, int, int]] = field(default_factory=dict)

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the text of a module to its functions and tables, line by line."""
+
+from __future__ import annotations
+
+import re
+
+from openhls.errors import OpenHlsError
+from openhls.frontend.llvm.debug import DebugInfo
+from openhls.frontend.llvm.instructions import read_instruction
+from openhls.frontend.llvm.module import Block, Function, Instruction, Module
+from openhls.frontend.llvm.tokens import Cursor, clean, constant_bytes
+from openhls.frontend.types import Type, Void
+from openhls.ir import UNKNOWN, Location
+
+
+class Reader:
+    """Reads the text of a module."""
+
+    def __init__(self, text: str, hidden: str) -> None:
+        self._text = text
+        self._debug = DebugInfo(text, hidden)
+        self._structs: dict[str, Type] = {}
+        self.module = Module()
+        self._read_structs()
+        self._read_tables()
+        for match in re.finditer(r"^define (.*?) \{\n(.*?)^\}$", text, re.MULTILINE | re.DOTALL):
+            self._read_function(match.group(1), match.group(2))
+
+    def _read_structs(self) -> None:
+        pending = re.findall(r'^(%(?:"[^"]*"|[\w.$-]+)) = type (.*)$', self._text, re.MULTILINE)
+        while pending:
+            later = []
+            for name, text in pending:
+                try:
+                    self._structs[name] = Void() if text == "opaque" else Cursor(text, self._structs).type()
+                except KeyError:
+                    later.append((name, text))
+            if len(later) == len(pending):
+                raise OpenHlsError(f"LLVM types refer to each other: {later[0][0]}")
+            pending = later
+
+    def _read_tables(self) -> None:
+        pattern = r'^(@(?:"[^"]*"|[\w.$-]+)) = ([^\n]*?\bconstant )([^\n]*)$'
+        for name, _, rest in re.findall(pattern, self._text, re.MULTILINE):
+            cursor = Cursor(rest, self._structs)
+            of = cursor.type()
+            data = constant_bytes(cursor, of)
+            if data is not None:
+                self.module.tables[clean(name)] = (data, of)
+
+    def _read_function(self, head: str, body: str) -> None:
+        match = re.search(r'(@(?:"[^"]*"|[\w.$-]+))\((.*)\)(.*)$', head)
+        assert match is not None
+        name = clean(match.group(1))
+        debug = re.search(r"!dbg (!\d+)", match.group(3))
+        subprogram = debug.group(1) if debug else ""
+        location = Location(self._debug.file(subprogram), int(self._debug.entry(subprogram, "line") or 0))
+        before = head[: match.start()].split()
+        result = Cursor(
+            before[-1] if before[-1] != "}" else head[head.index("{") : match.start()], self._structs
+        ).type()
+        full_name = self._debug.full_name(subprogram)
+        cpp_name = re.sub(r"<.*", "", self._debug.entry(subprogram, "name"))
+        function = Function(name, cpp_name, full_name, location, result, self._parameters(match.group(2)))
+        self.module.functions[name] = function
+        function.declared_result = self._debug.result(subprogram)
+        for attribute, parameter in re.findall(
+            r"\b(byval|sret)\((?:[^()]|\([^()]*\))*\)[^,]*?%([\w.$-]+)", match.group(2)
+        ):
+            if attribute == "byval":
+                function.by_value.add(parameter)
+            else:
+                function.returned = parameter
+        joined = re.sub(
+            r"\[\n(.*?)\n\s*\]", lambda cases: "[" + cases.group(1).replace("\n", " ") + " ]", body, flags=re.S
+        )
+        block = Block("")
+        for line in joined.split("\n"):
+            label = re.match(r'^("[^"]*"|[\w.$-]+):', line)
+            if label:
+                block = Block(label.group(1).strip('"'))
+                function.blocks[block.name] = block
+            elif line.strip().startswith("#dbg"):
+                self._read_record(function, line)
+            elif line.strip() and not line.strip().startswith(";"):
+                block.instructions.append(self._instruction(line.strip()))
+
+    def _parameters(self, text: str) -> list[tuple[str, Type]]:
+        cursor = Cursor(text, self._structs)
+        parameters = []
+        while cursor.peek():
+            of = cursor.type()
+            cursor.attributes()
+            parameters.append((clean(cursor.next()), of))
+            cursor.accept(",")
+        return parameters
+
+    def _read_record(self, function: Function, line: str) -> None:
+        match = re.match(r'\s*#dbg_(?:declare|value)\(ptr (%(?:"[^"]*"|[\w.$-]+)), (!\d+)', line)
+        if match:
+            function.variables.setdefault(clean(match.group(1)), []).append(self._debug.variable(match.group(2)))
+
+    def _instruction(self, line: str) -> Instruction:
+        debug = re.search(r", !dbg (!\d+)", line)
+        loop = re.search(r", !llvm\.loop !(\d+)", line)
+        location = self._debug.location(debug.group(1)) if debug else UNKNOWN
+        text = re.sub(r",? ![\w.]+ !\d+", "", line)
+        named = re.match(r'(%(?:"[^"]*"|[\w.$-]+)) = ', text)
+        cursor = Cursor(text[named.end() :] if named else text, self._structs)
+        instruction = Instruction("", clean(named.group(1)) if named else "", Void(), [], [], location=location)
+        if loop:
+            instruction.loop = int(loop.group(1))
+            start = self._debug.loop_start(f"!{loop.group(1)}")
+            if start:
+                self.module.loop_starts[instruction.loop] = start
+        read_instruction(instruction, cursor)
+        return instruction
+
+
+def read_module(text: str, hidden: str) -> Module:
+    """Reads a module. Code of files below `hidden` counts as that of the line that calls it.
+
+    Raises Unsupported for an instruction outside the subset, OpenHlsError for text it does not understand.
+    """
+    return Reader(text, hidden).module
