@@ -9,8 +9,9 @@ from openhls.frontend.context import Context, make_context
 from openhls.frontend.interfaces import Interfaces
 from openhls.frontend.llvm.module import Function, Module
 from openhls.frontend.llvm.reader import read_module
-from openhls.frontend.lower import Interface, Lowering
+from openhls.frontend.lower import Lowering
 from openhls.frontend.pragmas import Notes
+from openhls.frontend.stages import Interface
 from openhls.frontend.toolchain import SHIM, compile_source
 from openhls.ir import Program
 from openhls.verify import verify
@@ -24,13 +25,13 @@ class _Compiler:
         self._names: set[str] = set()
         self.processes: list[Interface] = []
 
-    def compile(self, context: Context, is_top: bool = False) -> Interface:
+    def compile(self, context: Context) -> Interface:
         """The process of a function, after those it calls."""
         key = context.key()
         if key not in self._done:
             interfaces = {call: self.compile(stage) for call, stage in context.calls.items()}
             name = self._fresh(context.function.cpp_name)
-            interface = Lowering(self._module, context, self._notes, interfaces, name, is_top).run()
+            interface = Lowering(self._module, context, self._notes, interfaces, name).run()
             self._done[key] = interface
             self.processes.append(interface)
         return self._done[key]
@@ -60,7 +61,7 @@ def compile_program(source: Path, top: str, includes: tuple[Path, ...] = ()) -> 
     function = module.functions[compiled.top]
     compiler = _Compiler(module, compiled.notes)
     interfaces = Interfaces(compiled.notes, function)
-    interface = compiler.compile(make_context(module, function, {}, interfaces.pointers()), is_top=True)
+    interface = compiler.compile(make_context(module, function, {}, interfaces.pointers()))
     arguments = _arguments(function, interface)
     parameters = (name for name, _ in function.parameters if name != function.returned)
     names = dict(zip(parameters, arguments, strict=True))

@@ -7,9 +7,9 @@ from openhls.errors import Unsupported
 from openhls.frontend.addresses import Address, Index, Path, walk
 from openhls.frontend.builder import Builder
 from openhls.frontend.context import Context, Object
-from openhls.frontend.llvm.module import Local, Module, Number, Variable
-from openhls.frontend.llvm.module import Operand as LlvmOperand
+from openhls.frontend.llvm.module import Module, Variable
 from openhls.frontend.objects import Piece, Shape, array_levels, choices, pieces
+from openhls.frontend.operands import Operands
 from openhls.frontend.pragmas import Notes, Pragma
 from openhls.frontend.tables import make_table
 from openhls.frontend.types import Int, Type
@@ -21,15 +21,15 @@ _MANY = 64  # accesses to one array by a single copy
 class Memory:
     """The arrays of a process, made when they are first needed, by object and leaf."""
 
-    def __init__(self, module: Module, context: Context, notes: Notes, builder: Builder) -> None:
+    def __init__(self, module: Module, context: Context, notes: Notes, builder: Builder, operands: Operands) -> None:
         self._module = module
         self._context = context
         self._notes = notes
         self._builder = builder
+        self._operands = operands
         self.arrays: dict[tuple[str, Path], Array] = {}
         self.loaded: set[tuple[str, Path]] = set()
         self.stored: set[tuple[str, Path]] = set()
-        self.values: dict[str, Operand] = {}  # of the LLVM values, for indices
         self.reserved: dict[str, str] = {}  # names of the parameters
 
     # ---- arrays ----
@@ -185,12 +185,6 @@ class Memory:
     def _low_bits(self, value: Operand, width: int) -> Operand:
         return self._builder.make(Opcode.EXTRACT, width, value)
 
-    def _operand(self, operand: LlvmOperand) -> Operand:
-        if isinstance(operand, Number):
-            return Const(operand.width, operand.bits)
-        assert isinstance(operand, Local)
-        return self.values[operand.name]
-
     def _index(self, indices: tuple[Index, ...], length: int) -> Operand:
         """The flat index. Unless its value shows that it needs no more, it has a bit more than the elements have
         numbers, so that a run finds indices beyond the array."""
@@ -205,7 +199,7 @@ class Memory:
             stride //= index.length
             total = self._add(total, Const(width, index.constant * stride % (1 << width)))
             for value, factor in index.terms:
-                term = self._resized(self._operand(value), width)
+                term = self._resized(self._operands.of(value), width)
                 scale = Const(width, factor * stride % (1 << width))
                 total = self._add(total, self._builder.make(Opcode.MUL, width, term, scale))
         return total

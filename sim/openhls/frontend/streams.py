@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The streams of a process: its ports, and those between the stages of its dataflow regions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from openhls.errors import Unsupported
+from openhls.frontend.addresses import DEPTH_AT, EMPTY_AT, FULL_AT, STREAM_BYTES, WRITE_AT, Address
+from openhls.frontend.boolean import Node
+from openhls.frontend.builder import Builder
+from openhls.frontend.flow import Flow
+from openhls.frontend.llvm.module import Function, Instruction
+from openhls.frontend.memory import Memory
+from openhls.frontend.types import Int
+from openhls.ir import TRUE, Const, Direction, Fifo, Location, Opcode, Operand, Stream
+
+
+@dataclass
+class StreamUse:
+    """How a process uses a stream: its name, and width and direction once they are known."""
+
+    name: str
+    width: int = 0
+    directions: set[Direction] = field(default_factory=set)
+    depth: int = 2
+
+
+class Streams:
+    """Streams by the object and position that they have in LLVM."""
+
+    def __init__(self, function: Function, name: str, memory: Memory, builder: Builder, flow: Flow) -> None:
+        self._function = function
+        self._name = name
+        self._memory = memory
+        self._builder = builder
+        self._flow = flow
+        self._parameters = {parameter for parameter, _ in function.parameters}
+        self._uses: dict[tuple[str, int], StreamUse] = {}
+
+    def find(self, address: Address) -> tuple[StreamUse, int]:
+        """The stream at an address, and the place in it, which says what an access means."""
+        which, place = divmod(address.offset, STREAM_BYTES)
+        if address.terms:
+            raise Unsupported(self._builder.location, "a stream chosen at run time", "unroll the loop over the streams")
+        key = (address.base, which)
+        if key not in self._uses:
+            variables = self._function.variables.get(address.base, [])
+            wish = variables[0].name if variables else address.base
+            reserved = self._memory.reserved.get(address.base) if which == 0 else None
+            use = StreamUse(reserved or self._builder.names.fresh(f"{wish}_{which}" if which else wish))
+            use.depth = self._memory.depth(variables) or use.depth
+            self._uses[key] = use
+        return self._uses[key], place
+
+    def _accessed(self, address: Address) -> tuple[StreamUse, int]:
+        """A stream that the process itself reads or writes."""
+        use, place = self.find(address)
+        if place != DEPTH_AT and address.base not in self._parameters:
+            raise Unsupported(
+                self._builder.location,
+                f"the stream {use.name} is used outside the stages",
+                "let a stage read or write it: a call that is a statement of its own, in the DATAFLOW scope",
+            )
+        return use, place
+
+    def read(self, it: Instruction, address: Address, reach: Node) -> Operand:
+        """What a volatile load gives: a word, or whether there is one, or room for one."""
+        use, place = self._accessed(address)
+        assert isinstance(it.type, Int)
+        predicate = self._flow.build(reach)
+        if place in (EMPTY_AT, FULL_AT):
+            opcode, width = (Opcode.EMPTY if place == EMPTY_AT else Opcode.FULL), 1
+            predicate = TRUE if place == EMPTY_AT else predicate  # a look at a stream changes nothing
+            use.directions.add(Direction.READ if place == EMPTY_AT else Direction.WRITE)
+        else:
+            opcode, width = Opcode.READ, place // 64
+            use.directions.add(Direction.READ)
+            use.width = width
+        value = self._builder.access(opcode, use.name, (), width, predicate, it.name)
+        return self._builder.make(Opcode.ZEXT, it.type.width, value)
+
+    def write(self, address: Address, value: Operand, reach: Node) -> None:
+        """What a volatile store does: append a word, or say how deep the stream is."""
+        use, place = self._accessed(address)
+        if place == DEPTH_AT:
+            assert isinstance(value, Const)
+            use.depth = self._memory.depth(self._function.variables.get(address.base, [])) or value.bits
+            return
+        width = (place - WRITE_AT) // 64
+        use.directions.add(Direction.WRITE)
+        use.width = width
+        word = self._builder.make(Opcode.EXTRACT, width, value)
+        self._builder.access(Opcode.WRITE, use.name, (word,), 0, self._flow.build(reach))
+
+    def of_parameters(self) -> list[tuple[str, str, int]]:
+        """Name, parameter and position of those that the callers connect."""
+        return [(use.name, base, which) for (base, which), use in self._uses.items() if base in self._parameters]
+
+    def fifos(self, used: set[str], location: Location) -> tuple[Fifo, ...]:
+        """Those of the names `used` that are the process's own."""
+        return tuple(
+            Fifo(use.name, use.width, use.depth, location)
+            for (base, _), use in self._uses.items()
+            if base not in self._parameters and use.name in used
+        )
+
+    def ports(self) -> tuple[Stream, ...]:
+        """Raises Unsupported for a stream that is both read and written."""
+        return tuple(self._port(use) for (base, _), use in self._uses.items() if base in self._parameters)
+
+    def _port(self, use: StreamUse) -> Stream:
+        if len(use.directions) != 1:
+            raise Unsupported(
+                self._function.location,
+                f"{self._name} reads and writes the stream {use.name}",
+                "let one stage write it and another one read it",
+            )
+        return Stream(use.name, use.width, next(iter(use.directions)), self._function.location)
