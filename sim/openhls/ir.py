@@ -142,7 +142,6 @@ BINARY = frozenset(
     }
 )
 COMPARISONS = frozenset({Opcode.EQ, Opcode.NE, Opcode.ULT, Opcode.ULE, Opcode.SLT, Opcode.SLE})
-SIGNED = frozenset({Opcode.SDIV, Opcode.SREM, Opcode.ASHR, Opcode.SLT, Opcode.SLE, Opcode.SEXT})
 COUNTS = frozenset({Opcode.CLZ, Opcode.CTZ, Opcode.POPCOUNT})
 STREAM_ACCESSES = frozenset({Opcode.READ, Opcode.WRITE, Opcode.EMPTY, Opcode.FULL})
 ARRAY_ACCESSES = frozenset({Opcode.LOAD, Opcode.STORE})

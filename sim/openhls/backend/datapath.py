@@ -204,9 +204,6 @@ class Pipeline:
             case _:
                 self.compute(operation, step)
 
-    def name_of(self, operation: Operation) -> str:
-        return operation.result.name if operation.result is not None else operation.target
-
     def compute(self, operation: Operation, step: int) -> None:
         result = operation.result
         assert result is not None

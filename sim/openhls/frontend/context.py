@@ -23,7 +23,7 @@ ASSEMBLER = "asm:"
 
 @dataclass
 class Object:
-    """A variable that is not a stream. `owner_name` and the variables are those of the function that declares it."""
+    """A variable that is not a stream. `name` is from where it is declared; `variables` are all it goes by."""
 
     root: Type
     offset: int

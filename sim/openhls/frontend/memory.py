@@ -28,7 +28,6 @@ class Memory:
         self._builder = builder
         self._operands = operands
         self.arrays: dict[tuple[str, Path], Array] = {}
-        self.loaded: set[tuple[str, Path]] = set()
         self.stored: set[tuple[str, Path]] = set()
         self.reserved: dict[str, str] = {}  # names of the parameters
 
@@ -133,7 +132,6 @@ class Memory:
         parts = []
         for piece in self._pieces(held, address, of.size, location):
             array = self.array(address.base, held, piece)
-            self.loaded.add((address.base, piece.key))
             value = self._load_piece(array, piece, predicate, hint)
             parts.append(self._builder.make(Opcode.EXTRACT, 8 * piece.size, value, low=8 * piece.low))
         return self._low_bits(self._builder.make(Opcode.CONCAT, 8 * of.size, *reversed(parts), hint=hint), of.width)
@@ -153,7 +151,6 @@ class Memory:
             array = self.array(address.base, held, piece)
             part = self._builder.make(Opcode.EXTRACT, 8 * piece.size, value, low=8 * piece.position)
             if piece.size != piece.leaf_size:
-                self.loaded.add((address.base, piece.key))
                 part = self._merge(self._load_piece(array, piece, predicate, ""), part, 8 * piece.low)
             self.stored.add((address.base, piece.key))
             index = self._index(piece.indices, array.length)
@@ -237,7 +234,6 @@ class Memory:
 
     def load_leaf(self, base: str, key: Path, predicate: Operand = TRUE) -> Operand:
         """The only element of a leaf that is not indexed."""
-        self.loaded.add((base, key))
         array = self.arrays[(base, key)]
         return self._builder.access(Opcode.LOAD, array.name, (Const(1, 0),), array.width, predicate)
 

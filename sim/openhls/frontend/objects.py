@@ -54,13 +54,6 @@ class Shape:
         if is_bytes(found.at) and found.offset == 0 and found.size == found.at.size and found.size > 1:
             self.blobs.add(found.steps)
 
-    def merge(self, other: Shape) -> bool:
-        """Adds what another function knows; whether that was new."""
-        before = len(self.dynamic) + len(self.blobs)
-        self.dynamic |= other.dynamic
-        self.blobs |= other.blobs
-        return len(self.dynamic) + len(self.blobs) != before
-
     def frozen(self) -> tuple[frozenset[Path], frozenset[Path]]:
         """As a key."""
         return frozenset(self.dynamic), frozenset(self.blobs)

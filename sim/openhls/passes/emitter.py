@@ -185,12 +185,6 @@ class Emitter:
             return inner.operands[0]
         return self.emit(Opcode.XOR, 1, [a, TRUE])
 
-    def is_inverse(self, a: Operand, b: Operand) -> bool:
-        return any(
-            inner is not None and inner.operands == (other, TRUE)
-            for inner, other in ((self.definition(a, Opcode.XOR), b), (self.definition(b, Opcode.XOR), a))
-        )
-
     def select(self, condition: Operand, then: Operand, otherwise: Operand) -> Operand:
         if isinstance(condition, Const):
             return then if condition == TRUE else otherwise
