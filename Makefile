@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 NATIVE_SOURCES := $(shell find hls sim/drive -name '*.hpp' -o -name '*.cpp')
-CPP_SOURCES := $(filter-out hls/common/abi.hpp sim/drive/nvme/wire.hpp,$(shell find hls sim tests -name '*.hpp' -o -name '*.cpp'))
+CPP_SOURCES := $(filter-out hls/common/abi.hpp sim/drive/nvme/wire.hpp sim/drive/engine/cycles.hpp,$(shell find hls sim tests -name '*.hpp' -o -name '*.cpp'))
 export PYTHONPATH := sim
 VENDOR = PYTHONPATH=sim:scripts $(BIN)/python -m vendor $@ $(or $(KERNEL),$(error say which kernel: make $@ KERNEL=x)) \
 	--platform $(or $(PLATFORM),smartssd)
@@ -57,6 +57,7 @@ csim: setup ## compiled kernels against the golden model, plain and under saniti
 rtl: setup ## kernels to SystemVerilog in build/rtl, with schedule and manifest [KERNEL=x]
 	@$(BIN)/python -m rtl build $(KERNEL)
 	@$(BIN)/python scripts/hardware.py
+	@$(BIN)/python scripts/engine_cycles.py
 
 .PHONY: sim
 sim: setup ## kernels' RTL against the golden model: cocotb on Verilator, cycles, coverage [KERNEL=x] [SEED=n]

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/cycles.hpp"
+
 namespace kvdrive {
 namespace {
 
@@ -38,6 +40,18 @@ abi::NvmeStatus status_of(std::uint32_t engine_status) {
   if (engine_status == abi::kNonFinite) return abi::kValueNotFinite;
   if (engine_status == abi::kEmpty) return abi::kNoValidToken;
   return abi::kJobRefused;
+}
+
+// `digits`: the most that the choice of rows or tokens can take; how many it does take depends on the data.
+std::uint64_t job_cycles(const abi::AttentionJob& job) {
+  return static_cast<std::uint64_t>(attention_cycles({.mode = job.mode,
+                                                      .g = job.group,
+                                                      .d = job.head_dim,
+                                                      .tokens = job.tokens,
+                                                      .tail = job.tail_tokens,
+                                                      .r = job.r,
+                                                      .k_top = job.k_top,
+                                                      .digits = job.mode == abi::kSparfRows ? 2 : 4}));
 }
 
 }  // namespace
@@ -133,18 +147,18 @@ void AttentionUnit::place_tail(const Head& head, bool with_v) {
   memory_->job.tail_v = with_v ? memory_->place(head.tail_v) : 0;
 }
 
-// The engine takes a beat of K or V a cycle, at the preset's clock: its design rate.
-void AttentionUnit::count_job(std::uint64_t kv_bytes, Ns data_done) {
+// The cycles that the kernels' manifests state, at the preset's clock.
+void AttentionUnit::count_job(const abi::AttentionJob& job, Ns data_done) {
   ++jobs_;
-  const std::uint64_t cycles = (kv_bytes + abi::kBeatBytes - 1) / abi::kBeatBytes;
+  const std::uint64_t cycles = job_cycles(job);
   engine_cycles_ += cycles;
   const Ns start = std::max(engine_free_, data_done);
   engine_free_ = start + cycles * 1000 / device_.timing().engine_mhz;
-  device_.trace().add(TraceTrack::kEngine, 0, TraceWork::kJob, start, engine_free_, kv_bytes);
+  device_.trace().add(TraceTrack::kEngine, 0, TraceWork::kJob, start, engine_free_, cycles);
 }
 
-AttentionUnit::Outcome AttentionUnit::run_job(std::uint64_t kv_bytes, const KvPages* pages) {
-  count_job(kv_bytes, data_done_);
+AttentionUnit::Outcome AttentionUnit::run_job(const KvPages* pages) {
+  count_job(memory_->job, data_done_);
   if (!ftl_.keeps_payload()) return {};  // nothing to compute with: time only
   const std::uint32_t status = memory_->run(engine_, pages);
   return {status_of(status), status};
@@ -155,11 +169,7 @@ AttentionUnit::ForeignJob AttentionUnit::run_in(std::span<std::byte> memory, std
   if (status != 0) return {status, start};
   abi::AttentionJob fields;
   std::memcpy(&fields, memory.data() + job, sizeof fields);
-  const std::uint64_t row_bytes = std::uint64_t{fields.head_dim} * 2;
-  const std::uint64_t bytes = fields.mode == abi::kSparfRows     ? fields.group * row_bytes
-                              : fields.mode == abi::kSparfTokens ? std::uint64_t{fields.tokens} * fields.r * 2
-                                                                 : fields.tokens * 2 * row_bytes;
-  count_job(bytes, start);
+  count_job(fields, start);
   return {status, engine_free_};
 }
 

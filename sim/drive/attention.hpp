@@ -82,8 +82,8 @@ class AttentionUnit {
   bool place_mean(const Head& head);
   void place_tail(const Head& head, bool with_v);
   void start_job(const Head& head, abi::Mode mode);
-  Outcome run_job(std::uint64_t kv_bytes, const KvPages* pages = nullptr);
-  void count_job(std::uint64_t kv_bytes, Ns data_done);
+  Outcome run_job(const KvPages* pages = nullptr);
+  void count_job(const abi::AttentionJob& job, Ns data_done);
   std::vector<bool> flags_at(std::uint64_t address, std::uint32_t count);
 
   Engine& engine_;

@@ -78,7 +78,7 @@ AttentionUnit::Outcome AttentionUnit::run_copied(const Head& head) {
   data_done_ = read.done;
   if (!read.whole) return {abi::kUnrecoveredRead};
   tail_bytes_read_ += fetch.tail_bytes();
-  return run_job(2 * bytes);
+  return run_job();
 }
 
 // While the engine works on a head, the pages of the next one arrive and its own are checked; results count when all
@@ -124,7 +124,7 @@ AttentionOutcome AttentionUnit::run_paged(const abi::AttnSubmit& command, std::s
     }
     start_dense(head);
     const KvPages pages{own.k, own.v, head.k.tokens_per_group()};
-    return run_job(std::uint64_t{tokens} * head.k.row_bytes() * 2, &pages);
+    return run_job(&pages);
   });
   std::uint32_t damaged = 0;
   for (Gathered& head : heads) {

@@ -17,7 +17,7 @@ AttentionUnit::Outcome AttentionUnit::run_sparf(const Head& head) {
   memory_->job.rows = memory_->place(abi::kBeatBytes);
   memory_->job.r = head.command.r;
   start_job(head, abi::kSparfRows);
-  if (const Outcome done = run_job(head.q.size()); done.engine_status != 0) return done;
+  if (const Outcome done = run_job(); done.engine_status != 0) return done;
 
   const std::vector<bool> rows = flags_at(memory_->job.rows, head.k.head_dim());
   if (!place_columns(head, rows)) return {abi::kUnrecoveredRead};
@@ -26,7 +26,7 @@ AttentionUnit::Outcome AttentionUnit::run_sparf(const Head& head) {
   memory_->job.local = head.command.local;
   place_tail(head, false);
   start_job(head, abi::kSparfTokens);
-  if (const Outcome done = run_job(std::uint64_t{tokens} * head.command.r * 2); done.engine_status != 0) return done;
+  if (const Outcome done = run_job(); done.engine_status != 0) return done;
 
   const std::vector<bool> chosen = flags_at(memory_->job.out, tokens);
   const abi::AttentionResult record = memory_->record();
@@ -35,7 +35,7 @@ AttentionUnit::Outcome AttentionUnit::run_sparf(const Head& head) {
   place_tail(head, true);
   start_job(head, abi::kSparfAttend);
   memory_->job.tokens = record.selected;
-  return run_job(std::uint64_t{record.selected} * 2 * head.k.row_bytes());
+  return run_job();
 }
 
 std::vector<bool> AttentionUnit::flags_at(std::uint64_t address, std::uint32_t count) {

@@ -57,7 +57,7 @@ struct Timing {
   LinkTiming peer{};  // SSD to FPGA, where they are two devices; else unused
   Ns peer_request_ns = 0;
   LinkTiming dram{};             // drive memory (FPGA memory) that holds K and V of a job
-  std::uint32_t engine_mhz = 0;  // one 64-byte beat of K or V a cycle
+  std::uint32_t engine_mhz = 0;  // cycles of a job: engine/cycles.hpp
   std::array<EccTier, 3> ecc{};
 };
 

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write sim/drive/engine/cycles.hpp: the cycle formula of the attention kernels' manifests as C++.
+
+    python scripts/engine_cycles.py [--check]
+
+The drive's engine time is modelled with it. `--check` reports drift and writes nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import sys
+import textwrap
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+MANIFESTS = ROOT / "bitstreams"
+HEADER = ROOT / "sim/drive/engine/cycles.hpp"
+VARIABLES = ("mode", "g", "d", "tokens", "tail", "r", "k_top", "digits")
+OPERATORS: dict[type[ast.AST], str] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Eq: "==",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.And: "&&",
+    ast.Or: "||",
+}
+TEMPLATE = """\
+// SPDX-License-Identifier: Apache-2.0
+// Generated from bitstreams/attention_g*.json by scripts/engine_cycles.py; do not edit.
+#pragma once
+
+#include <cstdint>
+
+namespace kvdrive {{
+
+// Variables of the formula, as hls/attention/kernel.toml explains them.
+struct CycleVariables {{
+  std::int64_t {variables};
+}};
+
+constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) {{ return (a + b - 1) / b; }}
+
+// Cycles of an attention job: the iterations of its loops{fill}.
+constexpr std::int64_t attention_cycles(const CycleVariables& job) {{
+  const auto& [{variables}] = job;
+{body}
+}}
+
+}}  // namespace kvdrive
+"""
+
+
+def cpp(node: ast.expr) -> str:
+    """An expression of counts, none of them negative, in C++. Raises ValueError for what formulas have no use for."""
+    match node:
+        case ast.Constant(value=int() as value):
+            return str(value)
+        case ast.Name(id=name) if name in VARIABLES:
+            return name
+        case ast.UnaryOp(
+            op=ast.USub(),
+            operand=ast.BinOp(left=ast.UnaryOp(op=ast.USub(), operand=dividend), op=ast.FloorDiv(), right=divisor),
+        ):
+            return f"divide_up({cpp(dividend)}, {cpp(divisor)})"
+        case ast.BinOp(left=left, op=ast.FloorDiv(), right=right):
+            return f"({cpp(left)} / {cpp(right)})"
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in OPERATORS:
+            return f"({cpp(left)} {OPERATORS[type(op)]} {cpp(right)})"
+        case ast.IfExp(test=test, body=body, orelse=orelse):
+            return f"({cpp(test)} ? {cpp(body)} : {cpp(orelse)})"
+        case ast.BoolOp(op=op, values=values):
+            return "(" + f" {OPERATORS[type(op)]} ".join(map(cpp, values)) + ")"
+        case ast.Compare(left=left, ops=[ast.In()], comparators=[ast.Tuple(elts=values)]):
+            return "(" + " || ".join(f"{cpp(left)} == {cpp(value)}" for value in values) + ")"
+        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in OPERATORS:
+            return f"{cpp(left)} {OPERATORS[type(op)]} {cpp(right)}"
+    raise ValueError(f"the cycle formula has something that C++ does not get: {ast.unparse(node)}")
+
+
+def stated() -> tuple[str, int]:
+    """Formula and fill. Raises ValueError unless all groups' manifests state the same."""
+    manifests = [json.loads(path.read_text())["cycles"] for path in sorted(MANIFESTS.glob("attention_g*.json"))]
+    found = {(cycles["formula"], cycles.get("fill", 0)) for cycles in manifests}
+    if len(found) != 1:
+        raise ValueError("the manifests of attention state different cycles: run `make rtl KERNEL=attention`")
+    return found.pop()
+
+
+def render() -> str:
+    """The header's text."""
+    formula, fill = stated()
+    expression = f"return {cpp(ast.parse(formula, mode='eval').body)}" + (f" + {fill};" if fill else ";")
+    body = textwrap.fill(expression, 116, initial_indent="  ", subsequent_indent="      ", break_on_hyphens=False)
+    return TEMPLATE.format(variables=", ".join(VARIABLES), fill=f" and {fill} of filling" if fill else "", body=body)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="compare, write nothing")
+    check = parser.parse_args().check
+    try:
+        text = render()
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 1
+    if check and HEADER.read_text() != text:
+        print(f"{HEADER.relative_to(ROOT)} differs: run `python scripts/engine_cycles.py`", file=sys.stderr)
+        return 1
+    if not check:
+        HEADER.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Modelled engine time: the cycles that the kernels' manifests state, at the preset's clock."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kvdrive import abi
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = Path("scripts/engine_cycles.py")
+HEADER = Path("sim/drive/engine/cycles.hpp")
+
+
+def stated(group: int, **variables: int) -> int:
+    """Formula and fill of the manifest of a group size."""
+    cycles = json.loads((ROOT / f"bitstreams/attention_g{group}.json").read_text())["cycles"]
+    unused = dict.fromkeys(("tail", "r", "k_top", "digits"), 0)
+    return eval(cycles["formula"], {}, {"g": group, **unused, **variables}) + cycles.get("fill", 0)
+
+
+def spent(host, q: np.ndarray, tokens: int, **fields: int) -> int:
+    """Engine cycles of one query."""
+    before = host.drive.flash_stats()["engine_cycles"]
+    result = host.submit(q, tokens, **fields)
+    assert result.status == abi.NvmeStatus.SUCCESS
+    return host.drive.flash_stats()["engine_cycles"] - before
+
+
+@pytest.mark.parametrize("group", abi.GROUP_SIZES)
+@pytest.mark.parametrize(("d", "tokens"), [(32, 1), (64, 65), (128, 700), (256, 33)])
+@pytest.mark.parametrize("mode", [abi.Mode.EXACT, abi.Mode.PARTIAL])
+def test_a_dense_job_takes_the_stated_cycles(host, group, d, tokens, mode):
+    rows = np.ones((2, tokens, d), np.float16)
+    host.store(rows, rows)
+    cycles = spent(host, np.ones((2, group, d), np.float16), tokens, mode=mode)
+    assert cycles == 2 * stated(group, mode=mode, d=d, tokens=tokens)
+
+
+@pytest.mark.parametrize(("r", "k_top", "tokens"), [(8, 40, 700), (40, 20, 300), (64, 300, 1300)])
+@pytest.mark.parametrize("group", [1, 8])
+def test_the_three_jobs_of_sparf_take_the_stated_cycles(host, group, r, k_top, tokens):
+    rng = np.random.default_rng(3)
+    rows = rng.standard_normal((1, tokens, 64)).astype(np.float16)
+    host.store(rows, rows, options=abi.AppendOption.APPEND_SPARSE)
+    q = rng.standard_normal((1, group, 64)).astype(np.float16)
+    cycles = spent(host, q, tokens, mode=abi.Mode.SPARF_ATTEND, r=r, k_top=k_top, local=4)
+    choice = {"d": 64, "r": r, "k_top": k_top}
+    # how many digits a choice takes depends on the data: the most that it can
+    assert cycles == (
+        stated(group, mode=abi.Mode.SPARF_ROWS, digits=2, tokens=tokens, **choice)
+        + stated(group, mode=abi.Mode.SPARF_TOKENS, digits=4, tokens=tokens, **choice)
+        + stated(group, mode=abi.Mode.SPARF_ATTEND, tokens=k_top, **choice)
+    )
+
+
+def test_the_clock_is_the_preset_s(make_drive):
+    """What waits in drive memory needs the engine alone: two queries differ by the cycles of one."""
+    rows, q = np.ones((1, 7, 64), np.float16), np.ones((1, 1, 64), np.float16)
+    host = make_drive(preset="instcsd")
+    host.store(rows, rows)
+    times = []
+    for tokens in (1, 7):
+        before = host.drive.flash_stats()["device_ns"]
+        host.submit(q, tokens)
+        times.append(host.drive.flash_stats()["device_ns"] - before)
+    cycles = [stated(1, mode=abi.Mode.EXACT, d=64, tokens=tokens) for tokens in (1, 7)]
+    assert times[1] - times[0] == cycles[1] * 1000 // 285 - cycles[0] * 1000 // 285
+
+
+def copy_of_tree(folder: Path) -> Path:
+    for path in (SCRIPT, HEADER, *(ROOT / "bitstreams").glob("attention_g*.json")):
+        target = folder / (path.relative_to(ROOT) if path.is_absolute() else path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text((ROOT / path).read_text())
+    return folder
+
+
+def check(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, root / SCRIPT, *arguments], capture_output=True, text=True)
+
+
+def test_the_header_is_that_of_the_manifests(tmp_path):
+    root = copy_of_tree(tmp_path)
+    assert check(root, "--check").returncode == 0
+    for path in (root / "bitstreams").iterdir():
+        manifest = json.loads(path.read_text())
+        manifest["cycles"] = {"formula": "tokens * d // 32 if mode == 0 else -(-tokens // 16)", "fill": 800}
+        path.write_text(json.dumps(manifest))
+    assert "differs" in check(root, "--check").stderr
+    assert check(root).returncode == check(root, "--check").returncode == 0
+    text = (root / HEADER).read_text()
+    assert "return (mode == 0 ? ((tokens * d) / 32) : divide_up(tokens, 16)) + 800;" in text
+
+
+@pytest.mark.parametrize(
+    ("formula", "reason"),
+    [("tokens ** 2", "C++ does not get"), ("cycles", "C++ does not get"), ("tokens", "different")],
+)
+def test_a_formula_that_cannot_be_is_refused(tmp_path, formula, reason):
+    root = copy_of_tree(tmp_path)
+    for path in (root / "bitstreams").iterdir():
+        manifest = json.loads(path.read_text())
+        if reason != "different" or path.stem == "attention_g1":
+            manifest["cycles"] = {"formula": formula}
+        path.write_text(json.dumps(manifest))
+    result = check(root)
+    assert result.returncode == 1
+    assert reason in result.stderr
+    assert "Traceback" not in result.stderr
