@@ -47,7 +47,8 @@ std::uint16_t status_word(std::uint32_t status) {
 Drive::Drive(const std::filesystem::path& path, std::unique_ptr<Engine> engine, const VolumeOptions& options)
     : volume_(path, options), engine_(std::move(engine)) {}
 
-Drive::Reply Drive::execute(const abi::Sqe& command, std::span<const std::byte> data, std::uint64_t room) {
+Drive::Reply Drive::execute(const abi::Sqe& command, std::span<const std::byte> data, std::uint64_t room,
+                            std::uint32_t queue) {
   const std::lock_guard lock(mutex_);
   volume_.ftl().set_time(now_);
   volume_.device().advance(now_);
@@ -57,7 +58,8 @@ Drive::Reply Drive::execute(const abi::Sqe& command, std::span<const std::byte> 
   } catch (const std::exception&) {  // the backing file or the memory failed: the command changed nothing
     reply = {.status = abi::kInternalError};
   }
-  volume_.device().trace().add(TraceTrack::kCommands, 0, TraceWork::kCommand, now_, reply.done, command.opcode);
+  volume_.device().trace().add(TraceTrack::kQueue, queue, TraceWork::kCommand, now_, reply.done,
+                               std::uint64_t{command.nsid} << 8 | command.opcode);
   reply.done = now_ = std::max(now_, reply.done);
   ++counters_.commands;
   counters_.failed_commands += reply.status != abi::kSuccess;
@@ -82,9 +84,11 @@ std::optional<std::uint64_t> Drive::payload_bytes(const abi::AttnSubmit& command
   return attention_.payload_bytes(command);
 }
 
-std::uint32_t Drive::run_job(std::span<std::byte> memory, std::uint64_t job) {
+std::uint32_t Drive::run_job(std::span<std::byte> memory, std::uint64_t job, std::uint32_t queue) {
   const std::lock_guard lock(mutex_);
   const auto [status, done] = attention_.run_in(memory, job, now_);
+  volume_.device().trace().add(TraceTrack::kQueue, queue, TraceWork::kCommand, now_, done,
+                               abi::kCp << 8 | nvme::kExecuteProgram);
   now_ = std::max(now_, done);
   return status;
 }
@@ -155,6 +159,16 @@ std::vector<std::uint32_t> Drive::sessions() const {
   return volume_.store().sessions();
 }
 
+std::vector<HeadSummary> Drive::heads(std::uint32_t session) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<HeadSummary> found;
+  for (const HeadRows* rows : volume_.store().heads(session)) {
+    const HeadRows::Name& name = rows->name();
+    found.push_back({name.layer, name.head, name.kind, rows->tokens(), rows->row_bytes(), rows->sparse()});
+  }
+  return found;
+}
+
 std::vector<std::byte> Drive::rows(std::uint32_t session, std::uint32_t layer, std::uint32_t head, abi::KvKind kind) {
   const std::lock_guard lock(mutex_);
   const HeadRows* found = volume_.store().find(session, layer, head, kind);
@@ -178,9 +192,9 @@ void Drive::keep_trace(std::size_t events) {
   volume_.device().trace().keep(events);
 }
 
-std::size_t Drive::write_trace(const std::filesystem::path& path) {
+std::size_t Drive::write_trace(std::ostream& out) {
   const std::lock_guard lock(mutex_);
-  return volume_.device().trace().write(path);
+  return volume_.device().trace().write(out);
 }
 
 std::vector<std::string> Drive::check() {

@@ -56,6 +56,14 @@ struct FlashStats {
   std::vector<ChannelCounters> channels;
 };
 
+// K or V of one head of a session.
+struct HeadSummary {
+  std::uint32_t layer = 0, head = 0;
+  abi::KvKind kind = abi::kKeys;
+  std::uint32_t tokens = 0, row_bytes = 0;
+  bool sparse = false;
+};
+
 // A status (type << 8 | code) as the status word of a completion, phase bit 0.
 std::uint16_t status_word(std::uint32_t status);
 
@@ -83,15 +91,16 @@ class Drive {
   };
 
   // Never throws for what a command says; may be called from several threads. The command arrives when the one before
-  // it is done. `room`: the most data that the host takes.
-  Reply execute(const abi::Sqe& command, std::span<const std::byte> data, std::uint64_t room = UINT64_MAX);
+  // it is done. `room`: the most data that the host takes. `queue`: the track on which the command is traced.
+  Reply execute(const abi::Sqe& command, std::span<const std::byte> data, std::uint64_t room = UINT64_MAX,
+                std::uint32_t queue = 0);
   // The same with the entries' bytes.
   Completion submit(SqeView sqe, std::span<const std::byte> data);
 
   // Length of ATTN_SUBMIT's data; nothing when the head is not there.
   std::optional<std::uint64_t> payload_bytes(const abi::AttnSubmit& command) const;
   // Runs a job that lies in memory of the host's own (subsystem local memory). Returns the engine's status word.
-  std::uint32_t run_job(std::span<std::byte> memory, std::uint64_t job);
+  std::uint32_t run_job(std::span<std::byte> memory, std::uint64_t job, std::uint32_t queue);
   // Forgets all sessions and blocks, durably.
   abi::NvmeStatus format();
   std::uint64_t blocks_used() const;
@@ -101,6 +110,8 @@ class Drive {
   DriveStats stats() const;
   FlashStats flash_stats() const;
   std::vector<std::uint32_t> sessions() const;
+  // What a session holds, by layer, head and kind; nothing for an unknown one.
+  std::vector<HeadSummary> heads(std::uint32_t session) const;
   // All rows of K or V of a head; nothing where there are none. Throws std::runtime_error when a page is lost.
   std::vector<std::byte> rows(std::uint32_t session, std::uint32_t layer, std::uint32_t head, abi::KvKind kind);
   const Preset& preset() const { return volume_.preset(); }
@@ -114,7 +125,7 @@ class Drive {
 
   // Keeps the latest `events` of device time from now on (trace.hpp); writes them and returns how many.
   void keep_trace(std::size_t events);
-  std::size_t write_trace(const std::filesystem::path& path);
+  std::size_t write_trace(std::ostream& out);
 
  private:
   Reply dispatch(const abi::Sqe& command, std::span<const std::byte> data, std::uint64_t room);

@@ -1,19 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trace.hpp"
 
+#include <algorithm>
 #include <array>
-#include <fstream>
 #include <iomanip>
+#include <ostream>
 #include <set>
-#include <stdexcept>
-#include <string>
+#include <string_view>
 #include <utility>
+
+#include "common/abi.hpp"
+#include "nvme/wire.hpp"
 
 namespace kvdrive {
 namespace {
 
-constexpr std::array kTracks{"channel", "die", "PCIe", "link", "engine memory", "engine", "commands"};
-constexpr std::array kWork{"transfer", "sense", "program", "erase", "job", "command"};
+constexpr std::array kTracks{"channel", "die", "PCIe", "link", "engine memory", "engine", "queue"};
+constexpr std::array kWork{"transfer", "sense", "program", "erase", "job"};
+constexpr std::array kArguments{"bytes", "bytes", "bytes", "bytes", "cycles", "opcode"};
+
+struct CommandName {
+  std::uint64_t value;  // as Event::value
+  std::string_view name;
+};
+constexpr std::uint64_t kBlocks = abi::kNvm << 8, kPrograms = abi::kCp << 8;
+constexpr std::array kCommands{
+    CommandName{kBlocks | abi::kFlush, "FLUSH"},
+    CommandName{kBlocks | abi::kKvAppend, "KV_APPEND"},
+    CommandName{kBlocks | abi::kSessionTrim, "SESSION_TRIM"},
+    CommandName{kBlocks | abi::kSessionFork, "SESSION_FORK"},
+    CommandName{kBlocks | nvme::kNvmRead, "READ"},
+    CommandName{kBlocks | nvme::kNvmWrite, "WRITE"},
+    CommandName{kBlocks | nvme::kNvmWriteZeroes, "WRITE_ZEROES"},
+    CommandName{kBlocks | nvme::kNvmDatasetManagement, "DATASET_MANAGEMENT"},
+    CommandName{kPrograms | abi::kAttnSubmit, "ATTN_SUBMIT"},
+    CommandName{kPrograms | abi::kAttnFetch, "ATTN_FETCH"},
+    CommandName{kPrograms | nvme::kExecuteProgram, "EXECUTE_PROGRAM"},
+};
+
+std::string_view name_of(TraceWork work, std::uint64_t value) {
+  if (work != TraceWork::kCommand) return kWork[static_cast<std::size_t>(work)];
+  const auto* const found = std::ranges::find(kCommands, value, &CommandName::value);
+  return found == kCommands.end() ? "command" : found->name;
+}
 
 }  // namespace
 
@@ -24,8 +53,7 @@ void Trace::keep(std::size_t events) {
   added_ = 0;
 }
 
-std::size_t Trace::write(const std::filesystem::path& path) const {
-  std::ofstream out(path);
+std::size_t Trace::write(std::ostream& out) const {
   out << "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[";
   // A process per kind of track, a thread per number.
   std::set<std::pair<std::size_t, std::uint32_t>> named;
@@ -36,24 +64,29 @@ std::size_t Trace::write(const std::filesystem::path& path) const {
     out << comma << R"({"ph":"M","name":"process_name","pid":)" << track + 1 << R"(,"args":{"name":")" << kTracks[track]
         << R"("}},)" << '\n'
         << R"({"ph":"M","name":"thread_name","pid":)" << track + 1 << R"(,"tid":)" << event.number
-        << R"(,"args":{"name":")" << kTracks[track] << ' ' << event.number << R"("}})";
+        << R"(,"args":{"name":")";
+    if (event.track == TraceTrack::kQueue && event.number != 0) {
+      out << "controller " << (event.number >> 16) << ", queue " << (event.number & 0xffff);
+    } else {
+      out << kTracks[track] << ' ' << event.number;
+    }
+    out << R"("}})";
     comma = ",\n";
   }
   const auto microseconds = [&out](Ns ns) {
     out << ns / 1000 << '.' << std::setw(3) << std::setfill('0') << ns % 1000;
   };
   for (const Event& event : events_) {
-    out << comma << R"({"ph":"X","name":")" << kWork[static_cast<std::size_t>(event.work)] << R"(","pid":)"
+    out << comma << R"({"ph":"X","name":")" << name_of(event.work, event.value) << R"(","pid":)"
         << static_cast<std::size_t>(event.track) + 1 << R"(,"tid":)" << event.number << R"(,"ts":)";
     microseconds(event.start);
     out << R"(,"dur":)";
     microseconds(event.length);
-    out << R"(,"args":{"value":)" << event.value << "}}";
+    out << R"(,"args":{")" << kArguments[static_cast<std::size_t>(event.work)] << R"(":)"
+        << (event.work == TraceWork::kCommand ? event.value & 0xff : event.value) << "}}";
     comma = ",\n";
   }
   out << "\n]}\n";
-  out.close();
-  if (!out) throw std::runtime_error("cannot write the trace to " + path.string());
   return events_.size();
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happened in device time, one track per channel, die, bus and engine, as Chrome's trace events (Perfetto reads
-// them). Keeps the latest events, as many as it was given room for.
+// What happened in device time, one track per channel, die, bus, engine and submission queue, as Chrome's trace events
+// (Perfetto reads them). Keeps the latest events, as many as it was given room for.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
+#include <iosfwd>
 #include <mutex>
 #include <vector>
 
@@ -13,8 +13,13 @@
 
 namespace kvdrive {
 
-enum class TraceTrack : std::uint8_t { kChannel, kDie, kPcie, kPeer, kMemory, kEngine, kCommands };
+enum class TraceTrack : std::uint8_t { kChannel, kDie, kPcie, kPeer, kMemory, kEngine, kQueue };
 enum class TraceWork : std::uint8_t { kTransfer, kSense, kProgram, kErase, kJob, kCommand };
+
+// Number of a queue's track; 0: commands that came through none.
+constexpr std::uint32_t queue_track(std::uint16_t controller, std::uint16_t queue) {
+  return std::uint32_t{controller} << 16 | queue;
+}
 
 class Trace {
  public:
@@ -34,13 +39,13 @@ class Trace {
     ++added_;
   }
 
-  // Throws std::runtime_error when the file cannot be written. Returns the number of events.
-  std::size_t write(const std::filesystem::path& path) const;
+  // Returns the number of events.
+  std::size_t write(std::ostream& out) const;
 
  private:
   struct Event {
     Ns start, length;
-    std::uint64_t value;  // bytes, or the command's opcode
+    std::uint64_t value;  // bytes, cycles of a job, or namespace << 8 | opcode of a command
     std::uint32_t number;
     TraceTrack track;
     TraceWork work;

@@ -14,6 +14,8 @@ from transformers import PreTrainedModel
 from kvdrive.report.watched import watch
 from kvdrive.targets.group import DriveGroup
 
+KEPT_EVENTS = 100_000  # of each drive's timeline, the latest: about 12 MB of JSON
+
 
 @dataclass(frozen=True)
 class Mark:
@@ -43,11 +45,15 @@ class Recorder:
     def __init__(self, drives: DriveGroup) -> None:
         self.drives, self.commands = watch(drives)
         self.start = 0.0
+        self.origins: list[int] = []  # device time of each drive, ns
         self.layers: list[LayerSpan] = []
         self.marks: list[Mark] = []
 
     def begin(self) -> None:
         """The clock starts: attaching a model, which reads all of its weights, is no part of a generation."""
+        self.origins = [drive.device_ns() or 0 for drive in self.drives.drives]
+        for drive in self.drives.drives:
+            drive.keep_trace(KEPT_EVENTS)
         self.start = time.perf_counter()
         self.marks = [self._now()]
 

@@ -1,7 +1,8 @@
 """Timelines as JSON trace events, which Perfetto (https://ui.perfetto.dev) and chrome://tracing open.
 
-Two processes with a clock each: the host in wall time and the drive in modelled device time. Both begin at 0; an event
-on one clock says nothing about the other, apart from the step that both name.
+Two clocks: the host in wall time and the drives in modelled device time. Both begin at 0; an event on one clock says
+nothing about the other, apart from the step that both name. Of a drive's insides (channels, dies, buses, engine,
+queues) the latest record.KEPT_EVENTS are there; steps are complete.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 from kvdrive.report.record import Recorder
 
 HOST, DRIVE = 1, 2
+_INSIDES, _MOST_KINDS = 10, 10  # process of the first drive's first kind of track, and of each drive so many
 _STEPS, _LAYERS, _COMMANDS = 1, 2, 3  # tracks; each drive has one of its own
 
 Event = dict[str, Any]
@@ -48,9 +50,24 @@ def drive_events(record: Recorder) -> list[Event]:
     return events
 
 
+def inside_events(record: Recorder) -> list[Event]:
+    """What each drive kept of its insides in modelled device time: a process for each kind of track."""
+    events = []
+    for number, (drive, origin) in enumerate(zip(record.drives.drives, record.origins, strict=True)):
+        name = "drive" if len(record.origins) == 1 else f"drive {number}"
+        for event in drive.trace():
+            event["pid"] += _INSIDES + _MOST_KINDS * number
+            if event["name"] == "process_name":
+                event["args"]["name"] = f"{name}: {event['args']['name']} (modelled time)"
+            if event["ph"] == "X":
+                event["ts"] -= origin / 1e3
+            events.append(event)
+    return events
+
+
 def write(path: Path, record: Recorder) -> None:
     """Both timelines into one file."""
-    events = host_events(record) + drive_events(record)
+    events = host_events(record) + drive_events(record) + inside_events(record)
     path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from kvdrive import abi
 from kvdrive.nvme.commands import Command
@@ -53,6 +54,14 @@ class WatchedTarget(Target):
     def device_ns(self) -> int | None:
         """See Target."""
         return self._inner.device_ns()
+
+    def keep_trace(self, events: int) -> bool:
+        """See Target."""
+        return self._inner.keep_trace(events)
+
+    def trace(self) -> list[dict[str, Any]]:
+        """See Target."""
+        return self._inner.trace()
 
     def new_session(self) -> int:
         """See Target."""

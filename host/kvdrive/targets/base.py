@@ -21,6 +21,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Any
 
 from kvdrive.nvme.commands import Command
 from kvdrive.nvme.completions import Completion
@@ -57,6 +58,14 @@ class Target(ABC):
     def device_ns(self) -> int | None:
         """Device time since the drive was opened in modelled ns; None where time is real. Raises TargetError."""
         return None
+
+    def keep_trace(self, events: int) -> bool:
+        """Keep the latest `events` of the modelled device timeline from now on; False where time is real."""
+        return False
+
+    def trace(self) -> list[dict[str, Any]]:
+        """What was kept, as Chrome trace events in us since the drive was opened. Raises TargetError."""
+        return []
 
     @abstractmethod
     def close(self) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from kvdrive._native import Drive, QueuePairs, RingError, Subsystem
 from kvdrive.errors import TargetError
@@ -82,6 +84,16 @@ class Emulator(Target):
     def device_ns(self) -> int:
         """See Target."""
         return int(self._open_drive().flash_stats()["device_ns"])
+
+    def keep_trace(self, events: int) -> bool:
+        """See Target."""
+        self._open_drive().keep_trace(events)
+        return True
+
+    def trace(self) -> list[dict[str, Any]]:
+        """See Target."""
+        events: list[dict[str, Any]] = json.loads(self._open_drive().trace())["traceEvents"]
+        return events
 
     def close(self) -> None:
         """See Target."""

@@ -13,8 +13,11 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <span>
+#include <sstream>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -134,6 +137,29 @@ nb::dict flash_stats(const Drive& drive) {
   return result;
 }
 
+nb::list heads(const Drive& drive, std::uint32_t session) {
+  nb::list found;
+  for (const HeadSummary& head : drive.heads(session)) {
+    nb::dict entry;
+    entry["layer"] = head.layer;
+    entry["head"] = head.head;
+    entry["kind"] = static_cast<std::uint32_t>(head.kind);
+    entry["tokens"] = head.tokens;
+    entry["row_bytes"] = head.row_bytes;
+    entry["sparse"] = head.sparse;
+    found.append(entry);
+  }
+  return found;
+}
+
+std::size_t write_trace(Drive& drive, const std::filesystem::path& path) {
+  std::ofstream out(path);
+  const std::size_t events = drive.write_trace(out);
+  out.close();
+  if (!out) throw std::runtime_error("cannot write the trace to " + path.string());
+  return events;
+}
+
 nb::dict layout(const Drive& drive) {
   const Superblock& superblock = drive.layout();
   const Geometry& g = superblock.geometry;
@@ -187,6 +213,8 @@ void bind_drive(nb::module_& m) {
       .def("flash_stats", &flash_stats, "What happened inside since the drive was opened, by name.")
       .def("layout", &layout, "Sizes of the flash and of the backing file, by name.")
       .def("sessions", &Drive::sessions, "Numbers of the sessions on the drive.")
+      .def("heads", &heads, nb::arg("session"),
+           "What a session holds, a dict for K or V of each head: layer, head, kind, tokens, row_bytes, sparse.")
       .def(
           "rows",
           [](Drive& drive, std::uint32_t session, std::uint32_t layer, std::uint32_t head, std::uint32_t kind) {
@@ -196,13 +224,28 @@ void bind_drive(nb::module_& m) {
           "All rows of K or V of a head as bytes; empty where there are none. RuntimeError when a page is lost.")
       .def(
           "inject", &inject, nb::arg("kind"), nb::arg("after") = 0, nb::arg("count") = 1, nb::arg("argument") = 0,
-          "From now on, after `after` good operations, `count` fail: read_uncorrectable, program_fail, erase_fail, "
-          "full; "
-          "slow_die: die `argument` takes `count` percent; power_cut: at a file write, `argument` what of it survives.")
+          "From now on, after `after` good operations of its kind, `count` fail. The flash: read_uncorrectable (status "
+          "281h; with an `argument` each page is lost with that probability in 1e-9, drawn from the seed `after`), "
+          "program_fail and erase_fail (other blocks take over), full (capacity exceeded). slow_die: die `argument` "
+          "takes `count` percent of its time. The controller: lost_completion (executed) and command_timeout (not "
+          "executed) end with Abort, a reset or the host's deadline; engine_hang: ATTN_SUBMIT is an internal error "
+          "after "
+          "a second of device time. power_cut: file write number `after` is the last, then everything fails; of what "
+          "was not synced survives, by `argument`: 0 all but that write, 1 half of it too, even ones a choice of "
+          "writes, "
+          "odd ones of sectors. ValueError for an unknown kind.")
       .def("keep_trace", &Drive::keep_trace, nb::arg("events"),
            "Keep the latest `events` events of device time from now on; 0: none.")
-      .def("write_trace", &Drive::write_trace, nb::arg("path"),
+      .def("write_trace", &write_trace, nb::arg("path"), nb::call_guard<nb::gil_scoped_release>(),
            "Write them as Chrome trace events, which Perfetto loads -> their number.")
+      .def(
+          "trace",
+          [](Drive& drive) {
+            std::ostringstream text;
+            drive.write_trace(text);
+            return text.str();
+          },
+          nb::call_guard<nb::gil_scoped_release>(), "The same as text.")
       .def("check", &Drive::check, nb::call_guard<nb::gil_scoped_release>(),
            "Compare maps, spares and contents: one sentence per disagreement.");
   m.def("timing_cases", &timing_cases, "The timing model beside published and measured values, a dict per case.");

@@ -64,6 +64,17 @@ std::vector<std::uint32_t> KvStore::sessions() const {
   return numbers;
 }
 
+std::vector<const HeadRows*> KvStore::heads(std::uint32_t session) const {
+  std::vector<const HeadRows*> found;
+  const auto entry = sessions_.find(session);
+  if (entry == sessions_.end()) return found;
+  for (const auto& [key, rows] : entry->second.heads) found.push_back(&rows);
+  std::ranges::sort(found, {}, [](const HeadRows* rows) {
+    return head_key(rows->name().layer, rows->name().head, rows->name().kind);
+  });
+  return found;
+}
+
 abi::NvmeStatus KvStore::check_append(const abi::KvAppend& command) const {
   constexpr std::uint32_t options = abi::kAppendFua | abi::kAppendSparse;
   if (command.heads == 0 || command.head + command.heads > 256 || command.tokens == 0 ||

@@ -39,6 +39,9 @@ class KvStore {
   bool has_session(std::uint32_t session) const { return sessions_.contains(session); }
   std::vector<std::uint32_t> sessions() const;
 
+  // K and V of a session's heads, by layer, head and kind; empty for an unknown session.
+  std::vector<const HeadRows*> heads(std::uint32_t session) const;
+
   // Null when nothing was appended there.
   const HeadRows* find(std::uint32_t session, std::uint32_t layer, std::uint32_t head, abi::KvKind kind) const;
 

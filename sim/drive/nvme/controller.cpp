@@ -244,7 +244,7 @@ std::optional<Response> Controller::execute_io(QueueId queue, const abi::Sqe& co
     const std::lock_guard lock(mutex_);
     write_cache = features_.value(kFeatureWriteCache) != 0;
   }
-  Reply reply = subsystem_.execute(command, data, write_cache);
+  Reply reply = subsystem_.execute(command, data, write_cache, queue_track(id_, queue));
   if (drive.strikes(FaultKind::kLostCompletion)) {
     const std::lock_guard lock(mutex_);
     stuck_.emplace_back(queue, command);

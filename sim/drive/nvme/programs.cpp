@@ -71,7 +71,7 @@ bool Programs::ranges_fit(const MemoryRange& range) const {
          range.length <= memory_.size() - range.start;
 }
 
-Reply Programs::execute(const abi::Sqe& command) {
+Reply Programs::execute(const abi::Sqe& command, std::uint32_t queue) {
   const std::uint32_t program = command.cdw2 & 0xffff;
   const std::uint64_t job = command.cdw12 | std::uint64_t{command.cdw13} << 32;
   if (command.cdw3 != 0 || command.cdw10 != 0 || command.cdw11 != 0) return {.status = abi::kInvalidField};
@@ -89,7 +89,7 @@ Reply Programs::execute(const abi::Sqe& command) {
   }
   return memory_.with(range.start, range.length, [&](std::span<std::byte> memory) -> Reply {
     if (program_of(read_as<abi::AttentionJob>(memory, job).mode) != program) return {.status = abi::kInvalidField};
-    const std::uint32_t status = drive_.run_job(memory, job);
+    const std::uint32_t status = drive_.run_job(memory, job, queue);
     return {.status = status == 0 ? Status{abi::kSuccess} : Status{abi::kJobRefused}, .result = status};
   });
 }

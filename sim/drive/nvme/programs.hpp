@@ -32,7 +32,7 @@ class Programs {
   // Bytes of data of a MEMORY_RANGE_SET command.
   static std::uint32_t range_bytes(const abi::Sqe& command);
 
-  Reply execute(const abi::Sqe& command);
+  Reply execute(const abi::Sqe& command, std::uint32_t queue);
   // Whether ATTN_SUBMIT in this mode may run.
   Status may_run(std::uint8_t mode) const;
 

@@ -92,35 +92,35 @@ Transfer Subsystem::transfer(const abi::Sqe& command) const {
   }
 }
 
-Reply Subsystem::execute(const abi::Sqe& command, const DataBuffer& data, bool write_cache) {
+Reply Subsystem::execute(const abi::Sqe& command, const DataBuffer& data, bool write_cache, std::uint32_t queue) {
   Reply reply;
   if (command.flags & 0x3) {  // fused
     reply.status = abi::kInvalidField;
   } else if (command.nsid == kNsidMemory) {
     reply = memory_.execute(command, data.in, data.room);
   } else if (command.nsid == abi::kCp && command.opcode == kExecuteProgram) {
-    reply = programs_.execute(command);
+    reply = programs_.execute(command, queue);
   } else {
-    reply = execute_kv(command, data, write_cache);
+    reply = execute_kv(command, data, write_cache, queue);
   }
   count(command, data, reply);
   if (reply.status == abi::kUnrecoveredRead) broadcast(kReliabilityEvent, kReliabilityWarning);
   return reply;
 }
 
-Reply Subsystem::execute_kv(const abi::Sqe& command, const DataBuffer& data, bool write_cache) {
+Reply Subsystem::execute_kv(const abi::Sqe& command, const DataBuffer& data, bool write_cache, std::uint32_t queue) {
   if (command.opcode == abi::kAttnSubmit && command.nsid == abi::kCp) {
     const Status status = programs_.may_run(std::bit_cast<abi::AttnSubmit>(command).mode);
     if (status != abi::kSuccess) return {.status = status};
   }
   abi::Sqe addressed = command;
   if (command.opcode == abi::kFlush && command.nsid == kNsidAll) addressed.nsid = abi::kNvm;
-  Drive::Reply reply = drive_.execute(addressed, data.in, data.room);
+  Drive::Reply reply = drive_.execute(addressed, data.in, data.room, queue);
   if (!write_cache && reply.status == abi::kSuccess && stores(command)) {
     abi::Sqe flush{};
     flush.opcode = abi::kFlush;
     flush.nsid = abi::kNvm;
-    if (drive_.execute(flush, {}).status != abi::kSuccess) reply.status = abi::kInternalError;
+    if (drive_.execute(flush, {}, 0, queue).status != abi::kSuccess) reply.status = abi::kInternalError;
   }
   return {reply.status, reply.result, std::move(reply.data)};
 }

@@ -45,7 +45,8 @@ class Subsystem {
   // Direction and length of an I/O command's data.
   Transfer transfer(const abi::Sqe& command) const;
   // An I/O command of any namespace. Without `write_cache` what it stores is durable when it completes.
-  Reply execute(const abi::Sqe& command, const DataBuffer& data, bool write_cache);
+  // `queue`: its track of the timeline.
+  Reply execute(const abi::Sqe& command, const DataBuffer& data, bool write_cache, std::uint32_t queue);
 
   // FORMAT_NVM: forgets all sessions and blocks.
   Reply format(const abi::Sqe& command);
@@ -63,7 +64,7 @@ class Subsystem {
   void detach(std::uint16_t id);
   void broadcast(std::uint32_t event, std::uint32_t enabled_by);
 
-  Reply execute_kv(const abi::Sqe& command, const DataBuffer& data, bool write_cache);
+  Reply execute_kv(const abi::Sqe& command, const DataBuffer& data, bool write_cache, std::uint32_t queue);
   void count(const abi::Sqe& command, const DataBuffer& data, const Reply& reply);
 
   Drive& drive_;

@@ -16,9 +16,11 @@ from unittest import mock
 import numpy as np
 import pytest
 
+from kvdrive import abi
 from kvdrive._native import Drive, QueuePairs, Subsystem
 from kvdrive.cli import main
-from kvdrive.nvme import namespaces
+from kvdrive.nvme import commands, namespaces
+from kvdrive.nvme.completions import decode
 
 
 @dataclass
@@ -76,7 +78,7 @@ def test_serve_stats_and_a_clean_end(tmp_path):
     path, socket = tmp_path / "drive.kv", tmp_path / "socket"
     kvdrive("create", path, "--capacity", "64M")
     arguments = [sys.executable, "-m", "kvdrive", "drive", "serve", path, "--socket", socket]
-    options = ["--fault", "read_uncorrectable:0:1", "--nvme-tcp", "127.0.0.1:0"]
+    options = ["--fault", "read_uncorrectable:0:1", "--nvme-tcp", "127.0.0.1:0", "--trace", tmp_path / "trace.json"]
     with subprocess.Popen([*arguments, *options], stdout=subprocess.PIPE, text=True) as server:
         try:
             told = server.stdout.readline()
@@ -92,7 +94,56 @@ def test_serve_stats_and_a_clean_end(tmp_path):
         finally:
             server.kill()
     assert not socket.exists()
+    assert ("queue", 1 << 16 | 1, "WRITE") in spans_of(tmp_path / "trace.json")
     assert json.loads(kvdrive("info", path, "--json").stdout)["blocks_used"] == 1
+
+
+def spans_of(path):
+    """(kind of track, track, name) of every span of a timeline."""
+    events = json.loads(path.read_text())["traceEvents"]
+    kinds = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
+    return [(kinds[event["pid"]], event["tid"], event["name"]) for event in events if event["ph"] == "X"]
+
+
+SMALL = ("--tokens", 512, "--heads", 2, "--head-dim", 64, "--layers", 3, "--group", 2, "--preset", "instcsd")
+
+
+@pytest.mark.parametrize(("workload", "jobs"), [("prefill", 0), ("exact", 3 * 2), ("sparf", 3 * 2 * 3)])
+def test_the_timeline_of_a_workload(tmp_path, workload, jobs):
+    out = tmp_path / "trace.json"
+    result = kvdrive("trace", "--workload", workload, "--out", out, "--json", "--queues", 2, *SMALL)
+    assert result.returncode == 0, result.stderr
+    found, spans = json.loads(result.stdout), spans_of(out)
+    assert found["events"] == len(spans)
+    assert found["modelled_device_us"] > 0
+    assert found["tracks"]["queue"] == len({track for kind, track, _ in spans if kind == "queue"}) == 2
+    assert sum(kind == "engine" for kind, _, _ in spans) == jobs
+    sent = [name for kind, _, name in spans if kind == "queue"]
+    expected = ["KV_APPEND"] * 6 + ["FLUSH"] if workload == "prefill" else ["ATTN_SUBMIT", "ATTN_FETCH"] * 3
+    assert sent == expected
+    again = tmp_path / "again.json"
+    kvdrive("trace", "--workload", workload, "--out", again, "--queues", 2, *SMALL)
+    assert again.read_bytes() == out.read_bytes()
+
+
+def test_the_timeline_of_what_a_drive_holds(tmp_path):
+    path, out = tmp_path / "drive.kv", tmp_path / "trace.json"
+    drive = Drive(path, "fast", 1, 1 << 26)
+    pairs = QueuePairs(Subsystem(drive), 1 << 24)
+    heads, sequence = {0: 3, 1: 2}, 0  # by layer
+    for layer, count in heads.items():
+        for kind in abi.KvKind:
+            command = commands.kv_append(9, layer, 0, kind, 0, sequence, np.ones((count, 100, 64), np.float16))
+            decode(*pairs.execute(1, command.entry, command.data)).check(command.opcode)
+            sequence += 1
+    before = drive.heads(9)
+    assert len(before) == 10
+    del pairs, drive
+    assert kvdrive("trace", path, "--out", out).returncode == 0
+    assert Drive(path).heads(9) == before
+    spans = spans_of(out)
+    assert sum(kind == "engine" for kind, _, _ in spans) == 5
+    assert sum(name == "ATTN_SUBMIT" for _, _, name in spans) == 2
 
 
 @pytest.mark.parametrize(
@@ -105,6 +156,11 @@ def test_serve_stats_and_a_clean_end(tmp_path):
         (("serve", "{}/drive.kv", "--socket", "{}/s", "--fault", "flood"), "unknown fault"),
         (("serve", "{}/drive.kv", "--socket", "{}/s", "--fault", "full:x"), "is no fault"),
         (("serve", "{}/drive.kv"), "say where to serve"),
+        (("trace",), "say what to trace"),
+        (("trace", "{}/drive.kv"), "holds no K and V"),
+        (("trace", "{}/drive.kv", "--workload", "exact"), "one of both"),
+        (("trace", "--workload", "exact", "--head-dim", "33"), "multiples of 32"),
+        (("trace", "--workload", "prefill", "--tokens", "8", "--out", "{}/none/trace.json"), "cannot write"),
         (("serve", "{}/drive.kv", "--nvme-tcp", "4420"), "is no address"),
         (("serve", "{}/drive.kv", "--nvme-tcp", "0.0.0.0:4420"), "secret"),
     ],

@@ -95,9 +95,16 @@ def test_the_timeline_has_a_clock_for_the_host_and_one_for_the_drive(generate, t
     result = generate("--prompt", PROMPTS[0], "--max-new-tokens", 4, "--report", tmp_path, "--ignore-stop")
     assert result.exit_code == 0, result.output
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
-    names = {event["args"]["name"] for event in events if event["name"] == "process_name"}
-    assert names == {"host (wall time)", "drive (modelled time)"}
-    spans = [event for event in events if event["ph"] == "X"]
+    names = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
+    inside = {pid: name for pid, name in names.items() if pid not in (1, 2)}
+    assert {names[1], names[2]} == {"host (wall time)", "drive (modelled time)"}
+    kinds = {"channel", "die", "PCIe", "engine", "engine memory", "queue"}
+    assert set(inside.values()) == {f"drive: {kind} (modelled time)" for kind in kinds}
+    jobs = [
+        event for event in events if event["ph"] == "X" and inside.get(event["pid"], "").startswith("drive: engine (")
+    ]
+    assert len(jobs) == json.loads((tmp_path / "report.json").read_text())["counted"]["decode"]["attention_jobs"]
+    spans = [event for event in events if event["ph"] == "X" and event["pid"] not in inside]
     steps = [(event["pid"], event["name"]) for event in spans if event["tid"] == 1]
     assert steps == [(pid, name) for pid in (1, 2) for name in ("prefill", "token 1", "token 2", "token 3")]
     assert sum(event["name"].startswith("layer") for event in spans) == 4 * 2
@@ -107,6 +114,8 @@ def test_the_timeline_has_a_clock_for_the_host_and_one_for_the_drive(generate, t
     device = [event for event in spans if event["pid"] == 2]
     for before, after in pairwise(device):
         assert before["ts"] + before["dur"] == pytest.approx(after["ts"])
+    decode = device[1]["ts"], device[-1]["ts"] + device[-1]["dur"]
+    assert all(decode[0] <= job["ts"] and job["ts"] + job["dur"] <= decode[1] for job in jobs)
 
 
 def test_sampling_repeats_with_its_seed(generate):
