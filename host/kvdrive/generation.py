@@ -91,6 +91,7 @@ def generate(
                     logits.append(step.logits)
                 on_step(step)
         writeback = writeback_of(cache) if isinstance(cache, DriveCache) else None
+    record.end()
     return Generated(_until_stop(torch.stack(rows, dim=1), work.stop_ids), record, writeback, logits)
 
 

@@ -45,7 +45,8 @@ class Recorder:
     def __init__(self, drives: DriveGroup) -> None:
         self.drives, self.commands = watch(drives)
         self.start = 0.0
-        self.origins: list[int] = []  # device time of each drive, ns
+        self.origins: list[int] = []  # of each drive: device ns at the start
+        self.traces: list[str] = []  # and Target.trace at the end
         self.layers: list[LayerSpan] = []
         self.marks: list[Mark] = []
 
@@ -60,6 +61,10 @@ class Recorder:
     def step(self) -> None:
         """A step has ended."""
         self.marks.append(self._now())
+
+    def end(self) -> None:
+        """Keep what only open drives can say: the timelines of their insides."""
+        self.traces = [drive.trace() for drive in self.drives.drives]
 
     @property
     def steps(self) -> list[dict[str, Any]]:

@@ -53,9 +53,9 @@ def drive_events(record: Recorder) -> list[Event]:
 def inside_events(record: Recorder) -> list[Event]:
     """What each drive kept of its insides in modelled device time: a process for each kind of track."""
     events = []
-    for number, (drive, origin) in enumerate(zip(record.drives.drives, record.origins, strict=True)):
+    for number, (text, origin) in enumerate(zip(record.traces, record.origins, strict=True)):
         name = "drive" if len(record.origins) == 1 else f"drive {number}"
-        for event in drive.trace():
+        for event in json.loads(text)["traceEvents"]:
             event["pid"] += _INSIDES + _MOST_KINDS * number
             if event["name"] == "process_name":
                 event["args"]["name"] = f"{name}: {event['args']['name']} (modelled time)"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from kvdrive import abi
 from kvdrive.nvme.commands import Command
@@ -59,7 +58,7 @@ class WatchedTarget(Target):
         """See Target."""
         return self._inner.keep_trace(events)
 
-    def trace(self) -> list[dict[str, Any]]:
+    def trace(self) -> str:
         """See Target."""
         return self._inner.trace()
 

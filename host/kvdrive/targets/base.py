@@ -21,7 +21,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
 
 from kvdrive.nvme.commands import Command
 from kvdrive.nvme.completions import Completion
@@ -63,9 +62,9 @@ class Target(ABC):
         """Keep the latest `events` of the modelled device timeline from now on; False where time is real."""
         return False
 
-    def trace(self) -> list[dict[str, Any]]:
-        """What was kept, as Chrome trace events in us since the drive was opened. Raises TargetError."""
-        return []
+    def trace(self) -> str:
+        """What was kept: a JSON object of Chrome trace events, us since the drive was opened. Raises TargetError."""
+        return '{"traceEvents": []}'
 
     @abstractmethod
     def close(self) -> None:

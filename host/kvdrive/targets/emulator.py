@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from kvdrive._native import Drive, QueuePairs, RingError, Subsystem
 from kvdrive.errors import TargetError
@@ -90,10 +88,9 @@ class Emulator(Target):
         self._open_drive().keep_trace(events)
         return True
 
-    def trace(self) -> list[dict[str, Any]]:
+    def trace(self) -> str:
         """See Target."""
-        events: list[dict[str, Any]] = json.loads(self._open_drive().trace())["traceEvents"]
-        return events
+        return self._open_drive().trace()
 
     def close(self) -> None:
         """See Target."""
