@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Usage: <program> INPUTS SEED. Exit code 1 and the input's number when one does harm; sanitizers end the program.
+// Usage: <program> INPUTS SEED. Exit code 1 and the input's number when one does harm; sanitizers end the program, and
+// so does an input that takes a minute.
 #include <sanitizer/common_interface_defs.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cinttypes>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -16,6 +18,14 @@ namespace {
 std::uint64_t seed = 1, input = 0;
 
 void tell_input() { std::fprintf(stderr, "input %" PRIu64 " of seed %" PRIu64 "\n", input, seed); }
+
+constexpr unsigned kLongestSeconds = 60;
+
+void hang(int) {
+  std::fputs("an input takes too long\n", stderr);
+  tell_input();
+  std::_Exit(1);
+}
 
 }  // namespace
 
@@ -30,7 +40,9 @@ int main(int count, char** arguments) {
     const auto surface = kvdrive::fuzz::make_surface(folder);
     kvdrive::fuzz::Random random(seed);
     auto shown = std::chrono::steady_clock::now();
+    std::signal(SIGALRM, hang);
     for (; input < inputs; ++input) {
+      alarm(kLongestSeconds);
       surface->one(random);
       if (const auto now = std::chrono::steady_clock::now(); now - shown > std::chrono::seconds(10)) {
         std::fprintf(stderr, "%" PRIu64 " of %" PRIu64 " inputs\n", input, inputs);

@@ -38,11 +38,20 @@ bool ours(const Superblock& superblock) { return superblock.magic == Superblock{
   throw std::runtime_error("cannot use " + file.path().string() + " as a drive: " + reason);
 }
 
+// Whatever the bytes say: products of what passes fit their types.
 bool sane(const Superblock& s) {
   const Geometry& g = s.geometry;
-  return g.dies() > 0 && g.page_bytes > 0 && g.page_bytes % abi::kPageBytes == 0 && g.planes > 0 &&
-         g.pages_per_program > 0 && g.pages_per_block % g.pages_per_program == 0 && g.blocks_per_die > 0 &&
-         g.units() <= kMostUnits && s.payload <= 1 && s.capacity_units <= g.units() && s.preset.back() == 0;
+  const auto between = [](std::uint64_t value, std::uint64_t least, std::uint64_t most) {
+    return least <= value && value <= most;
+  };
+  const bool parts = between(g.channels, 1, 64) && between(g.dies_per_channel, 1, 64) && between(g.planes, 1, 16) &&
+                     between(g.page_bytes, abi::kPageBytes, 1 << 20) && between(g.pages_per_program, 1, 16) &&
+                     between(g.pages_per_block, 1, 1 << 16) && between(g.blocks_per_die, 1, kMostUnits) &&
+                     between(s.journal_half_bytes, abi::kPageBytes, std::uint64_t{1} << 48);
+  if (!parts || g.page_bytes % abi::kPageBytes != 0 || g.pages_per_block % g.pages_per_program != 0) return false;
+  const std::uint64_t band = std::uint64_t{g.units_per_row()} * g.rows_per_band();
+  return band <= kMostUnits && g.units() <= kMostUnits && s.journal_half_bytes % abi::kPageBytes == 0 &&
+         s.payload <= 1 && s.capacity_units <= g.units() && s.preset.back() == 0;
 }
 
 }  // namespace

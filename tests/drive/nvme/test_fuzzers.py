@@ -10,10 +10,12 @@ import pytest
 SCRIPT = Path(__file__).resolve().parents[3] / "scripts/fuzz_drive.py"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("surface", ["commands", "rings"])
-def test_a_surface_takes_any_input(surface):
-    command = [sys.executable, SCRIPT, "--surface", surface, "--inputs", "20000"]
+@pytest.mark.xdist_group("fuzzers")  # one build
+@pytest.mark.parametrize(
+    ("surface", "inputs"), [("commands", 20000), ("files", 1000), ("pdus", 10000), ("rings", 20000)]
+)
+def test_a_surface_takes_any_input(surface, inputs):
+    command = [sys.executable, SCRIPT, "--surface", surface, "--inputs", str(inputs)]
     result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
-    assert "20000 inputs, no harm" in result.stdout
+    assert f"{surface}: {inputs} inputs, no harm" in result.stdout

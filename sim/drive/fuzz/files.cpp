@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0
+// Backing files: one that a drive wrote, in which bytes, sectors or pages change, or with metadata that no drive would
+// have written although every checksum fits. Mounting is refused with a sentence, or the drive works; what it gives
+// after plain damage was stored there once.
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <span>
+
+#include "crc32c.hpp"
+#include "drive.hpp"
+#include "fuzz/fuzz.hpp"
+#include "nvme/wire.hpp"
+#include "storage/journal.hpp"
+
+namespace kvdrive::fuzz {
+namespace {
+
+constexpr std::uint32_t kHeads = 2, kRowBytes = 64, kBlocks = 12;
+constexpr std::size_t kPage = abi::kPageBytes, kSector = PowerCut::kSectorBytes;
+
+using Bytes = std::vector<std::byte>;
+
+// A token's row and a block's contents never change, so that whatever state comes back is part of the last one.
+Bytes rows_of(std::uint32_t head, std::uint32_t kind, std::uint32_t first, std::uint32_t tokens) {
+  Bytes rows(std::size_t{tokens} * kRowBytes);
+  for (std::uint32_t t = 0; t < tokens; ++t) {
+    const auto row = std::span(rows).subspan(std::size_t{t} * kRowBytes, kRowBytes);
+    Random(head << 24 | kind << 20 | (first + t)).fill(row);
+    for (std::size_t i = 1; i < row.size(); i += 2) row[i] &= std::byte{0xbf};  // finite binary16
+  }
+  return rows;
+}
+
+Bytes block(std::uint64_t number) {
+  Bytes bytes(nvme::kLbaBytes);
+  Random(1'000'000 + number).fill(bytes);
+  return bytes;
+}
+
+// Small, so that a file is made in no time.
+Superblock small_drive() {
+  Superblock superblock;
+  superblock.capacity_units = 192;
+  superblock.journal_half_bytes = 1 << 18;
+  superblock.geometry = {.channels = 2,
+                         .dies_per_channel = 1,
+                         .planes = 1,
+                         .page_bytes = 2 * kPage,
+                         .pages_per_program = 1,
+                         .pages_per_block = 4,
+                         .blocks_per_die = 20};
+  std::string_view("mqsim-default").copy(superblock.preset.data(), superblock.preset.size() - 1);
+  return superblock;
+}
+
+// The host of a drive in this process.
+class Host {
+ public:
+  explicit Host(Drive& drive) : drive_(drive) {}
+
+  abi::NvmeStatus append(std::uint32_t session, std::uint32_t sequence, std::uint32_t kind, std::uint32_t first,
+                         std::uint32_t tokens) {
+    Bytes data;
+    for (std::uint32_t head = 0; head < kHeads; ++head) {
+      const Bytes rows = rows_of(head, kind, first, tokens);
+      data.insert(data.end(), rows.begin(), rows.end());
+    }
+    abi::KvAppend append{};
+    append.opcode = abi::kKvAppend;
+    append.nsid = abi::kNvm;
+    append.session = session;
+    append.heads = kHeads;
+    append.first_token = first;
+    append.tokens = static_cast<std::uint16_t>(tokens);
+    append.kind = static_cast<std::uint8_t>(kind);
+    append.row_bytes = kRowBytes;
+    append.sequence = sequence;
+    append.options = abi::kAppendSparse;
+    append.crc32c = crc32c(data);
+    return send(append, data).status;
+  }
+
+  abi::NvmeStatus trim(std::uint32_t session, std::uint32_t from) {
+    abi::SessionTrim trim{};
+    trim.opcode = abi::kSessionTrim;
+    trim.nsid = abi::kNvm;
+    trim.session = session;
+    trim.from_token = from;
+    return send(trim).status;
+  }
+
+  abi::NvmeStatus fork(std::uint32_t session, std::uint32_t target, std::uint32_t tokens) {
+    abi::SessionFork fork{};
+    fork.opcode = abi::kSessionFork;
+    fork.nsid = abi::kNvm;
+    fork.session = session;
+    fork.target = target;
+    fork.tokens = tokens;
+    return send(fork).status;
+  }
+
+  abi::NvmeStatus attend(std::uint32_t session, std::uint32_t tokens, bool sparf) {
+    const Bytes q = rows_of(kHeads, 0, 0, kHeads);
+    abi::AttnSubmit submit{};
+    submit.opcode = abi::kAttnSubmit;
+    submit.nsid = abi::kCp;
+    submit.session = session;
+    submit.heads = kHeads;
+    submit.tokens = tokens;
+    submit.group = 1;
+    submit.mode = sparf ? abi::kSparfAttend : abi::kExact;
+    if (sparf) submit.r = submit.k_top = 4;
+    submit.scale_log2e = 0x3e800000;
+    submit.crc32c = crc32c(q);
+    return send(submit, q).status;
+  }
+
+  abi::NvmeStatus write(std::uint64_t number) { return send(of_block(nvme::kNvmWrite, number), block(number)).status; }
+  Drive::Reply read(std::uint64_t number) { return send(of_block(nvme::kNvmRead, number)); }
+  abi::NvmeStatus zero(std::uint64_t number) { return send(of_block(nvme::kNvmWriteZeroes, number)).status; }
+  abi::NvmeStatus flush() {
+    abi::Sqe flush{};
+    flush.opcode = abi::kFlush;
+    flush.nsid = abi::kNvm;
+    return send(flush).status;
+  }
+
+ private:
+  static abi::Sqe of_block(std::uint8_t opcode, std::uint64_t number) {
+    abi::Sqe command{};
+    command.opcode = opcode;
+    command.nsid = abi::kNvm;
+    command.cdw10 = static_cast<std::uint32_t>(number);
+    return command;
+  }
+  template <typename Command>
+  Drive::Reply send(const Command& command, std::span<const std::byte> data = {}) {
+    return drive_.execute(std::bit_cast<abi::Sqe>(command), data);
+  }
+
+  Drive& drive_;
+};
+
+// A history with everything in it: both indexes, tails, forks, sessions that ended, blocks, several snapshots.
+void live(Host& host) {
+  const auto well = [](abi::NvmeStatus status) { require(status == abi::kSuccess, "the base file cannot be made"); };
+  std::uint32_t sequence = 0;
+  for (std::uint32_t tokens = 0, step = 150; tokens < 600; tokens += step) {
+    for (const std::uint32_t kind : {abi::kKeys, abi::kValues}) well(host.append(1, sequence++, kind, tokens, step));
+    well(host.flush());
+    well(host.write(tokens / step));
+  }
+  well(host.fork(1, 2, 300));
+  for (const std::uint32_t kind : {abi::kKeys, abi::kValues}) {
+    well(host.append(3, kind, kind, 0, 130));
+    well(host.append(2, kind, kind, 300, 70));
+  }
+  well(host.flush());
+  well(host.trim(3, 0));
+  well(host.trim(2, 310));
+  for (std::uint64_t number = 2; number < kBlocks; ++number) well(host.write(number));
+  well(host.zero(3));
+  well(host.flush());
+  for (const std::uint32_t kind : {abi::kKeys, abi::kValues}) well(host.append(4, kind, kind, 0, 90));
+}
+
+class Files final : public Surface {
+ public:
+  explicit Files(const std::filesystem::path& folder) : path_(folder / "drive.kv") {
+    format();
+    {
+      Drive drive = mount();
+      Host host(drive);
+      live(host);
+    }
+    keep();
+  }
+
+  void one(Random& random) override {
+    restore();
+    const bool plain = random.one_in(2);
+    if (plain) {
+      damage(random);
+    } else {
+      forge(random);
+    }
+    try {
+      Drive drive = mount();
+      look(drive, random, plain);
+    } catch (const std::runtime_error& error) {  // the file is refused
+      require(*error.what() != 0, "a file is refused without a word");
+    }
+  }
+
+ private:
+  struct Extent {
+    std::uint64_t offset;
+    AlignedBuffer bytes;
+  };
+
+  Drive mount() const {
+    VolumeOptions options;
+    options.snapshot_bytes = 4 * kPage;
+    return {path_, make_fast_engine(), options};
+  }
+
+  void format() const {
+    BackingFile file(path_);
+    Superblock superblock = small_drive();
+    file.recreate(superblock.file_bytes());
+    for (superblock.generation = 0; superblock.generation < 2; ++superblock.generation) {
+      write_superblock(file, superblock);
+    }
+    --superblock.generation;
+    RecordWriter nothing = Journal::make_transaction();
+    Journal(file, superblock).append(nothing);
+  }
+
+  // Remembers the file: its pages that are not empty, and the journal's transactions.
+  void keep() {
+    BackingFile file(path_);
+    superblock_ = read_superblock(file);
+    AlignedBuffer page(kPage);
+    for (std::uint64_t offset = 0; offset < file.size(); offset += kPage) {
+      file.read(offset, page.span());
+      if (std::ranges::all_of(page.span(), [](std::byte byte) { return byte == std::byte{}; })) continue;
+      if (extents_.empty() || extents_.back().offset + extents_.back().bytes.size() != offset) {
+        extents_.push_back({offset, AlignedBuffer()});
+      }
+      extents_.back().bytes.append(page.span());
+    }
+    Journal(file, superblock_).replay([this](RecordReader reader) {
+      Bytes& transaction = transactions_.emplace_back();
+      while (!reader.done()) transaction.push_back(reader.take(1).front());
+    });
+  }
+
+  void restore() const {
+    BackingFile file(path_);
+    file.recreate(superblock_.file_bytes());
+    for (const Extent& extent : extents_) file.write(extent.offset, extent.bytes.span());
+  }
+
+  // A place that something was written to.
+  std::uint64_t place(Random& random) const {
+    const Extent& extent = extents_[random.below(extents_.size())];
+    return extent.offset + random.below(extent.bytes.size());
+  }
+
+  template <typename Edit>
+  static void edit(BackingFile& file, std::uint64_t offset, Edit change) {
+    AlignedBuffer page(kPage);
+    const std::uint64_t start = offset / kPage * kPage;
+    file.read(start, page.span());
+    change(page.span(), offset - start);
+    file.write(start, page.span());
+  }
+
+  // What a disk does: wrong bytes, lost or misdirected sectors and pages, a file that ends early.
+  void damage(Random& random) const {
+    if (random.one_in(16)) {
+      std::filesystem::resize_file(path_, random.below(superblock_.file_bytes()));
+      return;
+    }
+    BackingFile file(path_);
+    for (std::uint64_t places = 1 + random.below(3); places > 0; --places) {
+      const std::uint64_t at = place(random), from = place(random);
+      AlignedBuffer other(kPage);
+      file.read(from / kPage * kPage, other.span());
+      const std::uint64_t way = random.below(4);
+      edit(file, at, [&](std::span<std::byte> page, std::size_t offset) {
+        const auto sector = page.subspan(offset / kSector * kSector, kSector);
+        if (way == 0) random.mutate(page.subspan(offset, std::min<std::size_t>(16, kPage - offset)), 4);
+        if (way == 1) std::ranges::fill(sector, std::byte{});
+        if (way == 2)
+          std::ranges::copy(other.span().subspan(from % kPage / kSector * kSector, kSector), sector.begin());
+        if (way == 3) std::ranges::copy(other.span(), page.begin());
+      });
+    }
+  }
+
+  // Metadata with fitting checksums.
+  void forge(Random& random) const {
+    BackingFile file(path_);
+    switch (random.below(4)) {
+      case 0: {
+        Superblock forged = superblock_;
+        random.mutate(std::as_writable_bytes(std::span(&forged, 1)).subspan(offsetof(Superblock, capacity_units)), 3);
+        write_superblock(file, forged);
+        return;
+      }
+      case 1: {
+        const std::uint64_t slots = superblock_.spare_bytes() / sizeof(Spare);
+        edit(file, superblock_.spare_offset() + random.below(slots) * sizeof(Spare),
+             [&random](std::span<std::byte> page, std::size_t offset) {
+               Spare spare;
+               std::memcpy(&spare, page.data() + offset, sizeof spare);
+               random.mutate(std::as_writable_bytes(std::span(&spare, 1)), 3);
+               spare.crc = spare.expected_crc();
+               std::memcpy(page.data() + offset, &spare, sizeof spare);
+             });
+        return;
+      }
+      default:
+        forge_journal(file, random);
+    }
+  }
+
+  // The other half, with what this one says but for a few bytes, a transaction too many, or one too few.
+  void forge_journal(BackingFile& file, Random& random) const {
+    Journal journal(file, superblock_);
+    journal.replay([](RecordReader) {});
+    std::vector<Bytes> forged = transactions_;
+    Bytes& victim = forged[random.below(forged.size())];
+    if (random.one_in(8)) victim.resize(random.below(victim.size() + 1));
+    for (std::uint64_t i = 1 + random.below(3); i > 0 && victim.size() >= 4; --i) {
+      const auto word = std::span(victim).subspan(random.below(victim.size() / 4) * 4, 4);
+      const std::uint32_t value = random.pick<std::uint32_t>(
+          {0, 1, 2, 0xffffffff, 0xff000000, 0x7fffffff, static_cast<std::uint32_t>(random.bits())});
+      if (random.one_in(2)) {
+        std::memcpy(word.data(), &value, sizeof value);
+      } else {
+        random.mutate(word, 2);
+      }
+    }
+    if (random.one_in(8)) std::swap(forged[random.below(forged.size())], forged[random.below(forged.size())]);
+    if (random.one_in(8)) forged.push_back(forged[random.below(forged.size())]);
+    if (random.one_in(8)) forged.erase(forged.begin() + static_cast<std::ptrdiff_t>(random.below(forged.size())));
+    journal.begin_snapshot();
+    for (const Bytes& bytes : forged) {
+      RecordWriter transaction = Journal::make_transaction();
+      transaction.put_all(std::span(bytes));
+      if (journal.fits(transaction)) journal.append(transaction);
+    }
+    journal.finish_snapshot();
+  }
+
+  static void look(Drive& drive, Random& random, bool plain) {
+    drive.check();
+    Host host(drive);
+    for (const std::uint32_t session : drive.sessions()) {
+      for (const HeadSummary& head : drive.heads(session)) look_at(drive, session, head, plain);
+      host.attend(session, 1 + static_cast<std::uint32_t>(random.below(600)), random.one_in(2));
+    }
+    for (std::uint64_t number = 0; number < kBlocks; ++number) {
+      const Drive::Reply reply = host.read(number);
+      const bool empty = std::ranges::all_of(reply.data, [](std::byte byte) { return byte == std::byte{}; });
+      require(!plain || reply.status != abi::kSuccess || empty || reply.data == block(number),
+              "a damaged block is given away as good");
+    }
+    if (random.one_in(4)) {
+      const auto number = static_cast<std::uint32_t>(random.below(5));
+      host.append(number, static_cast<std::uint32_t>(random.below(10)), 0, 600, 80);
+      host.trim(number, static_cast<std::uint32_t>(random.below(300)));
+      host.fork(number, 9, 64);
+      host.write(random.below(kBlocks));
+      host.flush();
+    }
+  }
+
+  static void look_at(Drive& drive, std::uint32_t session, const HeadSummary& head, bool plain) {
+    std::optional<Bytes> rows;
+    try {
+      rows = drive.rows(session, head.layer, head.head, head.kind);
+    } catch (const std::runtime_error&) {  // lost, and said so
+      return;
+    }
+    require(!plain || rows == rows_of(head.head, head.kind, 0, head.tokens), "damaged rows are given away as good");
+  }
+
+  const std::filesystem::path path_;
+  Superblock superblock_;
+  std::vector<Extent> extents_;
+  std::vector<Bytes> transactions_;
+};
+
+}  // namespace
+
+std::unique_ptr<Surface> make_surface(const std::filesystem::path& folder) { return std::make_unique<Files>(folder); }
+
+}  // namespace kvdrive::fuzz
