@@ -93,8 +93,7 @@ std::uint32_t Drive::run_job(std::span<std::byte> memory, std::uint64_t job, std
   return status;
 }
 
-abi::NvmeStatus Drive::format() {
-  const std::lock_guard lock(mutex_);
+void Drive::forget_everything() {
   for (const std::uint32_t session : volume_.store().sessions()) {
     abi::SessionTrim everything{};
     everything.session = session;
@@ -102,8 +101,25 @@ abi::NvmeStatus Drive::format() {
   }
   volume_.blocks().deallocate(0, volume_.blocks().size());
   tickets_.clear();
+  volume_.commit();
+}
+
+abi::NvmeStatus Drive::format() {
+  const std::lock_guard lock(mutex_);
   try {
-    volume_.commit();
+    forget_everything();
+  } catch (const std::exception&) {
+    return abi::kInternalError;
+  }
+  return abi::kSuccess;
+}
+
+abi::NvmeStatus Drive::sanitize() {
+  const std::lock_guard lock(mutex_);
+  volume_.ftl().set_time(now_);
+  try {
+    forget_everything();
+    volume_.sanitize();
   } catch (const std::exception&) {
     return abi::kInternalError;
   }

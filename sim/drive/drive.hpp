@@ -103,6 +103,8 @@ class Drive {
   std::uint32_t run_job(std::span<std::byte> memory, std::uint64_t job, std::uint32_t queue);
   // Forgets all sessions and blocks, durably.
   abi::NvmeStatus format();
+  // And erases the flash that held them. kInternalError: the file cannot be written; what is left is forgotten.
+  abi::NvmeStatus sanitize();
   std::uint64_t blocks_used() const;
   // Counts an operation that a fault was injected for.
   bool strikes(FaultKind kind);
@@ -134,6 +136,7 @@ class Drive {
   Reply fetch_attention(const abi::AttnFetch& command, std::uint64_t room);
   Reply flush();
   Reply access_blocks(const abi::Sqe& command, std::span<const std::byte> data, std::uint64_t room);
+  void forget_everything();
   Reply deallocate(const abi::Sqe& command, std::span<const std::byte> data);
 
   mutable std::mutex mutex_;

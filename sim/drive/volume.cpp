@@ -160,6 +160,15 @@ void Volume::snapshot() {
   }
 }
 
+void Volume::sanitize() {
+  ftl_.erase_all();
+  const Superblock& layout = superblock();
+  file_.discard(layout.spare_offset(), layout.file_bytes() - layout.spare_offset());
+  snapshot();
+  journal_.discard_past();
+  file_.sync();
+}
+
 std::vector<std::string> Volume::check(std::size_t most) {
   std::vector<std::string> disagreements;
   const auto report = [&](const std::string& sentence) {

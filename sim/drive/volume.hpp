@@ -47,6 +47,10 @@ class Volume {
   // Makes everything so far durable. Throws when the file cannot be written; all is as before then.
   void commit();
 
+  // Precondition: nothing is stored. Erases all flash and what the journal remembers. Throws when the file cannot be
+  // written.
+  void sanitize();
+
   // Compares all maps, spares and contents. One sentence per disagreement, at most `most`.
   std::vector<std::string> check(std::size_t most = 100);
 

@@ -54,6 +54,7 @@ class AdminOpcode(IntEnum):
     KEEP_ALIVE = 0x18
     FABRICS = 0x7f
     FORMAT_NVM = 0x80
+    SANITIZE = 0x84
     LOAD_PROGRAM = 0x85
     PROGRAM_ACTIVATION = 0x88
     MEMORY_RANGE_SET = 0x89
@@ -108,6 +109,7 @@ class LogPage(IntEnum):
     LOG_FIRMWARE = 0x3
     LOG_CHANGED_NAMESPACES = 0x4
     LOG_COMMAND_EFFECTS = 0x5
+    LOG_SANITIZE_STATUS = 0x81
     LOG_STATISTICS = 0xc0
     LOG_PROGRAMS = 0xc1
 
@@ -139,6 +141,7 @@ class StatusCode(IntEnum):
     SC_BAD_SGL_SEGMENT = 0xd
     SC_BAD_SGL_COUNT = 0xe
     SC_BAD_SGL_TYPE = 0x11
+    SC_SANITIZE_FAILED = 0x1c
     SC_BAD_PRP_OFFSET = 0x13
     SC_LBA_OUT_OF_RANGE = 0x80
     SC_BAD_COMPLETION_QUEUE = 0x100
@@ -153,10 +156,14 @@ class StatusCode(IntEnum):
     SC_FEATURE_NOT_CHANGEABLE = 0x10e
     SC_COMMAND_SET_REJECTED = 0x12b
     SC_BAD_COMMAND_SET = 0x12c
-    SC_BAD_PROGRAM = 0x710
-    SC_PROGRAM_NOT_ACTIVE = 0x711
-    SC_BAD_MEMORY_RANGE = 0x712
-    SC_MEMORY_RANGE_SETS_EXHAUSTED = 0x713
+    SC_INVALID_MEMORY_NAMESPACE = 0x18b
+    SC_INVALID_MEMORY_RANGE_SET = 0x18c
+    SC_INVALID_MEMORY_RANGE_SET_ID = 0x18d
+    SC_INVALID_PROGRAM_INDEX = 0x18f
+    SC_MEMORY_RANGES_EXCEEDED = 0x191
+    SC_MEMORY_RANGE_SETS_EXCEEDED = 0x192
+    SC_PROGRAM_NOT_ACTIVATED = 0x198
+    SC_PROGRAM_NOT_DOWNLOADABLE = 0x19a
 
 
 MemoryRange = np.dtype(
@@ -463,6 +470,22 @@ FirmwareLog = np.dtype(
         ("reserved0", "<u1", (7,)),
         ("slots", "<u8", (7,)),
         ("reserved1", "<u1", (448,)),
+    ]
+)
+SanitizeStatus = np.dtype(
+    [
+        ("sprog", "<u2"),
+        ("sstat", "<u2"),
+        ("scdw10", "<u4"),
+        ("eto", "<u4"),
+        ("etbe", "<u4"),
+        ("etce", "<u4"),
+        ("etond", "<u4"),
+        ("etbend", "<u4"),
+        ("etcend", "<u4"),
+        ("etpvds", "<u4"),
+        ("ssi", "<u1"),
+        ("reserved", "<u1", (475,)),
     ]
 )
 DriveStatistics = np.dtype(

@@ -76,6 +76,11 @@ class BandTable {
   void mark_bad(std::uint32_t band, std::uint32_t die);
   void erased(std::uint32_t band);
 
+  // The band that is programmed takes no more programs.
+  void close_open() {
+    if (open_) set_state(*open_, State::kFull);
+    open_.reset();
+  }
   // Full bands without live units need no collection.
   void sweep();
   bool has_emptied() const { return emptied_ > 0; }

@@ -83,6 +83,9 @@ class Ftl {
   std::uint32_t damaged(ListId list, std::uint32_t first, std::span<const std::byte* const> pages) const;
   void count_lost(std::uint32_t groups) { counters_.lost_groups += groups; }
 
+  // Precondition: nothing is stored. Erases every block that held something; durable afterwards.
+  void erase_all();
+
   // Groups that can still be stored.
   std::uint64_t available() const;
   std::uint64_t live() const { return live_; }

@@ -51,7 +51,7 @@ class Commands final : public Surface {
     require(response->status() == abi::kSuccess || response->data.empty(), "a failed command sent data");
     if (queue == 1 && command.opcode == abi::kKvAppend && response->status() == abi::kSuccess) ++sequence_;
     if (queue == 1 && command.opcode == abi::kSessionTrim && command.cdw10 == 0) sequence_ = 0;
-    if (queue == 0 && command.opcode == nvme::kFormatNvm) sequence_ = 0;
+    if (queue == 0 && (command.opcode == nvme::kFormatNvm || command.opcode == nvme::kSanitize)) sequence_ = 0;
   }
 
  private:
@@ -83,7 +83,7 @@ class Commands final : public Surface {
                                                 nvme::kGetFeatures, nvme::kKeepAlive, nvme::kAsyncEventRequest,
                                                 nvme::kProgramActivation, nvme::kMemoryRangeSet, nvme::kLoadProgram,
                                                 nvme::kCreateSq, static_cast<std::uint8_t>(random.bits())});
-    if (random.one_in(1000)) command.opcode = nvme::kFormatNvm;
+    if (random.one_in(1000)) command.opcode = random.pick<std::uint8_t>({nvme::kFormatNvm, nvme::kSanitize});
     command.nsid = static_cast<std::uint32_t>(random.below(5));
     command.cdw10 = static_cast<std::uint32_t>(random.one_in(2) ? random.below(0x20) : random.bits() & 0x01ff00ff);
     command.cdw11 = static_cast<std::uint32_t>(random.below(4) << (random.one_in(2) ? 24 : 0));

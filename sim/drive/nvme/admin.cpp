@@ -14,9 +14,14 @@ constexpr std::uint32_t kContiguous = 0x1;       // CDW11 of Create SQ and Creat
 constexpr std::uint32_t kRetainEvent = 1 << 15;  // CDW10 of Get Log Page
 constexpr std::uint32_t kSmartEvent = 1;         // type of an asynchronous event
 constexpr std::uint32_t kErrorEvent = 0;
+constexpr std::uint32_t kCommandSetEvent = 6;
+constexpr std::uint32_t kSanitizeCompleted = kCommandSetEvent | 0x01 << 8 | kLogSanitizeStatus << 16;
+constexpr std::uint32_t kAlways = 0;  // no bit of a feature asks for it
 
 // The log page that acknowledges events of a type.
-std::uint32_t event_type_of_log(std::uint32_t page) { return page == kLogSmart ? kSmartEvent : kErrorEvent; }
+std::uint32_t event_type_of_log(std::uint32_t page) {
+  return page == kLogSmart ? kSmartEvent : page == kLogSanitizeStatus ? kCommandSetEvent : kErrorEvent;
+}
 
 }  // namespace
 
@@ -66,6 +71,11 @@ Reply Controller::admin(const abi::Sqe& command, const DataBuffer& data) {
       return subsystem_.programs().change_ranges(command, data.in);
     case kFormatNvm:
       return subsystem_.format(command);
+    case kSanitize: {
+      Reply reply = subsystem_.sanitizer().start(command);
+      if (reply.status == abi::kSuccess) raise(kSanitizeCompleted, kAlways);
+      return reply;
+    }
     default:
       return {.status = abi::kInvalidOpcode};
   }
@@ -181,7 +191,7 @@ void Controller::raise(std::uint32_t event, std::uint32_t enabled_by) {
   LateResponses late;
   {
     const std::lock_guard lock(mutex_);
-    if (!(features_.value(kFeatureAsyncEvents) & enabled_by)) return;
+    if (enabled_by != kAlways && !(features_.value(kFeatureAsyncEvents) & enabled_by)) return;
     if (std::ranges::find(events_, event) == events_.end()) events_.push_back(event);
     match_events(late);
   }

@@ -139,7 +139,7 @@ class Controller {
   Reply admin(const abi::Sqe& command, const DataBuffer& data);
   std::optional<Response> wait_for_event(const abi::Sqe& command);
   void match_events(LateResponses& late);
-  // From the subsystem. `event`: type | information << 8 | log page << 16; `enabled_by`: bit of the feature.
+  // From the subsystem. `event`: type | information << 8 | log page << 16; `enabled_by`: bit of the feature, 0: none.
   void raise(std::uint32_t event, std::uint32_t enabled_by);
   Reply change_queues(const abi::Sqe& command);
   Reply create_cq(const abi::Sqe& command);

@@ -68,7 +68,8 @@ IdentifyController controller_data(Subsystem& subsystem, const ControllerOptions
   c.wctemp = 343;
   c.cctemp = 353;
   c.tnvmcap[0] = capacity;
-  c.kas = 10;  // keep-alive in steps of 1 s
+  c.sanicap = 0x2 | 1u << 29;  // block erase; always deallocates
+  c.kas = 10;                  // keep-alive in steps of 1 s
   c.sqes = 0x66;
   c.cqes = 0x44;
   c.maxcmd = options.fabrics ? options.max_queue_entries : 0;

@@ -16,6 +16,11 @@ LocalMemory::LocalMemory(std::uint64_t bytes) {
 
 LocalMemory::~LocalMemory() { munmap(bytes_.data(), bytes_.size()); }
 
+void LocalMemory::clear() {
+  const std::lock_guard lock(mutex_);
+  madvise(bytes_.data(), bytes_.size(), MADV_DONTNEED);  // anonymous pages come back empty
+}
+
 Reply LocalMemory::execute(const abi::Sqe& command, std::span<const std::byte> data, std::uint64_t room) {
   const std::uint64_t start = command.cdw10 | std::uint64_t{command.cdw11} << 32;
   const std::uint32_t length = command.cdw12;

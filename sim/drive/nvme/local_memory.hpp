@@ -24,6 +24,9 @@ class LocalMemory {
   // READ, WRITE, FILL (enum MemoryOpcode).
   Reply execute(const abi::Sqe& command, std::span<const std::byte> data, std::uint64_t room);
 
+  // All zeros again.
+  void clear();
+
   // Calls `work` with part of the memory while nobody else uses it. Precondition: the range lies in the memory.
   template <typename Work>
   auto with(std::uint64_t start, std::uint64_t length, Work work) {

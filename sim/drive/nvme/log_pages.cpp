@@ -26,7 +26,7 @@ constexpr std::uint32_t kAlone = 1 << 16;  // no other command of the namespace 
 std::vector<std::byte> supported_pages() {
   std::array<std::uint32_t, 256> pages{};
   for (const LogPage page : {kLogSupportedPages, kLogErrors, kLogSmart, kLogFirmware, kLogChangedNamespaces,
-                             kLogCommandEffects, kLogStatistics, kLogPrograms}) {
+                             kLogCommandEffects, kLogSanitizeStatus, kLogStatistics, kLogPrograms}) {
     pages[page] = 1;
   }
   return bytes_of(pages);
@@ -81,7 +81,7 @@ std::vector<std::byte> effects_log(std::uint32_t csi) {
                                    kKeepAlive, kLoadProgram, kProgramActivation, kMemoryRangeSet}) {
     log.admin[opcode] = kSupported;
   }
-  log.admin[kFormatNvm] = kSupported | kChangesContents | kAlone;
+  log.admin[kSanitize] = log.admin[kFormatNvm] = kSupported | kChangesContents | kAlone;
   if (csi == kCsiNvm) {
     log.io[kNvmFlush] = log.io[kNvmRead] = kSupported;
     for (const std::uint32_t opcode : std::initializer_list<std::uint32_t>{
@@ -177,6 +177,9 @@ Reply log_page(Subsystem& subsystem, const abi::Sqe& command, std::uint64_t room
     case kLogCommandEffects:
       if (csi != kCsiNvm && csi != kCsiMemory && csi != kCsiPrograms) return {.status = kScBadCommandSet};
       page = effects_log(csi);
+      break;
+    case kLogSanitizeStatus:
+      page = subsystem.sanitizer().status();
       break;
     case kLogStatistics:
       page = statistics(subsystem);

@@ -29,13 +29,16 @@ std::uint32_t program_of(std::uint8_t mode) {
 
 }  // namespace
 
-Reply Programs::load(const abi::Sqe&) { return {.status = kScBadProgram}; }
+Reply Programs::load(const abi::Sqe& command) {
+  const bool there = (command.cdw10 & 0xffff) < kCount;
+  return {.status = there ? kScProgramNotDownloadable : kScInvalidProgramIndex};
+}
 
 // CDW10: program, then 1 to activate or 0 to deactivate in bits 19:16.
 Reply Programs::activate(const abi::Sqe& command) {
   const std::uint32_t program = command.cdw10 & 0xffff, select = command.cdw10 >> 16 & 0xf;
   if (select > 1) return {.status = abi::kInvalidField};
-  if (program >= kCount) return {.status = kScBadProgram};
+  if (program >= kCount) return {.status = kScInvalidProgramIndex};
   const std::lock_guard lock(mutex_);
   active_[program] = select == 1;
   return {};
@@ -52,40 +55,41 @@ Reply Programs::change_ranges(const abi::Sqe& command, std::span<const std::byte
   const std::lock_guard lock(mutex_);
   if (select == 1) {
     const bool there = sets_.erase(static_cast<std::uint16_t>(command.cdw10 >> 16)) > 0;
-    return {.status = there ? Status{abi::kSuccess} : Status{kScBadMemoryRange}};
+    return {.status = there ? Status{abi::kSuccess} : Status{kScInvalidMemoryRangeSetId}};
   }
-  if (select != 0 || command.cdw11 == 0 || command.cdw11 > kMaxMemoryRanges) return {.status = abi::kInvalidField};
+  if (select != 0 || command.cdw11 == 0) return {.status = abi::kInvalidField};
+  if (command.cdw11 > kMaxMemoryRanges) return {.status = kScMemoryRangesExceeded};
   if (data.size() < sizeof(MemoryRange)) return {.status = abi::kDataLength};
   const auto range = read_as<MemoryRange>(data);
-  if (!ranges_fit(range)) return {.status = kScBadMemoryRange};
+  if (range.nsid != kNsidMemory) return {.status = kScInvalidMemoryNamespace};
+  if (!fits(range)) return {.status = kScInvalidMemoryRangeSet};
   std::uint16_t number = 1;
   while (sets_.contains(number)) ++number;
-  if (number > kMaxMemoryRangeSets) return {.status = kScMemoryRangeSetsExhausted};
+  if (number > kMaxMemoryRangeSets) return {.status = kScMemoryRangeSetsExceeded};
   sets_.emplace(number, range);
   return {.result = number};
 }
 
-bool Programs::ranges_fit(const MemoryRange& range) const {
-  return range.nsid == kNsidMemory && range.length > 0 && range.start % abi::kBeatBytes == 0 &&
-         range.length % abi::kBeatBytes == 0 && range.start <= memory_.size() &&
-         range.length <= memory_.size() - range.start;
+bool Programs::fits(const MemoryRange& range) const {
+  return range.length > 0 && range.start % abi::kBeatBytes == 0 && range.length % abi::kBeatBytes == 0 &&
+         range.start <= memory_.size() && range.length <= memory_.size() - range.start;
 }
 
 Reply Programs::execute(const abi::Sqe& command, std::uint32_t queue) {
   const std::uint32_t program = command.cdw2 & 0xffff;
   const std::uint64_t job = command.cdw12 | std::uint64_t{command.cdw13} << 32;
   if (command.cdw3 != 0 || command.cdw10 != 0 || command.cdw11 != 0) return {.status = abi::kInvalidField};
-  if (program >= kCount) return {.status = kScBadProgram};
+  if (program >= kCount) return {.status = kScInvalidProgramIndex};
   MemoryRange range;
   {
     const std::lock_guard lock(mutex_);
-    if (!active_[program]) return {.status = kScProgramNotActive};
+    if (!active_[program]) return {.status = kScProgramNotActivated};
     const auto set = sets_.find(static_cast<std::uint16_t>(command.cdw2 >> 16));
-    if (set == sets_.end()) return {.status = kScBadMemoryRange};
+    if (set == sets_.end()) return {.status = kScInvalidMemoryRangeSetId};
     range = set->second;
   }
   if (job % abi::kBeatBytes != 0 || job > range.length || range.length - job < sizeof(abi::AttentionJob)) {
-    return {.status = kScBadMemoryRange};
+    return {.status = kScInvalidMemoryRangeSet};
   }
   return memory_.with(range.start, range.length, [&](std::span<std::byte> memory) -> Reply {
     if (program_of(read_as<abi::AttentionJob>(memory, job).mode) != program) return {.status = abi::kInvalidField};
@@ -97,7 +101,7 @@ Reply Programs::execute(const abi::Sqe& command, std::uint32_t queue) {
 Status Programs::may_run(std::uint8_t mode) const {
   const std::uint32_t program = program_of(mode);
   const std::lock_guard lock(mutex_);
-  return program < kCount && !active_[program] ? Status{kScProgramNotActive} : Status{abi::kSuccess};
+  return program < kCount && !active_[program] ? Status{kScProgramNotActivated} : Status{abi::kSuccess};
 }
 
 std::vector<std::byte> Programs::descriptors() const {

@@ -42,7 +42,7 @@ class Programs {
   void reset();
 
  private:
-  bool ranges_fit(const MemoryRange& range) const;
+  bool fits(const MemoryRange& range) const;
 
   Drive& drive_;
   LocalMemory& memory_;

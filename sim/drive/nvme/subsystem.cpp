@@ -36,6 +36,8 @@ bool stores(const abi::Sqe& command) {
   return command.nsid == abi::kNvm && command.opcode != kNvmFlush && command.opcode != kNvmRead;
 }
 
+bool changes_memory(const abi::Sqe& command) { return command.nsid == kNsidMemory && command.opcode != kMemoryRead; }
+
 }  // namespace
 
 Subsystem::Subsystem(Drive& drive, SubsystemOptions options)
@@ -104,6 +106,7 @@ Reply Subsystem::execute(const abi::Sqe& command, const DataBuffer& data, bool w
     reply = execute_kv(command, data, write_cache, queue);
   }
   count(command, data, reply);
+  if (reply.status == abi::kSuccess && (stores(command) || changes_memory(command))) sanitizer_.stored();
   if (reply.status == abi::kUnrecoveredRead) broadcast(kReliabilityEvent, kReliabilityWarning);
   return reply;
 }

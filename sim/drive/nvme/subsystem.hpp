@@ -17,6 +17,7 @@
 #include "nvme/controller.hpp"
 #include "nvme/local_memory.hpp"
 #include "nvme/programs.hpp"
+#include "nvme/sanitize.hpp"
 
 namespace kvdrive::nvme {
 
@@ -50,6 +51,7 @@ class Subsystem {
 
   // FORMAT_NVM: forgets all sessions and blocks.
   Reply format(const abi::Sqe& command);
+  Sanitizer& sanitizer() { return sanitizer_; }
 
   void record_error(QueueId queue, const abi::Sqe& command, std::uint16_t status_word);
   // Newest first, at most `most`.
@@ -71,6 +73,7 @@ class Subsystem {
   SubsystemOptions options_;
   LocalMemory memory_;
   Programs programs_{drive_, memory_};
+  Sanitizer sanitizer_{drive_, memory_};
   const std::chrono::steady_clock::time_point opened_ = std::chrono::steady_clock::now();
 
   std::mutex controllers_mutex_;

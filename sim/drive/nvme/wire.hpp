@@ -53,6 +53,7 @@ enum AdminOpcode : std::uint32_t {
   kKeepAlive = 0x18,
   kFabrics = 0x7f,
   kFormatNvm = 0x80,
+  kSanitize = 0x84,
   kLoadProgram = 0x85,
   kProgramActivation = 0x88,
   kMemoryRangeSet = 0x89,
@@ -107,6 +108,7 @@ enum LogPage : std::uint32_t {
   kLogFirmware = 0x3,
   kLogChangedNamespaces = 0x4,
   kLogCommandEffects = 0x5,
+  kLogSanitizeStatus = 0x81,
   kLogStatistics = 0xc0,
   kLogPrograms = 0xc1,
 };
@@ -138,6 +140,7 @@ enum StatusCode : std::uint32_t {
   kScBadSglSegment = 0xd,
   kScBadSglCount = 0xe,
   kScBadSglType = 0x11,
+  kScSanitizeFailed = 0x1c,
   kScBadPrpOffset = 0x13,
   kScLbaOutOfRange = 0x80,
   kScBadCompletionQueue = 0x100,
@@ -152,10 +155,14 @@ enum StatusCode : std::uint32_t {
   kScFeatureNotChangeable = 0x10e,
   kScCommandSetRejected = 0x12b,
   kScBadCommandSet = 0x12c,
-  kScBadProgram = 0x710,
-  kScProgramNotActive = 0x711,
-  kScBadMemoryRange = 0x712,
-  kScMemoryRangeSetsExhausted = 0x713,
+  kScInvalidMemoryNamespace = 0x18b,
+  kScInvalidMemoryRangeSet = 0x18c,
+  kScInvalidMemoryRangeSetId = 0x18d,
+  kScInvalidProgramIndex = 0x18f,
+  kScMemoryRangesExceeded = 0x191,
+  kScMemoryRangeSetsExceeded = 0x192,
+  kScProgramNotActivated = 0x198,
+  kScProgramNotDownloadable = 0x19a,
 };
 
 struct MemoryRange {
@@ -713,6 +720,34 @@ static_assert(offsetof(FirmwareLog, active) == 0);
 static_assert(offsetof(FirmwareLog, reserved0) == 1);
 static_assert(offsetof(FirmwareLog, slots) == 8);
 static_assert(offsetof(FirmwareLog, reserved1) == 64);
+
+struct SanitizeStatus {
+  std::uint16_t sprog;
+  std::uint16_t sstat;
+  std::uint32_t scdw10;
+  std::uint32_t eto;
+  std::uint32_t etbe;
+  std::uint32_t etce;
+  std::uint32_t etond;
+  std::uint32_t etbend;
+  std::uint32_t etcend;
+  std::uint32_t etpvds;
+  std::uint8_t ssi;
+  std::uint8_t reserved[475];
+};
+static_assert(sizeof(SanitizeStatus) == 512);
+static_assert(offsetof(SanitizeStatus, sprog) == 0);
+static_assert(offsetof(SanitizeStatus, sstat) == 2);
+static_assert(offsetof(SanitizeStatus, scdw10) == 4);
+static_assert(offsetof(SanitizeStatus, eto) == 8);
+static_assert(offsetof(SanitizeStatus, etbe) == 12);
+static_assert(offsetof(SanitizeStatus, etce) == 16);
+static_assert(offsetof(SanitizeStatus, etond) == 20);
+static_assert(offsetof(SanitizeStatus, etbend) == 24);
+static_assert(offsetof(SanitizeStatus, etcend) == 28);
+static_assert(offsetof(SanitizeStatus, etpvds) == 32);
+static_assert(offsetof(SanitizeStatus, ssi) == 36);
+static_assert(offsetof(SanitizeStatus, reserved) == 37);
 
 struct DriveStatistics {
   std::uint32_t version;

@@ -146,6 +146,13 @@ void BackingFile::write_cached(std::uint64_t offset, std::span<const std::byte> 
            [this](const iovec* from, int count, off_t to) { return ::pwritev(cached_, from, count, to); });
 }
 
+void BackingFile::discard(std::uint64_t offset, std::uint64_t bytes) {
+  power_cut_.check();
+  if (bytes == 0) return;
+  const auto at = static_cast<off_t>(offset), length = static_cast<off_t>(bytes);
+  if (::fallocate(cached_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, length) != 0) fail("fallocate");
+}
+
 void BackingFile::sync() {
   power_cut_.before_sync();
   if (::fdatasync(cached_) != 0) fail("fdatasync");

@@ -46,6 +46,8 @@ class BackingFile {
   void wait(unsigned most) { writer_.wait(most); }
   unsigned in_flight() const { return writer_.in_flight(); }
   void sync();
+  // Gives whole pages back to the file system: they read as zeros.
+  void discard(std::uint64_t offset, std::uint64_t bytes);
 
   // The bytes as memory; see what was written before the last `settle`.
   Mapping map(std::uint64_t offset, std::uint64_t bytes) const { return {cached_, offset, bytes}; }

@@ -114,6 +114,12 @@ void Journal::finish_snapshot() {
   snapshot_bytes_ = head_;
 }
 
+void Journal::discard_past() {
+  const std::uint64_t half = superblock_.journal_half_bytes;
+  file_.discard(superblock_.journal_offset(superblock_.generation + 1), half);
+  file_.discard(superblock_.journal_offset(superblock_.generation) + head_, half - head_);
+}
+
 void Journal::abandon_snapshot() {
   head_ = old_head_;
   sequence_ = old_sequence_;

@@ -39,6 +39,9 @@ class Journal {
   void finish_snapshot();
   void abandon_snapshot();
 
+  // Gives back what does not belong to the present state: the other half, and this one behind the last transaction.
+  void discard_past();
+
   const Superblock& superblock() const { return superblock_; }
   std::uint64_t bytes_written() const { return bytes_written_; }
 

@@ -128,15 +128,15 @@ def test_a_program_runs_a_job_in_drive_memory(nvme):
         return nvme.send(namespaces.execute_program(program, number, job))
 
     assert run(program=wire.Program.PROGRAM_PARTIAL).status == S.INVALID_FIELD  # the job has another mode
-    assert run(program=9).status == SC.SC_BAD_PROGRAM
-    assert run(number=memory_range + 1).status == SC.SC_BAD_MEMORY_RANGE
-    assert run(job=length - 64).status == SC.SC_BAD_MEMORY_RANGE
+    assert run(program=9).status == SC.SC_INVALID_PROGRAM_INDEX
+    assert run(number=memory_range + 1).status == SC.SC_INVALID_MEMORY_RANGE_SET_ID
+    assert run(job=length - 64).status == SC.SC_INVALID_MEMORY_RANGE_SET
     nvme.ok(namespaces.fill_memory(start + 8, 4, 1 << 30))  # tokens
     refused = run()
     assert (refused.status, refused.result & abi.Status.BAD_LENGTH) == (S.JOB_REFUSED, abi.Status.BAD_LENGTH)
     assert nvme.admin(namespaces.delete_memory_range(memory_range)).status == 0
-    assert nvme.admin(namespaces.delete_memory_range(memory_range)).status == SC.SC_BAD_MEMORY_RANGE
-    assert run().status == SC.SC_BAD_MEMORY_RANGE
+    assert nvme.admin(namespaces.delete_memory_range(memory_range)).status == SC.SC_INVALID_MEMORY_RANGE_SET_ID
+    assert run().status == SC.SC_INVALID_MEMORY_RANGE_SET_ID
 
 
 def test_programs_are_activated_and_deactivated(nvme):
@@ -146,10 +146,10 @@ def test_programs_are_activated_and_deactivated(nvme):
         nvme.ok(commands.kv_append(1, 0, 0, kind, 0, sequence, rows))
     submit = commands.attn_submit(1, 0, 0, q, 40, golden.scale_bits(None, 64))
     assert nvme.admin(namespaces.activate_program(wire.Program.PROGRAM_DENSE, False)).status == 0
-    assert nvme.send(submit).status == SC.SC_PROGRAM_NOT_ACTIVE
+    assert nvme.send(submit).status == SC.SC_PROGRAM_NOT_ACTIVATED
     assert nvme.admin(namespaces.activate_program(wire.Program.PROGRAM_DENSE, True)).status == 0
     ticket = nvme.ok(submit).result
     done = nvme.ok(commands.attn_fetch(ticket, *q.shape))
     want = golden.attention(q[0], rows[0], rows[0], scale_log2e=golden.scale_bits(None, 64))
     assert commands.attention_result(done.data, *q.shape).out[0].tobytes() == want.out.tobytes()
-    assert nvme.admin(admin.command(wire.AdminOpcode.LOAD_PROGRAM)).status == SC.SC_BAD_PROGRAM
+    assert nvme.admin(admin.command(wire.AdminOpcode.LOAD_PROGRAM)).status == SC.SC_PROGRAM_NOT_DOWNLOADABLE
