@@ -141,7 +141,7 @@ bench-decode: setup ## decode step with the cache in the drive, beside transform
 bench: bench-attention bench-decode readme ## all benchmarks of the host, and the tables of README.md
 
 .PHONY: bench-drive
-bench-drive: setup ## times, append beside fio, attention, memory, mount, simulation speed -> docs/drive.md
+bench-drive: setup ## times, append beside fio, commands/s, attention, memory, mount, simulation speed -> docs/drive.md
 	@$(BIN)/python scripts/bench_drive.py
 
 .PHONY: readme

@@ -1,5 +1,5 @@
-"""What the software drive costs and how fast it is: validation of times, append beside fio, attention beside the bare
-engine, memory, mounting, simulation speed. Writes a JSON file and the tables of docs/drive.md.
+"""What the software drive costs and how fast it is: validation of times, append beside fio, command rate, attention
+beside the bare engine, memory, mounting, simulation speed. Writes a JSON file and the tables of docs/drive.md.
 
 Ratios are taken between runs that follow one another directly, and their median is reported: a machine that slows
 down slows down both sides.
@@ -157,6 +157,37 @@ def append_rate(folder: Path, rounds: int) -> dict[str, Any]:
         "fio_gb_per_s": statistics.median(theirs) if ratios else None,
         "of_fio": statistics.median(ratios) if ratios else None,
     }
+
+
+def command_rate(folder: Path, rounds: int) -> list[dict[str, Any]]:
+    """Commands without data through the rings: host and drive on one core, which take turns."""
+    many, few = 1_000_000, 50_000
+    entry = np.zeros((), abi.Sqe)
+    entry["opcode"], entry["nsid"] = abi.Opcode.FLUSH, abi.Namespace.NVM  # nothing waits for it
+    found: dict[str, list[float]] = {"C++, as many in flight as fit": [], "Python, one at a time": []}
+    with scratch(folder) as here:
+        drive = _native.Drive(here / "drive.kv", "fast", 1, 1 << 26)
+        pairs = _native.QueuePairs(_native.Subsystem(drive), 1 << 24, threaded=False)
+        before = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, {min(before)})
+        try:
+            for _ in range(rounds):
+                start = time.perf_counter()
+                pairs.repeat(1, entry.tobytes(), many)
+                cpp = time.perf_counter()
+                for _ in range(few):
+                    pairs.execute(1, entry.tobytes())
+                python = time.perf_counter()
+                for name, count, seconds in zip(found, (many, few), (cpp - start, python - cpp), strict=True):
+                    found[name].append(count / seconds)
+        finally:
+            os.sched_setaffinity(0, before)
+        del pairs, drive
+    targets = (500_000, 30_000)
+    return [
+        {"host": name, "command": "FLUSH", "commands_per_s": statistics.median(rates), "wanted": target}
+        for (name, rates), target in zip(found.items(), targets, strict=True)
+    ]
 
 
 def attention_rate(folder: Path, rounds: int) -> dict[str, Any]:
@@ -337,6 +368,7 @@ def report(results: dict[str, Any]) -> str:
     titles = {
         "validation": "Times against published and measured drives (modelled)",
         "append": "Sequential append to the backing file, beside fio (measured)",
+        "commands": "Commands through the rings, on one core (measured)",
         "attention": "Attention through the command path, beside the bare engine (measured)",
         "metadata": "Drive memory and mounting (measured)",
         "simulation": "Simulation speed without contents (measured; device times modelled)",
@@ -356,12 +388,13 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("out"), help="on the disk to measure")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--gigabytes", type=int, default=100, help="mapped KV of the mount measurement")
-    parser.add_argument("--only", nargs="+", help="some of: append attention metadata simulation collection")
+    parser.add_argument("--only", nargs="+", help="some of: append commands attention metadata simulation collection")
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
     steps: dict[str, Callable[[], Any]] = {
         "validation": _native.timing_cases,
         "append": lambda: append_rate(args.folder, args.rounds),
+        "commands": lambda: command_rate(args.folder, args.rounds),
         "attention": lambda: attention_rate(args.folder, args.rounds),
         "metadata": lambda: metadata(args.folder, args.gigabytes),
         "simulation": lambda: simulation(args.folder),

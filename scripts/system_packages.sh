@@ -4,7 +4,7 @@
 set -euo pipefail
 
 packages=(g++ make ccache clang-19 llvm-19 clang-format-19 clang-tidy-19 yosys iverilog liblz4-dev zlib1g-dev python3-dev
-  python3-venv libssl-dev) # liblz4 and zlib: waveforms of Verilator
+  python3-venv libssl-dev fio) # liblz4 and zlib: waveforms of Verilator; fio: make bench-drive
 
 if ! command -v dpkg-query >/dev/null; then
   # Not Debian or Ubuntu: look for the programs themselves.
