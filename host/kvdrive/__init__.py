@@ -13,9 +13,10 @@ _EXPORTS = {
     "attach": "kvdrive.plugins.transformers",
     "generate": "kvdrive.engine.generate",
     "DriveGroup": "kvdrive.targets.group",
+    "CpuDrive": "kvdrive.targets.cpu",
     "Emulator": "kvdrive.targets.emulator",
 }
-__all__ = ["DriveGroup", "Emulator", "attach", "generate"]
+__all__ = ["CpuDrive", "DriveGroup", "Emulator", "attach", "generate"]
 
 
 def __getattr__(name: str) -> Any:

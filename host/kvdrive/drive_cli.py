@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import signal
 import tempfile
 import threading
@@ -25,11 +24,11 @@ from kvdrive.errors import InputError, TargetError
 from kvdrive.nvme import admin, wire
 from kvdrive.nvme.completions import decode
 from kvdrive.nvme.tcp import parse_address, serve_tcp
+from kvdrive.sizes import bytes_of
 
 app = typer.Typer(no_args_is_help=True, help="Create, serve and examine software drives.")
 
 _KEPT_EVENTS = 1_000_000  # of a timeline, the latest
-_UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 
 
 class Engine(StrEnum):
@@ -56,7 +55,7 @@ def create(
     """Make a drive: one sparse file."""
     if path.exists() and path.stat().st_size > 0 and not force:
         raise InputError(f"{path} exists: choose another path, or --force to forget what it holds")
-    size = _bytes_of(capacity)
+    size = bytes_of(capacity)
     with_layout = _open(path, capacity_bytes=size, preset=preset, format=force)
     _show("drive", with_layout.layout(), as_json)
 
@@ -263,13 +262,6 @@ def _show(title: str, values: dict[str, Any], as_json: bool) -> None:
     for name, value in values.items():
         table.add_row(name, f"{value:,}" if isinstance(value, int) else str(value))
     Console().print(table)
-
-
-def _bytes_of(text: str) -> int:
-    found = re.fullmatch(r"(\d+)\s*([KMGT]?)(i?B)?", text.strip(), re.IGNORECASE)
-    if not found:
-        raise InputError(f"'{text}' is no size: write a number, with K, M, G or T behind it")
-    return int(found[1]) << _UNITS[found[2].upper()]
 
 
 def _serial_of(path: Path) -> str:

@@ -12,18 +12,25 @@ from pathlib import Path
 
 from transformers import PreTrainedModel
 
+from kvdrive.errors import InputError
 from kvdrive.plugins.transformers import DEFAULT_SPILL, Attachment, OnFailure, attach
 from kvdrive.policies import make_policy
 from kvdrive.policies.h2o import H2O
 from kvdrive.policies.host import HostAttachment, attach_host
 from kvdrive.targets.base import Target
+from kvdrive.targets.cpu import CpuDrive
 from kvdrive.targets.emulator import Emulator
 from kvdrive.targets.group import DriveGroup
+
+TARGETS = ("emulator", "cpu")
 
 
 @dataclass(frozen=True)
 class DriveOptions:
-    """`engine` computes, with `threads`; `preset` names the flash that is modelled ("": the default one).
+    """`target`: "emulator" models flash in the drive's file, "cpu" takes the file's disk as it is.
+
+    `engine` computes, with `threads`; `preset` names the flash that is modelled ("": the default one). Of the cpu
+    target, K and V up to `cache_bytes` are read through the page cache, more around it.
 
     `capacity_bytes` of K and V, of all drives together. `folder` keeps the drives' files; None: a temporary folder in
     the user's cache. `drives`: how many share the KV heads of the batch.
@@ -35,6 +42,17 @@ class DriveOptions:
     capacity_bytes: int = 1 << 30
     folder: Path | None = None
     drives: int = 1
+    target: str = "emulator"
+    cache_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        """Raises InputError for options that the target does not have."""
+        if self.target not in TARGETS:
+            raise InputError(f"there is no target '{self.target}': choose {' or '.join(TARGETS)}")
+        if self.target == "cpu" and self.preset:
+            raise InputError("the cpu target models no flash: leave --preset out")
+        if self.target != "cpu" and self.cache_bytes:
+            raise InputError("only the cpu target has a cache limit: leave --cache out, or take --target cpu")
 
 
 @dataclass(frozen=True)
@@ -50,7 +68,7 @@ class AttentionOptions:
 @contextmanager
 def open_drive(options: DriveOptions) -> Iterator[Target]:
     """One empty drive with all of the capacity, closed at the end. Raises TargetError."""
-    with drive_folder(options.folder) as folder, _emulator(folder / "drive.kv", options) as drive:
+    with drive_folder(options.folder) as folder, _open(folder / "drive.kv", options) as drive:
         yield drive
 
 
@@ -59,7 +77,7 @@ def open_drives(options: DriveOptions) -> Iterator[DriveGroup]:
     """Empty drives, closed at the end. Raises TargetError."""
     with drive_folder(options.folder) as folder, ExitStack() as opened:
         paths = [folder / (f"drive-{number}.kv" if number else "drive.kv") for number in range(options.drives)]
-        yield DriveGroup([opened.enter_context(_emulator(path, options)) for path in paths])
+        yield DriveGroup([opened.enter_context(_open(path, options)) for path in paths])
 
 
 @contextmanager
@@ -94,6 +112,9 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kvdrive"
 
 
-def _emulator(path: Path, options: DriveOptions) -> Emulator:
+def _open(path: Path, options: DriveOptions) -> Target:
     capacity = -(-options.capacity_bytes // options.drives)
+    if options.target == "cpu":
+        cache = options.cache_bytes // options.drives
+        return CpuDrive(path, options.threads, capacity, engine=options.engine, format=True, cache_bytes=cache)
     return Emulator(path, options.engine, options.threads, capacity, format=True, preset=options.preset)

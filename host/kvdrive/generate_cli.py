@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from kvdrive.errors import InputError
+from kvdrive.sizes import bytes_of
 
 
 class Engine(StrEnum):
@@ -19,6 +20,13 @@ class Engine(StrEnum):
     fast = "fast"
     hls = "hls"
     rtl = "rtl"
+
+
+class TargetKind(StrEnum):
+    """What keeps K and V."""
+
+    emulator = "emulator"
+    cpu = "cpu"
 
 
 class Attention(StrEnum):
@@ -52,6 +60,12 @@ app = typer.Typer()
 Model = Annotated[str, typer.Option(help="folder of a Hugging Face checkpoint, or the shipped model 'mini'")]
 DtypeOption = Annotated[Dtype, typer.Option(help="precision of the weights; auto: as stored")]
 EngineOption = Annotated[Engine, typer.Option(help="who computes in the drive; the same bits, rtl takes long")]
+TargetOption = Annotated[
+    TargetKind, typer.Option(help="emulator: a drive with modelled flash; cpu: the file's own disk, in real time")
+]
+CacheOption = Annotated[
+    str, typer.Option(help="of the cpu target: K and V up to this size may stay in the page cache; K, M, G, T")
+]
 PresetOption = Annotated[str, typer.Option(help="flash whose time is modelled; `kvdrive doctor` lists them")]
 AttentionOption = Annotated[Attention, typer.Option(help="exact, or a policy that reads less")]
 RatioOption = Annotated[str, typer.Option(help="share of K and V that such a policy reads, as 1/8")]
@@ -74,6 +88,8 @@ def generate(
     top_p: Annotated[float, typer.Option(min=0.001, max=1, help="sample from this share of the probability")] = 1.0,
     seed: Annotated[int, typer.Option(min=0, help="of the sampling")] = 0,
     ignore_stop: Annotated[bool, typer.Option("--ignore-stop", help="go on after the model's stop token")] = False,
+    target: TargetOption = TargetKind.emulator,
+    cache: CacheOption = "0",
     engine: EngineOption = Engine.fast,
     preset: PresetOption = "",
     attention: AttentionOption = Attention.exact,
@@ -111,7 +127,15 @@ def generate(
         new_tokens=max_new_tokens,
         sampling=Sampling(temperature, top_k, top_p, seed),
         ignore_stop=ignore_stop,
-        drives=DriveOptions(engine.value, preset, threads, folder=drive, drives=drives),
+        drives=DriveOptions(
+            engine.value,
+            preset,
+            threads,
+            folder=drive,
+            drives=drives,
+            target=target.value,
+            cache_bytes=bytes_of(cache),
+        ),
         attention=AttentionOptions(attention.value, parse_ratio(ratio) if ratio else None, spill, on_failure.value),
         check=check,
         report=report,

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kvdrive.errors import InputError
-from kvdrive.generate_cli import Engine, EngineOption, Model, PresetOption, ThreadsOption
+from kvdrive.generate_cli import (
+    CacheOption,
+    Engine,
+    EngineOption,
+    Model,
+    PresetOption,
+    TargetKind,
+    TargetOption,
+    ThreadsOption,
+)
+from kvdrive.sizes import bytes_of
 
 if TYPE_CHECKING:
     from kvdrive.models import Checkpoint
@@ -24,6 +34,8 @@ def run(
     model: Model = "mini",
     prompt_tokens: Annotated[int, typer.Option(min=1, help="tokens of the document to begin with")] = 8192,
     new_tokens: Annotated[int, typer.Option(min=2, help="tokens to generate")] = 128,
+    target: TargetOption = TargetKind.emulator,
+    cache: CacheOption = "0",
     engine: EngineOption = Engine.fast,
     preset: PresetOption = "",
     threads: ThreadsOption = 0,
@@ -48,7 +60,9 @@ def run(
         model=model,
         new_tokens=new_tokens,
         ignore_stop=True,
-        drives=DriveOptions(engine.value, preset, threads, folder=out),
+        drives=DriveOptions(
+            engine.value, preset, threads, folder=out, target=target.value, cache_bytes=bytes_of(cache)
+        ),
         check=True,
         verify_steps=_VERIFY_STEPS,
         report=out,

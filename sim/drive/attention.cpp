@@ -131,6 +131,11 @@ AttentionOutcome AttentionUnit::collect(const abi::AttnSubmit& command,
   return outcome;
 }
 
+AttentionOutcome AttentionUnit::refuse_damaged(std::uint32_t groups) {
+  ftl_.count_lost(groups);
+  return {.status = abi::kUnrecoveredRead, .data = {}, .done = std::max(engine_free_, data_done_)};
+}
+
 void AttentionUnit::start_job(const Head& head, abi::Mode mode) {
   memory_->job.mode = static_cast<std::uint8_t>(mode);
   memory_->job.group = head.command.group;
@@ -152,6 +157,7 @@ void AttentionUnit::count_job(const abi::AttentionJob& job, Ns data_done) {
   ++jobs_;
   const std::uint64_t cycles = job_cycles(job);
   engine_cycles_ += cycles;
+  if (!device_.timing().modelled()) return;
   const Ns start = std::max(engine_free_, data_done);
   engine_free_ = start + cycles * 1000 / device_.timing().engine_mhz;
   device_.trace().add(TraceTrack::kEngine, 0, TraceWork::kJob, start, engine_free_, cycles);

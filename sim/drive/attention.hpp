@@ -74,6 +74,8 @@ class AttentionUnit {
   AttentionOutcome collect(const abi::AttnSubmit& command, const std::function<Outcome(std::uint32_t)>& run_head);
   AttentionOutcome run_dense(const abi::AttnSubmit& command, std::span<const std::byte> data);
   AttentionOutcome run_paged(const abi::AttnSubmit& command, std::span<const std::byte> data);
+  AttentionOutcome run_streamed(const abi::AttnSubmit& command, std::span<const std::byte> data);
+  AttentionOutcome refuse_damaged(std::uint32_t groups);
   Outcome run_copied(const Head& head);
   void start_dense(const Head& head);
   Outcome run_sparf(const Head& head);

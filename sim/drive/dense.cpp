@@ -21,6 +21,16 @@ struct Gathered {
   TransferThreads::Batch arrived, checked;
 };
 
+class PagesInMemory final : public KvPages {
+ public:
+  PagesInMemory(const Gathered& head, std::uint32_t rows_per_page) : KvPages(rows_per_page), head_(head) {}
+
+  void visit(abi::KvKind kind, const Visit& visit) const override { visit(0, kind == abi::kKeys ? head_.k : head_.v); }
+
+ private:
+  const Gathered& head_;
+};
+
 // The groups of the first `tokens` tokens, then the tail as if it were more of them.
 void gather(Ftl& ftl, const HeadRows& rows, std::uint32_t tokens, Ns ready, Gathered& to,
             std::vector<const std::byte*>& pages, std::uint64_t& tail_bytes) {
@@ -52,6 +62,7 @@ void add_checks(std::vector<TransferThreads::Task>& tasks, const Ftl& ftl, const
 }  // namespace
 
 AttentionOutcome AttentionUnit::run_dense(const abi::AttnSubmit& command, std::span<const std::byte> data) {
+  if (engine_.reads_pages() && ftl_.direct() != nullptr) return run_streamed(command, data);
   if (engine_.reads_pages() || !ftl_.keeps_payload()) return run_paged(command, data);
   return collect(command, [&](std::uint32_t i) { return run_copied(head_of(command, data, i)); });
 }
@@ -123,7 +134,7 @@ AttentionOutcome AttentionUnit::run_paged(const abi::AttnSubmit& command, std::s
       own.checked = threads_.start(std::move(tasks));
     }
     start_dense(head);
-    const KvPages pages{own.k, own.v, head.k.tokens_per_group()};
+    const PagesInMemory pages(own, head.k.tokens_per_group());
     return run_job(&pages);
   });
   std::uint32_t damaged = 0;
@@ -131,13 +142,7 @@ AttentionOutcome AttentionUnit::run_paged(const abi::AttnSubmit& command, std::s
     head.checked.wait();
     damaged += head.damaged;
   }
-  if (damaged > 0) {
-    ftl_.count_lost(damaged);
-    outcome.status = abi::kUnrecoveredRead;
-    outcome.result = 0;
-    outcome.data.clear();
-  }
-  return outcome;
+  return damaged > 0 ? refuse_damaged(damaged) : outcome;
 }
 
 }  // namespace kvdrive

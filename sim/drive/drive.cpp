@@ -170,6 +170,13 @@ FlashStats Drive::flash_stats() const {
   return stats;
 }
 
+ReadStats Drive::read_stats() const {
+  const std::lock_guard lock(mutex_);
+  const DirectReads* reads = volume_.direct_reads();
+  if (reads == nullptr) return {};
+  return {reads->counters(), reads->around_cache(), reads->asynchronous()};
+}
+
 std::vector<std::uint32_t> Drive::sessions() const {
   const std::lock_guard lock(mutex_);
   return volume_.store().sessions();

@@ -64,6 +64,13 @@ struct HeadSummary {
   bool sparse = false;
 };
 
+// Reads of the backing file around the page cache; none with a flash model.
+struct ReadStats {
+  DirectReads::Counters reads;
+  bool around_cache = false;
+  bool asynchronous = false;
+};
+
 // A status (type << 8 | code) as the status word of a completion, phase bit 0.
 std::uint16_t status_word(std::uint32_t status);
 
@@ -111,6 +118,7 @@ class Drive {
 
   DriveStats stats() const;
   FlashStats flash_stats() const;
+  ReadStats read_stats() const;
   std::vector<std::uint32_t> sessions() const;
   // What a session holds, by layer, head and kind; nothing for an unknown one.
   std::vector<HeadSummary> heads(std::uint32_t session) const;

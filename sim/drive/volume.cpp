@@ -79,6 +79,9 @@ Volume::Volume(const std::filesystem::path& path, const VolumeOptions& options)
       ftl_(journal_.superblock(), media_, device_, faults_, [this] { commit(); }),
       store_(ftl_, options.limits),
       blocks_(ftl_, journal_.superblock().capacity_units) {
+  if (!preset_.timing.modelled() && media_.keeps_payload()) {
+    ftl_.read_around_cache(direct_reads_.emplace(file_), options.cache_bytes / abi::kPageBytes);
+  }
   load();
 }
 

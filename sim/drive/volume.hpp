@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "nand/device.hpp"
 #include "nand/preset.hpp"
 #include "storage/backing_file.hpp"
+#include "storage/direct_reads.hpp"
 #include "storage/faults.hpp"
 #include "storage/journal.hpp"
 #include "storage/media.hpp"
@@ -29,6 +31,8 @@ struct VolumeOptions {
   std::uint32_t pages_per_block = 0;                      // of a new drive, 0: the preset's
   bool format = false;                                    // forget what an existing drive holds
   std::uint64_t snapshot_bytes = 16 << 20;                // a journal that outgrew its snapshot and this starts anew
+  std::uint64_t cache_bytes =
+      0;                // without a flash model: so much K and V is read through the page cache, more around it
   bool payload = true;  // of a new drive; false: groups have no contents, for studies of time
   KvLimits limits;
 };
@@ -69,6 +73,8 @@ class Volume {
   BlockStore& blocks() { return blocks_; }
   const BlockStore& blocks() const { return blocks_; }
   Faults& faults() { return faults_; }
+  // Null: all reads go through the page cache.
+  const DirectReads* direct_reads() const { return direct_reads_ ? &*direct_reads_ : nullptr; }
 
  private:
   void load();
@@ -81,6 +87,7 @@ class Volume {
   Faults faults_;
   NandDevice device_;
   Media media_;
+  std::optional<DirectReads> direct_reads_;  // without a flash model
   Ftl ftl_;
   KvStore store_;
   BlockStore blocks_;

@@ -10,7 +10,19 @@ from typing import Annotated
 import typer
 
 from kvdrive.errors import InputError
-from kvdrive.generate_cli import Dtype, DtypeOption, Engine, EngineOption, Model, PresetOption, ThreadsOption
+from kvdrive.generate_cli import (
+    CacheOption,
+    Dtype,
+    DtypeOption,
+    Engine,
+    EngineOption,
+    Model,
+    PresetOption,
+    TargetKind,
+    TargetOption,
+    ThreadsOption,
+)
+from kvdrive.sizes import bytes_of
 
 app = typer.Typer()
 
@@ -27,6 +39,8 @@ def evaluate(
     cases: Annotated[int, typer.Option(min=0, help="cases per retrieval task and context")] = 5,
     text: Annotated[list[Path] | None, typer.Option(help="UTF-8 file; default: held-out standard library")] = None,
     seed: Annotated[int, typer.Option(min=0, help="of the retrieval cases")] = 1,
+    target: TargetOption = TargetKind.emulator,
+    cache: CacheOption = "0",
     engine: EngineOption = Engine.fast,
     preset: PresetOption = "",
     dtype: DtypeOption = Dtype.float32,
@@ -54,7 +68,7 @@ def evaluate(
         cases=cases,
         texts=text or [],
         seed=seed,
-        drives=DriveOptions(engine.value, preset, threads),
+        drives=DriveOptions(engine.value, preset, threads, target=target.value, cache_bytes=bytes_of(cache)),
     )
     found = evaluate(settings, Console(stderr=True))
     report.write_json(out / "eval.json", found)

@@ -77,6 +77,9 @@ def table(report: Report) -> Table:
         )
     total = {name: prefill[name] + decode[name] for name in prefill}
     shown.add_row("pages written, read", f"{total['pages_written']:,}, {total['pages_read']:,}")
+    if total["file_reads"]:
+        bytes_read = total["file_bytes_read"]
+        shown.add_row("reads of the disk, bytes", f"{total['file_reads']:,}, {bytes_read:,}")
     shown.add_row("attention jobs, commands", f"{total['attention_jobs']:,}, {total['commands']:,}")
     return shown
 

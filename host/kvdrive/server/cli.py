@@ -14,6 +14,7 @@ from kvdrive.errors import InputError
 from kvdrive.generate_cli import (
     Attention,
     AttentionOption,
+    CacheOption,
     DrivesOption,
     Dtype,
     DtypeOption,
@@ -25,8 +26,11 @@ from kvdrive.generate_cli import (
     PresetOption,
     RatioOption,
     SpillOption,
+    TargetKind,
+    TargetOption,
     ThreadsOption,
 )
+from kvdrive.sizes import bytes_of
 
 app = typer.Typer()
 
@@ -48,6 +52,8 @@ def serve(
     queue: Annotated[int, typer.Option(min=1, help="requests that may wait; more are answered with 429")] = 64,
     concurrency: Annotated[int, typer.Option(min=1, help="sequences that generate at the same time")] = 4,
     idle: Annotated[int, typer.Option(min=0, help="finished sequences kept on the drive for the next turn")] = 8,
+    target: TargetOption = TargetKind.emulator,
+    cache: CacheOption = "0",
     engine: EngineOption = Engine.fast,
     preset: PresetOption = "",
     attention: AttentionOption = Attention.exact,
@@ -82,7 +88,10 @@ def serve(
     threads = threads or os.cpu_count() or 1
     tokens = max_tokens or concurrency * checkpoint.context
     capacity = _SPARE * tokens * checkpoint.shape.bytes_per_token
-    opened = open_drives(DriveOptions(engine.value, preset, threads, max(1 << 30, capacity), drive, drives))
+    options = DriveOptions(
+        engine.value, preset, threads, max(1 << 30, capacity), drive, drives, target.value, bytes_of(cache)
+    )
+    opened = open_drives(options)
     longest = max_prompt_tokens or min(tokens, checkpoint.context) - 1
     policy = AttentionOptions(attention.value, parse_ratio(ratio) if ratio else None, spill, on_failure.value)
     metrics = Metrics()

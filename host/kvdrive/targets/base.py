@@ -28,7 +28,10 @@ from kvdrive.nvme.completions import Completion
 
 @dataclass(frozen=True)
 class TargetStats:
-    """Counters since the drive was opened. Host bytes count commands (64) and completions (16) as well as data."""
+    """Counters since the drive was opened. Host bytes count commands (64) and completions (16) as well as data.
+
+    `file_reads` and `file_bytes_read` are real: reads of the disk around the page cache, none where flash is modelled.
+    """
 
     commands: int
     failed_commands: int
@@ -38,6 +41,8 @@ class TargetStats:
     pages_read: int
     tail_bytes_read: int
     attention_jobs: int
+    file_reads: int = 0
+    file_bytes_read: int = 0
 
 
 class Target(ABC):

@@ -48,7 +48,7 @@ OutBytes to_numpy(std::vector<std::byte>&& data) {
 void init_drive(Drive* self, const std::filesystem::path& path, const std::string& engine, int threads,
                 std::uint64_t capacity_bytes, const std::string& preset, bool format, std::uint32_t pages_per_block,
                 std::uint64_t tail_bytes, std::uint64_t session_bytes, std::uint64_t snapshot_bytes, bool payload,
-                std::uint32_t run_groups) {
+                std::uint32_t run_groups, std::uint64_t cache_bytes) {
   VolumeOptions options;
   options.capacity_bytes = capacity_bytes;
   options.preset = preset;
@@ -56,6 +56,7 @@ void init_drive(Drive* self, const std::filesystem::path& path, const std::strin
   options.pages_per_block = pages_per_block;
   options.snapshot_bytes = snapshot_bytes;
   options.payload = payload;
+  options.cache_bytes = cache_bytes;
   options.limits = {tail_bytes, session_bytes / abi::kPageBytes, std::max(run_groups, 1U)};
   new (self) Drive(path, make_engine(engine, threads), options);
 }
@@ -160,6 +161,18 @@ std::size_t write_trace(Drive& drive, const std::filesystem::path& path) {
   return events;
 }
 
+nb::dict read_stats(const Drive& drive) {
+  const ReadStats stats = drive.read_stats();
+  nb::dict result, sizes;
+  result["reads"] = stats.reads.reads;
+  result["bytes"] = stats.reads.bytes;
+  for (const auto& [bytes, count] : stats.reads.sizes) sizes[nb::int_(bytes)] = count;
+  result["sizes"] = sizes;
+  result["around_cache"] = stats.around_cache;
+  result["asynchronous"] = stats.asynchronous;
+  return result;
+}
+
 nb::dict layout(const Drive& drive) {
   const Superblock& superblock = drive.layout();
   const Geometry& g = superblock.geometry;
@@ -204,13 +217,19 @@ void bind_drive(nb::module_& m) {
           nb::arg("format") = false, nb::arg("pages_per_block") = 0, nb::arg("tail_bytes") = KvLimits{}.tail_bytes,
           nb::arg("session_bytes") = 0, nb::arg("snapshot_bytes") = VolumeOptions{}.snapshot_bytes,
           nb::arg("payload") = true, nb::arg("run_groups") = KvLimits{}.run_groups,
+          nb::arg("cache_bytes") = VolumeOptions{}.cache_bytes,
           "Capacity, preset, pages per block and payload count for a new or formatted drive; limits and run_groups for "
           "this opening. payload=False: no contents, appends need no data, only times and counts are real. run_groups: "
-          "groups of a head that go to flash together at least.")
+          "groups of a head that go to flash together at least. cache_bytes: of the preset 'plain', K and V up to "
+          "which "
+          "reads go through the page cache.")
       .def("submit", &submit, nb::arg("sqe"), nb::arg("data") = nb::none(),
            "Execute a 64-byte command with its data (uint8) -> (16-byte completion, data to the host).")
       .def("stats", &stats, "Counters since the drive was opened, by name.")
       .def("flash_stats", &flash_stats, "What happened inside since the drive was opened, by name.")
+      .def("read_stats", &read_stats,
+           "Reads around the page cache since the drive was opened: number, bytes, number by size; whether the file "
+           "system really goes around it and the kernel reads while the caller works. Zeros with a flash model.")
       .def("layout", &layout, "Sizes of the flash and of the backing file, by name.")
       .def("sessions", &Drive::sessions, "Numbers of the sessions on the drive.")
       .def("heads", &heads, nb::arg("session"),

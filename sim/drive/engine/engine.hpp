@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -42,10 +43,25 @@ struct Wide {
   std::uint64_t high = 0;
 };
 
-// K and V of a job in pages: row t is row t % rows_per_page of page t / rows_per_page.
-struct KvPages {
-  std::span<const std::byte* const> k, v;
-  std::uint32_t rows_per_page = 0;
+// K and V of a job in pages: row t is row t % rows_per_page of page t / rows_per_page. They come in pieces, so that not
+// all of them need to be in memory together.
+class KvPages {
+ public:
+  // Pages number `first` and on.
+  using Visit = std::function<void(std::size_t first, std::span<const std::byte* const> pages)>;
+
+  explicit KvPages(std::uint32_t rows_per_page) : rows_per_page_(rows_per_page) {}
+  KvPages(const KvPages&) = delete;
+  KvPages& operator=(const KvPages&) = delete;
+  virtual ~KvPages() = default;
+
+  std::uint32_t rows_per_page() const { return rows_per_page_; }
+  // All pages of K or of V in order; each stays until its visit returns. An engine wants K once, then V once; only in
+  // rare cases V again.
+  virtual void visit(abi::KvKind kind, const Visit& visit) const = 0;
+
+ private:
+  std::uint32_t rows_per_page_;
 };
 
 class Engine {

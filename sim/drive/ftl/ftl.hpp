@@ -18,6 +18,7 @@
 #include "ftl/band_table.hpp"
 #include "ftl/group_map.hpp"
 #include "nand/device.hpp"
+#include "storage/direct_reads.hpp"
 #include "storage/faults.hpp"
 #include "storage/media.hpp"
 #include "storage/records.hpp"
@@ -85,6 +86,20 @@ class Ftl {
 
   // Precondition: nothing is stored. Erases every block that held something; durable afterwards.
   void erase_all();
+
+  // Reads go around the page cache when more than `cached` groups are live (GroupStream). Without this call none do.
+  void read_around_cache(DirectReads& reads, std::uint64_t cached) {
+    direct_ = &reads;
+    cached_ = cached;
+  }
+  DirectReads* direct() const { return live_ > cached_ ? direct_ : nullptr; }
+
+  // What a GroupStream asks. A group's unit; its page, if it is in drive memory.
+  Unit unit(ListId list, std::uint32_t index) const { return map_.at(list, index).value(); }
+  const std::byte* in_memory(Unit unit) const;
+  void start_read(DirectReads& reads, Unit first, std::uint32_t count, std::byte* to, DirectReads::Batch& batch) const;
+  // True when a fault was injected.
+  bool count_read(Unit unit, Sink sink);
 
   // Groups that can still be stored.
   std::uint64_t available() const;
@@ -164,6 +179,7 @@ class Ftl {
     std::uint32_t wanted_bytes;
   };
   void fetch_units(std::span<const UnitRead> reads) const;
+  ReadResult read_directly(std::span<const GroupRead> reads, Ns ready, Sink sink);
   Ns time_reads(std::span<const UnitRead> reads, Ns ready, Sink sink);
 
   const Geometry geometry_;
@@ -179,6 +195,8 @@ class Ftl {
   Unit first_number_ = 0;
   std::map<Unit, Loaded> loaded_;  // while loading
   std::uint64_t live_ = 0;
+  DirectReads* direct_ = nullptr;
+  std::uint64_t cached_ = 0;
   Ns now_ = 0;
   Ns programs_done_ = 0;
   FtlCounters counters_;

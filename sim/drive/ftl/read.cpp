@@ -2,8 +2,11 @@
 // Reading groups: contents from the file, time from the flash model.
 #include <algorithm>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 #include "ftl/ftl.hpp"
+#include "ftl/group_stream.hpp"
 
 namespace kvdrive {
 namespace {
@@ -27,7 +30,42 @@ bool Ftl::intact(Family family, std::uint32_t index, Unit unit, const std::byte*
   return spare.written == 1 && spare.family == family && spare.owner.index == index && spare.data_crc == crc;
 }
 
+const std::byte* Ftl::in_memory(Unit unit) const { return waits(unit) ? page(unit) : media_.staged_unit(unit); }
+
+void Ftl::start_read(DirectReads& reads, Unit first, std::uint32_t count, std::byte* to,
+                     DirectReads::Batch& batch) const {
+  media_.expect_spares(first, count);
+  reads.start(media_.file_offset(first), {to, std::size_t{count} * abi::kPageBytes}, batch);
+}
+
+bool Ftl::count_read(Unit unit, Sink sink) {
+  ++(sink == Sink::kFirmware ? counters_.groups_reread : counters_.groups_read);
+  counters_.queued_reads += waits(unit) ? 1 : 0;
+  return struck(unit);
+}
+
+Ftl::ReadResult Ftl::read_directly(std::span<const GroupRead> reads, Ns ready, Sink sink) {
+  std::vector<GroupStream::Group> groups;
+  groups.reserve(reads.size());
+  for (const GroupRead& read : reads) groups.push_back({read.list, read.index});
+  GroupStream stream(*this, *direct_, std::move(groups), DirectReads::kBuffers, sink);
+  ReadResult result{true, ready};
+  for (std::size_t done = 0; done < reads.size();) {
+    const auto piece = stream.next();
+    for (const std::byte* page : piece.pages) {
+      const GroupRead& read = reads[done++];
+      std::memcpy(read.out, page, abi::kPageBytes);
+      const Unit unit = map_.at(read.list, read.index).value();
+      if (piece.whole && intact(map_.family(read.list), read.index, unit, read.out)) continue;
+      ++counters_.lost_groups;
+      result.whole = false;
+    }
+  }
+  return result;
+}
+
 Ftl::ReadResult Ftl::read(std::span<const GroupRead> reads, Ns ready, Sink sink) {
+  if (direct() != nullptr) return read_directly(reads, ready, sink);
   std::vector<UnitRead> from_flash;
   std::vector<Unit> units;
   units.reserve(reads.size());
@@ -105,6 +143,7 @@ void Ftl::fetch_units(std::span<const UnitRead> reads) const {
 // One sensing for all groups of a flash page, and for the same page of several planes. Rows in their order, in a row
 // the dies in theirs.
 Ns Ftl::time_reads(std::span<const UnitRead> reads, Ns ready, Sink sink) {
+  if (!device_.timing().modelled()) return ready;
   struct Read {
     std::uint64_t key;  // row, die, slot
     std::uint32_t wanted_bytes;

@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "nand/plain.hpp"
+
 namespace kvdrive {
 namespace {
 
@@ -170,6 +172,7 @@ constexpr std::array kPresets{
 std::span<const Preset> presets() { return kPresets; }
 
 const Preset& find_preset(std::string_view name) {
+  if (name == kPlain.name) return kPlain;
   const auto* const found = std::ranges::find(kPresets, name, &Preset::name);
   if (found != kPresets.end()) return *found;
   std::string known;

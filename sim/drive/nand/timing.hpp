@@ -17,6 +17,7 @@ struct LinkTiming {
 
   static constexpr std::uint32_t kPieceBytes = 128;
   constexpr Ns transfer(std::uint64_t bytes) const {
+    if (bytes_per_second == 0) return 0;
     const Ns piece = kPieceBytes * 1'000'000'000ULL / bytes_per_second + firmware_ns_per_4k * kPieceBytes / 4096;
     return (bytes + kPieceBytes - 1) / kPieceBytes * piece;
   }
@@ -59,6 +60,9 @@ struct Timing {
   LinkTiming dram{};             // drive memory (FPGA memory) that holds K and V of a job
   std::uint32_t engine_mhz = 0;  // cycles of a job: engine/cycles.hpp
   std::array<EccTier, 3> ecc{};
+
+  // False: nothing takes device time.
+  constexpr bool modelled() const { return engine_mhz > 0; }
 };
 
 }  // namespace kvdrive

@@ -118,7 +118,7 @@ void BackingFile::write(std::uint64_t offset, std::span<const iovec> parts) {
   ++writes_;
 }
 
-void BackingFile::write_behind(std::uint64_t offset, std::span<const iovec> parts, AsyncWriter::Done done) {
+void BackingFile::write_behind(std::uint64_t offset, std::span<const iovec> parts, AsyncTransfers::Done done) {
   if (power_cut_.armed()) {
     write(offset, parts);
     done(0);

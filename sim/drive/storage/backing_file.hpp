@@ -13,7 +13,7 @@
 #include <span>
 #include <vector>
 
-#include "storage/async_writer.hpp"
+#include "storage/async_transfers.hpp"
 #include "storage/mapping.hpp"
 #include "storage/power_cut.hpp"
 
@@ -21,6 +21,8 @@ namespace kvdrive {
 
 class BackingFile {
  public:
+  static constexpr unsigned kMostWritesInFlight = 16;
+
   // Opens or creates. Throws std::runtime_error with a sentence for the user.
   explicit BackingFile(const std::filesystem::path& path);
   BackingFile(const BackingFile&) = delete;
@@ -41,7 +43,7 @@ class BackingFile {
   void write(std::uint64_t offset, std::span<const std::byte> data);
   void write(std::uint64_t offset, std::span<const iovec> parts);
   // The same, done by the next `settle` at the latest. `done` gets 0 or an errno.
-  void write_behind(std::uint64_t offset, std::span<const iovec> parts, AsyncWriter::Done done);
+  void write_behind(std::uint64_t offset, std::span<const iovec> parts, AsyncTransfers::Done done);
   void settle() { writer_.wait(0); }
   void wait(unsigned most) { writer_.wait(most); }
   unsigned in_flight() const { return writer_.in_flight(); }
@@ -51,6 +53,10 @@ class BackingFile {
 
   // The bytes as memory; see what was written before the last `settle`.
   Mapping map(std::uint64_t offset, std::uint64_t bytes) const { return {cached_, offset, bytes}; }
+
+  // For transfers around the page cache, where the file system knows these.
+  int direct() const { return direct_; }
+  bool has_direct() const { return direct_ != cached_; }
 
   PowerCut& power_cut() { return power_cut_; }
   std::uint64_t writes() const { return writes_; }
@@ -64,7 +70,7 @@ class BackingFile {
   int direct_;  // the same file without the page cache, or `cached_` where the file system cannot
   PowerCut power_cut_;
   std::uint64_t writes_ = 0;
-  AsyncWriter writer_;
+  AsyncTransfers writer_{kMostWritesInFlight};
 };
 
 }  // namespace kvdrive

@@ -44,4 +44,9 @@ void Mapping::fetch(std::uint64_t offset, std::uint64_t bytes) const {
   }
 }
 
+void Mapping::expect(std::uint64_t offset, std::uint64_t bytes) const {
+  const std::uint64_t begin = offset / abi::kPageBytes * abi::kPageBytes;
+  ::madvise(data_ + begin, offset + bytes - begin, MADV_WILLNEED);
+}
+
 }  // namespace kvdrive

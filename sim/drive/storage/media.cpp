@@ -58,8 +58,13 @@ const Media::Row* Media::staged(Unit unit) const {
 
 const std::byte* Media::unit(Unit unit) const {
   if (!keeps_payload()) return zeros_.data();
+  const std::byte* waiting = staged_unit(unit);
+  return waiting != nullptr ? waiting : units_.data() + std::uint64_t{unit} * abi::kPageBytes;
+}
+
+const std::byte* Media::staged_unit(Unit unit) const {
   const Row* row = staged(unit);
-  if (row == nullptr) return units_.data() + std::uint64_t{unit} * abi::kPageBytes;
+  if (row == nullptr) return nullptr;
   return row->data.data() + std::size_t{unit % superblock_.geometry.units_per_row()} * abi::kPageBytes;
 }
 
@@ -76,6 +81,11 @@ void Media::fetch(Unit first, std::uint32_t count) const {
   if (keeps_payload()) units_.fetch(std::uint64_t{first} * abi::kPageBytes, std::uint64_t{count} * abi::kPageBytes);
   const std::uint64_t begin = spare_offset(first);
   spares_.fetch(begin, spare_offset(first + count - 1) + sizeof(Spare) - begin);
+}
+
+void Media::expect_spares(Unit first, std::uint32_t count) const {
+  const std::uint64_t begin = spare_offset(first);
+  spares_.expect(begin, spare_offset(first + count - 1) + sizeof(Spare) - begin);
 }
 
 // Within the spare area.

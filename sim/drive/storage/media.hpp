@@ -35,9 +35,17 @@ class Media {
 
   // kPageBytes. Valid until the next `program`.
   const std::byte* unit(Unit unit) const;
+  // Null when it is in the file.
+  const std::byte* staged_unit(Unit unit) const;
   Spare spare(Unit unit) const;
   // Brings units and their spares in from the disk. Throws std::system_error when it cannot read them.
   void fetch(Unit first, std::uint32_t count) const;
+
+  // For reads around the page cache: where a unit is in the file; spares are asked for, without waiting.
+  std::uint64_t file_offset(Unit unit) const {
+    return superblock_.unit_offset() + std::uint64_t{unit} * abi::kPageBytes;
+  }
+  void expect_spares(Unit first, std::uint32_t count) const;
 
   // To the file; the caller syncs. What could not be written stays. Throws std::system_error.
   void drain();

@@ -23,6 +23,12 @@ struct Tokens {
   const std::uint32_t* index;  // dense row of a token; null: its number
   std::size_t dense;
   std::size_t total;
+
+  // Number of attended tokens before dense row `row`.
+  std::size_t up_to(std::size_t row) const {
+    if (index == nullptr) return std::min(row, dense);
+    return static_cast<std::size_t>(std::lower_bound(index, index + dense, row) - index);
+  }
 };
 
 Tokens list_tokens(const Job& job, std::vector<std::uint32_t>& index) {
@@ -37,39 +43,37 @@ Tokens list_tokens(const Job& job, std::vector<std::uint32_t>& index) {
   return {index.data(), dense, dense + job.tail_tokens};
 }
 
-// Dense rows of K or V: an array, or pages.
+// Rows of K or V that are in memory: an array, or pages.
 struct Rows {
   const std::uint16_t* array;
   const std::byte* const* pages;
   unsigned per_page;
+  std::size_t first;  // number of the first row
 
-  const std::uint16_t* at(std::size_t t, unsigned d) const {
-    if (pages == nullptr) return array + t * d;
-    return reinterpret_cast<const std::uint16_t*>(pages[t / per_page]) + t % per_page * d;
+  const std::uint16_t* at(std::size_t row, unsigned d) const {
+    row -= first;
+    if (pages == nullptr) return array + row * d;
+    return reinterpret_cast<const std::uint16_t*>(pages[row / per_page]) + row % per_page * d;
   }
 };
 
-Rows rows_of(const Job& job, const std::uint16_t* array, std::span<const std::byte* const> KvPages::* pages) {
-  if (job.pages == nullptr) return {array, nullptr, 1};
-  return {nullptr, (job.pages->*pages).data(), job.pages->rows_per_page};
-}
+// Attended tokens [first, last) whose rows are in memory: token t is row index[t], or t without an index.
+struct Piece {
+  Rows rows;
+  const std::uint32_t* index;
+  std::size_t first, last;
+};
 
-// Row addresses of the tokens [first, last) of K or V, at most a block.
+// Row addresses of the tokens [start, end) of a piece, at most a block.
 struct Block {
   const std::uint16_t* rows[kBlockTokens];
   std::size_t first;
   unsigned n;
 
-  Block(const Tokens& tokens, std::size_t start, std::size_t end, unsigned d, const Rows& dense,
-        const std::uint16_t* tail)
+  Block(const Piece& piece, std::size_t start, std::size_t end, unsigned d)
       : first(start), n(static_cast<unsigned>(std::min<std::size_t>(end - start, kBlockTokens))) {
     for (unsigned i = 0; i < n; ++i) {
-      const std::size_t t = first + i;
-      if (t >= tokens.dense) {
-        rows[i] = tail + (t - tokens.dense) * d;
-      } else {
-        rows[i] = dense.at(tokens.index != nullptr ? tokens.index[t] : t, d);
-      }
+      rows[i] = piece.rows.at(piece.index != nullptr ? piece.index[first + i] : first + i, d);
     }
   }
 };
@@ -103,8 +107,6 @@ class Attention {
         context_(context),
         kernels_(context.kernels),
         job_(job),
-        k_(rows_of(job, job.k, &KvPages::k)),
-        v_(rows_of(job, job.v, &KvPages::v)),
         tokens_(list_tokens(job, context.scratch.index)),
         stride_(head_stride(tokens_.total)) {
     context.scratch.scores.resize(stride_ * job.g);
@@ -130,13 +132,15 @@ class Attention {
     std::fill(c, c + abi::kMaxGroup, std::bit_cast<float>(job_.scale_log2e));
     const Dots<ScoreRounding> dots(kernels_, query_, {c}, context_.statistics);
     std::atomic<bool> finite{true};
-    share_blocks(tokens_.dense, [&](unsigned, std::size_t start, std::size_t end) {
-      std::uint64_t non_finite = 0;
-      for (std::size_t t = start; t < end; t += kBlockTokens) {
-        const Block block(tokens_, t, end, job_.d, k_, nullptr);
-        non_finite |= dots.rows(block.rows, block.n, scores_ + t, stride_);
-      }
-      if (non_finite != 0) finite = false;
+    each_piece(abi::kKeys, [&](const Piece& piece) {
+      share_blocks(piece, [&](unsigned, std::size_t start, std::size_t end) {
+        std::uint64_t non_finite = 0;
+        for (std::size_t t = start; t < end; t += kBlockTokens) {
+          const Block block(piece, t, end, job_.d);
+          non_finite |= dots.rows(block.rows, block.n, scores_ + t, stride_);
+        }
+        if (non_finite != 0) finite = false;
+      });
     });
     for (unsigned h = 0; h < job_.g && tokens_.total != 0; ++h) {
       std::int32_t* head = scores_ + h * stride_;
@@ -151,13 +155,13 @@ class Attention {
   // Probabilities (in the place of the scores), Z, and the weighted sums of V. False: V holds an Inf or NaN.
   bool accumulate() {
     std::vector<Sums> sums(context_.pool.workers());
-    const unsigned workers = share_blocks(tokens_.total, [&](unsigned worker, std::size_t start, std::size_t end) {
-      for (std::size_t t = start; t < end; t += kBlockTokens) {
-        add_block(Block(tokens_, t, end, job_.d, v_, job_.tail_v), sums[worker]);
-      }
+    each_piece_of_v([&](const Piece& piece) {
+      share_blocks(piece, [&](unsigned worker, std::size_t start, std::size_t end) {
+        for (std::size_t t = start; t < end; t += kBlockTokens) add_block(Block(piece, t, end, job_.d), sums[worker]);
+      });
     });
     sums_ = sums[0];
-    for (unsigned worker = 1; worker < workers; ++worker) sums_.add(kernels_, sums[worker]);
+    for (unsigned worker = 1; worker < sums.size(); ++worker) sums_.add(kernels_, sums[worker]);
     return std::all_of(std::begin(sums_.high), std::end(sums_.high), [](double x) { return std::isfinite(x); });
   }
 
@@ -180,12 +184,33 @@ class Attention {
     }
   }
 
+  // Calls use(Piece) for the dense tokens' rows of K or V, in order.
+  template <typename Use>
+  void each_piece(abi::KvKind kind, Use use) const {
+    if (job_.pages == nullptr) {
+      return use(Piece{{kind == abi::kKeys ? job_.k : job_.v, nullptr, 1, 0}, tokens_.index, 0, tokens_.dense});
+    }
+    const unsigned per_page = job_.pages->rows_per_page();
+    job_.pages->visit(kind, [&](std::size_t first, std::span<const std::byte* const> pages) {
+      const std::size_t begin = first * per_page, end = begin + pages.size() * per_page;
+      use(Piece{{nullptr, pages.data(), per_page, begin}, tokens_.index, tokens_.up_to(begin), tokens_.up_to(end)});
+    });
+  }
+
+  // Those of V, then the tail.
+  template <typename Use>
+  void each_piece_of_v(Use use) const {
+    each_piece(abi::kValues, use);
+    if (job_.tail_tokens != 0)
+      use(Piece{{job_.tail_v, nullptr, 1, tokens_.dense}, nullptr, tokens_.dense, tokens_.total});
+  }
+
   template <typename Work>
-  unsigned share_blocks(std::size_t tokens, Work work) {
-    return share(context_.pool, ceil_div(tokens, kBlockTokens), kBlocksAtOnce,
-                 [&](unsigned worker, std::size_t first, std::size_t last) {
-                   work(worker, first * kBlockTokens, std::min(last * kBlockTokens, tokens));
-                 });
+  void share_blocks(const Piece& piece, Work work) const {
+    share(context_.pool, ceil_div(piece.last - piece.first, kBlockTokens), kBlocksAtOnce,
+          [&](unsigned worker, std::size_t first, std::size_t last) {
+            work(worker, piece.first + first * kBlockTokens, std::min(piece.first + last * kBlockTokens, piece.last));
+          });
   }
 
   void write_record(std::uint32_t status) const {
@@ -246,13 +271,15 @@ class Attention {
     if (n == 0) return;
     context_.statistics.outputs_exact.fetch_add(n, std::memory_order_relaxed);
     Integer acc[abi::kMaxHeadDim] = {};
-    for (std::size_t t = 0; t < tokens_.total; t += kBlockTokens) {
-      const Block block(tokens_, t, tokens_.total, job_.d, v_, job_.tail_v);
-      for (unsigned i = 0; i < block.n; ++i) {
-        const auto p = static_cast<std::uint32_t>(scores_[h * stride_ + t + i]);
-        for (unsigned j = 0; j < n; ++j) acc[j] += static_cast<Integer>(fixed(block.rows[i][columns[j]])) * p;
+    each_piece_of_v([&](const Piece& piece) {
+      for (std::size_t t = piece.first; t < piece.last; t += kBlockTokens) {
+        const Block block(piece, t, piece.last, job_.d);
+        for (unsigned i = 0; i < block.n; ++i) {
+          const auto p = static_cast<std::uint32_t>(scores_[h * stride_ + t + i]);
+          for (unsigned j = 0; j < n; ++j) acc[j] += static_cast<Integer>(fixed(block.rows[i][columns[j]])) * p;
+        }
       }
-    }
+    });
     for (unsigned j = 0; j < n; ++j) store(columns[j], sticky_ratio(acc[j], sums_.z[h]) * 0x1p-24);
   }
 
@@ -265,7 +292,6 @@ class Attention {
   const Context& context_;
   const Kernels& kernels_;
   const Job& job_;
-  const Rows k_, v_;
   Tokens tokens_;
   std::size_t stride_;
   std::int32_t* scores_ = nullptr;  // [g][stride_]; probabilities after the second pass

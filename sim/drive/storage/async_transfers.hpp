@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Large writes that go on while the caller works: an io_uring, or plain calls where the kernel grants none.
+// Transfers of a file that go on while the caller works: an io_uring, or plain calls where the kernel grants none.
 #pragma once
 
 #include <sys/uio.h>
@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
 struct io_uring_sqe;
@@ -16,30 +17,34 @@ struct io_uring_cqe;
 
 namespace kvdrive {
 
-class AsyncWriter {
+class AsyncTransfers {
  public:
-  static constexpr unsigned kMostInFlight = 16;
-
-  // Gets 0 or an errno; a short write counts as EIO.
+  // Gets 0 or an errno; a short transfer counts as EIO.
   using Done = std::function<void(int error)>;
 
-  AsyncWriter();
-  AsyncWriter(const AsyncWriter&) = delete;
-  AsyncWriter& operator=(const AsyncWriter&) = delete;
+  explicit AsyncTransfers(unsigned most_in_flight);
+  AsyncTransfers(const AsyncTransfers&) = delete;
+  AsyncTransfers& operator=(const AsyncTransfers&) = delete;
   // Waits for what is in flight, whose `done` is not called any more.
-  ~AsyncWriter();
+  ~AsyncTransfers();
 
   // The memory that `parts` name stays as it is until `done` was called: within this call or a later one.
-  void write(int file, std::uint64_t offset, std::span<const iovec> parts, Done done);
+  void write(int file, std::uint64_t offset, std::span<const iovec> parts, Done done) {
+    start(Way::kWrite, file, offset, parts, std::move(done));
+  }
+  void read(int file, std::uint64_t offset, std::span<const iovec> parts, Done done) {
+    start(Way::kRead, file, offset, parts, std::move(done));
+  }
 
-  // Calls `done` of the writes that ended; waits until at most `most` are in flight.
+  // Calls `done` of the transfers that ended; waits until at most `most` are in flight.
   void wait(unsigned most);
 
   unsigned in_flight() const { return in_flight_; }
   bool asynchronous() const { return ring_ >= 0; }
 
  private:
-  struct Write {
+  enum class Way : std::uint8_t { kRead, kWrite };
+  struct Transfer {
     std::vector<iovec> parts;
     std::uint64_t bytes = 0;
     Done done;
@@ -48,7 +53,8 @@ class AsyncWriter {
   using Word = std::atomic_ref<std::uint32_t>;
 
   Word word(std::uint32_t offset) const { return Word(*reinterpret_cast<std::uint32_t*>(shared_ + offset)); }
-  void submit(unsigned slot, int file, std::uint64_t offset);
+  void start(Way way, int file, std::uint64_t offset, std::span<const iovec> parts, Done done);
+  void submit(Way way, unsigned slot, int file, std::uint64_t offset);
   void enter(unsigned submit, unsigned wait_for) const;
 
   int ring_ = -1;
@@ -58,7 +64,7 @@ class AsyncWriter {
   std::size_t entries_bytes_ = 0;
   io_uring_cqe* completions_ = nullptr;
   std::uint32_t sq_tail_ = 0, sq_mask_ = 0, sq_array_ = 0, cq_head_ = 0, cq_tail_ = 0, cq_mask_ = 0;  // offsets
-  std::vector<Write> writes_{kMostInFlight};
+  std::vector<Transfer> transfers_;
   unsigned in_flight_ = 0;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "storage/async_writer.hpp"
+#include "storage/async_transfers.hpp"
 
 #include <linux/io_uring.h>
 #include <sys/mman.h>
@@ -14,9 +14,9 @@
 
 namespace kvdrive {
 
-AsyncWriter::AsyncWriter() {
+AsyncTransfers::AsyncTransfers(unsigned most_in_flight) : transfers_(most_in_flight) {
   io_uring_params params{};
-  ring_ = static_cast<int>(::syscall(SYS_io_uring_setup, kMostInFlight, &params));
+  ring_ = static_cast<int>(::syscall(SYS_io_uring_setup, most_in_flight, &params));
   if (ring_ < 0) return;
   shared_bytes_ = std::max<std::size_t>(params.sq_off.array + params.sq_entries * sizeof(std::uint32_t),
                                         params.cq_off.cqes + params.cq_entries * sizeof(io_uring_cqe));
@@ -43,8 +43,8 @@ AsyncWriter::AsyncWriter() {
   cq_mask_ = params.cq_off.ring_mask;
 }
 
-AsyncWriter::~AsyncWriter() {
-  for (Write& write : writes_) write.done = [](int) {};
+AsyncTransfers::~AsyncTransfers() {
+  for (Transfer& transfer : transfers_) transfer.done = [](int) {};
   try {
     wait(0);
   } catch (const std::system_error&) {  // the kernel ends them with the ring
@@ -55,39 +55,40 @@ AsyncWriter::~AsyncWriter() {
   ::close(ring_);
 }
 
-void AsyncWriter::write(int file, std::uint64_t offset, std::span<const iovec> parts, Done done) {
+void AsyncTransfers::start(Way way, int file, std::uint64_t offset, std::span<const iovec> parts, Done done) {
   std::uint64_t bytes = 0;
   for (const iovec& part : parts) bytes += part.iov_len;
   if (ring_ < 0) {
-    const ssize_t written = ::pwritev(file, parts.data(), static_cast<int>(parts.size()), static_cast<off_t>(offset));
-    const int error = written < 0 ? errno : static_cast<std::uint64_t>(written) == bytes ? 0 : EIO;
+    const auto call = way == Way::kRead ? &::preadv : &::pwritev;
+    const ssize_t moved = call(file, parts.data(), static_cast<int>(parts.size()), static_cast<off_t>(offset));
+    const int error = moved < 0 ? errno : static_cast<std::uint64_t>(moved) == bytes ? 0 : EIO;
     done(error);
     return;
   }
-  wait(kMostInFlight - 1);
-  const auto free = std::ranges::find(writes_, false, &Write::busy);
+  wait(static_cast<unsigned>(transfers_.size()) - 1);
+  const auto free = std::ranges::find(transfers_, false, &Transfer::busy);
   *free = {{parts.begin(), parts.end()}, bytes, std::move(done), true};
   ++in_flight_;
-  submit(static_cast<unsigned>(free - writes_.begin()), file, offset);
+  submit(way, static_cast<unsigned>(free - transfers_.begin()), file, offset);
 }
 
-void AsyncWriter::submit(unsigned slot, int file, std::uint64_t offset) {
+void AsyncTransfers::submit(Way way, unsigned slot, int file, std::uint64_t offset) {
   const std::uint32_t tail = word(sq_tail_).load(std::memory_order_relaxed);
   const std::uint32_t index = tail & word(sq_mask_).load(std::memory_order_relaxed);
   io_uring_sqe& entry = entries_[index];
   std::memset(&entry, 0, sizeof entry);
-  entry.opcode = IORING_OP_WRITEV;
+  entry.opcode = way == Way::kRead ? IORING_OP_READV : IORING_OP_WRITEV;
   entry.fd = file;
   entry.off = offset;
-  entry.addr = reinterpret_cast<std::uint64_t>(writes_[slot].parts.data());
-  entry.len = static_cast<std::uint32_t>(writes_[slot].parts.size());
+  entry.addr = reinterpret_cast<std::uint64_t>(transfers_[slot].parts.data());
+  entry.len = static_cast<std::uint32_t>(transfers_[slot].parts.size());
   entry.user_data = slot;
   word(sq_array_ + index * std::uint32_t{sizeof(std::uint32_t)}).store(index, std::memory_order_relaxed);
   word(sq_tail_).store(tail + 1, std::memory_order_release);
   enter(1, 0);
 }
 
-void AsyncWriter::enter(unsigned submit, unsigned wait_for) const {
+void AsyncTransfers::enter(unsigned submit, unsigned wait_for) const {
   const unsigned flags = wait_for > 0 ? IORING_ENTER_GETEVENTS : 0;
   while (::syscall(SYS_io_uring_enter, ring_, submit, wait_for, flags, nullptr, 0) < 0) {
     if (errno != EINTR && errno != EAGAIN && errno != EBUSY) {
@@ -96,7 +97,7 @@ void AsyncWriter::enter(unsigned submit, unsigned wait_for) const {
   }
 }
 
-void AsyncWriter::wait(unsigned most) {
+void AsyncTransfers::wait(unsigned most) {
   while (in_flight_ > 0) {
     std::uint32_t head = word(cq_head_).load(std::memory_order_relaxed);
     if (head == word(cq_tail_).load(std::memory_order_acquire)) {
@@ -105,13 +106,13 @@ void AsyncWriter::wait(unsigned most) {
       continue;
     }
     const io_uring_cqe& completion = completions_[head & word(cq_mask_).load(std::memory_order_relaxed)];
-    Write& write = writes_[completion.user_data];
-    const int error = completion.res < 0                                          ? -completion.res
-                      : static_cast<std::uint64_t>(completion.res) == write.bytes ? 0
-                                                                                  : EIO;
+    Transfer& transfer = transfers_[completion.user_data];
+    const int error = completion.res < 0                                             ? -completion.res
+                      : static_cast<std::uint64_t>(completion.res) == transfer.bytes ? 0
+                                                                                     : EIO;
     word(cq_head_).store(head + 1, std::memory_order_release);
-    const Done done = std::move(write.done);
-    write.busy = false;
+    const Done done = std::move(transfer.done);
+    transfer.busy = false;
     --in_flight_;
     done(error);
   }

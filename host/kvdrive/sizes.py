@@ -1,0 +1,17 @@
+"""Sizes as people write them."""
+
+from __future__ import annotations
+
+import re
+
+from kvdrive.errors import InputError
+
+_UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+
+
+def bytes_of(text: str) -> int:
+    """Bytes of a size like 64M or 64 MiB; no unit: bytes. Raises InputError."""
+    found = re.fullmatch(r"(\d+)\s*([KMGT]?)(i?B)?", text.strip(), re.IGNORECASE)
+    if not found:
+        raise InputError(f"'{text}' is no size: write a number, with K, M, G or T behind it")
+    return int(found[1]) << _UNITS[found[2].upper()]

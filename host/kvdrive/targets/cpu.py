@@ -1,0 +1,69 @@
+"""An ordinary disk as the drive: K and V in a file, attention on the cores of this machine, times are real."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kvdrive.targets.base import TargetStats
+from kvdrive.targets.software import DEFAULT_CAPACITY, SoftwareDrive
+
+_PRESET = "plain"  # no flash model
+_RUN_GROUPS = 16  # groups of a head that are written together: 64 KiB, the smallest read that a disk does well
+_TAIL_BYTES = 1 << 30  # rows that wait for that, of all sequences
+
+
+@dataclass(frozen=True)
+class ReadStats:
+    """Reads of the file since it was opened; `sizes`: number of reads by their bytes.
+
+    `around_cache`: the file system reads around the page cache (O_DIRECT). `asynchronous`: several at once (io_uring).
+    """
+
+    reads: int
+    bytes: int
+    sizes: dict[int, int]
+    around_cache: bool
+    asynchronous: bool
+
+
+class CpuDrive(SoftwareDrive):
+    """The file `path` on any disk: mounted with the sessions it holds, or made where there is none.
+
+    `threads` compute; 0: as many as there are cores. K and V are read around the page cache, through buffers of 16 MiB
+    whatever the context; while they are no more than `cache_bytes` together, through the page cache, which keeps them.
+    `format` forgets what the file holds; `capacity_bytes` of K and V counts for a new or formatted one, which is sparse
+    until written. Raises TargetError when the file is something else or in use.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        threads: int = 0,
+        capacity_bytes: int = DEFAULT_CAPACITY,
+        *,
+        engine: str = "fast",
+        format: bool = False,
+        cache_bytes: int = 0,
+    ) -> None:
+        super().__init__(
+            path,
+            engine,
+            threads or os.cpu_count() or 1,
+            capacity_bytes,
+            format=format,
+            preset=_PRESET,
+            run_groups=_RUN_GROUPS,
+            tail_bytes=_TAIL_BYTES,
+            cache_bytes=cache_bytes,
+        )
+
+    def stats(self) -> TargetStats:
+        """See Target."""
+        reads = self.read_stats()
+        return replace(super().stats(), file_reads=reads.reads, file_bytes_read=reads.bytes)
+
+    def read_stats(self) -> ReadStats:
+        """Reads of the file. Raises TargetError when the drive is closed."""
+        return ReadStats(**self._open_drive().read_stats())

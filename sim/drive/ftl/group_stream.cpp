@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ftl/group_stream.hpp"
+
+#include <utility>
+
+namespace kvdrive {
+
+GroupStream::~GroupStream() {
+  while (!slots_.empty()) release_first();
+}
+
+GroupStream::Piece GroupStream::next() {
+  if (in_use_) release_first();
+  fill();
+  Slot& slot = *slots_.front();
+  reads_.wait(slot.batch);
+  in_use_ = true;
+  return {slot.first, slot.pages, slot.batch.error == 0 && !slot.struck};
+}
+
+void GroupStream::fill() {
+  while (slots_.size() < depth_ && next_ < groups_.size()) {
+    slots_.push_back(std::make_unique<Slot>());
+    slots_.back()->buffer = reads_.take();
+    start(*slots_.back());
+  }
+}
+
+// As many groups as the buffer takes.
+void GroupStream::start(Slot& slot) {
+  slot.first = next_;
+  Unit first = 0, end = 0;         // units of the read that grows
+  std::uint32_t at = 0, used = 0;  // pages of the buffer: where it goes, how many are taken
+  const auto read = [&] {
+    if (end == first) return;
+    ftl_.start_read(reads_, first, end - first, slot.buffer.data() + std::size_t{at} * abi::kPageBytes, slot.batch);
+  };
+  const ListId list = groups_[next_].list;
+  for (; next_ < groups_.size() && groups_[next_].list == list && slot.pages.size() < kPieceGroups; ++next_) {
+    const Unit unit = ftl_.unit(list, groups_[next_].index);
+    const std::byte* page = ftl_.in_memory(unit);
+    if (page == nullptr) {
+      const bool grows = end > first && unit >= end && unit - end <= kGap;
+      const std::uint32_t needed = grows ? unit - end + 1 : 1;
+      if (used + needed > kPieceGroups) break;
+      if (!grows) {
+        read();
+        first = unit;
+        at = used;
+      }
+      end = unit + 1;
+      used += needed;
+      page = slot.buffer.data() + std::size_t{used - 1} * abi::kPageBytes;
+    }
+    slot.struck |= ftl_.count_read(unit, sink_);
+    slot.pages.push_back(page);
+  }
+  read();
+}
+
+void GroupStream::release_first() {
+  Slot& slot = *slots_.front();
+  reads_.wait(slot.batch);
+  reads_.give(std::move(slot.buffer));
+  slots_.pop_front();
+  in_use_ = false;
+}
+
+}  // namespace kvdrive

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// No flash: groups side by side in a file on any disk. Rows are as large as a disk likes to write; nothing takes device
+// time.
+#pragma once
+
+#include "nand/preset.hpp"
+
+namespace kvdrive {
+
+inline constexpr Preset kPlain{"plain",
+                               "no flash: a file, in real time",
+                               {.channels = 1, .dies_per_channel = 1, .page_bytes = 1 << 20, .pages_per_block = 64},
+                               7,
+                               {}};
+
+}  // namespace kvdrive

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads around the page cache, several in flight, into buffers that are used again.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "storage/aligned_buffer.hpp"
+#include "storage/async_transfers.hpp"
+#include "storage/backing_file.hpp"
+
+namespace kvdrive {
+
+class DirectReads {
+ public:
+  static constexpr unsigned kMostInFlight = 64;
+  static constexpr std::size_t kBufferBytes = 1 << 20;  // the largest read
+  static constexpr std::size_t kBuffers = 16;           // kept
+
+  struct Counters {
+    std::uint64_t reads = 0;
+    std::uint64_t bytes = 0;
+    std::map<std::uint64_t, std::uint64_t> sizes;  // reads by their bytes
+  };
+
+  // Reads that are waited for together.
+  struct Batch {
+    unsigned in_flight = 0;
+    int error = 0;  // the last errno
+  };
+
+  explicit DirectReads(const BackingFile& file) : file_(file) {}
+
+  // Whole pages to page-aligned memory. Memory and batch must live until `wait` has returned.
+  void start(std::uint64_t offset, std::span<std::byte> to, Batch& batch);
+  void wait(const Batch& batch);
+
+  // kBufferBytes with any contents.
+  AlignedBuffer take();
+  void give(AlignedBuffer buffer);
+
+  const Counters& counters() const { return counters_; }
+  bool around_cache() const { return file_.has_direct(); }
+  bool asynchronous() const { return transfers_.asynchronous(); }
+
+ private:
+  const BackingFile& file_;
+  AsyncTransfers transfers_{kMostInFlight};
+  std::vector<AlignedBuffer> free_;
+  Counters counters_;
+};
+
+}  // namespace kvdrive
