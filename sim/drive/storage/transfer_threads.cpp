@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "storage/transfer_threads.hpp"
 
+#include <system_error>
 #include <utility>
 
 namespace kvdrive {
@@ -39,10 +40,16 @@ TransferThreads::~TransferThreads() {
 }
 
 TransferThreads::Batch TransferThreads::start(std::vector<Task> tasks) {
-  Batch batch(*this, tasks.size());
+  Batch batch(*this);
   const std::lock_guard lock(mutex_);
-  while (threads_.size() < count_) threads_.emplace_back([this] { serve(); });
-  for (Task& task : tasks) entries_.push_back({std::move(task), batch.state_});
+  try {
+    while (threads_.size() < count_) threads_.emplace_back([this] { serve(); });
+  } catch (const std::system_error&) {  // no room for a thread: whoever waits does the work
+  }
+  for (Task& task : tasks) {
+    entries_.push_back({std::move(task), batch.state_});
+    ++batch.state_->left;
+  }
   work_.notify_all();
   return batch;
 }

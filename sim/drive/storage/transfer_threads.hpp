@@ -23,7 +23,7 @@ class TransferThreads {
   class Batch {
    public:
     Batch() = default;
-    Batch(TransferThreads& threads, std::size_t tasks) : state_(std::make_shared<State>(threads, tasks)) {}
+    explicit Batch(TransferThreads& threads) : state_(std::make_shared<State>(threads)) {}
     Batch(Batch&&) = default;
     Batch& operator=(Batch&& other) noexcept;
     ~Batch() { finish(); }
@@ -35,9 +35,9 @@ class TransferThreads {
    private:
     friend class TransferThreads;
     struct State {
-      State(TransferThreads& pool, std::size_t tasks) : threads(pool), left(tasks) {}
+      explicit State(TransferThreads& pool) : threads(pool) {}
       TransferThreads& threads;
-      std::size_t left;  // guarded by the threads' mutex, as is `error`
+      std::size_t left = 0;  // guarded by the threads' mutex, as is `error`
       std::exception_ptr error;
     };
 
