@@ -56,17 +56,23 @@ bool AttentionUnit::place_columns(const Head& head, const std::vector<bool>& row
     return columns + ((std::uint64_t{token} / abi::kLanes * r + row) * abi::kLanes + token % abi::kLanes) * 2;
   };
   EmbeddingSpan span = EmbeddingSpan::first(head.k.head_dim());
+  std::vector<RowFilter::Request> indexed;
   for (; span.first_page + span.pages() <= head.k.embedding() && span.first_token < tokens; span = span.next()) {
-    const auto read = filter_.dimensions(head.k, span, rows, ready_);
-    if (!read) return false;
-    data_done_ = std::max(data_done_, read->done);
+    indexed.push_back(RowFilter::dimensions(head.k, span, rows));
+  }
+  const auto columns_read = filter_.run(indexed, ready_);
+  if (!columns_read) return false;
+  data_done_ = std::max(data_done_, columns_read->done);
+  span = EmbeddingSpan::first(head.k.head_dim());
+  for (const auto& values : columns_read->of) {
     const std::uint32_t count = std::min(span.end(), tokens) - span.first_token;
     for (std::uint32_t row = 0; row < r; ++row) {
-      const std::byte* from = read->bytes.data() + std::size_t{row} * span.row_bytes();
+      const std::uint8_t* from = values.data() + std::size_t{row} * span.row_bytes();
       for (std::uint32_t t = 0; t < count; t += abi::kLanes) {
         std::memcpy(column(span.first_token + t, row), from + t * 2, std::min<std::size_t>(abi::kLanes, count - t) * 2);
       }
     }
+    span = span.next();
   }
   if (span.first_token >= tokens) return true;
   const std::uint32_t count = tokens - span.first_token;  // not indexed
@@ -89,12 +95,12 @@ bool AttentionUnit::place_columns(const Head& head, const std::vector<bool>& row
 }
 
 bool AttentionUnit::place_chosen(const Head& head, const std::vector<bool>& chosen) {
-  const auto k = filter_.tokens(head.k, chosen, data_done_);
-  const auto v = filter_.tokens(head.v, chosen, data_done_);
-  if (!k || !v) return false;
-  memory_->job.k = memory_->place(std::span(k->bytes));
-  memory_->job.v = memory_->place(std::span(v->bytes));
-  data_done_ = std::max({data_done_, k->done, v->done});
+  const RowFilter::Request requests[] = {RowFilter::tokens(head.k, chosen), RowFilter::tokens(head.v, chosen)};
+  const auto rows = filter_.run(requests, data_done_);
+  if (!rows) return false;
+  memory_->job.k = memory_->place(std::as_bytes(std::span(rows->of[0])));
+  memory_->job.v = memory_->place(std::as_bytes(std::span(rows->of[1])));
+  data_done_ = std::max(data_done_, rows->done);
   return true;
 }
 
@@ -107,12 +113,13 @@ bool AttentionUnit::place_mean(const Head& head) {
   const auto in = static_cast<std::uint32_t>(std::count(counts.begin(), counts.end(), true));
   const bool subtract = !head.v.sums().empty() && counts.size() - in < in;
   if (subtract) counts.flip();
-  const auto rows = filter_.tokens(head.v, counts, ready_);
+  const RowFilter::Request request = RowFilter::tokens(head.v, counts);
+  const auto rows = filter_.run(std::span(&request, 1), ready_);
   if (!rows) return false;
   data_done_ = std::max(data_done_, rows->done);
   std::vector<std::int64_t> sums(head.v.head_dim());
   if (subtract) std::ranges::copy(head.v.sums(), sums.begin());
-  add_rows(rows->bytes, sums, subtract ? -1 : 1);
+  add_rows(std::as_bytes(std::span(rows->of[0])), sums, subtract ? -1 : 1);
   add_rows(head.tail_v, sums, 1);
   memory_->job.v_sum = memory_->place(std::as_bytes(std::span(sums)));
   memory_->job.count = in + head.command.tail_tokens;

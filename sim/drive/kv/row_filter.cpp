@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 namespace kvdrive {
 namespace {
@@ -19,60 +20,89 @@ std::vector<std::uint8_t> spread(const std::vector<bool>& flags, std::size_t par
 
 }  // namespace
 
-std::optional<RowFilter::Rows> RowFilter::tokens(const HeadRows& rows, const std::vector<bool>& wanted, Ns ready) {
+RowFilter::Request RowFilter::tokens(const HeadRows& rows, const std::vector<bool>& wanted) {
   const std::size_t stored = std::min<std::size_t>(wanted.size(), rows.tokens_in_groups());
-  std::vector<bool> in_groups(wanted.begin(), wanted.begin() + static_cast<std::ptrdiff_t>(stored));
-  auto result = filter(rows.list(), 0, in_groups, rows.tokens_per_group(), rows.row_bytes(), ready);
-  if (!result) return result;
+  Request request{.list = rows.list(),
+                  .rows_per_page = rows.tokens_per_group(),
+                  .row_bytes = rows.row_bytes(),
+                  .wanted = {wanted.begin(), wanted.begin() + static_cast<std::ptrdiff_t>(stored)},
+                  .behind = {}};
   for (std::size_t token = stored; token < wanted.size(); ++token) {
     if (!wanted[token]) continue;
     const auto row = rows.tail().subspan((token - rows.tokens_in_groups()) * rows.row_bytes(), rows.row_bytes());
-    result->bytes.insert(result->bytes.end(), row.begin(), row.end());
+    request.behind.insert(request.behind.end(), row.begin(), row.end());
   }
-  return result;
+  return request;
 }
 
-std::optional<RowFilter::Rows> RowFilter::dimensions(const HeadRows& rows, const EmbeddingSpan& span,
-                                                     const std::vector<bool>& wanted, Ns ready) {
-  return filter(rows.embedding_list(), span.first_page, wanted, span.rows_per_page, span.row_bytes(), ready);
+RowFilter::Request RowFilter::dimensions(const HeadRows& rows, const EmbeddingSpan& span,
+                                         const std::vector<bool>& wanted) {
+  return {.list = rows.embedding_list(),
+          .first_page = span.first_page,
+          .rows_per_page = span.rows_per_page,
+          .row_bytes = span.row_bytes(),
+          .wanted = wanted,
+          .behind = {}};
 }
 
-// `wanted`: a flag per row from the first page on; rows behind the flags are not wanted.
-std::optional<RowFilter::Rows> RowFilter::filter(ListId list, std::uint32_t first_page, const std::vector<bool>& wanted,
-                                                 std::uint32_t rows_per_page, std::uint32_t row_bytes, Ns ready) {
+std::optional<RowFilter::Rows> RowFilter::run(std::span<const Request> requests, Ns ready) {
   std::vector<GroupRead> reads;
-  std::vector<bool> flags;  // of the pages that are read
-  const std::size_t touched = (wanted.size() + rows_per_page - 1) / rows_per_page;
+  std::vector<std::vector<bool>> flags;
+  for (const Request& request : requests) flags.push_back(plan(request, reads));
+  Rows rows{{}, ready};
+  if (!reads.empty()) {
+    contents_.resize(std::max(contents_.size(), reads.size() * abi::kPageBytes));
+    for (std::size_t i = 0; i < reads.size(); ++i) {
+      reads[i].out = reinterpret_cast<std::byte*>(contents_.data() + i * abi::kPageBytes);
+    }
+    const auto read = ftl_.read(reads, ready, Sink::kComputer);
+    if (!read.whole) return std::nullopt;
+    rows.done = read.done;
+  }
+  std::span<const std::uint8_t> left = contents_;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const std::size_t bytes = flags[i].size() / requests[i].rows_per_page * abi::kPageBytes;
+    rows.of.push_back(filter(requests[i], flags[i], left.first(bytes)));
+    left = left.subspan(bytes);
+  }
+  return rows;
+}
+
+std::vector<bool> RowFilter::plan(const Request& request, std::vector<GroupRead>& reads) {
+  const std::size_t per_page = request.rows_per_page, rows = request.wanted.size();
+  const std::size_t touched = (rows + per_page - 1) / per_page, before = reads.size();
+  std::vector<bool> flags;
   for (std::size_t page = 0; page < touched; ++page) {
-    const auto first = wanted.begin() + static_cast<std::ptrdiff_t>(page * rows_per_page);
-    const std::size_t count = std::min<std::size_t>(rows_per_page, wanted.size() - page * rows_per_page);
-    const auto last = first + static_cast<std::ptrdiff_t>(count);
+    const auto first = request.wanted.begin() + static_cast<std::ptrdiff_t>(page * per_page);
+    const auto last = first + static_cast<std::ptrdiff_t>(std::min(per_page, rows - page * per_page));
     const auto kept = static_cast<std::uint32_t>(std::count(first, last, true));
     if (kept == 0) continue;
-    reads.push_back({list, first_page + static_cast<std::uint32_t>(page), nullptr, kept * row_bytes});
+    const auto number = request.first_page + static_cast<std::uint32_t>(page);
+    reads.push_back({request.list, number, nullptr, kept * request.row_bytes});
     flags.insert(flags.end(), first, last);
-    flags.resize(reads.size() * rows_per_page);
+    flags.resize((reads.size() - before) * per_page);
   }
-  counters_.pages += reads.size();
-  counters_.pages_left += touched - reads.size();
-  if (reads.empty()) return Rows{{}, ready};
+  counters_.pages += reads.size() - before;
+  counters_.pages_left += touched - (reads.size() - before);
+  return flags;
+}
 
-  std::vector<std::uint8_t> contents(reads.size() * abi::kPageBytes);
-  for (std::size_t i = 0; i < reads.size(); ++i) {
-    reads[i].out = reinterpret_cast<std::byte*>(contents.data() + i * abi::kPageBytes);
+std::vector<std::uint8_t> RowFilter::filter(const Request& request, const std::vector<bool>& flags,
+                                            std::span<const std::uint8_t> pages) {
+  std::vector<std::uint8_t> rows;
+  if (!flags.empty()) {
+    const std::uint32_t parts = (request.row_bytes + abi::kMaxRowBytes - 1) / abi::kMaxRowBytes;
+    auto filtered = engine_.page_filter(pages, spread(flags, parts), static_cast<std::uint32_t>(flags.size()) * parts,
+                                        request.row_bytes / parts, abi::kPageBytes);
+    if (filtered.status != 0) throw std::runtime_error("the page filter refused its pages");
+    counters_.rows_kept += filtered.rows_kept / parts;
+    counters_.rows_dropped += (filtered.rows_seen - filtered.rows_kept) / parts;
+    counters_.bytes_kept += filtered.rows.size();
+    rows = std::move(filtered.rows);
   }
-  const auto read = ftl_.read(reads, ready, Sink::kComputer);
-  if (!read.whole) return std::nullopt;
-  const std::uint32_t parts = (row_bytes + abi::kMaxRowBytes - 1) / abi::kMaxRowBytes;
-  const auto filtered =
-      engine_.page_filter(contents, spread(flags, parts), static_cast<std::uint32_t>(flags.size()) * parts,
-                          row_bytes / parts, abi::kPageBytes);
-  if (filtered.status != 0) throw std::runtime_error("the page filter refused its pages");
-  counters_.rows_kept += filtered.rows_kept / parts;
-  counters_.rows_dropped += (filtered.rows_seen - filtered.rows_kept) / parts;
-  counters_.bytes_kept += filtered.rows.size();
-  const auto bytes = std::as_bytes(std::span(filtered.rows));
-  return Rows{{bytes.begin(), bytes.end()}, read.done};
+  const auto* const behind = reinterpret_cast<const std::uint8_t*>(request.behind.data());
+  rows.insert(rows.end(), behind, behind + request.behind.size());
+  return rows;
 }
 
 }  // namespace kvdrive

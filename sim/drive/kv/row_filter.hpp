@@ -25,27 +25,41 @@ class RowFilter {
  public:
   RowFilter(Engine& engine, Ftl& ftl) : engine_(engine), ftl_(ftl) {}
 
+  // Wanted rows of consecutive pages of a list.
+  struct Request {
+    ListId list = 0;
+    std::uint32_t first_page = 0;
+    std::uint32_t rows_per_page = 0;
+    std::uint32_t row_bytes = 0;
+    std::vector<bool> wanted;       // a flag per row from the first page on; rows behind the flags are not wanted
+    std::vector<std::byte> behind;  // wanted rows that are in drive memory
+  };
+
+  // Rows of the tokens whose flag is set, `wanted` [tokens].
+  static Request tokens(const HeadRows& rows, const std::vector<bool>& wanted);
+  // Of one embedding-indexed span the dimensions whose flag is set, `wanted` [head_dim]: [chosen][span tokens]
+  // binary16.
+  static Request dimensions(const HeadRows& rows, const EmbeddingSpan& span, const std::vector<bool>& wanted);
+
   struct Rows {
-    std::vector<std::byte> bytes;  // one behind the other, in order
+    std::vector<std::vector<std::uint8_t>> of;  // each request's rows, one behind the other, in order
     Ns done = 0;
   };
 
-  // Rows of the tokens whose flag is set, `wanted` [tokens]. Nothing when a page is lost.
-  std::optional<Rows> tokens(const HeadRows& rows, const std::vector<bool>& wanted, Ns ready);
-
-  // Of one embedding-indexed span the dimensions whose flag is set, `wanted` [head_dim]: [chosen][span tokens]
-  // binary16.
-  std::optional<Rows> dimensions(const HeadRows& rows, const EmbeddingSpan& span, const std::vector<bool>& wanted,
-                                 Ns ready);
+  // All pages that the requests need are read together. Nothing when one is lost.
+  std::optional<Rows> run(std::span<const Request> requests, Ns ready);
 
   const FilterCounters& counters() const { return counters_; }
 
  private:
-  std::optional<Rows> filter(ListId list, std::uint32_t first_page, const std::vector<bool>& wanted,
-                             std::uint32_t rows_per_page, std::uint32_t row_bytes, Ns ready);
+  // Flags of the rows of the pages that are read.
+  std::vector<bool> plan(const Request& request, std::vector<GroupRead>& reads);
+  std::vector<std::uint8_t> filter(const Request& request, const std::vector<bool>& flags,
+                                   std::span<const std::uint8_t> pages);
 
   Engine& engine_;
   Ftl& ftl_;
+  std::vector<std::uint8_t> contents_;  // pages that were read; kept, because fresh memory costs as much as a copy
   FilterCounters counters_;
 };
 
