@@ -137,8 +137,12 @@ bench-attention: setup ## GB/s of KV consumed by the engines, beside memory band
 bench-decode: setup ## decode step with the cache in the drive, beside transformers and packed SDPA; half an hour
 	@$(BIN)/python scripts/bench_decode.py --json out/bench_decode.json
 
+.PHONY: bench-cpu-target
+bench-cpu-target: setup ## attention over K and V on this machine's disk, beside the disk alone [QUICK=1]
+	@$(BIN)/python scripts/bench_cpu_target.py $(if $(QUICK),--quick,--json out/bench_cpu_target.json)
+
 .PHONY: bench
-bench: bench-attention bench-decode readme ## all benchmarks of the host, and the tables of README.md
+bench: bench-attention bench-decode bench-cpu-target readme ## all benchmarks of the host, and the tables of README.md
 
 .PHONY: bench-drive
 bench-drive: setup ## times, append beside fio, commands/s, attention, memory, mount, simulation speed -> docs/drive.md

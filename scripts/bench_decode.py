@@ -102,7 +102,8 @@ def _count(row: Row, drives: DriveGroup, before: tuple) -> None:
     """The last step's modelled device time and the bytes that were read inside the drive."""
     nanoseconds, stats = before
     now = drives.stats()
-    row.modelled_device_ms = (drives.device_ns() - nanoseconds) / 1e6
+    if nanoseconds is not None:
+        row.modelled_device_ms = (drives.device_ns() - nanoseconds) / 1e6
     pages, tail = now.pages_read - stats.pages_read, now.tail_bytes_read - stats.tail_bytes_read
     row.read_inside_bytes = pages * abi.PAGE_BYTES + tail
 
@@ -123,13 +124,20 @@ class Prefill:
 
 
 def measure_prefill(
-    name: str, model: PreTrainedModel, tokens: int, rounds: int, threads: int, folder: Path, tick: Callable[[], None]
+    name: str,
+    model: PreTrainedModel,
+    tokens: int,
+    rounds: int,
+    threads: int,
+    folder: Path,
+    tick: Callable[[], None],
+    target: str = "emulator",
 ) -> Prefill:
     """Prefills with and without the drive in turns, after one warm-up."""
     generator = torch.Generator().manual_seed(SEED)
     ids = torch.randint(1, model.config.vocab_size, (1, tokens), generator=generator)
     result, own = Prefill(name, tokens), sibling(model)
-    options = DriveOptions("fast", threads=threads, capacity_bytes=8 << 30, folder=folder / "prefill")
+    options = DriveOptions("fast", "", threads, 8 << 30, folder / "prefill", target=target)
     with open_drives(options) as drives, attached(own, drives, AttentionOptions()) as attachment, torch.no_grad():
         for turn in range(rounds + 1):
             for times, runner, cache in (
@@ -219,7 +227,7 @@ def main() -> None:
     bandwidth = memory_bandwidth(args.threads)
     rows: list[Row] = []
     prefills: list[Prefill] = []
-    steps = len(args.models) * (args.rounds + 1) * (4 * len(args.contexts) + 2)
+    steps = len(args.models) * (args.rounds + 1) * (5 * len(args.contexts) + 2)
     with Progress(console=console, transient=True) as progress, drive_folder(None) as folder:
         task = progress.add_task("decode", total=steps)
         for name in args.models:

@@ -1,4 +1,4 @@
-"""What `bench_decode.py` compares: one set of weights, four caches with the same random K and V."""
+"""What `bench_decode.py` compares: one set of weights, five caches with the same random K and V."""
 
 from __future__ import annotations
 
@@ -120,12 +120,13 @@ def contenders(
     ]
     capacity = 4 * (context + rounds) * shape.bytes_per_token
     with ExitStack() as opened:
-        for name, attention in (
-            ("kvdrive emulator", AttentionOptions()),
-            ("kvdrive emulator, SparF 1/8", AttentionOptions("sparf", Fraction(1, 8))),
+        for name, attention, target in (
+            ("kvdrive emulator", AttentionOptions(), "emulator"),
+            ("kvdrive emulator, SparF 1/8", AttentionOptions("sparf", Fraction(1, 8)), "emulator"),
+            ("kvdrive cpu target", AttentionOptions(), "cpu"),
         ):
             place = folder / name.replace(" ", "-").replace("/", "-").replace(",", "")
-            options = DriveOptions("fast", threads=threads, capacity_bytes=max(1 << 30, capacity), folder=place)
+            options = DriveOptions("fast", "", threads, max(1 << 30, capacity), place, target=target)
             drives = opened.enter_context(open_drives(options))
             own = sibling(model)
             cache = opened.enter_context(attached(own, drives, attention)).cache()

@@ -21,13 +21,16 @@ def model():
 
 def test_contenders_compute_the_same_step(model, tmp_path):
     rows = bench_decode.measure("tiny", model, SHAPE, 70, 1, 1, tmp_path, lambda: None)
-    stock, packed, exact, sparse = rows
+    stock, packed, exact, sparse, plain = rows
     assert stock.logits_difference == 0
     assert packed.logits_difference < 1e-4
     assert 0 < exact.logits_difference < 0.05
     assert sparse.logits_difference > exact.logits_difference
     assert exact.read_inside_bytes == 70 * SHAPE.bytes_per_token
     assert exact.modelled_device_ms > 0
+    assert plain.logits_difference == exact.logits_difference
+    assert plain.read_inside_bytes == exact.read_inside_bytes
+    assert plain.modelled_device_ms is None
     assert stock.ratio == 1
     assert stock.read_inside_bytes is None
 
@@ -59,7 +62,7 @@ def test_the_table_of_the_readme(model, tmp_path):
     decode = [vars(row) | {"median_seconds": row.median} for row in rows]
     report = {"machine": machine, "decode": decode, "prefill": [vars(prefill) | {"overhead": prefill.overhead}]}
     head, _, line, _, note = readme.decode(json.loads(json.dumps(report))).splitlines()
-    assert head.count("|") == line.count("|") == 6
+    assert head.count("|") == line.count("|") == 7
     assert line.startswith("| tiny, 70 | ")
     assert "(1x)" in line
     assert "tiny, 20 tokens" in note

@@ -1,0 +1,295 @@
+"""The cpu target beside its own disk: attention over K and V in a file, nothing of them in the page cache.
+
+Measured is the attention of a decode step, all layers of a 426M-parameter Llama's shape, nothing else of the model.
+In every round the disk reads as many bytes of the same file in pieces of 1 MiB, several at once, without kvdrive;
+ratios are taken inside a round and their median is reported. Before each measurement the drive is opened anew and the
+kernel is told to forget the file. SparF sees two kinds of made-up K: independent rows, where the chosen tokens lie
+anywhere, and runs of similar rows, where they lie together. A second part compares prefills of a whole model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import mmap
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from bench_attention import processor
+from bench_decode import load, measure_prefill, memory_bandwidth
+from kvdrive import abi
+from kvdrive.drives import drive_folder
+from kvdrive.kernels.native import scale_bits
+from kvdrive.kvcache.session import Session
+from kvdrive.policies import make_policy
+from kvdrive.policies.base import EVERYTHING, Parameters
+from kvdrive.targets.cpu import CpuDrive
+
+SEED = 1
+PIECE = 1 << 20  # of the disk's own reads
+QUEUE_DEPTH = 8
+RUN = 256  # tokens that are alike where choices lie together
+DATA = ("scattered", "in runs")  # where the tokens lie that SparF chooses
+DISK, EXACT, CACHED, PACKED = "disk alone", "exact", "exact, cached", "packed sdpa"
+SPARSE = tuple(f"SparF 1/8, {data}" for data in DATA)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a decode step attends to."""
+
+    layers: int = 8
+    kv_heads: int = 4
+    group: int = 4
+    head_dim: int = 128
+    tokens: int = 4096
+
+    @property
+    def kv_bytes(self) -> int:
+        """K and V of all layers in binary16."""
+        return 4 * self.layers * self.kv_heads * self.tokens * self.head_dim
+
+
+@dataclass
+class Row:
+    """A contender at one context, a number per round; `ratio`: its bytes per second over the disk's."""
+
+    contender: str
+    tokens: int
+    kv_bytes: int
+    seconds: list[float] = field(default_factory=list)
+    file_bytes: list[int] = field(default_factory=list)
+    file_reads: list[int] = field(default_factory=list)
+    of_disk: float = math.nan  # bytes of the file per second, over the disk alone
+    over_exact: float = math.nan  # times as fast as exact attention
+    over_floor: float = math.nan  # its time over a plain read of K and V from memory
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+
+def keys_and_values(shape: Shape, data: str) -> tuple[np.ndarray, np.ndarray]:
+    """Of one layer, [heads, tokens, d]; the same for all layers, which lie in the file one after the other."""
+    rng, size = np.random.default_rng(SEED), (shape.kv_heads, shape.tokens, shape.head_dim)
+    k, v = (rng.standard_normal(size, np.float32) for _ in range(2))
+    if data == DATA[1]:
+        runs = rng.standard_normal((shape.kv_heads, -(-shape.tokens // RUN), shape.head_dim), np.float32)
+        k = np.repeat(runs, RUN, axis=1)[:, : shape.tokens] + 0.3 * k
+    return k.astype(np.float16), v.astype(np.float16)
+
+
+class Bench:
+    """A file with a session for each kind of data, and what is measured on it."""
+
+    def __init__(self, folder: Path, shape: Shape, threads: int) -> None:
+        self.path, self.shape, self.threads = folder / "cpu.kv", shape, threads
+        rng = np.random.default_rng(SEED + 1)
+        self.q = rng.standard_normal((shape.layers, shape.kv_heads, shape.group, shape.head_dim)).astype(np.float16)
+        self.sessions: dict[str, int] = {}
+        self.options = int(abi.AppendOption.APPEND_SPARSE)
+        with CpuDrive(self.path, threads, 4 * shape.kv_bytes + (1 << 28), format=True) as drive:
+            for data in DATA:
+                session = Session(drive, self.options)
+                k, v = keys_and_values(shape, data)
+                for layer in range(shape.layers):
+                    session.append(layer, abi.KvKind.KEYS, 0, k)
+                    session.append(layer, abi.KvKind.VALUES, 0, v)
+                self.sessions[data] = session.number
+
+    def step(self, drive: CpuDrive, data: str, how: Parameters) -> None:
+        """The attention of one decode step."""
+        session = Session.existing(drive, self.sessions[data], self.options)
+        for layer in range(self.shape.layers):
+            session.attend(layer, self.q[layer], self.shape.tokens, scale_bits(None, self.shape.head_dim), how)
+
+    def cold(self, row: Row, data: str, how: Parameters) -> None:
+        """A step of a drive that was just opened, the page cache without the file."""
+        forget(self.path)
+        with CpuDrive(self.path, self.threads) as drive:
+            start = time.perf_counter()
+            self.step(drive, data, how)
+            row.seconds.append(time.perf_counter() - start)
+            stats = drive.stats()
+        row.file_bytes.append(stats.file_bytes_read)
+        row.file_reads.append(stats.file_reads)
+
+    def cached(self, row: Row) -> None:
+        """A step that finds K and V in the page cache: the second one."""
+        with CpuDrive(self.path, self.threads, cache_bytes=1 << 40) as drive:
+            self.step(drive, DATA[0], EVERYTHING)
+            start = time.perf_counter()
+            self.step(drive, DATA[0], EVERYTHING)
+            row.seconds.append(time.perf_counter() - start)
+
+    def disk(self, row: Row) -> None:
+        """As many bytes of the file as exact attention reads, by plain direct reads."""
+        forget(self.path)
+        start = time.perf_counter()
+        row.file_bytes.append(read_directly(self.path, self.shape.kv_bytes))
+        row.seconds.append(time.perf_counter() - start)
+        row.file_reads.append(self.shape.kv_bytes // PIECE)
+
+
+def forget(path: Path) -> None:
+    """The kernel's copies of the file."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(file)
+
+
+def read_directly(path: Path, size: int) -> int:
+    """Bytes read: `size` of those that were written last, front to back, QUEUE_DEPTH pieces at once."""
+    file = os.open(path, os.O_RDONLY | os.O_DIRECT)
+    try:
+        pieces = list(data_pieces(file))[-(size // PIECE) :]
+        turns = iter(pieces)
+
+        def work(_: int) -> int:
+            with mmap.mmap(-1, PIECE) as buffer:
+                return sum(os.preadv(file, [buffer], offset) for offset in turns)
+
+        with ThreadPoolExecutor(QUEUE_DEPTH) as pool:
+            return sum(pool.map(work, range(QUEUE_DEPTH)))
+    finally:
+        os.close(file)
+
+
+def data_pieces(file: int) -> Iterator[int]:
+    """Offsets of the whole pieces that are no hole."""
+    end, at = os.fstat(file).st_size, 0
+    while at < end:
+        try:
+            first = os.lseek(file, at, os.SEEK_DATA)
+        except OSError:  # nothing but a hole is left
+            return
+        at = os.lseek(file, first, os.SEEK_HOLE)
+        yield from range(first, at - PIECE + 1, PIECE)
+
+
+def packed_sdpa(row: Row, shape: Shape) -> None:
+    """The same attention by torch over K and V in memory."""
+    k, v = (torch.from_numpy(x)[None].to(torch.bfloat16) for x in keys_and_values(shape, DATA[0]))
+    layers = [(k.clone(), v.clone()) for _ in range(shape.layers)]
+    q = torch.randn(1, shape.kv_heads, shape.group, shape.head_dim, dtype=torch.bfloat16)
+    start = time.perf_counter()
+    for keys, values in layers:
+        torch.nn.functional.scaled_dot_product_attention(q, keys, values)
+    row.seconds.append(time.perf_counter() - start)
+
+
+def measure(
+    folder: Path, shape: Shape, rounds: int, threads: int, bandwidth: float, tick: Callable[[], None]
+) -> list[Row]:
+    """All contenders at one context, in turns."""
+    bench = Bench(folder, shape, threads)
+    sparf = make_policy("sparf", Fraction(1, 8)).parameters(shape.tokens, shape.head_dim)
+    work: dict[str, Callable[[Row], None]] = {
+        DISK: bench.disk,
+        EXACT: lambda row: bench.cold(row, DATA[0], EVERYTHING),
+        SPARSE[0]: lambda row: bench.cold(row, DATA[0], sparf),
+        SPARSE[1]: lambda row: bench.cold(row, DATA[1], sparf),
+        CACHED: bench.cached,
+        PACKED: lambda row: packed_sdpa(row, shape),
+    }
+    rows = {name: Row(name, shape.tokens, shape.kv_bytes) for name in work}
+    for _ in range(rounds):
+        for name, run in work.items():
+            run(rows[name])
+            tick()
+    disk, exact = rows[DISK], rows[EXACT]
+    for row in rows.values():
+        row.over_exact = statistics.median(e / s for e, s in zip(exact.seconds, row.seconds, strict=True))
+        row.over_floor = row.median / (shape.kv_bytes / bandwidth)
+        if row.file_bytes:
+            rates = [size / seconds for size, seconds in zip(row.file_bytes, row.seconds, strict=True)]
+            own = [size / seconds for size, seconds in zip(disk.file_bytes, disk.seconds, strict=True)]
+            row.of_disk = statistics.median(rate / alone for rate, alone in zip(rates, own, strict=True))
+    return list(rows.values())
+
+
+def show(rows: list[Row]) -> Table:
+    """What was measured."""
+    table = Table(title="attention of a decode step, wall time; cold: around the page cache")
+    for column in ("context", "contender", "ms", "GB/s of K and V", "MB read", "of disk", "x exact", "x memory floor"):
+        table.add_column(column, justify="left" if column == "contender" else "right")
+    for row in rows:
+        read = f"{statistics.median(row.file_bytes) / 1e6:.4g}" if row.file_bytes else ""
+        share = f"{row.of_disk:.0%}" if row.file_bytes else ""
+        rate = f"{row.kv_bytes / row.median / 1e9:.3g}"
+        numbers = (f"{row.median * 1e3:.4g}", rate, read, share, f"{row.over_exact:.2f}", f"{row.over_floor:.2f}")
+        table.add_row(f"{row.tokens:,}", row.contender, *numbers)
+    return table
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--contexts", type=int, nargs="+", default=[4096, 16384, 65536])
+    parser.add_argument("--layers", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--model", default="426m", help="of the prefill: 426m (random weights) or mini")
+    parser.add_argument("--prefill-tokens", type=int, default=2048)
+    parser.add_argument("--quick", action="store_true", help="one round of a short context: does it run?")
+    parser.add_argument("--json", type=Path, help="write the measurements to this file")
+    args = parser.parse_args()
+    if args.quick:
+        args.contexts, args.layers, args.rounds, args.model, args.prefill_tokens = [4096], 2, 1, "mini", 128
+    return args
+
+
+def main() -> None:
+    """Measure, print the table and write the file."""
+    args, console = arguments(), Console()
+    torch.set_num_threads(args.threads)
+    bandwidth = memory_bandwidth(args.threads)
+    rows: list[Row] = []
+    steps = 6 * args.rounds * len(args.contexts) + 2 * (args.rounds + 1)
+    with Progress(console=console, transient=True) as progress, drive_folder(None) as folder:
+        task = progress.add_task("cpu target", total=steps)
+        tick = lambda: progress.advance(task)  # noqa: E731
+        for tokens in args.contexts:
+            with tempfile.TemporaryDirectory(dir=folder) as place:
+                shape = Shape(layers=args.layers, tokens=tokens)
+                rows += measure(Path(place), shape, args.rounds, args.threads, bandwidth, tick)
+        model, _ = load(args.model)
+        prefill = measure_prefill(
+            args.model, model, args.prefill_tokens, args.rounds, args.threads, folder, tick, target="cpu"
+        )
+    (console if console.is_terminal else Console(width=110)).print(show(rows))
+    stock, drive = (statistics.median(seconds) for seconds in (prefill.stock, prefill.drive))
+    console.print(
+        f"time to the first token of {prefill.tokens} ({args.model}): {drive:.3g} s with K and V to the file, "
+        f"{stock:.3g} s without: {prefill.overhead:+.1%}"
+    )
+    if args.json:
+        machine = {"processor": processor(), "cpus": os.cpu_count(), "bytes_per_second": bandwidth}
+        machine |= {"threads": args.threads, "torch": torch.__version__}
+        report = {
+            "machine": machine,
+            "rows": [asdict(row) | {"median_seconds": row.median} for row in rows],
+            "prefill": asdict(prefill) | {"overhead": prefill.overhead},
+        }
+        args.json.parent.mkdir(parents=True, exist_ok=True)
+        args.json.write_text(json.dumps(report, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
