@@ -56,7 +56,7 @@ def decode(bench: dict) -> str:
 
 
 def cpu_target(bench: dict) -> str:
-    """One line per context, one column per contender: ms, and how that compares with the disk or with exact attention."""
+    """One line per context, one column per contender: ms, and how that compares with disk or exact attention."""
     machine, names = bench["machine"], list(dict.fromkeys(row["contender"] for row in bench["rows"]))
     lines = [["context", *names], ["---:"] * (len(names) + 1)]
     for tokens in dict.fromkeys(row["tokens"] for row in bench["rows"]):
@@ -68,14 +68,16 @@ def cpu_target(bench: dict) -> str:
             rate = f"{row['kv_bytes'] / row['median_seconds'] / 1e9:.3g} GB/s"
             beside = f" ({rate})" if name == "disk alone" else beside
             beside = f" ({row['of_disk']:.0%} of the disk)" if name == "exact" else beside
-            cells.append(f"{row['median_seconds'] * 1e3:.3g}{beside}")
+            milliseconds = row["median_seconds"] * 1e3
+            cells.append((f"{milliseconds:,.0f}" if milliseconds > 100 else f"{milliseconds:.3g}") + beside)
         lines.append(cells)
     prefill = bench["prefill"]
     note = (
-        f"ms for the attention of a decode step, 426m's 8 layers, K and V in a file on this machine's disk; measured on "
-        f"{machine['processor']}, {machine['threads']} threads, torch {machine['torch']}. Cold: the page cache does not "
-        "know the file. `disk alone`: as many bytes of the file in direct reads of 1 MiB. SparF 1/8 in brackets: times "
-        "as fast as exact; its chosen tokens are scattered (independent random rows), or lie in runs of similar rows. "
+        "ms for the attention of a decode step, 426m's 8 layers, K and V in a file on this machine's disk; measured on "
+        f"{machine['processor']}, {machine['threads']} threads, torch {machine['torch']}; but for `cached` the page "
+        "cache does not hold the file. `disk alone`: as many bytes of the file in direct reads of 1 MiB. SparF 1/8 in "
+        "brackets: times as fast as exact; its chosen tokens are scattered (independent random rows), or lie in runs "
+        "of similar rows. "
         f"Time to the first token with K and V on their way to the file: {prefill['overhead']:+.1%} "
         f"({prefill['model']}, {prefill['tokens']:,} tokens)."
     )

@@ -1,0 +1,28 @@
+"""The benchmark of the cpu target reads what it says it reads, around the page cache."""
+
+import json
+
+import bench_cpu_target as bench
+import readme
+
+SHAPE = bench.Shape(layers=2, kv_heads=2, group=2, head_dim=64, tokens=8192)  # 8 MiB of K and V
+
+
+def test_every_contender_is_measured_on_the_same_keys_and_values(tmp_path):
+    rows = {row.contender: row for row in bench.measure(tmp_path, SHAPE, 1, 1, 1e10, lambda: None)}
+    assert list(rows) == [bench.DISK, bench.EXACT, *bench.SPARSE, bench.CACHED, bench.PACKED]
+    assert rows[bench.DISK].file_bytes == rows[bench.EXACT].file_bytes == [SHAPE.kv_bytes]
+    assert rows[bench.EXACT].file_reads[0] <= 3 * SHAPE.kv_bytes >> 20
+    scattered, runs = (rows[name].file_bytes[0] for name in bench.SPARSE)
+    assert 0 < runs < scattered
+    assert rows[bench.EXACT].over_exact == 1
+    report = {
+        "machine": {"processor": "P", "threads": 1, "torch": "T"},
+        "rows": [vars(row) | {"median_seconds": row.median} for row in rows.values()],
+        "prefill": {"overhead": 0.01, "model": "tiny", "tokens": 20},
+    }
+    head, _, line, _, note = readme.cpu_target(json.loads(json.dumps(report))).splitlines()
+    assert head.count("|") == line.count("|") == 8
+    assert line.startswith("| 8,192 | ")
+    assert "% of the disk)" in line
+    assert "+1.0% (tiny, 20 tokens)" in note
