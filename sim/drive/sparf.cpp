@@ -56,23 +56,30 @@ bool AttentionUnit::place_columns(const Head& head, const std::vector<bool>& row
     return columns + ((std::uint64_t{token} / abi::kLanes * r + row) * abi::kLanes + token % abi::kLanes) * 2;
   };
   EmbeddingSpan span = EmbeddingSpan::first(head.k.head_dim());
+  std::vector<EmbeddingSpan> spans;
   std::vector<RowFilter::Request> indexed;
   for (; span.first_page + span.pages() <= head.k.embedding() && span.first_token < tokens; span = span.next()) {
+    spans.push_back(span);
     indexed.push_back(RowFilter::dimensions(head.k, span, rows));
   }
   const auto columns_read = filter_.run(indexed, ready_);
   if (!columns_read) return false;
   data_done_ = std::max(data_done_, columns_read->done);
-  span = EmbeddingSpan::first(head.k.head_dim());
-  for (const auto& values : columns_read->of) {
-    const std::uint32_t count = std::min(span.end(), tokens) - span.first_token;
-    for (std::uint32_t row = 0; row < r; ++row) {
-      const std::uint8_t* from = values.data() + std::size_t{row} * span.row_bytes();
-      for (std::uint32_t t = 0; t < count; t += abi::kLanes) {
-        std::memcpy(column(span.first_token + t, row), from + t * 2, std::min<std::size_t>(abi::kLanes, count - t) * 2);
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    const std::uint8_t* from = columns_read->of[i].data();
+    for (std::uint32_t page = 0, row = 0; page < spans[i].pages(); ++page) {
+      const auto first = rows.begin() + spans[i].first_row(page);
+      const auto kept = static_cast<std::uint32_t>(std::count(first, first + spans[i].rows_per_page, true));
+      const std::uint32_t token = spans[i].first_token_of(page);
+      const std::uint32_t count = std::min(token + spans[i].block_tokens(), std::max(tokens, token)) - token;
+      for (std::uint32_t k = 0; k < kept; ++k, from += spans[i].row_bytes()) {
+        for (std::uint32_t t = 0; t < count; t += abi::kLanes) {
+          const std::size_t lanes = std::min<std::size_t>(abi::kLanes, count - t);
+          std::memcpy(column(token + t, row + k), from + t * 2, lanes * 2);
+        }
       }
+      if ((page + 1) % spans[i].blocks == 0) row += kept;
     }
-    span = span.next();
   }
   if (span.first_token >= tokens) return true;
   const std::uint32_t count = tokens - span.first_token;  // not indexed

@@ -65,9 +65,9 @@ def test_exact_attention_has_the_emulators_bits(pair, d, tokens):
 @pytest.mark.parametrize("masked", [False, True])
 def test_sparf_has_the_emulators_bits(pair, masked):
     rng = np.random.default_rng(3)
-    tokens, d = 6200, 64
+    tokens, d = 17000, 64
     k, v, q = halves(rng, 2, tokens, d), halves(rng, 2, tokens, d), halves(rng, 2, 4, d)
-    store(pair, k, v, [5000, 6100], SPARSE)
+    store(pair, k, v, [5000, 16900], SPARSE)
     valid = rng.random(tokens) < 0.8 if masked else None
     fields = {"mode": abi.Mode.SPARF_ATTEND, "r": 8, "k_top": 700, "local": 100}
     emulated, plain = (host.attend(q, tokens, valid, **fields) for host in pair)

@@ -111,9 +111,10 @@ void HeadRows::index_spans(Ftl& ftl, std::span<const std::byte> rows, Change& ch
     Page page;
     for (std::uint32_t i = 0; i < span.pages(); ++i) {
       for (std::uint32_t row = 0; row < span.rows_per_page; ++row) {
-        const std::byte* from = tokens.data() + std::size_t{i * span.rows_per_page + row} * 2;
+        const std::size_t first = span.first_token_of(i) - span.first_token;
+        const std::byte* from = tokens.data() + first * row_bytes_ + std::size_t{span.first_row(i) + row} * 2;
         std::byte* to = page.data() + std::size_t{row} * span.row_bytes();
-        for (std::uint32_t t = 0; t < span.tokens(); ++t)
+        for (std::uint32_t t = 0; t < span.block_tokens(); ++t)
           std::memcpy(to + t * 2, from + std::size_t{t} * row_bytes_, 2);
       }
       ftl.put(embedding_list_, owner(GroupKind::kKeyRows, span.first_page + i), page, {});

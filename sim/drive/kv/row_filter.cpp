@@ -37,11 +37,16 @@ RowFilter::Request RowFilter::tokens(const HeadRows& rows, const std::vector<boo
 
 RowFilter::Request RowFilter::dimensions(const HeadRows& rows, const EmbeddingSpan& span,
                                          const std::vector<bool>& wanted) {
+  std::vector<bool> flags;
+  for (std::uint32_t page = 0; page < span.pages(); ++page) {
+    const auto first = wanted.begin() + span.first_row(page);
+    flags.insert(flags.end(), first, first + span.rows_per_page);
+  }
   return {.list = rows.embedding_list(),
           .first_page = span.first_page,
           .rows_per_page = span.rows_per_page,
           .row_bytes = span.row_bytes(),
-          .wanted = wanted,
+          .wanted = std::move(flags),
           .behind = {}};
 }
 

@@ -37,8 +37,8 @@ class RowFilter {
 
   // Rows of the tokens whose flag is set, `wanted` [tokens].
   static Request tokens(const HeadRows& rows, const std::vector<bool>& wanted);
-  // Of one embedding-indexed span the dimensions whose flag is set, `wanted` [head_dim]: [chosen][span tokens]
-  // binary16.
+  // Of one embedding-indexed span the dimensions whose flag is set, `wanted` [head_dim]: the chosen rows of page after
+  // page, [block tokens] binary16 each.
   static Request dimensions(const HeadRows& rows, const EmbeddingSpan& span, const std::vector<bool>& wanted);
 
   struct Rows {

@@ -15,7 +15,7 @@
 namespace kvdrive {
 
 struct Superblock {
-  static constexpr std::uint32_t kFormatVersion = 3;
+  static constexpr std::uint32_t kFormatVersion = 4;
 
   std::array<char, 8> magic{'k', 'v', 'd', 'r', 'i', 'v', 'e', '\n'};
   std::uint32_t format_version = kFormatVersion;
