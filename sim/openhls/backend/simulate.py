@@ -79,35 +79,32 @@ def compiler() -> list[str]:
     return [ccache, "g++"] if ccache else ["g++"]
 
 
+# The C++ of models and references is compiled in its folder, under relative names: ccache then knows it in any folder.
+
+
 def verilate(files: list[Path], top: str, model: str, folder: Path) -> None:
     """The C++ class `model` of a design, linted, in `folder`."""
     waivers = [f"-Wno-{name}" for name in WAIVED]
     generate = ["--cc", "-Wall", *waivers, "--x-assign", "unique", "--x-initial", "unique", "-O3", "--no-timing"]
-    run([verilator(), *generate, "--top-module", top, "--prefix", model, "--Mdir", folder, *LIBRARY, *files])
+    sources = [*LIBRARY, *(os.path.relpath(file, folder) for file in files)]
+    run([verilator(), *generate, "--top-module", top, "--prefix", model, "--Mdir", ".", *sources], cwd=folder)
 
 
-def compile_models(folder: Path, program: Path) -> Path:
+def compile_models(folder: Path, program: Path, optimise: str = "-O1") -> Path:
     """The program of a folder with verilated models and their main.cpp."""
     parts = sorted(path.name for path in folder.glob("V*.cpp"))
     # Each model has a header that insists on being the only precompiled one; nothing is precompiled here.
     includes = (f'#undef VL_PCH_INCLUDED\n#include "{name}"\n' for name in [*parts, "main.cpp"])
     (folder / "design.cpp").write_text("".join(includes))
     root = Path(os.environ.get("VERILATOR_ROOT", "")) if "VERILATOR_ROOT" in os.environ else verilator_root()
-    include = [
-        f"-I{HARNESS}",
-        f"-I{folder}",
-        "-isystem",
-        str(root / "include"),
-        "-isystem",
-        str(root / "include/vltstd"),
-    ]
-    flags = ["-std=c++17", "-O1", "-DVL_TIME_CONTEXT", "-pthread", "-w", *include]
+    system = root / "include"
+    include = [f"-I{HARNESS}", "-I.", "-isystem", str(system), "-isystem", str(system / "vltstd")]
+    flags = ["-std=c++17", optimise, "-DVL_TIME_CONTEXT", "-pthread", "-w", *include]
     objects = []
-    for source in [*(root / "include" / name for name in RUNTIME), folder / "design.cpp"]:
-        target = folder / f"{source.stem}.o"
-        run([*compiler(), *flags, "-c", source, "-o", target])
-        objects.append(target)
-    run(["g++", "-pthread", *objects, "-o", program])
+    for source in [*(system / name for name in RUNTIME), Path("design.cpp")]:
+        objects.append(f"{source.stem}.o")
+        run([*compiler(), *flags, "-c", source, "-o", objects[-1]], cwd=folder)
+    run(["g++", "-pthread", *objects, "-o", program.absolute()], cwd=folder)
     return program
 
 

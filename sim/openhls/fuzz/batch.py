@@ -16,6 +16,8 @@ from openhls.errors import OpenHlsError, Unsupported
 from openhls.frontend.compile import compile_program
 from openhls.fuzz.generate import CHOICES, ELEMENTS
 
+QUICK = ("-O0",)  # to compile takes longer than to run
+
 DISPATCH = """
 #include <cstring>
 
@@ -52,6 +54,8 @@ def compile_designs(programs: dict[str, str], out: Path, verdicts: dict[str, Ver
             program = compile_program(source, name)
             design = write_design(program, name, out / name)
             simulate.verilate(list(design.files), design.top, f"V{name}", out / "verilated")
+            for part in (out / "verilated").glob(f"V{name}__*.cpp"):  # messages name the C++ without its folder
+                part.write_text(part.read_text().replace(f"{out}/", ""))
             designs[name] = design, program.function
         except Unsupported as error:
             verdicts[name] = Verdict(name, refused=str(error).replace(f"{out}/", ""))
@@ -75,7 +79,7 @@ def run_batch(programs: dict[str, str], out: Path, cases: int = 20) -> list[Verd
         references = {
             name: reference_text(
                 design,
-                out / f"{name}.cpp",
+                Path(f"{name}.cpp"),
                 function,
                 choices,
                 f"run_{name}",
@@ -84,10 +88,10 @@ def run_batch(programs: dict[str, str], out: Path, cases: int = 20) -> list[Verd
             for name, (design, function) in designs.items()
         }
         (out / "reference.cpp").write_text(dispatched(references))
-        reference = link_reference(out / "reference.cpp", (), out / "reference")
+        reference = link_reference(out / "reference.cpp", (), out / "reference", QUICK)
         models = {name: main_text(design, f"V{name}", f"run_{name}") for name, (design, _) in designs.items()}
         (out / "verilated/main.cpp").write_text(dispatched(models))
-        simulation = simulate.compile_models(out / "verilated", out / "simulation")
+        simulation = simulate.compile_models(out / "verilated", out / "simulation", *QUICK)
         for name in designs:
             verdicts[name] = compare(name, reference, simulation, out / f"{name}.bin", cases)
     return [verdicts[name] for name in programs]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -108,7 +109,7 @@ def reference_text(
         arguments.append(f"    {{openhls::Role::{role}, {{{{{items}}}}}, {count}}},")
     table = "\n".join(arguments)
     return f"""#include "reference.hpp"
-#include "{source.resolve()}"
+#include "{source}"
 
 int {entry}(int argc, char** argv) {{
   const std::vector<openhls::Argument> arguments = {{
@@ -129,7 +130,7 @@ def build_reference(
 ) -> Path:
     """The program that runs the C++ and records. `function` is the top's name with its namespaces."""
     main = design.folder / "reference.cpp"
-    main.write_text(reference_text(design, source, function, choices, elements=elements))
+    main.write_text(reference_text(design, source.resolve(), function, choices, elements=elements))
     # An access outside a buffer stops the program with its C++ line.
     checks = ("-fsanitize=address", "-g1") if design.memories else ()
     return link_reference(main, includes, design.folder / "reference", checks)
@@ -137,8 +138,9 @@ def build_reference(
 
 def compile_reference(main: Path, includes: tuple[Path, ...], target: Path, flags: tuple[str, ...] = ()) -> None:
     """The C++ as software, an object file."""
-    paths = [f"-I{HARNESS}", *(f"-I{include}" for include in includes), "-isystem", str(ap_headers())]
-    simulate.run([*compiler(), "-std=c++17", "-O1", "-w", "-D__VITIS_HLS__", *flags, *paths, "-c", main, "-o", target])
+    paths = [f"-I{HARNESS}", *(f"-I{include.resolve()}" for include in includes), "-isystem", str(ap_headers())]
+    command = [*compiler(), "-std=c++17", "-O1", "-w", "-D__VITIS_HLS__", *flags, *paths]
+    simulate.run([*command, "-c", main.name, "-o", os.path.relpath(target, main.parent)], cwd=main.parent)
 
 
 def link_reference(main: Path, includes: tuple[Path, ...], program: Path, flags: tuple[str, ...] = ()) -> Path:
