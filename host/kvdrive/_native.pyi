@@ -50,11 +50,12 @@ class Drive:
         preset: str = "",
         format: bool = False,
         pages_per_block: int = 0,
-        tail_bytes: int = 1 << 28,
-        session_bytes: int = 0,
         snapshot_bytes: int = 1 << 24,
         payload: bool = True,
-        run_groups: int = 1,
+        tail_bytes: int | None = None,
+        session_bytes: int | None = None,
+        metadata_bytes: int | None = None,
+        run_groups: int | None = None,
         cache_bytes: int = 0,
     ) -> None: ...
     def submit(self, sqe: bytes, data: U8 | None = None) -> tuple[bytes, U8]: ...

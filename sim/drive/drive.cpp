@@ -61,11 +61,21 @@ Drive::Reply Drive::execute(const abi::Sqe& command, std::span<const std::byte> 
   volume_.device().trace().add(TraceTrack::kQueue, queue, TraceWork::kCommand, now_, reply.done,
                                std::uint64_t{command.nsid} << 8 | command.opcode);
   reply.done = now_ = std::max(now_, reply.done);
+  work();
   ++counters_.commands;
   counters_.failed_commands += reply.status != abi::kSuccess;
   counters_.host_bytes_in += sizeof command + data.size();
   counters_.host_bytes_out += abi::kCqeBytes + reply.data.size();
   return reply;
+}
+
+// What the firmware does between commands; a failure shows at the next commit.
+void Drive::work() {
+  volume_.ftl().set_time(now_);
+  try {
+    volume_.store().work();
+  } catch (const std::exception&) {
+  }
 }
 
 Drive::Completion Drive::submit(SqeView sqe, std::span<const std::byte> data) {
@@ -163,6 +173,8 @@ FlashStats Drive::flash_stats() const {
                    .groups_queued = ftl.queued(),
                    .tail_bytes = volume_.store().tail_bytes(),
                    .metadata_bytes = ftl.metadata_bytes(),
+                   .run_groups = volume_.store().run_groups(),
+                   .limits = volume_.limits(),
                    .channels = {}};
   for (std::uint32_t i = 0; i < volume_.superblock().geometry.channels; ++i) {
     stats.channels.push_back(volume_.device().channel(i));

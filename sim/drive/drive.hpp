@@ -53,6 +53,8 @@ struct FlashStats {
   std::uint64_t groups_queued = 0;
   std::uint64_t tail_bytes = 0;
   std::uint64_t metadata_bytes = 0;
+  std::uint32_t run_groups = 0;  // at present
+  Limits limits;
   std::vector<ChannelCounters> channels;
 };
 
@@ -138,6 +140,7 @@ class Drive {
   std::size_t write_trace(std::ostream& out);
 
  private:
+  void work();
   Reply dispatch(const abi::Sqe& command, std::span<const std::byte> data, std::uint64_t room);
   Reply append(const abi::KvAppend& command, std::span<const std::byte> data);
   Reply submit_attention(const abi::AttnSubmit& command, std::span<const std::byte> data);

@@ -12,6 +12,19 @@ namespace {
   throw std::runtime_error("cannot use " + path.string() + " as a drive: " + reason);
 }
 
+Limits limits_of(const VolumeOptions& options, Limits limits) {
+  limits.tail_bytes = options.tail_bytes.value_or(limits.tail_bytes);
+  limits.session_groups = options.session_groups.value_or(limits.session_groups);
+  limits.metadata_bytes = options.metadata_bytes.value_or(limits.metadata_bytes);
+  limits.run_groups = options.run_groups.value_or(limits.run_groups);
+  return limits;
+}
+
+// Of a new drive.
+Limits limits_of(const VolumeOptions& options, std::uint64_t capacity_units) {
+  return limits_of(options, Limits{.metadata_bytes = Limits::default_metadata_bytes(capacity_units)});
+}
+
 std::uint64_t divide_up(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
 
 Superblock describe(const VolumeOptions& options) {
@@ -32,9 +45,8 @@ Superblock describe(const VolumeOptions& options) {
   if (superblock.capacity_units < 1 || g.units() > kMostUnits) {
     throw std::runtime_error("the drive's capacity must be between one page and about 14 TiB");
   }
-  // Room for every map entry twice, every block and two copies of the tails.
-  const std::uint64_t bytes = g.units() * 32 + options.limits.tail_bytes * 2 + (std::uint64_t{64} << 20);
-  superblock.journal_half_bytes = divide_up(bytes, abi::kPageBytes) * abi::kPageBytes;
+  const std::uint64_t journal_bytes = limits_of(options, superblock.capacity_units).journal_bytes();
+  superblock.journal_half_bytes = divide_up(journal_bytes, abi::kPageBytes) * abi::kPageBytes;
   preset.name.copy(superblock.preset.data(), superblock.preset.size() - 1);
   return superblock;
 }
@@ -43,6 +55,12 @@ Superblock describe(const VolumeOptions& options) {
 const std::filesystem::path& checked(const std::filesystem::path& path, const VolumeOptions& options) {
   describe(options);
   return path;
+}
+
+void put_limits(RecordWriter& writer, const Limits& limits) {
+  writer.put(RecordType::kLimits);
+  writer.put(limits);
+  writer.end_record();
 }
 
 // Formats where there is no drive yet, and returns what is there now.
@@ -61,8 +79,9 @@ Superblock prepare(BackingFile& file, const VolumeOptions& options) {
   write_superblock(file, superblock);
   superblock.generation = 1;
   write_superblock(file, superblock);
-  RecordWriter nothing = Journal::make_transaction();
-  Journal(file, superblock).append(nothing);
+  RecordWriter first = Journal::make_transaction();
+  put_limits(first, limits_of(options, superblock.capacity_units));
+  Journal(file, superblock).append(first);
   file.sync();
   return superblock;
 }
@@ -77,12 +96,13 @@ Volume::Volume(const std::filesystem::path& path, const VolumeOptions& options)
       device_(journal_.superblock().geometry, preset_.timing),
       media_(file_, journal_.superblock()),
       ftl_(journal_.superblock(), media_, device_, faults_, [this] { commit(); }),
-      store_(ftl_, options.limits),
+      store_(ftl_),
       blocks_(ftl_, journal_.superblock().capacity_units) {
   if (!preset_.timing.modelled() && media_.keeps_payload()) {
     ftl_.read_around_cache(direct_reads_.emplace(file_), options.cache_bytes / abi::kPageBytes);
   }
   load();
+  set_limits(options);
 }
 
 Volume::~Volume() {
@@ -114,6 +134,9 @@ void Volume::load() {
         case RecordType::kRows:
           store_.load_rows(reader);
           break;
+        case RecordType::kLimits:
+          limits_ = reader.get<Limits>();
+          break;
         case RecordType::kBlocks:
           blocks_.load(reader);
           break;
@@ -129,9 +152,26 @@ void Volume::load() {
   blocks_.finish_loading();
 }
 
+// What was asked for now replaces what was stored.
+void Volume::set_limits(const VolumeOptions& options) {
+  const Limits limits = limits_of(options, limits_);
+  if (limits.journal_bytes() > superblock().journal_half_bytes) {
+    refuse(file_.path(), "its journal has no room for such budgets of tails and metadata; format it anew with them");
+  }
+  limits_changed_ = limits != limits_;
+  limits_ = limits;
+  store_.set_limits(limits_);
+  ftl_.set_metadata_budget(limits_.metadata_bytes);
+}
+
+void Volume::save_limits(RecordWriter& writer, bool everything) const {
+  if (everything || limits_changed_) put_limits(writer, limits_);
+}
+
 void Volume::commit() {
   media_.drain();
   RecordWriter changes = Journal::make_transaction();
+  save_limits(changes, false);
   ftl_.save(changes, false);
   store_.save(changes, false);
   blocks_.save(changes, false);
@@ -143,6 +183,7 @@ void Volume::commit() {
     journal_.append(changes);
     file_.sync();
   }
+  limits_changed_ = false;
   ftl_.committed();
   store_.committed();
   blocks_.committed();
@@ -152,6 +193,7 @@ void Volume::snapshot() {
   journal_.begin_snapshot();
   try {
     RecordWriter everything = Journal::make_transaction([this](RecordWriter& part) { journal_.append(part); });
+    save_limits(everything, true);
     ftl_.save(everything, true);
     store_.save(everything, true);
     blocks_.save(everything, true);

@@ -34,7 +34,8 @@ struct VolumeOptions {
   std::uint64_t cache_bytes =
       0;                // without a flash model: so much K and V is read through the page cache, more around it
   bool payload = true;  // of a new drive; false: groups have no contents, for studies of time
-  KvLimits limits;
+  // Nothing: as stored on the drive, or the default of a new one (kv/limits.hpp).
+  std::optional<std::uint64_t> tail_bytes, session_groups, metadata_bytes, run_groups;
 };
 
 class Volume {
@@ -62,6 +63,7 @@ class Volume {
 
   const Superblock& superblock() const { return journal_.superblock(); }
   const Preset& preset() const { return preset_; }
+  const Limits& limits() const { return limits_; }
   std::uint64_t journal_bytes() const { return journal_.bytes_written(); }
   std::uint64_t file_writes() const { return file_.writes(); }
   NandDevice& device() { return device_; }
@@ -78,6 +80,8 @@ class Volume {
 
  private:
   void load();
+  void set_limits(const VolumeOptions& options);
+  void save_limits(RecordWriter& writer, bool everything) const;
   void snapshot();
 
   BackingFile file_;
@@ -91,6 +95,8 @@ class Volume {
   Ftl ftl_;
   KvStore store_;
   BlockStore blocks_;
+  Limits limits_;
+  bool limits_changed_ = false;
 };
 
 }  // namespace kvdrive

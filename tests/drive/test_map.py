@@ -65,3 +65,96 @@ def test_pages_are_lost_with_a_probability(make_drive, seed):
         lost.append(host.drive.flash_stats()["lost_groups"])
     assert lost[0] == lost[1]
     assert 20 < lost[0] < 70  # of 4096
+
+
+def decode(host, heads, steps, d=128, first=0, **fields):
+    """Tokens one by one; the first status that is no success."""
+    row = np.ones((heads, 1, d), np.float16)
+    for token in range(first, first + steps):
+        for kind in abi.KvKind:
+            status = host.append(row, kind=kind, first_token=token, **fields).status
+            if status != S.SUCCESS:
+                return status
+    return S.SUCCESS
+
+
+def test_runs_grow_as_the_budget_of_the_map_shrinks(make_drive):
+    """A byte for each group of the drive, and what 64 lists take: single groups of 12 bytes each would use it up."""
+    host = make_drive(capacity_bytes=1 << 26, metadata_bytes=(1 << 14) + 24_000, preset="instcsd", payload=False)
+    assert 5 < host.drive.flash_stats()["run_groups"] < 40
+    rows = np.ones((2, 16, 128), np.float16)  # a group of each head
+    for token in range(0, 16 * 240, 16):
+        for session in range(1, 17):
+            host.store(rows, rows, session=session, first_token=token)
+    stats = host.drive.flash_stats()
+    assert stats["groups_live"] + stats["tail_bytes"] // 4096 == 240 * 64  # of 256 * 64
+    assert stats["metadata_bytes"] <= stats["metadata_budget"]
+    assert host.drive.check() == []
+
+
+def test_a_full_map_is_a_clean_error_with_nothing_lost(make_drive, check):
+    host = make_drive(capacity_bytes=1 << 26, metadata_bytes=30_000, run_groups=1)
+    k, v, q = halves(9, 2, 512, 128), halves(10, 2, 512, 128), halves(11, 2, 1, 128)
+    host.store(k, v, session=1000)
+    session = 0
+    while (status := decode(host, 4, 16 * 8, session=session + 1)) == S.SUCCESS:
+        session += 1
+    assert status == S.CAPACITY_EXCEEDED
+    stats = host.drive.flash_stats()
+    assert stats["metadata_bytes"] <= stats["metadata_budget"] == 30_000
+    assert stats["groups_available"] > 10_000  # it is not the flash that is full
+    check(host.attend(q, 512, session=1000), q, k, v)
+    host.reopen()
+    assert host.drive.check() == []
+    check(host.attend(q, 512, session=1000), q, k, v)
+    assert host.trim(session=1).status == S.SUCCESS
+    host.store(k, v, session=2000)  # there is room again
+    check(host.attend(q, 512, session=2000), q, k, v)
+
+
+def test_memory_that_is_reported_is_the_same_after_a_mount(make_drive):
+    host = make_drive(capacity_bytes=1 << 26, payload=False)
+    for session in range(1, 9):
+        decode(host, 4, 100, session=session)
+        host.fork(session, session + 100, 50)
+    for session in range(1, 9, 2):
+        host.trim(session=session)
+    before = host.drive.flash_stats()
+    host.reopen()
+    after = host.drive.flash_stats()
+    assert after["metadata_bytes"] == pytest.approx(before["metadata_bytes"], rel=0.25)  # vectors have fewer to spare
+    for name in ("tail_bytes", "groups_live", "groups_available"):
+        assert after[name] == before[name]
+    for session in host.drive.sessions():
+        assert host.trim(session=session).status == S.SUCCESS
+    assert host.drive.flash_stats()["metadata_bytes"] < before["metadata_bytes"] / 2
+
+
+def test_gathered_rows_leave_the_tails_when_these_are_full(make_drive, check):
+    """The budget holds a third of what 16 groups of each head would take."""
+    tail = 16 * 4096 * 4 * 8 // 3
+    host = make_drive(capacity_bytes=1 << 26, run_groups=16, tail_bytes=tail)
+    k, v, q = halves(12, 4, 300, 128), halves(13, 4, 300, 128), halves(14, 4, 1, 128)
+    for token in range(0, 300, 5):
+        for session in range(1, 5):
+            host.store(k[:, token : token + 5], v[:, token : token + 5], session=session, first_token=token)
+            assert host.drive.flash_stats()["tail_bytes"] <= tail
+    for session in range(1, 5):
+        check(host.attend(q, 300, session=session), q, k, v)
+    assert host.drive.flash_stats()["groups_live"] > 0
+    assert host.flush().status == S.SUCCESS
+    host.reopen()
+    check(host.attend(q, 300, session=3), q, k, v)
+    assert host.drive.check() == []
+
+
+def test_a_fork_shares_what_waited(make_drive, check):
+    host = make_drive(run_groups=16)
+    k, v, q = halves(15, 2, 100, 128), halves(16, 2, 100, 128), halves(17, 2, 1, 128)
+    host.store(k, v)
+    assert host.fork(1, 2, 100).status == S.SUCCESS
+    stats = host.drive.flash_stats()
+    assert stats["groups_live"] == 2 * 2 * 6
+    assert stats["tail_bytes"] == 2 * 2 * 2 * 4 * 256
+    for session in (1, 2):
+        check(host.attend(q, 100, session=session), q, k, v)

@@ -529,6 +529,10 @@ DriveStatistics = np.dtype(
         ("channel_busy_ns", "<u8"),
         ("block_reads", "<u8"),
         ("block_writes", "<u8"),
-        ("reserved1", "<u8", (26,)),
+        ("tail_budget", "<u8"),
+        ("metadata_budget", "<u8"),
+        ("session_groups", "<u8"),
+        ("run_groups", "<u8"),
+        ("reserved1", "<u8", (22,)),
     ]
 )

@@ -47,8 +47,9 @@ OutBytes to_numpy(std::vector<std::byte>&& data) {
 
 void init_drive(Drive* self, const std::filesystem::path& path, const std::string& engine, int threads,
                 std::uint64_t capacity_bytes, const std::string& preset, bool format, std::uint32_t pages_per_block,
-                std::uint64_t tail_bytes, std::uint64_t session_bytes, std::uint64_t snapshot_bytes, bool payload,
-                std::uint32_t run_groups, std::uint64_t cache_bytes) {
+                std::uint64_t snapshot_bytes, bool payload, std::optional<std::uint64_t> tail_bytes,
+                std::optional<std::uint64_t> session_bytes, std::optional<std::uint64_t> metadata_bytes,
+                std::optional<std::uint64_t> run_groups, std::uint64_t cache_bytes) {
   VolumeOptions options;
   options.capacity_bytes = capacity_bytes;
   options.preset = preset;
@@ -57,7 +58,10 @@ void init_drive(Drive* self, const std::filesystem::path& path, const std::strin
   options.snapshot_bytes = snapshot_bytes;
   options.payload = payload;
   options.cache_bytes = cache_bytes;
-  options.limits = {tail_bytes, session_bytes / abi::kPageBytes, std::max(run_groups, 1U)};
+  options.tail_bytes = tail_bytes;
+  if (session_bytes) options.session_groups = *session_bytes / abi::kPageBytes;
+  options.metadata_bytes = metadata_bytes;
+  options.run_groups = run_groups;
   new (self) Drive(path, make_engine(engine, threads), options);
 }
 
@@ -123,7 +127,11 @@ nb::dict flash_stats(const Drive& drive) {
   result["block_reads"] = drive.stats().block_reads;
   result["block_writes"] = drive.stats().block_writes;
   result["tail_bytes"] = stats.tail_bytes;
+  result["tail_budget"] = stats.limits.tail_bytes;
   result["metadata_bytes"] = stats.metadata_bytes;
+  result["metadata_budget"] = stats.limits.metadata_bytes;
+  result["session_groups"] = stats.limits.session_groups;
+  result["run_groups"] = stats.run_groups;
   result["erases"] = stats.wear.erases;
   result["least_erases"] = stats.wear.least;
   result["most_erases"] = stats.wear.most;
@@ -214,15 +222,19 @@ void bind_drive(nb::module_& m) {
       .def(
           "__init__", &init_drive, nb::arg("path"), nb::arg("engine") = "hls", nb::arg("threads") = 1,
           nb::arg("capacity_bytes") = std::uint64_t{1} << 30, nb::kw_only(), nb::arg("preset") = "",
-          nb::arg("format") = false, nb::arg("pages_per_block") = 0, nb::arg("tail_bytes") = KvLimits{}.tail_bytes,
-          nb::arg("session_bytes") = 0, nb::arg("snapshot_bytes") = VolumeOptions{}.snapshot_bytes,
-          nb::arg("payload") = true, nb::arg("run_groups") = KvLimits{}.run_groups,
+          nb::arg("format") = false, nb::arg("pages_per_block") = 0,
+          nb::arg("snapshot_bytes") = VolumeOptions{}.snapshot_bytes, nb::arg("payload") = true,
+          nb::arg("tail_bytes") = nb::none(), nb::arg("session_bytes") = nb::none(),
+          nb::arg("metadata_bytes") = nb::none(), nb::arg("run_groups") = nb::none(),
           nb::arg("cache_bytes") = VolumeOptions{}.cache_bytes,
-          "Capacity, preset, pages per block and payload count for a new or formatted drive; limits and run_groups for "
-          "this opening. payload=False: no contents, appends need no data, only times and counts are real. run_groups: "
-          "groups of a head that go to flash together at least. cache_bytes: of the preset 'plain', K and V up to "
-          "which "
-          "reads go through the page cache.")
+          "Capacity, preset, pages per block and payload count for a new or formatted drive. payload=False: no "
+          "contents, "
+          "appends need no data, only times and counts are real. Stored on the drive until others are given: "
+          "tail_bytes, "
+          "the budget for rows in drive memory; session_bytes, a session's share of the flash, 0: all of it; "
+          "metadata_bytes, the budget for maps; run_groups, groups of a head that go to flash together, 0: as that "
+          "budget asks for. For this opening, of the preset 'plain': cache_bytes, K and V up to which reads go through "
+          "the page cache.")
       .def("submit", &submit, nb::arg("sqe"), nb::arg("data") = nb::none(),
            "Execute a 64-byte command with its data (uint8) -> (16-byte completion, data to the host).")
       .def("stats", &stats, "Counters since the drive was opened, by name.")

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 namespace kvdrive {
 
@@ -29,13 +30,16 @@ void Extents::set(std::uint32_t index, Unit unit) {
   const bool left = i > 0 && joins(runs_[i - 1], added), right = i < runs_.size() && joins(added, runs_[i]);
   if (left) {
     runs_[i - 1].count += 1 + (right ? runs_[i].count : 0);
-    if (right) runs_.erase(runs_.begin() + static_cast<std::ptrdiff_t>(i));
     touch(i - 1);
+    if (right) {
+      runs_.erase(runs_.begin() + static_cast<std::ptrdiff_t>(i));
+      trim();
+    }
   } else {
     if (right) {
       runs_[i] = {index, runs_[i].count + 1, unit};
     } else {
-      // Most of a drive's memory is in these: they grow by an eighth.
+      // They grow by an eighth.
       if (runs_.size() == runs_.capacity()) runs_.reserve(runs_.size() + runs_.size() / 8 + 2);
       runs_.insert(runs_.begin() + static_cast<std::ptrdiff_t>(i), added);
     }
@@ -61,7 +65,17 @@ void Extents::remove(std::uint32_t index) {
     runs_[i] = behind;
   } else {
     runs_.erase(at);
+    trim();
   }
+}
+
+// Most of a drive's memory is in the runs: what many of them left behind is given back.
+void Extents::trim() {
+  if (runs_.capacity() < 16 || runs_.size() > runs_.capacity() / 2) return;
+  std::vector<Extent> fewer;
+  fewer.reserve(runs_.size() + runs_.size() / 8 + 2);
+  fewer.assign(runs_.begin(), runs_.end());
+  runs_ = std::move(fewer);
 }
 
 void Extents::cut(std::uint32_t from) {
@@ -71,6 +85,7 @@ void Extents::cut(std::uint32_t from) {
   const bool whole = runs_[i].index >= from;
   if (!whole) runs_[i].count = from - runs_[i].index;
   runs_.resize(i + (whole ? 0 : 1));
+  trim();
 }
 
 void Extents::load(std::size_t kept, std::span<const Extent> added) {

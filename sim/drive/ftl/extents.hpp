@@ -57,6 +57,7 @@ class Extents {
 
  private:
   std::size_t first_ending_after(std::uint32_t index) const;
+  void trim();
   bool joins(const Extent& left, const Extent& right) const;
   void touch(std::size_t run) { unsaved_ = run < unsaved_ ? run : unsaved_; }
 

@@ -40,6 +40,7 @@ void Ftl::free_units(Unit unit, std::uint32_t count) {
 
 void Ftl::put(ListId list, const Owner& owner, std::span<const std::byte> first, std::span<const std::byte> rest) {
   if (live_ >= capacity_ || live_ >= bands_.room() || faults_.strikes(FaultKind::kFull)) throw DriveFull();
+  if (metadata_left() == 0) throw DriveFull();
   while (queue_.size() + 1 >= row_units() && !bands_.open_band()) {
     if (!make_room()) throw DriveFull();
   }
@@ -62,6 +63,12 @@ void Ftl::put(ListId list, const Owner& owner, std::span<const std::byte> first,
 std::uint64_t Ftl::available() const {
   const std::uint64_t room = std::min(bands_.room(), capacity_);
   return room > live_ ? room - live_ : 0;
+}
+
+std::uint64_t Ftl::run_bytes(ListId list, ListId other) const {
+  std::uint64_t bytes = 0;
+  for (const ListId one : {list, other}) bytes += map_.exists(one) ? map_.extents(one).memory_bytes() : 0;
+  return bytes;
 }
 
 // Groups that fill a row of the band that is programmed, or of the next one.

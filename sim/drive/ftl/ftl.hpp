@@ -25,7 +25,7 @@
 
 namespace kvdrive {
 
-// The flash takes no more groups.
+// The flash takes no more groups, or the drive's memory no more of their places.
 struct DriveFull : std::runtime_error {
   DriveFull() : std::runtime_error("the drive is full") {}
 };
@@ -125,8 +125,17 @@ class Ftl {
 
   const FtlCounters& counters() const { return counters_; }
   BandTable::Wear wear() const { return bands_.wear(); }
-  // Map and bands; without the row that fills.
-  std::uint64_t metadata_bytes() const { return map_.memory_bytes() + bands_.memory_bytes(); }
+  // Drive memory of map, bands and what the owners of lists `charge` for themselves; without the row that fills. When
+  // the budget is used up `put` throws DriveFull.
+  std::uint64_t metadata_bytes() const { return map_.memory_bytes() + bands_.memory_bytes() + owners_bytes_; }
+  std::uint64_t metadata_left() const {
+    const std::uint64_t used = metadata_bytes();
+    return metadata_budget_ > used ? metadata_budget_ - used : 0;
+  }
+  // Of a list's runs, or of two.
+  std::uint64_t run_bytes(ListId list, ListId other) const;
+  void set_metadata_budget(std::uint64_t bytes) { metadata_budget_ = bytes; }
+  void charge(std::int64_t bytes) { owners_bytes_ += static_cast<std::uint64_t>(bytes); }
 
   // Compares map, spares, contents and bands; `report` gets a sentence per disagreement.
   void check(const std::function<void(const std::string&)>& report);
@@ -197,6 +206,8 @@ class Ftl {
   std::uint64_t live_ = 0;
   DirectReads* direct_ = nullptr;
   std::uint64_t cached_ = 0;
+  std::uint64_t owners_bytes_ = 0;
+  std::uint64_t metadata_budget_ = UINT64_MAX;
   Ns now_ = 0;
   Ns programs_done_ = 0;
   FtlCounters counters_;

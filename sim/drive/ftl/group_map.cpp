@@ -21,13 +21,25 @@ ListId GroupMap::take(Family family) {
   return list;
 }
 
+// Changes the runs of a list, and counts what they take.
+template <typename Change>
+void GroupMap::change(ListId list, Change change) {
+  Extents& extents = lists_[list].extents;
+  run_bytes_ -= extents.memory_bytes();
+  change(extents);
+  run_bytes_ += extents.memory_bytes();
+  mark_dirty(list);
+}
+
 ListId GroupMap::create() { return take(next_family_++); }
 
 ListId GroupMap::fork(ListId list, std::uint32_t count) {
   const ListId copy = take(lists_[list].family);
-  lists_[copy].extents = lists_[list].extents;
-  lists_[copy].extents.cut(count);
-  lists_[copy].extents.forget_saved();
+  change(copy, [&](Extents& extents) {
+    extents = lists_[list].extents;
+    extents.cut(count);
+    extents.forget_saved();
+  });
   return copy;
 }
 
@@ -36,8 +48,7 @@ void GroupMap::cut(ListId list, std::uint32_t from, const Freed& freed) {
   std::vector<ListId> others = families_.at(one.family);
   std::erase(others, list);
   one.extents.for_each(from, UINT32_MAX, [&](const Extent& run) { for_each_unshared(others, run, freed); });
-  one.extents.cut(from);
-  mark_dirty(list);
+  change(list, [from](Extents& extents) { extents.cut(from); });
 }
 
 void GroupMap::drop(ListId list, const Freed& freed) {
@@ -46,6 +57,7 @@ void GroupMap::drop(ListId list, const Freed& freed) {
   auto& members = families_.at(one.family);
   std::erase(members, list);
   if (members.empty()) families_.erase(one.family);
+  change(list, [](Extents& extents) { extents = {}; });
   one.used = false;
   unused_.push_back(list);
 }
@@ -62,8 +74,7 @@ void GroupMap::for_each_unshared(const std::vector<ListId>& others, const Extent
 }
 
 void GroupMap::set(ListId list, std::uint32_t index, Unit unit) {
-  lists_[list].extents.set(index, unit);
-  mark_dirty(list);
+  change(list, [=](Extents& extents) { extents.set(index, unit); });
 }
 
 void GroupMap::remove(ListId list, std::uint32_t index, const Freed& freed) {
@@ -71,8 +82,7 @@ void GroupMap::remove(ListId list, std::uint32_t index, const Freed& freed) {
   std::vector<ListId> others = families_.at(one.family);
   std::erase(others, list);
   for_each_unshared(others, {index, 1, *one.extents.at(index)}, freed);
-  one.extents.remove(index);
-  mark_dirty(list);
+  change(list, [index](Extents& extents) { extents.remove(index); });
 }
 
 bool GroupMap::holds(Family family, std::uint32_t index, Unit unit) const {
@@ -144,7 +154,7 @@ void GroupMap::load(RecordReader& reader) {
   if (list.used && list.family != saved.family) list = {};  // its number is in use again
   list.used = true;
   list.family = saved.family;
-  list.extents.load(saved.kept, reader.get_all<Extent>(saved.added));
+  list.extents.load(saved.kept, reader.get_all<Extent>(saved.added));  // counted when all are there
   next_family_ = std::max(next_family_, saved.family + 1);
 }
 
@@ -158,17 +168,12 @@ void GroupMap::finish_loading() {
     List& list = lists_[number];
     if (list.used && list.claimed) {
       families_[list.family].push_back(number);
+      run_bytes_ += list.extents.memory_bytes();
     } else {
       list = {};
       unused_.push_back(number);
     }
   }
-}
-
-std::uint64_t GroupMap::memory_bytes() const {
-  std::uint64_t bytes = lists_.capacity() * sizeof(List);
-  for (const List& list : lists_) bytes += list.extents.memory_bytes();
-  return bytes + families_.size() * (sizeof(Family) + sizeof(std::vector<ListId>) + 3 * sizeof(void*));
 }
 
 std::uint64_t GroupMap::runs() const {

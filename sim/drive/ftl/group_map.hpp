@@ -54,7 +54,11 @@ class GroupMap {
   void claim(ListId list);
   void finish_loading();
 
-  std::uint64_t memory_bytes() const;
+  std::uint64_t memory_bytes() const {
+    return lists_.capacity() * sizeof(List) + run_bytes_ + families_.size() * kFamilyBytes;
+  }
+  // Of a list with one run, whatever its length.
+  static constexpr std::uint64_t list_bytes() { return sizeof(List) + kFamilyBytes + 2 * sizeof(Extent); }
   std::uint64_t runs() const;
 
  private:
@@ -74,7 +78,13 @@ class GroupMap {
   // The journal names lists in any order, but numbers are taken one by one.
   static constexpr std::size_t kListsAtOnce = 1 << 20;
 
+  // A family with one member: two nodes on the heap.
+  static constexpr std::uint64_t kFamilyBytes =
+      sizeof(Family) + sizeof(std::vector<ListId>) + sizeof(ListId) + 6 * sizeof(void*);
+
   ListId take(Family family);
+  template <typename Change>
+  void change(ListId list, Change change);
   void mark_dirty(ListId list);
   // The units of `run` that none of the other lists holds.
   void for_each_unshared(const std::vector<ListId>& others, const Extent& run, const Freed& visit) const;
@@ -84,6 +94,7 @@ class GroupMap {
   std::unordered_map<Family, std::vector<ListId>> families_;
   std::vector<ListId> dirty_;
   Family next_family_ = 0;
+  std::uint64_t run_bytes_ = 0;
 };
 
 }  // namespace kvdrive

@@ -25,9 +25,8 @@ Owner HeadRows::owner(GroupKind kind, std::size_t index) const {
   return {name_.session, name_.layer, name_.head, kind, static_cast<std::uint32_t>(index)};
 }
 
-std::uint32_t HeadRows::groups_to_append(std::uint32_t tokens, std::uint32_t run) const {
-  const std::uint32_t whole = (tokens_ + tokens) / tokens_per_group() - groups_;
-  const std::uint32_t groups = whole < run ? 0 : whole;
+std::uint64_t HeadRows::groups_to_append(std::uint32_t tokens) const {
+  const std::uint64_t groups = (tokens_ + tokens) / tokens_per_group() - tokens_ / tokens_per_group();
   if (!sparse_ || name_.kind != abi::kKeys) return groups;
   return groups + embedding_pages(head_dim(), tokens_ + tokens) - embedding_;
 }
@@ -36,6 +35,11 @@ std::uint64_t HeadRows::tail_after(std::uint32_t tokens, std::uint32_t run) cons
   const std::uint32_t whole = (tokens_ + tokens) / tokens_per_group() - groups_;
   const std::uint32_t stored = (groups_ + (whole < run ? 0 : whole)) * tokens_per_group();
   return std::uint64_t{tokens_ + tokens - stored} * row_bytes_;
+}
+
+std::uint64_t HeadRows::memory_bytes() const {
+  constexpr std::uint64_t node = sizeof *this + 6 * sizeof(void*);  // of the store's map
+  return node + sums_.size() * sizeof sums_[0];
 }
 
 void HeadRows::prepare_append(Ftl& ftl, std::span<const std::byte> rows, std::uint32_t run, Change& change) {

@@ -52,10 +52,15 @@ class HeadRows {
   std::span<const std::byte> tail() const { return tail_; }
   std::span<const std::int64_t> sums() const { return sums_; }  // of all rows; empty unless sparse V
   // `run`: groups that are stored together at least; fewer wait in the tail.
-  std::uint32_t groups_to_append(std::uint32_t tokens, std::uint32_t run) const;
-  // Bytes of the tail after that.
+  std::uint32_t waiting_groups() const { return tokens_ / tokens_per_group() - groups_; }
+  // Of flash, with those that wait.
+  std::uint64_t owned_groups() const { return std::uint64_t{tokens_ / tokens_per_group()} + embedding_; }
+  // What `tokens` more add to that.
+  std::uint64_t groups_to_append(std::uint32_t tokens) const;
+  // Bytes of the tail after them.
   std::uint64_t tail_after(std::uint32_t tokens, std::uint32_t run) const;
-  std::uint32_t flash_groups() const { return groups_ + embedding_; }
+  // Drive memory beside the tail.
+  std::uint64_t memory_bytes() const;
 
   // Stores the groups that `rows` fill. When it throws, `revert` forgets them.
   void prepare_append(Ftl& ftl, std::span<const std::byte> rows, std::uint32_t run, Change& change);

@@ -36,13 +36,20 @@ struct KvStore::Prepared {
   HeadRows::Change change;
 };
 
+// Adds (or takes away) what a head takes of flash and memory.
+void KvStore::count(Session& session, const HeadRows& rows, int sign) {
+  const auto by = [sign](std::uint64_t amount) { return sign > 0 ? amount : 0 - amount; };
+  session.groups += by(rows.owned_groups());
+  session.waiting += by(rows.waiting_groups());
+  waiting_groups_ += by(rows.waiting_groups());
+  tail_bytes_ += by(rows.tail().size());
+}
+
 void KvStore::apply_all(Session& session, std::vector<Prepared>& prepared) {
   for (auto& [rows, change] : prepared) {
-    session.groups -= rows->flash_groups();
-    tail_bytes_ -= rows->tail().size();
+    count(session, *rows, -1);
     rows->apply(ftl_, std::move(change));
-    session.groups += rows->flash_groups();
-    tail_bytes_ += rows->tail().size();
+    count(session, *rows, 1);
   }
 }
 
@@ -97,25 +104,97 @@ abi::NvmeStatus KvStore::check_append(const abi::KvAppend& command) const {
   return abi::kSuccess;
 }
 
-bool KvStore::fits(const abi::KvAppend& command) const {
-  std::uint64_t groups = 0, tail_bytes = tail_bytes_;
+// Flash and metadata. Groups that wait in tails have their place already.
+bool KvStore::flash_fits(const abi::KvAppend& command) const {
+  std::uint64_t groups = 0, memory = 0;
   for (std::uint32_t head = command.head; head < command.head + std::uint32_t{command.heads}; ++head) {
     const HeadRows* found = find(command.session, command.layer, head, static_cast<abi::KvKind>(command.kind));
     const HeadRows& rows = found ? *found : HeadRows(name_of(command, head), command.row_bytes, sparse(command));
-    groups += rows.groups_to_append(command.tokens, limits_.run_groups);
-    tail_bytes += rows.tail_after(command.tokens, limits_.run_groups) - rows.tail().size();
+    groups += rows.groups_to_append(command.tokens);
+    if (!found) memory += rows.memory_bytes() + GroupMap::list_bytes();
   }
   const auto session = sessions_.find(command.session);
   const std::uint64_t owned = groups + (session == sessions_.end() ? 0 : session->second.groups);
   if (limits_.session_groups > 0 && owned > limits_.session_groups) return false;
-  return groups <= ftl_.available() && tail_bytes <= limits_.tail_bytes;
+  return groups + waiting_groups_ <= ftl_.available() && memory <= ftl_.metadata_left();
+}
+
+std::uint64_t KvStore::tail_after(const abi::KvAppend& command, std::uint32_t run) const {
+  std::uint64_t bytes = tail_bytes_;
+  for (std::uint32_t head = command.head; head < command.head + std::uint32_t{command.heads}; ++head) {
+    const HeadRows* found = find(command.session, command.layer, head, static_cast<abi::KvKind>(command.kind));
+    const HeadRows& rows = found ? *found : HeadRows(name_of(command, head), command.row_bytes, sparse(command));
+    bytes += rows.tail_after(command.tokens, run) - rows.tail().size();
+  }
+  return bytes;
+}
+
+// Such that what is left of the metadata budget suffices for what is left of the flash.
+std::uint32_t KvStore::run_groups() const {
+  constexpr std::uint64_t kMost = 64;
+  constexpr std::uint64_t kRunBytes = sizeof(Extent) * 9 / 8 + 1;  // vectors of them grow by an eighth
+  if (limits_.run_groups > 0)
+    return static_cast<std::uint32_t>(std::min<std::uint64_t>(limits_.run_groups, UINT32_MAX));
+  const std::uint64_t bytes = ftl_.metadata_left() / 4 * 3;  // the rest for what collection splits
+  if (bytes == 0) return kMost;
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(ftl_.available() * kRunBytes / bytes + 1, 1, kMost));
+}
+
+// Stores the whole groups that wait in a session's tails; what the flash does not take goes on waiting.
+void KvStore::spill(std::uint32_t number) {
+  Session& session = sessions_.at(number);
+  std::vector<Prepared> prepared(1);
+  for (auto& [key, rows] : session.heads) {
+    if (rows.waiting_groups() == 0) continue;
+    prepared[0] = {&rows, {}};
+    try {
+      rows.prepare_append(ftl_, {}, 1, prepared[0].change);
+    } catch (const DriveFull&) {
+      rows.revert(ftl_);
+      return;
+    } catch (...) {
+      rows.revert(ftl_);
+      throw;
+    }
+    apply_all(session, prepared);
+    dirty_.insert(number);
+  }
+}
+
+// The session with the most first, until tails take `tail_bytes` at most or nothing more can be done.
+void KvStore::spill_until(std::uint64_t tail_bytes) {
+  while (tail_bytes_ > tail_bytes && waiting_groups_ > 0) {
+    const std::uint64_t before = waiting_groups_;
+    const auto most = std::ranges::max_element(
+        sessions_, {}, [](const auto& entry) { return std::pair(entry.second.waiting, ~entry.first); });
+    spill(most->first);
+    if (waiting_groups_ == before) return;
+  }
+}
+
+void KvStore::work() {
+  if (tail_bytes_ > limits_.tail_bytes / 4 * 3) spill_until(limits_.tail_bytes / 2);
+}
+
+// Long runs, unless there is no room to gather them.
+std::optional<std::uint32_t> KvStore::run_that_fits(const abi::KvAppend& command) {
+  const std::uint32_t run = run_groups();
+  if (tail_after(command, run) <= limits_.tail_bytes) return run;
+  spill_until(limits_.tail_bytes / 2);
+  if (tail_after(command, 1) > limits_.tail_bytes) spill_until(0);
+  for (const std::uint32_t shorter : {run, 1U}) {
+    if (tail_after(command, shorter) <= limits_.tail_bytes) return shorter;
+  }
+  return std::nullopt;
 }
 
 abi::NvmeStatus KvStore::append(const abi::KvAppend& command, std::span<const std::byte> data,
                                 std::uint32_t& tokens_in_groups) {
   if (const auto status = check_append(command); status != abi::kSuccess) return status;
   if (ftl_.keeps_payload() && !all_finite(data)) return abi::kValueNotFinite;
-  if (!fits(command)) return abi::kCapacityExceeded;
+  if (!flash_fits(command)) return abi::kCapacityExceeded;
+  const auto run = run_that_fits(command);
+  if (!run) return abi::kCapacityExceeded;
 
   // Storing groups may commit: sessions and heads that are new appear only when all of it is done.
   const std::size_t head_bytes = std::size_t{command.tokens} * command.row_bytes;
@@ -129,7 +208,7 @@ abi::NvmeStatus KvStore::append(const abi::KvAppend& command, std::span<const st
       HeadRows* rows = find_rows(command.session, command.layer, head, command.kind);
       if (!rows) rows = &new_heads.emplace_back(name_of(command, head), command.row_bytes, sparse(command));
       prepared.push_back({rows, {}});
-      rows->prepare_append(ftl_, data.subspan(i * head_bytes, head_bytes), limits_.run_groups, prepared.back().change);
+      rows->prepare_append(ftl_, data.subspan(i * head_bytes, head_bytes), *run, prepared.back().change);
     }
   } catch (const DriveFull&) {
     revert(prepared, new_heads);
@@ -147,6 +226,7 @@ abi::NvmeStatus KvStore::append(const abi::KvAppend& command, std::span<const st
   for (const Prepared& entry : prepared) tokens_in_groups = std::min(tokens_in_groups, entry.rows->tokens_in_groups());
   for (HeadRows& rows : new_heads) {
     const std::uint32_t key = head_key(command.layer, rows.name().head, command.kind);
+    ftl_.charge(static_cast<std::int64_t>(rows.memory_bytes()));
     session.heads.emplace(key, std::move(rows));
   }
   return abi::kSuccess;
@@ -184,11 +264,17 @@ abi::NvmeStatus KvStore::trim(const abi::SessionTrim& command) {
   return abi::kSuccess;
 }
 
+KvStore::Heads::iterator KvStore::erase(Session& session, Heads::iterator head) {
+  HeadRows& rows = head->second;
+  count(session, rows, -1);
+  ftl_.charge(-static_cast<std::int64_t>(rows.memory_bytes()));
+  rows.release(ftl_);
+  return session.heads.erase(head);
+}
+
 void KvStore::drop(std::uint32_t number) {
-  for (auto& [key, rows] : sessions_.at(number).heads) {
-    tail_bytes_ -= rows.tail().size();
-    rows.release(ftl_);
-  }
+  Session& session = sessions_.at(number);
+  while (!session.heads.empty()) erase(session, session.heads.begin());
   sessions_.erase(number);
   dirty_.erase(number);
   ended_.insert(number);
@@ -201,32 +287,36 @@ abi::NvmeStatus KvStore::fork(const abi::SessionFork& command) {
   const auto source = sessions_.find(command.session);
   if (source == sessions_.end()) return abi::kUnknownSession;
   if (sessions_.contains(command.target)) return abi::kSessionExists;
-  Session copy;
-  copy.next_sequence = 0;
-  std::uint64_t tail_bytes = 0;
+  if (source->second.waiting > 0) spill(command.session);  // to be shared, not copied
+  std::uint64_t memory = 0;
+  for (const auto& [key, rows] : source->second.heads) {
+    memory += rows.memory_bytes() + 2 * GroupMap::list_bytes() + ftl_.run_bytes(rows.list(), rows.embedding_list());
+  }
+  if (memory > ftl_.metadata_left()) return abi::kCapacityExceeded;
+  Session& target = sessions_[command.target];
+  dirty_.insert(command.target);
   for (const auto& [key, rows] : source->second.heads) {
     HeadRows::Name name = rows.name();
     name.session = command.target;
-    const HeadRows& forked = copy.heads.emplace(key, rows.fork(ftl_, name)).first->second;
-    copy.groups += forked.flash_groups();
-    tail_bytes += forked.tail().size();
+    const HeadRows& forked = target.heads.emplace(key, rows.fork(ftl_, name)).first->second;
+    count(target, forked, 1);
+    ftl_.charge(static_cast<std::int64_t>(forked.memory_bytes()));
   }
-  Session& target = sessions_.emplace(command.target, std::move(copy)).first->second;
-  tail_bytes_ += tail_bytes;
-  dirty_.insert(command.target);
   std::vector<Prepared> prepared;
   auto status = prepare_trim(target, command.tokens, prepared);
   if (status == abi::kSuccess) apply_all(target, prepared);
   for (auto head = target.heads.begin(); head != target.heads.end();) {
-    const bool empty = head->second.tokens() == 0;
-    if (empty) head->second.release(ftl_);
-    head = empty ? target.heads.erase(head) : std::next(head);
+    head = head->second.tokens() == 0 ? erase(target, head) : std::next(head);
   }
-  if (status == abi::kSuccess && (tail_bytes_ > limits_.tail_bytes || target.heads.empty())) {
-    status = target.heads.empty() ? abi::kInvalidField : abi::kCapacityExceeded;
-  }
+  if (status == abi::kSuccess && target.heads.empty()) status = abi::kInvalidField;
+  if (status == abi::kSuccess && !within_limits(target)) status = abi::kCapacityExceeded;
   if (status != abi::kSuccess) drop(command.target);
   return status;
+}
+
+bool KvStore::within_limits(const Session& session) const {
+  return tail_bytes_ <= limits_.tail_bytes && waiting_groups_ <= ftl_.available() &&
+         (limits_.session_groups == 0 || session.groups <= limits_.session_groups);
 }
 
 }  // namespace kvdrive

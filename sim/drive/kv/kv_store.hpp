@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <span>
 #include <unordered_map>
@@ -14,18 +15,15 @@
 
 #include "common/abi.hpp"
 #include "kv/head_rows.hpp"
+#include "kv/limits.hpp"
 
 namespace kvdrive {
 
-struct KvLimits {
-  std::uint64_t tail_bytes = 256 << 20;  // rows that wait in drive memory, of all sessions
-  std::uint64_t session_groups = 0;      // flash of one session, 0: no limit
-  std::uint32_t run_groups = 1;          // groups of a head that go to flash together at least: fewer runs to remember
-};
-
 class KvStore {
  public:
-  KvStore(Ftl& ftl, const KvLimits& limits) : ftl_(ftl), limits_(limits) {}
+  explicit KvStore(Ftl& ftl) : ftl_(ftl) {}
+
+  void set_limits(const Limits& limits) { limits_ = limits; }
 
   // Appends `data` [heads][tokens][row_bytes]. On success `tokens_in_groups` is the smallest count over the heads.
   abi::NvmeStatus append(const abi::KvAppend& command, std::span<const std::byte> data,
@@ -46,6 +44,11 @@ class KvStore {
   const HeadRows* find(std::uint32_t session, std::uint32_t layer, std::uint32_t head, abi::KvKind kind) const;
 
   std::uint64_t tail_bytes() const { return tail_bytes_; }
+  // Groups of a head that go to flash together at present; fewer wait in the tail.
+  std::uint32_t run_groups() const;
+
+  // Between commands: moves whole groups to flash when the tails take much of their budget.
+  void work();
 
   void save(RecordWriter& writer, bool everything) const;
   void committed();
@@ -60,27 +63,37 @@ class KvStore {
   void check(const std::function<void(const std::string&)>& report) const;
 
  private:
+  using Heads = std::unordered_map<std::uint32_t, HeadRows>;
   struct Session {
     std::uint32_t next_sequence = 0;
-    std::uint64_t groups = 0;
-    std::unordered_map<std::uint32_t, HeadRows> heads;
+    std::uint64_t groups = 0;  // of flash, with those that wait in tails
+    std::uint64_t waiting = 0;
+    Heads heads;
   };
   struct Prepared;
 
   HeadRows* find_rows(std::uint32_t session, std::uint32_t layer, std::uint32_t head, std::uint32_t kind);
   abi::NvmeStatus check_append(const abi::KvAppend& command) const;
-  bool fits(const abi::KvAppend& command) const;
+  bool flash_fits(const abi::KvAppend& command) const;
+  std::optional<std::uint32_t> run_that_fits(const abi::KvAppend& command);
+  std::uint64_t tail_after(const abi::KvAppend& command, std::uint32_t run) const;
+  bool within_limits(const Session& session) const;
+  void spill(std::uint32_t session);
+  void spill_until(std::uint64_t tail_bytes);
+  void count(Session& session, const HeadRows& rows, int sign);
   void revert(std::vector<Prepared>& prepared, std::vector<HeadRows>& new_heads);
   void apply_all(Session& session, std::vector<Prepared>& prepared);
   abi::NvmeStatus prepare_trim(Session& session, std::uint32_t tokens, std::vector<Prepared>& prepared);
   void drop(std::uint32_t session);
+  Heads::iterator erase(Session& session, Heads::iterator head);
 
   Ftl& ftl_;
-  KvLimits limits_;
+  Limits limits_;
   std::unordered_map<std::uint32_t, Session> sessions_;
   std::uint64_t tail_bytes_ = 0;
-  std::set<std::uint32_t> dirty_;  // sessions that changed since the last commit
-  std::set<std::uint32_t> ended_;  // sessions that ended since then; their number may be in use again
+  std::uint64_t waiting_groups_ = 0;  // whole ones in tails
+  std::set<std::uint32_t> dirty_;     // sessions that changed since the last commit
+  std::set<std::uint32_t> ended_;     // sessions that ended since then; their number may be in use again
 };
 
 }  // namespace kvdrive

@@ -64,8 +64,8 @@ void KvStore::finish_loading() {
   for (auto& [number, session] : sessions_) {
     for (const auto& [key, rows] : session.heads) {
       rows.settle(ftl_);
-      session.groups += rows.flash_groups();
-      tail_bytes_ += rows.tail().size();
+      count(session, rows, 1);
+      ftl_.charge(static_cast<std::int64_t>(rows.memory_bytes()));
     }
   }
 }

@@ -102,7 +102,7 @@ std::vector<std::byte> statistics(Subsystem& subsystem) {
   const DriveStats drive = subsystem.drive().stats();
   const FlashStats flash = subsystem.drive().flash_stats();
   DriveStatistics s{};
-  s.version = 1;
+  s.version = 2;
   s.commands = drive.commands;
   s.failed_commands = drive.failed_commands;
   s.host_bytes_in = drive.host_bytes_in;
@@ -142,6 +142,10 @@ std::vector<std::byte> statistics(Subsystem& subsystem) {
   }
   s.block_reads = drive.block_reads;
   s.block_writes = drive.block_writes;
+  s.tail_budget = flash.limits.tail_bytes;
+  s.metadata_budget = flash.limits.metadata_bytes;
+  s.session_groups = flash.limits.session_groups;
+  s.run_groups = flash.run_groups;
   return bytes_of(s);
 }
 

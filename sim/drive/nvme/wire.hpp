@@ -789,7 +789,11 @@ struct DriveStatistics {
   std::uint64_t channel_busy_ns;
   std::uint64_t block_reads;
   std::uint64_t block_writes;
-  std::uint64_t reserved1[26];
+  std::uint64_t tail_budget;
+  std::uint64_t metadata_budget;
+  std::uint64_t session_groups;
+  std::uint64_t run_groups;
+  std::uint64_t reserved1[22];
 };
 static_assert(sizeof(DriveStatistics) == 512);
 static_assert(offsetof(DriveStatistics, version) == 0);
@@ -831,6 +835,10 @@ static_assert(offsetof(DriveStatistics, channel_bytes) == 272);
 static_assert(offsetof(DriveStatistics, channel_busy_ns) == 280);
 static_assert(offsetof(DriveStatistics, block_reads) == 288);
 static_assert(offsetof(DriveStatistics, block_writes) == 296);
-static_assert(offsetof(DriveStatistics, reserved1) == 304);
+static_assert(offsetof(DriveStatistics, tail_budget) == 304);
+static_assert(offsetof(DriveStatistics, metadata_budget) == 312);
+static_assert(offsetof(DriveStatistics, session_groups) == 320);
+static_assert(offsetof(DriveStatistics, run_groups) == 328);
+static_assert(offsetof(DriveStatistics, reserved1) == 336);
 
 }  // namespace kvdrive::nvme
