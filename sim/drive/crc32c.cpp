@@ -4,6 +4,8 @@
 #include <array>
 #include <cstring>
 
+#include "crc32c_fold.hpp"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -107,10 +109,15 @@ const bool kHasInstruction = __builtin_cpu_supports("sse4.2");
 }  // namespace
 
 std::uint32_t crc32c(std::span<const std::byte> data) {
+  std::uint32_t crc = ~0U;
+  if (const std::size_t blocks = data.size() / kFoldBytes; blocks > 0 && can_fold_crc32c()) {
+    crc = fold_crc32c(crc, data.data(), blocks);
+    data = data.subspan(blocks * kFoldBytes);
+  }
 #if defined(__x86_64__)
-  if (kHasInstruction) return ~with_instruction(~0U, data);
+  if (kHasInstruction) return ~with_instruction(crc, data);
 #endif
-  return ~with_tables(~0U, data);
+  return ~with_tables(crc, data);
 }
 
 std::uint32_t crc32c_portable(std::span<const std::byte> data) { return ~with_tables(~0U, data); }
