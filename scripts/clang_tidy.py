@@ -36,6 +36,9 @@ def flags(source: Path) -> list[str]:
         common += ["-mavx2", "-mfma", "-mf16c"]
     if source.stem.endswith("_avx512"):
         common += ["-mavx2", "-mfma", "-mf16c", "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl"]
+    if source.parent.name == "fuzz":  # the sanitizers' header comes with g++
+        found = subprocess.run(["g++", "-print-file-name=include"], capture_output=True, text=True, check=True)
+        common += ["-idirafter", found.stdout.strip()]
     if source.parent.name == "binding":
         common += [f"-isystem{sysconfig.get_paths()['include']}", f"-isystem{nanobind.include_dir()}"]
     return common

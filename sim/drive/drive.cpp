@@ -304,7 +304,7 @@ Drive::Reply Drive::access_blocks(const abi::Sqe& command, std::span<const std::
   const std::uint32_t count = (command.cdw12 & 0xffff) + 1;
   const std::uint64_t bytes = std::uint64_t{count} * nvme::kLbaBytes;
   Reply reply{.done = now_};
-  if (!blocks.holds(first, count)) return {.status = static_cast<abi::NvmeStatus>(nvme::kScLbaOutOfRange)};
+  if (!blocks.holds(first, count)) return {.status = nvme::kScLbaOutOfRange};
   if (command.opcode == nvme::kNvmRead) {
     if (room < bytes) return {.status = abi::kDataLength};
     reply.data.resize(bytes);
@@ -339,7 +339,7 @@ Drive::Reply Drive::deallocate(const abi::Sqe& command, std::span<const std::byt
   std::memcpy(ranges.data(), data.data(), data.size());
   BlockStore& blocks = volume_.blocks();
   const auto fits = [&](const nvme::DatasetRange& range) { return blocks.holds(range.first_block, range.blocks); };
-  if (!std::ranges::all_of(ranges, fits)) return {.status = static_cast<abi::NvmeStatus>(nvme::kScLbaOutOfRange)};
+  if (!std::ranges::all_of(ranges, fits)) return {.status = nvme::kScLbaOutOfRange};
   if (command.cdw11 & kDeallocate) {  // the other attributes are hints
     for (const nvme::DatasetRange& range : ranges) blocks.deallocate(range.first_block, range.blocks);
   }

@@ -93,7 +93,7 @@ class Drive {
   Drive(const std::filesystem::path& path, std::unique_ptr<Engine> engine, const VolumeOptions& options);
 
   struct Reply {
-    abi::NvmeStatus status = abi::kSuccess;
+    std::uint32_t status = abi::kSuccess;  // abi::NvmeStatus or nvme::StatusCode
     std::uint64_t result = 0;
     std::vector<std::byte> data{};
     Ns done = 0;

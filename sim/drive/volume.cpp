@@ -52,7 +52,7 @@ Superblock describe(const VolumeOptions& options) {
 }
 
 // Senseless options leave no file behind.
-const std::filesystem::path& checked(const std::filesystem::path& path, const VolumeOptions& options) {
+std::filesystem::path checked(const std::filesystem::path& path, const VolumeOptions& options) {
   describe(options);
   return path;
 }
@@ -108,7 +108,8 @@ Volume::Volume(const std::filesystem::path& path, const VolumeOptions& options)
 Volume::~Volume() {
   try {
     commit();
-  } catch (const std::exception&) {  // nobody is left to hear of it
+  } catch (const std::exception&) {
+    return;  // nobody is left to hear of it
   }
 }
 

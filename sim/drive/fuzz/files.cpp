@@ -59,8 +59,8 @@ class Host {
  public:
   explicit Host(Drive& drive) : drive_(drive) {}
 
-  abi::NvmeStatus append(std::uint32_t session, std::uint32_t sequence, std::uint32_t kind, std::uint32_t first,
-                         std::uint32_t tokens) {
+  std::uint32_t append(std::uint32_t session, std::uint32_t sequence, std::uint32_t kind, std::uint32_t first,
+                       std::uint32_t tokens) {
     Bytes data;
     for (std::uint32_t head = 0; head < kHeads; ++head) {
       const Bytes rows = rows_of(head, kind, first, tokens);
@@ -81,7 +81,7 @@ class Host {
     return send(append, data).status;
   }
 
-  abi::NvmeStatus trim(std::uint32_t session, std::uint32_t from) {
+  std::uint32_t trim(std::uint32_t session, std::uint32_t from) {
     abi::SessionTrim trim{};
     trim.opcode = abi::kSessionTrim;
     trim.nsid = abi::kNvm;
@@ -90,7 +90,7 @@ class Host {
     return send(trim).status;
   }
 
-  abi::NvmeStatus fork(std::uint32_t session, std::uint32_t target, std::uint32_t tokens) {
+  std::uint32_t fork(std::uint32_t session, std::uint32_t target, std::uint32_t tokens) {
     abi::SessionFork fork{};
     fork.opcode = abi::kSessionFork;
     fork.nsid = abi::kNvm;
@@ -100,7 +100,7 @@ class Host {
     return send(fork).status;
   }
 
-  abi::NvmeStatus attend(std::uint32_t session, std::uint32_t tokens, bool sparf) {
+  std::uint32_t attend(std::uint32_t session, std::uint32_t tokens, bool sparf) {
     const Bytes q = rows_of(kHeads, 0, 0, kHeads);
     abi::AttnSubmit submit{};
     submit.opcode = abi::kAttnSubmit;
@@ -116,10 +116,10 @@ class Host {
     return send(submit, q).status;
   }
 
-  abi::NvmeStatus write(std::uint64_t number) { return send(of_block(nvme::kNvmWrite, number), block(number)).status; }
+  std::uint32_t write(std::uint64_t number) { return send(of_block(nvme::kNvmWrite, number), block(number)).status; }
   Drive::Reply read(std::uint64_t number) { return send(of_block(nvme::kNvmRead, number)); }
-  abi::NvmeStatus zero(std::uint64_t number) { return send(of_block(nvme::kNvmWriteZeroes, number)).status; }
-  abi::NvmeStatus flush() {
+  std::uint32_t zero(std::uint64_t number) { return send(of_block(nvme::kNvmWriteZeroes, number)).status; }
+  std::uint32_t flush() {
     abi::Sqe flush{};
     flush.opcode = abi::kFlush;
     flush.nsid = abi::kNvm;
@@ -144,7 +144,7 @@ class Host {
 
 // A history with everything in it: both indexes, tails, forks, sessions that ended, blocks, several snapshots.
 void live(Host& host) {
-  const auto well = [](abi::NvmeStatus status) { require(status == abi::kSuccess, "the base file cannot be made"); };
+  const auto well = [](std::uint32_t status) { require(status == abi::kSuccess, "the base file cannot be made"); };
   std::uint32_t sequence = 0;
   for (std::uint32_t tokens = 0, step = 150; tokens < 600; tokens += step) {
     for (const std::uint32_t kind : {abi::kKeys, abi::kValues}) well(host.append(1, sequence++, kind, tokens, step));

@@ -164,6 +164,7 @@ std::vector<ErrorEntry> Subsystem::errors(std::size_t most) const {
   const std::lock_guard lock(log_mutex_);
   const std::uint64_t count = std::min<std::uint64_t>({most, error_count_, errors_.size()});
   std::vector<ErrorEntry> newest;
+  newest.reserve(count);
   for (std::uint64_t i = 0; i < count; ++i) newest.push_back(errors_[(error_count_ - 1 - i) % errors_.size()]);
   return newest;
 }
