@@ -66,6 +66,7 @@ HeadRows* KvStore::find_rows(std::uint32_t session, std::uint32_t layer, std::ui
 
 std::vector<std::uint32_t> KvStore::sessions() const {
   std::vector<std::uint32_t> numbers;
+  numbers.reserve(sessions_.size());
   for (const auto& entry : sessions_) numbers.push_back(entry.first);
   std::ranges::sort(numbers);
   return numbers;
