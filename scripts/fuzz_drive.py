@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build/fuzz"
 MEMORY = Path("/dev/shm")
 SURFACES = sorted(path.stem for path in (ROOT / "sim/drive/fuzz").glob("*.cpp") if path.stem != "main")
-WEIGHTS = {"files": 0.1}  # an input of the others takes microseconds, a file to mount milliseconds; default: 1
+WEIGHTS = {"files": 0.05}  # an input of the others takes microseconds, a file to mount milliseconds; default: 1
 
 
 def build(jobs: int, surfaces: list[str]) -> None:

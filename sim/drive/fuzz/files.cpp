@@ -19,6 +19,8 @@ namespace {
 constexpr std::uint32_t kHeads = 2, kRowBytes = 64, kBlocks = 12;
 constexpr std::size_t kPage = abi::kPageBytes, kSector = PowerCut::kSectorBytes;
 
+constexpr Limits kLimits{.tail_bytes = 1 << 20, .session_groups = 0, .metadata_bytes = 1 << 20, .run_groups = 1};
+
 using Bytes = std::vector<std::byte>;
 
 // A token's row and a block's contents never change, so that whatever state comes back is part of the last one.
@@ -42,7 +44,7 @@ Bytes block(std::uint64_t number) {
 Superblock small_drive() {
   Superblock superblock;
   superblock.capacity_units = 192;
-  superblock.journal_half_bytes = 1 << 18;
+  superblock.journal_half_bytes = kLimits.journal_bytes();
   superblock.geometry = {.channels = 2,
                          .dies_per_channel = 1,
                          .planes = 1,
@@ -202,6 +204,9 @@ class Files final : public Surface {
   Drive mount() const {
     VolumeOptions options;
     options.snapshot_bytes = 4 * kPage;
+    options.tail_bytes = kLimits.tail_bytes;
+    options.metadata_bytes = kLimits.metadata_bytes;
+    options.run_groups = kLimits.run_groups;
     return {path_, make_fast_engine(), options};
   }
 

@@ -12,7 +12,7 @@ SCRIPT = Path(__file__).resolve().parents[3] / "scripts/fuzz_drive.py"
 
 @pytest.mark.xdist_group("fuzzers")  # one build
 @pytest.mark.parametrize(
-    ("surface", "inputs"), [("commands", 20000), ("files", 1000), ("pdus", 10000), ("rings", 20000)]
+    ("surface", "inputs"), [("commands", 20000), ("files", 500), ("pdus", 10000), ("rings", 20000)]
 )
 def test_a_surface_takes_any_input(surface, inputs):
     command = [sys.executable, SCRIPT, "--surface", surface, "--inputs", str(inputs)]
