@@ -12,7 +12,8 @@ import argparse
 import json
 import platform
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -20,7 +21,7 @@ import numpy as np
 import torch
 import transformers
 from matplotlib.figure import Figure
-from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
+from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, PreTrainedModel
 
 from kvdrive.eval import perplexity, retrieval, tasks
 from kvdrive.eval.library import held_out_modules
@@ -46,7 +47,8 @@ def measure(folder: Path) -> dict:
     texts = perplexity.windows(documents, max(CONTEXTS), TARGETS, WINDOWS)
     cases = [case for tokens in PROMPTS for case in questions(encode, documents, tokens)]
     step = counter(len(texts) * len(CONTEXTS) + len(cases))
-    rows = perplexity.by_context(model, texts, CONTEXTS, TARGETS, DynamicCache, step)
+    with count_zeros(model) as zeros:
+        rows = perplexity.by_context(model, texts, CONTEXTS, TARGETS, DynamicCache, step)
     found = retrieval.accuracy(model, cases, DynamicCache, step)
     return {
         "python": platform.python_version(),
@@ -54,7 +56,41 @@ def measure(folder: Path) -> dict:
         "transformers": transformers.__version__,
         "perplexity": [asdict(row) | {"perplexity": row.perplexity} for row in rows],
         "retrieval": [asdict(row) for row in found],
+        **({"zero_activations": zeros.shares()} if model.config.hidden_act == "relu" else {}),
     }
+
+
+class Zeros:
+    """Activations of the feed-forward parts that were zero, layer by layer."""
+
+    def __init__(self, layers: int) -> None:
+        self.zero = [0] * layers
+        self.all = [0] * layers
+
+    def shares(self) -> list[float]:
+        """Of each layer, 0 to 1."""
+        return [zero / total for zero, total in zip(self.zero, self.all, strict=True)]
+
+
+@contextmanager
+def count_zeros(model: PreTrainedModel) -> Iterator[Zeros]:
+    """Counts while the model runs."""
+    layers = model.get_decoder().layers
+    zeros = Zeros(len(layers))
+
+    def hook(index: int) -> Callable[..., None]:
+        def count(_module: object, _inputs: object, output: torch.Tensor) -> None:
+            zeros.zero[index] += int((output == 0).sum())
+            zeros.all[index] += output.numel()
+
+        return count
+
+    hooks = [layer.mlp.act_fn.register_forward_hook(hook(index)) for index, layer in enumerate(layers)]
+    try:
+        yield zeros
+    finally:
+        for one in hooks:
+            one.remove()
 
 
 def questions(encode: tasks.Encoder, documents: list[Tokens], tokens: int) -> list[tasks.Case]:
@@ -99,6 +135,13 @@ def retrieval_block(measured: dict) -> str:
         cells.setdefault(row["task"], []).append(f"{100 * row['exact']:.0f} %")
         cells.setdefault(f"{row['task']}, tokens", []).append(f"{100 * row['tokens']:.0f} %")
     return table("prompt", list(PROMPTS), cells)
+
+
+def sparsity_block(measured: dict) -> str:
+    """Zero activations."""
+    shares = measured["zero_activations"]
+    layers = ", ".join(f"{100 * share:.0f} %" for share in shares)
+    return f"{100 * sum(shares) / len(shares):.0f} % of the activations are zero; layer by layer {layers}."
 
 
 def training_block(facts: dict) -> str:
@@ -150,7 +193,10 @@ def main() -> None:
     (folder / "measured.json").write_text(json.dumps(measured, indent=1) + "\n")
     picture(folder / "curve.png", facts)
     blocks = {"training": training_block(facts), "perplexity": perplexity_block(measured)}
-    write_blocks(folder / "README.md", blocks | {"retrieval": retrieval_block(measured)})
+    blocks |= {"retrieval": retrieval_block(measured)}
+    if "zero_activations" in measured:
+        blocks["sparsity"] = sparsity_block(measured)
+    write_blocks(folder / "README.md", blocks)
 
 
 if __name__ == "__main__":

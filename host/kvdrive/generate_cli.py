@@ -57,7 +57,7 @@ class Dtype(StrEnum):
 
 app = typer.Typer()
 
-Model = Annotated[str, typer.Option(help="folder of a Hugging Face checkpoint, or the shipped model 'mini'")]
+Model = Annotated[str, typer.Option(help="folder of a Hugging Face checkpoint, or a shipped model: mini, mini_relu")]
 DtypeOption = Annotated[Dtype, typer.Option(help="precision of the weights; auto: as stored")]
 EngineOption = Annotated[Engine, typer.Option(help="who computes in the drive; the same bits, rtl takes long")]
 TargetOption = Annotated[

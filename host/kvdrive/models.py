@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 from kvdrive.errors import InputError
 from kvdrive.plugins.support import decoder_config
 
-SHIPPED = ("mini",)  # folders of models/ in the source tree
+SHIPPED = ("mini", "mini_relu")  # folders of models/ in the source tree
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "auto": "auto"}
 
 
