@@ -101,6 +101,38 @@ AttentionUnit::Head AttentionUnit::head_of(const abi::AttnSubmit& command, std::
   return head;
 }
 
+bool AttentionUnit::Head::any_valid(std::uint32_t first, std::uint32_t end) const {
+  for (std::uint32_t token = first; token < end; ++token) {
+    if (is_valid(token)) return true;
+  }
+  return false;
+}
+
+std::vector<bool> AttentionUnit::Head::wanted_groups(const HeadRows& rows, std::uint32_t end) const {
+  const std::uint32_t per_group = rows.tokens_per_group();
+  std::vector<bool> wanted(std::min((end + per_group - 1) / per_group, rows.groups()));
+  for (std::uint32_t group = 0; group < wanted.size(); ++group) {
+    wanted[group] = any_valid(group * per_group, std::min((group + 1) * per_group, end));
+  }
+  return wanted;
+}
+
+// Plans to read the rows from `first` on to `to`; rows of groups without a valid token are zero.
+void AttentionUnit::fetch_rows(const Head& head, const HeadRows& rows, std::uint32_t first, std::byte* to,
+                               RowFetch& fetch) {
+  const std::uint32_t end = head.command.tokens;
+  std::memset(to, 0, std::uint64_t{end - first} * rows.row_bytes());
+  const std::vector<bool> wanted = head.wanted_groups(rows, end);
+  const auto add = [&](std::uint32_t from, std::uint32_t until) {
+    from = std::max(from, first);
+    if (from < until) fetch.add(rows, from, until - from, to + std::uint64_t{from - first} * rows.row_bytes());
+  };
+  for (std::uint32_t group = 0; group < wanted.size(); ++group) {
+    if (wanted[group]) add(group * rows.tokens_per_group(), std::min((group + 1) * rows.tokens_per_group(), end));
+  }
+  add(rows.tokens_in_groups(), end);
+}
+
 AttentionOutcome AttentionUnit::run(const abi::AttnSubmit& command, std::span<const std::byte> data, Ns arrival) {
   const bool sparf = command.mode == abi::kSparfAttend;
   ready_ = arrival + device_.firmware_read(sparf ? abi::kPageBytes : UINT32_MAX);

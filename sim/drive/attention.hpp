@@ -14,6 +14,7 @@
 #include "engine/engine.hpp"
 #include "job_memory.hpp"
 #include "kv/kv_store.hpp"
+#include "kv/row_fetch.hpp"
 #include "kv/row_filter.hpp"
 #include "storage/transfer_threads.hpp"
 
@@ -64,6 +65,9 @@ class AttentionUnit {
     bool is_valid(std::uint32_t token) const {
       return valid.empty() || (std::to_integer<unsigned>(valid[token / 8]) >> token % 8 & 1) != 0;
     }
+    bool any_valid(std::uint32_t first, std::uint32_t end) const;
+    // Of `rows`, a flag for each group with one of the first `end` tokens: whether a valid one is in it.
+    std::vector<bool> wanted_groups(const HeadRows& rows, std::uint32_t end) const;
   };
   struct Outcome {
     abi::NvmeStatus status = abi::kSuccess;
@@ -77,6 +81,7 @@ class AttentionUnit {
   AttentionOutcome run_streamed(const abi::AttnSubmit& command, std::span<const std::byte> data);
   AttentionOutcome refuse_damaged(std::uint32_t groups);
   Outcome run_copied(const Head& head);
+  void fetch_rows(const Head& head, const HeadRows& rows, std::uint32_t first, std::byte* to, RowFetch& fetch);
   void start_dense(const Head& head);
   Outcome run_sparf(const Head& head);
   bool place_columns(const Head& head, const std::vector<bool>& rows);

@@ -31,13 +31,13 @@ class PagesInMemory final : public KvPages {
   const Gathered& head_;
 };
 
-// The groups of the first `tokens` tokens, then the tail as if it were more of them.
-void gather(Ftl& ftl, const HeadRows& rows, std::uint32_t tokens, Ns ready, Gathered& to,
-            std::vector<const std::byte*>& pages, std::uint64_t& tail_bytes) {
+// The wanted groups, the first ones of the head, then the tail up to `tokens` as if it were more of them.
+void gather(Ftl& ftl, const HeadRows& rows, std::uint32_t tokens, const std::vector<bool>& wanted, Ns ready,
+            Gathered& to, std::vector<const std::byte*>& pages, std::uint64_t& tail_bytes) {
   const std::uint32_t per_group = rows.tokens_per_group();
-  const std::uint32_t groups = std::min((tokens + per_group - 1) / per_group, rows.groups());
+  const auto groups = static_cast<std::uint32_t>(wanted.size());
   if (groups > 0) {
-    const auto read = ftl.view(rows.list(), groups, ready, Sink::kComputer, pages);
+    const auto read = ftl.view(rows.list(), wanted, ready, Sink::kComputer, pages);
     to.whole &= read.whole;
     to.done = std::max(to.done, read.done);
   }
@@ -83,8 +83,8 @@ AttentionUnit::Outcome AttentionUnit::run_copied(const Head& head) {
   memory_->job.k = memory_->place(bytes);
   memory_->job.v = memory_->place(bytes);
   RowFetch fetch;
-  fetch.add(head.k, 0, tokens, memory_->at(memory_->job.k));
-  fetch.add(head.v, 0, tokens, memory_->at(memory_->job.v));
+  fetch_rows(head, head.k, 0, memory_->at(memory_->job.k), fetch);
+  fetch_rows(head, head.v, 0, memory_->at(memory_->job.v), fetch);
   const auto read = fetch.run(ftl_, ready_, Sink::kComputer);
   data_done_ = read.done;
   if (!read.whole) return {abi::kUnrecoveredRead};
@@ -102,14 +102,12 @@ AttentionOutcome AttentionUnit::run_paged(const abi::AttnSubmit& command, std::s
     const Head head = head_of(command, data, i);
     Gathered& to = heads[i];
     to.done = ready_;
-    gather(ftl_, head.k, tokens, ready_, to, to.k, tail_bytes_read_);
-    gather(ftl_, head.v, tokens, ready_, to, to.v, tail_bytes_read_);
+    const auto k_groups = head.wanted_groups(head.k, tokens), v_groups = head.wanted_groups(head.v, tokens);
+    gather(ftl_, head.k, tokens, k_groups, ready_, to, to.k, tail_bytes_read_);
+    gather(ftl_, head.v, tokens, v_groups, ready_, to, to.v, tail_bytes_read_);
     if (!ftl_.keeps_payload()) return;
-    for (const HeadRows* rows : {&head.k, &head.v}) {
-      const std::uint32_t per_group = rows->tokens_per_group();
-      const std::uint32_t groups = std::min((tokens + per_group - 1) / per_group, rows->groups());
-      if (groups > 0) ftl_.fetch(rows->list(), groups);
-    }
+    if (!k_groups.empty()) ftl_.fetch(head.k.list(), k_groups);
+    if (!v_groups.empty()) ftl_.fetch(head.v.list(), v_groups);
   };
   const auto start = [&](std::uint32_t i) {
     if (i == command.heads) return;

@@ -163,6 +163,7 @@ FlashStats Drive::flash_stats() const {
   FlashStats stats{.ftl = ftl.counters(),
                    .filter = attention_.filtered(),
                    .wear = ftl.wear(),
+                   .ecc = volume_.device().ecc(),
                    .device_ns = now_,
                    .engine_cycles = attention_.engine_cycles(),
                    .memory_bytes = volume_.device().memory_bytes(),

@@ -43,6 +43,7 @@ struct FlashStats {
   FtlCounters ftl;
   FilterCounters filter;
   BandTable::Wear wear;
+  EccCounters ecc;
   Ns device_ns = 0;
   std::uint64_t engine_cycles = 0;
   std::uint64_t memory_bytes = 0;  // into the engine's memory

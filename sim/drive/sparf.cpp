@@ -59,6 +59,7 @@ bool AttentionUnit::place_columns(const Head& head, const std::vector<bool>& row
   std::vector<EmbeddingSpan> spans;
   std::vector<RowFilter::Request> indexed;
   for (; span.first_page + span.pages() <= head.k.embedding() && span.first_token < tokens; span = span.next()) {
+    if (!head.any_valid(span.first_token, std::min(span.end(), tokens))) continue;  // their scores do not count
     spans.push_back(span);
     indexed.push_back(RowFilter::dimensions(head.k, span, rows));
   }
@@ -85,7 +86,7 @@ bool AttentionUnit::place_columns(const Head& head, const std::vector<bool>& row
   const std::uint32_t count = tokens - span.first_token;  // not indexed
   std::vector<std::byte> whole(std::size_t{count} * head.k.row_bytes());
   RowFetch fetch;
-  fetch.add(head.k, span.first_token, count, whole.data());
+  fetch_rows(head, head.k, span.first_token, whole.data(), fetch);
   const auto read = fetch.run(ftl_, ready_, Sink::kComputer);
   if (!read.whole) return false;
   data_done_ = std::max(data_done_, read.done);

@@ -81,6 +81,7 @@ Superblock prepare(BackingFile& file, const VolumeOptions& options) {
   write_superblock(file, superblock);
   RecordWriter first = Journal::make_transaction();
   put_limits(first, limits_of(options, superblock.capacity_units));
+  if (options.worn_erases > 0) BandTable(superblock.geometry, options.worn_erases).save(first, true);
   Journal(file, superblock).append(first);
   file.sync();
   return superblock;

@@ -34,6 +34,7 @@ struct VolumeOptions {
   std::uint64_t cache_bytes =
       0;                // without a flash model: so much K and V is read through the page cache, more around it
   bool payload = true;  // of a new drive; false: groups have no contents, for studies of time
+  std::uint32_t worn_erases = 0;  // that the blocks of a new drive have behind them
   // Nothing: as stored on the drive, or the default of a new one (kv/limits.hpp).
   std::optional<std::uint64_t> tail_bytes, session_groups, metadata_bytes, run_groups;
 };

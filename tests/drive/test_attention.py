@@ -125,3 +125,24 @@ def test_statistics_count_bytes_and_pages(host):
         "tail_bytes_read": heads * 2 * 11 * d * 2,
         "attention_jobs": 2 * heads,
     }
+
+
+@pytest.mark.parametrize("engine", ["fast", "hls"])
+def test_pages_without_a_valid_token_are_not_read(make_drive, check, engine):
+    """A window and some sinks: what lies between them stays on flash, and may even be lost."""
+    rng = np.random.default_rng(7)
+    tokens = 8192
+    k, v, q = (rng.standard_normal(shape).astype(np.float16) for shape in ((1, tokens, 128),) * 2 + ((1, 2, 128),))
+    valid = np.zeros(tokens, bool)
+    valid[:5], valid[700], valid[8000:] = True, True, True
+    host = make_drive(engine=engine)
+    host.store(k, v)
+    host.flush()
+    before = host.drive.flash_stats()
+    check(host.attend(q, tokens, valid), q, k, v, valid)
+    after = host.drive.flash_stats()
+    read = 2 * (1 + 1 + (8192 - 8000) // 16)
+    assert after["groups_read"] - before["groups_read"] == read
+    assert sum(after["channel_bytes"]) - sum(before["channel_bytes"]) <= read * 4096
+    assert host.submit(q, tokens, np.zeros(tokens, bool)).status == abi.NvmeStatus.SUCCESS
+    assert host.drive.flash_stats()["groups_read"] == after["groups_read"]

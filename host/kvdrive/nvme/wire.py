@@ -533,6 +533,9 @@ DriveStatistics = np.dtype(
         ("metadata_budget", "<u8"),
         ("session_groups", "<u8"),
         ("run_groups", "<u8"),
-        ("reserved1", "<u8", (22,)),
+        ("groups_levelled", "<u8"),
+        ("reads_retried", "<u8"),
+        ("sensings_repeated", "<u8"),
+        ("reserved1", "<u8", (19,)),
     ]
 )

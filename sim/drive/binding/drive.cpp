@@ -49,7 +49,7 @@ void init_drive(Drive* self, const std::filesystem::path& path, const std::strin
                 std::uint64_t capacity_bytes, const std::string& preset, bool format, std::uint32_t pages_per_block,
                 std::uint64_t snapshot_bytes, bool payload, std::optional<std::uint64_t> tail_bytes,
                 std::optional<std::uint64_t> session_bytes, std::optional<std::uint64_t> metadata_bytes,
-                std::optional<std::uint64_t> run_groups, std::uint64_t cache_bytes) {
+                std::optional<std::uint64_t> run_groups, std::uint64_t cache_bytes, std::uint32_t worn_erases) {
   VolumeOptions options;
   options.capacity_bytes = capacity_bytes;
   options.preset = preset;
@@ -62,6 +62,7 @@ void init_drive(Drive* self, const std::filesystem::path& path, const std::strin
   if (session_bytes) options.session_groups = *session_bytes / abi::kPageBytes;
   options.metadata_bytes = metadata_bytes;
   options.run_groups = run_groups;
+  options.worn_erases = worn_erases;
   new (self) Drive(path, make_engine(engine, threads), options);
 }
 
@@ -104,10 +105,13 @@ nb::dict flash_stats(const Drive& drive) {
   result["device_ns"] = stats.device_ns;
   result["groups_written"] = stats.ftl.groups_written;
   result["groups_moved"] = stats.ftl.groups_moved;
+  result["groups_levelled"] = stats.ftl.groups_levelled;
   result["units_programmed"] = stats.ftl.units_programmed;
   result["groups_read"] = stats.ftl.groups_read;
   result["groups_reread"] = stats.ftl.groups_reread;
   result["pages_sensed"] = stats.ftl.pages_sensed;
+  result["reads_retried"] = stats.ecc.reads_retried;
+  result["sensings_repeated"] = stats.ecc.sensings;
   result["queued_reads"] = stats.ftl.queued_reads;
   result["program_failures"] = stats.ftl.program_failures;
   result["erase_failures"] = stats.ftl.erase_failures;
@@ -226,7 +230,7 @@ void bind_drive(nb::module_& m) {
           nb::arg("snapshot_bytes") = VolumeOptions{}.snapshot_bytes, nb::arg("payload") = true,
           nb::arg("tail_bytes") = nb::none(), nb::arg("session_bytes") = nb::none(),
           nb::arg("metadata_bytes") = nb::none(), nb::arg("run_groups") = nb::none(),
-          nb::arg("cache_bytes") = VolumeOptions{}.cache_bytes,
+          nb::arg("cache_bytes") = VolumeOptions{}.cache_bytes, nb::arg("worn_erases") = 0,
           "Capacity, preset, pages per block and payload count for a new or formatted drive. payload=False: no "
           "contents, "
           "appends need no data, only times and counts are real. Stored on the drive until others are given: "
@@ -234,7 +238,7 @@ void bind_drive(nb::module_& m) {
           "the budget for rows in drive memory; session_bytes, a session's share of the flash, 0: all of it; "
           "metadata_bytes, the budget for maps; run_groups, groups of a head that go to flash together, 0: as that "
           "budget asks for. For this opening, of the preset 'plain': cache_bytes, K and V up to which reads go through "
-          "the page cache.")
+          "the page cache. worn_erases: that the blocks of a new drive have behind them.")
       .def("submit", &submit, nb::arg("sqe"), nb::arg("data") = nb::none(),
            "Execute a 64-byte command with its data (uint8) -> (16-byte completion, data to the host).")
       .def("stats", &stats, "Counters since the drive was opened, by name.")

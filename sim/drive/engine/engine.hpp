@@ -47,7 +47,7 @@ struct Wide {
 // all of them need to be in memory together.
 class KvPages {
  public:
-  // Pages number `first` and on.
+  // Pages number `first` and on. Null: none of its rows is valid.
   using Visit = std::function<void(std::size_t first, std::span<const std::byte* const> pages)>;
 
   explicit KvPages(std::uint32_t rows_per_page) : rows_per_page_(rows_per_page) {}

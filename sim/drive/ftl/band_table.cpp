@@ -7,8 +7,10 @@
 
 namespace kvdrive {
 
-BandTable::BandTable(const Geometry& geometry)
-    : geometry_(geometry), bands_(geometry.blocks_per_die, Band{.erased = true}), free_(geometry.blocks_per_die) {}
+BandTable::BandTable(const Geometry& geometry, std::uint32_t erases)
+    : geometry_(geometry),
+      bands_(geometry.blocks_per_die, Band{.erases = erases, .erased = true}),
+      free_(geometry.blocks_per_die) {}
 
 std::uint32_t BandTable::dies(std::uint32_t band) const {
   if (layout_.empty()) return geometry_.dies();
@@ -38,11 +40,13 @@ std::uint64_t BandTable::room() const {
   return units > reserved ? units - reserved : 0;
 }
 
-std::optional<std::uint32_t> BandTable::open_next() {
+std::optional<std::uint32_t> BandTable::open_next(bool most_worn) {
   std::optional<std::uint32_t> best;
   for (std::uint32_t band = 0; band < bands_.size(); ++band) {
     if (bands_[band].state != State::kFree) continue;
-    if (!best || bands_[band].erases < bands_[*best].erases) best = band;
+    const bool better =
+        best && (most_worn ? bands_[band].erases > bands_[*best].erases : bands_[band].erases < bands_[*best].erases);
+    if (!best || better) best = band;
   }
   if (!best) return best;
   set_state(*best, State::kOpen);
@@ -59,7 +63,7 @@ std::optional<std::uint32_t> BandTable::victim() const {
     if (band.state != State::kFull) continue;
     if (!fewest || band.live_units < bands_[*fewest].live_units) fewest = number;
   }
-  if (fewest && bands_[*fewest].live_units == row_units(*fewest) * geometry_.rows_per_band()) return std::nullopt;
+  if (fewest && !has_garbage(*fewest)) return std::nullopt;
   return fewest;
 }
 

@@ -40,7 +40,7 @@ class BandTable {
   // Erase counts of bands may differ by this much before data that does not change is moved.
   static constexpr std::uint32_t kWearGap = 16;
 
-  explicit BandTable(const Geometry& geometry);
+  explicit BandTable(const Geometry& geometry, std::uint32_t erases = 0);
 
   const Band& at(std::uint32_t band) const { return bands_[band]; }
   // Dies whose blocks are in use since the band was opened.
@@ -57,10 +57,13 @@ class BandTable {
   // Live units that the flash takes so that collection always finds something to gain.
   std::uint64_t room() const;
 
-  // The least worn free band, now open; nothing when there is none.
-  std::optional<std::uint32_t> open_next();
+  // The least worn free band, or the most worn one, now open; nothing when there is none.
+  std::optional<std::uint32_t> open_next(bool most_worn);
   // The band to collect: failing ones first, then the fewest live units. Nothing when nothing would be gained.
   std::optional<std::uint32_t> victim() const;
+  bool has_garbage(std::uint32_t band) const {
+    return bands_[band].live_units < row_units(band) * geometry_.rows_per_band();
+  }
   // A full band that fell behind in wear by more than kWearGap.
   std::optional<std::uint32_t> unchanging() const;
 

@@ -57,7 +57,9 @@ void Ftl::put(ListId list, const Owner& owner, std::span<const std::byte> first,
   ++live_;
   if (old && !map_.holds(map_.family(list), owner.index, *old)) free_units(*old, 1);
   ++counters_.groups_written;
+  const std::uint64_t programmed = counters_.units_programmed;
   program_rows();
+  if (counters_.units_programmed > programmed) collect_ahead();
 }
 
 std::uint64_t Ftl::available() const {
@@ -105,9 +107,11 @@ bool Ftl::program_row(std::uint32_t band) {
   }
   if (failed) return false;
   const Unit first = bands_.first_unit(band, row);
+  Ns ready = now_;
   std::vector<Spare> spares(units);
   for (std::uint32_t i = 0; i < units; ++i) {
     const Slot& slot = queue_[i];
+    ready = std::max(ready, slot.ready);
     spares[i] = {.family = slot.family, .data_crc = slot.crc, .owner = slot.owner, .written = 1};
     spares[i].crc = spares[i].expected_crc();
     if (!slot.live) continue;
@@ -125,7 +129,7 @@ bool Ftl::program_row(std::uint32_t band) {
   counters_.units_programmed += units;
   const std::uint32_t page = row * geometry_.pages_per_program;
   for (std::uint32_t i = 0, dies = units / geometry_.units_per_program(); i < dies; ++i) {
-    const Ns done = device_.program(bands_.die(band, i), page, geometry_.units_per_program() * abi::kPageBytes, now_);
+    const Ns done = device_.program(bands_.die(band, i), page, geometry_.units_per_program() * abi::kPageBytes, ready);
     programs_done_ = std::max(programs_done_, done);
   }
   media_.program(first, std::move(data), spares);

@@ -38,8 +38,9 @@ struct GroupRead {
 };
 
 struct FtlCounters {
-  std::uint64_t groups_written = 0;  // by the drive's user
-  std::uint64_t groups_moved = 0;    // by collection
+  std::uint64_t groups_written = 0;   // by the drive's user
+  std::uint64_t groups_moved = 0;     // by collection
+  std::uint64_t groups_levelled = 0;  // of these, to even out the wear
   std::uint64_t units_programmed = 0;
   std::uint64_t groups_read = 0;    // for the engine
   std::uint64_t groups_reread = 0;  // by the firmware itself
@@ -75,12 +76,14 @@ class Ftl {
   // `ready`: when the firmware starts the reads.
   ReadResult read(std::span<const GroupRead> reads, Ns ready, Sink sink);
 
-  // The first `count` groups of a list where they are, without a copy: adds their addresses to `pages`, valid until the
-  // next change. Then `fetch` makes sure that they can be read, and `damaged` says whether they may be used; both may
-  // be called from another thread. The result is not whole when a fault was injected.
-  ReadResult view(ListId list, std::uint32_t count, Ns ready, Sink sink, std::vector<const std::byte*>& pages);
-  void fetch(ListId list, std::uint32_t count) const;
-  // Of the pages of groups `first` and on: how many do not hold what was written.
+  // The first `wanted.size()` groups of a list where they are, without a copy: adds their addresses to `pages`, valid
+  // until the next change, null for those that are not wanted. Then `fetch` makes sure that they can be read, and
+  // `damaged` says whether they may be used; both may be called from another thread. The result is not whole when a
+  // fault was injected.
+  ReadResult view(ListId list, const std::vector<bool>& wanted, Ns ready, Sink sink,
+                  std::vector<const std::byte*>& pages);
+  void fetch(ListId list, const std::vector<bool>& wanted) const;
+  // Of the pages of groups `first` and on: how many do not hold what was written. Null ones do not count.
   std::uint32_t damaged(ListId list, std::uint32_t first, std::span<const std::byte* const> pages) const;
   void count_lost(std::uint32_t groups) { counters_.lost_groups += groups; }
 
@@ -150,12 +153,26 @@ class Ftl {
     Family family = 0;
     Owner owner;
     std::uint32_t crc = 0;
+    Ns ready = 0;        // in device time
     bool saved = false;  // a commit holds its contents
     bool live = true;
   };
   struct Loaded {
     Slot slot;
     std::vector<std::byte> data;
+  };
+
+  struct Moving {
+    Family family;
+    std::uint32_t index;
+    Unit unit;
+  };
+  // A band that is being emptied.
+  struct Cleaning {
+    std::uint32_t band = 0, erases = 0;
+    bool levelling = false;
+    std::vector<Moving> left{};  // from `next` on
+    std::size_t next = 0;
   };
 
   // The number of the group in slot `i` of the queue, as long as it waits.
@@ -176,9 +193,13 @@ class Ftl {
   bool erase(std::uint32_t band);
   bool make_room();
   bool collect();
-  void empty(std::uint32_t band);
-  void move_live_units(std::uint32_t band);
-  void move_unit(Unit unit, Family family, std::uint32_t index);
+  void collect_ahead();
+  bool is_cleaning();
+  void start_cleaning(std::uint32_t band, bool levelling);
+  void find_lost(Cleaning& cleaning) const;
+  void clean(std::uint64_t most);
+  void move_units(std::span<const Moving> groups);
+  void move_unit(const Moving& group);
   const std::byte* page(Unit unit) const;
   bool intact(Family family, std::uint32_t index, Unit unit, const std::byte* page) const;
   bool struck(Unit unit) { return !waits(unit) && faults_.strikes(FaultKind::kReadUncorrectable); }
@@ -208,7 +229,10 @@ class Ftl {
   std::uint64_t cached_ = 0;
   std::uint64_t owners_bytes_ = 0;
   std::uint64_t metadata_budget_ = UINT64_MAX;
+  std::optional<Cleaning> cleaning_;
   Ns now_ = 0;
+  bool levelling_due_ = false;  // the open band is for groups that do not change
+  Ns background_ = 0;           // when the reads for cleaning end
   Ns programs_done_ = 0;
   FtlCounters counters_;
 };

@@ -90,13 +90,16 @@ Ftl::ReadResult Ftl::read(std::span<const GroupRead> reads, Ns ready, Sink sink)
   return result;
 }
 
-Ftl::ReadResult Ftl::view(ListId list, std::uint32_t count, Ns ready, Sink sink, std::vector<const std::byte*>& pages) {
+Ftl::ReadResult Ftl::view(ListId list, const std::vector<bool>& wanted, Ns ready, Sink sink,
+                          std::vector<const std::byte*>& pages) {
   std::vector<UnitRead> from_flash;
   ReadResult result;
-  map_.extents(list).for_each(0, count, [&](const Extent& run) {
+  const std::uint64_t queued = counters_.queued_reads;
+  map_.extents(list).for_each(0, static_cast<std::uint32_t>(wanted.size()), [&](const Extent& run) {
     for (std::uint32_t i = 0; i < run.count; ++i) {
       const Unit unit = run.unit + i;
-      pages.push_back(page(unit));
+      pages.push_back(wanted[run.index + i] ? page(unit) : nullptr);
+      if (pages.back() == nullptr) continue;
       if (waits(unit)) {
         ++counters_.queued_reads;
       } else {
@@ -107,14 +110,21 @@ Ftl::ReadResult Ftl::view(ListId list, std::uint32_t count, Ns ready, Sink sink,
       result.whole = false;
     }
   });
-  (sink == Sink::kFirmware ? counters_.groups_reread : counters_.groups_read) += count;
+  (sink == Sink::kFirmware ? counters_.groups_reread : counters_.groups_read) +=
+      from_flash.size() + (counters_.queued_reads - queued);
   result.done = time_reads(from_flash, ready, sink);
   return result;
 }
 
-void Ftl::fetch(ListId list, std::uint32_t count) const {
-  map_.extents(list).for_each(0, count, [this](const Extent& run) {
-    if (!waits(run.unit)) media_.fetch(run.unit, run.count);
+void Ftl::fetch(ListId list, const std::vector<bool>& wanted) const {
+  map_.extents(list).for_each(0, static_cast<std::uint32_t>(wanted.size()), [&](const Extent& run) {
+    if (waits(run.unit)) return;
+    for (std::uint32_t i = 0; i < run.count;) {
+      const std::uint32_t first = i;
+      while (i < run.count && wanted[run.index + i]) ++i;
+      media_.fetch(run.unit + first, i - first);
+      while (i < run.count && !wanted[run.index + i]) ++i;
+    }
   });
 }
 
@@ -125,7 +135,8 @@ std::uint32_t Ftl::damaged(ListId list, std::uint32_t first, std::span<const std
     for (std::uint32_t i = 0; i < run.count; ++i) {
       // A checksum is over before the processor has noticed the direction: it is told what comes next.
       const std::uint32_t next = run.index + i - first + 1;
-      if (next < pages.size()) prefetch(pages[next]);
+      if (next < pages.size() && pages[next] != nullptr) prefetch(pages[next]);
+      if (pages[next - 1] == nullptr) continue;
       count += intact(family, run.index + i, run.unit + i, pages[run.index + i - first]) ? 0 : 1;
     }
   });
@@ -163,7 +174,9 @@ Ns Ftl::time_reads(std::span<const UnitRead> reads, Ns ready, Sink sink) {
     const std::uint64_t program = sorted[i].key / per_program;
     const auto slot = static_cast<std::uint32_t>(sorted[i].key % per_program);
     const auto row = static_cast<std::uint32_t>(program / geometry_.dies() % geometry_.rows_per_band());
+    const auto band = static_cast<std::uint32_t>(program / geometry_.dies() / geometry_.rows_per_band());
     PageRead page{.die = static_cast<std::uint32_t>(program % geometry_.dies()), .planes = 0};
+    page.erases = bands_.at(band).erases;
     page.page = row * geometry_.pages_per_program + slot / units_sensed;
     std::uint64_t last_page = UINT64_MAX;
     const std::uint64_t sensed = program * geometry_.pages_per_program + slot / units_sensed;

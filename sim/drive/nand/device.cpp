@@ -28,14 +28,18 @@ Ns NandDevice::firmware_read(std::uint32_t bytes) const {
   return bytes <= abi::kPageBytes ? timing_.firmware_read_4k_ns : timing_.firmware_read_full_ns;
 }
 
-Ns NandDevice::ecc_extra() {
+// How often a page is sensed until it can be decoded.
+std::uint32_t NandDevice::sensings(std::uint32_t erases) {
   const std::uint32_t draw = lottery(++reads_);
-  std::uint32_t below = 0;
+  std::uint64_t below = 0;
   for (const EccTier& tier : timing_.ecc) {
-    below += tier.per_million;
-    if (draw < below) return tier.extra_ns;
+    below += tier.odds(erases, timing_.rated_erases);
+    if (draw >= below) continue;
+    ++ecc_.reads_retried;
+    ecc_.sensings += tier.sensings;
+    return 1 + tier.sensings;
   }
-  return 0;
+  return 1;
 }
 
 // A read that meets a program or erase suspends it where the die can: that ends later by the read's time.
@@ -51,7 +55,7 @@ Ns NandDevice::read(const PageRead& page, Ns ready, Sink sink) {
   Die& die = dies_[page.die];
   const std::uint32_t channel = page.die % geometry_.channels;
   const auto& table = page.bytes <= abi::kPageBytes ? timing_.read_4k_ns : timing_.read_full_ns;
-  const Ns sensing = scaled(table[page_type(page.page)], die.percent) + ecc_extra();
+  const Ns sensing = scaled(table[page_type(page.page)], die.percent) * sensings(page.erases);
   Ns start = start_read(die, ready, sensing);
   for (std::uint32_t plane = 0; plane < page.planes; ++plane) {
     if (timing_.read_command_ns > 0) start = channels_[channel].occupy(start, timing_.read_command_ns);

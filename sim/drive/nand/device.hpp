@@ -27,9 +27,15 @@ enum class Sink : std::uint8_t {
 struct PageRead {
   std::uint32_t die = 0;
   std::uint32_t page = 0;          // of the block: decides the page type
+  std::uint32_t erases = 0;        // of the block so far
   std::uint32_t planes = 1;        // sensed together
   std::uint32_t bytes = 0;         // of all planes, over the channel
   std::uint32_t wanted_bytes = 0;  // what a filter lets through
+};
+
+struct EccCounters {
+  std::uint64_t reads_retried = 0;
+  std::uint64_t sensings = 0;  // beside the first of each read
 };
 
 struct ChannelCounters {
@@ -66,6 +72,7 @@ class NandDevice {
   Trace& trace() { return trace_; }
   ChannelCounters channel(std::uint32_t number) const;
   std::uint64_t memory_bytes() const { return memory_bytes_; }
+  const EccCounters& ecc() const { return ecc_; }
 
  private:
   struct Die {
@@ -86,7 +93,7 @@ class NandDevice {
   }
   Ns start_read(Die& die, Ns ready, Ns sensing);
   Ns move(std::uint32_t channel, const PageRead& page, Ns sensed, Sink sink, Ns& last_on_bus);
-  Ns ecc_extra();
+  std::uint32_t sensings(std::uint32_t erases);
   std::uint32_t page_type(std::uint32_t page) const { return page % timing_.page_types; }
 
   Geometry geometry_;
@@ -99,6 +106,7 @@ class NandDevice {
   std::uint64_t buffered_bytes_ = 0;
   std::uint64_t memory_bytes_ = 0;
   std::uint64_t reads_ = 0;
+  EccCounters ecc_;
   Trace trace_;
 };
 

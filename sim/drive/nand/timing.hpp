@@ -23,10 +23,15 @@ struct LinkTiming {
   }
 };
 
-// Reads that the first decoding does not correct: `per_million` of them take `extra_ns` more.
+// Reads that the first decoding does not correct are repeated with other voltages, `sensings` times: `per_million` of
+// them on a block that has all its rated erases behind it, fewer on younger ones, with the square of the erases.
 struct EccTier {
   std::uint32_t per_million = 0;
-  Ns extra_ns = 0;
+  std::uint32_t sensings = 0;
+
+  constexpr std::uint64_t odds(std::uint64_t erases, std::uint64_t rated) const {
+    return per_million * erases * erases / (rated * rated);
+  }
 };
 
 // Where page filters drop rows that nobody wants.
@@ -59,7 +64,8 @@ struct Timing {
   Ns peer_request_ns = 0;
   LinkTiming dram{};             // drive memory (FPGA memory) that holds K and V of a job
   std::uint32_t engine_mhz = 0;  // cycles of a job: engine/cycles.hpp
-  std::array<EccTier, 3> ecc{};
+  std::array<EccTier, 3> ecc{EccTier{100'000, 1}, EccTier{10'000, 3}, EccTier{1'000, 7}};
+  std::uint32_t rated_erases = 3000;
 
   // False: nothing takes device time.
   constexpr bool modelled() const { return engine_mhz > 0; }

@@ -13,8 +13,7 @@
 namespace kvdrive::nvme {
 namespace {
 
-constexpr std::uint16_t kRoomKelvin = 298;    // a simulated drive has no temperature of its own
-constexpr std::uint64_t kRatedErases = 3000;  // of TLC flash, for the percentage used
+constexpr std::uint16_t kRoomKelvin = 298;  // a simulated drive has no temperature of its own
 constexpr std::uint8_t kSpareThresholdPercent = 10;
 constexpr std::uint8_t kSpareWarning = 0x1, kReliabilityWarning = 0x4;
 constexpr std::uint64_t kDataUnitBytes = 1000 * 512;
@@ -50,7 +49,8 @@ std::vector<std::byte> smart_log(Subsystem& subsystem) {
   log.spare_threshold = kSpareThresholdPercent;
   log.critical_warning = log.spare_percent < kSpareThresholdPercent ? kSpareWarning : 0;
   if (flash.ftl.lost_groups > 0) log.critical_warning |= kReliabilityWarning;
-  log.used_percent = static_cast<std::uint8_t>(std::min<std::uint64_t>(255, flash.wear.most * 100 / kRatedErases));
+  log.used_percent = static_cast<std::uint8_t>(
+      std::min<std::uint64_t>(255, flash.wear.most * 100 / subsystem.drive().preset().timing.rated_erases));
   log.data_units_read[0] = (host.bytes_read + kDataUnitBytes - 1) / kDataUnitBytes;
   log.data_units_written[0] = (host.bytes_written + kDataUnitBytes - 1) / kDataUnitBytes;
   log.host_reads[0] = host.reads;
@@ -146,6 +146,9 @@ std::vector<std::byte> statistics(Subsystem& subsystem) {
   s.metadata_budget = flash.limits.metadata_bytes;
   s.session_groups = flash.limits.session_groups;
   s.run_groups = flash.run_groups;
+  s.groups_levelled = flash.ftl.groups_levelled;
+  s.reads_retried = flash.ecc.reads_retried;
+  s.sensings_repeated = flash.ecc.sensings;
   return bytes_of(s);
 }
 

@@ -793,7 +793,10 @@ struct DriveStatistics {
   std::uint64_t metadata_budget;
   std::uint64_t session_groups;
   std::uint64_t run_groups;
-  std::uint64_t reserved1[22];
+  std::uint64_t groups_levelled;
+  std::uint64_t reads_retried;
+  std::uint64_t sensings_repeated;
+  std::uint64_t reserved1[19];
 };
 static_assert(sizeof(DriveStatistics) == 512);
 static_assert(offsetof(DriveStatistics, version) == 0);
@@ -839,6 +842,9 @@ static_assert(offsetof(DriveStatistics, tail_budget) == 304);
 static_assert(offsetof(DriveStatistics, metadata_budget) == 312);
 static_assert(offsetof(DriveStatistics, session_groups) == 320);
 static_assert(offsetof(DriveStatistics, run_groups) == 328);
-static_assert(offsetof(DriveStatistics, reserved1) == 336);
+static_assert(offsetof(DriveStatistics, groups_levelled) == 336);
+static_assert(offsetof(DriveStatistics, reads_retried) == 344);
+static_assert(offsetof(DriveStatistics, sensings_repeated) == 352);
+static_assert(offsetof(DriveStatistics, reserved1) == 360);
 
 }  // namespace kvdrive::nvme

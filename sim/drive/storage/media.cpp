@@ -79,6 +79,10 @@ Spare Media::spare(Unit unit) const {
 void Media::fetch(Unit first, std::uint32_t count) const {
   if (count == 0) return;
   if (keeps_payload()) units_.fetch(std::uint64_t{first} * abi::kPageBytes, std::uint64_t{count} * abi::kPageBytes);
+  fetch_spares(first, count);
+}
+
+void Media::fetch_spares(Unit first, std::uint32_t count) const {
   const std::uint64_t begin = spare_offset(first);
   spares_.fetch(begin, spare_offset(first + count - 1) + sizeof(Spare) - begin);
 }

@@ -46,6 +46,7 @@ class Media {
     return superblock_.unit_offset() + std::uint64_t{unit} * abi::kPageBytes;
   }
   void expect_spares(Unit first, std::uint32_t count) const;
+  void fetch_spares(Unit first, std::uint32_t count) const;
 
   // To the file; the caller syncs. What could not be written stays. Throws std::system_error.
   void drain();
