@@ -186,7 +186,7 @@ void Ftl::move_unit(const Moving& group) {
     if (!spare.valid()) queue_.back().crc = ~crc32c({to, abi::kPageBytes});
   }
   bands_.remove_live(group.unit, 1);
-  map_.move(group.family, group.index, group.unit, number_of(queue_.size() - 1));
+  map_.move(group.family, group.index, 1, group.unit, number_of(queue_.size() - 1));
 }
 
 }  // namespace kvdrive

@@ -23,13 +23,13 @@ bool Extents::joins(const Extent& left, const Extent& right) const {
   return left.end() == right.index && std::uint64_t{left.unit} + left.count == right.unit;
 }
 
-void Extents::set(std::uint32_t index, Unit unit) {
-  remove(index);
-  const Extent added{index, 1, unit};
+void Extents::set(std::uint32_t index, std::uint32_t count, Unit unit) {
+  remove(index, count);
+  const Extent added{index, count, unit};
   const std::size_t i = first_ending_after(index);
   const bool left = i > 0 && joins(runs_[i - 1], added), right = i < runs_.size() && joins(added, runs_[i]);
   if (left) {
-    runs_[i - 1].count += 1 + (right ? runs_[i].count : 0);
+    runs_[i - 1].count += count + (right ? runs_[i].count : 0);
     touch(i - 1);
     if (right) {
       runs_.erase(runs_.begin() + static_cast<std::ptrdiff_t>(i));
@@ -37,7 +37,7 @@ void Extents::set(std::uint32_t index, Unit unit) {
     }
   } else {
     if (right) {
-      runs_[i] = {index, runs_[i].count + 1, unit};
+      runs_[i] = {index, runs_[i].count + count, unit};
     } else {
       // They grow by an eighth.
       if (runs_.size() == runs_.capacity()) runs_.reserve(runs_.size() + runs_.size() / 8 + 2);
@@ -47,26 +47,28 @@ void Extents::set(std::uint32_t index, Unit unit) {
   }
 }
 
-// Takes one group out of its run.
-void Extents::remove(std::uint32_t index) {
-  const std::size_t i = first_ending_after(index);
-  if (i == runs_.size() || runs_[i].index > index) return;
+// Takes groups out of their runs.
+void Extents::remove(std::uint32_t index, std::uint32_t count) {
+  const std::uint32_t end = index + count;
+  std::size_t i = first_ending_after(index);
+  if (i == runs_.size() || runs_[i].index >= end) return;
   touch(i);
-  const Extent run = runs_[i];
-  const std::uint32_t before = index - run.index;
-  const Extent behind{index + 1, run.count - before - 1, run.unit + before + 1};
-  const auto at = runs_.begin() + static_cast<std::ptrdiff_t>(i);
-  if (before > 0 && behind.count > 0) {
-    runs_[i].count = before;
-    runs_.insert(at + 1, behind);
-  } else if (before > 0) {
-    runs_[i].count = before;
-  } else if (behind.count > 0) {
-    runs_[i] = behind;
-  } else {
-    runs_.erase(at);
-    trim();
+  if (const Extent run = runs_[i]; run.index < index) {
+    runs_[i++].count = index - run.index;
+    if (run.end() > end) {
+      runs_.insert(runs_.begin() + static_cast<std::ptrdiff_t>(i),
+                   Extent{end, run.end() - end, run.unit + (end - run.index)});
+      return;
+    }
   }
+  std::size_t last = i;
+  while (last < runs_.size() && runs_[last].end() <= end) ++last;
+  if (last < runs_.size() && runs_[last].index < end) {
+    const Extent run = runs_[last];
+    runs_[last] = {end, run.end() - end, run.unit + (end - run.index)};
+  }
+  runs_.erase(runs_.begin() + static_cast<std::ptrdiff_t>(i), runs_.begin() + static_cast<std::ptrdiff_t>(last));
+  trim();
 }
 
 // Most of a drive's memory is in the runs: what many of them left behind is given back.

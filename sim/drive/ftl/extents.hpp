@@ -26,14 +26,14 @@ class Extents {
  public:
   std::optional<Unit> at(std::uint32_t index) const;
 
-  // Group `index` is in `unit` from now on.
-  void set(std::uint32_t index, Unit unit);
+  // Groups from `index` on are in units from `unit` on, from now on.
+  void set(std::uint32_t index, std::uint32_t count, Unit unit);
 
   // Forgets the groups from `from` on.
   void cut(std::uint32_t from);
 
-  // Forgets one group that is there.
-  void remove(std::uint32_t index);
+  // Forgets groups, those of them that are there.
+  void remove(std::uint32_t index, std::uint32_t count);
 
   // Runs within [from, to), cut to it.
   template <typename Visit>

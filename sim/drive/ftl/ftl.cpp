@@ -114,9 +114,18 @@ bool Ftl::program_row(std::uint32_t band) {
     ready = std::max(ready, slot.ready);
     spares[i] = {.family = slot.family, .data_crc = slot.crc, .owner = slot.owner, .written = 1};
     spares[i].crc = spares[i].expected_crc();
-    if (!slot.live) continue;
-    map_.move(slot.family, slot.owner.index, number_of(i), first + i);
-    bands_.add_live(first + i, 1);
+  }
+  const auto follows = [this](std::size_t i) {
+    const Slot &before = queue_[i - 1], &slot = queue_[i];
+    return slot.live && slot.family == before.family && slot.owner.index == before.owner.index + 1 &&
+           number_of(i) == number_of(i - 1) + 1;
+  };
+  for (std::uint32_t i = 0; i < units;) {
+    const std::uint32_t start = i++;
+    if (!queue_[start].live) continue;
+    while (i < units && follows(i)) ++i;
+    map_.move(queue_[start].family, queue_[start].owner.index, i - start, number_of(start), first + start);
+    bands_.add_live(first + start, i - start);
   }
   AlignedBuffer data = std::exchange(data_, {});
   const std::size_t bytes = media_.keeps_payload() ? std::size_t{units} * abi::kPageBytes : 0;

@@ -74,7 +74,7 @@ void GroupMap::for_each_unshared(const std::vector<ListId>& others, const Extent
 }
 
 void GroupMap::set(ListId list, std::uint32_t index, Unit unit) {
-  change(list, [=](Extents& extents) { extents.set(index, unit); });
+  change(list, [=](Extents& extents) { extents.set(index, 1, unit); });
 }
 
 void GroupMap::remove(ListId list, std::uint32_t index, const Freed& freed) {
@@ -82,7 +82,7 @@ void GroupMap::remove(ListId list, std::uint32_t index, const Freed& freed) {
   std::vector<ListId> others = families_.at(one.family);
   std::erase(others, list);
   for_each_unshared(others, {index, 1, *one.extents.at(index)}, freed);
-  change(list, [index](Extents& extents) { extents.remove(index); });
+  change(list, [index](Extents& extents) { extents.remove(index, 1); });
 }
 
 bool GroupMap::holds(Family family, std::uint32_t index, Unit unit) const {
@@ -91,9 +91,16 @@ bool GroupMap::holds(Family family, std::uint32_t index, Unit unit) const {
          std::ranges::any_of(found->second, [&](ListId list) { return at(list, index) == unit; });
 }
 
-void GroupMap::move(Family family, std::uint32_t index, Unit from, Unit to) {
+void GroupMap::move(Family family, std::uint32_t index, std::uint32_t count, Unit from, Unit to) {
+  std::vector<Extent> held;
   for (const ListId list : families_.at(family)) {
-    if (at(list, index) == from) set(list, index, to);
+    held.clear();
+    lists_[list].extents.for_each(index, index + count, [&](const Extent& run) {
+      if (run.unit - from == run.index - index) held.push_back(run);
+    });
+    for (const Extent& run : held) {
+      change(list, [&](Extents& extents) { extents.set(run.index, run.count, to + (run.index - index)); });
+    }
   }
 }
 

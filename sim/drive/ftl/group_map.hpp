@@ -41,8 +41,8 @@ class GroupMap {
   std::optional<Unit> at(ListId list, std::uint32_t index) const { return lists_[list].extents.at(index); }
   // Whether a list of the family holds the group in this unit.
   bool holds(Family family, std::uint32_t index, Unit unit) const;
-  // In every list that holds it there.
-  void move(Family family, std::uint32_t index, Unit from, Unit to);
+  // Groups from `index` on, in every list that holds them in the units from `from` on.
+  void move(Family family, std::uint32_t index, std::uint32_t count, Unit from, Unit to);
   // Every unit once.
   void for_each_unit(const std::function<void(Family, const Extent&)>& visit) const;
 

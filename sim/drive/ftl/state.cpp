@@ -59,7 +59,7 @@ void Ftl::finish_loading() {
   for (auto& [number, loaded] : loaded_) {
     if (!map_.holds(loaded.slot.family, loaded.slot.owner.index, number)) continue;
     if (std::byte* const to = push(loaded.slot)) std::memcpy(to, loaded.data.data(), abi::kPageBytes);
-    map_.move(loaded.slot.family, loaded.slot.owner.index, number, number_of(queue_.size() - 1));
+    map_.move(loaded.slot.family, loaded.slot.owner.index, 1, number, number_of(queue_.size() - 1));
   }
   loaded_.clear();
   map_.for_each_unit([this](Family, const Extent& run) {

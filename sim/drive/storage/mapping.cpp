@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <ratio>
 #include <system_error>
 
 #include "common/abi.hpp"
@@ -16,11 +18,18 @@
 namespace kvdrive {
 namespace {
 
-constexpr std::uint64_t kAhead = 2 << 20;
+constexpr std::uint64_t kPieceBytes = 2 << 20;
+
+// Half seconds. The system does not give up in that time what was just used.
+std::uint32_t now_ticks() {
+  using HalfSeconds = std::chrono::duration<std::uint32_t, std::ratio<1, 2>>;
+  return std::chrono::duration_cast<HalfSeconds>(std::chrono::steady_clock::now().time_since_epoch()).count() + 1;
+}
 
 }  // namespace
 
-Mapping::Mapping(int file, std::uint64_t offset, std::uint64_t bytes) : bytes_(bytes) {
+Mapping::Mapping(int file, std::uint64_t offset, std::uint64_t bytes)
+    : bytes_(bytes), fetched_((bytes + kPieceBytes - 1) / kPieceBytes) {
   void* const data = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file, static_cast<off_t>(offset));
   if (data == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "mmap");
   data_ = static_cast<std::byte*>(data);
@@ -33,14 +42,25 @@ Mapping::~Mapping() {
 void Mapping::fetch(std::uint64_t offset, std::uint64_t bytes) const {
   const std::uint64_t page = abi::kPageBytes, begin = offset / page * page;
   const std::uint64_t end = std::min((offset + bytes + page - 1) / page * page, bytes_);
-  // A large piece is asked of the disk while the one before it arrives.
-  for (std::uint64_t at = begin; at < end; at += kAhead) {
-    const std::uint64_t next = std::min(at + kAhead, end);
-    if (next < end) ::madvise(data_ + next, std::min(kAhead, end - next), MADV_WILLNEED);
-    while (::madvise(data_ + at, next - at, MADV_POPULATE_READ) != 0) {
-      if (errno == EINVAL) return;  // an older kernel: pages come in when they are touched
-      if (errno != EINTR && errno != EAGAIN) throw std::system_error(errno, std::generic_category(), "madvise");
+  // Walking through the pages of what is there takes half as long as reading it: not for each of many readers.
+  const std::uint32_t ticks = now_ticks();
+  for (std::uint64_t at = begin; at < end;) {
+    const std::uint64_t piece = at / kPieceBytes, next = std::min((piece + 1) * kPieceBytes, end);
+    if (fetched_[piece] != ticks) {
+      populate(at, next, end);
+      const bool whole = at == piece * kPieceBytes && next == std::min((piece + 1) * kPieceBytes, bytes_);
+      if (whole) fetched_[piece] = ticks;
     }
+    at = next;
+  }
+}
+
+// Asks the disk for what comes next, up to `end`, while the first part arrives.
+void Mapping::populate(std::uint64_t at, std::uint64_t next, std::uint64_t end) const {
+  if (next < end) ::madvise(data_ + next, std::min(kPieceBytes, end - next), MADV_WILLNEED);
+  while (::madvise(data_ + at, next - at, MADV_POPULATE_READ) != 0) {
+    if (errno == EINVAL) return;  // an older kernel: pages come in when they are touched
+    if (errno != EINTR && errno != EAGAIN) throw std::system_error(errno, std::generic_category(), "madvise");
   }
 }
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 namespace kvdrive {
 
@@ -13,24 +14,30 @@ class Mapping {
   Mapping() = default;
   // Throws std::system_error. `offset` is a multiple of the system's page size.
   Mapping(int file, std::uint64_t offset, std::uint64_t bytes);
-  Mapping(Mapping&& other) noexcept : data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_) {}
+  Mapping(Mapping&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_), fetched_(std::move(other.fetched_)) {}
   Mapping& operator=(Mapping&& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(bytes_, other.bytes_);
+    std::swap(fetched_, other.fetched_);
     return *this;
   }
   ~Mapping();
 
   const std::byte* data() const { return data_; }
 
-  // Brings the pages in, so that reading them cannot fail. Throws std::system_error when the disk cannot read them.
+  // Brings the pages in, so that reading them cannot fail. Throws std::system_error when the disk cannot read them. Not
+  // from two threads at once.
   void fetch(std::uint64_t offset, std::uint64_t bytes) const;
   // Asks the disk for them and goes on.
   void expect(std::uint64_t offset, std::uint64_t bytes) const;
 
  private:
+  void populate(std::uint64_t at, std::uint64_t next, std::uint64_t end) const;
+
   std::byte* data_ = nullptr;
   std::uint64_t bytes_ = 0;
+  mutable std::vector<std::uint32_t> fetched_;  // by piece: when all of it was fetched, in ticks
 };
 
 }  // namespace kvdrive
