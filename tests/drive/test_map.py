@@ -158,3 +158,24 @@ def test_a_fork_shares_what_waited(make_drive, check):
     assert stats["tail_bytes"] == 2 * 2 * 2 * 4 * 256
     for session in (1, 2):
         check(host.attend(q, 100, session=session), q, k, v)
+
+
+@pytest.mark.slow
+def test_numbers_of_groups_that_wait_start_anew(make_drive):
+    """There are 2^24 of them, no multiple of a row of this drive; the groups at the seam are found in both lists."""
+    host = make_drive(preset="zn540", payload=False, capacity_bytes=1 << 30, pages_per_block=96)
+    tokens, heads = 16384, 8
+    rows = np.ones((heads, tokens, 256), np.float16)  # 8 tokens in a group
+    per_command, session = heads * tokens // 8, 0
+    for number in range((1 << 24) // per_command + 2):
+        session = 1 + number % 6
+        assert host.trim(session=session).status in (S.SUCCESS, S.UNKNOWN_SESSION)
+        assert host.append(rows, session=session).status == S.SUCCESS
+        if number >= (1 << 24) // per_command - 1:
+            host.flush()
+            assert host.drive.check() == []
+    stats = host.drive.flash_stats()
+    assert stats["groups_written"] > 1 << 24
+    assert host.fork(session, 100, tokens).status == S.SUCCESS
+    host.reopen()
+    assert host.drive.check() == []
