@@ -60,7 +60,7 @@ bool Ftl::make_room() {
 // Gains free bands while the caller waits. False when there is nothing to gain.
 bool Ftl::collect() {
   bands_.sweep();
-  const bool late = is_cleaning() && cleaning_->levelling;  // else it would be put off for ever
+  const bool late = is_cleaning() && cleaning_.levelling;  // else it would be put off for ever
   if (!bands_.has_emptied() || late) {
     if (!is_cleaning()) {
       const auto band = bands_.victim();
@@ -80,7 +80,7 @@ bool Ftl::collect() {
 void Ftl::collect_ahead() {
   constexpr std::uint32_t kFreeAhead = BandTable::kReserve + 1;
   constexpr std::uint32_t kMostLivePercent = 75;
-  if (std::exchange(levelling_due_, false) && !(is_cleaning() && cleaning_->levelling)) {
+  if (std::exchange(levelling_due_, false) && !(is_cleaning() && cleaning_.levelling)) {
     // A collection under way can wait: what it moved stays moved.
     if (const auto cold = bands_.unchanging()) start_cleaning(*cold, true);
   }
@@ -89,12 +89,12 @@ void Ftl::collect_ahead() {
     const auto most = std::uint64_t{geometry_.units_per_band()} * kMostLivePercent / 100;
     if (band && bands_.at(*band).live_units <= most) start_cleaning(*band, false);
   }
-  if (!cleaning_) return;
+  if (!cleaning_.under_way) return;
   const auto open = bands_.open_band();
   const std::uint64_t rows_left = open ? geometry_.rows_per_band() - bands_.at(*open).rows : 0;
   const std::uint64_t free = bands_.free_bands() > BandTable::kReserve ? bands_.free_bands() - BandTable::kReserve : 0;
   const std::uint64_t rows = std::max<std::uint64_t>(rows_left + free * geometry_.rows_per_band(), 1);
-  const std::uint64_t units = (cleaning_->left.size() - cleaning_->next + rows - 1) / rows;
+  const std::uint64_t units = (cleaning_.left.size() - cleaning_.next + rows - 1) / rows;
   // Not at the cost of the reserve.
   if (free == 0 && queue_.size() + units > rows_left * row_units()) return;
   clean(units);
@@ -102,17 +102,17 @@ void Ftl::collect_ahead() {
 
 // Commands may have emptied the band meanwhile.
 bool Ftl::is_cleaning() {
-  if (!cleaning_) return false;
-  const BandTable::Band& band = bands_.at(cleaning_->band);
+  if (!cleaning_.under_way) return false;
+  const BandTable::Band& band = bands_.at(cleaning_.band);
   const bool there = band.state == BandTable::State::kFull || band.state == BandTable::State::kFailing;
-  if (!there || band.erases != cleaning_->erases) cleaning_.reset();
-  return there && cleaning_;
+  if (!there || band.erases != cleaning_.erases) cleaning_ = {};
+  return cleaning_.under_way;
 }
 
 // The spares say what the units were written for; the map says whether it is still there. In the order of the lists:
 // groups that were written one by one come to lie side by side.
 void Ftl::start_cleaning(std::uint32_t band, bool levelling) {
-  Cleaning cleaning{.band = band, .erases = bands_.at(band).erases, .levelling = levelling};
+  Cleaning cleaning{.under_way = true, .band = band, .erases = bands_.at(band).erases, .levelling = levelling};
   for (std::uint32_t row = 0; row < bands_.at(band).rows && bands_.at(band).live_units > 0; ++row) {
     const Unit first = bands_.first_unit(band, row);
     media_.fetch_spares(first, bands_.row_units(band));
@@ -145,18 +145,18 @@ void Ftl::find_lost(Cleaning& cleaning) const {
 // Moves the next groups, `most` of them; the band is emptied after the last one. In device time this runs beside the
 // commands: it takes flash and buses, but nobody waits for it.
 void Ftl::clean(std::uint64_t most) {
-  const std::uint32_t band = cleaning_->band;
+  const std::uint32_t band = cleaning_.band;
   const std::size_t row = geometry_.units_per_row();
-  while (most > 0 && cleaning_->next < cleaning_->left.size()) {
+  while (most > 0 && cleaning_.next < cleaning_.left.size()) {
     const std::size_t count = std::min(
-        {static_cast<std::size_t>(std::min<std::uint64_t>(most, row)), cleaning_->left.size() - cleaning_->next});
-    move_units(std::span(cleaning_->left).subspan(cleaning_->next, count));
-    cleaning_->next += count;
+        {static_cast<std::size_t>(std::min<std::uint64_t>(most, row)), cleaning_.left.size() - cleaning_.next});
+    move_units(std::span(cleaning_.left).subspan(cleaning_.next, count));
+    cleaning_.next += count;
     most -= count;
   }
-  if (cleaning_->next < cleaning_->left.size()) return;
+  if (cleaning_.next < cleaning_.left.size()) return;
   if (bands_.at(band).live_units == 0) bands_.emptied(band);
-  cleaning_.reset();
+  cleaning_ = {};
 }
 
 void Ftl::move_units(std::span<const Moving> groups) {
@@ -171,7 +171,7 @@ void Ftl::move_units(std::span<const Moving> groups) {
     if (map_.holds(group.family, group.index, group.unit)) move_unit(group);
   }
   counters_.groups_moved += reads.size();
-  if (cleaning_->levelling) counters_.groups_levelled += reads.size();
+  if (cleaning_.levelling) counters_.groups_levelled += reads.size();
   program_rows();
 }
 

@@ -169,6 +169,7 @@ class Ftl {
   };
   // A band that is being emptied.
   struct Cleaning {
+    bool under_way = false;
     std::uint32_t band = 0, erases = 0;
     bool levelling = false;
     std::vector<Moving> left{};  // from `next` on
@@ -229,7 +230,7 @@ class Ftl {
   std::uint64_t cached_ = 0;
   std::uint64_t owners_bytes_ = 0;
   std::uint64_t metadata_budget_ = UINT64_MAX;
-  std::optional<Cleaning> cleaning_;
+  Cleaning cleaning_;
   Ns now_ = 0;
   bool levelling_due_ = false;  // the open band is for groups that do not change
   Ns background_ = 0;           // when the reads for cleaning end
