@@ -23,7 +23,7 @@ def modules(folder: Path, sources: Path) -> dict[str, str]:
     return {name: text.replace(str(sources), "") for name, text in texts.items()}
 
 
-def test_the_changed_line_changes_one_fifo_of_the_rtl(tmp_path: Path, monkeypatch) -> None:
+def test_the_changed_line_changes_one_buffer_of_the_rtl(tmp_path: Path, monkeypatch) -> None:
     (top,) = find_tops("page_filter")
     build.build(top, tmp_path / "before")
     changed = tmp_path / "hls"
@@ -34,12 +34,12 @@ def test_the_changed_line_changes_one_fifo_of_the_rtl(tmp_path: Path, monkeypatc
     monkeypatch.setattr(build, "HLS", changed)
     build.build(replace(top, source=source), tmp_path / "after")
     before, after = modules(tmp_path / "before", HLS), modules(tmp_path / "after", changed)
-    assert {name for name in before if before[name] != after[name]} == {"page_filter_process.sv"}
-    old, new = before["page_filter_process.sv"].splitlines(), after["page_filter_process.sv"].splitlines()
+    assert {name for name in before if before[name] != after[name]} == {"mark_rows_process.sv"}
+    old, new = before["mark_rows_process.sv"].splitlines(), after["mark_rows_process.sv"].splitlines()
     different = [(a.strip(), b.strip()) for a, b in zip(old, new, strict=True) if a != b]
-    assert len(different) == 1
-    assert different[0][0].replace(".DEPTH(4)", ".DEPTH(64)") == different[0][1]
-    assert "marked_fifo" in different[0][1]
+    assert all("marked" in a or "mark_launch" in a or "give_back" in a for a, _ in different)
+    ((a, b),) = [pair for pair in different if "marked_buffer" in pair[0]]
+    assert a.replace(".DEPTH(10), .COUNT(4)", ".DEPTH(70), .COUNT(7)") == b
 
 
 def test_every_command_of_the_page_exists() -> None:
