@@ -81,6 +81,7 @@ def verilate(simulation: Simulation, files: list[Path]) -> None:
         "`verilator_config\n"
         f'public_flat_rw -module "{simulation.top.name}" -var "*"\n'
         'public_flat_rd -module "fifo_watch" -var "*"\n'
+        'public_flat_rd -module "room_watch" -var "*"\n'
     )
     waived = [f"-Wno-{name}" for name in _WAIVED]
     os.environ.setdefault("VERILATOR_ROOT", str(simulate.verilator_root()))

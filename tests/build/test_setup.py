@@ -101,3 +101,11 @@ def test_requirements_of_the_extras_are_pinned():
     }
     names = {re.split(r"[<>=\[]", requirement)[0].lower().replace("-", "_") for requirement in listed}
     assert names <= {name.replace("-", "_") for name in pinned}
+
+
+@pytest.mark.xdist_group("one")
+@pytest.mark.parametrize("_test", range(2))
+def test_tests_of_a_group_run_in_one_process(request, _test):
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        pytest.skip("the tests run in one process")
+    assert request.node.nodeid.endswith("@one")

@@ -19,7 +19,7 @@ FAULTS = {
     "a data bit is wrong": (1, CASES, "expected (1 of"),
     "valid falls before a word is taken": (2, STALLS, "filtered: TVALID fell before the word was taken"),
     "input is taken in every other cycle": (3, CASES, "jobs are not within 2 % of [cycles]"),
-    "a FIFO that is stuck": (4, CASES, "FIFO process.marked_fifo: its writer waits"),
+    "a FIFO that loses its places": (4, CASES, "marked_buffer.queue: its writer waits, 0 of 10 words"),
     "state that a reset leaves": (5, RESET, "ap_ctrl is 0x0 after a reset"),
     "data that changes before it is taken": (6, STALLS, "filtered: TDATA changed before it was taken"),
 }
@@ -45,10 +45,9 @@ EDITS = {
         ".pages_valid(pages_tvalid)": ".pages_valid(pages_tvalid && (sabotage != 3 || turn))",
         "running <= 1'd0;": "if (sabotage != 5) running <= 1'd0;",
     },
-    "openhls_fifo.sv": {
-        "  logic push, pop;": f"  logic push, pop;\n{DECLARE}",
-        "in_ready = held != COUNT'(DEPTH)": "in_ready = held != COUNT'(DEPTH)"
-        " && !(sabotage == 4 && DEPTH == 4 && WIDTH > 500 && tail == LAST)",
+    "openhls_credit_fifo.sv": {
+        "  logic pop;": f"  logic pop;\n{DECLARE}",
+        "COUNT'(pop)": "COUNT'(pop && !(sabotage == 4 && WIDTH == 514))",
     },
 }
 

@@ -40,3 +40,11 @@ bind openhls_block_fifo fifo_watch #(
     .out_ready,
     .level(32'(held) + 32'(out_valid))
 );
+
+// Sits in every FIFO whose writer takes places ahead of its words: whether there is a place to take.
+module room_watch (
+    input logic full
+);
+endmodule
+
+bind openhls_credit_fifo room_watch rooms (.full(room == '0));

@@ -11,10 +11,11 @@ from cocotb.handle import HierarchyObject
 
 @dataclass(frozen=True)
 class Fifo:
-    """`name` is the path of its instance below the top."""
+    """`name` is the path of its instance below the top; `rooms` watches the places that its writer takes ahead."""
 
     name: str
     watch: Any
+    rooms: Any | None
 
     @property
     def depth(self) -> int:
@@ -27,7 +28,8 @@ class Fifo:
     def state(self) -> str:
         """Who waits at it, or "" if nobody does."""
         level, depth = int(self.watch.level.value), self.depth
-        if int(self.watch.in_valid.value) and not int(self.watch.in_ready.value):
+        refused = int(self.watch.in_valid.value) and not int(self.watch.in_ready.value)
+        if refused or (self.rooms is not None and int(self.rooms.full.value)):
             return f"FIFO {self.name}: its writer waits, {level} of {depth} words"
         if level and not int(self.watch.out_ready.value):
             return f"FIFO {self.name}: nobody reads, {level} of {depth} words"
@@ -40,14 +42,13 @@ def find_fifos(dut: Any) -> list[Fifo]:
     """In the order of their names."""
     found: list[Fifo] = []
 
-    def walk(scope: Any, path: tuple[str, ...]) -> None:
-        for child in scope:
-            if not isinstance(child, HierarchyObject):
-                continue
-            if child._name == "watch":
-                found.append(Fifo(".".join(path), child))
-            else:
-                walk(child, (*path, child._name))
+    def walk(scope: Any, path: tuple[str, ...], rooms: Any | None) -> None:
+        children = {child._name: child for child in scope if isinstance(child, HierarchyObject)}
+        if "watch" in children:
+            found.append(Fifo(".".join(path), children["watch"], rooms))
+            return
+        for name, child in children.items():
+            walk(child, (*path, name), children.get("rooms"))
 
-    walk(dut, ())
+    walk(dut, (), None)
     return sorted(found, key=lambda fifo: fifo.name)
