@@ -213,7 +213,7 @@ def attention_rate(folder: Path, rounds: int) -> dict[str, Any]:
         host.flush()
         host.attend(1, q, tokens)
         ours, bare = [], []
-        for _ in range(rounds * 3):
+        for _ in range(rounds * 20):
             ours.append(host.attend(1, q, tokens))
             start = time.perf_counter()
             for image in images:
