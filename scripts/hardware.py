@@ -21,6 +21,7 @@ MANIFESTS = ROOT / "bitstreams"
 TARGETS = Path(__file__).with_name("hardware_targets.toml")
 RESOURCES = ("LUT", "DSP", "BRAM", "URAM", "FF")
 MHZ = 300  # of the GB/s
+LARGEST = 5  # modules of a top that are shown
 UNCERTAINTY = 0.25  # of the period, kept for skew and long nets: openhls's delay table
 
 Table = dict[str, Any]
@@ -79,6 +80,8 @@ def _resources(manifest: Table, tool: str, module: str) -> Table:
 
 def area_rows(manifests: Manifests, target: Table) -> list[list[str]]:
     """One row per resource that has a target."""
+    if "times" in target:
+        return ratio_rows(manifests, target)
     manifest, module = manifests.get(target["top"], {}), target.get("module", "")
     rows = []
     for resource in RESOURCES:
@@ -94,6 +97,22 @@ def area_rows(manifests: Manifests, target: Table) -> list[list[str]]:
     return rows
 
 
+def ratio_rows(manifests: Manifests, target: Table) -> list[list[str]]:
+    """LUTs of a top over those that are left without some of its modules."""
+    yosys = manifests.get(target["top"], {}).get("yosys")
+    start, limit = [target["name"], "LUT"], target["times"]
+    if yosys is None:
+        return [[*start, f"<= {limit:g}x", "-", "-", "-", "not measured"]]
+    gone = sum(
+        counts["LUT"] * counts["uses"]
+        for name, counts in yosys["modules"].items()
+        if name.startswith(tuple(target["without"]))
+    )
+    total = yosys["total"]["LUT"]
+    ratio = total / (total - gone)
+    return [[*start, f"<= {limit:g}x", "-", f"{ratio:.2f}x", "-", verdict(ratio, limit, True)]]
+
+
 def _number(value: float | int | None) -> str:
     return "-" if value is None else f"{value:,g}" if isinstance(value, float) else f"{value:,}"
 
@@ -104,6 +123,18 @@ def kernel_row(name: str, manifest: Table) -> list[str]:
     budget = 1000 / manifest["clock_mhz"] * (1 - UNCERTAINTY)
     clock = [f"{manifest['clock_mhz']:g} MHz", f"{budget:.2f}", f"{manifest['slowest_ns']:.2f}"]
     return [name, *(_number(total.get(r)) for r in RESOURCES), *clock, _number(vendor.get("period_ns"))]
+
+
+def module_rows(name: str, manifest: Table) -> list[list[str]]:
+    """The modules of a top that take most LUTs, all their copies together."""
+    yosys = manifest.get("yosys", {})
+    modules = sorted(yosys.get("modules", {}).items(), key=lambda item: -item[1]["LUT"] * item[1]["uses"])
+    rows = []
+    for module, counts in modules[:LARGEST]:
+        uses = counts["uses"]
+        share = counts["LUT"] * uses / yosys["total"]["LUT"]
+        rows.append([name, module, str(uses), *(_number(counts[r] * uses) for r in ("LUT", "DSP")), f"{share:.0%}"])
+    return rows
 
 
 def tables(manifests: Manifests, targets: Table) -> dict[str, str]:
@@ -122,6 +153,11 @@ def tables(manifests: Manifests, targets: Table) -> dict[str, str]:
             ["top", *(f"{r}, Yosys" for r in RESOURCES), *clock_head],
             [kernel_row(name, manifest) for name, manifest in sorted(manifests.items())],
             1,
+        ),
+        "modules": rows_text(
+            ["top", "module", "copies", "LUT, Yosys", "DSP, Yosys", "of the LUTs"],
+            [row for name in targets["modules_of"] for row in module_rows(name, manifests.get(name, {}))],
+            2,
         ),
         "papers": rows_text(["design", "LUT", "DSP", "BRAM", ""], papers, 1),
     }

@@ -158,6 +158,7 @@ def main() -> int:
     failed = 0
     for top in find_tops(parser.parse_args().kernel):
         try:
+            manifest.load_current(top)  # before the work
             found = []
             for job in jobs_of(top):
                 for memory in job.memories:

@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from openhls.backend.simulate import ToolError
 from openhls.synthesis import readable, synthesise
@@ -42,7 +43,7 @@ _CARRIES = {"CARRY4": 4, "CARRY8": 8}
 
 def estimate(
     folder: Path, top: str, *, cache: Path | None = None, progress: Callable[[str], None] = lambda line: None
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """Area of the design in `folder`/rtl: `total`, `modules` by name with how often each is used, and the tool.
 
     LUT counts logic and LUTRAM; BRAM is in blocks of 36 Kb; CARRY in bits. `fast` names the modules that were too large

@@ -25,11 +25,18 @@ predicate is 0 has any value; programs that reach the back end do not depend on 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
 # ---- places ----
+
+
+def _shown(file: str) -> str:
+    """Below the working folder as seen from it: RTL of a clone names the same lines as that of another."""
+    relative = os.path.relpath(file)
+    return file if relative.startswith("..") else relative
 
 
 @dataclass(frozen=True)
@@ -41,7 +48,7 @@ class Location:
     caller: Location | None = None
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
+        return f"{_shown(self.file)}:{self.line}"
 
     def chain(self) -> str:
         """All the places, innermost first."""

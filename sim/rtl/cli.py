@@ -30,6 +30,7 @@ def build_one(top: Top) -> str:
 
 def estimate_one(top: Top) -> str:
     """Area by Yosys, into the manifest, of RTL that is built first where it is not up to date."""
+    manifest.load_current(top)  # before the work
     if stamp_of(top) is None:
         build(top)
     area = estimate(OUT / top.name, top.name, cache=OUT / "area", progress=lambda line: print(f"  {line}", flush=True))

@@ -93,12 +93,17 @@ def make(built: Built) -> Manifest:
     return manifest
 
 
-def record(top: Top, key: str, figures: dict[str, Any]) -> None:
-    """Put figures into the manifest. Raises OpenHlsError unless it is of the present sources."""
+def load_current(top: Top) -> dict[str, Any]:
+    """The manifest. Raises OpenHlsError unless it is of the present sources."""
     manifest = load(top)
     if manifest is None or not is_current(manifest):
         raise OpenHlsError(f"bitstreams/{top.name}.json is stale: run `make rtl KERNEL={top.name}`")
-    save(top, manifest | {key: figures})
+    return manifest
+
+
+def record(top: Top, key: str, figures: Any) -> None:
+    """Put figures into the manifest. Raises OpenHlsError unless it is of the present sources."""
+    save(top, load_current(top) | {key: figures})
 
 
 def clang_version() -> str:

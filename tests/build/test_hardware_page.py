@@ -47,6 +47,24 @@ def test_area_prefers_the_vendors_figure_and_knows_zero() -> None:
     assert row[3:] == ["-", "900", "-", "met"]
 
 
+def test_a_top_over_what_is_left_without_some_modules() -> None:
+    modules = {"core": {"LUT": 50, "uses": 1}, "walk_2": {"LUT": 10, "uses": 3}}
+    target = {"name": "x", "top": "x", "without": ["walk"], "times": 1.5}
+    found = {"x": {"yosys": {"total": {"LUT": 80}, "modules": modules}}}
+    assert hardware.area_rows(found, target) == [["x", "LUT", "<= 1.5x", "-", "1.60x", "-", "missed by 7 %"]]
+    assert hardware.area_rows({}, target)[0][-1] == "not measured"
+
+
+def test_largest_modules_count_all_their_copies() -> None:
+    modules = {f"m{i}": {"LUT": i, "DSP": 1, "uses": 1} for i in range(1, 7)} | {
+        "many": {"LUT": 2, "DSP": 0, "uses": 20}
+    }
+    rows = hardware.module_rows("x", {"yosys": {"total": {"LUT": 61}, "modules": modules}})
+    assert rows[0] == ["x", "many", "20", "40", "0", "66%"]
+    assert [row[1] for row in rows] == ["many", "m6", "m5", "m4", "m3"]
+    assert hardware.module_rows("x", {}) == []
+
+
 def test_a_page_without_its_markers_is_an_error() -> None:
     assert hardware.filled("<!-- a -->\nold\n<!-- end a -->", {"a": "new"}) == "<!-- a -->\nnew\n<!-- end a -->"
     with pytest.raises(ValueError, match="no block <!-- a -->"):

@@ -81,9 +81,9 @@ class ArrayEnd:
     def store(self, index: Term, data: Term, enable: Term, bank: int | None, name: str) -> None:
         index = self.fitted(index)
         if self.storage.kind is Kind.REGISTERS:
-            for number in range(len(self.elements)):
-                here = all_of([enable, self.is_number(index, number)])
-                self.writes.setdefault(number, []).append(Access(here, index, data))
+            for element in range(len(self.elements)):
+                here = all_of([enable, self.is_number(index, element)])
+                self.writes.setdefault(element, []).append(Access(here, index, data))
             return
         address, number = self.split(index, name)
         for chosen in range(self.storage.factor) if bank is None else (bank,):
@@ -114,16 +114,16 @@ class ArrayEnd:
         if storage.factor == 1:
             return index, literal(1, 0)
         if isinstance(index, Literal):
-            bank, address = index.bits % storage.factor, index.bits // storage.factor
+            address, bank = divmod(index.bits, storage.factor)
             if not storage.cyclic:
-                bank, address = index.bits // storage.bank_length, index.bits % storage.bank_length
+                bank, address = divmod(index.bits, storage.bank_length)
             return literal(storage.address_bits, address), literal(storage.bank_bits, bank)
         net = self.named(index, f"{name}_index")
         low_bits = storage.bank_bits if storage.cyclic else (storage.bank_length - 1).bit_length()
         high = self.slice(net, low_bits, net.width - low_bits)
         low = self.slice(net, 0, low_bits)
-        address, bank = (high, low) if storage.cyclic else (low, high)
-        return self.resized(address, storage.address_bits), self.resized(bank, storage.bank_bits)
+        within, which = (high, low) if storage.cyclic else (low, high)
+        return self.resized(within, storage.address_bits), self.resized(which, storage.bank_bits)
 
     def slice(self, net: Net, low: int, width: int) -> Term:
         return operate(Opcode.EXTRACT, net, low=low, width=width) if width > 0 else literal(1, 0)

@@ -123,9 +123,9 @@ class Bundle:
         fix("R", "READY", literal(1, 1))
         add("B", "VALID ID RESP", False)
         fix("B", "READY", literal(1, 1))
-        silent = () if self.readers else ("arvalid", "arid", "araddr", "arlen")
-        silent += () if self.writers else ("awvalid", "awid", "awaddr", "awlen", "wvalid", "wdata", "wstrb", "wlast")
-        for name in silent:
+        silent = "" if self.readers else "arvalid arid araddr arlen"
+        silent += "" if self.writers else " awvalid awid awaddr awlen wvalid wdata wstrb wlast"
+        for name in silent.split():
             self.module.assign(found[name], literal(found[name].width, 0))
         return found
 
@@ -221,6 +221,7 @@ class Bundle:
             f"{self.name}_{kind}s",
             {**sent, **inputs},
             {**{f"in_{name}": net for name, net in bits.items()}, **{name: pins[name] for name in given}},
+            "",
             COUNT=len(engines),
             ID=self.id,
             **parameters,

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,7 +50,7 @@ def verilator() -> Path:
     return Path(found)
 
 
-def run(command: list[str | Path], cwd: Path | None = None) -> str:
+def run(command: Sequence[str | Path], cwd: Path | None = None) -> str:
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True, cwd=cwd, check=False)
     if done.returncode != 0:
         raise ToolError(f"{Path(command[0]).name} failed\n{(done.stderr + done.stdout)[-6000:].strip()}")
@@ -86,8 +87,9 @@ def verilate(files: list[Path], top: str, model: str, folder: Path) -> None:
     """The C++ class `model` of a design, linted, in `folder`."""
     waivers = [f"-Wno-{name}" for name in WAIVED]
     generate = ["--cc", "-Wall", *waivers, "--x-assign", "unique", "--x-initial", "unique", "-O3", "--no-timing"]
-    sources = [*LIBRARY, *(os.path.relpath(file, folder) for file in files)]
-    run([verilator(), *generate, "--top-module", top, "--prefix", model, "--Mdir", ".", *sources], cwd=folder)
+    names = ["--top-module", top, "--prefix", model, "--Mdir", "."]
+    relative = [os.path.relpath(file, folder) for file in files]
+    run([verilator(), *generate, *names, *LIBRARY, *relative], cwd=folder)
 
 
 def compile_models(folder: Path, program: Path, optimise: str = "-O1") -> Path:

@@ -64,8 +64,8 @@ def build_top(program: Program, name: str) -> list[Module]:
     begin = module.wire("begin_job", all_of([start, negate(running)]))
     begun = module.register(module.net("begun", 1), begin, reset=0)
     module.register(running, any_of([begin, all_of([running, negate(done)])]), reset=0)
-    for scalar, net in given.items():
-        inputs[f"arg_{scalar}"] = module.register(module.net(f"{scalar}_taken", net.width), net, begin)
+    for argument, net in given.items():
+        inputs[f"arg_{argument}"] = module.register(module.net(f"{argument}_taken", net.width), net, begin)
     masters = Masters(module, begin)
     masters.build(program.memories)
     if program.memories:

@@ -163,9 +163,9 @@ class Builder:
         if not useful:
             return None
         segments: list[Segment] = []
-        for left, right, result in runs(pieces):
+        for lefts, rights, result in runs(pieces):
             if result is None:
-                made = self._emit(opcode, sum(s.width for s in left), (self.join(left), self.join(right)))
+                made = self._emit(opcode, sum(s.width for s in lefts), (self.join(lefts), self.join(rights)))
                 segments += [Segment(made, 0, made.width)]
             else:
                 segments += result
@@ -188,10 +188,14 @@ class Builder:
             kept = a.part(low, width)
             if opcode is Opcode.XOR and bit:
                 known = kept.bits()
-                inverted = Const(width, known ^ ((1 << width) - 1)) if known is not None else None
-                if inverted is None and len(runs) == 1:
+                ones = Const(width, (1 << width) - 1)
+                if known is None and len(runs) == 1:
                     return None
-                inverted = inverted or self._emit(Opcode.XOR, width, (self._pick(kept), Const(width, (1 << width) - 1)))
+                inverted: Operand = (
+                    Const(width, known ^ ones.bits)
+                    if known is not None
+                    else self._emit(Opcode.XOR, width, (self._pick(kept), ones))
+                )
                 result.append(Segment(inverted, 0, width))
             elif (opcode is Opcode.AND and not bit) or (opcode is Opcode.OR and bit):
                 result.append(Segment(Const(width, (1 << width) - 1 if bit else 0), 0, width))
@@ -240,12 +244,12 @@ class Builder:
         if a == b:
             return Const(1, int(opcode is Opcode.EQ))
         different = []
-        for left, right in aligned(self.segments(a), self.segments(b)):
-            if left == right:
+        for one, other in aligned(self.segments(a), self.segments(b)):
+            if one == other:
                 continue
-            if left.bits() is not None and right.bits() is not None:
+            if one.bits() is not None and other.bits() is not None:
                 return Const(1, int(opcode is Opcode.NE))
-            different.append((left, right))
+            different.append((one, other))
         left, right = self.join([a for a, _ in different]), self.join([b for _, b in different])
         if left.width == 1 and isinstance(right, Const):
             return (

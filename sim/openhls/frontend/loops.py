@@ -11,7 +11,19 @@ from openhls.frontend.llvm.module import Instruction, Module
 from openhls.frontend.memory import Memory
 from openhls.frontend.names import Names
 from openhls.frontend.pragmas import LoopNote, Notes, Pragma
-from openhls.ir import Const, Dependence, Location, Loop, Operand, Operation, Pipeline, TripCount, Value, blocks_of
+from openhls.ir import (
+    Carried,
+    Const,
+    Dependence,
+    Location,
+    Loop,
+    Operand,
+    Operation,
+    Pipeline,
+    TripCount,
+    Value,
+    blocks_of,
+)
 
 _MOST_COUNTED = 1 << 22
 
@@ -117,7 +129,7 @@ def count_trips(loop: Loop) -> TripCount | None:
 
 
 def _collect(
-    operand: Operand, definitions: dict[Value, Operation], carried: dict[Value, object], needed: set[Value]
+    operand: Operand, definitions: dict[Value, Operation], carried: dict[Value, Carried], needed: set[Value]
 ) -> bool:
     """Finds the carried values that an operand depends on; False if it depends on anything else."""
     stack, seen = [operand], set()
@@ -130,10 +142,10 @@ def _collect(
             return False
         each = carried.get(value)
         if each is not None:
-            if not isinstance(each.initial, Const):  # type: ignore[attr-defined]
+            if not isinstance(each.initial, Const):
                 return False
             needed.add(value)
-            stack.append(each.following)  # type: ignore[attr-defined]
+            stack.append(each.following)
         elif value not in definitions or definitions[value].target:
             return False
         else:

@@ -109,7 +109,7 @@ class Memory:
 
     def named(self, variable: str, near: Location) -> list[Array]:
         """The arrays of the variable of that name that is declared last before a line."""
-        best, found = -1, []
+        best, found = -1, list[Array]()
         for (base, _), array in self.arrays.items():
             for declared in self._context.objects[base].variables if base in self._context.objects else []:
                 place = declared.location

@@ -66,7 +66,7 @@ def _run(command: list[str], given: str | None = None) -> str:
 
 def _symbol(text: str, top: str) -> str:
     """The linker name of the function `top` (its C++ name, without scopes)."""
-    functions = dict(re.findall(r"^define [^\n]*@([\w.$]+)\([^\n]*!dbg (!\d+) \{$", text, re.MULTILINE))
+    functions: dict[str, str] = dict(re.findall(r"^define [^\n]*@([\w.$]+)\([^\n]*!dbg (!\d+) \{$", text, re.MULTILINE))
     named = set(re.findall(rf'^(!\d+) = distinct !DISubprogram\(name: "{top}(?:<[^"]*>)?",', text, re.MULTILINE))
     symbols = [symbol for symbol, node in functions.items() if node in named]
     if len(symbols) != 1:

@@ -94,14 +94,14 @@ class Emitter:
             return a
         if isinstance(a, Const):
             return Const(width, a.bits >> low & ((1 << width) - 1))
-        operation = self.definitions.get(a.name)
-        match operation.opcode if operation is not None else None:
-            case Opcode.EXTRACT:
-                return self.extract(operation.operands[0], operation.low + low, width)
-            case Opcode.ZEXT | Opcode.SEXT:
-                return self.extract_extended(operation, low, width)
-            case Opcode.CONCAT:
-                return self.concat(list(parts(self, operation.operands, low, width)))
+        if (operation := self.definitions.get(a.name)) is not None:
+            match operation.opcode:
+                case Opcode.EXTRACT:
+                    return self.extract(operation.operands[0], operation.low + low, width)
+                case Opcode.ZEXT | Opcode.SEXT:
+                    return self.extract_extended(operation, low, width)
+                case Opcode.CONCAT:
+                    return self.concat(list(parts(self, operation.operands, low, width)))
         return self.emit(Opcode.EXTRACT, width, [a], low)
 
     def extract_extended(self, operation: Operation, low: int, width: int) -> Operand:

@@ -9,6 +9,8 @@ that is narrower than that no longer wraps where the index does, and the analysi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from openhls.ir import ARRAY_ACCESSES, Carried, Const, Opcode, Operand, Operation, Process, Value, blocks_of, loops_of
 from openhls.passes.demand import index_bits
 
@@ -46,7 +48,9 @@ def counters(process: Process) -> set[str]:
     operations = [operation for block in blocks_of(process.body) for operation in block.operations]
     definitions = {op.result.name: op for op in operations if op.result is not None}
     for item in carried_of(process):
-        step = definitions.get(item.following.name) if isinstance(item.following, Value) else None
+        if not isinstance(item.following, Value):
+            continue
+        step = definitions.get(item.following.name)
         if step is None or step.opcode is not Opcode.ADD or item.value not in step.operands:
             continue
         if any(isinstance(operand, Const) for operand in step.operands):
@@ -55,7 +59,7 @@ def counters(process: Process) -> set[str]:
 
 
 def behind(
-    value: Value, definitions: dict[str, Operation], carried: dict[str, tuple[Operand, ...]]
+    value: Value, definitions: Mapping[str, Operation], carried: Mapping[str, tuple[Operand, ...]]
 ) -> tuple[Operand, ...]:
     """What the analysis sees behind a value."""
     operation = definitions.get(value.name)

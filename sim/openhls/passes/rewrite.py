@@ -53,7 +53,7 @@ class Rewriter:
     def __init__(self, process: Process, ranges: Ranges, demand: Demand, shapes: Shapes) -> None:
         self.process, self.facts, self.masks, self.shapes = process, ranges.facts, demand.masks, shapes
         self.floors, self.counters = least_widths(process), counters(process)
-        names = [each.name for each in (*process.streams, *process.arrays)]
+        names = [stream.name for stream in process.streams] + [array.name for array in process.arrays]
         self.emitter = Emitter([*names, *(fifo.name for fifo in fifos_of(process.body))])
         self.operands: dict[str, Operand] = {}
         self.lengths = {array.name: array.length for array in process.arrays}
@@ -170,14 +170,22 @@ class Rewriter:
             ]
             again = self.mapped(loop.again)
             self.flush(body, f"{loop.label}_end", loop.location)
-        carried = [Carried(*item) for item in zip(values, initial, following, strict=True) if item[0] is not None]
+        carried = [
+            Carried(value, first, then)
+            for value, first, then in zip(values, initial, following, strict=True)
+            if value is not None and first is not None and then is not None
+        ]
         results = [self.received(result.value, shape) for result, shape in zip(loop.results, ends, strict=True)]
         return replace(
             loop,
             carried=tuple(carried),
             body=tuple(body) or (Block(f"{loop.label}_body", (), loop.location),),
             again=again,
-            results=tuple(Result(*item) for item in zip(results, sources, strict=True) if item[0] is not None),
+            results=tuple(
+                Result(value, source)
+                for value, source in zip(results, sources, strict=True)
+                if value is not None and source is not None
+            ),
             enter=enter,
         )
 
@@ -243,7 +251,7 @@ class Rewriter:
                 shape = self.word(target, (result or operands[0]).width)
         useless = (
             not self.low_part(result.name).kept
-            if operation.opcode is Opcode.LOAD
+            if operation.opcode is Opcode.LOAD and result is not None
             else operation.opcode is Opcode.STORE and not self.is_used(target)
         )
         if predicate == FALSE or useless:

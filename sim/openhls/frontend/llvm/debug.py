@@ -14,7 +14,7 @@ class DebugInfo:
 
     def __init__(self, text: str, hidden: str) -> None:
         self._hidden = hidden
-        self._nodes = dict(re.findall(r"^(!\d+) = (?:distinct )?(.*)$", text, re.MULTILINE))
+        self._nodes: dict[str, str] = dict(re.findall(r"^(!\d+) = (?:distinct )?(.*)$", text, re.MULTILINE))
         self._locations: dict[str, Location] = {}
 
     def node(self, reference: str) -> str:
