@@ -5,8 +5,8 @@
 
 namespace test {
 
-int blend(const std::uint16_t* dark, const std::uint16_t* light, std::uint32_t* mixed, int rows, int columns, int weight,
-          bool skip, int& last) {
+int blend(const std::uint16_t* dark, const std::uint16_t* light, std::uint32_t* mixed, int rows, int columns,
+          int weight, bool skip, int& last) {
 #pragma HLS INTERFACE mode = m_axi port = dark bundle = images offset = slave
 #pragma HLS INTERFACE mode = m_axi port = light bundle = images offset = slave max_read_burst_length = 16
 #pragma HLS INTERFACE mode = m_axi port = mixed bundle = result offset = slave

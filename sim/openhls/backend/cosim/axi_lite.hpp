@@ -21,14 +21,13 @@ struct AxiLitePins {
 };
 
 // The pins of `top.<prefix>_*`, with addresses of `bits`.
-#define OPENHLS_AXI_LITE_PINS(top, prefix, bits)                                                              \
-  openhls::AxiLitePins {                                                                                      \
-    &(top).prefix##_AWVALID, &(top).prefix##_AWREADY, &(top).prefix##_WVALID, &(top).prefix##_WREADY,         \
-        &(top).prefix##_BVALID, &(top).prefix##_BREADY, &(top).prefix##_ARVALID, &(top).prefix##_ARREADY,     \
-        &(top).prefix##_RVALID, &(top).prefix##_RREADY, &(top).prefix##_WSTRB, &(top).prefix##_BRESP,         \
-        &(top).prefix##_RRESP, &(top).prefix##_WDATA, &(top).prefix##_RDATA,                                  \
-        openhls::port("AWADDR", bits, (top).prefix##_AWADDR),                                                 \
-        openhls::port("ARADDR", bits, (top).prefix##_ARADDR)                                                  \
+#define OPENHLS_AXI_LITE_PINS(top, prefix, bits)                                                                   \
+  openhls::AxiLitePins {                                                                                           \
+    &(top).prefix##_AWVALID, &(top).prefix##_AWREADY, &(top).prefix##_WVALID, &(top).prefix##_WREADY,              \
+        &(top).prefix##_BVALID, &(top).prefix##_BREADY, &(top).prefix##_ARVALID, &(top).prefix##_ARREADY,          \
+        &(top).prefix##_RVALID, &(top).prefix##_RREADY, &(top).prefix##_WSTRB, &(top).prefix##_BRESP,              \
+        &(top).prefix##_RRESP, &(top).prefix##_WDATA, &(top).prefix##_RDATA,                                       \
+        openhls::port("AWADDR", bits, (top).prefix##_AWADDR), openhls::port("ARADDR", bits, (top).prefix##_ARADDR) \
   }
 
 class AxiLite {

@@ -8,8 +8,8 @@
 #pragma once
 
 #include <array>
-#include <cstdio>
 #include <cstdint>
+#include <cstdio>
 #include <deque>
 #include <map>
 #include <random>
@@ -141,9 +141,9 @@ class AxiMemory {
     for (auto each = queues.begin(); each != queues.end(); ++each) {
       if (each->second.front().ready > now) continue;
       ++candidates;
-      const bool better = found == queues.end() || (stalls_ == Stalls::kNone
-                                                        ? each->second.front().ready < found->second.front().ready
-                                                        : random() % candidates == 0);
+      const bool better =
+          found == queues.end() || (stalls_ == Stalls::kNone ? each->second.front().ready < found->second.front().ready
+                                                             : random() % candidates == 0);
       if (better) found = each;
     }
     return found;
@@ -234,7 +234,11 @@ class AxiMemory {
   }
 
   bool take_address(const std::string& kind, const AxiPins::Address& pins, Watch& watch, Burst& burst) {
-    const Words payload = {*pins.id,  *pins.len, *pins.size, *pins.burst, static_cast<std::uint32_t>(*pins.addr),
+    const Words payload = {*pins.id,
+                           *pins.len,
+                           *pins.size,
+                           *pins.burst,
+                           static_cast<std::uint32_t>(*pins.addr),
                            static_cast<std::uint32_t>(*pins.addr >> 32)};
     if (!handshake(kind + " address", *pins.valid, *pins.ready, watch, payload)) return false;
     burst = {*pins.id, *pins.addr, *pins.len + 1u};

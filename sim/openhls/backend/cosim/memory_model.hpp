@@ -67,13 +67,13 @@ class Buffers {
 
 struct Timing {
   double cycle_ns = 1000.0 / 300;
-  double latency_ns = 0;       // from an address to its word, when nothing is in the way
-  double bytes_per_ns = 0;     // 0: no limit
-  double row_ns = 0;           // to close a row and open another
-  double turnaround_ns = 0;    // between reads and writes
+  double latency_ns = 0;     // from an address to its word, when nothing is in the way
+  double bytes_per_ns = 0;   // 0: no limit
+  double row_ns = 0;         // to close a row and open another
+  double turnaround_ns = 0;  // between reads and writes
   double refresh_every_ns = 0;
   double refresh_ns = 0;
-  double queue_ns = 0;         // work that is taken in advance; 0: any amount
+  double queue_ns = 0;  // work that is taken in advance; 0: any amount
 
   // A word each cycle, `latency` cycles after its address.
   static Timing ideal(double clock_mhz, double latency) {

@@ -258,8 +258,7 @@ void run_case(Result (*top)(Args...), const std::vector<Argument>& arguments, st
   }
   (std::get<kIndex>(holders).after(arguments[kIndex], record), ...);
   out.push_back(seed);
-  for (const Words* part : {&record.scalars, &record.inputs, &record.outputs, &record.results,
-                            &record.buffers}) {
+  for (const Words* part : {&record.scalars, &record.inputs, &record.outputs, &record.results, &record.buffers}) {
     out.insert(out.end(), part->begin(), part->end());
   }
 }
