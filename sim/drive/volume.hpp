@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,11 @@ class Volume {
   // written.
   void sanitize();
 
+  // Makes it durable that lists of these families and the session forgot something, then leaves no byte of that in
+  // the file. Returns the number of blocks erased. Throws when the file cannot be written: what is left goes with the
+  // next call, or when the volume is opened again.
+  std::uint64_t erase_forgotten(std::span<const Family> families, std::uint32_t session);
+
   // Compares all maps, spares and contents. One sentence per disagreement, at most `most`.
   std::vector<std::string> check(std::size_t most = 100);
 
@@ -84,6 +90,7 @@ class Volume {
   void set_limits(const VolumeOptions& options);
   void save_limits(RecordWriter& writer, bool everything) const;
   void snapshot();
+  void finish_erasing();
 
   BackingFile file_;
   std::uint64_t snapshot_bytes_;

@@ -20,6 +20,7 @@ OPCODES = {
     "submit": (abi.AttnSubmit, abi.Opcode.ATTN_SUBMIT, abi.Namespace.CP),
     "fetch": (abi.AttnFetch, abi.Opcode.ATTN_FETCH, abi.Namespace.CP),
     "fork": (abi.SessionFork, abi.Opcode.SESSION_FORK, abi.Namespace.NVM),
+    "erase": (abi.SessionTrim, wire.SessionOpcode.SESSION_ERASE, abi.Namespace.NVM),
     "flush": (abi.Sqe, abi.Opcode.FLUSH, abi.Namespace.NVM),
 }
 
@@ -95,11 +96,14 @@ class DriveHost:
             self.sequence[target] = 0
         return reply
 
-    def trim(self, session: int = 1, from_token: int = 0) -> Reply:
-        reply = self.raw(self.entry("trim", session=session, from_token=from_token))
+    def trim(self, session: int = 1, from_token: int = 0, name: str = "trim") -> Reply:
+        reply = self.raw(self.entry(name, session=session, from_token=from_token))
         if reply.status == abi.NvmeStatus.SUCCESS and from_token == 0:
             self.sequence[session] = 0
         return reply
+
+    def erase(self, session: int = 1, from_token: int = 0) -> Reply:
+        return self.trim(session, from_token, "erase")
 
     def submit(
         self,

@@ -84,6 +84,16 @@ class DriveCache(Cache):  # type: ignore[misc]
         self.history = History()
         self._lost = None
 
+    def erase(self) -> None:
+        """Forget everything, and leave no byte of it in the drives' files; what other caches share stays there.
+
+        Raises CommandError, TargetError.
+        """
+        self.transfers.abandon()
+        for sequence in self.sequences:
+            sequence.erase()
+        self.reset()
+
     def reorder_cache(self, beam_idx: torch.Tensor) -> None:
         """Row i becomes what row beam_idx[i] was: beams share what they have in common. Raises CommandError."""
         self.rearrange(beam_idx.tolist())

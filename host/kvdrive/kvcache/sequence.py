@@ -71,6 +71,10 @@ class Sequence:
 
         return [one.queue.start(partial(trim, one.session)) for one in self.slices]
 
+    def erase(self) -> None:
+        """Forget the sequence and leave no byte of it in the drives' files. Raises CommandError, TargetError."""
+        self.each(Session.erase)
+
     def fork(self, tokens: int = abi.MAX_TOKENS) -> Sequence:
         """A sequence of its own that begins with the same `tokens` tokens. Raises CommandError, TargetError."""
         copies = self.each(lambda session: session.fork(tokens))

@@ -18,6 +18,7 @@ from kvdrive.nvme.commands import (
     attn_fetch,
     attn_submit,
     kv_append,
+    session_erase,
     session_fork,
     session_trim,
 )
@@ -69,6 +70,13 @@ class Session:
             return
         self.target.execute(session_trim(self.number, from_token))
         if from_token == 0:
+            self._exists = False
+            self._sequence = 0
+
+    def erase(self) -> None:
+        """Forget the session and leave no byte of it in the drive's file. Raises CommandError."""
+        if self._exists:
+            self.target.execute(session_erase(self.number))
             self._exists = False
             self._sequence = 0
 

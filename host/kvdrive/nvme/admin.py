@@ -11,6 +11,7 @@ from kvdrive import abi
 from kvdrive.nvme import wire
 from kvdrive.nvme.commands import Command
 
+_BLOCK_ERASE = 2  # SANACT
 _TEXT = {"sn", "mn", "fr", "subnqn", "engine", "preset", "name"}
 
 
@@ -50,6 +51,11 @@ def get_feature(feature: int, select: int = 0, *, room: int = 0, cdw11: int = 0)
 def set_feature(feature: int, value: int = 0, *, save: bool = False, data: NDArray[np.uint8] | None = None) -> Command:
     """SET_FEATURES."""
     return command(wire.AdminOpcode.SET_FEATURES, cdw10=feature | save << 31, cdw11=value, data=data)
+
+
+def sanitize() -> Command:
+    """SANITIZE by block erase: nothing of any session or block is left when it completes."""
+    return command(wire.AdminOpcode.SANITIZE, cdw10=_BLOCK_ERASE)
 
 
 def decode(layout: np.dtype[Any], data: NDArray[np.uint8]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from kvdrive import abi
 from kvdrive._native import crc32c
+from kvdrive.nvme.wire import SessionOpcode
 
 Bytes = NDArray[np.uint8]
 Halves = NDArray[np.float16]
@@ -83,6 +84,15 @@ def session_trim(session: int, from_token: int) -> Command:
     """SESSION_TRIM: forget the tokens from `from_token` on, in every layer; 0 forgets the session."""
     fields = {"session": session, "from_token": from_token}
     return Command(_entry(abi.SessionTrim, abi.Opcode.SESSION_TRIM, abi.Namespace.NVM, fields))
+
+
+def session_erase(session: int, from_token: int = 0) -> Command:
+    """SESSION_ERASE: as `session_trim`, and when it completes no byte of it is left in flash or journal.
+
+    What other sessions share stays. The result is the number of flash blocks that were erased for it.
+    """
+    fields = {"session": session, "from_token": from_token}
+    return Command(_entry(abi.SessionTrim, SessionOpcode.SESSION_ERASE, abi.Namespace.NVM, fields))
 
 
 def session_fork(session: int, target: int, tokens: int) -> Command:
@@ -187,7 +197,9 @@ def _out_type(mode: abi.Mode) -> np.dtype[Any]:
     return np.dtype(np.float32 if mode == abi.Mode.PARTIAL else np.float16)
 
 
-def _entry(layout: np.dtype[Any], opcode: abi.Opcode, namespace: abi.Namespace, fields: dict[str, int]) -> bytes:
+def _entry(
+    layout: np.dtype[Any], opcode: abi.Opcode | SessionOpcode, namespace: abi.Namespace, fields: dict[str, int]
+) -> bytes:
     entry = np.zeros((), layout)
     entry["opcode"] = opcode
     entry["nsid"] = namespace

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
+
 from kvdrive import abi
 from kvdrive.errors import KvdriveError
+from kvdrive.nvme.wire import SessionOpcode
 
 _MEANING = {
     abi.NvmeStatus.CAPACITY_EXCEEDED: "the drive is full: trim sessions or open it with a larger capacity",
@@ -27,7 +30,8 @@ class CommandError(KvdriveError):
         self.status = status
         self.result = result
         self.retry = retry
-        super().__init__(f"{_name(abi.Opcode, opcode)} failed: {self._reason()}")
+        kind = SessionOpcode if opcode in list(SessionOpcode) else abi.Opcode
+        super().__init__(f"{_name(kind, opcode)} failed: {self._reason()}")
 
     def _reason(self) -> str:
         name = _name(abi.NvmeStatus, self.status)
@@ -37,5 +41,5 @@ class CommandError(KvdriveError):
         return f"{name} ({meaning})" if meaning else name
 
 
-def _name(kind: type[abi.Opcode] | type[abi.NvmeStatus], value: int) -> str:
+def _name(kind: type[IntEnum], value: int) -> str:
     return kind(value).name if value in list(kind) else f"{kind.__name__} {value:#x}"

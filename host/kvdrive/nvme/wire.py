@@ -68,6 +68,10 @@ class NvmOpcode(IntEnum):
     NVM_DATASET_MANAGEMENT = 0x9
 
 
+class SessionOpcode(IntEnum):
+    SESSION_ERASE = 0x8c
+
+
 class MemoryOpcode(IntEnum):
     MEMORY_READ = 0x2
     MEMORY_FILL = 0x4

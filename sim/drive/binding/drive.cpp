@@ -59,7 +59,13 @@ void init_drive(Drive* self, const std::filesystem::path& path, const std::strin
   options.payload = payload;
   options.cache_bytes = cache_bytes;
   options.tail_bytes = tail_bytes;
-  if (session_bytes) options.session_groups = *session_bytes / abi::kPageBytes;
+  if (session_bytes) {
+    options.session_groups = *session_bytes / abi::kPageBytes;
+    if (*session_bytes > 0 && *options.session_groups == 0) {
+      throw std::runtime_error("a session's budget is a page of " + std::to_string(abi::kPageBytes) +
+                               " bytes at least, or 0 for no limit");
+    }
+  }
   options.metadata_bytes = metadata_bytes;
   options.run_groups = run_groups;
   options.worn_erases = worn_erases;

@@ -49,12 +49,12 @@ class QueuePairs {
       : served_(std::make_unique<ServedRings>(subsystem, segment_bytes, ControllerOptions{}, threaded)) {
     std::function<void()> poll;
     if (!threaded) poll = [rings = served_.get()] { rings->poll(); };
-    host_.emplace(served_->memory().bytes(), options, std::move(poll));
+    host_ = std::make_unique<RingHost>(served_->memory().bytes(), options, std::move(poll));
   }
   QueuePairs(const std::filesystem::path& path, std::uint64_t segment_bytes, HostOptions options)
       : connection_(std::make_unique<RingConnection>(path, segment_bytes)) {
     options.alive = [connection = connection_.get()] { return connection->alive(); };
-    host_.emplace(connection_->memory().bytes(), std::move(options));
+    host_ = std::make_unique<RingHost>(connection_->memory().bytes(), std::move(options));
   }
 
   RingHost& host() { return *host_; }
@@ -62,7 +62,7 @@ class QueuePairs {
  private:
   std::unique_ptr<ServedRings> served_;
   std::unique_ptr<RingConnection> connection_;
-  std::optional<RingHost> host_;  // goes first
+  std::unique_ptr<RingHost> host_;  // goes first
 };
 
 HostOptions host_options(std::uint16_t io_queues, std::uint32_t entries, bool prp, double timeout_seconds) {
@@ -103,7 +103,7 @@ namespace kvdrive {
 
 void bind_nvme(nb::module_& m) {
   using namespace nvme;
-  nb::exception<RingError>(m, "RingError", PyExc_RuntimeError);
+  const nb::exception<RingError> ring_error(m, "RingError", PyExc_RuntimeError);
   nb::class_<Subsystem>(m, "Subsystem", "A drive with its three namespaces, for controllers to share.")
       .def(
           "__init__",

@@ -35,11 +35,12 @@ bool Ftl::open_next() {
 bool Ftl::erase(std::uint32_t band) {
   std::vector<std::uint32_t> failed;
   for (std::uint32_t i = 0, dies = bands_.dies(band); i < dies; ++i) {
-    device_.erase(bands_.die(band, i), now_);
+    erases_done_ = std::max(erases_done_, device_.erase(bands_.die(band, i), now_));
     if (faults_.strikes(FaultKind::kEraseFail)) failed.push_back(bands_.die(band, i));
   }
   counters_.erase_failures += failed.size();
   for (const std::uint32_t die : failed) bands_.mark_bad(band, die);
+  if (condemned_.contains(band)) release(band);
   if (bands_.at(band).state == BandTable::State::kBad) return false;
   bands_.erased(band);
   return true;

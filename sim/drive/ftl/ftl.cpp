@@ -28,14 +28,18 @@ void Ftl::remove(ListId list, std::uint32_t index) {
   map_.remove(list, index, [this](Unit unit, std::uint32_t count) { free_units(unit, count); });
 }
 
-// A group that waits is programmed all the same, without use.
+// A group that waits is programmed all the same, as zeros.
 void Ftl::free_units(Unit unit, std::uint32_t count) {
   live_ -= count;
   if (!waits(unit)) {
     bands_.remove_live(unit, count);
     return;
   }
-  for (std::uint32_t i = 0; i < count; ++i) queue_[slot_of(unit + i)].live = false;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const std::size_t slot = slot_of(unit + i);
+    queue_[slot].live = false;
+    if (media_.keeps_payload()) std::memset(data_.data() + slot * abi::kPageBytes, 0, abi::kPageBytes);
+  }
 }
 
 void Ftl::put(ListId list, const Owner& owner, std::span<const std::byte> first, std::span<const std::byte> rest) {
@@ -112,6 +116,7 @@ bool Ftl::program_row(std::uint32_t band) {
   for (std::uint32_t i = 0; i < units; ++i) {
     const Slot& slot = queue_[i];
     ready = std::max(ready, slot.ready);
+    if (!slot.live) continue;
     spares[i] = {.family = slot.family, .data_crc = slot.crc, .owner = slot.owner, .written = 1};
     spares[i].crc = spares[i].expected_crc();
   }

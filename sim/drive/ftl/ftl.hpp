@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <stdexcept>
 #include <vector>
@@ -90,6 +91,16 @@ class Ftl {
   // Precondition: nothing is stored. Erases every block that held something; durable afterwards.
   void erase_all();
 
+  // What was written for lists of these families (in ascending order), or for `session`, and is in no list any more:
+  // the bands that hold something of it are to be erased. From the next commit on that is durable.
+  void condemn(std::span<const Family> families, std::uint32_t session);
+  // Moves what is alive away from these bands and erases them.
+  void erase_condemned();
+  // Nothing of them is left, elsewhere neither.
+  void pardon();
+  // A volume that was closed meanwhile has to go on with it.
+  bool condemned() const { return condemning_; }
+
   // Reads go around the page cache when more than `cached` groups are live (GroupStream). Without this call none do.
   void read_around_cache(DirectReads& reads, std::uint64_t cached) {
     direct_ = &reads;
@@ -98,7 +109,7 @@ class Ftl {
   DirectReads* direct() const { return live_ > cached_ ? direct_ : nullptr; }
 
   // What a GroupStream asks. A group's unit; its page, if it is in drive memory.
-  Unit unit(ListId list, std::uint32_t index) const { return map_.at(list, index).value(); }
+  Unit unit(ListId list, std::uint32_t index) const { return map_.unit(list, index); }
   const std::byte* in_memory(Unit unit) const;
   void start_read(DirectReads& reads, Unit first, std::uint32_t count, std::byte* to, DirectReads::Batch& batch) const;
   // True when a fault was injected.
@@ -115,6 +126,7 @@ class Ftl {
   Ns now() const { return now_; }
   // End of the last program that was started.
   Ns programs_done() const { return programs_done_; }
+  Ns erases_done() const { return erases_done_; }
 
   void save(RecordWriter& writer, bool everything);
   void committed();
@@ -122,6 +134,7 @@ class Ftl {
   void load_list(RecordReader& reader) { map_.load(reader); }
   void load_buffered(RecordReader& reader);
   void load_bands(RecordReader& reader) { bands_.load(reader); }
+  void load_condemned(RecordReader& reader);
   // After all records owners claim their lists; then the others are dropped.
   void claim(ListId list) { map_.claim(list); }
   void finish_loading();
@@ -146,6 +159,7 @@ class Ftl {
   bool owner_of(ListId list, std::uint32_t index, Owner& owner) const;
   // How many of the first `count` groups there are.
   std::uint32_t groups(ListId list, std::uint32_t count) const;
+  Family family(ListId list) const { return map_.family(list); }
   bool holds(ListId list, std::uint32_t index) const { return map_.exists(list) && map_.at(list, index).has_value(); }
 
  private:
@@ -192,6 +206,9 @@ class Ftl {
   std::optional<std::uint32_t> open_band();
   bool open_next();
   bool erase(std::uint32_t band);
+  bool holds_remains(std::uint32_t band, std::span<const Family> families, std::uint32_t session) const;
+  void discard_beside(std::uint32_t band);
+  void release(std::uint32_t band);
   bool make_room();
   bool collect();
   void collect_ahead();
@@ -235,6 +252,10 @@ class Ftl {
   bool levelling_due_ = false;  // the open band is for groups that do not change
   Ns background_ = 0;           // when the reads for cleaning end
   Ns programs_done_ = 0;
+  Ns erases_done_ = 0;
+  std::set<std::uint32_t> condemned_;
+  bool condemning_ = false;         // until `pardon`
+  bool condemned_changed_ = false;  // since the last commit
   FtlCounters counters_;
 };
 

@@ -81,8 +81,14 @@ void GroupMap::remove(ListId list, std::uint32_t index, const Freed& freed) {
   List& one = lists_[list];
   std::vector<ListId> others = families_.at(one.family);
   std::erase(others, list);
-  for_each_unshared(others, {index, 1, *one.extents.at(index)}, freed);
+  for_each_unshared(others, {index, 1, unit(list, index)}, freed);
   change(list, [index](Extents& extents) { extents.remove(index, 1); });
+}
+
+Unit GroupMap::unit(ListId list, std::uint32_t index) const {
+  const auto found = at(list, index);
+  if (!found) throw std::logic_error("the map does not hold the group");
+  return *found;
 }
 
 bool GroupMap::holds(Family family, std::uint32_t index, Unit unit) const {

@@ -39,6 +39,8 @@ class GroupMap {
   const Extents& extents(ListId list) const { return lists_[list].extents; }
   Family family(ListId list) const { return lists_[list].family; }
   std::optional<Unit> at(ListId list, std::uint32_t index) const { return lists_[list].extents.at(index); }
+  // Of a group that is there. Throws std::logic_error when it is not.
+  Unit unit(ListId list, std::uint32_t index) const;
   // Whether a list of the family holds the group in this unit.
   bool holds(Family family, std::uint32_t index, Unit unit) const;
   // Groups from `index` on, in every list that holds them in the units from `from` on.

@@ -55,7 +55,7 @@ Ftl::ReadResult Ftl::read_directly(std::span<const GroupRead> reads, Ns ready, S
     for (const std::byte* page : piece.pages) {
       const GroupRead& read = reads[done++];
       std::memcpy(read.out, page, abi::kPageBytes);
-      const Unit unit = map_.at(read.list, read.index).value();
+      const Unit unit = map_.unit(read.list, read.index);
       if (piece.whole && intact(map_.family(read.list), read.index, unit, read.out)) continue;
       ++counters_.lost_groups;
       result.whole = false;
@@ -70,7 +70,7 @@ Ftl::ReadResult Ftl::read(std::span<const GroupRead> reads, Ns ready, Sink sink)
   std::vector<Unit> units;
   units.reserve(reads.size());
   for (const GroupRead& read : reads) {
-    units.push_back(map_.at(read.list, read.index).value());
+    units.push_back(map_.unit(read.list, read.index));
     if (waits(units.back())) {
       ++counters_.queued_reads;
     } else {

@@ -32,12 +32,29 @@ void Ftl::save(RecordWriter& writer, bool everything) {
     writer.end_record();
   }
   bands_.save(writer, everything);
+  if (everything ? condemning_ : condemned_changed_) {
+    writer.put(RecordType::kCondemned);
+    writer.put(condemning_ ? 1U : 0U);
+    writer.put(static_cast<std::uint32_t>(condemned_.size()));
+    for (const std::uint32_t band : condemned_) writer.put(band);
+    writer.end_record();
+  }
 }
 
 void Ftl::committed() {
   map_.committed();
+  condemned_changed_ = false;
   for (Slot& slot : queue_) slot.saved = true;
   bands_.committed();
+}
+
+void Ftl::load_condemned(RecordReader& reader) {
+  condemning_ = reader.get<std::uint32_t>() != 0;
+  condemned_.clear();
+  for (const std::uint32_t band : reader.get_all<std::uint32_t>(reader.get<std::uint32_t>())) {
+    if (band >= geometry_.blocks_per_die) throw std::runtime_error("a record of bands to be erased is damaged");
+    condemned_.insert(band);
+  }
 }
 
 void Ftl::load_buffered(RecordReader& reader) {
@@ -80,7 +97,7 @@ std::uint32_t Ftl::groups(ListId list, std::uint32_t count) const {
 }
 
 bool Ftl::owner_of(ListId list, std::uint32_t index, Owner& owner) const {
-  const Unit unit = map_.at(list, index).value();
+  const Unit unit = map_.unit(list, index);
   if (waits(unit)) {
     owner = queue_[slot_of(unit)].owner;
     return true;

@@ -50,7 +50,8 @@ class Commands final : public Surface {
     require(response->data.size() <= data.room, "a reply is longer than the host's buffer");
     require(response->status() == abi::kSuccess || response->data.empty(), "a failed command sent data");
     if (queue == 1 && command.opcode == abi::kKvAppend && response->status() == abi::kSuccess) ++sequence_;
-    if (queue == 1 && command.opcode == abi::kSessionTrim && command.cdw10 == 0) sequence_ = 0;
+    const bool trims = command.opcode == abi::kSessionTrim || command.opcode == nvme::kSessionErase;
+    if (queue == 1 && trims && command.cdw10 == 0) sequence_ = 0;
     if (queue == 0 && (command.opcode == nvme::kFormatNvm || command.opcode == nvme::kSanitize)) sequence_ = 0;
   }
 
@@ -119,6 +120,7 @@ class Commands final : public Surface {
       case 4: {
         command.nsid = abi::kNvm;
         command.opcode = random.pick<std::uint8_t>({abi::kSessionTrim, abi::kSessionFork});
+        if (random.one_in(20)) command.opcode = nvme::kSessionErase;
         command.cdw2 = 1;
         command.cdw10 = static_cast<std::uint32_t>(random.below(60));
         command.cdw11 = command.opcode == abi::kSessionFork ? static_cast<std::uint32_t>(random.below(60)) : 0;

@@ -265,6 +265,17 @@ abi::NvmeStatus KvStore::trim(const abi::SessionTrim& command) {
   return abi::kSuccess;
 }
 
+std::vector<Family> KvStore::families(std::uint32_t session) const {
+  std::vector<Family> found;
+  for (const HeadRows* rows : heads(session)) {
+    for (const ListId list : {rows->list(), rows->embedding_list()}) {
+      if (list != GroupMap::kNoList) found.push_back(ftl_.family(list));
+    }
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
 KvStore::Heads::iterator KvStore::erase(Session& session, Heads::iterator head) {
   HeadRows& rows = head->second;
   count(session, rows, -1);

@@ -31,6 +31,9 @@ class KvStore {
 
   abi::NvmeStatus trim(const abi::SessionTrim& command);
 
+  // Of the lists of a session, in ascending order; none for an unknown session.
+  std::vector<Family> families(std::uint32_t session) const;
+
   // A new session with the first tokens of another one; they share groups until one of them changes.
   abi::NvmeStatus fork(const abi::SessionFork& command);
 

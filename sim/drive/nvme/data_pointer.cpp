@@ -43,7 +43,8 @@ class Walk {
       last = type == kLastSegment;
       const std::uint64_t count = descriptor.length / sizeof descriptor;
       if (count == 0 || descriptor.length % sizeof descriptor != 0) return refuse(kScBadSglSegment);
-      if ((seen += count) > kMaxDescriptors) return refuse(kScBadSglCount);
+      seen += count;
+      if (seen > kMaxDescriptors) return refuse(kScBadSglCount);
       if (!holds(descriptor.address, descriptor.length)) return refuse(kScDataTransfer);
       const std::uint64_t at = descriptor.address;
       for (std::uint64_t i = 0; i < count; ++i) {

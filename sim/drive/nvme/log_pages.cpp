@@ -84,8 +84,9 @@ std::vector<std::byte> effects_log(std::uint32_t csi) {
   log.admin[kSanitize] = log.admin[kFormatNvm] = kSupported | kChangesContents | kAlone;
   if (csi == kCsiNvm) {
     log.io[kNvmFlush] = log.io[kNvmRead] = kSupported;
-    for (const std::uint32_t opcode : std::initializer_list<std::uint32_t>{
-             kNvmWrite, kNvmWriteZeroes, kNvmDatasetManagement, abi::kKvAppend, abi::kSessionTrim, abi::kSessionFork}) {
+    for (const std::uint32_t opcode :
+         std::initializer_list<std::uint32_t>{kNvmWrite, kNvmWriteZeroes, kNvmDatasetManagement, abi::kKvAppend,
+                                              abi::kSessionTrim, abi::kSessionFork, kSessionErase}) {
       log.io[opcode] = kSupported | kChangesContents;
     }
   } else if (csi == kCsiMemory) {

@@ -40,7 +40,7 @@ RingHost::~RingHost() {
   try {
     write_cc(kEnabled | kShutdown, kShutdownMask, kShutdownDone);
     write_cc(0, kReady, 0);
-  } catch (const RingError&) {  // the drive is gone
+  } catch (const RingError&) {  // NOLINT(bugprone-empty-catch): the drive is gone
   }
 }
 
@@ -161,7 +161,7 @@ RingHost::Ticket RingHost::submit(std::uint16_t queue_id, abi::Sqe entry, std::s
     if (list) heap_.give_back(*list);
     return false;
   };
-  if (!wait_until(lock, std::chrono::steady_clock::now() + options_.timeout, found_room)) {
+  if (!wait_until(lock, std::chrono::steady_clock::now() + options_.timeout, found_room) || !buffer || !list) {
     throw RingError("the drive's queue stays full: is the drive still running?");
   }
   Queue& queue = queues_[queue_id];

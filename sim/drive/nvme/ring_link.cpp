@@ -97,6 +97,7 @@ RingServer::RingServer(Subsystem& subsystem, std::filesystem::path path)
   if (listener_ < 0 || wake_ < 0) fail("cannot make a socket");
   if (std::filesystem::is_socket(path_)) {  // of a server that is gone, or of one that answers
     const int probe = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (probe < 0) fail("cannot make a socket");
     const bool answers = connected(probe, path_);
     close(probe);
     if (answers) throw std::runtime_error(path_.string() + " is in use by another drive");

@@ -33,7 +33,7 @@ std::uint32_t* address_of(std::atomic_ref<std::uint32_t> word) {
   static_assert(std::atomic_ref<std::uint32_t>::is_always_lock_free);
   std::uint32_t* address;
   static_assert(sizeof word == sizeof address);
-  std::memcpy(&address, &word, sizeof address);
+  std::memcpy(static_cast<void*>(&address), &word, sizeof address);
   return address;
 }
 

@@ -67,6 +67,10 @@ enum NvmOpcode : std::uint32_t {
   kNvmDatasetManagement = 0x9,
 };
 
+enum SessionOpcode : std::uint32_t {
+  kSessionErase = 0x8c,
+};
+
 enum MemoryOpcode : std::uint32_t {
   kMemoryRead = 0x2,
   kMemoryFill = 0x4,

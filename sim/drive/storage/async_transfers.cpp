@@ -47,7 +47,7 @@ AsyncTransfers::~AsyncTransfers() {
   for (Transfer& transfer : transfers_) transfer.done = [](int) {};
   try {
     wait(0);
-  } catch (const std::system_error&) {  // the kernel ends them with the ring
+  } catch (const std::system_error&) {  // NOLINT(bugprone-empty-catch): the kernel ends them with the ring
   }
   if (ring_ < 0) return;
   ::munmap(shared_, shared_bytes_);

@@ -146,6 +146,22 @@ void BackingFile::write_cached(std::uint64_t offset, std::span<const std::byte> 
            [this](const iovec* from, int count, off_t to) { return ::pwritev(cached_, from, count, to); });
 }
 
+bool BackingFile::blank(std::uint64_t offset, std::uint64_t bytes) const {
+  constexpr std::uint64_t kPiece = 1 << 20;
+  std::vector<std::byte> piece;
+  for (const std::uint64_t end = offset + bytes; offset < end;) {
+    const off_t data = ::lseek(cached_, static_cast<off_t>(offset), SEEK_DATA);
+    if (data < 0 && errno == ENXIO) return true;  // nothing but holes up to the end of the file
+    if (data >= 0) offset = static_cast<std::uint64_t>(data);
+    if (offset >= end) return true;
+    piece.resize(std::min(kPiece, end - offset));
+    read(offset, piece);
+    if (std::ranges::any_of(piece, [](std::byte byte) { return byte != std::byte{}; })) return false;
+    offset += piece.size();
+  }
+  return true;
+}
+
 void BackingFile::discard(std::uint64_t offset, std::uint64_t bytes) {
   power_cut_.check();
   if (bytes == 0) return;

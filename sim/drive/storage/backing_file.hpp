@@ -48,6 +48,8 @@ class BackingFile {
   void wait(unsigned most) { writer_.wait(most); }
   unsigned in_flight() const { return writer_.in_flight(); }
   void sync();
+  // Whether all of these bytes are zeros. Takes no time for what was never written, or given back.
+  bool blank(std::uint64_t offset, std::uint64_t bytes) const;
   // Gives whole pages back to the file system: they read as zeros.
   void discard(std::uint64_t offset, std::uint64_t bytes);
 

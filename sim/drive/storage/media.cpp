@@ -92,6 +92,24 @@ void Media::expect_spares(Unit first, std::uint32_t count) const {
   spares_.expect(begin, spare_offset(first + count - 1) + sizeof(Spare) - begin);
 }
 
+std::uint64_t Media::rows_bytes(std::uint32_t rows) const {
+  return keeps_payload() ? std::uint64_t{rows} * superblock_.geometry.units_per_row() * abi::kPageBytes : 0;
+}
+
+bool Media::blank(Unit first, std::uint32_t rows) const {
+  const std::uint64_t spares = superblock_.spare_offset() + spare_offset(first);
+  return file_.blank(spares, rows * superblock_.row_spare_bytes()) && file_.blank(file_offset(first), rows_bytes(rows));
+}
+
+void Media::discard(Unit first, std::uint32_t rows) {
+  file_.discard(superblock_.spare_offset() + spare_offset(first), rows * superblock_.row_spare_bytes());
+  file_.discard(file_offset(first), rows_bytes(rows));
+}
+
+void Media::discard_units(Unit first, std::uint32_t count) {
+  if (keeps_payload()) file_.discard(file_offset(first), std::uint64_t{count} * abi::kPageBytes);
+}
+
 // Within the spare area.
 std::uint64_t Media::spare_offset(Unit unit) const {
   const std::uint32_t per_row = superblock_.geometry.units_per_row();

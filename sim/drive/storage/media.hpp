@@ -48,6 +48,13 @@ class Media {
   void expect_spares(Unit first, std::uint32_t count) const;
   void fetch_spares(Unit first, std::uint32_t count) const;
 
+  // `rows` rows, from the one that starts with `first`: whether contents and spares are as in a new file, and making
+  // them so. None of them waits to be written.
+  bool blank(Unit first, std::uint32_t rows) const;
+  void discard(Unit first, std::uint32_t rows);
+  // The contents of units that no spare describes.
+  void discard_units(Unit first, std::uint32_t count);
+
   // To the file; the caller syncs. What could not be written stays. Throws std::system_error.
   void drain();
 
@@ -66,6 +73,7 @@ class Media {
   void forget_written();
   const Row* staged(Unit unit) const;
   std::uint64_t spare_offset(Unit unit) const;
+  std::uint64_t rows_bytes(std::uint32_t rows) const;
 
   BackingFile& file_;
   const Superblock superblock_;

@@ -17,7 +17,17 @@
 namespace kvdrive {
 
 // What a journal record is about; each is followed by the struct of its writer.
-enum class RecordType : std::uint32_t { kList = 1, kBuffered, kBands, kSession, kSessionEnd, kRows, kBlocks, kLimits };
+enum class RecordType : std::uint32_t {
+  kList = 1,
+  kBuffered,
+  kBands,
+  kSession,
+  kSessionEnd,
+  kRows,
+  kBlocks,
+  kLimits,
+  kCondemned
+};
 
 class RecordWriter {
  public:

@@ -34,6 +34,8 @@ struct Spare {
 
   std::uint32_t expected_crc() const { return crc32c(std::as_bytes(std::span(this, 1)).first(sizeof *this - 4)); }
   bool valid() const { return written == 1 && crc == expected_crc(); }
+
+  bool operator==(const Spare&) const = default;
 };
 static_assert(sizeof(Spare) == 32 && std::has_unique_object_representations_v<Spare>);
 

@@ -54,10 +54,11 @@ void Connection::proceed(Clock::time_point now) {
     progress_ = now;
     handle(*pdu);
   }
-  if (reader_.fault() && !ending_) {
+  const auto& fault = reader_.fault();
+  if (fault && !ending_) {
     const ByteView pending = reader_.pending();
     const std::size_t header = pending.size() > 2 ? std::to_integer<std::size_t>(pending[2]) : 0;
-    terminate(*reader_.fault(), pending.first(std::min(pending.size(), header)));
+    terminate(*fault, pending.first(std::min(pending.size(), header)));
   }
 }
 

@@ -40,13 +40,13 @@ static_assert(sizeof(DiscoveryLog) == 1024 && sizeof(DiscoveryEntry) == 1024);
 template <std::size_t N>
 void put(std::uint8_t (&field)[N], std::string_view text) {
   std::memset(field, ' ', N);
-  std::memcpy(field, text.data(), std::min(N, text.size()));
+  text.copy(reinterpret_cast<char*>(field), N);
 }
 
 template <std::size_t N>
 void put_padded(char (&field)[N], std::string_view text, char fill) {
   std::memset(field, fill, N);
-  std::memcpy(field, text.data(), std::min(N, text.size()));
+  text.copy(field, N);
 }
 
 std::uint64_t log_bytes(const abi::Sqe& command) {

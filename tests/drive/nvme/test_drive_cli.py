@@ -15,6 +15,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from stored_bytes import occurrences
 
 from kvdrive import abi
 from kvdrive._native import Drive, QueuePairs, Subsystem
@@ -50,6 +51,46 @@ def test_create_info_and_fsck(tmp_path):
     assert (again.returncode, "--force" in again.stderr) == (2, True)
     found = json.loads(kvdrive("info", path, "--json").stdout)
     assert (found["preset"], found["sessions"], found["blocks_used"]) == ("970pro", [], 0)
+    assert json.loads(kvdrive("fsck", path, "--json").stdout)["disagreements"] == []
+
+
+def test_budgets_and_wear_of_a_new_drive(tmp_path):
+    """As given, stored on the drive and shown by info; 0 is no limit for sessions."""
+    path = tmp_path / "drive.kv"
+    sizes = ("--tail-budget", "1M", "--session-budget", "2M", "--metadata-budget", "3M", "--worn-erases", 7)
+    want = {
+        "tail_budget_bytes": 1 << 20,
+        "session_budget_bytes": 2 << 20,
+        "metadata_budget_bytes": 3 << 20,
+        "least_erases": 7,
+        "most_erases": 7,
+    }
+    assert want.items() <= json.loads(kvdrive("create", path, "--capacity", "64M", *sizes, "--json").stdout).items()
+    assert want.items() <= json.loads(kvdrive("info", path, "--json").stdout).items()
+    assert "1,048,576" in kvdrive("info", path).stdout
+    plain = tmp_path / "plain.kv"
+    found = json.loads(kvdrive("create", plain, "--capacity", "64M", "--json").stdout)
+    assert (found["tail_budget_bytes"], found["session_budget_bytes"], found["most_erases"]) == (256 << 20, 0, 0)
+    assert found["metadata_budget_bytes"] == (16 << 20) + (64 << 20) // abi.PAGE_BYTES
+    assert "no limit" in kvdrive("info", plain).stdout
+
+
+def test_erase_leaves_nothing_of_a_session(tmp_path):
+    path = tmp_path / "drive.kv"
+    drive = Drive(path, "fast", 1, 1 << 26)
+    pairs = QueuePairs(Subsystem(drive), 1 << 24)
+    values = {3: 1.125, 4: 2.25, 5: 4.5}
+    marks = {session: np.full(8, value, np.float16).tobytes() for session, value in values.items()}
+    for session, value in values.items():
+        for sequence, kind in enumerate(abi.KvKind):
+            command = commands.kv_append(session, 0, 0, kind, 0, sequence, np.full((2, 400, 64), value, np.float16))
+            decode(*pairs.execute(1, command.entry, command.data)).check(command.opcode)
+    del pairs, drive
+    result = json.loads(kvdrive("erase", path, 3, 4, "--json").stdout)
+    assert (result["sessions"], result["blocks_erased"] > 0) == ([5], True)
+    assert [occurrences(path, marks[session]) > 0 for session in values] == [False, False, True]
+    assert kvdrive("erase", path, "--all").returncode == 0
+    assert occurrences(path, marks[5]) == 0
     assert json.loads(kvdrive("fsck", path, "--json").stdout)["disagreements"] == []
 
 
@@ -152,6 +193,16 @@ def test_the_timeline_of_what_a_drive_holds(tmp_path):
         (("info", "{}/none.kv"), "there is no drive"),
         (("create", "{}/new.kv", "--capacity", "many"), "is no size"),
         (("create", "{}/new.kv", "--preset", "floppy"), "preset"),
+        (("create", "{}/new.kv", "--tail-budget", "99999999T"), "is more than there is"),
+        (("create", "{}/new.kv", "--tail-budget", "2T"), "at most 1 TiB"),
+        (("create", "{}/new.kv", "--tail-budget", "4095"), "4096 at least"),
+        (("create", "{}/new.kv", "--metadata-budget", "10"), "that the flash's blocks take"),
+        (("create", "{}/new.kv", "--session-budget", "100"), "4096 bytes at least"),
+        (("create", "{}/new.kv", "--session-budget", "-1"), "is no size"),
+        (("create", "{}/new.kv", "--worn-erases", "-1"), "from 0 to 1000000"),
+        (("erase", "{}/drive.kv"), "say what to erase"),
+        (("erase", "{}/drive.kv", "3"), "has no session 3"),
+        (("erase", "{}/drive.kv", "3", "--all"), "say what to erase"),
         (("stats", "--socket", "{}/none"), "no drive is served"),
         (("serve", "{}/drive.kv", "--socket", "{}/s", "--fault", "flood"), "unknown fault"),
         (("serve", "{}/drive.kv", "--socket", "{}/s", "--fault", "full:x"), "is no fault"),

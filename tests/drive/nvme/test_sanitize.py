@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sanitize: nothing of what was stored is left in the backing file or in the drive's memory, and the status says so."""
 
-import os
-
 import numpy as np
 import pytest
+from stored_bytes import occurrences
 
 from kvdrive import abi
 from kvdrive._native import Drive
@@ -20,18 +19,7 @@ def marked(count):
 
 
 def copies(path):
-    """How often the mark lies in a sparse file."""
-    found, at, end = 0, 0, path.stat().st_size
-    with path.open("rb") as file:
-        while at < end:
-            try:
-                start = os.lseek(file.fileno(), at, os.SEEK_DATA)
-            except OSError:
-                break
-            at = os.lseek(file.fileno(), start, os.SEEK_HOLE)
-            file.seek(start)
-            found += file.read(at - start).count(MARK)
-    return found
+    return occurrences(path, MARK)
 
 
 def sanitize(nvme, action=BLOCK_ERASE):

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SESSION_ERASE: of what a session held alone no byte is left in the backing file; everything else is as before."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from stored_bytes import occurrences
+
+from kvdrive import abi
+from kvdrive.nvme import wire
+
+S = abi.NvmeStatus
+SECRET, OTHER, KEPT = b"\x5a\x3c", b"\x11\x2f", b"\x66\x1e"  # one finite binary16 each
+# Small blocks and little room, so that collection has copied things; the other one as the cpu target has it.
+SMALL = {"preset": "970pro", "pages_per_block": 1, "capacity_bytes": 4096 * 700}
+DRIVES = {"flash": SMALL, "disk": {"preset": "plain", "capacity_bytes": 1 << 24}}
+SPARSE = abi.AppendOption.APPEND_SPARSE
+
+
+@pytest.fixture
+def folder():
+    """In memory where there is such a file system: these tests wait for the disk otherwise."""
+    shared = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as path:
+        yield Path(path)
+
+
+@pytest.fixture(params=DRIVES)
+def host(request, make_drive, folder):
+    return make_drive(path=folder / "drive.kv", **DRIVES[request.param])
+
+
+def rows(mark, tokens, heads=2, d=64):
+    """The same number everywhere: the mark is found in both indexes of K."""
+    return np.frombuffer(mark * (heads * tokens * d), np.float16).reshape(heads, tokens, d)
+
+
+def store(host, session, mark, tokens, first=0):
+    part = rows(mark, tokens)
+    host.store(part, part, session=session, first_token=first, options=SPARSE)
+
+
+def copies(host, mark):
+    return occurrences(host.path, mark * 8)
+
+
+def holds(host, session, *parts):
+    """Whether the session's rows are these (mark, tokens), one after the other."""
+    want = b"".join(rows(mark, tokens, heads=1).tobytes() for mark, tokens in parts)
+    return all(host.drive.rows(session, 0, head, kind).tobytes() == want for head in range(2) for kind in abi.KvKind)
+
+
+def test_nothing_of_it_is_left(host):
+    """In flash, in groups that wait for a row, in tails, in the journal; the others have everything."""
+    store(host, 1, SECRET, 600)
+    store(host, 2, OTHER, 610)
+    host.flush()
+    store(host, 1, SECRET, 37, first=600)
+    host.flush()
+    assert host.trim(from_token=620).status == S.SUCCESS  # what was trimmed before goes as well
+    assert copies(host, SECRET) > 4 * 600
+    before, flash = copies(host, OTHER), host.drive.flash_stats()
+    reply = host.erase()
+    after = host.drive.flash_stats()
+    assert (reply.status, reply.result) == (S.SUCCESS, after["erases"] - flash["erases"])
+    assert copies(host, SECRET) == 0
+    assert before >= copies(host, OTHER) > 4 * 600  # fewer copies in the journal
+    assert holds(host, 2, (OTHER, 610))
+    assert host.drive.sessions() == [2]
+    store(host, 3, KEPT, 300)
+    host.reopen()
+    assert copies(host, SECRET) == 0
+    assert host.drive.check() == []
+    assert holds(host, 3, (KEPT, 300))
+
+
+def test_a_fork_keeps_what_it_shares(host):
+    store(host, 1, SECRET, 128)
+    store(host, 1, OTHER, 400, first=128)
+    assert host.fork(1, 2, 128).status == S.SUCCESS
+    store(host, 2, KEPT, 100, first=128)
+    host.flush()
+    assert host.erase(1).status == S.SUCCESS
+    assert copies(host, OTHER) == 0
+    assert holds(host, 2, (SECRET, 128), (KEPT, 100))
+    assert host.erase(2).status == S.SUCCESS
+    assert (copies(host, SECRET), copies(host, KEPT), host.drive.check()) == (0, 0, [])
+
+
+def test_tokens_from_one_on(host):
+    """A group in the middle is cut: what is left of it waits in drive memory."""
+    store(host, 1, KEPT, 300)
+    store(host, 1, SECRET, 300, first=300)
+    host.flush()
+    assert host.erase(from_token=300).status == S.SUCCESS
+    assert copies(host, SECRET) == 0
+    assert holds(host, 1, (KEPT, 300))
+    store(host, 1, OTHER, 50, first=300)
+    host.reopen()
+    assert (holds(host, 1, (KEPT, 300), (OTHER, 50)), host.drive.check()) == (True, [])
+
+
+def aged(host, rounds=12):
+    """Sessions that come and go around one that grows slowly: collection moves it. Returns the one that stays."""
+    for number in range(rounds):
+        store(host, 1, SECRET, 25, first=25 * number)
+        store(host, 2 + number, KEPT, 1000)
+        host.flush()
+        if number >= 2:
+            assert host.trim(number).status == S.SUCCESS
+    assert host.trim(rounds).status == S.SUCCESS
+    assert host.drive.flash_stats()["groups_moved"] > 0
+    return 1 + rounds
+
+
+def test_copies_that_collection_left_are_gone(make_drive, folder):
+    host = make_drive(path=folder / "drive.kv", **SMALL)
+    last = aged(host)
+    host.reopen()
+    assert copies(host, SECRET) > 0
+    assert host.erase().status == S.SUCCESS
+    assert copies(host, SECRET) == 0
+    assert (holds(host, last, (KEPT, 1000)), host.drive.check()) == (True, [])
+
+
+def test_what_a_loss_of_power_left_behind_is_gone(make_drive, folder):
+    """Rows that reached the flash, but no commit: no map has ever known them."""
+    host = make_drive(path=folder / "drive.kv", **SMALL)
+    store(host, 1, OTHER, 64)
+    host.flush()
+    host.drive.inject("power_cut", after=1)  # contents are there, their spares are not
+    store(host, 1, SECRET, 1200, first=64)
+    assert host.flush().status == S.INTERNAL_ERROR
+    host.reopen()
+    assert holds(host, 1, (OTHER, 64))
+    assert copies(host, SECRET) > 0
+    assert host.erase().status == S.SUCCESS
+    assert (copies(host, SECRET), copies(host, OTHER), host.drive.check()) == (0, 0, [])
+
+
+@pytest.mark.parametrize("fault", ["erase_fail", "program_fail"])
+def test_blocks_that_fail_on_the_way(make_drive, folder, fault):
+    host = make_drive(path=folder / "drive.kv", **SMALL)
+    last = aged(host)
+    host.drive.inject(fault, after=1, count=2)
+    assert host.erase().status == S.SUCCESS
+    assert host.drive.flash_stats()["bad_blocks"] == 2
+    assert (copies(host, SECRET), holds(host, last, (KEPT, 1000)), host.drive.check()) == (0, True, [])
+    store(host, 1, SECRET, 600)  # over bands that lack a block
+    host.flush()
+    assert host.erase().status == S.SUCCESS
+    assert (copies(host, SECRET), host.drive.check()) == (0, [])
+
+
+@pytest.mark.parametrize("torn", [0, 1, 2, 3])
+def test_a_cut_at_every_write(make_drive, folder, torn):
+    """Either the session is still there, or nothing of it is when the drive has been opened again."""
+    host = make_drive(path=folder / "aged.kv", **SMALL)
+    last = aged(host)
+    store(host, 1, SECRET, 20, first=300)
+    host.flush()
+    host.drive = None
+    outcomes, cut = set(), 0
+    while "done" not in outcomes:
+        subprocess.run(["cp", "--sparse=always", folder / "aged.kv", folder / "copy.kv"], check=True)
+        host = make_drive(path=folder / "copy.kv")
+        host.drive.inject("power_cut", after=cut, argument=torn + (cut << 8 if torn > 1 else 0))
+        status = host.erase().status
+        assert status in (S.SUCCESS, S.INTERNAL_ERROR)
+        host.reopen()
+        assert (holds(host, last, (KEPT, 1000)), host.drive.check()) == (True, []), cut
+        if 1 in host.drive.sessions():
+            assert status == S.INTERNAL_ERROR
+            assert holds(host, 1, (SECRET, 320)), cut
+            outcomes.add("there")
+        else:
+            assert copies(host, SECRET) == 0, cut
+            outcomes.add("done" if status == S.SUCCESS else "finished at mount")
+        host.drive, cut = None, cut + 1
+    assert outcomes == {"there", "finished at mount", "done"}
+
+
+def test_it_takes_device_time(make_drive, folder):
+    host = make_drive(path=folder / "drive.kv", preset="mqsim-default", pages_per_block=4, capacity_bytes=1 << 24)
+    store(host, 1, SECRET, 2000)
+    host.flush()
+    before = host.drive.flash_stats()["device_ns"]
+    reply = host.erase()
+    assert reply.result > 0
+    assert host.drive.flash_stats()["device_ns"] - before >= 3_800_000  # tBERS of the preset
+
+
+def test_refusals(make_drive, folder):
+    host = make_drive(path=folder / "drive.kv", **SMALL)
+    store(host, 1, KEPT, 100)
+    assert host.erase(7).status == S.UNKNOWN_SESSION
+    assert host.raw(host.entry("erase", session=1, reserved0=1)).status == S.INVALID_FIELD
+    assert host.raw(host.entry("erase", session=1, nsid=3)).status == S.INVALID_NAMESPACE
+    assert host.raw(host.entry("erase", session=1), np.zeros(64, np.uint8)).status == S.DATA_LENGTH
+    assert holds(host, 1, (KEPT, 100))
+    assert wire.SessionOpcode.SESSION_ERASE & 3 == 0  # no data in either direction
