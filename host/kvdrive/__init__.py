@@ -10,13 +10,14 @@ __version__ = version("kvdrive")
 
 # Found on first use: importing kvdrive must not import torch.
 _EXPORTS = {
-    "attach": "kvdrive.plugins.transformers",
+    "attach": "kvdrive.drives",
+    "DriveOptions": "kvdrive.drives",
     "generate": "kvdrive.engine.generate",
     "DriveGroup": "kvdrive.targets.group",
     "CpuDrive": "kvdrive.targets.cpu",
     "Emulator": "kvdrive.targets.emulator",
 }
-__all__ = ["CpuDrive", "DriveGroup", "Emulator", "attach", "generate"]
+__all__ = ["CpuDrive", "DriveGroup", "DriveOptions", "Emulator", "attach", "generate"]
 
 
 def __getattr__(name: str) -> Any:

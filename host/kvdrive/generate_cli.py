@@ -70,7 +70,12 @@ PresetOption = Annotated[str, typer.Option(help="flash whose time is modelled; `
 AttentionOption = Annotated[Attention, typer.Option(help="exact, or a policy that reads less")]
 RatioOption = Annotated[str, typer.Option(help="share of K and V that such a policy reads, as 1/8")]
 DrivesOption = Annotated[int, typer.Option(min=1, max=64, help="drives that share the KV heads; any number, same bits")]
-SpillOption = Annotated[int, typer.Option(min=1, max=64, help="new tokens that are written at once; 1: each by itself")]
+SpillOption = Annotated[
+    int,
+    typer.Option(
+        min=1, max=64, help="new tokens written at once; 1: each by itself. sparf always attends to those that wait"
+    ),
+]
 FailureOption = Annotated[Failure, typer.Option(help="a lost drive ends the text, or its tokens are computed again")]
 ThreadsOption = Annotated[int, typer.Option(min=0, help="threads of host and engine; 0: all cores")]
 

@@ -17,6 +17,7 @@ import inspect
 import logging
 import weakref
 from collections.abc import Callable
+from contextlib import ExitStack
 from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
@@ -85,6 +86,7 @@ class Attachment:
     ) -> None:
         self.target = target
         self.recoveries = 0
+        self._opened = ExitStack()
         self._model = model
         self._policy = policy
         self._recompute = on_failure == "recompute"
@@ -135,6 +137,11 @@ class Attachment:
             else:
                 cache.transfers.abandon()
         self._backing.close()
+        self._opened.close()
+
+    def close_with(self, opened: ExitStack) -> None:
+        """Detaching the model closes `opened` as well, last of all."""
+        self._opened.push(opened)
 
     def __enter__(self) -> Attachment:
         return self
