@@ -38,9 +38,7 @@ def steps(model, target, ids):
     with torch.no_grad(), attach(model, target, spill=6) as drive:
         cache = drive.cache()
         model(ids[:, :PREFILL], past_key_values=cache, use_cache=True)
-        found = [
-            model(ids[:, i : i + 1], past_key_values=cache, use_cache=True).logits for i in range(PREFILL, TOKENS)
-        ]
+        found = [model(ids[:, i : i + 1], past_key_values=cache, use_cache=True).logits for i in range(PREFILL, TOKENS)]
         return torch.cat(found, dim=1).float(), cache.range_stats()
 
 
