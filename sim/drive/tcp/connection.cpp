@@ -24,6 +24,7 @@ Connection::Connection(Target& target, Address local, Clock::time_point now)
   target_.count([](TargetCounters& c) { ++c.connections; });
 }
 
+// NOLINTNEXTLINE(bugprone-exception-escape): it takes locks, and visits a variant that always has a value
 Connection::~Connection() { detach(); }
 
 // The queue is free for another connection; without the admin queue there is no association.
