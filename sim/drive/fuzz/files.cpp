@@ -83,9 +83,9 @@ class Host {
     return send(append, data).status;
   }
 
-  std::uint32_t trim(std::uint32_t session, std::uint32_t from) {
+  std::uint32_t trim(std::uint32_t session, std::uint32_t from, std::uint8_t opcode = abi::kSessionTrim) {
     abi::SessionTrim trim{};
-    trim.opcode = abi::kSessionTrim;
+    trim.opcode = opcode;
     trim.nsid = abi::kNvm;
     trim.session = session;
     trim.from_token = from;
@@ -147,6 +147,9 @@ class Host {
 // A history with everything in it: both indexes, tails, forks, sessions that ended, blocks, several snapshots.
 void live(Host& host) {
   const auto well = [](std::uint32_t status) { require(status == abi::kSuccess, "the base file cannot be made"); };
+  for (const std::uint32_t kind : {abi::kKeys, abi::kValues}) well(host.append(5, kind, kind, 0, 300));
+  well(host.flush());
+  well(host.trim(5, 0, nvme::kSessionErase));
   std::uint32_t sequence = 0;
   for (std::uint32_t tokens = 0, step = 150; tokens < 600; tokens += step) {
     for (const std::uint32_t kind : {abi::kKeys, abi::kValues}) well(host.append(1, sequence++, kind, tokens, step));
@@ -357,7 +360,8 @@ class Files final : public Surface {
     if (random.one_in(4)) {
       const auto number = static_cast<std::uint32_t>(random.below(5));
       host.append(number, static_cast<std::uint32_t>(random.below(10)), 0, 600, 80);
-      host.trim(number, static_cast<std::uint32_t>(random.below(300)));
+      const auto opcode = random.pick<std::uint8_t>({nvme::kSessionErase, abi::kSessionTrim});
+      host.trim(number, static_cast<std::uint32_t>(random.below(300)), opcode);
       host.fork(number, 9, 64);
       host.write(random.below(kBlocks));
       host.flush();

@@ -28,8 +28,8 @@ Rings::Rings(std::span<std::byte> segment, Subsystem& subsystem, ControllerOptio
             view_.wake_host();  // from any thread: `poll` may be asleep
           },
           this) {
-  view_.wide_property(kCap).store(*controller_.property(kCap, 8));
-  view_.property(kVs).store(static_cast<std::uint32_t>(*controller_.property(kVs, 4)));
+  view_.wide_property(kCap).store(controller_.property(kCap, 8).value_or(0));
+  view_.property(kVs).store(static_cast<std::uint32_t>(controller_.property(kVs, 4).value_or(0)));
   view_.property(kCc).store(0);
   view_.property(kCsts).store(0);
 }
@@ -107,7 +107,8 @@ bool Rings::poll_properties() {
   controller_.set_property(kAsq, 8, view_.wide_property(kAsq).load());
   controller_.set_property(kAcq, 8, view_.wide_property(kAcq).load());
   controller_.set_property(kCc, 4, cc);
-  view_.property(kCsts).store(static_cast<std::uint32_t>(*controller_.property(kCsts, 4)), std::memory_order_release);
+  view_.property(kCsts).store(static_cast<std::uint32_t>(controller_.property(kCsts, 4).value_or(0)),
+                              std::memory_order_release);
   const std::lock_guard lock(mutex_);
   posted_ = true;  // somebody waits for CSTS
   return true;
