@@ -2,8 +2,9 @@
 
 The caches of all contenders are filled with the same random K and V, so that contexts are long without a prefill of
 hours; models share one set of weights. All contenders of a round decode one token each, one after the other; ratios are
-taken inside a round and their median is reported. A second table compares prefills with and without K and V on their
-way to the drive. The floor is a plain read of weights, K and V at the memory bandwidth measured here.
+taken inside a round and their median is reported. llama.cpp, where `llama-bench` is on PATH, follows behind the rounds.
+A second table compares prefills with and without K and V on their way to the drive. The floor is a plain read of
+weights, K and V at the memory bandwidth measured here.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from rich.table import Table
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 from transformers.cache_utils import DynamicCache
 
+import llama_cpp
 from bench_attention import processor
 from decode_contenders import SEED, contenders, sibling
 from kvdrive import abi, models
@@ -96,6 +98,17 @@ def measure(
     for row in rows:
         row.ratio = statistics.median(t / s for t, s in zip(row.seconds, rows[0].seconds, strict=True))
     return rows
+
+
+def llama_row(rows: list[Row], model: PreTrainedModel, folder: Path, threads: int) -> list[Row]:
+    """llama.cpp on the same weights, behind the rounds of the others: it fills its cache by itself."""
+    stock = rows[0]
+    seconds = llama_cpp.measure(model, stock.context, len(stock.seconds), threads, folder)
+    if not seconds:
+        return []
+    row = Row(stock.model, stock.context, llama_cpp.NAME, seconds)
+    row.ratio = row.median / stock.median
+    return [row]
 
 
 def _count(row: Row, drives: DriveGroup, before: tuple) -> None:
@@ -237,6 +250,7 @@ def main() -> None:
                 with tempfile.TemporaryDirectory(dir=folder) as place:
                     tick = lambda: progress.advance(task)  # noqa: E731
                     found = measure(name, model, shape, context, args.rounds, args.threads, Path(place), tick)
+                    found += llama_row(found, model, Path(place), args.threads)
                 floor = (weights + context * shape.bytes_per_token) / bandwidth
                 for row in found:
                     row.of_floor = row.median / floor

@@ -43,7 +43,9 @@ def decode(bench: dict) -> str:
     lines = [["model, context", *names], ["---"] + ["---:"] * len(names)]
     for model, context in dict.fromkeys((row["model"], row["context"]) for row in rows):
         found = {row["contender"]: row for row in rows if (row["model"], row["context"]) == (model, context)}
-        cells = (f"{row['median_seconds'] * 1e3:.3g} ({row['ratio']:.2g}x)" for row in map(found.get, names))
+        cells = (
+            f"{row['median_seconds'] * 1e3:.3g} ({row['ratio']:.2g}x)" if row else "-" for row in map(found.get, names)
+        )
         lines.append([f"{model}, {context:,}", *cells])
     overheads = ", ".join(f"{p['overhead']:+.1%} ({p['model']}, {p['tokens']:,} tokens)" for p in bench["prefill"])
     note = (
