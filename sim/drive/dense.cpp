@@ -10,25 +10,30 @@
 namespace kvdrive {
 namespace {
 
-constexpr std::size_t kGroupsAtOnce = 1024;  // that a thread checks
-
 // One head's pages, and what is going on with them.
 struct Gathered {
   std::vector<const std::byte*> k, v;
   bool whole = true;
   Ns done = 0;
   std::atomic<std::uint32_t> damaged = 0;
-  TransferThreads::Batch arrived, checked;
+  TransferThreads::Batch arrived;
 };
 
 class PagesInMemory final : public KvPages {
  public:
-  PagesInMemory(const Gathered& head, std::uint32_t rows_per_page) : KvPages(rows_per_page), head_(head) {}
+  PagesInMemory(const Ftl& ftl, const HeadRows& k, const HeadRows& v, Gathered& head)
+      : KvPages(k.tokens_per_group()), ftl_(ftl), rows_{&k, &v}, head_(head) {}
 
   void visit(abi::KvKind kind, const Visit& visit) const override { visit(0, kind == abi::kKeys ? head_.k : head_.v); }
 
+  void check(abi::KvKind kind, std::size_t first, std::span<const std::byte* const> pages) const override {
+    head_.damaged += damaged_groups(ftl_, *rows_[kind], first, pages);
+  }
+
  private:
-  const Gathered& head_;
+  const Ftl& ftl_;
+  const HeadRows* const rows_[2];
+  Gathered& head_;
 };
 
 // The wanted groups, the first ones of the head, then the tail up to `tokens` as if it were more of them.
@@ -45,17 +50,6 @@ void gather(Ftl& ftl, const HeadRows& rows, std::uint32_t tokens, const std::vec
     const std::size_t offset = std::size_t{token - groups * per_group} * rows.row_bytes();
     pages.push_back(rows.tail().data() + offset);
     tail_bytes += std::uint64_t{std::min(per_group, tokens - token)} * rows.row_bytes();
-  }
-}
-
-void add_checks(std::vector<TransferThreads::Task>& tasks, const Ftl& ftl, const HeadRows& rows,
-                std::span<const std::byte* const> pages, std::atomic<std::uint32_t>& damaged) {
-  const std::size_t groups = std::min<std::size_t>(pages.size(), rows.groups());
-  for (std::size_t first = 0; first < groups; first += kGroupsAtOnce) {
-    const auto part = pages.subspan(first, std::min(kGroupsAtOnce, groups - first));
-    tasks.emplace_back([&ftl, list = rows.list(), first, part, &damaged] {
-      damaged += ftl.damaged(list, static_cast<std::uint32_t>(first), part);
-    });
   }
 }
 
@@ -92,8 +86,8 @@ AttentionUnit::Outcome AttentionUnit::run_copied(const Head& head) {
   return run_job();
 }
 
-// While the engine works on a head, the pages of the next one arrive and its own are checked; results count when all
-// checks have passed.
+// While the engine works on a head, the pages of the next one arrive. It checks its own on the way; results count when
+// all are whole.
 AttentionOutcome AttentionUnit::run_paged(const abi::AttnSubmit& command, std::span<const std::byte> data) {
   const std::uint32_t tokens = command.tokens;
   std::vector<Gathered> heads(command.heads);
@@ -125,21 +119,12 @@ AttentionOutcome AttentionUnit::run_paged(const abi::AttnSubmit& command, std::s
     data_done_ = own.done;
     if (!own.whole) return {abi::kUnrecoveredRead};
     const Head head = head_of(command, data, i);
-    if (ftl_.keeps_payload()) {
-      std::vector<TransferThreads::Task> tasks;
-      add_checks(tasks, ftl_, head.k, own.k, own.damaged);
-      add_checks(tasks, ftl_, head.v, own.v, own.damaged);
-      own.checked = threads_.start(std::move(tasks));
-    }
     start_dense(head);
-    const PagesInMemory pages(own, head.k.tokens_per_group());
+    const PagesInMemory pages(ftl_, head.k, head.v, own);
     return run_job(&pages);
   });
   std::uint32_t damaged = 0;
-  for (Gathered& head : heads) {
-    head.checked.wait();
-    damaged += head.damaged;
-  }
+  for (const Gathered& head : heads) damaged += head.damaged;
   return damaged > 0 ? refuse_damaged(damaged) : outcome;
 }
 

@@ -47,8 +47,8 @@ struct Section {
 
 class StreamedPages final : public KvPages {
  public:
-  StreamedPages(Ftl& ftl, GroupStream& ahead, TransferThreads& threads, const Section& k, const Section& v)
-      : KvPages(k.rows->tokens_per_group()), ftl_(ftl), ahead_(ahead), threads_(threads), sections_{&k, &v} {}
+  StreamedPages(Ftl& ftl, GroupStream& ahead, const Section& k, const Section& v)
+      : KvPages(k.rows->tokens_per_group()), ftl_(ftl), ahead_(ahead), sections_{&k, &v} {}
 
   void visit(abi::KvKind kind, const Visit& visit) const override {
     const Section& section = *sections_[kind];
@@ -64,27 +64,28 @@ class StreamedPages final : public KvPages {
     if (const auto tail = section.tail_pages(); !tail.empty()) visit(section.rows->groups(), tail);
   }
 
+  void check(abi::KvKind kind, std::size_t first, std::span<const std::byte* const> pages) const override {
+    damaged_ += damaged_groups(ftl_, *sections_[kind]->rows, first, pages);
+  }
+
   std::uint32_t damaged() const { return damaged_; }
 
  private:
   void pass(GroupStream& stream, const Section& section, const Visit& visit) const {
     for (std::uint32_t group = section.first_group; group < section.end_group;) {
       const auto piece = stream.next();
-      std::uint32_t damaged = 0;
-      auto check = threads_.start({[&] { damaged = ftl_.damaged(section.rows->list(), group, piece.pages); }});
+      const std::uint32_t before = damaged_;
       visit(group, piece.pages);
-      check.wait();
-      damaged_ += piece.whole ? damaged : std::max(damaged, 1U);
+      if (!piece.whole && damaged_ == before) ++damaged_;
       group += static_cast<std::uint32_t>(piece.pages.size());
     }
   }
 
   Ftl& ftl_;
   GroupStream& ahead_;
-  TransferThreads& threads_;
   const Section* sections_[2];
   mutable bool came_[2] = {};
-  mutable std::uint32_t damaged_ = 0;
+  mutable std::atomic<std::uint32_t> damaged_ = 0;
 };
 
 }  // namespace
@@ -107,7 +108,7 @@ AttentionOutcome AttentionUnit::run_streamed(const abi::AttnSubmit& command, std
   std::uint32_t damaged = 0;
   AttentionOutcome outcome = collect(command, [&](std::uint32_t i) {
     const Head head = head_of(command, data, i);
-    const StreamedPages pages(ftl_, ahead, threads_, sections[2 * i], sections[2 * i + 1]);
+    const StreamedPages pages(ftl_, ahead, sections[2 * i], sections[2 * i + 1]);
     data_done_ = ready_;
     start_dense(head);
     const Outcome done = run_job(&pages);

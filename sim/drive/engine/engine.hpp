@@ -59,6 +59,10 @@ class KvPages {
   // All pages of K or of V in order; each stays until its visit returns. An engine wants K once, then V once; only in
   // rare cases V again.
   virtual void visit(abi::KvKind kind, const Visit& visit) const = 0;
+  // Compares pages `first` and on with their checksums, and remembers what is damaged; the job's results do not count
+  // then. The engine calls it for all pages of a visit, a few at a time, just before it reads them: they are in its
+  // cache from then on. May be called from several threads.
+  virtual void check(abi::KvKind kind, std::size_t first, std::span<const std::byte* const> pages) const = 0;
 
  private:
   std::uint32_t rows_per_page_;

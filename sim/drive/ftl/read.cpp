@@ -9,14 +9,6 @@
 #include "ftl/group_stream.hpp"
 
 namespace kvdrive {
-namespace {
-
-void prefetch(const std::byte* page) {
-  for (std::size_t at = 0; at < abi::kPageBytes; at += abi::kBeatBytes) __builtin_prefetch(page + at);
-}
-
-}  // namespace
-
 const std::byte* Ftl::page(Unit unit) const {
   if (!waits(unit) || !media_.keeps_payload()) return media_.unit(waits(unit) ? 0 : unit);
   return data_.data() + slot_of(unit) * abi::kPageBytes;
@@ -133,11 +125,8 @@ std::uint32_t Ftl::damaged(ListId list, std::uint32_t first, std::span<const std
   std::uint32_t count = 0;
   map_.extents(list).for_each(first, first + static_cast<std::uint32_t>(pages.size()), [&](const Extent& run) {
     for (std::uint32_t i = 0; i < run.count; ++i) {
-      // A checksum is over before the processor has noticed the direction: it is told what comes next.
-      const std::uint32_t next = run.index + i - first + 1;
-      if (next < pages.size() && pages[next] != nullptr) prefetch(pages[next]);
-      if (pages[next - 1] == nullptr) continue;
-      count += intact(family, run.index + i, run.unit + i, pages[run.index + i - first]) ? 0 : 1;
+      const std::byte* const page = pages[run.index + i - first];
+      if (page != nullptr && !intact(family, run.index + i, run.unit + i, page)) ++count;
     }
   });
   return count;

@@ -6,6 +6,7 @@
 // applied afterwards, so that a command over several heads happens to all of them or to none.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -109,5 +110,13 @@ class HeadRows {
   bool dirty_ = true;
   std::size_t clean_tail_ = 0;
 };
+
+// Of the pages of groups `first` and on, and of the tail behind them: how many groups are not what was stored.
+inline std::uint32_t damaged_groups(const Ftl& ftl, const HeadRows& rows, std::size_t first,
+                                    std::span<const std::byte* const> pages) {
+  if (first >= rows.groups()) return 0;
+  const std::size_t stored = std::min<std::size_t>(pages.size(), rows.groups() - first);
+  return ftl.damaged(rows.list(), static_cast<std::uint32_t>(first), pages.first(stored));
+}
 
 }  // namespace kvdrive

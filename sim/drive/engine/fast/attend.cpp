@@ -53,8 +53,25 @@ struct Rows {
   const std::uint16_t* at(std::size_t row, unsigned d) const {
     row -= first;
     if (pages == nullptr) return array + row * d;
-    return reinterpret_cast<const std::uint16_t*>(pages[row / per_page]) + row % per_page * d;
+    return page(row / per_page) + row % per_page * d;
   }
+
+  // Addresses of the rows [row, row + n).
+  void list(std::size_t row, unsigned n, unsigned d, const std::uint16_t** to) const {
+    row -= first;
+    if (pages == nullptr) {
+      for (unsigned i = 0; i < n; ++i) to[i] = array + (row + i) * d;
+      return;
+    }
+    std::size_t number = row / per_page;
+    for (unsigned i = 0, in_page = row % per_page; i < n; in_page = 0) {
+      const std::uint16_t* next = page(number++) + std::size_t{in_page} * d;
+      for (; i < n && in_page < per_page; ++i, ++in_page, next += d) to[i] = next;
+    }
+  }
+
+ private:
+  const std::uint16_t* page(std::size_t number) const { return reinterpret_cast<const std::uint16_t*>(pages[number]); }
 };
 
 // Attended tokens [first, last) whose rows are in memory: token t is row index[t], or t without an index.
@@ -62,6 +79,8 @@ struct Piece {
   Rows rows;
   const std::uint32_t* index;
   std::size_t first, last;
+  abi::KvKind kind = abi::kKeys;
+  std::span<const std::byte* const> pages{};  // to be checked; empty for an array
 };
 
 // Row addresses of the tokens [start, end) of a piece, at most a block.
@@ -72,9 +91,8 @@ struct Block {
 
   Block(const Piece& piece, std::size_t start, std::size_t end, unsigned d)
       : first(start), n(static_cast<unsigned>(std::min<std::size_t>(end - start, kBlockTokens))) {
-    for (unsigned i = 0; i < n; ++i) {
-      rows[i] = piece.rows.at(piece.index != nullptr ? piece.index[first + i] : first + i, d);
-    }
+    if (piece.index == nullptr) piece.rows.list(first, n, d, rows);
+    for (unsigned i = 0; piece.index != nullptr && i < n; ++i) rows[i] = piece.rows.at(piece.index[first + i], d);
   }
 };
 
@@ -193,7 +211,8 @@ class Attention {
     const unsigned per_page = job_.pages->rows_per_page();
     job_.pages->visit(kind, [&](std::size_t first, std::span<const std::byte* const> pages) {
       const std::size_t begin = first * per_page, end = begin + pages.size() * per_page;
-      use(Piece{{nullptr, pages.data(), per_page, begin}, tokens_.index, tokens_.up_to(begin), tokens_.up_to(end)});
+      const Rows rows{nullptr, pages.data(), per_page, begin};
+      use(Piece{rows, tokens_.index, tokens_.up_to(begin), tokens_.up_to(end), kind, pages});
     });
   }
 
@@ -205,12 +224,32 @@ class Attention {
       use(Piece{{job_.tail_v, nullptr, 1, tokens_.dense}, nullptr, tokens_.dense, tokens_.total});
   }
 
+  // Calls work(worker, start, end) for parts of the piece's tokens, their pages checked.
   template <typename Work>
   void share_blocks(const Piece& piece, Work work) const {
-    share(context_.pool, ceil_div(piece.last - piece.first, kBlockTokens), kBlocksAtOnce,
-          [&](unsigned worker, std::size_t first, std::size_t last) {
-            work(worker, piece.first + first * kBlockTokens, std::min(piece.first + last * kBlockTokens, piece.last));
-          });
+    if (piece.pages.empty()) {
+      share(context_.pool, ceil_div(piece.last - piece.first, kBlockTokens), kBlocksAtOnce,
+            [&](unsigned worker, std::size_t first, std::size_t last) {
+              work(worker, piece.first + first * kBlockTokens, std::min(piece.first + last * kBlockTokens, piece.last));
+            });
+      return;
+    }
+    // A block's pages are checked just before it is computed, which asks for those of the next block meanwhile.
+    const std::size_t per_block = ceil_div(kBlockTokens, piece.rows.per_page);
+    const auto token = [&](std::size_t page) { return tokens_.up_to(piece.rows.first + page * piece.rows.per_page); };
+    share(context_.pool, piece.pages.size(), kPagesAtOnce, [&](unsigned worker, std::size_t first, std::size_t last) {
+      for (std::size_t page = first, next = 0; page < last; page = next) {
+        next = std::min(page + per_block, last);
+        check(piece, page, next);
+        work(worker, token(page), token(next));
+      }
+    });
+  }
+
+  void check(const Piece& piece, std::size_t first, std::size_t last) const {
+    if (first == last) return;
+    const std::size_t page = piece.rows.first / piece.rows.per_page;
+    job_.pages->check(piece.kind, page + first, piece.pages.subspan(first, last - first));
   }
 
   void write_record(std::uint32_t status) const {
@@ -272,6 +311,7 @@ class Attention {
     context_.statistics.outputs_exact.fetch_add(n, std::memory_order_relaxed);
     Integer acc[abi::kMaxHeadDim] = {};
     each_piece_of_v([&](const Piece& piece) {
+      check(piece, 0, piece.pages.size());
       for (std::size_t t = piece.first; t < piece.last; t += kBlockTokens) {
         const Block block(piece, t, piece.last, job_.d);
         for (unsigned i = 0; i < block.n; ++i) {

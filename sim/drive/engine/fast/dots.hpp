@@ -63,7 +63,7 @@ class Dots {
     alignas(abi::kBeatBytes) double dots[abi::kMaxGroup * kBlockTokens];
     kernels_.dots(query_.wide, query_.g, query_.n, rows, n, dots);
     const unsigned steps = query_.n / kernels_.lanes + 3;
-    return round(dots, kBlockTokens, steps, ~std::uint64_t{0}, n, out, stride,
+    return round(dots, kBlockTokens, steps, kernels_.largest(rows, n, query_.n), ~std::uint64_t{0}, n, out, stride,
                  [&](unsigned t) { return Token{rows + t, 1, query_.n, rows[t], 1}; });
   }
 
@@ -72,7 +72,7 @@ class Dots {
   std::uint64_t columns(HalfRows beats, std::uint64_t wanted, unsigned n, Output* out, std::size_t stride) const {
     alignas(abi::kBeatBytes) double dots[abi::kMaxGroup * abi::kLanes];
     kernels_.weighted_sums(query_.wide, query_.n, query_.g, beats, query_.n, abi::kLanes, dots);
-    return round(dots, abi::kLanes, query_.n, wanted, n, out, stride,
+    return round(dots, abi::kLanes, query_.n, kernels_.largest(beats, query_.n, abi::kLanes), wanted, n, out, stride,
                  [&](unsigned t) { return Token{beats, query_.n, abi::kLanes, beats[0] + t, abi::kLanes}; });
   }
 
@@ -87,13 +87,13 @@ class Dots {
   };
 
   template <typename Locate>
-  std::uint64_t round(const double* dots, unsigned dots_stride, unsigned steps, std::uint64_t wanted, unsigned n,
+  std::uint64_t round(const double* dots, unsigned dots_stride, unsigned steps, double largest, std::uint64_t wanted, unsigned n,
                       Output* out, std::size_t stride, Locate locate) const {
     std::uint64_t non_finite = 0;
     for (unsigned h = 0; h < query_.g; ++h) {
       const double* head = dots + h * dots_stride;
       const double unit = (steps + 4) * kUlp * query_.norm[h];  // error of the sum where |k| <= 1
-      const Doubt doubt = rounding_.block(kernels_, head, unit * kLargestHalf, h, n, out + h * stride);
+      const Doubt doubt = rounding_.block(kernels_, head, unit * largest, h, n, out + h * stride);
       non_finite |= doubt.non_finite & wanted;
       for (std::uint64_t left = doubt.uncertain & wanted & ~doubt.non_finite; left != 0; left &= left - 1) {
         const auto t = static_cast<unsigned>(std::countr_zero(left));
@@ -103,7 +103,7 @@ class Dots {
     return non_finite;
   }
 
-  // Asks again with the magnitudes that are there instead of the largest possible; then computes exactly.
+  // Asks again with the magnitudes of the token instead of those of its block; then computes exactly.
   Output settle(double dot, double unit, unsigned h, const Token& token) const {
     statistics_.dots_doubted.fetch_add(1, std::memory_order_relaxed);
     const double error = unit * kernels_.largest(token.rows, token.n_rows, token.row_numbers);

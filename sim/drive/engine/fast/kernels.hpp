@@ -15,7 +15,6 @@ namespace kvdrive::fast {
 
 constexpr unsigned kBlockTokens = 64;  // tokens whose rows stay in the first-level cache while all heads use them
 constexpr double kUlp = 0x1p-53;       // largest relative error of one addition
-constexpr double kLargestHalf = 65504.0;
 
 using HalfRows = const std::uint16_t* const*;  // binary16 rows, one pointer each
 

@@ -12,10 +12,10 @@ namespace {
 using Vector = Simd::Vector;
 constexpr unsigned kLanes = Simd::kLanes;
 
-// Asks for a beat some rows further on. Into the second-level cache: the first is full of the current block. Where rows
+// Asks for a beat of the next block. Into the second-level cache: the first is full of the current block. Where rows
 // are not contiguous it may be a useless one; it never faults.
 void prefetch_ahead(const std::uint16_t* beat, unsigned row_numbers) {
-  constexpr unsigned kRows = 32;
+  constexpr unsigned kRows = kBlockTokens;
   __builtin_prefetch(beat + kRows * row_numbers, 0, 2);
 }
 
@@ -154,10 +154,11 @@ std::uint64_t difference(double a, double b) {
 std::uint64_t not_finite(double x) { return __builtin_bit_cast(std::uint64_t, x - x); }
 
 Doubt to_scores(const double* dots, double error, float c, unsigned n, std::int32_t* x) {
+  // Where both ends are the same binary32 number, which is almost everywhere, one score will do.
   std::uint64_t uncertain = 0, non_finite = 0;
   for (unsigned i = 0; i < n; ++i) {
-    const double low = biased_score(dots[i] - error, c), high = biased_score(dots[i] + error, c);
-    x[i] = unbias_score(low);
+    const float low = static_cast<float>(dots[i] - error), high = static_cast<float>(dots[i] + error);
+    x[i] = unbias_score(biased_score(low, c));
     uncertain |= difference(low, high);
     non_finite |= not_finite(dots[i]);
   }

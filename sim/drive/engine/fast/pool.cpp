@@ -8,13 +8,21 @@
 namespace kvdrive::fast {
 namespace {
 
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
 // Waits until `value` is no longer `old`. Phases of a job follow each other within microseconds, while waking a thread
 // takes tens of them: so look for a while before sleeping.
 void wait_for_change(const std::atomic<std::uint32_t>& value, std::uint32_t old) {
   constexpr std::chrono::microseconds kPatience{50};
+  constexpr int kPauses = 8;  // between looks: another thread may share the core
   const auto start = std::chrono::steady_clock::now();
   while (value.load(std::memory_order_acquire) == old) {
     if (std::chrono::steady_clock::now() - start > kPatience) return value.wait(old, std::memory_order_acquire);
+    for (int i = 0; i < kPauses; ++i) pause();
   }
 }
 

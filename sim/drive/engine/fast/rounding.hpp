@@ -12,12 +12,14 @@ namespace kvdrive::fast {
 constexpr double kRoundToInteger = 0x1.8p52;
 
 // The score of a dot product, as a binary64 integer plus kRoundToInteger. Monotone in `dot`.
-static inline double biased_score(double dot, float c) {
-  const double scaled = static_cast<double>(static_cast<float>(dot) * c) * 0x1p20;
+static inline double biased_score(float dot, float c) {
+  const double scaled = static_cast<double>(dot * c) * 0x1p20;
   const double above = scaled < -0x1p31 ? -0x1p31 : scaled;
   const double inside = above > 0x1p31 - 1.0 ? 0x1p31 - 1.0 : above;
   return inside + kRoundToInteger;
 }
+
+static inline double biased_score(double dot, float c) { return biased_score(static_cast<float>(dot), c); }
 
 static inline std::int32_t unbias_score(double biased) {
   return static_cast<std::int32_t>(__builtin_bit_cast(std::int64_t, biased));
