@@ -137,6 +137,7 @@ AttentionOutcome AttentionUnit::run(const abi::AttnSubmit& command, std::span<co
   const bool sparf = command.mode == abi::kSparfAttend;
   ready_ = arrival + device_.firmware_read(sparf ? abi::kPageBytes : UINT32_MAX);
   if (!sparf) return run_dense(command, data);
+  if (engine_.reads_pages() && ftl_.direct() != nullptr) return run_sparf_streamed(command, data);
   return collect(command, [&](std::uint32_t i) {
     data_done_ = ready_;
     return run_sparf(head_of(command, data, i));

@@ -73,6 +73,7 @@ class AttentionUnit {
     abi::NvmeStatus status = abi::kSuccess;
     std::uint32_t engine_status = 0;
   };
+  class SparfHead;  // of a streamed command
 
   Head head_of(const abi::AttnSubmit& command, std::span<const std::byte> data, std::uint32_t index) const;
   AttentionOutcome collect(const abi::AttnSubmit& command, const std::function<Outcome(std::uint32_t)>& run_head);
@@ -80,10 +81,14 @@ class AttentionUnit {
   AttentionOutcome run_paged(const abi::AttnSubmit& command, std::span<const std::byte> data);
   AttentionOutcome run_streamed(const abi::AttnSubmit& command, std::span<const std::byte> data);
   AttentionOutcome refuse_damaged(std::uint32_t groups);
+  AttentionOutcome run_sparf_streamed(const abi::AttnSubmit& command, std::span<const std::byte> data);
   Outcome run_copied(const Head& head);
   void fetch_rows(const Head& head, const HeadRows& rows, std::uint32_t first, std::byte* to, RowFetch& fetch);
   void start_dense(const Head& head);
   Outcome run_sparf(const Head& head);
+  Outcome choose_rows(const Head& head);
+  Outcome choose_tokens(const Head& head);
+  Outcome attend_to_chosen(const Head& head);
   bool place_columns(const Head& head, const std::vector<bool>& rows);
   bool place_chosen(const Head& head, const std::vector<bool>& chosen);
   bool place_mean(const Head& head);
@@ -99,8 +104,8 @@ class AttentionUnit {
   NandDevice& device_;
   RowFilter filter_{engine_, ftl_};
   TransferThreads threads_{1};
-  JobMemory job_memory_;
-  JobMemory* memory_ = &job_memory_;
+  JobMemory job_memories_[2];  // of a head, and of the next one where two are under way
+  JobMemory* memory_ = &job_memories_[0];
   Ns ready_ = 0;      // the present command's reads start here
   Ns data_done_ = 0;  // what the present job needs is in memory
   Ns engine_free_ = 0;

@@ -11,30 +11,41 @@
 namespace kvdrive {
 
 AttentionUnit::Outcome AttentionUnit::run_sparf(const Head& head) {
-  const std::uint32_t tokens = head.command.tokens;
+  if (const Outcome done = choose_rows(head); done.engine_status != 0) return done;
+  if (!place_columns(head, flags_at(memory_->job.rows, head.k.head_dim()))) return {abi::kUnrecoveredRead};
+  if (const Outcome done = choose_tokens(head); done.engine_status != 0) return done;
+  if (!place_chosen(head, flags_at(memory_->job.out, head.command.tokens)) || !place_mean(head)) {
+    return {abi::kUnrecoveredRead};
+  }
+  return attend_to_chosen(head);
+}
+
+AttentionUnit::Outcome AttentionUnit::choose_rows(const Head& head) {
   memory_->clear();
   memory_->job.q = memory_->place(head.q);
   memory_->job.rows = memory_->place(abi::kBeatBytes);
   memory_->job.r = head.command.r;
   start_job(head, abi::kSparfRows);
-  if (const Outcome done = run_job(); done.engine_status != 0) return done;
+  return run_job();
+}
 
-  const std::vector<bool> rows = flags_at(memory_->job.rows, head.k.head_dim());
-  if (!place_columns(head, rows)) return {abi::kUnrecoveredRead};
+// Precondition: the columns are placed.
+AttentionUnit::Outcome AttentionUnit::choose_tokens(const Head& head) {
   if (!head.valid.empty()) memory_->job.valid = memory_->place(head.valid);
   memory_->job.k_top = head.command.k_top;
   memory_->job.local = head.command.local;
   place_tail(head, false);
   start_job(head, abi::kSparfTokens);
-  if (const Outcome done = run_job(); done.engine_status != 0) return done;
+  return run_job();
+}
 
-  const std::vector<bool> chosen = flags_at(memory_->job.out, tokens);
-  const abi::AttentionResult record = memory_->record();
-  if (!place_chosen(head, chosen) || !place_mean(head)) return {abi::kUnrecoveredRead};
+// Precondition: K and V of the chosen tokens and the mean are placed.
+AttentionUnit::Outcome AttentionUnit::attend_to_chosen(const Head& head) {
+  const std::uint32_t selected = memory_->record().selected;
   memory_->job.valid = 0;
   place_tail(head, true);
   start_job(head, abi::kSparfAttend);
-  memory_->job.tokens = record.selected;
+  memory_->job.tokens = selected;
   return run_job();
 }
 
@@ -116,6 +127,14 @@ bool AttentionUnit::place_chosen(const Head& head, const std::vector<bool>& chos
 // than are in it.
 bool AttentionUnit::place_mean(const Head& head) {
   const std::uint32_t tokens = head.command.tokens;
+  if (head.valid.empty() && tokens == head.v.tokens() && !head.v.sums().empty()) {
+    filter_.count({.pages_left = head.v.groups()});
+    std::vector<std::int64_t> sums(head.v.sums().begin(), head.v.sums().end());
+    add_rows(head.tail_v, sums, 1);
+    memory_->job.v_sum = memory_->place(std::as_bytes(std::span(sums)));
+    memory_->job.count = tokens + head.command.tail_tokens;
+    return true;
+  }
   std::vector<bool> counts(head.v.tokens());
   for (std::uint32_t token = 0; token < tokens; ++token) counts[token] = head.is_valid(token);
   const auto in = static_cast<std::uint32_t>(std::count(counts.begin(), counts.end(), true));

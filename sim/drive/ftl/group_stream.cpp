@@ -11,19 +11,20 @@ GroupStream::~GroupStream() {
 
 GroupStream::Piece GroupStream::next() {
   if (in_use_) release_first();
-  fill();
+  begin();
   Slot& slot = *slots_.front();
   reads_.wait(slot.batch);
   in_use_ = true;
   return {slot.first, slot.pages, slot.batch.error == 0 && !slot.struck};
 }
 
-void GroupStream::fill() {
+void GroupStream::begin() {
   while (slots_.size() < depth_ && next_ < groups_.size()) {
     slots_.push_back(std::make_unique<Slot>());
     slots_.back()->buffer = reads_.take();
     start(*slots_.back());
   }
+  reads_.submit();
 }
 
 // As many groups as the buffer takes.

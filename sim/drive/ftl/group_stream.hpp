@@ -42,6 +42,9 @@ class GroupStream {
   GroupStream& operator=(const GroupStream&) = delete;
   ~GroupStream();
 
+  // Starts reading, as far ahead as `depth` allows; `next` does so as well.
+  void begin();
+
   // Waits for the next piece and lets the one before it go. Precondition: not all groups have come.
   Piece next();
 
@@ -54,7 +57,6 @@ class GroupStream {
     bool struck = false;
   };
 
-  void fill();
   void start(Slot& slot);
   void release_first();
 

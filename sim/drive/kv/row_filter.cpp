@@ -73,6 +73,14 @@ std::optional<RowFilter::Rows> RowFilter::run(std::span<const Request> requests,
   return rows;
 }
 
+void RowFilter::count(const FilterCounters& more) {
+  counters_.pages += more.pages;
+  counters_.pages_left += more.pages_left;
+  counters_.rows_kept += more.rows_kept;
+  counters_.rows_dropped += more.rows_dropped;
+  counters_.bytes_kept += more.bytes_kept;
+}
+
 std::vector<bool> RowFilter::plan(const Request& request, std::vector<GroupRead>& reads) {
   const std::size_t per_page = request.rows_per_page, rows = request.wanted.size();
   const std::size_t touched = (rows + per_page - 1) / per_page, before = reads.size();

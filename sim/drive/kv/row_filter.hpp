@@ -50,6 +50,8 @@ class RowFilter {
   std::optional<Rows> run(std::span<const Request> requests, Ns ready);
 
   const FilterCounters& counters() const { return counters_; }
+  // What was filtered elsewhere.
+  void count(const FilterCounters& more);
 
  private:
   // Flags of the rows of the pages that are read.

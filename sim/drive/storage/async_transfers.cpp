@@ -65,14 +65,14 @@ void AsyncTransfers::start(Way way, int file, std::uint64_t offset, std::span<co
     done(error);
     return;
   }
-  wait(static_cast<unsigned>(transfers_.size()) - 1);
+  if (in_flight_ == transfers_.size()) wait(in_flight_ - 1);
   const auto free = std::ranges::find(transfers_, false, &Transfer::busy);
   *free = {{parts.begin(), parts.end()}, bytes, std::move(done), true};
   ++in_flight_;
-  submit(way, static_cast<unsigned>(free - transfers_.begin()), file, offset);
+  queue(way, static_cast<unsigned>(free - transfers_.begin()), file, offset);
 }
 
-void AsyncTransfers::submit(Way way, unsigned slot, int file, std::uint64_t offset) {
+void AsyncTransfers::queue(Way way, unsigned slot, int file, std::uint64_t offset) {
   const std::uint32_t tail = word(sq_tail_).load(std::memory_order_relaxed);
   const std::uint32_t index = tail & word(sq_mask_).load(std::memory_order_relaxed);
   io_uring_sqe& entry = entries_[index];
@@ -85,24 +85,34 @@ void AsyncTransfers::submit(Way way, unsigned slot, int file, std::uint64_t offs
   entry.user_data = slot;
   word(sq_array_ + index * std::uint32_t{sizeof(std::uint32_t)}).store(index, std::memory_order_relaxed);
   word(sq_tail_).store(tail + 1, std::memory_order_release);
-  enter(1, 0);
+  ++queued_;
 }
 
-void AsyncTransfers::enter(unsigned submit, unsigned wait_for) const {
+// Hands over what is queued, then waits for as many transfers to end.
+void AsyncTransfers::enter(unsigned wait_for) {
   const unsigned flags = wait_for > 0 ? IORING_ENTER_GETEVENTS : 0;
-  while (::syscall(SYS_io_uring_enter, ring_, submit, wait_for, flags, nullptr, 0) < 0) {
-    if (errno != EINTR && errno != EAGAIN && errno != EBUSY) {
+  do {
+    const long taken = ::syscall(SYS_io_uring_enter, ring_, queued_, wait_for, flags, nullptr, 0);
+    if (taken >= 0) {
+      queued_ -= static_cast<unsigned>(taken);
+      if (wait_for > 0) return;
+    } else if (errno != EINTR && errno != EAGAIN && errno != EBUSY) {
       throw std::system_error(errno, std::generic_category(), "io_uring_enter");
     }
-  }
+  } while (queued_ > 0 || wait_for > 0);
+}
+
+void AsyncTransfers::submit() {
+  if (queued_ > 0) enter(0);
 }
 
 void AsyncTransfers::wait(unsigned most) {
+  submit();
   while (in_flight_ > 0) {
     std::uint32_t head = word(cq_head_).load(std::memory_order_relaxed);
     if (head == word(cq_tail_).load(std::memory_order_acquire)) {
       if (in_flight_ <= most) return;
-      enter(0, 1);
+      enter(1);
       continue;
     }
     const io_uring_cqe& completion = completions_[head & word(cq_mask_).load(std::memory_order_relaxed)];

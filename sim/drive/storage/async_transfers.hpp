@@ -31,10 +31,13 @@ class AsyncTransfers {
   // The memory that `parts` name stays as it is until `done` was called: within this call or a later one.
   void write(int file, std::uint64_t offset, std::span<const iovec> parts, Done done) {
     start(Way::kWrite, file, offset, parts, std::move(done));
+    submit();
   }
+  // Begins with the next `submit` or `wait`: the system takes many together for little more than one.
   void read(int file, std::uint64_t offset, std::span<const iovec> parts, Done done) {
     start(Way::kRead, file, offset, parts, std::move(done));
   }
+  void submit();
 
   // Calls `done` of the transfers that ended; waits until at most `most` are in flight.
   void wait(unsigned most);
@@ -54,8 +57,8 @@ class AsyncTransfers {
 
   Word word(std::uint32_t offset) const { return Word(*reinterpret_cast<std::uint32_t*>(shared_ + offset)); }
   void start(Way way, int file, std::uint64_t offset, std::span<const iovec> parts, Done done);
-  void submit(Way way, unsigned slot, int file, std::uint64_t offset);
-  void enter(unsigned submit, unsigned wait_for) const;
+  void queue(Way way, unsigned slot, int file, std::uint64_t offset);
+  void enter(unsigned wait_for);
 
   int ring_ = -1;
   std::byte* shared_ = nullptr;  // both queues' words
@@ -66,6 +69,7 @@ class AsyncTransfers {
   std::uint32_t sq_tail_ = 0, sq_mask_ = 0, sq_array_ = 0, cq_head_ = 0, cq_tail_ = 0, cq_mask_ = 0;  // offsets
   std::vector<Transfer> transfers_;
   unsigned in_flight_ = 0;
+  unsigned queued_ = 0;  // of these: the system has not got them yet
 };
 
 }  // namespace kvdrive

@@ -16,7 +16,7 @@ namespace kvdrive {
 
 class DirectReads {
  public:
-  static constexpr unsigned kMostInFlight = 64;
+  static constexpr unsigned kMostInFlight = 128;
   static constexpr std::size_t kBufferBytes = 1 << 20;  // the largest read
   static constexpr std::size_t kBuffers = 16;           // kept
 
@@ -34,8 +34,10 @@ class DirectReads {
 
   explicit DirectReads(const BackingFile& file) : file_(file) {}
 
-  // Whole pages to page-aligned memory. Memory and batch must live until `wait` has returned.
+  // Whole pages to page-aligned memory; begins with the next `submit` or `wait`. Memory and batch must live until
+  // `wait` has returned.
   void start(std::uint64_t offset, std::span<std::byte> to, Batch& batch);
+  void submit() { transfers_.submit(); }
   void wait(const Batch& batch);
 
   // kBufferBytes with any contents.

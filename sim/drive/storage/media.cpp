@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "storage/media.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <system_error>
@@ -10,6 +11,7 @@ namespace kvdrive {
 namespace {
 
 constexpr std::size_t kRowsKept = 64;
+constexpr std::uint64_t kSpareWindow = 64 << 10;  // of 2048 units
 
 AlignedBuffer take(std::vector<AlignedBuffer>& from) {
   if (from.empty()) return {};
@@ -87,9 +89,14 @@ void Media::fetch_spares(Unit first, std::uint32_t count) const {
   spares_.fetch(begin, spare_offset(first + count - 1) + sizeof(Spare) - begin);
 }
 
+// Those of the neighbours come along: they are wanted soon, and cost less than a read of their own.
 void Media::expect_spares(Unit first, std::uint32_t count) const {
-  const std::uint64_t begin = spare_offset(first);
-  spares_.expect(begin, spare_offset(first + count - 1) + sizeof(Spare) - begin);
+  const std::uint64_t begin = spare_offset(first) / kSpareWindow;
+  const std::uint64_t end = (spare_offset(first + count - 1) + sizeof(Spare) + kSpareWindow - 1) / kSpareWindow;
+  if (begin >= expected_.first && end <= expected_.second) return;
+  expected_ = {begin, end};
+  const std::uint64_t last = std::min(end * kSpareWindow, superblock_.spare_bytes());
+  spares_.expect(begin * kSpareWindow, last - begin * kSpareWindow);
 }
 
 std::uint64_t Media::rows_bytes(std::uint32_t rows) const {

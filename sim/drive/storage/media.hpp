@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "storage/aligned_buffer.hpp"
@@ -79,6 +80,7 @@ class Media {
   const Superblock superblock_;
   const Mapping units_, spares_;
   const AlignedBuffer zeros_{abi::kPageBytes};
+  mutable std::pair<std::uint64_t, std::uint64_t> expected_{};  // windows of the spare area, the last ones asked for
   Rows rows_;
   std::size_t staged_bytes_ = 0;
   std::size_t waiting_bytes_ = 0;

@@ -87,8 +87,8 @@ class Dots {
   };
 
   template <typename Locate>
-  std::uint64_t round(const double* dots, unsigned dots_stride, unsigned steps, double largest, std::uint64_t wanted, unsigned n,
-                      Output* out, std::size_t stride, Locate locate) const {
+  std::uint64_t round(const double* dots, unsigned dots_stride, unsigned steps, double largest, std::uint64_t wanted,
+                      unsigned n, Output* out, std::size_t stride, Locate locate) const {
     std::uint64_t non_finite = 0;
     for (unsigned h = 0; h < query_.g; ++h) {
       const double* head = dots + h * dots_stride;
