@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "engine/fast/rounding.hpp"
+
 namespace kvdrive::fast {
 namespace {
 
@@ -35,6 +37,20 @@ struct Simd {
         out[i] = _mm_cvtsd_f64(_mm_add_sd(half, _mm_unpackhi_pd(half, half)));
       }
     }
+  }
+
+  // x[i] = the score of s[i]. Scaling by 2^20 is exact; what is too small becomes INT32_MIN by itself.
+  static void scores(const float* s, float c, unsigned n, std::int32_t* x) {
+    const __m256 factor = _mm256_set1_ps(c), one = _mm256_set1_ps(0x1p20f), most = _mm256_set1_ps(0x1p31f);
+    unsigned i = 0;
+    for (; i + 8 <= n; i += 8) {
+      const __m256 scaled = _mm256_mul_ps(_mm256_mul_ps(_mm256_loadu_ps(s + i), factor), one);
+      const __m256 over = _mm256_cmp_ps(scaled, most, _CMP_GE_OQ);
+      const __m256 most_score = _mm256_castsi256_ps(_mm256_set1_epi32(INT32_MAX));
+      const __m256 score = _mm256_blendv_ps(_mm256_castsi256_ps(_mm256_cvtps_epi32(scaled)), most_score, over);
+      _mm256_storeu_ps(reinterpret_cast<float*>(x + i), score);
+    }
+    for (; i < n; ++i) x[i] = unbias_score(biased_score(s[i], c));
   }
 
   static void lookup(const std::uint32_t* table, const std::uint32_t* index, unsigned n, std::uint32_t* out) {

@@ -47,6 +47,18 @@ struct Simd {
     }
   }
 
+  // x[i] = the score of s[i]. Scaling by 2^20 is exact; what is too small becomes INT32_MIN by itself.
+  static void scores(const float* s, float c, unsigned n, std::int32_t* x) {
+    const __m512 factor = _mm512_set1_ps(c), one = _mm512_set1_ps(0x1p20f), most = _mm512_set1_ps(0x1p31f);
+    for (unsigned i = 0; i < n; i += 16) {
+      const auto lanes = static_cast<__mmask16>(n - i < 16 ? (1u << (n - i)) - 1 : 0xffff);
+      const __m512 scaled = _mm512_mul_ps(_mm512_mul_ps(_mm512_maskz_loadu_ps(lanes, s + i), factor), one);
+      const __mmask16 over = _mm512_cmp_ps_mask(scaled, most, _CMP_GE_OQ);
+      const __m512i score = _mm512_mask_mov_epi32(_mm512_cvtps_epi32(scaled), over, _mm512_set1_epi32(INT32_MAX));
+      _mm512_mask_storeu_epi32(x + i, lanes, score);
+    }
+  }
+
   // 64 entries are four registers; the arrays have room for whole registers.
   static void lookup(const std::uint32_t* table, const std::uint32_t* index, unsigned n, std::uint32_t* out) {
     const __m512i t0 = _mm512_loadu_si512(table), t1 = _mm512_loadu_si512(table + 16);

@@ -155,13 +155,15 @@ std::uint64_t not_finite(double x) { return __builtin_bit_cast(std::uint64_t, x 
 
 Doubt to_scores(const double* dots, double error, float c, unsigned n, std::int32_t* x) {
   // Where both ends are the same binary32 number, which is almost everywhere, one score will do.
+  float singles[kBlockTokens];
   std::uint64_t uncertain = 0, non_finite = 0;
   for (unsigned i = 0; i < n; ++i) {
     const float low = static_cast<float>(dots[i] - error), high = static_cast<float>(dots[i] + error);
-    x[i] = unbias_score(biased_score(low, c));
+    singles[i] = low;
     uncertain |= difference(low, high);
     non_finite |= not_finite(dots[i]);
   }
+  Simd::scores(singles, c, n, x);
   Doubt doubt;
   if ((uncertain | non_finite) == 0) return doubt;
   for (unsigned i = 0; i < n; ++i) {

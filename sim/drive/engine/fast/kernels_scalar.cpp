@@ -2,6 +2,8 @@
 // Any processor. The compiler may vectorise what the base instruction set allows.
 #include <cstdint>
 
+#include "engine/fast/rounding.hpp"
+
 namespace kvdrive::fast {
 namespace {
 
@@ -28,6 +30,11 @@ struct Simd {
   template <unsigned N>
   static void reduce(const Vector (&v)[N], double* out) {
     for (unsigned i = 0; i < N; ++i) out[i] = v[i];
+  }
+
+  // x[i] = the score of s[i]
+  static void scores(const float* s, float c, unsigned n, std::int32_t* x) {
+    for (unsigned i = 0; i < n; ++i) x[i] = unbias_score(biased_score(s[i], c));
   }
 
   static void lookup(const std::uint32_t* table, const std::uint32_t* index, unsigned n, std::uint32_t* out) {
