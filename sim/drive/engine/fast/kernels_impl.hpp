@@ -154,21 +154,24 @@ std::uint64_t difference(double a, double b) {
 std::uint64_t not_finite(double x) { return __builtin_bit_cast(std::uint64_t, x - x); }
 
 Doubt to_scores(const double* dots, double error, float c, unsigned n, std::int32_t* x) {
-  // Where both ends are the same binary32 number, which is almost everywhere, one score will do.
-  float singles[kBlockTokens];
-  std::uint64_t uncertain = 0, non_finite = 0;
+  // Where both ends are the same binary32 number, one score will do; ties, which are no rarity, ask for the other.
+  float low[kBlockTokens], high[kBlockTokens];
+  std::uint64_t apart = 0, non_finite = 0;
   for (unsigned i = 0; i < n; ++i) {
-    const float low = static_cast<float>(dots[i] - error), high = static_cast<float>(dots[i] + error);
-    singles[i] = low;
-    uncertain |= difference(low, high);
+    low[i] = static_cast<float>(dots[i] - error);
+    high[i] = static_cast<float>(dots[i] + error);
+    apart |= difference(low[i], high[i]);
     non_finite |= not_finite(dots[i]);
   }
-  Simd::scores(singles, c, n, x);
+  Simd::scores(low, c, n, x);
   Doubt doubt;
-  if ((uncertain | non_finite) == 0) return doubt;
+  if ((apart | non_finite) == 0) return doubt;
+  std::int32_t other[kBlockTokens], differ = 0;
+  Simd::scores(high, c, n, other);
+  for (unsigned i = 0; i < n; ++i) differ |= x[i] ^ other[i];
+  if (differ == 0 && non_finite == 0) return doubt;
   for (unsigned i = 0; i < n; ++i) {
-    const double low = biased_score(dots[i] - error, c), high = biased_score(dots[i] + error, c);
-    doubt.uncertain |= std::uint64_t{low != high} << i;
+    doubt.uncertain |= std::uint64_t{x[i] != other[i]} << i;
     doubt.non_finite |= std::uint64_t{not_finite(dots[i]) != 0} << i;
   }
   return doubt;
