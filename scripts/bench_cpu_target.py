@@ -1,10 +1,12 @@
-"""The cpu target beside its own disk: attention over K and V in a file, nothing of them in the page cache.
+"""The cpu target beside its own disk: attention over K and V in a file on it.
 
 Measured is the attention of a decode step, all layers of a 426M-parameter Llama's shape, nothing else of the model.
 In every round the disk reads as many bytes of the same file in pieces of 1 MiB, several at once, without kvdrive;
-ratios are taken inside a round and their median is reported. Before each measurement the drive is opened anew and the
-kernel is told to forget the file. SparF sees two kinds of made-up K: independent rows, where the chosen tokens lie
-anywhere, and runs of similar rows, where they lie together. A second part compares prefills of a whole model.
+ratios are taken inside a round and their median is reported. Before each cold measurement the drive is opened anew and
+the kernel is told to forget the file. What has K and V in memory is warmed up for a second; then the drive, which finds
+them in the page cache, and packed SDPA take turns, and the median of several steps counts. SparF sees two kinds of
+made-up K: independent rows, where the chosen tokens lie anywhere, and runs of similar rows, where they lie together;
+and what a model keeps of source code. A last part compares prefills of a whole model.
 """
 
 from __future__ import annotations
@@ -17,18 +19,18 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
-import numpy as np
 import torch
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from attention_states import IN_RUNS, SCATTERED, Shape, States, made_up, of_a_model
 from bench_attention import processor
 from bench_decode import load, measure_prefill, memory_bandwidth
 from kvdrive import abi
@@ -39,29 +41,13 @@ from kvdrive.policies import make_policy
 from kvdrive.policies.base import EVERYTHING, Parameters
 from kvdrive.targets.cpu import CpuDrive
 
-SEED = 1
 PIECE = 1 << 20  # of the disk's own reads
 QUEUE_DEPTH = 8
-RUN = 256  # tokens that are alike where choices lie together
-DATA = ("scattered", "in runs")  # where the tokens lie that SparF chooses
+WARM_UP = 1.0  # seconds
+STEPS = 7  # of each contender that has K and V in memory, after that
+REAL = "mini"  # the model whose own K and V are attended to as well
 DISK, EXACT, CACHED, PACKED = "disk alone", "exact", "exact, cached", "packed sdpa"
-SPARSE = tuple(f"SparF 1/8, {data}" for data in DATA)
-
-
-@dataclass(frozen=True)
-class Shape:
-    """What a decode step attends to."""
-
-    layers: int = 8
-    kv_heads: int = 4
-    group: int = 4
-    head_dim: int = 128
-    tokens: int = 4096
-
-    @property
-    def kv_bytes(self) -> int:
-        """K and V of all layers in binary16."""
-        return 4 * self.layers * self.kv_heads * self.tokens * self.head_dim
+SPARSE = tuple(f"SparF 1/8, {data}" for data in (SCATTERED, IN_RUNS))
 
 
 @dataclass
@@ -83,39 +69,27 @@ class Row:
         return statistics.median(self.seconds)
 
 
-def keys_and_values(shape: Shape, data: str) -> tuple[np.ndarray, np.ndarray]:
-    """Of one layer, [heads, tokens, d]; the same for all layers, which lie in the file one after the other."""
-    rng, size = np.random.default_rng(SEED), (shape.kv_heads, shape.tokens, shape.head_dim)
-    k, v = (rng.standard_normal(size, np.float32) for _ in range(2))
-    if data == DATA[1]:
-        runs = rng.standard_normal((shape.kv_heads, -(-shape.tokens // RUN), shape.head_dim), np.float32)
-        k = np.repeat(runs, RUN, axis=1)[:, : shape.tokens] + 0.3 * k
-    return k.astype(np.float16), v.astype(np.float16)
-
-
 class Bench:
     """A file with a session for each kind of data, and what is measured on it."""
 
-    def __init__(self, folder: Path, shape: Shape, threads: int) -> None:
+    def __init__(self, folder: Path, shape: Shape, threads: int, states: Mapping[str, States]) -> None:
         self.path, self.shape, self.threads = folder / "cpu.kv", shape, threads
-        rng = np.random.default_rng(SEED + 1)
-        self.q = rng.standard_normal((shape.layers, shape.kv_heads, shape.group, shape.head_dim)).astype(np.float16)
+        self.q = {data: of.q for data, of in states.items()}
         self.sessions: dict[str, int] = {}
         self.options = int(abi.AppendOption.APPEND_SPARSE)
         with CpuDrive(self.path, threads, 4 * shape.kv_bytes + (1 << 28), format=True) as drive:
-            for data in DATA:
+            for data, of in states.items():
                 session = Session(drive, self.options)
-                k, v = keys_and_values(shape, data)
                 for layer in range(shape.layers):
-                    session.append(layer, abi.KvKind.KEYS, 0, k)
-                    session.append(layer, abi.KvKind.VALUES, 0, v)
+                    session.append(layer, abi.KvKind.KEYS, 0, of.k[layer])
+                    session.append(layer, abi.KvKind.VALUES, 0, of.v[layer])
                 self.sessions[data] = session.number
 
     def step(self, drive: CpuDrive, data: str, how: Parameters) -> None:
         """The attention of one decode step."""
         session = Session.existing(drive, self.sessions[data], self.options)
         for layer in range(self.shape.layers):
-            session.attend(layer, self.q[layer], self.shape.tokens, scale_bits(None, self.shape.head_dim), how)
+            session.attend(layer, self.q[data][layer], self.shape.tokens, scale_bits(None, self.shape.head_dim), how)
 
     def cold(self, row: Row, data: str, how: Parameters) -> None:
         """A step of a drive that was just opened, the page cache without the file."""
@@ -128,13 +102,17 @@ class Bench:
         row.file_bytes.append(stats.file_bytes_read)
         row.file_reads.append(stats.file_reads)
 
-    def cached(self, row: Row) -> None:
-        """A step that finds K and V in the page cache: the second one."""
+    def in_memory(self, data: str, states: States, cached: Row, packed: Row) -> None:
+        """Steps that find K and V in the page cache, and torch's with tensors, in turns."""
         with CpuDrive(self.path, self.threads, cache_bytes=1 << 40) as drive:
-            self.step(drive, DATA[0], EVERYTHING)
-            start = time.perf_counter()
-            self.step(drive, DATA[0], EVERYTHING)
-            row.seconds.append(time.perf_counter() - start)
+            sdpa = packed_sdpa(states)
+            drive_step = lambda: self.step(drive, data, EVERYTHING)  # noqa: E731
+            end = time.perf_counter() + WARM_UP
+            while time.perf_counter() < end:
+                drive_step(), sdpa()
+            times = [(seconds(drive_step), seconds(sdpa)) for _ in range(STEPS)]
+        for row, of in zip((cached, packed), zip(*times, strict=True), strict=True):
+            row.seconds.append(statistics.median(of))
 
     def disk(self, row: Row) -> None:
         """As many bytes of the file as exact attention reads, by plain direct reads."""
@@ -184,40 +162,70 @@ def data_pieces(file: int) -> Iterator[int]:
         yield from range(first, at - PIECE + 1, PIECE)
 
 
-def packed_sdpa(row: Row, shape: Shape) -> None:
-    """The same attention by torch over K and V in memory."""
-    k, v = (torch.from_numpy(x)[None].to(torch.bfloat16) for x in keys_and_values(shape, DATA[0]))
-    layers = [(k.clone(), v.clone()) for _ in range(shape.layers)]
-    q = torch.randn(1, shape.kv_heads, shape.group, shape.head_dim, dtype=torch.bfloat16)
+def packed_sdpa(states: States) -> Callable[[], None]:
+    """The same attention by torch over K and V in memory: query heads of a group are queries of one KV head."""
+    half = lambda x: torch.from_numpy(x)[None].to(torch.bfloat16)  # noqa: E731
+    layers = [tuple(half(x).clone() for x in of) for of in zip(states.q, states.k, states.v, strict=True)]
+
+    def step() -> None:
+        for q, k, v in layers:
+            torch.nn.functional.scaled_dot_product_attention(q, k, v)
+
+    return step
+
+
+def seconds(run: Callable[[], None]) -> float:
+    """That a call takes."""
     start = time.perf_counter()
-    for keys, values in layers:
-        torch.nn.functional.scaled_dot_product_attention(q, keys, values)
-    row.seconds.append(time.perf_counter() - start)
+    run()
+    return time.perf_counter() - start
 
 
 def measure(
     folder: Path, shape: Shape, rounds: int, threads: int, bandwidth: float, tick: Callable[[], None]
 ) -> list[Row]:
     """All contenders at one context, in turns."""
-    bench = Bench(folder, shape, threads)
+    states = {data: made_up(shape, data) for data in (SCATTERED, IN_RUNS)}
+    bench = Bench(folder, shape, threads, states)
     sparf = make_policy("sparf", Fraction(1, 8)).parameters(shape.tokens, shape.head_dim)
-    work: dict[str, Callable[[Row], None]] = {
-        DISK: bench.disk,
-        EXACT: lambda row: bench.cold(row, DATA[0], EVERYTHING),
-        SPARSE[0]: lambda row: bench.cold(row, DATA[0], sparf),
-        SPARSE[1]: lambda row: bench.cold(row, DATA[1], sparf),
-        CACHED: bench.cached,
-        PACKED: lambda row: packed_sdpa(row, shape),
-    }
-    rows = {name: Row(name, shape.tokens, shape.kv_bytes) for name in work}
+    rows = {name: Row(name, shape.tokens, shape.kv_bytes) for name in (DISK, EXACT, *SPARSE, CACHED, PACKED)}
+    work = (
+        lambda: bench.disk(rows[DISK]),
+        lambda: bench.cold(rows[EXACT], SCATTERED, EVERYTHING),
+        lambda: bench.cold(rows[SPARSE[0]], SCATTERED, sparf),
+        lambda: bench.cold(rows[SPARSE[1]], IN_RUNS, sparf),
+        lambda: bench.in_memory(SCATTERED, states[SCATTERED], rows[CACHED], rows[PACKED]),
+    )
+    return in_rounds(rows, work, rounds, bandwidth, tick)
+
+
+def measure_real(folder: Path, rounds: int, threads: int, bandwidth: float, tick: Callable[[], None]) -> list[Row]:
+    """What a model keeps of source code, its queries, at its longest context."""
+    shape, states = of_a_model(REAL)
+    bench = Bench(folder, shape, threads, {REAL: states})
+    sparf = make_policy("sparf", Fraction(1, 8)).parameters(shape.tokens, shape.head_dim)
+    name = f"SparF 1/8, {REAL}'s own"
+    rows = {name: Row(name, shape.tokens, shape.kv_bytes) for name in (DISK, EXACT, name)}
+    work = (
+        lambda: bench.disk(rows[DISK]),
+        lambda: bench.cold(rows[EXACT], REAL, EVERYTHING),
+        lambda: bench.cold(rows[name], REAL, sparf),
+    )
+    return in_rounds(rows, work, rounds, bandwidth, tick)
+
+
+def in_rounds(
+    rows: dict[str, Row], work: Sequence[Callable[[], None]], rounds: int, bandwidth: float, tick: Callable[[], None]
+) -> list[Row]:
+    """The rows, with a measurement of each per round, and how they compare."""
     for _ in range(rounds):
-        for name, run in work.items():
-            run(rows[name])
+        for run in work:
+            run()
             tick()
     disk, exact = rows[DISK], rows[EXACT]
     for row in rows.values():
         row.over_exact = statistics.median(e / s for e, s in zip(exact.seconds, row.seconds, strict=True))
-        row.over_floor = row.median / (shape.kv_bytes / bandwidth)
+        row.over_floor = row.median / (row.kv_bytes / bandwidth)
         if row.file_bytes:
             rates = [size / seconds for size, seconds in zip(row.file_bytes, row.seconds, strict=True)]
             own = [size / seconds for size, seconds in zip(disk.file_bytes, disk.seconds, strict=True)]
@@ -225,12 +233,14 @@ def measure(
     return list(rows.values())
 
 
-def show(rows: list[Row]) -> Table:
+def show(rows: list[Row], real: list[Row]) -> Table:
     """What was measured."""
     table = Table(title="attention of a decode step, wall time; cold: around the page cache")
     for column in ("context", "contender", "ms", "GB/s of K and V", "MB read", "of disk", "x exact", "x memory floor"):
         table.add_column(column, justify="left" if column == "contender" else "right")
-    for row in rows:
+    for row in rows + real:
+        if row.contender == DISK:
+            table.add_section()
         read = f"{statistics.median(row.file_bytes) / 1e6:.4g}" if row.file_bytes else ""
         share = f"{row.of_disk:.0%}" if row.file_bytes else ""
         rate = f"{row.kv_bytes / row.median / 1e9:.3g}"
@@ -261,7 +271,7 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     bandwidth = memory_bandwidth(args.threads)
     rows: list[Row] = []
-    steps = 6 * args.rounds * len(args.contexts) + 2 * (args.rounds + 1)
+    steps = 5 * args.rounds * len(args.contexts) + 3 * args.rounds + 2 * (args.rounds + 1)
     with Progress(console=console, transient=True) as progress, drive_folder(None) as folder:
         task = progress.add_task("cpu target", total=steps)
         tick = lambda: progress.advance(task)  # noqa: E731
@@ -269,11 +279,13 @@ def main() -> None:
             with tempfile.TemporaryDirectory(dir=folder) as place:
                 shape = Shape(layers=args.layers, tokens=tokens)
                 rows += measure(Path(place), shape, args.rounds, args.threads, bandwidth, tick)
+        with tempfile.TemporaryDirectory(dir=folder) as place:
+            real = measure_real(Path(place), args.rounds, args.threads, bandwidth, tick)
         model, _ = load(args.model)
         prefill = measure_prefill(
             args.model, model, args.prefill_tokens, args.rounds, args.threads, folder, tick, target="cpu"
         )
-    (console if console.is_terminal else Console(width=110)).print(show(rows))
+    (console if console.is_terminal else Console(width=110)).print(show(rows, real))
     stock, drive = (statistics.median(seconds) for seconds in (prefill.stock, prefill.drive))
     console.print(
         f"time to the first token of {prefill.tokens} ({args.model}): {drive:.3g} s with K and V to the file, "
@@ -285,6 +297,7 @@ def main() -> None:
         report = {
             "machine": machine,
             "rows": [asdict(row) | {"median_seconds": row.median} for row in rows],
+            "real": [asdict(row) | {"median_seconds": row.median} for row in real],
             "prefill": asdict(prefill) | {"overhead": prefill.overhead},
         }
         args.json.parent.mkdir(parents=True, exist_ok=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import statistics
 import sys
 from pathlib import Path
 
@@ -57,6 +58,15 @@ def decode(bench: dict) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n\n" + note
 
 
+def _real(rows: list[dict]) -> str:
+    _, exact, sparf = rows
+    share = statistics.median(sparf["file_bytes"]) / statistics.median(exact["file_bytes"])
+    return (
+        f"{sparf['contender']} K and V of {sparf['tokens']:,} tokens of source code: {share:.0%} of the bytes, "
+        f"{sparf['over_exact']:.2g}x."
+    )
+
+
 def cpu_target(bench: dict) -> str:
     """One line per context, one column per contender: ms, and how that compares with disk or exact attention."""
     machine, names = bench["machine"], list(dict.fromkeys(row["contender"] for row in bench["rows"]))
@@ -79,7 +89,8 @@ def cpu_target(bench: dict) -> str:
         f"{machine['processor']}, {machine['threads']} threads, torch {machine['torch']}; but for `cached` the page "
         "cache does not hold the file. `disk alone`: as many bytes of the file in direct reads of 1 MiB. SparF 1/8 in "
         "brackets: times as fast as exact; its chosen tokens are scattered (independent random rows), or lie in runs "
-        "of similar rows. "
+        "of similar rows. `cached` and `packed sdpa`: warm, in turns. "
+        f"{_real(bench['real'])} "
         f"Time to the first token with K and V on their way to the file: {prefill['overhead']:+.1%} "
         f"({prefill['model']}, {prefill['tokens']:,} tokens)."
     )

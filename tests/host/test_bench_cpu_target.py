@@ -16,8 +16,10 @@ def test_every_contender_is_measured_on_the_same_keys_and_values(tmp_path):
     scattered, runs = (rows[name].file_bytes[0] for name in bench.SPARSE)
     assert 0 < runs < scattered
     assert rows[bench.EXACT].over_exact == 1
+    real = {"contender": "SparF 1/8, mini's own", "tokens": 16384, "file_bytes": [30, 40, 50], "over_exact": 1.5}
     report = {
         "machine": {"processor": "P", "threads": 1, "torch": "T"},
+        "real": [{}, {"file_bytes": [99, 100, 101]}, real],
         "rows": [vars(row) | {"median_seconds": row.median} for row in rows.values()],
         "prefill": {"overhead": 0.01, "model": "tiny", "tokens": 20},
     }
@@ -26,3 +28,4 @@ def test_every_contender_is_measured_on_the_same_keys_and_values(tmp_path):
     assert line.startswith("| 8,192 | ")
     assert "% of the disk)" in line
     assert "+1.0% (tiny, 20 tokens)" in note
+    assert "SparF 1/8, mini's own K and V of 16,384 tokens of source code: 40% of the bytes, 1.5x." in note
