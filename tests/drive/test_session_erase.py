@@ -80,14 +80,15 @@ def test_nothing_of_it_is_left(host):
 
 
 def test_a_fork_keeps_what_it_shares(host):
-    store(host, 1, SECRET, 128)
-    store(host, 1, OTHER, 400, first=128)
-    assert host.fork(1, 2, 128).status == S.SUCCESS
-    store(host, 2, KEPT, 100, first=128)
+    """And its end takes it along, although it was written under the other one's number."""
+    store(host, 1, SECRET, 1200)
+    store(host, 1, OTHER, 400, first=1200)
+    assert host.fork(1, 2, 1200).status == S.SUCCESS
+    store(host, 2, KEPT, 100, first=1200)
     host.flush()
     assert host.erase(1).status == S.SUCCESS
     assert copies(host, OTHER) == 0
-    assert holds(host, 2, (SECRET, 128), (KEPT, 100))
+    assert holds(host, 2, (SECRET, 1200), (KEPT, 100))
     assert host.erase(2).status == S.SUCCESS
     assert (copies(host, SECRET), copies(host, KEPT), host.drive.check()) == (0, 0, [])
 
@@ -143,6 +144,18 @@ def test_what_a_loss_of_power_left_behind_is_gone(make_drive, folder):
     assert (copies(host, SECRET), copies(host, OTHER), host.drive.check()) == (0, 0, [])
 
 
+def test_rows_of_a_refused_append_are_gone(make_drive, folder):
+    """They were in flash when the drive was full, in lists that nobody has had since."""
+    host = make_drive(path=folder / "drive.kv", **SMALL)
+    store(host, 1, KEPT, 100)
+    host.drive.inject("full", after=300)
+    status = host.append(rows(SECRET, 10_000), layer=1).status
+    host.flush()
+    assert (status, copies(host, SECRET) > 0) == (S.CAPACITY_EXCEEDED, True)
+    assert host.erase().status == S.SUCCESS
+    assert (copies(host, SECRET), host.drive.check()) == (0, [])
+
+
 @pytest.mark.parametrize("fault", ["erase_fail", "program_fail"])
 def test_blocks_that_fail_on_the_way(make_drive, folder, fault):
     host = make_drive(path=folder / "drive.kv", **SMALL)
@@ -153,6 +166,25 @@ def test_blocks_that_fail_on_the_way(make_drive, folder, fault):
     assert (copies(host, SECRET), holds(host, last, (KEPT, 1000)), host.drive.check()) == (0, True, [])
     store(host, 1, SECRET, 600)  # over bands that lack a block
     host.flush()
+    assert host.erase().status == S.SUCCESS
+    assert (copies(host, SECRET), host.drive.check()) == (0, [])
+
+
+def test_places_that_a_lost_block_left_empty(make_drive, folder):
+    """Bands are programmed again without a block, so that the file keeps what lay in its places."""
+    host = make_drive(path=folder / "drive.kv", **SMALL)
+    store(host, 1, KEPT, 20)
+    store(host, 1, SECRET, 2000, first=20)
+    host.flush()
+    assert host.trim(from_token=20).status == S.SUCCESS
+    for session in range(2, 8):
+        host.drive.inject("erase_fail", after=7, count=1)
+        store(host, session, OTHER, 700)
+        store(host, session, OTHER, 700, first=700)
+        host.flush()
+        assert host.trim(session).status == S.SUCCESS
+    assert host.drive.flash_stats()["bad_blocks"] >= 4
+    assert copies(host, SECRET) > 0
     assert host.erase().status == S.SUCCESS
     assert (copies(host, SECRET), host.drive.check()) == (0, [])
 
