@@ -76,6 +76,28 @@ def test_sparf_has_the_emulators_bits(pair, masked):
     assert pair[1].drive.read_stats()["reads"] > 0
 
 
+def test_sparf_reads_and_filters_what_the_emulator_does(pair):
+    rng = np.random.default_rng(9)
+    heads, tokens, d = 3, 20000, 64
+    k, v, q = halves(rng, heads, tokens, d), halves(rng, heads, tokens, d), halves(rng, heads, 4, d)
+    store(pair, k, v, [], SPARSE)
+    for host in pair:
+        host.store(k[:, :4096], v[:, :4096], session=2)  # what follows fills the row
+        assert host.flush().status == OK
+    fields = {"mode": abi.Mode.SPARF_ATTEND, "r": 4, "k_top": 300, "local": 64}
+    found = []
+    for host in pair:
+        before = host.drive.flash_stats()
+        reply, sizes = reads(host, lambda host=host: host.attend(q, tokens, **fields))
+        after = host.drive.flash_stats()
+        names = ("groups_read", "filter_pages", "filter_pages_left", "filter_rows_kept", "filter_rows_dropped")
+        found.append([reply.data.tobytes(), *(after[name] - before[name] for name in (*names, "filter_bytes"))])
+    assert found[0] == found[1]
+    wanted, read = found[1][1] * PAGE, sum(size * count for size, count in sizes.items())
+    assert wanted <= read < 4 * heads * tokens * d  # less than K and V
+    assert sum(sizes.values()) * 2 < wanted / PAGE
+
+
 def test_a_prefilled_context_is_read_in_large_pieces(make_drive):
     rng = np.random.default_rng(1)
     heads, tokens, d = 2, 16384, 128
@@ -130,18 +152,29 @@ def test_the_page_cache_is_used_up_to_its_limit_only(make_drive):
     np.testing.assert_array_equal(around.data, cached.data)
 
 
-@pytest.mark.parametrize("mode", ["exact", "sparf"])
-def test_a_changed_byte_is_found(make_drive, mode):
+@pytest.mark.parametrize(
+    ("mode", "cache_bytes", "group"),
+    [
+        ("exact", 0, 100),  # K
+        ("exact", 0, 600),  # V
+        ("exact", 1 << 30, 100),
+        ("exact", 1 << 30, 600),
+        ("sparf", 0, 100),
+        ("sparf", 0, 300),  # index of K
+        ("sparf", 0, 600),
+    ],
+)
+def test_a_changed_byte_is_found(make_drive, mode, cache_bytes, group):
     rng = np.random.default_rng(6)
     tokens, d = 8192, 64
     rows, q = halves(rng, 1, tokens, d), halves(rng, 1, 2, d)
-    host = make_drive(preset="plain")
+    host = make_drive(preset="plain", cache_bytes=cache_bytes)
     host.store(rows, rows, options=SPARSE)
     fields = {} if mode == "exact" else {"mode": abi.Mode.SPARF_ATTEND, "r": 64, "k_top": 4000}
     assert host.attend(q, tokens, **fields).status == OK
     host.reopen()
     with host.path.open("r+b") as file:
-        file.seek(host.drive.layout()["unit_offset"] + 100 * PAGE + 17)
+        file.seek(host.drive.layout()["unit_offset"] + group * PAGE + 17)
         byte = file.read(1)[0]
         file.seek(-1, 1)
         file.write(bytes([byte ^ 1]))
