@@ -65,7 +65,8 @@ void AsyncTransfers::start(Way way, int file, std::uint64_t offset, std::span<co
     done(error);
     return;
   }
-  if (in_flight_ == transfers_.size()) wait(in_flight_ - in_flight_ / 4 - 1);  // the next ones go together again
+  // Reads: room for several, which go together again.
+  if (in_flight_ == transfers_.size()) wait(in_flight_ - (way == Way::kRead ? in_flight_ / 4 : 0) - 1);
   const auto free = std::ranges::find(transfers_, false, &Transfer::busy);
   *free = {{parts.begin(), parts.end()}, bytes, std::move(done), true};
   ++in_flight_;

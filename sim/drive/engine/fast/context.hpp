@@ -36,7 +36,7 @@ constexpr std::size_t head_stride(std::size_t tokens) {
 
 // Blocks that a worker takes at once, and what a second worker needs to be worth waking.
 constexpr std::size_t kBlocksAtOnce = 8;
-constexpr std::size_t kPagesAtOnce = 32;  // the same where K and V lie in pages
+constexpr std::size_t kPagesAtOnce = 16;  // the same where K and V lie in pages
 
 // Calls work(worker, first, last) for contiguous parts of `items`, of at most `at_once` of them, until all are done. A
 // worker takes its next part when it has finished the last: a slow one delays nobody. Results must not depend on who
