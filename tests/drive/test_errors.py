@@ -237,7 +237,7 @@ def test_data_with_a_command_that_takes_none(stored):
 
 
 def test_unknown_opcodes(stored):
-    known = {*abi.Opcode, *wire.NvmOpcode}
+    known = {*abi.Opcode, *wire.NvmOpcode, *wire.SessionOpcode}
     for opcode in set(range(256)) - known:
         reply = stored.host.raw(stored.host.entry("trim", opcode=opcode, session=1, cid=opcode))
         assert (reply.status, reply.identifier, reply.retry) == (S.INVALID_OPCODE, opcode, False)
