@@ -30,8 +30,7 @@ class CommandError(KvdriveError):
         self.status = status
         self.result = result
         self.retry = retry
-        kind = SessionOpcode if opcode in list(SessionOpcode) else abi.Opcode
-        super().__init__(f"{_name(kind, opcode)} failed: {self._reason()}")
+        super().__init__(f"{command_name(opcode)} failed: {self._reason()}")
 
     def _reason(self) -> str:
         name = _name(abi.NvmeStatus, self.status)
@@ -39,6 +38,11 @@ class CommandError(KvdriveError):
             return f"{name}, the engine answered {abi.Status(self.result)!r}"
         meaning = _MEANING.get(abi.NvmeStatus(self.status)) if self.status in list(abi.NvmeStatus) else None
         return f"{name} ({meaning})" if meaning else name
+
+
+def command_name(opcode: int) -> str:
+    """Name of an I/O command of the drive's own."""
+    return _name(SessionOpcode if opcode in list(SessionOpcode) else abi.Opcode, opcode)
 
 
 def _name(kind: type[IntEnum], value: int) -> str:

@@ -6,9 +6,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kvdrive import abi
 from kvdrive.nvme.commands import Command
 from kvdrive.nvme.completions import Completion
+from kvdrive.nvme.errors import command_name
 from kvdrive.targets.base import Target, TargetStats
 from kvdrive.targets.group import DriveGroup
 
@@ -72,8 +72,7 @@ class WatchedTarget(Target):
 
     def _ended(self, commands: Sequence[Command], begin: float) -> None:
         if commands:
-            opcode = commands[0].opcode
-            name = abi.Opcode(opcode).name if opcode in list(abi.Opcode) else f"opcode {opcode:#x}"
+            name = command_name(commands[0].opcode)
             name = name if len(commands) == 1 else f"{len(commands)} x {name}"
             self._spans.append(CommandSpan(self._number, name, begin, time.perf_counter()))
 

@@ -1,5 +1,5 @@
 # Runs in the guest (scripts/guest/init.sh): what an administrator does with the drive, once.
-# NQN, HOSTNQN, APPEND_K, APPEND_V, SUBMIT and FETCH come from the test; /k, /v and /q are its arrays.
+# NQN, HOSTNQN, APPEND_K, APPEND_V, SUBMIT, FETCH and ERASE come from the test; /k, /v and /q are its arrays.
 data() { say "data $1 $(base64 | tr -d '\n')"; }
 
 nvme discover -t tcp -a 10.0.2.2 -s "$PORT" --hostnqn="$HOSTNQN" >/tmp/discovery || say "error: discover"
@@ -30,6 +30,7 @@ cmp /tmp/written /tmp/read && say "blocks same"
   nvme io-passthru /dev/ng0n3 $SUBMIT --write --input-file=/q || say "error: submit"
   nvme io-passthru /dev/ng0n3 $FETCH --read --raw-binary 2>/dev/null | data attention
 nvme io-passthru /dev/ng0n3 $FETCH --read --raw-binary >/dev/null 2>&1 || say "a ticket counts once"
+  nvme io-passthru /dev/ng0n1 $ERASE || say "error: erase"
 }
 
 nvme get-log /dev/nvme0 --log-id=0xc0 --log-len=512 --raw-binary | data statistics

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from stored_bytes import occurrences
 
 import golden
 from guest import Guest, GuestUnavailableError, Image, prepare
@@ -69,7 +70,8 @@ def test_a_linux_host_uses_the_drive(tmp_path, image):
     def crc(array: np.ndarray) -> int:
         return crc32c(array.reshape(-1).view(np.uint8))
 
-    rows = {"session": 5, "heads": heads, "tokens": tokens, "row_bytes": 2 * d}
+    durable = abi.AppendOption.APPEND_FUA
+    rows = {"session": 5, "heads": heads, "tokens": tokens, "row_bytes": 2 * d, "options": durable}
     append = [
         passthru(abi.KvAppend, abi.Opcode.KV_APPEND, 1, k.nbytes, kind=i, sequence=i, crc32c=crc(array), **rows)
         for i, array in enumerate((k, v))
@@ -79,9 +81,10 @@ def test_a_linux_host_uses_the_drive(tmp_path, image):
     size = heads * abi.AttentionResult.itemsize + q.nbytes
     fetch = passthru(abi.AttnFetch, abi.Opcode.ATTN_FETCH, 3, size, ticket=1, data_bytes=size)
 
+    erase = passthru(abi.SessionTrim, wire.SessionOpcode.SESSION_ERASE, 1, 0, session=5)
     rig = Rig(tmp_path / "drive.kv")
     files = {"k": k.tobytes(), "v": v.tobytes(), "q": q.tobytes()}
-    commands = {"APPEND_K": append[0], "APPEND_V": append[1], "SUBMIT": submit, "FETCH": fetch}
+    commands = {"APPEND_K": append[0], "APPEND_V": append[1], "SUBMIT": submit, "FETCH": fetch, "ERASE": erase}
     said = rig.run(image, "functional.sh", files, **commands)
 
     data = {line.split()[1]: base64.b64decode(line.split()[2]) for line in said if line.startswith("data ")}
@@ -93,6 +96,8 @@ def test_a_linux_host_uses_the_drive(tmp_path, image):
         np.testing.assert_array_equal(records["max"][head, :group], want.max)
         np.testing.assert_array_equal(records["sum"][head, :group], want.sum)
 
+    assert rig.drive.sessions() == []
+    assert occurrences(tmp_path / "drive.kv", k[0, 0].tobytes()) == 0
     assert "discovered 1" in said
     assert "queues 3" in said  # the admin queue and two I/O queues
     devices = next(line for line in said if line.startswith("devices")).split()[1:]
