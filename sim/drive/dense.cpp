@@ -2,6 +2,7 @@
 // EXACT and PARTIAL. Engines that can take K and V from the pages in which they lie; for the others they are copied.
 #include <algorithm>
 #include <atomic>
+#include <utility>
 #include <vector>
 
 #include "attention.hpp"
@@ -91,25 +92,24 @@ AttentionUnit::Outcome AttentionUnit::run_copied(const Head& head) {
 AttentionOutcome AttentionUnit::run_paged(const abi::AttnSubmit& command, std::span<const std::byte> data) {
   const std::uint32_t tokens = command.tokens;
   std::vector<Gathered> heads(command.heads);
-  // Only one of these runs at a time, and nothing else asks flash or device then.
-  const auto gather_head = [&](std::uint32_t i) {
+  const auto start = [&](std::uint32_t i) {
+    if (i == command.heads) return;
     const Head head = head_of(command, data, i);
     Gathered& to = heads[i];
     to.done = ready_;
-    const auto k_groups = head.wanted_groups(head.k, tokens), v_groups = head.wanted_groups(head.v, tokens);
+    auto k_groups = head.wanted_groups(head.k, tokens), v_groups = head.wanted_groups(head.v, tokens);
     gather(ftl_, head.k, tokens, k_groups, ready_, to, to.k, tail_bytes_read_);
     gather(ftl_, head.v, tokens, v_groups, ready_, to, to.v, tail_bytes_read_);
     if (!ftl_.keeps_payload()) return;
-    if (!k_groups.empty()) ftl_.fetch(head.k.list(), k_groups);
-    if (!v_groups.empty()) ftl_.fetch(head.v.list(), v_groups);
-  };
-  const auto start = [&](std::uint32_t i) {
-    if (i == command.heads) return;
-    if (!ftl_.keeps_payload()) {
-      gather_head(i);
-    } else {
-      heads[i].arrived = threads_.start({[gather_head, i] { gather_head(i); }});
+    std::vector<std::pair<ListId, std::vector<bool>>> absent;
+    for (auto& [rows, groups] : {std::pair(&head.k, &k_groups), std::pair(&head.v, &v_groups)}) {
+      if (groups->empty() || ftl_.fetched(rows->list(), *groups)) continue;
+      absent.emplace_back(rows->list(), std::move(*groups));
     }
+    if (absent.empty()) return;
+    to.arrived = threads_.start({[&ftl = ftl_, absent = std::move(absent)] {
+      for (const auto& [list, groups] : absent) ftl.fetch(list, groups);
+    }});
   };
   start(0);
   AttentionOutcome outcome = collect(command, [&](std::uint32_t i) -> Outcome {

@@ -84,6 +84,8 @@ class Ftl {
   ReadResult view(ListId list, const std::vector<bool>& wanted, Ns ready, Sink sink,
                   std::vector<const std::byte*>& pages);
   void fetch(ListId list, const std::vector<bool>& wanted) const;
+  // Whether that was a moment ago. Not beside `fetch`.
+  bool fetched(ListId list, const std::vector<bool>& wanted) const;
   // Of the pages of groups `first` and on: how many do not hold what was written. Null ones do not count.
   std::uint32_t damaged(ListId list, std::uint32_t first, std::span<const std::byte* const> pages) const;
   void count_lost(std::uint32_t groups) { counters_.lost_groups += groups; }

@@ -120,6 +120,14 @@ void Ftl::fetch(ListId list, const std::vector<bool>& wanted) const {
   });
 }
 
+bool Ftl::fetched(ListId list, const std::vector<bool>& wanted) const {
+  bool all = true;
+  map_.extents(list).for_each(0, static_cast<std::uint32_t>(wanted.size()), [&](const Extent& run) {
+    all = all && (waits(run.unit) || media_.fetched(run.unit, run.count));
+  });
+  return all;
+}
+
 std::uint32_t Ftl::damaged(ListId list, std::uint32_t first, std::span<const std::byte* const> pages) const {
   const Family family = map_.family(list);
   std::uint32_t count = 0;

@@ -18,7 +18,8 @@
 namespace kvdrive {
 namespace {
 
-constexpr std::uint64_t kPieceBytes = 2 << 20;
+constexpr std::uint64_t kReadBytes = 2 << 20;    // at once
+constexpr std::uint64_t kPieceBytes = 64 << 10;  // whose time is kept
 
 // Half seconds. The system does not give up in that time what was just used.
 std::uint32_t now_ticks() {
@@ -45,19 +46,33 @@ void Mapping::fetch(std::uint64_t offset, std::uint64_t bytes) const {
   // Walking through the pages of what is there takes half as long as reading it: not for each of many readers.
   const std::uint32_t ticks = now_ticks();
   for (std::uint64_t at = begin; at < end;) {
-    const std::uint64_t piece = at / kPieceBytes, next = std::min((piece + 1) * kPieceBytes, end);
-    if (fetched_[piece] != ticks) {
-      populate(at, next, end);
-      const bool whole = at == piece * kPieceBytes && next == std::min((piece + 1) * kPieceBytes, bytes_);
-      if (whole) fetched_[piece] = ticks;
+    std::uint64_t next = at;
+    while (next < end && next - at < kReadBytes && fetched_[next / kPieceBytes] != ticks) {
+      next = std::min((next / kPieceBytes + 1) * kPieceBytes, end);
     }
+    if (next == at) {
+      at = (at / kPieceBytes + 1) * kPieceBytes;
+      continue;
+    }
+    populate(at, next, end);
+    const std::uint64_t first = (at + kPieceBytes - 1) / kPieceBytes;
+    const std::uint64_t last = next == bytes_ ? fetched_.size() : next / kPieceBytes;
+    for (std::uint64_t piece = first; piece < last; ++piece) fetched_[piece] = ticks;
     at = next;
   }
 }
 
+bool Mapping::fetched(std::uint64_t offset, std::uint64_t bytes) const {
+  const std::uint64_t last = (std::min(offset + bytes, bytes_) + kPieceBytes - 1) / kPieceBytes;
+  const std::uint32_t ticks = now_ticks();
+  return std::all_of(fetched_.begin() + static_cast<std::ptrdiff_t>(offset / kPieceBytes),
+                     fetched_.begin() + static_cast<std::ptrdiff_t>(last),
+                     [ticks](std::uint32_t when) { return when == ticks; });
+}
+
 // Asks the disk for what comes next, up to `end`, while the first part arrives.
 void Mapping::populate(std::uint64_t at, std::uint64_t next, std::uint64_t end) const {
-  if (next < end) ::madvise(data_ + next, std::min(kPieceBytes, end - next), MADV_WILLNEED);
+  if (next < end) ::madvise(data_ + next, std::min(kReadBytes, end - next), MADV_WILLNEED);
   while (::madvise(data_ + at, next - at, MADV_POPULATE_READ) != 0) {
     if (errno == EINVAL) return;  // an older kernel: pages come in when they are touched
     if (errno != EINTR && errno != EAGAIN) throw std::system_error(errno, std::generic_category(), "madvise");

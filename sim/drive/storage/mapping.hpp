@@ -29,6 +29,8 @@ class Mapping {
   // Brings the pages in, so that reading them cannot fail. Throws std::system_error when the disk cannot read them. Not
   // from two threads at once.
   void fetch(std::uint64_t offset, std::uint64_t bytes) const;
+  // Whether that would do nothing now. Not beside `fetch`.
+  bool fetched(std::uint64_t offset, std::uint64_t bytes) const;
   // Asks the disk for them and goes on.
   void expect(std::uint64_t offset, std::uint64_t bytes) const;
 

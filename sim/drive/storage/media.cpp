@@ -85,18 +85,29 @@ void Media::fetch(Unit first, std::uint32_t count) const {
 }
 
 void Media::fetch_spares(Unit first, std::uint32_t count) const {
-  const std::uint64_t begin = spare_offset(first);
-  spares_.fetch(begin, spare_offset(first + count - 1) + sizeof(Spare) - begin);
+  const auto [begin, end] = spare_windows(first, count);
+  spares_.fetch(begin, end - begin);
 }
 
-// Those of the neighbours come along: they are wanted soon, and cost less than a read of their own.
+bool Media::fetched(Unit first, std::uint32_t count) const {
+  const auto [begin, end] = spare_windows(first, count);
+  return spares_.fetched(begin, end - begin) &&
+         units_.fetched(std::uint64_t{first} * abi::kPageBytes, std::uint64_t{count} * abi::kPageBytes);
+}
+
 void Media::expect_spares(Unit first, std::uint32_t count) const {
-  const std::uint64_t begin = spare_offset(first) / kSpareWindow;
-  const std::uint64_t end = (spare_offset(first + count - 1) + sizeof(Spare) + kSpareWindow - 1) / kSpareWindow;
-  if (begin >= expected_.first && end <= expected_.second) return;
-  expected_ = {begin, end};
-  const std::uint64_t last = std::min(end * kSpareWindow, superblock_.spare_bytes());
-  spares_.expect(begin * kSpareWindow, last - begin * kSpareWindow);
+  const auto windows = spare_windows(first, count);
+  if (windows.first >= expected_.first && windows.second <= expected_.second) return;
+  expected_ = windows;
+  spares_.expect(windows.first, windows.second - windows.first);
+}
+
+// From where to where in the spare area. Those of the neighbours come along: they are wanted soon, and cost less than a
+// read of their own.
+std::pair<std::uint64_t, std::uint64_t> Media::spare_windows(Unit first, std::uint32_t count) const {
+  const std::uint64_t begin = spare_offset(first), end = spare_offset(first + count - 1) + sizeof(Spare);
+  return {begin / kSpareWindow * kSpareWindow,
+          std::min((end + kSpareWindow - 1) / kSpareWindow * kSpareWindow, superblock_.spare_bytes())};
 }
 
 std::uint64_t Media::rows_bytes(std::uint32_t rows) const {

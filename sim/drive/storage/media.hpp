@@ -41,13 +41,15 @@ class Media {
   Spare spare(Unit unit) const;
   // Brings units and their spares in from the disk. Throws std::system_error when it cannot read them.
   void fetch(Unit first, std::uint32_t count) const;
+  void fetch_spares(Unit first, std::uint32_t count) const;
+  // Whether `fetch` was a moment ago.
+  bool fetched(Unit first, std::uint32_t count) const;
 
   // For reads around the page cache: where a unit is in the file; spares are asked for, without waiting.
   std::uint64_t file_offset(Unit unit) const {
     return superblock_.unit_offset() + std::uint64_t{unit} * abi::kPageBytes;
   }
   void expect_spares(Unit first, std::uint32_t count) const;
-  void fetch_spares(Unit first, std::uint32_t count) const;
 
   // `rows` rows, from the one that starts with `first`: whether contents and spares are as in a new file, and making
   // them so. None of them waits to be written.
@@ -74,13 +76,14 @@ class Media {
   void forget_written();
   const Row* staged(Unit unit) const;
   std::uint64_t spare_offset(Unit unit) const;
+  std::pair<std::uint64_t, std::uint64_t> spare_windows(Unit first, std::uint32_t count) const;
   std::uint64_t rows_bytes(std::uint32_t rows) const;
 
   BackingFile& file_;
   const Superblock superblock_;
   const Mapping units_, spares_;
   const AlignedBuffer zeros_{abi::kPageBytes};
-  mutable std::pair<std::uint64_t, std::uint64_t> expected_{};  // windows of the spare area, the last ones asked for
+  mutable std::pair<std::uint64_t, std::uint64_t> expected_{};  // of the spare area, what was asked for last
   Rows rows_;
   std::size_t staged_bytes_ = 0;
   std::size_t waiting_bytes_ = 0;
