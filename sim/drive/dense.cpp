@@ -2,6 +2,7 @@
 // EXACT and PARTIAL. Engines that can take K and V from the pages in which they lie; for the others they are copied.
 #include <algorithm>
 #include <atomic>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -11,31 +12,62 @@
 namespace kvdrive {
 namespace {
 
+constexpr std::size_t kGroupsAtOnce = 1024;  // that a thread checks
+
+constexpr std::size_t kGroupsAhead = 4;  // that it asks for, because a checksum ends before the processor notices
+
+void prefetch(const std::byte* page) {
+  if (page == nullptr) return;
+  for (std::size_t at = 0; at < abi::kPageBytes; at += abi::kBeatBytes) __builtin_prefetch(page + at);
+}
+
+unsigned processors() {
+  static const unsigned count = std::thread::hardware_concurrency();
+  return count;
+}
+
 // One head's pages, and what is going on with them.
 struct Gathered {
   std::vector<const std::byte*> k, v;
   bool whole = true;
   Ns done = 0;
   std::atomic<std::uint32_t> damaged = 0;
-  TransferThreads::Batch arrived;
+  TransferThreads::Batch arrived, checked;
 };
 
 class PagesInMemory final : public KvPages {
  public:
-  PagesInMemory(const Ftl& ftl, const HeadRows& k, const HeadRows& v, Gathered& head)
-      : KvPages(k.tokens_per_group()), ftl_(ftl), rows_{&k, &v}, head_(head) {}
+  // `checked`: by somebody else.
+  PagesInMemory(const Ftl& ftl, const HeadRows& k, const HeadRows& v, Gathered& head, bool checked)
+      : KvPages(k.tokens_per_group()), ftl_(ftl), rows_{&k, &v}, head_(head), checked_(checked) {}
 
   void visit(abi::KvKind kind, const Visit& visit) const override { visit(0, kind == abi::kKeys ? head_.k : head_.v); }
 
   void check(abi::KvKind kind, std::size_t first, std::span<const std::byte* const> pages) const override {
-    head_.damaged += damaged_groups(ftl_, *rows_[kind], first, pages);
+    if (!checked_) head_.damaged += damaged_groups(ftl_, *rows_[kind], first, pages);
   }
 
  private:
   const Ftl& ftl_;
   const HeadRows* const rows_[2];
   Gathered& head_;
+  const bool checked_;
 };
+
+void add_checks(std::vector<TransferThreads::Task>& tasks, const Ftl& ftl, const HeadRows& rows,
+                std::span<const std::byte* const> pages, std::atomic<std::uint32_t>& damaged) {
+  for (std::size_t first = 0; first < pages.size(); first += kGroupsAtOnce) {
+    const auto part = pages.subspan(first, std::min(kGroupsAtOnce, pages.size() - first));
+    tasks.emplace_back([&ftl, &rows, first, part, &damaged] {
+      for (std::size_t i = 0; i < part.size(); i += kGroupsAhead) {
+        const auto now = part.subspan(i, std::min(kGroupsAhead, part.size() - i));
+        const std::size_t after = i + now.size();
+        for (const std::byte* page : part.subspan(after, std::min(kGroupsAhead, part.size() - after))) prefetch(page);
+        damaged += damaged_groups(ftl, rows, first + i, now);
+      }
+    });
+  }
+}
 
 // The wanted groups, the first ones of the head, then the tail up to `tokens` as if it were more of them.
 void gather(Ftl& ftl, const HeadRows& rows, std::uint32_t tokens, const std::vector<bool>& wanted, Ns ready,
@@ -87,10 +119,11 @@ AttentionUnit::Outcome AttentionUnit::run_copied(const Head& head) {
   return run_job();
 }
 
-// While the engine works on a head, the pages of the next one arrive. It checks its own on the way; results count when
-// all are whole.
+// While the engine works on a head, the pages of the next one arrive. Its own are checked beside it where it leaves a
+// processor idle; otherwise it checks them on its way, when they are in its cache. Results count when all are whole.
 AttentionOutcome AttentionUnit::run_paged(const abi::AttnSubmit& command, std::span<const std::byte> data) {
   const std::uint32_t tokens = command.tokens;
+  const bool beside = ftl_.keeps_payload() && engine_.threads() < processors();
   std::vector<Gathered> heads(command.heads);
   const auto start = [&](std::uint32_t i) {
     if (i == command.heads) return;
@@ -119,12 +152,21 @@ AttentionOutcome AttentionUnit::run_paged(const abi::AttnSubmit& command, std::s
     data_done_ = own.done;
     if (!own.whole) return {abi::kUnrecoveredRead};
     const Head head = head_of(command, data, i);
+    if (beside) {
+      std::vector<TransferThreads::Task> tasks;
+      add_checks(tasks, ftl_, head.k, own.k, own.damaged);
+      add_checks(tasks, ftl_, head.v, own.v, own.damaged);
+      own.checked = threads_.start(std::move(tasks));
+    }
     start_dense(head);
-    const PagesInMemory pages(ftl_, head.k, head.v, own);
+    const PagesInMemory pages(ftl_, head.k, head.v, own, beside);
     return run_job(&pages);
   });
   std::uint32_t damaged = 0;
-  for (const Gathered& head : heads) damaged += head.damaged;
+  for (Gathered& head : heads) {
+    head.checked.wait();
+    damaged += head.damaged;
+  }
   return damaged > 0 ? refuse_damaged(damaged) : outcome;
 }
 

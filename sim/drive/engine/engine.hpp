@@ -83,6 +83,7 @@ class Engine {
   // EXACT and PARTIAL over K and V in pages; the descriptor's own addresses of them do not count. Only where
   // `reads_pages`.
   virtual bool reads_pages() const { return false; }
+  virtual unsigned threads() const { return 1; }  // that compute
   virtual std::uint32_t attention(std::span<std::byte>, std::uint64_t, const KvPages&) { return abi::kBadMode; }
 
   // `keys`: n binary32 patterns (uint32_t) or n binary16 patterns (uint16_t), by `type`.
