@@ -8,18 +8,13 @@
 
 #include "attention.hpp"
 #include "kv/row_fetch.hpp"
+#include "prefetch.hpp"
 
 namespace kvdrive {
 namespace {
 
 constexpr std::size_t kGroupsAtOnce = 1024;  // that a thread checks
-
-constexpr std::size_t kGroupsAhead = 4;  // that it asks for, because a checksum ends before the processor notices
-
-void prefetch(const std::byte* page) {
-  if (page == nullptr) return;
-  for (std::size_t at = 0; at < abi::kPageBytes; at += abi::kBeatBytes) __builtin_prefetch(page + at);
-}
+constexpr std::size_t kGroupsAhead = 4;     // that it asks for meanwhile
 
 unsigned processors() {
   static const unsigned count = std::thread::hardware_concurrency();

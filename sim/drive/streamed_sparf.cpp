@@ -10,6 +10,7 @@
 
 #include "attention.hpp"
 #include "ftl/group_stream.hpp"
+#include "prefetch.hpp"
 
 namespace kvdrive {
 namespace {
@@ -32,7 +33,6 @@ class CheckedGroups {
       if (!piece_.whole) unread_ = true;
     }
     const std::byte* const page = piece_.pages[taken_++];
-    // A checksum is over before the processor has noticed the direction: it is told what comes next.
     if (taken_ < piece_.pages.size()) prefetch(piece_.pages[taken_]);
     damaged_ += ftl_.damaged(list, index, std::span(&page, 1));
     return page;
@@ -41,10 +41,6 @@ class CheckedGroups {
   std::uint32_t damaged() const { return std::max(damaged_, unread_ ? 1U : 0U); }
 
  private:
-  static void prefetch(const std::byte* page) {
-    for (std::size_t at = 0; at < abi::kPageBytes; at += abi::kBeatBytes) __builtin_prefetch(page + at);
-  }
-
   Ftl& ftl_;
   GroupStream stream_;
   GroupStream::Piece piece_{};
