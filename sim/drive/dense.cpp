@@ -14,7 +14,7 @@ namespace kvdrive {
 namespace {
 
 constexpr std::size_t kGroupsAtOnce = 1024;  // that a thread checks
-constexpr std::size_t kGroupsAhead = 4;     // that it asks for meanwhile
+constexpr std::size_t kGroupsAhead = 4;      // that it asks for meanwhile
 
 unsigned processors() {
   static const unsigned count = std::thread::hardware_concurrency();
