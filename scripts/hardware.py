@@ -44,7 +44,10 @@ def verdict(value: float, limit: float, at_most: bool) -> str:
     """`met`, or how far away the value is."""
     if value <= limit if at_most else value >= limit:
         return "met"
-    return f"missed by {abs(value / limit - 1) * 100:.0f} %" if limit else f"missed by {value:g}"
+    if not limit:
+        return f"missed by {value:g}"
+    missed = abs(value / limit - 1) * 100
+    return f"missed by {missed:.0f} %" if missed >= 1 else f"missed by {missed:.1g} %"
 
 
 def rate_row(manifests: Manifests, target: Table) -> list[str]:
@@ -98,18 +101,12 @@ def area_rows(manifests: Manifests, target: Table) -> list[list[str]]:
 
 
 def ratio_rows(manifests: Manifests, target: Table) -> list[list[str]]:
-    """LUTs of a top over those that are left without some of its modules."""
-    yosys = manifests.get(target["top"], {}).get("yosys")
+    """LUTs of a top over those of another one."""
+    whole, part = (_resources(manifests.get(target[name], {}), "yosys", "").get("LUT") for name in ("top", "over"))
     start, limit = [target["name"], "LUT"], target["times"]
-    if yosys is None:
+    if whole is None or part is None:
         return [[*start, f"<= {limit:g}x", "-", "-", "-", "not measured"]]
-    gone = sum(
-        counts["LUT"] * counts["uses"]
-        for name, counts in yosys["modules"].items()
-        if name.startswith(tuple(target["without"]))
-    )
-    total = yosys["total"]["LUT"]
-    ratio = total / (total - gone)
+    ratio = whole / part
     return [[*start, f"<= {limit:g}x", "-", f"{ratio:.2f}x", "-", verdict(ratio, limit, True)]]
 
 

@@ -6,32 +6,18 @@
 // the byte address of the descriptor. Returns the status word. A descriptor that fails a check touches nothing.
 #pragma once
 
-#include "attention/block.hpp"
 #include "attention/core.hpp"
 #include "attention/fetch.hpp"
+#include "attention/open.hpp"
 #include "attention/output.hpp"
 #include "attention/queries.hpp"
 #include "attention/sparf.hpp"
 
 namespace kvdrive::attention {
 
-// Reads and checks the descriptor.
-template <int G>
-status_t open_job(const beat_t* io, ap_uint<64> address, ap_uint<64> memory_beats, Job& job) {
-#pragma HLS INLINE
-  const status_t status = check_array(address, sizeof(abi::AttentionJob), memory_beats);
-  if (status != 0) return status;
-  beat_t beats[2];
-  load_block(io, address / abi::kBeatBytes, beats);
-  const Descriptor descriptor = decode(beats[0], beats[1]);
-  const Sizes sizes = sizes_of(descriptor);
-  job = to_job(descriptor, sizes);
-  return check(descriptor, sizes, G, memory_beats);
-}
-
 // Reads and checks what SPARF_TOKENS takes over from SPARF_ROWS.
 template <int G>
-status_t check_choice(const beat_t* io, const Job& job, const Record& record, beat_t& rows) {
+status_t check_choice(const beat_t* io, const SparfJob& job, const Record& record, beat_t& rows) {
 #pragma HLS INLINE
   beat_t block[1];
   load_block(io, job.rows, block);
@@ -40,7 +26,7 @@ status_t check_choice(const beat_t* io, const Job& job, const Record& record, be
 count_rows:
   for (int i = 0; i < job.head_dim; ++i) {
 #pragma HLS PIPELINE II = 1
-    if (rows[i]) ++chosen;
+    if (bit_at(rows, i)) ++chosen;
   }
   status_t status = 0;
   if (chosen != job.r) status |= abi::kBadR;
@@ -53,7 +39,7 @@ count_rows:
 
 // Scores, softmax and, but for SPARF_TOKENS, the outputs.
 template <int G>
-void attend(const beat_t* kv, const beat_t* io, beat_t* out, Job job, Record record, beat_t rows,
+void attend(const beat_t* kv, const beat_t* io, beat_t* out, SparfJob job, Record record, beat_t rows,
             ScoreMemory (&scores)[G], MaskMemory& masks, status_t& status, max_t max[G], sum_t sum[G]) {
 #pragma HLS DATAFLOW
   const Squares squares = squares_of(job);
@@ -65,8 +51,6 @@ void attend(const beat_t* kv, const beat_t* io, beat_t* out, Job job, Record rec
 #pragma HLS STREAM variable = query_beats depth = 16
   Fifo<beat_t, 4> queries("queries");
 #pragma HLS STREAM variable = queries depth = 4
-  Fifo<ap_uint<1>, 2> clean_query("clean_query");
-#pragma HLS STREAM variable = clean_query depth = 2
   Fifo<beat_t, 16> tail_beats("tail_beats");
 #pragma HLS STREAM variable = tail_beats depth = 16
   Fifo<heads_t<G>, 4> tail("tail");
@@ -87,9 +71,9 @@ void attend(const beat_t* kv, const beat_t* io, beat_t* out, Job job, Record rec
   DATAFLOW_STAGE(fetch_rows, kv, job, fetched);
   DATAFLOW_STAGE(transpose_blocks, fetched, squares, beats);
   DATAFLOW_STAGE(fetch_operands<G>, io, job, query_beats, tail_beats, mask_words, v_sums);
-  DATAFLOW_STAGE(choose_queries<G>, query_beats, job, rows, queries, clean_query);
+  DATAFLOW_STAGE(choose_queries<G>, query_beats, job, rows, queries);
   DATAFLOW_STAGE(order_tail<G>, tail_beats, job, tail);
-  DATAFLOW_STAGE(core<G>, beats, queries, clean_query, tail, mask_words, job, record, scores, masks, totals, accs);
+  DATAFLOW_STAGE(core<G>, beats, queries, tail, mask_words, job, record, scores, masks, totals, accs);
   DATAFLOW_STAGE(divide_sums<G>, totals, accs, v_sums, job, record, status, max, sum, values);
   DATAFLOW_STAGE(pack_rows<G>, values, job, rows_out);
   DATAFLOW_STAGE(store_rows<G>, rows_out, job, out);
@@ -98,7 +82,7 @@ void attend(const beat_t* kv, const beat_t* io, beat_t* out, Job job, Record rec
 
 // Scales of the heads for the chosen rows; nothing is chosen in a failed job.
 template <int G>
-void finish_rows(const Job& job, status_t status, const beat_t queries[G][kMaxChunks], MaskMemory& bitmap,
+void finish_rows(const SparfJob& job, status_t status, const beat_t queries[G][kMaxChunks], MaskMemory& bitmap,
                  Record& record) {
 #pragma HLS INLINE
   single_t scale[G];
@@ -118,7 +102,7 @@ void finish_rows(const Job& job, status_t status, const beat_t queries[G][kMaxCh
 
 // Shares of the heads in the chosen tokens; nothing is chosen in a failed job.
 template <int G>
-void finish_tokens(const Job& job, status_t status, const sum_t sum[G], const sum_t chosen_sum[G], int selected,
+void finish_tokens(const SparfJob& job, status_t status, const sum_t sum[G], const sum_t chosen_sum[G], int selected,
                    MaskMemory& bitmap, Record& record) {
 #pragma HLS INLINE
   single_t alpha[G];
@@ -144,7 +128,7 @@ shares:
 template <int G>
 status_t attention(const beat_t* kv, const beat_t* io, beat_t* out, ap_uint<64> address, ap_uint<64> memory_beats) {
 #pragma HLS INLINE
-  Job job;
+  SparfJob job;
   status_t status = open_job<G>(io, address, memory_beats, job);
   if (status != 0) return status;
   const bool for_rows = chooses_rows(job);

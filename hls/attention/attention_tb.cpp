@@ -9,6 +9,19 @@ namespace {
 using kvdrive::beat_t;
 using Top = std::uint32_t (*)(const beat_t*, const beat_t*, beat_t*, std::uint64_t, std::uint64_t);
 
+Top exact_top_of(int group) {
+  switch (group) {
+    case 1:
+      return kvdrive::attention_exact_g1;
+    case 4:
+      return kvdrive::attention_exact_g4;
+    case 5:
+      return kvdrive::attention_exact_g5;
+    default:
+      throw std::runtime_error("no exact top for this group");
+  }
+}
+
 Top top_of(int group) {
   switch (group) {
     case 1:
@@ -28,7 +41,8 @@ Top top_of(int group) {
 
 void check(const kvdrive::csim::Case& item) {
   std::vector<beat_t> memory = item.beats("memory");
-  const Top top = top_of(item.scalar<int>("top"));
+  const int group = item.scalar<int>("top");
+  const Top top = item.scalar<int>("exact") != 0 ? exact_top_of(group) : top_of(group);
   const std::uint32_t status =
       top(memory.data(), memory.data(), memory.data(), item.scalar<std::uint64_t>("job"), memory.size());
   kvdrive::csim::compare("status", status, item.scalar<std::uint32_t>("status"));

@@ -18,9 +18,11 @@
 
 namespace kvdrive::attention {
 
+// False when q holds an Inf or NaN.
 template <int G>
-void unpack_queries(Stream<beat_t>& in, int beats, HalfParts queries[G][abi::kLanes][kMaxChunks]) {
+bool unpack_queries(Stream<beat_t>& in, int beats, HalfParts queries[G][abi::kLanes][kMaxChunks]) {
 #pragma HLS INLINE
+  bool finite = true;
 unpack_heads:
   for (int head = 0; head < G; ++head) {
   unpack_head:
@@ -28,7 +30,7 @@ unpack_heads:
 #pragma HLS PIPELINE II = 1
       HalfParts parts[abi::kLanes];
 #pragma HLS ARRAY_PARTITION variable = parts complete
-      unpack_lanes(in.read(), parts);
+      finite &= unpack_lanes(in.read(), parts);
       for (int h = 0; h < G; ++h) {
 #pragma HLS UNROLL
         for (int l = 0; l < abi::kLanes; ++l) {
@@ -38,11 +40,12 @@ unpack_heads:
       }
     }
   }
+  return finite;
 }
 
 // Scores of the tail, behind those of the dense tokens.
-template <int G>
-void store_tail(Stream<heads_t<G>>& tail, const Job& job, ScoreMemory (&scores)[G], score_t best[G]) {
+template <int G, bool kSparf>
+void store_tail(Stream<heads_t<G>>& tail, const Job<kSparf>& job, ScoreMemory (&scores)[G], score_t best[G]) {
 #pragma HLS INLINE
 store_tail_scores:
   for (int t = 0; t < job.tail_tokens; ++t) {
@@ -133,10 +136,11 @@ inline void run_head(const Pass& pass, const Place& place, const HalfParts parts
 }
 
 // One pass over all beats. It either writes scores and masks or reads them.
-template <int G>
-void run_pass(const Pass& pass, const Job& job, const single_t scale[G], Stream<beat_t>& beats, Stream<beat_t>& masks,
-              const HalfParts queries[G][abi::kLanes][kMaxChunks], ScoreMemory (&scores)[G], MaskMemory& mask_memory,
-              AccSum sums[G][abi::kLanes][kAccSlots], score_t best[G], sum_t total[G], Findings& findings) {
+template <int G, bool kSparf>
+void run_pass(const Pass& pass, const Job<kSparf>& job, const single_t scale[G], Stream<beat_t>& beats,
+              Stream<beat_t>& masks, const HalfParts queries[G][abi::kLanes][kMaxChunks], ScoreMemory (&scores)[G],
+              MaskMemory& mask_memory, AccSum sums[G][abi::kLanes][kAccSlots], score_t best[G], sum_t total[G],
+              Findings& findings) {
 #pragma HLS INLINE off
   max_t top[G];
 #pragma HLS ARRAY_PARTITION variable = top complete
@@ -169,10 +173,10 @@ pass_beats:
       if (pass.scoring) mask_memory[token / abi::kBeatBits] = mask;
     }
     const bool last = at.chunk == pass.chunks - 1 && token < pass.tokens;
-    const bool attended = token >= job.tokens || mask[token % abi::kBeatBits];
+    const bool attended = token >= job.tokens || bit_at(mask, token % abi::kBeatBits);
     const ap_uint<18> other = token + abi::kLanes;
     const bool second = pass.paired && other < pass.tokens;
-    const bool second_attended = mask[other % abi::kBeatBits];
+    const bool second_attended = bit_at(mask, other % abi::kBeatBits);
     const Place place = {token, at.inner, at.chunk, slot, first, last, attended, second, second_attended};
     HalfParts parts[abi::kLanes];
 #pragma HLS ARRAY_PARTITION variable = parts complete
@@ -236,8 +240,8 @@ inline T pick_lane(const T lanes[kLanes], ap_uint<5> lane) {
 
 // Sends the sums of p*v in the order of their dimensions. The slots of two lanes are joined, one of each in a cycle,
 // while the two lanes before them leave; a dimension a cycle where it has two slots or one.
-template <int G>
-void drain_sums(const Job& job, const AccSum sums[G][abi::kLanes][kAccSlots], Stream<accs_t<G>>& out) {
+template <int G, bool kSparf>
+void drain_sums(const Job<kSparf>& job, const AccSum sums[G][abi::kLanes][kAccSlots], Stream<accs_t<G>>& out) {
 #pragma HLS INLINE
   constexpr int kUnits = 2;
   constexpr int kPairs = abi::kLanes / kUnits;
@@ -283,10 +287,10 @@ drain:
   }
 }
 
-// The stage: tail scores, scoring pass, weighing pass, results. `clean_query` says that q is finite.
-template <int G>
-void core(Stream<beat_t>& beats, Stream<beat_t>& query_beats, Stream<ap_uint<1>>& clean_query, Stream<heads_t<G>>& tail,
-          Stream<beat_t>& masks, Job job, Record record, ScoreMemory (&scores)[G], MaskMemory& mask_memory,
+// The stage: tail scores, scoring pass, weighing pass, results.
+template <int G, bool kSparf>
+void core(Stream<beat_t>& beats, Stream<beat_t>& query_beats, Stream<heads_t<G>>& tail, Stream<beat_t>& masks,
+          Job<kSparf> job, Record record, ScoreMemory (&scores)[G], MaskMemory& mask_memory,
           Stream<ap_uint<64>>& totals, Stream<accs_t<G>>& out) {
   HalfParts queries[G][abi::kLanes][kMaxChunks];
 #pragma HLS ARRAY_PARTITION variable = queries complete dim = 1
@@ -309,7 +313,7 @@ void core(Stream<beat_t>& beats, Stream<beat_t>& query_beats, Stream<ap_uint<1>>
   }
   Findings findings = {false, true};
   clear_accumulators<G>(sums);
-  unpack_queries<G>(query_beats, score_beats(job), queries);
+  const bool clean = unpack_queries<G>(query_beats, score_beats(job), queries);
   store_tail<G>(tail, job, scores, best);
 passes:
   for (int number = 0; number < 2; ++number) {
@@ -317,7 +321,7 @@ passes:
     run_pass<G>(pass, job, scale, beats, masks, queries, scores, mask_memory, sums, best, total, findings);
   }
   status_t status = 0;
-  if (clean_query.read() == 0 || !findings.finite) status |= abi::kNonFinite;
+  if (!clean || !findings.finite) status |= abi::kNonFinite;
   if (!findings.any && job.tail_tokens == 0) status |= abi::kEmpty;
   send_totals<G>(status, best, total, totals);
   if (!chooses_tokens(job)) drain_sums<G>(job, sums, out);

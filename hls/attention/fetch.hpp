@@ -9,13 +9,15 @@ namespace kvdrive::attention {
 
 constexpr int kScoresPerBeat = abi::kBeatBits / 32;
 
-inline int mask_beats(const Job& job) {
+template <bool kSparf>
+int mask_beats(const Job<kSparf>& job) {
 #pragma HLS INLINE
   return (job.tokens + abi::kBeatBits - 1) / abi::kBeatBits;
 }
 
 // K, then V, then the V of the tail. SPARF_TOKENS reads the columns of K only.
-inline void fetch_rows(const beat_t* kv, Job job, Stream<beat_t>& rows) {
+template <bool kSparf>
+void fetch_rows(const beat_t* kv, Job<kSparf> job, Stream<beat_t>& rows) {
   const int arrays = chooses_tokens(job) ? 1 : 3;
 fetch_arrays:
   for (int array = 0; array < arrays; ++array) {
@@ -24,14 +26,15 @@ fetch_arrays:
   }
 }
 
-template <int G>
-void fetch_query(const beat_t* io, const Job& job, Stream<beat_t>& query) {
+template <int G, bool kSparf>
+void fetch_query(const beat_t* io, const Job<kSparf>& job, Stream<beat_t>& query) {
 #pragma HLS INLINE
   read_beats(io + job.q, G * job.row_beats, query);
 }
 
 // One bit per dense token, all ones for a job without a mask.
-inline void fetch_masks(const beat_t* io, const Job& job, Stream<beat_t>& masks) {
+template <bool kSparf>
+void fetch_masks(const beat_t* io, const Job<kSparf>& job, Stream<beat_t>& masks) {
 #pragma HLS INLINE
   const int beats = mask_beats(job);
   if (job.masked) {
@@ -47,9 +50,9 @@ inline void fetch_masks(const beat_t* io, const Job& job, Stream<beat_t>& masks)
 
 // The query heads; the tail scores, 16 tokens of every head at a time; the mask; the sum of all V. Tail scores lie head
 // by head: up to 16 tokens, a usual tail, are one ascending run; of longer ones every beat is an access of its own.
-template <int G>
-void fetch_operands(const beat_t* io, Job job, Stream<beat_t>& queries, Stream<beat_t>& tail, Stream<beat_t>& masks,
-                    Stream<beat_t>& v_sums) {
+template <int G, bool kSparf>
+void fetch_operands(const beat_t* io, Job<kSparf> job, Stream<beat_t>& queries, Stream<beat_t>& tail,
+                    Stream<beat_t>& masks, Stream<beat_t>& v_sums) {
   fetch_query<G>(io, job, queries);
   const int tail_beats = (job.tail_tokens + kScoresPerBeat - 1) / kScoresPerBeat;
 fetch_tail:
@@ -65,8 +68,8 @@ fetch_tail:
 }
 
 // Beats of 16 tail scores of one head -> words of all heads of one token.
-template <int G>
-void order_tail(Stream<beat_t>& beats, Job job, Stream<heads_t<G>>& words) {
+template <int G, bool kSparf>
+void order_tail(Stream<beat_t>& beats, Job<kSparf> job, Stream<heads_t<G>>& words) {
   beat_t held[G];
 #pragma HLS ARRAY_PARTITION variable = held complete
 order_blocks:

@@ -35,9 +35,11 @@ struct Descriptor {
   ap_uint<64> result;
 };
 
-// A job that passed its checks. Places are beats of the memory. `heads` equals the constant G of the kernel, but a loop
+// A job that passed its checks, for an engine with all modes or, without kSparf, with EXACT and PARTIAL only: what the
+// type excludes is not built. Places are beats of the memory. `heads` equals the constant G of the kernel, but a loop
 // over it stays a loop even for one head: it is skipped by the modes that do not need it, in place of being computed
 // for nothing.
+template <bool kSparf>
 struct Job {
   ap_uint<3> mode;
   ap_uint<4> heads;      // of the query, see above
@@ -65,13 +67,24 @@ struct Job {
   ap_uint<58> result;
 };
 
-inline bool chooses_rows(const Job& job) { return job.mode == abi::kSparfRows; }
-inline bool chooses_tokens(const Job& job) { return job.mode == abi::kSparfTokens; }
-inline bool blends_mean(const Job& job) { return job.mode == abi::kSparfAttend; }
-inline bool is_partial(const Job& job) { return job.mode == abi::kPartial; }
+using SparfJob = Job<true>;
+using ExactJob = Job<false>;
+
+inline bool chooses_rows(const SparfJob& job) { return job.mode == abi::kSparfRows; }
+inline bool chooses_tokens(const SparfJob& job) { return job.mode == abi::kSparfTokens; }
+inline bool blends_mean(const SparfJob& job) { return job.mode == abi::kSparfAttend; }
+inline bool chooses_tokens(const ExactJob&) { return false; }
+inline bool blends_mean(const ExactJob&) { return false; }
+
+template <bool kSparf>
+bool is_partial(const Job<kSparf>& job) {
+#pragma HLS INLINE
+  return job.mode == abi::kPartial;
+}
 
 // Beats of a token in the scoring pass: of all dimensions, or of the chosen ones padded with zeros.
-inline ap_uint<4> score_beats(const Job& job) {
+template <bool kSparf>
+ap_uint<4> score_beats(const Job<kSparf>& job) {
 #pragma HLS INLINE
   return chooses_tokens(job) ? ap_uint<4>((job.r + abi::kLanes - 1) / abi::kLanes) : job.row_beats;
 }
@@ -122,10 +135,11 @@ inline status_t check_array(ap_uint<64> address, ap_uint<57> bytes, ap_uint<64> 
   return status;
 }
 
-inline status_t check_shape(const Descriptor& d, int group) {
+template <bool kSparf>
+status_t check_shape(const Descriptor& d, int group) {
 #pragma HLS INLINE
-  const bool rows = d.mode == abi::kSparfRows;
-  const bool tokens = d.mode == abi::kSparfTokens;
+  const bool rows = kSparf && d.mode == abi::kSparfRows;
+  const bool tokens = kSparf && d.mode == abi::kSparfTokens;
   const ap_uint<33> length = d.tokens + d.tail_tokens;
   status_t status = 0;
   if (d.group != group) status |= abi::kBadGroup;
@@ -139,7 +153,7 @@ inline status_t check_shape(const Descriptor& d, int group) {
   if (tokens && (d.k_top == 0 || d.k_top > d.tokens || d.k_top > abi::kMaxTopK || d.local > d.k_top)) {
     status |= abi::kBadK;
   }
-  if (d.mode == abi::kSparfAttend && (d.count == 0 || d.count > abi::kMaxTokens)) status |= abi::kBadLength;
+  if (kSparf && d.mode == abi::kSparfAttend && (d.count == 0 || d.count > abi::kMaxTokens)) status |= abi::kBadLength;
   return status;
 }
 
@@ -152,9 +166,10 @@ struct Sizes {
   ap_uint<57> bitmap;  // of the dense tokens
 };
 
-inline Sizes sizes_of(const Descriptor& d) {
+template <bool kSparf>
+Sizes sizes_of(const Descriptor& d) {
 #pragma HLS INLINE
-  const bool columns = d.mode == abi::kSparfTokens;
+  const bool columns = kSparf && d.mode == abi::kSparfTokens;
   const ap_uint<32> rows = columns ? ap_uint<32>((ap_uint<33>(d.tokens) + 31) / 32) : d.tokens;
   const ap_uint<16> row_values = columns ? d.r : d.head_dim;
   const ap_uint<48> values = rows * row_values;
@@ -167,10 +182,11 @@ inline Sizes sizes_of(const Descriptor& d) {
   return sizes;
 }
 
-inline status_t check_arrays(const Descriptor& d, const Sizes& sizes, ap_uint<64> memory_beats) {
+template <bool kSparf>
+status_t check_arrays(const Descriptor& d, const Sizes& sizes, ap_uint<64> memory_beats) {
 #pragma HLS INLINE
-  const bool rows = d.mode == abi::kSparfRows;
-  const bool tokens = d.mode == abi::kSparfTokens;
+  const bool rows = kSparf && d.mode == abi::kSparfRows;
+  const bool tokens = kSparf && d.mode == abi::kSparfTokens;
   const bool attends = !rows && !tokens;
   const ap_uint<57> out = tokens ? sizes.bitmap : d.mode == abi::kPartial ? ap_uint<57>(sizes.query * 2) : sizes.query;
   status_t status = check_array(d.q, sizes.query, memory_beats);
@@ -186,22 +202,25 @@ inline status_t check_arrays(const Descriptor& d, const Sizes& sizes, ap_uint<64
     status |= check_array(d.v, sizes.k, memory_beats);
     status |= check_array(d.tail_v, sizes.tail_v, memory_beats);
   }
-  if (d.mode == abi::kSparfAttend) status |= check_array(d.v_sum, ap_uint<57>(d.head_dim) * 8, memory_beats);
+  if (kSparf && d.mode == abi::kSparfAttend) status |= check_array(d.v_sum, ap_uint<57>(d.head_dim) * 8, memory_beats);
   return status;
 }
 
-inline status_t check(const Descriptor& d, const Sizes& sizes, int group, ap_uint<64> memory_beats) {
+template <bool kSparf>
+status_t check(const Descriptor& d, const Sizes& sizes, int group, ap_uint<64> memory_beats) {
 #pragma HLS INLINE
+  const bool known = d.mode <= (kSparf ? abi::kSparfAttend : abi::kPartial);
   status_t status = 0;
   if (d.version != abi::kAbiVersion) status |= abi::kBadVersion;
-  if (d.mode > abi::kSparfAttend) return status | status_t(abi::kBadMode);
-  return status | check_shape(d, group) | check_arrays(d, sizes, memory_beats);
+  if (!known) return status | status_t(abi::kBadMode);
+  return status | check_shape<kSparf>(d, group) | check_arrays<kSparf>(d, sizes, memory_beats);
 }
 
 // Only for descriptors that passed `check`.
-inline Job to_job(const Descriptor& d, const Sizes& sizes) {
+template <bool kSparf>
+Job<kSparf> to_job(const Descriptor& d, const Sizes& sizes) {
 #pragma HLS INLINE
-  Job job;
+  Job<kSparf> job;
   job.mode = d.mode;
   job.heads = d.group;
   job.row_beats = d.head_dim / abi::kLanes;

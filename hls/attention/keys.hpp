@@ -12,13 +12,13 @@
 
 namespace kvdrive::attention {
 
-constexpr std::uint32_t kLocalKey = 0x7f7fffff;
-constexpr std::uint32_t kMaskedKey = 0xff7fffff;
+constexpr std::uint32_t kLocalOrdinal = 0xff7fffff;
+constexpr std::uint32_t kMaskedOrdinal = 0x00800000;
 
 using weight_t = ap_uint<abi::kWeightBits + 1>;
 using GroupMemory = OnChip<group_t, abi::kMaxTokens / kGroupKeys>;
 
-inline int keys_of(const Job& job) {
+inline int keys_of(const SparfJob& job) {
 #pragma HLS INLINE
   return chooses_rows(job) ? int(job.head_dim) : int(job.tokens);
 }
@@ -34,15 +34,14 @@ constexpr int kTokenLanes = G == 1   ? 16
 template <int G>
 constexpr bool kWeighted = G > 1;
 
-// What a key is the fl32 of. All keys of a job share an LSB, whose worth does not matter.
-template <int G>
-using key_sum_t = ap_uint<kWeighted<G> ? 61 : 45>;
+// What a key of several heads is the fl32 of. All keys of a job share an LSB, whose worth does not matter.
+using key_sum_t = ap_uint<61>;
 
 // The summed magnitudes of one dimension, in lane `lane` of the words.
 template <int G>
-key_sum_t<G> row_sum(const beat_t words[G], int lane) {
+key_sum_t row_sum(const beat_t words[G], int lane) {
 #pragma HLS INLINE
-  key_sum_t<G> sum = 0;
+  key_sum_t sum = 0;
   for (int h = 0; h < G; ++h) {
 #pragma HLS UNROLL
     sum += ap_uint<42>(to_fixed(half_lane(words[h], lane) & 0x7fff));
@@ -52,16 +51,34 @@ key_sum_t<G> row_sum(const beat_t words[G], int lane) {
 
 // The weighted sum of one token's probabilities.
 template <int G>
-key_sum_t<G> token_sum(const Probability p[G], const weight_t weights[G]) {
+key_sum_t token_sum(const Probability p[G], const weight_t weights[G]) {
 #pragma HLS INLINE
-  if constexpr (!kWeighted<G>) return to_fixed(p[0]);
-  key_sum_t<G> sum = 0;
+  key_sum_t sum = 0;
   for (int h = 0; h < G; ++h) {
 #pragma HLS UNROLL
     const ap_uint<kMantissaBits + abi::kWeightBits + 1> product = p[h].mantissa * weights[h];
     sum += ap_uint<58>(product) << p[h].shift;
   }
   return sum;
+}
+
+// In the order of the probabilities, which it tells apart as fl32 does: where the shift is not 0, the mantissa has its
+// top bit, so the two are one number.
+inline ordinal_t order_probability(Probability p) {
+#pragma HLS INLINE
+  const ap_uint<23> number = (ap_uint<23>(p.shift) << abi::kExp2Bits) + p.mantissa;
+  return ordinal_t(number) << 8 | 0x80000000;
+}
+
+// The key of lane `lane`: of a row, from its words; of a token, from the probabilities of its heads.
+template <int G>
+ordinal_t key_of(bool rows, const beat_t words[G], int lane, const Probability p[G], const weight_t weights[G]) {
+#pragma HLS INLINE
+  if constexpr (kWeighted<G>) {
+    return order_single(magnitude_to_single<0>(false, rows ? row_sum<G>(words, lane) : token_sum<G>(p, weights)));
+  } else {
+    return rows ? order_magnitude(half_lane(words[0], lane)) : order_probability(p[0]);
+  }
 }
 
 // What a walk over the tokens is for.
@@ -74,7 +91,7 @@ enum Walk : int {
 
 // One walk. `histograms` are counted where a digit is to be, `bitmap` and `selected` are results of kMarkWalk.
 template <int G>
-void walk(int kind, bool counted, int digit, const Cut& cut, const Job& job, const beat_t queries[G][kMaxChunks],
+void walk(int kind, bool counted, int digit, const Cut& cut, const SparfJob& job, const beat_t queries[G][kMaxChunks],
           ScoreMemory (&scores)[G], const MaskMemory& masks, const max_t max[G], const weight_t weights[G],
           GroupMemory& keys, Histograms& histograms, MaskMemory& bitmap, sum_t sums[G], int& selected) {
 #pragma HLS INLINE
@@ -160,11 +177,10 @@ tokens:
         if (taken) step[h] += to_fixed(p[h]);
       }
       if (dense && taken) ++selected;
-      const key_sum_t<G> of_key = rows ? row_sum<G>(words, i) : token_sum<G>(p, weights);
-      single_t key = magnitude_to_single<0>(false, of_key);
-      if (!rows && token >= first_local) key = kLocalKey;
-      if (!rows && !mask[i]) key = kMaskedKey;
-      set_lane<32>(group, kGroupKeys - kLanes + i, dense ? order_single(key) : ordinal_t(0));
+      ordinal_t key = key_of<G>(rows, words, i, p, weights);
+      if (!rows && token >= first_local) key = kLocalOrdinal;
+      if (!rows && !mask[i]) key = kMaskedOrdinal;
+      set_lane<32>(group, kGroupKeys - kLanes + i, dense ? key : ordinal_t(0));
     }
     mask >>= kLanes;
     chosen >>= kLanes;

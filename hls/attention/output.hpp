@@ -20,11 +20,6 @@ inline half_t blend(single_t alpha, single_t near, single_t mean) {
   return single_to_half(single_add(single_mul(alpha, near), single_mul(beta, mean)));
 }
 
-inline single_t round_to_single(const Ratio<26>& quotient) {
-#pragma HLS INLINE
-  return pack_single(quotient.negative, quotient.exponent + (127 - 24), quotient.significand);
-}
-
 inline half_t round_to_half(const Ratio<26>& quotient) {
 #pragma HLS INLINE
   const ap_uint<1> sticky = ap_uint<13>(quotient.significand) != 0;
@@ -33,19 +28,20 @@ inline half_t round_to_half(const Ratio<26>& quotient) {
 }
 
 // One output of one head, binary16 or, for PARTIAL, binary32: both come from the same quotient digits.
-inline single_t divide_sum(const Job& job, acc_t acc, sum_t total, single_t alpha, single_t mean) {
+template <bool kSparf>
+single_t divide_sum(const Job<kSparf>& job, acc_t acc, sum_t total, single_t alpha, single_t mean) {
 #pragma HLS INLINE
   const Ratio<26> quotient = ratio<26>(acc, total);
-  const single_t single = round_to_single(quotient);
+  const single_t single = to_single(quotient);
   if (is_partial(job)) return single;
   if (blends_mean(job)) return blend(alpha, single, mean);
   return round_to_half(quotient);
 }
 
 // Also hands flags, maxima and sums to the caller: zeros when the job has no result.
-template <int G>
-void divide_sums(Stream<ap_uint<64>>& totals, Stream<accs_t<G>>& accs, Stream<beat_t>& v_sums, Job job, Record record,
-                 status_t& status, max_t max[G], sum_t sum[G], Stream<heads_t<G>>& values) {
+template <int G, bool kSparf>
+void divide_sums(Stream<ap_uint<64>>& totals, Stream<accs_t<G>>& accs, Stream<beat_t>& v_sums, Job<kSparf> job,
+                 Record record, status_t& status, max_t max[G], sum_t sum[G], Stream<heads_t<G>>& values) {
   const status_t flags = totals.read();
 take_totals:
   for (int h = 0; h < G; ++h) {
@@ -76,50 +72,54 @@ divide:
 }
 
 // Words of one value per head -> rows of each head.
-template <int G>
-void pack_rows(Stream<heads_t<G>>& values, Job job, Stream<beat_t>& rows) {
-  beat_t lines[G * 2 * kMaxChunks];
+template <int G, bool kSparf>
+void pack_rows(Stream<heads_t<G>>& values, Job<kSparf> job, Stream<beat_t>& rows) {
+  beat_t lines[G][2 * kMaxChunks];
+#pragma HLS ARRAY_PARTITION variable = lines complete dim = 1
   beat_t packed[G];
 #pragma HLS ARRAY_PARTITION variable = packed complete
   const bool wide = is_partial(job);
   const int row_beats = chooses_tokens(job) ? 0 : wide ? int(2 * job.row_beats) : int(job.row_beats);
-  const int beat_values = wide ? abi::kLanes / 2 : abi::kLanes;
-pack_beats:
-  for (int b = 0; b < row_beats; ++b) {
-  pack_values:
-    for (int i = 0; i < beat_values; ++i) {
+  const ap_uint<5> last = (wide ? abi::kLanes / 2 : abi::kLanes) - 1;  // value of a beat
+  ap_uint<5> place = 0;
+  ap_uint<4> beat = 0;
+pack_values:
+  for (int i = 0; i < (wide ? row_beats << 4 : row_beats << 5); ++i) {
 #pragma HLS PIPELINE II = 1
-      const heads_t<G> word = values.read();
-      for (int h = 0; h < G; ++h) {
-#pragma HLS UNROLL
-        const single_t value = lane<32>(word, h);
-        packed[h] = wide ? packed[h] >> 32 : packed[h] >> 16;
-        if (wide) {
-          set_lane<32>(packed[h], abi::kLanes / 2 - 1, value);
-        } else {
-          set_lane<16>(packed[h], abi::kLanes - 1, half_t(value));
-        }
-      }
-    }
-  keep_heads:
+    const heads_t<G> word = values.read();
     for (int h = 0; h < G; ++h) {
-#pragma HLS PIPELINE II = 1
-      lines[h * row_beats + b] = packed[0];
-      for (int to = 0; to < G - 1; ++to) {
 #pragma HLS UNROLL
-        packed[to] = packed[to + 1];
+      const single_t value = lane<32>(word, h);
+      packed[h] = wide ? packed[h] >> 32 : packed[h] >> 16;
+      if (wide) {
+        set_lane<32>(packed[h], abi::kLanes / 2 - 1, value);
+      } else {
+        set_lane<16>(packed[h], abi::kLanes - 1, half_t(value));
       }
+      if (place == last) lines[h][beat] = packed[h];
     }
+    if (place == last) ++beat;
+    place = place == last ? ap_uint<5>(0) : ap_uint<5>(place + 1);
   }
+  ap_uint<4> head = 0;
+  beat = 0;
 send_rows:
   for (int i = 0; i < G * row_beats; ++i) {
 #pragma HLS PIPELINE II = 1
-    rows.write(lines[i]);
+    beat_t row = lines[0][beat];
+    for (int h = 1; h < G; ++h) {
+#pragma HLS UNROLL
+      if (h == head) row = lines[h][beat];
+    }
+    rows.write(row);
+    const bool ends = beat == row_beats - 1;
+    if (ends) ++head;
+    beat = ends ? ap_uint<4>(0) : ap_uint<4>(beat + 1);
   }
 }
 
-template <int G>
-void store_rows(Stream<beat_t>& rows, Job job, beat_t* out) {
+template <int G, bool kSparf>
+void store_rows(Stream<beat_t>& rows, Job<kSparf> job, beat_t* out) {
   const int row_beats = chooses_tokens(job) ? 0 : is_partial(job) ? int(2 * job.row_beats) : int(job.row_beats);
   write_beats(rows, G * row_beats, out + job.out);
 }

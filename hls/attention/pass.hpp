@@ -17,9 +17,14 @@ struct Pass {
 };
 
 // SPARF_TOKENS with few rows: two blocks share the lanes.
-inline bool pairs_tokens(const Job& job) { return chooses_tokens(job) && job.r <= abi::kLanes / 2; }
+template <bool kSparf>
+bool pairs_tokens(const Job<kSparf>& job) {
+#pragma HLS INLINE
+  return chooses_tokens(job) && job.r <= abi::kLanes / 2;
+}
 
-inline Pass scoring_pass(const Job& job) {
+template <bool kSparf>
+Pass scoring_pass(const Job<kSparf>& job) {
 #pragma HLS INLINE
   if (!chooses_tokens(job)) return {true, false, job.k_beats, job.tokens, job.row_beats, 1};
   const bool paired = pairs_tokens(job);
@@ -28,7 +33,8 @@ inline Pass scoring_pass(const Job& job) {
   return {true, paired, ap_uint<22>(squares * abi::kLanes), job.tokens, score_beats(job), abi::kLanes};
 }
 
-inline Pass weighing_pass(const Job& job) {
+template <bool kSparf>
+Pass weighing_pass(const Job<kSparf>& job) {
 #pragma HLS INLINE
   if (chooses_tokens(job)) return {false, false, 0, 0, 1, 1};
   const ap_uint<18> tokens = job.tokens + job.tail_tokens;
@@ -36,7 +42,7 @@ inline Pass weighing_pass(const Job& job) {
 }
 
 // The beats of both passes on their way through the transposer.
-inline Squares squares_of(const Job& job) {
+inline Squares squares_of(const SparfJob& job) {
 #pragma HLS INLINE
   const int leaving = int(scoring_pass(job).beats) + int(weighing_pass(job).beats);
   if (!chooses_tokens(job)) return {false, 1, 1, leaving, leaving};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The query heads on their way to the multipliers: checked, and for SPARF_TOKENS reduced to the chosen dimensions.
+// The query heads on their way to the multipliers: for SPARF_TOKENS reduced to the chosen dimensions.
 #pragma once
 
 #include "attention/heads.hpp"
@@ -31,7 +31,8 @@ load_heads:
 
 // Packs the chosen dimensions of every head, padded with zeros to whole beats.
 template <int G>
-void gather(const Job& job, const beat_t& rows, const beat_t queries[G][kMaxChunks], beat_t chosen[G][kMaxChunks]) {
+void gather(const SparfJob& job, const beat_t& rows, const beat_t queries[G][kMaxChunks],
+            beat_t chosen[G][kMaxChunks]) {
 #pragma HLS INLINE
   beat_t source[G];
 #pragma HLS ARRAY_PARTITION variable = source complete
@@ -62,9 +63,9 @@ gather_lanes:
   }
 }
 
-// For tokens in pairs, the upper lanes repeat the lower ones.
+// For tokens in pairs, the upper lanes repeat the lower ones. If q was not finite, nor is what is sent.
 template <int G>
-void send_queries(const beat_t queries[G][kMaxChunks], int beats, bool paired, Stream<beat_t>& out) {
+void send_queries(const beat_t queries[G][kMaxChunks], int beats, bool paired, bool finite, Stream<beat_t>& out) {
 #pragma HLS INLINE
 send_heads:
   for (int h = 0; h < G; ++h) {
@@ -76,33 +77,30 @@ send_heads:
 #pragma HLS UNROLL
         if (from == h) beat = queries[from][b];
       }
+      if (!finite) beat = ~beat_t(0);
       out.write(paired ? beat_t((beat << (abi::kBeatBits / 2)) | beat) : beat);
     }
   }
 }
 
-// Passes q on, whole or reduced, and then whether all of it is finite.
+// Passes q on, for SPARF_TOKENS reduced to the chosen dimensions.
 template <int G>
-void choose_queries(Stream<beat_t>& in, Job job, beat_t rows, Stream<beat_t>& out, Stream<ap_uint<1>>& clean) {
-  bool finite = true;
+void choose_queries(Stream<beat_t>& in, SparfJob job, beat_t rows, Stream<beat_t>& out) {
   if (chooses_tokens(job)) {
     beat_t queries[G][kMaxChunks];
 #pragma HLS ARRAY_PARTITION variable = queries complete dim = 1
     beat_t chosen[G][kMaxChunks];
 #pragma HLS ARRAY_PARTITION variable = chosen complete dim = 1
-    finite = load_queries<G>(in, job.row_beats, queries);
+    const bool finite = load_queries<G>(in, job.row_beats, queries);
     gather<G>(job, rows, queries, chosen);
-    send_queries<G>(chosen, score_beats(job), pairs_tokens(job), out);
+    send_queries<G>(chosen, score_beats(job), pairs_tokens(job), finite, out);
   } else {
   pass_queries:
     for (int i = 0; i < G * job.row_beats; ++i) {
 #pragma HLS PIPELINE II = 1
-      const beat_t beat = in.read();
-      finite &= all_finite(beat);
-      out.write(beat);
+      out.write(in.read());
     }
   }
-  clean.write(finite);
 }
 
 }  // namespace kvdrive::attention

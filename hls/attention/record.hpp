@@ -23,14 +23,15 @@ inline Record no_record() {
   return {0, 0, 0};
 }
 
-inline Record load_record(const beat_t* io, const Job& job) {
+inline Record load_record(const beat_t* io, const SparfJob& job) {
 #pragma HLS INLINE
   beat_t beats[kRecordBeats];
   load_block(io, job.result, beats);
   return {beats[0], beats[1], beats[2]};
 }
 
-inline void store_record(const Record& record, const Job& job, beat_t* out) {
+template <bool kSparf>
+void store_record(const Record& record, const Job<kSparf>& job, beat_t* out) {
 #pragma HLS INLINE
   const beat_t beats[kRecordBeats] = {record.head, record.sums, record.scales};
   store_block(beats, kRecordBeats, job.result, out);

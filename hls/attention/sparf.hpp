@@ -21,7 +21,7 @@ inline single_t scale_for(single_t c, norm_t all, norm_t chosen) {
 }
 
 template <int G>
-void scale_heads(const Job& job, const beat_t queries[G][kMaxChunks], const beat_t& rows, single_t scale[G]) {
+void scale_heads(const SparfJob& job, const beat_t queries[G][kMaxChunks], const beat_t& rows, single_t scale[G]) {
 #pragma HLS INLINE
 scale_heads:
   for (int h = 0; h < job.heads; ++h) {
@@ -38,24 +38,24 @@ scale_heads:
       }
       const ap_uint<42> magnitude = to_fixed(half_lane(word, 0) & 0x7fff);
       all += magnitude;
-      if (rows[i]) chosen += magnitude;
+      if (bit_at(rows, i)) chosen += magnitude;
     }
     put<G>(scale, h, scale_for(job.scale_log2e, all, chosen));
   }
 }
 
 template <int G>
-void read_queries(const beat_t* io, Job job, Stream<beat_t>& beats) {
+void read_queries(const beat_t* io, SparfJob job, Stream<beat_t>& beats) {
   fetch_query<G>(io, job, beats);
 }
 
 template <int G>
-void keep_queries(Stream<beat_t>& beats, Job job, beat_t queries[G][kMaxChunks], status_t& status) {
+void keep_queries(Stream<beat_t>& beats, SparfJob job, beat_t queries[G][kMaxChunks], status_t& status) {
   status = load_queries<G>(beats, job.row_beats, queries) ? status_t(0) : status_t(abi::kNonFinite);
 }
 
 template <int G>
-void fetch_queries(const beat_t* io, Job job, beat_t queries[G][kMaxChunks], status_t& status) {
+void fetch_queries(const beat_t* io, SparfJob job, beat_t queries[G][kMaxChunks], status_t& status) {
 #pragma HLS DATAFLOW
   Fifo<beat_t, 16> beats("row_queries");
 #pragma HLS STREAM variable = beats depth = 16
@@ -84,7 +84,7 @@ weigh_heads:
 // One walk after the other, with the same hardware: the sums of the heads, the keys, the digits of the cut, the choice.
 // SPARF_ROWS has no sums; `sum` and `selected` mean nothing to it.
 template <int G>
-void walk_and_choose(const Job& job, const beat_t queries[G][kMaxChunks], ScoreMemory (&scores)[G],
+void walk_and_choose(const SparfJob& job, const beat_t queries[G][kMaxChunks], ScoreMemory (&scores)[G],
                      const MaskMemory& masks, const max_t max[G], sum_t sum[G], sum_t chosen_sum[G], MaskMemory& bitmap,
                      int& selected) {
 #pragma HLS INLINE

@@ -19,4 +19,12 @@ std::uint32_t attention_g5(const beat_t* kv, const beat_t* io, beat_t* out, std:
 std::uint32_t attention_g8(const beat_t* kv, const beat_t* io, beat_t* out, std::uint64_t job,
                            std::uint64_t memory_beats);
 
+// Without SparF (exact.hpp).
+std::uint32_t attention_exact_g1(const beat_t* kv, const beat_t* io, beat_t* out, std::uint64_t job,
+                                 std::uint64_t memory_beats);
+std::uint32_t attention_exact_g4(const beat_t* kv, const beat_t* io, beat_t* out, std::uint64_t job,
+                                 std::uint64_t memory_beats);
+std::uint32_t attention_exact_g5(const beat_t* kv, const beat_t* io, beat_t* out, std::uint64_t job,
+                                 std::uint64_t memory_beats);
+
 }  // namespace kvdrive

@@ -39,12 +39,18 @@ inline half_t ratio_to_half(acc_t acc, sum_t sum) {
   return pack_half(r.negative, r.exponent + (15 - 24), r.significand);
 }
 
+// fl32(quotient * 2^-24): zero or, for an integer over one below 2^49, a normal number.
+inline single_t to_single(const Ratio<26>& quotient) {
+#pragma HLS INLINE
+  const ap_int<11> exponent = quotient.exponent + (127 - 24);
+  return pack_normal(quotient.negative, ap_uint<8>(exponent), quotient.significand);
+}
+
 // fl32(acc / sum * 2^-24); sum > 0, |acc| below half the range of its type.
 template <int kAccWidth, int kSumBits>
 inline single_t ratio_to_single(ap_int<kAccWidth> acc, ap_uint<kSumBits> sum) {
 #pragma HLS INLINE
-  const Ratio<26> r = ratio<26>(acc, sum);
-  return pack_single(r.negative, r.exponent + (127 - 24), r.significand);
+  return to_single(ratio<26>(acc, sum));
 }
 
 // floor(a * 2^24 / b) for a <= b, b > 0: the weight of a SparF head.

@@ -50,6 +50,17 @@ void set_lane(ap_uint<kWord>& word, int index, ap_uint<kWidth> value) {
 #endif
 }
 
+// Bit `index` of `word` as a multiplexer; the vendor's operator [] is a decoder and a gate for each bit.
+template <int kWord>
+bool bit_at(const ap_uint<kWord>& word, int index) {
+#pragma HLS INLINE
+#ifdef KVDRIVE_SYNTHESIS
+  return ap_uint<1>(word >> index) != 0;
+#else
+  return word[index];
+#endif
+}
+
 inline half_t half_lane(const beat_t& beat, int index) {
 #pragma HLS INLINE
   return lane<16>(beat, index);

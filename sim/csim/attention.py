@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
@@ -23,6 +24,7 @@ from csim.attention_images import (
 )
 from csim.vectors import Case
 from golden.abi import (
+    BEAT_BYTES,
     GROUP_SIZES,
     MAX_TOKENS,
     MAX_TOP_K,
@@ -34,16 +36,43 @@ from golden.abi import (
 
 NAME = "attention"
 
+EXACT_GROUPS = (1, 4, 5)  # of the tops without SparF
+SPARF_MODES = golden.job.ALL_MODES - golden.job.EXACT_MODES
+
 LENGTHS = (1, 15, 16, 17, 127, 128, 129, 1000, 4096)
 ODD_HEAD_DIMS = (32, 96, 160, 192, 224, 256)
 TAILS = (1, 15, 16, 17, 40)
 REFUSALS = Status.NON_FINITE - 1  # the bits of a refused job
 SCALE_OFFSET = AttentionResult.fields["scale"][1]
 NAN, INFINITY = np.float16("nan"), np.float16("inf")
+_REFUSED_OF_EACH = 8  # jobs of each of SparF's modes and group that the tops without SparF are given
 
 
 def cases(rng: np.random.Generator, small: bool) -> Iterator[Case]:
-    """All shapes with all modes, data that provokes ties and overflow, Inf and NaN, empty and refused jobs."""
+    """All shapes with all modes, data that provokes ties and overflow, Inf and NaN, empty and refused jobs; then the same
+    for the tops without SparF."""
+    refused: Counter[tuple[int, int]] = Counter()
+    for case in _jobs(rng, small):
+        yield case
+        known = dict(case)
+        if known["top"] not in EXACT_GROUPS:
+            continue
+        mode = _mode(known["memory"], known["job"])
+        if mode not in SPARF_MODES:
+            yield [(name, 1 if name == "exact" else value) for name, value in case]
+        elif refused[known["top"], mode] < _REFUSED_OF_EACH:
+            refused[known["top"], mode] += 1
+            yield to_case(known["label"], known["memory"], known["job"], known["top"], exact=True)
+
+
+def _mode(memory: Memory, address: int) -> int | None:
+    """That of the descriptor at `address`, if an engine reads it."""
+    if address % BEAT_BYTES or not 0 <= address <= memory.size - AttentionJob.itemsize:
+        return None
+    return int(get_job(memory, address)["mode"])
+
+
+def _jobs(rng: np.random.Generator, small: bool) -> Iterator[Case]:
     yield from _shapes(rng, small)
     yield from _other_head_dims(rng, small)
     yield from _data(rng)

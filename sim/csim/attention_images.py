@@ -79,19 +79,28 @@ def get_job(memory: Memory, address: int) -> NDArray[np.void]:
     return memory[address : address + AttentionJob.itemsize].copy().view(AttentionJob)[0]
 
 
-def to_case(label: str, memory: Memory, job_address: int, top: int | None = None, extra_status: int = 0) -> Case:
+def to_case(
+    label: str,
+    memory: Memory,
+    job_address: int,
+    top: int | None = None,
+    extra_status: int = 0,
+    *,
+    exact: bool = False,
+) -> Case:
     """The case with golden's status word and memory.
 
     `top` is the group of the kernel that runs it, by default the job's; `extra_status` are bits that only this kernel
-    sets. A job address travels as a signed integer with the same bits.
+    sets; `exact`: it is the one without SparF. A job address travels as a signed integer with the same bits.
     """
     expected = memory.copy()
-    status = golden.job.run(expected, job_address) | extra_status
+    modes = golden.job.EXACT_MODES if exact else golden.job.ALL_MODES
+    status = golden.job.run(expected, job_address, modes) | extra_status
     if top is None:
         group = int(get_job(memory, job_address)["group"]) if job_address + AttentionJob.itemsize <= memory.size else 1
         top = group if group in GROUP_SIZES else 1
     signed = job_address - 2**64 if job_address >= 2**63 else job_address
-    head = [("label", label), ("top", top), ("job", signed), ("status", status)]
+    head = [("label", label), ("top", top), ("exact", int(exact)), ("job", signed), ("status", status)]
     return [*head, ("memory", memory), ("expected", expected)]
 
 

@@ -24,6 +24,8 @@ from golden.attention import attention
 from golden.sparf import sparf_attend, sparf_rows, sparf_tokens
 
 _SCORES_PER_BEAT = 16
+ALL_MODES = frozenset(Mode)
+EXACT_MODES = frozenset({Mode.EXACT, Mode.PARTIAL})  # those of an engine without SparF
 Memory = NDArray[np.uint8]
 
 
@@ -65,15 +67,16 @@ def arrays(job: np.void) -> dict[str, _Array]:
     return {name: array for name, array in used.items() if array.size}
 
 
-def check(job: np.void, memory: Memory, job_address: int) -> Status:
+def check(job: np.void, memory: Memory, job_address: int, modes: frozenset[Mode] = ALL_MODES) -> Status:
     """The checks of docs/jobs.md on a descriptor (scalar of abi.AttentionJob) that was read from byte `job_address`.
 
-    `memory` uint8 is the kernel's memory; its content is looked at only when all other checks passed.
+    `memory` uint8 is the kernel's memory; its content is looked at only when all other checks passed. `modes`: those of
+    the engine.
     """
     status = _check_address(job_address, AttentionJob.itemsize, memory)
     if int(job["version"]) != ABI_VERSION:
         status |= Status.BAD_VERSION
-    if int(job["mode"]) not in set(Mode):
+    if int(job["mode"]) not in modes:
         return status | Status.BAD_MODE
     status |= _check_sizes(job)
     for name, array in arrays(job).items():
@@ -81,13 +84,14 @@ def check(job: np.void, memory: Memory, job_address: int) -> Status:
     return status or _check_content(job, memory)
 
 
-def run(memory: Memory, job_address: int) -> int:
-    """Run the job at byte `job_address` of `memory` (uint8), in place; returns the status word."""
+def run(memory: Memory, job_address: int, modes: frozenset[Mode] = ALL_MODES) -> int:
+    """Run the job at byte `job_address` of `memory` (uint8), in place, on an engine with `modes`; returns the status
+    word."""
     status = _check_address(job_address, AttentionJob.itemsize, memory)
     if status:
         return int(status)
     job = memory[job_address : job_address + AttentionJob.itemsize].copy().view(AttentionJob)[0]
-    status = check(job, memory, job_address)
+    status = check(job, memory, job_address, modes)
     if status:
         return int(status)
     return int(_RUN[Mode(int(job["mode"]))](_View(job, memory)))

@@ -7,6 +7,7 @@ python -m tb [KERNEL ...] [--seed N] [--small]
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 
 from rich.console import Console
@@ -18,10 +19,10 @@ from tb.run import Result, run_top
 
 
 def tops_of(names: list[str]) -> list[Top]:
-    """The tops that are named, all of a kernel by its name; of every kernel the first top without names."""
+    """The tops that are named, all of a kernel by its name; without names the smallest group of each engine."""
     if names:
         return [top for name in names for top in find_tops(name)]
-    return list({top.kernel: top for top in reversed(all_tops())}.values())[::-1]
+    return list({re.sub(r"_g\d+$", "", top.name): top for top in reversed(all_tops())}.values())[::-1]
 
 
 def show(result: Result, console: Console) -> None:
@@ -42,7 +43,7 @@ def show(result: Result, console: Console) -> None:
 def main(arguments: list[str] | None = None) -> int:
     """0: all passed; 1: a test failed or a kernel does not compile; 2: no such kernel."""
     parser = argparse.ArgumentParser(prog="python -m tb", description=__doc__)
-    parser.add_argument("kernels", nargs="*", metavar="KERNEL", help="a kernel or a top; default: one top of each")
+    parser.add_argument("kernels", nargs="*", metavar="KERNEL", help="a kernel or a top; default: the smallest top of each")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--small", action="store_true", help="the reduced set of cases; coverage may have holes")
     options = parser.parse_args(arguments)

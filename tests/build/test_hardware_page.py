@@ -47,10 +47,14 @@ def test_area_prefers_the_vendors_figure_and_knows_zero() -> None:
     assert row[3:] == ["-", "900", "-", "met"]
 
 
-def test_a_top_over_what_is_left_without_some_modules() -> None:
-    modules = {"core": {"LUT": 50, "uses": 1}, "walk_2": {"LUT": 10, "uses": 3}}
-    target = {"name": "x", "top": "x", "without": ["walk"], "times": 1.5}
-    found = {"x": {"yosys": {"total": {"LUT": 80}, "modules": modules}}}
+def test_a_miss_below_one_percent_is_not_shown_as_nothing() -> None:
+    assert hardware.verdict(33_085, 33_068, at_most=True) == "missed by 0.05 %"
+    assert hardware.verdict(1_009, 1_000, at_most=True) == "missed by 0.9 %"
+
+
+def test_a_top_over_another_one() -> None:
+    target = {"name": "x", "top": "x", "over": "y", "times": 1.5}
+    found = {name: {"yosys": {"total": {"LUT": luts}}} for name, luts in (("x", 80), ("y", 50))}
     assert hardware.area_rows(found, target) == [["x", "LUT", "<= 1.5x", "-", "1.60x", "-", "missed by 7 %"]]
     assert hardware.area_rows({}, target)[0][-1] == "not measured"
 

@@ -35,12 +35,14 @@ class RtlEngine:
     """Runs kernels in simulation; `cycles` counts those of all jobs so far.
 
     `latency` of the memory in cycles, which then gives a word in every cycle; negative: one channel of DDR4-2400.
+    `attention`: the tops that run attention jobs, without their group size: also `attention_exact`, which has no SparF.
     """
 
     name = "rtl"
 
-    def __init__(self, latency: float = 30.0) -> None:
+    def __init__(self, latency: float = 30.0, attention: str = "attention") -> None:
         self.cycles = 0
+        self._attention = attention
         self._latency = latency
         self._models: dict[str, Model] = {}
 
@@ -70,7 +72,7 @@ class RtlEngine:
         whole = descriptor.size == abi.AttentionJob.itemsize
         group = int(descriptor.view(abi.AttentionJob)["group"][0]) if whole else 0
         # A kernel refuses a group that is not its own.
-        model = self._model(f"attention_g{group if group in abi.GROUP_SIZES else 1}")
+        model = self._model(f"{self._attention}_g{group if group in abi.GROUP_SIZES else 1}")
         model.clear_buffers()
         address = model.add_buffer(memory)
         model.set(kv=address, io=address, out=address, job=job, memory_beats=memory.size // abi.BEAT_BYTES)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+import golden
 from csim import attention
 from csim.attention_images import get_job
 from golden.abi import AttentionJob, Mode, Status
@@ -28,19 +29,22 @@ _REFUSALS = (
     Status.UNALIGNED,
     Status.OUT_OF_RANGE,
 )
+_SPARF_REFUSALS = (Status.BAD_R, Status.BAD_K)
 _REFUSED_OF_EACH = 12  # csim has thousands of refused jobs; RTL runs some with each status word
 _SIZES = (1, 16, 17, 128, 129)
 
 
 class Attention(Scoreboard):
-    def __init__(self, group: int) -> None:
+    def __init__(self, group: int, exact: bool) -> None:
         self.group = group
+        self.exact = exact  # without SparF
+        self.modes = golden.job.EXACT_MODES if exact else golden.job.ALL_MODES
 
     def cases(self, seed: int, small: bool) -> Iterable[Case]:
         """Those for the group, but of the refused ones only some with each status word."""
         refused: dict[int, int] = {}
         for case in (dict(case) for case in attention.cases(np.random.default_rng(seed), small)):
-            if case["top"] != self.group or case["memory"].size > 2**22:
+            if (case["top"], case["exact"]) != (self.group, self.exact) or case["memory"].size > 2**22:
                 continue
             if self.refused(case):
                 refused[case["status"]] = refused.get(case["status"], 0) + 1
@@ -67,12 +71,13 @@ class Attention(Scoreboard):
         return {**rest, **tokens, "g": self.group, "digits": digits}
 
     def declare(self, coverage: Coverage) -> None:
-        coverage.declare("mode", (mode.name for mode in Mode))
+        coverage.declare("mode", (mode.name for mode in Mode if mode in self.modes))
         coverage.declare("tokens", ("none", *(f"up to {size}" for size in _SIZES), "more"))
         coverage.declare("inputs", ("plain", "mask", "tail", "mask, tail"))
         coverage.declare("head dimension", attention.ODD_HEAD_DIMS if self.group == 1 else ())
         coverage.declare("head dimension", (64, 128))
-        coverage.declare("status", ("OK", "NON_FINITE", "EMPTY", *(status.name for status in _REFUSALS)))
+        refusals = (status.name for status in _REFUSALS if not self.exact or status not in _SPARF_REFUSALS)
+        coverage.declare("status", ("OK", "NON_FINITE", "EMPTY", *refusals))
 
     def cover(self, case: Case, coverage: Coverage) -> None:
         for status in Status:
@@ -93,4 +98,4 @@ class Attention(Scoreboard):
 
 
 def make(top: Top) -> Attention:
-    return Attention(int(top.name.rsplit("_g", 1)[1]))
+    return Attention(int(top.name.rsplit("_g", 1)[1]), "exact" in top.name)

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine without SparF: EXACT and PARTIAL jobs only, other modes are refused with kBadMode. It does what
+// attention.hpp does with these jobs, bit by bit and at the same rate, from the same stages, and leaves out what only
+// SparF needs: the transposer, the choice of dimensions and tokens, and the blending with the mean of V.
+#pragma once
+
+#include "attention/core.hpp"
+#include "attention/fetch.hpp"
+#include "attention/open.hpp"
+#include "attention/output.hpp"
+
+namespace kvdrive::attention {
+
+template <int G>
+void attend_exactly(const beat_t* kv, const beat_t* io, beat_t* out, ExactJob job, ScoreMemory (&scores)[G],
+                    MaskMemory& masks, status_t& status, max_t max[G], sum_t sum[G]) {
+#pragma HLS DATAFLOW
+  const Record record = no_record();
+  Fifo<beat_t, 128> beats("kv_beats");
+#pragma HLS STREAM variable = beats depth = 128
+  Fifo<beat_t, 16> query_beats("query_beats");
+#pragma HLS STREAM variable = query_beats depth = 16
+  Fifo<beat_t, 16> tail_beats("tail_beats");
+#pragma HLS STREAM variable = tail_beats depth = 16
+  Fifo<heads_t<G>, 4> tail("tail");
+#pragma HLS STREAM variable = tail depth = 4
+  Fifo<beat_t, 4> mask_words("mask_words");
+#pragma HLS STREAM variable = mask_words depth = 4
+  Fifo<beat_t, 8> v_sums("v_sums");
+#pragma HLS STREAM variable = v_sums depth = 8
+  Fifo<ap_uint<64>, 4> totals("totals");
+#pragma HLS STREAM variable = totals depth = 4
+  Fifo<accs_t<G>, 4> accs("accs");
+#pragma HLS STREAM variable = accs depth = 4
+  Fifo<heads_t<G>, 4> values("values");
+#pragma HLS STREAM variable = values depth = 4
+  Fifo<beat_t, 16> rows_out("rows_out");
+#pragma HLS STREAM variable = rows_out depth = 16
+  DATAFLOW_BEGIN
+  DATAFLOW_STAGE(fetch_rows, kv, job, beats);
+  DATAFLOW_STAGE(fetch_operands<G>, io, job, query_beats, tail_beats, mask_words, v_sums);
+  DATAFLOW_STAGE(order_tail<G>, tail_beats, job, tail);
+  DATAFLOW_STAGE(core<G>, beats, query_beats, tail, mask_words, job, record, scores, masks, totals, accs);
+  DATAFLOW_STAGE(divide_sums<G>, totals, accs, v_sums, job, record, status, max, sum, values);
+  DATAFLOW_STAGE(pack_rows<G>, values, job, rows_out);
+  DATAFLOW_STAGE(store_rows<G>, rows_out, job, out);
+  DATAFLOW_END
+}
+
+template <int G>
+status_t exact_attention(const beat_t* kv, const beat_t* io, beat_t* out, ap_uint<64> address,
+                         ap_uint<64> memory_beats) {
+#pragma HLS INLINE
+  ExactJob job;
+  status_t status = open_job<G>(io, address, memory_beats, job);
+  if (status != 0) return status;
+  ScoreMemory scores[G];
+#pragma HLS ARRAY_RESHAPE variable = scores complete dim = 1
+#pragma HLS ARRAY_PARTITION variable = scores complete dim = 2
+#pragma HLS BIND_STORAGE variable = scores type = ram_s2p impl = uram
+  MaskMemory masks;
+  max_t max[G];
+#pragma HLS ARRAY_PARTITION variable = max complete
+  sum_t sum[G];
+#pragma HLS ARRAY_PARTITION variable = sum complete
+  attend_exactly<G>(kv, io, out, job, scores, masks, status, max, sum);
+  Record record = no_record();
+  set_totals<G>(record, max, sum);
+  set_status(record, status);
+  store_record(record, job, out);
+  return status;
+}
+
+}  // namespace kvdrive::attention
