@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import typer
@@ -25,8 +26,14 @@ app.add_typer(kernel_app, name="kernel")
 app.add_typer(drive_app, name="drive")
 
 
+# How long torch's threads wait for more work before they sleep, in looks of libgomp: some 0.1 ms in place of
+# milliseconds. They would keep a processor from the attention that follows a layer's matrices.
+SPINS = "10000"
+
+
 def main() -> None:
     """Entry point: our own errors are one sentence on stderr, exit code 2."""
+    os.environ.setdefault("GOMP_SPINCOUNT", SPINS)  # read when torch is imported, which no command has done yet
     try:
         app()
     except KvdriveError as error:
