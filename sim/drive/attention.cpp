@@ -135,6 +135,7 @@ void AttentionUnit::fetch_rows(const Head& head, const HeadRows& rows, std::uint
 
 AttentionOutcome AttentionUnit::run(const abi::AttnSubmit& command, std::span<const std::byte> data, Ns arrival) {
   const bool sparf = command.mode == abi::kSparfAttend;
+  engine_.wake();
   ready_ = arrival + device_.firmware_read(sparf ? abi::kPageBytes : UINT32_MAX);
   if (!sparf) return run_dense(command, data);
   if (engine_.reads_pages() && ftl_.direct() != nullptr) return run_sparf_streamed(command, data);

@@ -84,6 +84,7 @@ class Engine {
   // `reads_pages`.
   virtual bool reads_pages() const { return false; }
   virtual unsigned threads() const { return 1; }  // that compute
+  virtual void wake() {}                          // a job comes soon
   virtual std::uint32_t attention(std::span<std::byte>, std::uint64_t, const KvPages&) { return abi::kBadMode; }
 
   // `keys`: n binary32 patterns (uint32_t) or n binary16 patterns (uint16_t), by `type`.

@@ -99,14 +99,20 @@ struct Block {
 // Sums over V of one worker, per head. Unrounded sums are high + low; every block adds at most kBlockTokens roundings
 // of a sum whose magnitudes total `magnitude`.
 struct Sums {
-  alignas(abi::kBeatBytes) double high[abi::kMaxGroup * abi::kMaxHeadDim] = {};  // [g][d]
-  alignas(abi::kBeatBytes) double low[abi::kMaxGroup * abi::kMaxHeadDim] = {};
+  alignas(abi::kBeatBytes) double high[abi::kMaxGroup * abi::kMaxHeadDim];  // [g][d], as low
+  alignas(abi::kBeatBytes) double low[abi::kMaxGroup * abi::kMaxHeadDim];
   double magnitude[abi::kMaxGroup] = {};
   std::uint64_t z[abi::kMaxGroup] = {};
 
-  void add(const Kernels& kernels, const Sums& other) {
-    kernels.add_twofold(other.high, std::size(high), high, low);
-    kernels.add_twofold(other.low, std::size(high), high, low);
+  // `size`: g * d. The arrays are larger than what most jobs need, and clearing them costs as much as a short job.
+  explicit Sums(std::size_t size) {
+    std::fill_n(high, size, 0.0);
+    std::fill_n(low, size, 0.0);
+  }
+
+  void add(const Kernels& kernels, const Sums& other, std::size_t size) {
+    kernels.add_twofold(other.high, size, high, low);
+    kernels.add_twofold(other.low, size, high, low);
     for (int h = 0; h < abi::kMaxGroup; ++h) {
       magnitude[h] += other.magnitude[h];
       z[h] += other.z[h];
@@ -172,15 +178,17 @@ class Attention {
 
   // Probabilities (in the place of the scores), Z, and the weighted sums of V. False: V holds an Inf or NaN.
   bool accumulate() {
-    std::vector<Sums> sums(context_.pool.workers());
+    const std::size_t size = std::size_t{job_.g} * job_.d;
+    sums_.reserve(context_.pool.workers());
+    for (unsigned worker = 0; worker < context_.pool.workers(); ++worker) sums_.emplace_back(size);
     each_piece_of_v([&](const Piece& piece) {
       share_blocks(piece, [&](unsigned worker, std::size_t start, std::size_t end) {
-        for (std::size_t t = start; t < end; t += kBlockTokens) add_block(Block(piece, t, end, job_.d), sums[worker]);
+        for (std::size_t t = start; t < end; t += kBlockTokens) add_block(Block(piece, t, end, job_.d), sums_[worker]);
       });
     });
-    sums_ = sums[0];
-    for (unsigned worker = 1; worker < sums.size(); ++worker) sums_.add(kernels_, sums[worker]);
-    return std::all_of(std::begin(sums_.high), std::end(sums_.high), [](double x) { return std::isfinite(x); });
+    Sums& total = sums_.front();
+    for (unsigned worker = 1; worker < sums_.size(); ++worker) total.add(kernels_, sums_[worker], size);
+    return std::all_of(total.high, total.high + size, [](double x) { return std::isfinite(x); });
   }
 
   void add_block(const Block& block, Sums& sums) {
@@ -259,7 +267,7 @@ class Attention {
     for (unsigned h = 0; h < abi::kMaxGroup; ++h) {
       const bool used = status == 0 && h < job_.g;
       record.max[h] = used ? max_[h] : 0;
-      record.sum[h] = used ? sums_.z[h] : 0;
+      record.sum[h] = used ? sums_.front().z[h] : 0;
     }
   }
 
@@ -280,13 +288,13 @@ class Attention {
 
   void halves(unsigned h, std::uint16_t* out) const {
     std::uint8_t uncertain[abi::kMaxHeadDim];
-    kernels_.ratios_to_half(high(h), low(h), sums_.error(h), z(h), job_.d, out, uncertain);
+    kernels_.ratios_to_half(high(h), low(h), sums_.front().error(h), z(h), job_.d, out, uncertain);
     settle(h, uncertain, [out](unsigned j, double ratio) { out[j] = to_half(ratio); });
   }
 
   void singles(unsigned h, std::uint32_t* out) const {
     std::uint8_t uncertain[abi::kMaxHeadDim];
-    kernels_.ratios_to_single(high(h), low(h), sums_.error(h), z(h), job_.d, out, uncertain);
+    kernels_.ratios_to_single(high(h), low(h), sums_.front().error(h), z(h), job_.d, out, uncertain);
     settle(h, uncertain, [out](unsigned j, double ratio) { out[j] = to_single(ratio); });
   }
 
@@ -320,15 +328,15 @@ class Attention {
         }
       }
     });
-    for (unsigned j = 0; j < n; ++j) store(columns[j], sticky_ratio(acc[j], sums_.z[h]) * 0x1p-24);
+    for (unsigned j = 0; j < n; ++j) store(columns[j], sticky_ratio(acc[j], sums_.front().z[h]) * 0x1p-24);
   }
 
-  const double* high(unsigned h) const { return sums_.high + std::size_t{h} * job_.d; }
-  const double* low(unsigned h) const { return sums_.low + std::size_t{h} * job_.d; }
-  double z(unsigned h) const { return static_cast<double>(sums_.z[h]); }
+  const double* high(unsigned h) const { return sums_.front().high + std::size_t{h} * job_.d; }
+  const double* low(unsigned h) const { return sums_.front().low + std::size_t{h} * job_.d; }
+  double z(unsigned h) const { return static_cast<double>(sums_.front().z[h]); }
 
   Query query_;
-  Sums sums_;
+  std::vector<Sums> sums_;  // of each worker; after accumulate() the first one has those of all
   const Context& context_;
   const Kernels& kernels_;
   const Job& job_;

@@ -23,6 +23,7 @@ class FastEngine final : public Engine {
   std::uint32_t attention(std::span<std::byte> memory, std::uint64_t job) override;
   bool reads_pages() const override { return true; }
   unsigned threads() const override { return pool_.workers(); }
+  void wake() override { pool_.wake(); }
   std::uint32_t attention(std::span<std::byte> memory, std::uint64_t job, const KvPages& pages) override;
   ArgtopkResult argtopk(const void* keys, std::uint32_t n, std::uint32_t k, abi::KeyType type) override;
   FilterResult page_filter(std::span<const std::uint8_t> pages, std::span<const std::uint8_t> bitmap,

@@ -17,7 +17,7 @@ void pause() {
 // Waits until `value` is no longer `old`. Phases of a job follow each other within microseconds, while waking a thread
 // takes tens of them: so look for a while before sleeping.
 void wait_for_change(const std::atomic<std::uint32_t>& value, std::uint32_t old) {
-  constexpr std::chrono::microseconds kPatience{50};
+  constexpr std::chrono::microseconds kPatience{100};
   constexpr int kPauses = 8;  // between looks: another thread may share the core
   const auto start = std::chrono::steady_clock::now();
   while (value.load(std::memory_order_acquire) == old) {
@@ -35,8 +35,13 @@ Pool::Pool(unsigned workers) {
 Pool::~Pool() {
   work_ = nullptr;
   round_.fetch_add(1, std::memory_order_release);
-  round_.notify_all();
+  wake();
   for (std::thread& thread : threads_) thread.join();
+}
+
+void Pool::wake() {
+  bell_.fetch_add(1, std::memory_order_release);
+  bell_.notify_all();
 }
 
 void Pool::run(unsigned count, const std::function<void(unsigned)>& work) {
@@ -45,7 +50,7 @@ void Pool::run(unsigned count, const std::function<void(unsigned)>& work) {
     count_ = count;
     running_.store(static_cast<std::uint32_t>(threads_.size()), std::memory_order_relaxed);
     round_.fetch_add(1, std::memory_order_release);
-    round_.notify_all();
+    wake();
   }
   work(0);
   if (count > 1) {
@@ -58,8 +63,11 @@ void Pool::run(unsigned count, const std::function<void(unsigned)>& work) {
 
 void Pool::serve(unsigned worker) {
   const DefaultFloat environment;
-  for (std::uint32_t seen = 0;; ++seen) {
-    wait_for_change(round_, seen);
+  for (std::uint32_t heard = 0, seen = 0;;) {
+    wait_for_change(bell_, heard);
+    heard = bell_.load(std::memory_order_acquire);
+    if (round_.load(std::memory_order_acquire) == seen) continue;
+    ++seen;
     if (work_ == nullptr) return;
     if (worker < count_) (*work_)(worker);
     if (running_.fetch_sub(1, std::memory_order_release) == 1) running_.notify_one();

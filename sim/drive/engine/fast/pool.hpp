@@ -19,6 +19,9 @@ class Pool {
 
   unsigned workers() const { return static_cast<unsigned>(threads_.size()) + 1; }
 
+  // Work comes soon: threads that sleep begin to look for it, so that nobody waits for them later.
+  void wake();
+
   // Calls work(0) .. work(count - 1), each on its own worker, and returns when all are done. count <= workers().
   // `work` must not throw. Calls must not overlap.
   void run(unsigned count, const std::function<void(unsigned)>& work);
@@ -29,7 +32,8 @@ class Pool {
   std::vector<std::thread> threads_;
   const std::function<void(unsigned)>* work_ = nullptr;  // null: stop
   unsigned count_ = 0;
-  std::atomic<std::uint32_t> round_{0};    // counts the calls of run; written last
+  std::atomic<std::uint32_t> round_{0};    // counts the calls of run
+  std::atomic<std::uint32_t> bell_{0};     // counts those of run and wake; written last
   std::atomic<std::uint32_t> running_{0};  // threads that have not finished the round
 };
 
