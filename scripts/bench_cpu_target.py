@@ -45,6 +45,7 @@ PIECE = 1 << 20  # of the disk's own reads
 QUEUE_DEPTH = 8
 WARM_UP = 1.0  # seconds
 STEPS = 7  # of each contender that has K and V in memory, after that
+EVEN = 16384  # tokens; a disk's rate differs more from one short read to the next: shorter contexts have more rounds
 REAL = "mini"  # the model whose own K and V are attended to as well
 DISK, EXACT, CACHED, PACKED = "disk alone", "exact", "exact, cached", "packed sdpa"
 SPARSE = tuple(f"SparF 1/8, {data}" for data in (SCATTERED, IN_RUNS))
@@ -261,7 +262,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, help="write the measurements to this file")
     args = parser.parse_args()
     if args.quick:
-        args.contexts, args.layers, args.rounds, args.model, args.prefill_tokens = [4096], 2, 1, "mini", 128
+        args.contexts, args.layers, args.rounds, args.model, args.prefill_tokens = [EVEN], 2, 1, "mini", 128
     return args
 
 
@@ -271,14 +272,15 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     bandwidth = memory_bandwidth(args.threads)
     rows: list[Row] = []
-    steps = 5 * args.rounds * len(args.contexts) + 3 * args.rounds + 2 * (args.rounds + 1)
+    rounds = {tokens: args.rounds * max(1, EVEN // tokens) for tokens in args.contexts}
+    steps = 5 * sum(rounds.values()) + 3 * args.rounds + 2 * (args.rounds + 1)
     with Progress(console=console, transient=True) as progress, drive_folder(None) as folder:
         task = progress.add_task("cpu target", total=steps)
         tick = lambda: progress.advance(task)  # noqa: E731
         for tokens in args.contexts:
             with tempfile.TemporaryDirectory(dir=folder) as place:
                 shape = Shape(layers=args.layers, tokens=tokens)
-                rows += measure(Path(place), shape, args.rounds, args.threads, bandwidth, tick)
+                rows += measure(Path(place), shape, rounds[tokens], args.threads, bandwidth, tick)
         with tempfile.TemporaryDirectory(dir=folder) as place:
             real = measure_real(Path(place), args.rounds, args.threads, bandwidth, tick)
         model, _ = load(args.model)
