@@ -217,27 +217,6 @@ inline int joins_of(int row_beats) {
   return kJoins[row_beats - 1];
 }
 
-// One of a power of two of lanes.
-template <int kLanes, typename T>
-inline T pick_lane(const T lanes[kLanes], ap_uint<5> lane) {
-#pragma HLS INLINE
-  T left[kLanes];
-#pragma HLS ARRAY_PARTITION variable = left complete
-  for (int l = 0; l < kLanes; ++l) {
-#pragma HLS UNROLL
-    left[l] = lanes[l];
-  }
-  for (int half = kLanes / 2; half >= 1; half /= 2) {
-#pragma HLS UNROLL
-    const bool upper = (lane & half) != 0;
-    for (int l = 0; l < half; ++l) {
-#pragma HLS UNROLL
-      if (upper) left[l] = left[l + half];
-    }
-  }
-  return left[0];
-}
-
 // Sends the sums of p*v in the order of their dimensions. The slots of two lanes are joined, one of each in a cycle,
 // while the two lanes before them leave; a dimension a cycle where it has two slots or one.
 template <int G, bool kSparf>

@@ -16,8 +16,8 @@ void attend_exactly(const beat_t* kv, const beat_t* io, beat_t* out, ExactJob jo
                     MaskMemory& masks, status_t& status, max_t max[G], sum_t sum[G]) {
 #pragma HLS DATAFLOW
   const Record record = no_record();
-  Fifo<beat_t, 128> beats("kv_beats");
-#pragma HLS STREAM variable = beats depth = 128
+  Fifo<beat_t, 56> beats("kv_beats");
+#pragma HLS STREAM variable = beats depth = 56
   Fifo<beat_t, 16> query_beats("query_beats");
 #pragma HLS STREAM variable = query_beats depth = 16
   Fifo<beat_t, 16> tail_beats("tail_beats");

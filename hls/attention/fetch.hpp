@@ -72,29 +72,28 @@ template <int G, bool kSparf>
 void order_tail(Stream<beat_t>& beats, Job<kSparf> job, Stream<heads_t<G>>& words) {
   beat_t held[G];
 #pragma HLS ARRAY_PARTITION variable = held complete
-order_blocks:
-  for (int first = 0; first < job.tail_tokens; first += kScoresPerBeat) {
-  take_heads:
-    for (int h = 0; h < G; ++h) {
+  const int blocks = (job.tail_tokens + kScoresPerBeat - 1) / kScoresPerBeat;
+  ap_uint<4> taken = 0;  // heads of this block
+  ap_uint<4> sent = 0;   // its tokens
+order_words:
+  for (int i = 0; i < blocks * G + job.tail_tokens; ++i) {
 #pragma HLS PIPELINE II = 1
-      for (int to = 0; to < G - 1; ++to) {
+    if (taken != G) {
+      const beat_t beat = beats.read();
+      for (int h = 0; h < G; ++h) {
 #pragma HLS UNROLL
-        held[to] = held[to + 1];
+        if (h == taken) held[h] = beat;
       }
-      held[G - 1] = beats.read();
-    }
-    const int left = job.tail_tokens - first;
-    const int count = left < kScoresPerBeat ? left : kScoresPerBeat;
-  send_words:
-    for (int t = 0; t < count; ++t) {
-#pragma HLS PIPELINE II = 1
+      ++taken;
+    } else {
       heads_t<G> word = 0;
       for (int h = 0; h < G; ++h) {
 #pragma HLS UNROLL
-        set_lane<32>(word, h, single_lane(held[h], 0));
-        held[h] >>= 32;
+        set_lane<32>(word, h, single_lane(held[h], sent));
       }
       words.write(word);
+      if (sent == kScoresPerBeat - 1) taken = 0;
+      ++sent;
     }
   }
 }

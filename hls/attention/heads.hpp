@@ -41,6 +41,27 @@ inline void put(T* heads, int head, const T& value) {
   }
 }
 
+// One of a power of two of lanes.
+template <int kLanes, typename T>
+inline T pick_lane(const T lanes[kLanes], ap_uint<5> lane) {
+#pragma HLS INLINE
+  T left[kLanes];
+#pragma HLS ARRAY_PARTITION variable = left complete
+  for (int l = 0; l < kLanes; ++l) {
+#pragma HLS UNROLL
+    left[l] = lanes[l];
+  }
+  for (int half = kLanes / 2; half >= 1; half /= 2) {
+#pragma HLS UNROLL
+    const bool upper = (lane & half) != 0;
+    for (int l = 0; l < half; ++l) {
+#pragma HLS UNROLL
+      if (upper) left[l] = left[l + half];
+    }
+  }
+  return left[0];
+}
+
 // An accumulator per head, each in 128 bits.
 template <int G>
 using accs_t = ap_uint<128 * G>;

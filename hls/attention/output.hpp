@@ -106,12 +106,14 @@ pack_values:
 send_rows:
   for (int i = 0; i < G * row_beats; ++i) {
 #pragma HLS PIPELINE II = 1
-    beat_t row = lines[0][beat];
-    for (int h = 1; h < G; ++h) {
+    constexpr int kLines = G == 5 ? 8 : G;
+    beat_t held[kLines];
+#pragma HLS ARRAY_PARTITION variable = held complete
+    for (int h = 0; h < kLines; ++h) {
 #pragma HLS UNROLL
-      if (h == head) row = lines[h][beat];
+      held[h] = lines[h < G ? h : 0][beat];
     }
-    rows.write(row);
+    rows.write(pick_lane<kLines>(held, head));
     const bool ends = beat == row_beats - 1;
     if (ends) ++head;
     beat = ends ? ap_uint<4>(0) : ap_uint<4>(beat + 1);
