@@ -35,26 +35,25 @@ inline void select_by_insertion(Stream<group_t>& groups, int n, int k, Cut& cut)
   }
   group_t group = 0;
   bool finite = true;
-insertion:
-  for (int i = 0; i < n; ++i) {
-#pragma HLS PIPELINE II = 1
-    if (i % kGroupKeys == 0) {
-      group = groups.read();
-      finite = finite && !group[kNonFiniteBit];
-    }
-    insert(ordinals, lane<32>(group, 0));
-    group >>= 32;
-  }
   ordinal_t threshold = 0;
   rank_t ties = 0;
-rank:
-  for (int i = 0; i < k; ++i) {
+insertion:
+  for (int i = 0; i < n + k; ++i) {
 #pragma HLS PIPELINE II = 1
-    ties = ordinals[0] == threshold ? rank_t(ties + 1) : rank_t(1);
-    threshold = ordinals[0];
-    for (int j = 0; j < abi::kInsertionK - 1; ++j) {
+    if (i < n) {
+      if (i % kGroupKeys == 0) {
+        group = groups.read();
+        finite = finite && !group[kNonFiniteBit];
+      }
+      insert(ordinals, lane<32>(group, 0));
+      group >>= 32;
+    } else {  // the kept keys leave in order; the k-th is the threshold
+      ties = ordinals[0] == threshold ? rank_t(ties + 1) : rank_t(1);
+      threshold = ordinals[0];
+      for (int j = 0; j < abi::kInsertionK - 1; ++j) {
 #pragma HLS UNROLL
-      ordinals[j] = ordinals[j + 1];
+        ordinals[j] = ordinals[j + 1];
+      }
     }
   }
   cut.threshold = threshold;
