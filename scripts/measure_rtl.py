@@ -166,13 +166,13 @@ def main() -> int:
     failed = 0
     for top in find_tops(parser.parse_args().kernel):
         try:
-            manifest.load_current(top)  # before the work
+            before = manifest.load_current(top)
             found = []
             for job in jobs_of(top):
                 for memory in job.memories:
                     found.append(measure(top, job, memory))
                     print(_line(top, found[-1]), flush=True)
-            manifest.record(top, "measured", found)
+            manifest.record(top, "measured", found, before)
         except (OpenHlsError, KvdriveError) as error:  # the other kernels are measured all the same
             failed += 1
             print(f"{top.name}: FAILED: {error}", file=sys.stderr, flush=True)

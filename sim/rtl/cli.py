@@ -30,11 +30,11 @@ def build_one(top: Top) -> str:
 
 def estimate_one(top: Top) -> str:
     """Area by Yosys, into the manifest, of RTL that is built first where it is not up to date."""
-    manifest.load_current(top)  # before the work
+    before = manifest.load_current(top)
     if stamp_of(top) is None:
         build(top)
     area = estimate(OUT / top.name, top.name, cache=OUT / "area", progress=lambda line: print(f"  {line}", flush=True))
-    manifest.record(top, "yosys", area)
+    manifest.record(top, "yosys", area, before)
     counts = ", ".join(f"{count:,} {name}" for name, count in area["total"].items() if count)
     return f"{counts} ({area['tool']}, no place and route)"
 

@@ -101,9 +101,13 @@ def load_current(top: Top) -> dict[str, Any]:
     return manifest
 
 
-def record(top: Top, key: str, figures: Any) -> None:
-    """Put figures into the manifest. Raises OpenHlsError unless it is of the present sources."""
-    save(top, load_current(top) | {key: figures})
+def record(top: Top, key: str, figures: Any, before: Manifest | None = None) -> None:
+    """Put figures into the manifest. Raises OpenHlsError unless it is of the present sources, and of those of `before`:
+    the manifest when the work began."""
+    now = load_current(top)
+    if before is not None and any(before[name] != now[name] for name in ("source_hash", "compiler_hash")):
+        raise OpenHlsError(f"{top.name} was built anew meanwhile: its figures are of the sources before, do it again")
+    save(top, now | {key: figures})
 
 
 def clang_version() -> str:

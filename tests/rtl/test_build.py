@@ -51,7 +51,10 @@ def test_figures_stay_while_what_they_measure_stays(page_filter) -> None:
     assert manifest.stale([page_filter]) == ["page_filter"]
     with pytest.raises(OpenHlsError, match="make rtl KERNEL=page_filter"):
         manifest.record(page_filter, "yosys", {"LUT": 3})
+    old = manifest.load(page_filter)
     cli.main(["build", "page_filter"])
+    with pytest.raises(OpenHlsError, match="built anew meanwhile"):
+        manifest.record(page_filter, "yosys", {"LUT": 3}, old)
     kept = manifest.load(page_filter)
     assert "yosys" not in kept
     assert "vendor" in kept
