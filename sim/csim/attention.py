@@ -49,8 +49,9 @@ _REFUSED_OF_EACH = 8  # jobs of each of SparF's modes and group that the tops wi
 
 
 def cases(rng: np.random.Generator, small: bool) -> Iterator[Case]:
-    """All shapes with all modes, data that provokes ties and overflow, Inf and NaN, empty and refused jobs; then the same
-    for the tops without SparF."""
+    """All shapes with all modes, data that provokes ties and overflow, Inf and NaN, empty and refused jobs; all of them
+    also for the tops without SparF, but of SparF's jobs, which these refuse, only some.
+    """
     refused: Counter[tuple[int, int]] = Counter()
     for case in _jobs(rng, small):
         yield case

@@ -43,7 +43,9 @@ def show(result: Result, console: Console) -> None:
 def main(arguments: list[str] | None = None) -> int:
     """0: all passed; 1: a test failed or a kernel does not compile; 2: no such kernel."""
     parser = argparse.ArgumentParser(prog="python -m tb", description=__doc__)
-    parser.add_argument("kernels", nargs="*", metavar="KERNEL", help="a kernel or a top; default: the smallest top of each")
+    parser.add_argument(
+        "kernels", nargs="*", metavar="KERNEL", help="a kernel or a top; default: the smallest top of each"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--small", action="store_true", help="the reduced set of cases; coverage may have holes")
     options = parser.parse_args(arguments)

@@ -65,7 +65,10 @@ def test_a_testbench_that_calls_several_tops_gets_their_sources() -> None:
     script = tcl_text(job("attention_g2", "smartssd"), "synth")
     assert f"add_files {ROOT}/hls/attention/attention_g2.cpp" in script
     bench = [line.split()[2].rsplit("/", 1)[1] for line in script.splitlines() if line.startswith("add_files -tb")]
-    assert bench == ["attention_tb.cpp", *(f"attention_{g}.cpp" for g in ("g1", "g4", "g5", "g8", "exact_g1", "exact_g4", "exact_g5"))]
+    assert bench == [
+        "attention_tb.cpp",
+        *(f"attention_{g}.cpp" for g in ("g1", "g4", "g5", "g8", "exact_g1", "exact_g4", "exact_g5")),
+    ]
 
 
 @pytest.mark.parametrize(("unified", "clock"), [(False, "kernel_frequency=300"), (True, "freqhz=300000000")])
