@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +18,7 @@ from transformers.cache_utils import CacheLayerMixin
 from kvdrive.errors import UnsupportedError
 from kvdrive.kernels.native import scale_bits
 from kvdrive.kvcache.scaling import HeadScale, exponents_of, scaled_halves
+from kvdrive.kvcache.seen import HIDDEN, LOWEST_MAX, Seen, blocks, seen_by
 from kvdrive.kvcache.sequence import Slice, gather
 from kvdrive.kvcache.session import Query, attend
 from kvdrive.kvcache.tail import Tail
@@ -45,6 +46,19 @@ class KvHandle:
     values: torch.Tensor
 
 
+@dataclass(frozen=True)
+class Job:
+    """A query and where its answers go: [heads, tokens, g, d]. `hides`: some tokens of the tail from some queries."""
+
+    query: Query
+    out: Halves
+    hides: bool
+
+
+class HiddenCountsError(Exception):
+    """All scores of a query are so low that hidden tokens would count: its token has to ask alone."""
+
+
 class DriveLayer(CacheLayerMixin):  # type: ignore[misc]
     """Layer `index` of `cache`: `stored` tokens on the drives, then those of the tail."""
 
@@ -68,6 +82,7 @@ class DriveLayer(CacheLayerMixin):  # type: ignore[misc]
         """Back to the empty layer; the drives are not told."""
         self.stored = 0
         self.tail: Tail | None = None
+        self._turn: tuple[Halves, Halves] | None = None  # K and V of a call that went to the drives at once
         self.key_scale = HeadScale(f"K of layer {self.index}")
         self.value_scale = HeadScale(f"V of layer {self.index}")
         self.is_initialized = False
@@ -105,6 +120,7 @@ class DriveLayer(CacheLayerMixin):  # type: ignore[misc]
         if first == 0 or k.shape[2] >= spill:
             self._spill(self.tail.count)
             self._send(k, v)
+            self._turn = (k, v) if first > 0 else None
         else:
             self.tail.add(k, v)
         handle = KvHandle(self, first, key_states, value_states)
@@ -126,22 +142,13 @@ class DriveLayer(CacheLayerMixin):  # type: ignore[misc]
         out = np.empty((batch, new_tokens, kv_heads, heads // kv_heads, head_dim), np.float16)
         scales = _score_scales(exponents + self._exponents(self.key_scale), scaling, head_dim)
 
-        asked: dict[DriveQueue, list[tuple[Query, NDArray[np.float16]]]] = {}
-        answers: list[Future[None]] = []
-        for token in range(new_tokens):
-            for row, sequence in enumerate(self.cache.sequences):
-                seen = self._seen(mask, row, token, first_token + token + 1)
-                for one in sequence:
-                    jobs = asked.setdefault(one.queue, [])
-                    jobs += self._queries(one, q[row, :, :, token], out[row, token], scales[row], row, seen)
-                    if len(jobs) >= _MINI_BATCH:
-                        answers.append(one.queue.start(partial(_answer, asked.pop(one.queue))))
-        answers += [queue.start(partial(_answer, jobs)) for queue, jobs in asked.items()]
+        ask = partial(self._ask, q, out, scales, mask, first_token)
+        group = heads // kv_heads
         try:
-            gather(answers)
-        except Exception:
-            self.cache.transfers.finish()  # an append that failed is the reason, and says more
-            raise
+            ask(blocks(new_tokens, group, together=not self.cache.policy.sees_query))
+        except HiddenCountsError:
+            ask(blocks(new_tokens, group, together=False))
+        self._turn = None
         self._write_back()
         return self._to_tensor(out, query).reshape(batch, new_tokens, heads, head_dim)
 
@@ -213,39 +220,64 @@ class DriveLayer(CacheLayerMixin):  # type: ignore[misc]
         assert scale.exponents is not None
         return scale.exponents
 
-    def _seen(
-        self, mask: torch.Tensor | None, row: int, token: int, tokens: int
-    ) -> tuple[int, NDArray[np.bool_] | None, NDArray[np.intp]]:
-        """What a query may attend to: tokens on the drives, their validity, and which ones of the tail."""
-        stored = min(self.stored, tokens)
-        allowed = _allowed(mask, row, token, tokens)
-        if allowed is None:
-            return stored, None, np.arange(tokens - stored)
-        valid = allowed[:stored]
-        return stored, None if valid.all() else valid, np.flatnonzero(allowed[stored:])
-
-    def _queries(
+    def _ask(
         self,
-        one: Slice,
         q: Halves,
         out: Halves,
         scales: NDArray[np.uint32],
-        row: int,
-        seen: tuple[int, NDArray[np.bool_] | None, NDArray[np.intp]],
-    ) -> Iterator[tuple[Query, Halves]]:
-        """q [heads, g, d] to a slice, and where its answers go; one query for each run of heads with the same scale."""
-        assert self.tail is not None
-        stored, valid, waiting = seen
-        how = self.cache.policy.parameters(stored, q.shape[2], valid, len(waiting))
+        mask: torch.Tensor | None,
+        first_token: int,
+        parts: Iterator[range],
+    ) -> None:
+        """q [batch, kv_heads, g, tokens, d] in `parts` of the tokens; `out` [batch, tokens, kv_heads, g, d]."""
+        asked: dict[DriveQueue, list[Job]] = {}
+        answers: list[Future[None]] = []
+        for part, (row, sequence) in product(parts, enumerate(self.cache.sequences)):
+            for tokens, seen in seen_by(mask, row, part, first_token, self.stored):
+                chosen = slice(tokens[0], tokens[-1] + 1)
+                for one in sequence:
+                    jobs = asked.setdefault(one.queue, [])
+                    jobs += self._jobs(one, q[row, :, :, chosen], out[row, chosen], scales[row], row, seen)
+                    if len(jobs) >= _MINI_BATCH:
+                        answers.append(one.queue.start(partial(_answer, asked.pop(one.queue))))
+        answers += [queue.start(partial(_answer, jobs)) for queue, jobs in asked.items()]
+        try:
+            gather(answers)
+        except HiddenCountsError:
+            raise
+        except Exception:
+            self.cache.transfers.finish()  # an append that failed is the reason, and says more
+            raise
+
+    def _jobs(
+        self, one: Slice, q: Halves, out: Halves, scales: NDArray[np.uint32], row: int, seen: Seen
+    ) -> Iterator[Job]:
+        """q [kv_heads, g, tokens, d], out [tokens, kv_heads, g, d]; one job for each run of heads of one scale."""
+        how = self.cache.policy.parameters(seen.stored, q.shape[3], seen.valid, len(seen.waiting))
         for first, last in _runs(scales[one.first : one.last], one.first):
             scale = int(scales[first])
-            part = np.ascontiguousarray(q[first:last])
+            places = out[:, first:last].transpose(1, 0, 2, 3)
+            together = np.ascontiguousarray(q[first:last].transpose(0, 2, 1, 3))  # [heads, tokens, g, d]
+            queries = together.reshape(last - first, -1, q.shape[3])
             scores = tail_v = None
-            if len(waiting):
-                scores = self.cache.scorer.scores(part, self.tail.k[row, first:last][:, waiting], scale)
-                tail_v = self.tail.v[row, first:last][:, waiting]
-            query = Query(one.session, self.index, part, stored, scale, how, first - one.first, scores, tail_v)
-            yield query, out[first:last]
+            if len(seen.waiting):
+                k, tail_v = self._waiting(row, slice(first, last), seen)
+                scores = self.cache.scorer.scores(queries, k, scale)
+                if seen.hidden is not None:
+                    of_tokens = scores.reshape(*together.shape[:3], -1)
+                    of_tokens[np.broadcast_to(seen.hidden[:, None], of_tokens.shape)] = HIDDEN
+            query = Query(one.session, self.index, queries, seen.stored, scale, how, first - one.first, scores, tail_v)
+            yield Job(query, places, seen.hidden is not None)
+
+    def _waiting(self, row: int, heads: slice, seen: Seen) -> tuple[Halves, Halves]:
+        """K and V [heads, n, d] of the tail: what waits here, or this call's own tokens, already on the drive."""
+        assert self.tail is not None
+        if seen.stored == self.stored:
+            return self.tail.k[row, heads][:, seen.waiting], self.tail.v[row, heads][:, seen.waiting]
+        assert self._turn is not None
+        places = seen.waiting + seen.stored - (self.stored - self._turn[0].shape[2])
+        k, v = self._turn
+        return k[row, heads][:, places], v[row, heads][:, places]
 
     def _to_tensor(self, out: Halves, query: torch.Tensor) -> torch.Tensor:
         """[batch, q, heads, g, d] in the model's precision, V's scale undone."""
@@ -256,11 +288,13 @@ class DriveLayer(CacheLayerMixin):  # type: ignore[misc]
         return result.to(query.dtype)
 
 
-def _answer(jobs: list[tuple[Query, Halves]], target: Target) -> None:
-    """Attend, and put every output in its place."""
-    results: list[AttentionOutput] = attend(target, [query for query, _ in jobs])
-    for (_, out), result in zip(jobs, results, strict=True):
-        out[:] = result.out
+def _answer(jobs: list[Job], target: Target) -> None:
+    """Attend, and put every output in its place. Raises HiddenCountsError."""
+    results: list[AttentionOutput] = attend(target, [job.query for job in jobs])
+    for job, result in zip(jobs, results, strict=True):
+        if job.hides and int(result.max.min()) < LOWEST_MAX:
+            raise HiddenCountsError
+        job.out[:] = result.out.reshape(job.out.shape)
 
 
 def _score_scales(exponents: NDArray[np.int64], scaling: float | None, head_dim: int) -> NDArray[np.uint32]:
@@ -274,15 +308,3 @@ def _runs(values: NDArray[np.uint32], offset: int) -> Iterator[tuple[int, int]]:
     """Where equal neighbours begin and end."""
     changes = np.flatnonzero(np.diff(values)) + 1
     return pairwise((offset, *(changes + offset).tolist(), offset + len(values)))
-
-
-def _allowed(mask: torch.Tensor | None, row: int, token: int, tokens: int) -> NDArray[np.bool_] | None:
-    """Row `token` of the mask [batch, 1, q, tokens] as bool [tokens]; None where every token counts."""
-    if mask is None:
-        return None
-    if mask.dtype != torch.bool or mask.shape[1] != 1:
-        raise UnsupportedError("only boolean masks that are the same for all heads can go to the drive")
-    allowed: NDArray[np.bool_] = mask[row if mask.shape[0] > 1 else 0, 0, token].cpu().numpy()
-    if allowed[tokens:].any():
-        raise UnsupportedError("the mask lets a token attend to later ones: the drive serves causal models only")
-    return None if allowed[:tokens].all() else allowed[:tokens]

@@ -13,6 +13,7 @@ class Exact(Policy):
     """Bit-identical to the golden model on every engine (docs/arithmetic.md)."""
 
     name: ClassVar[str] = "exact"
+    sees_query: ClassVar[bool] = False
 
     def __init__(self, ratio: Fraction = Fraction(1)) -> None:
         if ratio != 1:

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tokens of a call may attend to, and which of them can ask the drive together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from kvdrive import abi
+from kvdrive.errors import UnsupportedError
+
+HIDDEN = -(2**31)  # the score of a tail token that a query does not see: its probability is 0
+LOWEST_MAX = (HIDDEN >> abi.SCORE_FRACTION_BITS) + abi.P_FRACTION_BITS + 2  # with a maximum from here on
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Of tokens that ask together: tokens on the drive, their validity (None: all), and the tail.
+
+    `waiting`: places behind `stored` of those in the tail; `hidden` bool [tokens, waiting]: which of them a token does
+    not see, None where every token sees all.
+    """
+
+    stored: int
+    valid: NDArray[np.bool_] | None
+    waiting: NDArray[np.intp]
+    hidden: NDArray[np.bool_] | None
+
+
+def blocks(new_tokens: int, group: int, together: bool) -> Iterator[range]:
+    """The tokens of a call in the parts that ask together: as many as an engine takes for queries of one KV head."""
+    sizes = [size // group for size in abi.GROUP_SIZES if size % group == 0] if together else [1]
+    first = 0
+    while first < new_tokens:
+        size = max((size for size in sizes if size <= new_tokens - first), default=1)
+        yield range(first, first + size)
+        first += size
+
+
+def seen_by(
+    mask: torch.Tensor | None, row: int, part: range, first_token: int, stored: int
+) -> Iterator[tuple[range, Seen]]:
+    """What the tokens `part` of a call see: together, or one by one where the mask tells them apart on the drive.
+
+    The call's first token is number `first_token`; `stored` tokens are on the drive. Raises UnsupportedError for masks
+    that the drive cannot follow.
+    """
+    stored = min(stored, first_token + part[0] + 1)
+    allowed = np.zeros((len(part), first_token + part[-1] + 1), np.bool_)
+    for one, token in zip(allowed, part, strict=True):
+        tokens = first_token + token + 1
+        of_mask = _allowed(mask, row, token, tokens)
+        one[:tokens] = True if of_mask is None else of_mask
+    valid = allowed[0, :stored]
+    if (allowed[1:, :stored] != valid).any():
+        for token in part:
+            yield from seen_by(mask, row, range(token, token + 1), first_token, stored)
+        return
+    waiting = np.flatnonzero(allowed[:, stored:].any(axis=0))
+    hidden = ~allowed[:, stored:][:, waiting]
+    yield part, Seen(stored, None if valid.all() else valid, waiting, hidden if hidden.any() else None)
+
+
+def _allowed(mask: torch.Tensor | None, row: int, token: int, tokens: int) -> NDArray[np.bool_] | None:
+    """Row `token` of the mask [batch, 1, q, tokens] as bool [tokens]; None where every token counts."""
+    if mask is None:
+        return None
+    if mask.dtype != torch.bool or mask.shape[1] != 1:
+        raise UnsupportedError("only boolean masks that are the same for all heads can go to the drive")
+    allowed: NDArray[np.bool_] = mask[row if mask.shape[0] > 1 else 0, 0, token].cpu().numpy()
+    if allowed[tokens:].any():
+        raise UnsupportedError("the mask lets a token attend to later ones: the drive serves causal models only")
+    return None if allowed[:tokens].all() else allowed[:tokens]

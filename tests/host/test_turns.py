@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Later calls of several tokens: tokens that ask the drive together get the bits that each would get alone."""
+
+import itertools
+from fractions import Fraction
+
+import pytest
+import torch
+from small_models import CONFIGS, prompts, random_model
+
+from kvdrive import abi
+from kvdrive.errors import UnsupportedError
+from kvdrive.kvcache import layer
+from kvdrive.kvcache.seen import HIDDEN, LOWEST_MAX, blocks, seen_by
+from kvdrive.plugins.transformers import attach
+from kvdrive.policies.local import Local
+
+CUTS = (0, 20, 21, 28, 40, 43, 60)
+
+
+@pytest.fixture(scope="module")
+def llama():
+    return random_model(CONFIGS["llama"])
+
+
+def one_by_one(new_tokens, group, together):
+    return blocks(new_tokens, group, together=False)
+
+
+def turns(model, target, *, padded, **options):
+    """Logits of the calls between CUTS, and the number of ATTN_SUBMITs and the like."""
+    ids = prompts(2, CUTS[-1])
+    mask = torch.ones_like(ids)
+    if padded:
+        mask[0, :7] = 0
+    with attach(model, target, **options) as drive, torch.no_grad():
+        cache, before = drive.cache(), target.stats().commands
+        logits = [
+            model(ids[:, first:last], attention_mask=mask[:, :last], past_key_values=cache).logits
+            for first, last in itertools.pairwise(CUTS)
+        ]
+        return torch.cat(logits, dim=1), target.stats().commands - before
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("spill", [1, 8, 64])
+def test_tokens_that_ask_together_get_their_own_bits(target, llama, monkeypatch, spill, padded):
+    together, few = turns(llama, target, spill=spill, padded=padded)
+    monkeypatch.setattr(layer, "blocks", one_by_one)
+    alone, many = turns(llama, target, spill=spill, padded=padded)
+    assert torch.equal(together, alone)
+    assert few < many
+
+
+def test_a_policy_that_looks_at_the_query_is_asked_for_each_token(target, llama, monkeypatch):
+    found, commands = turns(llama, target, attention=Local(Fraction(1, 2)), padded=False)
+    monkeypatch.setattr(layer, "blocks", one_by_one)
+    again, as_many = turns(llama, target, attention=Local(Fraction(1, 2)), padded=False)
+    assert torch.equal(found, again)
+    assert commands == as_many
+
+
+def test_scores_so_low_that_hidden_tokens_would_count_are_asked_one_by_one(target, llama, monkeypatch):
+    class Counted(layer.HiddenCountsError):
+        raised = 0
+
+        def __init__(self):
+            Counted.raised += 1
+
+    monkeypatch.setattr(layer, "HiddenCountsError", Counted)
+    heads, kv_heads = llama.config.num_attention_heads, llama.config.num_key_value_heads
+    head_dim = llama.config.hidden_size // heads
+    ones = lambda n: torch.ones(1, kv_heads, n, head_dim)  # noqa: E731
+    with attach(llama, target, spill=64) as drive:
+        cache = drive.cache()
+        held = cache.layers[0]
+        held.update(ones(2), 4 * ones(2))
+        held.update(ones(3), torch.arange(3.0)[None, None, :, None] * ones(3))
+        q = torch.ones(1, heads, 3, head_dim)
+        low = held.attend(q, 2, None, -1e9)  # every score is the lowest there is
+        assert Counted.raised == 1
+        held.attend(q, 2, None, 1.0)
+        assert Counted.raised == 1
+    for token in range(3):
+        seen = [4.0, 4.0, *range(token + 1)]
+        assert low[0, token].numpy() == pytest.approx(sum(seen) / len(seen), rel=1e-3)
+
+
+def test_a_block_is_as_large_as_an_engine_takes():
+    assert [list(part) for part in blocks(7, 2, together=True)] == [[0, 1, 2, 3], [4, 5], [6]]
+    assert [len(part) for part in blocks(19, 1, together=True)] == [8, 8, 2, 1]
+    assert [len(part) for part in blocks(3, 5, together=True)] == [1, 1, 1]
+    assert all(len(part) * 4 in abi.GROUP_SIZES for part in blocks(9, 4, together=True))
+
+
+def test_what_a_block_sees():
+    (whole,) = seen_by(None, 0, range(2, 4), 10, 6)
+    part, seen = whole
+    assert (part, seen.stored, seen.valid) == (range(2, 4), 6, None)
+    assert seen.waiting.tolist() == [*range(8)]
+    assert seen.hidden.tolist() == [[False] * 7 + [True], [False] * 8]
+    (whole,) = seen_by(None, 0, range(2, 4), 10, 20)  # all on the drive: the second one's own token is the tail
+    assert (whole[1].stored, whole[1].waiting.tolist(), whole[1].hidden.tolist()) == (13, [0], [[True], [False]])
+    window = torch.ones(1, 1, 2, 12, dtype=torch.bool).tril(10)
+    window[0, 0, 1, 0] = False  # a window that moves: what the tokens see on the drive differs
+    assert [part for part, _ in seen_by(window, 0, range(2), 10, 10)] == [range(1), range(1, 2)]
+    with pytest.raises(UnsupportedError, match="causal"):
+        list(seen_by(torch.ones(1, 1, 2, 12, dtype=torch.bool), 0, range(2), 10, 10))
+
+
+def test_a_hidden_score_weighs_nothing_under_the_lowest_maximum():
+    difference = (HIDDEN >> abi.SCORE_FRACTION_BITS) - LOWEST_MAX
+    assert 2.0**difference < 2.0 ** -(abi.P_FRACTION_BITS + 1) <= 2.0 ** (difference + 1)
