@@ -25,14 +25,16 @@ from kvdrive.policies.base import Policy
 class DriveCache(Cache):  # type: ignore[misc]
     """The cache of one batch: one sequence per row, opened by the first call, forgotten by `reset`.
 
-    `in_memory`: layers that do not go to the drives, by index. Sequences of a cache that is garbage are trimmed,
-    unless `saved_at` names a file that a later process opens them from.
+    `in_memory`: layers that do not go to the drives, by index. `asks_together`: tokens of one call share reads of K and
+    V where the policy lets them; False makes each a decode step of its own. Sequences of a cache that is garbage are
+    trimmed, unless `saved_at` names a file that a later process opens them from.
     """
 
     def __init__(self, backing: Backing, layers: int, policy: Policy, in_memory: dict[int, CacheLayerMixin]) -> None:
         self.backing = backing
         self.policy = policy
         self.append_options = policy.append_options
+        self.asks_together = True
         self.sequences: list[Sequence] = []
         self.transfers = Transfers()
         self.scorer = Scorer()

@@ -144,8 +144,9 @@ class DriveLayer(CacheLayerMixin):  # type: ignore[misc]
 
         ask = partial(self._ask, q, out, scales, mask, first_token)
         group = heads // kv_heads
+        together = self.cache.asks_together and not self.cache.policy.sees_query
         try:
-            ask(blocks(new_tokens, group, together=not self.cache.policy.sees_query))
+            ask(blocks(new_tokens, group, together))
         except HiddenCountsError:
             ask(blocks(new_tokens, group, together=False))
         self._turn = None
