@@ -50,19 +50,21 @@ def seen_by(
     that the drive cannot follow.
     """
     stored = min(stored, first_token + part[0] + 1)
-    allowed = np.zeros((len(part), first_token + part[-1] + 1), np.bool_)
-    for one, token in zip(allowed, part, strict=True):
-        tokens = first_token + token + 1
-        of_mask = _allowed(mask, row, token, tokens)
-        one[:tokens] = True if of_mask is None else of_mask
-    valid = allowed[0, :stored]
-    if (allowed[1:, :stored] != valid).any():
-        for token in part:
-            yield from seen_by(mask, row, range(token, token + 1), first_token, stored)
-        return
-    waiting = np.flatnonzero(allowed[:, stored:].any(axis=0))
-    hidden = ~allowed[:, stored:][:, waiting]
-    yield part, Seen(stored, None if valid.all() else valid, waiting, hidden if hidden.any() else None)
+    masks = [_allowed(mask, row, token, first_token + token + 1) for token in part]
+    valid = None
+    if any(one is not None for one in masks):  # without a mask, nothing here takes as long as the context
+        dense = np.array([np.ones(stored, np.bool_) if one is None else one[:stored] for one in masks])
+        if (dense[1:] != dense[0]).any():
+            for token in part:
+                yield from seen_by(mask, row, range(token, token + 1), first_token, stored)
+            return
+        valid = None if dense[0].all() else dense[0]
+    tail = np.zeros((len(part), first_token + part[-1] + 1 - stored), np.bool_)
+    for visible, one, token in zip(tail, masks, part, strict=True):
+        visible[: first_token + token + 1 - stored] = True if one is None else one[stored:]
+    waiting = np.flatnonzero(tail.any(axis=0))
+    hidden = ~tail[:, waiting]
+    yield part, Seen(stored, valid, waiting, hidden if hidden.any() else None)
 
 
 def _allowed(mask: torch.Tensor | None, row: int, token: int, tokens: int) -> NDArray[np.bool_] | None:
