@@ -40,7 +40,7 @@ $(STAMPS)/python: $(STAMPS)/system pyproject.toml constraints.txt
 	@$(PIP) install -c constraints.txt $$($(BIN)/python scripts/extras.py dev models sim figures serve)
 	@touch $@
 
-$(STAMPS)/native: $(STAMPS)/python $(NATIVE_SOURCES) CMakeLists.txt
+$(STAMPS)/native: $(STAMPS)/python $(NATIVE_SOURCES) CMakeLists.txt $(wildcard host/kvdrive_lm_eval.*)
 	@echo "kvdrive: building the native extension"
 	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(PIP) install --no-build-isolation --no-deps --editable .
 	@touch $@

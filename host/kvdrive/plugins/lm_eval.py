@@ -1,10 +1,9 @@
 """The lm-eval harness on a model whose KV cache lives in a drive.
 
-    python -m kvdrive.plugins.lm_eval --model kvdrive --model_args pretrained=models/mini,engine=hls --tasks ...
+    lm_eval --model kvdrive --model_args pretrained=models/mini,engine=hls --tasks ...
 
-is `lm_eval` with this model registered, because lm-eval 0.4.13 looks for no models outside its own package. In Python,
-importing this module is enough. The context of a request is prefilled on the host, every token of its continuation is a
-decode step in the drive.
+finds this model through `kvdrive_lm_eval`. The context of a request is prefilled on the host, every token of its
+continuation is a decode step in the drive.
 """
 
 from __future__ import annotations
@@ -113,14 +112,3 @@ class DriveLM(HFLM):  # type: ignore[misc]
         finally:
             release(cache)
         return made
-
-
-def main() -> None:
-    """The harness's own command line."""
-    from lm_eval.__main__ import cli_evaluate
-
-    cli_evaluate()
-
-
-if __name__ == "__main__":
-    main()
