@@ -85,6 +85,29 @@ def test_the_exponent_is_the_smallest_that_fits(largest):
     assert np.isfinite(halves).all()
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("largest", [1.0, 8184.0, 8187.9, 8188.0, 8189.0, 8200.0, 65000.0, 65503.9, 65504.0])
+def test_tensors_that_fit_binary16_are_converted_as_any_other(dtype, largest):
+    """The quick way for them gives the exponents, the bits and the count of the general one."""
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randn((2, 3, 5, 32), generator=generator, dtype=torch.float64) * 2.0 ** torch.arange(-33, -1)
+    x[0, 1, 2, 3], x[1, 2, 0, 0], x[1, 1, 1, 1] = largest, 0.0, -0.0
+    x = x.to(dtype).clamp(-65504, 65280 if dtype == torch.bfloat16 else 65504).transpose(1, 2)
+    first = HeadScale("K")
+    got = first.convert(x)
+    exponents = exponents_of(x, "K", 8)
+    expected, lost = scaled_halves(x, exponents)
+    np.testing.assert_array_equal(got.view(np.uint16), expected.view(np.uint16))
+    np.testing.assert_array_equal(first.exponents, exponents)
+    assert first.lost == lost
+    assert lost > 0 or dtype == torch.float16
+    later = HeadScale("K")
+    later.exponents = np.zeros((2, 5), np.int64)
+    plain, lost = scaled_halves(x, later.exponents)
+    np.testing.assert_array_equal(later.convert(x).view(np.uint16), plain.view(np.uint16))
+    assert later.lost == lost
+
+
 def test_a_later_token_that_outgrows_its_head_is_refused():
     scale = HeadScale("V of layer 3")
     scale.convert(torch.full((2, 2, 5, 32), 20000.0))  # larger than an eighth of the range: already scaled

@@ -17,7 +17,7 @@ from transformers.cache_utils import CacheLayerMixin
 
 from kvdrive.errors import UnsupportedError
 from kvdrive.kernels.native import scale_bits
-from kvdrive.kvcache.scaling import HeadScale, exponents_of, scaled_halves
+from kvdrive.kvcache.scaling import HeadScale, to_halves
 from kvdrive.kvcache.seen import HIDDEN, LOWEST_MAX, Seen, blocks, seen_by
 from kvdrive.kvcache.sequence import Slice, gather
 from kvdrive.kvcache.session import Query, attend
@@ -136,8 +136,7 @@ class DriveLayer(CacheLayerMixin):  # type: ignore[misc]
         batch, heads, new_tokens, head_dim = query.shape
         kv_heads = self._kv_heads
         grouped = query.reshape(batch, kv_heads, -1, head_dim)
-        exponents = exponents_of(grouped, f"Q of layer {self.index}")
-        halves, _ = scaled_halves(grouped, exponents)
+        halves, exponents = to_halves(grouped, f"Q of layer {self.index}")
         q = halves.reshape(batch, kv_heads, heads // kv_heads, new_tokens, head_dim)
         out = np.empty((batch, new_tokens, kv_heads, heads // kv_heads, head_dim), np.float16)
         scales = _score_scales(exponents + self._exponents(self.key_scale), scaling, head_dim)

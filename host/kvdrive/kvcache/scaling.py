@@ -16,6 +16,18 @@ Exponents = NDArray[np.int64]
 Halves = NDArray[np.float16]
 
 
+def to_halves(tensor: torch.Tensor, what: str) -> tuple[Halves, Exponents]:
+    """[batch, heads, tokens, d] -> fl16(x * 2^-e) and e [batch, heads], 0 where the head fits binary16.
+
+    Raises RangeError for Inf and NaN; `what` names the tensor.
+    """
+    found = _plain_halves(tensor, 1)
+    if found is not None:
+        return found[0], np.zeros(tensor.shape[:2], np.int64)
+    exponents = exponents_of(tensor, what)
+    return scaled_halves(tensor, exponents)[0], exponents
+
+
 def exponents_of(tensor: torch.Tensor, what: str, headroom: int = 1) -> Exponents:
     """[batch, heads, tokens, d] -> [batch, heads]: 0 where the head fits binary16, else the smallest power that helps.
 
@@ -36,15 +48,29 @@ def scaled_halves(tensor: torch.Tensor, exponents: Exponents) -> tuple[Halves, i
     Precondition: `exponents` [batch, heads] are at least those of the tensor.
     """
     tensor = tensor.detach()
-    scaled = tensor
-    if exponents.any():
-        factors = torch.from_numpy(np.exp2(-exponents.astype(np.float64)))[..., None, None].to(tensor.device)
-        scaled = tensor.double() * factors
-    half = scaled.to(torch.float16)
-    lost = 0
-    if half.dtype != tensor.dtype or exponents.any():
-        lost = int(torch.count_nonzero(tensor)) - int(torch.count_nonzero(half))
+    factors = torch.from_numpy(np.exp2(-exponents.astype(np.float64)))[..., None, None].to(tensor.device)
+    half = (tensor.double() * factors).to(torch.float16)
+    lost = int(torch.count_nonzero(tensor)) - int(torch.count_nonzero(half))
     return half.cpu().contiguous().numpy(), lost
+
+
+def _plain_halves(tensor: torch.Tensor, headroom: int) -> tuple[Halves, int] | None:
+    """As `scaled_halves` without a scale; None unless every head clearly fits binary16 and leaves the headroom.
+
+    The usual case, a few passes over the rounded values: K and V of a prompt are megabytes on the model's own threads.
+    """
+    tensor = tensor.detach().cpu().contiguous()
+    if tensor.dtype == torch.bfloat16:
+        tensor = tensor.float()  # exact, and faster than torch's own way from bfloat16 to binary16
+    half: Halves = tensor.to(torch.float16).numpy()
+    magnitudes = half.view(np.uint16) & 0x7FFF  # in the order of what they stand for; Inf and NaN last
+    if magnitudes.max(initial=0) >= np.float16(LARGEST / headroom).view(np.uint16):
+        return None
+    lost = 0
+    zeros = half.size - int(np.count_nonzero(magnitudes))
+    if zeros and tensor.dtype != torch.float16:
+        lost = zeros - (half.size - int(torch.count_nonzero(tensor)))
+    return half, lost
 
 
 class HeadScale:
@@ -57,19 +83,30 @@ class HeadScale:
 
     def convert(self, tensor: torch.Tensor) -> Halves:
         """The halves of [batch, heads, tokens, d]. Raises RangeError where a later value outgrows its head's scale."""
-        wanted = exponents_of(tensor, self.what)
-        if self.exponents is None:
-            self.exponents = exponents_of(tensor, self.what, HEADROOM)
-        elif (wanted > self.exponents).any():
-            row, head = np.argwhere(wanted > self.exponents)[0]
-            fits = math.ldexp(LARGEST, int(self.exponents[row, head]))
-            raise RangeError(
-                f"{self.what}, KV head {head}, outgrew {fits:g}, what its first tokens asked for: "
-                "put more of the text into the prompt"
-            )
-        halves, lost = scaled_halves(tensor, self.exponents)
+        found = None
+        if self.exponents is None or not self.exponents.any():
+            found = _plain_halves(tensor, HEADROOM if self.exponents is None else 1)
+        if found is None:
+            found = self._scaled(tensor)
+        elif self.exponents is None:
+            self.exponents = np.zeros(tensor.shape[:2], np.int64)
+        halves, lost = found
         self.lost += lost
         return halves
+
+    def _scaled(self, tensor: torch.Tensor) -> tuple[Halves, int]:
+        if self.exponents is None:
+            self.exponents = exponents_of(tensor, self.what, HEADROOM)
+        else:
+            outgrown = exponents_of(tensor, self.what) > self.exponents
+            if outgrown.any():
+                row, head = np.argwhere(outgrown)[0]
+                fits = math.ldexp(LARGEST, int(self.exponents[row, head]))
+                raise RangeError(
+                    f"{self.what}, KV head {head}, outgrew {fits:g}, what its first tokens asked for: "
+                    "put more of the text into the prompt"
+                )
+        return scaled_halves(tensor, self.exponents)
 
     def rearrange(self, rows: list[int]) -> None:
         """Row i becomes what row rows[i] was."""
