@@ -59,10 +59,10 @@ def _plain_halves(tensor: torch.Tensor, headroom: int) -> tuple[Halves, int] | N
 
     The usual case, a few passes over the rounded values: K and V of a prompt are megabytes on the model's own threads.
     """
-    tensor = tensor.detach().cpu().contiguous()
+    tensor = tensor.detach().contiguous()
     if tensor.dtype == torch.bfloat16:
         tensor = tensor.float()  # exact, and faster than torch's own way from bfloat16 to binary16
-    half: Halves = tensor.to(torch.float16).numpy()
+    half: Halves = tensor.to(torch.float16).cpu().numpy()
     magnitudes = half.view(np.uint16) & 0x7FFF  # in the order of what they stand for; Inf and NaN last
     if magnitudes.max(initial=0) >= np.float16(LARGEST / headroom).view(np.uint16):
         return None
