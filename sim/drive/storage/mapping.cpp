@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <ratio>
@@ -43,7 +44,7 @@ Mapping::~Mapping() {
 void Mapping::fetch(std::uint64_t offset, std::uint64_t bytes) const {
   const std::uint64_t page = abi::kPageBytes, begin = offset / page * page;
   const std::uint64_t end = std::min((offset + bytes + page - 1) / page * page, bytes_);
-  // Walking through the pages of what is there takes half as long as reading it: not for each of many readers.
+  // Even asking the system what is there is not for each of many small readers.
   const std::uint32_t ticks = now_ticks();
   for (std::uint64_t at = begin; at < end;) {
     std::uint64_t next = at;
@@ -54,7 +55,7 @@ void Mapping::fetch(std::uint64_t offset, std::uint64_t bytes) const {
       at = (at / kPieceBytes + 1) * kPieceBytes;
       continue;
     }
-    populate(at, next, end);
+    if (!resident(at, next)) populate(at, next, end);
     const std::uint64_t first = (at + kPieceBytes - 1) / kPieceBytes;
     const std::uint64_t last = next == bytes_ ? fetched_.size() : next / kPieceBytes;
     for (std::uint64_t piece = first; piece < last; ++piece) fetched_[piece] = ticks;
@@ -68,6 +69,15 @@ bool Mapping::fetched(std::uint64_t offset, std::uint64_t bytes) const {
   return std::all_of(fetched_.begin() + static_cast<std::ptrdiff_t>(offset / kPieceBytes),
                      fetched_.begin() + static_cast<std::ptrdiff_t>(last),
                      [ticks](std::uint32_t when) { return when == ticks; });
+}
+
+// The system's word. Populating what is there takes half as long as reading it, asking a hundredth of that.
+bool Mapping::resident(std::uint64_t at, std::uint64_t next) const {
+  // Of what `fetch` takes at once. The system's pages may be larger: some stay 0 then.
+  std::array<unsigned char, (kReadBytes + kPieceBytes) / abi::kPageBytes> pages{};
+  if (::mincore(data_ + at, next - at, pages.data()) != 0) return false;
+  const auto count = static_cast<std::ptrdiff_t>((next - at + abi::kPageBytes - 1) / abi::kPageBytes);
+  return std::all_of(pages.begin(), pages.begin() + count, [](unsigned char page) { return (page & 1) != 0; });
 }
 
 // Asks the disk for what comes next, up to `end`, while the first part arrives.

@@ -35,6 +35,7 @@ class Mapping {
   void expect(std::uint64_t offset, std::uint64_t bytes) const;
 
  private:
+  bool resident(std::uint64_t at, std::uint64_t next) const;
   void populate(std::uint64_t at, std::uint64_t next, std::uint64_t end) const;
 
   std::byte* data_ = nullptr;
