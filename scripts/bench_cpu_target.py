@@ -273,7 +273,7 @@ def main() -> None:
     bandwidth = memory_bandwidth(args.threads)
     rows: list[Row] = []
     rounds = {tokens: args.rounds * max(1, EVEN // tokens) for tokens in args.contexts}
-    steps = 5 * sum(rounds.values()) + 3 * args.rounds + 2 * (args.rounds + 1)
+    steps = 5 * sum(rounds.values()) + 4 * args.rounds
     with Progress(console=console, transient=True) as progress, drive_folder(None) as folder:
         task = progress.add_task("cpu target", total=steps)
         tick = lambda: progress.advance(task)  # noqa: E731

@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
-from transformers.cache_utils import DynamicCache
+from transformers.cache_utils import Cache, DynamicCache
 
 import llama_cpp
 from bench_attention import processor
@@ -36,6 +36,7 @@ from kvdrive.drives import AttentionOptions, DriveOptions, attached, drive_folde
 from kvdrive.models import Checkpoint, Shape
 from kvdrive.targets.group import DriveGroup
 
+PREFILL_SECONDS = 4.0  # of a round: short prefills are repeated
 LLAMA_426M = {
     "vocab_size": 32000,
     "hidden_size": 2048,
@@ -146,23 +147,32 @@ def measure_prefill(
     tick: Callable[[], None],
     target: str = "emulator",
 ) -> Prefill:
-    """Prefills with and without the drive in turns, after one warm-up."""
+    """Prefills with and without the drive in turns, after one warm-up; several a round where they are short."""
     generator = torch.Generator().manual_seed(SEED)
     ids = torch.randint(1, model.config.vocab_size, (1, tokens), generator=generator)
     result, own = Prefill(name, tokens), sibling(model)
     options = DriveOptions("fast", "", threads, 8 << 30, folder / "prefill", target=target)
     with open_drives(options) as drives, attached(own, drives, AttentionOptions()) as attachment, torch.no_grad():
-        for turn in range(rounds + 1):
-            for times, runner, cache in (
-                (result.stock, model, DynamicCache()),
-                (result.drive, own, attachment.cache()),
-            ):
-                start = time.perf_counter()
-                runner(ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
-                if turn:
-                    times.append(time.perf_counter() - start)
-                tick()
+
+        def stock() -> float:
+            return _prefill(model, ids, DynamicCache())
+
+        def drive() -> float:
+            return _prefill(own, ids, attachment.cache())
+
+        pairs = math.ceil(PREFILL_SECONDS / (stock() + drive()))
+        for _ in range(rounds):
+            for _ in range(pairs):
+                result.stock.append(stock())
+                result.drive.append(drive())
+            tick()
     return result
+
+
+def _prefill(model: PreTrainedModel, ids: torch.Tensor, cache: Cache) -> float:
+    start = time.perf_counter()
+    model(ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
+    return time.perf_counter() - start
 
 
 def memory_bandwidth(threads: int) -> float:
@@ -240,7 +250,7 @@ def main() -> None:
     bandwidth = memory_bandwidth(args.threads)
     rows: list[Row] = []
     prefills: list[Prefill] = []
-    steps = len(args.models) * (args.rounds + 1) * (5 * len(args.contexts) + 2)
+    steps = len(args.models) * (5 * len(args.contexts) * (args.rounds + 1) + args.rounds)
     with Progress(console=console, transient=True) as progress, drive_folder(None) as folder:
         task = progress.add_task("decode", total=steps)
         for name in args.models:
