@@ -8,6 +8,8 @@ import statistics
 import sys
 from pathlib import Path
 
+import llama_cpp
+
 ROOT = Path(__file__).resolve().parent.parent
 END = "<!-- end -->"
 
@@ -44,9 +46,7 @@ def decode(bench: dict) -> str:
     lines = [["model, context", *names], ["---"] + ["---:"] * len(names)]
     for model, context in dict.fromkeys((row["model"], row["context"]) for row in rows):
         found = {row["contender"]: row for row in rows if (row["model"], row["context"]) == (model, context)}
-        cells = (
-            f"{row['median_seconds'] * 1e3:.3g} ({row['ratio']:.2g}x)" if row else "-" for row in map(found.get, names)
-        )
+        cells = (f"{_ms(row['median_seconds'])} ({row['ratio']:.2g}x)" if row else "-" for row in map(found.get, names))
         lines.append([f"{model}, {context:,}", *cells])
     overheads = ", ".join(f"{p['overhead']:+.1%} ({p['model']}, {p['tokens']:,} tokens)" for p in bench["prefill"])
     note = (
@@ -55,7 +55,16 @@ def decode(bench: dict) -> str:
         "K and V. In brackets: over stock transformers, median of the rounds' ratios. Time to the first token with K "
         f"and V on their way to the drive: {overheads}."
     )
+    if llama_cpp.NAME in names:
+        note += (
+            f" {llama_cpp.NAME}: its own `llama-bench`, where that and the package `gguf` are installed; flash "
+            f"attention, matrices in bfloat16 (mini's too), up to {llama_cpp.LONGEST:,} tokens."
+        )
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n\n" + note
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:,.0f}" if seconds > 0.1 else f"{seconds * 1e3:.3g}"
 
 
 def _real(rows: list[dict]) -> str:
@@ -80,8 +89,7 @@ def cpu_target(bench: dict) -> str:
             rate = f"{row['kv_bytes'] / row['median_seconds'] / 1e9:.3g} GB/s"
             beside = f" ({rate})" if name == "disk alone" else beside
             beside = f" ({row['of_disk']:.0%} of the disk)" if name == "exact" else beside
-            milliseconds = row["median_seconds"] * 1e3
-            cells.append((f"{milliseconds:,.0f}" if milliseconds > 100 else f"{milliseconds:.3g}") + beside)
+            cells.append(_ms(row["median_seconds"]) + beside)
         lines.append(cells)
     prefill = bench["prefill"]
     note = (
