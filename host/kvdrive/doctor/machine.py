@@ -27,7 +27,7 @@ _PACKAGES = (  # package, what it gives, extra of pyproject.toml, needed by all
     ("prometheus-client", "kvdrive serve", "serve", False),
     ("cocotb", "testbenches of the kernels' RTL", "sim", False),
     ("lm-eval", "lm_eval --model kvdrive", "eval", False),
-    ("llama-cpp-python", "llama.cpp in make bench", "", False),
+    ("gguf", "llama.cpp in make bench, with llama-bench on PATH", "", False),
 )
 
 
