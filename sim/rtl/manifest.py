@@ -43,8 +43,11 @@ def load(top: Top) -> Manifest | None:
 
 
 def save(top: Top, manifest: Manifest) -> None:
+    """Write it, figures last and in one order, whichever came first."""
+    figures = {key: manifest[key] for key in (*MEASURED, "vendor") if key in manifest}
+    made = {key: value for key, value in manifest.items() if key not in figures}
     FOLDER.mkdir(exist_ok=True)
-    path_of(top).write_text(_text(manifest) + "\n")
+    path_of(top).write_text(_text(made | figures) + "\n")
 
 
 def _text(value: Any, indent: str = "") -> str:
