@@ -45,7 +45,7 @@ constexpr std::size_t kPagesAtOnce = 16;  // the same where K and V lie in pages
 template <typename Work>
 unsigned share(Pool& pool, std::size_t items, std::size_t at_once, Work work) {
   constexpr std::size_t kPartsOfAWorker = 4, kLonger = 4;
-  const auto workers = static_cast<unsigned>(std::clamp<std::size_t>(items / at_once, 1, pool.workers()));
+  const auto workers = std::max(1U, static_cast<unsigned>(std::min<std::size_t>(items / at_once, pool.workers())));
   const std::size_t part = std::clamp(items / (workers * kPartsOfAWorker), at_once, kLonger * at_once);
   std::atomic<std::size_t> next{0};
   pool.run(workers, [&](unsigned worker) {
