@@ -33,8 +33,7 @@ class AfterModels:
                 execute(module)
                 from lm_eval.api.registry import model_registry
 
-                if "kvdrive" not in model_registry:
-                    model_registry.register("kvdrive", target="kvdrive.plugins.lm_eval:DriveLM")
+                model_registry.register("kvdrive", target="kvdrive.plugins.lm_eval:DriveLM")
 
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
