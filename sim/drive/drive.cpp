@@ -259,8 +259,10 @@ Drive::Reply Drive::dispatch(const abi::Sqe& command, std::span<const std::byte>
       return {.status = volume_.store().fork(std::bit_cast<abi::SessionFork>(command))};
     case nvme::kSessionErase:
       return erase(std::bit_cast<abi::SessionTrim>(command));
-    default:
+    case abi::kSessionTrim:
       return {.status = volume_.store().trim(std::bit_cast<abi::SessionTrim>(command))};
+    default:
+      return {.status = abi::kInvalidOpcode};
   }
 }
 
@@ -344,8 +346,10 @@ Drive::Reply Drive::access_blocks(const abi::Sqe& command, std::span<const std::
       return {.status = abi::kCapacityExceeded};
     }
     counters_.block_writes += count;
-  } else {
+  } else if (command.opcode == nvme::kNvmWriteZeroes) {
     blocks.deallocate(first, count);  // zeros take no flash
+  } else {
+    return {.status = abi::kInvalidOpcode};
   }
   if (command.cdw12 & kForceUnitAccess) reply.done = flush().done;
   return reply;

@@ -92,6 +92,7 @@ Reply Controller::change_queues(const abi::Sqe& command) {
     memory_->delete_sq(id);
     return {};
   }
+  if (command.opcode != kDeleteCq) return {.status = abi::kInvalidOpcode};
   if (id == 0 || !completion_queues_.contains(id)) return {.status = kScBadQueueId};
   if (std::ranges::any_of(queues_, [id](const auto& entry) { return entry.second.cq == id; })) {
     return {.status = kScBadQueueDeletion};

@@ -150,8 +150,10 @@ Reply of_command_set(Subsystem& subsystem, std::uint32_t nsid, std::uint32_t csi
       p.max_memory_ranges = kMaxMemoryRanges;
       return {.data = bytes_of(p)};
     }
-    default:
+    case kCsiNvm:
       return {};  // no extended LBA formats
+    default:
+      return {.status = kScBadCommandSet};
   }
 }
 

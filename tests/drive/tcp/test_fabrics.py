@@ -3,12 +3,25 @@
 import struct
 
 import pytest
-from tcp.initiator import CAP, CC, CSTS, DISCONNECT, DISCOVERY_NQN, FABRICS, HOST_NQN, VS
+from tcp.initiator import (
+    CAP,
+    CC,
+    CONNECT,
+    CSTS,
+    DISCONNECT,
+    DISCOVERY_NQN,
+    FABRICS,
+    HOST_NQN,
+    PROPERTY_GET,
+    PROPERTY_SET,
+    VS,
+)
 
 from kvdrive._native import TcpServer
 
 FLUSH, IDENTIFY, GET_LOG, KEEP_ALIVE = 0x00, 0x06, 0x02, 0x18
 IN_DATA = 1 << 16
+AUTHENTICATION_SEND, AUTHENTICATION_RECEIVE = 0x05, 0x06
 
 
 def test_properties(target):
@@ -73,6 +86,17 @@ def test_commands_before_connect_and_a_second_connect(target):
     assert queue.connect(target.nqn).status == 0
     assert queue.connect(target.nqn).status == 0x00C
     assert queue.plain(FABRICS, 0x77).status == 0x001
+
+
+@pytest.mark.parametrize("on_io_queue", [False, True])
+def test_fabrics_commands_that_are_none_are_refused(target, on_io_queue):
+    admin, controller = target.admin()
+    queue = target.io(controller) if on_io_queue else admin
+    known = {PROPERTY_SET, CONNECT, PROPERTY_GET, AUTHENTICATION_SEND, AUTHENTICATION_RECEIVE, DISCONNECT}
+    for kind in set(range(256)) - known:
+        assert queue.plain(FABRICS, kind).status == 0x001, hex(kind)
+    assert queue.plain(FABRICS, AUTHENTICATION_SEND).status == 0x00C  # nobody asked for it
+    assert queue.plain(FABRICS, CONNECT).status == 0x00C
 
 
 def test_a_reset_ends_the_io_queues(target):
