@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CPP = ROOT / "hls/common/abi.hpp"
 PYTHON = (ROOT / "host/kvdrive/abi.py", ROOT / "sim/golden/abi.py")
-NVME_CPP = ROOT / "sim/drive/nvme/wire.hpp"
+NVME_CPP = ROOT / "sim/drive/commands/wire.hpp"
 NVME_PYTHON = ROOT / "host/kvdrive/nvme/wire.py"
 SIZES = {"u8": 1, "u16": 2, "u32": 4, "u64": 8, "i32": 4, "f32": 4}
 NUMPY = {"u8": "<u1", "u16": "<u2", "u32": "<u4", "u64": "<u8", "i32": "<i4", "f32": "<u4"}

@@ -8,9 +8,9 @@
 #include <stdexcept>
 #include <utility>
 
+#include "commands/wire.hpp"
 #include "crc32c.hpp"
 #include "kv/row_fetch.hpp"
-#include "nvme/wire.hpp"
 
 namespace kvdrive {
 namespace {

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <utility>
 
+#include "commands/wire.hpp"
 #include "common/abi.hpp"
-#include "nvme/wire.hpp"
 
 namespace kvdrive {
 namespace {

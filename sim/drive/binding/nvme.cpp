@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "binding/binding.hpp"
+#include "commands/subsystem.hpp"
 #include "nvme/ring_host.hpp"
 #include "nvme/ring_link.hpp"
-#include "nvme/subsystem.hpp"
 
 namespace nb = nanobind;
 

@@ -3,9 +3,9 @@
 #include <cstring>
 #include <optional>
 
+#include "commands/subsystem.hpp"
 #include "crc32c.hpp"
 #include "fuzz/fuzz.hpp"
-#include "nvme/subsystem.hpp"
 
 namespace kvdrive::fuzz {
 namespace {

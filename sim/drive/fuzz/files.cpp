@@ -7,10 +7,10 @@
 #include <optional>
 #include <span>
 
+#include "commands/wire.hpp"
 #include "crc32c.hpp"
 #include "drive.hpp"
 #include "fuzz/fuzz.hpp"
-#include "nvme/wire.hpp"
 #include "storage/journal.hpp"
 
 namespace kvdrive::fuzz {

@@ -7,10 +7,10 @@
 #include <memory>
 #include <string_view>
 
+#include "commands/subsystem.hpp"
 #include "crc32c.hpp"
 #include "engine/fast/fast_engine.hpp"
 #include "fuzz/fuzz.hpp"
-#include "nvme/subsystem.hpp"
 #include "tcp/connection.hpp"
 #include "tcp/fabrics.hpp"
 

@@ -4,8 +4,8 @@
 
 #include <cstring>
 
+#include "commands/subsystem.hpp"
 #include "fuzz/fuzz.hpp"
-#include "nvme/subsystem.hpp"
 
 namespace kvdrive::fuzz {
 namespace {

@@ -2,10 +2,10 @@
 // Admin commands, asynchronous events among them.
 #include <algorithm>
 
+#include "commands/identify.hpp"
+#include "commands/log_pages.hpp"
+#include "commands/subsystem.hpp"
 #include "nvme/controller.hpp"
-#include "nvme/identify.hpp"
-#include "nvme/log_pages.hpp"
-#include "nvme/subsystem.hpp"
 
 namespace kvdrive::nvme {
 namespace {

@@ -6,8 +6,8 @@
 #include <bit>
 #include <stdexcept>
 
-#include "nvme/log_pages.hpp"
-#include "nvme/subsystem.hpp"
+#include "commands/log_pages.hpp"
+#include "commands/subsystem.hpp"
 
 namespace kvdrive::nvme {
 namespace {

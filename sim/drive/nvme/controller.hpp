@@ -20,10 +20,10 @@
 #include <utility>
 #include <vector>
 
+#include "commands/features.hpp"
+#include "commands/reply.hpp"
+#include "commands/wire.hpp"
 #include "common/abi.hpp"
-#include "nvme/features.hpp"
-#include "nvme/reply.hpp"
-#include "nvme/wire.hpp"
 
 namespace kvdrive::nvme {
 

@@ -17,8 +17,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "commands/reply.hpp"
 #include "nvme/heap.hpp"
-#include "nvme/reply.hpp"
 #include "nvme/ring_segment.hpp"
 
 namespace kvdrive::nvme {

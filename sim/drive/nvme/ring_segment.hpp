@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <span>
 
-#include "nvme/wire.hpp"
+#include "commands/wire.hpp"
 
 namespace kvdrive::nvme {
 

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <utility>
 
-#include "nvme/reply.hpp"
-#include "nvme/wire.hpp"
+#include "commands/reply.hpp"
+#include "commands/wire.hpp"
 
 namespace kvdrive::tcp {
 namespace {

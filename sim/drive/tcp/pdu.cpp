@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "commands/reply.hpp"
 #include "crc32c.hpp"
-#include "nvme/reply.hpp"
 
 namespace kvdrive::tcp {
 namespace {

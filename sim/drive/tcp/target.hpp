@@ -16,8 +16,8 @@
 #include <variant>
 #include <vector>
 
+#include "commands/subsystem.hpp"
 #include "nvme/controller.hpp"
-#include "nvme/subsystem.hpp"
 #include "tcp/dhchap.hpp"
 #include "tcp/discovery.hpp"
 

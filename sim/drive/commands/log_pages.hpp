@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "nvme/reply.hpp"
+#include "commands/reply.hpp"
 
 namespace kvdrive::nvme {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nvme/programs.hpp"
+#include "commands/programs.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -2,8 +2,8 @@
 // What Identify returns.
 #pragma once
 
+#include "commands/reply.hpp"
 #include "nvme/controller.hpp"
-#include "nvme/reply.hpp"
 
 namespace kvdrive::nvme {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nvme/local_memory.hpp"
+#include "commands/local_memory.hpp"
 
 #include <sys/mman.h>
 

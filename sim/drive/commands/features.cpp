@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nvme/features.hpp"
+#include "commands/features.hpp"
 
 #include <algorithm>
 

@@ -7,8 +7,8 @@
 #include <mutex>
 #include <span>
 
-#include "nvme/reply.hpp"
-#include "nvme/wire.hpp"
+#include "commands/reply.hpp"
+#include "commands/wire.hpp"
 
 namespace kvdrive::nvme {
 

@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "commands/local_memory.hpp"
+#include "commands/reply.hpp"
 #include "drive.hpp"
-#include "nvme/local_memory.hpp"
-#include "nvme/reply.hpp"
 
 namespace kvdrive::nvme {
 

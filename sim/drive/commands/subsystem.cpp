@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nvme/subsystem.hpp"
+#include "commands/subsystem.hpp"
 
 #include <algorithm>
 #include <bit>

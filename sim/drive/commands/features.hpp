@@ -9,8 +9,8 @@
 #include <map>
 #include <span>
 
-#include "nvme/reply.hpp"
-#include "nvme/wire.hpp"
+#include "commands/reply.hpp"
+#include "commands/wire.hpp"
 
 namespace kvdrive::nvme {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nvme/identify.hpp"
+#include "commands/identify.hpp"
 
 #include <algorithm>
 #include <array>
@@ -7,8 +7,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "commands/subsystem.hpp"
 #include "crc32c.hpp"
-#include "nvme/subsystem.hpp"
 
 namespace kvdrive::nvme {
 namespace {

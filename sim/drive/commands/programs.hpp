@@ -12,10 +12,10 @@
 #include <span>
 #include <vector>
 
+#include "commands/local_memory.hpp"
+#include "commands/reply.hpp"
+#include "commands/wire.hpp"
 #include "drive.hpp"
-#include "nvme/local_memory.hpp"
-#include "nvme/reply.hpp"
-#include "nvme/wire.hpp"
 
 namespace kvdrive::nvme {
 

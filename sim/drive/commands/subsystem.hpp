@@ -13,11 +13,11 @@
 #include <string>
 #include <vector>
 
+#include "commands/local_memory.hpp"
+#include "commands/programs.hpp"
+#include "commands/sanitize.hpp"
 #include "drive.hpp"
 #include "nvme/controller.hpp"
-#include "nvme/local_memory.hpp"
-#include "nvme/programs.hpp"
-#include "nvme/sanitize.hpp"
 
 namespace kvdrive::nvme {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nvme/log_pages.hpp"
+#include "commands/log_pages.hpp"
 
 #include <algorithm>
 #include <array>
@@ -8,7 +8,7 @@
 #include <ranges>
 #include <span>
 
-#include "nvme/subsystem.hpp"
+#include "commands/subsystem.hpp"
 
 namespace kvdrive::nvme {
 namespace {

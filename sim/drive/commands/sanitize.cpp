@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nvme/sanitize.hpp"
+#include "commands/sanitize.hpp"
 
-#include "nvme/wire.hpp"
+#include "commands/wire.hpp"
 
 namespace kvdrive::nvme {
 namespace {
