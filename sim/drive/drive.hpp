@@ -17,7 +17,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "attention.hpp"
+#include "attention/attention_unit.hpp"
 #include "common/abi.hpp"
 #include "engine/engine.hpp"
 #include "volume.hpp"

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <vector>
 
-#include "attention.hpp"
+#include "attention/attention_unit.hpp"
 #include "ftl/group_stream.hpp"
 
 namespace kvdrive {

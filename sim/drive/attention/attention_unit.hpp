@@ -10,9 +10,9 @@
 #include <span>
 #include <vector>
 
+#include "attention/job_memory.hpp"
 #include "common/abi.hpp"
 #include "engine/engine.hpp"
-#include "job_memory.hpp"
 #include "kv/kv_store.hpp"
 #include "kv/row_fetch.hpp"
 #include "kv/row_filter.hpp"

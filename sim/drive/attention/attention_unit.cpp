@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "attention.hpp"
+#include "attention/attention_unit.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "attention.hpp"
+#include "attention/attention_unit.hpp"
+#include "attention/prefetch.hpp"
 #include "ftl/group_stream.hpp"
-#include "prefetch.hpp"
 
 namespace kvdrive {
 namespace {

@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "attention.hpp"
+#include "attention/attention_unit.hpp"
+#include "attention/prefetch.hpp"
 #include "kv/row_fetch.hpp"
-#include "prefetch.hpp"
 
 namespace kvdrive {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "attention.hpp"
+#include "attention/attention_unit.hpp"
 #include "kv/halves.hpp"
 #include "kv/row_fetch.hpp"
 
