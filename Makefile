@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 NATIVE_SOURCES := $(shell find hls sim/drive -name '*.hpp' -o -name '*.cpp')
 CPP_SOURCES := $(filter-out hls/common/abi.hpp sim/drive/commands/wire.hpp sim/drive/engine/cycles.hpp,$(shell find hls sim tests -name '*.hpp' -o -name '*.cpp'))
 export PYTHONPATH := sim
-# As in host/kvdrive/cli.py, for the benchmarks.
+# As in host/kvdrive/cli/main.py, for the benchmarks.
 export GOMP_SPINCOUNT ?= 10000
 VENDOR = PYTHONPATH=sim:scripts $(BIN)/python -m vendor $@ $(or $(KERNEL),$(error say which kernel: make $@ KERNEL=x)) \
 	--platform $(or $(PLATFORM),smartssd)

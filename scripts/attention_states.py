@@ -13,8 +13,8 @@ from transformers.cache_utils import DynamicCache
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from kvdrive import models
 from kvdrive.eval import library
+from kvdrive.generation import checkpoints
 
 SEED = 1
 RUN = 256  # tokens that are alike where choices lie together
@@ -61,7 +61,7 @@ def made_up(shape: Shape, data: str) -> States:
 
 def of_a_model(name: str) -> tuple[Shape, States]:
     """What the model keeps of source code as long as its context, and the queries of the last token."""
-    checkpoint = models.load(name)
+    checkpoint = checkpoints.load(name)
     text = "\n".join(module.text for module in library.held_out_modules())
     ids = torch.tensor([checkpoint.encode(text)[: checkpoint.context]])
     queries: dict[int, torch.Tensor] = {}

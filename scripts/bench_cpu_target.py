@@ -34,12 +34,12 @@ from attention_states import IN_RUNS, SCATTERED, Shape, States, made_up, of_a_mo
 from bench_attention import processor
 from bench_decode import load, measure_prefill, memory_bandwidth
 from kvdrive import abi
-from kvdrive.drives import drive_folder
 from kvdrive.kernels.native import scale_bits
 from kvdrive.kvcache.session import Session
 from kvdrive.policies import make_policy
 from kvdrive.policies.base import EVERYTHING, Parameters
 from kvdrive.targets.cpu import CpuDrive
+from kvdrive.targets.opening import drive_folder
 
 PIECE = 1 << 20  # of the disk's own reads
 QUEUE_DEPTH = 8

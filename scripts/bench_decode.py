@@ -31,10 +31,12 @@ from transformers.cache_utils import Cache, DynamicCache
 import llama_cpp
 from bench_attention import processor
 from decode_contenders import SEED, contenders, sibling
-from kvdrive import abi, models
-from kvdrive.drives import AttentionOptions, DriveOptions, attached, drive_folder, open_drives
-from kvdrive.models import Checkpoint, Shape
+from kvdrive import abi
+from kvdrive.generation import checkpoints
+from kvdrive.generation.checkpoints import Checkpoint, Shape
+from kvdrive.plugins.attach import AttentionOptions, attached
 from kvdrive.targets.group import DriveGroup
+from kvdrive.targets.opening import DriveOptions, drive_folder, open_drives
 
 PREFILL_SECONDS = 4.0  # of a round: short prefills are repeated
 LLAMA_426M = {
@@ -193,7 +195,7 @@ def memory_bandwidth(threads: int) -> float:
 def load(name: str) -> tuple[PreTrainedModel, Shape]:
     """The shipped model in float32, or the random one in bfloat16."""
     if name != "426m":
-        checkpoint = models.load(name)
+        checkpoint = checkpoints.load(name)
         return checkpoint.model, checkpoint.shape
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)

@@ -14,9 +14,10 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache
 from transformers.masking_utils import sdpa_mask
 
-from kvdrive.drives import AttentionOptions, DriveOptions, attached, open_drives
-from kvdrive.models import Shape
+from kvdrive.generation.checkpoints import Shape
+from kvdrive.plugins.attach import AttentionOptions, attached
 from kvdrive.targets.group import DriveGroup
+from kvdrive.targets.opening import DriveOptions, open_drives
 
 SEED = 1
 PACKED = "packed"

@@ -10,9 +10,9 @@ __version__ = version("kvdrive")
 
 # Found on first use: importing kvdrive must not import torch.
 _EXPORTS = {
-    "attach": "kvdrive.drives",
-    "DriveOptions": "kvdrive.drives",
-    "generate": "kvdrive.engine.generate",
+    "attach": "kvdrive.plugins.attach",
+    "DriveOptions": "kvdrive.targets.opening",
+    "generate": "kvdrive.generation.generate",
     "DriveGroup": "kvdrive.targets.group",
     "CpuDrive": "kvdrive.targets.cpu",
     "Emulator": "kvdrive.targets.emulator",

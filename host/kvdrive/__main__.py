@@ -1,5 +1,5 @@
 """`python -m kvdrive` is the command `kvdrive`."""
 
-from kvdrive.cli import main
+from kvdrive.cli.main import main
 
 main()

@@ -1,12 +1,21 @@
-"""A drive in this process, and torch on one thread."""
+"""A drive in this process, torch on one thread, and a tiny checkpoint on disk with its own tokenizer."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from kvdrive.targets.emulator import Emulator
+
+TEXT = (
+    """The drive keeps the keys and the values of every token, and the host sends it nothing but queries.
+Ein Gruß aus München: größere Zwölf, daß es kracht. 日本語 の 文字 も ある。 An emoji 🙂 has four bytes.
+"""
+    * 4
+)
 
 
 @pytest.fixture
@@ -22,3 +31,34 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("checkpoint")
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=300, special_tokens=["<end>"], initial_alphabet=alphabet, show_progress=False
+    )
+    tokenizer.train_from_iterator([TEXT], trainer)
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>").save_pretrained(folder)
+    config = LlamaConfig(
+        vocab_size=300,
+        hidden_size=256,
+        intermediate_size=256,
+        num_hidden_layers=2,
+        num_attention_heads=8,
+        num_key_value_heads=2,
+        max_position_embeddings=4096,
+        initializer_range=0.06,
+        bos_token_id=None,
+        eos_token_id=0,
+        pad_token_id=None,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        LlamaForCausalLM(config).save_pretrained(folder)
+    return folder

@@ -14,13 +14,13 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from kvdrive.drives import DriveOptions, open_drive
 from kvdrive.errors import InputError
 from kvdrive.eval import library, perplexity, tasks
 from kvdrive.eval.sweep import Point, chosen_policies, questions, sweep
 from kvdrive.eval.tasks import Tokens
-from kvdrive.models import Checkpoint, load
-from kvdrive.progress import bar
+from kvdrive.generation.checkpoints import Checkpoint, load
+from kvdrive.generation.progress import bar
+from kvdrive.targets.opening import DriveOptions, open_drive
 
 DEPTHS = (0.1, 0.3, 0.5, 0.7, 0.9)
 

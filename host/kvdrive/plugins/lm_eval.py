@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from kvdrive.drives import DriveOptions, open_drives
 from kvdrive.errors import InputError
 from kvdrive.eval.perplexity import release
 from kvdrive.eval.scoring import rate
-from kvdrive.models import DTYPES, load
+from kvdrive.generation.checkpoints import DTYPES, load
 from kvdrive.plugins.transformers import attach
 from kvdrive.policies import make_policy, parse_ratio
 from kvdrive.policies.h2o import H2O
 from kvdrive.policies.host import attach_host
+from kvdrive.targets.opening import DriveOptions, open_drives
 
 try:
     from lm_eval.api.registry import register_model

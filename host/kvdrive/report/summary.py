@@ -13,8 +13,8 @@ import transformers
 from rich.table import Table
 
 from kvdrive import __version__
-from kvdrive.generation import Batch, Generated
-from kvdrive.models import Checkpoint
+from kvdrive.generation.batches import Batch, Generated
+from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.report.plots import host_bytes, inside_bytes
 
 Report = dict[str, Any]

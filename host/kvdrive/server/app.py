@@ -19,9 +19,9 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from kvdrive.engine.text import TextStream
 from kvdrive.errors import KvdriveError
-from kvdrive.models import Checkpoint
+from kvdrive.generation.checkpoints import Checkpoint
+from kvdrive.generation.text import TextStream
 from kvdrive.server import chat
 from kvdrive.server.errors import ApiError, invalid
 from kvdrive.server.metrics import Metrics

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, model_validator
 
-from kvdrive.engine.decode import Sampling
+from kvdrive.generation.decode import Sampling
 
 Token = StrictInt
 Json = dict[str, Any]

@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 import torch
 from transformers.cache_utils import Cache
 
-from kvdrive.drives import AttentionOptions
-from kvdrive.engine.decode import Sampling, Step, steps
 from kvdrive.errors import KvdriveError, TargetError
-from kvdrive.models import Checkpoint
+from kvdrive.generation.checkpoints import Checkpoint
+from kvdrive.generation.decode import Sampling, Step, steps
+from kvdrive.plugins.attach import AttentionOptions
 from kvdrive.plugins.transformers import Attachment, attach
 from kvdrive.server.idle import IdleSequences
 from kvdrive.server.metrics import Metrics

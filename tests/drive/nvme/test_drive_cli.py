@@ -19,7 +19,7 @@ from stored_bytes import occurrences
 
 from kvdrive import abi
 from kvdrive._native import Drive, QueuePairs, Subsystem
-from kvdrive.cli import main
+from kvdrive.cli.main import main
 from kvdrive.nvme import commands, namespaces
 from kvdrive.nvme.completions import decode
 

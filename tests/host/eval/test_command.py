@@ -6,7 +6,7 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from kvdrive.cli import app
+from kvdrive.cli.main import app
 from kvdrive.errors import InputError
 
 pytest.importorskip("matplotlib", reason="the picture needs matplotlib")

@@ -1,0 +1,61 @@
+"""`kvdrive doctor`: the checks, as a table or as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from kvdrive.doctor.finding import Finding, State
+
+app = typer.Typer()
+
+_COLOURS = {State.ok: "green", State.missing: "yellow", State.broken: "red"}
+
+
+@app.command()
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="machine-readable output")] = False) -> None:
+    """Say what works on this machine and what is missing. Exit code 1 when something that everybody needs is broken."""
+    found = list(checks())
+    if as_json:
+        typer.echo(json.dumps([asdict(finding) for finding in found]))
+    else:
+        Console().print(_table(found))
+    if any(finding.state is State.broken for finding in found):
+        raise typer.Exit(1)
+
+
+def checks() -> Iterator[Finding]:
+    """All findings, in the order in which they are shown."""
+    from kvdrive.doctor import machine, storage, tools
+    from kvdrive.targets.opening import cache_folder
+
+    yield from machine.machine()
+    yield from machine.packages()
+    yield from machine.engines()
+    yield from machine.models()
+    yield from storage.storage(cache_folder())
+    yield from tools.tools()
+    yield from tools.accelerator()
+
+
+def _table(found: list[Finding]) -> Table:
+    table = Table()
+    for column in ("", "check", "state", "found", "gives", "what to do"):
+        table.add_column(column)
+    groups = list(dict.fromkeys(finding.group for finding in found))
+    shown = ""
+    for finding in sorted(found, key=lambda finding: groups.index(finding.group)):
+        group = "" if finding.group == shown else finding.group
+        remedy = "" if finding.state is State.ok else finding.remedy
+        state = Text(finding.state, _COLOURS[finding.state])
+        table.add_row(group, finding.name, state, finding.detail, finding.gives, escape(remedy))
+        shown = finding.group
+    return table

@@ -1,0 +1,241 @@
+"""`kvdrive drive create|info|serve|fsck|erase|stats|trace`: the software drive as a file and as a process."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from kvdrive import abi
+from kvdrive._native import Drive, QueuePairs, RingError, RingServer, Subsystem
+from kvdrive.cli.drive_files import DriveFile, JsonFlag, open_drive, open_existing, show
+from kvdrive.cli.drive_trace import KEPT_EVENTS, trace, write_trace
+from kvdrive.cli.sizes import bytes_of
+from kvdrive.errors import InputError, TargetError
+from kvdrive.nvme import admin, commands, wire
+from kvdrive.nvme.completions import Completion, decode
+from kvdrive.nvme.tcp import parse_address, serve_tcp
+
+app = typer.Typer(no_args_is_help=True, help="Create, serve and examine software drives.")
+app.command()(trace)
+
+
+class Engine(StrEnum):
+    """Who computes inside the drive."""
+
+    fast = "fast"
+    hls = "hls"
+    rtl = "rtl"
+
+
+_MOST_ERASES = 1_000_000
+
+Socket = Annotated[Path, typer.Option(help="Unix socket of `kvdrive drive serve`")]
+
+
+@app.command()
+def create(
+    path: DriveFile,
+    capacity: Annotated[str, typer.Option(help="bytes of K, V and blocks; K, M, G, T for powers of 1024")] = "1G",
+    preset: Annotated[str, typer.Option(help="drive to imitate; default: 970pro")] = "",
+    tail_budget: Annotated[str, typer.Option(help="drive memory for rows that do not fill a page yet")] = "256M",
+    session_budget: Annotated[str, typer.Option(help="flash that one session may take; 0: no limit")] = "0",
+    metadata_budget: Annotated[
+        str, typer.Option(help="drive memory for maps; default: a byte for each page of the capacity and 16M")
+    ] = "",
+    worn_erases: Annotated[int, typer.Option(help="erases that each block has behind it already")] = 0,
+    force: Annotated[bool, typer.Option(help="forget what an existing drive holds")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Make a drive: one sparse file."""
+    if path.exists() and path.stat().st_size > 0 and not force:
+        raise InputError(f"{path} exists: choose another path, or --force to forget what it holds")
+    if not 0 <= worn_erases <= _MOST_ERASES:
+        raise InputError(f"--worn-erases is a number from 0 to {_MOST_ERASES}: flash does not last longer")
+    tail = bytes_of(tail_budget)
+    if tail < abi.PAGE_BYTES:
+        raise InputError(f"--tail-budget must be {abi.PAGE_BYTES} at least: rows wait there until they fill a page")
+    drive = open_drive(
+        path,
+        capacity_bytes=bytes_of(capacity),
+        preset=preset,
+        format=force,
+        tail_bytes=tail,
+        session_bytes=bytes_of(session_budget),
+        metadata_bytes=bytes_of(metadata_budget) if metadata_budget else None,
+        worn_erases=worn_erases,
+    )
+    show("drive", drive.layout() | _budgets(drive, as_json), as_json)
+
+
+@app.command()
+def info(path: DriveFile, as_json: JsonFlag = False) -> None:
+    """Show a drive's layout, its sessions and how it introduces itself to hosts."""
+    drive = open_existing(path)
+    subsystem = Subsystem(drive, serial=_serial_of(path))
+    pairs = QueuePairs(subsystem, 1 << 22)
+    identity = _ask(pairs, wire.IdentifyController, admin.identify(wire.Cns.CNS_CONTROLLER))
+    shown = ("sn", "mn", "fr", "subnqn", "engine", "engine_mhz", "slm_bytes", "abi_version")
+    namespace = _ask(pairs, wire.IdentifyNamespace, admin.identify(wire.Cns.CNS_NAMESPACE, 1))
+    found = drive.layout() | _budgets(drive, as_json) | {name: identity[name] for name in shown if name != "engine"}
+    show(str(path), found | {"sessions": drive.sessions(), "blocks_used": namespace["nuse"]}, as_json)
+
+
+@app.command()
+def serve(
+    path: DriveFile,
+    socket: Annotated[Path | None, typer.Option(help="Unix socket for processes of this machine")] = None,
+    nvme_tcp: Annotated[str, typer.Option(metavar="HOST:PORT", help="for NVMe/TCP hosts")] = "",
+    hosts: Annotated[
+        Path | None, typer.Option(help="TOML file of the NVMe/TCP hosts that may come in; default: all of this machine")
+    ] = None,
+    engine: Annotated[Engine, typer.Option(help="who computes")] = Engine.fast,
+    threads: Annotated[int, typer.Option(min=1, max=256, help="of the engine")] = 1,
+    fault: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="inject KIND[:AFTER[:COUNT[:ARGUMENT]]]: after so many good operations, so many fail; may repeat"
+        ),
+    ] = None,
+    timeline: Annotated[
+        Path | None, typer.Option("--trace", help="write the timeline of modelled device time here at the end")
+    ] = None,
+) -> None:
+    """Serve a drive to other processes or NVMe/TCP hosts until interrupted; then everything is made durable."""
+    if socket is None and not nvme_tcp:
+        raise InputError("say where to serve: --socket PATH, --nvme-tcp HOST:PORT, or both")
+    drive = open_existing(path, engine.value, threads)
+    for text in fault or []:
+        _inject(drive, text)
+    if timeline is not None:
+        drive.keep_trace(KEPT_EVENTS)
+    subsystem = Subsystem(drive, serial=_serial_of(path))
+    stopped = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: stopped.set())
+    places = []
+    try:
+        rings = None if socket is None else RingServer(subsystem, socket)
+    except RuntimeError as error:
+        raise TargetError(str(error)) from error
+    tcp = serve_tcp(subsystem, nvme_tcp, hosts) if nvme_tcp else None
+    if rings is not None:
+        threading.Thread(target=rings.run).start()
+        places.append(str(socket))
+    if tcp is not None:
+        places.append(f"nvme-tcp {parse_address(nvme_tcp)[0]}:{tcp.port}, {subsystem.nqn}")
+    typer.echo(f"serving {path} (engine {engine.value}) at {' and '.join(places)}; Ctrl-C ends it")
+    while not stopped.wait(0.2):  # signals are handled between two looks
+        pass
+    if rings is not None:
+        rings.stop()
+    if timeline is not None:
+        write_trace(drive, timeline)
+
+
+@app.command()
+def fsck(path: DriveFile, as_json: JsonFlag = False) -> None:
+    """Compare a drive's maps, spares and contents. Exit code 1 if they disagree."""
+    with Console(stderr=True).status(f"reading {path}"):
+        drive = open_existing(path)
+        disagreements = drive.check()
+    if as_json:
+        typer.echo(json.dumps({"path": str(path), "disagreements": disagreements}))
+    else:
+        groups = drive.flash_stats()["groups_live"]
+        for sentence in disagreements:
+            typer.echo(sentence)
+        typer.echo(f"{path}: {len(disagreements)} disagreements, {groups:,} groups, {len(drive.sessions())} sessions")
+    if disagreements:
+        raise typer.Exit(1)
+
+
+@app.command()
+def erase(
+    path: DriveFile,
+    sessions: Annotated[list[int] | None, typer.Argument(help="their numbers; `kvdrive drive info` lists them")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="sanitize: all sessions and blocks")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Forget sessions and leave no byte of them in the file; what forks of them share stays."""
+    if bool(sessions) == everything:
+        raise InputError("say what to erase: numbers of sessions, or --all")
+    drive = open_existing(path)
+    pairs = QueuePairs(Subsystem(drive), 1 << 22)
+    unknown = sorted(set(sessions or []) - set(drive.sessions()))
+    if unknown:
+        raise InputError(f"{path} has no session {unknown[0]}: `kvdrive drive info` lists them; nothing was erased")
+    before = drive.flash_stats()["erases"]
+    with Console(stderr=True).status(f"erasing in {path}"):
+        if everything and _completion(pairs, 0, admin.sanitize()).status:
+            raise TargetError(f"{path} could not be sanitized: its blocks are forgotten; erase it again")
+        for session in dict.fromkeys(sessions or []):
+            _send(pairs, 1, commands.session_erase(session))
+    blocks = drive.flash_stats()["erases"] - before
+    show(str(path), {"blocks_erased": blocks, "sessions": drive.sessions()}, as_json)
+
+
+@app.command()
+def stats(socket: Socket, as_json: JsonFlag = False) -> None:
+    """Show the counters of a served drive: its statistics and SMART logs."""
+    try:
+        pairs = QueuePairs.connect(socket, 1 << 22)
+        found = _ask(pairs, wire.DriveStatistics, admin.get_log_page(wire.LogPage.LOG_STATISTICS, 512))
+        smart = _ask(pairs, wire.SmartLog, admin.get_log_page(wire.LogPage.LOG_SMART, 512, retain=True))
+    except RuntimeError as error:
+        raise TargetError(str(error)) from error
+    del found["version"]
+    health = ("spare_percent", "used_percent", "media_errors", "error_entries")
+    show(str(socket), found | {name: smart[name] for name in health}, as_json)
+
+
+def _budgets(drive: Drive, as_json: bool) -> dict[str, Any]:
+    """Bytes, and what is taken of them; erases of the least and most worn blocks."""
+    stats = drive.flash_stats()
+    session = stats["session_groups"] * abi.PAGE_BYTES
+    return {
+        "tail_budget_bytes": stats["tail_budget"],
+        "tail_bytes": stats["tail_bytes"],
+        "session_budget_bytes": session if session or as_json else "no limit",
+        "metadata_budget_bytes": stats["metadata_budget"],
+        "metadata_bytes": stats["metadata_bytes"],
+        "least_erases": stats["least_erases"],
+        "most_erases": stats["most_erases"],
+    }
+
+
+def _send(pairs: QueuePairs, queue: int, command: commands.Command) -> Completion:
+    return _completion(pairs, queue, command).check(command.opcode)
+
+
+def _completion(pairs: QueuePairs, queue: int, command: commands.Command) -> Completion:
+    try:
+        return decode(*pairs.execute(queue, command.entry, command.data, command.room))
+    except RingError as error:
+        raise TargetError(str(error)) from error
+
+
+def _ask(pairs: QueuePairs, layout: Any, command: commands.Command) -> dict[str, Any]:
+    return admin.decode(layout, _send(pairs, 0, command).data)
+
+
+def _serial_of(path: Path) -> str:
+    """The same for the same file, however it is named: device and inode."""
+    status = path.stat()
+    return f"KV{status.st_dev:x}{status.st_ino:x}".upper()[:20]
+
+
+def _inject(drive: Drive, text: str) -> None:
+    kind, *numbers = text.split(":")
+    if len(numbers) > 3 or not all(number.isdigit() for number in numbers):
+        raise InputError(f"'{text}' is no fault: write KIND[:AFTER[:COUNT[:ARGUMENT]]]")
+    try:
+        drive.inject(kind, *map(int, numbers))
+    except ValueError as error:
+        raise InputError(str(error)) from error

@@ -1,0 +1,92 @@
+"""`kvdrive eval`: perplexity and retrieval under attention policies, against the bytes that they read."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kvdrive.cli.options import (
+    CacheOption,
+    Dtype,
+    DtypeOption,
+    Engine,
+    EngineOption,
+    Model,
+    PresetOption,
+    TargetKind,
+    TargetOption,
+    ThreadsOption,
+)
+from kvdrive.cli.sizes import bytes_of
+from kvdrive.errors import InputError
+
+app = typer.Typer()
+
+
+@app.command(name="eval")
+def evaluate(
+    model: Model = "mini",
+    policies: Annotated[str, typer.Option(help="exact, sparf, sparq, h2o, local: comma-separated, or all")] = "exact",
+    ratios: Annotated[str, typer.Option(help="shares of K and V that policies other than exact use")] = "1/8",
+    contexts: Annotated[str, typer.Option(help="tokens of context, comma-separated")] = "512,2048,8192",
+    windows: Annotated[int, typer.Option(min=0, help="windows of text for perplexity")] = 4,
+    targets: Annotated[int, typer.Option(min=1, help="tokens rated in each window")] = 64,
+    tasks: Annotated[str, typer.Option(help="passkey, lines: comma-separated")] = "passkey,lines",
+    cases: Annotated[int, typer.Option(min=0, help="cases per retrieval task and context")] = 5,
+    text: Annotated[list[Path] | None, typer.Option(help="UTF-8 file; default: held-out standard library")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="of the retrieval cases")] = 1,
+    target: TargetOption = TargetKind.emulator,
+    cache: CacheOption = "0",
+    engine: EngineOption = Engine.fast,
+    preset: PresetOption = "",
+    dtype: DtypeOption = Dtype.float32,
+    threads: ThreadsOption = 0,
+    out: Annotated[Path, typer.Option(help="folder for eval.json and eval.png")] = Path("out/eval"),
+    as_json: Annotated[bool, typer.Option("--json", help="print the result instead of the table")] = False,
+) -> None:
+    """Rate a model whose KV cache lives in a drive: the same questions under each policy and ratio."""
+    from rich.console import Console  # the rest imports torch
+
+    from kvdrive.eval import report
+    from kvdrive.eval.evaluation import Settings, evaluate
+    from kvdrive.policies import parse_ratio
+    from kvdrive.targets.opening import DriveOptions
+
+    settings = Settings(
+        model=model,
+        dtype=dtype.value,
+        policies=policies,
+        ratios=[parse_ratio(part) for part in ratios.split(",")],
+        contexts=_lengths(contexts),
+        windows=windows,
+        targets=targets,
+        tasks=[part.strip() for part in tasks.split(",") if part.strip()],
+        cases=cases,
+        texts=text or [],
+        seed=seed,
+        drives=DriveOptions(engine.value, preset, threads, target=target.value, cache_bytes=bytes_of(cache)),
+    )
+    found = evaluate(settings, Console(stderr=True))
+    report.write_json(out / "eval.json", found)
+    points = report.points_of(found)
+    report.sweep_picture(out / "eval.png", [p for p in points if p.context == max(settings.contexts)], model)
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    screen = Console()
+    (screen if screen.is_terminal else Console(width=120)).print(report.sweep_table(points))
+    sys.stderr.write(f"written: {out / 'eval.json'}, {out / 'eval.png'}\n")
+
+
+def _lengths(text: str) -> list[int]:
+    try:
+        lengths = sorted({int(part) for part in text.split(",")})
+    except ValueError as error:
+        raise InputError(f"--contexts '{text}' is no list of numbers: write it as 512,8192") from error
+    if lengths[0] < 2:
+        raise InputError("--contexts must be 2 tokens or more")
+    return lengths

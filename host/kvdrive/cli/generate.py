@@ -1,0 +1,129 @@
+"""`kvdrive generate`: continue prompts with any local checkpoint, K and V in drives."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kvdrive.cli.options import (
+    Attention,
+    AttentionOption,
+    CacheOption,
+    DrivesOption,
+    Dtype,
+    DtypeOption,
+    Engine,
+    EngineOption,
+    Failure,
+    FailureOption,
+    Model,
+    PresetOption,
+    RatioOption,
+    SpillOption,
+    TargetKind,
+    TargetOption,
+    ThreadsOption,
+)
+from kvdrive.cli.sizes import bytes_of
+from kvdrive.errors import InputError
+
+app = typer.Typer()
+
+
+@app.command()
+def generate(
+    model: Model = "mini",
+    prompt: Annotated[list[str] | None, typer.Option(help="text to continue; again for a batch; - reads stdin")] = None,
+    prompt_file: Annotated[list[Path] | None, typer.Option(help="file to continue; again for a batch")] = None,
+    prompt_tokens: Annotated[int, typer.Option(min=0, help="keep only the last so many prompt tokens; 0: all")] = 0,
+    max_new_tokens: Annotated[int, typer.Option(min=1, help="tokens to generate at most")] = 64,
+    batch: Annotated[int, typer.Option(min=0, help="sequences at once, prompts repeat to fill it; 0: one each")] = 0,
+    temperature: Annotated[float, typer.Option(min=0, help="0: always the most likely token")] = 0.0,
+    top_k: Annotated[int, typer.Option(min=0, help="sample from the k most likely tokens; 0: no limit")] = 0,
+    top_p: Annotated[float, typer.Option(min=0.001, max=1, help="sample from this share of the probability")] = 1.0,
+    seed: Annotated[int, typer.Option(min=0, help="of the sampling")] = 0,
+    ignore_stop: Annotated[bool, typer.Option("--ignore-stop", help="go on after the model's stop token")] = False,
+    target: TargetOption = TargetKind.emulator,
+    cache: CacheOption = "0",
+    engine: EngineOption = Engine.fast,
+    preset: PresetOption = "",
+    attention: AttentionOption = Attention.exact,
+    ratio: RatioOption = "",
+    drives: DrivesOption = 1,
+    spill: SpillOption = 16,
+    on_failure: FailureOption = Failure.fail,
+    drive: Annotated[Path | None, typer.Option(help="folder for the drive's file; default: a temporary one")] = None,
+    dtype: DtypeOption = Dtype.float32,
+    threads: ThreadsOption = 0,
+    check: Annotated[bool, typer.Option("--check", help="compare with transformers; exit code 1 if other")] = False,
+    report: Annotated[Path | None, typer.Option(help="folder for report.json, two plots and a timeline")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print the report instead of the text")] = False,
+) -> None:
+    """Continue text with a local checkpoint whose KV cache lives in drives, which compute its decode attention.
+
+    The text goes to stdout as it comes, progress and numbers to stderr.
+    """
+    texts = _prompts(prompt or [], prompt_file or [])
+    if check and temperature:
+        raise InputError("--check compares greedy generation: leave --temperature out")
+    if batch and batch < len(texts):
+        raise InputError(f"--batch {batch} is less than the {len(texts)} prompts: raise it or leave it out")
+    from rich.console import Console  # the rest imports torch
+
+    from kvdrive.generation.checkpoints import Checkpoint
+    from kvdrive.generation.decode import Sampling
+    from kvdrive.generation.task import Settings, passed, run
+    from kvdrive.plugins.attach import AttentionOptions
+    from kvdrive.policies import parse_ratio
+    from kvdrive.targets.opening import DriveOptions
+
+    settings = Settings(
+        model=model,
+        dtype=dtype.value,
+        new_tokens=max_new_tokens,
+        sampling=Sampling(temperature, top_k, top_p, seed),
+        ignore_stop=ignore_stop,
+        drives=DriveOptions(
+            engine.value,
+            preset,
+            threads,
+            folder=drive,
+            drives=drives,
+            target=target.value,
+            cache_bytes=bytes_of(cache),
+        ),
+        attention=AttentionOptions(attention.value, parse_ratio(ratio) if ratio else None, spill, on_failure.value),
+        check=check,
+        report=report,
+        stream=not as_json,
+    )
+    rows = batch or len(texts)
+
+    def prompts(checkpoint: Checkpoint) -> list[list[int]]:
+        ids = [checkpoint.encode(text)[-prompt_tokens:] for text in texts]
+        return [ids[row % len(ids)] for row in range(rows)]
+
+    found = run(settings, prompts, Console(stderr=True))
+    if as_json:
+        typer.echo(json.dumps(found))
+    if not passed(found):
+        raise typer.Exit(1)
+
+
+def _prompts(texts: list[str], files: list[Path]) -> list[str]:
+    """All prompts, those given as text first. Raises InputError."""
+    prompts = [sys.stdin.read() if text == "-" else text for text in texts]
+    for path in files:
+        try:
+            prompts.append(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise InputError(f"cannot read the prompt {path}: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise InputError(f"the prompt {path} is no UTF-8 text: convert it first") from error
+    if not prompts:
+        raise InputError("no prompt: give --prompt TEXT or --prompt-file FILE")
+    return prompts

@@ -1,0 +1,126 @@
+"""`kvdrive serve`: the HTTP server."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kvdrive.cli.options import (
+    Attention,
+    AttentionOption,
+    CacheOption,
+    DrivesOption,
+    Dtype,
+    DtypeOption,
+    Engine,
+    EngineOption,
+    Failure,
+    FailureOption,
+    Model,
+    PresetOption,
+    RatioOption,
+    SpillOption,
+    TargetKind,
+    TargetOption,
+    ThreadsOption,
+)
+from kvdrive.cli.sizes import bytes_of
+from kvdrive.errors import InputError
+
+app = typer.Typer()
+
+_SHUTDOWN_SECONDS = 5  # for streams that are on their way
+_SPARE = 2  # partly filled pages and collection need room beside the tokens
+
+
+@app.command()
+def serve(
+    model: Model = "mini",
+    name: Annotated[str, typer.Option(help="name of the model for clients; default: that of its folder")] = "",
+    host: Annotated[str, typer.Option(help="address; others than this machine's own need a key")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: a free one, which is printed")] = 8000,
+    key: Annotated[str, typer.Option(envvar="KVDRIVE_API_KEY", help="clients must send it as a bearer token")] = "",
+    max_prompt_tokens: Annotated[int, typer.Option(min=0, help="0: as many as the model has positions")] = 0,
+    max_tokens: Annotated[
+        int, typer.Option(min=0, help="room on the drive for all sequences; 0: --concurrency full ones")
+    ] = 0,
+    queue: Annotated[int, typer.Option(min=1, help="requests that may wait; more are answered with 429")] = 64,
+    concurrency: Annotated[int, typer.Option(min=1, help="sequences that generate at the same time")] = 4,
+    idle: Annotated[int, typer.Option(min=0, help="finished sequences kept on the drive for the next turn")] = 8,
+    target: TargetOption = TargetKind.emulator,
+    cache: CacheOption = "0",
+    engine: EngineOption = Engine.fast,
+    preset: PresetOption = "",
+    attention: AttentionOption = Attention.exact,
+    ratio: RatioOption = "",
+    drives: DrivesOption = 1,
+    spill: SpillOption = 16,
+    on_failure: FailureOption = Failure.fail,
+    drive: Annotated[Path | None, typer.Option(help="folder for the drive's file; default: a temporary one")] = None,
+    dtype: DtypeOption = Dtype.float32,
+    threads: ThreadsOption = 0,
+) -> None:
+    """Serve OpenAI's /v1/completions and /v1/chat/completions with the KV cache in drives.
+
+    Also /v1/models, /health and Prometheus /metrics. The prompts of up to --concurrency requests are computed one after
+    the other, their tokens in turns.
+    """
+    if not key and not _own_machine(host):
+        raise InputError(f"{host} can be reached from elsewhere: set KVDRIVE_API_KEY (or --key) first")
+    try:
+        import uvicorn
+    except ImportError as error:
+        raise InputError("serving needs more packages: pip install 'kvdrive[serve]'") from error
+    from kvdrive.generation import checkpoints  # the rest imports torch
+    from kvdrive.plugins.attach import AttentionOptions
+    from kvdrive.policies import parse_ratio
+    from kvdrive.server.app import Settings, application
+    from kvdrive.server.metrics import Metrics
+    from kvdrive.server.scheduler import Limits, Scheduler
+    from kvdrive.targets.opening import DriveOptions, open_drives
+
+    checkpoint = checkpoints.load(model, dtype.value)
+    listening = _bind(host, port)
+    threads = threads or os.cpu_count() or 1
+    tokens = max_tokens or concurrency * checkpoint.context
+    capacity = _SPARE * tokens * checkpoint.shape.bytes_per_token
+    options = DriveOptions(
+        engine.value, preset, threads, max(1 << 30, capacity), drive, drives, target.value, bytes_of(cache)
+    )
+    opened = open_drives(options)
+    longest = max_prompt_tokens or min(tokens, checkpoint.context) - 1
+    policy = AttentionOptions(attention.value, parse_ratio(ratio) if ratio else None, spill, on_failure.value)
+    metrics = Metrics()
+    scheduler = Scheduler(checkpoint, opened, policy, Limits(tokens, queue, concurrency, idle), metrics, threads)
+    scheduler.start()
+    settings = Settings(name or checkpoint.path.name, longest, min(tokens, checkpoint.context), key=key)
+    config = uvicorn.Config(
+        application(checkpoint, scheduler, metrics, settings),
+        log_level="warning",
+        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+    )
+    typer.echo(f"serving {settings.name} at http://{host}:{listening.getsockname()[1]}/v1")
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+def _own_machine(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    """A listening socket. Raises InputError when the address cannot be had."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, reuse_port=False)
+    except OSError as error:
+        raise InputError(
+            f"cannot listen at {host}:{port} ({error.strerror or error}): choose another --port"
+        ) from error

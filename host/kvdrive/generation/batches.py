@@ -1,0 +1,159 @@
+"""One generation: prompts in, tokens and the record of what it took out, and the same with stock transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+
+from kvdrive.generation.checkpoints import Checkpoint
+from kvdrive.generation.decode import GREEDY, Sampling, Step, steps
+from kvdrive.generation.generate import greedy
+from kvdrive.kvcache.cache import DriveCache
+from kvdrive.plugins.attach import AttentionOptions, attached
+from kvdrive.report.record import Recorder
+from kvdrive.targets.group import DriveGroup
+
+OnStep = Callable[[Step], None]
+OnLayer = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Prompts of one generation, padded on the left: ids and mask int64 [rows, tokens], mask 0 = padding."""
+
+    ids: torch.Tensor
+    mask: torch.Tensor
+    new_tokens: int
+    sampling: Sampling = GREEDY
+    stop_ids: frozenset[int] = frozenset()
+
+
+def batch(
+    prompts: list[list[int]],
+    new_tokens: int,
+    sampling: Sampling = GREEDY,
+    stop_ids: frozenset[int] = frozenset(),
+) -> Batch:
+    """Prompts of different lengths as one batch."""
+    length = max(map(len, prompts))
+    ids = torch.zeros(len(prompts), length, dtype=torch.int64)
+    mask = torch.zeros_like(ids)
+    for row, prompt in enumerate(prompts):
+        ids[row, length - len(prompt) :] = torch.tensor(prompt)
+        mask[row, length - len(prompt) :] = 1
+    return Batch(ids, mask, new_tokens, sampling, stop_ids)
+
+
+@dataclass(frozen=True)
+class Generated:
+    """New tokens of each row up to its first stop token, the record, and how K and V went to the drives.
+
+    `writeback` is None for a policy that keeps them on the host; `logits` are those of the first steps asked for.
+    """
+
+    tokens: list[list[int]]
+    record: Recorder
+    writeback: dict[str, Any] | None
+    logits: list[torch.Tensor] = field(default_factory=list)
+
+
+def generate(
+    checkpoint: Checkpoint,
+    work: Batch,
+    drives: DriveGroup,
+    attention: AttentionOptions,
+    *,
+    on_step: OnStep = lambda step: None,
+    on_layer: OnLayer = lambda layer: None,
+    keep_logits: int = 0,
+) -> Generated:
+    """Generate with K and V on `drives`; `on_layer` is called during the prefill, `on_step` after each step.
+
+    Raises UnsupportedError, RangeError, CommandError, TargetError.
+    """
+    rows: list[torch.Tensor] = []
+    logits: list[torch.Tensor] = []
+    record = Recorder(drives)
+    with attached(checkpoint.model, record.drives, attention) as attachment:
+        cache = attachment.cache()
+        record.begin()
+        options = {"mask": work.mask, "sampling": work.sampling, "stop_ids": work.stop_ids}
+        with record.watch_layers(checkpoint.model, lambda layer: None if rows else on_layer(layer)):
+            for step in steps(checkpoint.model, work.ids, cache, work.new_tokens, **options):
+                if not rows and isinstance(cache, DriveCache):
+                    cache.transfers.finish()  # belongs to the prefill, whoever is slow
+                record.step()
+                rows.append(step.tokens)
+                if len(logits) < keep_logits:
+                    logits.append(step.logits)
+                on_step(step)
+        writeback = writeback_of(cache) if isinstance(cache, DriveCache) else None
+    record.end()
+    return Generated(_until_stop(torch.stack(rows, dim=1), work.stop_ids), record, writeback, logits)
+
+
+def writeback_of(cache: DriveCache) -> dict[str, Any]:
+    """What waits on the host, what was written, and what binary16 could not hold as it was."""
+    cache.synchronize()
+    layer = cache.drive_layers[0]
+    transfers = cache.transfer_stats()
+    return {
+        "spill": cache.backing.spill,
+        "tail_tokens": layer.tokens - layer.stored,
+        **asdict(transfers),
+        "overlap": transfers.overlap,
+        **cache.range_stats(),
+    }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """`identical` of `total` tokens equal those of stock transformers; `difference` describes the first other one."""
+
+    identical: int
+    total: int
+    difference: str | None
+
+
+def compare_with_transformers(
+    checkpoint: Checkpoint, work: Batch, ours: list[list[int]], on_token: Callable[[], None] = lambda: None
+) -> Comparison:
+    """Greedy generation of the same batch by `model.generate` with the model's own attention and cache."""
+    no_stop = -1  # None would mean the model's own stop token
+    eos = sorted(work.stop_ids) or no_stop
+    length = work.ids.shape[1]
+    found = greedy(checkpoint.model, work.ids, work.new_tokens, work.mask, on_token, eos_token_id=eos, pad_token_id=0)
+    stock = _until_stop(found[:, length:], work.stop_ids)
+    total = sum(map(len, stock))
+    identical = sum(a == b for x, y in zip(ours, stock, strict=True) for a, b in zip(x, y, strict=False))
+    for row, (x, y) in enumerate(zip(ours, stock, strict=True)):
+        if x != y:
+            return Comparison(identical, total, _explain(checkpoint, work, row, x, y))
+    return Comparison(identical, total, None)
+
+
+def _explain(checkpoint: Checkpoint, work: Batch, row: int, ours: list[int], stock: list[int]) -> str:
+    """How far apart stock transformers rates the first two tokens that differ."""
+    pairs = zip(ours, stock, strict=False)
+    first = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(ours), len(stock)))
+    if first in (len(ours), len(stock)):
+        return f"row {row} has {len(ours)} tokens, transformers {len(stock)}"
+    prompt = work.ids[row][work.mask[row] == 1]
+    with torch.no_grad():
+        ids = torch.cat([prompt, torch.tensor(stock[:first], dtype=torch.int64)])[None]
+        logits = checkpoint.model(ids, logits_to_keep=1).logits[0, -1].float()
+    gap = float(logits[stock[first]] - logits[ours[first]])
+    return (
+        f"row {row}, new token {first + 1}: {ours[first]} instead of {stock[first]}; transformers rates them "
+        f"{gap:.2g} apart (standard deviation of its logits: {float(logits.std()):.2g})"
+    )
+
+
+def _until_stop(tokens: torch.Tensor, stop_ids: frozenset[int]) -> list[list[int]]:
+    """Rows of [rows, steps] up to their first stop token, which stays."""
+    rows: list[list[int]] = tokens.tolist()
+    ends = [next((i + 1 for i, token in enumerate(row) if token in stop_ids), len(row)) for row in rows]
+    return [row[:end] for row, end in zip(rows, ends, strict=True)]

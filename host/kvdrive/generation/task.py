@@ -1,0 +1,166 @@
+"""What `kvdrive generate` and `kvdrive run` do: load, generate, compare, report."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from kvdrive.generation import batches, checkpoints
+from kvdrive.generation.batches import Batch, Generated
+from kvdrive.generation.checkpoints import Checkpoint
+from kvdrive.generation.decode import GREEDY, Sampling
+from kvdrive.generation.progress import Display, bar
+from kvdrive.plugins.attach import AttentionOptions
+from kvdrive.report import files, plots
+from kvdrive.report.summary import Report, summarise, table
+from kvdrive.targets.opening import DriveOptions, open_drives
+
+ReadPrompts = Callable[[Checkpoint], list[list[int]]]
+_VERIFIER = "hls"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A generation as its caller describes it; `cli.generate` explains the fields."""
+
+    model: str
+    new_tokens: int
+    dtype: str = "float32"
+    sampling: Sampling = GREEDY
+    ignore_stop: bool = False
+    drives: DriveOptions = field(default_factory=DriveOptions)
+    attention: AttentionOptions = field(default_factory=AttentionOptions)
+    check: bool = False
+    verify_steps: int = 0  # decode steps that the compiled kernels repeat, for the same bits
+    report: Path | None = None
+    stream: bool = True
+
+    def options(self) -> dict[str, Any]:
+        """The fields for report.json."""
+        fields = asdict(self)
+        del fields["stream"]
+        return {
+            name: str(value) if isinstance(value, Path | Fraction) else value for name, value in _flat(fields).items()
+        }
+
+
+def run(settings: Settings, read_prompts: ReadPrompts, console: Console) -> Report:
+    """Generate; text to stdout, the rest to `console`; writes the report folder. Returns the report.
+
+    Raises KvdriveError.
+    """
+    if settings.report:
+        plots.check_installed()
+    threads = settings.drives.threads or os.cpu_count() or 1
+    torch.set_num_threads(threads)
+    settings = replace(settings, drives=replace(settings.drives, threads=threads))
+    with console.status(f"loading {settings.model}"):
+        checkpoint = checkpoints.load(settings.model, settings.dtype)
+    work = prepare(checkpoint, settings, read_prompts(checkpoint))
+    settings = replace(settings, drives=_with_room(settings.drives, checkpoint, work))
+    done = _generate(checkpoint, work, settings, console)
+    report = summarise(checkpoint, work, done, settings.options())
+    report["check"] = _compare(checkpoint, work, done, console) if settings.check else None
+    report["verify"] = _verify(checkpoint, work, done, settings, console) if settings.verify_steps else None
+    if settings.stream:
+        for number, row in enumerate(report["text"][1:], start=1):
+            console.print(f"row {number}:", style="dim")
+            print(row, flush=True)
+        console.print(table(report))
+    if settings.report:
+        paths = files.write(settings.report, report, done.record)
+        console.print(f"report: {', '.join(map(str, paths))}", highlight=False, markup=False, soft_wrap=True)
+    for line in verdicts(report):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    return report
+
+
+def passed(report: Report) -> bool:
+    """Whether everything that was compared is the same; sparse attention may choose other tokens."""
+    check, verify = report["check"], report["verify"]
+    sparse = report["options"]["attention"] != "exact"
+    same_tokens = sparse or check is None or check["identical"] == check["total"]
+    return same_tokens and (verify is None or verify["identical"] == verify["steps"])
+
+
+def prepare(checkpoint: Checkpoint, settings: Settings, prompts: list[list[int]]) -> Batch:
+    """The prompts as a batch. Raises InputError when one is too long."""
+    checkpoint.check_length(max(map(len, prompts)), settings.new_tokens)
+    stop_ids = frozenset[int]() if settings.ignore_stop else checkpoint.stop_ids
+    return batches.batch(prompts, settings.new_tokens, settings.sampling, stop_ids)
+
+
+def drive_bytes(checkpoint: Checkpoint, work: Batch) -> int:
+    """Capacity for the K and V of a batch, rounded up generously: partly filled pages and collection need room."""
+    rows, tokens = work.ids.shape
+    return int(4 * rows * (tokens + work.new_tokens) * checkpoint.shape.bytes_per_token)
+
+
+def verdicts(report: Report) -> Iterator[str]:
+    """A line for each comparison."""
+    if verify := report["verify"]:
+        done, wanted = verify["identical"], verify["steps"]
+        yield f"decode steps bit-identical on the {verify['engine']} engine: {done}/{wanted}"
+    if check := report["check"]:
+        line = f"tokens identical to transformers: {check['identical']}/{check['total']}"
+        yield f"{line} (first difference: {check['difference']})" if check["difference"] else line
+
+
+def _with_room(drives: DriveOptions, checkpoint: Checkpoint, work: Batch) -> DriveOptions:
+    return replace(drives, capacity_bytes=max(drives.capacity_bytes, drive_bytes(checkpoint, work)))
+
+
+def _generate(checkpoint: Checkpoint, work: Batch, settings: Settings, console: Console) -> Generated:
+    display = Display(console, checkpoint.tokenizer, settings.stream)
+    keep = settings.verify_steps + 1
+    with open_drives(settings.drives) as drives, display.generation(checkpoint.shape.layers, work.new_tokens):
+        return batches.generate(
+            checkpoint,
+            work,
+            drives,
+            settings.attention,
+            on_step=display.on_step,
+            on_layer=display.on_layer,
+            keep_logits=keep,
+        )
+
+
+def _verify(
+    checkpoint: Checkpoint, work: Batch, done: Generated, settings: Settings, console: Console
+) -> dict[str, Any]:
+    """The first decode steps again, by the kernels compiled from the HLS sources, in a drive of their own."""
+    steps = min(settings.verify_steps, work.new_tokens - 1)
+    options = replace(settings.drives, engine=_VERIFIER, folder=None)
+    short = replace(work, new_tokens=steps + 1)
+    with bar(console, f"{_VERIFIER}: tokens", steps + 1) as (bars, task), open_drives(options) as drives:
+        again = batches.generate(
+            checkpoint,
+            short,
+            drives,
+            settings.attention,
+            on_step=lambda step: bars.advance(task),
+            keep_logits=steps + 1,
+        )
+    same = [torch.equal(a, b) for a, b in zip(done.logits[1 : steps + 1], again.logits[1:], strict=True)]
+    return {"engine": _VERIFIER, "steps": steps, "identical": sum(same)}
+
+
+def _compare(checkpoint: Checkpoint, work: Batch, done: Generated, console: Console) -> dict[str, Any]:
+    with bar(console, "transformers: tokens", work.new_tokens) as (bars, task):
+        found = batches.compare_with_transformers(checkpoint, work, done.tokens, lambda: bars.advance(task))
+    return asdict(found)
+
+
+def _flat(fields: dict[str, Any]) -> dict[str, Any]:
+    """Nested dictionaries as one level: {"sampling": {"top_k": ..}} -> {"top_k": ..}."""
+    flat: dict[str, Any] = {}
+    for name, value in fields.items():
+        flat |= value if isinstance(value, dict) else {name: value}
+    return flat

@@ -1,0 +1,1 @@
+"""What a drive costs: workloads whose device time is traced."""

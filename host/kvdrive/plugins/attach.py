@@ -1,0 +1,78 @@
+"""Attention by name: a model on drives that are open, or that are opened for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+from transformers import PreTrainedModel
+
+from kvdrive.errors import InputError
+from kvdrive.plugins import transformers
+from kvdrive.plugins.transformers import DEFAULT_SPILL, Attachment, OnFailure
+from kvdrive.policies import Policy, make_policy
+from kvdrive.policies.h2o import H2O
+from kvdrive.policies.host import HostAttachment, attach_host
+from kvdrive.targets.group import DriveGroup, Drives
+from kvdrive.targets.opening import DriveOptions, open_named
+
+
+@dataclass(frozen=True)
+class AttentionOptions:
+    """What a drive computes and how new tokens get there; `kvdrive.attach` explains the fields."""
+
+    attention: str = "exact"
+    ratio: Fraction | None = None
+    spill: int = DEFAULT_SPILL
+    on_failure: OnFailure = "raise"
+
+
+def attach(
+    model: PreTrainedModel,
+    target: Drives | str | Path = "emulator",
+    attention: str | Policy = "exact",
+    ratio: Fraction | None = None,
+    *,
+    spill: int = DEFAULT_SPILL,
+    on_failure: OnFailure = "raise",
+    options: DriveOptions | None = None,
+) -> Attachment:
+    """Send the decode attention of `model` to drives; as a context manager it restores the model.
+
+    `target`: drives that are open, and stay so; or "emulator" or "cpu", empty drives as `options` describes them; or
+    the path of a drive's file, which is mounted with what it holds, or made where there is none (an emulator, unless
+    `options.target` is "cpu"). What is opened here is closed when the model is detached.
+
+    `attention`: a policy or its name, at compression `ratio`. `spill`: new tokens of a layer wait on the host until so
+    many can be written at once; 1 writes each at once. `on_failure`: what happens when a drive is lost or loses data:
+    "recompute" makes the same K and V again on what is left, and the text goes on as it would have.
+    Raises UnsupportedError for models that a drive cannot serve exactly, InputError, TargetError.
+    """
+    if options is not None and not isinstance(target, str | Path):
+        raise InputError("options are for drives that are opened here: leave them out for drives that are open")
+    with ExitStack() as opened:
+        drives: Drives
+        if isinstance(target, str | Path):
+            drives = opened.enter_context(open_named(target, options or DriveOptions()))
+        else:
+            drives = target
+        attachment = transformers.attach(model, drives, attention, ratio, spill=spill, on_failure=on_failure)
+        attachment.close_with(opened.pop_all())
+    return attachment
+
+
+@contextmanager
+def attached(
+    model: PreTrainedModel, drives: DriveGroup, options: AttentionOptions
+) -> Iterator[Attachment | HostAttachment]:
+    """The model on the drives, or in memory under a policy that no drive runs. Raises UnsupportedError, InputError."""
+    policy = make_policy(options.attention, options.ratio or Fraction(1))
+    if isinstance(policy, H2O):
+        with attach_host(model, policy) as on_host:
+            yield on_host
+        return
+    with transformers.attach(model, drives, policy, spill=options.spill, on_failure=options.on_failure) as on_drives:
+        yield on_drives

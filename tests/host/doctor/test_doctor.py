@@ -1,0 +1,83 @@
+"""`kvdrive doctor`: every finding is true on this machine, and what is broken is an error."""
+
+import errno
+import json
+import os
+import shutil
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from kvdrive import _native
+from kvdrive.cli.main import app
+from kvdrive.doctor import machine, storage
+
+RUNNER = CliRunner()
+
+
+@pytest.fixture(scope="module")
+def found():
+    result = RUNNER.invoke(app, ["doctor", "--json"])
+    assert result.exit_code == 0, result.output
+    return {finding["name"]: finding for finding in json.loads(result.output)}
+
+
+def test_findings_are_true(found):
+    assert found["torch"]["detail"] == version("torch")
+    assert _native.Engine("fast").isa in found["processor"]["detail"]
+    assert found["engines"]["state"] == "ok"
+    assert set(found["presets"]["detail"].split(", ")) == set(_native.presets())
+    assert (found["Yosys"]["state"] == "ok") == (shutil.which("yosys") is not None)
+    assert (found["KVM"]["state"] == "ok") == os.access("/dev/kvm", os.R_OK | os.W_OK)
+    assert (found["NVMe devices"]["state"] == "ok") == any(Path("/dev").glob("nvme*n*"))
+
+
+def test_whatever_is_missing_has_a_remedy(found):
+    assert {finding["state"] for finding in found.values()} <= {"ok", "missing", "broken"}
+    assert all(finding["remedy"] and finding["gives"] for finding in found.values() if finding["state"] != "ok")
+    assert {finding["group"] for finding in found.values()} >= {
+        "machine",
+        "packages",
+        "drive",
+        "storage",
+        "RTL",
+        "boards",
+    }
+
+
+def test_the_table_shows_every_check(found):
+    result = RUNNER.invoke(app, ["doctor"], env={"COLUMNS": "300"})
+    assert all(name in result.output for name in found)
+
+
+def test_missing_programs_are_seen(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    result = RUNNER.invoke(app, ["doctor", "--json"])
+    states = {finding["name"]: finding["state"] for finding in json.loads(result.output)}
+    assert result.exit_code == 0
+    assert states["Yosys"] == states["clang"] == states["XRT"] == "missing"
+
+
+def test_an_engine_with_other_bits_is_broken(monkeypatch):
+    def compare(*arguments):
+        return [replace(row, identical=row.engine == "hls") for row in right(*arguments)]
+
+    right = machine.compare
+    monkeypatch.setattr(machine, "compare", compare)
+    broken = next(machine.engines())
+    assert broken.state == "broken"
+    assert broken.detail == "other bits on fast"
+
+
+def test_direct_io_is_tried(tmp_path, monkeypatch):
+    assert storage.direct_io(tmp_path) in (None, "Invalid argument")
+    assert not list(tmp_path.iterdir())
+
+    def refuse(*_):
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(os, "pwritev", refuse)
+    assert storage.direct_io(tmp_path) == "Invalid argument"

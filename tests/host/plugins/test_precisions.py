@@ -1,0 +1,103 @@
+"""Checkpoints in bfloat16 and binary16 of every supported family, and families whose K or V outgrow binary16.
+
+Stock logits of a low precision differ from those of the same weights in binary32; the drive's must not differ more.
+"""
+
+import pytest
+import torch
+from small_models import CONFIGS, prompts, random_model
+from transformers import AutoModelForCausalLM
+
+from kvdrive.generation.generate import generate, greedy
+from kvdrive.plugins.transformers import attach
+
+FAMILIES = [name for name in CONFIGS if name != "llama-mha"]
+PRECISIONS = [torch.bfloat16, torch.float16]
+PREFILL, TOKENS = 40, 60
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    """(name, dtype) -> a model read from a checkpoint that holds this precision."""
+    folders = {}
+
+    def load(name, dtype):
+        folder = folders.get((name, dtype))
+        if folder is None:
+            folder = folders[name, dtype] = tmp_path_factory.mktemp(name)
+            random_model(CONFIGS[name]).to(dtype).save_pretrained(folder)
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto").eval()
+        assert {weight.dtype for weight in model.parameters()} == {dtype}
+        return model
+
+    return load
+
+
+def steps(model, target, ids):
+    """Logits of the tokens from PREFILL on, decoded one by one in the drive, and the range statistics."""
+    with torch.no_grad(), attach(model, target, spill=6) as drive:
+        cache = drive.cache()
+        model(ids[:, :PREFILL], past_key_values=cache, use_cache=True)
+        found = [model(ids[:, i : i + 1], past_key_values=cache, use_cache=True).logits for i in range(PREFILL, TOKENS)]
+        return torch.cat(found, dim=1).float(), cache.range_stats()
+
+
+def logits(model, ids):
+    with torch.no_grad():
+        return model(ids).logits[:, PREFILL:].float()
+
+
+@pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_no_further_from_binary32_than_transformers(target, checkpoint, name, dtype):
+    model, ids = checkpoint(name, dtype), prompts(2, TOKENS)
+    ours, stats = steps(model, target, ids)
+    stock = logits(model, ids)
+    exact = logits(model.float(), ids)
+    assert stats["heads_scaled"] == 0
+    assert 0 < (ours - exact).abs().mean() < 1.2 * (stock - exact).abs().mean()
+
+
+@pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_generation_keeps_the_precision(target, checkpoint, name, dtype):
+    """Same bits for every spill, so the same tokens; the model's dtype goes in and comes out."""
+    model, ids = checkpoint(name, dtype), prompts(2, 20)
+    tokens = [generate(model, ids, target, max_new_tokens=6, spill=spill) for spill in (1, 16)]
+    assert torch.equal(*tokens)
+    assert {weight.dtype for weight in model.parameters()} == {dtype}
+    assert greedy(model, ids, 2).shape == (2, 22)
+
+
+def outgrow(model, factor):
+    """One V head of the last layer becomes `factor` times as large, and what it feeds as much smaller."""
+    config = model.config
+    heads, kv_heads = config.num_attention_heads, getattr(config, "num_key_value_heads", config.num_attention_heads)
+    decoder = getattr(model.model, "decoder", model.model)
+    attention = decoder.layers[-1].self_attn
+    head_dim = attention.head_dim
+    fused = getattr(attention, "qkv_proj", None)
+    into = fused or attention.v_proj
+    first = (heads + kv_heads) * head_dim if fused else 0
+    out = getattr(attention, "o_proj", None) or attention.out_proj
+    with torch.no_grad():
+        into.weight[first : first + head_dim] *= factor
+        if into.bias is not None:
+            into.bias[first : first + head_dim] *= factor
+        out.weight[:, : heads // kv_heads * head_dim] /= factor
+
+
+@pytest.mark.parametrize(
+    ("dtype", "factor"),
+    [(torch.bfloat16, 2.0**23), (torch.float16, 2.0**13)],  # beyond binary16; and less than its guard asks for
+    ids=["bfloat16", "float16"],
+)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_heads_out_of_range_are_scaled(target, checkpoint, name, dtype, factor):
+    model, ids = checkpoint(name, dtype), prompts(2, TOKENS)
+    outgrow(model, factor)
+    ours, stats = steps(model, target, ids)
+    stock = logits(model, ids)
+    exact = logits(model.float(), ids)
+    assert stats["heads_scaled"] == 2  # that of each row
+    assert (ours - exact).abs().mean() < 1.2 * (stock - exact).abs().mean()

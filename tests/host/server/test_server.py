@@ -1,0 +1,334 @@
+"""`kvdrive serve` as a process of its own, spoken to over HTTP: answers, streams, limits, cancellation, metrics."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import httpx2 as httpx
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from typer.testing import CliRunner
+
+from kvdrive.cli.main import app
+from kvdrive.errors import InputError
+
+PROMPT = "The drive keeps the keys and the values of every token, and the host"
+
+
+class Server:
+    """A server process on a free port."""
+
+    def __init__(self, checkpoint, folder, *options, key=""):
+        environment = os.environ | {"XDG_CACHE_HOME": str(folder), "KVDRIVE_API_KEY": key}
+        arguments = ["serve", "--model", checkpoint, "--name", "tiny", "--port", 0, "--threads", 1, *options]
+        command = [sys.executable, "-m", "kvdrive", *map(str, arguments)]
+        self.process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        line = self.process.stdout.readline()
+        assert "serving tiny at http://127.0.0.1:" in line
+        self.client = httpx.Client(base_url=line.split()[-1].removesuffix("/v1"), timeout=60)
+
+    def complete(self, **fields):
+        return self.client.post("/v1/completions", json={"model": "tiny", "temperature": 0, **fields})
+
+    def metric(self, name):
+        lines = self.client.get("/metrics").text.splitlines()
+        return sum(float(line.split()[-1]) for line in lines if line.startswith((name + " ", name + "{")))
+
+    def wait_for(self, name, value):
+        deadline = time.monotonic() + 30
+        while self.metric(name) != value:
+            assert time.monotonic() < deadline, f"{name} is {self.metric(name)}, not {value}"
+            time.sleep(0.02)
+
+    def close(self):
+        self.client.close()
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(30)
+        self.process.stdout.close()
+        return code
+
+
+@pytest.fixture(scope="module")
+def server(checkpoint, tmp_path_factory):
+    server = Server(checkpoint, tmp_path_factory.mktemp("cache"), "--concurrency", 2, "--queue", 4)
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def stock(checkpoint):
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(checkpoint), AutoTokenizer.from_pretrained(checkpoint)
+
+    def text(prompt, new_tokens):
+        ids = torch.tensor([tokenizer(prompt)["input_ids"]])
+        mask = torch.ones_like(ids)
+        out = model.generate(ids, attention_mask=mask, max_new_tokens=new_tokens, do_sample=False, pad_token_id=0)
+        new = out[0, ids.shape[1] :].tolist()
+        return tokenizer.decode(new, skip_special_tokens=True), ids.shape[1], len(new)
+
+    return text
+
+
+def chunks(response):
+    """The documents of a stream, which ends with [DONE]."""
+    lines = [line.removeprefix("data: ") for line in response.iter_lines() if line]
+    assert lines[-1] == "[DONE]"
+    return [json.loads(line) for line in lines[:-1]]
+
+
+def test_a_completion_equals_transformers(server, stock):
+    answer = server.complete(prompt=PROMPT, max_tokens=20).json()
+    text, prompt_tokens, new_tokens = stock(PROMPT, 20)
+    assert answer["object"] == "text_completion"
+    assert answer["choices"] == [{"index": 0, "text": text, "logprobs": None, "finish_reason": "length"}]
+    assert answer["usage"]["prompt_tokens"] == prompt_tokens
+    assert answer["usage"]["completion_tokens"] == new_tokens == 20
+
+
+def test_token_numbers_are_a_prompt(server, checkpoint):
+    ids = AutoTokenizer.from_pretrained(checkpoint)(PROMPT)["input_ids"]
+    texts = [server.complete(prompt=prompt, max_tokens=8).json()["choices"][0]["text"] for prompt in (PROMPT, ids)]
+    assert texts[0] == texts[1]
+
+
+def test_a_stream_has_the_same_text_and_the_counts(server, stock):
+    fields = {"prompt": PROMPT, "max_tokens": 20, "temperature": 0, "stream_options": {"include_usage": True}}
+    request = {"model": "tiny", "stream": True, **fields}
+    with server.client.stream("POST", "/v1/completions", json=request) as response:
+        assert response.headers["content-type"].startswith("text/event-stream")
+        found = chunks(response)
+    *pieces, closing, counts = found
+    assert len(pieces) > 3
+    assert "".join(piece["choices"][0]["text"] for piece in pieces) == stock(PROMPT, 20)[0]
+    assert closing["choices"][0]["finish_reason"] == "length"
+    assert counts["choices"] == []
+    assert counts["usage"]["completion_tokens"] == 20
+    assert len({chunk["id"] for chunk in found}) == 1
+
+
+def test_chat_streams_deltas_and_answers_whole(server):
+    messages = [
+        {"role": "system", "content": "short"},
+        {"role": "user", "content": [{"type": "text", "text": "hello"}]},
+    ]
+    request = {"model": "tiny", "messages": messages, "max_tokens": 12, "temperature": 0}
+    whole = server.client.post("/v1/chat/completions", json=request).json()
+    assert whole["object"] == "chat.completion"
+    assert whole["choices"][0]["message"]["role"] == "assistant"
+    with server.client.stream("POST", "/v1/chat/completions", json=request | {"stream": True}) as response:
+        opening, *pieces, closing = chunks(response)
+    assert opening["choices"][0]["delta"]["role"] == "assistant"
+    text = "".join(piece["choices"][0]["delta"]["content"] for piece in pieces)
+    assert text == whole["choices"][0]["message"]["content"]
+    assert closing["choices"][0]["delta"] == {}
+
+
+def test_stop_texts_end_the_answer_before_them(server, stock):
+    text = stock(PROMPT, 20)[0]
+    stop = text[9:12]
+    answer = server.complete(prompt=PROMPT, max_tokens=20, stop=["never this", stop]).json()
+    assert answer["choices"][0]["text"] == text[: text.index(stop)]
+    assert answer["choices"][0]["finish_reason"] == "stop"
+    assert answer["usage"]["completion_tokens"] < 20
+
+
+def test_the_next_turn_finds_its_history_on_the_drive(server):
+    first = server.complete(prompt=PROMPT + " turn one", max_tokens=12).json()
+    history = PROMPT + " turn one" + first["choices"][0]["text"]
+    before = server.metric("kvdrive_cached_prompt_tokens_total")
+    second = server.complete(prompt=history, max_tokens=4).json()
+    cached = second["usage"]["prompt_tokens_details"]["cached_tokens"]
+    assert first["usage"]["prompt_tokens"] - 4 < cached < second["usage"]["prompt_tokens"]
+    assert server.metric("kvdrive_cached_prompt_tokens_total") - before == cached
+
+
+def test_requests_at_the_same_time_get_their_own_answers(server, stock):
+    prompts = [f"{word} {PROMPT}" for word in ("one", "two", "three")]
+    answers = {}
+
+    def ask(prompt):
+        answers[prompt] = server.complete(prompt=prompt, max_tokens=16).json()["choices"][0]["text"]
+
+    threads = [threading.Thread(target=ask, args=(prompt,)) for prompt in prompts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == {prompt: stock(prompt, 16)[0] for prompt in prompts}
+
+
+def test_sampling_repeats_with_its_seed(server):
+    def sampled(seed):
+        return server.complete(prompt=PROMPT, max_tokens=12, temperature=1.5, seed=seed).json()["choices"][0]["text"]
+
+    assert sampled(5) == sampled(5)
+    assert sampled(5) != sampled(6)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_leaves_frees_its_place(server, stream):
+    before = server.metric("kvdrive_cancelled_requests_total")
+    request = {"model": "tiny", "prompt": "long", "max_tokens": 4000, "stream": stream, "temperature": 0}
+    if stream:
+        with server.client.stream("POST", "/v1/completions", json=request) as response:
+            next(response.iter_lines())
+    else:
+        with pytest.raises(httpx.TimeoutException):
+            server.client.post("/v1/completions", json=request, timeout=0.3)
+    server.wait_for("kvdrive_cancelled_requests_total", before + 1)
+    server.wait_for("kvdrive_sequences_running", 0)
+
+
+def test_a_full_queue_is_said_so(server):
+    request = {"model": "tiny", "prompt": "long", "max_tokens": 4000, "stream": True, "temperature": 0}
+    streams = [server.client.stream("POST", "/v1/completions", json=request) for _ in range(6)]
+    lines = [stream.__enter__().iter_lines() for stream in streams[:2]]
+    for line in lines:
+        next(line)
+    waiting = [threading.Thread(target=stream.__enter__) for stream in streams[2:]]
+    for thread in waiting:
+        thread.start()
+    server.wait_for("kvdrive_requests_waiting", 4)
+    refused = server.complete(prompt="x")
+    for thread in waiting:
+        thread.join()
+    for stream in streams:
+        stream.__exit__(None, None, None)
+    assert refused.status_code == 429
+    assert refused.headers["retry-after"] == "1"
+    assert refused.json()["error"]["code"] == "queue_full"
+    server.wait_for("kvdrive_sequences_running", 0)
+
+
+def test_the_drives_room_is_shared(checkpoint, tmp_path):
+    """Room for 100 tokens: what does not fit beside others waits, idle sequences go, what never fits is refused."""
+    server = Server(checkpoint, tmp_path, "--max-tokens", 100, "--concurrency", 4)
+    words = ["alpha", "beta", "gamma", "delta", "epsilon"]
+    answers = []
+
+    def ask(word):
+        answers.append(server.complete(prompt=word, max_tokens=60).json())
+
+    threads = [threading.Thread(target=ask, args=(word,)) for word in words]
+    for thread in threads:
+        thread.start()
+    seen = set()
+    while any(thread.is_alive() for thread in threads):
+        seen.add(server.metric("kvdrive_sequences_running"))
+    assert max(seen) == 1
+    assert server.metric("kvdrive_generated_tokens_total") == sum(a["usage"]["completion_tokens"] for a in answers)
+    assert len(answers) == 5
+    assert 1 <= server.metric("kvdrive_sequences_idle") <= 2
+    assert server.complete(prompt="x", max_tokens=100).json()["error"]["code"] == "context_length_exceeded"
+    assert server.client.get("/v1/models/tiny").json()["max_model_len"] == 100
+    server.close()
+
+
+def test_models_health_and_metrics(server):
+    listed = server.client.get("/v1/models").json()
+    assert [model["id"] for model in listed["data"]] == ["tiny"]
+    assert server.client.get("/v1/models/tiny").json()["max_model_len"] == 4096
+    assert server.client.get("/v1/models/other").json()["error"]["code"] == "model_not_found"
+    assert server.client.get("/health").json() == {"status": "ok", "model": "tiny", "waiting": 0, "running": 0}
+    jobs = server.metric("kvdrive_drive_attention_jobs_total")
+    server.complete(prompt="a new prompt with nothing on the drive", max_tokens=6)
+    assert server.metric("kvdrive_drive_attention_jobs_total") - jobs == 5 * 2 * 2  # steps, layers, KV heads
+    assert server.metric("kvdrive_drive_modelled_seconds_total") > 0
+    assert server.metric('kvdrive_requests_total{path="/v1/models",status="200"}') >= 1
+
+
+GOOD = {"model": "tiny", "prompt": "x", "max_tokens": 2}
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "param"),
+    [
+        ({"model": "other"}, 404, "model"),
+        ({"prompt": ""}, 400, "prompt"),
+        ({"prompt": [1, 300]}, 400, "prompt"),
+        ({"prompt": [-1]}, 400, "prompt"),
+        ({"prompt": []}, 400, None),
+        ({"prompt": ["a", "b"]}, 400, None),
+        ({"max_tokens": 0}, 400, "max_tokens"),
+        ({"max_tokens": 4096}, 400, "prompt"),
+        ({"temperature": 3}, 400, "temperature"),
+        ({"top_p": 0}, 400, "top_p"),
+        ({"n": 2}, 400, "n"),
+        ({"logprobs": 5}, 400, "logprobs"),
+        ({"stop": ["a"] * 5}, 400, None),
+        ({"logit_bias": {"1": 5}}, 400, "logit_bias"),
+        ({"prompt": "word " * 3000}, 400, "prompt"),
+    ],
+)
+def test_refusals_are_in_openais_format(server, change, status, param):
+    response = server.client.post("/v1/completions", json=GOOD | change)
+    assert response.status_code == status, response.text
+    error = response.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert error["param"] == param
+    assert error["type"] == "invalid_request_error"
+
+
+def test_other_paths_methods_and_bodies(server):
+    for method, path, body, status in (
+        ("GET", "/v1/completions", b"", 405),
+        ("POST", "/v1/nothing", b"{}", 404),
+        ("POST", "/v1/completions", b"{", 400),
+        ("POST", "/v1/completions", b"\xff\xff", 400),
+        ("POST", "/v1/completions", b" " * (17 << 20), 413),
+    ):
+        response = server.client.request(method, path, content=body)
+        assert response.status_code == status, response.text
+        assert response.json()["error"]["message"]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=8,
+)
+FIELDS = ("prompt", "max_tokens", "temperature", "top_p", "top_k", "seed", "stop", "n", "stream_options", "messages")
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(change=st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=4), chat=st.booleans())
+def test_any_body_is_answered_or_refused(server, change, chat):
+    messages = {"messages": [{"role": "user", "content": "x"}]}
+    body = {"model": "tiny", "max_tokens": 1, **(messages if chat else {"prompt": "x"}), **change}
+    if body["max_tokens"] is None or (isinstance(body["max_tokens"], int) and body["max_tokens"] > 4):
+        body["max_tokens"] = 4  # valid as well, but long
+    content = json.dumps(body).encode("utf-8", "surrogatepass")
+    path = "/v1/chat/completions" if chat else "/v1/completions"
+    response = server.client.post(path, content=content)
+    assert response.status_code in (200, 400), response.text
+    if response.status_code == 400:
+        assert response.json()["error"]["type"] == "invalid_request_error"
+    assert server.process.poll() is None
+
+
+def test_a_key_is_asked_for_and_sigterm_ends_the_process(checkpoint, tmp_path):
+    server = Server(checkpoint, tmp_path, key="secret")
+    assert server.complete(prompt="x", max_tokens=1).status_code == 401
+    server.client.headers["Authorization"] = "Bearer secret"
+    assert server.complete(prompt="x", max_tokens=1).status_code == 200
+    assert server.client.get("/health").status_code == 200
+    assert server.close() in (0, -signal.SIGTERM)
+    assert not list((tmp_path / "kvdrive").iterdir())  # the drive was closed and its folder is gone
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [(["--host", "0.0.0.0"], "set KVDRIVE_API_KEY"), (["--model", "nowhere"], "no checkpoint in 'nowhere'")],
+)
+def test_what_cannot_be_served_is_one_sentence(options, message):
+    refused = CliRunner().invoke(app, ["serve", *options]).exception
+    assert isinstance(refused, InputError)
+    assert message in str(refused)
+    assert "\n" not in str(refused)
