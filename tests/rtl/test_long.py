@@ -49,7 +49,13 @@ def test_partial_attention_with_an_odd_length(verilator: None) -> None:
     cycles_of(job(4, 20001, tail=33), "partial")
 
 
-MISSED = pytest.mark.xfail(strict=True, reason="3.04 times fewer cycles than exact, not 4: docs/hardware.md, section "Rates"")
+class MissedRate(AssertionError):
+    """The results are right, the cycles too many."""
+
+
+MISSED = pytest.mark.xfail(
+    strict=True, raises=MissedRate, reason="3.04 times fewer cycles than exact, not 4: docs/hardware.md, Rates"
+)
 
 
 @pytest.mark.parametrize("group", [1, pytest.param(4, marks=MISSED)])
@@ -57,7 +63,8 @@ def test_sparf_takes_a_quarter_of_the_cycles(group: int, verilator: None) -> Non
     arrays = job(group, 16384)
     sparse = cycles_of(arrays | {"r": WIDTH // 8, "k_top": 16384 // 8, "l": 64}, "sparf")
     exact = cycles_of(arrays, "exact")
-    assert 4 * sparse <= exact
+    if 4 * sparse > exact:
+        raise MissedRate(f"{exact / sparse:.2f} times fewer cycles")
 
 
 def test_a_ddr4_channel_gives_nine_tenths_of_its_bandwidth(verilator: None) -> None:
