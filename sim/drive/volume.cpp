@@ -118,7 +118,7 @@ Volume::Volume(const std::filesystem::path& path, const VolumeOptions& options)
   }
   load();
   set_limits(options);
-  if (ftl_.condemned()) finish_erasing();
+  if (ftl_.marked_for_erase()) finish_erasing();
 }
 
 Volume::~Volume() {
@@ -142,8 +142,8 @@ void Volume::load() {
         case RecordType::kBands:
           ftl_.load_bands(reader);
           break;
-        case RecordType::kCondemned:
-          ftl_.load_condemned(reader);
+        case RecordType::kEraseMarks:
+          ftl_.load_erase_marks(reader);
           break;
         case RecordType::kSession:
           store_.load_session(reader);
@@ -237,19 +237,19 @@ void Volume::sanitize() {
 
 std::uint64_t Volume::erase_forgotten(std::span<const Family> families, std::uint32_t session) {
   const std::uint64_t before = ftl_.wear().erases;
-  ftl_.condemn(families, session);
+  ftl_.mark_for_erase(families, session);
   commit();
   finish_erasing();
   return ftl_.wear().erases - before;
 }
 
-// The journal is left for last: as long as it remembers the condemned bands, a cut is followed by another turn.
+// The journal is left for last: as long as it remembers the marked bands, erasing goes on after a loss of power.
 void Volume::finish_erasing() {
-  ftl_.erase_condemned();
+  ftl_.erase_marked();
   snapshot();
   journal_.discard_past();
   file_.sync();
-  ftl_.pardon();
+  ftl_.unmark();
   commit();
 }
 

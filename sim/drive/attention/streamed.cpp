@@ -58,7 +58,7 @@ class StreamedPages final : public KvPages {
     } else {
       std::vector<GroupStream::Group> groups;
       section.add_to(groups);
-      GroupStream again(ftl_, *ftl_.direct(), std::move(groups), kPiecesAgain, Sink::kComputer);
+      GroupStream again(ftl_.read_path(), *ftl_.direct(), std::move(groups), kPiecesAgain, Sink::kComputer);
       pass(again, section, visit);
     }
     if (const auto tail = section.tail_pages(); !tail.empty()) visit(section.rows->groups(), tail);
@@ -104,7 +104,7 @@ AttentionOutcome AttentionUnit::run_streamed(const abi::AttnSubmit& command, std
       tail_bytes_read_ += sections.back().tail_bytes();
     }
   }
-  GroupStream ahead(ftl_, *ftl_.direct(), std::move(groups), DirectReads::kBuffers, Sink::kComputer);
+  GroupStream ahead(ftl_.read_path(), *ftl_.direct(), std::move(groups), DirectReads::kBuffers, Sink::kComputer);
   std::uint32_t damaged = 0;
   AttentionOutcome outcome = collect(command, [&](std::uint32_t i) {
     const Head head = head_of(command, data, i);

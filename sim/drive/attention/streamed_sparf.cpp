@@ -22,7 +22,7 @@ constexpr std::size_t kChosenPieces = 6;  // of that of a head's chosen tokens; 
 class CheckedGroups {
  public:
   CheckedGroups(Ftl& ftl, std::vector<GroupStream::Group> groups, std::size_t depth)
-      : ftl_(ftl), stream_(ftl, *ftl.direct(), std::move(groups), depth, Sink::kComputer) {
+      : ftl_(ftl), stream_(ftl.read_path(), *ftl.direct(), std::move(groups), depth, Sink::kComputer) {
     stream_.begin();
   }
 

@@ -65,7 +65,7 @@ void BlockStore::write(std::uint64_t first, std::span<const std::byte> data) {
   }
 }
 
-Ftl::ReadResult BlockStore::read(std::uint64_t first, std::span<std::byte> data, Ns ready) {
+ReadResult BlockStore::read(std::uint64_t first, std::span<std::byte> data, Ns ready) {
   std::ranges::fill(data, std::byte{0});
   std::vector<GroupRead> reads;
   for_each_part(first, data.size() / abi::kPageBytes,

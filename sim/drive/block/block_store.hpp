@@ -30,7 +30,7 @@ class BlockStore {
   // Preconditions: `holds`. Whole blocks in `data`. A write that throws DriveFull, or what a commit throws, changes
   // nothing.
   void write(std::uint64_t first, std::span<const std::byte> data);
-  Ftl::ReadResult read(std::uint64_t first, std::span<std::byte> data, Ns ready);
+  ReadResult read(std::uint64_t first, std::span<std::byte> data, Ns ready);
   void deallocate(std::uint64_t first, std::uint64_t count);
 
   void save(RecordWriter& writer, bool everything) const;

@@ -34,12 +34,12 @@ void GroupStream::start(Slot& slot) {
   std::uint32_t at = 0, used = 0;  // pages of the buffer: where it goes, how many are taken
   const auto read = [&] {
     if (end == first) return;
-    ftl_.start_read(reads_, first, end - first, slot.buffer.data() + std::size_t{at} * abi::kPageBytes, slot.batch);
+    path_.start_read(reads_, first, end - first, slot.buffer.data() + std::size_t{at} * abi::kPageBytes, slot.batch);
   };
   const ListId list = groups_[next_].list;
   for (; next_ < groups_.size() && groups_[next_].list == list && slot.pages.size() < kPieceGroups; ++next_) {
-    const Unit unit = ftl_.unit(list, groups_[next_].index);
-    const std::byte* page = ftl_.in_memory(unit);
+    const Unit unit = path_.unit(list, groups_[next_].index);
+    const std::byte* page = path_.in_memory(unit);
     if (page == nullptr) {
       const bool grows = end > first && unit >= end && unit - end <= kGap;
       const std::uint32_t needed = grows ? unit - end + 1 : 1;
@@ -53,7 +53,7 @@ void GroupStream::start(Slot& slot) {
       used += needed;
       page = slot.buffer.data() + std::size_t{used - 1} * abi::kPageBytes;
     }
-    slot.struck |= ftl_.count_read(unit, sink_);
+    slot.struck |= path_.count_read(unit, sink_);
     slot.pages.push_back(page);
   }
   read();

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "ftl/ftl.hpp"
+#include "ftl/read_path.hpp"
 #include "storage/direct_reads.hpp"
 
 namespace kvdrive {
@@ -36,8 +36,8 @@ class GroupStream {
   };
 
   // `depth` pieces are under way or in use at most. The groups are there, and stay until the stream ends.
-  GroupStream(Ftl& ftl, DirectReads& reads, std::vector<Group> groups, std::size_t depth, Sink sink)
-      : ftl_(ftl), reads_(reads), groups_(std::move(groups)), depth_(depth), sink_(sink) {}
+  GroupStream(ReadPath& path, DirectReads& reads, std::vector<Group> groups, std::size_t depth, Sink sink)
+      : path_(path), reads_(reads), groups_(std::move(groups)), depth_(depth), sink_(sink) {}
   GroupStream(const GroupStream&) = delete;
   GroupStream& operator=(const GroupStream&) = delete;
   ~GroupStream();
@@ -60,7 +60,7 @@ class GroupStream {
   void start(Slot& slot);
   void release_first();
 
-  Ftl& ftl_;
+  ReadPath& path_;
   DirectReads& reads_;
   const std::vector<Group> groups_;
   const std::size_t depth_;

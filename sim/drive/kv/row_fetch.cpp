@@ -30,7 +30,7 @@ void RowFetch::add(const HeadRows& rows, std::uint32_t first, std::uint32_t coun
   }
 }
 
-Ftl::ReadResult RowFetch::run(Ftl& ftl, Ns ready, Sink sink) {
+ReadResult RowFetch::run(Ftl& ftl, Ns ready, Sink sink) {
   std::vector<std::byte> beside(parts_.size() * abi::kPageBytes);
   std::vector<GroupRead> reads = whole_;
   for (std::size_t i = 0; i < parts_.size(); ++i) {

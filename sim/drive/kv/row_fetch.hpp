@@ -16,7 +16,7 @@ class RowFetch {
   void add(const HeadRows& rows, std::uint32_t first, std::uint32_t count, std::byte* out);
 
   // All rows are at their place afterwards, unless the result is not whole.
-  Ftl::ReadResult run(Ftl& ftl, Ns ready, Sink sink);
+  ReadResult run(Ftl& ftl, Ns ready, Sink sink);
 
   std::uint64_t tail_bytes() const { return tail_bytes_; }
 

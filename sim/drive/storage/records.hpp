@@ -26,7 +26,7 @@ enum class RecordType : std::uint32_t {
   kRows,
   kBlocks,
   kLimits,
-  kCondemned
+  kEraseMarks
 };
 
 class RecordWriter {

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The state that the jobs of the translation layer share: which physical unit holds which logical group, what the
+// bands hold, which groups wait in the write queue.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <utility>
+
+#include "ftl/band_table.hpp"
+#include "ftl/erase_marks.hpp"
+#include "ftl/group_map.hpp"
+#include "ftl/write_queue.hpp"
+#include "nand/device.hpp"
+#include "storage/faults.hpp"
+#include "storage/media.hpp"
+
+namespace kvdrive {
+
+// Write amplification is kPageBytes * units_programmed / bytes written by the drive's user.
+struct FtlCounters {
+  std::uint64_t groups_written = 0;   // by the drive's user
+  std::uint64_t groups_moved = 0;     // by garbage collection and wear levelling
+  std::uint64_t groups_levelled = 0;  // by wear levelling; also counted as moved
+  std::uint64_t units_programmed = 0;
+  std::uint64_t groups_read = 0;    // for the engine and the host
+  std::uint64_t groups_reread = 0;  // by the firmware itself
+  std::uint64_t pages_sensed = 0;   // flash pages; one may hold several groups
+  std::uint64_t queued_reads = 0;   // reads of groups in the write queue
+  std::uint64_t program_failures = 0;
+  std::uint64_t erase_failures = 0;
+  std::uint64_t lost_groups = 0;  // reads that found damaged contents
+};
+
+struct FtlState {
+  FtlState(const Superblock& superblock, Media& flash_media, NandDevice& flash_device, Faults& injected,
+           std::function<void()> make_durable)
+      : geometry(superblock.geometry),
+        media(flash_media),
+        device(flash_device),
+        faults(injected),
+        commit(std::move(make_durable)),
+        bands(geometry),
+        queue(media) {}
+
+  const Geometry geometry;
+  Media& media;
+  NandDevice& device;
+  Faults& faults;
+  const std::function<void()> commit;  // makes the present state durable
+  BandTable bands;
+  GroupMap map;
+  WriteQueue queue;
+  EraseMarks marks;
+  FtlCounters counters;
+  std::uint64_t live = 0;  // units that a list references
+  Ns now = 0;              // device time at which an operation that begins now starts
+};
+
+}  // namespace kvdrive
