@@ -6,11 +6,12 @@ The model gets an opaque handle instead of tensors; the attention function of `p
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers.cache_utils import Cache, CacheLayerMixin
+from transformers.cache_utils import Cache, CacheLayerMixin, LinearAttentionCacheLayerMixin
 
 from kvdrive.errors import TargetError, UnsupportedError
 from kvdrive.kvcache.backing import Backing, drop
@@ -21,16 +22,18 @@ from kvdrive.kvcache.tail import Scorer
 from kvdrive.kvcache.transfers import Transfers, TransferStats
 from kvdrive.policies.base import Policy
 
+LayersInMemory = Callable[[], dict[int, CacheLayerMixin]]
+
 
 class DriveCache(Cache):  # type: ignore[misc]
     """The cache of one batch: one sequence per row, opened by the first call, forgotten by `reset`.
 
-    `in_memory`: layers that do not go to the drives, by index. `asks_together`: tokens of one call share reads of K and
-    V where the policy lets them; False makes each a decode step of its own. Sequences of a cache that is garbage are
-    trimmed, unless `saved_at` names a file that a later process opens them from.
+    `in_memory` makes the layers that do not go to the drives, by index. `asks_together`: tokens of one call share reads
+    of K and V where the policy lets them; False makes each a decode step of its own. Sequences of a cache that is
+    garbage are trimmed, unless `saved_at` names a file that a later process opens them from.
     """
 
-    def __init__(self, backing: Backing, layers: int, policy: Policy, in_memory: dict[int, CacheLayerMixin]) -> None:
+    def __init__(self, backing: Backing, layers: int, policy: Policy, in_memory: LayersInMemory) -> None:
         self.backing = backing
         self.policy = policy
         self.append_options = policy.append_options
@@ -43,9 +46,11 @@ class DriveCache(Cache):  # type: ignore[misc]
         self._lost: str | None = None
         self._finalizer = weakref.finalize(self, backing.abandon, self.sequences)
         self._finalizer.atexit = False
-        self.drive_layers = [DriveLayer(self, index) for index in range(layers) if index not in in_memory]
+        self._in_memory = in_memory
+        others = in_memory()
+        self.drive_layers = [DriveLayer(self, index) for index in range(layers) if index not in others]
         on_drives = {layer.index: layer for layer in self.drive_layers}
-        super().__init__(layers=[on_drives.get(index) or in_memory[index] for index in range(layers)])
+        super().__init__(layers=[on_drives.get(index) or others[index] for index in range(layers)])
 
     @property
     def sessions(self) -> list[Sequence]:
@@ -63,9 +68,14 @@ class DriveCache(Cache):  # type: ignore[misc]
             raise TargetError(f"this cache lost its tokens ({self._lost}): reset it")
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Remove the last `-tokens_to_remove` tokens (transformers passes 0 or a negative number)."""
+        """Remove the last `-tokens_to_remove` tokens (transformers passes 0 or a negative number).
+
+        Raises UnsupportedError where a layer cannot take tokens back.
+        """
         if tokens_to_remove > 0:
             raise ValueError("crop takes the number of tokens to remove as a negative number")
+        if tokens_to_remove < 0:
+            self._require_croppable()
         for layer in self.layers:
             if not isinstance(layer, DriveLayer):
                 layer.crop(tokens_to_remove)
@@ -119,9 +129,8 @@ class DriveCache(Cache):  # type: ignore[misc]
         for layer in self.layers:
             if isinstance(layer, DriveLayer):
                 layer.rearrange(rows)
-            elif layer.get_seq_length():
-                index = torch.tensor(rows, device=layer.keys.device)
-                layer.keys, layer.values = layer.keys[index], layer.values[index]
+            else:
+                layer.reorder_cache(torch.tensor(rows))
         self.history.events.append(Rearrange(rows))
 
     def _rearrange_sequences(self, rows: list[int]) -> None:
@@ -151,9 +160,11 @@ class DriveCache(Cache):  # type: ignore[misc]
         """After a call that failed: back to the first `tokens` tokens, if the drives can still be asked."""
         self.transfers.abandon()
         try:
-            for layer in self.layers:
-                if not isinstance(layer, DriveLayer) and layer.get_seq_length() > tokens:
-                    layer.crop(tokens - layer.get_seq_length())
+            if tokens:
+                self._require_croppable()
+                for layer in self._others():
+                    if isinstance(layer, CacheLayerMixin) and layer.get_seq_length() > tokens:
+                        layer.crop(tokens - layer.get_seq_length())
             self.truncate(tokens)
         except Exception as error:
             self._lost = str(error)
@@ -189,14 +200,22 @@ class DriveCache(Cache):  # type: ignore[misc]
     def require_all_on_drives(self) -> None:
         """Raises UnsupportedError when some layers stay in memory."""
         if len(self.drive_layers) < len(self.layers):
-            raise UnsupportedError("sliding-window layers stay in memory: such a cache cannot be saved on drives")
+            raise UnsupportedError("some of the model's layers stay in memory: such a cache cannot be saved on drives")
+
+    def _require_croppable(self) -> None:
+        if any(isinstance(layer, LinearAttentionCacheLayerMixin) for layer in self._others()):
+            raise UnsupportedError("some of the model's layers keep a state that no token can be taken out of again")
+
+    def _others(self) -> list[Any]:
+        """The layers that stay in memory."""
+        return [layer for layer in self.layers if not isinstance(layer, DriveLayer)]
 
     @property
     def _rows(self) -> int:
         """Rows of the batch; 0 before the first call."""
         if self.sequences:
             return len(self.sequences)
-        held = [layer.keys.shape[0] for layer in self.layers if layer.keys is not None]
+        held = [layer.keys.shape[0] for layer in self._others() if getattr(layer, "keys", None) is not None]
         return held[0] if held else 0
 
     @property
@@ -204,11 +223,12 @@ class DriveCache(Cache):  # type: ignore[misc]
         return max((layer.tokens for layer in self.drive_layers), default=0)
 
     def _clear(self) -> None:
-        for layer in self.layers:
+        others = self._in_memory()
+        for index, layer in enumerate(self.layers):
             if isinstance(layer, DriveLayer):
                 layer.forget()
-            elif layer.is_initialized:
-                _empty(layer)
+            else:
+                self.layers[index] = others[index]
 
     def _unsave(self) -> None:
         if self.saved_at:
@@ -218,11 +238,3 @@ class DriveCache(Cache):  # type: ignore[misc]
     def keep(self) -> None:
         """Leave the sequences on the drives when this cache goes."""
         self._finalizer.detach()
-
-
-def _empty(layer: Any) -> None:
-    """A stock layer as it was before its first call."""
-    layer.keys = layer.values = None
-    layer.is_initialized = False
-    if hasattr(layer, "cumulative_length"):
-        layer.cumulative_length = 0

@@ -21,7 +21,7 @@ from kvdrive.kvcache.scaling import HeadScale, to_halves
 from kvdrive.kvcache.seen import HIDDEN, LOWEST_MAX, Seen, blocks, seen_by
 from kvdrive.kvcache.sequence import Slice, gather
 from kvdrive.kvcache.session import Query, attend
-from kvdrive.kvcache.tail import Tail
+from kvdrive.kvcache.tail import Scores, Tail, sink_scores, with_sinks
 from kvdrive.nvme.commands import AttentionOutput, Halves
 from kvdrive.targets.base import Target
 from kvdrive.targets.queue import DriveQueue
@@ -44,6 +44,23 @@ class KvHandle:
     first_token: int
     keys: torch.Tensor
     values: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Call:
+    """The queries of one call of a layer and where their answers go.
+
+    q [batch, kv_heads, g, tokens, d], `out` [batch, tokens, kv_heads, g, d], binary16; `scales` [batch, kv_heads],
+    binary32 patterns; `sinks` int32 [kv_heads, g]: the score of a token with V = 0, None without one. `mask` bool
+    [batch, 1, tokens, keys]; the call's first token is number `first_token`.
+    """
+
+    q: Halves
+    out: Halves
+    scales: NDArray[np.uint32]
+    sinks: Scores | None
+    mask: torch.Tensor | None
+    first_token: int
 
 
 @dataclass(frozen=True)
@@ -127,10 +144,16 @@ class DriveLayer(CacheLayerMixin):  # type: ignore[misc]
         return handle, handle
 
     def attend(
-        self, query: torch.Tensor, first_token: int, mask: torch.Tensor | None, scaling: float | None
+        self,
+        query: torch.Tensor,
+        first_token: int,
+        mask: torch.Tensor | None,
+        scaling: float | None,
+        sinks: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """query [batch, heads, q, d], whose first token is number `first_token` -> [batch, q, heads, d].
 
+        `sinks` [heads]: each query head also attends to a token with this score and V = 0.
         Writes the tail back when it is due. Raises RangeError, CommandError, TargetError, UnsupportedError.
         """
         batch, heads, new_tokens, head_dim = query.shape
@@ -141,7 +164,8 @@ class DriveLayer(CacheLayerMixin):  # type: ignore[misc]
         out = np.empty((batch, new_tokens, kv_heads, heads // kv_heads, head_dim), np.float16)
         scales = _score_scales(exponents + self._exponents(self.key_scale), scaling, head_dim)
 
-        ask = partial(self._ask, q, out, scales, mask, first_token)
+        scores = None if sinks is None else sink_scores(sinks, kv_heads)
+        ask = partial(self._ask, Call(q, out, scales, scores, mask, first_token))
         group = heads // kv_heads
         together = self.cache.asks_together and not self.cache.policy.sees_query
         try:
@@ -220,24 +244,15 @@ class DriveLayer(CacheLayerMixin):  # type: ignore[misc]
         assert scale.exponents is not None
         return scale.exponents
 
-    def _ask(
-        self,
-        q: Halves,
-        out: Halves,
-        scales: NDArray[np.uint32],
-        mask: torch.Tensor | None,
-        first_token: int,
-        parts: Iterator[range],
-    ) -> None:
-        """q [batch, kv_heads, g, tokens, d] in `parts` of the tokens; `out` [batch, tokens, kv_heads, g, d]."""
+    def _ask(self, call: Call, parts: Iterator[range]) -> None:
+        """Send the queries in `parts` of the call's tokens and wait for the answers."""
         asked: dict[DriveQueue, list[Job]] = {}
         answers: list[Future[None]] = []
         for part, (row, sequence) in product(parts, enumerate(self.cache.sequences)):
-            for tokens, seen in seen_by(mask, row, part, first_token, self.stored):
-                chosen = slice(tokens[0], tokens[-1] + 1)
+            for tokens, seen in seen_by(call.mask, row, part, call.first_token, self.stored):
                 for one in sequence:
                     jobs = asked.setdefault(one.queue, [])
-                    jobs += self._jobs(one, q[row, :, :, chosen], out[row, chosen], scales[row], row, seen)
+                    jobs += self._jobs(call, one, row, tokens, seen)
                     if len(jobs) >= _MINI_BATCH:
                         answers.append(one.queue.start(partial(_answer, asked.pop(one.queue))))
         answers += [queue.start(partial(_answer, jobs)) for queue, jobs in asked.items()]
@@ -249,16 +264,16 @@ class DriveLayer(CacheLayerMixin):  # type: ignore[misc]
             self.cache.transfers.finish()  # an append that failed is the reason, and says more
             raise
 
-    def _jobs(
-        self, one: Slice, q: Halves, out: Halves, scales: NDArray[np.uint32], row: int, seen: Seen
-    ) -> Iterator[Job]:
-        """q [kv_heads, g, tokens, d], out [tokens, kv_heads, g, d]; one job for each run of heads of one scale."""
-        how = self.cache.policy.parameters(seen.stored, q.shape[3], seen.valid, len(seen.waiting))
-        for first, last in _runs(scales[one.first : one.last], one.first):
-            scale = int(scales[first])
-            places = out[:, first:last].transpose(1, 0, 2, 3)
-            together = np.ascontiguousarray(q[first:last].transpose(0, 2, 1, 3))  # [heads, tokens, g, d]
-            queries = together.reshape(last - first, -1, q.shape[3])
+    def _jobs(self, call: Call, one: Slice, row: int, tokens: range, seen: Seen) -> Iterator[Job]:
+        """One job for each run of KV heads of one scale, for the `tokens` of `row` that see the same on the drive."""
+        chosen = slice(tokens[0], tokens[-1] + 1)
+        head_dim = call.q.shape[-1]
+        how = self.cache.policy.parameters(seen.stored, head_dim, seen.valid, len(seen.waiting))
+        for first, last in _runs(call.scales[row, one.first : one.last], one.first):
+            scale = int(call.scales[row, first])
+            places = call.out[row, chosen, first:last].transpose(1, 0, 2, 3)
+            together = np.ascontiguousarray(call.q[row, first:last, :, chosen].transpose(0, 2, 1, 3))  # heads first
+            queries = together.reshape(last - first, -1, head_dim)
             scores = tail_v = None
             if len(seen.waiting):
                 k, tail_v = self._waiting(row, slice(first, last), seen)
@@ -266,6 +281,8 @@ class DriveLayer(CacheLayerMixin):  # type: ignore[misc]
                 if seen.hidden is not None:
                     of_tokens = scores.reshape(*together.shape[:3], -1)
                     of_tokens[np.broadcast_to(seen.hidden[:, None], of_tokens.shape)] = HIDDEN
+            if call.sinks is not None:
+                scores, tail_v = with_sinks(call.sinks[first:last], queries, scores, tail_v)
             query = Query(one.session, self.index, queries, seen.stored, scale, how, first - one.first, scores, tail_v)
             yield Job(query, places, seen.hidden is not None)
 

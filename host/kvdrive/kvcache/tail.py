@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from kvdrive import abi
@@ -50,6 +53,29 @@ class Tail:
         self._k, self._v = self._k[rows], self._v[rows]
 
 
+def sink_scores(sinks: torch.Tensor, kv_heads: int) -> Scores:
+    """Scores of attention sinks [heads] as the drive takes them: int32 [kv_heads, g], Q12.20 of s * log2(e)."""
+    values = sinks.detach().double().cpu().numpy() * math.log2(math.e)
+    return _to_int32(np.rint(values * 2.0**abi.SCORE_FRACTION_BITS)).reshape(kv_heads, -1)
+
+
+def with_sinks(sinks: Scores, queries: Halves, scores: Scores | None, tail_v: Halves | None) -> tuple[Scores, Halves]:
+    """The tokens that a command brings along, and before them one with V = 0 for the sinks [heads, g].
+
+    `queries` [heads, tokens x g, d]; `scores` [heads, tokens x g, n] and `tail_v` [heads, n, d], None without tokens.
+    """
+    heads, count, head_dim = queries.shape
+    first = np.tile(sinks, (1, count // sinks.shape[1]))[..., None]
+    zero = np.zeros((heads, 1, head_dim), np.float16)
+    if scores is None or tail_v is None:
+        return first, zero
+    return np.concatenate([first, scores], axis=2), np.concatenate([zero, tail_v], axis=1)
+
+
+def _to_int32(fixed: NDArray[np.float64]) -> Scores:
+    return np.clip(fixed, -(2**31), 2**31 - 1).astype(np.int32)
+
+
 class Scorer:
     """Scores of host tokens exactly as the drive computes those of its own: int32, Q12.20."""
 
@@ -62,7 +88,7 @@ class Scorer:
         with np.errstate(over="ignore"):  # beyond binary32 the score saturates
             scaled = dots * np.uint32(scale_log2e).view(np.float32)
         fixed = np.rint(scaled.astype(np.float64) * 2.0**abi.SCORE_FRACTION_BITS)
-        return np.clip(fixed, -(2**31), 2**31 - 1).astype(np.int32)
+        return _to_int32(fixed)
 
     def _dots(self, q: Halves, k: Halves) -> NDArray[np.float32]:
         status, dots = self._engine.gemv_rows(

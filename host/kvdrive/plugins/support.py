@@ -1,26 +1,25 @@
-"""Which transformers models a drive can serve exactly, and why not the others."""
+"""What a model's configuration says about serving it from a drive; `plugins.probe` asks the model itself."""
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from typing import Any
 
 from transformers import PreTrainedModel
-from transformers.cache_utils import CacheLayerMixin, DynamicSlidingWindowLayer, get_layer_types_and_kwargs
+from transformers.cache_utils import DYNAMIC_LAYER_TYPE_MAPPING, CacheLayerMixin, get_layer_types_and_kwargs
 
 from kvdrive import abi
 from kvdrive.errors import UnsupportedError
 
-FAMILIES = {
-    "opt": "OPT",
-    "llama": "Llama",
-    "mistral": "Mistral",
-    "mixtral": "Mixtral",
-    "phi3": "Phi-3",
-    "qwen2": "Qwen2 and Qwen2.5",
-    "qwen3": "Qwen3",
+ON_DRIVES = "full_attention"
+IN_MEMORY = {  # layers that keep transformers' own cache, because it does not grow with the context
+    "sliding_attention": "attend to the last {window} tokens only",
+    "chunked_attention": "attend to a chunk of the tokens only",
+    "linear_attention": "keep a state of fixed size",
+    "conv": "keep the last few tokens' states",
+    "dummy": "keep nothing of their own",
 }
-_LAYERS = {"full_attention", "sliding_attention"}
 log = logging.getLogger(__name__)
 
 
@@ -29,59 +28,85 @@ def decoder_config(model: PreTrainedModel) -> Any:
     return model.config.get_text_config(decoder=True)
 
 
+def layer_types(config: Any) -> list[str]:
+    """What each layer of a decoder's configuration is, in transformers' words."""
+    types: list[str] = get_layer_types_and_kwargs(config)[0]
+    return types
+
+
 def check_model(model: PreTrainedModel) -> None:
     """Raises UnsupportedError with the model's name and the first reason found."""
-    reason = _reason(model)
+    reason = None
+    if not model._can_set_attn_implementation():
+        reason = "it does not let transformers choose its attention function"
+    reason = reason or config_reason(decoder_config(model))
     if reason:
-        raise UnsupportedError(f"{type(model).__name__} cannot be attached to a drive: {reason}")
+        raise refusal(model, reason)
+
+
+def refusal(model: PreTrainedModel, reason: object) -> UnsupportedError:
+    """The error that says why a drive cannot serve `model`, and the way out."""
+    name = type(model).__name__
+    return UnsupportedError(f"{name} cannot be attached to a drive: {reason}; run it with transformers alone")
 
 
 def layers_in_memory(model: PreTrainedModel) -> dict[int, CacheLayerMixin]:
-    """New cache layers, by index, for those with a sliding window: their few tokens are no work for a drive."""
+    """New cache layers, by index, for those whose cache does not grow with the context: no work for a drive."""
     types, options = get_layer_types_and_kwargs(decoder_config(model))
     return {
-        index: DynamicSlidingWindowLayer(**kwargs)
+        index: DYNAMIC_LAYER_TYPE_MAPPING[kind](**kwargs)
         for index, (kind, kwargs) in enumerate(zip(types, options, strict=True))
-        if kind == "sliding_attention"
+        if kind != ON_DRIVES
     }
 
 
 def report_layers_in_memory(model: PreTrainedModel) -> None:
     """Say so in the log when layers do not go to the drive."""
-    count, layers = len(layers_in_memory(model)), decoder_config(model).num_hidden_layers
-    if count:
-        window = decoder_config(model).sliding_window
-        log.warning(
-            "%s: %d of %d layers attend to the last %d tokens only: they stay in memory, no drive sees them",
-            type(model).__name__,
-            count,
-            layers,
-            window,
-        )
-
-
-def _reason(model: PreTrainedModel) -> str | None:
     config = decoder_config(model)
+    types = layer_types(config)
+    for kind, count in Counter(types).items():
+        if kind != ON_DRIVES:
+            what = IN_MEMORY[kind].format(window=getattr(config, "sliding_window", None))
+            log.warning(
+                "%s: %d of %d layers %s: they stay in memory, no drive sees them",
+                type(model).__name__,
+                count,
+                len(types),
+                what,
+            )
+    if ON_DRIVES not in types:
+        log.warning("%s needs no drive: its cache does not grow with the context", type(model).__name__)
+
+
+def config_reason(config: Any) -> str | None:
+    """Why a decoder with this configuration cannot be served; None where nothing speaks against it."""
     if config.is_encoder_decoder:
-        return "it is an encoder-decoder model"
-    if not model._can_set_attn_implementation():
-        return "it does not let transformers choose its attention function"
+        return "it is an encoder-decoder model; kvdrive serves decoders"
     if getattr(config, "kv_lora_rank", None):
-        return "it keeps a compressed latent instead of K and V"
+        return "it keeps a compressed latent instead of K and V; that is small, so memory is the place for it"
     if getattr(config, "attn_logit_softcapping", None):
-        return "it caps its attention scores"
-    other = sorted(set(get_layer_types_and_kwargs(config)[0]) - _LAYERS)
+        return "it caps its attention scores, which no drive computes"
+    if getattr(config, "alibi", False):
+        return "it adds a bias to its attention scores, which no drive computes"
+    types = layer_types(config)
+    other = sorted(set(types) - {ON_DRIVES, *IN_MEMORY})
     if other:
-        return f"it has layers of type {', '.join(other)}"
-    if config.model_type not in FAMILIES:
-        return f"its family {config.model_type} is not among those that are tested: {', '.join(FAMILIES.values())}"
-    return _shape_reason(config)
+        return f"it has layers of type {', '.join(other)}, whose cache only transformers knows"
+    if set(types) <= {"linear_attention", "conv", "dummy"}:
+        return "it has no attention layers, so it needs no drive"
+    return shape_reason(*heads_of(config)) if ON_DRIVES in types else None
 
 
-def _shape_reason(config: Any) -> str | None:
+def heads_of(config: Any) -> tuple[int, int, int]:
+    """Query heads, KV heads and head dimension as the configuration has them."""
     heads = config.num_attention_heads
     kv_heads = getattr(config, "num_key_value_heads", None) or heads
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
+    return heads, kv_heads, head_dim
+
+
+def shape_reason(heads: int, kv_heads: int, head_dim: int) -> str | None:
+    """Why attention of this shape cannot be served; None where it can."""
     if heads % kv_heads or heads // kv_heads not in abi.GROUP_SIZES:
         sizes = ", ".join(map(str, abi.GROUP_SIZES))
         return f"{heads} query heads over {kv_heads} KV heads; the kernels take {sizes} query heads per KV head"

@@ -12,13 +12,13 @@ in the drives, over K and V rounded to binary16.
 
 from __future__ import annotations
 
-import functools
 import inspect
 import logging
 import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
 from fractions import Fraction
+from functools import partial, wraps
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -26,7 +26,6 @@ from typing import Any, Literal
 import torch
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.cache_utils import DynamicCache
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from kvdrive import abi
@@ -38,14 +37,15 @@ from kvdrive.kvcache.fingerprint import fingerprint
 from kvdrive.kvcache.history import History
 from kvdrive.kvcache.layer import KvHandle
 from kvdrive.nvme.errors import CommandError
-from kvdrive.plugins.support import check_model, decoder_config, layers_in_memory, report_layers_in_memory
+from kvdrive.plugins.host_attention import attend_on_host
+from kvdrive.plugins.probe import CHANGES_SCORES, probe
+from kvdrive.plugins.support import check_model, decoder_config, layers_in_memory, refusal, report_layers_in_memory
 from kvdrive.policies import Policy, make_policy
 from kvdrive.targets.group import Drives, drives_of
 
 NAME = "kvdrive"
 DEFAULT_SPILL = 16
 OnFailure = Literal["raise", "recompute"]
-_CHANGES_SCORES = ("softcap", "s_aux", "position_bias", "sliding_window")
 _LOST_DATA = (abi.NvmeStatus.UNRECOVERED_READ, abi.NvmeStatus.INTERNAL_ERROR)
 _RECOVERIES = 3  # in one call of the model; more than that is no accident
 log = logging.getLogger(__name__)
@@ -73,6 +73,7 @@ def attach(
     if on_failure not in ("raise", "recompute"):
         raise InputError(f"on_failure is 'raise' or 'recompute', not '{on_failure}'")
     check_model(model)
+    _check_attention(model, policy)
     if model.config._attn_implementation == NAME:
         raise UnsupportedError(f"{type(model).__name__} is attached already: detach it first")
     return Attachment(model, target, policy, spill, on_failure)
@@ -104,7 +105,7 @@ class Attachment:
 
     def cache(self) -> DriveCache:
         """A new, empty cache for one batch: pass it as `past_key_values`. Detaching the model empties it."""
-        cache = DriveCache(self._backing, self._layers, self._policy, layers_in_memory(self._model))
+        cache = DriveCache(self._backing, self._layers, self._policy, partial(layers_in_memory, self._model))
         self._caches.add(cache)
         return cache
 
@@ -154,7 +155,7 @@ class Attachment:
     def _wrapped(self) -> Callable[..., Any]:
         """`_call` with the signature of the model's own forward, which transformers looks at."""
 
-        @functools.wraps(self._forward)
+        @wraps(self._forward)
         def forward(*args: Any, **kwargs: Any) -> Any:
             return self._call(*args, **kwargs)
 
@@ -210,6 +211,19 @@ class Attachment:
         raise UnsupportedError(f"the drives do not have what this {type(given).__name__} holds: pass attached.cache()")
 
 
+def _check_attention(model: PreTrainedModel, policy: Policy) -> None:
+    """Raises UnsupportedError where a probe of the model finds other attention than the drive's."""
+    try:
+        found = probe(model)
+    except UnsupportedError as error:
+        raise refusal(model, error) from None
+    if found.sinks and policy.blends_mean:
+        raise UnsupportedError(
+            f"{type(model).__name__} has attention sinks, which would count in the mean of V of {policy.name}: "
+            "take exact or local attention"
+        )
+
+
 def drive_attention(
     module: torch.nn.Module,
     query: torch.Tensor,
@@ -222,23 +236,21 @@ def drive_attention(
 ) -> tuple[torch.Tensor, None]:
     """Attention function of transformers: query [batch, heads, q, d] -> [batch, q, heads, d].
 
-    Tensors instead of a handle, from calls without a cache and from layers that stay in memory, go to stock sdpa.
+    Tensors instead of a handle, from calls without a cache and from layers that stay in memory, are attended to on the
+    host. `s_aux` [heads], the scores of attention sinks, is the only extra argument that the drive knows.
     Raises UnsupportedError for scores that the drive does not compute, RangeError, CommandError, TargetError.
     """
     if not isinstance(key, KvHandle):
-        return sdpa_attention_forward(  # type: ignore[no-any-return]
-            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs
-        )
+        return attend_on_host(module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs)
     if dropout:
         raise UnsupportedError("attention dropout does not exist in the drive: call model.eval()")
-    extra = [name for name in _CHANGES_SCORES if kwargs.get(name) is not None]
+    extra = [name for name in CHANGES_SCORES if kwargs.get(name) is not None]
     if extra:
         raise UnsupportedError(f"{type(module).__name__} uses {', '.join(extra)}, which the drive does not compute")
     if key.first_token == 0:
-        return sdpa_attention_forward(  # type: ignore[no-any-return]
-            module, query, key.keys, key.values, attention_mask, scaling=scaling, **kwargs
-        )
-    return key.layer.attend(query, key.first_token, attention_mask, scaling), None
+        return attend_on_host(module, query, key.keys, key.values, attention_mask, scaling=scaling, **kwargs)
+    sinks = kwargs.get("s_aux")
+    return key.layer.attend(query, key.first_token, attention_mask, scaling, sinks), None
 
 
 def _is_loss(error: Exception) -> bool:

@@ -42,6 +42,7 @@ class Policy(ABC):
     name: ClassVar[str]
     in_drive: ClassVar[bool] = True
     sees_query: ClassVar[bool] = True  # False: `parameters` are the same for every query over the same tokens
+    blends_mean: ClassVar[bool] = False  # True: tokens that are left out are replaced by the mean of V
     append_options: ClassVar[int] = 0  # bits of abi.AppendOption that every append of a session must carry
 
     def __init__(self, ratio: Fraction = Fraction(1)) -> None:

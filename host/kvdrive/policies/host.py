@@ -16,7 +16,8 @@ from transformers.masking_utils import sdpa_mask
 
 from kvdrive.errors import UnsupportedError
 from kvdrive.kvcache.half import to_half
-from kvdrive.plugins.support import check_model, decoder_config
+from kvdrive.plugins.probe import probe
+from kvdrive.plugins.support import check_model, decoder_config, layers_in_memory
 from kvdrive.policies.h2o import H2O
 from kvdrive.policies.kept_tokens import KeptTokens
 
@@ -106,9 +107,11 @@ class HostAttachment:
 def attach_host(model: PreTrainedModel, policy: H2O) -> Iterator[HostAttachment]:
     """Run the attention of `model` under `policy`; its own attention comes back at the end.
 
-    Raises UnsupportedError for models that the kernels cannot serve exactly.
+    Raises UnsupportedError for models that the kernels cannot serve exactly, or not in every layer.
     """
     check_model(model)
+    if layers_in_memory(model) or probe(model).sinks:
+        raise UnsupportedError(f"{policy.name} serves models whose layers all attend to every token, without sinks")
     AttentionInterface.register(NAME, host_attention)
     AttentionMaskInterface.register(NAME, sdpa_mask)
     stock = model.config._attn_implementation

@@ -18,6 +18,7 @@ class SparF(Policy):
     """
 
     name: ClassVar[str] = "sparf"
+    blends_mean: ClassVar[bool] = True
     append_options: ClassVar[int] = abi.AppendOption.APPEND_SPARSE
 
     def rows(self, head_dim: int) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from small_models import CONFIGS, prompts, random_model
-from transformers import GPT2Config
+from transformers import BloomConfig
 
 import kvdrive
 from kvdrive.errors import InputError, TargetError, UnsupportedError
@@ -80,10 +80,10 @@ def test_drives_that_were_open_stay_so(llama, tmp_path):
 
 
 def test_a_model_that_is_refused_leaves_nothing_open(tmp_path, cache):
-    other = random_model(GPT2Config(vocab_size=300, n_embd=64, n_head=2, n_layer=1))
+    other = random_model(BloomConfig(vocab_size=300, hidden_size=64, n_head=2, n_layer=1))
     path = tmp_path / "drive.kv"
     for target in ("emulator", path):
-        with pytest.raises(UnsupportedError, match="GPT2"):
+        with pytest.raises(UnsupportedError, match="Bloom"):
             kvdrive.attach(other, target)
     assert list(cache.glob("*")) == []
     Emulator(path, "fast").close()  # nobody has it open

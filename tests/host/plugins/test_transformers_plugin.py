@@ -5,7 +5,6 @@ import torch
 from small_models import CONFIGS, SMALL, prompts, random_model
 from transformers import (
     BloomConfig,
-    CohereConfig,
     DynamicCache,
     Gemma2Config,
     LlamaConfig,
@@ -127,11 +126,10 @@ def refused(model, target):
         (LlamaConfig(**SMALL | {"hidden_size": 192, "num_attention_heads": 6}, num_key_value_heads=2), "6 query heads"),
         (LlamaConfig(**SMALL, num_key_value_heads=2, head_dim=48), "head dimension 48"),
         (LlamaConfig(**SMALL, num_key_value_heads=2, head_dim=288), "head dimension 288"),
-        (CohereConfig(**SMALL, num_key_value_heads=2), "its family cohere is not among those that are tested: OPT"),
         (Gemma2Config(**SMALL, num_key_value_heads=2, head_dim=32), "caps its attention scores"),
         (BloomConfig(vocab_size=300, hidden_size=256, n_layer=2, n_head=4), "BloomForCausalLM"),
     ],
-    ids=["group", "narrow", "wide", "family", "softcap", "bloom"],
+    ids=["group", "narrow", "wide", "softcap", "bloom"],
 )
 def test_models_that_the_drive_cannot_serve_are_named(target, config, reason):
     model = random_model(config)
