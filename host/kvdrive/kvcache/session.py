@@ -49,8 +49,9 @@ class Session:
 
         Raises CommandError; commands before the failed one stay.
         """
-        for start in range(0, rows.shape[1], MAX_TOKENS_PER_APPEND):
-            part = rows[:, start : start + MAX_TOKENS_PER_APPEND]
+        at_once = _tokens_at_once(rows, self.target.max_transfer_bytes)
+        for start in range(0, rows.shape[1], at_once):
+            part = rows[:, start : start + at_once]
             command = kv_append(
                 self.number, layer, 0, kind, first_token + start, self._sequence, part, self.append_options
             )
@@ -127,6 +128,14 @@ class Query:
     head: int = 0
     tail_scores: NDArray[np.int32] | None = None
     tail_v: Halves | None = None
+
+
+def _tokens_at_once(rows: Halves, room: int) -> int:
+    """Tokens of rows [heads, tokens, d] that one append carries: whole groups where the target's limit allows them."""
+    heads, _, head_dim = rows.shape
+    fit: int = min(MAX_TOKENS_PER_APPEND, max(1, room // (heads * head_dim * 2)))
+    group = max(1, abi.PAGE_BYTES // (head_dim * 2))
+    return fit // group * group or fit
 
 
 def attend(target: Target, queries: Sequence[Query]) -> list[AttentionOutput]:

@@ -116,6 +116,7 @@ class LogPage(IntEnum):
     LOG_SANITIZE_STATUS = 0x81
     LOG_STATISTICS = 0xc0
     LOG_PROGRAMS = 0xc1
+    LOG_SESSIONS = 0xc2
 
 
 class Feature(IntEnum):

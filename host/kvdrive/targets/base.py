@@ -46,7 +46,9 @@ class TargetStats:
 
 
 class Target(ABC):
-    """A drive that executes commands."""
+    """A drive that executes commands. `max_transfer_bytes`: the most data that one of them may carry."""
+
+    max_transfer_bytes = 1 << 32
 
     def __init__(self) -> None:
         self._session_numbers = itertools.count(1)

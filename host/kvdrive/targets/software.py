@@ -6,18 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kvdrive._native import Drive, QueuePairs, RingError, Subsystem
+from kvdrive._native import Drive, QueuePairs, Subsystem
 from kvdrive.errors import TargetError
 from kvdrive.nvme.commands import Command
-from kvdrive.nvme.completions import Completion, decode
+from kvdrive.nvme.completions import Completion
+from kvdrive.targets import rings
 from kvdrive.targets.base import Target, TargetStats
 
 DEFAULT_CAPACITY = 1 << 30
-_SEGMENT_BYTES = 1 << 32  # of addresses; memory is taken as it is used
-_QUEUE_ENTRIES = 1024
-_MOST_IN_FLIGHT = 32  # commands of one submit_many
-_MOST_BYTES_IN_FLIGHT = 1 << 29
-_IO_QUEUE = 1
 
 
 class SoftwareDrive(Target):
@@ -28,7 +24,7 @@ class SoftwareDrive(Target):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._drive: Drive | None = Drive(path, engine, threads, capacity_bytes, **options)
-            self._pairs = QueuePairs(Subsystem(self._drive), _SEGMENT_BYTES, entries=_QUEUE_ENTRIES)
+            self._pairs = QueuePairs(Subsystem(self._drive), rings.SEGMENT_BYTES, entries=rings.QUEUE_ENTRIES)
         except (OSError, RuntimeError, ValueError) as error:
             raise TargetError(str(error)) from error
 
@@ -44,22 +40,7 @@ class SoftwareDrive(Target):
     def submit_many(self, commands: Sequence[Command]) -> list[Completion]:
         """See Target."""
         self._open_drive()
-        completions: list[Completion] = []
-        tickets: list[tuple[int, int]] = []  # with the bytes that they hold
-        held = 0
-        try:
-            for command in commands:
-                size = max(command.room, 0 if command.data is None else command.data.size)
-                while tickets and (len(tickets) == _MOST_IN_FLIGHT or held + size > _MOST_BYTES_IN_FLIGHT):
-                    ticket, freed = tickets.pop(0)
-                    held -= freed
-                    completions.append(decode(*self._pairs.wait(ticket)))
-                tickets.append((self._pairs.submit(_IO_QUEUE, command.entry, command.data, command.room), size))
-                held += size
-            completions += [decode(*self._pairs.wait(ticket)) for ticket, _ in tickets]
-        except (RingError, ValueError) as error:
-            raise TargetError(str(error)) from error
-        return completions
+        return rings.exchange(self._pairs, commands)
 
     def stats(self) -> TargetStats:
         """See Target."""

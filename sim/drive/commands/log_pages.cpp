@@ -25,7 +25,7 @@ constexpr std::uint32_t kAlone = 1 << 16;  // no other command of the namespace 
 std::vector<std::byte> supported_pages() {
   std::array<std::uint32_t, 256> pages{};
   for (const LogPage page : {kLogSupportedPages, kLogErrors, kLogSmart, kLogFirmware, kLogChangedNamespaces,
-                             kLogCommandEffects, kLogSanitizeStatus, kLogStatistics, kLogPrograms}) {
+                             kLogCommandEffects, kLogSanitizeStatus, kLogStatistics, kLogPrograms, kLogSessions}) {
     pages[page] = 1;
   }
   return bytes_of(pages);
@@ -97,6 +97,13 @@ std::vector<std::byte> effects_log(std::uint32_t csi) {
     log.io[kExecuteProgram] = kSupported | kChangesContents;
   }
   return bytes_of(log);
+}
+
+std::vector<std::byte> sessions(Subsystem& subsystem) {
+  std::vector<std::uint32_t> list = subsystem.drive().sessions();
+  list.insert(list.begin(), static_cast<std::uint32_t>(list.size()));
+  const auto bytes = std::as_bytes(std::span(list));
+  return {bytes.begin(), bytes.end()};
 }
 
 std::vector<std::byte> statistics(Subsystem& subsystem) {
@@ -195,13 +202,16 @@ Reply log_page(Subsystem& subsystem, const abi::Sqe& command, std::uint64_t room
     case kLogPrograms:
       page = subsystem.programs().descriptors();
       break;
+    case kLogSessions:
+      page = sessions(subsystem);
+      break;
     default:
       return {.status = kScBadLogPage};
   }
   if (offset > page.size() || offset % 4 != 0) return {.status = abi::kInvalidField};
   // Behind the end of a log page the data are zeros.
   page.erase(page.begin(), page.begin() + static_cast<std::ptrdiff_t>(offset));
-  constexpr std::uint64_t kLongest = 1 << 16;  // of a reply; longer than every page
+  constexpr std::uint64_t kLongest = 1 << 16;  // of a reply; longer pages are read in parts
   if (wanted > kLongest) return {.status = abi::kInvalidField};
   page.resize(wanted);
   return {.data = std::move(page)};

@@ -115,6 +115,7 @@ enum LogPage : std::uint32_t {
   kLogSanitizeStatus = 0x81,
   kLogStatistics = 0xc0,
   kLogPrograms = 0xc1,
+  kLogSessions = 0xc2,
 };
 
 enum Feature : std::uint32_t {

@@ -1,0 +1,36 @@
+"""Commands through queue pairs in shared memory: the drives of this process, and those that serve a socket."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kvdrive._native import QueuePairs, RingError
+from kvdrive.errors import TargetError
+from kvdrive.nvme.commands import Command
+from kvdrive.nvme.completions import Completion, decode
+
+SEGMENT_BYTES = 1 << 32  # of addresses; memory is taken as it is used
+QUEUE_ENTRIES = 1024
+IO_QUEUE = 1
+_MOST_IN_FLIGHT = 32  # commands of one call
+_MOST_BYTES_IN_FLIGHT = 1 << 29
+
+
+def exchange(pairs: QueuePairs, commands: Sequence[Command], queue: int = IO_QUEUE) -> list[Completion]:
+    """Completions of commands that do not depend on each other, many in flight at once. Raises TargetError."""
+    completions: list[Completion] = []
+    tickets: list[tuple[int, int]] = []  # with the bytes that they hold
+    held = 0
+    try:
+        for command in commands:
+            size = max(command.room, 0 if command.data is None else command.data.size)
+            while tickets and (len(tickets) == _MOST_IN_FLIGHT or held + size > _MOST_BYTES_IN_FLIGHT):
+                ticket, freed = tickets.pop(0)
+                held -= freed
+                completions.append(decode(*pairs.wait(ticket)))
+            tickets.append((pairs.submit(queue, command.entry, command.data, command.room), size))
+            held += size
+        completions += [decode(*pairs.wait(ticket)) for ticket, _ in tickets]
+    except (RingError, ValueError) as error:
+        raise TargetError(str(error)) from error
+    return completions
