@@ -95,6 +95,9 @@ def serve(
     hosts: Annotated[
         Path | None, typer.Option(help="TOML file of the NVMe/TCP hosts that may come in; default: all of this machine")
     ] = None,
+    buffers: Annotated[
+        str, typer.Option(help="memory for data on their way from and to all NVMe/TCP hosts; 1M at least")
+    ] = "64M",
     engine: Annotated[Engine, typer.Option(help="who computes")] = Engine.fast,
     threads: Annotated[int, typer.Option(min=1, max=256, help="of the engine")] = 1,
     fault: Annotated[
@@ -124,7 +127,7 @@ def serve(
         rings = None if socket is None else RingServer(subsystem, socket)
     except RuntimeError as error:
         raise TargetError(str(error)) from error
-    tcp = serve_tcp(subsystem, nvme_tcp, hosts) if nvme_tcp else None
+    tcp = serve_tcp(subsystem, nvme_tcp, hosts, bytes_of(buffers)) if nvme_tcp else None
     if rings is not None:
         threading.Thread(target=rings.run).start()
         places.append(str(socket))

@@ -18,21 +18,25 @@ from kvdrive._native import Subsystem, TcpServer
 from kvdrive.errors import InputError, TargetError
 
 DEFAULT_PORT = 4420
+DEFAULT_BUFFER_BYTES = 64 << 20
 HostEntry = tuple[str, str | None, str | None]
 
 
-def serve_tcp(subsystem: Subsystem, address: str, hosts_file: Path | None = None) -> TcpServer:
+def serve_tcp(
+    subsystem: Subsystem, address: str, hosts_file: Path | None = None, buffer_bytes: int = DEFAULT_BUFFER_BYTES
+) -> TcpServer:
     """A target at HOST:PORT (numeric; port 0 takes any) that serves until it is dropped.
 
     Without `hosts_file` every host of this machine may come in; an address other than loopback needs the file with a
-    secret for each host. InputError for what cannot be, TargetError when the address cannot be had.
+    secret for each host. Data under way take `buffer_bytes` at most, of all hosts together.
+    InputError for what cannot be, TargetError when the address cannot be had.
     """
     host, port = parse_address(address)
     hosts = read_hosts(hosts_file) if hosts_file else []
     if hosts_file and not hosts:
         raise InputError(f"{hosts_file} names no host: nobody could come in")
     try:
-        return TcpServer(subsystem, host, port, hosts=hosts)
+        return TcpServer(subsystem, host, port, hosts=hosts, buffer_bytes=buffer_bytes)
     except ValueError as error:
         raise InputError(str(error)) from error
     except RuntimeError as error:

@@ -159,10 +159,14 @@ void bind_nvme(nb::module_& m) {
   nb::class_<RingServer>(m, "RingServer", "Hands queue pairs to other processes, through a Unix socket.")
       .def(
           "__init__",
-          [](RingServer* self, Subsystem& subsystem, const std::filesystem::path& path) {
-            new (self) RingServer(subsystem, path);
+          [](RingServer* self, Subsystem& subsystem, const std::filesystem::path& path, double greeting_timeout) {
+            const auto milliseconds = static_cast<std::int64_t>(greeting_timeout * 1000);
+            new (self) RingServer(subsystem, path, std::chrono::milliseconds(milliseconds));
           },
-          nb::arg("subsystem"), nb::arg("path"), nb::keep_alive<1, 2>())
+          nb::arg("subsystem"), nb::arg("path"), nb::kw_only(), nb::arg("greeting_timeout") = 5.0,
+          nb::keep_alive<1, 2>(),
+          "A connection that asks for nothing is closed after `greeting_timeout` seconds. RuntimeError where another "
+          "drive is served at `path`.")
       .def("run", &RingServer::run, nb::call_guard<nb::gil_scoped_release>(), "Serve until `stop`.")
       .def("stop", &RingServer::stop)
       .def_prop_ro("hosts", &RingServer::hosts);

@@ -40,7 +40,7 @@ std::chrono::milliseconds milliseconds_of(double seconds) {
 
 void init_server(tcp::Server* self, nvme::Subsystem& subsystem, const std::string& host, std::uint16_t port,
                  const std::vector<HostEntry>& hosts, double connect_timeout, double progress_timeout,
-                 std::uint32_t max_connections, std::uint64_t transfer_budget_bytes) {
+                 std::uint32_t max_connections, std::uint64_t buffer_bytes) {
   tcp::TargetOptions options;
   for (const auto& [nqn, secret, controller_secret] : hosts) {
     options.hosts.push_back({nqn, secret_of(secret), secret_of(controller_secret)});
@@ -48,7 +48,7 @@ void init_server(tcp::Server* self, nvme::Subsystem& subsystem, const std::strin
   options.connect_timeout = milliseconds_of(connect_timeout);
   options.progress_timeout = milliseconds_of(progress_timeout);
   options.max_connections = max_connections;
-  options.transfer_budget_bytes = transfer_budget_bytes;
+  options.buffer_bytes = buffer_bytes;
   new (self) tcp::Server(subsystem, host, port, std::move(options));
 }
 
@@ -74,6 +74,9 @@ nb::dict counters(tcp::Server& server) {
   result["keep_alive_expired"] = counters.keep_alive_expired;
   result["refused_hosts"] = counters.refused_hosts;
   result["failed_authentications"] = counters.failed_authentications;
+  result["buffer_bytes"] = counters.buffer_bytes;
+  result["buffer_peak_bytes"] = counters.buffer_peak_bytes;
+  result["buffer_waits"] = counters.buffer_waits;
   return result;
 }
 
@@ -84,7 +87,7 @@ void bind_tcp(nb::module_& m) {
       .def("__init__", &init_server, nb::keep_alive<1, 2>(), nb::arg("subsystem"), nb::arg("host") = "127.0.0.1",
            nb::arg("port") = 0, nb::kw_only(), nb::arg("hosts") = std::vector<HostEntry>(),
            nb::arg("connect_timeout") = 5.0, nb::arg("progress_timeout") = 30.0, nb::arg("max_connections") = 256,
-           nb::arg("transfer_budget_bytes") = tcp::TargetOptions{}.transfer_budget_bytes,
+           nb::arg("buffer_bytes") = tcp::TargetOptions{}.buffer_bytes,
            "Hosts: (NQN, DHHC-1 secret or None, controller's DHHC-1 secret or None); without any, every host may come. "
            "ValueError for a bad address or secret, and where an address other than loopback would be open to hosts "
            "without a secret.")

@@ -85,7 +85,7 @@ class Pdus final : public Surface {
     tcp::DhchapSecret secret{std::nullopt, Bytes(32)};
     options.hosts = {{std::string(kHost)}, {std::string(kGuarded), secret, secret}};
     options.max_transfer_bytes = 1 << 16;
-    options.transfer_budget_bytes = 1 << 16;
+    options.buffer_bytes = 1 << 16;
     options.connect_timeout = std::chrono::milliseconds(150);
     options.progress_timeout = std::chrono::milliseconds(300);
     return options;

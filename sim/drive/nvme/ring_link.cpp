@@ -7,6 +7,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <stdexcept>
@@ -20,12 +21,31 @@ namespace {
 
 constexpr std::uint64_t kLargestSegment = std::uint64_t{64} << 30;
 
-// What a host says first. The answer is the same message with the segment's descriptor.
+enum class Refusal : std::uint64_t { kNone, kVersion, kSize, kMemory, kFull };
+
+// What a host says first. The answer is the same message, with the segment's descriptor or a reason why there is none.
 struct Hello {
   std::uint32_t magic = kRingMagic;
   std::uint32_t version = kRingVersion;
   std::uint64_t segment_bytes = 0;
+  Refusal refusal = Refusal::kNone;
 };
+
+std::string sentence(Refusal refusal, std::uint64_t segment_bytes) {
+  switch (refusal) {
+    case Refusal::kVersion:
+      return "speaks another version of the rings: use the same kvdrive on both sides";
+    case Refusal::kSize:
+      return "serves no segment of " + std::to_string(segment_bytes) + " bytes: " + std::to_string(kLargestSegment) +
+             " are the most";
+    case Refusal::kMemory:
+      return "has no memory for a segment of " + std::to_string(segment_bytes) + " bytes";
+    case Refusal::kFull:
+      return "has all the hosts that it takes: try again when one of them has ended";
+    default:
+      return "closed the connection: is it still running, and of the same version of kvdrive?";
+  }
+}
 
 [[noreturn]] void fail(const std::string& what) { throw std::system_error(errno, std::generic_category(), what); }
 
@@ -41,6 +61,10 @@ sockaddr_un address_of(const std::filesystem::path& path) {
 bool connected(int socket, const std::filesystem::path& path) {
   const sockaddr_un address = address_of(path);
   return connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+}
+
+bool send_hello(int socket, const Hello& hello) {
+  return send(socket, &hello, sizeof hello, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof hello);
 }
 
 bool send_with_descriptor(int socket, const Hello& hello, int fd) {
@@ -68,7 +92,10 @@ int receive_descriptor(int socket, Hello& hello) {
   message.msg_iovlen = 1;
   message.msg_control = control;
   message.msg_controllen = sizeof control;
-  if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != static_cast<ssize_t>(sizeof hello)) return -1;
+  ssize_t got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  // A server that refused may have closed before it read: its answer comes behind this error.
+  if (got < 0 && errno == ECONNRESET) got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  if (got != static_cast<ssize_t>(sizeof hello)) return -1;
   const cmsghdr* head = CMSG_FIRSTHDR(&message);
   if (!head || head->cmsg_type != SCM_RIGHTS || head->cmsg_len != CMSG_LEN(sizeof(int))) return -1;
   int fd = -1;
@@ -89,8 +116,8 @@ ServedRings::~ServedRings() {
   if (thread_.joinable()) thread_.join();
 }
 
-RingServer::RingServer(Subsystem& subsystem, std::filesystem::path path)
-    : subsystem_(subsystem), path_(std::move(path)) {
+RingServer::RingServer(Subsystem& subsystem, std::filesystem::path path, std::chrono::milliseconds greeting_timeout)
+    : subsystem_(subsystem), path_(std::move(path)), greeting_timeout_(greeting_timeout) {
   const sockaddr_un address = address_of(path_);
   listener_ = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   wake_ = eventfd(0, EFD_CLOEXEC);
@@ -126,20 +153,58 @@ void RingServer::stop() {
 bool RingServer::greet(Host& host) {
   Hello hello;
   if (host.rings || recv(host.socket, &hello, sizeof hello, 0) != static_cast<ssize_t>(sizeof hello)) return false;
-  if (hello.magic != kRingMagic || hello.version != kRingVersion || hello.segment_bytes > kLargestSegment) return false;
+  const auto refuse = [&](Refusal refusal) {
+    send_hello(host.socket, {.refusal = refusal});
+    return false;
+  };
+  if (hello.magic != kRingMagic) return false;
+  if (hello.version != kRingVersion) return refuse(Refusal::kVersion);
+  if (hello.segment_bytes > kLargestSegment) return refuse(Refusal::kSize);
   try {
     host.rings = std::make_unique<ServedRings>(subsystem_, hello.segment_bytes, ControllerOptions{}, true);
   } catch (const std::exception&) {
-    return false;
+    return refuse(Refusal::kMemory);
   }
   return send_with_descriptor(host.socket, hello, host.rings->memory().fd());
 }
 
+int RingServer::close_silent() {
+  using std::chrono::milliseconds;
+  const auto now = std::chrono::steady_clock::now();
+  const auto age = [&](const Host& host) { return std::chrono::duration_cast<milliseconds>(now - host.since); };
+  std::erase_if(connected_, [&](const Host& host) {
+    if (!host.silent() || age(host) < greeting_timeout_) return false;
+    close(host.socket);
+    return true;
+  });
+  const auto oldest = std::ranges::find_if(connected_, &Host::silent);  // in the order of their coming
+  return oldest == connected_.end() ? -1 : static_cast<int>((greeting_timeout_ - age(*oldest)).count()) + 1;
+}
+
+// One too many takes the place of the oldest connection that has asked for nothing; where there is none, it is refused.
+void RingServer::accept_one() {
+  const int accepted = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+  if (accepted < 0) return;
+  if (connected_.size() >= kMaxHosts) {
+    const auto silent = std::ranges::find_if(connected_, &Host::silent);
+    if (silent == connected_.end()) {
+      send_hello(accepted, {.refusal = Refusal::kFull});
+      close(accepted);
+      return;
+    }
+    close(silent->socket);
+    connected_.erase(silent);
+  }
+  connected_.push_back({.socket = accepted, .since = std::chrono::steady_clock::now()});
+}
+
 void RingServer::run() {
   while (true) {
+    const int timeout = close_silent();
+    hosts_ = connected_.size();
     std::vector<pollfd> watched{{listener_, POLLIN, 0}, {wake_, POLLIN, 0}};
     for (const Host& host : connected_) watched.push_back({host.socket, POLLIN, 0});
-    if (poll(watched.data(), watched.size(), -1) < 0) {
+    if (poll(watched.data(), watched.size(), timeout) < 0) {
       if (errno == EINTR) continue;
       fail("cannot wait for hosts");
     }
@@ -153,15 +218,7 @@ void RingServer::run() {
       close(host->socket);
       host = connected_.erase(host);
     }
-    if (watched[0].revents) {
-      const int accepted = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
-      if (accepted >= 0 && connected_.size() < kMaxHosts) {
-        connected_.push_back({.socket = accepted, .rings = nullptr});
-      } else if (accepted >= 0) {
-        close(accepted);
-      }
-    }
-    hosts_ = connected_.size();
+    if (watched[0].revents) accept_one();
   }
 }
 
@@ -173,9 +230,10 @@ RingConnection::RingConnection(const std::filesystem::path& path, std::uint64_t 
       throw std::runtime_error("no drive is served at " + path.string() + ": start `kvdrive drive serve` there");
     }
     Hello hello{.segment_bytes = segment_bytes};
-    const bool sent = send(socket_, &hello, sizeof hello, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof hello);
-    const int fd = sent ? receive_descriptor(socket_, hello) : -1;
-    if (fd < 0) throw std::runtime_error("the drive at " + path.string() + " refuses a segment of this size");
+    send_hello(socket_, hello);  // where that fails, the answer may be there already
+    const int fd = receive_descriptor(socket_, hello);
+    if (fd < 0)
+      throw std::runtime_error("the drive at " + path.string() + " " + sentence(hello.refusal, segment_bytes));
     memory_ = std::make_unique<RingMemory>(RingMemory::attach(fd));
   } catch (...) {
     close(socket_);

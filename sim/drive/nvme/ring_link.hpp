@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <list>
 #include <memory>
@@ -35,12 +36,14 @@ class ServedRings {
 };
 
 // Listens at `path`. A connection that ends, for whatever reason, takes its controller and its queues with it.
+// A connection that asks for nothing is closed after `greeting_timeout`, or earlier where another one needs its place.
 class RingServer {
  public:
   static constexpr std::size_t kMaxHosts = 64;
 
   // Throws std::runtime_error when the path cannot be bound or another server answers there.
-  RingServer(Subsystem& subsystem, std::filesystem::path path);
+  RingServer(Subsystem& subsystem, std::filesystem::path path,
+             std::chrono::milliseconds greeting_timeout = std::chrono::seconds(5));
   ~RingServer();
   RingServer(const RingServer&) = delete;
   RingServer& operator=(const RingServer&) = delete;
@@ -53,13 +56,19 @@ class RingServer {
  private:
   struct Host {
     int socket = -1;
-    std::unique_ptr<ServedRings> rings;  // from the first message on
+    std::chrono::steady_clock::time_point since;
+    std::unique_ptr<ServedRings> rings{};  // from the first message on
+    bool silent() const { return !rings; }
   };
 
   bool greet(Host& host);
+  void accept_one();
+  // Milliseconds until the next connection has been silent for too long; -1: there is none.
+  int close_silent();
 
   Subsystem& subsystem_;
   const std::filesystem::path path_;
+  const std::chrono::milliseconds greeting_timeout_;
   int listener_ = -1, wake_ = -1;
   std::list<Host> connected_;
   std::atomic<std::size_t> hosts_ = 0;
@@ -68,14 +77,14 @@ class RingServer {
 // A host's connection to a RingServer: the segment lives as long as this.
 class RingConnection {
  public:
-  // Throws std::runtime_error when nobody serves there.
+  // Throws std::runtime_error when nobody serves there, or with the server's reason for a refusal.
   RingConnection(const std::filesystem::path& path, std::uint64_t segment_bytes);
   ~RingConnection();
   RingConnection(const RingConnection&) = delete;
   RingConnection& operator=(const RingConnection&) = delete;
 
   const RingMemory& memory() const { return *memory_; }
-  // Whether the server still holds its end.
+  // True if the server still holds its end.
   bool alive() const;
 
  private:

@@ -20,12 +20,20 @@ std::uint8_t fabrics_type(const abi::Sqe& command) { return static_cast<std::uin
 }  // namespace
 
 Connection::Connection(Target& target, Address local, Clock::time_point now)
-    : target_(target), local_(std::move(local)), opened_(now), progress_(now) {
+    : target_(target),
+      local_(std::move(local)),
+      output_held_(target.pool()),
+      reader_held_(target.pool()),
+      opened_(now),
+      progress_(now) {
   target_.count([](TargetCounters& c) { ++c.connections; });
 }
 
 // NOLINTNEXTLINE(bugprone-exception-escape): it takes locks, and visits a variant that always has a value
-Connection::~Connection() { detach(); }
+Connection::~Connection() {
+  target_.pool().leave_line(this);
+  detach();
+}
 
 // The queue is free for another connection; without the admin queue there is no association.
 void Connection::detach() {
@@ -55,12 +63,17 @@ void Connection::proceed(Clock::time_point now) {
     progress_ = now;
     handle(*pdu);
   }
+  const std::size_t waiting = waiting_.size();
+  serve_waiting();
+  if (waiting_.size() < waiting) progress_ = now;  // from now on the host may be late
   const auto& fault = reader_.fault();
   if (fault && !ending_) {
     const ByteView pending = reader_.pending();
     const std::size_t header = pending.size() > 2 ? std::to_integer<std::size_t>(pending[2]) : 0;
     terminate(*fault, pending.first(std::min(pending.size(), header)));
   }
+  reader_.keep();
+  reader_held_.set(reader_.pending().size());
 }
 
 void Connection::handle(const Pdu& pdu) {
@@ -114,8 +127,9 @@ nvme::Status Connection::check_order(const abi::Sqe& command) const {
   }
   if (command.flags >> 6 != 1) return abi::kInvalidField;  // PSDT: an SGL
   const auto same = [&](const Incoming& other) { return other.command.cid == command.cid; };
-  const bool taken = std::ranges::any_of(waiting_, same) ||
-                     std::ranges::any_of(incoming_, [&](const auto& entry) { return same(entry.second); });
+  const bool taken =
+      std::ranges::any_of(waiting_, [&](const Waiting& other) { return other.command.cid == command.cid; }) ||
+      std::ranges::any_of(incoming_, [&](const auto& entry) { return same(entry.second); });
   if (taken) return nvme::kScInvalidCommandId;
   const bool ready = fabrics || association_->with([](auto& controller) { return controller.ready(); });
   return ready ? nvme::Status{abi::kSuccess} : nvme::Status{nvme::kScCommandSequence};
@@ -146,30 +160,51 @@ void Connection::take_command(const Pdu& pdu) {
   const Expected expects = expected(command);
   const DataPointer pointer = locate(command, expects.direction, pdu.data.size());
   if (pointer.status != abi::kSuccess) return complete(command, pointer.status);
-  if (expects.direction != nvme::Direction::kToController) return execute(command, {}, pointer.length);
-  if (pointer.length != expects.bytes.value_or(pointer.length)) return complete(command, abi::kDataLength);
+  const bool to_controller = expects.direction == nvme::Direction::kToController;
+  if (to_controller && pointer.length != expects.bytes.value_or(pointer.length))
+    return complete(command, abi::kDataLength);
   if (pointer.capsule_offset) return execute(command, pdu.data.subspan(*pointer.capsule_offset, pointer.length), 0);
   if (pointer.length == 0) return execute(command, {}, 0);
 
+  const Waiting waiting{command, expects.direction, pointer.length};
+  // An answer is counted when it is there, and nothing else runs until then.
+  if (!to_controller && waiting_.empty() && may_hold(waiting) && target_.pool().take(this, pointer.length)) {
+    return execute(command, {}, pointer.length);
+  }
   if (incoming_.size() + waiting_.size() >= std::max(entries_, 1u)) {
     return terminate({FatalError::kLimitExceeded}, pdu.header);  // more commands than the queue has entries
   }
-  waiting_.push_back({command, {}, 0, false});
-  request_data();
+  waiting_.push_back(waiting);
 }
 
-void Connection::request_data() {
-  while (!waiting_.empty()) {
-    const std::uint32_t length = sgl_of(waiting_.front().command).length;
-    if (!incoming_.empty() && incoming_bytes_ + length > target_.options().transfer_budget_bytes) return;
-    while (incoming_.contains(next_tag_)) ++next_tag_;
-    Incoming& incoming = incoming_[next_tag_] = std::move(waiting_.front());
+// A connection has a quarter of the pool for data on their way in, and as much as its output limit for answers.
+bool Connection::may_hold(const Waiting& command) const {
+  if (command.direction == nvme::Direction::kToHost) return !is_full();
+  return incoming_.empty() || incoming_bytes_ + command.length <= target_.pool().limit_bytes() / 4;
+}
+
+void Connection::serve_waiting() {
+  while (!waiting_.empty() && !ending_ && !dropped_) {
+    const Waiting next = waiting_.front();
+    if (!may_hold(next)) return target_.pool().leave_line(this);
+    auto held = target_.pool().take(this, next.length);
+    if (!held) return;
     waiting_.pop_front();
-    incoming.data.resize(length);
-    incoming_bytes_ += length;
-    send(writer_.ready_to_transfer(incoming.command.cid, next_tag_++, length));
-    target_.count([](TargetCounters& c) { ++c.ready_to_transfer; });
+    if (next.direction == nvme::Direction::kToController) {
+      request_data(next, std::move(*held));
+    } else {
+      held.reset();
+      execute(next.command, {}, next.length);
+    }
   }
+}
+
+void Connection::request_data(const Waiting& waiting, BufferPool::Lease held) {
+  while (incoming_.contains(next_tag_)) ++next_tag_;
+  incoming_.emplace(next_tag_, Incoming{waiting.command, waiting.length, std::move(held)});
+  incoming_bytes_ += waiting.length;
+  send(writer_.ready_to_transfer(waiting.command.cid, next_tag_++, waiting.length));
+  target_.count([](TargetCounters& c) { ++c.ready_to_transfer; });
 }
 
 void Connection::take_data(const Pdu& pdu) {
@@ -182,12 +217,13 @@ void Connection::take_data(const Pdu& pdu) {
   Incoming& incoming = found->second;
   if (header.cid != incoming.command.cid) return invalid(offsetof(DataHeader, cid));
   if (header.length != pdu.data.size()) return invalid(offsetof(DataHeader, length));
-  if (header.offset != incoming.received || header.length > incoming.data.size() - incoming.received) {
+  if (header.offset != incoming.received || header.length > incoming.length - incoming.received) {
     return terminate({FatalError::kOutOfRange, offsetof(DataHeader, offset)}, pdu.header);
   }
-  const bool last = header.offset + header.length == incoming.data.size();
+  const bool last = header.offset + header.length == incoming.length;
   if (last != ((pdu.common.flags & kLastPdu) != 0)) return invalid(offsetof(CommonHeader, flags));
-  std::ranges::copy(pdu.data, incoming.data.begin() + header.offset);
+  if (!incoming.data) incoming.data = std::make_unique_for_overwrite<std::byte[]>(incoming.length);
+  std::ranges::copy(pdu.data, incoming.data.get() + header.offset);
   incoming.received += header.length;
   incoming.damaged |= pdu.data_damaged;
   if (pdu.data_damaged) target_.count([](TargetCounters& c) { ++c.data_digest_errors; });
@@ -195,13 +231,12 @@ void Connection::take_data(const Pdu& pdu) {
 
   const Incoming whole = std::move(incoming);
   incoming_.erase(found);
-  incoming_bytes_ -= whole.data.size();
+  incoming_bytes_ -= whole.length;
   if (whole.damaged) {
     complete(whole.command, kTransientTransportError, 0, {}, true);
   } else {
-    execute(whole.command, whole.data, 0);
+    execute(whole.command, {whole.data.get(), whole.length}, 0);
   }
-  if (!ending_ && !dropped_) request_data();
 }
 
 void Connection::execute(const abi::Sqe& command, ByteView data, std::uint32_t room) {
@@ -256,13 +291,17 @@ void Connection::deliver(const nvme::Response& response) {
 }
 
 void Connection::send(Bytes pdu) {
-  output_bytes_ += pdu.size();
-  output_.push_back(std::move(pdu));
+  output_held_.set(output_held_.bytes() + pdu.size());
+  if (!output_.empty() && output_.back().size() + pdu.size() <= kSmallPdu) {
+    output_.back().insert(output_.back().end(), pdu.begin(), pdu.end());
+  } else {
+    output_.push_back(std::move(pdu));
+  }
 }
 
 void Connection::sent(std::size_t bytes, Clock::time_point now) {
   progress_ = now;
-  output_bytes_ -= bytes;
+  output_held_.set(output_held_.bytes() - bytes);
   output_begin_ += bytes;
   while (!output_.empty() && output_begin_ >= output_.front().size()) {
     output_begin_ -= output_.front().size();
@@ -275,13 +314,21 @@ void Connection::sent(std::size_t bytes, Clock::time_point now) {
 void Connection::terminate(Fault fault, ByteView header) {
   target_.count([](TargetCounters& c) { ++c.terminated; });
   send(PduWriter::termination(fault.error, fault.information, header));
-  ending_ = true;
+  end();
   detach();
 }
 
 void Connection::leave() {
   association_ = nullptr;
+  end();
+}
+
+void Connection::end() {
   ending_ = true;
+  waiting_.clear();
+  incoming_.clear();
+  incoming_bytes_ = 0;
+  target_.pool().leave_line(this);
 }
 
 void Connection::check_time(Clock::time_point now) {

@@ -2,8 +2,8 @@
 // One TCP connection, which is one queue: PDUs in, PDUs out. Knows nothing of sockets.
 //
 // ICReq and ICResp, Connect, authentication where the host must prove who it is, then commands. A command's data come
-// in its capsule or after an R2T; commands whose data would exceed the budget wait for theirs. Commands execute in the
-// order in which their data are complete.
+// in its capsule or after an R2T. Commands wait until the pool of all connections has room for their data, in either
+// direction. They execute in the order in which their data are complete.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 
+#include "tcp/buffer_pool.hpp"
 #include "tcp/pdu.hpp"
 #include "tcp/pdu_reader.hpp"
 #include "tcp/target.hpp"
@@ -30,8 +31,14 @@ class Connection {
   // Bytes that arrived. PDUs are handled until their answers fill the output; `proceed` goes on with the rest.
   void receive(ByteView bytes, Clock::time_point now);
   void proceed(Clock::time_point now);
-  // Whether bytes are better left in the socket for now.
-  bool is_full() const { return output_bytes_ >= kOutputLimitBytes; }
+  // True if bytes are better left in the socket for now.
+  bool is_full() const {
+    return output_held_.bytes() >= kOutputLimitBytes || (!output_.empty() && target_.pool().full());
+  }
+  // Bytes to read from the socket at once: few when the pool is full, but enough for commands that need no data.
+  std::size_t read_bytes() const { return incoming_.empty() && target_.pool().full() ? kSmallRead : kLargeRead; }
+
+  static constexpr std::size_t kLargeRead = 256 << 10, kSmallRead = 4096;
 
   // PDUs to be sent, oldest first; `sent` takes bytes off the front.
   const std::deque<Bytes>& output() const { return output_; }
@@ -52,12 +59,22 @@ class Connection {
 
  private:
   static constexpr std::size_t kOutputLimitBytes = 4 << 20;
+  static constexpr std::size_t kSmallPdu = 4096;  // such PDUs are sent together
 
+  // A command that was answered with an R2T.
   struct Incoming {
     abi::Sqe command;
-    Bytes data;
+    std::uint32_t length;
+    BufferPool::Lease held;
+    std::unique_ptr<std::byte[]> data{};  // from the first byte on
     std::uint32_t received = 0;
     bool damaged = false;
+  };
+  // A command for whose data the pool has no room yet.
+  struct Waiting {
+    abi::Sqe command;
+    nvme::Direction direction;
+    std::uint32_t length;
   };
   // Where a command's data are.
   struct DataPointer {
@@ -75,6 +92,7 @@ class Connection {
   void take_command(const Pdu& pdu);
   void take_data(const Pdu& pdu);
   void terminate(Fault fault, ByteView header);
+  void end();
   void detach();
   void send(Bytes pdu);
   bool is_idle() const;
@@ -82,7 +100,9 @@ class Connection {
   DataPointer locate(const abi::Sqe& command, nvme::Direction direction, std::size_t capsule_bytes) const;
   Expected expected(const abi::Sqe& command) const;
   nvme::Status check_order(const abi::Sqe& command) const;
-  void request_data();
+  bool may_hold(const Waiting& command) const;
+  void serve_waiting();
+  void request_data(const Waiting& waiting, BufferPool::Lease held);
   void execute(const abi::Sqe& command, ByteView data, std::uint32_t room);
   void execute_fabrics(const abi::Sqe& command, ByteView data, std::uint32_t room);
   void respond(const nvme::Response& response);
@@ -109,13 +129,13 @@ class Connection {
   bool authenticated_ = true;
 
   std::map<std::uint16_t, Incoming> incoming_{};  // by TTAG
-  std::deque<Incoming> waiting_{};                // for their R2T
+  std::deque<Waiting> waiting_{};
   std::uint64_t incoming_bytes_ = 0;
   std::uint16_t next_tag_ = 0;
 
   std::deque<Bytes> output_{};
   std::size_t output_begin_ = 0;  // within the first one
-  std::size_t output_bytes_ = 0;
+  BufferPool::Lease output_held_, reader_held_;
   bool ending_ = false, dropped_ = false;
   Clock::time_point opened_, progress_;
 };

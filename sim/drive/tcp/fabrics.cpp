@@ -45,7 +45,7 @@ void Connection::execute_fabrics(const abi::Sqe& command, ByteView data, std::ui
     case kDisconnect:
       if (queue_ == 0) return complete(command, abi::kInvalidOpcode);
       complete(command, abi::kSuccess);
-      ending_ = true;
+      end();
       return detach();
     default:
       return complete(command, abi::kInvalidOpcode);
@@ -134,7 +134,7 @@ void Connection::authenticate(const abi::Sqe& command, ByteView data) {
   complete(command, abi::kSuccess);
   if (!authentication_->failed()) return;
   target_.count([](TargetCounters& c) { ++c.failed_authentications; });
-  ending_ = true;
+  end();
   detach();
 }
 
@@ -151,7 +151,7 @@ void Connection::answer_authentication(const abi::Sqe& command, std::uint32_t ro
   complete(command, abi::kSuccess, 0, std::move(message));
   if (!authentication_->failed()) return;
   target_.count([](TargetCounters& c) { ++c.failed_authentications; });
-  ending_ = true;
+  end();
   detach();
 }
 

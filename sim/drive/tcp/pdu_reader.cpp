@@ -26,9 +26,19 @@ void PduReader::start(Digests digests) {
 
 void PduReader::feed(ByteView bytes) {
   if (fault_) return;
-  buffer_.erase(buffer_.begin(), buffer_.begin() + static_cast<std::ptrdiff_t>(begin_));
+  if (!pending().empty()) {
+    buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
+    bytes = ByteView(buffer_).subspan(begin_);
+  }
+  bytes_ = bytes;
   begin_ = 0;
-  buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
+}
+
+void PduReader::keep() {
+  if (begin_ == 0 && bytes_.data() == buffer_.data()) return;
+  buffer_ = Bytes(pending().begin(), pending().end());
+  bytes_ = buffer_;
+  begin_ = 0;
 }
 
 std::uint32_t PduReader::expected_header(std::uint8_t type) const {

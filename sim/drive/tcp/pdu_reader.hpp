@@ -16,7 +16,7 @@ struct Fault {
   std::uint32_t information = 0;
 };
 
-// One PDU; the views are valid until the next call of the reader.
+// One PDU; the views are valid until the reader gets or keeps bytes.
 struct Pdu {
   CommonHeader common{};
   ByteView header{};  // all of it, without digest
@@ -32,13 +32,15 @@ class PduReader {
   // From the exchange of ICReq and ICResp on.
   void start(Digests digests);
 
-  // Takes bytes that arrived.
+  // Takes bytes that arrived; they stay where they are until `keep`.
   void feed(ByteView bytes);
+  // Copies what is left of them, and frees what is not needed any more.
+  void keep();
   // The next whole PDU; nothing while it is not there or after a fault.
   std::optional<Pdu> next();
   const std::optional<Fault>& fault() const { return fault_; }
   // Bytes of the PDU at fault, or of one that is not complete.
-  ByteView pending() const { return ByteView(buffer_).subspan(begin_); }
+  ByteView pending() const { return bytes_.subspan(begin_); }
 
  private:
   std::optional<Fault> check(const CommonHeader& common) const;
@@ -47,7 +49,8 @@ class PduReader {
   std::uint32_t in_capsule_bytes_;
   bool started_ = false;
   Digests digests_{};
-  Bytes buffer_{};
+  Bytes buffer_{};         // bytes that were kept
+  ByteView bytes_{};       // of `buffer_`, or those that arrived just now
   std::size_t begin_ = 0;  // of the PDU that comes next
   std::optional<Fault> fault_{};
 };

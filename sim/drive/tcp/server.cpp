@@ -130,7 +130,8 @@ void Server::run() {
   std::array<epoll_event, 64> events;
   Clock::time_point next_tick = Clock::now();
   while (!stop_) {
-    const int timeout = clients_.empty() ? -1 : static_cast<int>(kTick.count());
+    const int tick_ms = target_.pool().can_serve() ? 0 : static_cast<int>(kTick.count());
+    const int timeout = clients_.empty() ? -1 : tick_ms;
     const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout);
     for (int i = 0; i < count; ++i) {
       const int fd = events[static_cast<std::size_t>(i)].data.fd;
@@ -186,6 +187,7 @@ void Server::serve_all() {
 bool Server::serve(Client& client, std::uint32_t events) try {
   Connection& connection = client.connection;
   if (events & (EPOLLIN | EPOLLHUP | EPOLLERR) && !read_some(client)) return false;
+  connection.proceed(Clock::now());  // the pool may have room for commands that wait
   if (connection.dropped() || !write_all(client)) return false;
   if (connection.ending() && connection.output().empty() && !client.closing) {
     shutdown(client.socket.get(), SHUT_WR);
@@ -205,7 +207,7 @@ bool Server::serve(Client& client, std::uint32_t events) try {
 // One buffer full, so that a busy host leaves time for the others.
 bool Server::read_some(Client& client) {
   if (client.connection.is_full()) return true;
-  const ssize_t got = recv(client.socket.get(), buffer_.data(), buffer_.size(), 0);
+  const ssize_t got = recv(client.socket.get(), buffer_.data(), client.connection.read_bytes(), 0);
   if (got == 0) return false;
   if (got < 0) return errno == EAGAIN || errno == EINTR;
   client.connection.receive(ByteView(buffer_).first(static_cast<std::size_t>(got)), Clock::now());

@@ -67,7 +67,7 @@ class Server {
   std::uint16_t port_ = 0;
   Target target_;
   std::map<int, std::unique_ptr<Client>> clients_;
-  std::array<std::byte, 256 << 10> buffer_;
+  std::array<std::byte, Connection::kLargeRead> buffer_;
   std::atomic<bool> stop_ = false;
   std::thread thread_;
 };

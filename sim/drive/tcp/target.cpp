@@ -2,13 +2,20 @@
 #include "tcp/target.hpp"
 
 #include <algorithm>
+#include <stdexcept>
+#include <string>
 
 #include "tcp/connection.hpp"
 
 namespace kvdrive::tcp {
 
 Target::Target(nvme::Subsystem& subsystem, TargetOptions options, std::function<void()> wake)
-    : subsystem_(subsystem), options_(std::move(options)), wake_(std::move(wake)) {}
+    : subsystem_(subsystem), options_(std::move(options)), wake_(std::move(wake)) {
+  if (options_.buffer_bytes < options_.max_transfer_bytes) {
+    throw std::invalid_argument("the buffers of all connections take " + std::to_string(options_.max_transfer_bytes) +
+                                " bytes at least: one command may need so many");
+  }
+}
 
 std::optional<HostAccess> Target::access(const std::string& host_nqn) const {
   if (options_.hosts.empty()) return HostAccess{host_nqn};
@@ -107,7 +114,11 @@ bool Target::take(TransportFault fault) {
 
 TargetCounters Target::counters() const {
   const std::scoped_lock lock(mutex_);
-  return counters_;
+  TargetCounters counters = counters_;
+  counters.buffer_bytes = pool_.used_bytes();
+  counters.buffer_peak_bytes = pool_.peak_bytes();
+  counters.buffer_waits = pool_.waits();
+  return counters;
 }
 
 }  // namespace kvdrive::tcp

@@ -18,6 +18,7 @@
 
 #include "commands/subsystem.hpp"
 #include "nvme/controller.hpp"
+#include "tcp/buffer_pool.hpp"
 #include "tcp/dhchap.hpp"
 #include "tcp/discovery.hpp"
 
@@ -37,8 +38,8 @@ struct TargetOptions {
   std::uint32_t max_connections = 256;
   std::uint16_t max_io_queues = 64;
   std::uint32_t max_transfer_bytes = 1 << 20;
-  std::uint64_t transfer_budget_bytes = 16 << 20;     // of a connection's commands that wait for their data
-  std::chrono::milliseconds connect_timeout{5000};    // from the connection to a Connect command
+  std::uint64_t buffer_bytes = 64 << 20;            // of all connections, for data on their way; one transfer at least
+  std::chrono::milliseconds connect_timeout{5000};  // from the connection to a Connect command
   std::chrono::milliseconds progress_timeout{30000};  // a PDU or a transfer that has begun, or a reader that stalls
 };
 
@@ -61,6 +62,8 @@ struct TargetCounters {
   std::uint64_t timeouts = 0;    // connections
   std::uint64_t keep_alive_expired = 0;
   std::uint64_t refused_hosts = 0, failed_authentications = 0;
+  std::uint64_t buffer_bytes = 0, buffer_peak_bytes = 0;  // of the pool: now, and at most so far
+  std::uint64_t buffer_waits = 0;                         // commands for which the pool had no room at once
 };
 
 // A host and its controller: the admin queue's connection and those of the I/O queues.
@@ -96,6 +99,7 @@ class Target {
   Target(nvme::Subsystem& subsystem, TargetOptions options, std::function<void()> wake);
 
   const TargetOptions& options() const { return options_; }
+  BufferPool& pool() { return pool_; }
   const std::string& nqn() const { return subsystem_.nqn(); }
   // The entry of a host that may use the drive; where every host may, an entry without secrets.
   std::optional<HostAccess> access(const std::string& host_nqn) const;
@@ -111,7 +115,7 @@ class Target {
   void expire_keep_alives(Clock::time_point now);
 
   void inject(TransportFault fault, std::uint32_t count);
-  // Whether the next operation that this fault can meet is to fail.
+  // True if the next operation that this fault can meet is to fail.
   bool take(TransportFault fault);
 
   TargetCounters counters() const;
@@ -126,6 +130,7 @@ class Target {
 
   nvme::Subsystem& subsystem_;
   TargetOptions options_;
+  BufferPool pool_{options_.buffer_bytes};
   std::function<void()> wake_;
   std::uint16_t next_discovery_id_ = 0;
   std::map<std::uint16_t, std::shared_ptr<Association>> associations_;  // of the drive's subsystem, by CNTLID

@@ -3,6 +3,8 @@
 
 import os
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -131,15 +133,25 @@ def test_the_emulator_keeps_many_commands_in_flight(tmp_path):
 
 
 @pytest.fixture
-def served(tmp_path):
-    """A drive served at a socket by a thread of this process."""
-    drive = Drive(tmp_path / "drive.kv", "fast", 1, 1 << 26)
-    server = RingServer(Subsystem(drive), tmp_path / "socket")
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    yield server, tmp_path / "socket"
-    server.stop()
-    thread.join()
+def serve(tmp_path):
+    """Serves a drive at a socket by a thread of this process, until the test ends."""
+    running = []
+
+    def start(**options):
+        server = RingServer(Subsystem(Drive(tmp_path / "drive.kv", "fast", 1, 1 << 26)), tmp_path / "socket", **options)
+        running.append((server, threading.Thread(target=server.run)))
+        running[-1][1].start()
+        return server, tmp_path / "socket"
+
+    yield start
+    for server, thread in running:
+        server.stop()
+        thread.join()
+
+
+@pytest.fixture
+def served(serve):
+    return serve()
 
 
 HOST = """
@@ -163,15 +175,15 @@ def wait_for(condition):
 
 
 def test_several_processes_use_one_drive_and_may_be_killed(served):
-    server, socket = served
+    server, place = served
     for number in (1, 2):
-        subprocess.run([sys.executable, "-c", HOST, socket, str(number), str(number)], check=True, timeout=60)
-    with subprocess.Popen([sys.executable, "-c", HOST, socket, "3", "3", "go on"], stdout=subprocess.PIPE) as victim:
+        subprocess.run([sys.executable, "-c", HOST, place, str(number), str(number)], check=True, timeout=60)
+    with subprocess.Popen([sys.executable, "-c", HOST, place, "3", "3", "go on"], stdout=subprocess.PIPE) as victim:
         victim.stdout.readline()
         assert server.hosts == 1
         os.kill(victim.pid, signal.SIGKILL)
     wait_for(lambda: server.hosts == 0)
-    pairs = QueuePairs.connect(socket, 1 << 22)
+    pairs = QueuePairs.connect(place, 1 << 22)
     command = namespaces.read_blocks(1, 3)
     found = decode(*pairs.execute(1, command.entry, None, command.room)).data.reshape(3, -1)
     assert (found == np.array([[1], [2], [3]])).all()
@@ -191,11 +203,56 @@ def test_a_host_notices_that_the_drive_has_ended(tmp_path):
 
 
 def test_a_socket_serves_one_drive(served, tmp_path):
-    _, socket = served
+    _, place = served
     other = Drive(tmp_path / "other.kv", "fast", 1, 1 << 26)
     with pytest.raises(RuntimeError, match="in use by another drive"):
-        RingServer(Subsystem(other), socket)
+        RingServer(Subsystem(other), place)
     with pytest.raises(RuntimeError, match="no drive is served"):
         QueuePairs.connect(tmp_path / "nowhere")
-    with pytest.raises(RuntimeError, match="refuses a segment"):
-        QueuePairs.connect(socket, 1 << 50)
+    with pytest.raises(RuntimeError, match=f"serves no segment of {1 << 50} bytes: {1 << 36} are the most"):
+        QueuePairs.connect(place, 1 << 50)
+
+
+def silent_connection(place):
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    connection.connect(str(place))
+    return connection
+
+
+def test_connections_that_ask_for_nothing_shut_nobody_out(served):
+    """More of them than hosts may come: a host that asks gets the oldest one's place."""
+    server, place = served
+    silent = [silent_connection(place) for _ in range(70)]
+    pairs = QueuePairs.connect(place, 1 << 22)
+    assert decode(*pairs.execute(1, commands.flush().entry)).status == 0
+    assert silent[0].recv(1) == b""
+    assert server.hosts == 64
+    for connection in silent:
+        connection.close()
+    wait_for(lambda: server.hosts == 1)
+
+
+def test_a_connection_that_asks_for_nothing_ends(serve):
+    server, place = serve(greeting_timeout=0.1)
+    pairs = QueuePairs.connect(place, 1 << 22)
+    with silent_connection(place) as connection:
+        connection.settimeout(20)
+        assert connection.recv(1) == b""
+    wait_for(lambda: server.hosts == 1)
+    assert decode(*pairs.execute(1, commands.flush().entry)).status == 0  # a host may be silent as long as it likes
+
+
+def test_a_host_too_many_hears_why(served):
+    server, place = served
+    hosts = [QueuePairs.connect(place, 1 << 22) for _ in range(64)]
+    with pytest.raises(RuntimeError, match="has all the hosts that it takes"):
+        QueuePairs.connect(place, 1 << 22)
+    assert server.hosts == len(hosts)
+
+
+def test_a_host_of_another_version_hears_it(served):
+    _, place = served
+    with silent_connection(place) as connection:
+        connection.send(struct.pack("<IIQQ", wire.RING_MAGIC, wire.RING_VERSION + 1, 1 << 22, 0))
+        answer = struct.unpack("<IIQQ", connection.recv(100))
+    assert answer == (wire.RING_MAGIC, wire.RING_VERSION, 0, 1)

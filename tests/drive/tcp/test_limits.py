@@ -1,7 +1,9 @@
 """Slow, silent and greedy hosts, keep-alive, and faults of the way."""
 
+import re
 import struct
 import time
+from pathlib import Path
 
 import pytest
 from tcp.initiator import COMMAND, R2T, TerminatedError
@@ -57,6 +59,78 @@ def test_a_host_that_does_not_read(make_target):
         time.sleep(0.05)
     assert target.counters["commands"] - before < 30
     assert admin.get_property(0x1C).result & 1 == 1
+
+
+MIB = 1 << 20
+
+
+def open_writes(queue, commands: int) -> list[int]:
+    entries = [queue.entry(WRITE, 1, length=MIB, dwords=(0, 0, 255)) for _ in range(commands)]
+    queue.send_raw(b"".join(queue.pdu(COMMAND, entry) for entry in entries))
+    return [struct.unpack_from("<H", entry, 2)[0] for entry in entries]
+
+
+def resident_bytes() -> int:
+    return int(re.search(r"VmRSS:\s+(\d+)", Path("/proc/self/status").read_text())[1]) << 10
+
+
+def test_headers_alone_take_no_memory_and_no_more_room_than_the_pool_has(make_target):
+    """240 writes of 1 MiB are announced by eight connections; none sends data."""
+    target = make_target(buffer_bytes=16 * MIB)
+    _, controller = target.admin()
+    queues = [target.io(controller, number) for number in range(1, 9)]
+    before = resident_bytes()
+    for queue in queues:
+        open_writes(queue, 30)
+    for queue in queues[:4]:  # a quarter of the pool each, in the order of asking
+        assert queue.receive_pdu()[0] == R2T
+    while target.counters["commands"] < 240:
+        time.sleep(0.01)
+    assert target.counters["buffer_peak_bytes"] <= 16 * MIB + (64 << 10)  # completions are counted, too
+    assert target.counters["ready_to_transfer"] == 16
+    assert resident_bytes() - before < 16 * MIB
+    for queue in queues:
+        queue.close()
+    while target.counters["buffer_bytes"]:
+        time.sleep(0.01)
+
+
+def test_connections_that_wait_for_room_are_served_in_turn(make_target):
+    """Three hosts share room for two transfers: all writes succeed, and reads meanwhile too."""
+    target = make_target(buffer_bytes=2 * MIB)
+    _, controller = target.admin()
+    queues = [target.io(controller, number) for number in (1, 2, 3)]
+    writes = [open_writes(queue, 3) for queue in queues]
+    small = target.io(controller, 4)
+    assert small.plain(FLUSH).status == 0
+    data = bytes(range(256)) * (MIB // 256)
+    turns = [iter(cids) for cids in writes]
+    for _ in range(3):
+        for queue, cids in zip(queues, turns, strict=True):
+            cid = next(cids)
+            assert queue.finish(cid, dict.fromkeys([cid], data)).status == 0
+    assert small.read(READ, MIB, dwords=(0, 0, 255)).data == data
+    counters = target.counters
+    assert counters["buffer_waits"] > 0
+    assert counters["buffer_peak_bytes"] <= 2 * MIB + 4 * (128 << 10)  # and half a PDU of each
+
+
+def test_answers_that_nobody_reads_stay_in_the_pool(make_target):
+    """Four hosts want 60 MiB each and read nothing: the answers that wait are no more than the pool holds."""
+    target = make_target(buffer_bytes=4 * MIB, progress_timeout=0.5)
+    _, controller = target.admin()
+    for number in range(1, 5):
+        queue = target.io(controller, number, entries=127)
+        entries = [queue.entry(READ, 1, length=MIB, dwords=(0, 0, 255)) for _ in range(60)]
+        queue.send_raw(b"".join(queue.pdu(COMMAND, entry) for entry in entries))
+    while target.counters["timeouts"] == 0:
+        time.sleep(0.02)
+    assert MIB < target.counters["buffer_peak_bytes"] <= 4 * MIB + (64 << 10)
+
+
+def test_a_pool_smaller_than_one_transfer_is_refused(make_target):
+    with pytest.raises(ValueError, match="1048576 bytes at least"):
+        make_target(buffer_bytes=MIB - 1)
 
 
 def test_keep_alive(target):

@@ -98,15 +98,15 @@ def test_commands_wait_for_their_data_out_of_order(target):
     assert read_blocks(queue, 0, 4).data == one + two
 
 
-def test_the_budget_for_waiting_data_holds(make_target):
+def test_a_command_waits_until_the_pool_has_room(make_target):
     """With room for one transfer the second command's R2T comes after the first one's data."""
-    target = make_target(transfer_budget_bytes=4 * BLOCK)
+    target = make_target(buffer_bytes=256 * BLOCK)
     _, controller = target.admin()
     queue = target.io(controller)
     data = {}
-    for first in (0, 4):
-        entry = queue.entry(WRITE, 1, length=4 * BLOCK, dwords=(first, 0, 3))
-        data[queue.send_command(entry)] = pattern(4, first)
+    for first in (0, 256):
+        entry = queue.entry(WRITE, 1, length=256 * BLOCK, dwords=(first, 0, 255))
+        data[queue.send_command(entry)] = pattern(256, first)
     one, two = data
     kind, body = queue.receive_pdu()
     assert (kind, struct.unpack_from("<H", body)[0]) == (R2T, one)
@@ -114,7 +114,7 @@ def test_the_budget_for_waiting_data_holds(make_target):
     queue.serve_request(body, data)
     assert queue.finish(one).status == 0
     assert queue.finish(two, data).status == 0
-    assert read_blocks(queue, 0, 8).data == data[one] + data[two]
+    assert read_blocks(queue, 0, 256).data + read_blocks(queue, 256, 256).data == data[one] + data[two]
 
 
 def test_more_commands_than_the_queue_has_entries_end_the_connection(target):
