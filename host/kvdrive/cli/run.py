@@ -9,6 +9,7 @@ import typer
 
 from kvdrive.cli.options import (
     CacheOption,
+    DeviceOption,
     Engine,
     EngineOption,
     Model,
@@ -38,6 +39,7 @@ def run(
     cache: CacheOption = "0",
     engine: EngineOption = Engine.fast,
     preset: PresetOption = "",
+    device: DeviceOption = "cpu",
     threads: ThreadsOption = 0,
     out: Annotated[
         Path, typer.Option(help="folder for report.json, two plots, the timeline and the drive's file")
@@ -58,6 +60,7 @@ def run(
     console = Console()
     settings = Settings(
         model=model,
+        device=device,
         new_tokens=new_tokens,
         ignore_stop=True,
         drives=DriveOptions(

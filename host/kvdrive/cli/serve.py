@@ -14,6 +14,7 @@ from kvdrive.cli.options import (
     Attention,
     AttentionOption,
     CacheOption,
+    DeviceOption,
     DrivesOption,
     Dtype,
     DtypeOption,
@@ -63,6 +64,7 @@ def serve(
     on_failure: FailureOption = Failure.fail,
     drive: Annotated[Path | None, typer.Option(help="folder for the drive's file; default: a temporary one")] = None,
     dtype: DtypeOption = Dtype.float32,
+    device: DeviceOption = "cpu",
     threads: ThreadsOption = 0,
 ) -> None:
     """Serve OpenAI's /v1/completions and /v1/chat/completions with the KV cache in drives.
@@ -84,7 +86,7 @@ def serve(
     from kvdrive.server.scheduler import Limits, Scheduler
     from kvdrive.targets.opening import DriveOptions, open_drives
 
-    checkpoint = checkpoints.load(model, dtype.value)
+    checkpoint = checkpoints.load(model, dtype.value, device)
     listening = _bind(host, port)
     threads = threads or os.cpu_count() or 1
     tokens = max_tokens or concurrency * checkpoint.context

@@ -51,7 +51,7 @@ def batch(
 class Generated:
     """New tokens of each row up to its first stop token, the record, and how K and V went to the drives.
 
-    `writeback` is None for a policy that keeps them on the host; `logits` are those of the first steps asked for.
+    `writeback` is None where nothing goes to drives; `logits` are those of the first steps asked for.
     """
 
     tokens: list[list[int]]
@@ -90,7 +90,8 @@ def generate(
                 if len(logits) < keep_logits:
                     logits.append(step.logits)
                 on_step(step)
-        writeback = writeback_of(cache) if isinstance(cache, DriveCache) else None
+        on_drives = isinstance(cache, DriveCache) and cache.drive_layers
+        writeback = writeback_of(cache) if on_drives else None
     record.end()
     return Generated(_until_stop(torch.stack(rows, dim=1), work.stop_ids), record, writeback, logits)
 
@@ -144,7 +145,7 @@ def _explain(checkpoint: Checkpoint, work: Batch, row: int, ours: list[int], sto
     prompt = work.ids[row][work.mask[row] == 1]
     with torch.no_grad():
         ids = torch.cat([prompt, torch.tensor(stock[:first], dtype=torch.int64)])[None]
-        logits = checkpoint.model(ids, logits_to_keep=1).logits[0, -1].float()
+        logits = checkpoint.model(ids.to(checkpoint.model.device), logits_to_keep=1).logits[0, -1].float()
     gap = float(logits[stock[first]] - logits[ours[first]])
     return (
         f"row {row}, new token {first + 1}: {ours[first]} instead of {stock[first]}; transformers rates them "

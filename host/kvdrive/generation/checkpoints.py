@@ -11,25 +11,32 @@ import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from kvdrive.errors import InputError
-from kvdrive.plugins.support import decoder_config
+from kvdrive.generation import gguf, places
+from kvdrive.plugins.support import ON_DRIVES, decoder_config, heads_of, layer_types
 
-SHIPPED = ("mini", "mini_relu")  # folders of models/ in the source tree
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "auto": "auto"}
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What the size of a KV cache depends on."""
+    """What the size of a KV cache depends on. `drive_layers`: those of `layers` whose K and V go to drives."""
 
     layers: int
+    drive_layers: int
     query_heads: int
     kv_heads: int
     head_dim: int
 
     @property
     def bytes_per_token(self) -> int:
-        """K and V of one token in binary16, all layers."""
-        return 2 * self.layers * self.kv_heads * self.head_dim * 2
+        """K and V of one token in binary16, all layers on drives."""
+        return 2 * self.drive_layers * self.kv_heads * self.head_dim * 2
+
+
+def shape_of(config: Any) -> Shape:
+    """The shape of a decoder with this configuration."""
+    types = layer_types(config)
+    return Shape(len(types), types.count(ON_DRIVES), *heads_of(config))
 
 
 @dataclass(frozen=True)
@@ -44,11 +51,7 @@ class Checkpoint:
     @property
     def shape(self) -> Shape:
         """Layers, heads and head dimension of the decoder."""
-        config = decoder_config(self.model)
-        heads = config.num_attention_heads
-        kv_heads = getattr(config, "num_key_value_heads", None) or heads
-        head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
-        return Shape(config.num_hidden_layers, heads, kv_heads, head_dim)
+        return shape_of(decoder_config(self.model))
 
     @property
     def context(self) -> int:
@@ -77,29 +80,27 @@ class Checkpoint:
             )
 
 
-def folder(name: str) -> Path:
-    """The folder of a shipped model or the given path. Raises InputError when there is no checkpoint."""
-    shipped = Path(__file__).resolve().parents[3] / "models" / name
-    path = shipped if name in SHIPPED else Path(name).expanduser()
-    if (path / "config.json").is_file():
-        return path
-    if name in SHIPPED:
-        raise InputError(f"the model '{name}' belongs to the source tree, which is not here: give a folder")
-    raise InputError(
-        f"no checkpoint in '{name}': give a Hugging Face folder (config.json, *.safetensors, a tokenizer) or 'mini'"
-    )
-
-
-def load(name: str, dtype: str = "float32") -> Checkpoint:
+def load(name: str, dtype: str = "float32", device: str = "cpu") -> Checkpoint:
     """Read a checkpoint from disk; nothing is downloaded and no code of the checkpoint runs.
 
-    `dtype` is a key of DTYPES; "auto" keeps what is stored. Raises InputError.
+    `dtype` is a key of DTYPES; "auto" keeps what is stored (of GGUF files: float32). `device` computes the model, as
+    torch names it. Raises InputError.
     """
-    path = folder(name)
-    if not any(path.glob("*.safetensors")):
-        raise InputError(f"{path} holds no *.safetensors: convert its weights (save_pretrained writes them)")
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
+    where = _device(device)
+    path = places.find(name)
+    model, tokenizer = _read_gguf(path, dtype) if path.is_file() else _read_folder(path, dtype)
+    try:
+        model = model.eval().to(where)
+    except RuntimeError as error:
+        raise InputError(f"the model does not go to the device {device}: {_first_line(error)}") from error
+    return Checkpoint(name, path, model, tokenizer)
+
+
+def _read_folder(path: Path, dtype: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    if not any(path.glob("*.safetensors")):
+        raise InputError(f"{path} holds no *.safetensors: convert its weights (save_pretrained writes them)")
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     try:
         model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
@@ -111,8 +112,29 @@ def load(name: str, dtype: str = "float32") -> Checkpoint:
         tokenizer = AutoTokenizer.from_pretrained(path, **options)
     except Exception as error:
         raise InputError(f"{path} holds no usable tokenizer: {_first_line(error)}") from error
-    return Checkpoint(name, path, model.eval(), tokenizer)
+    return model, tokenizer
 
 
-def _first_line(error: Exception) -> str:
+def _read_gguf(path: Path, dtype: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    try:
+        return gguf.load(path, torch.float32 if dtype == "auto" else DTYPES[dtype])
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"transformers cannot load {path}: {_first_line(error)}") from error
+
+
+def _device(name: str) -> torch.device:
+    """Raises InputError for devices that torch does not have here."""
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts
+        raise InputError(f"torch has no device '{name}' here ({_first_line(error)}): try cpu") from error
+    if device.type == "meta":
+        raise InputError("the device 'meta' computes nothing: try cpu")
+    return device
+
+
+def _first_line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -60,14 +60,14 @@ def steps(
         position_ids = None if mask is None else (mask.cumsum(-1) - 1).clamp(min=0)[:, -chosen.shape[1] :]
         with torch.no_grad():
             logits = model(
-                chosen,
-                attention_mask=mask,
-                position_ids=position_ids,
+                chosen.to(model.device),
+                attention_mask=None if mask is None else mask.to(model.device),
+                position_ids=None if position_ids is None else position_ids.to(model.device),
                 past_key_values=cache,
                 use_cache=True,
                 logits_to_keep=1,
             ).logits[:, -1]
-            logits = logits.float()
+            logits = logits.float().cpu()
             tokens = torch.where(finished, chosen[:, -1], choose(logits, sampling, generator))
         finished = torch.isin(tokens, stops)
         yield Step(tokens, logits)

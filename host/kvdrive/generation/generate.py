@@ -45,15 +45,15 @@ def greedy(
     """`model.generate` without sampling; `options` go to it unchanged."""
     mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
     tokens: torch.Tensor = model.generate(
-        input_ids,
-        attention_mask=mask,
+        input_ids.to(model.device),
+        attention_mask=mask.to(model.device),
         max_new_tokens=max_new_tokens,
         do_sample=False,
         num_beams=1,
         streamer=None if on_token is None else _Steps(on_token),
         **options,
     )
-    return tokens
+    return tokens.to(input_ids.device)
 
 
 class _Steps(BaseStreamer):  # type: ignore[misc]

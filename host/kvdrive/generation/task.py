@@ -33,6 +33,7 @@ class Settings:
     model: str
     new_tokens: int
     dtype: str = "float32"
+    device: str = "cpu"
     sampling: Sampling = GREEDY
     ignore_stop: bool = False
     drives: DriveOptions = field(default_factory=DriveOptions)
@@ -62,7 +63,7 @@ def run(settings: Settings, read_prompts: ReadPrompts, console: Console) -> Repo
     torch.set_num_threads(threads)
     settings = replace(settings, drives=replace(settings.drives, threads=threads))
     with console.status(f"loading {settings.model}"):
-        checkpoint = checkpoints.load(settings.model, settings.dtype)
+        checkpoint = checkpoints.load(settings.model, settings.dtype, settings.device)
     work = prepare(checkpoint, settings, read_prompts(checkpoint))
     settings = replace(settings, drives=_with_room(settings.drives, checkpoint, work))
     done = _generate(checkpoint, work, settings, console)

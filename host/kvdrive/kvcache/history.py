@@ -31,15 +31,15 @@ class Call:
         padding = None if mask is None or bool(mask.all()) else mask.bool()
         return cls(ids.detach().clone(), arguments.get("position_ids"), padding, mask is not None)
 
-    def arguments(self, tokens: int) -> dict[str, Any]:
-        """The forward's arguments again, with `tokens` tokens in the cache before the call."""
+    def arguments(self, tokens: int, device: torch.device) -> dict[str, Any]:
+        """The forward's arguments again, on `device`, with `tokens` tokens in the cache before the call."""
         mask = self.mask
         if mask is None and self.had_mask:
             mask = torch.ones(self.input_ids.shape[0], tokens + self.input_ids.shape[1], dtype=torch.bool)
         return {
-            "input_ids": self.input_ids,
-            "position_ids": self.position_ids,
-            "attention_mask": None if mask is None else mask.long(),
+            "input_ids": self.input_ids.to(device),
+            "position_ids": None if self.position_ids is None else self.position_ids.to(device),
+            "attention_mask": None if mask is None else mask.long().to(device),
         }
 
 
@@ -99,14 +99,14 @@ class History:
         if self.incomplete:
             raise UnsupportedError(self.incomplete)
 
-    def replay(self, forward: Callable[..., object], cache: Any) -> None:
-        """Feed everything again through `forward`, the model's own. Raises what it raises."""
+    def replay(self, forward: Callable[..., object], cache: Any, device: torch.device) -> None:
+        """Feed everything again through `forward`, the model's own, which is on `device`. Raises what it raises."""
         self.require_complete()
         with torch.no_grad():
             for event in self.events:
                 if isinstance(event, Call):
                     forward(
-                        **event.arguments(cache.get_seq_length()),
+                        **event.arguments(cache.get_seq_length(), device),
                         past_key_values=cache,
                         use_cache=True,
                         logits_to_keep=1,

@@ -192,7 +192,7 @@ class Attachment:
         self._backing.exclude_failed()
         cache.history = History()
         try:
-            history.replay(self._forward, cache)
+            history.replay(self._forward, cache, self._model.device)
         finally:
             cache.history = history
 

