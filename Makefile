@@ -159,6 +159,10 @@ bench-drive: setup ## times, append beside fio, commands/s, attention, memory, m
 readme: setup ## write the measured tables of README.md from the last benchmarks
 	@$(BIN)/python scripts/readme.py
 
+.PHONY: overview
+overview: setup ## draw docs/overview.svg from the names of the folders
+	@$(BIN)/python scripts/overview.py
+
 .PHONY: accuracy
 accuracy: setup ## error against float64, written to docs/accuracy.md
 	@$(BIN)/python scripts/accuracy.py
