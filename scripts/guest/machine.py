@@ -18,7 +18,10 @@ MARK = "@@ "
 
 
 class Guest:
-    """Lines that the script says, in order. `asked` does what the script asks for, and returns."""
+    """Lines that the script says, in order. `asked` does what the script asks for, and returns.
+
+    `files` and `more` (contents, executable) are there beside the image's own.
+    """
 
     def __init__(
         self,
@@ -28,8 +31,11 @@ class Guest:
         port: int,
         asked: Callable[[str], None] = lambda _: None,
         module_options: str = "",
+        more: Mapping[str, tuple[bytes, bool]] | None = None,
+        memory_mib: int = 512,
     ) -> None:
         self.image = image
+        self.memory_mib = memory_mib
         self.asked = asked
         self.console: list[str] = []
         contents = {path: (data, False) for path, data in files.items()}
@@ -37,6 +43,7 @@ class Guest:
         contents["etc/modules.options"] = (module_options.encode(), False)
         self.folder = tempfile.TemporaryDirectory(prefix="kvdrive-guest-")
         archive = Path(self.folder.name) / "root.cpio"
+        contents.update(more or {})
         archive.write_bytes(image.archive + bytes(-len(image.archive) % 4) + cpio.archive(contents))
         self.command = self.build_command(archive, port)
 
@@ -46,7 +53,7 @@ class Guest:
             command += ["-L", str(place)]
         # Translated, never KVM: that is there in few containers, and broken in some where it seems to be.
         command += ["-accel", "tcg,thread=multi", "-cpu", "max"]
-        command += ["-machine", "q35", "-m", "512", "-smp", "2", "-kernel", str(self.image.kernel)]
+        command += ["-machine", "q35", "-m", str(self.memory_mib), "-smp", "2", "-kernel", str(self.image.kernel)]
         command += ["-initrd", str(archive), "-netdev", "user,id=net,ipv6=off"]
         command += ["-device", "virtio-net-pci,netdev=net,romfile=", "-append"]
         return [*command, f"console=ttyS0 panic=-1 quiet mitigations=off tsc=reliable nvme_port={port}"]

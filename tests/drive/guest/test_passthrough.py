@@ -1,0 +1,65 @@
+"""kvdrive's target behind a stock Linux kernel: Python in the guest attends through /dev/ngXnY, bit for bit."""
+
+import base64
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import golden
+from guest import Guest, GuestUnavailableError, Image, prepare
+from guest.python import COMMAND, MEMORY_MIB, python_files
+from kvdrive._native import Drive, Subsystem, TcpServer
+
+HERE = Path(__file__).resolve().parent
+BUILD = HERE.parents[2] / "build/guest"
+NQN = "nqn.2026-01.org.kvdrive:guest"
+HOST_NQN = "nqn.2014-08.org.nvmexpress:uuid:11111111-2222-3333-4444-555555555555"
+TIMEOUT_S = 300
+pytestmark = pytest.mark.xdist_group("guest")
+
+
+@pytest.fixture(scope="module")
+def image() -> Image:
+    try:
+        return prepare(BUILD)
+    except GuestUnavailableError as error:
+        pytest.skip(str(error))
+
+
+def saved(array: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+def test_python_in_a_linux_guest_attends_through_the_passthrough(tmp_path, image):
+    rng = np.random.default_rng(4)
+    heads, tokens, d, group = 2, 700, 64, 4
+    k, v = (rng.standard_normal((heads, tokens, d)).astype(np.float16) for _ in range(2))
+    q = rng.standard_normal((heads, group, d)).astype(np.float16)
+    scale = golden.scale_bits(None, d)
+    drive = Drive(tmp_path / "drive.kv", "fast", 1, 1 << 26)
+    subsystem = Subsystem(drive, serial="GUEST0001", nqn=NQN)
+    server = TcpServer(subsystem, hosts=[(HOST_NQN, None, None)])
+    files = {"k.npy": saved(k), "v.npy": saved(v), "q.npy": saved(q), "scale": str(scale).encode()}
+    files["passthrough.py"] = (HERE / "passthrough.py").read_bytes()
+    variables = {"NQN": NQN, "HOSTNQN": HOST_NQN, "PYTHON": COMMAND}
+    script = "".join(f"{name}='{value}'\n" for name, value in variables.items())
+    script += (HERE / "passthrough.sh").read_text()
+    guest = Guest(image, script, files, server.port, more=python_files(), memory_mib=MEMORY_MIB)
+    said = guest.run(TIMEOUT_S)
+    assert not [line for line in said if line.startswith("error")], guest.report(str(said))
+
+    data = {line.split()[1]: base64.b64decode(line.split()[2]) for line in said if line.startswith("data ")}
+    want = [golden.attention(q[head], k[head], v[head], scale_log2e=scale) for head in range(heads)]
+    assert data["out"] == b"".join(one.out.tobytes() for one in want)
+    assert data["sum"] == b"".join(np.asarray(one.sum, np.uint64).tobytes() for one in want)
+    (sessions,) = [line for line in said if line.startswith("sessions")]
+    assert sessions == f"sessions {drive.sessions()[0]} is {drive.sessions()[0]}"
+    assert {f"jobs {heads}", "blocks True", "refused 0x703", "after reset True True"} <= set(said)
+    said_of = {line.split(":")[0]: line for line in said if ": " in line}
+    assert "there is no such device" in said_of["missing"]
+    assert "write /dev/ngXnY" in said_of["name"]
+    assert "no permission" in said_of["permission"]
