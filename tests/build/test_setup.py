@@ -1,5 +1,6 @@
 """The set-up: what it says when it may not install, and that the Makefile documents itself."""
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -26,9 +27,9 @@ def machine(tmp_path):
     return tmp_path
 
 
-def system_packages(machine: Path) -> subprocess.CompletedProcess[str]:
+def system_packages(machine: Path, group: str = "build") -> subprocess.CompletedProcess[str]:
     environment = {"PATH": str(machine), "TMPDIR": str(machine)}
-    command = [str(machine / "bash"), str(ROOT / "scripts/system_packages.sh")]
+    command = [str(machine / "bash"), str(ROOT / "scripts/system_packages.sh"), group]
     return subprocess.run(command, capture_output=True, text=True, env=environment)
 
 
@@ -37,7 +38,7 @@ def test_user_without_rights_gets_one_message_with_packages_and_command(machine)
     result = system_packages(machine)
     assert result.returncode == 1
     missing = re.search(r"missing system packages: (.*)", result.stderr).group(1).split()
-    assert "clang-19" in missing
+    assert "libssl-dev" in missing
     assert "g++" not in missing
     assert f"apt-get install -y --no-install-recommends {' '.join(missing)}" in result.stderr
 
@@ -57,7 +58,7 @@ def test_root_installs_what_is_missing(machine):
     assert system_packages(machine).returncode == 0
     calls = (machine / "calls").read_text().splitlines()
     assert calls[0] == "update"
-    assert calls[1].startswith("install -y --no-install-recommends g++ make ccache clang-19")
+    assert calls[1].startswith("install -y --no-install-recommends g++ make ccache")
 
 
 def test_failing_install_shows_the_log(machine):
@@ -72,9 +73,57 @@ def test_failing_install_shows_the_log(machine):
 
 def test_other_distributions_are_told_which_programs_are_missing(machine):
     program(machine, "g++", "true")
-    result = system_packages(machine)
+    assert "missing programs: make ccache." in system_packages(machine).stderr
+    result = system_packages(machine, "lint")
     assert result.returncode == 1
-    assert "missing programs: make ccache clang-19" in result.stderr
+    assert "missing programs: clang-format-19 clang-tidy-19" in result.stderr
+
+
+STEP = ROOT / "scripts/step.sh"
+
+
+def step(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([STEP, "packages", *command], capture_output=True, text=True, timeout=60)
+
+
+def test_a_step_is_one_line_with_its_time():
+    """What the command says, warnings included, is not the user's business while the step succeeds."""
+    done = step("bash", "-c", "echo Looking in links; echo 'ERROR: dependency conflicts' >&2")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.fullmatch(r"kvdrive: packages \.\.\. \d+ s\n", done.stdout)
+
+
+def test_a_step_that_fails_shows_what_it_said():
+    done = step("bash", "-c", "echo no such package; exit 3")
+    assert done.returncode == 3
+    assert re.fullmatch(r"kvdrive: packages \.\.\. failed after \d+ s\n", done.stdout)
+    assert done.stderr.startswith("no such package\nkvdrive: this step failed: packages")
+
+
+def test_set_up_installs_by_steps_only():
+    """Every command of the set-up that can take time or say something runs under step.sh."""
+    makefile = (ROOT / "Makefile").read_text()
+    setup = makefile[makefile.index("# ---- set-up") : makefile.index("# ---- use ----")].replace("\\\n", " ")
+    commands = [
+        line for line in setup.splitlines() if re.search(r"\binstall -c|\binstall --|-m venv|packages\.sh \$", line)
+    ]
+    assert len(commands) >= 6
+    assert all("scripts/step.sh" in line for line in commands)
+
+
+def test_pip_sees_no_conflict_in_the_environment():
+    done = subprocess.run([sys.executable, "-m", "pip", "check"], capture_output=True, text=True)
+    assert "hls4ml" not in done.stdout + done.stderr
+    spec = importlib.util.find_spec("hls4ml")  # its headers are there
+    assert (Path(spec.origin).parent / "templates/vivado/ap_types/ap_int.h").is_file()
+
+
+def test_run_needs_neither_linters_nor_simulators():
+    listed = subprocess.run(
+        ["make", "--always-make", "--dry-run", "run"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    assert "scripts/system_packages.sh build" in listed
+    assert not re.search(r"system_packages\.sh (rtl|check|lint|bench)|extras\.py[^)]*(dev|sim|serve)", listed)
 
 
 def test_help_lists_every_target():
