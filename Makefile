@@ -165,6 +165,10 @@ bench: bench-attention bench-decode bench-cpu-target readme ## all benchmarks of
 bench-drive: setup $(STAMPS)/system-bench ## times, append beside fio, commands/s, attention, memory, mount, simulation speed -> docs/drive.md
 	@$(BIN)/python scripts/bench_drive.py
 
+.PHONY: models-page
+models-page: setup ## write the table of docs/models.md from the families of the tests
+	@$(BIN)/python scripts/models_page.py
+
 .PHONY: readme
 readme: setup ## write the measured tables of README.md from the last benchmarks
 	@$(BIN)/python scripts/readme.py

@@ -21,8 +21,17 @@ _COLOURS = {State.ok: "green", State.missing: "yellow", State.broken: "red"}
 
 
 @app.command()
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="machine-readable output")] = False) -> None:
-    """Say what works on this machine and what is missing. Exit code 1 when something that everybody needs is broken."""
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="machine-readable output")] = False,
+    model: Annotated[str, typer.Option(help="only this checkpoint: what a drive would hold of it")] = "",
+) -> None:
+    """Say what works on this machine and what is missing. Exit code 1 when something that everybody needs is broken.
+
+    With --model: one row for a checkpoint, from its configuration; exit code 1 when no drive can serve it.
+    """
+    if model:
+        _model(model, as_json)
+        return
     found = list(checks())
     if as_json:
         typer.echo(json.dumps([asdict(finding) for finding in found]))
@@ -44,6 +53,37 @@ def checks() -> Iterator[Finding]:
     yield from storage.storage(cache_folder())
     yield from tools.tools()
     yield from tools.accelerator()
+
+
+def _model(name: str, as_json: bool) -> None:
+    """Print the row of a checkpoint. Raises InputError."""
+    import shutil
+
+    from kvdrive.doctor.model import read_config, row_of
+    from kvdrive.generation import places
+    from kvdrive.targets.opening import cache_folder
+
+    config = read_config(places.find(name))
+    place = next(folder for folder in (cache_folder(), *cache_folder().parents) if folder.exists())
+    row = row_of(name, config, shutil.disk_usage(place).free)
+    if as_json:
+        typer.echo(json.dumps(asdict(row) | {"verdict": row.verdict}))
+    else:
+        columns = {
+            "family": row.family,
+            "heads per KV head": row.group,
+            "head dim": row.head_dim,
+            "layers on drive": row.layers_on_drive,
+            "in memory": row.layers_in_memory,
+            "bytes a token": f"{row.bytes_per_token:,}",
+            "tokens that fit": "any" if row.tokens_that_fit is None else f"{row.tokens_that_fit:,}",
+        }
+        table = Table(*columns)
+        table.add_row(*map(str, columns.values()))
+        Console().print(table)
+        typer.echo(f"{name}: {row.verdict}")
+    if row.refused:
+        raise typer.Exit(1)
 
 
 def _table(found: list[Finding]) -> Table:

@@ -1,6 +1,9 @@
 """`kvdrive generate` on a checkpoint folder: text, comparison, numbers, report, and one sentence for bad input."""
 
 import json
+import shutil
+import subprocess
+import sys
 from itertools import pairwise
 
 import pytest
@@ -224,3 +227,18 @@ def test_broken_checkpoints_are_refused_by_name(generate, checkpoint, tmp_path, 
 def test_prompt_file_of_bytes_is_refused(generate, tmp_path):
     (tmp_path / "bytes").write_bytes(b"\xff\xfe\xff")
     assert "no UTF-8 text" in str(generate("--prompt-file", tmp_path / "bytes").exception)
+
+
+def test_a_model_whose_layers_all_slide_runs_and_says_that_it_needs_no_drive(checkpoint, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = tmp_path / "sliding"
+    shutil.copytree(checkpoint, folder)
+    stored = json.loads((folder / "config.json").read_text())
+    sliding = {"model_type": "mistral", "architectures": ["MistralForCausalLM"], "sliding_window": 8}
+    (folder / "config.json").write_text(json.dumps(stored | sliding))
+    options = ["--prompt", PROMPTS[0], "--max-new-tokens", "12", "--ignore-stop", "--check", "--threads", "1"]
+    command = [sys.executable, "-m", "kvdrive", "generate", "--model", str(folder), *options]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert "MistralForCausalLM needs no drive" in result.stderr
+    assert "tokens identical to transformers: 12/12" in result.stderr
