@@ -15,9 +15,9 @@ from kvdrive.cli.options import (
     DtypeOption,
     Engine,
     EngineOption,
+    IdentityOption,
     Model,
     PresetOption,
-    TargetKind,
     TargetOption,
     ThreadsOption,
 )
@@ -39,7 +39,8 @@ def evaluate(
     cases: Annotated[int, typer.Option(min=0, help="cases per retrieval task and context")] = 5,
     text: Annotated[list[Path] | None, typer.Option(help="UTF-8 file; default: held-out standard library")] = None,
     seed: Annotated[int, typer.Option(min=0, help="of the retrieval cases")] = 1,
-    target: TargetOption = TargetKind.emulator,
+    target: TargetOption = "emulator",
+    identity: IdentityOption = None,
     cache: CacheOption = "0",
     engine: EngineOption = Engine.fast,
     preset: PresetOption = "",
@@ -68,7 +69,9 @@ def evaluate(
         cases=cases,
         texts=text or [],
         seed=seed,
-        drives=DriveOptions(engine.value, preset, threads, target=target.value, cache_bytes=bytes_of(cache)),
+        drives=DriveOptions(
+            engine.value, preset, threads, target=target, cache_bytes=bytes_of(cache), identity=identity
+        ),
     )
     found = evaluate(settings, Console(stderr=True))
     report.write_json(out / "eval.json", found)

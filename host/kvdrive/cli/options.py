@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,13 +15,6 @@ class Engine(StrEnum):
     fast = "fast"
     hls = "hls"
     rtl = "rtl"
-
-
-class TargetKind(StrEnum):
-    """What keeps K and V."""
-
-    emulator = "emulator"
-    cpu = "cpu"
 
 
 class Attention(StrEnum):
@@ -56,7 +50,14 @@ DtypeOption = Annotated[Dtype, typer.Option(help="precision of the weights; auto
 DeviceOption = Annotated[str, typer.Option(help="what computes the model, as torch names it: cpu, cuda, cuda:1, mps")]
 EngineOption = Annotated[Engine, typer.Option(help="who computes in the drive; the same bits, rtl takes long")]
 TargetOption = Annotated[
-    TargetKind, typer.Option(help="emulator: a drive with modelled flash; cpu: the file's own disk, in real time")
+    str,
+    typer.Option(
+        help="emulator: a drive with modelled flash; cpu: the file's own disk, in real time; or a drive elsewhere: "
+        "tcp://HOST:PORT[,HOST:PORT...], PATH.sock, nvme:/dev/ngXnY"
+    ),
+]
+IdentityOption = Annotated[
+    Path | None, typer.Option(help="TOML file with this host's NVMe name and secrets, for drives at tcp://")
 ]
 CacheOption = Annotated[
     str, typer.Option(help="of the cpu target: K and V up to this size may stay in the page cache; K, M, G, T")

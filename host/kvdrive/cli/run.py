@@ -12,9 +12,9 @@ from kvdrive.cli.options import (
     DeviceOption,
     Engine,
     EngineOption,
+    IdentityOption,
     Model,
     PresetOption,
-    TargetKind,
     TargetOption,
     ThreadsOption,
 )
@@ -35,7 +35,8 @@ def run(
     model: Model = "mini",
     prompt_tokens: Annotated[int, typer.Option(min=1, help="tokens of the document to begin with")] = 8192,
     new_tokens: Annotated[int, typer.Option(min=2, help="tokens to generate")] = 128,
-    target: TargetOption = TargetKind.emulator,
+    target: TargetOption = "emulator",
+    identity: IdentityOption = None,
     cache: CacheOption = "0",
     engine: EngineOption = Engine.fast,
     preset: PresetOption = "",
@@ -55,8 +56,10 @@ def run(
 
     from kvdrive.generation.task import Settings, passed
     from kvdrive.generation.task import run as generate
+    from kvdrive.targets.addresses import is_address
     from kvdrive.targets.opening import DriveOptions
 
+    folder = None if is_address(target) else out
     console = Console()
     settings = Settings(
         model=model,
@@ -64,7 +67,7 @@ def run(
         new_tokens=new_tokens,
         ignore_stop=True,
         drives=DriveOptions(
-            engine.value, preset, threads, folder=out, target=target.value, cache_bytes=bytes_of(cache)
+            engine.value, preset, threads, folder=folder, target=target, cache_bytes=bytes_of(cache), identity=identity
         ),
         check=True,
         verify_steps=_VERIFY_STEPS,

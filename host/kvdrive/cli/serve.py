@@ -22,11 +22,11 @@ from kvdrive.cli.options import (
     EngineOption,
     Failure,
     FailureOption,
+    IdentityOption,
     Model,
     PresetOption,
     RatioOption,
     SpillOption,
-    TargetKind,
     TargetOption,
     ThreadsOption,
 )
@@ -53,7 +53,8 @@ def serve(
     queue: Annotated[int, typer.Option(min=1, help="requests that may wait; more are answered with 429")] = 64,
     concurrency: Annotated[int, typer.Option(min=1, help="sequences that generate at the same time")] = 4,
     idle: Annotated[int, typer.Option(min=0, help="finished sequences kept on the drive for the next turn")] = 8,
-    target: TargetOption = TargetKind.emulator,
+    target: TargetOption = "emulator",
+    identity: IdentityOption = None,
     cache: CacheOption = "0",
     engine: EngineOption = Engine.fast,
     preset: PresetOption = "",
@@ -92,7 +93,7 @@ def serve(
     tokens = max_tokens or concurrency * checkpoint.context
     capacity = _SPARE * tokens * checkpoint.shape.bytes_per_token
     options = DriveOptions(
-        engine.value, preset, threads, max(1 << 30, capacity), drive, drives, target.value, bytes_of(cache)
+        engine.value, preset, threads, max(1 << 30, capacity), drive, drives, target, bytes_of(cache), identity
     )
     opened = open_drives(options)
     longest = max_prompt_tokens or min(tokens, checkpoint.context) - 1

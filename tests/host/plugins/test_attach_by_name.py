@@ -92,7 +92,7 @@ def test_a_model_that_is_refused_leaves_nothing_open(tmp_path, cache):
 @pytest.mark.parametrize(
     ("target", "options", "sentence"),
     [
-        ("emulater", {}, "there is no target 'emulater': choose emulator or cpu"),
+        ("emulater", {}, "there is no target 'emulater': choose emulator, cpu, tcp://"),
         (Path("drive.kv"), {"drives": 2}, "must name one drive's file"),
         (Path("."), {}, "must name one drive's file"),
     ],
