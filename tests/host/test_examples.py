@@ -1,0 +1,27 @@
+"""The programs in examples/ run and say what they should."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from kvdrive._native import Drive, Subsystem, TcpServer
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+def run(name: str, *arguments: str) -> str:
+    command = [sys.executable, str(EXAMPLES / name), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_attach() -> None:
+    assert "the same tokens as without a drive: True" in run("attach.py")
+
+
+def test_remote_drive(tmp_path: Path) -> None:
+    drive = Drive(tmp_path / "drive.kv", "fast", 1, 1 << 26)
+    server = TcpServer(Subsystem(drive, nqn="nqn.2026-01.org.kvdrive:example"))
+    assert "attention jobs" in run("remote_drive.py", f"tcp://127.0.0.1:{server.port}")
+    assert server.counters()["commands"] > 100
