@@ -45,7 +45,7 @@ $(STAMPS)/runtime: $(STAMPS)/environment pyproject.toml constraints.txt scripts/
 		$(PIP) install -c constraints.txt $$($(BIN)/python scripts/extras.py models figures)
 	@touch $@
 
-$(STAMPS)/native: $(STAMPS)/runtime $(NATIVE_SOURCES) CMakeLists.txt $(wildcard host/kvdrive_lm_eval.*)
+$(STAMPS)/native: $(STAMPS)/runtime $(NATIVE_SOURCES) CMakeLists.txt
 	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) scripts/step.sh "native extension" \
 		$(PIP) install --no-build-isolation --no-deps --editable .
 	@touch $@

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
@@ -158,3 +159,9 @@ def test_tests_of_a_group_run_in_one_process(request, _test):
     if "PYTEST_XDIST_WORKER" not in os.environ:
         pytest.skip("the tests run in one process")
     assert request.node.nodeid.endswith("@one")
+
+
+def test_no_code_of_the_package_runs_when_python_starts():
+    """Only the finder of an editable installation may."""
+    files = distribution("kvdrive").files
+    assert [file.name for file in files if file.suffix == ".pth" and "editable" not in file.name] == []

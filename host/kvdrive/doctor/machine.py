@@ -26,7 +26,7 @@ _PACKAGES = (  # package, what it gives, extra of pyproject.toml, needed by all
     ("uvicorn", "kvdrive serve", "serve", False),
     ("prometheus-client", "kvdrive serve", "serve", False),
     ("cocotb", "testbenches of the kernels' RTL", "sim", False),
-    ("lm-eval", "lm_eval --model kvdrive", "eval", False),
+    ("lm-eval", "kvdrive lm-eval", "eval", False),
     ("gguf", "llama.cpp in make bench, with llama-bench on PATH", "", False),
 )
 

@@ -5,7 +5,6 @@ import math
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -45,7 +44,7 @@ def tasks(tmp_path):
 
 
 def evaluate(tasks, out, *model):
-    command = [str(Path(sys.executable).parent / "lm_eval"), *model, "--include_path", str(tasks), "--log_samples"]
+    command = [sys.executable, "-m", "kvdrive", "lm-eval", *model, "--include_path", str(tasks), "--log_samples"]
     command += ["--tasks", "near_choice,near_rolling,near_write", "--output_path", str(out)]
     environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": str(out.parent / "hf")}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)

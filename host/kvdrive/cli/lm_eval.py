@@ -1,0 +1,32 @@
+"""`kvdrive lm-eval`: the command line of the lm-eval harness, with the model `kvdrive` in its list."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperCommand
+
+app = typer.Typer()
+
+
+class Unparsed(TyperCommand):
+    """A command that keeps its arguments as they were written, in `context.obj`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """See click."""
+        ctx.obj = list(args)
+        return super().parse_args(ctx, [])
+
+
+@app.command("lm-eval", cls=Unparsed, add_help_option=False)
+def lm_eval(context: typer.Context) -> None:
+    """Run the lm-eval harness with kvdrive among its models: lm-eval --model kvdrive --model_args pretrained=mini ...
+
+    All arguments are those of the harness's own command `lm_eval`, --help included.
+    """
+    import_module("kvdrive.plugins.lm_eval")  # adds the model to the harness's list
+    sys.argv = ["lm_eval", *context.obj]
+    import_module("lm_eval.__main__").cli_evaluate()
