@@ -37,7 +37,7 @@ from kvdrive import abi
 from kvdrive.kernels.native import scale_bits
 from kvdrive.kvcache.session import Session
 from kvdrive.policies import make_policy
-from kvdrive.policies.base import EVERYTHING, Parameters
+from kvdrive.policies.parameters import EVERYTHING, Parameters
 from kvdrive.targets.cpu import CpuDrive
 from kvdrive.targets.opening import drive_folder
 

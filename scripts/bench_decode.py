@@ -34,7 +34,7 @@ from decode_contenders import SEED, contenders, sibling
 from kvdrive import abi
 from kvdrive.generation import checkpoints
 from kvdrive.generation.checkpoints import Checkpoint, Shape
-from kvdrive.plugins.attach import AttentionOptions, attached
+from kvdrive.plugins.attach import AttentionOptions, attach_to
 from kvdrive.targets.group import DriveGroup
 from kvdrive.targets.opening import DriveOptions, drive_folder, open_drives
 
@@ -154,7 +154,7 @@ def measure_prefill(
     ids = torch.randint(1, model.config.vocab_size, (1, tokens), generator=generator)
     result, own = Prefill(name, tokens), sibling(model)
     options = DriveOptions("fast", "", threads, 8 << 30, folder / "prefill", target=target)
-    with open_drives(options) as drives, attached(own, drives, AttentionOptions()) as attachment, torch.no_grad():
+    with open_drives(options) as drives, attach_to(own, drives, AttentionOptions()) as attachment, torch.no_grad():
 
         def stock() -> float:
             return _prefill(model, ids, DynamicCache())

@@ -15,7 +15,7 @@ from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache
 from transformers.masking_utils import sdpa_mask
 
 from kvdrive.generation.checkpoints import Shape
-from kvdrive.plugins.attach import AttentionOptions, attached
+from kvdrive.plugins.attach import AttentionOptions, attach_to
 from kvdrive.targets.group import DriveGroup
 from kvdrive.targets.opening import DriveOptions, open_drives
 
@@ -130,7 +130,7 @@ def contenders(
             options = DriveOptions("fast", "", threads, max(1 << 30, capacity), place, target=target)
             drives = opened.enter_context(open_drives(options))
             own = sibling(model)
-            cache = opened.enter_context(attached(own, drives, attention)).cache()
+            cache = opened.enter_context(attach_to(own, drives, attention)).cache()
             found.append(Contender(name, own, cache, drives))
         for contender in found:
             for layer, (k, v) in enumerate(states(shape, context, model.dtype)):

@@ -11,8 +11,7 @@ from typing import Any
 from rich.table import Table
 
 from kvdrive.eval.sweep import Point
-
-_MARKERS = {"exact": "*", "sparf": "o", "sparq": "s", "h2o": "^", "local": "v"}
+from kvdrive.policies import POLICIES
 
 
 def write_json(path: Path, result: dict[str, Any]) -> None:
@@ -66,7 +65,7 @@ def sweep_picture(path: Path, points: Sequence[Point], title: str) -> None:
         wanted = {name, "exact"} if name != "exact" else {name}
         mine = sorted((p for p in points if p.policy in wanted), key=lambda point: Fraction(point.ratio))
         read = [point.bytes_read / 2**20 for point in mine]
-        style = {"marker": _MARKERS.get(name, "."), "label": name, "linewidth": 1.2}
+        style = {"marker": POLICIES[name].marker, "label": name, "linewidth": 1.2}
         if all(point.perplexity is not None for point in mine):
             axes[0].plot(read, [point.perplexity for point in mine], **style)
         for axis, task in zip(axes[1:], tasks, strict=True):

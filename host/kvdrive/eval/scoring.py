@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from transformers import PreTrainedModel
 
 from kvdrive.eval.tasks import Tokens
-from kvdrive.kvcache.cache import DriveCache
+from kvdrive.kvcache.base import AttachedCache
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ def prefill(model: PreTrainedModel, context: Tokens, cache: Any) -> None:
 
 def score(model: PreTrainedModel, last: int, target: Tokens, cache: Any) -> Scores:
     """Rate `target` [n] after a prefilled `cache` and the context's `last` token; the cache grows by n tokens."""
-    if isinstance(cache, DriveCache):
-        cache.asks_together = False  # what is counted are the reads of decode steps
+    if isinstance(cache, AttachedCache):
+        cache.rate_singly()  # what is counted are the reads of decode steps
     given = torch.from_numpy(np.concatenate([[last], target[:-1]]))
     with torch.no_grad():
         logits = model(given[None], past_key_values=cache, use_cache=True).logits[0].double()

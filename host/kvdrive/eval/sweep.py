@@ -14,17 +14,15 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
-from kvdrive import abi
 from kvdrive.errors import InputError
 from kvdrive.eval import perplexity, retrieval
 from kvdrive.eval.perplexity import OnStep
 from kvdrive.eval.scoring import Scores, prefill, score
 from kvdrive.eval.tasks import Case, Tokens
+from kvdrive.kvcache.base import AttachedCache
 from kvdrive.plugins.support import decoder_config
 from kvdrive.plugins.transformers import attach
 from kvdrive.policies import POLICIES, Policy, make_policy
-from kvdrive.policies.h2o import H2O
-from kvdrive.policies.host import attach_host
 from kvdrive.targets.base import Target
 
 
@@ -134,7 +132,8 @@ def sweep(
     in_drive = [one for one in answers if one.policy.in_drive]
     on_host = [one for one in answers if not one.policy.in_drive]
     for question in asked:
-        for one, scores, bytes_read in (*_drive(model, target, question, in_drive), *_host(model, question, on_host)):
+        answered = (*_drive(model, target, question, in_drive), *_host(model, target, question, on_host))
+        for one, scores, bytes_read in answered:
             one.add(question, scores, bytes_read, shape)
             if on_step:
                 on_step()
@@ -144,14 +143,13 @@ def sweep(
 def _drive(
     model: PreTrainedModel, target: Target, question: Question, answers: Sequence[_Answers]
 ) -> Iterator[tuple[_Answers, Scores, int]]:
+    """Policies that run in the drive share one prefilled context."""
     if not answers:
         return
     with _sparse_context(model, target, question.context) as cache:
         for one in answers:
             cache.policy = one.policy
-            before = _bytes_read(target)
-            scores = score(model, int(question.context[-1]), question.target, cache)
-            yield one, scores, _bytes_read(target) - before
+            yield one, *_rate(model, question, cache)
             cache.crop(-len(question.target))
 
 
@@ -165,15 +163,21 @@ def _sparse_context(model: PreTrainedModel, target: Target, context: Tokens) -> 
 
 
 def _host(
-    model: PreTrainedModel, question: Question, answers: Sequence[_Answers]
+    model: PreTrainedModel, target: Target, question: Question, answers: Sequence[_Answers]
 ) -> Iterator[tuple[_Answers, Scores, int]]:
+    """Policies that run on the host prefill for themselves."""
     for one in answers:
-        assert isinstance(one.policy, H2O)
-        with attach_host(model, one.policy) as attached:
+        with attach(model, target, one.policy) as attached:
             cache = attached.cache()
             prefill(model, question.context, cache)
-            scores = score(model, int(question.context[-1]), question.target, cache)
-            yield one, scores, cache.bytes_read
+            yield one, *_rate(model, question, cache)
+
+
+def _rate(model: PreTrainedModel, question: Question, cache: AttachedCache) -> tuple[Scores, int]:
+    """How the question's target is rated after its context, and the bytes of K and V that were read for it."""
+    before = cache.bytes_read()
+    scores = score(model, int(question.context[-1]), question.target, cache)
+    return scores, cache.bytes_read() - before
 
 
 def _kv_shape(model: PreTrainedModel) -> tuple[int, int, int]:
@@ -182,8 +186,3 @@ def _kv_shape(model: PreTrainedModel) -> tuple[int, int, int]:
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     return config.num_hidden_layers, heads, head_dim
-
-
-def _bytes_read(target: Target) -> int:
-    stats = target.stats()
-    return stats.pages_read * abi.PAGE_BYTES + stats.tail_bytes_read

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -11,8 +11,7 @@ import torch
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.decode import GREEDY, Sampling, Step, steps
 from kvdrive.generation.generate import greedy
-from kvdrive.kvcache.cache import DriveCache
-from kvdrive.plugins.attach import AttentionOptions, attached
+from kvdrive.plugins.attach import AttentionOptions, attach_to
 from kvdrive.report.record import Recorder
 from kvdrive.targets.group import DriveGroup
 
@@ -77,37 +76,22 @@ def generate(
     rows: list[torch.Tensor] = []
     logits: list[torch.Tensor] = []
     record = Recorder(drives)
-    with attached(checkpoint.model, record.drives, attention) as attachment:
+    with attach_to(checkpoint.model, record.drives, attention) as attachment:
         cache = attachment.cache()
         record.begin()
         options = {"mask": work.mask, "sampling": work.sampling, "stop_ids": work.stop_ids}
         with record.watch_layers(checkpoint.model, lambda layer: None if rows else on_layer(layer)):
             for step in steps(checkpoint.model, work.ids, cache, work.new_tokens, **options):
-                if not rows and isinstance(cache, DriveCache):
-                    cache.transfers.finish()  # belongs to the prefill, whoever is slow
+                if not rows:
+                    cache.synchronize()  # belongs to the prefill, whoever is slow
                 record.step()
                 rows.append(step.tokens)
                 if len(logits) < keep_logits:
                     logits.append(step.logits)
                 on_step(step)
-        on_drives = isinstance(cache, DriveCache) and cache.drive_layers
-        writeback = writeback_of(cache) if on_drives else None
+        writeback = cache.writeback()
     record.end()
     return Generated(_until_stop(torch.stack(rows, dim=1), work.stop_ids), record, writeback, logits)
-
-
-def writeback_of(cache: DriveCache) -> dict[str, Any]:
-    """What waits on the host, what was written, and what binary16 could not hold as it was."""
-    cache.synchronize()
-    layer = cache.drive_layers[0]
-    transfers = cache.transfer_stats()
-    return {
-        "spill": cache.backing.spill,
-        "tail_tokens": layer.tokens - layer.stored,
-        **asdict(transfers),
-        "overlap": transfers.overlap,
-        **cache.range_stats(),
-    }
 
 
 @dataclass(frozen=True)

@@ -7,25 +7,28 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers.cache_utils import Cache, CacheLayerMixin, LinearAttentionCacheLayerMixin
+from transformers.cache_utils import CacheLayerMixin, LinearAttentionCacheLayerMixin
 
 from kvdrive.errors import TargetError, UnsupportedError
+from kvdrive.kvcache import saved
 from kvdrive.kvcache.backing import Backing, drop
+from kvdrive.kvcache.base import AttachedCache, LayersInMemory
 from kvdrive.kvcache.history import Crop, History, Rearrange
 from kvdrive.kvcache.layer import DriveLayer
 from kvdrive.kvcache.sequence import Sequence, gather
 from kvdrive.kvcache.tail import Scorer
 from kvdrive.kvcache.transfers import Transfers, TransferStats
-from kvdrive.policies.base import Policy
 
-LayersInMemory = Callable[[], dict[int, CacheLayerMixin]]
+if TYPE_CHECKING:
+    from kvdrive.policies.drive import DrivePolicy
 
 
-class DriveCache(Cache):  # type: ignore[misc]
+class DriveCache(AttachedCache):
     """The cache of one batch: one sequence per row, opened by the first call, forgotten by `reset`.
 
     `in_memory` makes the layers that do not go to the drives, by index. `asks_together`: tokens of one call share reads
@@ -33,7 +36,7 @@ class DriveCache(Cache):  # type: ignore[misc]
     garbage are trimmed, unless `saved_at` names a file that a later process opens them from.
     """
 
-    def __init__(self, backing: Backing, layers: int, policy: Policy, in_memory: LayersInMemory) -> None:
+    def __init__(self, backing: Backing, layers: int, policy: DrivePolicy, in_memory: LayersInMemory) -> None:
         self.backing = backing
         self.policy = policy
         self.append_options = policy.append_options
@@ -41,8 +44,6 @@ class DriveCache(Cache):  # type: ignore[misc]
         self.sequences: list[Sequence] = []
         self.transfers = Transfers()
         self.scorer = Scorer()
-        self.history = History()
-        self.saved_at: Path | None = None
         self._lost: str | None = None
         self._finalizer = weakref.finalize(self, backing.abandon, self.sequences)
         self._finalizer.atexit = False
@@ -97,10 +98,7 @@ class DriveCache(Cache):  # type: ignore[misc]
         self._lost = None
 
     def erase(self) -> None:
-        """Forget everything, and leave no byte of it in the drives' files; what other caches share stays there.
-
-        Raises CommandError, TargetError.
-        """
+        """See AttachedCache."""
         self.transfers.abandon()
         for sequence in self.sequences:
             sequence.erase()
@@ -170,7 +168,7 @@ class DriveCache(Cache):  # type: ignore[misc]
             self._lost = str(error)
 
     def synchronize(self) -> None:
-        """Wait until the drives have everything that was sent. Raises what a drive raised."""
+        """See AttachedCache."""
         self.transfers.finish()
 
     def restart(self) -> None:
@@ -180,9 +178,56 @@ class DriveCache(Cache):  # type: ignore[misc]
         self._clear()
         self._lost = None
 
-    def token_ids(self) -> torch.Tensor:
-        """The tokens that the cache holds, int64 [batch, tokens]. Raises UnsupportedError when they are not known."""
-        return self.history.token_ids()
+    def recompute(self, forward: Callable[..., Any], device: torch.device) -> None:
+        """See AttachedCache."""
+        history = self.history
+        self.restart()
+        self.backing.exclude_failed()
+        self.history = History()
+        try:
+            history.replay(forward, self, device)
+        finally:
+            self.history = history
+
+    def leave(self) -> None:
+        """See AttachedCache."""
+        if self.saved_at is None:
+            self.reset()
+        else:
+            self.transfers.abandon()
+
+    def save(self, path: Path) -> None:
+        """See AttachedCache. The sequences stay on the drives when this cache goes."""
+        saved.save(self, path)
+        self._finalizer.detach()
+
+    def reopen(self, path: Path) -> None:
+        """See AttachedCache."""
+        saved.reopen(self, path)
+        self._finalizer.detach()
+
+    def rate_singly(self) -> None:
+        """See AttachedCache."""
+        self.asks_together = False
+
+    def bytes_read(self) -> int:
+        """See AttachedCache."""
+        return sum(queue.target.stats().kv_bytes_read for queue in self.backing.queues)
+
+    def writeback(self) -> dict[str, Any] | None:
+        """See AttachedCache; also what binary16 could not hold as it was."""
+        if not self.drive_layers:
+            return None
+        self.synchronize()
+        layer = self.drive_layers[0]
+        transfers = self.transfer_stats()
+        return {
+            "spill": self.backing.spill,
+            "tail_tokens": layer.tokens - layer.stored,
+            **asdict(transfers),
+            "overlap": transfers.overlap,
+            **self.range_stats(),
+        }
 
     def transfer_stats(self) -> TransferStats:
         """How K and V went to the drives."""
@@ -234,7 +279,3 @@ class DriveCache(Cache):  # type: ignore[misc]
         if self.saved_at:
             self.saved_at.unlink(missing_ok=True)
             self.saved_at = None
-
-    def keep(self) -> None:
-        """Leave the sequences on the drives when this cache goes."""
-        self._finalizer.detach()

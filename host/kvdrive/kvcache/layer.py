@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from transformers.cache_utils import CacheLayerMixin
 
 from kvdrive.errors import UnsupportedError
 from kvdrive.kernels.native import scale_bits
+from kvdrive.kvcache.base import AttachedLayer, KvHandle
 from kvdrive.kvcache.scaling import HeadScale, to_halves
 from kvdrive.kvcache.seen import HIDDEN, LOWEST_MAX, Seen, blocks, seen_by
 from kvdrive.kvcache.sequence import Slice, gather
@@ -30,20 +30,6 @@ if TYPE_CHECKING:
     from kvdrive.kvcache.cache import DriveCache
 
 _MINI_BATCH = 8  # queries that a drive works on while the host prepares the next ones
-
-
-@dataclass(frozen=True)
-class KvHandle:
-    """What `update` returns in place of K and of V.
-
-    `first_token`: tokens of the layer before this call. `keys`, `values`: this call's own, [batch, heads, tokens, d],
-    which the first call of a sequence attends to without the drive.
-    """
-
-    layer: DriveLayer
-    first_token: int
-    keys: torch.Tensor
-    values: torch.Tensor
 
 
 @dataclass(frozen=True)
@@ -76,11 +62,10 @@ class HiddenCountsError(Exception):
     """All scores of a query are so low that hidden tokens would count: its token has to ask alone."""
 
 
-class DriveLayer(CacheLayerMixin):  # type: ignore[misc]
+class DriveLayer(AttachedLayer):
     """Layer `index` of `cache`: `stored` tokens on the drives, then those of the tail."""
 
     is_croppable = True
-    is_sliding = False
 
     def __init__(self, cache: DriveCache, index: int) -> None:
         super().__init__()
@@ -143,17 +128,21 @@ class DriveLayer(CacheLayerMixin):  # type: ignore[misc]
         handle = KvHandle(self, first, key_states, value_states)
         return handle, handle
 
+    def prefilled(
+        self, handle: KvHandle, query: torch.Tensor, mask: torch.Tensor | None, scaling: float | None
+    ) -> None:
+        """See AttachedLayer: K and V are on their way already."""
+
     def attend(
         self,
+        handle: KvHandle,
         query: torch.Tensor,
-        first_token: int,
         mask: torch.Tensor | None,
         scaling: float | None,
         sinks: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """query [batch, heads, q, d], whose first token is number `first_token` -> [batch, q, heads, d].
+        """See AttachedLayer.
 
-        `sinks` [heads]: each query head also attends to a token with this score and V = 0.
         Writes the tail back when it is due. Raises RangeError, CommandError, TargetError, UnsupportedError.
         """
         batch, heads, new_tokens, head_dim = query.shape
@@ -165,7 +154,7 @@ class DriveLayer(CacheLayerMixin):  # type: ignore[misc]
         scales = _score_scales(exponents + self._exponents(self.key_scale), scaling, head_dim)
 
         scores = None if sinks is None else sink_scores(sinks, kv_heads)
-        ask = partial(self._ask, Call(q, out, scales, scores, mask, first_token))
+        ask = partial(self._ask, Call(q, out, scales, scores, mask, handle.first_token))
         group = heads // kv_heads
         together = self.cache.asks_together and not self.cache.policy.sees_query
         try:
@@ -183,10 +172,6 @@ class DriveLayer(CacheLayerMixin):  # type: ignore[misc]
     def get_seq_length(self) -> int:
         """Tokens held."""
         return self.tokens
-
-    def get_max_length(self) -> int:
-        """-1: no maximum of its own."""
-        return -1
 
     def write_all(self) -> None:
         """Send what waits in the tail. Raises CommandError, TargetError."""

@@ -9,14 +9,13 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from kvdrive.errors import InputError
 from kvdrive.kvcache.backing import Backing
-from kvdrive.kvcache.cache import DriveCache
 from kvdrive.kvcache.history import Call
 from kvdrive.kvcache.scaling import HeadScale
 from kvdrive.kvcache.sequence import Sequence, Slice, gather
@@ -24,6 +23,9 @@ from kvdrive.kvcache.session import Session
 from kvdrive.nvme.commands import flush
 from kvdrive.nvme.errors import CommandError
 from kvdrive.targets.base import Target
+
+if TYPE_CHECKING:
+    from kvdrive.kvcache.cache import DriveCache
 
 _VERSION = 1
 

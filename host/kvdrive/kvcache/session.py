@@ -23,7 +23,7 @@ from kvdrive.nvme.commands import (
     session_trim,
 )
 from kvdrive.nvme.completions import Completion
-from kvdrive.policies.base import EVERYTHING, Parameters
+from kvdrive.policies.parameters import EVERYTHING, Parameters
 from kvdrive.targets.base import Target
 
 LABEL_LAYER = 0xFFFF  # no model has so many layers

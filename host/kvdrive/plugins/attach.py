@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -13,9 +12,7 @@ from transformers import PreTrainedModel
 from kvdrive.errors import InputError
 from kvdrive.plugins import transformers
 from kvdrive.plugins.transformers import DEFAULT_SPILL, Attachment, OnFailure
-from kvdrive.policies import Policy, make_policy
-from kvdrive.policies.h2o import H2O
-from kvdrive.policies.host import HostAttachment, attach_host
+from kvdrive.policies import Policy
 from kvdrive.targets.group import DriveGroup, Drives
 from kvdrive.targets.opening import DriveOptions, open_named
 
@@ -64,15 +61,8 @@ def attach(
     return attachment
 
 
-@contextmanager
-def attached(
-    model: PreTrainedModel, drives: DriveGroup, options: AttentionOptions
-) -> Iterator[Attachment | HostAttachment]:
-    """The model on the drives, or in memory under a policy that no drive runs. Raises UnsupportedError, InputError."""
-    policy = make_policy(options.attention, options.ratio or Fraction(1))
-    if isinstance(policy, H2O):
-        with attach_host(model, policy) as on_host:
-            yield on_host
-        return
-    with transformers.attach(model, drives, policy, spill=options.spill, on_failure=options.on_failure) as on_drives:
-        yield on_drives
+def attach_to(model: PreTrainedModel, drives: DriveGroup, options: AttentionOptions) -> Attachment:
+    """`attach` with its options as one value. Raises UnsupportedError, InputError."""
+    return transformers.attach(
+        model, drives, options.attention, options.ratio, spill=options.spill, on_failure=options.on_failure
+    )

@@ -1,9 +1,9 @@
 """The lm-eval harness on a model whose KV cache lives in a drive.
 
-    lm_eval --model kvdrive --model_args pretrained=models/mini,engine=hls --tasks ...
+    kvdrive lm-eval --model kvdrive --model_args pretrained=models/mini,engine=hls --tasks ...
 
-finds this model through `kvdrive_lm_eval`. The context of a request is prefilled on the host, every token of its
-continuation is a decode step in the drive.
+Importing this module adds the model to the harness's list. The context of a request is prefilled on the host; every
+token of its continuation is a decode step in the drive.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ from kvdrive.eval.scoring import rate
 from kvdrive.generation.checkpoints import DTYPES, load
 from kvdrive.plugins.transformers import attach
 from kvdrive.policies import make_policy, parse_ratio
-from kvdrive.policies.h2o import H2O
-from kvdrive.policies.host import attach_host
 from kvdrive.targets.opening import DriveOptions, open_drives
 
 try:
@@ -67,11 +65,8 @@ class DriveLM(HFLM):  # type: ignore[misc]
         torch.set_num_threads(count)
         options = DriveOptions(engine, preset, count, folder=Path(drive) if drive else None)
         self._open = ExitStack()
-        if isinstance(policy, H2O):
-            self._attached: Any = self._open.enter_context(attach_host(checkpoint.model, policy))
-        else:
-            target = self._open.enter_context(open_drives(options))
-            self._attached = self._open.enter_context(attach(checkpoint.model, target, policy))
+        target = self._open.enter_context(open_drives(options))
+        self._attached = self._open.enter_context(attach(checkpoint.model, target, policy))
         super().__init__(
             pretrained=checkpoint.model,
             tokenizer=checkpoint.tokenizer,

@@ -30,12 +30,9 @@ from transformers.masking_utils import sdpa_mask
 
 from kvdrive import abi
 from kvdrive.errors import InputError, TargetError, UnsupportedError
-from kvdrive.kvcache import saved
 from kvdrive.kvcache.backing import Backing
-from kvdrive.kvcache.cache import DriveCache
+from kvdrive.kvcache.base import AttachedCache, KvHandle
 from kvdrive.kvcache.fingerprint import fingerprint
-from kvdrive.kvcache.history import History
-from kvdrive.kvcache.layer import KvHandle
 from kvdrive.nvme.errors import CommandError
 from kvdrive.plugins.host_attention import attend_on_host
 from kvdrive.plugins.probe import CHANGES_SCORES, probe
@@ -68,8 +65,6 @@ def attach(
     Raises UnsupportedError for models that the drive cannot serve exactly, InputError.
     """
     policy = make_policy(attention, ratio or Fraction(1)) if isinstance(attention, str) else attention
-    if not policy.in_drive:
-        raise UnsupportedError(f"the policy {policy.name} runs on the host: use kvdrive.policies.host.attach_host")
     if on_failure not in ("raise", "recompute"):
         raise InputError(f"on_failure is 'raise' or 'recompute', not '{on_failure}'")
     check_model(model)
@@ -93,9 +88,9 @@ class Attachment:
         self._recompute = on_failure == "recompute"
         self._layers = decoder_config(model).num_hidden_layers
         self._backing = Backing(drives_of(target), spill, fingerprint(model))
-        self._caches: weakref.WeakSet[DriveCache] = weakref.WeakSet()
+        self._caches: weakref.WeakSet[AttachedCache] = weakref.WeakSet()
         report_layers_in_memory(model)
-        AttentionInterface.register(NAME, drive_attention)
+        AttentionInterface.register(NAME, attention_function)
         AttentionMaskInterface.register(NAME, sdpa_mask)
         self._stock = model.config._attn_implementation
         self._forward: Callable[..., Any] = model.forward
@@ -103,28 +98,27 @@ class Attachment:
         model.set_attn_implementation(NAME)
         model.forward = self._wrapped()
 
-    def cache(self) -> DriveCache:
+    def cache(self) -> AttachedCache:
         """A new, empty cache for one batch: pass it as `past_key_values`. Detaching the model empties it."""
-        cache = DriveCache(self._backing, self._layers, self._policy, partial(layers_in_memory, self._model))
+        cache = self._policy.new_cache(self._backing, self._layers, partial(layers_in_memory, self._model))
         self._caches.add(cache)
         return cache
 
-    def reopen(self, path: Path) -> DriveCache:
+    def reopen(self, path: Path) -> AttachedCache:
         """The cache that `save` left on these drives, maybe in another process; its tokens are `cache.token_ids()`.
 
         Raises InputError when it was saved by another model or precision, CommandError, TargetError.
         """
         cache = self.cache()
-        saved.reopen(cache, path)
+        cache.reopen(path)
         return cache
 
-    def save(self, cache: DriveCache, path: Path) -> None:
+    def save(self, cache: AttachedCache, path: Path) -> None:
         """Make `cache` durable; `path` describes it for `reopen`. It survives detaching and the end of the process.
 
         Removing tokens or rows later removes the file. Raises UnsupportedError, CommandError, TargetError.
         """
-        saved.save(cache, path)
-        cache.keep()
+        cache.save(path)
 
     def detach(self) -> None:
         """Give the model its own attention back and forget every cache that is not saved."""
@@ -133,10 +127,7 @@ class Attachment:
         self._model.set_attn_implementation(self._stock)
         del self._model.forward  # the class's own is behind it
         for cache in list(self._caches):
-            if cache.saved_at is None:
-                cache.reset()
-            else:
-                cache.transfers.abandon()
+            cache.leave()
         self._backing.close()
         self._opened.close()
 
@@ -172,34 +163,23 @@ class Attachment:
         for attempt in range(_RECOVERIES + 1):
             try:
                 output = self._forward(*bound.args, **bound.kwargs)
-                cache.history.add_call(bound.arguments)
+                cache.called(bound.arguments)
                 return output
             except (TargetError, CommandError) as error:
                 if not self._recompute or not _is_loss(error) or attempt == _RECOVERIES:
                     cache.undo(before)
                     raise
-                self._recover(cache, error)
+                log.warning("%s; computing its tokens again", error)
+                self.recoveries += 1
+                cache.recompute(self._forward, self._model.device)
             except BaseException:
                 cache.undo(before)
                 raise
 
-    def _recover(self, cache: DriveCache, error: Exception) -> None:
-        """The history of `cache` once more, on the drives that are left. Raises what that raises."""
-        log.warning("%s; computing its tokens again", error)
-        self.recoveries += 1
-        history = cache.history
-        cache.restart()
-        self._backing.exclude_failed()
-        cache.history = History()
-        try:
-            history.replay(self._forward, cache, self._model.device)
-        finally:
-            cache.history = history
-
-    def _cache_of(self, arguments: dict[str, Any]) -> DriveCache | None:
+    def _cache_of(self, arguments: dict[str, Any]) -> AttachedCache | None:
         """The cache of a call; a new one where transformers would start with an empty one. Raises UnsupportedError."""
         given = arguments.get("past_key_values")
-        if isinstance(given, DriveCache):
+        if isinstance(given, AttachedCache):
             if given not in self._caches:
                 raise UnsupportedError("this cache belongs to another attachment: its K and V are not this model's")
             return given
@@ -217,14 +197,14 @@ def _check_attention(model: PreTrainedModel, policy: Policy) -> None:
         found = probe(model)
     except UnsupportedError as error:
         raise refusal(model, error) from None
-    if found.sinks and policy.blends_mean:
+    if found.sinks and policy.no_sinks:
         raise UnsupportedError(
-            f"{type(model).__name__} has attention sinks, which would count in the mean of V of {policy.name}: "
+            f"{type(model).__name__} has attention sinks, which {policy.name} does not serve: {policy.no_sinks}; "
             "take exact or local attention"
         )
 
 
-def drive_attention(
+def attention_function(
     module: torch.nn.Module,
     query: torch.Tensor,
     key: KvHandle | torch.Tensor,
@@ -248,9 +228,10 @@ def drive_attention(
     if extra:
         raise UnsupportedError(f"{type(module).__name__} uses {', '.join(extra)}, which the drive does not compute")
     if key.first_token == 0:
-        return attend_on_host(module, query, key.keys, key.values, attention_mask, scaling=scaling, **kwargs)
-    sinks = kwargs.get("s_aux")
-    return key.layer.attend(query, key.first_token, attention_mask, scaling, sinks), None
+        out = attend_on_host(module, query, key.keys, key.values, attention_mask, scaling=scaling, **kwargs)
+        key.layer.prefilled(key, query, attention_mask, scaling)
+        return out
+    return key.layer.attend(key, query, attention_mask, scaling, kwargs.get("s_aux")), None
 
 
 def _is_loss(error: Exception) -> bool:

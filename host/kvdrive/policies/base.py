@@ -1,49 +1,35 @@
-"""What an attention policy is.
+"""What an attention policy is: it chooses the tokens that a decode step attends to.
 
-The runtime asks `parameters` before each ATTN_SUBMIT, in the thread that runs the model, and sends the answer along. A
-cache's policy may be replaced between two calls as long as its sessions were appended to with the options it needs. A
-policy holds numbers only, no state of a sequence: one object serves any number of sequences, layers and threads. A
-policy with `in_drive` False keeps what it needs on the host (`policies.host`) and is never asked for parameters.
+A policy runs in one of two places. The drive runs a `policies.drive.DrivePolicy`: the policy says how to attend, in the
+fields of a command. The host runs a `policies.host.HostPolicy`: the policy keeps K and V in this process. A caller does
+not tell them apart: it asks for a cache, and the cache does what the policy needs.
+
+A policy holds numbers only, no state of a sequence: one object serves any number of sequences, layers and threads.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from kvdrive import abi
 from kvdrive.errors import InputError
 
-Mask = NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class Parameters:
-    """The fields of one ATTN_SUBMIT that a policy decides; `valid` bool [tokens], None attends to all of them."""
-
-    mode: abi.Mode = abi.Mode.EXACT
-    r: int = 0
-    k_top: int = 0
-    local: int = 0
-    valid: Mask | None = None
-
-
-EVERYTHING = Parameters()  # exact attention over all tokens
+if TYPE_CHECKING:
+    from kvdrive.kvcache.backing import Backing
+    from kvdrive.kvcache.base import AttachedCache, LayersInMemory
 
 
 class Policy(ABC):
-    """Attention at a compression `ratio`, in (0, 1]: the share of K and V that is used; 1 is exact attention."""
+    """Attention at a compression `ratio`, in (0, 1]: the share of K and V that is used; 1 is exact attention.
+
+    `name` is the policy's name in `policies.registry`; `in_drive` says where it runs. `no_sinks` says why the policy
+    does not serve models with attention sinks; "": it serves them.
+    """
 
     name: ClassVar[str]
-    in_drive: ClassVar[bool] = True
-    sees_query: ClassVar[bool] = True  # False: `parameters` are the same for every query over the same tokens
-    blends_mean: ClassVar[bool] = False  # True: tokens that are left out are replaced by the mean of V
-    append_options: ClassVar[int] = 0  # bits of abi.AppendOption that every append of a session must carry
+    in_drive: ClassVar[bool]
+    no_sinks: ClassVar[str] = ""
 
     def __init__(self, ratio: Fraction = Fraction(1)) -> None:
         if not 0 < ratio <= 1:
@@ -51,11 +37,10 @@ class Policy(ABC):
         self.ratio = ratio
 
     @abstractmethod
-    def parameters(self, tokens: int, head_dim: int, valid: Mask | None = None, tail_tokens: int = 0) -> Parameters:
-        """How to attend to the first `tokens` tokens on the drive.
+    def new_cache(self, backing: Backing, layers: int, in_memory: LayersInMemory) -> AttachedCache:
+        """An empty cache of one batch for a model of `layers` layers, on the drives of `backing` where it uses drives.
 
-        `valid` bool [tokens], None = all of them; `tail_tokens` come with the query, are always attended to, and count
-        as the most recent ones.
+        `in_memory` makes the layers, by index, that transformers keeps in memory whatever the policy is.
         """
 
     @abstractmethod

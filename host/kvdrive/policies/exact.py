@@ -6,10 +6,13 @@ from fractions import Fraction
 from typing import ClassVar
 
 from kvdrive.errors import InputError
-from kvdrive.policies.base import Mask, Parameters, Policy, row_bytes
+from kvdrive.policies.base import row_bytes
+from kvdrive.policies.drive import DrivePolicy
+from kvdrive.policies.parameters import Mask, Parameters
+from kvdrive.policies.registry import POLICIES
 
 
-class Exact(Policy):
+class Exact(DrivePolicy):
     """Bit-identical to the golden model on every engine (docs/arithmetic.md)."""
 
     name: ClassVar[str] = "exact"
@@ -17,11 +20,12 @@ class Exact(Policy):
 
     def __init__(self, ratio: Fraction = Fraction(1)) -> None:
         if ratio != 1:
-            raise InputError(f"exact attention has no compression ratio {ratio}: choose sparf, sparq, h2o or local")
+            others = ", ".join(name for name in POLICIES if name != self.name)
+            raise InputError(f"exact attention has no compression ratio {ratio}: choose one of {others}")
         super().__init__(ratio)
 
-    def parameters(self, tokens: int, head_dim: int, valid: Mask | None = None, tail_tokens: int = 0) -> Parameters:
-        """See Policy."""
+    def parameters(self, tokens: int, head_dim: int, valid: Mask | None = None, pending: int = 0) -> Parameters:
+        """See DrivePolicy."""
         return Parameters(valid=valid)
 
     def bytes_needed(self, tokens: int, head_dim: int) -> int:

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from kvdrive.errors import UnsupportedError
-from kvdrive.policies.base import Mask, Parameters, Policy, row_bytes, share
+import torch
+
+from kvdrive.policies.base import row_bytes, share
+from kvdrive.policies.host import Halves, HostPolicy
+from kvdrive.policies.kept_tokens import KeptTokens
 
 
-class H2O(Policy):
+class H2O(HostPolicy):
     """Half of the kept tokens are the most recent ones, the other half those with the largest attention mass so far.
 
-    The budget is `ratio` of the prompt and stays. The drive does not return probabilities, so this policy runs on the
-    host (`policies.host`), on the drive's `fast` engine over the tokens that are kept.
+    The budget is `ratio` of the prompt and stays. A drive does not return attention weights, so this policy runs on the
+    host: exact attention by the drive's `fast` engine over the tokens that are kept.
     """
 
     name: ClassVar[str] = "h2o"
-    in_drive: ClassVar[bool] = False
+    no_sinks: ClassVar[str] = "it attends to the tokens that it keeps only"
 
-    def parameters(self, tokens: int, head_dim: int, valid: Mask | None = None, tail_tokens: int = 0) -> Parameters:
-        """Not possible. Raises UnsupportedError."""
-        raise UnsupportedError("h2o drops tokens by attention weights, which no drive returns: it runs on the host")
+    def keep(self, q: torch.Tensor, k: Halves, v: Halves, scale: float) -> KeptTokens:
+        """See HostPolicy."""
+        return KeptTokens(q, k, v, self.ratio, scale)
 
     def bytes_needed(self, tokens: int, head_dim: int) -> int:
         """See Policy; `tokens` is the length of the prompt."""

@@ -1,49 +1,66 @@
-"""transformers models under a policy that no drive can run: K and V that the policy keeps stay in this process."""
+"""Policies that run on the host: the tokens that a policy keeps stay in this process, no drive has them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
-from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
-from transformers.cache_utils import Cache, CacheLayerMixin
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import sdpa_mask
+from numpy.typing import NDArray
 
 from kvdrive.errors import UnsupportedError
+from kvdrive.kvcache.base import AttachedCache, AttachedLayer, KvHandle, LayersInMemory
 from kvdrive.kvcache.half import to_half
-from kvdrive.plugins.probe import probe
-from kvdrive.plugins.support import check_model, decoder_config, layers_in_memory
-from kvdrive.policies.h2o import H2O
-from kvdrive.policies.kept_tokens import KeptTokens
+from kvdrive.policies.base import Policy
 
-NAME = "kvdrive_host"
+if TYPE_CHECKING:
+    from kvdrive.kvcache.backing import Backing
 
-
-@dataclass(frozen=True)
-class HostHandle:
-    """What `update` returns in place of K and of V: this call's states [batch, heads, tokens, d] and their layer."""
-
-    layer: HostLayer
-    first_token: int
-    states: torch.Tensor
+Halves = NDArray[np.float16]
 
 
-class HostLayer(CacheLayerMixin):  # type: ignore[misc]
-    """One layer: the kept tokens of each row, there after the first call."""
+class Kept(ABC):
+    """What a policy keeps of one sequence in one layer, from its prompt on. `bytes_read`: of K and V, by `attend`."""
 
-    is_sliding = False
+    bytes_read: int
+
+    @abstractmethod
+    def attend(self, q: Halves, k: Halves, v: Halves) -> Halves:
+        """One new token: q [heads, g, d], its k and v [heads, d] -> out [heads, g, d] over what is kept and itself."""
+
+
+class HostPolicy(Policy):
+    """A policy that needs more than a drive returns, as attention weights. Its caches cannot be cropped or saved."""
+
+    in_drive: ClassVar[bool] = False
+
+    @abstractmethod
+    def keep(self, q: torch.Tensor, k: Halves, v: Halves, scale: float) -> Kept:
+        """What stays after a prompt: q [heads, g, n, d] in the model's precision, k and v [heads, n, d] binary16."""
+
+    def new_cache(self, backing: Backing, layers: int, in_memory: LayersInMemory) -> HostCache:
+        """See Policy."""
+        return HostCache(self, layers, in_memory)
+
+
+class HostLayer(AttachedLayer):
+    """One layer: what is kept of each row, there after the first call."""
+
     is_croppable = False
 
-    def __init__(self, policy: H2O) -> None:
+    def __init__(self, policy: HostPolicy) -> None:
         super().__init__()
         self.policy = policy
-        self.rows: list[KeptTokens] = []
+        self.forget()
+
+    def forget(self) -> None:
+        """Back to the empty layer."""
+        self.rows: list[Kept] = []
         self.tokens = 0
+        self.is_initialized = False
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
         """Nothing to prepare."""
@@ -51,11 +68,42 @@ class HostLayer(CacheLayerMixin):  # type: ignore[misc]
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
-    ) -> tuple[HostHandle, HostHandle]:
-        """Count the tokens; the attention function stores them."""
-        first, self.tokens = self.tokens, self.tokens + key_states.shape[2]
+    ) -> tuple[KvHandle, KvHandle]:
+        """Count the tokens; `prefilled` and `attend` store them."""
+        handle = KvHandle(self, self.tokens, key_states, value_states)
+        self.tokens += key_states.shape[2]
         self.is_initialized = True
-        return HostHandle(self, first, key_states), HostHandle(self, first, value_states)
+        return handle, handle
+
+    def prefilled(
+        self, handle: KvHandle, query: torch.Tensor, mask: torch.Tensor | None, scaling: float | None
+    ) -> None:
+        """See AttachedLayer. Chooses what stays of each row. Raises RangeError."""
+        grouped = _grouped(query, handle.keys)
+        k, v = to_half(handle.keys, "K"), to_half(handle.values, "V")
+        for row in range(len(k)):
+            seen = _unpadded(mask, row, k.shape[2])
+            kept = self.policy.keep(grouped[row][:, :, seen], k[row][:, seen], v[row][:, seen], _scale(query, scaling))
+            self.rows.append(kept)
+
+    def attend(
+        self,
+        handle: KvHandle,
+        query: torch.Tensor,
+        mask: torch.Tensor | None,
+        scaling: float | None,
+        sinks: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """See AttachedLayer; policies that run on the host serve no sinks. Raises RangeError, UnsupportedError."""
+        batch, heads, new_tokens, head_dim = query.shape
+        k, v = to_half(handle.keys, "K"), to_half(handle.values, "V")
+        q = to_half(_grouped(query, handle.keys), "Q")
+        out = np.empty((batch, new_tokens, heads, head_dim), np.float16)
+        for row, kept in enumerate(self.rows):
+            for i in range(new_tokens):
+                result = kept.attend(np.ascontiguousarray(q[row, :, :, i]), k[row, :, i], v[row, :, i])
+                out[row, i] = result.reshape(heads, head_dim)
+        return torch.from_numpy(out).to(query)
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Length and offset of the keys that a mask for `query_length` new tokens covers."""
@@ -65,98 +113,80 @@ class HostLayer(CacheLayerMixin):  # type: ignore[misc]
         """Tokens of the sequence, dropped ones included."""
         return self.tokens
 
-    def get_max_length(self) -> int:
-        """-1: no maximum of its own."""
-        return -1
 
+class HostCache(AttachedCache):
+    """The cache of one batch. What was dropped cannot come back: no crop, no beams, and a failed call empties it."""
 
-class HostCache(Cache):  # type: ignore[misc]
-    """The cache of one batch. What was dropped cannot come back: no crop and no beams."""
+    def __init__(self, policy: HostPolicy, layers: int, in_memory: LayersInMemory) -> None:
+        self.policy = policy
+        self._in_memory = in_memory
+        others = in_memory()
+        self.host_layers = {index: HostLayer(policy) for index in range(layers) if index not in others}
+        super().__init__([self.host_layers.get(index) or others[index] for index in range(layers)])
 
-    def __init__(self, policy: H2O, layers: int) -> None:
-        super().__init__(layers=[HostLayer(policy) for _ in range(layers)])
-
-    @property
     def bytes_read(self) -> int:
-        """Bytes of K and V that decode steps read so far."""
-        return sum(row.bytes_read for layer in self.layers for row in layer.rows)
+        """See AttachedCache."""
+        return sum(row.bytes_read for layer in self.host_layers.values() for row in layer.rows)
+
+    def undo(self, tokens: int) -> None:
+        """See AttachedCache: what this cache dropped for the call is gone, so it becomes empty."""
+        self.reset()
+
+    def recompute(self, forward: Callable[..., Any], device: torch.device) -> None:
+        """See AttachedCache: no drive has tokens of this cache."""
+
+    def reset(self) -> None:
+        """See AttachedCache."""
+        for layer in self.host_layers.values():
+            layer.forget()
+        for index, other in self._in_memory().items():
+            self.layers[index] = other
+        self.history = type(self.history)()
+
+    def erase(self) -> None:
+        """See AttachedCache: no drive has tokens of this cache."""
+        self.reset()
+
+    def leave(self) -> None:
+        """See AttachedCache."""
+        self.reset()
+
+    def synchronize(self) -> None:
+        """See AttachedCache: nothing is sent."""
+
+    def writeback(self) -> None:
+        """See AttachedCache."""
+
+    def rate_singly(self) -> None:
+        """See AttachedCache: every token is a step of its own anyway."""
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Not possible unless nothing is to be removed."""
+        """Not possible unless nothing is to be removed. Raises UnsupportedError."""
         if tokens_to_remove:
-            raise UnsupportedError("h2o cannot take tokens back: it has dropped others for them")
+            raise UnsupportedError(f"{self.policy.name} cannot take tokens back: it has dropped others for them")
 
     def reorder_cache(self, beam_idx: torch.Tensor) -> None:
-        """Not supported."""
-        raise UnsupportedError("h2o serves no beam search: use num_beams=1")
+        """Raises UnsupportedError."""
+        raise UnsupportedError(f"{self.policy.name} serves no beam search: use num_beams=1")
+
+    def save(self, path: Path) -> None:
+        """Raises UnsupportedError."""
+        raise UnsupportedError(f"{self.policy.name} keeps its tokens in this process: such a cache cannot be saved")
+
+    def reopen(self, path: Path) -> None:
+        """Raises UnsupportedError."""
+        raise UnsupportedError(f"{self.policy.name} opens no saved cache: attach another policy for {path}")
 
 
-class HostAttachment:
-    """A model under a host policy."""
-
-    def __init__(self, model: PreTrainedModel, policy: H2O) -> None:
-        self._policy = policy
-        self._layers = decoder_config(model).num_hidden_layers
-
-    def cache(self) -> HostCache:
-        """A new, empty cache for one batch: pass it as `past_key_values`."""
-        return HostCache(self._policy, self._layers)
+def _grouped(query: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+    """query [batch, heads, q, d] -> [batch, kv_heads, g, q, d]."""
+    batch, heads, tokens, head_dim = query.shape
+    kv_heads = keys.shape[1]
+    return query.detach().cpu().reshape(batch, kv_heads, heads // kv_heads, tokens, head_dim)
 
 
-@contextmanager
-def attach_host(model: PreTrainedModel, policy: H2O) -> Iterator[HostAttachment]:
-    """Run the attention of `model` under `policy`; its own attention comes back at the end.
-
-    Raises UnsupportedError for models that the kernels cannot serve exactly, or not in every layer.
-    """
-    check_model(model)
-    if layers_in_memory(model) or probe(model).sinks:
-        raise UnsupportedError(f"{policy.name} serves models whose layers all attend to every token, without sinks")
-    AttentionInterface.register(NAME, host_attention)
-    AttentionMaskInterface.register(NAME, sdpa_mask)
-    stock = model.config._attn_implementation
-    model.set_attn_implementation(NAME)
-    try:
-        yield HostAttachment(model, policy)
-    finally:
-        model.set_attn_implementation(stock)
-
-
-def host_attention(
-    module: torch.nn.Module,
-    query: torch.Tensor,
-    key: HostHandle,
-    value: HostHandle,
-    attention_mask: torch.Tensor | None,
-    scaling: float | None = None,
-    **kwargs: Any,
-) -> tuple[torch.Tensor, None]:
-    """Attention function of transformers: query [batch, heads, q, d] -> [batch, q, heads, d].
-
-    The first call attends exactly and chooses what stays. Raises UnsupportedError.
-    """
-    if not isinstance(key, HostHandle):
-        raise UnsupportedError("no cache of this policy in the call: pass past_key_values=attached.cache()")
-    layer, (batch, heads, new_tokens, head_dim) = key.layer, query.shape
-    kv_heads = key.states.shape[1]
-    scale = head_dim**-0.5 if scaling is None else scaling
-    grouped = query.detach().reshape(batch, kv_heads, heads // kv_heads, new_tokens, head_dim)
-    k, v = to_half(key.states, "K"), to_half(value.states, "V")
-    if key.first_token == 0:
-        for row in range(batch):
-            seen = _unpadded(attention_mask, row, new_tokens)
-            kept = KeptTokens(grouped[row][:, :, seen], k[row][:, seen], v[row][:, seen], layer.policy.ratio, scale)
-            layer.rows.append(kept)
-        return sdpa_attention_forward(  # type: ignore[no-any-return]
-            module, query, key.states, value.states, attention_mask, scaling=scaling, **kwargs
-        )
-    q = to_half(grouped, "Q")
-    out = np.empty((batch, new_tokens, heads, head_dim), np.float16)
-    for row, kept in enumerate(layer.rows):
-        for i in range(new_tokens):
-            result = kept.attend(np.ascontiguousarray(q[row, :, :, i]), k[row, :, i], v[row, :, i])
-            out[row, i] = result.reshape(heads, head_dim)
-    return torch.from_numpy(out).to(query.dtype), None
+def _scale(query: torch.Tensor, scaling: float | None) -> float:
+    return float(query.shape[-1] ** -0.5 if scaling is None else scaling)
 
 
 def _unpadded(mask: torch.Tensor | None, row: int, tokens: int) -> torch.Tensor:

@@ -12,12 +12,12 @@ from kvdrive._native import Engine
 from kvdrive.errors import UnsupportedError
 from kvdrive.kernels.native import NativeKernels
 from kvdrive.policies.base import share
+from kvdrive.policies.host import Halves, Kept
 
-Halves = NDArray[np.float16]
 _QUERIES_AT_ONCE = 256
 
 
-class KeptTokens:
+class KeptTokens(Kept):
     """K and V of one sequence in one layer, [heads, budget + 1, d], of which the first `count` slots are in use.
 
     Slots are in no order: exact attention depends on the set of tokens only.
@@ -43,7 +43,7 @@ class KeptTokens:
         self._kernels = NativeKernels(Engine("fast", 1))
 
     def attend(self, q: Halves, k: Halves, v: Halves) -> Halves:
-        """One token: q [heads, g, d], k and v [heads, d] -> out [heads, g, d]; afterwards one token may go."""
+        """See Kept; afterwards the lightest token is dropped where there are more than the budget."""
         if self.count == self._k.shape[1]:
             self._grow(2 * self.count)
         slot = self.count

@@ -6,21 +6,23 @@ from typing import ClassVar
 
 import numpy as np
 
-from kvdrive.policies.base import Mask, Parameters, Policy, row_bytes, share
+from kvdrive.policies.base import row_bytes, share
+from kvdrive.policies.drive import DrivePolicy
+from kvdrive.policies.parameters import Mask, Parameters
 
 
-class Local(Policy):
+class Local(DrivePolicy):
     """Exact attention over the last `ratio` of the tokens: the floor that any choice by content must beat."""
 
     name: ClassVar[str] = "local"
 
-    def parameters(self, tokens: int, head_dim: int, valid: Mask | None = None, tail_tokens: int = 0) -> Parameters:
-        """See Policy."""
-        window = share(tokens + tail_tokens, self.ratio) - tail_tokens
+    def parameters(self, tokens: int, head_dim: int, valid: Mask | None = None, pending: int = 0) -> Parameters:
+        """See DrivePolicy."""
+        window = share(tokens + pending, self.ratio) - pending
         if window >= tokens:
             return Parameters(valid=valid)
         recent = np.zeros(tokens, np.bool_)
-        recent[tokens - max(window, 0 if tail_tokens else 1) :] = True
+        recent[tokens - max(window, 0 if pending else 1) :] = True
         return Parameters(valid=recent if valid is None else recent & valid)
 
     def bytes_needed(self, tokens: int, head_dim: int) -> int:

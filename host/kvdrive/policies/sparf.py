@@ -6,19 +6,21 @@ from fractions import Fraction
 from typing import ClassVar
 
 from kvdrive import abi
-from kvdrive.policies.base import Mask, Parameters, Policy, row_bytes, share
+from kvdrive.policies.base import row_bytes, share
+from kvdrive.policies.drive import DrivePolicy
+from kvdrive.policies.parameters import Mask, Parameters
 
 LOCAL_SHARE = Fraction(1, 4)  # of the chosen tokens are the most recent ones, as in the SparQ paper
 
 
-class SparF(Policy):
+class SparF(DrivePolicy):
     """`ratio` of K's embedding rows choose `ratio` of the tokens; the others are replaced by the mean of all V.
 
     Each choice is common to the query heads of a KV head. Where the choice would be everything, attention is exact.
     """
 
     name: ClassVar[str] = "sparf"
-    blends_mean: ClassVar[bool] = True
+    no_sinks: ClassVar[str] = "they would count in its mean of V"
     append_options: ClassVar[int] = abi.AppendOption.APPEND_SPARSE
 
     def rows(self, head_dim: int) -> int:
@@ -29,14 +31,14 @@ class SparF(Policy):
         """Tokens that are attended to."""
         return min(share(tokens, self.ratio), abi.MAX_TOP_K)
 
-    def parameters(self, tokens: int, head_dim: int, valid: Mask | None = None, tail_tokens: int = 0) -> Parameters:
-        """See Policy."""
-        r, k_top = self.rows(head_dim), self.chosen(tokens + tail_tokens)
+    def parameters(self, tokens: int, head_dim: int, valid: Mask | None = None, pending: int = 0) -> Parameters:
+        """See DrivePolicy."""
+        r, k_top = self.rows(head_dim), self.chosen(tokens + pending)
         local = int(k_top * LOCAL_SHARE)
-        k_top = max(1, min(k_top - tail_tokens, tokens))
+        k_top = max(1, min(k_top - pending, tokens))
         if k_top == tokens and r == head_dim:
             return Parameters(valid=valid)
-        return Parameters(abi.Mode.SPARF_ATTEND, r, k_top, min(max(local - tail_tokens, 0), k_top), valid)
+        return Parameters(abi.Mode.SPARF_ATTEND, r, k_top, min(max(local - pending, 0), k_top), valid)
 
     def bytes_needed(self, tokens: int, head_dim: int) -> int:
         """See Policy."""

@@ -43,7 +43,10 @@ class IdleSequences:
             self._forget(self._kept.pop(0).cache)
 
     def keep(self, tokens: list[int], cache: Cache) -> None:
-        """A sequence ended; the one that ended longest ago may go."""
+        """A sequence ended; the one that ended longest ago may go. A cache that cannot be cropped is of no use."""
+        if not all(layer.is_croppable for layer in cache.layers):
+            self._forget(cache)
+            return
         self._kept.append(Kept(tokens[: cache.get_seq_length()], cache))
         while len(self._kept) > self._limit:
             self._forget(self._kept.pop(0).cache)

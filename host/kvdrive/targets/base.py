@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 
+from kvdrive import abi
 from kvdrive.nvme.commands import Command
 from kvdrive.nvme.completions import Completion
 
@@ -43,6 +44,11 @@ class TargetStats:
     attention_jobs: int
     file_reads: int = 0
     file_bytes_read: int = 0
+
+    @property
+    def kv_bytes_read(self) -> int:
+        """Bytes of K and V that were read inside the drive: whole pages, and rows that were still in its memory."""
+        return self.pages_read * abi.PAGE_BYTES + self.tail_bytes_read
 
 
 class Target(ABC):

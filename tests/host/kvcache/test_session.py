@@ -10,7 +10,7 @@ from kvdrive import abi
 from kvdrive.errors import TargetError
 from kvdrive.kvcache.session import Query, Session, attend
 from kvdrive.nvme.errors import CommandError
-from kvdrive.policies import Parameters
+from kvdrive.policies.parameters import Parameters
 from kvdrive.policies.sparf import SparF
 from kvdrive.targets.emulator import Emulator
 

@@ -75,11 +75,11 @@ def test_scores_so_low_that_hidden_tokens_would_count_are_asked_one_by_one(targe
         cache = drive.cache()
         held = cache.layers[0]
         held.update(ones(2), 4 * ones(2))
-        held.update(ones(3), torch.arange(3.0)[None, None, :, None] * ones(3))
+        handle, _ = held.update(ones(3), torch.arange(3.0)[None, None, :, None] * ones(3))
         q = torch.ones(1, heads, 3, head_dim)
-        low = held.attend(q, 2, None, -1e9)  # every score is the lowest there is
+        low = held.attend(handle, q, None, -1e9)  # every score is the lowest there is
         assert Counted.raised == 1
-        held.attend(q, 2, None, 1.0)
+        held.attend(handle, q, None, 1.0)
         assert Counted.raised == 1
     for token in range(3):
         seen = [4.0, 4.0, *range(token + 1)]

@@ -5,13 +5,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
+from family_models import SERVED
+from small_models import prompts, random_model
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import golden
-from kvdrive.errors import UnsupportedError
-from kvdrive.plugins.transformers import attach
-from kvdrive.policies import make_policy
-from kvdrive.policies.host import attach_host
+import kvdrive
+from kvdrive.errors import RangeError, UnsupportedError
 from kvdrive.policies.kept_tokens import KeptTokens, prompt_mass
 
 HEADS, GROUP, D = 2, 2, 32
@@ -88,34 +88,58 @@ def padded_prompts():
     return ids, mask
 
 
-def test_ratio_one_generates_what_transformers_does():
+def test_ratio_one_generates_what_transformers_does(target):
     model, (ids, mask) = tiny_model(), padded_prompts()
     options = {"attention_mask": mask, "max_new_tokens": 12, "do_sample": False}
     stock = model.generate(ids, **options)
-    with attach_host(model, make_policy("h2o")) as attached:
-        ours = model.generate(ids, past_key_values=attached.cache(), **options)
+    with kvdrive.attach(model, target, "h2o"):
+        ours = model.generate(ids, **options)
     assert torch.equal(ours, stock)
+    assert target.stats().commands == 0
     assert model.config._attn_implementation == "sdpa"
 
 
-def test_a_small_budget_reads_that_much_less():
+def test_layers_with_a_window_stay_with_transformers(target):
+    model, ids = random_model(SERVED["exaone4"][0]), prompts(2, 40)
+    stock = model.generate(ids, max_new_tokens=12, do_sample=False)
+    with kvdrive.attach(model, target, "h2o"):
+        assert torch.equal(model.generate(ids, max_new_tokens=12, do_sample=False), stock)
+
+
+def test_a_small_budget_reads_that_much_less(target):
     model, (ids, mask) = tiny_model(), padded_prompts()
-    with attach_host(model, make_policy("h2o", Fraction(1, 4))) as attached:
+    with kvdrive.attach(model, target, "h2o", Fraction(1, 4)) as attached:
         cache = attached.cache()
         model.generate(ids, attention_mask=mask, past_key_values=cache, max_new_tokens=5, do_sample=False)
+        read = cache.bytes_read()
     kept = 24 // 4 + 1 + (24 - 9) // 4 + 1 + 1  # 15 / 4 rounds up
-    assert cache.bytes_read == 4 * kept * 2 * 2 * 2 * 32 * 2  # steps, K and V, layers, heads
+    assert read == 4 * kept * 2 * 2 * 2 * 32 * 2  # steps, K and V, layers, heads
 
 
-def test_dropped_tokens_cannot_come_back():
-    with attach_host(tiny_model(), make_policy("h2o", Fraction(1, 4))) as attached:
+def test_what_needs_dropped_tokens_is_refused(target, tmp_path):
+    with kvdrive.attach(tiny_model(), target, "h2o", Fraction(1, 4)) as attached:
         cache = attached.cache()
-    with pytest.raises(UnsupportedError, match="take tokens back"):
-        cache.crop(-1)
-    with pytest.raises(UnsupportedError, match="num_beams=1"):
-        cache.reorder_cache(torch.zeros(1, dtype=torch.long))
+        with pytest.raises(UnsupportedError, match="take tokens back"):
+            cache.crop(-1)
+        with pytest.raises(UnsupportedError, match="num_beams=1"):
+            cache.reorder_cache(torch.zeros(1, dtype=torch.long))
+        with pytest.raises(UnsupportedError, match="cannot be saved"):
+            attached.save(cache, tmp_path / "chat.json")
 
 
-def test_a_drive_refuses_it(target):
-    with pytest.raises(UnsupportedError, match="attach_host"), attach(tiny_model(), target, make_policy("h2o")):
-        pass
+def test_a_failed_call_empties_the_cache(target):
+    model, (ids, _) = tiny_model(), padded_prompts()
+    with kvdrive.attach(model, target, "h2o", Fraction(1, 4)) as attached, torch.no_grad():
+        cache = attached.cache()
+        model(ids, past_key_values=cache)
+        assert cache.get_seq_length() == ids.shape[1]
+        broken = model.model.layers[1].self_attn.k_proj.weight
+        before = broken.clone()
+        broken.fill_(1e9)
+        with pytest.raises(RangeError):
+            model(ids[:, :1], past_key_values=cache)
+        broken.copy_(before)
+        assert cache.get_seq_length() == 0
+        fresh = attached.cache()
+        want = model(ids, past_key_values=fresh).logits
+        assert torch.equal(model(ids, past_key_values=cache).logits, want)

@@ -1,16 +1,21 @@
 """What each policy asks of the drive, and that the drive's answer equals the golden model's."""
 
+import ast
+import subprocess
+import sys
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import golden
-from kvdrive import abi
-from kvdrive.errors import InputError, UnsupportedError
+from kvdrive import abi, policies
+from kvdrive.errors import InputError
 from kvdrive.kernels.native import scale_bits
-from kvdrive.policies import POLICIES, make_policy, parse_ratio
-from kvdrive.policies.base import Parameters
+from kvdrive.policies import POLICIES, Entry, make_policy, parse_ratio, register
+from kvdrive.policies.local import Local
+from kvdrive.policies.parameters import Parameters
 
 D = 64
 EIGHTH = Fraction(1, 8)
@@ -54,17 +59,17 @@ def test_sparq_spends_an_eighth_of_the_bytes():
 
 
 def test_tokens_that_come_with_the_query_are_part_of_the_budget():
-    asked = make_policy("sparf", EIGHTH).parameters(4080, 128, tail_tokens=16)
+    asked = make_policy("sparf", EIGHTH).parameters(4080, 128, pending=16)
     assert (asked.k_top, asked.local) == (512 - 16, 128 - 16)
-    recent = make_policy("local", EIGHTH).parameters(4080, 128, tail_tokens=16).valid
+    recent = make_policy("local", EIGHTH).parameters(4080, 128, pending=16).valid
     assert recent.sum() == 512 - 16
     assert recent[-(512 - 16) :].all()
 
 
 def test_a_tail_larger_than_the_budget_leaves_the_least_choice():
-    asked = make_policy("sparf", EIGHTH).parameters(32, D, tail_tokens=33)
+    asked = make_policy("sparf", EIGHTH).parameters(32, D, pending=33)
     assert (asked.k_top, asked.local) == (1, 0)
-    assert not make_policy("local", EIGHTH).parameters(32, D, tail_tokens=33).valid.any()
+    assert not make_policy("local", EIGHTH).parameters(32, D, pending=33).valid.any()
 
 
 def test_padding_stays_masked():
@@ -75,10 +80,43 @@ def test_padding_stays_masked():
     np.testing.assert_array_equal(local, valid)
 
 
-def test_h2o_is_not_asked_of_a_drive():
-    assert [name for name, kind in POLICIES.items() if not kind.in_drive] == ["h2o"]
-    with pytest.raises(UnsupportedError, match="runs on the host"):
-        make_policy("h2o", EIGHTH).parameters(100, D)
+def test_the_table_names_every_policy_of_the_package():
+    files = {path.stem for path in Path(policies.__file__).parent.glob("*.py")}
+    assert set(POLICIES) <= files  # one file each
+    for name in POLICIES:
+        policy = make_policy(name)
+        assert policy.name == name
+        assert type(policy).__module__ == f"kvdrive.policies.{name}"
+    assert [name for name in POLICIES if not make_policy(name).in_drive] == ["h2o"]
+
+
+def test_listing_policies_imports_no_torch():
+    program = "import sys; from kvdrive.policies import POLICIES; print(len(POLICIES), 'torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(len(POLICIES)), "False"]
+
+
+def test_nobody_asks_a_policy_for_its_class():
+    """Callers know the interface only: no isinstance of a policy, and no import of one, outside of policies/."""
+    kinds = {type(make_policy(name)).__name__ for name in POLICIES} | {"Policy", "DrivePolicy", "HostPolicy"}
+    package = Path(policies.__file__).parents[1]
+    for path in package.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("isinstance", "issubclass"):
+                if path.name == "registry.py":
+                    continue  # where a class by name comes from
+                asked = {one.id for one in ast.walk(node.args[1]) if isinstance(one, ast.Name)}
+                assert not asked & kinds, f"{path}:{node.lineno}"
+
+
+def test_a_policy_of_ones_own_has_a_name():
+    register("mine", Entry(Local, "as local"))
+    try:
+        assert type(make_policy("mine", EIGHTH)) is Local
+        with pytest.raises(InputError, match="choose another name"):
+            register("mine", Entry(Local, "again"))
+    finally:
+        del POLICIES["mine"]
 
 
 @pytest.mark.parametrize("name", ["sparf", "sparq", "local"])

@@ -21,7 +21,7 @@ from kvdrive.errors import InputError, TargetError
 from kvdrive.generation.generate import greedy
 from kvdrive.kernels.native import scale_bits
 from kvdrive.kvcache.session import Session
-from kvdrive.plugins.attach import AttentionOptions, attached
+from kvdrive.plugins.attach import AttentionOptions, attach_to
 from kvdrive.plugins.transformers import attach
 from kvdrive.targets.cpu import CpuDrive
 from kvdrive.targets.emulator import Emulator
@@ -39,7 +39,7 @@ def qwen():
 
 def logits(model, drives, options, folder):
     """Of 6 steps after a prompt that was made durable, so that it is read from the disk; bytes that this took."""
-    with attached(model, drives, options) as attachment, torch.no_grad():
+    with attach_to(model, drives, options) as attachment, torch.no_grad():
         cache = attachment.cache()
         model(PROMPT, past_key_values=cache, logits_to_keep=1)
         attachment.save(cache, folder / "chat.json")

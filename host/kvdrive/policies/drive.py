@@ -1,0 +1,39 @@
+"""Policies that a drive runs: the fields of an attention command say how to attend."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, ClassVar
+
+from kvdrive.kvcache.cache import DriveCache
+from kvdrive.policies.base import Policy
+from kvdrive.policies.parameters import Mask, Parameters
+
+if TYPE_CHECKING:
+    from kvdrive.kvcache.backing import Backing
+    from kvdrive.kvcache.base import LayersInMemory
+
+
+class DrivePolicy(Policy):
+    """Asked for `parameters` before each ATTN_SUBMIT, in the thread that runs the model.
+
+    `sees_query` False: the parameters are the same for every query over the same tokens. `append_options`: bits of
+    abi.AppendOption that every append of a session must carry. A cache's policy may be replaced between two calls as
+    long as its sessions were appended to with the options that the new one needs.
+    """
+
+    in_drive: ClassVar[bool] = True
+    sees_query: ClassVar[bool] = True
+    append_options: ClassVar[int] = 0
+
+    @abstractmethod
+    def parameters(self, tokens: int, head_dim: int, valid: Mask | None = None, pending: int = 0) -> Parameters:
+        """How to attend to the first `tokens` tokens on the drive.
+
+        `valid` bool [tokens], None = all of them. `pending` tokens come with the query, are always attended to, and
+        count as the most recent ones.
+        """
+
+    def new_cache(self, backing: Backing, layers: int, in_memory: LayersInMemory) -> DriveCache:
+        """See Policy."""
+        return DriveCache(backing, layers, self, in_memory)

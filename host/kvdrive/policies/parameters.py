@@ -1,0 +1,29 @@
+"""The fields of an attention command that a policy decides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvdrive import abi
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Of one ATTN_SUBMIT: `r` embedding rows choose `k_top` tokens, the last `local` among them (SparF only).
+
+    `valid` bool [tokens]: the tokens that may be attended to; None: all.
+    """
+
+    mode: abi.Mode = abi.Mode.EXACT
+    r: int = 0
+    k_top: int = 0
+    local: int = 0
+    valid: Mask | None = None
+
+
+EVERYTHING = Parameters()  # exact attention over all tokens
