@@ -26,6 +26,4 @@ with kvdrive.attach(model, "emulator") as attached:
         first, max_new_tokens=8, do_sample=False, past_key_values=cache
     )  # goes on; nothing is read again
     stats = attached.target.stats()
-    print(
-        f"{more.shape[1]} tokens; {stats.host_bytes_out:,} bytes came back from the drive, {stats.pages_read} pages read"
-    )
+    print(f"{more.shape[1]} tokens; {stats.host_bytes_out:,} bytes came back, {stats.pages_read} pages read inside")
