@@ -73,4 +73,8 @@ SpillOption = Annotated[
     ),
 ]
 FailureOption = Annotated[Failure, typer.Option(help="a lost drive ends the text, or its tokens are computed again")]
+DriveOption = Annotated[
+    Path | None, typer.Option(help="folder of the drives; what they hold is kept. Default: a temporary one")
+]
+FormatOption = Annotated[bool, typer.Option("--format", help="forget what existing drives of the folder hold")]
 ThreadsOption = Annotated[int, typer.Option(min=0, help="threads of host and engine; 0: all cores")]

@@ -42,9 +42,7 @@ def run(
     preset: PresetOption = "",
     device: DeviceOption = "cpu",
     threads: ThreadsOption = 0,
-    out: Annotated[
-        Path, typer.Option(help="folder for report.json, two plots, the timeline and the drive's file")
-    ] = Path("out/run"),
+    out: Annotated[Path, typer.Option(help="folder for report.json, two plots and the timeline")] = Path("out/run"),
 ) -> None:
     """Continue a module of the standard library that the shipped model never saw; compare with stock transformers.
 
@@ -56,10 +54,8 @@ def run(
 
     from kvdrive.generation.task import Settings, passed
     from kvdrive.generation.task import run as generate
-    from kvdrive.targets.addresses import is_address
     from kvdrive.targets.opening import DriveOptions
 
-    folder = None if is_address(target) else out
     console = Console()
     settings = Settings(
         model=model,
@@ -67,7 +63,7 @@ def run(
         new_tokens=new_tokens,
         ignore_stop=True,
         drives=DriveOptions(
-            engine.value, preset, threads, folder=folder, target=target, cache_bytes=bytes_of(cache), identity=identity
+            engine.value, preset, threads, target=target, cache_bytes=bytes_of(cache), identity=identity
         ),
         check=True,
         verify_steps=_VERIFY_STEPS,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ipaddress
 import os
 import socket
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,6 +14,7 @@ from kvdrive.cli.options import (
     AttentionOption,
     CacheOption,
     DeviceOption,
+    DriveOption,
     DrivesOption,
     Dtype,
     DtypeOption,
@@ -22,6 +22,7 @@ from kvdrive.cli.options import (
     EngineOption,
     Failure,
     FailureOption,
+    FormatOption,
     IdentityOption,
     Model,
     PresetOption,
@@ -63,7 +64,8 @@ def serve(
     drives: DrivesOption = 1,
     spill: SpillOption = 16,
     on_failure: FailureOption = Failure.fail,
-    drive: Annotated[Path | None, typer.Option(help="folder for the drive's file; default: a temporary one")] = None,
+    drive: DriveOption = None,
+    format: FormatOption = False,
     dtype: DtypeOption = Dtype.float32,
     device: DeviceOption = "cpu",
     threads: ThreadsOption = 0,
@@ -85,7 +87,7 @@ def serve(
     from kvdrive.server.app import Settings, application
     from kvdrive.server.metrics import Metrics
     from kvdrive.server.scheduler import Limits, Scheduler
-    from kvdrive.targets.opening import DriveOptions, open_drives
+    from kvdrive.targets.opening import DriveOptions, open_drives, require_space
 
     checkpoint = checkpoints.load(model, dtype.value, device)
     listening = _bind(host, port)
@@ -93,9 +95,20 @@ def serve(
     tokens = max_tokens or concurrency * checkpoint.context
     capacity = _SPARE * tokens * checkpoint.shape.bytes_per_token
     options = DriveOptions(
-        engine.value, preset, threads, max(1 << 30, capacity), drive, drives, target, bytes_of(cache), identity
+        engine.value,
+        preset,
+        threads,
+        max(1 << 30, capacity),
+        drive,
+        drives,
+        target,
+        bytes_of(cache),
+        identity,
+        format,
+        capacity,
     )
-    opened = open_drives(options)
+    require_space(options)
+    opened = open_drives(options, lambda sentence: typer.echo(f"kvdrive: {sentence}", err=True))
     longest = max_prompt_tokens or min(tokens, checkpoint.context) - 1
     policy = AttentionOptions(attention.value, parse_ratio(ratio) if ratio else None, spill, on_failure.value)
     metrics = Metrics()

@@ -20,7 +20,7 @@ from kvdrive.eval.sweep import Point, chosen_policies, questions, sweep
 from kvdrive.eval.tasks import Tokens
 from kvdrive.generation.checkpoints import Checkpoint, load
 from kvdrive.generation.progress import bar
-from kvdrive.targets.opening import DriveOptions, open_drive
+from kvdrive.targets.opening import DriveOptions, open_drive, require_space
 
 DEPTHS = (0.1, 0.3, 0.5, 0.7, 0.9)
 
@@ -58,7 +58,10 @@ def evaluate(settings: Settings, console: Console | None) -> dict[str, Any]:
     room = 2 * checkpoint.shape.bytes_per_token * (longest + settings.targets + 1024)
     threads = settings.drives.threads or os.cpu_count() or 1
     torch.set_num_threads(threads)
-    drives = replace(settings.drives, threads=threads, capacity_bytes=max(settings.drives.capacity_bytes, room))
+    drives = replace(
+        settings.drives, threads=threads, capacity_bytes=max(settings.drives.capacity_bytes, room), needed_bytes=room
+    )
+    require_space(drives)
     points: list[Point] = []
     with open_drive(drives) as target, bar(console, "answers", steps) if console else nullcontext() as shown:
         for length in settings.contexts:

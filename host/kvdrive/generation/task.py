@@ -20,7 +20,7 @@ from kvdrive.generation.progress import Display, bar
 from kvdrive.plugins.attach import AttentionOptions
 from kvdrive.report import files, plots
 from kvdrive.report.summary import Report, summarise, table
-from kvdrive.targets.opening import DriveOptions, open_drives
+from kvdrive.targets.opening import DriveOptions, open_drives, require_space
 
 ReadPrompts = Callable[[Checkpoint], list[list[int]]]
 _VERIFIER = "hls"
@@ -77,9 +77,9 @@ def run(settings: Settings, read_prompts: ReadPrompts, console: Console) -> Repo
         console.print(table(report))
     if settings.report:
         paths = files.write(settings.report, report, done.record)
-        console.print(f"report: {', '.join(map(str, paths))}", highlight=False, markup=False, soft_wrap=True)
+        _say(console, f"report: {', '.join(map(str, paths))}")
     for line in verdicts(report):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        _say(console, line)
     return report
 
 
@@ -115,13 +115,18 @@ def verdicts(report: Report) -> Iterator[str]:
 
 
 def _with_room(drives: DriveOptions, checkpoint: Checkpoint, work: Batch) -> DriveOptions:
-    return replace(drives, capacity_bytes=max(drives.capacity_bytes, drive_bytes(checkpoint, work)))
+    capacity = drive_bytes(checkpoint, work)
+    return replace(drives, capacity_bytes=max(drives.capacity_bytes, capacity), needed_bytes=capacity // 2)
 
 
 def _generate(checkpoint: Checkpoint, work: Batch, settings: Settings, console: Console) -> Generated:
     display = Display(console, checkpoint.tokenizer, settings.stream)
     keep = settings.verify_steps + 1
-    with open_drives(settings.drives) as drives, display.generation(checkpoint.shape.layers, work.new_tokens):
+    require_space(settings.drives)
+    with (
+        open_drives(settings.drives, lambda sentence: _say(console, sentence)) as drives,
+        display.generation(checkpoint.shape.layers, work.new_tokens),
+    ):
         return batches.generate(
             checkpoint,
             work,
@@ -138,7 +143,7 @@ def _verify(
 ) -> dict[str, Any]:
     """The first decode steps again, by the kernels compiled from the HLS sources, in a drive of their own."""
     steps = min(settings.verify_steps, work.new_tokens - 1)
-    options = replace(settings.drives, engine=_VERIFIER, folder=None)
+    options = replace(settings.drives, engine=_VERIFIER, folder=None, format=False)
     short = replace(work, new_tokens=steps + 1)
     with bar(console, f"{_VERIFIER}: tokens", steps + 1) as (bars, task), open_drives(options) as drives:
         again = batches.generate(
@@ -157,6 +162,10 @@ def _compare(checkpoint: Checkpoint, work: Batch, done: Generated, console: Cons
     with bar(console, "transformers: tokens", work.new_tokens) as (bars, task):
         found = batches.compare_with_transformers(checkpoint, work, done.tokens, lambda: bars.advance(task))
     return asdict(found)
+
+
+def _say(console: Console, sentence: str) -> None:
+    console.print(sentence, highlight=False, markup=False, soft_wrap=True)
 
 
 def _flat(fields: dict[str, Any]) -> dict[str, Any]:

@@ -79,6 +79,10 @@ class Target(ABC):
         """What was kept: a JSON object of Chrome trace events, us since the drive was opened. Raises TargetError."""
         return '{"traceEvents": []}'
 
+    def contents(self) -> str:
+        """The sessions that the drive holds, in words; empty where there are none or where others use the drive too."""
+        return ""
+
     @abstractmethod
     def close(self) -> None:
         """Release the drive."""

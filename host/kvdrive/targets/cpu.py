@@ -9,7 +9,7 @@ from pathlib import Path
 from kvdrive.targets.base import TargetStats
 from kvdrive.targets.software import DEFAULT_CAPACITY, SoftwareDrive
 
-_PRESET = "plain"  # no flash model
+PLAIN = "plain"  # preset of a drive without a flash model
 _RUN_GROUPS = 16  # groups of a head that are written together: 64 KiB, the smallest read that a disk does well
 _TAIL_BYTES = 1 << 30  # rows that wait for that, of all sequences
 
@@ -53,7 +53,7 @@ class CpuDrive(SoftwareDrive):
             threads or os.cpu_count() or 1,
             capacity_bytes,
             format=format,
-            preset=_PRESET,
+            preset=PLAIN,
             run_groups=_RUN_GROUPS,
             tail_bytes=_TAIL_BYTES,
             cache_bytes=cache_bytes,

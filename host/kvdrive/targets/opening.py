@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import os
-import tempfile
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from kvdrive._native import Drive
 from kvdrive.errors import InputError, TargetError
 from kvdrive.targets.addresses import FORMS, is_address, open_address
 from kvdrive.targets.base import Target
-from kvdrive.targets.cpu import CpuDrive
+from kvdrive.targets.cpu import PLAIN, CpuDrive
 from kvdrive.targets.emulator import Emulator
 from kvdrive.targets.group import DriveGroup
+from kvdrive.targets.temporary import temporary_folder
 
 TARGETS = ("emulator", "cpu")
 
@@ -29,8 +32,10 @@ class DriveOptions:
     `engine` computes, with `threads`; `preset` names the flash that is modelled ("": the default one). Of the cpu
     target, K and V up to `cache_bytes` are read through the page cache, more around it.
 
-    `capacity_bytes` of K and V, of all drives together. `folder` keeps the drives' files; None: a temporary folder in
-    the user's cache. `drives`: how many share the KV heads of the batch.
+    `capacity_bytes` of K and V, of all drives together, and `preset` count for new drives. `folder` keeps the drives'
+    files; None: a temporary folder in the user's cache. Drives that are there already are mounted with what they hold,
+    and must have room for their part of `needed_bytes`; `format` forgets what they hold. `drives`: how many share the
+    KV heads of the batch.
     """
 
     engine: str = "fast"
@@ -42,6 +47,8 @@ class DriveOptions:
     target: str = "emulator"
     cache_bytes: int = 0
     identity: Path | None = None
+    format: bool = False
+    needed_bytes: int = 0
 
     def __post_init__(self) -> None:
         """Raises InputError for options that the target does not have."""
@@ -56,29 +63,39 @@ class DriveOptions:
             raise InputError("the cpu target models no flash: leave --preset out")
         if self.target != "cpu" and self.cache_bytes:
             raise InputError("only the cpu target has a cache limit: leave --cache out, or take --target cpu")
+        if self.format and self.folder is None:
+            raise InputError("a temporary drive is always new: --format goes with --drive FOLDER")
+
+
+Say = Callable[[str], None]
 
 
 @contextmanager
-def open_drive(options: DriveOptions) -> Iterator[Target]:
-    """One empty drive with all of the capacity, or the first at an address. Closed at the end. Raises TargetError."""
-    if is_address(options.target):
-        with open_address(options.target, options.identity) as drives:
-            yield drives.drives[0]
-        return
-    with drive_folder(options.folder) as folder, _open(folder / "drive.kv", options) as drive:
-        yield drive
+def open_drive(options: DriveOptions, say: Say | None = None) -> Iterator[Target]:
+    """One drive with all of the capacity, closed at the end; see open_drives."""
+    with open_drives(replace(options, drives=1), say) as group:
+        yield group.drives[0]
 
 
 @contextmanager
-def open_drives(options: DriveOptions) -> Iterator[DriveGroup]:
-    """Empty drives, or those at an address as they are; closed at the end. Raises TargetError."""
+def open_drives(options: DriveOptions, say: Say | None = None) -> Iterator[DriveGroup]:
+    """The drives of a folder, or those at an address as they are; closed at the end.
+
+    `say` gets a sentence for each drive of the folder that holds sessions of earlier runs.
+    Raises InputError where a drive is there that is not as `options` want it, TargetError.
+    """
     if is_address(options.target):
-        with open_address(options.target, options.identity) as drives:
-            yield drives
+        with open_address(options.target, options.identity) as group:
+            yield group
         return
     with drive_folder(options.folder) as folder, ExitStack() as opened:
-        paths = [folder / (f"drive-{number}.kv" if number else "drive.kv") for number in range(options.drives)]
-        yield DriveGroup([opened.enter_context(_open(path, options)) for path in paths])
+        drives = []
+        for number in range(options.drives):
+            path = folder / (f"drive-{number}.kv" if number else "drive.kv")
+            drives.append(opened.enter_context(_open(path, options)))
+            if say is not None and (found := drives[-1].contents()):
+                say(f"{path} holds {found}, which this run does not use; --format forgets them")
+        yield DriveGroup(drives)
 
 
 @contextmanager
@@ -100,26 +117,74 @@ def open_named(target: str | Path, options: DriveOptions) -> Iterator[DriveGroup
 
 def _mount(path: Path, options: DriveOptions) -> Target:
     """The drive in a file, of the kind that it was made as; a new one as `options` says. Raises TargetError."""
+    there = _layout(path)
+    disk = options.target == "cpu" if there is None else there["preset"] == PLAIN
+    return _make(path, options, disk=disk)
+
+
+def _open(path: Path, options: DriveOptions) -> Target:
+    """The drive in a file, which must be as `options` want it, or a new one. Raises InputError, TargetError."""
     disk = options.target == "cpu"
-    if path.is_file() and path.stat().st_size:
-        try:
-            disk = Drive(path, "fast").layout()["preset"] == "plain"
-        except (OSError, RuntimeError) as error:
-            raise TargetError(str(error)) from error
-    return _make(path, options, disk=disk, format=False)
+    there = None if options.format else _layout(path)
+    if there is not None:
+        wanted = PLAIN if disk else options.preset
+        other = f"{path} holds a drive of preset {there['preset']}"
+        if there["preset"] == PLAIN and not disk:
+            raise InputError(f"{path} holds a drive of the cpu target: take --target cpu, another folder, or --format")
+        if wanted and there["preset"] != wanted:
+            raise InputError(f"{other}, not {wanted}: take another folder, or --format to forget what it holds")
+        needed = options.needed_bytes // options.drives
+        if there["capacity_bytes"] < needed:
+            raise InputError(
+                f"{path} was made for {_size(there['capacity_bytes'])} of K and V, this run takes up to "
+                f"{_size(needed)}: take another folder, or --format to forget what it holds"
+            )
+    return _make(path, options, disk=disk)
+
+
+def _layout(path: Path) -> dict[str, Any] | None:
+    """Preset and sizes of the drive in a file; None where there is no file. Raises TargetError."""
+    if not path.is_file() or not path.stat().st_size:
+        return None
+    try:
+        return Drive(path, "fast").layout()
+    except (OSError, RuntimeError) as error:
+        raise TargetError(str(error)) from error
 
 
 @contextmanager
 def drive_folder(chosen: Path | None) -> Iterator[Path]:
-    """`chosen`, or a new folder that goes with its contents."""
+    """`chosen`, or a new folder that goes with its contents. Raises InputError for a folder that cannot be."""
+    try:
+        folder = chosen or cache_folder()
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise InputError(f"cannot keep drives in {folder}: {error.strerror}; --drive FOLDER names another") from error
     if chosen is not None:
-        chosen.mkdir(parents=True, exist_ok=True)
         yield chosen
         return
-    cache = cache_folder()
-    cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="drive-", dir=cache) as folder:
-        yield Path(folder)
+    with temporary_folder(folder) as temporary:
+        yield temporary
+
+
+def require_space(options: DriveOptions) -> None:
+    """Raises InputError when the disk of new or existing drives has less than `needed_bytes` left."""
+    if is_address(options.target):
+        return
+    place = options.folder or cache_folder()
+    there = next(parent for parent in (place, *place.absolute().parents) if parent.exists())
+    free = shutil.disk_usage(there).free
+    if free < options.needed_bytes:
+        raise InputError(
+            f"K and V take up to {_size(options.needed_bytes)} and the disk of {place} has {_size(free)} left: free "
+            "some space, name a folder on another disk with --drive, or take fewer tokens"
+        )
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"
 
 
 def cache_folder() -> Path:
@@ -127,13 +192,13 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kvdrive"
 
 
-def _open(path: Path, options: DriveOptions) -> Target:
-    return _make(path, options, disk=options.target == "cpu", format=True)
+def _share(options: DriveOptions) -> int:
+    return -(-options.capacity_bytes // options.drives)
 
 
-def _make(path: Path, options: DriveOptions, *, disk: bool, format: bool) -> Target:
-    capacity = -(-options.capacity_bytes // options.drives)
+def _make(path: Path, options: DriveOptions, *, disk: bool) -> Target:
+    engine, threads, capacity, anew = options.engine, options.threads, _share(options), options.format
     if disk:
         cache = options.cache_bytes // options.drives
-        return CpuDrive(path, options.threads, capacity, engine=options.engine, format=format, cache_bytes=cache)
-    return Emulator(path, options.engine, options.threads, capacity, format=format, preset=options.preset)
+        return CpuDrive(path, threads, capacity, engine=engine, format=anew, cache_bytes=cache)
+    return Emulator(path, engine, threads, capacity, format=anew, preset=options.preset)

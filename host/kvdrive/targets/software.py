@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from kvdrive import abi
 from kvdrive._native import Drive, QueuePairs, Subsystem
 from kvdrive.errors import TargetError
 from kvdrive.nvme.commands import Command
@@ -45,6 +46,13 @@ class SoftwareDrive(Target):
     def stats(self) -> TargetStats:
         """See Target."""
         return TargetStats(**self._open_drive().stats())
+
+    def contents(self) -> str:
+        """What the drive holds, as "3 sessions (12 MiB)"; empty without sessions. Raises TargetError."""
+        drive = self._open_drive()
+        count, stats = len(drive.sessions()), drive.flash_stats()
+        size = stats["groups_live"] * abi.PAGE_BYTES + stats["tail_bytes"]
+        return f"{count} session{'s' if count != 1 else ''} ({size / 2**20:.1f} MiB)" if count else ""
 
     def close(self) -> None:
         """See Target."""
