@@ -14,29 +14,15 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
-#include "attention/attention_unit.hpp"
+#include "commands/command.hpp"
+#include "commands/drive_state.hpp"
 #include "common/abi.hpp"
 #include "engine/engine.hpp"
 #include "volume.hpp"
 
 namespace kvdrive {
-
-// Counters since the drive was opened. Host bytes count commands and completions as well as data.
-struct DriveStats {
-  std::uint64_t commands = 0;
-  std::uint64_t failed_commands = 0;
-  std::uint64_t host_bytes_in = 0;
-  std::uint64_t host_bytes_out = 0;
-  std::uint64_t pages_written = 0;
-  std::uint64_t pages_read = 0;
-  std::uint64_t tail_bytes_read = 0;  // K and V taken from drive DRAM
-  std::uint64_t attention_jobs = 0;
-  std::uint64_t block_reads = 0;  // logical blocks
-  std::uint64_t block_writes = 0;
-};
 
 // What happened inside since then.
 struct FlashStats {
@@ -93,17 +79,9 @@ class Drive {
   // Throws std::runtime_error when `path` cannot be used.
   Drive(const std::filesystem::path& path, std::unique_ptr<Engine> engine, const VolumeOptions& options);
 
-  struct Reply {
-    std::uint32_t status = abi::kSuccess;  // abi::NvmeStatus or nvme::StatusCode
-    std::uint64_t result = 0;
-    std::vector<std::byte> data{};
-    Ns done = 0;
-  };
-
-  // Never throws for what a command says; may be called from several threads. The command arrives when the one before
-  // it is done. `room`: the most data that the host takes. `queue`: the track on which the command is traced.
-  Reply execute(const abi::Sqe& command, std::span<const std::byte> data, std::uint64_t room = UINT64_MAX,
-                std::uint32_t queue = 0);
+  // Executes a command of namespace 1 or 3. Never throws for what it says; may be called from several threads. The
+  // command arrives when the one before it is done.
+  nvme::Reply execute(const nvme::Request& request);
   // The same with the entries' bytes.
   Completion submit(SqeView sqe, std::span<const std::byte> data);
 
@@ -111,6 +89,11 @@ class Drive {
   std::optional<std::uint64_t> payload_bytes(const abi::AttnSubmit& command) const;
   // Runs a job that lies in memory of the host's own (subsystem local memory). Returns the engine's status word.
   std::uint32_t run_job(std::span<std::byte> memory, std::uint64_t job, std::uint32_t queue);
+  // Makes everything so far durable: a FLUSH of the drive's own.
+  abi::NvmeStatus flush();
+  // Programs of namespace 3 (nvme::Program); all are active at first.
+  void activate_program(std::uint32_t program, bool active);
+  bool program_active(std::uint32_t program) const { return (state_.inactive_programs >> program & 1) == 0; }
   // Forgets all sessions and blocks, durably.
   abi::NvmeStatus format();
   // And erases the flash that held them. kInternalError: the file cannot be written; what is left is forgotten.
@@ -127,9 +110,9 @@ class Drive {
   std::vector<HeadSummary> heads(std::uint32_t session) const;
   // All rows of K or V of a head; nothing where there are none. Throws std::runtime_error when a page is lost.
   std::vector<std::byte> rows(std::uint32_t session, std::uint32_t layer, std::uint32_t head, abi::KvKind kind);
-  const Preset& preset() const { return volume_.preset(); }
-  const char* engine() const { return engine_->name(); }
-  const Superblock& layout() const { return volume_.superblock(); }
+  const Preset& preset() const { return state_.volume.preset(); }
+  const char* engine() const { return state_.engine->name(); }
+  const Superblock& layout() const { return state_.volume.superblock(); }
 
   // Faults from now on (storage/faults.hpp).
   void inject(const Fault& fault);
@@ -142,28 +125,11 @@ class Drive {
 
  private:
   void work();
-  Reply dispatch(const abi::Sqe& command, std::span<const std::byte> data, std::uint64_t room);
-  Reply append(const abi::KvAppend& command, std::span<const std::byte> data);
-  Reply submit_attention(const abi::AttnSubmit& command, std::span<const std::byte> data);
-  Reply fetch_attention(const abi::AttnFetch& command, std::uint64_t room);
-  template <typename Work>
-  Reply durably(Work work);
-  Reply flush();
-  Reply erase(const abi::SessionTrim& command);
-  Reply access_blocks(const abi::Sqe& command, std::span<const std::byte> data, std::uint64_t room);
+  nvme::Reply dispatch(const nvme::Command* row, const nvme::Request& request);
   void forget_everything();
-  Reply deallocate(const abi::Sqe& command, std::span<const std::byte> data);
 
   mutable std::mutex mutex_;
-  Volume volume_;
-  std::unique_ptr<Engine> engine_;
-  AttentionUnit attention_{*engine_, volume_.store(), volume_.ftl(), volume_.device()};
-  std::unordered_map<std::uint32_t, AttentionOutcome> tickets_;
-  std::uint32_t last_ticket_ = 0;
-  std::vector<std::byte> nothing_;  // the rows of a drive without contents
-  std::uint32_t journal_die_ = 0;   // the journal's programs take turns over the dies
-  Ns now_ = 0;
-  DriveStats counters_;
+  DriveState state_;
   std::atomic<bool> faults_armed_ = false;
 };
 

@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trace.hpp"
 
-#include <algorithm>
 #include <array>
 #include <iomanip>
 #include <ostream>
 #include <set>
 #include <string_view>
 #include <utility>
-
-#include "commands/wire.hpp"
-#include "common/abi.hpp"
 
 namespace kvdrive {
 namespace {
@@ -19,30 +15,10 @@ constexpr std::array kTracks{"channel", "die", "PCIe", "link", "engine memory", 
 constexpr std::array kWork{"transfer", "sense", "program", "erase", "job"};
 constexpr std::array kArguments{"bytes", "bytes", "bytes", "bytes", "cycles", "opcode"};
 
-struct CommandName {
-  std::uint64_t value;  // as Event::value
-  std::string_view name;
-};
-constexpr std::uint64_t kBlocks = abi::kNvm << 8, kPrograms = abi::kCp << 8;
-constexpr std::array kCommands{
-    CommandName{kBlocks | abi::kFlush, "FLUSH"},
-    CommandName{kBlocks | abi::kKvAppend, "KV_APPEND"},
-    CommandName{kBlocks | abi::kSessionTrim, "SESSION_TRIM"},
-    CommandName{kBlocks | abi::kSessionFork, "SESSION_FORK"},
-    CommandName{kBlocks | nvme::kSessionErase, "SESSION_ERASE"},
-    CommandName{kBlocks | nvme::kNvmRead, "READ"},
-    CommandName{kBlocks | nvme::kNvmWrite, "WRITE"},
-    CommandName{kBlocks | nvme::kNvmWriteZeroes, "WRITE_ZEROES"},
-    CommandName{kBlocks | nvme::kNvmDatasetManagement, "DATASET_MANAGEMENT"},
-    CommandName{kPrograms | abi::kAttnSubmit, "ATTN_SUBMIT"},
-    CommandName{kPrograms | abi::kAttnFetch, "ATTN_FETCH"},
-    CommandName{kPrograms | nvme::kExecuteProgram, "EXECUTE_PROGRAM"},
-};
-
-std::string_view name_of(TraceWork work, std::uint64_t value) {
+std::string_view name_of_work(TraceWork work, std::uint64_t value, Trace::CommandName name_of) {
   if (work != TraceWork::kCommand) return kWork[static_cast<std::size_t>(work)];
-  const auto* const found = std::ranges::find(kCommands, value, &CommandName::value);
-  return found == kCommands.end() ? "command" : found->name;
+  const auto name = name_of(static_cast<std::uint32_t>(value >> 8), static_cast<std::uint8_t>(value));
+  return name.empty() ? "command" : name;
 }
 
 }  // namespace
@@ -54,7 +30,7 @@ void Trace::keep(std::size_t events) {
   added_ = 0;
 }
 
-std::size_t Trace::write(std::ostream& out) const {
+std::size_t Trace::write(std::ostream& out, CommandName name_of) const {
   out << "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[";
   // A process per kind of track, a thread per number.
   std::set<std::pair<std::size_t, std::uint32_t>> named;
@@ -78,7 +54,7 @@ std::size_t Trace::write(std::ostream& out) const {
     out << ns / 1000 << '.' << std::setw(3) << std::setfill('0') << ns % 1000;
   };
   for (const Event& event : events_) {
-    out << comma << R"({"ph":"X","name":")" << name_of(event.work, event.value) << R"(","pid":)"
+    out << comma << R"({"ph":"X","name":")" << name_of_work(event.work, event.value, name_of) << R"(","pid":)"
         << static_cast<std::size_t>(event.track) + 1 << R"(,"tid":)" << event.number << R"(,"ts":)";
     microseconds(event.start);
     out << R"(,"dur":)";

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <iosfwd>
 #include <mutex>
+#include <string_view>
 #include <vector>
 
 #include "nand/timing.hpp"
@@ -39,8 +40,9 @@ class Trace {
     ++added_;
   }
 
-  // Returns the number of events.
-  std::size_t write(std::ostream& out) const;
+  // `name_of`: the name of a command by namespace and opcode, empty for none. Returns the number of events.
+  using CommandName = std::string_view (*)(std::uint32_t nsid, std::uint8_t opcode);
+  std::size_t write(std::ostream& out, CommandName name_of) const;
 
  private:
   struct Event {

@@ -7,6 +7,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -18,6 +19,7 @@
 
 #include "binding/binding.hpp"
 #include "commands/subsystem.hpp"
+#include "commands/table.hpp"
 #include "nvme/ring_host.hpp"
 #include "nvme/ring_link.hpp"
 
@@ -96,6 +98,23 @@ nb::tuple execute(QueuePairs& pairs, std::uint16_t queue, const nb::bytes& sqe, 
   return wait(pairs, submit(pairs, queue, sqe, data, room));
 }
 
+// The table of commands, a dict per row.
+nb::list commands() {
+  constexpr std::array kDirections{"none", "to_controller", "to_host"};
+  nb::list rows;
+  for (const Command& row : all_commands()) {
+    nb::dict entry;
+    entry["name"] = std::string(row.name);
+    entry["opcode"] = static_cast<std::uint32_t>(row.opcode);
+    entry["nsid"] = row.nsid;
+    entry["direction"] = kDirections.at(static_cast<std::size_t>(row.direction));
+    entry["effects"] = row.effects;
+    entry["broadcast"] = row.broadcast;
+    rows.append(entry);
+  }
+  return rows;
+}
+
 }  // namespace
 }  // namespace kvdrive::nvme
 
@@ -103,6 +122,10 @@ namespace kvdrive {
 
 void bind_nvme(nb::module_& m) {
   using namespace nvme;
+  m.def("commands", &commands,
+        "The commands that the drive knows, a dict per row of its table: name, opcode, nsid (0: an admin command), "
+        "direction of its data (none, to_controller, to_host), effects (bits of the effects log), broadcast (also for "
+        "all namespaces at once).");
   const nb::exception<RingError> ring_error(m, "RingError", PyExc_RuntimeError);
   nb::class_<Subsystem>(m, "Subsystem", "A drive with its three namespaces, for controllers to share.")
       .def(

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "commands/subsystem.hpp"
+#include "commands/table.hpp"
 #include "crc32c.hpp"
 
 namespace kvdrive::nvme {
@@ -27,10 +28,6 @@ void put_text(std::uint8_t (&field)[N], std::string_view text) {
 template <std::size_t N>
 void put_string(std::uint8_t (&field)[N], std::string_view text) {
   std::copy_n(text.begin(), std::min(N - 1, text.size()), field);
-}
-
-CommandSet command_set_of(std::uint32_t nsid) {
-  return nsid == abi::kNvm ? kCsiNvm : nsid == kNsidMemory ? kCsiMemory : kCsiPrograms;
 }
 
 // Unique to the namespace and the same in every process: the serial number and the namespace's number.

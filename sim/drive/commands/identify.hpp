@@ -2,8 +2,8 @@
 // What Identify returns.
 #pragma once
 
+#include "commands/admin_context.hpp"
 #include "commands/reply.hpp"
-#include "nvme/controller.hpp"
 
 namespace kvdrive::nvme {
 

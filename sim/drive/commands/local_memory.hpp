@@ -7,9 +7,6 @@
 #include <mutex>
 #include <span>
 
-#include "commands/reply.hpp"
-#include "commands/wire.hpp"
-
 namespace kvdrive::nvme {
 
 class LocalMemory {
@@ -21,9 +18,6 @@ class LocalMemory {
   LocalMemory& operator=(const LocalMemory&) = delete;
 
   std::uint64_t size() const { return bytes_.size(); }
-  // READ, WRITE, FILL (enum MemoryOpcode).
-  Reply execute(const abi::Sqe& command, std::span<const std::byte> data, std::uint64_t room);
-
   // All zeros again.
   void clear();
 

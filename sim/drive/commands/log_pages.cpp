@@ -9,6 +9,7 @@
 #include <span>
 
 #include "commands/subsystem.hpp"
+#include "commands/table.hpp"
 
 namespace kvdrive::nvme {
 namespace {
@@ -17,10 +18,6 @@ constexpr std::uint16_t kRoomKelvin = 298;  // a simulated drive has no temperat
 constexpr std::uint8_t kSpareThresholdPercent = 10;
 constexpr std::uint8_t kSpareWarning = 0x1, kReliabilityWarning = 0x4;
 constexpr std::uint64_t kDataUnitBytes = 1000 * 512;
-
-// Bits of a command's entry in the effects log.
-constexpr std::uint32_t kSupported = 0x1, kChangesContents = 0x2;
-constexpr std::uint32_t kAlone = 1 << 16;  // no other command of the namespace at the same time
 
 std::vector<std::byte> supported_pages() {
   std::array<std::uint32_t, 256> pages{};
@@ -77,24 +74,9 @@ std::vector<std::byte> effects_log(std::uint32_t csi) {
     std::uint32_t io[256];
     std::uint32_t reserved[512];
   } log{};
-  for (const AdminOpcode opcode : {kGetLogPage, kIdentify, kAbort, kSetFeatures, kGetFeatures, kAsyncEventRequest,
-                                   kKeepAlive, kLoadProgram, kProgramActivation, kMemoryRangeSet}) {
-    log.admin[opcode] = kSupported;
-  }
-  log.admin[kSanitize] = log.admin[kFormatNvm] = kSupported | kChangesContents | kAlone;
-  if (csi == kCsiNvm) {
-    log.io[kNvmFlush] = log.io[kNvmRead] = kSupported;
-    for (const std::uint32_t opcode :
-         std::initializer_list<std::uint32_t>{kNvmWrite, kNvmWriteZeroes, kNvmDatasetManagement, abi::kKvAppend,
-                                              abi::kSessionTrim, abi::kSessionFork, kSessionErase}) {
-      log.io[opcode] = kSupported | kChangesContents;
-    }
-  } else if (csi == kCsiMemory) {
-    log.io[kMemoryRead] = kSupported;
-    log.io[kMemoryWrite] = log.io[kMemoryFill] = kSupported | kChangesContents;
-  } else {
-    log.io[abi::kAttnSubmit] = log.io[abi::kAttnFetch] = kSupported;
-    log.io[kExecuteProgram] = kSupported | kChangesContents;
+  for (const Command& row : all_commands()) {
+    if (row.nsid == 0) log.admin[row.opcode] = kSupported | row.effects;
+    if (row.nsid != 0 && command_set_of(row.nsid) == csi) log.io[row.opcode] = kSupported | row.effects;
   }
   return bytes_of(log);
 }

@@ -2,8 +2,11 @@
 #include "commands/programs.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <string_view>
+
+#include "commands/table.hpp"
 
 namespace kvdrive::nvme {
 namespace {
@@ -11,7 +14,8 @@ namespace {
 constexpr std::array<std::string_view, Programs::kCount> kNames{"DENSE", "SPARF", "PARTIAL"};
 constexpr std::uint8_t kDeviceDefined = 1;
 
-// The program that runs a mode of AttentionJob; kCount for none.
+}  // namespace
+
 std::uint32_t program_of(std::uint8_t mode) {
   switch (mode) {
     case abi::kExact:
@@ -27,8 +31,6 @@ std::uint32_t program_of(std::uint8_t mode) {
   }
 }
 
-}  // namespace
-
 Reply Programs::load(const abi::Sqe& command) {
   const bool there = (command.cdw10 & 0xffff) < kCount;
   return {.status = there ? kScProgramNotDownloadable : kScInvalidProgramIndex};
@@ -39,8 +41,7 @@ Reply Programs::activate(const abi::Sqe& command) {
   const std::uint32_t program = command.cdw10 & 0xffff, select = command.cdw10 >> 16 & 0xf;
   if (select > 1) return {.status = abi::kInvalidField};
   if (program >= kCount) return {.status = kScInvalidProgramIndex};
-  const std::lock_guard lock(mutex_);
-  active_[program] = select == 1;
+  drive_.activate_program(program, select == 1);
   return {};
 }
 
@@ -75,15 +76,16 @@ bool Programs::fits(const MemoryRange& range) const {
          range.start <= memory_.size() && range.length <= memory_.size() - range.start;
 }
 
-Reply Programs::execute(const abi::Sqe& command, std::uint32_t queue) {
+Reply Programs::execute(const Request& request) {
+  const abi::Sqe& command = request.command;
   const std::uint32_t program = command.cdw2 & 0xffff;
   const std::uint64_t job = command.cdw12 | std::uint64_t{command.cdw13} << 32;
   if (command.cdw3 != 0 || command.cdw10 != 0 || command.cdw11 != 0) return {.status = abi::kInvalidField};
   if (program >= kCount) return {.status = kScInvalidProgramIndex};
+  if (!drive_.program_active(program)) return {.status = kScProgramNotActivated};
   MemoryRange range;
   {
     const std::lock_guard lock(mutex_);
-    if (!active_[program]) return {.status = kScProgramNotActivated};
     const auto set = sets_.find(static_cast<std::uint16_t>(command.cdw2 >> 16));
     if (set == sets_.end()) return {.status = kScInvalidMemoryRangeSetId};
     range = set->second;
@@ -93,23 +95,16 @@ Reply Programs::execute(const abi::Sqe& command, std::uint32_t queue) {
   }
   return memory_.with(range.start, range.length, [&](std::span<std::byte> memory) -> Reply {
     if (program_of(read_as<abi::AttentionJob>(memory, job).mode) != program) return {.status = abi::kInvalidField};
-    const std::uint32_t status = drive_.run_job(memory, job, queue);
+    const std::uint32_t status = drive_.run_job(memory, job, request.queue);
     return {.status = status == 0 ? Status{abi::kSuccess} : Status{abi::kJobRefused}, .result = status};
   });
 }
 
-Status Programs::may_run(std::uint8_t mode) const {
-  const std::uint32_t program = program_of(mode);
-  const std::lock_guard lock(mutex_);
-  return program < kCount && !active_[program] ? Status{kScProgramNotActivated} : Status{abi::kSuccess};
-}
-
 std::vector<std::byte> Programs::descriptors() const {
   std::array<ProgramDescriptor, kCount> all{};
-  const std::lock_guard lock(mutex_);
   for (std::uint32_t i = 0; i < kCount; ++i) {
     all[i].occupied = 1;
-    all[i].active = active_[i];
+    all[i].active = drive_.program_active(i);
     all[i].kind = kDeviceDefined;
     all[i].index = static_cast<std::uint16_t>(i);
     std::ranges::copy(kNames[i], all[i].name);
@@ -118,14 +113,27 @@ std::vector<std::byte> Programs::descriptors() const {
 }
 
 std::uint32_t Programs::active() const {
-  const std::lock_guard lock(mutex_);
-  return static_cast<std::uint32_t>(std::ranges::count(active_, true));
+  std::uint32_t active = 0;
+  for (std::uint32_t i = 0; i < kCount; ++i) active += drive_.program_active(i);
+  return active;
 }
 
-void Programs::reset() {
-  const std::lock_guard lock(mutex_);
-  active_.fill(true);
-  sets_.clear();
-}
+namespace {
+
+std::optional<std::uint64_t> no_bytes(const abi::Sqe&, const Drive&) { return 0; }  // DLEN is not used
+
+constexpr Command kCommands[] = {
+    {.opcode = kExecuteProgram,
+     .nsid = abi::kCp,
+     .name = "EXECUTE_PROGRAM",
+     .direction = Direction::kToController,
+     .length = no_bytes,
+     .effects = kChangesContents,
+     .handler = [](Programs& programs, const Request& request) { return programs.execute(request); }},
+};
+
+}  // namespace
+
+std::span<const Command> program_commands() { return kCommands; }
 
 }  // namespace kvdrive::nvme

@@ -5,19 +5,22 @@
 // other fields 0; addresses in the job count from the start of the range. The result is the engine's status word.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <mutex>
 #include <span>
 #include <vector>
 
+#include "commands/command.hpp"
 #include "commands/local_memory.hpp"
 #include "commands/reply.hpp"
 #include "commands/wire.hpp"
 #include "drive.hpp"
 
 namespace kvdrive::nvme {
+
+// The program that runs a mode of AttentionJob; Programs::kCount for none.
+std::uint32_t program_of(std::uint8_t mode);
 
 class Programs {
  public:
@@ -32,14 +35,10 @@ class Programs {
   // Bytes of data of a MEMORY_RANGE_SET command.
   static std::uint32_t range_bytes(const abi::Sqe& command);
 
-  Reply execute(const abi::Sqe& command, std::uint32_t queue);
-  // Whether ATTN_SUBMIT in this mode may run.
-  Status may_run(std::uint8_t mode) const;
+  Reply execute(const Request& request);
 
   std::vector<std::byte> descriptors() const;
   std::uint32_t active() const;
-  // A subsystem reset: all programs active, no ranges.
-  void reset();
 
  private:
   bool fits(const MemoryRange& range) const;
@@ -47,7 +46,6 @@ class Programs {
   Drive& drive_;
   LocalMemory& memory_;
   mutable std::mutex mutex_;
-  std::array<bool, kCount> active_{true, true, true};
   std::map<std::uint16_t, MemoryRange> sets_;  // by number, from 1 on
 };
 

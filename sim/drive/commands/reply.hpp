@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/abi.hpp"
+#include "nand/timing.hpp"
 
 namespace kvdrive::nvme {
 
@@ -20,6 +21,7 @@ struct Reply {
   Status status = abi::kSuccess;
   std::uint64_t result = 0;
   std::vector<std::byte> data{};
+  Ns done = 0;  // device time; commands that take none leave it 0
 };
 
 // A layout as data of a command.

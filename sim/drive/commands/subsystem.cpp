@@ -2,9 +2,11 @@
 #include "commands/subsystem.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <stdexcept>
 #include <utility>
+#include <variant>
+
+#include "commands/table.hpp"
 
 namespace kvdrive::nvme {
 namespace {
@@ -32,18 +34,14 @@ SubsystemOptions checked(SubsystemOptions options) {
 // An asynchronous event of type SMART: the reliability suffers; and the bit of the feature that asks for it.
 constexpr std::uint32_t kReliabilityEvent = 0x1 | kLogSmart << 16, kReliabilityWarning = 0x4;
 
-bool stores(const abi::Sqe& command) {
-  return command.nsid == abi::kNvm && command.opcode != kNvmFlush && command.opcode != kNvmRead;
-}
-
-bool changes_memory(const abi::Sqe& command) { return command.nsid == kNsidMemory && command.opcode != kMemoryRead; }
+constexpr std::uint8_t kFuseMask = 0x3;
 
 }  // namespace
 
 Subsystem::Subsystem(Drive& drive, SubsystemOptions options)
     : drive_(drive), options_(checked(std::move(options))), memory_(options_.slm_bytes) {}
 
-std::uint16_t Subsystem::attach(Controller* controller) {
+std::uint16_t Subsystem::attach(AdminContext* controller) {
   const std::lock_guard lock(controllers_mutex_);
   auto free = std::ranges::find(controllers_, nullptr);
   if (free == controllers_.end()) {
@@ -59,73 +57,32 @@ void Subsystem::detach(std::uint16_t id) {
   controllers_.at(id - 1u) = nullptr;
 }
 
-void Subsystem::broadcast(std::uint32_t event, std::uint32_t enabled_by) {
+void Subsystem::broadcast(Event event, std::uint32_t enabled_by) {
   const std::lock_guard lock(controllers_mutex_);
-  for (Controller* controller : controllers_) {
+  for (AdminContext* controller : controllers_) {
     if (controller) controller->raise(event, enabled_by);
   }
 }
 
-Transfer Subsystem::transfer(const abi::Sqe& command) const {
-  const auto direction = static_cast<Direction>(command.opcode & 3);
-  if (direction == Direction::kNone) return {};
-  const Transfer unknown{direction, std::nullopt};
-  switch (command.nsid << 8 | command.opcode) {
-    case abi::kNvm << 8 | kNvmWrite:
-    case abi::kNvm << 8 | kNvmRead:
-      return {direction, ((command.cdw12 & 0xffff) + 1) * std::uint64_t{kLbaBytes}};
-    case abi::kNvm << 8 | kNvmDatasetManagement:
-      return {direction, ((command.cdw10 & 0xff) + 1) * sizeof(DatasetRange)};
-    case abi::kNvm << 8 | abi::kKvAppend: {
-      const auto append = std::bit_cast<abi::KvAppend>(command);
-      return {direction, std::uint64_t{append.heads} * append.tokens * append.row_bytes};
-    }
-    case abi::kCp << 8 | abi::kAttnSubmit:
-      return {direction, drive_.payload_bytes(std::bit_cast<abi::AttnSubmit>(command))};
-    case abi::kCp << 8 | abi::kAttnFetch:
-      return {direction, std::bit_cast<abi::AttnFetch>(command).data_bytes};
-    case abi::kCp << 8 | kExecuteProgram:
-      return {direction, 0};
-    case kNsidMemory << 8 | kMemoryRead:
-    case kNsidMemory << 8 | kMemoryWrite:
-      return {direction, command.cdw12};
-    default:
-      return unknown;
-  }
-}
-
-Reply Subsystem::execute(const abi::Sqe& command, const DataBuffer& data, bool write_cache, std::uint32_t queue) {
-  Reply reply;
-  if (command.flags & 0x3) {  // fused
-    reply.status = abi::kInvalidField;
-  } else if (command.nsid == kNsidMemory) {
-    reply = memory_.execute(command, data.in, data.room);
-  } else if (command.nsid == abi::kCp && command.opcode == kExecuteProgram) {
-    reply = programs_.execute(command, queue);
-  } else {
-    reply = execute_kv(command, data, write_cache, queue);
-  }
-  count(command, data, reply);
-  if (reply.status == abi::kSuccess && (stores(command) || changes_memory(command))) sanitizer_.stored();
+Reply Subsystem::execute(const Request& request, bool write_cache) {
+  const Command* const row = find_command(QueueKind::kIo, request.command);
+  Reply reply = dispatch(row, request, write_cache);
+  count(request, reply);
+  if (reply.status == abi::kSuccess && row->effects & kChangesContents) sanitizer_.stored();
   if (reply.status == abi::kUnrecoveredRead) broadcast(kReliabilityEvent, kReliabilityWarning);
   return reply;
 }
 
-Reply Subsystem::execute_kv(const abi::Sqe& command, const DataBuffer& data, bool write_cache, std::uint32_t queue) {
-  if (command.opcode == abi::kAttnSubmit && command.nsid == abi::kCp) {
-    const Status status = programs_.may_run(std::bit_cast<abi::AttnSubmit>(command).mode);
-    if (status != abi::kSuccess) return {.status = status};
+Reply Subsystem::dispatch(const Command* row, const Request& request, bool write_cache) {
+  if (row && request.command.flags & kFuseMask) return {.status = abi::kInvalidField};
+  if (row) {
+    if (const auto* const handler = std::get_if<MemoryHandler>(&row->handler)) return (*handler)(memory_, request);
+    if (const auto* const handler = std::get_if<ProgramHandler>(&row->handler)) return (*handler)(programs_, request);
   }
-  abi::Sqe addressed = command;
-  if (command.opcode == abi::kFlush && command.nsid == kNsidAll) addressed.nsid = abi::kNvm;
-  Drive::Reply reply = drive_.execute(addressed, data.in, data.room, queue);
-  if (!write_cache && reply.status == abi::kSuccess && stores(command)) {
-    abi::Sqe flush{};
-    flush.opcode = abi::kFlush;
-    flush.nsid = abi::kNvm;
-    if (drive_.execute(flush, {}, 0, queue).status != abi::kSuccess) reply.status = abi::kInternalError;
-  }
-  return {reply.status, reply.result, std::move(reply.data)};
+  Reply reply = drive_.execute(request);
+  const bool stored = reply.status == abi::kSuccess && row->nsid == abi::kNvm && row->effects & kChangesContents;
+  if (stored && !write_cache && drive_.flush() != abi::kSuccess) reply.status = abi::kInternalError;
+  return reply;
 }
 
 // CDW10: LBA format in bits 3:0, protection in 7:5, secure erase in 11:9: only none.
@@ -136,12 +93,11 @@ Reply Subsystem::format(const abi::Sqe& command) {
   return {.status = drive_.format()};
 }
 
-void Subsystem::count(const abi::Sqe& command, const DataBuffer& data, const Reply& reply) {
-  const bool to_controller = command.opcode & 1;
-  const bool to_host = (command.opcode & 3) == 2;
-  reads_ += to_host;
-  writes_ += to_controller;
-  bytes_written_ += data.in.size();
+void Subsystem::count(const Request& request, const Reply& reply) {
+  const auto direction = static_cast<Direction>(request.command.opcode & 3);
+  reads_ += direction == Direction::kToHost;
+  writes_ += (request.command.opcode & 1) != 0;
+  bytes_written_ += request.data.in.size();
   bytes_read_ += reply.data.size();
 }
 

@@ -13,11 +13,11 @@
 #include <string>
 #include <vector>
 
+#include "commands/admin_context.hpp"
 #include "commands/local_memory.hpp"
 #include "commands/programs.hpp"
 #include "commands/sanitize.hpp"
 #include "drive.hpp"
-#include "nvme/controller.hpp"
 
 namespace kvdrive::nvme {
 
@@ -43,11 +43,8 @@ class Subsystem {
   const LocalMemory& memory() const { return memory_; }
   Programs& programs() { return programs_; }
 
-  // Direction and length of an I/O command's data.
-  Transfer transfer(const abi::Sqe& command) const;
   // An I/O command of any namespace. Without `write_cache` what it stores is durable when it completes.
-  // `queue`: its track of the timeline.
-  Reply execute(const abi::Sqe& command, const DataBuffer& data, bool write_cache, std::uint32_t queue);
+  Reply execute(const Request& request, bool write_cache);
 
   // FORMAT_NVM: forgets all sessions and blocks.
   Reply format(const abi::Sqe& command);
@@ -60,14 +57,14 @@ class Subsystem {
   HostCounters host_counters() const;
   std::chrono::steady_clock::time_point opened() const { return opened_; }
 
- private:
-  friend class Controller;
-  std::uint16_t attach(Controller* controller);
+  // A controller comes, and gets its number; it goes.
+  std::uint16_t attach(AdminContext* controller);
   void detach(std::uint16_t id);
-  void broadcast(std::uint32_t event, std::uint32_t enabled_by);
 
-  Reply execute_kv(const abi::Sqe& command, const DataBuffer& data, bool write_cache, std::uint32_t queue);
-  void count(const abi::Sqe& command, const DataBuffer& data, const Reply& reply);
+ private:
+  Reply dispatch(const Command* row, const Request& request, bool write_cache);
+  void broadcast(Event event, std::uint32_t enabled_by);
+  void count(const Request& request, const Reply& reply);
 
   Drive& drive_;
   SubsystemOptions options_;
@@ -77,7 +74,7 @@ class Subsystem {
   const std::chrono::steady_clock::time_point opened_ = std::chrono::steady_clock::now();
 
   std::mutex controllers_mutex_;
-  std::vector<Controller*> controllers_;  // by CNTLID - 1, null: free
+  std::vector<AdminContext*> controllers_;  // by CNTLID - 1, null: free
 
   mutable std::mutex log_mutex_;
   std::array<ErrorEntry, kErrorLogEntries> errors_{};

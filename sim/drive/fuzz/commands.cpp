@@ -4,8 +4,10 @@
 #include <optional>
 
 #include "commands/subsystem.hpp"
+#include "commands/table.hpp"
 #include "crc32c.hpp"
 #include "fuzz/fuzz.hpp"
+#include "nvme/controller.hpp"
 
 namespace kvdrive::fuzz {
 namespace {
@@ -80,10 +82,10 @@ class Commands final : public Surface {
 
   abi::Sqe admin(Random& random) {
     abi::Sqe command{};
-    command.opcode = random.pick<std::uint8_t>({nvme::kGetLogPage, nvme::kIdentify, nvme::kAbort, nvme::kSetFeatures,
-                                                nvme::kGetFeatures, nvme::kKeepAlive, nvme::kAsyncEventRequest,
-                                                nvme::kProgramActivation, nvme::kMemoryRangeSet, nvme::kLoadProgram,
-                                                nvme::kCreateSq, static_cast<std::uint8_t>(random.bits())});
+    // Opcodes of the table, but for those that forget everything, and others.
+    command.opcode = random.one_in(12) ? static_cast<std::uint8_t>(random.bits()) : any_row(random, true).opcode;
+    const bool forgets = command.opcode == nvme::kFormatNvm || command.opcode == nvme::kSanitize;
+    if (forgets) command.opcode = nvme::kIdentify;
     if (random.one_in(1000)) command.opcode = random.pick<std::uint8_t>({nvme::kFormatNvm, nvme::kSanitize});
     command.nsid = static_cast<std::uint32_t>(random.below(5));
     command.cdw10 = static_cast<std::uint32_t>(random.one_in(2) ? random.below(0x20) : random.bits() & 0x01ff00ff);
@@ -149,7 +151,20 @@ class Commands final : public Surface {
       default:
         random.fill(std::as_writable_bytes(std::span(&command, 1)));
         command.nsid = static_cast<std::uint32_t>(random.below(5));
+        if (random.one_in(2)) {  // a command of the table with any fields
+          const nvme::Command& row = any_row(random, false);
+          command.opcode = row.opcode;
+          command.nsid = row.nsid;
+        }
         return command;
+    }
+  }
+
+  static const nvme::Command& any_row(Random& random, bool admin) {
+    const auto rows = nvme::all_commands();
+    while (true) {
+      const nvme::Command& row = rows[random.below(rows.size())];
+      if ((row.nsid == 0) == admin) return row;
     }
   }
 

@@ -119,7 +119,7 @@ class Host {
   }
 
   std::uint32_t write(std::uint64_t number) { return send(of_block(nvme::kNvmWrite, number), block(number)).status; }
-  Drive::Reply read(std::uint64_t number) { return send(of_block(nvme::kNvmRead, number)); }
+  nvme::Reply read(std::uint64_t number) { return send(of_block(nvme::kNvmRead, number)); }
   std::uint32_t zero(std::uint64_t number) { return send(of_block(nvme::kNvmWriteZeroes, number)).status; }
   std::uint32_t flush() {
     abi::Sqe flush{};
@@ -137,8 +137,9 @@ class Host {
     return command;
   }
   template <typename Command>
-  Drive::Reply send(const Command& command, std::span<const std::byte> data = {}) {
-    return drive_.execute(std::bit_cast<abi::Sqe>(command), data);
+  nvme::Reply send(const Command& command, std::span<const std::byte> data = {}) {
+    const auto entry = std::bit_cast<abi::Sqe>(command);
+    return drive_.execute({.command = entry, .data = {.in = data, .room = UINT64_MAX}});
   }
 
   Drive& drive_;
@@ -352,7 +353,7 @@ class Files final : public Surface {
       host.attend(session, 1 + static_cast<std::uint32_t>(random.below(600)), random.one_in(2));
     }
     for (std::uint64_t number = 0; number < kBlocks; ++number) {
-      const Drive::Reply reply = host.read(number);
+      const nvme::Reply reply = host.read(number);
       const bool empty = std::ranges::all_of(reply.data, [](std::byte byte) { return byte == std::byte{}; });
       require(!plain || reply.status != abi::kSuccess || empty || reply.data == block(number),
               "a damaged block is given away as good");

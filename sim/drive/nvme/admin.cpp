@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Admin commands, asynchronous events among them.
+// What admin commands ask of a controller: queues, features, asynchronous events.
 #include <algorithm>
+#include <variant>
 
-#include "commands/identify.hpp"
-#include "commands/log_pages.hpp"
 #include "commands/subsystem.hpp"
+#include "commands/table.hpp"
 #include "nvme/controller.hpp"
 
 namespace kvdrive::nvme {
 namespace {
 
-constexpr std::uint32_t kContiguous = 0x1;       // CDW11 of Create SQ and Create CQ
-constexpr std::uint32_t kRetainEvent = 1 << 15;  // CDW10 of Get Log Page
-constexpr std::uint32_t kSmartEvent = 1;         // type of an asynchronous event
+constexpr std::uint32_t kContiguous = 0x1;  // CDW11 of Create SQ and Create CQ
+constexpr std::uint32_t kSmartEvent = 1;    // type of an asynchronous event
 constexpr std::uint32_t kErrorEvent = 0;
 constexpr std::uint32_t kCommandSetEvent = 6;
-constexpr std::uint32_t kSanitizeCompleted = kCommandSetEvent | 0x01 << 8 | kLogSanitizeStatus << 16;
-constexpr std::uint32_t kAlways = 0;  // no bit of a feature asks for it
+constexpr std::uint8_t kFuseMask = 0x3;
 
 // The log page that acknowledges events of a type.
 std::uint32_t event_type_of_log(std::uint32_t page) {
@@ -26,73 +24,49 @@ std::uint32_t event_type_of_log(std::uint32_t page) {
 }  // namespace
 
 std::optional<Response> Controller::execute_admin(const abi::Sqe& command, const DataBuffer& data) {
-  if (command.opcode == kAsyncEventRequest) return wait_for_event(command);
-  Reply reply = command.flags & 0x3 ? Reply{.status = abi::kInvalidField} : admin(command, data);
-  return complete(0, command, std::move(reply));
-}
-
-Reply Controller::admin(const abi::Sqe& command, const DataBuffer& data) {
-  switch (command.opcode) {
-    case kIdentify:
-      if (data.room < kIdentifyBytes) return {.status = abi::kDataLength};
-      return identify(subsystem_, options_, id_, command);
-    case kGetLogPage: {
-      Reply reply = log_page(subsystem_, command, data.room);
-      if (reply.status == abi::kSuccess && !(command.cdw10 & kRetainEvent)) {
-        const std::lock_guard lock(mutex_);
-        told_events_ &= ~(1u << event_type_of_log(command.cdw10 & 0xff));
-      }
-      return reply;
-    }
-    case kSetFeatures: {
-      const std::lock_guard lock(mutex_);
-      return features_.set(command, data.in);
-    }
-    case kGetFeatures: {
-      const std::lock_guard lock(mutex_);
-      Reply reply = features_.get(command);
-      if (reply.data.size() > data.room) return {.status = abi::kDataLength};
-      return reply;
-    }
-    case kAbort:
-      return abort(command);
-    case kKeepAlive:
-      return {};
-    case kCreateSq:
-    case kDeleteSq:
-    case kCreateCq:
-    case kDeleteCq:
-      return memory_ ? change_queues(command) : Reply{.status = abi::kInvalidOpcode};
-    case kLoadProgram:
-      return subsystem_.programs().load(command);
-    case kProgramActivation:
-      return subsystem_.programs().activate(command);
-    case kMemoryRangeSet:
-      return subsystem_.programs().change_ranges(command, data.in);
-    case kFormatNvm:
-      return subsystem_.format(command);
-    case kSanitize: {
-      Reply reply = subsystem_.sanitizer().start(command);
-      if (reply.status == abi::kSuccess) raise(kSanitizeCompleted, kAlways);
-      return reply;
-    }
-    default:
-      return {.status = abi::kInvalidOpcode};
+  const Command* const row = find_command(QueueKind::kAdmin, command);
+  const auto* const handler = row ? std::get_if<AdminHandler>(&row->handler) : nullptr;
+  std::optional<Reply> reply;
+  if (!handler) {
+    reply = Reply{.status = unknown_command(QueueKind::kAdmin, command)};
+  } else if (command.flags & kFuseMask) {
+    reply = Reply{.status = abi::kInvalidField};
+  } else {
+    reply = (*handler)(*this, {command, data});
   }
+  if (!reply) return std::nullopt;
+  return complete(0, command, std::move(*reply));
 }
 
-Reply Controller::change_queues(const abi::Sqe& command) {
+Reply Controller::get_feature(const Request& request) {
+  const std::lock_guard lock(mutex_);
+  return features_.get(request.command);
+}
+
+Reply Controller::set_feature(const Request& request) {
+  const std::lock_guard lock(mutex_);
+  return features_.set(request.command, request.data.in);
+}
+
+void Controller::acknowledge(std::uint32_t log_page) {
+  const std::lock_guard lock(mutex_);
+  told_events_ &= ~(1u << event_type_of_log(log_page));
+}
+
+Reply Controller::delete_sq(const abi::Sqe& command) {
+  if (!memory_) return {.status = abi::kInvalidOpcode};
   const std::lock_guard lock(mutex_);
   const auto id = static_cast<QueueId>(command.cdw10);
-  if (command.opcode == kCreateCq) return create_cq(command);
-  if (command.opcode == kCreateSq) return create_sq(command);
-  if (command.opcode == kDeleteSq) {
-    if (id == 0 || queues_.erase(id) == 0) return {.status = kScBadQueueId};
-    std::erase_if(stuck_, [id](const auto& entry) { return entry.first == id; });
-    memory_->delete_sq(id);
-    return {};
-  }
-  if (command.opcode != kDeleteCq) return {.status = abi::kInvalidOpcode};
+  if (id == 0 || queues_.erase(id) == 0) return {.status = kScBadQueueId};
+  std::erase_if(stuck_, [id](const auto& entry) { return entry.first == id; });
+  memory_->delete_sq(id);
+  return {};
+}
+
+Reply Controller::delete_cq(const abi::Sqe& command) {
+  if (!memory_) return {.status = abi::kInvalidOpcode};
+  const std::lock_guard lock(mutex_);
+  const auto id = static_cast<QueueId>(command.cdw10);
   if (id == 0 || !completion_queues_.contains(id)) return {.status = kScBadQueueId};
   if (std::ranges::any_of(queues_, [id](const auto& entry) { return entry.second.cq == id; })) {
     return {.status = kScBadQueueDeletion};
@@ -103,6 +77,8 @@ Reply Controller::change_queues(const abi::Sqe& command) {
 }
 
 Reply Controller::create_cq(const abi::Sqe& command) {
+  if (!memory_) return {.status = abi::kInvalidOpcode};
+  const std::lock_guard lock(mutex_);
   const auto id = static_cast<QueueId>(command.cdw10);
   const std::uint32_t entries = (command.cdw10 >> 16) + 1;
   if (id == 0 || id > options_.max_io_queues || completion_queues_.contains(id)) return {.status = kScBadQueueId};
@@ -114,6 +90,8 @@ Reply Controller::create_cq(const abi::Sqe& command) {
 }
 
 Reply Controller::create_sq(const abi::Sqe& command) {
+  if (!memory_) return {.status = abi::kInvalidOpcode};
+  const std::lock_guard lock(mutex_);
   const auto id = static_cast<QueueId>(command.cdw10);
   const auto cq = static_cast<QueueId>(command.cdw11 >> 16);
   const std::uint32_t entries = (command.cdw10 >> 16) + 1;
@@ -157,13 +135,11 @@ std::uint16_t Controller::sq_head(QueueId queue) const {
   return found == queues_.end() ? 0 : static_cast<std::uint16_t>(found->second.head);
 }
 
-std::optional<Response> Controller::wait_for_event(const abi::Sqe& command) {
+std::optional<Reply> Controller::wait_for_event(const abi::Sqe& command) {
   LateResponses late;
   {
     const std::lock_guard lock(mutex_);
-    if (event_requests_.size() >= kAsyncEventLimit) {
-      return complete(0, command, {.status = kScAsyncEventLimit});
-    }
+    if (event_requests_.size() >= kAsyncEventLimit) return Reply{.status = kScAsyncEventLimit};
     event_requests_.push_back(command);
     match_events(late);
   }
@@ -188,11 +164,11 @@ void Controller::match_events(LateResponses& late) {
   }
 }
 
-void Controller::raise(std::uint32_t event, std::uint32_t enabled_by) {
+void Controller::raise(Event event, std::uint32_t enabled_by) {
   LateResponses late;
   {
     const std::lock_guard lock(mutex_);
-    if (enabled_by != kAlways && !(features_.value(kFeatureAsyncEvents) & enabled_by)) return;
+    if (enabled_by != 0 && !(features_.value(kFeatureAsyncEvents) & enabled_by)) return;
     if (std::ranges::find(events_, event) == events_.end()) events_.push_back(event);
     match_events(late);
   }

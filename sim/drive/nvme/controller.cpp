@@ -6,8 +6,8 @@
 #include <bit>
 #include <stdexcept>
 
-#include "commands/log_pages.hpp"
 #include "commands/subsystem.hpp"
+#include "commands/table.hpp"
 
 namespace kvdrive::nvme {
 namespace {
@@ -147,10 +147,7 @@ void Controller::reset() {
 }
 
 void Controller::shut_down() {
-  abi::Sqe flush{};
-  flush.opcode = abi::kFlush;
-  flush.nsid = abi::kNvm;
-  const bool durable = subsystem_.drive().execute(flush, {}).status == abi::kSuccess;
+  const bool durable = subsystem_.drive().flush() == abi::kSuccess;
   csts_ = (csts_ & ~kShutdownStatusMask) | kShutdownComplete | (durable ? 0 : kFatal);
 }
 
@@ -171,29 +168,7 @@ void Controller::disconnect_queue(QueueId id) {
 }
 
 Transfer Controller::transfer(QueueId queue, const abi::Sqe& command) const {
-  if (queue != 0) return subsystem_.transfer(command);
-  const auto direction = static_cast<Direction>(command.opcode & 3);
-  switch (command.opcode) {
-    case kIdentify:
-      return {direction, kIdentifyBytes};
-    case kGetLogPage:
-      return {direction, log_bytes(command)};
-    case kSetFeatures:
-    case kGetFeatures: {
-      const std::uint32_t bytes = Features::data_bytes(command);
-      return {bytes > 0 ? direction : Direction::kNone, bytes};
-    }
-    case kMemoryRangeSet: {
-      const std::uint32_t bytes = Programs::range_bytes(command);
-      return {bytes > 0 ? direction : Direction::kNone, bytes};
-    }
-    case kCreateSq:  // their pointer is the queue
-    case kCreateCq:
-    case kLoadProgram:
-      return {};
-    default:
-      return {direction, direction == Direction::kNone ? std::optional<std::uint64_t>(0) : std::nullopt};
-  }
+  return transfer_of(queue == 0 ? QueueKind::kAdmin : QueueKind::kIo, command, subsystem_.drive());
 }
 
 Response Controller::complete(QueueId queue, const abi::Sqe& command, Reply&& reply) {
@@ -244,7 +219,7 @@ std::optional<Response> Controller::execute_io(QueueId queue, const abi::Sqe& co
     const std::lock_guard lock(mutex_);
     write_cache = features_.value(kFeatureWriteCache) != 0;
   }
-  Reply reply = subsystem_.execute(command, data, write_cache, queue_track(id_, queue));
+  Reply reply = subsystem_.execute({command, data, queue_track(id_, queue)}, write_cache);
   if (drive.strikes(FaultKind::kLostCompletion)) {
     const std::lock_guard lock(mutex_);
     stuck_.emplace_back(queue, command);

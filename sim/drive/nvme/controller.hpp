@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "commands/admin_context.hpp"
 #include "commands/features.hpp"
 #include "commands/reply.hpp"
 #include "commands/wire.hpp"
@@ -27,42 +28,11 @@
 
 namespace kvdrive::nvme {
 
-class Subsystem;
-
-using QueueId = std::uint16_t;  // 0: admin
-
-enum class Direction : std::uint8_t { kNone = 0, kToController = 1, kToHost = 2 };
-
-// How a command's data travel. `bytes` follows from its fields; absent where only the data pointer says it (then an
-// SGL's length counts; a PRP transport refuses the command). A longer host buffer is fine for data to the host only.
-struct Transfer {
-  Direction direction = Direction::kNone;
-  std::optional<std::uint64_t> bytes = 0;
-};
-
-// What a transport hands over with a command.
-struct DataBuffer {
-  std::span<const std::byte> in{};  // kToController: all of it
-  std::uint64_t room = 0;           // kToHost: size of the host's buffer; a reply is never longer
-};
-
 struct Response {
   abi::Cqe cqe{};  // complete but for the phase bit of a ring
   std::vector<std::byte> data{};
 
   Status status() const { return cqe.status >> abi::kCqeStatusShift & 0x7ff; }
-};
-
-// What a transport promises and asks for; it appears in Identify and in CAP.
-struct ControllerOptions {
-  bool fabrics = false;  // Connect makes queues and Keep Alive is mandatory; else Create/Delete SQ and CQ make them
-  std::string host_nqn{};
-  std::array<std::uint8_t, 16> host_id{};
-  std::uint16_t max_queue_entries = 1024;
-  std::uint16_t max_io_queues = 64;
-  std::uint32_t max_transfer_bytes = 0;   // a power of two times 4096; 0: no limit
-  std::uint32_t in_capsule_bytes = 8192;  // fabrics: data behind a command on I/O queues
-  std::uint16_t max_sgl_descriptors = 1;  // fabrics: of one command
 };
 
 // A transport whose queues lie in memory.
@@ -76,7 +46,7 @@ class QueueMemory {
   virtual void delete_cq(QueueId id) = 0;
 };
 
-class Controller {
+class Controller : private AdminContext {
  public:
   using Clock = std::chrono::steady_clock;
   // Completions that come later than their `execute`: async events, aborted ones. Called without any lock of the
@@ -85,12 +55,12 @@ class Controller {
 
   // `memory` is null for fabrics. All references outlive the controller.
   Controller(Subsystem& subsystem, ControllerOptions options, Deliver deliver, QueueMemory* memory = nullptr);
-  ~Controller();
+  ~Controller() override;
   Controller(const Controller&) = delete;
   Controller& operator=(const Controller&) = delete;
 
-  std::uint16_t id() const { return id_; }
-  const ControllerOptions& options() const { return options_; }
+  std::uint16_t id() const override { return id_; }
+  const ControllerOptions& options() const override { return options_; }
 
   // Property (register) at `offset` with 4 or 8 bytes; nothing where there is none of that size.
   std::optional<std::uint64_t> property(std::uint32_t offset, std::uint32_t bytes) const;
@@ -121,8 +91,6 @@ class Controller {
   bool keep_alive_expired(Clock::time_point now) const;
 
  private:
-  friend class Subsystem;
-
   struct Queue {
     std::uint32_t entries = 0;
     std::uint32_t head = 0;
@@ -136,16 +104,21 @@ class Controller {
   Response complete(QueueId queue, const abi::Sqe& command, Reply&& reply);
   std::optional<Response> execute_admin(const abi::Sqe& command, const DataBuffer& data);
   std::optional<Response> execute_io(QueueId queue, const abi::Sqe& command, const DataBuffer& data);
-  Reply admin(const abi::Sqe& command, const DataBuffer& data);
-  std::optional<Response> wait_for_event(const abi::Sqe& command);
   void match_events(LateResponses& late);
-  // From the subsystem. `event`: type | information << 8 | log page << 16; `enabled_by`: bit of the feature, 0: none.
-  void raise(std::uint32_t event, std::uint32_t enabled_by);
-  Reply change_queues(const abi::Sqe& command);
-  Reply create_cq(const abi::Sqe& command);
-  Reply create_sq(const abi::Sqe& command);
-  Reply abort(const abi::Sqe& command);
   std::uint16_t sq_head(QueueId queue) const;
+
+  // AdminContext
+  Subsystem& subsystem() override { return subsystem_; }
+  Reply get_feature(const Request& request) override;
+  Reply set_feature(const Request& request) override;
+  Reply create_cq(const abi::Sqe& command) override;
+  Reply create_sq(const abi::Sqe& command) override;
+  Reply delete_cq(const abi::Sqe& command) override;
+  Reply delete_sq(const abi::Sqe& command) override;
+  Reply abort(const abi::Sqe& command) override;
+  std::optional<Reply> wait_for_event(const abi::Sqe& command) override;
+  void raise(Event event, std::uint32_t enabled_by) override;
+  void acknowledge(std::uint32_t log_page) override;
 
   Subsystem& subsystem_;
   const ControllerOptions options_;
@@ -159,7 +132,7 @@ class Controller {
   std::map<QueueId, Queue> queues_;
   std::map<QueueId, std::uint32_t> completion_queues_;  // memory transport: entries
   std::deque<abi::Sqe> event_requests_;                 // waiting for an event
-  std::deque<std::uint32_t> events_;                    // waiting for a request
+  std::deque<Event> events_;                            // waiting for a request
   std::uint32_t told_events_ = 0;                       // bit: type told already, until its log page is read
   std::vector<std::pair<QueueId, abi::Sqe>> stuck_;     // never complete by themselves (an injected fault)
   Features features_;

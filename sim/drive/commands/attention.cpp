@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Namespace 3: attention over the KV cache. ATTN_SUBMIT computes and keeps the result, ATTN_FETCH returns it once.
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "commands/drive_state.hpp"
+#include "commands/programs.hpp"
+#include "commands/table.hpp"
+#include "crc32c.hpp"
+#include "drive.hpp"
+
+namespace kvdrive::nvme {
+namespace {
+
+constexpr Ns kEngineTimeout = 1'000'000'000;
+
+std::optional<std::uint64_t> submit_bytes(const abi::Sqe& command, const Drive& drive) {
+  return drive.payload_bytes(std::bit_cast<abi::AttnSubmit>(command));
+}
+
+std::optional<std::uint64_t> fetch_bytes(const abi::Sqe& command, const Drive&) {
+  return std::bit_cast<abi::AttnFetch>(command).data_bytes;
+}
+
+Reply submit(DriveState& drive, const Request& request) {
+  const auto command = std::bit_cast<abi::AttnSubmit>(request.command);
+  const std::span<const std::byte> data = request.data.in;
+  const std::uint32_t program = program_of(command.mode);
+  if (program < Programs::kCount && drive.inactive_programs >> program & 1) return {.status = kScProgramNotActivated};
+  if (const auto status = drive.attention.check(command, data.size()); status != abi::kSuccess) {
+    return {.status = status};
+  }
+  if (crc32c(data) != command.crc32c) return {.status = abi::kCrcMismatch};
+  if (drive.tickets.size() >= Drive::kMaxTickets) return {.status = abi::kTicketsExhausted};
+  const Ns arrival = drive.volume.device().to_host(data.size(), drive.now);
+  if (drive.volume.faults().strikes(FaultKind::kEngineHang)) {
+    return {.status = abi::kInternalError, .done = arrival + kEngineTimeout};
+  }
+  AttentionOutcome outcome = drive.attention.run(command, data, arrival);
+  const Ns done = outcome.done;
+  do {
+    ++drive.last_ticket;
+  } while (drive.last_ticket == 0 || drive.tickets.contains(drive.last_ticket));
+  drive.tickets.emplace(drive.last_ticket, std::move(outcome));
+  return {.result = drive.last_ticket, .done = done};
+}
+
+Reply fetch(DriveState& drive, const Request& request) {
+  const auto command = std::bit_cast<abi::AttnFetch>(request.command);
+  const auto zero = [](std::uint32_t value) { return value == 0; };
+  if (!std::ranges::all_of(command.reserved0, zero) || !std::ranges::all_of(command.reserved1, zero)) {
+    return {.status = abi::kInvalidField};
+  }
+  const auto found = drive.tickets.find(command.ticket);
+  if (found == drive.tickets.end()) return {.status = abi::kUnknownTicket};
+  AttentionOutcome& outcome = found->second;
+  const std::size_t bytes = outcome.data.size();
+  if (outcome.status == abi::kSuccess && (command.data_bytes != bytes || request.data.room < bytes)) {
+    return {.status = abi::kDataLength};  // the ticket stays
+  }
+  const Ns sent = drive.volume.device().to_host(bytes, drive.now);
+  Reply reply{.status = outcome.status, .result = outcome.result, .data = std::move(outcome.data), .done = sent};
+  drive.tickets.erase(found);
+  return reply;
+}
+
+constexpr Command kCommands[] = {
+    {.opcode = abi::kAttnSubmit,
+     .nsid = abi::kCp,
+     .name = "ATTN_SUBMIT",
+     .direction = Direction::kToController,
+     .length = submit_bytes,
+     .handler = submit},
+    {.opcode = abi::kAttnFetch,
+     .nsid = abi::kCp,
+     .name = "ATTN_FETCH",
+     .direction = Direction::kToHost,
+     .length = fetch_bytes,
+     .handler = fetch},
+};
+
+}  // namespace
+
+std::span<const Command> attention_commands() { return kCommands; }
+
+}  // namespace kvdrive::nvme
