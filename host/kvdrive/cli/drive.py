@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import threading
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +15,7 @@ from kvdrive import abi
 from kvdrive._native import Drive, QueuePairs, RingError, RingServer, Subsystem
 from kvdrive.cli.drive_files import DriveFile, JsonFlag, open_drive, open_existing, show
 from kvdrive.cli.drive_trace import KEPT_EVENTS, trace, write_trace
+from kvdrive.cli.options import EngineOption
 from kvdrive.cli.sizes import bytes_of
 from kvdrive.errors import InputError, TargetError
 from kvdrive.nvme import admin, commands, wire
@@ -24,14 +24,6 @@ from kvdrive.nvme.tcp import parse_address, serve_tcp
 
 app = typer.Typer(no_args_is_help=True, help="Create, serve and examine software drives.")
 app.command()(trace)
-
-
-class Engine(StrEnum):
-    """Who computes inside the drive."""
-
-    fast = "fast"
-    hls = "hls"
-    rtl = "rtl"
 
 
 _MOST_ERASES = 1_000_000
@@ -98,7 +90,7 @@ def serve(
     buffers: Annotated[
         str, typer.Option(help="memory for data on their way from and to all NVMe/TCP hosts; 1M at least")
     ] = "64M",
-    engine: Annotated[Engine, typer.Option(help="who computes")] = Engine.fast,
+    engine: EngineOption = "fast",
     threads: Annotated[int, typer.Option(min=1, max=256, help="of the engine")] = 1,
     fault: Annotated[
         list[str] | None,
@@ -113,7 +105,7 @@ def serve(
     """Serve a drive to other processes or NVMe/TCP hosts until interrupted; then everything is made durable."""
     if socket is None and not nvme_tcp:
         raise InputError("say where to serve: --socket PATH, --nvme-tcp HOST:PORT, or both")
-    drive = open_existing(path, engine.value, threads)
+    drive = open_existing(path, engine, threads)
     for text in fault or []:
         _inject(drive, text)
     if timeline is not None:
@@ -133,7 +125,7 @@ def serve(
         places.append(str(socket))
     if tcp is not None:
         places.append(f"nvme-tcp {parse_address(nvme_tcp)[0]}:{tcp.port}, {subsystem.nqn}")
-    typer.echo(f"serving {path} (engine {engine.value}) at {' and '.join(places)}; Ctrl-C ends it")
+    typer.echo(f"serving {path} (engine {engine}) at {' and '.join(places)}; Ctrl-C ends it")
     while not stopped.wait(0.2):  # signals are handled between two looks
         pass
     if rings is not None:

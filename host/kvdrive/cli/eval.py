@@ -9,28 +9,19 @@ from typing import Annotated
 
 import typer
 
-from kvdrive.cli.options import (
-    CacheOption,
-    Dtype,
-    DtypeOption,
-    Engine,
-    EngineOption,
-    IdentityOption,
-    Model,
-    PresetOption,
-    TargetOption,
-    ThreadsOption,
-)
-from kvdrive.cli.sizes import bytes_of
+from kvdrive.cli.groups import command
+from kvdrive.cli.options import ModelOptions, TargetOptions
 from kvdrive.errors import InputError
+from kvdrive.policies import POLICIES, parse_ratio
 
 app = typer.Typer()
 
 
-@app.command(name="eval")
+@command(app, "eval")
 def evaluate(
-    model: Model = "mini",
-    policies: Annotated[str, typer.Option(help="exact, sparf, sparq, h2o, local: comma-separated, or all")] = "exact",
+    computed: ModelOptions,
+    where: TargetOptions,
+    policies: Annotated[str, typer.Option(help=f"{', '.join(POLICIES)}: comma-separated, or all")] = "exact",
     ratios: Annotated[str, typer.Option(help="shares of K and V that policies other than exact use")] = "1/8",
     contexts: Annotated[str, typer.Option(help="tokens of context, comma-separated")] = "512,2048,8192",
     windows: Annotated[int, typer.Option(min=0, help="windows of text for perplexity")] = 4,
@@ -39,13 +30,6 @@ def evaluate(
     cases: Annotated[int, typer.Option(min=0, help="cases per retrieval task and context")] = 5,
     text: Annotated[list[Path] | None, typer.Option(help="UTF-8 file; default: held-out standard library")] = None,
     seed: Annotated[int, typer.Option(min=0, help="of the retrieval cases")] = 1,
-    target: TargetOption = "emulator",
-    identity: IdentityOption = None,
-    cache: CacheOption = "0",
-    engine: EngineOption = Engine.fast,
-    preset: PresetOption = "",
-    dtype: DtypeOption = Dtype.float32,
-    threads: ThreadsOption = 0,
     out: Annotated[Path, typer.Option(help="folder for eval.json and eval.png")] = Path("out/eval"),
     as_json: Annotated[bool, typer.Option("--json", help="print the result instead of the table")] = False,
 ) -> None:
@@ -54,12 +38,11 @@ def evaluate(
 
     from kvdrive.eval import report
     from kvdrive.eval.evaluation import Settings, evaluate
-    from kvdrive.policies import parse_ratio
-    from kvdrive.targets.opening import DriveOptions
 
     settings = Settings(
-        model=model,
-        dtype=dtype.value,
+        model=computed.model,
+        dtype=computed.dtype,
+        device=computed.device,
         policies=policies,
         ratios=[parse_ratio(part) for part in ratios.split(",")],
         contexts=_lengths(contexts),
@@ -69,14 +52,12 @@ def evaluate(
         cases=cases,
         texts=text or [],
         seed=seed,
-        drives=DriveOptions(
-            engine.value, preset, threads, target=target, cache_bytes=bytes_of(cache), identity=identity
-        ),
+        drives=where.options(),
     )
     found = evaluate(settings, Console(stderr=True))
     report.write_json(out / "eval.json", found)
     points = report.points_of(found)
-    report.sweep_picture(out / "eval.png", [p for p in points if p.context == max(settings.contexts)], model)
+    report.sweep_picture(out / "eval.png", [p for p in points if p.context == max(settings.contexts)], computed.model)
     if as_json:
         typer.echo(json.dumps(found))
         return

@@ -9,37 +9,19 @@ from typing import Annotated
 
 import typer
 
-from kvdrive.cli.options import (
-    Attention,
-    AttentionOption,
-    CacheOption,
-    DeviceOption,
-    DriveOption,
-    DrivesOption,
-    Dtype,
-    DtypeOption,
-    Engine,
-    EngineOption,
-    Failure,
-    FailureOption,
-    FormatOption,
-    IdentityOption,
-    Model,
-    PresetOption,
-    RatioOption,
-    SpillOption,
-    TargetOption,
-    ThreadsOption,
-)
-from kvdrive.cli.sizes import bytes_of
+from kvdrive.cli.groups import command
+from kvdrive.cli.options import FolderOptions, ModelOptions, PolicyOptions, TargetOptions
 from kvdrive.errors import InputError
 
 app = typer.Typer()
 
 
-@app.command()
+@command(app)
 def generate(
-    model: Model = "mini",
+    computed: ModelOptions,
+    where: TargetOptions,
+    files: FolderOptions,
+    how: PolicyOptions,
     prompt: Annotated[list[str] | None, typer.Option(help="text to continue; again for a batch; - reads stdin")] = None,
     prompt_file: Annotated[list[Path] | None, typer.Option(help="file to continue; again for a batch")] = None,
     prompt_tokens: Annotated[int, typer.Option(min=0, help="keep only the last so many prompt tokens; 0: all")] = 0,
@@ -50,21 +32,6 @@ def generate(
     top_p: Annotated[float, typer.Option(min=0.001, max=1, help="sample from this share of the probability")] = 1.0,
     seed: Annotated[int, typer.Option(min=0, help="of the sampling")] = 0,
     ignore_stop: Annotated[bool, typer.Option("--ignore-stop", help="go on after the model's stop token")] = False,
-    target: TargetOption = "emulator",
-    identity: IdentityOption = None,
-    cache: CacheOption = "0",
-    engine: EngineOption = Engine.fast,
-    preset: PresetOption = "",
-    attention: AttentionOption = Attention.exact,
-    ratio: RatioOption = "",
-    drives: DrivesOption = 1,
-    spill: SpillOption = 16,
-    on_failure: FailureOption = Failure.fail,
-    drive: DriveOption = None,
-    format: FormatOption = False,
-    dtype: DtypeOption = Dtype.float32,
-    device: DeviceOption = "cpu",
-    threads: ThreadsOption = 0,
     check: Annotated[bool, typer.Option("--check", help="compare with transformers; exit code 1 if other")] = False,
     report: Annotated[Path | None, typer.Option(help="folder for report.json, two plots and a timeline")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the report instead of the text")] = False,
@@ -83,29 +50,16 @@ def generate(
     from kvdrive.generation.checkpoints import Checkpoint
     from kvdrive.generation.decode import Sampling
     from kvdrive.generation.task import Settings, passed, run
-    from kvdrive.plugins.attach import AttentionOptions
-    from kvdrive.policies import parse_ratio
-    from kvdrive.targets.opening import DriveOptions
 
     settings = Settings(
-        model=model,
-        dtype=dtype.value,
-        device=device,
+        model=computed.model,
+        dtype=computed.dtype,
+        device=computed.device,
         new_tokens=max_new_tokens,
         sampling=Sampling(temperature, top_k, top_p, seed),
         ignore_stop=ignore_stop,
-        drives=DriveOptions(
-            engine.value,
-            preset,
-            threads,
-            folder=drive,
-            drives=drives,
-            target=target,
-            cache_bytes=bytes_of(cache),
-            identity=identity,
-            format=format,
-        ),
-        attention=AttentionOptions(attention.value, parse_ratio(ratio) if ratio else None, spill, on_failure.value),
+        drives=where.options(files),
+        attention=how.options(),
         check=check,
         report=report,
         stream=not as_json,

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 import typer
@@ -13,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from kvdrive import abi
+from kvdrive.choices import KERNEL_ENGINES
 from kvdrive.errors import InputError
 from kvdrive.kernels import compare as engines
 from kvdrive.kernels import files
@@ -21,15 +21,10 @@ from kvdrive.kernels.registry import KERNELS, Kernel
 app = typer.Typer(no_args_is_help=True, help="Run single kernels on arrays from disk and compare engines.")
 
 
-class EngineName(StrEnum):
-    """Who computes a single kernel."""
-
-    golden = "golden"
-    hls = "hls"
-    fast = "fast"
-    rtl = "rtl"
-    float64 = "float64"
-
+if TYPE_CHECKING:
+    EngineName = str
+else:
+    EngineName = Literal[KERNEL_ENGINES]
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="machine-readable output")]
 InFile = Annotated[Path, typer.Option("--in", help="inputs (.npz); `kvdrive kernel list` names the keys")]
@@ -78,24 +73,22 @@ def run(
     name: str,
     source: InFile,
     target: Annotated[Path, typer.Option("--out", help="outputs (.npz), `status` included")],
-    engine: Annotated[EngineName, typer.Option(help="who computes")] = EngineName.golden,
+    engine: Annotated[EngineName, typer.Option(help="who computes")] = "golden",
     mode: ModeOption = "",
     as_json: JsonFlag = False,
 ) -> None:
     """Run one kernel on arrays from disk. Exit code 2 if its status word is not 0."""
     kernel, mode = _kernel(name, mode)
-    result = engines.run(kernel, engine.value, files.load(source, kernel, mode), mode)
+    result = engines.run(kernel, engine, files.load(source, kernel, mode), mode)
     files.save(target, result)
     status = int(result["status"])
     shapes = {key: list(np.shape(value)) for key, value in result.items()}
     if as_json:
-        found = {"kernel": name, "engine": engine.value, "mode": mode, "status": status, "out": shapes}
+        found = {"kernel": name, "engine": engine, "mode": mode, "status": status, "out": shapes}
         typer.echo(json.dumps(found | ({"cycles": result["cycles"]} if "cycles" in result else {})))
     else:
         cycles = f" after {result['cycles']:,} cycles" if "cycles" in result else ""
-        typer.echo(
-            f"{name} on {engine.value}: status {_status_text(status)}{cycles}; {target} holds {', '.join(result)}"
-        )
+        typer.echo(f"{name} on {engine}: status {_status_text(status)}{cycles}; {target} holds {', '.join(result)}")
     if status:
         raise typer.Exit(2)
 
@@ -113,9 +106,9 @@ def compare(
     """Run several engines on the same arrays. Exit code 1 if bits differ (float64 only shows its distance)."""
     kernel, mode = _kernel(name, mode)
     chosen = [part.strip() for part in names.split(",") if part.strip()]
-    unknown = [part for part in chosen if part not in list(EngineName)]
+    unknown = [part for part in chosen if part not in KERNEL_ENGINES]
     if unknown or len(chosen) < 2:
-        raise InputError(f"--engines takes two or more of {', '.join(EngineName)}")
+        raise InputError(f"--engines takes two or more of {', '.join(KERNEL_ENGINES)}")
     rows = engines.compare(kernel, chosen, files.load(source, kernel, mode), mode)
     if as_json:
         typer.echo(json.dumps([row.as_dict() for row in rows]))

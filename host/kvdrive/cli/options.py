@@ -1,80 +1,123 @@
-"""Options that several commands share."""
+"""The options that several commands share, in groups. `groups.command` gives a command all options of a group."""
 
 from __future__ import annotations
 
-from enum import StrEnum
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
+from kvdrive.choices import DTYPES, ENGINES, ON_FAILURE, TARGETS, explained
+from kvdrive.cli.sizes import bytes_of
+from kvdrive.policies import POLICIES, parse_ratio
 
-class Engine(StrEnum):
-    """Who computes inside the drive."""
+if TYPE_CHECKING:
+    from kvdrive.plugins.attach import AttentionOptions
+    from kvdrive.targets.opening import DriveOptions
 
-    fast = "fast"
-    hls = "hls"
-    rtl = "rtl"
+    DtypeName: TypeAlias = str
+    EngineName: TypeAlias = str
+    PolicyName: TypeAlias = str
+    OnFailure = Literal["raise", "recompute"]
+else:
+    DtypeName = Literal[tuple(DTYPES)]
+    EngineName = Literal[tuple(ENGINES)]
+    PolicyName = Literal[tuple(POLICIES)]
+    OnFailure = Literal[ON_FAILURE]
 
-
-class Attention(StrEnum):
-    """Which tokens a decode step attends to."""
-
-    exact = "exact"
-    sparf = "sparf"
-    sparq = "sparq"
-    h2o = "h2o"
-    local = "local"
-
-
-class Failure(StrEnum):
-    """What happens when a drive is lost."""
-
-    fail = "raise"
-    recompute = "recompute"
-
-
-class Dtype(StrEnum):
-    """Precision of the weights."""
-
-    float32 = "float32"
-    bfloat16 = "bfloat16"
-    float16 = "float16"
-    auto = "auto"
-
-
-Model = Annotated[
-    str, typer.Option(help="folder of a Hugging Face checkpoint, a .gguf file, or a name: mini, mini_relu, smollm2")
+EngineOption = Annotated[
+    EngineName, typer.Option(help=f"who computes in the drive, with the same bits. {explained(ENGINES)}")
 ]
-DtypeOption = Annotated[Dtype, typer.Option(help="precision of the weights; auto: as stored")]
-DeviceOption = Annotated[str, typer.Option(help="what computes the model, as torch names it: cpu, cuda, cuda:1, mps")]
-EngineOption = Annotated[Engine, typer.Option(help="who computes in the drive; the same bits, rtl takes long")]
-TargetOption = Annotated[
-    str,
-    typer.Option(
-        help="emulator: a drive with modelled flash; cpu: the file's own disk, in real time; or a drive elsewhere: "
-        "tcp://HOST:PORT[,HOST:PORT...], PATH.sock, nvme:/dev/ngXnY"
-    ),
-]
-IdentityOption = Annotated[
-    Path | None, typer.Option(help="TOML file with this host's NVMe name and secrets, for drives at tcp://")
-]
-CacheOption = Annotated[
-    str, typer.Option(help="of the cpu target: K and V up to this size may stay in the page cache; K, M, G, T")
-]
-PresetOption = Annotated[str, typer.Option(help="flash whose time is modelled; `kvdrive doctor` lists them")]
-AttentionOption = Annotated[Attention, typer.Option(help="exact, or a policy that reads less")]
-RatioOption = Annotated[str, typer.Option(help="share of K and V that such a policy reads, as 1/8")]
-DrivesOption = Annotated[int, typer.Option(min=1, max=64, help="drives that share the KV heads; any number, same bits")]
-SpillOption = Annotated[
-    int,
-    typer.Option(
-        min=1, max=64, help="new tokens written at once; 1: each by itself. sparf always attends to those that wait"
-    ),
-]
-FailureOption = Annotated[Failure, typer.Option(help="a lost drive ends the text, or its tokens are computed again")]
-DriveOption = Annotated[
-    Path | None, typer.Option(help="folder of the drives; what they hold is kept. Default: a temporary one")
-]
-FormatOption = Annotated[bool, typer.Option("--format", help="forget what existing drives of the folder hold")]
-ThreadsOption = Annotated[int, typer.Option(min=0, help="threads of host and engine; 0: all cores")]
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """The model and what computes it."""
+
+    model: Annotated[
+        str, typer.Option(help="folder of a Hugging Face checkpoint, a .gguf file, or a name: mini, mini_relu, smollm2")
+    ] = "mini"
+    dtype: Annotated[DtypeName, typer.Option(help="precision of the weights; auto: as stored")] = "float32"
+    device: Annotated[str, typer.Option(help="what computes the model, as torch names it: cpu, cuda, cuda:1, mps")] = (
+        "cpu"
+    )
+
+
+@dataclass(frozen=True)
+class TargetOptions:
+    """The drive, and who computes in it."""
+
+    target: Annotated[
+        str,
+        typer.Option(
+            help=f"{explained(TARGETS)}; or its address: tcp://HOST:PORT[,HOST:PORT...], PATH.sock, nvme:/dev/ngXnY"
+        ),
+    ] = "emulator"
+    identity: Annotated[
+        Path | None, typer.Option(help="TOML file with this host's NVMe name and secrets, for drives at tcp://")
+    ] = None
+    cache: Annotated[
+        str, typer.Option(help="of the cpu target: K and V up to this size may stay in the page cache; K, M, G, T")
+    ] = "0"
+    engine: EngineOption = "fast"
+    preset: Annotated[str, typer.Option(help="flash whose time is modelled; `kvdrive doctor` lists them")] = ""
+    threads: Annotated[int, typer.Option(min=0, help="threads of host and engine; 0: all cores")] = 0
+
+    def options(self, files: FolderOptions | None = None) -> DriveOptions:
+        """For `open_drives`. Raises InputError."""
+        from kvdrive.targets.opening import DriveOptions
+
+        files = files or FolderOptions()
+        return DriveOptions(
+            engine=self.engine,
+            preset=self.preset,
+            threads=self.threads,
+            folder=files.drive,
+            drives=files.drives,
+            format=files.format,
+            target=self.target,
+            cache_bytes=bytes_of(self.cache),
+            identity=self.identity,
+        )
+
+
+@dataclass(frozen=True)
+class FolderOptions:
+    """The files of drives in this process."""
+
+    drives: Annotated[
+        int, typer.Option(min=1, max=64, help="drives that share the KV heads; any number, same bits")
+    ] = 1
+    drive: Annotated[
+        Path | None, typer.Option(help="folder of the drives; what they hold is kept. Default: a temporary one")
+    ] = None
+    format: Annotated[bool, typer.Option("--format", help="forget what existing drives of the folder hold")] = False
+
+
+@dataclass(frozen=True)
+class PolicyOptions:
+    """What a decode step attends to, when new K and V are written, and what happens when they are lost."""
+
+    attention: Annotated[PolicyName, typer.Option(help=explained({n: e.summary for n, e in POLICIES.items()}))] = (
+        "exact"
+    )
+    ratio: Annotated[str, typer.Option(help="share of K and V that a policy other than exact uses, as 1/8")] = ""
+    spill: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=64,
+            help="new tokens written at once; 1: each by itself. sparf always attends to those that are pending",
+        ),
+    ] = 16
+    on_failure: Annotated[
+        OnFailure, typer.Option(help="a lost drive ends the text, or its tokens are computed again")
+    ] = "raise"
+
+    def options(self) -> AttentionOptions:
+        """For `attach`. Raises InputError."""
+        from kvdrive.plugins.attach import AttentionOptions
+
+        ratio = parse_ratio(self.ratio) if self.ratio else None
+        return AttentionOptions(self.attention, ratio, self.spill, self.on_failure)

@@ -7,18 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kvdrive.cli.options import (
-    CacheOption,
-    DeviceOption,
-    Engine,
-    EngineOption,
-    IdentityOption,
-    Model,
-    PresetOption,
-    TargetOption,
-    ThreadsOption,
-)
-from kvdrive.cli.sizes import bytes_of
+from kvdrive.cli.groups import command
+from kvdrive.cli.options import ModelOptions, TargetOptions
 from kvdrive.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,18 +20,12 @@ _LONGEST_TOKEN = 32  # characters: what lies further back is not needed, whateve
 _VERIFY_STEPS = 4  # the compiled kernels take about a second for each at 8192 tokens of the shipped model
 
 
-@app.command()
+@command(app)
 def run(
-    model: Model = "mini",
+    computed: ModelOptions,
+    where: TargetOptions,
     prompt_tokens: Annotated[int, typer.Option(min=1, help="tokens of the document to begin with")] = 8192,
     new_tokens: Annotated[int, typer.Option(min=2, help="tokens to generate")] = 128,
-    target: TargetOption = "emulator",
-    identity: IdentityOption = None,
-    cache: CacheOption = "0",
-    engine: EngineOption = Engine.fast,
-    preset: PresetOption = "",
-    device: DeviceOption = "cpu",
-    threads: ThreadsOption = 0,
     out: Annotated[Path, typer.Option(help="folder for report.json, two plots and the timeline")] = Path("out/run"),
 ) -> None:
     """Continue a module of the standard library that the shipped model never saw; compare with stock transformers.
@@ -54,17 +38,15 @@ def run(
 
     from kvdrive.generation.task import Settings, passed
     from kvdrive.generation.task import run as generate
-    from kvdrive.targets.opening import DriveOptions
 
     console = Console()
     settings = Settings(
-        model=model,
-        device=device,
+        model=computed.model,
+        dtype=computed.dtype,
+        device=computed.device,
         new_tokens=new_tokens,
         ignore_stop=True,
-        drives=DriveOptions(
-            engine.value, preset, threads, target=target, cache_bytes=bytes_of(cache), identity=identity
-        ),
+        drives=where.options(),
         check=True,
         verify_steps=_VERIFY_STEPS,
         report=out,

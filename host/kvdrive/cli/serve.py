@@ -5,33 +5,13 @@ from __future__ import annotations
 import ipaddress
 import os
 import socket
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
-from kvdrive.cli.options import (
-    Attention,
-    AttentionOption,
-    CacheOption,
-    DeviceOption,
-    DriveOption,
-    DrivesOption,
-    Dtype,
-    DtypeOption,
-    Engine,
-    EngineOption,
-    Failure,
-    FailureOption,
-    FormatOption,
-    IdentityOption,
-    Model,
-    PresetOption,
-    RatioOption,
-    SpillOption,
-    TargetOption,
-    ThreadsOption,
-)
-from kvdrive.cli.sizes import bytes_of
+from kvdrive.cli.groups import command
+from kvdrive.cli.options import FolderOptions, ModelOptions, PolicyOptions, TargetOptions
 from kvdrive.errors import InputError
 
 app = typer.Typer()
@@ -40,9 +20,12 @@ _SHUTDOWN_SECONDS = 5  # for streams that are on their way
 _SPARE = 2  # partly filled pages and collection need room beside the tokens
 
 
-@app.command()
+@command(app)
 def serve(
-    model: Model = "mini",
+    computed: ModelOptions,
+    where: TargetOptions,
+    files: FolderOptions,
+    how: PolicyOptions,
     name: Annotated[str, typer.Option(help="name of the model for clients; default: that of its folder")] = "",
     host: Annotated[str, typer.Option(help="address; others than this machine's own need a key")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: a free one, which is printed")] = 8000,
@@ -54,21 +37,6 @@ def serve(
     queue: Annotated[int, typer.Option(min=1, help="requests that may wait; more are answered with 429")] = 64,
     concurrency: Annotated[int, typer.Option(min=1, help="sequences that generate at the same time")] = 4,
     idle: Annotated[int, typer.Option(min=0, help="finished sequences kept on the drive for the next turn")] = 8,
-    target: TargetOption = "emulator",
-    identity: IdentityOption = None,
-    cache: CacheOption = "0",
-    engine: EngineOption = Engine.fast,
-    preset: PresetOption = "",
-    attention: AttentionOption = Attention.exact,
-    ratio: RatioOption = "",
-    drives: DrivesOption = 1,
-    spill: SpillOption = 16,
-    on_failure: FailureOption = Failure.fail,
-    drive: DriveOption = None,
-    format: FormatOption = False,
-    dtype: DtypeOption = Dtype.float32,
-    device: DeviceOption = "cpu",
-    threads: ThreadsOption = 0,
 ) -> None:
     """Serve OpenAI's /v1/completions and /v1/chat/completions with the KV cache in drives.
 
@@ -82,37 +50,24 @@ def serve(
     except ImportError as error:
         raise InputError("serving needs more packages: pip install 'kvdrive[serve]'") from error
     from kvdrive.generation import checkpoints  # the rest imports torch
-    from kvdrive.plugins.attach import AttentionOptions
-    from kvdrive.policies import parse_ratio
     from kvdrive.server.app import Settings, application
     from kvdrive.server.metrics import Metrics
     from kvdrive.server.scheduler import Limits, Scheduler
-    from kvdrive.targets.opening import DriveOptions, open_drives, require_space
+    from kvdrive.targets.opening import open_drives
 
-    checkpoint = checkpoints.load(model, dtype.value, device)
+    checkpoint = checkpoints.load(computed.model, computed.dtype, computed.device)
     listening = _bind(host, port)
-    threads = threads or os.cpu_count() or 1
+    threads = where.threads or os.cpu_count() or 1
     tokens = max_tokens or concurrency * checkpoint.context
     capacity = _SPARE * tokens * checkpoint.shape.bytes_per_token
-    options = DriveOptions(
-        engine.value,
-        preset,
-        threads,
-        max(1 << 30, capacity),
-        drive,
-        drives,
-        target,
-        bytes_of(cache),
-        identity,
-        format,
-        capacity,
+    options = where.options(files)
+    options = replace(
+        options, threads=threads, capacity_bytes=max(options.capacity_bytes, capacity), needed_bytes=capacity
     )
-    require_space(options)
     opened = open_drives(options, lambda sentence: typer.echo(f"kvdrive: {sentence}", err=True))
     longest = max_prompt_tokens or min(tokens, checkpoint.context) - 1
-    policy = AttentionOptions(attention.value, parse_ratio(ratio) if ratio else None, spill, on_failure.value)
     metrics = Metrics()
-    scheduler = Scheduler(checkpoint, opened, policy, Limits(tokens, queue, concurrency, idle), metrics, threads)
+    scheduler = Scheduler(checkpoint, opened, how.options(), Limits(tokens, queue, concurrency, idle), metrics, threads)
     scheduler.start()
     settings = Settings(name or checkpoint.path.name, longest, min(tokens, checkpoint.context), key=key)
     config = uvicorn.Config(

@@ -31,6 +31,7 @@ class Settings:
 
     model: str
     dtype: str
+    device: str
     policies: str
     ratios: Sequence[Fraction]
     contexts: Sequence[int]
@@ -46,7 +47,7 @@ class Settings:
 def evaluate(settings: Settings, console: Console | None) -> dict[str, Any]:
     """Points of all policies at each length, with what led to them; progress on `console`. Raises KvdriveError."""
     policies = chosen_policies(settings.policies, settings.ratios)
-    checkpoint = load(settings.model, settings.dtype)
+    checkpoint = load(settings.model, settings.dtype, settings.device)
     longest = max(settings.contexts)
     checkpoint.check_length(longest, settings.targets)
     documents = _documents(checkpoint, settings.texts)

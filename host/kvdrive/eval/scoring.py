@@ -27,16 +27,21 @@ def prefill(model: PreTrainedModel, context: Tokens, cache: Any) -> None:
     if len(context) < 2:
         raise ValueError("a context has two tokens or more")
     with torch.no_grad():
-        model(torch.from_numpy(context[None, :-1]), past_key_values=cache, use_cache=True, logits_to_keep=1)
+        model(
+            torch.from_numpy(context[None, :-1]).to(model.device),
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
 
 
 def score(model: PreTrainedModel, last: int, target: Tokens, cache: Any) -> Scores:
     """Rate `target` [n] after a prefilled `cache` and the context's `last` token; the cache grows by n tokens."""
     if isinstance(cache, AttachedCache):
         cache.rate_singly()  # what is counted are the reads of decode steps
-    given = torch.from_numpy(np.concatenate([[last], target[:-1]]))
+    given = torch.from_numpy(np.concatenate([[last], target[:-1]])).to(model.device)
     with torch.no_grad():
-        logits = model(given[None], past_key_values=cache, use_cache=True).logits[0].double()
+        logits = model(given[None], past_key_values=cache, use_cache=True).logits[0].double().cpu()
     wanted = torch.from_numpy(target)
     nats = torch.nn.functional.cross_entropy(logits, wanted, reduction="none")
     return Scores(nats.numpy(), (logits.argmax(-1) == wanted).numpy())

@@ -14,8 +14,6 @@ from kvdrive.errors import InputError
 from kvdrive.generation import gguf, places
 from kvdrive.plugins.support import ON_DRIVES, decoder_config, heads_of, layer_types
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "auto": "auto"}
-
 
 @dataclass(frozen=True)
 class Shape:
@@ -83,8 +81,8 @@ class Checkpoint:
 def load(name: str, dtype: str = "float32", device: str = "cpu") -> Checkpoint:
     """Read a checkpoint from disk; nothing is downloaded and no code of the checkpoint runs.
 
-    `dtype` is a key of DTYPES; "auto" keeps what is stored (of GGUF files: float32). `device` computes the model, as
-    torch names it. Raises InputError.
+    `dtype` is one of choices.DTYPES; "auto" keeps what is stored (of GGUF files: float32). `device` computes the model,
+    as torch names it. Raises InputError.
     """
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
@@ -104,7 +102,7 @@ def _read_folder(path: Path, dtype: str) -> tuple[PreTrainedModel, PreTrainedTok
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     try:
         model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
-            path, dtype=DTYPES[dtype], use_safetensors=True, **options
+            path, dtype=dtype if dtype == "auto" else getattr(torch, dtype), use_safetensors=True, **options
         )
     except Exception as error:  # damaged files show as any kind of error in three libraries
         raise InputError(f"transformers cannot load {path}: {_first_line(error)}") from error
@@ -117,7 +115,7 @@ def _read_folder(path: Path, dtype: str) -> tuple[PreTrainedModel, PreTrainedTok
 
 def _read_gguf(path: Path, dtype: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     try:
-        return gguf.load(path, torch.float32 if dtype == "auto" else DTYPES[dtype])
+        return gguf.load(path, torch.float32 if dtype == "auto" else getattr(torch, dtype))
     except InputError:
         raise
     except Exception as error:

@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from kvdrive.choices import DTYPES
 from kvdrive.errors import InputError
 from kvdrive.eval.perplexity import release
 from kvdrive.eval.scoring import rate
-from kvdrive.generation.checkpoints import DTYPES, load
+from kvdrive.generation.checkpoints import load
 from kvdrive.plugins.transformers import attach
 from kvdrive.policies import make_policy, parse_ratio
 from kvdrive.targets.opening import DriveOptions, open_drives

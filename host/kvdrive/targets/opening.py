@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kvdrive._native import Drive
+from kvdrive.choices import TARGETS
 from kvdrive.errors import InputError, TargetError
 from kvdrive.targets.addresses import FORMS, is_address, open_address
 from kvdrive.targets.base import Target
@@ -19,8 +20,6 @@ from kvdrive.targets.cpu import PLAIN, CpuDrive
 from kvdrive.targets.emulator import Emulator
 from kvdrive.targets.group import DriveGroup
 from kvdrive.targets.temporary import temporary_folder
-
-TARGETS = ("emulator", "cpu")
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ def register_model(name):
 
 def lm_eval(arguments, path):
     command = [sys.executable, "-m", "kvdrive", "lm-eval", *arguments]
-    environment = os.environ | {"PYTHONPATH": str(path)}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(path), os.environ.get("PYTHONPATH", "")])}
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
 
 

@@ -1,0 +1,51 @@
+"""Groups of options that several commands share: a dataclass each, which a command gets as one value."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from functools import wraps
+from typing import Any, get_type_hints
+
+from typer import Typer
+
+
+def command(app: Typer, name: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """As `app.command(name)`; a parameter whose type is a dataclass stands for the options that are its fields.
+
+    The fields are annotated as typer's own parameters are, and have defaults.
+    """
+
+    def add(function: Callable[..., None]) -> Callable[..., None]:
+        hints = get_type_hints(function, include_extras=True)
+        groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+
+        @wraps(function)
+        def call(**values: Any) -> None:
+            given = {group: {field.name: values.pop(field.name) for field in fields(groups[group])} for group in groups}
+            function(**values, **{group: groups[group](**options) for group, options in given.items()})
+
+        call.__signature__ = inspect.Signature(list(_flat(function, hints)))  # type: ignore[attr-defined]
+        call.__annotations__ = {name: one.annotation for name, one in call.__signature__.parameters.items()}  # type: ignore[attr-defined]
+        app.command(name)(call)
+        return function
+
+    return add
+
+
+def _flat(function: Callable[..., None], hints: dict[str, Any]) -> list[inspect.Parameter]:
+    """The parameters of a command, each group replaced by its fields."""
+    flat: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        if not is_dataclass(hints[name]):
+            flat.append(parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        types = get_type_hints(hints[name], include_extras=True)
+        flat += [
+            inspect.Parameter(
+                field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=types[field.name]
+            )
+            for field in fields(hints[name])
+        ]
+    return flat

@@ -1,0 +1,72 @@
+"""Commands that generate share their options: the same names, defaults, choices and explanations."""
+
+import re
+import subprocess
+import sys
+from typing import get_args
+
+import pytest
+from typer.main import get_command
+
+from kvdrive.choices import DTYPES, ENGINES
+from kvdrive.cli.main import app
+from kvdrive.cli.options import FolderOptions, ModelOptions, PolicyOptions, TargetOptions
+from kvdrive.policies import POLICIES
+
+COMMANDS = get_command(app).commands
+GROUPS = {
+    "generate": (ModelOptions, TargetOptions, FolderOptions, PolicyOptions),
+    "serve": (ModelOptions, TargetOptions, FolderOptions, PolicyOptions),
+    "run": (ModelOptions, TargetOptions),
+    "eval": (ModelOptions, TargetOptions),
+}
+SHARED = {field for groups in GROUPS.values() for group in groups for field in group.__dataclass_fields__}
+
+
+def options(command):
+    """Everything that a user sees of the options of a command."""
+    return {
+        one.name: (one.opts, one.default, one.help, one.type_descriptor.annotation, one.min, one.max)
+        for one in COMMANDS[command].params
+        if one.name in SHARED
+    }
+
+
+@pytest.mark.parametrize("command", GROUPS)
+def test_shared_options_are_the_same_everywhere(command):
+    groups = {field for group in GROUPS[command] for field in group.__dataclass_fields__}
+    found, reference = options(command), options("generate")
+    assert set(found) == groups
+    assert found == {name: reference[name] for name in groups}
+
+
+@pytest.mark.parametrize(("option", "table"), [("attention", POLICIES), ("engine", ENGINES), ("dtype", DTYPES)])
+def test_choices_come_from_the_tables(option, table):
+    (found,) = [one for one in COMMANDS["generate"].params if one.name == option]
+    assert get_args(found.type_descriptor.annotation) == tuple(table)
+
+
+def test_help_explains_every_policy():
+    (found,) = [one for one in COMMANDS["generate"].params if one.name == "attention"]
+    assert all(f"{name}: {entry.summary}" in found.help for name, entry in POLICIES.items())
+    (policies,) = [one for one in COMMANDS["eval"].params if one.name == "policies"]
+    assert policies.help.startswith(", ".join(POLICIES))
+
+
+def test_help_imports_no_torch():
+    program = (
+        "import sys; from kvdrive.cli.main import app\n"
+        "try: app(['generate', '--help'])\n"
+        "finally: print('torch' in sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stderr.split()[0] == "False"
+    assert re.search("--attention", done.stdout)
+
+
+def test_a_choice_that_is_none_is_refused():
+    done = subprocess.run(
+        [sys.executable, "-m", "kvdrive", "generate", "--attention", "dense"], capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert "--attention" in done.stderr
