@@ -30,6 +30,7 @@ def serve(
     host: Annotated[str, typer.Option(help="address; others than this machine's own need a key")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: a free one, which is printed")] = 8000,
     key: Annotated[str, typer.Option(envvar="KVDRIVE_API_KEY", help="clients must send it as a bearer token")] = "",
+    open_metrics: Annotated[bool, typer.Option("--open-metrics", help="/metrics without the key")] = False,
     max_prompt_tokens: Annotated[int, typer.Option(min=0, help="0: as many as the model has positions")] = 0,
     max_tokens: Annotated[
         int, typer.Option(min=0, help="room on the drive for all sequences; 0: --concurrency full ones")
@@ -69,7 +70,7 @@ def serve(
     metrics = Metrics()
     scheduler = Scheduler(checkpoint, opened, how.options(), Limits(tokens, queue, concurrency, idle), metrics, threads)
     scheduler.start()
-    settings = Settings(name or checkpoint.path.name, longest, min(tokens, checkpoint.context), key=key)
+    settings = Settings(name or checkpoint.path.name, longest, min(tokens, checkpoint.context), key, open_metrics)
     config = uvicorn.Config(
         application(checkpoint, scheduler, metrics, settings),
         log_level="warning",

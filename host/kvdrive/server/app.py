@@ -25,6 +25,7 @@ from kvdrive.generation.text import TextStream
 from kvdrive.server import chat
 from kvdrive.server.errors import ApiError, invalid
 from kvdrive.server.metrics import Metrics
+from kvdrive.server.prompts import Prompts
 from kvdrive.server.protocol import Answer, ChatRequest, CompletionRequest, Json, Request, usage
 from kvdrive.server.scheduler import End, Job, QueueFull, Scheduler, Token
 from kvdrive.server.stops import StopFilter
@@ -34,13 +35,16 @@ AnyRequest = TypeVar("AnyRequest", bound=Request)
 
 @dataclass(frozen=True)
 class Settings:
-    """`name` in answers; `prompt_tokens` of the longest prompt, `context` with the answer; clients' `key`."""
+    """`name` in answers; `prompt_tokens` of the longest prompt, `context` with the answer; clients' `key`.
+
+    `open_metrics`: the metrics are for everybody although there is a key.
+    """
 
     name: str
     prompt_tokens: int
     context: int
-    body_bytes: int = 16 << 20
     key: str = ""
+    open_metrics: bool = False
 
 
 def application(checkpoint: Checkpoint, scheduler: Scheduler, metrics: Metrics, settings: Settings) -> Starlette:
@@ -93,6 +97,7 @@ class _Server:
         self._scheduler = scheduler
         self._metrics = metrics
         self._settings = settings
+        self._prompts = Prompts(checkpoint.tokenizer, settings.prompt_tokens)
         self._created = int(time.time())
 
     def application(self) -> Starlette:
@@ -102,7 +107,7 @@ class _Server:
             self._route("/v1/models", self._models, "GET"),
             self._route("/v1/models/{name:path}", self._model, "GET"),
             Route("/health", self._health),
-            Route("/metrics", self._show_metrics),
+            self._route("/metrics", self._show_metrics, "GET", open_to_all=self._settings.open_metrics),
         ]
         return Starlette(routes=routes, exception_handlers={HTTPException: _http_error}, lifespan=self._lifespan)
 
@@ -112,12 +117,20 @@ class _Server:
         yield
         await asyncio.to_thread(self._scheduler.stop)
 
-    def _route(self, path: str, handler: Callable[[HttpRequest], Awaitable[Response]], method: str) -> Route:
+    def _route(
+        self,
+        path: str,
+        handler: Callable[[HttpRequest], Awaitable[Response]],
+        method: str,
+        *,
+        open_to_all: bool = False,
+    ) -> Route:
         """A path that checks the key, answers an ApiError, and counts its answers."""
 
         async def handle(request: HttpRequest) -> Response:
             try:
-                self._authorise(request)
+                if not open_to_all:
+                    self._authorise(request)
                 response = await handler(request)
             except ApiError as error:
                 response = error.response()
@@ -134,14 +147,16 @@ class _Server:
     async def _completions(self, http: HttpRequest) -> Response:
         request = await self._parse(http, CompletionRequest)
         if isinstance(request.prompt, str):
-            prompt = await asyncio.to_thread(self._encode, request.prompt)
+            text = request.prompt
+            prompt = await self._prompts.run(lambda: self._prompts.encode(text, "prompt"))
         else:
             prompt = [int(token) for token in request.prompt]
         return await self._answer(http, request, prompt, request.max_tokens or 16, Answer(False, self._settings.name))
 
     async def _chat(self, http: HttpRequest) -> Response:
         request = await self._parse(http, ChatRequest)
-        prompt = await asyncio.to_thread(chat.encode, self._checkpoint.tokenizer, request.messages)
+        tokenizer, prompts = self._checkpoint.tokenizer, self._prompts
+        prompt = await prompts.run(lambda: chat.encode(tokenizer, prompts, request.messages))
         room = max(1, self._settings.context - len(prompt))
         new_tokens = request.max_completion_tokens or request.max_tokens or room
         return await self._answer(http, request, prompt, new_tokens, Answer(True, self._settings.name))
@@ -184,34 +199,25 @@ class _Server:
         return _Generation(job, events, self._checkpoint, request.stops)
 
     async def _parse(self, http: HttpRequest, kind: type[AnyRequest]) -> AnyRequest:
-        body = bytearray()
-        async for chunk in http.stream():
-            body += chunk
-            if len(body) > self._settings.body_bytes:
-                raise ApiError(413, f"the body exceeds {self._settings.body_bytes} bytes", code="body_too_large")
         try:
-            request = kind.model_validate_json(bytes(body))
+            request = await self._prompts.read(http, kind.model_validate_json)
         except ValidationError as error:
             raise invalid(error) from error
         if request.model != self._settings.name:
             raise self._no_model(request.model)
         return request
 
-    def _encode(self, text: str) -> list[int]:
-        ids: list[int] = self._checkpoint.tokenizer(text)["input_ids"]
-        return ids
-
     def _check_prompt(self, prompt: list[int], new_tokens: int) -> None:
         if not prompt:
             raise ApiError(400, "the prompt is empty", param="prompt", code="invalid_value")
-        vocabulary = self._checkpoint.model.get_input_embeddings().num_embeddings
-        if not all(0 <= token < vocabulary for token in prompt):
-            raise ApiError(400, f"tokens are numbers from 0 to {vocabulary - 1}", param="prompt", code="invalid_value")
         longest = min(self._settings.prompt_tokens, self._settings.context - new_tokens)
         if len(prompt) > longest:
             most = max(longest, 0)
             text = f"the prompt has {len(prompt)} tokens; with {new_tokens} new ones at most {most} are served"
             raise ApiError(400, text, param="prompt", code="context_length_exceeded")
+        vocabulary = self._checkpoint.model.get_input_embeddings().num_embeddings
+        if not all(0 <= token < vocabulary for token in prompt):
+            raise ApiError(400, f"tokens are numbers from 0 to {vocabulary - 1}", param="prompt", code="invalid_value")
 
     def _no_model(self, name: str) -> ApiError:
         text = f"no model '{name[:100]}' here: this server has '{self._settings.name}'"
@@ -233,7 +239,9 @@ class _Server:
         waiting, running = self._scheduler.load
         failed = self._scheduler.failure
         state = {"status": "failed", "error": str(failed)} if failed else {"status": "ok"}
-        body = state | {"model": self._settings.name, "waiting": waiting, "running": running}
+        # Where clients need a key, others hear that the server is alive and nothing else.
+        load = {"model": self._settings.name, "waiting": waiting, "running": running}
+        body = {"status": state["status"]} if self._settings.key else state | load
         return JSONResponse(body, 503 if failed else 200)
 
     async def _show_metrics(self, http: HttpRequest) -> Response:

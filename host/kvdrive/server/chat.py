@@ -7,16 +7,18 @@ from collections.abc import Sequence
 from transformers import PreTrainedTokenizerBase
 
 from kvdrive.server.errors import ApiError
+from kvdrive.server.prompts import Prompts
 from kvdrive.server.protocol import Message
 
 
-def encode(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message]) -> list[int]:
+def encode(tokenizer: PreTrainedTokenizerBase, prompts: Prompts, messages: Sequence[Message]) -> list[int]:
     """By the checkpoint's template; a base model without one gets a line for each message. Raises ApiError."""
+    prompts.check_characters(sum(len(message.text) for message in messages), "messages")
     if tokenizer.chat_template is None:
         text = "".join(f"{message.role}: {message.text}\n" for message in messages) + "assistant:"
-        return list(tokenizer(text)["input_ids"])
+        return prompts.encode(text, "messages")
     text = _by_template(tokenizer, messages)
-    return list(tokenizer(text, add_special_tokens=False)["input_ids"])  # the template has written them
+    return prompts.encode(text, "messages", special=False)  # the template has written them
 
 
 def _by_template(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message]) -> str:

@@ -160,7 +160,8 @@ class Scheduler:
                     self._idle_count = len(idle)
                     self._metrics.drive.update(drives.stats(), drives.device_ns())
         except Exception as error:
-            log.exception("generation has ended")
+            if self._ready.is_set():  # `start` raises what came before
+                log.exception("generation has ended")
             self.failure = error
         finally:
             self._ready.set()

@@ -2,13 +2,17 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+from pathlib import Path
 
 import httpx2 as httpx
+import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -16,8 +20,11 @@ from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from typer.testing import CliRunner
 
+from kvdrive import abi
 from kvdrive.cli.main import app
 from kvdrive.errors import InputError
+from kvdrive.kvcache.session import Session
+from kvdrive.targets.emulator import Emulator
 
 PROMPT = "The drive keeps the keys and the values of every token, and the host"
 
@@ -29,7 +36,8 @@ class Server:
         environment = os.environ | {"XDG_CACHE_HOME": str(folder), "KVDRIVE_API_KEY": key}
         arguments = ["serve", "--model", checkpoint, "--name", "tiny", "--port", 0, "--threads", 1, *options]
         command = [sys.executable, "-m", "kvdrive", *map(str, arguments)]
-        self.process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115
+        self.process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=self._said, text=True)
         line = self.process.stdout.readline()
         assert "serving tiny at http://127.0.0.1:" in line
         self.client = httpx.Client(base_url=line.split()[-1].removesuffix("/v1"), timeout=60)
@@ -47,11 +55,17 @@ class Server:
             assert time.monotonic() < deadline, f"{name} is {self.metric(name)}, not {value}"
             time.sleep(0.02)
 
+    def said(self):
+        """Lines on stderr so far."""
+        self._said.seek(0)
+        return self._said.read()
+
     def close(self):
         self.client.close()
         self.process.send_signal(signal.SIGTERM)
         code = self.process.wait(30)
         self.process.stdout.close()
+        self._said.close()
         return code
 
 
@@ -318,9 +332,60 @@ def test_a_key_is_asked_for_and_sigterm_ends_the_process(checkpoint, tmp_path):
     assert server.complete(prompt="x", max_tokens=1).status_code == 401
     server.client.headers["Authorization"] = "Bearer secret"
     assert server.complete(prompt="x", max_tokens=1).status_code == 200
-    assert server.client.get("/health").status_code == 200
+    del server.client.headers["Authorization"]
+    assert server.client.get("/health").json() == {"status": "ok"}
+    assert server.client.get("/metrics").status_code == 401
+    server.client.headers["Authorization"] = "Bearer secret"
+    assert server.metric('kvdrive_requests_total{path="/metrics",status="401"}') == 1
     assert server.close() in (0, -signal.SIGTERM)
     assert not list((tmp_path / "kvdrive").iterdir())  # the drive was closed and its folder is gone
+
+
+def test_a_drive_of_earlier_runs_is_mounted_and_held_alone(checkpoint, tmp_path):
+    """What it holds unused is said at the start; a second server hears in one sentence that the drive is taken."""
+    with Emulator(tmp_path / "drive.kv", "fast") as drive:  # as a server leaves it that was killed
+        for _ in range(2):
+            Session(drive).append(0, abi.KvKind.KEYS, 0, np.ones((1, 64, 64), np.float16))
+    server = Server(checkpoint, tmp_path, "--drive", tmp_path, "--open-metrics", key="secret")
+    assert "drive.kv holds 2 sessions" in server.said()
+    assert server.client.get("/metrics").status_code == 200
+    assert server.client.get("/v1/models").status_code == 401
+    command = [sys.executable, "-m", "kvdrive", "serve", "--model", str(checkpoint), "--port", "0"]
+    second = subprocess.run([*command, "--drive", str(tmp_path)], capture_output=True, text=True, timeout=100)
+    assert second.returncode == 2
+    (sentence,) = (line for line in second.stderr.splitlines() if line)
+    assert str(tmp_path / "drive.kv") in sentence
+    assert "another drive has it open" in sentence
+    server.close()
+
+
+_LARGE = 8 << 20
+
+
+def resident_bytes(process):
+    return int(re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{process.pid}/status").read_text())[1]) << 10
+
+
+def test_prompts_far_too_long_are_refused_without_tokenizing_them(server):
+    """Six of them at once, and the server answers others meanwhile; its memory goes back."""
+    server.complete(prompt="x", max_tokens=1)
+    before = resident_bytes(server.process)
+    answers = []
+    prompt = "a b c " * (_LARGE // 6)
+
+    def ask():
+        answers.append(server.complete(prompt=prompt, max_tokens=1))
+
+    threads = [threading.Thread(target=ask) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    assert server.client.get("/health").status_code == 200
+    for thread in threads:
+        thread.join()
+    assert {answer.status_code for answer in answers} <= {400, 413, 429}
+    assert {answer.json()["error"]["code"] for answer in answers} & {"context_length_exceeded", "body_too_large"}
+    assert server.complete(prompt="x", max_tokens=1).status_code == 200
+    assert resident_bytes(server.process) - before < _LARGE
 
 
 @pytest.mark.parametrize(

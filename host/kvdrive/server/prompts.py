@@ -1,0 +1,95 @@
+"""From the body of a request to the tokens of its prompt, with bounds on memory and time.
+
+Parsing and tokenizing happen in one thread, one request at a time, so that the event loop goes on answering.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from starlette.requests import Request as HttpRequest
+from transformers import PreTrainedTokenizerBase
+
+from kvdrive.server.errors import ApiError
+
+T = TypeVar("T")
+
+_LARGE_BODY = 1 << 20  # bytes: the memory of such requests goes back to the system
+_BODIES = 4  # so many of the largest bodies are held at the same time
+_FIRST_LOOK = 8  # characters for each token that is served, in the first look at a long text
+_SLACK = 64  # tokens that a text may lose where it was cut
+
+
+class Prompts:
+    """`longest`: tokens of the longest prompt. `seconds`: for parsing or tokenizing, waiting included."""
+
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, longest: int, body_bytes: int = 16 << 20, seconds: float = 30
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._longest = longest
+        self._most_characters = longest * max(map(len, tokenizer.get_vocab()))
+        # A character takes 12 bytes of JSON at most: two escapes of 6.
+        self.body_bytes = min(body_bytes, 12 * self._most_characters + (64 << 10))
+        self._held_bytes = 0
+        self._seconds = seconds
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="prompts")
+
+    async def read(self, http: HttpRequest, parse: Callable[[bytes], T]) -> T:
+        """What `parse` makes of the body. Raises ApiError for a body that is too large, or too many at once."""
+        body = bytearray()
+        try:
+            async for chunk in http.stream():
+                body += chunk
+                self._held_bytes += len(chunk)
+                if len(body) > self.body_bytes:
+                    raise ApiError(413, f"the body exceeds {self.body_bytes} bytes", code="body_too_large")
+                if self._held_bytes > _BODIES * self.body_bytes:
+                    raise ApiError(429, "other large requests are being read: try again in a moment", code="busy")
+            return await self.run(lambda: parse(bytes(body)))
+        finally:
+            self._held_bytes -= len(body)
+            if len(body) > _LARGE_BODY:
+                body.clear()
+                self._worker.submit(_return_memory)
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """`work` in the thread. Raises what it raises, and ApiError when it is not done in time."""
+        future = asyncio.get_running_loop().run_in_executor(self._worker, work)
+        try:
+            return await asyncio.wait_for(future, self._seconds)
+        except TimeoutError:
+            text = f"the prompt could not be read within {self._seconds:g} s: other prompts were before it"
+            raise ApiError(503, text, code="busy") from None
+
+    def check_characters(self, count: int, param: str) -> None:
+        """Raises ApiError for a text that cannot have as few tokens as are served."""
+        if count > self._most_characters:
+            text = f"the prompt has {count} characters; {self._longest} tokens, which are served, have fewer"
+            raise ApiError(400, text, param=param, code="context_length_exceeded")
+
+    def encode(self, text: str, param: str, special: bool = True) -> list[int]:
+        """Tokens of `text`. A text with far too many is refused after a look at its beginning. Raises ApiError."""
+        self.check_characters(len(text), param)
+        size = _FIRST_LOOK * self._longest
+        while size < len(text):
+            if len(self._tokens(text[:size], special)) > self._longest + _SLACK:
+                text = f"the prompt has more than the {self._longest} tokens that are served"
+                raise ApiError(400, text, param=param, code="context_length_exceeded")
+            size *= 4
+        return self._tokens(text, special)
+
+    def _tokens(self, text: str, special: bool) -> list[int]:
+        ids: list[int] = self._tokenizer(text, add_special_tokens=special, verbose=False)["input_ids"]
+        return ids
+
+
+def _return_memory() -> None:
+    """The C library keeps freed memory for itself otherwise."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
