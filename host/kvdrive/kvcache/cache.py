@@ -20,8 +20,8 @@ from kvdrive.kvcache.backing import Backing, drop
 from kvdrive.kvcache.base import AttachedCache, LayersInMemory
 from kvdrive.kvcache.history import Crop, History, Rearrange
 from kvdrive.kvcache.layer import DriveLayer
+from kvdrive.kvcache.pending import Scorer
 from kvdrive.kvcache.sequence import Sequence, gather
-from kvdrive.kvcache.tail import Scorer
 from kvdrive.kvcache.transfers import Transfers, TransferStats
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ class DriveCache(AttachedCache):
         transfers = self.transfer_stats()
         return {
             "spill": self.backing.spill,
-            "tail_tokens": layer.tokens - layer.stored,
+            "pending_tokens": layer.tokens - layer.stored,
             **asdict(transfers),
             "overlap": transfers.overlap,
             **self.range_stats(),

@@ -1,4 +1,4 @@
-"""One layer of a drive cache: K and V go to the drives or wait in the tail, queries come back answered."""
+"""One layer of a drive cache: K and V go to the drives at once or are pending on the host; queries are answered."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from kvdrive.errors import UnsupportedError
 from kvdrive.kernels.native import scale_bits
 from kvdrive.kvcache.base import AttachedLayer, KvHandle
+from kvdrive.kvcache.pending import PendingTokens, Scores, sink_scores, with_sinks
 from kvdrive.kvcache.scaling import HeadScale, to_halves
 from kvdrive.kvcache.seen import HIDDEN, LOWEST_MAX, Seen, blocks, seen_by
 from kvdrive.kvcache.sequence import Slice, gather
 from kvdrive.kvcache.session import Query, attend
-from kvdrive.kvcache.tail import Scores, Tail, sink_scores, with_sinks
 from kvdrive.nvme.commands import AttentionOutput, Halves
 from kvdrive.targets.base import Target
 from kvdrive.targets.queue import DriveQueue
@@ -51,7 +51,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Job:
-    """A query and where its answers go: [heads, tokens, g, d]. `hides`: some tokens of the tail from some queries."""
+    """A query and where its answers go: [heads, tokens, g, d]. `hides`: some queries do not see all inline tokens."""
 
     query: Query
     out: Halves
@@ -63,7 +63,7 @@ class HiddenCountsError(Exception):
 
 
 class DriveLayer(AttachedLayer):
-    """Layer `index` of `cache`: `stored` tokens on the drives, then those of the tail."""
+    """Layer `index` of `cache`: `stored` tokens on the drives, then the pending ones."""
 
     is_croppable = True
 
@@ -83,7 +83,7 @@ class DriveLayer(AttachedLayer):
     def forget(self) -> None:
         """Back to the empty layer; the drives are not told."""
         self.stored = 0
-        self.tail: Tail | None = None
+        self.pending: PendingTokens | None = None
         self._turn: tuple[Halves, Halves] | None = None  # K and V of a call that went to the drives at once
         self.key_scale = HeadScale(f"K of layer {self.index}")
         self.value_scale = HeadScale(f"V of layer {self.index}")
@@ -91,8 +91,8 @@ class DriveLayer(AttachedLayer):
 
     @property
     def tokens(self) -> int:
-        """Tokens held, on the drives and in the tail."""
-        return self.stored + (self.tail.count if self.tail else 0)
+        """Tokens held, on the drives and pending."""
+        return self.stored + (self.pending.count if self.pending else 0)
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
         """Opens the sequences with the first layer's first states."""
@@ -105,13 +105,14 @@ class DriveLayer(AttachedLayer):
     ) -> tuple[KvHandle, KvHandle]:
         """Take K and V [batch, heads, tokens, d].
 
-        The first call of a sequence and long ones go to the drives at once, others wait in the tail until `spill`.
+        The first call of a sequence and long ones go to the drives at once. Tokens of other calls are pending until
+        there are `spill` of them.
         Raises RangeError, CommandError, TargetError, UnsupportedError.
         """
         self.cache.require_usable()
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-        assert self.tail is not None
+        assert self.pending is not None
         if len(self.cache.sequences) != key_states.shape[0]:
             raise UnsupportedError(
                 f"the cache holds {len(self.cache.sequences)} sequences, the call {key_states.shape[0]}"
@@ -120,11 +121,11 @@ class DriveLayer(AttachedLayer):
         self.cache.transfers.make_room()
         k, v = self.key_scale.convert(key_states), self.value_scale.convert(value_states)
         if first == 0 or k.shape[2] >= spill:
-            self._spill(self.tail.count)
+            self._spill(self.pending.count)
             self._send(k, v)
             self._turn = (k, v) if first > 0 else None
         else:
-            self.tail.add(k, v)
+            self.pending.add(k, v)
         handle = KvHandle(self, first, key_states, value_states)
         return handle, handle
 
@@ -143,7 +144,7 @@ class DriveLayer(AttachedLayer):
     ) -> torch.Tensor:
         """See AttachedLayer.
 
-        Writes the tail back when it is due. Raises RangeError, CommandError, TargetError, UnsupportedError.
+        Writes pending tokens when they are due. Raises RangeError, CommandError, TargetError, UnsupportedError.
         """
         batch, heads, new_tokens, head_dim = query.shape
         kv_heads = self._kv_heads
@@ -174,31 +175,31 @@ class DriveLayer(AttachedLayer):
         return self.tokens
 
     def write_all(self) -> None:
-        """Send what waits in the tail. Raises CommandError, TargetError."""
-        if self.tail:
-            self._spill(self.tail.count)
+        """Send all pending tokens. Raises CommandError, TargetError."""
+        if self.pending:
+            self._spill(self.pending.count)
 
     def truncate(self, tokens: int) -> None:
         """Keep the first `tokens` tokens; those on the drives are trimmed by the cache."""
-        if self.tail:
-            self.tail.count = min(self.tail.count, max(tokens - self.stored, 0))
+        if self.pending:
+            self.pending.count = min(self.pending.count, max(tokens - self.stored, 0))
         self.stored = min(self.stored, tokens)
 
     def shape(self) -> dict[str, int]:
         """KV heads and head dimension; 0 before the first call."""
-        k = self.tail.k if self.tail else np.empty((0, 0, 0, 0))
+        k = self.pending.k if self.pending else np.empty((0, 0, 0, 0))
         return {"kv_heads": k.shape[1], "head_dim": k.shape[3]}
 
     def resume(self, tokens: int, batch: int, kv_heads: int, head_dim: int) -> None:
         """Go on after `tokens` tokens that an earlier process left on the drives."""
         self.stored = tokens
-        self.tail = Tail(batch, kv_heads, 2 * self.cache.backing.spill, head_dim)
+        self.pending = PendingTokens(batch, kv_heads, 2 * self.cache.backing.spill, head_dim)
         self.is_initialized = True
 
     def rearrange(self, rows: list[int]) -> None:
         """Row i becomes what row rows[i] was."""
-        if self.tail:
-            self.tail.rearrange(rows)
+        if self.pending:
+            self.pending.rearrange(rows)
         self.key_scale.rearrange(rows)
         self.value_scale.rearrange(rows)
 
@@ -214,9 +215,9 @@ class DriveLayer(AttachedLayer):
 
     def _spill(self, tokens: int) -> None:
         if tokens:
-            assert self.tail is not None
+            assert self.pending is not None
             self.cache.transfers.make_room()
-            self._send(*self.tail.take(tokens))
+            self._send(*self.pending.take(tokens))
 
     def _send(self, k: Halves, v: Halves) -> None:
         futures: list[Future[None]] = []
@@ -253,31 +254,33 @@ class DriveLayer(AttachedLayer):
         """One job for each run of KV heads of one scale, for the `tokens` of `row` that see the same on the drive."""
         chosen = slice(tokens[0], tokens[-1] + 1)
         head_dim = call.q.shape[-1]
-        how = self.cache.policy.parameters(seen.stored, head_dim, seen.valid, len(seen.waiting))
+        how = self.cache.policy.parameters(seen.stored, head_dim, seen.valid, len(seen.inline))
         for first, last in _runs(call.scales[row, one.first : one.last], one.first):
             scale = int(call.scales[row, first])
             places = call.out[row, chosen, first:last].transpose(1, 0, 2, 3)
             together = np.ascontiguousarray(call.q[row, first:last, :, chosen].transpose(0, 2, 1, 3))  # heads first
             queries = together.reshape(last - first, -1, head_dim)
-            scores = tail_v = None
-            if len(seen.waiting):
-                k, tail_v = self._waiting(row, slice(first, last), seen)
+            scores = inline_v = None
+            if len(seen.inline):
+                k, inline_v = self._inline(row, slice(first, last), seen)
                 scores = self.cache.scorer.scores(queries, k, scale)
                 if seen.hidden is not None:
                     of_tokens = scores.reshape(*together.shape[:3], -1)
                     of_tokens[np.broadcast_to(seen.hidden[:, None], of_tokens.shape)] = HIDDEN
             if call.sinks is not None:
-                scores, tail_v = with_sinks(call.sinks[first:last], queries, scores, tail_v)
-            query = Query(one.session, self.index, queries, seen.stored, scale, how, first - one.first, scores, tail_v)
+                scores, inline_v = with_sinks(call.sinks[first:last], queries, scores, inline_v)
+            query = Query(
+                one.session, self.index, queries, seen.stored, scale, how, first - one.first, scores, inline_v
+            )
             yield Job(query, places, seen.hidden is not None)
 
-    def _waiting(self, row: int, heads: slice, seen: Seen) -> tuple[Halves, Halves]:
-        """K and V [heads, n, d] of the tail: what waits here, or this call's own tokens, already on the drive."""
-        assert self.tail is not None
+    def _inline(self, row: int, heads: slice, seen: Seen) -> tuple[Halves, Halves]:
+        """K and V [heads, n, d] of inline tokens: pending ones, or those of this call, which the drive has already."""
+        assert self.pending is not None
         if seen.stored == self.stored:
-            return self.tail.k[row, heads][:, seen.waiting], self.tail.v[row, heads][:, seen.waiting]
+            return self.pending.k[row, heads][:, seen.inline], self.pending.v[row, heads][:, seen.inline]
         assert self._turn is not None
-        places = seen.waiting + seen.stored - (self.stored - self._turn[0].shape[2])
+        places = seen.inline + seen.stored - (self.stored - self._turn[0].shape[2])
         k, v = self._turn
         return k[row, heads][:, places], v[row, heads][:, places]
 

@@ -13,21 +13,21 @@ from numpy.typing import NDArray
 from kvdrive import abi
 from kvdrive.errors import UnsupportedError
 
-HIDDEN = -(2**31)  # the score of a tail token that a query does not see: its probability is 0
+HIDDEN = -(2**31)  # the score of an inline token that a query does not see: its probability is 0
 LOWEST_MAX = (HIDDEN >> abi.SCORE_FRACTION_BITS) + abi.P_FRACTION_BITS + 2  # with a maximum from here on
 
 
 @dataclass(frozen=True)
 class Seen:
-    """Of tokens that ask together: tokens on the drive, their validity (None: all), and the tail.
+    """What tokens that ask together see: tokens on the drive, their validity (None: all), and inline tokens.
 
-    `waiting`: places behind `stored` of those in the tail; `hidden` bool [tokens, waiting]: which of them a token does
-    not see, None where every token sees all.
+    `inline`: places, counted from `stored`, of the tokens that a command brings along. `hidden` bool [tokens, inline]:
+    which of them a token does not see, None where every token sees all.
     """
 
     stored: int
     valid: NDArray[np.bool_] | None
-    waiting: NDArray[np.intp]
+    inline: NDArray[np.intp]
     hidden: NDArray[np.bool_] | None
 
 
@@ -59,12 +59,12 @@ def seen_by(
                 yield from seen_by(mask, row, range(token, token + 1), first_token, stored)
             return
         valid = None if dense[0].all() else dense[0]
-    tail = np.zeros((len(part), first_token + part[-1] + 1 - stored), np.bool_)
-    for visible, one, token in zip(tail, masks, part, strict=True):
+    beyond = np.zeros((len(part), first_token + part[-1] + 1 - stored), np.bool_)
+    for visible, one, token in zip(beyond, masks, part, strict=True):
         visible[: first_token + token + 1 - stored] = True if one is None else one[stored:]
-    waiting = np.flatnonzero(tail.any(axis=0))
-    hidden = ~tail[:, waiting]
-    yield part, Seen(stored, valid, waiting, hidden if hidden.any() else None)
+    inline = np.flatnonzero(beyond.any(axis=0))
+    hidden = ~beyond[:, inline]
+    yield part, Seen(stored, valid, inline, hidden if hidden.any() else None)
 
 
 def _allowed(mask: torch.Tensor | None, row: int, token: int, tokens: int) -> NDArray[np.bool_] | None:

@@ -116,7 +116,7 @@ class Session:
 class Query:
     """One ATTN_SUBMIT: q [heads, g, d] of the session's heads from `head` on, over its first `tokens` tokens.
 
-    `tail_scores` int32 [heads, g, n] and `tail_v` float16 [heads, n, d]: tokens that the drive does not have.
+    `inline_scores` int32 [heads, g, n] and `inline_v` float16 [heads, n, d]: tokens that the command brings along.
     """
 
     session: Session
@@ -126,8 +126,8 @@ class Query:
     scale_log2e: int
     how: Parameters = field(default=EVERYTHING)
     head: int = 0
-    tail_scores: NDArray[np.int32] | None = None
-    tail_v: Halves | None = None
+    inline_scores: NDArray[np.int32] | None = None
+    inline_v: Halves | None = None
 
 
 def _tokens_at_once(rows: Halves, room: int) -> int:
@@ -151,7 +151,7 @@ def _attend_together(target: Target, queries: Sequence[Query]) -> list[Attention
         attn_submit(
             one.session.number, one.layer, one.head, one.q, one.tokens, one.scale_log2e, one.how.valid,
             mode=one.how.mode, r=one.how.r, k_top=one.how.k_top, local=one.how.local,
-            tail_scores=one.tail_scores, tail_v=one.tail_v,
+            tail_scores=one.inline_scores, tail_v=one.inline_v,
         )
         for one in queries
     ]  # fmt: skip

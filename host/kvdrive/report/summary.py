@@ -70,8 +70,8 @@ def table(report: Report) -> Table:
         ratio = decode["inside_bytes"] / decode["host_bytes"]
         shown.add_row("decode: bytes inside for each byte over the interface", f"{ratio:,.1f}")
     if written := report["writeback"]:
-        waiting = f"{written['writes']:,}, {written['tail_tokens']} of {written['spill']}"
-        shown.add_row("writes of a layer, tokens left in the tail", waiting)
+        waiting = f"{written['writes']:,}, {written['pending_tokens']} of {written['spill']}"
+        shown.add_row("writes of a layer, tokens still pending", waiting)
         shown.add_row(
             "sending behind the model's work, wall time", f"{written['overlap']:.0%} of {written['sending']:.2f} s"
         )

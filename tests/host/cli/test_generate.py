@@ -83,7 +83,7 @@ def test_the_report_counts_what_the_drive_did(generate, tmp_path):
     assert prefill["pages_written"] == 2 * layers * kv_heads * (130 // (abi.PAGE_BYTES // (2 * head_dim)))
     row = 2 * 2 * head_dim * layers * kv_heads  # K and V of one token
     assert decode["inside_bytes"] == (new - 1) * row * 130  # the new tokens wait in the tail
-    assert report["writeback"]["tail_tokens"] == new - 1
+    assert report["writeback"]["pending_tokens"] == new - 1
     assert report["writeback"]["bytes_sent"] == 130 * row
     assert prefill["host_bytes"] > 130 * row
     assert decode["host_bytes"] < decode["inside_bytes"]

@@ -60,7 +60,7 @@ def test_moved_rows_go_on_where_they_were(target, config, move, rows):
         with attach(model, target, spill=3) as drive:
             cache = drive.cache()
             model(ids[:, :18], past_key_values=cache)
-            model(ids[:, 18:19], past_key_values=cache)  # something in the tail
+            model(ids[:, 18:19], past_key_values=cache)  # some tokens are pending
             model(ids[:, 19:], past_key_values=cache)
             move(cache)
             steps = [model(nexts[: len(rows), i : i + 1], past_key_values=cache).logits for i in range(4)]

@@ -97,10 +97,10 @@ def test_what_a_block_sees():
     (whole,) = seen_by(None, 0, range(2, 4), 10, 6)
     part, seen = whole
     assert (part, seen.stored, seen.valid) == (range(2, 4), 6, None)
-    assert seen.waiting.tolist() == [*range(8)]
+    assert seen.inline.tolist() == [*range(8)]
     assert seen.hidden.tolist() == [[False] * 7 + [True], [False] * 8]
-    (whole,) = seen_by(None, 0, range(2, 4), 10, 20)  # all on the drive: the second one's own token is the tail
-    assert (whole[1].stored, whole[1].waiting.tolist(), whole[1].hidden.tolist()) == (13, [0], [[True], [False]])
+    (whole,) = seen_by(None, 0, range(2, 4), 10, 20)  # all on the drive: the second one's own token is inline
+    assert (whole[1].stored, whole[1].inline.tolist(), whole[1].hidden.tolist()) == (13, [0], [[True], [False]])
     window = torch.ones(1, 1, 2, 12, dtype=torch.bool).tril(10)
     window[0, 0, 1, 0] = False  # a window that moves: what the tokens see on the drive differs
     assert [part for part, _ in seen_by(window, 0, range(2), 10, 10)] == [range(1), range(1, 2)]

@@ -1,4 +1,4 @@
-"""The tail: tokens that wait on the host change no bit of the result, and go to the drive as whole pages."""
+"""Pending tokens change no bit of the result, and go to the drive as whole pages."""
 
 import itertools
 
@@ -9,7 +9,7 @@ from small_models import CONFIGS, prompts, random_model
 
 import golden
 from kvdrive.errors import InputError
-from kvdrive.kvcache.tail import Scorer, Tail
+from kvdrive.kvcache.pending import PendingTokens, Scorer
 from kvdrive.plugins.transformers import attach
 
 
@@ -45,7 +45,7 @@ def test_every_spill_interval_gives_the_same_bits(target, llama):
         assert spill == 2 or appends < 2 * 4 * 20 * 2 + 4 * 20  # fewer than with an append of K and V in every step
 
 
-def test_a_long_turn_goes_past_the_tail(target, llama):
+def test_a_long_turn_is_written_at_once(target, llama):
     """Calls of one token, then of more than the interval, then of fewer: as if all came at once."""
     ids = prompts(2, 60)
     with torch.no_grad():
@@ -60,13 +60,13 @@ def test_a_long_turn_goes_past_the_tail(target, llama):
 
 
 @pytest.mark.parametrize("crop", [1, 3, 5, 12])
-def test_cropping_into_the_tail_and_behind_it(target, llama, crop):
+def test_cropping_into_pending_tokens_and_behind_them(target, llama, crop):
     ids = prompts(1, 40)
     with attach(llama, target, spill=8) as drive, torch.no_grad():
         cache = drive.cache()
         llama(ids[:, :30], past_key_values=cache)
         for i in range(30, 36):
-            llama(ids[:, i : i + 1], past_key_values=cache)  # 32 on the drive, 4 in the tail
+            llama(ids[:, i : i + 1], past_key_values=cache)  # 32 on the drive, 4 pending
         cache.crop(-crop)
         assert cache.get_seq_length() == 36 - crop
         parts = [llama(ids[:, i : i + 1], past_key_values=cache).logits for i in range(36 - crop, 40)]
@@ -82,7 +82,7 @@ def test_impossible_intervals_are_refused(target, llama, spill):
 
 @pytest.mark.parametrize("scale", [None, 40.0, 1e30])
 def test_host_scores_are_the_drives_scores(scale):
-    """Job with the tokens in memory against one with them as a tail, on values whose dot products nearly cancel."""
+    """A job with all tokens in memory equals one with some inline, on values whose dot products nearly cancel."""
     rng = np.random.default_rng(1)
     q, k = rng.standard_normal((2, 4, 64)).astype(np.float16), rng.standard_normal((2, 19, 64)).astype(np.float16)
     k[:, 3] = np.float16(6e4)
@@ -99,14 +99,14 @@ def test_host_scores_are_the_drives_scores(scale):
         np.testing.assert_array_equal(whole.sum, split.sum)
 
 
-def test_a_tail_gives_its_oldest_tokens_first():
+def test_the_oldest_pending_tokens_go_first():
     rows = np.arange(2 * 3 * 9 * 32).reshape(2, 3, 9, 32).astype(np.float16)
-    tail = Tail(2, 3, 9, 32)
+    pending = PendingTokens(2, 3, 9, 32)
     for token in range(9):
-        tail.add(rows[:, :, token : token + 1], -rows[:, :, token : token + 1])
-    k, v = tail.take(4)
+        pending.add(rows[:, :, token : token + 1], -rows[:, :, token : token + 1])
+    k, v = pending.take(4)
     np.testing.assert_array_equal(k, rows[:, :, :4])
     np.testing.assert_array_equal(v, -rows[:, :, :4])
-    np.testing.assert_array_equal(tail.k, rows[:, :, 4:])
-    tail.rearrange([1, 0, 1])
-    np.testing.assert_array_equal(tail.v, -rows[[1, 0, 1]][:, :, 4:])
+    np.testing.assert_array_equal(pending.k, rows[:, :, 4:])
+    pending.rearrange([1, 0, 1])
+    np.testing.assert_array_equal(pending.v, -rows[[1, 0, 1]][:, :, 4:])

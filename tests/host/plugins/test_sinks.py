@@ -13,8 +13,8 @@ from golden.attention import attention, scale_bits
 from kvdrive import abi
 from kvdrive.errors import UnsupportedError
 from kvdrive.generation.generate import greedy
+from kvdrive.kvcache.pending import sink_scores, with_sinks
 from kvdrive.kvcache.session import Query, Session, attend
-from kvdrive.kvcache.tail import sink_scores, with_sinks
 from kvdrive.plugins.transformers import attach as attach_model
 from kvdrive.targets.emulator import Emulator
 
@@ -43,7 +43,7 @@ def test_a_drive_gives_the_golden_bits(tmp_path, engine, waiting):
         session = Session(drive)
         session.append(0, abi.KvKind.KEYS, 0, k)
         session.append(0, abi.KvKind.VALUES, 0, v)
-        ours = attend(drive, [Query(session, 0, q, TOKENS, bits, tail_scores=scores, tail_v=values)])[0].out
+        ours = attend(drive, [Query(session, 0, q, TOKENS, bits, inline_scores=scores, inline_v=values)])[0].out
     for head in range(HEADS):
         one = attention(q[head], k[head], v[head], tail_scores=scores[head], tail_v=values[head])
         assert one.out.tobytes() == ours[head].tobytes()

@@ -1,4 +1,4 @@
-"""Delayed writeback: the newest tokens of a layer wait on the host, which computes their scores."""
+"""Pending tokens: the newest tokens of a layer, which are on the host until they are written; their scores."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from kvdrive.nvme.commands import Halves
 Scores = NDArray[np.int32]
 
 
-class Tail:
-    """K and V of the tokens of one layer that no drive has yet: [batch, heads, count, d]."""
+class PendingTokens:
+    """K and V of the tokens of one layer that no drive has yet: [batch, heads, count, d] binary16."""
 
     def __init__(self, batch: int, heads: int, capacity: int, head_dim: int) -> None:
         self._k = np.empty((batch, heads, capacity, head_dim), np.float16)
@@ -25,12 +25,12 @@ class Tail:
 
     @property
     def k(self) -> Halves:
-        """K that waits."""
+        """K of the pending tokens."""
         return self._k[:, :, : self.count]
 
     @property
     def v(self) -> Halves:
-        """V that waits."""
+        """V of the pending tokens."""
         return self._v[:, :, : self.count]
 
     def add(self, k: Halves, v: Halves) -> None:
@@ -59,17 +59,17 @@ def sink_scores(sinks: torch.Tensor, kv_heads: int) -> Scores:
     return _to_int32(np.rint(values * 2.0**abi.SCORE_FRACTION_BITS)).reshape(kv_heads, -1)
 
 
-def with_sinks(sinks: Scores, queries: Halves, scores: Scores | None, tail_v: Halves | None) -> tuple[Scores, Halves]:
+def with_sinks(sinks: Scores, queries: Halves, scores: Scores | None, inline_v: Halves | None) -> tuple[Scores, Halves]:
     """The tokens that a command brings along, and before them one with V = 0 for the sinks [heads, g].
 
-    `queries` [heads, tokens x g, d]; `scores` [heads, tokens x g, n] and `tail_v` [heads, n, d], None without tokens.
+    `queries` [heads, tokens x g, d]; `scores` [heads, tokens x g, n] and `inline_v` [heads, n, d], None without tokens.
     """
     heads, count, head_dim = queries.shape
     first = np.tile(sinks, (1, count // sinks.shape[1]))[..., None]
     zero = np.zeros((heads, 1, head_dim), np.float16)
-    if scores is None or tail_v is None:
+    if scores is None or inline_v is None:
         return first, zero
-    return np.concatenate([first, scores], axis=2), np.concatenate([zero, tail_v], axis=1)
+    return np.concatenate([first, scores], axis=2), np.concatenate([zero, inline_v], axis=1)
 
 
 def _to_int32(fixed: NDArray[np.float64]) -> Scores:
