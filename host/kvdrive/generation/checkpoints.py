@@ -62,9 +62,9 @@ class Checkpoint:
         ids = self.model.generation_config.eos_token_id
         return frozenset([ids] if isinstance(ids, int) else ids or [])
 
-    def encode(self, text: str) -> list[int]:
-        """Token numbers of a prompt. Raises InputError for a text without tokens."""
-        ids: list[int] = self.tokenizer(text)["input_ids"]
+    def encode(self, text: str, special: bool = True) -> list[int]:
+        """Token numbers of a prompt, with the tokenizer's `special` tokens. Raises InputError for no tokens."""
+        ids: list[int] = self.tokenizer(text, add_special_tokens=special)["input_ids"]
         if not ids:
             raise InputError("the prompt is empty: give it some text")
         return ids

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
@@ -68,7 +69,7 @@ def run(settings: Settings, read_prompts: ReadPrompts, console: Console) -> Repo
     settings = replace(settings, drives=_with_room(settings.drives, checkpoint, work))
     done = _generate(checkpoint, work, settings, console)
     report = summarise(checkpoint, work, done, settings.options())
-    report["check"] = _compare(checkpoint, work, done, console) if settings.check else None
+    report |= _compare(checkpoint, work, done, console) if settings.check else {"check": None, "transformers": None}
     report["verify"] = _verify(checkpoint, work, done, settings, console) if settings.verify_steps else None
     if settings.stream:
         for number, row in enumerate(report["text"][1:], start=1):
@@ -158,10 +159,20 @@ def _verify(
     return {"engine": _VERIFIER, "steps": steps, "identical": sum(same)}
 
 
-def _compare(checkpoint: Checkpoint, work: Batch, done: Generated, console: Console) -> dict[str, Any]:
+def _compare(checkpoint: Checkpoint, work: Batch, done: Generated, console: Console) -> Report:
+    """The same with stock transformers: `check`, and in `transformers` the time that it takes."""
+    marks = [time.perf_counter()]
+
+    def on_token() -> None:
+        marks.append(time.perf_counter())
+        bars.advance(task)
+
     with bar(console, "transformers: tokens", work.new_tokens) as (bars, task):
-        found = batches.compare_with_transformers(checkpoint, work, done.tokens, lambda: bars.advance(task))
-    return asdict(found)
+        found = batches.compare_with_transformers(checkpoint, work, done.tokens, on_token)
+    began, first, *later = marks
+    rate = len(later) * len(work.ids) / (later[-1] - first) if later else None
+    stock = {"seconds_to_first_token": first - began, "decode_tokens_per_second": rate}
+    return {"check": asdict(found), "transformers": stock}
 
 
 def _say(console: Console, sentence: str) -> None:

@@ -93,7 +93,8 @@ class Recorder:
 
             return hook
 
-        layers = model.get_decoder().layers
+        decoder = model.get_decoder()
+        layers = getattr(decoder, "layers", None) or decoder.h  # GPT-2's family
         hooks = [layer.register_forward_pre_hook(before(index)) for index, layer in enumerate(layers)]
         hooks += [layer.register_forward_hook(after(index)) for index, layer in enumerate(layers)]
         try:

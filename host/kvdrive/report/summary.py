@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -52,36 +53,61 @@ def summarise(checkpoint: Checkpoint, work: Batch, done: Generated, options: dic
 
 
 def table(report: Report) -> Table:
-    """The report for people."""
-    prefill, decode = report["counted"]["prefill"], report["counted"]["decode"]
-    measured, modelled = report["measured"], report["modelled"]
-    rate, device_ns = measured["decode_tokens_per_second"], modelled["device_ns_per_token"]
+    """The report for people: one number in a cell."""
     shown = Table(show_header=False)
-    shown.add_row("time to first token, wall time", f"{measured['seconds_to_first_token']:.2f} s")
-    shown.add_row("tokens/s of decode, wall time", "-" if rate is None else f"{rate:.1f}")
-    if modelled["prefill_device_ns"] is not None:
-        shown.add_row("device time of the prefill, modelled", f"{modelled['prefill_device_ns'] / 1e6:,.2f} ms")
-        per_step = "-" if device_ns is None else f"{device_ns / 1e6:,.3f} ms"
-        shown.add_row("device time per token, modelled", per_step)
-    shown.add_row("prefill: bytes over the host interface", f"{prefill['host_bytes']:,}")
-    shown.add_row("decode: bytes over the host interface", f"{decode['host_bytes']:,}")
-    shown.add_row("decode: bytes read inside the drive", f"{decode['inside_bytes']:,}")
-    if decode["host_bytes"]:
-        ratio = decode["inside_bytes"] / decode["host_bytes"]
-        shown.add_row("decode: bytes inside for each byte over the interface", f"{ratio:,.1f}")
-    if written := report["writeback"]:
-        waiting = f"{written['writes']:,}, {written['pending_tokens']} of {written['spill']}"
-        shown.add_row("writes of a layer, tokens still pending", waiting)
-        shown.add_row(
-            "sending behind the model's work, wall time", f"{written['overlap']:.0%} of {written['sending']:.2f} s"
-        )
-    total = {name: prefill[name] + decode[name] for name in prefill}
-    shown.add_row("pages written, read", f"{total['pages_written']:,}, {total['pages_read']:,}")
-    if total["file_reads"]:
-        bytes_read = total["file_bytes_read"]
-        shown.add_row("reads of the disk, bytes", f"{total['file_reads']:,}, {bytes_read:,}")
-    shown.add_row("attention jobs, commands", f"{total['attention_jobs']:,}, {total['commands']:,}")
+    shown.add_column(no_wrap=True)
+    shown.add_column()
+    for name, value in _rows(report):
+        shown.add_row(name, value)
     return shown
+
+
+def _rows(report: Report) -> Iterator[tuple[str, str]]:
+    prefill, decode = report["counted"]["prefill"], report["counted"]["decode"]
+    measured, modelled, options = report["measured"], report["modelled"], report["options"]
+    yield "model", f"{Path(report['model']['name']).name} ({report['model']['class']}, {report['model']['dtype']})"
+    policy = options["attention"]
+    yield "attention", policy if policy == "exact" else f"{policy}, ratio {options['ratio'] or 1}"
+    yield "time to first token, wall time", f"{measured['seconds_to_first_token']:.2f} s"
+    yield "tokens/s of decode, wall time", _rate(measured)
+    if stock := report["transformers"]:
+        yield "stock transformers: time to first token", f"{stock['seconds_to_first_token']:.2f} s"
+        yield "stock transformers: tokens/s of decode", _rate(stock)
+    if modelled["prefill_device_ns"] is not None:
+        yield "device time of the prefill, modelled", f"{modelled['prefill_device_ns'] / 1e6:,.2f} ms"
+        device_ns = modelled["device_ns_per_token"]
+        yield "device time per token, modelled", "-" if device_ns is None else f"{device_ns / 1e6:,.3f} ms"
+    inside, over = _places(options["target"])
+    yield f"prefill: bytes {over}", f"{prefill['host_bytes']:,}"
+    yield f"decode: bytes {over}", f"{decode['host_bytes']:,}"
+    yield f"decode: bytes {inside}", f"{decode['inside_bytes']:,}"
+    if decode["host_bytes"]:
+        yield "decode: ratio of the two", f"{decode['inside_bytes'] / decode['host_bytes']:,.1f}"
+    if written := report["writeback"]:
+        yield "writes of a layer", f"{written['writes']:,}"
+        yield f"tokens still pending (of {written['spill']})", f"{written['pending_tokens']}"
+        yield "sending, wall time", f"{written['sending']:.2f} s"
+        yield "of that behind the model's work", f"{written['overlap']:.0%}"
+    total = {name: prefill[name] + decode[name] for name in prefill}
+    yield "pages written", f"{total['pages_written']:,}"
+    yield "pages read", f"{total['pages_read']:,}"
+    if total["file_reads"]:
+        yield "reads of the disk", f"{total['file_reads']:,}"
+        yield "bytes read from the disk", f"{total['file_bytes_read']:,}"
+    yield "attention jobs", f"{total['attention_jobs']:,}"
+    yield "commands", f"{total['commands']:,}"
+
+
+def _rate(times: dict[str, Any]) -> str:
+    rate = times["decode_tokens_per_second"]
+    return "-" if rate is None else f"{rate:.1f}"
+
+
+def _places(target: str) -> tuple[str, str]:
+    """Where bytes of K and V are read, and where commands and results go, in words that fit the target."""
+    if target == "cpu":
+        return "of K and V read", "of commands and results"
+    return "read inside the drive", "over the host interface"
 
 
 def _counted(names: Sequence[str], steps: Sequence[dict[str, Any]]) -> dict[str, int]:

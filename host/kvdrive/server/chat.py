@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from transformers import PreTrainedTokenizerBase
 
+from kvdrive.generation import conversation
 from kvdrive.server.errors import ApiError
 from kvdrive.server.prompts import Prompts
 from kvdrive.server.protocol import Message
@@ -14,19 +15,10 @@ from kvdrive.server.protocol import Message
 def encode(tokenizer: PreTrainedTokenizerBase, prompts: Prompts, messages: Sequence[Message]) -> list[int]:
     """By the checkpoint's template; a base model without one gets a line for each message. Raises ApiError."""
     prompts.check_characters(sum(len(message.text) for message in messages), "messages")
-    if tokenizer.chat_template is None:
-        text = "".join(f"{message.role}: {message.text}\n" for message in messages) + "assistant:"
-        return prompts.encode(text, "messages")
-    text = _by_template(tokenizer, messages)
-    return prompts.encode(text, "messages", special=False)  # the template has written them
-
-
-def _by_template(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message]) -> str:
-    conversation = [{"role": message.role, "content": message.text} for message in messages]
     try:
-        text: str = tokenizer.apply_chat_template(conversation, tokenize=False, add_generation_prompt=True)
-        return text
+        text = conversation.as_text(tokenizer, [{"role": one.role, "content": one.text} for one in messages])
     except Exception as error:  # a template refuses what it does not serve with any kind of error
         first = (str(error) or type(error).__name__).splitlines()[0]
         refusal = f"the model's chat template refuses this conversation: {first}"
         raise ApiError(400, refusal, param="messages", code="invalid_value") from error
+    return prompts.encode(text, "messages", special=conversation.wants_special(tokenizer))

@@ -1,16 +1,17 @@
 """`kvdrive run`: a held-out module continued, compared with transformers (tokens) and the compiled kernels (bits)."""
 
 import json
+import re
 
 import pytest
 from transformers import AutoTokenizer
 from typer.testing import CliRunner
 
 from kvdrive.cli.main import app
-from kvdrive.cli.run import document
 from kvdrive.errors import InputError
 from kvdrive.eval.library import Module, held_out_modules
 from kvdrive.generation import batches, checkpoints
+from kvdrive.generation.demonstration import demonstration, held_out
 
 RUNNER = CliRunner()
 LAYERS, KV_HEADS = 2, 2
@@ -32,7 +33,14 @@ def test_text_table_report_and_comparisons(run, checkpoint, tmp_path):
     assert result.exit_code == 0, result.output
     assert "tokens identical to transformers: 12/12" in result.output
     assert "decode steps bit-identical on the hls engine: 4/4" in result.output
-    assert "bytes read inside the drive" in result.output
+    assert "read inside the drive" in result.output
+    assert "stock transformers: tokens/s of decode" in result.output
+    assert re.search(r"│ model +│ ", result.output)
+    assert "LlamaForCausalLM, float32" in re.sub(r"\s*│\n│\s*│\s*", " ", result.output)  # the cell may be folded
+    assert re.search(r"attention +│ exact", result.output)
+    for cell in re.findall(r"│ ([^│]*) +│$", result.output, re.M):
+        assert len(re.findall(r"\d[\d,.]*", cell)) <= 1 or "LlamaForCausalLM" in cell  # one number in a cell
+    assert "the answer, " in result.output
     report = json.loads((tmp_path / "out/report.json").read_text())
     assert report["prompts"] == [300]
     assert report["counted"]["decode"]["attention_jobs"] == 11 * LAYERS * KV_HEADS
@@ -50,33 +58,60 @@ def test_a_different_token_fails_and_is_explained(run, monkeypatch):
 
     greedy = batches.greedy
     monkeypatch.setattr(batches, "greedy", other)
-    result = run("--prompt-tokens", 40, "--new-tokens", 5)
+    result = run("--prompt-tokens", 140, "--new-tokens", 5)
     assert result.exit_code == 1
     assert "tokens identical to transformers: 4/5 (first difference: row 0, new token 4" in result.output
 
 
 def test_different_bits_fail(run, monkeypatch):
     monkeypatch.setattr("kvdrive.generation.task.torch.equal", lambda a, b: False)
-    result = run("--prompt-tokens", 40, "--new-tokens", 3)
+    result = run("--prompt-tokens", 140, "--new-tokens", 3)
     assert result.exit_code == 1
     assert "bit-identical on the hls engine: 0/2" in result.output
 
 
-def test_the_document_is_held_out_and_as_long_as_asked(checkpoint, monkeypatch):
+def test_a_pass_key_is_hidden_in_held_out_text(checkpoint, monkeypatch):
     loaded = checkpoints.load(str(checkpoint))
-    names, ids = document(loaded, 1000)
+    shown = demonstration(loaded, 1000)
+    names, ids = held_out(loaded, 500)
     first = held_out_modules()[0]
     assert names == first.name
-    assert ids == loaded.encode(first.text[:40000])[:1000]
+    assert ids == loaded.encode(first.text[:40000])[:500]
+    assert len(shown.ids) == 1000
+    text = loaded.tokenizer.decode(shown.ids)
+    assert text.count(shown.answer) == 1
+    assert text.endswith("# What is the pass key? The pass key is ")
+    back = loaded.tokenizer.decode(shown.ids[-shown.tokens_back :])
+    assert back.startswith(f"# The pass key is {shown.answer}")
+    assert shown.verdict(f"{shown.answer}.").endswith(f"stands {shown.tokens_back} tokens back: found")
+    assert shown.verdict("else").endswith("not found")
     short = [Module("a.py", "import os\n"), Module("b.py", "import sys\n")]
     monkeypatch.setattr("kvdrive.eval.library.held_out_modules", lambda: short)
-    assert document(loaded, len(loaded.encode(short[0].text)) + 1)[0] == "a.py, b.py"
-    with pytest.raises(InputError, match="fewer --prompt-tokens"):
-        document(loaded, 1000)
+    assert held_out(loaded, len(loaded.encode(short[0].text)) + 1)[0] == "a.py, b.py"
+    for tokens in (1000, 4):
+        with pytest.raises(InputError, match="--prompt-tokens"):
+            demonstration(loaded, tokens)
+
+
+def test_a_chat_model_is_asked_in_its_own_words():
+    loaded = checkpoints.load("mini")
+    loaded.tokenizer.chat_template = (
+        "<{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}{% endfor %}>assistant:"
+    )
+    shown = demonstration(loaded, 9000)
+    assert len(shown.ids) == 9000
+    text = loaded.tokenizer.decode(shown.ids)
+    assert text.startswith("<user: Read this part of the reference")
+    assert text.endswith(f"Question: {shown.question}>assistant:")
+    assert text.count(shown.answer) >= 1
+    assert loaded.tokenizer.decode(shown.ids[-shown.tokens_back - 4 :])[:40].count("PEP 526") == 1
+    with pytest.raises(InputError, match="change --prompt-tokens"):
+        demonstration(loaded, 10)
 
 
 @pytest.mark.slow
-def test_the_shipped_model_continues_8192_tokens(tmp_path):
+def test_the_shipped_model_finds_a_pass_key_6144_tokens_back(tmp_path):
     result = RUNNER.invoke(app, ["run", "--out", str(tmp_path)])
     assert result.exit_code == 0, result.output
-    assert "tokens identical to transformers: 128/128" in result.output
+    assert "tokens identical to transformers: 48/48" in result.output
+    assert "tokens back: found" in result.output

@@ -1,10 +1,13 @@
 """SmolLM2-135M-Instruct, a real model with three query heads per KV head, through every target and engine."""
 
+import copy
 import importlib.util
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
+from kvdrive.cli.main import app
 from kvdrive.generation import checkpoints
 from kvdrive.generation.generate import greedy
 from kvdrive.plugins.transformers import attach
@@ -46,3 +49,22 @@ def test_tokens_equal_transformers(smollm2, expected, tmp_path, target, engine):
     with target(tmp_path / "drive.kv", engine=engine, capacity_bytes=1 << 28) as drive, attach(smollm2.model, drive):
         assert torch.equal(greedy(smollm2.model, ids, NEW, eos_token_id=-1), stock)
         assert drive.stats().attention_jobs == (NEW - 1) * 30 * 3
+
+
+def test_one_layer_on_the_rtl(smollm2, tmp_path):
+    """A whole model takes the simulation hours."""
+    model = copy.deepcopy(smollm2.model)
+    model.model.layers = model.model.layers[:1]
+    model.config.num_hidden_layers = 1
+    model.config.layer_types = None
+    ids = torch.tensor([smollm2.encode("The drive keeps the keys.")])
+    stock = greedy(model, ids, 3, eos_token_id=-1)
+    with Emulator(tmp_path / "drive.kv", engine="rtl", capacity_bytes=1 << 24) as drive, attach(model, drive):
+        assert torch.equal(greedy(model, ids, 3, eos_token_id=-1), stock)
+        assert drive.stats().attention_jobs == 2 * 3
+
+
+def test_it_answers_a_question_about_a_real_document(tmp_path):
+    result = CliRunner().invoke(app, ["run", "--model", "smollm2", "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert "tokens back: found" in result.output

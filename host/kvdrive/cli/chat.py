@@ -1,0 +1,106 @@
+"""`kvdrive chat`: a conversation in the terminal that stays on its drive."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kvdrive.cli.groups import command
+from kvdrive.cli.options import EngineOption, ModelOptions
+from kvdrive.errors import InputError
+
+if TYPE_CHECKING:
+    from kvdrive.generation.conversation import Conversation
+    from kvdrive.generation.decode import Sampling
+
+app = typer.Typer()
+
+_SPARE = 4  # partly filled pages, a copy while a saved cache is opened, and collection need room beside the tokens
+HELP = "/new starts anew, /quit or ^D leaves, ^C ends an answer"
+
+
+@command(app)
+def chat(
+    computed: ModelOptions,
+    drive: Annotated[
+        Path | None, typer.Option(help="folder of the conversation and its drive; default: one for each model")
+    ] = None,
+    max_new_tokens: Annotated[int, typer.Option(min=1, help="tokens of an answer at most")] = 256,
+    temperature: Annotated[float, typer.Option(min=0, help="0: always the most likely token")] = 0.0,
+    seed: Annotated[int, typer.Option(min=0, help="of the sampling")] = 0,
+    engine: EngineOption = "fast",
+    threads: Annotated[int, typer.Option(min=0, help="threads of host and engine; 0: all cores")] = 0,
+) -> None:
+    """Talk with a model. K and V of the conversation stay on a drive: closed, killed and opened again, it goes on.
+
+    Every answer is durable when it ends. /new starts anew, /quit or ^D leaves, ^C ends an answer.
+    """
+    import torch
+
+    from kvdrive.generation import checkpoints
+    from kvdrive.generation.conversation import CACHE, Conversation, is_kept
+    from kvdrive.generation.decode import Sampling
+    from kvdrive.plugins.attach import attach
+    from kvdrive.targets.opening import DriveOptions, cache_folder
+
+    threads = threads or os.cpu_count() or 1
+    torch.set_num_threads(threads)
+    checkpoint = checkpoints.load(computed.model, computed.dtype, computed.device)
+    folder = drive or cache_folder() / "chats" / re.sub(r"[^\w.-]+", "_", checkpoint.path.resolve().name)
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / CACHE).exists():
+        (folder / "drive.kv").unlink(missing_ok=True)  # nothing on it can be found again
+    capacity = max(1 << 26, _SPARE * checkpoint.context * checkpoint.shape.bytes_per_token)
+    options = DriveOptions(engine=engine, threads=threads, capacity_bytes=capacity)
+    with attach(checkpoint.model, folder / "drive.kv", options=options) as attached:
+        if not is_kept(attached.cache()):
+            raise InputError(f"{checkpoint.name} keeps layers in memory, which no drive can keep: use kvdrive serve")
+        conversation = Conversation(checkpoint, attached, folder)
+        sys.stderr.write(f"{HELP}; everything is in {folder}\n")
+        if conversation.messages:
+            sys.stderr.write(
+                f"going on after {len(conversation.messages)} messages, {conversation.tokens} tokens on the drive\n"
+            )
+        _talk(conversation, max_new_tokens, Sampling(temperature, seed=seed))
+
+
+def _talk(conversation: Conversation, new_tokens: int, sampling: Sampling) -> None:
+    """Questions from stdin until it ends."""
+    while (text := _ask()) not in (None, "/quit"):
+        if text == "/new":
+            conversation.start_anew()
+        elif text:
+            try:
+                _show(conversation, text, new_tokens, sampling)
+            except InputError as error:
+                sys.stderr.write(f"kvdrive: {error}\n")
+
+
+def _ask() -> str | None:
+    """The next line; None at the end."""
+    if sys.stdin.isatty():
+        sys.stderr.write("> ")
+        sys.stderr.flush()
+    try:
+        line = sys.stdin.readline()
+    except KeyboardInterrupt:
+        return None
+    return line.strip() if line else None
+
+
+def _show(conversation: Conversation, text: str, new_tokens: int, sampling: Sampling) -> None:
+    answer = conversation.answer(text, new_tokens, sampling)
+    try:
+        for piece in answer:
+            sys.stdout.write(piece)
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        answer.close()  # type: ignore[attr-defined]
+    sys.stdout.write("\n")
+    sys.stdout.flush()
+    sys.stderr.write(f"({conversation.computed} tokens computed, {conversation.tokens} on the drive)\n")

@@ -1,0 +1,128 @@
+"""A conversation whose K and V stay on a drive: told, saved after each answer, and gone on with in another process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from kvdrive.errors import InputError, UnsupportedError
+from kvdrive.generation.checkpoints import Checkpoint
+from kvdrive.generation.decode import Sampling, steps
+from kvdrive.generation.text import TextStream
+from kvdrive.kvcache.cache import DriveCache
+from kvdrive.plugins.transformers import Attachment
+
+Messages = list[dict[str, str]]  # each with "role" and "content", as chat templates take them
+MESSAGES, CACHE = "messages.json", "cache.json"
+USER, ASSISTANT = "user", "assistant"
+
+
+def as_text(tokenizer: PreTrainedTokenizerBase, messages: Sequence[dict[str, str]]) -> str:
+    """By the checkpoint's template; a base model without one gets a line for each message.
+
+    Raises whatever a template raises for what it does not serve.
+    """
+    if tokenizer.chat_template is None:
+        return "".join(f"{message['role']}: {message['content']}\n" for message in messages) + f"{ASSISTANT}:"
+    text: str = tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True)
+    return text
+
+
+def wants_special(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """True if the tokenizer has to add special tokens to such a text: a template has written them."""
+    return tokenizer.chat_template is None
+
+
+class Conversation:
+    """Messages in `folder`/MESSAGES, their cache described in `folder`/CACHE and held by the drive."""
+
+    def __init__(self, checkpoint: Checkpoint, attachment: Attachment, folder: Path) -> None:
+        self.messages: Messages = []
+        self.computed = 0  # tokens of the last answer's prompt that were not on the drive
+        self._checkpoint = checkpoint
+        self._attachment = attachment
+        self._messages_file, self._cache_file = folder / MESSAGES, folder / CACHE
+        self._cache = attachment.cache()
+        if self._messages_file.exists():
+            self._reopen()
+
+    @property
+    def tokens(self) -> int:
+        """Tokens whose K and V the drive holds."""
+        return int(self._cache.get_seq_length())
+
+    def answer(self, text: str, new_tokens: int, sampling: Sampling) -> Iterator[str]:
+        """Pieces of the answer to `text`. Ends early, and keeps what was said, when the iterator is closed.
+
+        Raises InputError when the conversation is longer than the model's positions.
+        """
+        messages = [*self.messages, {"role": USER, "content": text}]
+        tokenizer = self._checkpoint.tokenizer
+        ids = self._checkpoint.encode(as_text(tokenizer, messages), special=wants_special(tokenizer))
+        if len(ids) + new_tokens > self._checkpoint.context:
+            raise InputError(
+                f"the conversation has {len(ids)} tokens and the model {self._checkpoint.context} positions: "
+                "start anew with /new"
+            )
+        self._keep_common(ids)
+        self.computed = len(ids) - self.tokens
+        stops = self._checkpoint.stop_ids
+        stream, said = TextStream(tokenizer), ""
+        try:
+            for step in steps(
+                self._checkpoint.model, torch.tensor([ids]), self._cache, new_tokens, sampling=sampling, stop_ids=stops
+            ):
+                piece = stream.put(int(step.tokens[0]))
+                said += piece
+                yield piece
+            said += (rest := stream.end())
+            yield rest
+        except (GeneratorExit, KeyboardInterrupt):
+            self._save([*messages, {"role": ASSISTANT, "content": said}])
+            raise
+        self._save([*messages, {"role": ASSISTANT, "content": said}])
+
+    def start_anew(self) -> None:
+        """Forget the messages, and erase their K and V from the drive."""
+        self.messages = []
+        self._cache.erase()
+        self._messages_file.unlink(missing_ok=True)
+
+    def _keep_common(self, ids: list[int]) -> None:
+        """Crop the cache to the tokens that `ids` begins with; at least the last one has to be computed."""
+        held = self._cache.token_ids()[0].tolist() if self.tokens else []
+        common = next((i for i, (a, b) in enumerate(zip(held, ids, strict=False)) if a != b), min(len(held), len(ids)))
+        common = min(common, len(ids) - 1)
+        if common == len(held):
+            return
+        try:
+            self._cache.crop(common - len(held))
+        except UnsupportedError:  # a recurrent state: everything is computed again
+            self._cache.reset()
+
+    def _save(self, messages: Messages) -> None:
+        """Messages first: a cache that is behind them costs time, no text."""
+        self.messages = messages
+        new = self._messages_file.with_suffix(".new")
+        new.write_text(json.dumps(self.messages, ensure_ascii=False, indent=1))
+        new.replace(self._messages_file)
+        if self.tokens:
+            self._attachment.save(self._cache, self._cache_file)
+
+    def _reopen(self) -> None:
+        """What an earlier process left. Raises InputError when it is another model's or damaged."""
+        try:
+            self.messages = json.loads(self._messages_file.read_text())
+        except ValueError as error:
+            raise InputError(f"{self._messages_file} is damaged: remove it to start anew") from error
+        if self._cache_file.exists():
+            self._cache = self._attachment.reopen(self._cache_file)
+
+
+def is_kept(cache: DriveCache) -> bool:
+    """True if a cache like this can be saved: all layers are on drives."""
+    return len(cache.drive_layers) == len(cache.layers)

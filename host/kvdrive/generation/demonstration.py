@@ -1,0 +1,93 @@
+"""Prompts for `kvdrive run`: thousands of tokens of real text, and an answer that stands far back in them."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from kvdrive.errors import InputError
+from kvdrive.eval import library, tasks
+from kvdrive.generation.checkpoints import Checkpoint
+
+_LONGEST_TOKEN = 32  # characters: what lies further back is not needed, whatever the tokenizer
+_DEPTH = 1 / 4  # of the text before the statement
+_SEED = 7
+_INSTRUCTION = "Read this part of the reference of the Python language, then answer the question below.\n\n"
+QUESTION = "Which PEP added the syntax for annotating the types of variables?"
+ANSWER = "PEP 526"
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """`ids` of the prompt, what it is `about`, the `question` at its end, and the `answer` that a right text has."""
+
+    ids: list[int]
+    about: str
+    question: str
+    answer: str
+    tokens_back: int  # from the end of the prompt to the statement that has the answer
+
+    def verdict(self, text: str) -> str:
+        """One line: did the model find it?"""
+        found = "found" if self.answer in text else "not found"
+        return f"the answer, {self.answer}, stands {self.tokens_back:,} tokens back: {found}"
+
+
+def demonstration(checkpoint: Checkpoint, tokens: int) -> Demonstration:
+    """A prompt of `tokens` tokens: a question to models with a chat template, a pass key in source code to others.
+
+    Raises InputError when there is not so much text.
+    """
+    return _question(checkpoint, tokens) if checkpoint.tokenizer.chat_template else _pass_key(checkpoint, tokens)
+
+
+def _pass_key(checkpoint: Checkpoint, tokens: int) -> Demonstration:
+    """A key stated in modules of the standard library that models/mini was not trained on, asked for at their end."""
+    key = f"{random.Random(_SEED).randrange(100_000):05}"
+    statement, question, _ = map(checkpoint.encode, tasks.passkey_lines(key))
+    names, text = held_out(checkpoint, tokens - len(statement) - len(question))
+    here = int(len(text) * _DEPTH)
+    ids = text[:here] + statement + text[here:] + question
+    about = f"{len(ids):,} tokens of {names}, with a pass key in a comment"
+    return Demonstration(ids, about, tasks.passkey_lines(key)[1].strip(), key, len(ids) - here)
+
+
+def held_out(checkpoint: Checkpoint, tokens: int) -> tuple[str, list[int]]:
+    """Names and first tokens of the longest modules held out from the training of models/mini. Raises InputError."""
+    if tokens <= 0:
+        raise InputError("the question alone has so many tokens: take more --prompt-tokens")
+    names: list[str] = []
+    ids: list[int] = []
+    for module in library.held_out_modules():
+        names.append(module.name)
+        ids += checkpoint.encode(module.text[: tokens * _LONGEST_TOKEN])
+        if len(ids) >= tokens:
+            return ", ".join(names), ids[:tokens]
+    raise InputError(f"the held-out modules have {len(ids)} tokens: take fewer --prompt-tokens")
+
+
+def _question(checkpoint: Checkpoint, tokens: int) -> Demonstration:
+    """A question about the language reference that comes with Python, in the words of the model's chat template."""
+    from pydoc_data import topics
+
+    text = "\n\n".join(topics.topics[name] for name in sorted(topics.topics))
+    left, right = _chat(checkpoint)
+    room = tokens - len(left) - len(right)
+    document = checkpoint.encode(text[: max(room, 1) * _LONGEST_TOKEN], special=False)[: max(room, 0)]
+    if len(document) < room or room <= 0:
+        raise InputError(f"no prompt of {tokens} tokens can be made of {len(document)} tokens: change --prompt-tokens")
+    before = checkpoint.tokenizer.decode(document).split(ANSWER)[0]
+    back = len(document) - len(checkpoint.encode(before, special=False)) + len(right)
+    about = f"the first {len(document):,} tokens of the Python language reference, and a question"
+    return Demonstration(left + document + right, about, QUESTION, ANSWER, back)
+
+
+def _chat(checkpoint: Checkpoint) -> tuple[list[int], list[int]]:
+    """Tokens before and after the document."""
+    mark = "<<document>>"
+    content = f"{_INSTRUCTION}{mark}\n\nQuestion: {QUESTION}"
+    whole: str = checkpoint.tokenizer.apply_chat_template(
+        [{"role": "user", "content": content}], add_generation_prompt=True, tokenize=False
+    )
+    left, right = whole.split(mark)
+    return checkpoint.encode(left, special=False), checkpoint.encode(right, special=False)
