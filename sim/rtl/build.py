@@ -14,7 +14,9 @@ from openhls.frontend.compile import compile_program
 from openhls.ir import Program
 from rtl.kernels import HLS, ROOT, Top
 
-OUT = ROOT / "build/rtl"
+# In an installed package beside the user's other caches: the package itself may be read-only.
+_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kvdrive"
+OUT = (ROOT / "build" if (ROOT / "pyproject.toml").exists() else _CACHE) / "rtl"
 COMPILER = ROOT / "sim/openhls"
 # What the compiler holds beside itself: simulation, comparison, measurement and its command line.
 _BESIDE = (

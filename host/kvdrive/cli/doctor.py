@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
-from rich.text import Text
 
 from kvdrive.doctor.finding import Finding, State
 
 app = typer.Typer()
 
-_COLOURS = {State.ok: "green", State.missing: "yellow", State.broken: "red"}
+_TITLES = {
+    State.broken: "What everybody needs and does not work:",
+    State.missing: "What is not available here; all of it is optional:",
+    State.ok: "What works:",
+}
 
 
 @app.command()
@@ -36,7 +39,7 @@ def doctor(
     if as_json:
         typer.echo(json.dumps([asdict(finding) for finding in found]))
     else:
-        Console().print(_table(found))
+        typer.echo("\n".join(lines(found)), nl=False)
     if any(finding.state is State.broken for finding in found):
         raise typer.Exit(1)
 
@@ -86,16 +89,20 @@ def _model(name: str, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-def _table(found: list[Finding]) -> Table:
-    table = Table()
-    for column in ("", "check", "state", "found", "gives", "what to do"):
-        table.add_column(column)
-    groups = list(dict.fromkeys(finding.group for finding in found))
-    shown = ""
-    for finding in sorted(found, key=lambda finding: groups.index(finding.group)):
-        group = "" if finding.group == shown else finding.group
-        remedy = "" if finding.state is State.ok else finding.remedy
-        state = Text(finding.state, _COLOURS[finding.state])
-        table.add_row(group, finding.name, state, finding.detail, finding.gives, escape(remedy))
-        shown = finding.group
-    return table
+def lines(found: list[Finding], width: int = 80) -> Iterator[str]:
+    """What is wrong first. No line is longer than `width`, but a command or a path is never cut."""
+    for state, title in _TITLES.items():
+        chosen = [finding for finding in found if finding.state is state]
+        if not chosen:
+            continue
+        yield title
+        for finding in chosen:
+            gives = f" ({finding.gives})" if finding.gives and state is not State.ok else ""
+            yield from _wrapped(f"  {finding.name}: {finding.detail}{gives}", width)
+            if finding.remedy and state is not State.ok:
+                yield f"    -> {finding.remedy}"
+        yield ""
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from kvdrive import abi
@@ -64,7 +65,7 @@ def list_kernels(as_json: JsonFlag = False) -> None:
         table = Table(title=f"{kernel.name}: {kernel.summary}{modes}", title_justify="left", show_header=False)
         for direction, keys in (("in", kernel.inputs), ("out", kernel.outputs)):
             for key, meaning in keys.items():
-                table.add_row(direction, key, meaning)
+                table.add_row(direction, key, escape(meaning))
         Console().print(table)
 
 

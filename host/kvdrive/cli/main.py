@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Annotated, NoReturn
 
 import typer
 
+from kvdrive import __version__
 from kvdrive.cli.chat import app as chat_app
 from kvdrive.cli.doctor import app as doctor_app
 from kvdrive.cli.drive import app as drive_app
@@ -18,7 +20,12 @@ from kvdrive.cli.run import app as run_app
 from kvdrive.cli.serve import app as serve_app
 from kvdrive.errors import KvdriveError
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="Attention inside the drive.")
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Attention inside the drive.",
+    context_settings={"help_option_names": ["-h", "--help"]},  # of all commands
+)
 app.add_typer(run_app)
 app.add_typer(generate_app)
 app.add_typer(chat_app)
@@ -35,11 +42,53 @@ app.add_typer(drive_app, name="drive")
 SPINS = "10000"
 
 
+# Packages that commands import when they need them, and the extras of pyproject.toml that bring them.
+EXTRAS = {
+    "torch": "models",
+    "transformers": "models",
+    "safetensors": "models",
+    "tokenizers": "models",
+    "matplotlib": "figures",
+    "starlette": "serve",
+    "uvicorn": "serve",
+    "prometheus_client": "serve",
+    "lm_eval": "eval",
+    "gguf": "gguf",
+}
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"kvdrive {__version__}")
+        raise typer.Exit
+
+
+Version = Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="print the version")]
+
+
+@app.callback()
+def options(version: Version = False) -> None:
+    """Options of the command line itself."""
+
+
 def main() -> None:
     """Entry point: our own errors are one sentence on stderr, exit code 2."""
     os.environ.setdefault("GOMP_SPINCOUNT", SPINS)  # read when torch is imported, which no command has done yet
     try:
         app()
     except KvdriveError as error:
-        sys.stderr.write(f"kvdrive: {error}\n")
-        sys.exit(2)
+        _end(str(error))
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRAS:
+            raise
+        _end(f"this command needs the package {package}: pip install 'kvdrive[{EXTRAS[package]}]'")
+    except OSError as error:
+        if error.filename is None:
+            raise
+        _end(f"cannot use {error.filename}: {error.strerror}")
+
+
+def _end(sentence: str) -> NoReturn:
+    sys.stderr.write(f"kvdrive: {sentence}\n")
+    sys.exit(2)

@@ -16,6 +16,7 @@ from kvdrive.doctor.finding import Finding, State
 from kvdrive.errors import KvdriveError
 from kvdrive.kernels.compare import compare
 from kvdrive.kernels.registry import KERNELS
+from kvdrive.tree import ROOT
 
 _FASTER = {"avx512": "", "avx2": "an x86 processor with AVX-512 is faster", "portable": "AVX2 or AVX-512 is faster"}
 _PACKAGES = (  # package, what it gives, extra of pyproject.toml, needed by all
@@ -74,7 +75,7 @@ def engines() -> Iterator[Finding]:
 
 def models() -> Iterator[Finding]:
     """The shipped model."""
-    folder = Path(__file__).resolve().parents[3] / "models/mini"
+    folder = ROOT / "models/mini"
     there = (folder / "config.json").is_file()
     state, detail = (State.ok, str(folder)) if there else (State.missing, "not in this installation")
     yield Finding(

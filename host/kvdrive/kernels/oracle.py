@@ -11,10 +11,13 @@ from typing import Any
 
 import numpy as np
 
-import golden
-from golden import float64 as reference
 from kvdrive import abi
 from kvdrive.kernels.native import Arrays, scale_bits
+from kvdrive.tree import use_tools
+
+use_tools()
+import golden  # noqa: E402
+from golden import float64 as reference  # noqa: E402
 
 
 def _fields(result: Any) -> Arrays:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The engine `rtl`: single kernels on their own hardware description, simulated cycle by cycle.
 
-Has the calls of the compiled engines (kvdrive._native.Engine). A kernel's first use compiles it, which needs the
-project's source tree and Verilator.
+Has the calls of the compiled engines (kvdrive._native.Engine). A kernel's first use compiles it, which needs clang
+and Verilator.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from kvdrive import abi
 from kvdrive.errors import UnsupportedError
 from kvdrive.kernels.job import whole_beats
+from kvdrive.tree import use_tools
 
 if TYPE_CHECKING:
     from rtl.library import Model
@@ -49,12 +50,13 @@ class RtlEngine:
     def _model(self, top: str) -> Model:
         """The simulated kernel, compiled at its first use. Raises UnsupportedError where that is not possible."""
         if top not in self._models:
+            use_tools()
             try:
                 from openhls.errors import OpenHlsError
                 from rtl.kernels import find_tops
                 from rtl.library import Model, library_of
             except ImportError as error:
-                raise UnsupportedError("engine rtl compiles kernels: run it in the project's source tree") from error
+                raise UnsupportedError(f"engine rtl needs the kernels' tools, and {error.name} is missing") from error
             try:
                 (found,) = find_tops(top)
                 self._models[top] = Model(library_of(found), found.clock_mhz, self._latency)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 from kvdrive.report import plots, trace
 from kvdrive.report.record import Recorder
 from kvdrive.report.summary import Report
+
+_MARK = "array of kvdrive.report "
 
 
 def write(folder: Path, report: Report, record: Recorder) -> list[Path]:
@@ -15,9 +19,28 @@ def write(folder: Path, report: Report, record: Recorder) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     names = ("report.json", "bytes.png", "times.png", "trace.json")
     document, traffic, times, timeline = (folder / name for name in names)
-    document.write_text(json.dumps(report, indent=2) + "\n")
+    document.write_text(to_json(report) + "\n")
     context, decode = max(report["prompts"]) + 1, report["steps"][1:]
     plots.traffic(traffic, decode, context)
     plots.times(times, decode, context)
     trace.write(timeline, record)
     return [document, traffic, times, timeline]
+
+
+def to_json(document: Any) -> str:
+    """Indented JSON whose arrays of plain values are on one line each."""
+    values: list[str] = []
+
+    def keep(value: Any) -> Any:
+        """Arrays of plain values as numbered marks, which the indented text shows in their places."""
+        if isinstance(value, dict):
+            return {key: keep(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            if any(isinstance(item, dict | list | tuple) for item in value):
+                return [keep(item) for item in value]
+            values.append(json.dumps(value))
+            return f"{_MARK}{len(values) - 1}"
+        return value
+
+    text = json.dumps(keep(document), indent=2)
+    return re.sub(f'"{_MARK}([0-9]+)"', lambda found: values[int(found[1])], text)

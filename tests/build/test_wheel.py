@@ -1,0 +1,118 @@
+"""The wheel in environments outside the source tree: its names, its files, its commands."""
+
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from importlib.metadata import PackageNotFoundError, requires
+from pathlib import Path
+
+import numpy as np
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(sysconfig.get_path("purelib"))
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheel")]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """Built in a folder of its own; the compiler's cache makes it quick."""
+    place = tmp_path_factory.mktemp("wheel")
+    options = ["--no-build-isolation", "--no-deps", "-C", f"build-dir={place / 'build'}", "-w", str(place)]
+    subprocess.run([sys.executable, "-m", "pip", "wheel", "--quiet", *options, str(ROOT)], check=True)
+    (path,) = place.glob("*.whl")
+    return path
+
+
+def environment(folder, wheel):
+    """A virtual environment with nothing but the wheel. Its kvdrive."""
+    venv.create(folder)
+    options = ["--quiet", "--no-deps", "--no-index", str(wheel)]
+    subprocess.run([sys.executable, "-m", "pip", "--python", folder / "bin/python", "install", *options], check=True)
+    return folder / "bin/kvdrive"
+
+
+def run(kvdrive, *arguments):
+    """Outside the tree, with nothing of this process' environment."""
+    command = [str(kvdrive), *map(str, arguments)]
+    variables = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": str(kvdrive.parents[1])}
+    return subprocess.run(command, capture_output=True, text=True, cwd=kvdrive.parents[1], env=variables)
+
+
+def needed(package, extras=frozenset()):
+    """Names of the packages that a package needs, its own included."""
+    found, waiting = set(), [package]
+    while waiting:
+        name = waiting.pop().lower().replace("-", "_")
+        if name in found:
+            continue
+        try:
+            wanted = [Requirement(text) for text in requires(name) or []]
+        except PackageNotFoundError:
+            continue
+        found.add(name)
+        waiting += [r.name for r in wanted if r.marker is None or r.marker.evaluate({"extra": ""})]
+    return found
+
+
+@pytest.fixture(scope="module")
+def bare(wheel, tmp_path_factory):
+    """`pip install kvdrive`: the packages that it requires, and no extra."""
+    folder = tmp_path_factory.mktemp("bare")
+    kvdrive = environment(folder, wheel)
+    (site,) = folder.glob("lib/python*/site-packages")
+    for package in needed("kvdrive") - {"kvdrive"}:
+        for entry in HERE.glob(f"{package}*"):
+            if not (site / entry.name).exists():
+                (site / entry.name).symlink_to(entry)
+    return kvdrive
+
+
+@pytest.fixture(scope="module")
+def whole(wheel, tmp_path_factory):
+    """`pip install kvdrive[models,sim]`: everything that this environment has."""
+    folder = tmp_path_factory.mktemp("whole")
+    kvdrive = environment(folder, wheel)
+    (site,) = folder.glob("lib/python*/site-packages")
+    (site / "others.pth").write_text(f"{HERE}\n")  # the .pth files there, and so the source tree, do not count
+    return kvdrive
+
+
+def test_one_top_level_name(wheel):
+    names = {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
+    assert {name for name in names if not name.endswith(".dist-info")} == {"kvdrive"}
+
+
+def test_without_extras(bare):
+    for command in (["--help"], ["--version"], ["kernel", "list"], ["drive", "create", "d.kv", "--capacity", "64M"]):
+        assert run(bare, *command).returncode == 0, command
+    examined = run(bare, "doctor")
+    assert "torch: not installed" in examined.stdout
+    assert "hls and fast give the golden model's bits" in examined.stdout
+    for command in (["generate", "--prompt", "x"], ["run"], ["eval"], ["lm-eval"], ["serve"]):
+        refused = run(bare, *command)
+        assert refused.returncode == 2, refused.stderr
+        assert "pip install 'kvdrive[" in refused.stderr
+        assert refused.stderr.count("\n") == 1, refused.stderr
+
+
+def test_with_the_extra_models(whole):
+    options = ["--prompt", "def ", "--max-new-tokens", 4, "--check", "--threads", 1]
+    done = run(whole, "generate", "--model", "mini", *options)
+    assert done.returncode == 0, done.stderr
+    assert "tokens identical to transformers: 4/4" in done.stderr
+
+
+def test_the_rtl_engine(whole):
+    """Kernels, compiler and headers come with the wheel; what is built goes into the user's cache."""
+    folder = whole.parents[1]
+    np.savez(folder / "in.npz", keys=np.arange(64, dtype=np.float32), k_top=np.int64(3))
+    done = run(whole, "kernel", "compare", "argtopk", "--in", "in.npz", "--engines", "golden,rtl")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (folder / ".cache/kvdrive/rtl/argtopk").is_dir()
+    openhls = subprocess.run([folder / "bin/openhls", "--help"], capture_output=True, text=True, cwd=folder)
+    assert openhls.returncode == 0, openhls.stderr
