@@ -31,9 +31,9 @@ def run(
     """Ask for something that stands thousands of tokens back; compare with stock transformers.
 
     The shipped model is asked for a pass key in source code that it never saw, a model with a chat template (smollm2)
-    about the reference of the Python language. Prefill on this machine's cores, K and V into the drive, decode
-    attention in the drive. The first steps are repeated by the kernels compiled from the HLS sources. Exit code 1 when
-    a token or a bit differs.
+    for a number stated in the reference of the Python language. Prefill on this machine's cores, K and V into the
+    drive, decode attention in the drive. The first steps are repeated by the kernels compiled from the HLS sources.
+    Exit code 1 when a token or a bit differs.
     """
     from rich.console import Console  # the rest imports torch
 

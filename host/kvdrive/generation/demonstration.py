@@ -12,9 +12,9 @@ from kvdrive.generation.checkpoints import Checkpoint
 _LONGEST_TOKEN = 32  # characters: what lies further back is not needed, whatever the tokenizer
 _DEPTH = 1 / 4  # of the text before the statement
 _SEED = 7
-_INSTRUCTION = "Read this part of the reference of the Python language, then answer the question below.\n\n"
-QUESTION = "Which PEP added the syntax for annotating the types of variables?"
-ANSWER = "PEP 526"
+_INSTRUCTION = "Read the text below and remember the special magic number hidden in it.\n\n"
+_FACT = "The special magic number for Lima is"
+_QUESTION = "What is the special magic number for Lima mentioned in the text?"
 
 
 @dataclass(frozen=True)
@@ -43,13 +43,14 @@ def demonstration(checkpoint: Checkpoint, tokens: int) -> Demonstration:
 
 def _pass_key(checkpoint: Checkpoint, tokens: int) -> Demonstration:
     """A key stated in modules of the standard library that models/mini was not trained on, asked for at their end."""
-    key = f"{random.Random(_SEED).randrange(100_000):05}"
-    statement, question, _ = map(checkpoint.encode, tasks.passkey_lines(key))
-    names, text = held_out(checkpoint, tokens - len(statement) - len(question))
+    key = _key()
+    statement, question, _ = tasks.passkey_lines(key)
+    hidden, asked = checkpoint.encode(statement), checkpoint.encode(question)
+    names, text = held_out(checkpoint, tokens - len(hidden) - len(asked))
     here = int(len(text) * _DEPTH)
-    ids = text[:here] + statement + text[here:] + question
+    ids = text[:here] + hidden + text[here:] + asked
     about = f"{len(ids):,} tokens of {names}, with a pass key in a comment"
-    return Demonstration(ids, about, tasks.passkey_lines(key)[1].strip(), key, len(ids) - here)
+    return Demonstration(ids, about, question.strip(), key, len(ids) - here)
 
 
 def held_out(checkpoint: Checkpoint, tokens: int) -> tuple[str, list[int]]:
@@ -67,27 +68,38 @@ def held_out(checkpoint: Checkpoint, tokens: int) -> tuple[str, list[int]]:
 
 
 def _question(checkpoint: Checkpoint, tokens: int) -> Demonstration:
-    """A question about the language reference that comes with Python, in the words of the model's chat template."""
+    """A number stated in the language reference that comes with Python, asked for by the model's chat template.
+
+    The answer's first words are the model's given ones: small models otherwise talk about the question.
+    """
     from pydoc_data import topics
 
     text = "\n\n".join(topics.topics[name] for name in sorted(topics.topics))
+    key = _key()
     left, right = _chat(checkpoint)
-    room = tokens - len(left) - len(right)
+    hidden = checkpoint.encode(f"\n{_FACT} {key}.\n", special=False)
+    room = tokens - len(left) - len(hidden) - len(right)
     document = checkpoint.encode(text[: max(room, 1) * _LONGEST_TOKEN], special=False)[: max(room, 0)]
     if len(document) < room or room <= 0:
         raise InputError(f"no prompt of {tokens} tokens can be made of {len(document)} tokens: change --prompt-tokens")
-    before = checkpoint.tokenizer.decode(document).split(ANSWER)[0]
-    back = len(document) - len(checkpoint.encode(before, special=False)) + len(right)
-    about = f"the first {len(document):,} tokens of the Python language reference, and a question"
-    return Demonstration(left + document + right, about, QUESTION, ANSWER, back)
+    here = int(len(document) * _DEPTH)
+    ids = left + document[:here] + hidden + document[here:] + right
+    about = f"{len(ids):,} tokens of the Python language reference, with a number stated in it"
+    return Demonstration(ids, about, f"{_QUESTION} {_FACT}", key, len(ids) - len(left) - here)
+
+
+def _key() -> str:
+    """Five digits, always the same."""
+    return f"{random.Random(_SEED).randrange(100_000):05}"
 
 
 def _chat(checkpoint: Checkpoint) -> tuple[list[int], list[int]]:
     """Tokens before and after the document."""
     mark = "<<document>>"
-    content = f"{_INSTRUCTION}{mark}\n\nQuestion: {QUESTION}"
     whole: str = checkpoint.tokenizer.apply_chat_template(
-        [{"role": "user", "content": content}], add_generation_prompt=True, tokenize=False
+        [{"role": "user", "content": f"{_INSTRUCTION}{mark}\n\n{_QUESTION}"}],
+        add_generation_prompt=True,
+        tokenize=False,
     )
     left, right = whole.split(mark)
-    return checkpoint.encode(left, special=False), checkpoint.encode(right, special=False)
+    return checkpoint.encode(left, special=False), checkpoint.encode(right + _FACT, special=False)

@@ -98,13 +98,14 @@ def test_a_chat_model_is_asked_in_its_own_words():
     loaded.tokenizer.chat_template = (
         "<{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}{% endfor %}>assistant:"
     )
-    shown = demonstration(loaded, 9000)
-    assert len(shown.ids) == 9000
+    shown = demonstration(loaded, 3000)
+    assert len(shown.ids) == 3000
     text = loaded.tokenizer.decode(shown.ids)
-    assert text.startswith("<user: Read this part of the reference")
-    assert text.endswith(f"Question: {shown.question}>assistant:")
-    assert text.count(shown.answer) >= 1
-    assert loaded.tokenizer.decode(shown.ids[-shown.tokens_back - 4 :])[:40].count("PEP 526") == 1
+    assert text.startswith("<user: Read the text below")
+    assert text.endswith("mentioned in the text?>assistant:The special magic number for Lima is")
+    assert text.count(shown.answer) == 1
+    back = loaded.tokenizer.decode(shown.ids[-shown.tokens_back :])
+    assert back.startswith(f"\nThe special magic number for Lima is {shown.answer}.\n")
     with pytest.raises(InputError, match="change --prompt-tokens"):
         demonstration(loaded, 10)
 
