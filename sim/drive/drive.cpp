@@ -30,6 +30,7 @@ Drive::Drive(const std::filesystem::path& path, std::unique_ptr<Engine> engine, 
 
 nvme::Reply Drive::execute(const nvme::Request& request) {
   const std::lock_guard lock(mutex_);
+  health().open();
   state_.volume.ftl().set_time(state_.now);
   state_.volume.device().advance(state_.now);
   const nvme::Command* const row = nvme::find_command(nvme::QueueKind::kIo, request.command);
@@ -53,10 +54,10 @@ nvme::Reply Drive::execute(const nvme::Request& request) {
 }
 
 nvme::Reply Drive::dispatch(const nvme::Command* row, const nvme::Request& request) {
-  if (!row) return {.status = nvme::unknown_command(nvme::QueueKind::kIo, request.command)};
+  if (!row) return nvme::unknown_command(nvme::QueueKind::kIo, request.command);
   const auto* const handler = std::get_if<nvme::DriveHandler>(&row->handler);
   if (!handler) return {.status = abi::kInvalidOpcode};  // memory and programs are the subsystem's
-  if (request.command.flags & kFuseMask) return {.status = abi::kInvalidField};
+  if (request.command.flags & kFuseMask) return {.status = abi::kInvalidField, .location = nvme::kInFlags};
   if (row->direction != nvme::Direction::kToController && !request.data.in.empty()) {
     return {.status = abi::kDataLength};
   }

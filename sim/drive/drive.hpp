@@ -102,6 +102,7 @@ class Drive {
   // Counts an operation that a fault was injected for.
   bool strikes(FaultKind kind);
 
+  Health& health() { return state_.volume.health(); }
   DriveStats stats() const;
   FlashStats flash_stats() const;
   ReadStats read_stats() const;

@@ -123,6 +123,8 @@ Volume::Volume(const std::filesystem::path& path, const VolumeOptions& options)
 
 Volume::~Volume() {
   try {
+    health_.set_device(ftl_.now(), ftl_.counters().lost_groups);
+    health_.close();
     commit();
   } catch (const std::exception&) {
     return;  // nobody is left to hear of it
@@ -153,6 +155,15 @@ void Volume::load() {
           break;
         case RecordType::kRows:
           store_.load_rows(reader);
+          break;
+        case RecordType::kHealth:
+          health_.load_counters(reader);
+          break;
+        case RecordType::kLogEntry:
+          health_.load_entry(reader);
+          break;
+        case RecordType::kSavedFeature:
+          health_.load_feature(reader);
           break;
         case RecordType::kLimits:
           limits_ = reader.get<Limits>();
@@ -196,7 +207,9 @@ void Volume::commit() {
   ftl_.save(changes, false);
   store_.save(changes, false);
   blocks_.save(changes, false);
-  if (changes.empty()) return;
+  if (changes.empty() && !health_.must_save()) return;
+  health_.set_device(ftl_.now(), ftl_.counters().lost_groups);
+  health_.save(changes, false);
   file_.sync();  // before the journal names what was written
   if (!journal_.fits(changes) || journal_.outgrew(snapshot_bytes_)) {
     snapshot();
@@ -205,6 +218,7 @@ void Volume::commit() {
     file_.sync();
   }
   limits_changed_ = false;
+  health_.committed();
   ftl_.committed();
   store_.committed();
   blocks_.committed();
@@ -215,6 +229,7 @@ void Volume::snapshot() {
   try {
     RecordWriter everything = Journal::make_transaction([this](RecordWriter& part) { journal_.append(part); });
     save_limits(everything, true);
+    health_.save(everything, true);
     ftl_.save(everything, true);
     store_.save(everything, true);
     blocks_.save(everything, true);

@@ -20,6 +20,7 @@
 #include "storage/backing_file.hpp"
 #include "storage/direct_reads.hpp"
 #include "storage/faults.hpp"
+#include "storage/health.hpp"
 #include "storage/journal.hpp"
 #include "storage/media.hpp"
 #include "storage/superblock.hpp"
@@ -81,6 +82,7 @@ class Volume {
   const KvStore& store() const { return store_; }
   BlockStore& blocks() { return blocks_; }
   const BlockStore& blocks() const { return blocks_; }
+  Health& health() { return health_; }
   Faults& faults() { return faults_; }
   // Null: all reads go through the page cache.
   const DirectReads* direct_reads() const { return direct_reads_ ? &*direct_reads_ : nullptr; }
@@ -103,6 +105,7 @@ class Volume {
   Ftl ftl_;
   KvStore store_;
   BlockStore blocks_;
+  Health health_;
   Limits limits_;
   bool limits_changed_ = false;
 };

@@ -28,14 +28,16 @@ def identify(cns: wire.Cns, nsid: int = 0, csi: int = 0) -> Command:
     return command(wire.AdminOpcode.IDENTIFY, room=wire.IDENTIFY_BYTES, nsid=nsid, cdw10=int(cns), cdw11=csi << 24)
 
 
-def get_log_page(page: int, size: int, *, offset: int = 0, csi: int = 0, retain: bool = False) -> Command:
-    """GET_LOG_PAGE: `size` bytes, a multiple of 4, from byte `offset` on."""
+def get_log_page(
+    page: int, size: int, *, offset: int = 0, csi: int = 0, retain: bool = False, specific: int = 0
+) -> Command:
+    """GET_LOG_PAGE: `size` bytes, a multiple of 4, from byte `offset` on. `specific`: the page's own parameter."""
     dwords = size // 4 - 1
     return command(
         wire.AdminOpcode.GET_LOG_PAGE,
         room=size,
         nsid=wire.NSID_ALL,
-        cdw10=page | retain << 15 | (dwords & 0xFFFF) << 16,
+        cdw10=page | specific << 8 | retain << 15 | (dwords & 0xFFFF) << 16,
         cdw11=dwords >> 16,
         cdw12=offset & 0xFFFFFFFF,
         cdw13=offset >> 32,

@@ -41,6 +41,25 @@ def deallocate(ranges: Sequence[tuple[int, int]]) -> Command:
     return command(wire.NvmOpcode.NVM_DATASET_MANAGEMENT, data=data.view(np.uint8), **fields)
 
 
+def compare_blocks(first: int, data: Bytes) -> Command:
+    """COMPARE of whole blocks with `data`; status SC_COMPARE_FAILURE where they differ."""
+    return _of_blocks(wire.NvmOpcode.NVM_COMPARE, first, data.size // wire.LBA_BYTES, data=data)
+
+
+def verify_blocks(first: int, count: int) -> Command:
+    """VERIFY: the drive reads the blocks and sends nothing."""
+    return _of_blocks(wire.NvmOpcode.NVM_VERIFY, first, count)
+
+
+def copy_blocks(ranges: Sequence[tuple[int, int]], target: int, *, fua: bool = False) -> Command:
+    """COPY of (first block, count) ranges, one behind the other, to `target`; at most wire.MAX_COPY_RANGES of them."""
+    data = np.zeros(len(ranges), wire.CopyRange)
+    data["first_block"], counts = np.transpose(ranges)
+    data["blocks"] = counts - 1
+    fields = {"cdw10": target & 0xFFFFFFFF, "cdw11": target >> 32, "cdw12": len(ranges) - 1 | fua * _FORCE_UNIT_ACCESS}
+    return command(wire.NvmOpcode.NVM_COPY, data=data.view(np.uint8), nsid=abi.Namespace.NVM, **fields)
+
+
 def read_memory(start: int, length: int) -> Command:
     """READ of the drive's memory, bytes from `start` on; both multiples of 4."""
     return _of_memory(wire.MemoryOpcode.MEMORY_READ, start, length, room=length)

@@ -20,6 +20,14 @@ MAX_MEMORY_RANGE_SETS = 16
 ERROR_LOG_ENTRIES = 64
 ASYNC_EVENT_LIMIT = 4
 ABORT_LIMIT = 4
+ANA_GROUP = 1
+SELF_TEST_RESULTS = 20
+MAX_COPY_RANGES = 128
+MAX_COPY_RANGE_BLOCKS = 256
+MAX_COPY_BLOCKS = 4096
+ROOM_KELVIN = 298
+WARNING_KELVIN = 343
+CRITICAL_KELVIN = 353
 RING_MAGIC = 1735289202
 RING_VERSION = 1
 RING_REGISTERS = 4096
@@ -51,6 +59,7 @@ class AdminOpcode(IntEnum):
     SET_FEATURES = 0x9
     GET_FEATURES = 0xa
     ASYNC_EVENT_REQUEST = 0xc
+    DEVICE_SELF_TEST = 0x14
     KEEP_ALIVE = 0x18
     FABRICS = 0x7f
     FORMAT_NVM = 0x80
@@ -64,8 +73,11 @@ class NvmOpcode(IntEnum):
     NVM_FLUSH = 0x0
     NVM_WRITE = 0x1
     NVM_READ = 0x2
+    NVM_COMPARE = 0x5
     NVM_WRITE_ZEROES = 0x8
     NVM_DATASET_MANAGEMENT = 0x9
+    NVM_VERIFY = 0xc
+    NVM_COPY = 0x19
 
 
 class SessionOpcode(IntEnum):
@@ -113,10 +125,24 @@ class LogPage(IntEnum):
     LOG_FIRMWARE = 0x3
     LOG_CHANGED_NAMESPACES = 0x4
     LOG_COMMAND_EFFECTS = 0x5
+    LOG_SELF_TEST = 0x6
+    LOG_ANA = 0xc
+    LOG_PERSISTENT_EVENTS = 0xd
+    LOG_FEATURE_EFFECTS = 0x12
     LOG_SANITIZE_STATUS = 0x81
     LOG_STATISTICS = 0xc0
     LOG_PROGRAMS = 0xc1
     LOG_SESSIONS = 0xc2
+
+
+class PersistentEvent(IntEnum):
+    EVENT_TIMESTAMP = 0x3
+    EVENT_POWER_ON = 0x4
+    EVENT_FORMAT_START = 0x7
+    EVENT_FORMAT_DONE = 0x8
+    EVENT_SANITIZE_START = 0x9
+    EVENT_SANITIZE_DONE = 0xa
+    EVENT_THERMAL = 0xd
 
 
 class Feature(IntEnum):
@@ -159,6 +185,10 @@ class StatusCode(IntEnum):
     SC_BAD_QUEUE_DELETION = 0x10c
     SC_FEATURE_NOT_SAVEABLE = 0x10d
     SC_FEATURE_NOT_CHANGEABLE = 0x10e
+    SC_FEATURE_NOT_NAMESPACE_SPECIFIC = 0x10f
+    SC_SELF_TEST_RUNS = 0x11d
+    SC_COMMAND_SIZE_LIMIT = 0x183
+    SC_COMPARE_FAILURE = 0x285
     SC_COMMAND_SET_REJECTED = 0x12b
     SC_BAD_COMMAND_SET = 0x12c
     SC_INVALID_MEMORY_NAMESPACE = 0x18b
@@ -184,6 +214,15 @@ DatasetRange = np.dtype(
         ("attributes", "<u4"),
         ("blocks", "<u4"),
         ("first_block", "<u8"),
+    ]
+)
+CopyRange = np.dtype(
+    [
+        ("reserved0", "<u8"),
+        ("first_block", "<u8"),
+        ("blocks", "<u2"),
+        ("reserved1", "<u2", (3,)),
+        ("reserved2", "<u8"),
     ]
 )
 SglDescriptor = np.dtype(
@@ -467,6 +506,76 @@ SmartLog = np.dtype(
         ("media_errors", "<u8", (2,)),
         ("error_entries", "<u8", (2,)),
         ("reserved1", "<u1", (320,)),
+    ]
+)
+AnaLog = np.dtype(
+    [
+        ("changes", "<u8"),
+        ("groups", "<u2"),
+        ("reserved0", "<u2", (3,)),
+        ("group", "<u4"),
+        ("namespaces", "<u4"),
+        ("group_changes", "<u8"),
+        ("state", "<u1"),
+        ("reserved1", "<u1", (15,)),
+        ("nsid", "<u4", (3,)),
+        ("reserved2", "<u4"),
+    ]
+)
+SelfTestResult = np.dtype(
+    [
+        ("status", "<u1"),
+        ("segment", "<u1"),
+        ("valid", "<u1"),
+        ("reserved", "<u1"),
+        ("power_on_hours", "<u4", (2,)),
+        ("nsid", "<u4"),
+        ("lba", "<u4", (2,)),
+        ("specific", "<u4"),
+    ]
+)
+SelfTestLog = np.dtype(
+    [
+        ("operation", "<u1"),
+        ("completion", "<u1"),
+        ("reserved", "<u2"),
+    ]
+)
+PersistentEventLog = np.dtype(
+    [
+        ("page", "<u1"),
+        ("reserved0", "<u1", (3,)),
+        ("events", "<u4"),
+        ("bytes", "<u8"),
+        ("revision", "<u1"),
+        ("reserved1", "<u1"),
+        ("header_bytes", "<u2"),
+        ("timestamp", "<u4", (2,)),
+        ("power_on_hours", "<u4", (4,)),
+        ("power_cycles", "<u4", (2,)),
+        ("vid", "<u2"),
+        ("ssvid", "<u2"),
+        ("sn", "<u1", (20,)),
+        ("mn", "<u1", (40,)),
+        ("subnqn", "<u1", (256,)),
+        ("generation", "<u2"),
+        ("context", "<u2", (2,)),
+        ("reserved2", "<u1", (102,)),
+        ("supported", "<u8", (4,)),
+    ]
+)
+PersistentEventHead = np.dtype(
+    [
+        ("kind", "<u1"),
+        ("revision", "<u1"),
+        ("header_bytes", "<u1"),
+        ("reserved0", "<u1"),
+        ("cntlid", "<u2"),
+        ("timestamp", "<u2", (4,)),
+        ("port", "<u2"),
+        ("reserved1", "<u4"),
+        ("vendor_bytes", "<u2"),
+        ("event_bytes", "<u2"),
     ]
 )
 FirmwareLog = np.dtype(

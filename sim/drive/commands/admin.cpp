@@ -31,7 +31,7 @@ Answer identify_it(AdminContext& host, const Request& request) {
 }
 
 Answer get_log_page(AdminContext& host, const Request& request) {
-  Reply reply = log_page(host.subsystem(), request.command, request.data.room);
+  Reply reply = log_page(host, request.command, request.data.room);
   if (reply.status == abi::kSuccess && !(request.command.cdw10 & kRetainEvent)) {
     host.acknowledge(request.command.cdw10 & 0xff);
   }
@@ -44,8 +44,17 @@ Answer get_feature(AdminContext& host, const Request& request) {
   return reply;
 }
 
+Answer self_test(AdminContext& host, const Request& request) {
+  const std::uint64_t hours = host.subsystem().drive().health().counters().power_on_seconds / 3600;
+  return host.subsystem().self_test().start(request.command, hours);
+}
+
 Answer sanitize(AdminContext& host, const Request& request) {
+  PersistentEvents& events = host.subsystem().events();
+  const bool erases = (request.command.cdw10 & 7) == 2;
+  if (erases) events.sanitize_started(request.command, kSanitizeCapabilities);
   Reply reply = host.subsystem().sanitizer().start(request.command);
+  if (erases) events.sanitize_done(reply.status);
   if (reply.status == abi::kSuccess) host.raise(kSanitizeCompleted, kAlways);
   return reply;
 }
@@ -60,23 +69,27 @@ constexpr Command kCommands[] = {
      .name = "GET_LOG_PAGE",
      .direction = Direction::kToHost,
      .length = page_bytes,
-     .handler = get_log_page},
+     .handler = get_log_page,
+     .checks_nsid = true},
     {.opcode = kGetFeatures,
      .name = "GET_FEATURES",
      .direction = Direction::kToHost,
      .length = feature_bytes,
-     .handler = get_feature},
+     .handler = get_feature,
+     .checks_nsid = true},
     {.opcode = kSetFeatures,
      .name = "SET_FEATURES",
      .direction = Direction::kToController,
      .length = feature_bytes,
-     .handler = [](AdminContext& host, const Request& request) -> Answer { return host.set_feature(request); }},
+     .handler = [](AdminContext& host, const Request& request) -> Answer { return host.set_feature(request); },
+     .checks_nsid = true},
     {.opcode = kAbort,
      .name = "ABORT",
      .handler = [](AdminContext& host, const Request& request) -> Answer { return host.abort(request.command); }},
     {.opcode = kAsyncEventRequest,
      .name = "ASYNC_EVENT_REQUEST",
      .handler = [](AdminContext& host, const Request& request) { return host.wait_for_event(request.command); }},
+    {.opcode = kDeviceSelfTest, .name = "DEVICE_SELF_TEST", .handler = self_test, .checks_nsid = true},
     {.opcode = kKeepAlive,
      .name = "KEEP_ALIVE",
      .handler = [](AdminContext&, const Request&) -> Answer { return Reply{}; }},

@@ -40,6 +40,8 @@ class AdminContext {
 
   virtual Reply get_feature(const Request& request) = 0;
   virtual Reply set_feature(const Request& request) = 0;
+  // The temperature is outside of the controller's thresholds.
+  virtual bool temperature_warning() = 0;
   virtual Reply create_cq(const abi::Sqe& command) = 0;
   virtual Reply create_sq(const abi::Sqe& command) = 0;
   virtual Reply delete_cq(const abi::Sqe& command) = 0;

@@ -78,7 +78,8 @@ struct Command {
   DataLength length = nullptr;  // null: no data
   std::uint32_t effects = 0;
   Handler handler;
-  bool broadcast = false;  // also for all namespaces at once (NSID FFFFFFFFh)
+  bool checks_nsid = false;  // an admin command whose NSID, where it has one, must exist
+  bool broadcast = false;    // also for all namespaces at once (NSID FFFFFFFFh)
 
   QueueKind queue() const { return nsid == 0 ? QueueKind::kAdmin : QueueKind::kIo; }
 };

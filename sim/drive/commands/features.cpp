@@ -6,27 +6,29 @@
 namespace kvdrive::nvme {
 namespace {
 
-constexpr std::uint32_t kSave = 1u << 31;                 // CDW10 of Set Features
-constexpr std::uint32_t kCurrent = 0, kCapabilities = 3;  // 1 default, 2 saved: the same
-constexpr std::uint32_t kChangeable = 1u << 2;
+constexpr std::uint32_t kSave = 1u << 31;  // CDW10 of Set Features
+constexpr std::uint32_t kCurrent = 0, kDefault = 1, kSaved = 2, kCapabilities = 3;
+constexpr std::uint32_t kSaveable = 1u << 0, kChangeable = 1u << 2;
 constexpr std::uint32_t kExtendedHostId = 1;
-constexpr std::uint32_t kThresholdKelvin = 343;
-
-std::uint32_t default_value(std::uint32_t feature, std::uint16_t queues) {
-  switch (feature) {
-    case kFeatureTemperatureThreshold:
-      return kThresholdKelvin;
-    case kFeatureWriteCache:
-      return 1;
-    case kFeatureQueues:
-      return (queues - 1u) * 0x10001u;
-    default:
-      return 0;
-  }
-}
+// CDW11 of the temperature threshold: kelvin, the sensor (0: the drive as a whole, Fh: all), over or under.
+constexpr std::uint32_t kAllSensors = 0xf, kUnder = 1;
+constexpr std::uint32_t kUnderThreshold = kFeatureTemperatureThreshold | 0x100;  // its key
 
 bool changeable(std::uint32_t feature) {
   return feature != kFeatureWriteAtomicity && feature != kFeatureHostId && feature != kFeatureInterruptVector;
+}
+
+bool saveable(std::uint32_t feature) {
+  return feature == kFeatureArbitration || feature == kFeatureTemperatureThreshold ||
+         feature == kFeatureErrorRecovery || feature == kFeatureWriteCache || feature == kFeatureAsyncEvents;
+}
+
+// Where the value of a feature is kept; nothing for a temperature that nobody measures.
+std::optional<std::uint32_t> key_of(std::uint32_t feature, std::uint32_t cdw11) {
+  if (feature != kFeatureTemperatureThreshold) return feature;
+  const std::uint32_t sensor = cdw11 >> 16 & 0xf, side = cdw11 >> 20 & 3;
+  if ((sensor != 0 && sensor != kAllSensors) || side > kUnder) return std::nullopt;
+  return side == kUnder ? kUnderThreshold : feature;
 }
 
 std::uint8_t feature_of(const abi::Sqe& command) { return static_cast<std::uint8_t>(command.cdw10); }
@@ -48,19 +50,39 @@ bool acceptable(std::uint32_t feature, std::uint32_t value, std::uint16_t queues
 
 }  // namespace
 
-Features::Features(std::array<std::uint8_t, 16> host_id, std::uint16_t queues) : host_id_(host_id), queues_(queues) {
+Features::Features(Health& health, const ControllerOptions& options)
+    : health_(health), host_id_(options.host_id), queues_(options.max_io_queues), fabrics_(options.fabrics) {
   reset();
 }
 
 void Features::reset() {
-  for (const std::uint32_t feature :
-       {kFeatureArbitration, kFeaturePower, kFeatureTemperatureThreshold, kFeatureErrorRecovery, kFeatureWriteCache,
-        kFeatureQueues, kFeatureInterruptCoalescing, kFeatureInterruptVector, kFeatureWriteAtomicity,
-        kFeatureAsyncEvents, kFeatureTimestamp, kFeatureKeepAlive, kFeatureHostBehavior, kFeatureCommandSetProfile,
-        kFeatureHostId}) {
-    values_[feature] = default_value(feature, queues_);
-  }
+  for (const std::uint32_t feature : kKnown) values_[feature] = saved_value(feature);
+  values_[kUnderThreshold] = saved_value(kUnderThreshold);
   host_behavior_ = {};
+}
+
+std::uint32_t Features::default_value(std::uint32_t key) const {
+  switch (key) {
+    case kFeatureTemperatureThreshold:
+      return kWarningKelvin;
+    case kFeatureWriteCache:
+      return 1;
+    case kFeatureQueues:
+      return (queues_ - 1u) * 0x10001u;
+    default:
+      return 0;
+  }
+}
+
+std::uint32_t Features::saved_value(std::uint32_t key) const {
+  return health_.saved_feature(key).value_or(default_value(key));
+}
+
+std::optional<TemperatureLimit> Features::temperature_limit() const {
+  const std::uint32_t over = values_.at(kFeatureTemperatureThreshold), under = values_.at(kUnderThreshold);
+  if (kRoomKelvin >= over) return TemperatureLimit{true, static_cast<std::uint16_t>(over)};
+  if (kRoomKelvin <= under) return TemperatureLimit{false, static_cast<std::uint16_t>(under)};
+  return std::nullopt;
 }
 
 std::uint32_t Features::data_bytes(const abi::Sqe& command) {
@@ -85,10 +107,19 @@ std::uint64_t Features::timestamp() const {
 
 Reply Features::get(const abi::Sqe& command) const {
   const std::uint32_t feature = feature_of(command), select = command.cdw10 >> 8 & 7;
-  const auto found = values_.find(feature);
-  if (found == values_.end() || select > kCapabilities) return {.status = abi::kInvalidField};
-  if (select == kCapabilities) return {.result = changeable(feature) ? kChangeable : 0};
-  Reply reply{.result = select == kCurrent ? found->second : default_value(feature, queues_)};
+  const auto key = key_of(feature, command.cdw11);
+  if (!values_.contains(feature)) return {.status = abi::kInvalidField, .location = kInCdw10};
+  if (select > kCapabilities) return {.status = abi::kInvalidField, .location = kInCdw10 + 1};
+  if (!key) return {.status = abi::kInvalidField, .location = kInCdw11 + 2};
+  if (select == kCapabilities) {
+    return {.result = (changeable(feature) ? kChangeable : 0) | (saveable(feature) ? kSaveable : 0)};
+  }
+  if (feature == kFeatureHostId && fabrics_ && !(command.cdw11 & kExtendedHostId)) {
+    return {.status = abi::kInvalidField, .location = kInCdw11};  // hosts of fabrics have 128 bits
+  }
+  Reply reply{.result = select == kCurrent   ? values_.at(*key)
+                        : select == kDefault ? default_value(*key)
+                                             : saved_value(*key)};
   switch (feature) {
     case kFeatureTimestamp:  // 48 bits of ms, then where they come from
       reply.data = bytes_of((timestamp() & 0xffff'ffff'ffff) | (timestamp_set_ ? std::uint64_t{2} << 48 : 0));
@@ -109,18 +140,25 @@ Reply Features::get(const abi::Sqe& command) const {
 }
 
 Reply Features::set(const abi::Sqe& command, std::span<const std::byte> data) {
-  const std::uint32_t feature = feature_of(command), value = command.cdw11;
-  const auto found = values_.find(feature);
-  if (found == values_.end()) return {.status = abi::kInvalidField};
-  if (command.cdw10 & kSave) return {.status = kScFeatureNotSaveable};
-  if (!changeable(feature)) return {.status = kScFeatureNotChangeable};
-  if (!acceptable(feature, value, queues_)) return {.status = abi::kInvalidField};
+  const std::uint32_t feature = feature_of(command);
+  const auto key = key_of(feature, command.cdw11);
+  const std::uint32_t value = feature == kFeatureTemperatureThreshold ? command.cdw11 & 0xffff : command.cdw11;
+  const bool save = command.cdw10 & kSave;
+  if (!values_.contains(feature)) return {.status = abi::kInvalidField, .location = kInCdw10};
+  if (command.nsid != 0 && command.nsid != kNsidAll) {
+    return {.status = kScFeatureNotNamespaceSpecific, .location = kInNsid};
+  }
+  if (save && !saveable(feature)) return {.status = kScFeatureNotSaveable, .location = kInCdw10 + 3};
+  if (!changeable(feature)) return {.status = kScFeatureNotChangeable, .location = kInCdw10};
+  if (!key || !acceptable(feature, value, queues_)) return {.status = abi::kInvalidField, .location = kInCdw11};
   if (data.size() < data_bytes(command)) return {.status = abi::kDataLength};
+  std::uint32_t& current = values_.at(*key);
+  if (save) health_.save_feature(*key, value);
   switch (feature) {
     case kFeatureQueues: {  // submission queues low, completion queues high, both 0's based
       const std::uint32_t most = queues_ - 1u;
-      found->second = std::min(value & 0xffff, most) | std::min(value >> 16, most) << 16;
-      return {.result = found->second};
+      current = std::min(value & 0xffff, most) | std::min(value >> 16, most) << 16;
+      return {.result = current};
     }
     case kFeatureTimestamp:
       timestamp_ms_ = read_as<std::uint64_t>(data) & 0xffff'ffff'ffff;
@@ -131,7 +169,7 @@ Reply Features::set(const abi::Sqe& command, std::span<const std::byte> data) {
       std::copy_n(data.begin(), host_behavior_.size(), host_behavior_.begin());
       return {};
     default:
-      found->second = value;
+      current = value;
       return {};
   }
 }

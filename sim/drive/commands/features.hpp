@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Features of one controller: values that Get and Set Features know. Nothing is saved over a reset.
+// Features of one controller: values that Get and Set Features know. Values that are saved belong to the drive and hold
+// for every controller after its next reset, also after the drive was opened anew.
 #pragma once
 
 #include <array>
@@ -7,19 +8,42 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 
+#include "commands/admin_context.hpp"
 #include "commands/reply.hpp"
 #include "commands/wire.hpp"
+#include "storage/health.hpp"
 
 namespace kvdrive::nvme {
+
+// A threshold that the drive's temperature has crossed.
+struct TemperatureLimit {
+  bool over;
+  std::uint16_t kelvin;
+};
 
 class Features {
  public:
   using Clock = std::chrono::steady_clock;
+  static constexpr std::array kKnown{kFeatureArbitration,
+                                     kFeaturePower,
+                                     kFeatureTemperatureThreshold,
+                                     kFeatureErrorRecovery,
+                                     kFeatureWriteCache,
+                                     kFeatureQueues,
+                                     kFeatureInterruptCoalescing,
+                                     kFeatureInterruptVector,
+                                     kFeatureWriteAtomicity,
+                                     kFeatureAsyncEvents,
+                                     kFeatureTimestamp,
+                                     kFeatureKeepAlive,
+                                     kFeatureHostBehavior,
+                                     kFeatureCommandSetProfile,
+                                     kFeatureHostId};
 
-  // `host_id`: that of the association. `queues`: I/O queues that may exist.
-  Features(std::array<std::uint8_t, 16> host_id, std::uint16_t queues);
+  Features(Health& health, const ControllerOptions& options);
 
   Reply get(const abi::Sqe& command) const;
   Reply set(const abi::Sqe& command, std::span<const std::byte> data);
@@ -28,14 +52,19 @@ class Features {
   void reset();
 
   std::uint32_t value(Feature feature) const { return values_.at(feature); }
+  std::optional<TemperatureLimit> temperature_limit() const;
+  std::uint64_t timestamp() const;  // ms since the epoch that the host set
   void set_keep_alive(std::uint32_t milliseconds) { values_[kFeatureKeepAlive] = milliseconds; }
 
  private:
-  std::uint64_t timestamp() const;  // ms since the epoch that the host set
+  std::uint32_t default_value(std::uint32_t key) const;
+  std::uint32_t saved_value(std::uint32_t key) const;
 
+  Health& health_;
   std::array<std::uint8_t, 16> host_id_;
   std::uint16_t queues_;
-  std::map<std::uint32_t, std::uint32_t> values_;
+  bool fabrics_;
+  std::map<std::uint32_t, std::uint32_t> values_;  // by feature; the lower temperature threshold has its own key
   std::array<std::byte, 512> host_behavior_{};
   std::uint64_t timestamp_ms_ = 0;
   bool timestamp_set_ = false;

@@ -14,23 +14,17 @@
 namespace kvdrive::nvme {
 namespace {
 
-constexpr std::string_view kModel = "kvdrive software drive", kFirmware = "1.0";
+constexpr std::string_view kFirmware = "1.0";
 constexpr std::uint8_t kLbaShift = 12;
 static_assert(kLbaBytes == 1 << kLbaShift);
-
-// Names in the standard's text fields: padded with blanks.
-template <std::size_t N>
-void put_text(std::uint8_t (&field)[N], std::string_view text) {
-  std::ranges::fill(field, ' ');
-  std::copy_n(text.begin(), std::min(N, text.size()), field);
-}
 
 template <std::size_t N>
 void put_string(std::uint8_t (&field)[N], std::string_view text) {
   std::copy_n(text.begin(), std::min(N - 1, text.size()), field);
 }
 
-// Unique to the namespace and the same in every process: the serial number and the namespace's number.
+// EUI64 stays 0, as it needs a registered vendor. Unique to the namespace and the same in every process: the serial
+// number and the namespace's number.
 std::array<std::uint8_t, 16> nguid_of(const Subsystem& subsystem, std::uint32_t nsid) {
   std::array<std::uint8_t, 16> id{};
   const auto serial = std::as_bytes(std::span(subsystem.serial()));
@@ -46,9 +40,10 @@ IdentifyController controller_data(Subsystem& subsystem, const ControllerOptions
   const std::uint64_t capacity = drive.layout().capacity_units * abi::kPageBytes;
   IdentifyController c{};
   put_text(c.sn, subsystem.serial());
-  put_text(c.mn, kModel);
+  put_text(c.mn, kModelName);
   put_text(c.fr, kFirmware);
-  c.cmic = 0x2;  // several controllers
+  // VID, SSVID, IEEE stay 0: no vendor is registered for the drive, and no number of another one is borrowed.
+  c.cmic = 0x2 | 0x8;  // several controllers; asymmetric access is reported
   c.mdts = options.max_transfer_bytes == 0
                ? 0
                : static_cast<std::uint8_t>(std::countr_zero(options.max_transfer_bytes) - kLbaShift);
@@ -56,23 +51,31 @@ IdentifyController controller_data(Subsystem& subsystem, const ControllerOptions
   c.ver = kVersion21;
   c.ctratt = 0x1;  // 128-bit host identifier
   c.cntrltype = 1;
-  c.oacs = 0x2;  // Format NVM
+  c.oacs = 0x2 | 0x10;  // Format NVM, Device Self-test
   c.acl = kAbortLimit - 1;
   c.aerl = kAsyncEventLimit - 1;
-  c.frmw = 0x3;  // slot 1, read-only
-  c.lpa = 0x6;   // effects log, offsets into log pages
+  c.frmw = 0x3;                     // slot 1, read-only
+  c.lpa = 0x2 | 0x4 | 0x10 | 0x20;  // effects, offsets into log pages, persistent events, effects of features
   c.elpe = kErrorLogEntries - 1;
-  c.wctemp = 343;
-  c.cctemp = 353;
+  c.wctemp = kWarningKelvin;
+  c.cctemp = kCriticalKelvin;
+  c.edstt = 1;   // minutes of an extended self-test, at least
+  c.dsto = 0x1;  // one at a time
   c.tnvmcap[0] = capacity;
-  c.sanicap = 0x2 | 1u << 29;  // block erase; always deallocates
-  c.kas = 10;                  // keep-alive in steps of 1 s
+  c.sanicap = kSanitizeCapabilities;
+  c.kas = 10;  // keep-alive in steps of 1 s
   c.sqes = 0x66;
   c.cqes = 0x44;
   c.maxcmd = options.fabrics ? options.max_queue_entries : 0;
   c.nn = kMaxNsid;
   c.mnan = kMaxNsid;
-  c.oncs = 0x0c;  // dataset management, write zeroes
+  // Compare, dataset management, write zeroes, Save and Select, Timestamp, Verify, Copy.
+  c.oncs = 0x1 | 0x4 | 0x8 | 0x10 | 0x40 | 0x80 | 0x100;
+  c.cdfs = 0x1;           // Copy: format 0
+  c.anatt = 10;           // seconds; no group ever changes its state
+  c.anacap = 0x1 | 0x40;  // optimized; groups stay as they are while namespaces are attached
+  c.anagrpmax = c.nanagrpid = kAnaGroup;
+  c.pels = 1;  // 64 KiB of persistent events at most
   c.fna = 0;
   c.vwc = 0x7;                                      // volatile write cache; Flush of all namespaces works
   c.sgls = 0x1 | (options.fabrics ? 1u << 20 : 0);  // SGLs; over fabrics also data at an offset in the capsule
@@ -95,7 +98,12 @@ IdentifyNamespace block_namespace(Subsystem& subsystem, bool common) {
   IdentifyNamespace n{};
   n.lbaf[0] = std::bit_cast<std::uint32_t>(LbaFormat{.metadata_bytes = 0, .data_bits = kLbaShift, .performance = 0});
   n.nsfeat = 0x1;  // thin: shares its pages with the KV cache
+  n.nmic = 0x1;    // shared by controllers
+  n.mssrl = kMaxCopyRangeBlocks;
+  n.mcl = kMaxCopyBlocks;
+  n.msrc = kMaxCopyRanges - 1;
   if (common) return n;
+  n.anagrpid = kAnaGroup;
   const Drive& drive = subsystem.drive();
   n.nsze = n.ncap = drive.layout().capacity_units;
   n.nuse = drive.blocks_used();
@@ -164,7 +172,7 @@ Reply identify(Subsystem& subsystem, const ControllerOptions& options, std::uint
   const bool of_namespace = cns == kCnsNamespace || cns == kCnsNamespaceDescriptors || cns == kCnsCsiNamespace ||
                             cns == kCnsIndependentNamespace;
   const bool common = cns == kCnsNamespace && nsid == kNsidAll;
-  if (of_namespace && !exists && !common) return {.status = abi::kInvalidNamespace};
+  if (of_namespace && !exists && !common) return {.status = abi::kInvalidNamespace, .location = kInNsid};
   Reply reply;
   switch (cns) {
     case kCnsNamespace:
@@ -175,7 +183,7 @@ Reply identify(Subsystem& subsystem, const ControllerOptions& options, std::uint
       reply.data = bytes_of(controller_data(subsystem, options, controller_id));
       break;
     case kCnsActiveNamespaces:
-      if (nsid >= kNsidAll - 1) return {.status = abi::kInvalidNamespace};
+      if (nsid >= kNsidAll - 1) return {.status = abi::kInvalidNamespace, .location = kInNsid};
       reply.data = active_list(nsid, [](std::uint32_t) { return true; });
       break;
     case kCnsNamespaceDescriptors:
@@ -189,13 +197,14 @@ Reply identify(Subsystem& subsystem, const ControllerOptions& options, std::uint
       break;  // no limits of its own
     case kCnsCsiActiveNamespaces:
       if (!known_set) return {.status = kScBadCommandSet};
-      if (nsid >= kNsidAll - 1) return {.status = abi::kInvalidNamespace};
+      if (nsid >= kNsidAll - 1) return {.status = abi::kInvalidNamespace, .location = kInNsid};
       reply.data = active_list(nsid, [csi](std::uint32_t id) { return command_set_of(id) == csi; });
       break;
     case kCnsIndependentNamespace: {
       IndependentNamespace n{};
       n.nsfeat = 0;
-      n.nmic = 0x1;   // shared by controllers
+      n.nmic = 0x1;  // shared by controllers
+      n.anagrpid = kAnaGroup;
       n.nstat = 0x1;  // ready
       reply.data = bytes_of(n);
       break;
@@ -204,7 +213,7 @@ Reply identify(Subsystem& subsystem, const ControllerOptions& options, std::uint
       reply.data = bytes_of(std::uint64_t{1 << kCsiNvm | 1 << kCsiMemory | 1 << kCsiPrograms});
       break;
     default:
-      return {.status = abi::kInvalidField};
+      return {.status = abi::kInvalidField, .location = kInCdw10};
   }
   if (reply.status == abi::kSuccess) reply.data.resize(kIdentifyBytes);
   return reply;

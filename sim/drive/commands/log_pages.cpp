@@ -8,55 +8,80 @@
 #include <ranges>
 #include <span>
 
+#include "commands/admin_context.hpp"
+#include "commands/features.hpp"
 #include "commands/subsystem.hpp"
 #include "commands/table.hpp"
 
 namespace kvdrive::nvme {
 namespace {
 
-constexpr std::uint16_t kRoomKelvin = 298;  // a simulated drive has no temperature of its own
 constexpr std::uint8_t kSpareThresholdPercent = 10;
-constexpr std::uint8_t kSpareWarning = 0x1, kReliabilityWarning = 0x4;
+constexpr std::uint8_t kSpareWarning = 0x1, kTemperatureWarning = 0x2, kReliabilityWarning = 0x4;
 constexpr std::uint64_t kDataUnitBytes = 1000 * 512;
 
 std::vector<std::byte> supported_pages() {
   std::array<std::uint32_t, 256> pages{};
   for (const LogPage page : {kLogSupportedPages, kLogErrors, kLogSmart, kLogFirmware, kLogChangedNamespaces,
-                             kLogCommandEffects, kLogSanitizeStatus, kLogStatistics, kLogPrograms, kLogSessions}) {
+                             kLogCommandEffects, kLogSelfTest, kLogAna, kLogPersistentEvents, kLogFeatureEffects,
+                             kLogSanitizeStatus, kLogStatistics, kLogPrograms, kLogSessions}) {
     pages[page] = 1;
   }
   return bytes_of(pages);
 }
 
-std::vector<std::byte> error_log(const Subsystem& subsystem) {
-  std::array<ErrorEntry, kErrorLogEntries> entries{};
-  std::ranges::copy(subsystem.errors(entries.size()), entries.begin());
-  return bytes_of(entries);
+std::vector<std::byte> error_log(Subsystem& subsystem) {
+  std::vector<std::byte> page;
+  for (const auto& entry : subsystem.drive().health().log(Health::Log::kErrors)) {
+    page.insert(page.end(), entry.begin(), entry.end());
+  }
+  page.resize(kErrorLogEntries * sizeof(ErrorEntry));
+  return page;
 }
 
-std::vector<std::byte> smart_log(Subsystem& subsystem) {
+// One group with all namespaces, optimized over every controller.
+std::vector<std::byte> ana_log() {
+  AnaLog log{};
+  log.groups = 1;
+  log.group = kAnaGroup;
+  log.namespaces = kMaxNsid;
+  log.state = 0x1;
+  for (std::uint32_t i = 0; i < kMaxNsid; ++i) log.nsid[i] = i + 1;
+  return bytes_of(log);
+}
+
+std::vector<std::byte> feature_effects() {
+  constexpr std::uint32_t kOfController = 1 << 21;
+  std::array<std::uint32_t, 256> features{};
+  for (const Feature feature : Features::kKnown) features[feature] = kSupported | kOfController;
+  return bytes_of(features);
+}
+
+std::vector<std::byte> smart_log(Subsystem& subsystem, bool temperature_warning) {
   const FlashStats flash = subsystem.drive().flash_stats();
-  const HostCounters host = subsystem.host_counters();
+  subsystem.drive().health().set_device(flash.device_ns, flash.ftl.lost_groups);
+  const HealthCounters life = subsystem.drive().health().counters();
   const Geometry& g = subsystem.drive().layout().geometry;
   const std::uint64_t blocks = std::uint64_t{g.dies()} * g.blocks_per_die;
-  const auto age = std::chrono::steady_clock::now() - subsystem.opened();
   SmartLog log{};
-  std::ranges::copy(std::bit_cast<std::array<std::uint8_t, 2>>(kRoomKelvin), log.temperature);
+  std::ranges::copy(std::bit_cast<std::array<std::uint8_t, 2>>(std::uint16_t{kRoomKelvin}), log.temperature);
   log.spare_percent = static_cast<std::uint8_t>(100 - 100 * flash.wear.bad / blocks);
   log.spare_threshold = kSpareThresholdPercent;
   log.critical_warning = log.spare_percent < kSpareThresholdPercent ? kSpareWarning : 0;
-  if (flash.ftl.lost_groups > 0) log.critical_warning |= kReliabilityWarning;
+  if (temperature_warning) log.critical_warning |= kTemperatureWarning;
+  if (life.media_errors > 0) log.critical_warning |= kReliabilityWarning;
   log.used_percent = static_cast<std::uint8_t>(
       std::min<std::uint64_t>(255, flash.wear.most * 100 / subsystem.drive().preset().timing.rated_erases));
-  log.data_units_read[0] = (host.bytes_read + kDataUnitBytes - 1) / kDataUnitBytes;
-  log.data_units_written[0] = (host.bytes_written + kDataUnitBytes - 1) / kDataUnitBytes;
-  log.host_reads[0] = host.reads;
-  log.host_writes[0] = host.writes;
-  log.busy_minutes[0] = flash.device_ns / 60'000'000'000;
-  log.power_cycles[0] = 1;
-  log.power_on_hours[0] = static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::hours>(age).count());
-  log.media_errors[0] = flash.ftl.lost_groups;
-  log.error_entries[0] = subsystem.error_count();
+  log.data_units_read[0] = (life.bytes_read + kDataUnitBytes - 1) / kDataUnitBytes;
+  log.data_units_written[0] = (life.bytes_written + kDataUnitBytes - 1) / kDataUnitBytes;
+  log.host_reads[0] = life.host_reads;
+  log.host_writes[0] = life.host_writes;
+  log.busy_minutes[0] = life.busy_ns / 60'000'000'000;
+  log.power_cycles[0] = life.power_cycles;
+  log.power_on_hours[0] = life.power_on_seconds / 3600;
+  log.unsafe_shutdowns[0] = life.unsafe_shutdowns;
+  log.media_errors[0] = life.media_errors;
+  log.error_entries[0] = life.errors;
   return bytes_of(log);
 }
 
@@ -149,7 +174,8 @@ std::uint64_t log_bytes(const abi::Sqe& command) {
   return dwords * 4;
 }
 
-Reply log_page(Subsystem& subsystem, const abi::Sqe& command, std::uint64_t room) {
+Reply log_page(AdminContext& host, const abi::Sqe& command, std::uint64_t room) {
+  Subsystem& subsystem = host.subsystem();
   const std::uint64_t wanted = log_bytes(command);
   const std::uint64_t offset = command.cdw12 | std::uint64_t{command.cdw13} << 32;
   const std::uint32_t csi = command.cdw14 >> 24;
@@ -163,7 +189,7 @@ Reply log_page(Subsystem& subsystem, const abi::Sqe& command, std::uint64_t room
       page = error_log(subsystem);
       break;
     case kLogSmart:
-      page = smart_log(subsystem);
+      page = smart_log(subsystem, host.temperature_warning());
       break;
     case kLogFirmware:
       page = firmware_log();
@@ -174,6 +200,21 @@ Reply log_page(Subsystem& subsystem, const abi::Sqe& command, std::uint64_t room
     case kLogCommandEffects:
       if (csi != kCsiNvm && csi != kCsiMemory && csi != kCsiPrograms) return {.status = kScBadCommandSet};
       page = effects_log(csi);
+      break;
+    case kLogSelfTest:
+      page = subsystem.self_test().log();
+      break;
+    case kLogAna:
+      page = ana_log();
+      break;
+    case kLogPersistentEvents: {
+      Reply reply = subsystem.events().read(host.id(), command.cdw10 >> 8 & 0xf);
+      if (reply.status != abi::kSuccess) return reply;
+      page = std::move(reply.data);
+      break;
+    }
+    case kLogFeatureEffects:
+      page = feature_effects();
       break;
     case kLogSanitizeStatus:
       page = subsystem.sanitizer().status();
@@ -188,9 +229,9 @@ Reply log_page(Subsystem& subsystem, const abi::Sqe& command, std::uint64_t room
       page = sessions(subsystem);
       break;
     default:
-      return {.status = kScBadLogPage};
+      return {.status = kScBadLogPage, .location = kInCdw10};
   }
-  if (offset > page.size() || offset % 4 != 0) return {.status = abi::kInvalidField};
+  if (offset > page.size() || offset % 4 != 0) return {.status = abi::kInvalidField, .location = kInCdw12};
   // Behind the end of a log page the data are zeros.
   page.erase(page.begin(), page.begin() + static_cast<std::ptrdiff_t>(offset));
   constexpr std::uint64_t kLongest = 1 << 16;  // of a reply; longer pages are read in parts

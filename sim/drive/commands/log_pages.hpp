@@ -8,12 +8,12 @@
 
 namespace kvdrive::nvme {
 
-class Subsystem;
+class AdminContext;
 
 // Bytes that the command asks for.
 std::uint64_t log_bytes(const abi::Sqe& command);
 
 // `room`: the most that the host takes.
-Reply log_page(Subsystem& subsystem, const abi::Sqe& command, std::uint64_t room);
+Reply log_page(AdminContext& host, const abi::Sqe& command, std::uint64_t room);
 
 }  // namespace kvdrive::nvme

@@ -18,7 +18,9 @@ template <typename Work>
 Reply with_range(LocalMemory& memory, const abi::Sqe& command, Work work) {
   const std::uint64_t start = start_of(command), length = command.cdw12;
   if (start % kMemoryAlignment != 0 || length % kMemoryAlignment != 0) return {.status = abi::kInvalidField};
-  if (start > memory.size() || length > memory.size() - start) return {.status = kScLbaOutOfRange};
+  if (start > memory.size() || length > memory.size() - start) {
+    return {.status = kScLbaOutOfRange, .location = kInCdw10, .lba = start};
+  }
   return memory.with(start, length, work);
 }
 

@@ -17,11 +17,17 @@ namespace kvdrive::nvme {
 // abi::NvmeStatus or nvme::StatusCode: status code type << 8 | status code.
 using Status = std::uint32_t;
 
+// Where the error log says that a refused command is wrong: a byte of the entry; or nowhere in particular.
+inline constexpr std::uint16_t kNoLocation = 0xffff;
+inline constexpr std::uint16_t kInOpcode = 0, kInFlags = 1, kInNsid = 4, kInCdw10 = 40, kInCdw11 = 44, kInCdw12 = 48;
+
 struct Reply {
   Status status = abi::kSuccess;
   std::uint64_t result = 0;
   std::vector<std::byte> data{};
   Ns done = 0;  // device time; commands that take none leave it 0
+  std::uint16_t location = kNoLocation;
+  std::uint64_t lba = 0;  // of the error
 };
 
 // A layout as data of a command.

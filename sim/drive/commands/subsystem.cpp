@@ -39,7 +39,10 @@ constexpr std::uint8_t kFuseMask = 0x3;
 }  // namespace
 
 Subsystem::Subsystem(Drive& drive, SubsystemOptions options)
-    : drive_(drive), options_(checked(std::move(options))), memory_(options_.slm_bytes) {}
+    : drive_(drive), options_(checked(std::move(options))), memory_(options_.slm_bytes) {
+  drive_.health().open();
+  events_.powered_on();
+}
 
 std::uint16_t Subsystem::attach(AdminContext* controller) {
   const std::lock_guard lock(controllers_mutex_);
@@ -67,14 +70,14 @@ void Subsystem::broadcast(Event event, std::uint32_t enabled_by) {
 Reply Subsystem::execute(const Request& request, bool write_cache) {
   const Command* const row = find_command(QueueKind::kIo, request.command);
   Reply reply = dispatch(row, request, write_cache);
-  count(request, reply);
+  if (row) count(row->direction, request, reply);
   if (reply.status == abi::kSuccess && row->effects & kChangesContents) sanitizer_.stored();
   if (reply.status == abi::kUnrecoveredRead) broadcast(kReliabilityEvent, kReliabilityWarning);
   return reply;
 }
 
 Reply Subsystem::dispatch(const Command* row, const Request& request, bool write_cache) {
-  if (row && request.command.flags & kFuseMask) return {.status = abi::kInvalidField};
+  if (row && request.command.flags & kFuseMask) return {.status = abi::kInvalidField, .location = kInFlags};
   if (row) {
     if (const auto* const handler = std::get_if<MemoryHandler>(&row->handler)) return (*handler)(memory_, request);
     if (const auto* const handler = std::get_if<ProgramHandler>(&row->handler)) return (*handler)(programs_, request);
@@ -87,42 +90,35 @@ Reply Subsystem::dispatch(const Command* row, const Request& request, bool write
 
 // CDW10: LBA format in bits 3:0, protection in 7:5, secure erase in 11:9: only none.
 Reply Subsystem::format(const abi::Sqe& command) {
-  if (command.nsid != abi::kNvm && command.nsid != kNsidAll) return {.status = abi::kInvalidNamespace};
-  if (command.cdw10 & 0xf || command.cdw10 >> 5 & 0x7) return {.status = kScBadFormat};
+  if (command.nsid != abi::kNvm && command.nsid != kNsidAll) {
+    return {.status = abi::kInvalidNamespace, .location = kInNsid};
+  }
+  if (command.cdw10 & 0xf || command.cdw10 >> 5 & 0x7) return {.status = kScBadFormat, .location = kInCdw10};
   if (command.cdw10 >> 9 & 0x7) return {.status = abi::kInvalidField};  // flash is erased when it is needed again
-  return {.status = drive_.format()};
+  events_.format_started(command);
+  const Status status = drive_.format();
+  events_.format_done(command, status);
+  return {.status = status};
 }
 
-void Subsystem::count(const Request& request, const Reply& reply) {
-  const auto direction = static_cast<Direction>(request.command.opcode & 3);
-  reads_ += direction == Direction::kToHost;
-  writes_ += (request.command.opcode & 1) != 0;
-  bytes_written_ += request.data.in.size();
-  bytes_read_ += reply.data.size();
+void Subsystem::count(Direction direction, const Request& request, const Reply& reply) {
+  const bool reads = direction == Direction::kToHost, writes = direction == Direction::kToController;
+  drive_.health().count(reads, writes, reply.data.size(), request.data.in.size());
 }
 
-HostCounters Subsystem::host_counters() const { return {reads_, writes_, bytes_read_, bytes_written_}; }
-
-void Subsystem::record_error(QueueId queue, const abi::Sqe& command, std::uint16_t status_word) {
-  const std::lock_guard lock(log_mutex_);
-  ErrorEntry& entry = errors_[error_count_ % errors_.size()];
-  entry = {};
-  entry.count = ++error_count_;
+void Subsystem::record_error(QueueId queue, const abi::Sqe& command, std::uint16_t status_word, const Reply& reply) {
+  ErrorEntry entry{};
   entry.sq_id = queue;
   entry.cid = command.cid;
   entry.status = status_word;
-  entry.location = 0xffff;  // no single field is at fault
+  entry.location = reply.location;
+  entry.lba = reply.lba;
   entry.nsid = command.nsid;
   entry.opcode = command.opcode;
-}
-
-std::vector<ErrorEntry> Subsystem::errors(std::size_t most) const {
-  const std::lock_guard lock(log_mutex_);
-  const std::uint64_t count = std::min<std::uint64_t>({most, error_count_, errors_.size()});
-  std::vector<ErrorEntry> newest;
-  newest.reserve(count);
-  for (std::uint64_t i = 0; i < count; ++i) newest.push_back(errors_[(error_count_ - 1 - i) % errors_.size()]);
-  return newest;
+  drive_.health().add(Health::Log::kErrors, [&](std::uint64_t number) {
+    entry.count = number;
+    return bytes_of(entry);
+  });
 }
 
 }  // namespace kvdrive::nvme

@@ -2,21 +2,17 @@
 // An NVM subsystem: one drive with its three namespaces, shared by all controllers.
 #pragma once
 
-#include <array>
-#include <atomic>
-#include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <mutex>
-#include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "commands/admin_context.hpp"
 #include "commands/local_memory.hpp"
+#include "commands/persistent_events.hpp"
 #include "commands/programs.hpp"
 #include "commands/sanitize.hpp"
+#include "commands/self_test.hpp"
 #include "drive.hpp"
 
 namespace kvdrive::nvme {
@@ -25,11 +21,6 @@ struct SubsystemOptions {
   std::string serial;                                 // at most 20 characters; empty: of no particular drive
   std::string nqn;                                    // empty: made from the serial number
   std::uint64_t slm_bytes = std::uint64_t{64} << 20;  // of namespace 2
-};
-
-// Commands that the host sent, as SMART counts them.
-struct HostCounters {
-  std::uint64_t reads = 0, writes = 0, bytes_read = 0, bytes_written = 0;
 };
 
 class Subsystem {
@@ -50,12 +41,9 @@ class Subsystem {
   Reply format(const abi::Sqe& command);
   Sanitizer& sanitizer() { return sanitizer_; }
 
-  void record_error(QueueId queue, const abi::Sqe& command, std::uint16_t status_word);
-  // Newest first, at most `most`.
-  std::vector<ErrorEntry> errors(std::size_t most) const;
-  std::uint64_t error_count() const { return error_count_; }
-  HostCounters host_counters() const;
-  std::chrono::steady_clock::time_point opened() const { return opened_; }
+  void record_error(QueueId queue, const abi::Sqe& command, std::uint16_t status_word, const Reply& reply);
+  SelfTest& self_test() { return self_test_; }
+  PersistentEvents& events() { return events_; }
 
   // A controller comes, and gets its number; it goes.
   std::uint16_t attach(AdminContext* controller);
@@ -64,22 +52,18 @@ class Subsystem {
  private:
   Reply dispatch(const Command* row, const Request& request, bool write_cache);
   void broadcast(Event event, std::uint32_t enabled_by);
-  void count(const Request& request, const Reply& reply);
+  void count(Direction direction, const Request& request, const Reply& reply);
 
   Drive& drive_;
   SubsystemOptions options_;
   LocalMemory memory_;
   Programs programs_{drive_, memory_};
   Sanitizer sanitizer_{drive_, memory_};
-  const std::chrono::steady_clock::time_point opened_ = std::chrono::steady_clock::now();
+  SelfTest self_test_{drive_};
+  PersistentEvents events_{drive_, options_.serial, options_.nqn};
 
   std::mutex controllers_mutex_;
   std::vector<AdminContext*> controllers_;  // by CNTLID - 1, null: free
-
-  mutable std::mutex log_mutex_;
-  std::array<ErrorEntry, kErrorLogEntries> errors_{};
-  std::atomic<std::uint64_t> error_count_ = 0;
-  std::atomic<std::uint64_t> reads_ = 0, writes_ = 0, bytes_read_ = 0, bytes_written_ = 0;
 };
 
 }  // namespace kvdrive::nvme

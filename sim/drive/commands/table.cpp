@@ -52,11 +52,13 @@ const Command* find_command(QueueKind queue, const abi::Sqe& command) {
   return command.nsid == 0 ? nullptr : table().find(command.nsid, command.opcode);
 }
 
-Status unknown_command(QueueKind queue, const abi::Sqe& command) {
-  if (queue == QueueKind::kAdmin) return abi::kInvalidOpcode;
-  if (command.nsid == 0 || command.nsid > kMaxNsid) return abi::kInvalidNamespace;
+Reply unknown_command(QueueKind queue, const abi::Sqe& command) {
+  const Reply opcode{.status = abi::kInvalidOpcode, .location = kInOpcode};
+  const Reply nsid{.status = abi::kInvalidNamespace, .location = kInNsid};
+  if (queue == QueueKind::kAdmin) return opcode;
+  if (command.nsid == 0 || command.nsid > kMaxNsid) return nsid;
   const auto same = [&](const Command& row) { return row.nsid != 0 && row.opcode == command.opcode; };
-  return std::ranges::any_of(all_commands(), same) ? abi::kInvalidNamespace : abi::kInvalidOpcode;
+  return std::ranges::any_of(all_commands(), same) ? nsid : opcode;
 }
 
 Transfer transfer_of(QueueKind queue, const abi::Sqe& command, const Drive& drive) {

@@ -23,7 +23,7 @@ std::span<const Command> all_commands();
 const Command* find_command(QueueKind queue, const abi::Sqe& command);
 
 // Why `find_command` found nothing: the namespace does not exist or is another command's, or the opcode is unknown.
-Status unknown_command(QueueKind queue, const abi::Sqe& command);
+Reply unknown_command(QueueKind queue, const abi::Sqe& command);
 
 // Direction and length of a command's data.
 Transfer transfer_of(QueueKind queue, const abi::Sqe& command, const Drive& drive);

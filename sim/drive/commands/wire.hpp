@@ -20,6 +20,14 @@ constexpr int kMaxMemoryRangeSets = 16;
 constexpr int kErrorLogEntries = 64;
 constexpr int kAsyncEventLimit = 4;
 constexpr int kAbortLimit = 4;
+constexpr int kAnaGroup = 1;
+constexpr int kSelfTestResults = 20;
+constexpr int kMaxCopyRanges = 128;
+constexpr int kMaxCopyRangeBlocks = 256;
+constexpr int kMaxCopyBlocks = 4096;
+constexpr int kRoomKelvin = 298;
+constexpr int kWarningKelvin = 343;
+constexpr int kCriticalKelvin = 353;
 constexpr int kRingMagic = 1735289202;
 constexpr int kRingVersion = 1;
 constexpr int kRingRegisters = 4096;
@@ -50,6 +58,7 @@ enum AdminOpcode : std::uint32_t {
   kSetFeatures = 0x9,
   kGetFeatures = 0xa,
   kAsyncEventRequest = 0xc,
+  kDeviceSelfTest = 0x14,
   kKeepAlive = 0x18,
   kFabrics = 0x7f,
   kFormatNvm = 0x80,
@@ -63,8 +72,11 @@ enum NvmOpcode : std::uint32_t {
   kNvmFlush = 0x0,
   kNvmWrite = 0x1,
   kNvmRead = 0x2,
+  kNvmCompare = 0x5,
   kNvmWriteZeroes = 0x8,
   kNvmDatasetManagement = 0x9,
+  kNvmVerify = 0xc,
+  kNvmCopy = 0x19,
 };
 
 enum SessionOpcode : std::uint32_t {
@@ -112,10 +124,24 @@ enum LogPage : std::uint32_t {
   kLogFirmware = 0x3,
   kLogChangedNamespaces = 0x4,
   kLogCommandEffects = 0x5,
+  kLogSelfTest = 0x6,
+  kLogAna = 0xc,
+  kLogPersistentEvents = 0xd,
+  kLogFeatureEffects = 0x12,
   kLogSanitizeStatus = 0x81,
   kLogStatistics = 0xc0,
   kLogPrograms = 0xc1,
   kLogSessions = 0xc2,
+};
+
+enum PersistentEvent : std::uint32_t {
+  kEventTimestamp = 0x3,
+  kEventPowerOn = 0x4,
+  kEventFormatStart = 0x7,
+  kEventFormatDone = 0x8,
+  kEventSanitizeStart = 0x9,
+  kEventSanitizeDone = 0xa,
+  kEventThermal = 0xd,
 };
 
 enum Feature : std::uint32_t {
@@ -158,6 +184,10 @@ enum StatusCode : std::uint32_t {
   kScBadQueueDeletion = 0x10c,
   kScFeatureNotSaveable = 0x10d,
   kScFeatureNotChangeable = 0x10e,
+  kScFeatureNotNamespaceSpecific = 0x10f,
+  kScSelfTestRuns = 0x11d,
+  kScCommandSizeLimit = 0x183,
+  kScCompareFailure = 0x285,
   kScCommandSetRejected = 0x12b,
   kScBadCommandSet = 0x12c,
   kScInvalidMemoryNamespace = 0x18b,
@@ -191,6 +221,20 @@ static_assert(sizeof(DatasetRange) == 16);
 static_assert(offsetof(DatasetRange, attributes) == 0);
 static_assert(offsetof(DatasetRange, blocks) == 4);
 static_assert(offsetof(DatasetRange, first_block) == 8);
+
+struct CopyRange {
+  std::uint64_t reserved0;
+  std::uint64_t first_block;
+  std::uint16_t blocks;
+  std::uint16_t reserved1[3];
+  std::uint64_t reserved2;
+};
+static_assert(sizeof(CopyRange) == 32);
+static_assert(offsetof(CopyRange, reserved0) == 0);
+static_assert(offsetof(CopyRange, first_block) == 8);
+static_assert(offsetof(CopyRange, blocks) == 16);
+static_assert(offsetof(CopyRange, reserved1) == 18);
+static_assert(offsetof(CopyRange, reserved2) == 24);
 
 struct SglDescriptor {
   std::uint64_t address;
@@ -713,6 +757,126 @@ static_assert(offsetof(SmartLog, unsafe_shutdowns) == 144);
 static_assert(offsetof(SmartLog, media_errors) == 160);
 static_assert(offsetof(SmartLog, error_entries) == 176);
 static_assert(offsetof(SmartLog, reserved1) == 192);
+
+struct AnaLog {
+  std::uint64_t changes;
+  std::uint16_t groups;
+  std::uint16_t reserved0[3];
+  std::uint32_t group;
+  std::uint32_t namespaces;
+  std::uint64_t group_changes;
+  std::uint8_t state;
+  std::uint8_t reserved1[15];
+  std::uint32_t nsid[3];
+  std::uint32_t reserved2;
+};
+static_assert(sizeof(AnaLog) == 64);
+static_assert(offsetof(AnaLog, changes) == 0);
+static_assert(offsetof(AnaLog, groups) == 8);
+static_assert(offsetof(AnaLog, reserved0) == 10);
+static_assert(offsetof(AnaLog, group) == 16);
+static_assert(offsetof(AnaLog, namespaces) == 20);
+static_assert(offsetof(AnaLog, group_changes) == 24);
+static_assert(offsetof(AnaLog, state) == 32);
+static_assert(offsetof(AnaLog, reserved1) == 33);
+static_assert(offsetof(AnaLog, nsid) == 48);
+static_assert(offsetof(AnaLog, reserved2) == 60);
+
+struct SelfTestResult {
+  std::uint8_t status;
+  std::uint8_t segment;
+  std::uint8_t valid;
+  std::uint8_t reserved;
+  std::uint32_t power_on_hours[2];
+  std::uint32_t nsid;
+  std::uint32_t lba[2];
+  std::uint32_t specific;
+};
+static_assert(sizeof(SelfTestResult) == 28);
+static_assert(offsetof(SelfTestResult, status) == 0);
+static_assert(offsetof(SelfTestResult, segment) == 1);
+static_assert(offsetof(SelfTestResult, valid) == 2);
+static_assert(offsetof(SelfTestResult, reserved) == 3);
+static_assert(offsetof(SelfTestResult, power_on_hours) == 4);
+static_assert(offsetof(SelfTestResult, nsid) == 12);
+static_assert(offsetof(SelfTestResult, lba) == 16);
+static_assert(offsetof(SelfTestResult, specific) == 24);
+
+struct SelfTestLog {
+  std::uint8_t operation;
+  std::uint8_t completion;
+  std::uint16_t reserved;
+};
+static_assert(sizeof(SelfTestLog) == 4);
+static_assert(offsetof(SelfTestLog, operation) == 0);
+static_assert(offsetof(SelfTestLog, completion) == 1);
+static_assert(offsetof(SelfTestLog, reserved) == 2);
+
+struct PersistentEventLog {
+  std::uint8_t page;
+  std::uint8_t reserved0[3];
+  std::uint32_t events;
+  std::uint64_t bytes;
+  std::uint8_t revision;
+  std::uint8_t reserved1;
+  std::uint16_t header_bytes;
+  std::uint32_t timestamp[2];
+  std::uint32_t power_on_hours[4];
+  std::uint32_t power_cycles[2];
+  std::uint16_t vid;
+  std::uint16_t ssvid;
+  std::uint8_t sn[20];
+  std::uint8_t mn[40];
+  std::uint8_t subnqn[256];
+  std::uint16_t generation;
+  std::uint16_t context[2];
+  std::uint8_t reserved2[102];
+  std::uint64_t supported[4];
+};
+static_assert(sizeof(PersistentEventLog) == 512);
+static_assert(offsetof(PersistentEventLog, page) == 0);
+static_assert(offsetof(PersistentEventLog, reserved0) == 1);
+static_assert(offsetof(PersistentEventLog, events) == 4);
+static_assert(offsetof(PersistentEventLog, bytes) == 8);
+static_assert(offsetof(PersistentEventLog, revision) == 16);
+static_assert(offsetof(PersistentEventLog, reserved1) == 17);
+static_assert(offsetof(PersistentEventLog, header_bytes) == 18);
+static_assert(offsetof(PersistentEventLog, timestamp) == 20);
+static_assert(offsetof(PersistentEventLog, power_on_hours) == 28);
+static_assert(offsetof(PersistentEventLog, power_cycles) == 44);
+static_assert(offsetof(PersistentEventLog, vid) == 52);
+static_assert(offsetof(PersistentEventLog, ssvid) == 54);
+static_assert(offsetof(PersistentEventLog, sn) == 56);
+static_assert(offsetof(PersistentEventLog, mn) == 76);
+static_assert(offsetof(PersistentEventLog, subnqn) == 116);
+static_assert(offsetof(PersistentEventLog, generation) == 372);
+static_assert(offsetof(PersistentEventLog, context) == 374);
+static_assert(offsetof(PersistentEventLog, reserved2) == 378);
+static_assert(offsetof(PersistentEventLog, supported) == 480);
+
+struct PersistentEventHead {
+  std::uint8_t kind;
+  std::uint8_t revision;
+  std::uint8_t header_bytes;
+  std::uint8_t reserved0;
+  std::uint16_t cntlid;
+  std::uint16_t timestamp[4];
+  std::uint16_t port;
+  std::uint32_t reserved1;
+  std::uint16_t vendor_bytes;
+  std::uint16_t event_bytes;
+};
+static_assert(sizeof(PersistentEventHead) == 24);
+static_assert(offsetof(PersistentEventHead, kind) == 0);
+static_assert(offsetof(PersistentEventHead, revision) == 1);
+static_assert(offsetof(PersistentEventHead, header_bytes) == 2);
+static_assert(offsetof(PersistentEventHead, reserved0) == 3);
+static_assert(offsetof(PersistentEventHead, cntlid) == 4);
+static_assert(offsetof(PersistentEventHead, timestamp) == 6);
+static_assert(offsetof(PersistentEventHead, port) == 14);
+static_assert(offsetof(PersistentEventHead, reserved1) == 16);
+static_assert(offsetof(PersistentEventHead, vendor_bytes) == 20);
+static_assert(offsetof(PersistentEventHead, event_bytes) == 22);
 
 struct FirmwareLog {
   std::uint8_t active;

@@ -16,6 +16,10 @@ constexpr std::uint32_t kErrorEvent = 0;
 constexpr std::uint32_t kCommandSetEvent = 6;
 constexpr std::uint8_t kFuseMask = 0x3;
 
+// An asynchronous event of type SMART: a temperature threshold; and the bit of the feature that asks for it.
+constexpr Event kTemperatureEvent = kSmartEvent | 0x01 << 8 | kLogSmart << 16;
+constexpr std::uint32_t kTemperatureWarning = 0x2;
+
 // The log page that acknowledges events of a type.
 std::uint32_t event_type_of_log(std::uint32_t page) {
   return page == kLogSmart ? kSmartEvent : page == kLogSanitizeStatus ? kCommandSetEvent : kErrorEvent;
@@ -28,9 +32,11 @@ std::optional<Response> Controller::execute_admin(const abi::Sqe& command, const
   const auto* const handler = row ? std::get_if<AdminHandler>(&row->handler) : nullptr;
   std::optional<Reply> reply;
   if (!handler) {
-    reply = Reply{.status = unknown_command(QueueKind::kAdmin, command)};
+    reply = unknown_command(QueueKind::kAdmin, command);
   } else if (command.flags & kFuseMask) {
-    reply = Reply{.status = abi::kInvalidField};
+    reply = Reply{.status = abi::kInvalidField, .location = kInFlags};
+  } else if (row->checks_nsid && command.nsid > kMaxNsid && command.nsid != kNsidAll) {
+    reply = Reply{.status = abi::kInvalidNamespace, .location = kInNsid};
   } else {
     reply = (*handler)(*this, {command, data});
   }
@@ -44,8 +50,27 @@ Reply Controller::get_feature(const Request& request) {
 }
 
 Reply Controller::set_feature(const Request& request) {
+  const std::uint32_t feature = request.command.cdw10 & 0xff;
+  Reply reply;
+  std::optional<TemperatureLimit> crossed;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto before = features_.temperature_limit();
+    const std::uint64_t clock = features_.timestamp();
+    reply = features_.set(request.command, request.data.in);
+    if (reply.status != abi::kSuccess) return reply;
+    if (feature == kFeatureTimestamp) subsystem_.events().timestamp_set(id_, clock);
+    crossed = features_.temperature_limit();
+    if (crossed && !before) subsystem_.events().temperature_crossed(id_, crossed->over, crossed->kelvin);
+    if (before && feature != kFeatureAsyncEvents) crossed.reset();  // told already
+  }
+  if (crossed) raise(kTemperatureEvent, kTemperatureWarning);
+  return reply;
+}
+
+bool Controller::temperature_warning() {
   const std::lock_guard lock(mutex_);
-  return features_.set(request.command, request.data.in);
+  return features_.temperature_limit().has_value();
 }
 
 void Controller::acknowledge(std::uint32_t log_page) {

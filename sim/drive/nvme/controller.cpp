@@ -43,11 +43,14 @@ Controller::Controller(Subsystem& subsystem, ControllerOptions options, Deliver 
       options_(checked(std::move(options))),
       deliver_(std::move(deliver)),
       memory_(memory),
-      features_(options_.host_id, options_.max_io_queues) {
+      features_(subsystem.drive().health(), options_) {
   id_ = subsystem_.attach(this);
 }
 
-Controller::~Controller() { subsystem_.detach(id_); }
+Controller::~Controller() {
+  subsystem_.events().forget_context(id_);
+  subsystem_.detach(id_);
+}
 
 std::optional<std::uint64_t> Controller::property(std::uint32_t offset, std::uint32_t bytes) const {
   const std::lock_guard lock(mutex_);
@@ -140,6 +143,7 @@ void Controller::reset() {
   events_.clear();
   told_events_ = 0;
   stuck_.clear();
+  subsystem_.events().forget_context(id_);
   const std::uint32_t keep_alive = features_.value(kFeatureKeepAlive);
   features_.reset();
   if (options_.fabrics) features_.set_keep_alive(keep_alive);
@@ -172,13 +176,10 @@ Transfer Controller::transfer(QueueId queue, const abi::Sqe& command) const {
 }
 
 Response Controller::complete(QueueId queue, const abi::Sqe& command, Reply&& reply) {
-  Response response{.cqe = {.result = reply.result,
-                            .sq_head = 0,
-                            .sq_id = queue,
-                            .cid = command.cid,
-                            .status = status_word(reply.status)},
+  const std::uint16_t status = status_word(reply.status);
+  if (reply.status != abi::kSuccess) subsystem_.record_error(queue, command, status, reply);
+  Response response{.cqe = {.result = reply.result, .sq_head = 0, .sq_id = queue, .cid = command.cid, .status = status},
                     .data = std::move(reply.data)};
-  if (reply.status != abi::kSuccess) subsystem_.record_error(queue, command, response.cqe.status);
   return response;
 }
 

@@ -111,6 +111,7 @@ class Controller : private AdminContext {
   Subsystem& subsystem() override { return subsystem_; }
   Reply get_feature(const Request& request) override;
   Reply set_feature(const Request& request) override;
+  bool temperature_warning() override;
   Reply create_cq(const abi::Sqe& command) override;
   Reply create_sq(const abi::Sqe& command) override;
   Reply delete_cq(const abi::Sqe& command) override;

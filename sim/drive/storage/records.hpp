@@ -26,7 +26,10 @@ enum class RecordType : std::uint32_t {
   kRows,
   kBlocks,
   kLimits,
-  kEraseMarks
+  kEraseMarks,
+  kHealth,
+  kLogEntry,
+  kSavedFeature
 };
 
 class RecordWriter {

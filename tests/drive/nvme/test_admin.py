@@ -63,7 +63,7 @@ def test_features(nvme):
     assert nvme.admin(admin.set_feature(F.FEATURE_QUEUES, 0x00070007)).result == 0x00070007
     assert nvme.admin(admin.set_feature(F.FEATURE_QUEUES, 0x01000100)).result == 0x003F003F
     assert nvme.admin(admin.set_feature(F.FEATURE_WRITE_CACHE, 2)).status == S.INVALID_FIELD
-    assert nvme.admin(admin.set_feature(F.FEATURE_WRITE_CACHE, 1, save=True)).status == SC.SC_FEATURE_NOT_SAVEABLE
+    assert nvme.admin(admin.set_feature(F.FEATURE_QUEUES, 1, save=True)).status == SC.SC_FEATURE_NOT_SAVEABLE
     assert nvme.admin(admin.set_feature(F.FEATURE_WRITE_ATOMICITY, 1)).status == SC.SC_FEATURE_NOT_CHANGEABLE
     assert nvme.admin(admin.set_feature(0x7E, 1)).status == S.INVALID_FIELD
     stamp = np.frombuffer((1_700_000_000_000).to_bytes(8, "little"), np.uint8)

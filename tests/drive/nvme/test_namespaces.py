@@ -46,6 +46,41 @@ def test_zeroed_and_deallocated_blocks_take_no_flash(nvme):
     assert [bool(block.any()) for block in found] == [i not in (2, 3, 4, 10, 11, 19) for i in range(20)]
 
 
+def test_compare_verify_and_copy(nvme):
+    data = noise(1, 8)
+    nvme.ok(namespaces.write_blocks(10, data))
+    nvme.ok(namespaces.verify_blocks(10, 8))
+    nvme.ok(namespaces.compare_blocks(10, data))
+    wrong = data.copy()
+    wrong[5 * 4096 + 7] ^= 1
+    assert nvme.send(namespaces.compare_blocks(10, wrong)).status == SC.SC_COMPARE_FAILURE
+    nvme.ok(namespaces.copy_blocks([(14, 4), (10, 2)], 100))
+    blocks = data.reshape(8, -1)
+    want = np.concatenate([blocks[4:8], blocks[:2]]).tobytes()
+    assert nvme.ok(namespaces.read_blocks(100, 6)).data.tobytes() == want
+    nvme.ok(namespaces.copy_blocks([(10, 8)], 12))  # onto itself
+    assert nvme.ok(namespaces.read_blocks(12, 8)).data.tobytes() == data.tobytes()
+    assert nvme.drive.check() == []
+
+
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [
+        (namespaces.copy_blocks([(0, 1)] * (wire.MAX_COPY_RANGES + 1), 0), SC.SC_COMMAND_SIZE_LIMIT),
+        (namespaces.copy_blocks([(0, wire.MAX_COPY_RANGE_BLOCKS + 1)], 0), SC.SC_COMMAND_SIZE_LIMIT),
+        (namespaces.copy_blocks([(0, 256)] * 17, 0), SC.SC_COMMAND_SIZE_LIMIT),
+        (namespaces.copy_blocks([(0, 1), (BLOCKS, 1)], 0), SC.SC_LBA_OUT_OF_RANGE),
+        (namespaces.copy_blocks([(0, 2)], BLOCKS - 1), SC.SC_LBA_OUT_OF_RANGE),
+        (namespaces.verify_blocks(BLOCKS - 1, 2), SC.SC_LBA_OUT_OF_RANGE),
+        (namespaces.compare_blocks(BLOCKS, np.zeros(4096, np.uint8)), SC.SC_LBA_OUT_OF_RANGE),
+    ],
+)
+def test_copies_that_cannot_be_change_nothing(nvme, command, status):
+    nvme.ok(namespaces.write_blocks(0, noise(2, 4)))
+    assert nvme.send(command).status == status
+    assert nvme.ok(namespaces.read_blocks(0, 4)).data.tobytes() == noise(2, 4).tobytes()
+
+
 def test_block_commands_are_refused(nvme):
     assert nvme.send(namespaces.read_blocks(BLOCKS - 1, 2)).status == SC.SC_LBA_OUT_OF_RANGE
     assert nvme.send(namespaces.read_blocks(1 << 60, 1)).status == SC.SC_LBA_OUT_OF_RANGE

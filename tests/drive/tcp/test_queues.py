@@ -4,7 +4,7 @@ import struct
 
 import numpy as np
 import pytest
-from tcp.initiator import H2C_DATA, R2T
+from tcp.initiator import H2C_DATA, HOST_ID, R2T
 
 import golden
 from kvdrive import abi
@@ -243,3 +243,10 @@ def test_damaged_data_fail_the_command_only(target):
     assert (reply.status, reply.retry) == (0x022, True)
     assert target.counters["data_digest_errors"] == 2
     assert read_blocks(queue, 0, 1).data == data
+
+
+def test_only_the_long_host_identifier_goes_over_fabrics(target):
+    admin, _ = target.admin()
+    get_features, host_id = 0x0A, 0x81
+    assert admin.read(get_features, 8, 0, dwords=(host_id, 0)).status == 0x002
+    assert admin.read(get_features, 16, 0, dwords=(host_id, 1)).data == HOST_ID

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the drive remembers of its life over reopenings: counters, errors, events, saved features."""
+
+import numpy as np
+import pytest
+
+from kvdrive import abi
+from kvdrive.nvme import admin, namespaces, wire
+
+S, SC, L, F = abi.NvmeStatus, wire.StatusCode, wire.LogPage, wire.Feature
+LAST_BLOCK = (1 << 26) // wire.LBA_BYTES - 1
+CDW10, CDW11, NSID, OPCODE = 40, 44, 4, 0  # bytes of an entry
+
+
+def smart(nvme):
+    return admin.decode(wire.SmartLog, nvme.admin(admin.get_log_page(L.LOG_SMART, 512)).data)
+
+
+def errors(nvme, count):
+    return nvme.admin(admin.get_log_page(L.LOG_ERRORS, 64 * count)).data.view(wire.ErrorEntry)
+
+
+def events(nvme):
+    """Types of the persistent events, newest first."""
+    size = int(nvme.admin(admin.get_log_page(L.LOG_PERSISTENT_EVENTS, 512, specific=3)).data[8:16].view(np.uint64)[0])
+    page = nvme.admin(admin.get_log_page(L.LOG_PERSISTENT_EVENTS, size)).data
+    assert nvme.admin(admin.get_log_page(L.LOG_PERSISTENT_EVENTS, 4, specific=2)).status == S.SUCCESS
+    head, at, kinds = page[:512].view(wire.PersistentEventLog)[0], 512, []
+    assert (head["page"], head["bytes"], head["header_bytes"]) == (0x0D, size, 492)
+    while at < size:
+        event = page[at : at + 24].view(wire.PersistentEventHead)[0]
+        kinds.append(int(event["kind"]))
+        assert int(head["supported"][0]) >> kinds[-1] & 1
+        at += int(event["header_bytes"]) + 3 + int(event["event_bytes"])
+    assert (at, len(kinds)) == (size, head["events"])
+    return kinds
+
+
+def test_counters_and_errors_survive_reopening(make_nvme):
+    nvme = make_nvme()
+    nvme.ok(namespaces.write_blocks(0, np.ones(3 * 4096, np.uint8)))
+    nvme.ok(namespaces.read_blocks(0, 3))
+    nvme.send(admin.command(0x33, nsid=1))
+    before = smart(nvme)
+    assert (before["power_cycles"], before["unsafe_shutdowns"], before["error_entries"]) == (1, 0, 1)
+    assert (before["host_reads"], before["data_units_read"], before["data_units_written"]) == (1, 1, 1)
+    nvme.close()
+    nvme = make_nvme()
+    nvme.send(admin.command(0x35, nsid=1))
+    after = smart(nvme)
+    assert (after["power_cycles"], after["unsafe_shutdowns"], after["error_entries"]) == (2, 0, 2)
+    assert [after[name] - before[name] for name in ("host_reads", "host_writes")] == [0, 0]
+    assert errors(nvme, 3)["count"].tolist() == [2, 1, 0]
+    assert errors(nvme, 2)["opcode"].tolist() == [0x35, 0x33]
+
+
+def test_a_drive_that_was_not_closed_counts_an_unsafe_shutdown(make_nvme):
+    nvme = make_nvme()
+    nvme.ok(namespaces.write_blocks(0, np.ones(4096, np.uint8), fua=True))
+    nvme.drive.inject("power_cut")
+    nvme.close()
+    nvme = make_nvme()
+    assert (smart(nvme)["power_cycles"], smart(nvme)["unsafe_shutdowns"]) == (2, 1)
+    nvme.close()
+    nvme = make_nvme()
+    assert (smart(nvme)["power_cycles"], smart(nvme)["unsafe_shutdowns"]) == (3, 1)
+
+
+def test_they_survive_a_journal_that_starts_anew(make_nvme):
+    nvme = make_nvme()
+    nvme.send(admin.command(0x33, nsid=1))
+    nvme.admin(admin.set_feature(F.FEATURE_TEMPERATURE_THRESHOLD, 320, save=True))
+    assert nvme.admin(admin.sanitize()).status == S.SUCCESS
+    nvme.close()
+    nvme = make_nvme()
+    assert smart(nvme)["error_entries"] == 1
+    assert nvme.admin(admin.get_feature(F.FEATURE_TEMPERATURE_THRESHOLD)).result == 320
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "location", "lba"),
+    [
+        (namespaces.read_blocks(LAST_BLOCK, 2), SC.SC_LBA_OUT_OF_RANGE, CDW10, LAST_BLOCK + 1),
+        (namespaces.read_blocks(1 << 40, 1), SC.SC_LBA_OUT_OF_RANGE, CDW10, 1 << 40),
+        (namespaces.compare_blocks(4, np.ones(2 * 4096, np.uint8)), SC.SC_COMPARE_FAILURE, 0xFFFF, 4),
+        (admin.command(0x33, nsid=1), S.INVALID_OPCODE, OPCODE, 0),
+        (admin.command(wire.NvmOpcode.NVM_READ, nsid=9, room=4096), S.INVALID_NAMESPACE, NSID, 0),
+        (admin.command(wire.NvmOpcode.NVM_FLUSH, nsid=1, flags=1), S.INVALID_FIELD, 1, 0),
+    ],
+)
+def test_the_error_log_says_where(nvme, command, status, location, lba):
+    assert nvme.send(command).status == status
+    entry = errors(nvme, 1)[0]
+    assert (entry["status"] >> 1 & 0x7FF, entry["location"], entry["lba"]) == (status, location, lba)
+
+
+def test_the_error_log_names_the_damaged_block(nvme, tmp_path):
+    data = np.ones((1000, 4096), np.uint8)
+    data[11, :8] = np.frombuffer(b"find me!", np.uint8)
+    nvme.ok(namespaces.write_blocks(0, data.reshape(-1), fua=True))
+    path = tmp_path / "drive.kv"
+    with path.open("r+b") as file:
+        file.seek(path.read_bytes().index(b"find me!"))
+        file.write(b"damaged!")
+    for command in (namespaces.verify_blocks(0, 16), namespaces.read_blocks(10, 3)):
+        assert nvme.send(command).status == S.UNRECOVERED_READ
+        assert errors(nvme, 1)[0]["lba"] == 11
+    assert smart(nvme)["critical_warning"] & 4
+    nvme.ok(namespaces.read_blocks(0, 11))
+
+
+@pytest.mark.parametrize("nsid", [4, 0xFFFFFFFE])
+def test_namespaces_that_do_not_exist_are_invalid(nvme, nsid):
+    A = wire.AdminOpcode
+    commands = [
+        admin.command(A.GET_LOG_PAGE, nsid=nsid, room=512, cdw10=L.LOG_SMART | 127 << 16),
+        admin.command(A.GET_FEATURES, nsid=nsid, cdw10=F.FEATURE_WRITE_CACHE),
+        admin.command(A.SET_FEATURES, nsid=nsid, cdw10=F.FEATURE_WRITE_CACHE),
+        admin.command(A.DEVICE_SELF_TEST, nsid=nsid, cdw10=1),
+        admin.command(A.FORMAT_NVM, nsid=nsid),
+        admin.identify(wire.Cns.CNS_NAMESPACE, nsid),
+    ]
+    assert [nvme.admin(command).status for command in commands] == [S.INVALID_NAMESPACE] * len(commands)
+    assert errors(nvme, 1)[0]["location"] == NSID
+
+
+def test_temperature_thresholds_raise_a_warning_and_an_event(nvme):
+    def threshold(value):
+        return nvme.admin(admin.set_feature(F.FEATURE_TEMPERATURE_THRESHOLD, value)).status
+
+    nvme.admin(admin.set_feature(F.FEATURE_ASYNC_EVENTS, 0x2))
+    request = admin.command(wire.AdminOpcode.ASYNC_EVENT_REQUEST)
+    event = nvme.pairs.submit(0, request.entry)
+    assert smart(nvme)["critical_warning"] == 0
+    under = 1 << 20
+    for crossed, calm in ((290, 343), (300 | under, 200 | under)):
+        assert threshold(crossed) == S.SUCCESS
+        entry, _ = nvme.pairs.wait(event)
+        assert int(np.frombuffer(entry, abi.Cqe)["result"][0]) == 1 | 1 << 8 | L.LOG_SMART << 16
+        event = nvme.pairs.submit(0, request.entry)
+        assert smart(nvme)["critical_warning"] == 0x2
+        assert not nvme.pairs.done(event)
+        assert threshold(calm) == S.SUCCESS
+        assert smart(nvme)["critical_warning"] == 0
+    assert threshold(300 | 1 << 16) == S.INVALID_FIELD  # a sensor that is not there
+    assert events(nvme).count(wire.PersistentEvent.EVENT_THERMAL) == 2
+
+
+def test_what_oncs_promises_works(make_nvme):
+    nvme = make_nvme()
+    identify = admin.decode(wire.IdentifyController, nvme.admin(admin.identify(wire.Cns.CNS_CONTROLLER)).data)
+    assert identify["oncs"] == 0b1_1101_1101  # all but Write Uncorrectable and Reservations
+
+    def get(select):
+        return nvme.admin(admin.get_feature(F.FEATURE_WRITE_CACHE, select)).result
+
+    assert get(3) == 0b101
+    assert nvme.admin(admin.get_feature(F.FEATURE_QUEUES, 3)).result == 0b100
+    assert nvme.admin(admin.set_feature(F.FEATURE_WRITE_CACHE, 0, save=True)).status == S.SUCCESS
+    assert [get(0), get(1), get(2)] == [0, 1, 0]
+    assert nvme.admin(admin.set_feature(F.FEATURE_WRITE_CACHE, 1)).status == S.SUCCESS
+    assert [get(0), get(1), get(2)] == [1, 1, 0]
+    nvme.close()
+    nvme = make_nvme()
+    assert [get(0), get(1), get(2)] == [0, 1, 0]
+    pages = nvme.admin(admin.get_log_page(L.LOG_FEATURE_EFFECTS, 1024)).data.view(np.uint32)
+    assert np.flatnonzero(pages & 1).tolist() == sorted(F)
+
+
+def test_every_controller_tells_one_story_of_shared_namespaces(nvme):
+    controller = admin.decode(wire.IdentifyController, nvme.admin(admin.identify(wire.Cns.CNS_CONTROLLER)).data)
+    assert controller["cmic"] & 0b1010 == 0b1010
+    assert (controller["nanagrpid"], controller["anagrpmax"]) == (1, 1)
+    block = admin.decode(wire.IdentifyNamespace, nvme.admin(admin.identify(wire.Cns.CNS_NAMESPACE, 1)).data)
+    assert (block["nmic"], block["anagrpid"]) == (1, 1)
+    for nsid in (1, 2, 3):
+        data = nvme.admin(admin.identify(wire.Cns.CNS_INDEPENDENT_NAMESPACE, nsid)).data
+        independent = admin.decode(wire.IndependentNamespace, data)
+        assert (independent["nmic"], independent["anagrpid"]) == (1, 1)
+    log = admin.decode(wire.AnaLog, nvme.admin(admin.get_log_page(L.LOG_ANA, 64)).data)
+    assert (log["groups"], log["group"], log["namespaces"], log["state"], log["nsid"]) == (1, 1, 3, 1, [1, 2, 3])
+
+
+def test_persistent_events(make_nvme):
+    E = wire.PersistentEvent
+    nvme = make_nvme()
+    assert nvme.admin(admin.get_log_page(L.LOG_PERSISTENT_EVENTS, 512)).status == SC.SC_COMMAND_SEQUENCE
+    assert nvme.admin(admin.command(wire.AdminOpcode.FORMAT_NVM, nsid=1)).status == S.SUCCESS
+    nvme.admin(admin.set_feature(F.FEATURE_TIMESTAMP, data=np.zeros(8, np.uint8)))
+    nvme.close()
+    nvme = make_nvme()
+    nvme.admin(admin.sanitize())
+    sanitize = [E.EVENT_SANITIZE_DONE, E.EVENT_SANITIZE_START]
+    first = [E.EVENT_TIMESTAMP, E.EVENT_FORMAT_DONE, E.EVENT_FORMAT_START, E.EVENT_POWER_ON]
+    assert events(nvme) == [*sanitize, E.EVENT_POWER_ON, *first]
+
+
+def test_device_self_test(nvme, tmp_path):
+    def start(code):
+        return nvme.admin(admin.command(wire.AdminOpcode.DEVICE_SELF_TEST, nsid=1, cdw10=code)).status
+
+    def results():
+        page = nvme.admin(admin.get_log_page(L.LOG_SELF_TEST, 564)).data
+        assert page[:2].tolist() == [0, 0]  # nothing runs
+        return page[4:].view(wire.SelfTestResult)
+
+    nvme.ok(namespaces.write_blocks(0, np.ones(1000 * 4096, np.uint8), fua=True))
+    assert [start(code) for code in (1, 2, 0xF, 3)] == [0, 0, 0, S.INVALID_FIELD]
+    assert results()["status"][:3].tolist() == [0x20, 0x10, 0xF]
+    layout = nvme.drive.layout()
+    with (tmp_path / "drive.kv").open("r+b") as file:  # every page
+        file.seek(layout["unit_offset"])
+        file.write(b"damaged " * ((layout["file_bytes"] - layout["unit_offset"]) // 8))
+    assert start(2) == S.SUCCESS
+    failed = results()
+    assert (failed["status"][0], failed["segment"][0]) == (0x27, 2)
+    nvme.close()
+    assert failed["status"][1:4].tolist() == [0x20, 0x10, 0xF]
