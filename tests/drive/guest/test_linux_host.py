@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import base64
+import os
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -37,13 +40,17 @@ class Rig:
     def __init__(self, path: Path) -> None:
         self.drive = Drive(path, "fast", 1, 1 << 26)
         self.subsystem = Subsystem(self.drive, serial="GUEST0001", nqn=NQN)
-        self.server = TcpServer(self.subsystem, hosts=[(HOST_NQN, None, None)])
+        self.server = self.serve()
+        self.asked: Callable[[str], None] = self.server.inject
+
+    def serve(self, port: int = 0) -> TcpServer:
+        return TcpServer(self.subsystem, "127.0.0.1", port, hosts=[(HOST_NQN, None, None)])
 
     def run(self, image: Image, script: str, files: dict[str, bytes] | None = None, **variables: str) -> list[str]:
         head = "".join(f"{name}='{value}'\n" for name, value in {"NQN": NQN, "HOSTNQN": HOST_NQN, **variables}.items())
         options = "nvme-core io_timeout=4 max_retries=5\n" if script == "faults.sh" else ""
         text = head + (HERE / script).read_text()
-        guest = Guest(image, text, files or {}, self.server.port, self.server.inject, options)
+        guest = Guest(image, text, files or {}, self.server.port, self.asked, options)
         said = guest.run(TIMEOUT_S)
         problems = [line for line in said if line.startswith("error")]
         assert not problems, guest.report(str(problems))
@@ -126,3 +133,59 @@ def test_a_linux_host_recovers_from_faults(tmp_path, image):
     counters = rig.server.counters()
     assert counters["terminated"] == 0
     assert rig.drive.check() == []
+
+
+def test_a_linux_host_survives_the_loss_of_a_path(tmp_path, image):
+    rig = Rig(tmp_path / "drive.kv")
+    second: list[TcpServer] = [rig.serve()]
+    port = second[0].port
+    commands: list[int] = []
+
+    def act(word: str) -> None:
+        if word == "cut":  # every connection of this path ends, and nobody listens there
+            commands.append(second[0].counters()["commands"])
+            second.clear()
+        else:
+            second.append(rig.serve(port))
+
+    rig.asked = act
+    said = rig.run(image, "multipath.sh", SECOND=str(port))
+    assert [line for line in said if line != "ready" and not line.startswith("ask ")] == [
+        "native Y",
+        "subsystems 1",
+        "paths 2",
+        "access optimized optimized",
+        "first live, second connecting",
+        "rounds 11",
+        "blocks same over one path",
+        "back live",
+    ]
+    assert commands[0] > 0
+    assert rig.drive.check() == []
+
+
+# Counts and times that depend on what the kernel happened to ask, and when.
+VOLATILE = re.compile(
+    r"^(data units|host_(read|write)|controller_busy|power_on|host_cmd|cmdid|sqid|error_count|num_err|nsid\t:\t)", re.I
+)
+TIMES = re.compile(r"(?<=timestamp: )\d+.*|(?<=timestamp : ).*|\b1[0-9]{12}\b.*", re.I)
+
+
+def test_nvme_cli_says_what_it_said(tmp_path, image):
+    """Its output is expected/*.txt but for volatile lines; `UPDATE_EXPECTED=1 pytest ...` writes them anew."""
+    rig = Rig(tmp_path / "drive.kv")
+    said = rig.run(image, "nvme_cli.sh")
+    found = {}
+    for line in said:
+        if line.startswith("text "):
+            _, name, *coded = line.split()
+            lines = base64.b64decode("".join(coded)).decode(errors="replace").splitlines()
+            kept = [TIMES.sub("...", text.rstrip()) for text in lines if not VOLATILE.match(text.strip())]
+            found[name] = "\n".join(kept) + "\n"
+    folder = HERE / "expected"
+    if os.environ.get("UPDATE_EXPECTED"):
+        folder.mkdir(exist_ok=True)
+        for name, text in found.items():
+            (folder / f"{name}.txt").write_text(text)
+    expected = {path.stem: path.read_text() for path in folder.glob("*.txt")}
+    assert found == expected
