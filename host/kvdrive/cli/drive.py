@@ -76,7 +76,9 @@ def info(path: DriveFile, as_json: JsonFlag = False) -> None:
     shown = ("sn", "mn", "fr", "subnqn", "engine", "engine_mhz", "slm_bytes", "abi_version")
     namespace = _ask(pairs, wire.IdentifyNamespace, admin.identify(wire.Cns.CNS_NAMESPACE, 1))
     found = drive.layout() | _budgets(drive, as_json) | {name: identity[name] for name in shown if name != "engine"}
-    show(str(path), found | {"sessions": drive.sessions(), "blocks_used": namespace["nuse"]}, as_json)
+    found |= {"sessions": drive.sessions(), "blocks_used": namespace["nuse"]}
+    found["file_bytes_on_disk"] = path.stat().st_blocks * 512  # the file is sparse
+    show(str(path), found, as_json)
 
 
 @app.command()

@@ -50,6 +50,7 @@ def test_create_info_and_fsck(tmp_path):
     again = kvdrive("create", path)
     assert (again.returncode, "--force" in again.stderr) == (2, True)
     found = json.loads(kvdrive("info", path, "--json").stdout)
+    assert found["file_bytes_on_disk"] == path.stat().st_blocks * 512 < found["file_bytes"]
     assert (found["preset"], found["sessions"], found["blocks_used"]) == ("970pro", [], 0)
     assert json.loads(kvdrive("fsck", path, "--json").stdout)["disagreements"] == []
 
