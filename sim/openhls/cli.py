@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands: `build` writes RTL and a schedule report, `cosim` compares it with g++, `show` prints the IR."""
+"""The commands: `csim` runs the C++ as software, `build` writes RTL and a schedule report, `cosim` compares the two,
+`report` prints the schedule of built RTL, `show` the program in between, `estimate` counts LUTs."""
 
 from __future__ import annotations
 
@@ -7,35 +8,51 @@ import argparse
 import json
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
-from openhls.backend.cosim import Cosimulation, cosimulate, parse_choice, parse_elements
+from openhls.backend.cosim import Cosimulation, cosimulate, parse_choice, parse_elements, run_testbench
 from openhls.backend.design import CLOCK_MHZ, Design, write_design
 from openhls.backend.expect import read_expectation
+from openhls.backend.netlist import NetlistError
 from openhls.backend.report import as_json
+from openhls.config import Component, read_config
 from openhls.errors import OpenHlsError
 from openhls.estimate import estimate
 from openhls.frontend.compile import compile_program
 from openhls.ir import Program
+from openhls.pipeline import checked
 from openhls.printer import print_program
+
+REFUSED = 2
+FAULT = 3
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="openhls", description="C++ for hardware to SystemVerilog.")
     commands = parser.add_subparsers(dest="command", required=True)
-    common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("file", type=Path, help="the C++ file")
-    common.add_argument("--top", required=True, help="the function that becomes the top, without namespaces")
-    common.add_argument("-I", dest="includes", type=Path, action="append", default=[], help="an include path")
+    software = argparse.ArgumentParser(add_help=False)
+    software.add_argument(
+        "files", type=Path, nargs="*", metavar="FILE", help="C++ files, one translation unit together"
+    )
+    software.add_argument("--config", type=Path, metavar="CFG", help="files, top, flags and clock of a hls_config.cfg")
+    software.add_argument("-I", dest="includes", type=Path, action="append", default=[], help="an include path")
+    software.add_argument("-D", dest="defines", action="append", default=[], metavar="NAME[=X]", help="a macro")
+    source = argparse.ArgumentParser(add_help=False, parents=[software])
+    source.add_argument("--top", default="", help="the function that becomes the top, without namespaces")
+    source.add_argument("--strict", action="store_true", help="refuse what would be a warning: pragmas without effect")
+    source.add_argument("--verify", action="store_true", help="check the rules of the IR after every pass")
     hardware = argparse.ArgumentParser(add_help=False)
     hardware.add_argument("--clock", type=float, metavar="MHZ", help=f"target (default: of --expect, or {CLOCK_MHZ})")
     hardware.add_argument(
         "--expect", type=Path, metavar="TOML", help="fail unless each loop has the II of its table [loops]"
     )
     hardware.add_argument("--json", action="store_true", help="print the report as JSON")
-    build = commands.add_parser("build", parents=[common, hardware], help="write the RTL and the schedule report")
+    csim = commands.add_parser("csim", parents=[software], help="compile with g++ and run the testbench's main")
+    csim.add_argument("--tb", dest="benches", type=Path, action="append", default=[], help="a file of the testbench")
+    build = commands.add_parser("build", parents=[source, hardware], help="write the RTL and the schedule report")
     build.add_argument("--out", type=Path, required=True, help="the folder to write")
-    cosim = commands.add_parser("cosim", parents=[common, hardware], help="compare g++ and RTL on random inputs")
+    cosim = commands.add_parser("cosim", parents=[source, hardware], help="compare g++ and RTL on random inputs")
     cosim.add_argument("--cases", type=int, default=20, help="how many random cases (default %(default)s)")
     cosim.add_argument("--seed", type=int, default=1, help="seed of the first case, each next one adds 1")
     cosim.add_argument("--stalls", action="store_true", help="also run every case with random stalls on every stream")
@@ -46,11 +63,42 @@ def _parser() -> argparse.ArgumentParser:
         "--elements", dest="sizes", action="append", default=[], metavar="NAME=4096", help="elements behind a pointer"
     )
     cosim.add_argument("--out", type=Path, help="keep what is written in this folder")
+    report = commands.add_parser("report", help="print the schedule of built RTL")
+    report.add_argument("folder", type=Path, help="what `build --out` wrote")
     area = commands.add_parser("estimate", help="count LUTs, DSPs and memories of built RTL with Yosys, as JSON")
     area.add_argument("folder", type=Path, help="what `build --out` wrote")
     area.add_argument("--top", required=True, help="the top module")
-    commands.add_parser("show", parents=[common], help="print what the front end made of the program")
+    commands.add_parser("show", parents=[source], help="print what the front end made of the program")
     return parser
+
+
+def _component(options: argparse.Namespace) -> Component:
+    """What the command line names, after what --config does. Raises OpenHlsError without a source."""
+    found = read_config(options.config) if options.config is not None else Component((), "")
+    found = replace(
+        found,
+        sources=(*found.sources, *options.files),
+        includes=(*found.includes, *options.includes),
+        defines=(*found.defines, *options.defines),
+        top=getattr(options, "top", "") or found.top,
+    )
+    if not found.sources:
+        raise OpenHlsError("name a C++ file, or a --config that does")
+    missing = [str(path) for path in (*found.sources, *found.testbenches) if not path.exists()]
+    if missing:
+        raise OpenHlsError(f"{missing[0]}: no such file")
+    return found
+
+
+def _compiled(options: argparse.Namespace, component: Component) -> Program:
+    if not component.top:
+        raise OpenHlsError("name the function that becomes the top: --top NAME")
+    program = compile_program(
+        component.sources, component.top, component.includes, component.defines, strict=options.strict
+    )
+    for warning in program.warnings:
+        print(f"openhls: {warning}", file=sys.stderr)
+    return program
 
 
 def _report(program: Program, design: Design) -> dict[str, object]:
@@ -58,32 +106,43 @@ def _report(program: Program, design: Design) -> dict[str, object]:
         "top": design.top,
         "clock_mhz": design.clock_mhz,
         "sources": list(program.sources),
+        "warnings": list(program.warnings),
         "files": [str(path) for path in (*design.files, *design.library)],
         "regions": as_json(list(design.regions)),
     }
 
 
-def _design(options: argparse.Namespace, program: Program, out: Path) -> Design:
+def _design(options: argparse.Namespace, component: Component, program: Program, out: Path) -> Design:
     expected = read_expectation(options.expect) if options.expect is not None else None
-    clock_mhz = options.clock or (expected.clock_mhz if expected is not None else None) or CLOCK_MHZ
-    return write_design(program, options.top, out, clock_mhz, expected)
+    stated = options.clock or (expected.clock_mhz if expected is not None else None) or component.clock_mhz
+    return write_design(program, component.top, out, stated or CLOCK_MHZ, expected)
 
 
-def _build(options: argparse.Namespace, program: Program) -> int:
-    design = _design(options, program, options.out)
+def _csim(options: argparse.Namespace, component: Component) -> int:
+    benches = (*component.testbenches, *options.benches)
+    if not benches:
+        raise OpenHlsError("name a file with a main function: --tb FILE")
+    with tempfile.TemporaryDirectory(prefix="openhls-") as folder:
+        files = (*component.sources, *benches)
+        return run_testbench(files, Path(folder), component.includes, component.defines)
+
+
+def _build(options: argparse.Namespace, component: Component, program: Program) -> int:
+    design = _design(options, component, program, options.out)
     print(json.dumps(_report(program, design), indent=1) if options.json else design.text())
     return 0
 
 
-def _cosim(options: argparse.Namespace, program: Program, out: Path) -> int:
-    design = _design(options, program, out)
+def _cosim(options: argparse.Namespace, component: Component, program: Program, out: Path) -> int:
+    design = _design(options, component, program, out)
     found = cosimulate(
         design,
-        options.file,
+        component.sources,
         program.function,
         cases=options.cases,
         seed=options.seed,
-        includes=tuple(options.includes),
+        includes=component.includes,
+        defines=component.defines,
         choices=dict(parse_choice(text) for text in options.choices),
         elements=dict(parse_elements(text) for text in options.sizes),
     )
@@ -103,23 +162,45 @@ def _comparison(found: Cosimulation, problem: str) -> dict[str, object]:
     return {"seed": found.seed, "words": found.free.words, "cycles": list(found.free.cycles), "problem": problem}
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """0: done, or g++ and RTL agree; 1: they differ; 2: the program is refused or a tool is missing."""
-    options = _parser().parse_args(arguments)
-    try:
-        if options.command == "estimate":
-            print(json.dumps(estimate(options.folder, options.top), indent=1))
-            return 0
-        program = compile_program(options.file, options.top, tuple(options.includes))
+def _of_folder(options: argparse.Namespace) -> int:
+    """The commands about RTL that is there already."""
+    if options.command == "estimate":
+        print(json.dumps(estimate(options.folder, options.top), indent=1))
+        return 0
+    path = options.folder / "schedule.txt"
+    if not path.exists():
+        raise OpenHlsError(f"{path} does not exist: run `openhls build --out {options.folder}`")
+    print(path.read_text(), end="")
+    return 0
+
+
+def _of_source(options: argparse.Namespace) -> int:
+    component = _component(options)
+    if options.command == "csim":
+        return _csim(options, component)
+    with checked(options.verify):
+        program = _compiled(options, component)
         if options.command == "show":
             print(print_program(program), end="")
             return 0
         if options.command == "build":
-            return _build(options, program)
+            return _build(options, component, program)
         if options.out is not None:
-            return _cosim(options, program, options.out)
+            return _cosim(options, component, program, options.out)
         with tempfile.TemporaryDirectory(prefix="openhls-") as folder:
-            return _cosim(options, program, Path(folder))
+            return _cosim(options, component, program, Path(folder))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """0: done, or g++ and RTL agree; 1: they differ; 2: the program is refused or a tool is missing; 3: openhls itself
+    is at fault. `csim` returns what the testbench does."""
+    options = _parser().parse_args(arguments)
+    try:
+        return _of_folder(options) if options.command in ("estimate", "report") else _of_source(options)
     except OpenHlsError as error:
         print(f"openhls: {error}", file=sys.stderr)
-        return 2
+        return REFUSED
+    except (NetlistError, AssertionError, LookupError, TypeError, ValueError, RecursionError) as error:
+        what = f"{type(error).__name__}: {error}".rstrip(": ")
+        print(f"openhls: a fault of openhls, not of the C++ ({what}); please report the source", file=sys.stderr)
+        return FAULT

@@ -5,12 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from openhls.ir import Opcode
-
-
-def signed(bits: int, width: int) -> int:
-    """A pattern as a two's complement number."""
-    return bits - (1 << width) if bits >> (width - 1) else bits
+from openhls.ir import Const, Opcode, Operand, signed
 
 
 def _divide(a: int, b: int) -> tuple[int, int]:
@@ -84,3 +79,11 @@ def evaluate(opcode: Opcode, width: int, bits: Sequence[int], widths: Sequence[i
         case Opcode.POPCOUNT:
             return bits[0].bit_count() & mask
     raise ValueError(f"{opcode} has no value of its own")
+
+
+def folded(opcode: Opcode, width: int, operands: Sequence[Operand], low: int = 0) -> Const | None:
+    """The result of an operation whose operands are all constant."""
+    bits = [operand.bits for operand in operands if isinstance(operand, Const)]
+    if len(bits) < len(operands):
+        return None
+    return Const(width, evaluate(opcode, width, bits, [operand.width for operand in operands], low))

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from openhls.buffers import Memory, attach
 from openhls.errors import OpenHlsError
 from openhls.evaluate import evaluate
 from openhls.ir import (
@@ -28,7 +29,6 @@ from openhls.ir import (
     Region,
     Value,
 )
-from openhls.memories import Memory, attach
 
 POLLING = ""
 _MOST_POLLS = 200_000

@@ -26,7 +26,7 @@ predicate is 0 has any value; programs that reach the back end do not depend on 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -158,7 +158,10 @@ WITHOUT_RESULT = frozenset({Opcode.WRITE, Opcode.STORE})
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation. `target` names the stream or array of an access; `predicate` is TRUE but for accesses."""
+    """One operation. `target` names the stream or array of an access; `predicate` is TRUE but for accesses.
+
+    `row` is the block of an array in blocks (Partition.BLOCK) that the C++ keeps an access in, whatever its index.
+    """
 
     opcode: Opcode
     result: Value | None
@@ -167,6 +170,7 @@ class Operation:
     predicate: Operand = TRUE
     target: str = ""
     low: int = 0
+    row: int | None = None
 
     def inputs(self) -> tuple[Operand, ...]:
         """Operands, and the predicate where there is one."""
@@ -415,7 +419,7 @@ class Program:
     for a scalar by reference, an output. A reference that is also read has the name of its output plus `_in` among the
     scalars. `registers` are the arguments (and "return") that INTERFACE s_axilite puts behind the AXI4-Lite port; the
     others are ports of the top. `function` is the C++ name of the top with its namespaces; `sources` are the C++ files
-    that were read.
+    that were read. `warnings` name the lines of what was accepted and has no effect.
     """
 
     top: str
@@ -425,20 +429,42 @@ class Program:
     sources: tuple[str, ...] = ()
     memories: tuple[MemoryPort, ...] = ()
     registers: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def walk(regions: tuple[Region, ...]) -> Iterator[Region]:
+    """All regions in program order, loops before what is in them."""
+    for region in regions:
+        yield region
+        if isinstance(region, Loop):
+            yield from walk(region.body)
 
 
 def blocks_of(regions: tuple[Region, ...]) -> Iterator[Block]:
-    """All blocks, in program order."""
-    for region in regions:
-        if isinstance(region, Block):
-            yield region
-        elif isinstance(region, Loop):
-            yield from blocks_of(region.body)
+    return (region for region in walk(regions) if isinstance(region, Block))
 
 
 def loops_of(regions: tuple[Region, ...]) -> Iterator[Loop]:
-    """All loops, outer ones before those in them."""
-    for region in regions:
-        if isinstance(region, Loop):
-            yield region
-            yield from loops_of(region.body)
+    return (region for region in walk(regions) if isinstance(region, Loop))
+
+
+def operations_of(regions: tuple[Region, ...]) -> Iterator[Operation]:
+    return (operation for block in blocks_of(regions) for operation in block.operations)
+
+
+def calls_of(regions: tuple[Region, ...]) -> Iterator[Call]:
+    return (call for region in walk(regions) if isinstance(region, Dataflow) for call in region.calls)
+
+
+def fifos_of(regions: tuple[Region, ...]) -> Iterator[Fifo]:
+    return (fifo for region in walk(regions) if isinstance(region, Dataflow) for fifo in region.fifos)
+
+
+def definitions_of(operations: Iterable[Operation]) -> dict[str, Operation]:
+    """The operations with a result, by its name."""
+    return {operation.result.name: operation for operation in operations if operation.result is not None}
+
+
+def signed(bits: int, width: int) -> int:
+    """A pattern as a two's complement number."""
+    return bits - (1 << width) if bits >> (width - 1) else bits

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from openhls.errors import OpenHlsError
 from openhls.ir import (
     ADDRESS_BITS,
@@ -42,7 +44,7 @@ def verify(program: Program) -> None:
     """Raises InvalidProgram."""
     seen: dict[str, Process] = {}
     for name, process in program.processes.items():
-        _ProcessCheck(process, seen).run()
+        verify_process(process, seen)
         seen[name] = process
     if not seen or list(seen)[-1] != program.top:
         raise InvalidProgram(f"the top {program.top} is not the last process")
@@ -52,6 +54,11 @@ def verify(program: Program) -> None:
             raise InvalidProgram(f"{port.name} is two memory ports")
         names.add(port.name)
         _check_port(port, program.processes[program.top])
+
+
+def verify_process(process: Process, callees: Mapping[str, Process], pointers: frozenset[str] = frozenset()) -> None:
+    """Raises InvalidProgram. `pointers`: names of memory that is still accessed as if it were an array."""
+    _ProcessCheck(process, callees, pointers).run()
 
 
 def _check_port(port: MemoryPort, top: Process) -> None:
@@ -81,9 +88,10 @@ def _check_port(port: MemoryPort, top: Process) -> None:
 
 
 class _ProcessCheck:
-    def __init__(self, process: Process, callees: dict[str, Process]) -> None:
+    def __init__(self, process: Process, callees: Mapping[str, Process], pointers: frozenset[str]) -> None:
         self._process = process
         self._callees = callees
+        self._pointers = pointers
         self._streams = {stream.name: stream for stream in process.streams}
         self._arrays = {array.name: array for array in process.arrays}
         self._names: set[str] = {*self._streams, *self._arrays}
@@ -98,7 +106,11 @@ class _ProcessCheck:
             self._use(operand, visible, "an output")
 
     def _fail(self, problem: str, where: object = "") -> None:
-        raise InvalidProgram(f"{self._process.name}: {problem} {where}".rstrip())
+        place = where.location if isinstance(where, Operation) else self._process.location
+        what = (
+            f" {where.opcode.value} {where.target}".rstrip() if isinstance(where, Operation) else f" {where}".rstrip()
+        )
+        raise InvalidProgram(f"{place}: {self._process.name}: {problem}{what}; this is a fault of openhls")
 
     def _define(self, value: Value, visible: set[Value]) -> None:
         if value.name in self._names or value.width < 1:
@@ -174,6 +186,8 @@ class _ProcessCheck:
 
     def _array_access(self, operation: Operation) -> None:
         array = self._arrays.get(operation.target)
+        if operation.target in self._pointers:
+            return
         if array is None:
             self._fail("an unknown array in", operation)
             return

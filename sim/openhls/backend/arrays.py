@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from openhls.backend.memories import Kind, Storage
 from openhls.backend.netlist import (
     Literal,
     Module,
@@ -21,6 +20,7 @@ from openhls.backend.netlist import (
     literal,
     operate,
 )
+from openhls.backend.storage import Kind, Storage
 from openhls.errors import Unsupported
 from openhls.ir import Opcode
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from openhls.backend import delays
+from openhls.backend.dataflow import Stages
 from openhls.backend.datapath import Pipeline, Surroundings, expression
 from openhls.backend.dependence import Body
-from openhls.backend.memories import Storage
 from openhls.backend.netlist import (
     ONE,
     Literal,
@@ -31,7 +31,7 @@ from openhls.backend.netlist import (
 from openhls.backend.pipelined import Pipelined, pipelined
 from openhls.backend.pulses import delayed, flag
 from openhls.backend.schedule import Schedule, schedule_block
-from openhls.backend.stages import Stages
+from openhls.backend.storage import Storage
 from openhls.ir import (
     PREDICATED,
     Block,

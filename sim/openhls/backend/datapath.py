@@ -15,7 +15,6 @@ from openhls.backend.arrays import ArrayEnd
 from openhls.backend.dependence import Body
 from openhls.backend.exclusive import exclusive
 from openhls.backend.fifos import OwnFifos
-from openhls.backend.memories import Kind, index_form
 from openhls.backend.netlist import (
     ONE,
     Check,
@@ -31,7 +30,8 @@ from openhls.backend.netlist import (
     operate,
 )
 from openhls.backend.schedule import Schedule
-from openhls.backend.streams import Claim, InputEnd, OutputEnd, Push
+from openhls.backend.storage import Kind
+from openhls.backend.stream_ends import Claim, InputEnd, OutputEnd, Push
 from openhls.errors import Unsupported
 from openhls.ir import Const, Opcode, Operand, Operation
 
@@ -269,7 +269,7 @@ class Pipeline:
 
     def bank(self, operation: Operation) -> int | None:
         storage = self.around.arrays[operation.target].storage
-        return storage.bank_of(index_form(operation.operands[0], storage, self.body.definitions))
+        return storage.bank_of(operation, self.body.definitions)
 
     def load(self, operation: Operation, step: int) -> None:
         assert operation.result is not None
@@ -286,13 +286,20 @@ class Pipeline:
 
     def check_index(self, operation: Operation, index: Term, step: int) -> None:
         """Lets a simulation stop at an index beyond the array."""
-        length = self.around.arrays[operation.target].storage.array.length
-        if isinstance(index, Literal) or length >> index.width:
-            return
-        inside = operate(Opcode.ULT, index, literal(index.width, length))
-        accessed = all_of([self.completes[step], self.value(operation.predicate, step)])
+        storage = self.around.arrays[operation.target].storage
+        length, inside = storage.array.length, ONE
+        if not isinstance(index, Literal) and not length >> index.width:
+            inside = operate(Opcode.ULT, index, literal(index.width, length))
         message = f"{operation.location}: an index beyond {operation.target}, which has {length} elements"
-        self.around.module.checks.append(Check(any_of([negate(accessed), inside]), message))
+        if operation.row is not None and not isinstance(index, Literal):
+            first = operation.row * storage.bank_length
+            past = operate(Opcode.ULT, index, literal(index.width, first))
+            last = operate(Opcode.ULE, index, literal(index.width, first + storage.bank_length - 1))
+            inside = all_of([negate(past), last])
+            message = f"{operation.location}: an index beyond row {operation.row} of {operation.target}"
+        if inside != ONE:
+            accessed = all_of([self.completes[step], self.value(operation.predicate, step)])
+            self.around.module.checks.append(Check(any_of([negate(accessed), inside]), message))
 
     def store(self, operation: Operation, step: int) -> None:
         end = self.around.arrays[operation.target]

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from openhls.backend.affine import Affine, first_collision, may_meet, strides
 from openhls.backend.exclusive import exclusive
-from openhls.backend.memories import Storage, index_form
-from openhls.ir import ARRAY_ACCESSES, Block, Carried, Dependence, Loop, Opcode, Operation
+from openhls.backend.storage import Storage, index_form
+from openhls.ir import ARRAY_ACCESSES, Block, Carried, Dependence, Loop, Opcode, Operation, definitions_of
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Body:
     definitions: dict[str, Operation] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.definitions = {op.result.name: op for op in self.operations if op.result is not None}
+        self.definitions = definitions_of(self.operations)
 
     @classmethod
     def of_loop(cls, loop: Loop, storages: dict[str, Storage]) -> Body:

@@ -16,6 +16,7 @@ from openhls.backend.simulate import LIBRARY
 from openhls.backend.top import build_top, module_of
 from openhls.backend.verilog import module_text
 from openhls.ir import MemoryPort, Process, Program
+from openhls.pipeline import finish_program
 
 CLOCK_MHZ = 300.0
 HEADER = "// SPDX-License-Identifier: Apache-2.0\n// Written by openhls; edit the C++ instead.\n"
@@ -48,7 +49,7 @@ def write_design(
     Raises Unsupported for what has no hardware, Unexpected if the schedule is not as `expected`.
     """
     top = module_of(top)
-    built = build_program(program, clock_mhz)
+    built = build_program(finish_program(program, clock_mhz), clock_mhz)
     regions = tuple(report(built, clock_mhz))
     if expected is not None:
         check_intervals(regions, program.sources, expected)

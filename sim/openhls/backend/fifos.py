@@ -6,8 +6,7 @@ One memory instead of two, and a cycle less on the way.
 
 from __future__ import annotations
 
-from openhls.ir import Direction, Program
-from openhls.passes.links import calls_of, fifos_of
+from openhls.ir import Direction, Program, calls_of, fifos_of
 
 OwnFifos = dict[tuple[str, str], int]  # depth, by process and stream
 

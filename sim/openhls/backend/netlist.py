@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from openhls.backend.keywords import KEYWORDS
 from openhls.ir import BINARY, COMPARISONS, UNKNOWN, Location, Opcode
+from openhls.names import KEYWORDS
 
 
 class NetlistError(Exception):

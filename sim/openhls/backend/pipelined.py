@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from openhls.backend.balance import balance
 from openhls.backend.dependence import Body
-from openhls.backend.lookahead import look_ahead
-from openhls.backend.memories import Storage
 from openhls.backend.schedule import Schedule, TooShort, schedule_loop
+from openhls.backend.storage import Storage
 from openhls.ir import Loop, Operation
+from openhls.passes.balance import balance
 from openhls.passes.flatten import Flat
+from openhls.passes.look_ahead import look_ahead
 
 
 @dataclass(frozen=True)

@@ -7,21 +7,17 @@ Ports of a process: `start` and `done` are pulses, one cycle long; arguments sta
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from openhls.backend.arrays import ArrayEnd
 from openhls.backend.control import Controller, Scheduled
+from openhls.backend.dataflow import module_name
 from openhls.backend.datapath import Held, Surroundings
 from openhls.backend.fifos import OwnFifos, own_fifos
-from openhls.backend.lower import lower
-from openhls.backend.memories import storage_of
 from openhls.backend.netlist import Module, all_of, any_of, negate
-from openhls.backend.pipelined import keeps_interval
-from openhls.backend.stages import module_name
-from openhls.backend.streams import InputEnd, OutputEnd, make_end
+from openhls.backend.storage import storage_of
+from openhls.backend.stream_ends import InputEnd, OutputEnd, make_end
 from openhls.ir import Process, Program
-from openhls.passes.flatten import flatten_process
-from openhls.passes.narrow import narrow
 
 
 @dataclass(frozen=True)
@@ -36,7 +32,6 @@ class Built:
 def build_process(program: Program, process: Process, clock_mhz: float, fifos: OwnFifos) -> Built:
     """The module of a process. Raises Unsupported for what the back end has no hardware for."""
     storages = {array.name: storage_of(array) for array in process.arrays}
-    process = flatten_process(process, lambda flat: keeps_interval(flat, storages, clock_mhz))
     module = Module(module_name(process), f"{process.name}: {process.location}")
     start, done = module.input("start", 1), module.output("done", 1)
     held = Held()
@@ -62,8 +57,6 @@ def build_process(program: Program, process: Process, clock_mhz: float, fifos: O
 
 
 def build_program(program: Program, clock_mhz: float) -> list[Built]:
-    """All processes, callees first."""
-    program = narrow(program)
-    program = narrow(replace(program, processes={name: lower(each) for name, each in program.processes.items()}))
+    """All processes of a program that has been through the passes, callees first."""
     fifos = own_fifos(program)
     return [build_process(program, process, clock_mhz, fifos) for process in program.processes.values()]

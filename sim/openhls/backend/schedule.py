@@ -21,8 +21,8 @@ from openhls.backend import delays
 from openhls.backend.delays import Cost
 from openhls.backend.dependence import Body, Edge, edges
 from openhls.backend.exclusive import exclusive
-from openhls.backend.memories import Kind, ports_of
 from openhls.backend.sink import Sink, used
+from openhls.backend.storage import Kind, ports_of
 from openhls.errors import Unsupported
 from openhls.ir import UNKNOWN, Carried, Opcode, Operand, Operation, Value
 

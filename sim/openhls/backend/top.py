@@ -9,12 +9,12 @@ registers (registers.py) these are bits behind AXI4-Lite. Streams are AXI4-Strea
 from __future__ import annotations
 
 from openhls.backend.axi import Masters, stream_names
-from openhls.backend.keywords import KEYWORDS
+from openhls.backend.dataflow import module_name
 from openhls.backend.netlist import Module, Net, Term, all_of, any_of, negate, operate
 from openhls.backend.registers import RegisterMap, build_registers, register_map
-from openhls.backend.stages import module_name
 from openhls.errors import Unsupported
 from openhls.ir import Direction, Opcode, Process, Program, Stream
+from openhls.names import KEYWORDS
 
 PINS = {"ap_clk", "ap_rst_n", "ap_start", "ap_done", "ap_ready", "ap_idle", "ap_return", "bus_error", "interrupt"}
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from openhls.errors import Unsupported
 from openhls.frontend.llvm.module import Instruction, Number, Operand
 from openhls.frontend.types import Array, Struct, Type
-from openhls.ir import Location
+from openhls.ir import Location, signed
 
 STREAM_BYTES = (2 << 20) + 192  # of the stream in the shim, as are the places below
 READ_AT, WRITE_AT, EMPTY_AT, FULL_AT, DEPTH_AT = 0, 1 << 20, 2 << 20, (2 << 20) + 64, (2 << 20) + 128
@@ -46,7 +46,7 @@ def element_address(base: Address, it: Instruction) -> Address:
             current = current.element
         stride = current.size  # type: ignore[attr-defined]
         if isinstance(index, Number):
-            offset += (index.bits - (1 << index.width if index.bits >> (index.width - 1) else 0)) * stride
+            offset += signed(index.bits, index.width) * stride
         else:
             terms.append((index, stride))
     return Address(base.base, offset, tuple(terms))

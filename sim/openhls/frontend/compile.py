@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+from openhls.errors import Unsupported
 from openhls.frontend.context import Context, make_context
 from openhls.frontend.interfaces import Interfaces
 from openhls.frontend.llvm.module import Function, Module
 from openhls.frontend.llvm.reader import read_module
-from openhls.frontend.lower import Lowering
+from openhls.frontend.lowering import Lowering
 from openhls.frontend.pragmas import Notes
 from openhls.frontend.stages import Interface
 from openhls.frontend.toolchain import SHIM, compile_source
@@ -54,9 +56,17 @@ def _arguments(function: Function, interface: Interface) -> tuple[str, ...]:
     return tuple(by_parameter.get(name, name) for name in names)
 
 
-def compile_program(source: Path, top: str, includes: tuple[Path, ...] = ()) -> Program:
-    """Raises Unsupported for C++ outside the subset, OpenHlsError for wrong C++ or missing tools."""
-    compiled = compile_source(source, top, includes)
+def compile_program(
+    source: Path | Sequence[Path],
+    top: str,
+    includes: tuple[Path, ...] = (),
+    defines: tuple[str, ...] = (),
+    *,
+    strict: bool = False,
+) -> Program:
+    """Raises Unsupported for C++ outside the subset, with `strict` also for what would be a warning; OpenHlsError for
+    wrong C++ or missing tools."""
+    compiled = compile_source(source, top, includes, defines)
     module = read_module(compiled.text, str(SHIM))
     function = module.functions[compiled.top]
     compiler = _Compiler(module, compiled.notes)
@@ -65,14 +75,19 @@ def compile_program(source: Path, top: str, includes: tuple[Path, ...] = ()) -> 
     arguments = _arguments(function, interface)
     parameters = (name for name, _ in function.parameters if name != function.returned)
     names = dict(zip(parameters, arguments, strict=True))
+    notes = compiled.notes
+    if strict and notes.warnings:
+        location, problem = notes.warnings[0]
+        raise Unsupported(location, problem, "leave it out, or compile without --strict")
     program = Program(
         interface.process.name,
         {each.process.name: each.process for each in compiler.processes},
         arguments,
         function.full_name,
-        compiled.notes.files,
+        notes.files,
         interfaces.memories(interface.process, names),
         interfaces.registers(interface.process, names),
+        tuple(f"{location}: warning: {text}" for location, text in notes.warnings),
     )
     verify(program)
     return program

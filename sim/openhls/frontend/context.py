@@ -197,7 +197,16 @@ def _learn(module: Module, context: Context, it: Instruction) -> None:
     if it.opcode in ("load", "store"):
         for way in context.ways_of(it.operands[-1], it.location):
             address = way.address
+            if it.flag == "volatile" and address.base in context.memories:
+                it.flag = ""  # every access to memory is made, once
             if it.flag == "volatile":
+                declared = context.function.declared.get(address.base, "")
+                if declared and not declared.startswith("stream<"):
+                    raise Unsupported(
+                        it.location,
+                        f"a volatile access to {address.base}",
+                        "leave out volatile, or put it into memory with INTERFACE m_axi",
+                    )
                 if address.base not in context.streams and address.base not in dict(context.function.parameters):
                     raise Unsupported(
                         it.location,

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from openhls.frontend import boolean
 from openhls.frontend.boolean import Conditions, Node
-from openhls.frontend.builder import Builder
+from openhls.frontend.draft import Draft
 from openhls.frontend.graph import Graph, NaturalLoop
-from openhls.frontend.llvm.module import Function, Instruction
-from openhls.frontend.operands import Operands
+from openhls.frontend.llvm.module import Instruction
 from openhls.ir import FALSE, TRUE, Const, Opcode, Operand
 
 Edge = tuple[str, str]
@@ -17,11 +16,10 @@ Edge = tuple[str, str]
 class Flow:
     """`reach` of each block and the condition of each of the `edges` between them, in the loop that they stand in."""
 
-    def __init__(self, function: Function, builder: Builder, operands: Operands) -> None:
-        self._function = function
-        self._builder = builder
-        self._operands = operands
-        self.graph = Graph(function)
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+        self._function = draft.context.function
+        self.graph = Graph(self._function)
         self.conditions = Conditions()
         self.known: dict[Node, Operand] = {boolean.TRUE: TRUE, boolean.FALSE: FALSE}
         self.edges: dict[Edge, Node] = {}
@@ -38,7 +36,7 @@ class Flow:
         """A condition as an operand, in the current block."""
         return self.conditions.build(
             node,
-            lambda condition, a, b: self._builder.make(Opcode.SELECT, 1, condition, a, b, hint="when"),
+            lambda condition, a, b: self._draft.builder.make(Opcode.SELECT, 1, condition, a, b, hint="when"),
             self.known,
         )
 
@@ -50,7 +48,7 @@ class Flow:
         (result, _), *rest = reversed(grouped.items())
         for operand, node in rest:
             condition = self.build(self.conditions.restrict(node, care))
-            result = self._builder.make(Opcode.SELECT, operand.width, condition, operand, result, hint=hint)
+            result = self._draft.builder.make(Opcode.SELECT, operand.width, condition, operand, result, hint=hint)
         return result
 
     def incoming(
@@ -63,7 +61,7 @@ class Flow:
             if loop is not None and (before in loop.blocks) != latches:
                 continue
             if (before, name) in self.edges:
-                cases.append((self.edges[(before, name)], self._operands.of(operand)))
+                cases.append((self.edges[(before, name)], self._draft.operand(operand)))
         return cases
 
     def condition(self, operand: Operand) -> Node:
@@ -79,21 +77,21 @@ class Flow:
         if len(it.flag) == 1:
             self.edges[(name, it.flag[0])] = reach
             return
-        condition = self.condition(self._operands.of(it.operands[0]))
+        condition = self.condition(self._draft.operand(it.operands[0]))
         for target, node in zip(it.flag, (condition, self.conditions.negate(condition)), strict=True):
             before = self.edges.get((name, target), boolean.FALSE) if it.flag[0] == it.flag[1] else boolean.FALSE
             self.edges[(name, target)] = self.conditions.either(before, self.conditions.both(reach, node))
 
     def switch(self, it: Instruction, name: str, reach: Node) -> None:
         assert isinstance(it.flag, list)
-        subject = self._operands.of(it.operands[0])
+        subject = self._draft.operand(it.operands[0])
         targets: dict[str, Node] = {}
         rest = boolean.TRUE
         closed = self._last(it.flag[0]).opcode == "unreachable" or len(it.flag) > 1 << subject.width
         for number, (target, case) in enumerate(zip(it.flag[1:], it.operands[1:], strict=True), 2):
             equal = boolean.TRUE  # for the last case, if there is no other one
             if not closed or number < len(it.flag):
-                equal = self.condition(self._builder.make(Opcode.EQ, 1, subject, self._operands.of(case)))
+                equal = self.condition(self._draft.builder.make(Opcode.EQ, 1, subject, self._draft.operand(case)))
             taken = self.conditions.both(rest, equal)
             targets[target] = self.conditions.either(targets.get(target, boolean.FALSE), taken)
             rest = self.conditions.both(rest, self.conditions.negate(equal))
@@ -104,7 +102,7 @@ class Flow:
     def cases(self, it: Instruction, name: str) -> list[Node]:
         """When each of the choices of a select or a phi is taken."""
         if it.opcode == "select":
-            condition = self.condition(self._operands.of(it.operands[0]))
+            condition = self.condition(self._draft.operand(it.operands[0]))
             return [condition, self.conditions.negate(condition)]
         assert isinstance(it.flag, list)
         return [self.edges.get((before, name), boolean.FALSE) for before in it.flag]

@@ -3,16 +3,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from openhls.errors import Unsupported
 from openhls.frontend.llvm.module import Function
 from openhls.frontend.pragmas import Notes, Pragma
-from openhls.ir import MemoryPort, Process
+from openhls.ir import Location, MemoryPort, Process
 
 MODES = ("m_axi", "s_axilite", "axis", "ap_none", "ap_ctrl_hs")
+# Other handshakes around the same values, and the mode that takes the place of each here.
+SIMILAR = {
+    **dict.fromkeys(("ap_vld", "ap_ovld", "ap_ack", "ap_hs", "ap_stable"), "ap_none"),
+    **dict.fromkeys(("ap_ctrl_chain", "ap_ctrl_none"), "ap_ctrl_hs"),
+    "ap_fifo": "axis",
+}
 # What does not change the hardware here: where the address comes from is a matter of s_axilite, the rest are hints.
 HINTS = frozenset({"offset", "depth", "latency", "name"})
+STREAM = re.compile(r"stream<(.*)>([*&]*)")
 NUMBERS = frozenset(
     {"max_read_burst_length", "max_write_burst_length", "num_read_outstanding", "num_write_outstanding"}
 )
@@ -28,16 +36,41 @@ class Interfaces:
             for note in notes.interfaces
             if note.pragma.location.file == place.file and note.first_line <= place.line <= note.last_line
         ]
-        known = {name for name, _ in function.parameters} | {"return"}
+        self._notes = notes
+        known = {name.removesuffix(".coerce") for name, _ in function.parameters} | {*function.declared, "return"}
         for pragma in self._pragmas:
             self._check(pragma, known)
+        for name, kind in function.declared.items():
+            self._check_type(name, kind, place)
+
+    def mode(self, pragma: Pragma) -> str:
+        named = self._named_mode(pragma)
+        return SIMILAR.get(named, named)
 
     @staticmethod
-    def mode(pragma: Pragma) -> str:
-        return pragma.options.get("mode", next((word for word in MODES if word in pragma.words), ""))
+    def _named_mode(pragma: Pragma) -> str:
+        return pragma.options.get("mode", next((word for word in (*MODES, *SIMILAR) if word in pragma.words), ""))
+
+    def _check_type(self, name: str, kind: str, place: Location) -> None:
+        """Refuses arguments of the top that nothing could drive: what a pin or a word of a stream is not."""
+        stream = STREAM.fullmatch(kind)
+        word, levels = stream.groups() if stream is not None else (kind.rstrip("*&"), "")
+        if "*" in levels:
+            raise Unsupported(place, f"argument {name}: an array of streams", "make each stream an argument")
+        if word in ("float", "double", "_Float16"):
+            raise Unsupported(place, f"argument {name} ({kind}): floating point", "use integers (ap_int, ap_uint)")
+        if stream is not None and word.startswith("struct "):
+            advice = "pack it into one ap_uint; TLAST, TKEEP and TUSER do not exist here"
+            raise Unsupported(place, f"argument {name}: a stream of {word} at the top", advice)
+        if stream is None and word.startswith("struct ") and name not in self.pointers():
+            raise Unsupported(
+                place, f"argument {name}: a {word} at the top", "pass its fields, or pack it into an ap_uint"
+            )
 
     def _check(self, pragma: Pragma, known: set[str]) -> None:
         mode, port = self.mode(pragma), pragma.options.get("port", "")
+        if (named := self._named_mode(pragma)) in SIMILAR:
+            self._notes.warn(pragma.location, f"INTERFACE mode {named} is taken as {mode}")
         if mode not in MODES:
             raise Unsupported(pragma.location, f"INTERFACE mode {mode or '(none)'}", f"use {', '.join(MODES)}")
         if port not in known:
@@ -45,7 +78,7 @@ class Interfaces:
         allowed = {"mode", "port", "bundle", *HINTS, *(NUMBERS if mode == "m_axi" else ())}
         for key in pragma.options:
             if key not in allowed:
-                raise Unsupported(pragma.location, f"INTERFACE option {key}", "leave it out")
+                self._notes.warn(pragma.location, f"INTERFACE option {key} has no effect")
 
     def pointers(self) -> frozenset[str]:
         """Arguments that point into memory."""

@@ -9,7 +9,6 @@ from openhls.errors import OpenHlsError, Unsupported
 from openhls.evaluate import evaluate
 from openhls.frontend.llvm.module import Instruction, Module
 from openhls.frontend.memory import Memory
-from openhls.frontend.names import Names
 from openhls.frontend.pragmas import LoopNote, Notes, Pragma
 from openhls.ir import (
     Carried,
@@ -24,6 +23,7 @@ from openhls.ir import (
     Value,
     blocks_of,
 )
+from openhls.names import Names
 
 _MOST_COUNTED = 1 << 22
 
@@ -51,7 +51,7 @@ def describe_loop(
         )
     stated = note.of_kind("LOOP_TRIPCOUNT")
     if trip_count is None and stated:
-        trip_count = TripCount(stated[0].number("min", 0), stated[0].number("max", 0))
+        trip_count = _stated_trips(stated[0], notes)
     return replace(
         loop,
         label=names.fresh(note.label or f"loop_{location.line}"),
@@ -63,6 +63,15 @@ def describe_loop(
             each for pragma in note.of_kind("DEPENDENCE") for each in _dependences(pragma, memory, location)
         ),
     )
+
+
+def _stated_trips(pragma: Pragma, notes: Notes) -> TripCount | None:
+    """They are for the report alone, so a number that is not known is a warning."""
+    try:
+        return TripCount(pragma.number("min", 0), pragma.number("max", 0))
+    except Unsupported as error:
+        notes.warn(pragma.location, error.problem)
+        return None
 
 
 def _check_unrolled(note: LoopNote) -> None:

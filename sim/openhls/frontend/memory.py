@@ -5,15 +5,15 @@ from __future__ import annotations
 
 from openhls.errors import Unsupported
 from openhls.frontend.addresses import Address, Index, Path, walk
-from openhls.frontend.builder import Builder
-from openhls.frontend.context import Context, Object
-from openhls.frontend.llvm.module import Module, Variable
+from openhls.frontend.context import Object
+from openhls.frontend.draft import Draft
+from openhls.frontend.llvm.module import Variable
 from openhls.frontend.objects import Piece, Shape, array_levels, choices, pieces
-from openhls.frontend.operands import Operands
-from openhls.frontend.pragmas import Notes, Pragma
+from openhls.frontend.pragmas import Pragma
 from openhls.frontend.tables import make_table
 from openhls.frontend.types import Int, Type
 from openhls.ir import TRUE, Array, Const, Location, Opcode, Operand, Partition
+from openhls.names import cpp_name
 
 _MANY = 64  # accesses to one array by a single copy
 
@@ -21,15 +21,12 @@ _MANY = 64  # accesses to one array by a single copy
 class Memory:
     """The arrays of a process, made when they are first needed, by object and leaf."""
 
-    def __init__(self, module: Module, context: Context, notes: Notes, builder: Builder, operands: Operands) -> None:
-        self._module = module
-        self._context = context
-        self._notes = notes
-        self._builder = builder
-        self._operands = operands
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+        self._context = draft.context
+        self._builder = draft.builder
         self.arrays: dict[tuple[str, Path], Array] = {}
         self.stored: set[tuple[str, Path]] = set()
-        self.reserved: dict[str, str] = {}  # names of the parameters
 
     # ---- arrays ----
 
@@ -44,7 +41,7 @@ class Memory:
                 length *= each
             partition, factor = self._partition(held, levels) if lengths else (Partition.COMPLETE, 1)
             wish = "_".join([held.name, *choices(held.root, piece.key)])
-            name = self.reserved.get(wish) or self._builder.names.fresh(wish)
+            name = self._draft.reserved.get(wish) or self._draft.names.fresh(wish)
             self.arrays[key] = Array(
                 name,
                 8 * piece.leaf_size,
@@ -67,7 +64,7 @@ class Memory:
     def _pragmas(self, variables: list[Variable], *kinds: str) -> list[Pragma]:
         return [
             note.pragma
-            for note in self._notes.variables
+            for note in self._draft.notes.variables
             for variable in variables
             if note.pragma.kind in kinds
             and note.pragma.options.get("variable", "") == variable.name
@@ -138,7 +135,8 @@ class Memory:
 
     def _load_piece(self, array: Array, piece: Piece, predicate: Operand, hint: str) -> Operand:
         index = self._index(piece.indices, array.length)
-        return self._builder.access(Opcode.LOAD, array.name, (index,), array.width, predicate, hint)
+        row = _row(array, piece)
+        return self._builder.access(Opcode.LOAD, array.name, (index,), array.width, predicate, hint, row)
 
     def store(self, address: Address, value: Operand, size: int, predicate: Operand, location: Location) -> None:
         """Stores a value; its bytes above its width become 0."""
@@ -154,7 +152,7 @@ class Memory:
                 part = self._merge(self._load_piece(array, piece, predicate, ""), part, 8 * piece.low)
             self.stored.add((address.base, piece.key))
             index = self._index(piece.indices, array.length)
-            self._builder.access(Opcode.STORE, array.name, (index, part), 0, predicate)
+            self._builder.access(Opcode.STORE, array.name, (index, part), 0, predicate, row=_row(array, piece))
 
     def _merge(self, old: Operand, part: Operand, low: int) -> Operand:
         """`old` with `part` in its bits from `low` on."""
@@ -196,7 +194,7 @@ class Memory:
             stride //= index.length
             total = self._add(total, Const(width, index.constant * stride % (1 << width)))
             for value, factor in index.terms:
-                term = self._resized(self._operands.of(value), width)
+                term = self._resized(self._draft.operand(value), width)
                 scale = Const(width, factor * stride % (1 << width))
                 total = self._add(total, self._builder.make(Opcode.MUL, width, term, scale))
         return total
@@ -213,10 +211,10 @@ class Memory:
     def _load_table(self, address: Address, of: Int, predicate: Operand, hint: str, location: Location) -> Operand:
         """A load from a constant table: a constant, or an array that is never stored to."""
         name = address.base[1:]
-        if name not in self._module.tables:
+        if name not in self._draft.module.tables:
             advice = "make it constexpr, of plain integers, or local to the top"
-            raise Unsupported(location, f"the global variable {name}", advice)
-        data, root = self._module.tables[name]
+            raise Unsupported(location, f"the global or static variable {cpp_name(name)}", advice)
+        data, root = self._draft.module.tables[name]
         if not address.terms:
             return Const(8 * of.size, int.from_bytes(data[address.offset : address.offset + of.size], "little"))
         shape = Shape()
@@ -226,7 +224,7 @@ class Memory:
         for piece in pieces(found, shape):
             key = (address.base, piece.key)
             if key not in self.arrays:
-                self.arrays[key] = make_table(name, root, data, piece, self._builder.names, location)
+                self.arrays[key] = make_table(name, root, data, piece, self._draft.names, location)
             value = self._load_piece(self.arrays[key], piece, predicate, hint)
             whole = self._builder.make(Opcode.ZEXT, 8 * piece.leaf_size, value)
             parts.append(self._builder.make(Opcode.EXTRACT, 8 * piece.size, whole, low=8 * piece.low))
@@ -241,3 +239,11 @@ class Memory:
         """Sets the only element of a leaf that is not indexed."""
         self.stored.add((base, key))
         self._builder.access(Opcode.STORE, self.arrays[(base, key)].name, (Const(1, 0), value), 0, predicate)
+
+
+def _row(array: Array, piece: Piece) -> int | None:
+    """The first index of an access to an array whose rows are apart, if it is constant."""
+    first, *rest = piece.indices or (None,)
+    if array.partition is not Partition.BLOCK or not rest or first is None or first.terms:
+        return None
+    return first.constant if 0 <= first.constant < first.length else None

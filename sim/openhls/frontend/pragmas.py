@@ -12,8 +12,30 @@ from openhls.ir import Location
 BEGIN_DATAFLOW = "openhls.dataflow.begin"
 END_DATAFLOW = "openhls.dataflow.end"
 
-# They ask for nothing, or for what is done anyway; no result depends on them.
-WITHOUT_EFFECT = frozenset({"INLINE", "BIND_OP", "LOOP_FLATTEN", "EXPRESSION_BALANCE", "ALLOCATION"})
+# They ask for what is done anyway: everything is inlined, nests become one loop where that costs nothing.
+DONE_ANYWAY = frozenset({"INLINE", "LOOP_FLATTEN"})
+# They ask for other hardware with the same results. The hardware stays as it is, and a warning says so.
+IGNORED = frozenset(
+    {
+        *("AGGREGATE", "ALIAS", "ALLOCATION", "ARRAY_MAP", "BIND_OP", "CACHE", "CLOCK", "DATA_PACK", "DISAGGREGATE"),
+        *(
+            "EXPRESSION_BALANCE",
+            "FUNCTION_INSTANTIATE",
+            "LATENCY",
+            "LOOP_MERGE",
+            "OCCURRENCE",
+            "PERFORMANCE",
+            "PROTOCOL",
+        ),
+        *("RESET", "RESOURCE", "STABLE", "TOP"),
+    }
+)
+NUMBERS = frozenset(
+    {
+        *("ii", "min", "max", "avg", "factor", "dim", "depth", "distance", "latency", "max_read_burst_length"),
+        *("max_write_burst_length", "num_read_outstanding", "num_write_outstanding"),
+    }
+)
 OF_LOOPS = frozenset({"PIPELINE", "UNROLL", "LOOP_TRIPCOUNT", "DEPENDENCE"})
 OF_VARIABLES = frozenset({"ARRAY_PARTITION", "ARRAY_RESHAPE", "BIND_STORAGE", "STREAM"})
 
@@ -81,6 +103,11 @@ class Notes:
     interfaces: list[InterfaceNote] = field(default_factory=list)
     stages: set[tuple[int, int]] = field(default_factory=set)
     files: tuple[str, ...] = ()
+    warnings: list[tuple[Location, str]] = field(default_factory=list)
+
+    def warn(self, location: Location, text: str) -> None:
+        """Something of the source that is accepted and has no effect."""
+        self.warnings.append((location, text))
 
 
 def parse_pragma(text: str, location: Location) -> Pragma:

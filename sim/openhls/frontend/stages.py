@@ -8,12 +8,11 @@ from dataclasses import dataclass, field, replace
 from openhls.errors import Unsupported
 from openhls.frontend.addresses import STREAM_BYTES, Address, Path
 from openhls.frontend.boolean import Node
-from openhls.frontend.builder import Builder
-from openhls.frontend.context import Context, place_of
-from openhls.frontend.llvm.module import Instruction, Module
+from openhls.frontend.context import place_of
+from openhls.frontend.draft import Draft
+from openhls.frontend.llvm.module import Instruction
 from openhls.frontend.llvm.module import Operand as LlvmOperand
 from openhls.frontend.memory import Memory
-from openhls.frontend.operands import Operands
 from openhls.frontend.pointers import Pointers
 from openhls.frontend.streams import Streams
 from openhls.frontend.types import Pointer
@@ -48,36 +47,27 @@ class Opened:
     calls: list[tuple[Call, list[tuple[str, Path, Value]]]] = field(default_factory=list)
     written: set[tuple[str, Path]] = field(default_factory=set)
     pointers: set[str] = field(default_factory=set)
+    arrays: dict[str, str] = field(default_factory=dict)  # by name, the process that has it
 
 
+@dataclass
 class Stages:
     """`interfaces` are those of the stages, by the id of the calling instruction.
 
     `lent` are the streams of memory ports that stages use, `shared` the arrays.
     """
 
-    def __init__(
-        self,
-        module: Module,
-        context: Context,
-        interfaces: dict[int, Interface],
-        builder: Builder,
-        operands: Operands,
-        memory: Memory,
-        streams: Streams,
-        pointers: Pointers,
-    ) -> None:
-        self._module = module
-        self._context = context
-        self._interfaces = interfaces
-        self._builder = builder
-        self._operands = operands
-        self._memory = memory
-        self._streams = streams
-        self._pointers = pointers
-        self._open: Opened | None = None
-        self.lent: dict[str, Stream] = {}
-        self.shared: set[str] = set()
+    draft: Draft
+    interfaces: dict[int, Interface]
+    memory: Memory
+    streams: Streams
+    pointers: Pointers
+    lent: dict[str, Stream] = field(default_factory=dict)
+    shared: set[str] = field(default_factory=set)
+    _open: Opened | None = None
+
+    def callees(self) -> dict[str, Process]:
+        return {each.process.name: each.process for each in self.interfaces.values()}
 
     @property
     def is_open(self) -> bool:
@@ -87,7 +77,7 @@ class Stages:
         """Raises Unsupported for a scalar that a stage of the open region sets."""
         if self._open is not None and any(base == address.base for base, _ in self._open.written):
             raise Unsupported(
-                self._builder.location,
+                self.draft.builder.location,
                 f"a stage needs the scalar {address.base} of another stage",
                 "send it through a stream",
             )
@@ -96,14 +86,16 @@ class Stages:
 
     def begin(self, it: Instruction, reach: Node) -> None:
         if self._open is not None:
-            raise Unsupported(self._builder.location, "two dataflow regions in one another", "make one a function")
+            raise Unsupported(self.draft.builder.location, "two dataflow regions in one another", "make one a function")
         self._open = Opened(reach, it)
 
     def end(self, reach: Node) -> Opened:
         opened = self._open
         if opened is None or opened.reach != reach:
             raise Unsupported(
-                self._builder.location, "a dataflow region that is left half-way", "return only after its last stage"
+                self.draft.builder.location,
+                "a dataflow region that is left half-way",
+                "return only after its last stage",
             )
         self._open = None
         return opened
@@ -111,25 +103,25 @@ class Stages:
     def region(self, opened: Opened, enter: Operand) -> Dataflow:
         """The region. What its stages have set is stored in the block that follows."""
         calls = tuple(call for call, _ in opened.calls)
-        fifos = self._streams.fifos({name for call in calls for _, name in call.streams}, self._builder.location)
-        label = self._builder.names.fresh("stages")
+        fifos = self.streams.fifos({name for call in calls for _, name in call.streams}, self.draft.builder.location)
+        label = self.draft.names.fresh("stages")
         for _, results in opened.calls:
             for base, leaf, value in results:
-                self._memory.store_leaf(base, leaf, value, enter)
-        return Dataflow(label, fifos, calls, enter, place_of(self._context, opened.instruction))
+                self.memory.store_leaf(base, leaf, value, enter)
+        return Dataflow(label, fifos, calls, enter, place_of(self.draft.context, opened.instruction))
 
     # ---- a stage ----
 
     def call(self, it: Instruction, reach: Node) -> None:
         """Adds a stage to the open region."""
-        interface = self._interfaces[id(it)]
+        interface = self.interfaces[id(it)]
         if self._open is None or self._open.reach != reach:
             raise Unsupported(
-                self._builder.location,
+                self.draft.builder.location,
                 f"a call of {interface.process.name} that is not a stage of the dataflow region on every run",
                 "call all stages unconditionally, at the top level of the function that has the DATAFLOW pragma",
             )
-        parameters = self._module.functions[str(it.flag)].parameters
+        parameters = self.draft.module.functions[str(it.flag)].parameters
         given = {name: operand for (name, _), operand in zip(parameters, it.operands, strict=True)}
         lent = {name for name, of in parameters if isinstance(of, Pointer)}
         scalars = tuple(
@@ -139,8 +131,8 @@ class Stages:
         bound, results = self._results(it, interface, given, self._open)
         streams = [(name, self._stream(interface, name, given[at], which)) for name, at, which in interface.streams]
         streams += [(name, self._memory_stream(interface, name, given[at])) for name, at in interface.memories]
-        arrays = [(name, self._array(given[parameter], leaf)) for name, parameter, leaf in interface.arrays]
-        location = self._builder.location
+        arrays = [(name, self._array(interface, given[parameter], leaf)) for name, parameter, leaf in interface.arrays]
+        location = self.draft.builder.location
         call = Call(interface.process.name, scalars, tuple(streams), tuple(arrays), tuple(bound), location)
         self._open.calls.append((call, results))
 
@@ -148,12 +140,12 @@ class Stages:
         self, interface: Interface, parameter: str, leaf: Path | None, given: LlvmOperand, is_pointer: bool
     ) -> Operand:
         if leaf is None:
-            return self._lend(interface, parameter, self._address(given)) if is_pointer else self._operands.of(given)
+            return self._lend(interface, parameter, self._address(given)) if is_pointer else self.draft.operand(given)
         base = self._address(given).base
         if self._open is not None and (base, leaf) in self._open.written:
             self.check(Address(base))
         self._declare(base, leaf)
-        return self._memory.load_leaf(base, leaf)
+        return self.memory.load_leaf(base, leaf)
 
     def _results(
         self, it: Instruction, interface: Interface, given: dict[str, LlvmOperand], opened: Opened
@@ -162,10 +154,10 @@ class Stages:
         bound: list[tuple[str, Value]] = []
         results: list[tuple[str, Path, Value]] = []
         for name, parameter, leaf in interface.outputs:
-            value = Value(self._builder.names.fresh(f"{interface.process.name}_{name}"), interface.width(name))
+            value = Value(self.draft.names.fresh(f"{interface.process.name}_{name}"), interface.width(name))
             bound.append((name, value))
             if leaf is None:
-                self._operands.values[it.name] = value
+                self.draft.values[it.name] = value
                 continue
             base = self._address(given[parameter]).base
             self._declare(base, leaf)
@@ -174,7 +166,7 @@ class Stages:
         return bound, results
 
     def _stream(self, interface: Interface, name: str, given: LlvmOperand, which: int) -> str:
-        use, _ = self._streams.find(self._address(given).moved(which * STREAM_BYTES))
+        use, _ = self.streams.find(self._address(given).moved(which * STREAM_BYTES))
         port = interface.port(name)
         use.width = port.width
         use.directions.add(port.direction)
@@ -182,38 +174,47 @@ class Stages:
 
     def _memory_stream(self, interface: Interface, name: str, given: LlvmOperand) -> str:
         base = self._address(given).base
-        lent = f"{self._memory.reserved[base]}_{name.rpartition('_')[2]}"
+        lent = f"{self.draft.reserved[base]}_{name.rpartition('_')[2]}"
         port = interface.port(name)
         if self.lent.setdefault(lent, replace(port, name=lent)).width != port.width:
             raise Unsupported(
-                self._builder.location,
+                self.draft.builder.location,
                 f"stages take elements of different sizes from {base}",
                 "access whole elements of one type",
             )
         return lent
 
-    def _array(self, given: LlvmOperand, leaf: Path) -> str:
-        name = self._declare(self._address(given).base, leaf).name
-        self.shared.add(name)
-        return name
+    def _array(self, interface: Interface, given: LlvmOperand, leaf: Path) -> str:
+        assert self._open is not None
+        array = self._declare(self._address(given).base, leaf)
+        other = self._open.arrays.setdefault(array.name, interface.process.name)
+        if other != interface.process.name and array.initial is None:
+            raise Unsupported(
+                self.draft.builder.location,
+                f"the array {array.name} is passed to two stages of a dataflow region, {other} and "
+                f"{interface.process.name}",
+                "send its elements through a stream: there are no ping-pong buffers",
+            )
+        self.shared.add(array.name)
+        return array.name
 
     def _lend(self, interface: Interface, parameter: str, address: Address) -> Operand:
         """The address that a stage gets; it has the pointer for itself."""
         assert self._open is not None
         if address.base in self._open.pointers:
             raise Unsupported(
-                self._builder.location,
+                self.draft.builder.location,
                 f"the pointer {address.base} is passed to two stages of a dataflow region, or twice to one",
                 "let one stage access it, or make it two arguments of the top",
             )
         self._open.pointers.add(address.base)
         lent = {name for name, owner in interface.memories if owner == parameter and name.endswith(("_r", "_w"))}
         widths = [stream.width for stream in interface.process.streams if stream.name in lent]
-        return self._pointers.place(address, max([8, *widths]) // 8)
+        return self.pointers.place(address, max([8, *widths]) // 8)
 
     def _address(self, given: LlvmOperand) -> Address:
-        return self._context.address(given, self._builder.location)
+        return self.draft.context.address(given, self.draft.builder.location)
 
     def _declare(self, base: str, leaf: Path) -> Array:
         """The array of a leaf that a stage uses."""
-        return self._memory.declare(base, self._context.objects[base], leaf)
+        return self.memory.declare(base, self.draft.context.objects[base], leaf)

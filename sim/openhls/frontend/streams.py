@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from openhls.errors import Unsupported
 from openhls.frontend.addresses import DEPTH_AT, EMPTY_AT, FULL_AT, STREAM_BYTES, WRITE_AT, Address
 from openhls.frontend.boolean import Node
-from openhls.frontend.builder import Builder
+from openhls.frontend.draft import Draft
 from openhls.frontend.flow import Flow
-from openhls.frontend.llvm.module import Function, Instruction
+from openhls.frontend.llvm.module import Instruction
 from openhls.frontend.memory import Memory
 from openhls.frontend.types import Int
 from openhls.ir import TRUE, Const, Direction, Fifo, Location, Opcode, Operand, Stream
@@ -29,13 +29,13 @@ class StreamUse:
 class Streams:
     """Streams by the object and position that they have in LLVM."""
 
-    def __init__(self, function: Function, name: str, memory: Memory, builder: Builder, flow: Flow) -> None:
-        self._function = function
-        self._name = name
+    def __init__(self, draft: Draft, memory: Memory, flow: Flow) -> None:
+        self._draft = draft
+        self._function = draft.context.function
         self._memory = memory
-        self._builder = builder
+        self._builder = draft.builder
         self._flow = flow
-        self._parameters = {parameter for parameter, _ in function.parameters}
+        self._parameters = {parameter for parameter, _ in self._function.parameters}
         self._uses: dict[tuple[str, int], StreamUse] = {}
 
     def find(self, address: Address) -> tuple[StreamUse, int]:
@@ -47,8 +47,8 @@ class Streams:
         if key not in self._uses:
             variables = self._function.variables.get(address.base, [])
             wish = variables[0].name if variables else address.base
-            reserved = self._memory.reserved.get(address.base) if which == 0 else None
-            use = StreamUse(reserved or self._builder.names.fresh(f"{wish}_{which}" if which else wish))
+            reserved = self._draft.reserved.get(address.base) if which == 0 else None
+            use = StreamUse(reserved or self._draft.names.fresh(f"{wish}_{which}" if which else wish))
             use.depth = self._memory.depth(variables) or use.depth
             self._uses[key] = use
         return self._uses[key], place
@@ -113,7 +113,7 @@ class Streams:
         if len(use.directions) != 1:
             raise Unsupported(
                 self._function.location,
-                f"{self._name} reads and writes the stream {use.name}",
+                f"{self._draft.name} reads and writes the stream {use.name}",
                 "let one stage write it and another one read it",
             )
         return Stream(use.name, use.width, next(iter(use.directions)), self._function.location)

@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from openhls.frontend.addresses import Path
-from openhls.frontend.names import Names
 from openhls.frontend.objects import Piece
 from openhls.frontend.types import Array as ArrayType
 from openhls.frontend.types import Struct, Type
 from openhls.ir import Array, Location
+from openhls.names import Names, cpp_name
 
 
 def make_table(linker_name: str, root: Type, data: bytes, piece: Piece, names: Names, location: Location) -> Array:
@@ -20,7 +19,7 @@ def make_table(linker_name: str, root: Type, data: bytes, piece: Piece, names: N
     contents = tuple(int.from_bytes(data[at : at + size], "little") for at in _places(root, piece.key, 0))
     width = max(1, *(value.bit_length() for value in contents))
     fields = [str(which) for kind, which in piece.key if kind == "item"]
-    name = names.fresh("_".join([_cpp_name(linker_name), *fields]))
+    name = names.fresh("_".join([cpp_name(linker_name), *fields]))
     return Array(name, width, len(contents), initial=contents, location=location)
 
 
@@ -35,14 +34,3 @@ def _places(of: Type, key: Path, offset: int) -> Iterator[int]:
     elif isinstance(of, ArrayType):
         for number in range(of.length) if kind == "any" else (which,):
             yield from _places(of.element, tuple(rest), offset + number * of.element.size)
-
-
-def _cpp_name(linker_name: str) -> str:
-    """The last name in a mangled one."""
-    found = linker_name.rsplit(".", 1)[-1]
-    for match in re.finditer(r"\d+", linker_name):
-        end = match.end() + int(match.group())
-        name = linker_name[match.end() : end]
-        if name.isidentifier() and linker_name[end : end + 1] in ("", "E"):
-            found = name
-    return found

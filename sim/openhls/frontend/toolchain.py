@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from openhls.errors import OpenHlsError
 from openhls.frontend.pragmas import Notes
-from openhls.frontend.rewriter import Rewriter
+from openhls.frontend.source import Source
 
 SHIM = Path(__file__).parent / "shim"
 CLANG = "clang-19"
@@ -87,12 +88,25 @@ def _inline_arguments(text: str, stages: set[tuple[int, int]]) -> str:
     return re.sub(r"^(  [^\n]*\bcall [^\n]*\)) (#\d+)(, !dbg (!\d+)[^\n]*)$", released, text, flags=re.MULTILINE)
 
 
-def compile_source(source: Path, top: str, includes: tuple[Path, ...] = ()) -> Compiled:
-    """Raises Unsupported for a pragma outside the subset, OpenHlsError with clang's words for wrong C++."""
+def compile_source(
+    sources: Path | Sequence[Path], top: str, includes: tuple[Path, ...] = (), defines: tuple[str, ...] = ()
+) -> Compiled:
+    """Several sources are one translation unit, in their order.
+
+    Raises Unsupported for a pragma outside the subset, OpenHlsError with clang's words for wrong C++.
+    """
     # Absolute paths, so that pragmas and debug information call a file by one name.
     paths = [f"-I{SHIM}", *(f"-I{include.resolve()}" for include in includes)]
-    preprocessed = _run([CLANG, *_CLANG_FLAGS, *paths, "-E", str(source.resolve())])
-    rewriter = Rewriter(preprocessed)
+    files = [sources] if isinstance(sources, Path) else list(sources)
+    whole = "".join(f'#include "{file.resolve()}"\n' for file in files) if len(files) > 1 else None
+    unit = str(files[0].resolve()) if whole is None else "-"
+    # A file of C is compiled as C++, as the headers are.
+    preprocess = [CLANG, *_CLANG_FLAGS, *paths, *(f"-D{each}" for each in defines), "-x", "c++", "-E", unit]
+
+    def run_preprocessor(*more: str) -> str:
+        return _run([*preprocess, *more], whole)
+
+    rewriter = Source(run_preprocessor(), lambda: run_preprocessor("-dM"))
     unoptimised = _run(
         [
             *(CLANG, *_CLANG_FLAGS, "-x", "c++-cpp-output", "-O1", "-g", "-gcolumn-info", "-Xclang"),

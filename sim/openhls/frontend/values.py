@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from openhls.errors import Unsupported
-from openhls.frontend.builder import Builder
 from openhls.frontend.llvm.module import Instruction
+from openhls.frontend.simplifier import Simplifier
 from openhls.frontend.types import Int
 from openhls.ir import TRUE, Const, Opcode, Operand
+from openhls.names import cpp_name
 
 _BINARY = {
     **{name: Opcode(name) for name in ("add", "sub", "mul", "udiv", "urem", "sdiv", "srem", "and", "or", "xor")},
@@ -27,10 +28,10 @@ _COMPARISONS: dict[str, tuple[Opcode, bool]] = {  # swapped?
     "sgt": (Opcode.SLT, True),
     "sge": (Opcode.SLE, True),
 }
-_INTRINSICS: dict[str, Callable[[Builder, list[Operand]], Operand]] = {}
+_INTRINSICS: dict[str, Callable[[Simplifier, list[Operand]], Operand]] = {}
 
 
-def lower_value(builder: Builder, it: Instruction, operands: list[Operand]) -> Operand:
+def lower_value(builder: Simplifier, it: Instruction, operands: list[Operand]) -> Operand:
     """The result of an instruction without an effect."""
     if not isinstance(it.type, Int):
         raise Unsupported(
@@ -58,11 +59,13 @@ def lower_value(builder: Builder, it: Instruction, operands: list[Operand]) -> O
     raise Unsupported(it.location, f"it needs the instruction {it.opcode}", "keep to integers, arrays and streams")
 
 
-def _intrinsic(builder: Builder, it: Instruction, operands: list[Operand]) -> Operand:
+def _intrinsic(builder: Simplifier, it: Instruction, operands: list[Operand]) -> Operand:
     name = str(it.flag).removeprefix("llvm.").rsplit(".i", 1)[0]
     if not str(it.flag).startswith("llvm.") or name not in _INTRINSICS:
         raise Unsupported(
-            it.location, f"a call of {it.flag}, which has no body here", "define it in a header, or use operators"
+            it.location,
+            f"a call of {cpp_name(str(it.flag))}, which has no body here",
+            "give its file, too, or use operators",
         )
     return _INTRINSICS[name](builder, operands)
 
@@ -77,25 +80,25 @@ def _intrinsics(*names: str) -> Callable[[Callable[..., Operand]], Callable[...,
 
 
 @_intrinsics("smin", "smax", "umin", "umax")
-def _extreme(builder: Builder, name: str, a: Operand, b: Operand) -> Operand:
+def _extreme(builder: Simplifier, name: str, a: Operand, b: Operand) -> Operand:
     less = builder.make(Opcode.SLT if name[0] == "s" else Opcode.ULT, 1, a, b)
     return builder.make(Opcode.SELECT, a.width, less, *((a, b) if name.endswith("min") else (b, a)))
 
 
 @_intrinsics("abs")
-def _absolute(builder: Builder, name: str, a: Operand, poison: Operand) -> Operand:
+def _absolute(builder: Simplifier, name: str, a: Operand, poison: Operand) -> Operand:
     negative = builder.make(Opcode.SLT, 1, a, Const(a.width, 0))
     return builder.make(Opcode.SELECT, a.width, negative, builder.make(Opcode.SUB, a.width, Const(a.width, 0), a), a)
 
 
 @_intrinsics("ctlz", "cttz", "ctpop")
-def _count(builder: Builder, name: str, a: Operand, poison: Operand = TRUE) -> Operand:
+def _count(builder: Simplifier, name: str, a: Operand, poison: Operand = TRUE) -> Operand:
     opcode = {"ctlz": Opcode.CLZ, "cttz": Opcode.CTZ, "ctpop": Opcode.POPCOUNT}[name]
     return builder.make(opcode, a.width, a)
 
 
 @_intrinsics("usub.sat", "uadd.sat")
-def _saturate(builder: Builder, name: str, a: Operand, b: Operand) -> Operand:
+def _saturate(builder: Simplifier, name: str, a: Operand, b: Operand) -> Operand:
     if name == "usub.sat":
         less = builder.make(Opcode.ULT, 1, a, b)
         return builder.make(Opcode.SELECT, a.width, less, Const(a.width, 0), builder.make(Opcode.SUB, a.width, a, b))
@@ -105,7 +108,7 @@ def _saturate(builder: Builder, name: str, a: Operand, b: Operand) -> Operand:
 
 
 @_intrinsics("ssub.sat", "sadd.sat")
-def _saturate_signed(builder: Builder, name: str, a: Operand, b: Operand) -> Operand:
+def _saturate_signed(builder: Simplifier, name: str, a: Operand, b: Operand) -> Operand:
     width = a.width
     wide = [builder.make(Opcode.SEXT, width + 1, each) for each in (a, b)]
     total = builder.make(Opcode.ADD if name == "sadd.sat" else Opcode.SUB, width + 1, *wide)
@@ -118,7 +121,7 @@ def _saturate_signed(builder: Builder, name: str, a: Operand, b: Operand) -> Ope
 
 
 @_intrinsics("fshl", "fshr")
-def _funnel(builder: Builder, name: str, a: Operand, b: Operand, amount: Operand) -> Operand:
+def _funnel(builder: Simplifier, name: str, a: Operand, b: Operand, amount: Operand) -> Operand:
     width = a.width
     both = builder.make(Opcode.CONCAT, 2 * width, a, b)
     least = builder.make(Opcode.UREM, width, amount, Const(width, width)) if width & (width - 1) else amount
@@ -131,7 +134,7 @@ def _funnel(builder: Builder, name: str, a: Operand, b: Operand, amount: Operand
 
 
 @_intrinsics("bswap", "bitreverse")
-def _reorder(builder: Builder, name: str, a: Operand) -> Operand:
+def _reorder(builder: Simplifier, name: str, a: Operand) -> Operand:
     step = 8 if name == "bswap" else 1
     parts = [builder.make(Opcode.EXTRACT, step, a, low=low) for low in range(0, a.width, step)]
     return builder.make(Opcode.CONCAT, a.width, *parts)

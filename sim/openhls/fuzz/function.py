@@ -102,8 +102,17 @@ class Function:
             high = rng.randrange(24)
             return f"ap_uint<{high + 1}>(ap_uint<32>({a}).range({high}, 0))"
         if kind == 11:
-            return self.cast(f"(ap_uint<13>({a}), ap_uint<7>({b}))")
+            return self.cast(f"({self.part(a)}, {self.part(b)}, {self.part(self.leaf())})")
         return self.cast(f"{rng.choice('-~')}{a}")
+
+    def part(self, text: str) -> str:
+        """Part of a concatenation: a number, some of its bits, or one of them."""
+        rng = self.rng
+        width = rng.choice((1, 7, 13, 15))
+        high = rng.randrange(width)
+        low = rng.randint(0, high)
+        number = f"ap_{rng.choice(('', 'u'))}int<{width}>({text})"
+        return rng.choice((number, f"{number}.range({high}, {low})", f"{number}({high}, {low})"))
 
     def condition(self, depth: int) -> str:
         text = f"{self.expression(depth)} {self.rng.choice(COMPARISONS)} {self.expression(depth)}"

@@ -28,8 +28,9 @@ def plain_program(rng: random.Random, top: str) -> list[str]:
     """One function with loops one after the other."""
     function = Function(rng, ["in0", "in1"], ["out0", "out1"])
     if rng.random() < 0.4:
-        wide, narrow = rng.choice(((32, 32), (64, 16), (128, 8)))
-        function.pointers = {"mem_in": f"const ap_uint<{wide}>", "mem_out": f"ap_uint<{narrow}>"}
+        wide, narrow = rng.choice(((32, 32), (64, 16), (128, 8), (20, 12), (6, 50)))
+        sign = rng.choice(("", "u"))
+        function.pointers = {"mem_in": f"const ap_{sign}int<{wide}>", "mem_out": f"ap_{sign}int<{narrow}>"}
     function.scope.append(K)
     function.put(0, f"ap_int<40> {top}({arguments(function.inputs, function.outputs, K.type, function.pointers)}) {{")
     for name in function.pointers:

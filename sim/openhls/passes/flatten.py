@@ -12,10 +12,9 @@ carried value and its use. Where it needs a word or an element that is read at t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from itertools import count
 
-from openhls.backend.balance import balance
-from openhls.backend.lookahead import Copy, cone_of, look_ahead
 from openhls.ir import (
     FALSE,
     PREDICATED,
@@ -32,7 +31,11 @@ from openhls.ir import (
     Result,
     TripCount,
     Value,
+    definitions_of,
 )
+from openhls.passes.balance import balance
+from openhls.passes.builder import Builder
+from openhls.passes.look_ahead import Copy, cone_of, look_ahead
 
 
 @dataclass(frozen=True)
@@ -98,32 +101,31 @@ def joined(label: str, blocks: tuple[Region, ...], more: tuple[Operation, ...], 
     return Block(label, (*operations, *more), outer.location)
 
 
-@dataclass
-class Flattening:
-    """Builds the loop from one whose body is a block, the inner loop and a block."""
+class Flattening(Builder):
+    """Builds the loop from one whose body is a block, the inner loop and a block; `before` gets the operations in front
+    of the loop."""
 
-    outer: Loop
-    before: list[Operation]  # gets the operations in front of the loop
-    operations: list[Operation] = field(default_factory=list)
-    carried: list[Carried] = field(default_factory=list)
-    rows: list[Carried] = field(default_factory=list)  # as in the inner loop, with a start that is known early
-    count: int = 0
-
-    def __post_init__(self) -> None:
+    def __init__(self, outer: Loop, before: list[Operation]) -> None:
+        numbers = count(1)
+        super().__init__(lambda _: f"{outer.label}.{next(numbers)}")
+        self.outer, self.before = outer, before
+        self.carried: list[Carried] = []
+        self.rows: list[Carried] = []  # as in the inner loop, with a start that is known early
         head, inner, rear = self.outer.body
         assert isinstance(head, Block)
         assert isinstance(inner, Loop)
         assert isinstance(rear, Block)
         self.head, self.inner, self.rear = head, inner, rear
+        self.location = inner.location
         self.handed_on = {result.value.name: result.source for result in inner.results}
-        self.definitions = {op.result.name: op for op in head.operations if op.result is not None}
+        self.definitions = definitions_of(head.operations)
         label = self.outer.label
         starts = {item.value.name: item.initial for item in self.outer.carried}
         self.first_row = Copy(starts, f"{label}.start", {}, self.before)
         self.next_row = Copy(
             {item.value.name: self.mapped(item.following) for item in self.outer.carried},
             f"{label}.next",
-            self.definitions | {op.result.name: op for op in rear.operations if op.result is not None},
+            self.definitions | definitions_of(rear.operations),
             self.operations,
         )
         effects = any(op.opcode in PREDICATED for op in head.operations)
@@ -227,36 +229,6 @@ class Flattening:
         if operation.opcode in PREDICATED:
             operation = replace(operation, predicate=self.both(operation.predicate, condition))
         self.operations.append(operation)
-
-    # ---- small operations ----
-
-    def emit(self, opcode: Opcode, width: int, *operands: Operand) -> Value:
-        self.count += 1
-        value = Value(f"{self.outer.label}.{self.count}", width)
-        self.operations.append(Operation(opcode, value, operands, self.inner.location))
-        return value
-
-    def both(self, a: Operand, b: Operand) -> Operand:
-        if FALSE in (a, b):
-            return FALSE
-        if TRUE in (a, b):
-            return b if a == TRUE else a
-        return self.emit(Opcode.AND, 1, a, b)
-
-    def either(self, a: Operand, b: Operand) -> Operand:
-        if TRUE in (a, b):
-            return TRUE
-        if FALSE in (a, b):
-            return b if a == FALSE else a
-        return self.emit(Opcode.OR, 1, a, b)
-
-    def inverted(self, a: Operand) -> Operand:
-        return Const(1, 1 - a.bits) if isinstance(a, Const) else self.emit(Opcode.XOR, 1, a, TRUE)
-
-    def choice(self, condition: Operand, then: Operand, otherwise: Operand) -> Operand:
-        if isinstance(condition, Const) or then == otherwise:
-            return then if condition == TRUE or then == otherwise else otherwise
-        return self.emit(Opcode.SELECT, then.width, condition, then, otherwise)
 
 
 def product(rows: TripCount | None, trips: TripCount | None) -> TripCount | None:

@@ -10,15 +10,14 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 
-from openhls.ir import Direction, Process, Program
-from openhls.passes.demand import Demand, Wanted
-from openhls.passes.facts import Fact, anything, exactly, join
-from openhls.passes.links import Links, Name, callers_first, calls_of, fifos_of
-from openhls.passes.ranges import Given, Ranges
-from openhls.passes.rewrite import Rewriter, Shapes
-from openhls.passes.shape import low_part, wanted_bits
-from openhls.passes.sweep import sweep
-from openhls.verify import verify
+from openhls.ir import Direction, Process, Program, calls_of, fifos_of
+from openhls.passes.narrowing.demand import Demand, Wanted
+from openhls.passes.narrowing.facts import Fact, anything, exactly, join
+from openhls.passes.narrowing.links import Links, Name, callers_first
+from openhls.passes.narrowing.ranges import Given, Ranges
+from openhls.passes.narrowing.shape import low_part, wanted_bits
+from openhls.passes.narrowing.writer import Shapes, Writer
+from openhls.passes.tidy import tidy
 
 SHARPENINGS = 2  # times that facts go through the program
 
@@ -30,12 +29,10 @@ def narrow(program: Program) -> Program:
     demands = Demands(program, links)
     shapes = shapes_of(program, links, facts, demands)
     processes = {
-        name: sweep(Rewriter(process, facts.ranges[name], demands.found[name], shapes).run())
+        name: tidy(Writer(process, facts.ranges[name], demands.found[name], shapes).run())
         for name, process in program.processes.items()
     }
-    narrowed = replace(program, processes=processes)
-    verify(narrowed)
-    return narrowed
+    return replace(program, processes=processes)
 
 
 class Facts:

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from openhls.backend import control, datapath, dependence, lookahead, process, schedule, simulate, verilog
+from openhls.backend import control, datapath, dependence, process, schedule, simulate, verilog
 from openhls.backend.cosim import cosimulate, parse_choice
 from openhls.backend.design import write_design
 from openhls.backend.netlist import ONE, ZERO, NetlistError, negate
 from openhls.errors import OpenHlsError
 from openhls.frontend.compile import compile_program
 from openhls.ir import TRUE, Const, Opcode, Program
-from openhls.passes import flatten
+from openhls.passes import flatten, look_ahead
 
 SOURCE = Path(__file__).parents[1] / "programs/everything.cpp"
 NESTS = Path(__file__).parents[1] / "programs/nests.cpp"
@@ -139,7 +139,7 @@ def wrong_lookahead(patch: Patch) -> None:
     def change(original, self, opcode, operands):
         return original(self, opcode, operands)[0], *operands[1:]
 
-    changed(patch, lookahead.Copy, "joined", change)
+    changed(patch, look_ahead.Copy, "joined", change)
 
 
 def early_done(patch: Patch) -> None:

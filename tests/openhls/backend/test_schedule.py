@@ -2,13 +2,13 @@
 import pytest
 
 from openhls.backend import delays
-from openhls.backend.balance import balance
 from openhls.backend.dependence import Body
-from openhls.backend.memories import storage_of
 from openhls.backend.pipelined import pipelined
 from openhls.backend.schedule import Schedule, schedule_block, schedule_loop
+from openhls.backend.storage import storage_of
 from openhls.errors import Unsupported
 from openhls.ir import TRUE, Array, Block, Carried, Const, Dependence, Loop, Opcode, Operand, Partition, Value
+from openhls.passes.balance import balance
 
 CLOCK = 300.0
 N = Value("n", 32)

@@ -2,8 +2,8 @@
 """What waits for a product in a pipeline waits in as few bits as it can."""
 
 from openhls.backend.dependence import Body
-from openhls.backend.memories import storage_of
 from openhls.backend.schedule import Schedule, schedule_loop
+from openhls.backend.storage import storage_of
 from openhls.ir import Array, Carried, Const, Dependence, Value
 
 CLOCK = 300.0

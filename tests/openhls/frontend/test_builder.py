@@ -9,9 +9,9 @@ import pytest
 
 from openhls.evaluate import evaluate
 from openhls.frontend.boolean import FALSE, TRUE, Conditions
-from openhls.frontend.builder import Builder
-from openhls.frontend.names import Names
+from openhls.frontend.simplifier import Simplifier
 from openhls.ir import BINARY, COMPARISONS, Const, Opcode, Operand, Operation, Value
+from openhls.names import Names
 
 SAME_WIDTH = sorted(BINARY, key=lambda opcode: opcode.value)
 ORDERED = sorted(COMPARISONS, key=lambda opcode: opcode.value)
@@ -36,8 +36,8 @@ class Expression:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        self.builder = Builder(Names())
-        self.inputs = [Value(self.builder.names.fresh("x"), self.random.randint(1, 24)) for _ in range(4)]
+        self.builder = Simplifier(Names().fresh)
+        self.inputs = [Value(self.builder.fresh("x"), self.random.randint(1, 24)) for _ in range(4)]
         self.known = {value: self.random.getrandbits(value.width) for value in self.inputs}
         self.pool: list[tuple[Operand, int]] = [(value, self.known[value]) for value in self.inputs]
 

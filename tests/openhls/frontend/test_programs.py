@@ -24,6 +24,8 @@ CHOICES = {
     "strides": ("n=0:16", "first=-8:20", "count=0:20", "pitch=0:8", "few=0:15"),
     "memory_order": ("n=0:20", "mode=0:2", "around=0:255"),
     "memory_stages": ("passes=0:3", "count=0:20"),
+    "odd_memory": ("n=0:40", "step=-9:9", "both=-64:63"),
+    "ranges": ("n=0:20",),
 }
 
 ELEMENTS = 256  # behind each pointer

@@ -40,18 +40,60 @@ REFUSED = {
         6,
         "unroll the inner loops",
     ),
-    "pipeline outside a loop": ("void top(Words& out) {\n#pragma HLS PIPELINE\n  out.write(1);\n}\n", 5, "in the body"),
-    "unknown pragma": ("void top(Words& out) {\n#pragma HLS STABLE variable = out\n  out.write(1);\n}\n", 5, "STABLE"),
-    "a pragma with a name for a number": (
-        "constexpr int kTwo = 2;\nvoid top(Words& in, Words& out, int n) {\n  for (int i = 0; i < n; ++i) {\n"
+    "a pragma with an unknown name for a number": (
+        "void top(Words& in, Words& out, int n) {\n  for (int i = 0; i < n; ++i) {\n"
         "#pragma HLS PIPELINE II = kTwo\n    out.write(in.read());\n  }\n}\n",
-        7,
+        6,
         "write the number",
+    ),
+    "struct on a stream of the top": (
+        "struct Pair { ap_uint<8> a; ap_uint<1> last; };\nvoid top(hls::stream<Pair>& in, Words& out) {\n"
+        "  out.write(in.read().a);\n}\n",
+        5,
+        "argument in: a stream of struct Pair at the top",
+    ),
+    "struct by value": (
+        "struct Pair { int a; short b; };\nvoid top(Pair pair, Words& out) {\n  out.write(pair.a + pair.b);\n}\n",
+        5,
+        "argument pair: a struct Pair at the top",
+    ),
+    "array of streams": (
+        "void top(Words in[2], Words& out) {\n  out.write(in[0].read() + in[1].read());\n}\n",
+        4,
+        "argument in: an array of streams",
+    ),
+    "floating point on a stream": (
+        "void top(hls::stream<float>& in, Words& out) {\n  out.write(int(in.read()));\n}\n",
+        5,
+        "loating point",
+    ),
+    "floating point chosen": (
+        "void top(int n, int& o) {\n  float s = 0;\n  for (int i = 0; i < n; i++) s = (i & 1) ? s : s + 1;\n"
+        "  o = s;\n}\n",
+        6,
+        "loating point",
+    ),
+    "volatile scalar": (
+        "void top(volatile int* o, volatile int* i) {\n  *o = *i;\n}\n",
+        5,
+        "a volatile access to i; leave out volatile",
+    ),
+    "array between stages": (
+        "void give(Words& in, int* x) {\n  for (int i = 0; i < 64; i++) x[i] = in.read();\n}\n"
+        "void take(int* x, Words& out) {\n  for (int i = 0; i < 64; i++) out.write(x[63 - i]);\n}\n"
+        "void top(Words& in, Words& out) {\n#pragma HLS DATAFLOW\n  int x[64];\n  give(in, x);\n  take(x, out);\n}\n",
+        14,
+        "the array x is passed to two stages of a dataflow region, give and take",
+    ),
+    "static variable": (
+        "void top(Words& out, int x) {\n  static int total = 0;\n  total += x;\n  out.write(total);\n}\n",
+        6,
+        "the global or static variable total",
     ),
     "global variable": (
         "int total = 0;\nvoid top(Words& out, int x) {\n  total += x;\n  out.write(total);\n}\n",
         6,
-        "global variable",
+        "the global or static variable total",
     ),
     "stream in both directions": (
         "void top(Words& both) {\n  both.write(both.read() + 1);\n}\n",
@@ -61,7 +103,7 @@ REFUSED = {
     "function without a body": (
         "int elsewhere(int);\nvoid top(Words& out, int x) {\n  out.write(elsewhere(x));\n}\n",
         6,
-        "no body",
+        "a call of elsewhere, which has no body here",
     ),
     "recursion": (
         "int again(int n) { return n < 2 ? n : again(n - 1) + again(n - 2); }\n"
@@ -181,12 +223,6 @@ IN_MEMORY = {
         f"{MEMORY}  out.write(p[n]);\n  out.write(((const short*)p)[n]);\n}}\n",
         7,
         "p is accessed in pieces of 16 and of 32 bits",
-    ),
-    "unknown option": (
-        "void top(const int* p, Words& out) {\n#pragma HLS INTERFACE m_axi port = p channel = 3\n"
-        "  out.write(p[0]);\n}\n",
-        5,
-        "INTERFACE option channel",
     ),
     "unknown port": (
         "void top(const int* p, Words& out) {\n#pragma HLS INTERFACE m_axi port = q\n  out.write(p[0]);\n}\n",

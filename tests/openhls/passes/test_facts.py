@@ -8,9 +8,9 @@ import pytest
 
 from openhls.evaluate import evaluate
 from openhls.ir import BINARY, COMPARISONS, COUNTS, Const, Opcode, Operation, Value
-from openhls.passes.assume import Assumption
-from openhls.passes.facts import Fact, anything, between, exactly, join, meet, signed_between, widen
-from openhls.passes.transfer import result_fact
+from openhls.passes.narrowing.assume import Assumption
+from openhls.passes.narrowing.facts import Fact, anything, between, exactly, join, meet, signed_between, widen
+from openhls.passes.narrowing.transfer import result_fact
 
 WIRING = {Opcode.SELECT, Opcode.ZEXT, Opcode.SEXT, Opcode.EXTRACT, Opcode.CONCAT}
 OPCODES = sorted(BINARY | COMPARISONS | COUNTS | WIRING, key=lambda opcode: opcode.value)

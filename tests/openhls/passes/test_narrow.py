@@ -31,8 +31,9 @@ from openhls.ir import (
     blocks_of,
     loops_of,
 )
-from openhls.passes import assume, demand, emitter, narrow, narrower, ranges, rewrite, shape, transfer
-from openhls.passes.facts import Fact, between, exactly
+from openhls.passes import narrow
+from openhls.passes.narrowing import assume, demand, emitter, narrower, ranges, shape, transfer, writer
+from openhls.passes.narrowing.facts import Fact, between, exactly
 from openhls.verify import verify
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
@@ -310,14 +311,14 @@ def swapped(self: emitter.Emitter, condition: object, then: object, otherwise: o
 def unsigned_division(self: narrower.Narrower) -> object:
     operands = [self.emitter.low_bits(operand, self.fact.width) for operand in self.operands]
     opcode = {Opcode.SDIV: Opcode.UDIV, Opcode.SREM: Opcode.UREM}.get(self.origin.opcode, self.origin.opcode)
-    return self.emitter.emit(opcode, self.fact.width, operands)
+    return self.emitter.fold(opcode, self.fact.width, *operands)
 
 
 SOUND_PART = shape.low_part
 SOUND_SELECT = emitter.Emitter.select
 FAULTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "sums never wrap": lambda patch: patch.setattr(transfer, "wrapped", clipped),
-    "no sign bit": lambda patch: [patch.setattr(each, "low_part", too_narrow) for each in (narrower, rewrite)],
+    "no sign bit": lambda patch: [patch.setattr(each, "low_part", too_narrow) for each in (narrower, writer)],
     "select swapped": lambda patch: patch.setattr(emitter.Emitter, "select", swapped),
     "division without sign": lambda patch: patch.setattr(narrower.Narrower, "division", unsigned_division),
     "sums need no lower bits": lambda patch: [

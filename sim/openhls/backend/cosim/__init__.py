@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,7 +77,7 @@ def ap_headers() -> Path:
 
 def reference_text(
     design: Design,
-    source: Path,
+    sources: Path | Sequence[Path],
     function: str,
     choices: Choices,
     entry: str = "main",
@@ -108,8 +109,10 @@ def reference_text(
         count = sizes.get(name, ELEMENTS)
         arguments.append(f"    {{openhls::Role::{role}, {{{{{items}}}}}, {count}}},")
     table = "\n".join(arguments)
+    files = [sources] if isinstance(sources, Path) else sources
+    included = "\n".join(f'#include "{file}"' for file in files)
     return f"""#include "reference.hpp"
-#include "{source}"
+{included}
 
 int {entry}(int argc, char** argv) {{
   const std::vector<openhls::Argument> arguments = {{
@@ -122,18 +125,35 @@ int {entry}(int argc, char** argv) {{
 
 def build_reference(
     design: Design,
-    source: Path,
+    sources: Path | Sequence[Path],
     function: str,
     includes: tuple[Path, ...],
     choices: Choices,
     elements: dict[str, int] | None = None,
+    defines: tuple[str, ...] = (),
 ) -> Path:
     """The program that runs the C++ and records. `function` is the top's name with its namespaces."""
     main = design.folder / "reference.cpp"
-    main.write_text(reference_text(design, source.resolve(), function, choices, elements=elements))
+    files = [sources.resolve()] if isinstance(sources, Path) else [each.resolve() for each in sources]
+    main.write_text(reference_text(design, files, function, choices, elements=elements))
     # An access outside a buffer stops the program with its C++ line.
     checks = ("-fsanitize=address", "-g1") if design.memories else ()
-    return link_reference(main, includes, design.folder / "reference", checks)
+    flags = (*checks, *(f"-D{each}" for each in defines))
+    return link_reference(main, includes, design.folder / "reference", flags)
+
+
+def run_testbench(
+    files: Sequence[Path], folder: Path, includes: tuple[Path, ...] = (), defines: tuple[str, ...] = ()
+) -> int:
+    """Compiles sources and testbenches with g++ and runs them in the folder of the first testbench; returns the status
+    of `main`. Raises OpenHlsError where g++ refuses them."""
+    objects = []
+    for number, file in enumerate(files):
+        objects.append(folder / f"{number}_{file.stem}.o")
+        compile_reference(file.resolve(), includes, objects[-1].resolve(), tuple(f"-D{each}" for each in defines))
+    program = folder.resolve() / "testbench"
+    simulate.run(["g++", *objects, "-o", program])
+    return subprocess.run([program], cwd=files[-1].resolve().parent, check=False).returncode
 
 
 def compile_reference(main: Path, includes: tuple[Path, ...], target: Path, flags: tuple[str, ...] = ()) -> None:
@@ -151,12 +171,13 @@ def link_reference(main: Path, includes: tuple[Path, ...], program: Path, flags:
 
 def cosimulate(
     design: Design,
-    source: Path,
+    sources: Path | Sequence[Path],
     function: str,
     *,
     cases: int,
     seed: int,
     includes: tuple[Path, ...] = (),
+    defines: tuple[str, ...] = (),
     choices: Choices | None = None,
     elements: dict[str, int] | None = None,
     patience: int = 20000,
@@ -164,7 +185,7 @@ def cosimulate(
     """Run `cases` random cases through both. Raises OpenHlsError where a tool is missing or the C++ itself fails."""
     simulate.lint(list(design.files), design.top)
     simulate.second_reader(list(design.files), design.top)
-    reference = build_reference(design, source, function, includes, choices or {}, elements)
+    reference = build_reference(design, sources, function, includes, choices or {}, elements, defines)
     record = design.folder / "cases.bin"
     done = subprocess.run(
         [str(reference), str(cases), str(seed), str(record)], capture_output=True, text=True, check=False

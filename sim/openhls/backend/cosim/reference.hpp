@@ -70,6 +70,10 @@ template <int kBits>
 struct IsAp<ap_uint<kBits>> : std::true_type {};
 template <int kBits>
 struct IsAp<ap_int<kBits>> : std::true_type {};
+template <typename T>
+struct IsSignedAp : std::false_type {};
+template <int kBits>
+struct IsSignedAp<ap_int<kBits>> : std::true_type {};
 
 template <int kBits>
 struct Bits<ap_uint<kBits>> : ApBits<ap_uint<kBits>, kBits> {};
@@ -181,21 +185,33 @@ struct Holder<hls::stream<T, kDepth>&> {
 };
 
 template <typename T>
-struct Holder<T*> {  // a buffer
-  using Element = typename std::remove_const<T>::type;
+struct Holder<T*> {  // a buffer, or a scalar by reference
+  using Element = typename std::remove_cv<T>::type;
   std::unique_ptr<Element[]> elements;
   std::size_t count = 0;
   Words initial;
 
   void prepare(const Argument& argument, Random& random) {
-    count = argument.elements;
+    count = argument.role == Role::kMemory ? argument.elements : 1;
     elements.reset(new Element[count]);
     for (std::size_t i = 0; i < count; ++i) elements[i] = random_element(random);
+    if constexpr (kNumber) {
+      if (is_given(argument)) elements[0] = static_cast<Element>(argument.choice.draw(random));
+    }
     initial = words();
   }
-  void before(const Argument&, Record&) const {}
+  void before(const Argument& argument, Record& record) const {
+    if constexpr (kNumber) {
+      if (is_given(argument)) Bits<Element>::put(record.scalars, elements[0]);
+    }
+  }
   void after(const Argument& argument, Record& record) const {
-    if (argument.role == Role::kUnused) return;
+    if constexpr (kNumber) {
+      if (argument.role == Role::kResult || argument.role == Role::kInOut) {
+        Bits<Element>::put(record.results, elements[0]);
+      }
+    }
+    if (argument.role != Role::kMemory) return;
     record.buffers.push_back(static_cast<std::uint32_t>(count * bytes()));
     for (const Words& whole : {initial, words()}) {
       record.buffers.insert(record.buffers.end(), whole.begin(), whole.end());
@@ -205,9 +221,23 @@ struct Holder<T*> {  // a buffer
 
  private:
   static constexpr bool kNumber = !std::is_class<Element>::value || IsAp<Element>::value;
+  static bool is_given(const Argument& argument) {
+    return argument.role == Role::kScalar || argument.role == Role::kInOut;
+  }
+  // Memory pads a number to a power of two of bytes, with copies of the sign of an ap_int.
   static constexpr std::size_t bytes() {
-    if constexpr (kNumber) return (Bits<Element>::kWidth + 7) / 8;
+    if constexpr (kNumber) {
+      std::size_t size = 1;
+      while (8 * size < static_cast<std::size_t>(Bits<Element>::kWidth)) size *= 2;
+      return size;
+    }
     return sizeof(Element);
+  }
+  static void extend(Words& one) {
+    constexpr int kWidth = Bits<Element>::kWidth;
+    const bool negative = IsSignedAp<Element>::value && (one[(kWidth - 1) / 32] >> (kWidth - 1) % 32 & 1) != 0;
+    if (negative && kWidth % 32 != 0) one.back() |= ~0u << kWidth % 32;
+    one.resize((bytes() + 3) / 4, negative ? ~0u : 0);
   }
   static Element random_element(Random& random) {
     if constexpr (kNumber) {
@@ -227,6 +257,7 @@ struct Holder<T*> {  // a buffer
       Words one;
       if constexpr (kNumber) {
         Bits<Element>::put(one, elements[i]);
+        extend(one);
       } else {
         one.resize((sizeof(Element) + 3) / 4);
         std::memcpy(one.data(), &elements[i], sizeof(Element));

@@ -62,6 +62,29 @@ class DebugInfo:
         named = re.fullmatch(r"ap_(u?)int<(\d+)>", self.entry(reference, "name"))
         return (int(named.group(2)), not named.group(1)) if named else None
 
+    def parameters(self, subprogram: str) -> dict[str, str]:
+        """C++ types of the parameters of a function, by name."""
+        found = {}
+        for text in self._nodes.values():
+            if text.startswith("!DILocalVariable") and f"scope: {subprogram}," in text and "arg: " in text:
+                name = re.search(r'name: "([^"]*)"', text)
+                kind = re.search(r"\btype: (!\d+)", text)
+                if name and kind:
+                    found[name.group(1)] = self.spelled(kind.group(1))
+        return found
+
+    def spelled(self, reference: str) -> str:
+        """A type as C++ writes it, without `const` and with what a typedef stands for: `int*`, `stream<struct P>&`."""
+        text, name = self.node(reference), self.entry(reference, "name")
+        if name.startswith("stream<"):
+            first = re.match(r"!\{(!\d+)", self.node(self.entry(reference, "templateParams")))
+            return f"stream<{self.spelled(self.entry(first.group(1), 'type'))}>" if first else name
+        if not text.startswith("!DIDerivedType"):
+            is_struct = "DW_TAG_structure_type" in text or "DW_TAG_class_type" in text
+            return f"struct {name}" if is_struct and not re.fullmatch(r"ap_u?int<\d+>", name) else name
+        suffix = {"DW_TAG_pointer_type": "*", "DW_TAG_reference_type": "&"}.get(self.entry(reference, "tag"), "")
+        return self.spelled(self.entry(reference, "baseType")) + suffix
+
     def full_name(self, reference: str) -> str:
         """The name of a function with its namespaces."""
         scope = self.entry(reference, "scope")

@@ -92,6 +92,7 @@ class Function:
     by_value: set[str] = field(default_factory=set)  # pointer parameters to a copy for this function
     returned: str = ""  # the parameter that points to the result
     declared_result: tuple[int, bool] | None = None  # width and sign of an integer result
+    declared: dict[str, str] = field(default_factory=dict)  # C++ types of the parameters
 
 
 @dataclass

@@ -65,6 +65,7 @@ class Reader:
         function = Function(name, cpp_name, full_name, location, result, self._parameters(match.group(2)))
         self.module.functions[name] = function
         function.declared_result = self._debug.result(subprogram)
+        function.declared = self._debug.parameters(subprogram)
         for attribute, parameter in re.findall(
             r"\b(byval|sret)\((?:[^()]|\([^()]*\))*\)[^,]*?%([\w.$-]+)", match.group(2)
         ):

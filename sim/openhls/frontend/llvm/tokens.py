@@ -10,7 +10,7 @@ from openhls.frontend.llvm.module import Global, Local, Null, Number, Operand
 from openhls.frontend.types import Array, Int, Other, Pointer, Struct, Type, Void
 
 _TOKEN = re.compile(
-    r'\s*(?:(c"(?:[^"\\]|\\.)*")|([%@](?:"[^"]*"|[\w.$-]+))|(-?\d+)|([A-Za-z_][\w.]*)|("(?:[^"\\]|\\.)*")|(![\w.]*(?:\(.*\))?)|(\.\.\.|<\{|\}>|.))'
+    r'\s*(?:(c"(?:[^"\\]|\\.)*")|([%@](?:"[^"]*"|[\w.$-]+))|(-?\d+\.\d+(?:e[+-]\d+)?|0x[KLMHR]?[0-9A-F]+|-?\d+)|([A-Za-z_][\w.]*)|("(?:[^"\\]|\\.)*")|(![\w.]*(?:\(.*\))?)|(\.\.\.|<\{|\}>|.))'
 )
 _CONSTANT_WORDS = frozenset({"undef", "poison", "true", "false", "null", "zeroinitializer", "getelementptr", "asm"})
 

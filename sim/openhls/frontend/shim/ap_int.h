@@ -85,8 +85,10 @@ struct operand {
 template <typename T>
 struct operand<T, true> : operand<decltype(+T())> {};
 enum class Kind { kC, kNumber, kReference };
+// kFixed: the length of what is concatenated follows from its type; that of a range is known when it is made.
 template <int W, bool S, Kind kind, bool Named = S>
 struct known {
+  static constexpr bool kFixed = true;
   static constexpr bool kKnown = true, kJoins = true, kNumber = kind == Kind::kNumber, kC = kind == Kind::kC;
   static constexpr bool kSigned = S, kNamedSigned = Named;
   static constexpr int kWidth = W;
@@ -118,7 +120,9 @@ struct operand<unsigned long long> : known<64, false, Kind::kC> {};
 template <int W, bool S>
 struct operand<ap_bit_ref<W, S>> : known<1, false, Kind::kReference> {};
 template <int W, bool S>
-struct operand<ap_range_ref<W, S>> : known<W, false, Kind::kReference, S> {};
+struct operand<ap_range_ref<W, S>> : known<W, false, Kind::kReference, S> {
+  static constexpr bool kFixed = false;
+};
 template <int W, bool S>
 struct operand<ap_int_base<W, S>> : known<W, S, Kind::kNumber> {};
 template <int W>
@@ -127,8 +131,17 @@ template <int W>
 struct operand<ap_uint<W>> : known<W, false, Kind::kNumber> {};
 template <typename A, typename B>
 struct operand<ap_concat_ref<A, B>> : known<operand<A>::kWidth + operand<B>::kWidth, false, Kind::kReference> {
-  static constexpr bool kJoins = false;
+  static constexpr bool kJoins = false, kFixed = operand<A>::kFixed && operand<B>::kFixed;
 };
+
+// The bits that an operand has in a concatenation.
+template <typename T>
+AP_INLINE int length_of(const T& value) {
+  if constexpr (operand<T>::kFixed)
+    return operand<T>::kWidth;
+  else
+    return value.length();
+}
 
 template <typename T>
 using value_of = ap_int_base<operand<T>::kWidth, operand<T>::kSigned>;
@@ -462,7 +475,12 @@ struct ap_concat_ref {
     openhls::value_of<A> top = above;
     openhls::value_of<B> bottom = below;
     using Bottom = unsigned _BitInt(kBelow);
-    value.V = Wide(Wide(top.V) << kBelow) | Wide(static_cast<Bottom>(bottom.V));
+    if constexpr (openhls::operand<B>::kFixed) {
+      value.V = Wide(Wide(top.V) << kBelow) | Wide(static_cast<Bottom>(bottom.V));
+    } else {
+      using Top = unsigned _BitInt(openhls::operand<A>::kWidth);
+      value.V = Wide(Wide(static_cast<Top>(top.V)) << openhls::length_of(below)) | Wide(static_cast<Bottom>(bottom.V));
+    }
     return value;
   }
   AP_INLINE operator ap_int_base<kWidth, false>() const { return get(); }
@@ -470,10 +488,11 @@ struct ap_concat_ref {
   template <typename T, typename = openhls::if_known<T>>
   AP_INLINE ap_concat_ref& operator=(const T& value) {
     const ap_int_base<kWidth, false> all = value;
-    above = ap_int_base<kWidth, false>(all >> openhls::operand<B>::kWidth);
+    above = ap_int_base<kWidth, false>(all >> openhls::length_of(below));
     below = all;
     return *this;
   }
+  AP_INLINE int length() const { return openhls::length_of(above) + openhls::length_of(below); }
 };
 
 template <typename A, typename B, typename = openhls::if_concat<A, B>>

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A function on its way to a process: its operations so far, and what its LLVM values have become."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from openhls.errors import Unsupported
+from openhls.frontend.context import Context
+from openhls.frontend.llvm.module import Local, Module, Number
+from openhls.frontend.llvm.module import Operand as LlvmOperand
+from openhls.frontend.pragmas import Notes
+from openhls.frontend.simplifier import Simplifier
+from openhls.ir import Const, Operand
+from openhls.names import Names
+
+
+@dataclass
+class Draft:
+    """`name` is that of the process. `values` are by LLVM name, pointers not among them; `reserved` are the names of
+    parameters in the process."""
+
+    module: Module
+    context: Context
+    notes: Notes
+    name: str
+    names: Names = field(default_factory=Names)
+    values: dict[str, Operand] = field(default_factory=dict)
+    reserved: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.builder = Simplifier(self.names.fresh)
+        for parameter, _ in self.context.function.parameters:
+            self.reserved[parameter] = self.names.fresh(parameter.removesuffix(".coerce"))
+
+    def operand(self, operand: LlvmOperand) -> Operand:
+        """The operand of a number. Raises Unsupported for an address."""
+        if isinstance(operand, Number):
+            return Const(operand.width, operand.bits)
+        if isinstance(operand, Local) and operand.name in self.values:
+            return self.values[operand.name]
+        raise self.address_as_value()
+
+    def address_as_value(self) -> Unsupported:
+        return Unsupported(self.builder.location, "an address used as a value", "use an array and an index")

@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a preprocessed source to its pragmas and the text that clang compiles instead.
+
+Clang gets unrolling as pragmas of its own in front of each loop, and a mark at both ends of a dataflow region, whose
+calls must not be inlined. Everything else is kept aside in `Notes`.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from openhls.errors import Unsupported
+from openhls.frontend.constants import Constants
+from openhls.frontend.places import Places
+from openhls.frontend.pragmas import (
+    BEGIN_DATAFLOW,
+    DONE_ANYWAY,
+    END_DATAFLOW,
+    IGNORED,
+    NUMBERS,
+    OF_LOOPS,
+    OF_VARIABLES,
+    InterfaceNote,
+    LoopNote,
+    Notes,
+    Pragma,
+    VariableNote,
+    parse_pragma,
+)
+
+
+def blank_literals(text: str) -> str:
+    """The text with the contents of string and character literals replaced, so that braces in them do not count."""
+    pattern = r'"(?:[^"\\\n]|\\.)*"|(?<![\w])\'(?:[^\'\\\n]|\\.)*\''
+    return re.sub(pattern, lambda match: match.group(0)[0] + "_" * (len(match.group(0)) - 2) + match.group(0)[-1], text)
+
+
+@dataclass
+class _Loop:
+    keyword: int
+    label: str
+    first: int  # of its body: a block or a statement
+    last: int
+    unrolled: bool = False  # because something around it is pipelined
+    pragmas: list[Pragma] = field(default_factory=list)
+
+    def __contains__(self, offset: int) -> bool:
+        return self.first <= offset <= self.last
+
+
+class Source:
+    """One pass over a preprocessed text; `notes` and `text()` are its results. `macros` gives its `#define` lines."""
+
+    def __init__(self, source: str, macros: Callable[[], str] = str) -> None:
+        self._source = source
+        self._constants = Constants(source, macros)
+        self._masked = blank_literals(source)
+        self._places = Places(source)
+        self._edits: list[tuple[int, int, str]] = []
+        self._closing = self._match_brackets()
+        self._loops = self._find_loops()
+        self.notes = Notes(files=self._places.files())
+        self._read_pragmas()
+        for loop in self._loops:
+            self._mark_loop(loop)
+
+    def text(self) -> str:
+        """What clang compiles."""
+        pieces, position = [], 0
+        for start, end, replacement in sorted(self._edits):
+            pieces += [self._source[position:start], replacement]
+            position = end
+        return "".join([*pieces, self._source[position:]])
+
+    def _match_brackets(self) -> dict[int, int]:
+        """Offset of each opening bracket: that of the closing one."""
+        closing: dict[int, int] = {}
+        stack: list[tuple[str, int]] = []
+        for match in re.finditer(r"^#.*$|[(){}]", self._masked, re.MULTILINE):
+            character = match.group(0)
+            if character in "({":
+                stack.append((character, match.start()))
+            elif character in ")}" and stack:
+                closing[stack.pop()[1]] = match.start()
+        return closing
+
+    def _find_loops(self) -> list[_Loop]:
+        loops: list[_Loop] = []
+        ends_of_do: set[int] = set()
+        for match in re.finditer(r"^#.*$|\b(for|while|do)\b", self._masked, re.MULTILINE):
+            keyword, start = match.group(1), match.start()
+            if keyword is None or self._places.is_system(start) or start in ends_of_do:
+                continue
+            after = self._skip_space(match.end())
+            if keyword == "do":
+                if self._masked[after] != "{":
+                    raise Unsupported(
+                        self._places.location(start), "a do loop without braces", "put its body in braces"
+                    )
+                ends_of_do.add(self._skip_space(self._closing[after] + 1))
+                body = after
+            else:
+                body = self._skip_space(self._closing[after] + 1)
+            label = re.search(r"(\w+)\s*:\s*(?:#[^\n]*\n\s*)*$", self._masked[max(0, start - 400) : start])
+            name = label.group(1) if label and label.group(1) not in ("default", "public", "private") else ""
+            # A body without braces begins behind the condition: a pragma may stand before its statement.
+            braced = self._masked[body] == "{"
+            first = body if braced else self._closing[after] + 1
+            last = self._closing[body] if braced else self._end_of_statement(body, len(self._masked))
+            loops.append(_Loop(start, name, first, last))
+        return loops
+
+    def _skip_space(self, offset: int) -> int:
+        match = re.compile(r"(?:\s|^#[^\n]*\n)*", re.MULTILINE).match(self._masked, offset)
+        assert match is not None
+        return match.end()
+
+    def _read_pragmas(self) -> None:
+        opening = sorted(start for start in self._closing if self._masked[start] == "{")
+        for match in re.finditer(r"^[ \t]*#pragma[ \t]+HLS[ \t]+(.*)$", self._source, re.MULTILINE | re.IGNORECASE):
+            pragma = self._with_numbers(parse_pragma(match.group(1), self._places.location(match.start())))
+            scope = self._scope_of(match.start(), opening, pragma)
+            if pragma.kind in OF_LOOPS:
+                self._note_of_loop(pragma, match.start(), scope)
+            else:
+                self._note(pragma, scope)
+            replacement = f'asm volatile("{BEGIN_DATAFLOW}");' if pragma.kind == "DATAFLOW" else ""
+            self._edits.append((match.start(), match.end(), replacement))
+
+    def _with_numbers(self, pragma: Pragma) -> Pragma:
+        """The pragma with numbers in place of the names of constants."""
+        found = {key: self._constants.value(text) for key, text in pragma.options.items() if key in NUMBERS}
+        known = {key: str(value) for key, value in found.items() if value is not None}
+        return replace(pragma, options=pragma.options | known) if known else pragma
+
+    def _scope_of(self, offset: int, opening: list[int], pragma: Pragma) -> int:
+        for start in reversed(opening[: bisect_right(opening, offset)]):
+            if self._closing[start] > offset:
+                return start
+        raise Unsupported(pragma.location, f"{pragma.kind} outside a function", "move it into the scope it governs")
+
+    def _note_of_loop(self, pragma: Pragma, offset: int, scope: int) -> None:
+        """A pragma belongs to the innermost loop around it, or to the function."""
+        around = [loop for loop in self._loops if offset in loop]
+        loop = min(around, key=lambda each: each.last - each.first, default=None)
+        end = self._closing[scope] if loop is None else loop.last
+        inside = [each for each in self._loops if offset < each.keyword < end]
+        if pragma.kind == "PIPELINE" and "off" not in pragma.words and "off" not in pragma.options:
+            for each in inside:
+                each.unrolled = True
+        if loop is not None:
+            loop.pragmas.append(pragma)
+        elif pragma.kind == "DEPENDENCE":
+            for each in inside:
+                each.pragmas.append(pragma)
+        elif pragma.kind == "PIPELINE":
+            self.notes.warn(pragma.location, "PIPELINE of a function unrolls its loops; its calls do not overlap")
+        else:
+            self.notes.warn(pragma.location, f"{pragma.kind} outside a loop has no effect")
+
+    def _note(self, pragma: Pragma, scope: int) -> None:
+        off = "off" in pragma.words or "off" in pragma.options
+        if pragma.kind in DONE_ANYWAY:
+            if off and pragma.kind != "INLINE":
+                self.notes.warn(pragma.location, f"{pragma.kind} off has no effect")
+        elif pragma.kind == "DATAFLOW":
+            self._mark_dataflow(scope)
+        elif pragma.kind == "INTERFACE":
+            before = max(self._masked.rfind(end, 0, scope) for end in ";}")
+            head = self._places.location(self._skip_space(before + 1)).line
+            self.notes.interfaces.append(InterfaceNote(pragma, head, self._places.location(scope).line))
+        elif pragma.kind in OF_VARIABLES:
+            first = self._places.location(scope).line
+            last = self._places.location(self._closing[scope]).line
+            self.notes.variables.append(VariableNote(pragma, first, last))
+        else:
+            known = "has no effect" if pragma.kind in IGNORED else "is not known and has no effect"
+            self.notes.warn(pragma.location, f"the pragma {pragma.kind} {known}")
+
+    def _mark_loop(self, loop: _Loop) -> None:
+        location, column = self._places.location(loop.keyword), self._places.column(loop.keyword)
+        note = LoopNote(location, column, loop.label, tuple(loop.pragmas))
+        self.notes.loops[(location.file, location.line, column)] = note
+        wish = "unroll(full)" if loop.unrolled else "unroll(disable)"
+        for pragma in note.of_kind("UNROLL"):
+            wish = f"unroll_count({pragma.options['factor']})" if "factor" in pragma.options else "unroll(full)"
+            if "off" in pragma.words or pragma.options.get("off") == "true":
+                wish = "unroll(disable)"
+        self._edits.append((loop.keyword, loop.keyword, f"\n#pragma clang loop {wish}\n{self._margin(loop.keyword)}"))
+
+    def _margin(self, offset: int) -> str:
+        """What brings clang back to the line and column of an offset, at the start of a line."""
+        location = self._places.location(offset)
+        return f'# {location.line} "{location.file}"\n' + " " * (self._places.column(offset) - 1)
+
+    def _mark_dataflow(self, scope: int) -> None:
+        """Forbids inlining of the calls that are statements of the scope, and marks its end."""
+        end = self._closing[scope]
+        position, last = scope + 1, end
+        while (start := self._skip_space(position)) < end:
+            stop = self._end_of_statement(start, end)
+            if self._masked.startswith("return", start):
+                last = start
+                break
+            if self._is_call(start, stop):
+                self._edits.append((start, start, f"[[clang::noinline]]\n{self._margin(start)}"))
+                self.notes.stages.add((self._places.location(start).line, self._places.column(start)))
+            position = stop + 1
+        self._edits.append((last, last, f'asm volatile("{END_DATAFLOW}"); '))
+
+    def _end_of_statement(self, start: int, end: int) -> int:
+        offset = start
+        while offset < end:
+            character = self._masked[offset]
+            if character == "(" or character == "{":
+                offset = self._closing[offset]
+                if character == "{":
+                    return offset
+            elif character == ";":
+                return offset
+            offset += 1
+        return end
+
+    def _is_call(self, start: int, stop: int) -> bool:
+        """True if a statement is `f(...)`, `a::f<...>(...)` or `(f<...>)(...)`, not a declaration."""
+        statement = re.sub(r"^#[^\n]*$", "", self._masked[start:stop], flags=re.MULTILINE).strip()
+        head = re.match(r"(?:::)?\w+(?:::\w+)*\s*", statement)
+        if statement.startswith("("):
+            return True
+        if head is None or head.group(0).strip() in ("if", "for", "while", "do", "switch", "return", "asm"):
+            return False
+        rest = statement[head.end() :]
+        if rest.startswith("<"):
+            depth = 0
+            for index, character in enumerate(rest):
+                depth += (character == "<") - (character == ">")
+                if depth == 0:
+                    rest = rest[index + 1 :].lstrip()
+                    break
+        return rest.startswith("(")

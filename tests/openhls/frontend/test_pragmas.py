@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pragmas where people write them, what has no effect, and loops of memory and arrays that reach II = 1."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from openhls.backend.design import Design, write_design
+from openhls.errors import Unsupported
+from openhls.frontend.compile import compile_program
+
+HEAD = """#include <ap_int.h>
+#include <hls_stream.h>
+using Words = hls::stream<ap_uint<32>>;
+"""
+
+# The fifth line of a program, in its top, and the words of the warning about it. No result depends on any of them.
+WARNED = {
+    "not known": ("#pragma HLS SPEED = 3", "the pragma SPEED is not known and has no effect"),
+    "stable": ("#pragma HLS STABLE variable = out", "the pragma STABLE has no effect"),
+    "allocation": (
+        "#pragma HLS ALLOCATION operation instances = mul limit = 1",
+        "the pragma ALLOCATION has no effect",
+    ),
+    "latency": ("#pragma HLS LATENCY min = 1 max = 4", "the pragma LATENCY has no effect"),
+    "operator": ("#pragma HLS BIND_OP variable = n op = mul", "the pragma BIND_OP has no effect"),
+    "function": ("#pragma HLS PIPELINE II = 1", "PIPELINE of a function unrolls its loops; its calls do not overlap"),
+    "trips": ("#pragma HLS LOOP_TRIPCOUNT max = 3", "LOOP_TRIPCOUNT outside a loop has no effect"),
+    "flatten": ("#pragma HLS LOOP_FLATTEN off", "LOOP_FLATTEN off has no effect"),
+    "option": ("#pragma HLS INTERFACE s_axilite port = n channel = 3", "INTERFACE option channel has no effect"),
+    "mode": ("#pragma HLS INTERFACE ap_vld port = n", "INTERFACE mode ap_vld is taken as ap_none"),
+}
+
+
+@pytest.mark.parametrize("name", WARNED)
+def test_what_has_no_effect_is_a_warning_and_strictly_an_error(name: str, tmp_path: Path) -> None:
+    line, words = WARNED[name]
+    source = tmp_path / "program.cpp"
+    source.write_text(f"{HEAD}void top(Words& in, Words& out, int n) {{\n{line}\n  out.write(in.read() * n);\n}}\n")
+    assert compile_program(source, "top").warnings == (f"{source}:5: warning: {words}",)
+    with pytest.raises(Unsupported, match=r"program.cpp:5: .*leave it out, or compile without --strict"):
+        compile_program(source, "top", strict=True)
+
+
+def built(text: str, folder: Path) -> Design:
+    source = folder / "program.cpp"
+    source.write_text(HEAD + text)
+    return write_design(compile_program(source, "top", strict=True), "top", folder)
+
+
+# The body of a top, and the interval that its loop must have.
+LOOPS = {
+    "without braces": (
+        """
+  for (int i = 0; i < n; ++i)
+#pragma HLS PIPELINE II = 1
+    out.write(in.read());
+""",
+        1,
+    ),
+    "trips by a constant": (
+        """
+  const int kTrips = 16;
+  for (int i = 0; i < n; ++i) {
+#pragma HLS LOOP_TRIPCOUNT min = kTrips/2 max = kTrips
+    out.write(in.read());
+  }
+""",
+        1,
+    ),
+    "interval by a macro": (
+        """
+#define TWO (1 << 1)
+  for (int i = 0; i < n; ++i) {
+#pragma HLS PIPELINE II = TWO
+    out.write(in.read());
+  }
+""",
+        2,
+    ),
+    "in a branch": (
+        """
+  for (int i = 0; i < n; ++i) {
+    if (n > 3) {
+#pragma HLS PIPELINE II = 3
+      out.write(in.read());
+    }
+  }
+""",
+        3,
+    ),
+    "around a loop": (
+        """
+  for (int i = 0; i < n; ++i) {
+#pragma HLS PIPELINE II = 4
+    int s = 0;
+    for (int j = 0; j < 4; ++j) s += in.read();
+    out.write(s);
+  }
+""",
+        4,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_pragmas_where_people_write_them(name: str, tmp_path: Path) -> None:
+    body, interval = LOOPS[name]
+    design = built(f"void top(Words& in, Words& out, int n) {{{body}}}\n", tmp_path)
+    assert [region.interval for region in design.regions if region.interval] == [interval]
+
+
+def test_trips_by_a_constant_are_in_the_report(tmp_path: Path) -> None:
+    body, _ = LOOPS["trips by a constant"]
+    design = built(f"void top(Words& in, Words& out, int n) {{{body}}}\n", tmp_path)
+    assert [region.trips for region in design.regions if region.interval] == [(8, 16)]
+
+
+# Clang writes i * 16 + j as i * 16 | j.
+REACHED = {
+    "rows of a power of two": """
+void top(int* c) {
+#pragma HLS INTERFACE m_axi port = c
+  for (int i = 0; i < 16; i++)
+    for (int j = 0; j < 16; j++) {
+#pragma HLS PIPELINE II = 1
+      c[i * 16 + j] = i ^ j;
+    }
+}
+""",
+    "volatile memory": """
+void top(volatile int* c, int n) {
+#pragma HLS INTERFACE m_axi port = c
+  for (int i = 0; i < n; i++) {
+#pragma HLS PIPELINE II = 1
+    c[i] = i;
+  }
+}
+""",
+    "an array that is partitioned by rows": """
+void top(hls::stream<short>& in, Words& out) {
+  short b[4][64];
+#pragma HLS ARRAY_PARTITION variable = b dim = 1 complete
+  for (int i = 0; i < 4; i++)
+    for (int j = 0; j < 64; j++) {
+#pragma HLS PIPELINE II = 1
+      b[i][j] = in.read();
+    }
+  for (int j = 0; j < 64; j++) {
+#pragma HLS PIPELINE II = 1
+    out.write(b[0][j] + b[1][j] + b[2][j] + b[3][j]);
+  }
+}
+""",
+}
+
+
+@pytest.mark.parametrize("name", REACHED)
+def test_an_interval_of_one_is_reached(name: str, tmp_path: Path) -> None:
+    assert {region.interval for region in built(REACHED[name], tmp_path).regions if region.wish} == {1}
+
+
+def test_an_access_that_leaves_its_row_stops_a_simulation(tmp_path: Path) -> None:
+    design = built(REACHED["an array that is partitioned by rows"].replace("b[3][j]", "b[3][j + 1]"), tmp_path)
+    text = "".join(file.read_text() for file in design.files)
+    assert [f"an index beyond row {row} of b" in text for row in range(4)] == [True] * 4
+
+
+def test_an_argument_may_be_called_in(tmp_path: Path) -> None:
+    design = built("void top(Words& in, int out, int& o) {\n  o = in.read() + out;\n}\n", tmp_path)
+    assert design.arguments == ("in", "out", "o")
+    assert "in_tdata" in (tmp_path / "rtl/top.sv").read_text()

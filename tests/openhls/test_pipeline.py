@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The list of passes: each leaves a program that keeps the rules, and a breach is caught where it happens."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from openhls import pipeline
+from openhls.frontend.compile import compile_program
+from openhls.ir import Block, Loop, Program, Value, loops_of, walk
+from openhls.passes.balance import balance
+from openhls.passes.look_ahead import look_ahead
+from openhls.verify import InvalidProgram, verify
+
+PROGRAMS = Path(__file__).parent / "programs"
+NAMES = ("blend", "nests", "stages")
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def program(request: pytest.FixtureRequest) -> Program:
+    return compile_program(PROGRAMS / f"{request.param}.cpp", request.param)
+
+
+def test_every_pass_of_the_program_leaves_what_it_says(program: Program) -> None:
+    for each in pipeline.PROGRAM_PASSES:
+        program = each.run(program, 300.0)
+        verify(program)
+    assert program.processes
+
+
+def changed(program: Program, old: Loop, blocks: tuple[Block, ...], new: Loop) -> Program:
+    """`program` with another loop in place of `old`, after `blocks`."""
+
+    def regions(found: tuple) -> tuple:
+        result: list = []
+        for region in found:
+            if region is old:
+                result += [*blocks, new]
+            else:
+                result.append(replace(region, body=regions(region.body)) if isinstance(region, Loop) else region)
+        return tuple(result)
+
+    processes = {name: replace(each, body=regions(each.body)) for name, each in program.processes.items()}
+    return replace(program, processes=processes)
+
+
+def test_every_pass_of_a_loop_keeps_the_rules(program: Program) -> None:
+    program = pipeline.finish_program(program, 300.0)
+    loops = [loop for each in program.processes.values() for loop in loops_of(each.body) if loop.innermost]
+    assert loops
+    for loop in loops:
+        for shared in (False, True):
+            balanced = balance(loop, shared)
+            verify(changed(program, loop, (), balanced))
+            ahead = look_ahead(balanced)
+            first = (Block("first", ahead.first, loop.location),) if ahead.first else ()
+            verify(changed(program, loop, first, ahead.loop))
+
+
+def broken(program: Program) -> Program:
+    """The program with an operation of a width that its users do not know."""
+    for name, process in program.processes.items():
+        for region in walk(process.body):
+            if isinstance(region, Block) and region.operations and region.operations[0].result is not None:
+                first, *rest = region.operations
+                wide = replace(region, operations=(replace(first, result=Value(first.result.name, 777)), *rest))
+                old, new = process.body, tuple(wide if each is region else each for each in process.body)
+                if old != new:
+                    return replace(program, processes={**program.processes, name: replace(process, body=new)})
+    raise AssertionError("no operation found")
+
+
+def test_a_pass_that_breaks_a_rule_is_caught_behind_it_with_a_line(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoiled = replace(pipeline.PROGRAM_PASSES[-1], run=lambda program, clock_mhz: broken(program))
+    monkeypatch.setattr(pipeline, "PROGRAM_PASSES", (*pipeline.PROGRAM_PASSES, spoiled))
+    with pipeline.checked(), pytest.raises(InvalidProgram, match=r"\.cpp:\d+: \w+: .*; this is a fault of openhls"):
+        pipeline.finish_program(program, 300.0)
+    with pipeline.checked(False):
+        pipeline.finish_program(program, 300.0)
+
+
+def test_every_pass_says_what_it_needs_and_leaves() -> None:
+    passes = (*pipeline.PROCESS_PASSES, *pipeline.PROGRAM_PASSES, *pipeline.LOOP_PASSES)
+    assert all(each.needs and each.leaves for each in passes)
+    assert [each.run for each in pipeline.LOOP_PASSES] == [balance, look_ahead]
