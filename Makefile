@@ -111,6 +111,10 @@ fuzz-drive: setup ## random and mutated inputs for every surface of the drive, w
 fuzz-rtl: setup $(STAMPS)/system-check ## random programs as g++ and as RTL; a failing one is kept as a test [N=200] [SEED=n]
 	@$(BIN)/python -m openhls.fuzz --programs $(or $(N),200) --seed $(SEED) --jobs $(JOBS) --keep tests/openhls/regressions
 
+.PHONY: hls-score
+hls-score: setup ## how many designs with a hls_config.cfg below a folder openhls takes as they are SUITE=FOLDER
+	@$(BIN)/python scripts/hls_score.py $(or $(SUITE),$(error say which folder: make $@ SUITE=FOLDER)) --jobs $(JOBS) --list
+
 .PHONY: test
 test: setup $(STAMPS)/system-check ## everything that CI runs
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not slow" $(PYTEST_ARGS)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,7 @@ _BESIDE = (
     "fuzz/",
     "backend/cosim/",
     "cli.py",
+    "config.py",
     "__main__.py",
     "estimate.py",
     "synthesis.py",
@@ -41,6 +43,7 @@ class Built:
     design: Design
     source_hash: str
     compiler_hash: str
+    rtl_hash: str
 
     @property
     def folder(self) -> Path:
@@ -72,6 +75,15 @@ def compiler_hash() -> str:
     return hash_files(compiler_files())
 
 
+def rtl_hash(folder: Path) -> str:
+    """One hash over the SystemVerilog of a top and the library it uses, without comments: they name lines of C++."""
+    total = hashlib.sha256()
+    for path in sorted((folder / "rtl").glob("*.sv")):
+        code = re.sub(r"//.*|\$fatal.*", "", path.read_text())
+        total.update(f"{path.name}\0{hashlib.sha256(code.encode()).hexdigest()}\n".encode())
+    return total.hexdigest()
+
+
 def build(top: Top, out: Path = OUT) -> Built:
     """Compile `top` into `out`/<top>. Raises OpenHlsError where the C++ is refused or a tool is missing."""
     folder = out / top.name
@@ -79,11 +91,12 @@ def build(top: Top, out: Path = OUT) -> Built:
     program = compile_program(top.source, top.name, (HLS,))
     design = write_design(program, top.name, folder, top.clock_mhz)
     sources = sources_of(program)
-    found = Built(top, program, design, hash_files(sources), compiler_hash())
+    found = Built(top, program, design, hash_files(sources), compiler_hash(), rtl_hash(design.folder))
     stamp = {
         "sources": [str(path) for path in sources],
         "source_hash": found.source_hash,
         "compiler_hash": found.compiler_hash,
+        "rtl_hash": found.rtl_hash,
     }
     (folder / _STAMP).write_text(json.dumps(stamp, indent=1) + "\n")
     return found
@@ -96,4 +109,7 @@ def stamp_of(top: Top, out: Path = OUT) -> str | None:
         return None
     stamp = json.loads(path.read_text())
     current = hash_files([Path(source) for source in stamp["sources"]]), compiler_hash()
-    return " ".join(current) if current == (stamp["source_hash"], stamp["compiler_hash"]) else None
+    if current != (stamp["source_hash"], stamp["compiler_hash"]):
+        return None
+    found: str | None = stamp.get("rtl_hash")
+    return found

@@ -2,8 +2,8 @@
 """bitstreams/<top>.json: what a top is made of, its ports, registers, loops, cycles and resources.
 
 The file is the same on every machine: paths are relative, nothing carries a date. What was measured on the RTL
-(`yosys`, `measured`) stays from run to run while C++ and compiler are the same, what a vendor's tool reported
-(`vendor`) while the C++ is.
+(`yosys`, `measured`) stays from run to run while the RTL is the same, what a vendor's tool reported (`vendor`) while
+the C++ is.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _text(value: Any, indent: str = "") -> str:
 
 
 def is_current(manifest: Manifest) -> bool:
-    """Whether the C++ files and the compiler are those the manifest was made of."""
+    """True if the C++ files and the compiler are those the manifest was made of."""
     current = hash_files([ROOT / source for source in manifest["sources"]]), compiler_hash()
     return current == (manifest["source_hash"], manifest["compiler_hash"])
 
@@ -79,6 +79,7 @@ def make(built: Built) -> Manifest:
         "sources": [_relative(path) for path in sources_of(built.program)],
         "source_hash": built.source_hash,
         "compiler_hash": built.compiler_hash,
+        "rtl_hash": built.rtl_hash,
         "tools": {"clang": clang_version()},
         "part": top.part,
         "clock_mhz": top.clock_mhz,
@@ -88,12 +89,10 @@ def make(built: Built) -> Manifest:
         "slowest_ns": max(region.slowest_ns for region in built.design.regions),
         "loops": [_loop(region) for region in built.design.regions if region.interval is not None],
     }
-    before = load(top)
-    if before is not None and before["source_hash"] == built.source_hash:
-        same = before["compiler_hash"] == built.compiler_hash
-        kept = (*(MEASURED if same else ()), "vendor")
-        manifest |= {key: before[key] for key in kept if key in before}
-    return manifest
+    before = load(top) or {}
+    kept = MEASURED if before.get("rtl_hash") == built.rtl_hash else ()
+    kept = (*kept, "vendor") if before.get("source_hash") == built.source_hash else kept
+    return manifest | {key: before[key] for key in kept if key in before}
 
 
 def load_current(top: Top) -> dict[str, Any]:
@@ -108,8 +107,8 @@ def record(top: Top, key: str, figures: Any, before: Manifest | None = None) -> 
     """Put figures into the manifest. Raises OpenHlsError unless it is of the present sources, and of those of `before`:
     the manifest when the work began."""
     now = load_current(top)
-    if before is not None and any(before[name] != now[name] for name in ("source_hash", "compiler_hash")):
-        raise OpenHlsError(f"{top.name} was built anew meanwhile: its figures are of the sources before, do it again")
+    if before is not None and before.get("rtl_hash") != now.get("rtl_hash"):
+        raise OpenHlsError(f"{top.name} was built anew meanwhile: its figures are of the RTL before, do it again")
     save(top, now | {key: figures})
 
 

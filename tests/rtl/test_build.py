@@ -51,6 +51,9 @@ def test_figures_stay_while_what_they_measure_stays(page_filter) -> None:
     assert (kept["yosys"], kept["vendor"]) == ({"LUT": 1}, {"smartssd": {"LUT": 2}})
     manifest.save(page_filter, kept | {"compiler_hash": "of another compiler"})
     assert manifest.stale([page_filter]) == ["page_filter"]
+    cli.main(["build", "page_filter"])  # another compiler, the same RTL
+    assert manifest.path_of(page_filter).read_text() == text
+    manifest.save(page_filter, kept | {"compiler_hash": "of another compiler", "rtl_hash": "of other RTL"})
     with pytest.raises(OpenHlsError, match="make rtl KERNEL=page_filter"):
         manifest.record(page_filter, "yosys", {"LUT": 3})
     old = manifest.load(page_filter)
