@@ -52,7 +52,11 @@ def reason(text: str) -> str:
     """A refusal without places and names, so that equal ones are counted together."""
     found = re.search(r"error: (.*)", text)
     problem = found.group(1) if found else re.sub(r"^(\S+:\d+( in )?)+: ", "", text.splitlines()[0])
-    return re.sub(r"'[^']*'|\bargument \w+|\b(variable|pointer|array) \w+", "...", problem.split(";")[0])[:100]
+    if "file not found" in problem:
+        return problem
+    return re.sub(
+        r"'[^']*'|\bargument \w+|\b(variable|pointer|array|to|uses|struct) \w+", "...", problem.split(";")[0]
+    )[:100]
 
 
 def main() -> int:

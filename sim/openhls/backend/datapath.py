@@ -287,7 +287,8 @@ class Pipeline:
     def check_index(self, operation: Operation, index: Term, step: int) -> None:
         """Lets a simulation stop at an index beyond the array."""
         storage = self.around.arrays[operation.target].storage
-        length, inside = storage.array.length, ONE
+        length = storage.array.length
+        inside: Term = ONE
         if not isinstance(index, Literal) and not length >> index.width:
             inside = operate(Opcode.ULT, index, literal(index.width, length))
         message = f"{operation.location}: an index beyond {operation.target}, which has {length} elements"

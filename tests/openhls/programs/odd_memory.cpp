@@ -3,12 +3,12 @@
 #include <ap_int.h>
 
 void odd_memory(const ap_int<6>* few, ap_int<6>* grown, ap_int<20>* middle, ap_uint<12>* plain, int n,
-                volatile int* trace, const int* step, int* last, ap_int<7>* both) {
+                volatile int* counts, const int* step, int* last, ap_int<7>* both) {
 #pragma HLS INTERFACE m_axi port = few bundle = one
 #pragma HLS INTERFACE m_axi port = grown bundle = two
 #pragma HLS INTERFACE m_axi port = middle bundle = three
 #pragma HLS INTERFACE m_axi port = plain bundle = four
-#pragma HLS INTERFACE m_axi port = trace bundle = four
+#pragma HLS INTERFACE m_axi port = counts bundle = four
   int sum = 0;
   for (int i = 0; i < n; ++i) {
 #pragma HLS PIPELINE II = 1
@@ -23,7 +23,7 @@ void odd_memory(const ap_int<6>* few, ap_int<6>* grown, ap_int<20>* middle, ap_u
       plain[i * 8 + j] = (i ^ j) - n;
     }
   }
-  for (int i = 0; i < n; ++i) trace[i] = trace[i] + i;
+  for (int i = 0; i < n; ++i) counts[i] = counts[i] + i;
   *last = sum;
   *both += n;
 }
