@@ -1,7 +1,8 @@
 """Generate the shared constants from abi.toml and nvme.toml.
 
 abi.toml becomes the C++ header of the kernels and the drive, and the Python module of the host, which the golden model
-holds as a copy because it imports nothing but numpy. nvme.toml becomes a header and a module of the drive's controller
+holds as a copy because it imports nothing but numpy. What only commands know gets a header of the drive's own: the
+kernels' stays as it is. nvme.toml becomes a header and a module of the drive's controller
 and the host's commands. `--check` reports drift and writes nothing.
 """
 
@@ -15,6 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CPP = ROOT / "hls/common/abi.hpp"
+COMMANDS_CPP = ROOT / "sim/drive/engine/limits.hpp"
 PYTHON = (ROOT / "host/kvdrive/abi.py", ROOT / "sim/golden/abi.py")
 NVME_CPP = ROOT / "sim/drive/commands/wire.hpp"
 NVME_PYTHON = ROOT / "host/kvdrive/nvme/wire.py"
@@ -28,6 +30,7 @@ CPP_TYPES = {
     "i32": "std::int32_t",
     "f32": "std::uint32_t",
 }
+LINE = 120
 NOTE = "Generated from abi/{source} by abi/generate.py; do not edit."
 
 
@@ -74,7 +77,9 @@ def wrapped(values: list[int], indent: str, width: int = 8) -> str:
 
 def render_python_body(abi: dict) -> list[str]:
     out = [f"{name} = {value}" for name, value in abi["constants"].items()]
-    out += [f"{name} = ({', '.join(map(str, values))})" for name, values in abi.get("lists", {}).items()]
+    for name, values in abi.get("lists", {}).items():
+        line = f"{name} = ({', '.join(map(str, values))})"
+        out.append(line if len(line) <= LINE else f"{name} = (\n{wrapped(values, '    ')}\n)")
     if "EXP2_INDEX_BITS" in abi["constants"]:
         for name, values in exp2_tables(abi["constants"]).items():
             out.append(f"{name} = (\n{wrapped(values, '    ')}\n)")
@@ -96,8 +101,9 @@ def render_python(abi: dict) -> str:
     note = NOTE.format(source="abi.toml")
     out = [f'"""Constants, opcodes and memory layouts shared with the kernels and the drive.\n\n{note}\n"""\n']
     out += ["# fmt: off", "from enum import IntEnum, IntFlag\n", "import numpy as np\n"]
-    out += [f"ABI_VERSION = {abi['abi_version']}", *render_python_body(abi)]
-    return "\n".join(out) + "\n"
+    out.append(f"ABI_VERSION = {abi['abi_version']}")
+    both = {kind: {**abi[kind], **abi["commands"][kind]} for kind in ("constants", "lists")}
+    return "\n".join([*out, *render_python_body(abi | both)]) + "\n"
 
 
 def render_nvme_python(abi: dict) -> str:
@@ -109,6 +115,10 @@ def render_nvme_python(abi: dict) -> str:
 def cpp_constant(name: str, value: int) -> str:
     kind = "int" if value < 1 << 31 else "std::uint32_t"
     return f"constexpr {kind} {camel(name)} = {value};"
+
+
+def cpp_list(name: str, values: list[int]) -> str:
+    return f"constexpr std::uint32_t {camel(name)}[{len(values)}] = {{\n{wrapped(values, '    ')}\n}};"
 
 
 def cpp_struct(name: str, struct: dict) -> list[str]:
@@ -132,8 +142,7 @@ def render_cpp(abi: dict) -> str:
     out.append(f"constexpr int kAbiVersion = {abi['abi_version']};")
     out += [cpp_constant(name, value) for name, value in abi["constants"].items()]
     tables = {**abi["lists"], **exp2_tables(abi["constants"])}
-    for name, values in tables.items():
-        out.append(f"constexpr std::uint32_t {camel(name)}[{len(values)}] = {{\n{wrapped(values, '    ')}\n}};")
+    out += [cpp_list(name, values) for name, values in tables.items()]
     out += cpp_enums(abi)
     for name, struct in abi["structs"].items():
         out += cpp_struct(name, struct)
@@ -143,6 +152,14 @@ def render_cpp(abi: dict) -> str:
         out.append(f"namespace {name.lower()}_bit {{\n{positions}\n}}  // namespace {name.lower()}_bit")
     out += ["", "}  // namespace kvdrive::abi", ""]
     return "\n".join(out)
+
+
+def render_commands_cpp(abi: dict) -> str:
+    out = ["// SPDX-License-Identifier: Apache-2.0", f"// {NOTE.format(source='abi.toml')}", "// clang-format off"]
+    out += ["#pragma once", "", "#include <cstdint>", "", "namespace kvdrive::abi {", ""]
+    out += [cpp_constant(name, value) for name, value in abi["commands"]["constants"].items()]
+    out += [cpp_list(name, values) for name, values in abi["commands"]["lists"].items()]
+    return "\n".join([*out, "", "}  // namespace kvdrive::abi", ""])
 
 
 def render_nvme_cpp(abi: dict) -> str:
@@ -162,7 +179,11 @@ def main() -> int:
     check = parser.parse_args().check
     abi = tomllib.loads((ROOT / "abi/abi.toml").read_text())
     nvme = tomllib.loads((ROOT / "abi/nvme.toml").read_text())
-    files = {CPP: render_cpp(abi), **{path: render_python(abi) for path in PYTHON}}
+    files = {
+        CPP: render_cpp(abi),
+        COMMANDS_CPP: render_commands_cpp(abi),
+        **{path: render_python(abi) for path in PYTHON},
+    }
     files |= {NVME_CPP: render_nvme_cpp(nvme), NVME_PYTHON: render_nvme_python(nvme)}
     drifted = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
     if check:

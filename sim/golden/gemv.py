@@ -5,12 +5,22 @@ sums stay inside int64; blocks of tokens bound the memory. No block size changes
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from golden import half, single, wide
-from golden.abi import GROUP_SIZES, HEAD_DIM_STEP, LANES, MAX_HEAD_DIM, MAX_TOKENS, Status
+from golden.abi import (
+    COMMAND_GROUPS,
+    COMMAND_HEAD_DIM_STEP,
+    GROUP_SIZES,
+    HEAD_DIM_STEP,
+    LANES,
+    MAX_HEAD_DIM,
+    MAX_TOKENS,
+    Status,
+)
 from golden.half import Half
 
 _LIMB = 20
@@ -36,14 +46,27 @@ class AccumulateResult:
     acc: NDArray[np.int64]
 
 
-def check_group(g: int) -> Status:
-    """BAD_GROUP unless g is one of the ABI's group sizes."""
-    return Status(0) if g in GROUP_SIZES else Status.BAD_GROUP
+class Shapes(NamedTuple):
+    """Query heads per KV head, and the step of the head dimensions (from one step to MAX_HEAD_DIM)."""
+
+    groups: tuple[int, ...]
+    head_dim_step: int
 
 
-def check_head_dim(d: int) -> Status:
-    """BAD_HEAD_DIM unless d is a multiple of 32 from 32 to 256."""
-    return Status(0) if d % HEAD_DIM_STEP == 0 and HEAD_DIM_STEP <= d <= MAX_HEAD_DIM else Status.BAD_HEAD_DIM
+COMMAND_SHAPES = Shapes(COMMAND_GROUPS, COMMAND_HEAD_DIM_STEP)  # what the drive's commands take
+KERNEL_SHAPES = Shapes(GROUP_SIZES, HEAD_DIM_STEP)  # what the kernels are built for
+
+
+def check_group(g: int, shapes: Shapes = COMMAND_SHAPES) -> Status:
+    """BAD_GROUP unless g is one of the groups."""
+    return Status(0) if g in shapes.groups else Status.BAD_GROUP
+
+
+def check_head_dim(d: int, shapes: Shapes = COMMAND_SHAPES) -> Status:
+    """BAD_HEAD_DIM unless d is a multiple of the step, up to 256."""
+    return (
+        Status(0) if d in range(shapes.head_dim_step, MAX_HEAD_DIM + 1, shapes.head_dim_step) else Status.BAD_HEAD_DIM
+    )
 
 
 def check_tokens(tokens: int) -> Status:

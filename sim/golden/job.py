@@ -1,4 +1,7 @@
-"""Attention jobs in a memory image: what an engine does with a descriptor, done by the golden model (docs/jobs.md)."""
+"""Attention jobs in a memory image: what an engine does with a descriptor, done by the golden model (docs/jobs.md).
+
+`shapes` are those of the engine: a kernel's (the default), or a command's, whose groups may have several records.
+"""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -21,6 +24,7 @@ from golden.abi import (
     Status,
 )
 from golden.attention import attention
+from golden.gemv import KERNEL_SHAPES, Shapes
 from golden.sparf import sparf_attend, sparf_rows, sparf_tokens
 
 _SCORES_PER_BEAT = 16
@@ -44,13 +48,14 @@ class _Array(NamedTuple):
         return size
 
 
-def arrays(job: np.void) -> dict[str, _Array]:
+def arrays(job: np.void, shapes: Shapes = KERNEL_SHAPES) -> dict[str, _Array]:
     """The arrays that a job of a known mode uses, by descriptor field. Arrays without elements are not in use."""
     mode = Mode(int(job["mode"]))
     g, d, s, t = (int(job[name]) for name in ("group", "head_dim", "tokens", "tail_tokens"))
     query, row = _Array(np.uint16, (g, d)), _Array(np.uint16, (s, d))
     bitmap = _Array(np.uint8, (bitmaps.beats(s) * BEAT_BYTES,))
-    result = {"result": _Array(np.uint8, (AttentionResult.itemsize,))}
+    records = 1 if shapes is KERNEL_SHAPES else -(-g // MAX_GROUP)
+    result = {"result": _Array(np.uint8, (records * AttentionResult.itemsize,))}
     one_beat = _Array(np.uint8, (BEAT_BYTES,))
     tail = {"tail_scores": _Array(np.int32, (g, -(-t // _SCORES_PER_BEAT) * _SCORES_PER_BEAT))}
     valid = {"valid": bitmap} if int(job["valid"]) else {}
@@ -67,7 +72,13 @@ def arrays(job: np.void) -> dict[str, _Array]:
     return {name: array for name, array in used.items() if array.size}
 
 
-def check(job: np.void, memory: Memory, job_address: int, modes: frozenset[Mode] = ALL_MODES) -> Status:
+def check(
+    job: np.void,
+    memory: Memory,
+    job_address: int,
+    modes: frozenset[Mode] = ALL_MODES,
+    shapes: Shapes = KERNEL_SHAPES,
+) -> Status:
     """The checks of docs/jobs.md on a descriptor (scalar of abi.AttentionJob) that was read from byte `job_address`.
 
     `memory` uint8 is the kernel's memory; its content is looked at only when all other checks passed. `modes`: those of
@@ -78,23 +89,23 @@ def check(job: np.void, memory: Memory, job_address: int, modes: frozenset[Mode]
         status |= Status.BAD_VERSION
     if int(job["mode"]) not in modes:
         return status | Status.BAD_MODE
-    status |= _check_sizes(job)
-    for name, array in arrays(job).items():
+    status |= _check_sizes(job, shapes)
+    for name, array in arrays(job, shapes).items():
         status |= _check_address(int(job[name]), array.size, memory)
-    return status or _check_content(job, memory)
+    return status or _check_content(job, memory, shapes)
 
 
-def run(memory: Memory, job_address: int, modes: frozenset[Mode] = ALL_MODES) -> int:
+def run(memory: Memory, job_address: int, modes: frozenset[Mode] = ALL_MODES, shapes: Shapes = KERNEL_SHAPES) -> int:
     """Run the job at byte `job_address` of `memory` (uint8), in place, on an engine with `modes`; returns the status
     word."""
     status = _check_address(job_address, AttentionJob.itemsize, memory)
     if status:
         return int(status)
     job = memory[job_address : job_address + AttentionJob.itemsize].copy().view(AttentionJob)[0]
-    status = check(job, memory, job_address, modes)
+    status = check(job, memory, job_address, modes, shapes)
     if status:
         return int(status)
-    return int(_RUN[Mode(int(job["mode"]))](_View(job, memory)))
+    return int(_RUN[Mode(int(job["mode"]))](_View(job, memory, shapes)))
 
 
 def _check_address(address: int, size: int, memory: Memory) -> Status:
@@ -102,12 +113,12 @@ def _check_address(address: int, size: int, memory: Memory) -> Status:
     return status | Status.OUT_OF_RANGE if address + size > memory.size else status
 
 
-def _check_sizes(job: np.void) -> Status:
+def _check_sizes(job: np.void, shapes: Shapes) -> Status:
     """Every check that needs the descriptor's numbers only."""
     mode = Mode(int(job["mode"]))
     d, s, t, r = (int(job[name]) for name in ("head_dim", "tokens", "tail_tokens", "r"))
     k_top, local = int(job["k_top"]), int(job["local"])
-    status = gemv.check_group(int(job["group"])) | gemv.check_head_dim(d)
+    status = gemv.check_group(int(job["group"]), shapes) | gemv.check_head_dim(d, shapes)
     if mode in (Mode.SPARF_ROWS, Mode.SPARF_TOKENS) and not 1 <= r <= d:
         status |= Status.BAD_R
     if mode != Mode.SPARF_TOKENS and not _finite(job["scale_log2e"]):
@@ -124,14 +135,14 @@ def _check_sizes(job: np.void) -> Status:
     return status
 
 
-def _check_content(job: np.void, memory: Memory) -> Status:
+def _check_content(job: np.void, memory: Memory, shapes: Shapes) -> Status:
     """What SPARF_TOKENS needs from the outputs of SPARF_ROWS."""
     if int(job["mode"]) != Mode.SPARF_TOKENS:
         return Status(0)
-    view = _View(job, memory)
+    view = _View(job, memory, shapes)
     bits = int(bitmaps.to_flags(view.read("rows"), int(job["head_dim"])).sum())
     status = Status(0) if bits == int(job["r"]) else Status.BAD_R
-    return status if _finite(view.record["scale"][: view.g]) else status | Status.BAD_SCALE
+    return status if _finite(view.per_head("scale")) else status | Status.BAD_SCALE
 
 
 def _finite(patterns: NDArray[np.uint32]) -> bool:
@@ -139,19 +150,22 @@ def _finite(patterns: NDArray[np.uint32]) -> bool:
 
 
 class _View:
-    """A checked job's arrays and record in memory."""
+    """A checked job's arrays and records in memory."""
 
-    def __init__(self, job: np.void, memory: Memory) -> None:
+    def __init__(self, job: np.void, memory: Memory, shapes: Shapes) -> None:
         self.job = job
         self.g = int(job["group"])
         self._memory = memory
-        self._arrays = arrays(job)
+        self._arrays = arrays(job, shapes)
 
     @property
-    def record(self) -> np.void:
-        """The AttentionResult record; assigning to its fields writes memory."""
-        record: np.void = self._bytes("result").view(AttentionResult)[0]
-        return record
+    def records(self) -> NDArray[np.void]:
+        """The AttentionResult records, of 8 heads each; assigning to their fields writes memory."""
+        return self._bytes("result").view(AttentionResult)
+
+    def per_head(self, name: str) -> NDArray[np.uint32]:
+        """A copy of a field of the records: [g]."""
+        return self.records[name].reshape(-1)[: self.g].copy()
 
     def _bytes(self, name: str) -> Memory:
         start = int(self.job[name])
@@ -180,15 +194,16 @@ class _View:
         self._bytes(name)[:] = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
 
     def write_record(self, status: Status, **fields: int | NDArray[Any]) -> None:
-        """Store the status and `fields` of the record; per-head fields are padded with zeros to 8 entries."""
-        record = self.record
-        record["status"] = status
+        """Store the status and `fields` of the records; per-head fields are padded with zeros to 8 entries each."""
+        records = self.records
+        records["status"] = status
         for name, value in fields.items():
-            padded = value
             if isinstance(value, np.ndarray):
-                padded = np.zeros(MAX_GROUP, value.dtype)
-                padded[: value.size] = value
-            record[name] = padded
+                padded = np.zeros((len(records), MAX_GROUP), value.dtype)
+                padded.reshape(-1)[: value.size] = value
+                records[name] = padded
+            else:
+                records[name] = value
 
 
 def _attend(view: _View) -> Status:
@@ -204,7 +219,7 @@ def _attend(view: _View) -> Status:
         partial=int(job["mode"]) == Mode.PARTIAL,
     )
     view.write("out", result.out)
-    view.write("result", np.zeros(AttentionResult.itemsize, np.uint8))
+    view.write("result", np.zeros(len(view.records) * AttentionResult.itemsize, np.uint8))
     view.write_record(result.status, max=result.max, sum=result.sum)
     return result.status
 
@@ -225,7 +240,7 @@ def _sparf_tokens(view: _View) -> Status:
         int(job["tokens"]),
         int(job["k_top"]),
         int(job["local"]),
-        view.record["scale"][: view.g].copy(),
+        view.per_head("scale"),
         view.optional("valid"),
         view.tail_scores(),
     )
@@ -242,7 +257,7 @@ def _sparf_attend(view: _View) -> Status:
         view.read_rows("v"),
         view.read("v_sum"),
         int(job["count"]),
-        view.record["alpha"][: view.g].copy(),
+        view.per_head("alpha"),
         int(job["scale_log2e"]),
         view.optional("valid"),
         view.tail_scores(),

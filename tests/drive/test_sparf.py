@@ -5,6 +5,8 @@ import itertools
 
 import numpy as np
 import pytest
+from answers import tail_data
+from kv_model import halves
 
 import golden
 from golden.sparf import sparf
@@ -13,19 +15,6 @@ from kvdrive import abi
 D = 64
 SPARSE = abi.AppendOption.APPEND_SPARSE
 OK = abi.NvmeStatus.SUCCESS
-
-
-def halves(rng, *shape):
-    return rng.standard_normal(shape).astype(np.float16)
-
-
-def tail_data(rng, heads, group, tokens, d):
-    """Host scores int32 [heads, group, tokens] and V [heads, tokens, d], and both as a command carries them."""
-    scores = rng.integers(-8 << 20, 8 << 20, (heads, group, tokens)).astype(np.int32)
-    v = halves(rng, heads, tokens, d)
-    padded = np.zeros((heads, group, -(-tokens // 16) * 16), np.int32)
-    padded[..., :tokens] = scores
-    return scores, v, np.concatenate([padded.reshape(-1).view(np.uint8), v.reshape(-1).view(np.uint8)])
 
 
 def store(host, rng, k, v, options):

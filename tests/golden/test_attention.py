@@ -158,8 +158,8 @@ def test_empty_jobs():
 @pytest.mark.parametrize(
     ("g", "s", "d", "c", "status"),
     [
-        (3, 4, 32, 0, Status.BAD_GROUP),
-        (1, 4, 48, 0, Status.BAD_HEAD_DIM),
+        (17, 4, 32, 0, Status.BAD_GROUP),
+        (1, 4, 44, 0, Status.BAD_HEAD_DIM),
         (1, 0, 32, 0, Status.BAD_LENGTH),
         (1, abi.MAX_TOKENS + 1, 32, 0, Status.BAD_LENGTH),
         (1, 4, 32, 0x7F800000, Status.BAD_SCALE),

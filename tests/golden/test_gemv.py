@@ -155,13 +155,13 @@ def test_non_finite_data_gives_zeros(bad):
 @pytest.mark.parametrize(
     ("g", "d", "s", "status"),
     [
-        (3, 32, 1, Status.BAD_GROUP),
-        (1, 16, 1, Status.BAD_HEAD_DIM),
+        (18, 32, 1, Status.BAD_GROUP),
+        (1, 4, 1, Status.BAD_HEAD_DIM),
         (1, 288, 1, Status.BAD_HEAD_DIM),
         (1, 100, 1, Status.BAD_HEAD_DIM),
         (1, 32, 0, Status.BAD_LENGTH),
         (1, 32, abi.MAX_TOKENS + 1, Status.BAD_LENGTH),
-        (6, 33, 0, Status.BAD_GROUP | Status.BAD_HEAD_DIM | Status.BAD_LENGTH),
+        (130, 33, 0, Status.BAD_GROUP | Status.BAD_HEAD_DIM | Status.BAD_LENGTH),
     ],
 )
 def test_bad_sizes(g, d, s, status):

@@ -34,9 +34,9 @@ def trace(
     queues: Annotated[int, typer.Option(min=1, max=16, help="I/O queues; a layer's commands take one of them")] = 2,
     layers: Annotated[int, typer.Option(min=1, max=256, help="of the workload")] = 2,
     heads: Annotated[int, typer.Option(min=1, max=255, help="of K and V in a layer")] = 8,
-    head_dim: Annotated[int, typer.Option(min=32, max=256, help="elements of a row, a multiple of 32")] = 128,
+    head_dim: Annotated[int, typer.Option(min=8, max=256, help="elements of a row, a multiple of 8")] = 128,
     tokens: Annotated[int, typer.Option(min=1, max=131072, help="in the cache")] = 4096,
-    group: Annotated[int, typer.Option(help="queries of each head: 1, 2, 4, 5 or 8")] = 4,
+    group: Annotated[int, typer.Option(help="queries of each head: 1 to 16, or a multiple of 8 up to 128")] = 4,
     ratio: Annotated[int, typer.Option(min=1, help="sparf takes one of so many rows and tokens")] = 8,
     events: Annotated[int, typer.Option(min=1, max=10_000_000, help="the latest so many are kept")] = KEPT_EVENTS,
     as_json: JsonFlag = False,
@@ -55,8 +55,8 @@ def trace(
         work, count = replay(queued, queries, events), len(queries)
         _finish_trace(queued, track(work, str(path), count, console=_bars(), transient=True), out, as_json)
         return
-    if head_dim % abi.HEAD_DIM_STEP or group not in abi.GROUP_SIZES:
-        raise InputError(f"head dimensions are multiples of {abi.HEAD_DIM_STEP}, groups one of {abi.GROUP_SIZES}")
+    if head_dim % abi.COMMAND_HEAD_DIM_STEP or group not in abi.COMMAND_GROUPS:
+        raise InputError("head dimensions are multiples of 8, groups 1 to 16 or multiples of 8 up to 128")
     shape = Shape(layers, heads, head_dim, tokens, group, ratio)
     with tempfile.TemporaryDirectory(prefix="kvdrive-") as folder:
         drive = open_drive(Path(folder) / "drive.kv", capacity_bytes=3 * shape.kv_bytes + (1 << 26), preset=preset)

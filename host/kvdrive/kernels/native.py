@@ -107,15 +107,15 @@ class NativeKernels:
         group, head_dim = a["q"].shape
         job.reserve("out", group * head_dim * np.dtype(out_type).itemsize)
         if not int(job.descriptor["result"]):
-            job.reserve("result", abi.AttentionResult.itemsize)
+            job.reserve("result", -(-group // abi.MAX_GROUP) * abi.AttentionResult.itemsize)
         memory = job.image()
         status = self.engine.attention(memory, 0)
-        record: Any = job.read(memory, "result", abi.AttentionResult)
+        records: Any = job.read(memory, "result", abi.AttentionResult)
         return {
             "status": status,
             "out": job.read(memory, "out", out_type).reshape(group, head_dim),
-            "max": record["max"][0, :group],
-            "sum": record["sum"][0, :group],
+            "max": records["max"].reshape(-1)[:group],
+            "sum": records["sum"].reshape(-1)[:group],
         }
 
     def _sparf(self, a: Arrays) -> Arrays:
@@ -146,13 +146,13 @@ class NativeKernels:
         result = self._attend(attend, a, np.float16)
         if result["status"]:
             return self._failed(a, result["status"])
-        alpha = record["alpha"][0, : len(a["q"])].view(np.float32)
+        alpha = record["alpha"].reshape(-1)[: len(a["q"])].view(np.float32)
         return result | {"rows": rows, "bitmap": bitmap, "alpha": alpha}
 
     def _choose_rows(self, a: Arrays) -> tuple[int, NDArray[Any], NDArray[Any]]:
         job = self._job(a, abi.Mode.SPARF_ROWS, len(a["k"]), r=int(a["r"]))
         job.reserve("rows", abi.BEAT_BYTES)
-        job.reserve("result", abi.AttentionResult.itemsize)
+        job.reserve("result", -(-len(a["q"]) // abi.MAX_GROUP) * abi.AttentionResult.itemsize)
         memory = job.image()
         status = self.engine.attention(memory, 0)
         return status, job.read(memory, "rows", np.uint8), job.read(memory, "result", abi.AttentionResult)

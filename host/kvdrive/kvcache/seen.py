@@ -32,8 +32,8 @@ class Seen:
 
 
 def blocks(new_tokens: int, group: int, together: bool) -> Iterator[range]:
-    """The tokens of a call in the parts that ask together: as many as an engine takes for queries of one KV head."""
-    sizes = [size // group for size in abi.GROUP_SIZES if size % group == 0] if together else [1]
+    """The tokens of a call in the parts that ask together: as many as one call of a kernel takes for one KV head."""
+    sizes = range(1, abi.MAX_GROUP // group + 1) if together else [1]
     first = 0
     while first < new_tokens:
         size = max((size for size in sizes if size <= new_tokens - first), default=1)

@@ -119,6 +119,8 @@ def attn_submit(
 ) -> Command:
     """ATTN_SUBMIT: attend from q [heads, g, d] float16 to tokens 0 to `tokens` - 1; the result is a ticket.
 
+    g is one of abi.COMMAND_GROUPS: 1 to 16, and multiples of 8 up to 128.
+
     `scale_log2e`: binary32 pattern of scale * log2(e). `valid`: bool [tokens], True = attend; None attends to all.
     `mode`: EXACT, PARTIAL (binary32 out) or SPARF_ATTEND with `r` embedding rows and `k_top` tokens, the last `local`
     always among them. Tokens that the drive does not have follow as a tail: their scores int32 [heads, g, n] (Q12.20)
@@ -163,7 +165,8 @@ def attn_submit(
 
 def attn_fetch(ticket: int, heads: int, group: int, head_dim: int, mode: abi.Mode = abi.Mode.EXACT) -> Command:
     """ATTN_FETCH: the result of a ticket, once; `attention_result` reads it. `mode` is that of the ATTN_SUBMIT."""
-    size = heads * (abi.AttentionResult.itemsize + group * head_dim * _out_type(mode).itemsize)
+    records = _records(group) * abi.AttentionResult.itemsize
+    size = heads * (records + group * head_dim * _out_type(mode).itemsize)
     fields = {"ticket": ticket, "data_bytes": size}
     return Command(_entry(abi.AttnFetch, abi.Opcode.ATTN_FETCH, abi.Namespace.CP, fields), room=size)
 
@@ -187,10 +190,16 @@ def attention_result(
     data: Bytes, heads: int, group: int, head_dim: int, mode: abi.Mode = abi.Mode.EXACT
 ) -> AttentionOutput:
     """The data of a successful ATTN_FETCH."""
-    records = data[: heads * abi.AttentionResult.itemsize].view(abi.AttentionResult)
-    out = data[records.nbytes :].view(_out_type(mode)).reshape(heads, group, head_dim)
-    alpha = records["alpha"].view(np.float32)[:, :group]
-    return AttentionOutput(out, records["max"][:, :group], records["sum"][:, :group], alpha, records["selected"])
+    size = heads * _records(group) * abi.AttentionResult.itemsize
+    records = data[:size].view(abi.AttentionResult).reshape(heads, _records(group))
+    out = data[size:].view(_out_type(mode)).reshape(heads, group, head_dim)
+    maximum, total, alpha = (records[name].reshape(heads, -1)[:, :group] for name in ("max", "sum", "alpha"))
+    return AttentionOutput(out, maximum, total, alpha.view(np.float32), records["selected"][:, 0])
+
+
+def _records(group: int) -> int:
+    """Records of a KV head: one for every 8 of its query heads."""
+    return -(-group // abi.MAX_GROUP)
 
 
 def _out_type(mode: abi.Mode) -> np.dtype[Any]:

@@ -1,41 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine's memory with one job in it: a descriptor at 0, the record, then arrays one behind the other.
+// One job in the engine's memory: a descriptor at 0, the records, then arrays one behind the other.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
-#include <vector>
 
+#include "attention/head.hpp"
 #include "common/abi.hpp"
 #include "engine/engine.hpp"
+#include "engine/shapes.hpp"
 
 namespace kvdrive {
-
-constexpr std::uint64_t whole_beats(std::uint64_t bytes) {
-  return (bytes + abi::kBeatBytes - 1) / abi::kBeatBytes * abi::kBeatBytes;
-}
 
 class JobMemory {
  public:
   abi::AttentionJob job{};
 
-  // Forgets all arrays, and the record's contents.
-  void clear() {
+  explicit JobMemory(Engine& engine) : engine_(engine) {}
+
+  // A new job for a head: its queries and zeroed records. The arrays of the job before are forgotten.
+  void start(const Head& head, abi::Mode mode) {
     job = {};
     job.version = abi::kAbiVersion;
+    job.mode = static_cast<std::uint8_t>(mode);
+    job.group = head.command.group;
+    job.head_dim = static_cast<std::uint16_t>(head.k.head_dim());
+    job.scale_log2e = head.command.scale_log2e;
+    job.tokens = head.command.tokens;
     used_ = sizeof(abi::AttentionJob);
-    job.result = place(sizeof(abi::AttentionResult));
-    std::memset(at(job.result), 0, sizeof(abi::AttentionResult));
+    job.result = place(records_of(job.group) * sizeof(abi::AttentionResult));
+    std::memset(at(job.result), 0, records().size());
+    job.q = place(head.q);
   }
 
   // An array of `bytes` with any contents: its address. Pointers from before are invalid.
   std::uint64_t place(std::uint64_t bytes) {
     const std::uint64_t address = used_;
     used_ += whole_beats(bytes);
-    beats_.resize(std::max<std::size_t>(beats_.size(), used_ / abi::kBeatBytes));
+    base_ = engine_.memory().use(used_).data();
     return address;
   }
   std::uint64_t place(std::span<const std::byte> contents) {
@@ -43,26 +47,43 @@ class JobMemory {
     if (!contents.empty()) std::memcpy(at(address), contents.data(), contents.size());
     return address;
   }
+  std::uint64_t place_zeros(std::uint64_t bytes) {
+    const std::uint64_t address = place(bytes);
+    std::memset(at(address), 0, bytes);
+    return address;
+  }
+  // Tokens that the command brought along; `with_v`: their V as well as their scores.
+  void place_tail(const Head& head, bool with_v) {
+    job.tail_tokens = head.command.tail_tokens;
+    job.tail_scores = place(head.tail_scores);
+    job.tail_v = with_v ? place(head.tail_v) : 0;
+  }
 
-  std::byte* at(std::uint64_t address) { return reinterpret_cast<std::byte*>(beats_.data()) + address; }
+  // Makes room for `bytes` more, so that placing them moves nothing.
+  void reserve(std::uint64_t bytes) {
+    base_ = engine_.memory().use(used_ + bytes).data();
+    base_ = engine_.memory().use(used_).data();
+  }
+
+  std::byte* at(std::uint64_t address) { return base_ + address; }
+  std::span<std::byte> records() { return {at(job.result), records_of(job.group) * sizeof(abi::AttentionResult)}; }
   abi::AttentionResult record() {
     abi::AttentionResult record;
     std::memcpy(&record, at(job.result), sizeof record);
     return record;
   }
 
-  // Runs the job, K and V in `pages` if they are given; the engine's status word.
-  std::uint32_t run(Engine& engine, const KvPages* pages = nullptr) {
+  // Runs the job, with K and V in `pages` if they are given. Returns the engine's status word.
+  std::uint32_t run(const KvPages* pages) {
     std::memcpy(at(0), &job, sizeof job);
-    const std::span<std::byte> memory(at(0), used_);
-    return pages != nullptr ? engine.attention(memory, 0, *pages) : engine.attention(memory, 0);
+    const std::uint32_t status = engine_.attend(0, pages);
+    base_ = engine_.memory().used().data();  // the engine may have needed more
+    return status;
   }
 
  private:
-  struct alignas(abi::kBeatBytes) Beat {
-    std::byte bytes[abi::kBeatBytes];
-  };
-  std::vector<Beat> beats_;  // kept between jobs
+  Engine& engine_;
+  std::byte* base_ = nullptr;
   std::uint64_t used_ = 0;
 };
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Engine for Python. Arrays are numpy, C-contiguous; lengths that the C++ side would trust are checked here.
-#include "engine/engine.hpp"
-
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -20,7 +18,9 @@
 
 #include "binding/binding.hpp"
 #include "engine/fast/fast_engine.hpp"
+#include "engine/limits.hpp"
 #include "engine/rtl/rtl_engine.hpp"
+#include "engine/single_kernels.hpp"
 
 namespace nb = nanobind;
 
@@ -51,7 +51,8 @@ void require(bool condition, const char* message) {
   if (!condition) throw nb::value_error(message);
 }
 
-std::uint32_t attention(Engine& engine, nb::ndarray<std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> memory,
+std::uint32_t attention(SingleKernels& engine,
+                        nb::ndarray<std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> memory,
                         std::uint64_t job) {
   require(reinterpret_cast<std::uintptr_t>(memory.data()) % abi::kBeatBytes == 0, "memory must be 64-byte aligned");
   const std::span bytes(reinterpret_cast<std::byte*>(memory.data()), memory.size());
@@ -59,7 +60,8 @@ std::uint32_t attention(Engine& engine, nb::ndarray<std::uint8_t, nb::ndim<1>, n
   return engine.attention(bytes, job);
 }
 
-auto argtopk(Engine& engine, nb::ndarray<nb::ndim<1>, nb::c_contig, nb::device::cpu, nb::ro> keys, std::uint32_t k) {
+auto argtopk(SingleKernels& engine, nb::ndarray<nb::ndim<1>, nb::c_contig, nb::device::cpu, nb::ro> keys,
+             std::uint32_t k) {
   const bool magnitude = keys.dtype() == nb::dtype<std::uint16_t>();
   require(magnitude || keys.dtype() == nb::dtype<std::uint32_t>(),
           "keys must be uint32 (binary32 patterns) or uint16 (binary16 patterns)");
@@ -73,7 +75,7 @@ auto argtopk(Engine& engine, nb::ndarray<nb::ndim<1>, nb::c_contig, nb::device::
   return std::tuple(result.status, to_numpy(std::move(result.indices)), to_numpy(std::move(result.bitmap)));
 }
 
-auto page_filter(Engine& engine, Bytes pages, Bytes bitmap, std::uint32_t rows, std::uint32_t row_bytes,
+auto page_filter(SingleKernels& engine, Bytes pages, Bytes bitmap, std::uint32_t rows, std::uint32_t row_bytes,
                  std::uint32_t page_bytes) {
   require(bitmap.size() >= (std::size_t{rows} + 7) / 8, "the bitmap is shorter than the number of rows");
   FilterResult result;
@@ -86,10 +88,10 @@ auto page_filter(Engine& engine, Bytes pages, Bytes bitmap, std::uint32_t rows, 
                     to_numpy(std::move(result.page_needed)));
 }
 
-auto gemv_rows(Engine& engine, In<std::uint16_t, 2> q, In<std::uint16_t, 2> k) {
+auto gemv_rows(SingleKernels& engine, In<std::uint16_t, 2> q, In<std::uint16_t, 2> k) {
   require(q.shape(1) == k.shape(1), "q and k differ in their head dimension");
   const std::size_t g = q.shape(0), d = q.shape(1), tokens = k.shape(0);
-  require(tokens <= abi::kMaxTokens && g <= abi::kMaxGroup && d <= abi::kMaxHeadDim, "an array is too large");
+  require(tokens <= abi::kMaxTokens && g <= abi::kMaxCommandGroup && d <= abi::kMaxHeadDim, "an array is too large");
   std::vector<std::uint32_t> dots(g * tokens);
   std::uint32_t status = 0;
   {
@@ -100,10 +102,10 @@ auto gemv_rows(Engine& engine, In<std::uint16_t, 2> q, In<std::uint16_t, 2> k) {
   return std::tuple(status, to_numpy<std::uint32_t, 2>(std::move(dots), {g, tokens}));
 }
 
-auto gemv_columns(Engine& engine, In<std::uint16_t, 2> q, In<std::uint16_t, 3> k, std::uint32_t tokens) {
+auto gemv_columns(SingleKernels& engine, In<std::uint16_t, 2> q, In<std::uint16_t, 3> k, std::uint32_t tokens) {
   const std::size_t g = q.shape(0), r = q.shape(1);
   require(k.shape(1) == r && k.shape(2) == abi::kLanes, "k must be [blocks][r][32] with the r of q");
-  require(tokens <= abi::kMaxTokens && g <= abi::kMaxGroup && r <= abi::kMaxHeadDim, "an array is too large");
+  require(tokens <= abi::kMaxTokens && g <= abi::kMaxCommandGroup && r <= abi::kMaxHeadDim, "an array is too large");
   require(k.shape(0) == (tokens + abi::kLanes - 1) / abi::kLanes, "k must hold ceil(tokens / 32) blocks");
   std::vector<std::uint32_t> dots(g * tokens);
   std::uint32_t status = 0;
@@ -115,10 +117,10 @@ auto gemv_columns(Engine& engine, In<std::uint16_t, 2> q, In<std::uint16_t, 3> k
   return std::tuple(status, to_numpy<std::uint32_t, 2>(std::move(dots), {g, tokens}));
 }
 
-auto gemv_accumulate(Engine& engine, In<std::uint32_t, 2> p, In<std::uint16_t, 2> v) {
+auto gemv_accumulate(SingleKernels& engine, In<std::uint32_t, 2> p, In<std::uint16_t, 2> v) {
   require(p.shape(1) == v.shape(0), "p and v differ in their number of tokens");
   const std::size_t g = p.shape(0), tokens = v.shape(0), d = v.shape(1);
-  require(tokens <= abi::kMaxTokens && g <= abi::kMaxGroup && d <= abi::kMaxHeadDim, "an array is too large");
+  require(tokens <= abi::kMaxTokens && g <= abi::kMaxCommandGroup && d <= abi::kMaxHeadDim, "an array is too large");
   std::vector<Wide> acc(g * d);
   std::uint32_t status = 0;
   {
@@ -131,7 +133,7 @@ auto gemv_accumulate(Engine& engine, In<std::uint32_t, 2> p, In<std::uint16_t, 2
   return std::tuple(status, to_numpy<std::int64_t, 3>(std::move(words), {g, d, 2}));
 }
 
-auto softmax(Engine& engine, In<std::int32_t, 1> dense, std::optional<Bytes> valid,
+auto softmax(SingleKernels& engine, In<std::int32_t, 1> dense, std::optional<Bytes> valid,
              std::optional<In<std::int32_t, 1>> tail) {
   require(!valid || valid->size() >= (dense.size() + 7) / 8, "valid is shorter than the dense scores");
   const std::span<const std::int32_t> tail_scores =
@@ -157,10 +159,18 @@ std::unique_ptr<Engine> make_engine(const std::string& name, int threads) {
   throw nb::value_error(("unknown engine '" + name + "': choose hls, fast or rtl").c_str());
 }
 
+std::unique_ptr<SingleKernels> make_kernels(const std::string& name, int threads) {
+  require(threads >= 1 && threads <= 256, "threads must be between 1 and 256");
+  if (name == "hls") return make_hls_kernels();
+  if (name == "fast") return make_fast_kernels(threads);
+  throw nb::value_error(("engine '" + name + "' has no single kernels: choose hls or fast").c_str());
+}
+
 void bind_engine(nb::module_& m) {
-  nb::class_<Engine>(m, "Engine", "A compute engine; every engine gives the same bits (docs/arithmetic.md).")
-      .def(nb::new_(&make_engine), nb::arg("name"), nb::arg("threads") = 1)
-      .def_prop_ro("name", &Engine::name)
+  nb::class_<SingleKernels>(m, "Engine",
+                            "An engine's single kernels; every engine gives the same bits (docs/arithmetic.md).")
+      .def(nb::new_(&make_kernels), nb::arg("name"), nb::arg("threads") = 1)
+      .def_prop_ro("name", &SingleKernels::name)
       .def("attention", &attention, nb::arg("memory"), nb::arg("job"),
            "Run the AttentionJob at byte `job` of `memory` (uint8, 64-byte aligned); returns its status word.")
       .def("argtopk", &argtopk, nb::arg("keys"), nb::arg("k"), "-> (status, indices, bitmap)")
@@ -172,7 +182,7 @@ void bind_engine(nb::module_& m) {
       .def("gemv_accumulate", &gemv_accumulate, nb::arg("p"), nb::arg("v"), "-> (status, acc [g, d, 2])")
       .def("softmax", &softmax, nb::arg("dense"), nb::arg("valid") = nb::none(), nb::arg("tail") = nb::none(),
            "-> (status, p, max, sum)");
-  nb::class_<fast::FastEngine, Engine>(m, "FastEngine", "What Engine(\"fast\") gives.")
+  nb::class_<fast::FastEngine, SingleKernels>(m, "FastEngine", "What Engine(\"fast\") gives.")
       .def_prop_ro("isa", &fast::FastEngine::isa, "the instruction set in use: scalar, avx2 or avx512")
       .def_prop_ro("dots_doubted",
                    [](const fast::FastEngine& engine) { return engine.statistics().dots_doubted.load(); })

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The compute engine of the drive. Every engine gives the bits of docs/arithmetic.md.
+// An engine is where a drive's jobs run: memory that it owns, attention jobs in that memory, and the page filter.
 //
-// `attention` sees what hardware sees: a memory and the address of a job in it. The other calls expose the
-// single kernels on plain arrays; lengths are validated by the engine and reported as a status word.
+// Every engine gives the bits of docs/arithmetic.md for every shape that a command may have (engine/shapes.hpp). How to
+// add one: docs/extend.md. What only `kvdrive kernel` calls is in single_kernels.hpp.
 #pragma once
 
 #include <cstddef>
@@ -16,31 +16,12 @@
 
 namespace kvdrive {
 
-struct ArgtopkResult {
-  std::uint32_t status = 0;
-  std::vector<std::uint32_t> indices;  // ascending
-  std::vector<std::uint8_t> bitmap;    // whole beats
-};
-
 struct FilterResult {
   std::uint32_t status = 0;
   std::vector<std::uint8_t> rows;  // kept rows, without the padding of the last beat
   std::uint32_t rows_seen = 0;
   std::uint32_t rows_kept = 0;
   std::vector<std::uint8_t> page_needed;  // one per page, 0 or 1
-};
-
-struct SoftmaxResult {
-  std::uint32_t status = 0;
-  std::vector<std::uint32_t> p;  // dense tokens, then the tail; LSB 2^-31
-  std::int32_t max = 0;
-  std::uint64_t sum = 0;  // LSB 2^-31
-};
-
-// A 128-bit two's complement integer, least significant word first.
-struct Wide {
-  std::uint64_t low = 0;
-  std::uint64_t high = 0;
 };
 
 // K and V of a job in pages: row t is row t % rows_per_page of page t / rows_per_page. They come in pieces, so that not
@@ -68,6 +49,22 @@ class KvPages {
   std::uint32_t rows_per_page_;
 };
 
+// Memory that an engine owns, as the drive sees it: of this process, or the buffer of a card that the drive's reads go
+// to.
+class EngineMemory {
+ public:
+  EngineMemory() = default;
+  EngineMemory(const EngineMemory&) = delete;
+  EngineMemory& operator=(const EngineMemory&) = delete;
+  virtual ~EngineMemory() = default;
+
+  // The first `bytes` bytes are in use from now on, 64-byte aligned; what they held stays. Pointers from before are
+  // invalid if it is more than ever before. Throws std::bad_alloc.
+  virtual std::span<std::byte> use(std::uint64_t bytes) = 0;
+  // Those that are in use.
+  virtual std::span<std::byte> used() = 0;
+};
+
 class Engine {
  public:
   Engine() = default;
@@ -77,38 +74,25 @@ class Engine {
 
   virtual const char* name() const = 0;
 
-  // Runs the AttentionJob at byte `job` of `memory` (64-byte aligned). Returns its status word (docs/jobs.md).
-  virtual std::uint32_t attention(std::span<std::byte> memory, std::uint64_t job) = 0;
+  // The memory that jobs address.
+  virtual EngineMemory& memory() = 0;
 
-  // EXACT and PARTIAL over K and V in pages; the descriptor's own addresses of them do not count. Only where
-  // `reads_pages`.
+  // Runs the AttentionJob at byte `job` of the memory in use. Returns its status word (docs/jobs.md). `pages`: K and V
+  // of an EXACT or PARTIAL job, in the place of the descriptor's addresses; null unless the engine `reads_pages`.
+  virtual std::uint32_t attend(std::uint64_t job, const KvPages* pages = nullptr) = 0;
+
+  // Runs a job in memory of somebody else. By default it goes through the engine's own: copied there and back.
+  virtual std::uint32_t attend_in(std::span<std::byte> elsewhere, std::uint64_t job);
+
+  // Keeps the wanted rows of whole pages. `bitmap`: at least ceil(rows / 8) bytes, bit i = row i wanted; rows of
+  // `row_bytes`, a multiple of ROW_BYTES_STEP.
+  virtual FilterResult filter(std::span<const std::uint8_t> pages, std::span<const std::uint8_t> bitmap,
+                              std::uint32_t rows, std::uint32_t row_bytes, std::uint32_t page_bytes) = 0;
+
+  // True if it computes on pages where they are: nothing is copied into its memory then.
   virtual bool reads_pages() const { return false; }
   virtual unsigned threads() const { return 1; }  // that compute
   virtual void wake() {}                          // a job comes soon
-  virtual std::uint32_t attention(std::span<std::byte>, std::uint64_t, const KvPages&) { return abi::kBadMode; }
-
-  // `keys`: n binary32 patterns (uint32_t) or n binary16 patterns (uint16_t), by `type`.
-  virtual ArgtopkResult argtopk(const void* keys, std::uint32_t n, std::uint32_t k, abi::KeyType type) = 0;
-
-  // `pages`: whole pages; `bitmap`: at least ceil(rows / 8) bytes, bit i = row i wanted.
-  virtual FilterResult page_filter(std::span<const std::uint8_t> pages, std::span<const std::uint8_t> bitmap,
-                                   std::uint32_t rows, std::uint32_t row_bytes, std::uint32_t page_bytes) = 0;
-
-  // q [g][d], k [tokens][d] binary16 -> dots [g][tokens], binary32 patterns.
-  virtual std::uint32_t gemv_rows(const std::uint16_t* q, const std::uint16_t* k, std::uint32_t g, std::uint32_t d,
-                                  std::uint32_t tokens, std::uint32_t* dots) = 0;
-
-  // q [g][r], k [ceil(tokens/32)][r][32] binary16 -> dots [g][tokens], binary32 patterns. 1 <= r <= 256.
-  virtual std::uint32_t gemv_columns(const std::uint16_t* q, const std::uint16_t* k, std::uint32_t g, std::uint32_t r,
-                                     std::uint32_t tokens, std::uint32_t* dots) = 0;
-
-  // p [g][tokens] (LSB 2^-31, at most 2^31 with 20 significant bits), v [tokens][d] binary16 -> acc [g][d], LSB 2^-55.
-  virtual std::uint32_t gemv_accumulate(const std::uint32_t* p, const std::uint16_t* v, std::uint32_t g,
-                                        std::uint32_t d, std::uint32_t tokens, Wide* acc) = 0;
-
-  // Scores of one head, Q12.20. `valid`: bitmap of the dense tokens, or null for all.
-  virtual SoftmaxResult softmax(std::span<const std::int32_t> dense, const std::uint8_t* valid,
-                                std::span<const std::int32_t> tail) = 0;
 };
 
 std::unique_ptr<Engine> make_hls_engine();

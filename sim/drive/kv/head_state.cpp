@@ -3,6 +3,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "engine/shapes.hpp"
 #include "kv/head_rows.hpp"
 
 namespace kvdrive {
@@ -18,8 +19,8 @@ struct SavedRows {
 };
 
 bool sane(const SavedRows& s) {
-  const bool shape = s.kind <= abi::kValues && s.row_bytes > 0 && s.row_bytes <= abi::kMaxHeadDim * 2 &&
-                     s.row_bytes % (abi::kHeadDimStep * 2) == 0 && s.sparse <= 1 && s.tokens <= abi::kMaxTokens;
+  const bool shape = s.kind <= abi::kValues && s.row_bytes % 2 == 0 && serves_head_dim(s.row_bytes / 2) &&
+                     s.sparse <= 1 && s.tokens <= abi::kMaxTokens;
   if (!shape) return false;
   const std::uint64_t rows = std::uint64_t{s.groups} * (abi::kPageBytes / s.row_bytes);
   const std::uint64_t tail = std::uint64_t{s.kept_tail} + s.added_tail;

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "engine/shapes.hpp"
 #include "kv/halves.hpp"
 
 namespace kvdrive {
@@ -14,10 +15,7 @@ std::uint32_t head_key(std::uint32_t layer, std::uint32_t head, std::uint32_t ki
   return layer << 16 | head << 8 | kind;
 }
 
-bool valid_row_bytes(std::uint32_t row_bytes) {
-  constexpr std::uint32_t step = abi::kHeadDimStep * 2;
-  return row_bytes > 0 && row_bytes <= abi::kMaxHeadDim * 2 && row_bytes % step == 0;
-}
+bool valid_row_bytes(std::uint32_t row_bytes) { return row_bytes % 2 == 0 && serves_head_dim(row_bytes / 2); }
 
 HeadRows::Name name_of(const abi::KvAppend& command, std::uint32_t head) {
   return {command.session, command.layer, static_cast<std::uint8_t>(head), static_cast<abi::KvKind>(command.kind)};

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/engine.hpp"
+#include "engine/single_kernels.hpp"
 
 namespace kvdrive::fast {
 

@@ -11,9 +11,11 @@
 #include <span>
 #include <vector>
 
+#include "engine/fast/aligned.hpp"
 #include "engine/fast/dots.hpp"
 #include "engine/fast/exact.hpp"
 #include "engine/fast/softmax.hpp"
+#include "engine/shapes.hpp"
 
 namespace kvdrive::fast {
 namespace {
@@ -99,21 +101,20 @@ struct Block {
 // Sums over V of one worker, per head. Unrounded sums are high + low; every block adds at most kBlockTokens roundings
 // of a sum whose magnitudes total `magnitude`.
 struct Sums {
-  alignas(abi::kBeatBytes) double high[abi::kMaxGroup * abi::kMaxHeadDim];  // [g][d], as low
-  alignas(abi::kBeatBytes) double low[abi::kMaxGroup * abi::kMaxHeadDim];
-  double magnitude[abi::kMaxGroup] = {};
-  std::uint64_t z[abi::kMaxGroup] = {};
+  AlignedDoubles high, low;  // [g][d]
+  double magnitude[abi::kMaxCommandGroup] = {};
+  std::uint64_t z[abi::kMaxCommandGroup] = {};
 
-  // `size`: g * d. The arrays are larger than what most jobs need, and clearing them costs as much as a short job.
-  explicit Sums(std::size_t size) {
-    std::fill_n(high, size, 0.0);
-    std::fill_n(low, size, 0.0);
+  // `size`: g * d.
+  explicit Sums(std::size_t size) : high(size), low(size) {
+    std::fill_n(+high, size, 0.0);
+    std::fill_n(+low, size, 0.0);
   }
 
   void add(const Kernels& kernels, const Sums& other, std::size_t size) {
     kernels.add_twofold(other.high, size, high, low);
     kernels.add_twofold(other.low, size, high, low);
-    for (int h = 0; h < abi::kMaxGroup; ++h) {
+    for (int h = 0; h < abi::kMaxCommandGroup; ++h) {
       magnitude[h] += other.magnitude[h];
       z[h] += other.z[h];
     }
@@ -152,8 +153,8 @@ class Attention {
  private:
   // Scores of all tokens and the maximum of each head. False: K holds an Inf or NaN.
   bool compute_scores() {
-    float c[abi::kMaxGroup];
-    std::fill(c, c + abi::kMaxGroup, std::bit_cast<float>(job_.scale_log2e));
+    float c[abi::kMaxCommandGroup];
+    std::fill(c, c + job_.g, std::bit_cast<float>(job_.scale_log2e));
     const Dots<ScoreRounding> dots(kernels_, query_, {c}, context_.statistics);
     std::atomic<bool> finite{true};
     each_piece(abi::kKeys, [&](const Piece& piece) {
@@ -188,26 +189,26 @@ class Attention {
     });
     Sums& total = sums_.front();
     for (unsigned worker = 1; worker < sums_.size(); ++worker) total.add(kernels_, sums_[worker], size);
-    return std::all_of(total.high, total.high + size, [](double x) { return std::isfinite(x); });
+    return std::all_of(+total.high, total.high + size, [](double x) { return std::isfinite(x); });
   }
 
   void add_block(const Block& block, Sums& sums) {
-    alignas(abi::kBeatBytes) double weights[abi::kMaxGroup * kBlockTokens];
-    alignas(abi::kBeatBytes) double terms[abi::kMaxGroup * abi::kMaxHeadDim];
-    std::uint64_t z[abi::kMaxGroup];
-    for (unsigned h = 0; h < job_.g; ++h) {
-      std::int32_t* scores = scores_ + h * stride_ + block.first;
-      const auto p = reinterpret_cast<std::uint32_t*>(scores);
-      z[h] = kernels_.probabilities(scores, block.n, max_[h], p);
-      kernels_.to_weights(p, block.n, weights + h * kBlockTokens);
-    }
-    kernels_.weighted_sums(weights, kBlockTokens, job_.g, block.rows, block.n, job_.d, terms);
-    kernels_.add_twofold(terms, std::size_t{job_.g} * job_.d, sums.high, sums.low);
     const double largest = kernels_.largest(block.rows, block.n, job_.d);
-    for (unsigned h = 0; h < job_.g; ++h) {
-      sums.z[h] += z[h];
-      sums.magnitude[h] += static_cast<double>(z[h]) * largest;
-    }
+    each_tile(job_.g, [&](unsigned first, unsigned heads) {
+      alignas(abi::kBeatBytes) double weights[kTileHeads * kBlockTokens];
+      alignas(abi::kBeatBytes) double terms[kTileHeads * abi::kMaxHeadDim];
+      for (unsigned h = first; h < first + heads; ++h) {
+        std::int32_t* scores = scores_ + h * stride_ + block.first;
+        const auto p = reinterpret_cast<std::uint32_t*>(scores);
+        const std::uint64_t z = kernels_.probabilities(scores, block.n, max_[h], p);
+        kernels_.to_weights(p, block.n, weights + (h - first) * kBlockTokens);
+        sums.z[h] += z;
+        sums.magnitude[h] += static_cast<double>(z) * largest;
+      }
+      kernels_.weighted_sums(weights, kBlockTokens, heads, block.rows, block.n, job_.d, terms);
+      const std::size_t own = std::size_t{first} * job_.d;
+      kernels_.add_twofold(terms, std::size_t{heads} * job_.d, sums.high + own, sums.low + own);
+    });
   }
 
   // Calls use(Piece) for the dense tokens' rows of K or V, in order.
@@ -261,13 +262,15 @@ class Attention {
   }
 
   void write_record(std::uint32_t status) const {
-    abi::AttentionResult& record = *job_.result;
-    if (job_.mode != abi::kSparfAttend) record = {};
-    record.status = status;
-    for (unsigned h = 0; h < abi::kMaxGroup; ++h) {
-      const bool used = status == 0 && h < job_.g;
-      record.max[h] = used ? max_[h] : 0;
-      record.sum[h] = used ? sums_.front().z[h] : 0;
+    for (unsigned i = 0; i < records_of(job_.g); ++i) {
+      abi::AttentionResult& record = job_.result[i];
+      if (job_.mode != abi::kSparfAttend) record = {};
+      record.status = status;
+      for (unsigned slot = 0, h = i * abi::kMaxGroup; slot < abi::kMaxGroup; ++slot, ++h) {
+        const bool used = status == 0 && h < job_.g;
+        record.max[slot] = used ? max_[h] : 0;
+        record.sum[slot] = used ? sums_.front().z[h] : 0;
+      }
     }
   }
 
@@ -300,7 +303,8 @@ class Attention {
 
   // out = fl16(alpha * o + (1 - alpha) * mean of all V)
   void blend(unsigned h, const std::uint32_t* o, std::uint16_t* out) const {
-    const float alpha = std::bit_cast<float>(job_.result->alpha[h]), beta = 1.0f - alpha;
+    const float alpha = std::bit_cast<float>(job_.result[h / abi::kMaxGroup].alpha[h % abi::kMaxGroup]),
+                beta = 1.0f - alpha;
     for (unsigned j = 0; j < job_.d; ++j) {
       const float mean = std::bit_cast<float>(to_single(sticky_ratio(job_.v_sum[j], job_.count) * 0x1p-24));
       const float near = alpha * std::bit_cast<float>(o[j]), far = beta * mean;
@@ -343,7 +347,7 @@ class Attention {
   Tokens tokens_;
   std::size_t stride_;
   std::int32_t* scores_ = nullptr;  // [g][stride_]; probabilities after the second pass
-  std::int32_t max_[abi::kMaxGroup] = {};
+  std::int32_t max_[abi::kMaxCommandGroup] = {};
 };
 
 }  // namespace

@@ -4,10 +4,12 @@
 
 #include <cstdint>
 
+#include "engine/fast/aligned.hpp"
 #include "engine/fast/exact.hpp"
 #include "engine/fast/kernels.hpp"
 #include "engine/fast/rounding.hpp"
 #include "engine/fast/statistics.hpp"
+#include "engine/limits.hpp"
 
 namespace kvdrive::fast {
 
@@ -19,8 +21,8 @@ struct Query {
   unsigned g;
   unsigned n;
   bool finite;
-  alignas(abi::kBeatBytes) double wide[abi::kMaxGroup * abi::kMaxHeadDim];  // [g][n]
-  double norm[abi::kMaxGroup] = {};  // sum of magnitudes per head, exact: at most 49 bits
+  AlignedDoubles wide;                      // [g][n]
+  double norm[abi::kMaxCommandGroup] = {};  // sum of magnitudes per head, exact: at most 49 bits
 };
 
 // Rounds to Q12.20 scores with one factor c per head.
@@ -60,20 +62,30 @@ class Dots {
 
   // out[h * stride + t] for the token rows rows[0 .. n), n <= kBlockTokens. Returns the tokens with an Inf or NaN.
   std::uint64_t rows(HalfRows rows, unsigned n, Output* out, std::size_t stride) const {
-    alignas(abi::kBeatBytes) double dots[abi::kMaxGroup * kBlockTokens];
-    kernels_.dots(query_.wide, query_.g, query_.n, rows, n, dots);
-    const unsigned steps = query_.n / kernels_.lanes + 3;
-    return round(dots, kBlockTokens, steps, kernels_.largest(rows, n, query_.n), ~std::uint64_t{0}, n, out, stride,
-                 [&](unsigned t) { return Token{rows + t, 1, query_.n, rows[t], 1}; });
+    const Block block{n, kBlockTokens, query_.n / kernels_.lanes + 3, kernels_.largest(rows, n, query_.n)};
+    std::uint64_t non_finite = 0;
+    each_tile(query_.g, [&](unsigned first, unsigned heads) {
+      alignas(abi::kBeatBytes) double dots[kTileHeads * kBlockTokens];
+      kernels_.dots(query_.wide + std::size_t{first} * query_.n, heads, query_.n, rows, n, dots);
+      non_finite |= round(dots, block, Heads{first, heads}, out, stride,
+                          [&](unsigned t) { return Token{rows + t, 1, query_.n, rows[t], 1}; });
+    });
+    return non_finite;
   }
 
   // The same for one block of block-column form: beats[i] holds number i of 32 tokens. Tokens outside `wanted` are not
   // settled and may hold anything.
   std::uint64_t columns(HalfRows beats, std::uint64_t wanted, unsigned n, Output* out, std::size_t stride) const {
-    alignas(abi::kBeatBytes) double dots[abi::kMaxGroup * abi::kLanes];
-    kernels_.weighted_sums(query_.wide, query_.n, query_.g, beats, query_.n, abi::kLanes, dots);
-    return round(dots, abi::kLanes, query_.n, kernels_.largest(beats, query_.n, abi::kLanes), wanted, n, out, stride,
-                 [&](unsigned t) { return Token{beats, query_.n, abi::kLanes, beats[0] + t, abi::kLanes}; });
+    const Block block{n, abi::kLanes, query_.n, kernels_.largest(beats, query_.n, abi::kLanes), wanted};
+    std::uint64_t non_finite = 0;
+    each_tile(query_.g, [&](unsigned first, unsigned heads) {
+      alignas(abi::kBeatBytes) double dots[kTileHeads * abi::kLanes];
+      kernels_.weighted_sums(query_.wide + std::size_t{first} * query_.n, query_.n, heads, beats, query_.n, abi::kLanes,
+                             dots);
+      non_finite |= round(dots, block, Heads{first, heads}, out, stride,
+                          [&](unsigned t) { return Token{beats, query_.n, abi::kLanes, beats[0] + t, abi::kLanes}; });
+    });
+    return non_finite;
   }
 
  private:
@@ -86,16 +98,30 @@ class Dots {
     std::size_t stride;
   };
 
+  // Tokens whose dot products were summed in `steps` additions of terms, whose largest |k| is `largest`.
+  struct Block {
+    unsigned n;
+    unsigned stride;  // dot products from one head to the next
+    unsigned steps;
+    double largest;
+    std::uint64_t wanted = ~std::uint64_t{0};
+  };
+  // Query heads.
+  struct Heads {
+    unsigned first;
+    unsigned count;
+  };
+
   template <typename Locate>
-  std::uint64_t round(const double* dots, unsigned dots_stride, unsigned steps, double largest, std::uint64_t wanted,
-                      unsigned n, Output* out, std::size_t stride, Locate locate) const {
+  std::uint64_t round(const double* dots, const Block& block, Heads heads, Output* out, std::size_t stride,
+                      Locate locate) const {
     std::uint64_t non_finite = 0;
-    for (unsigned h = 0; h < query_.g; ++h) {
-      const double* head = dots + h * dots_stride;
-      const double unit = (steps + 4) * kUlp * query_.norm[h];  // error of the sum where |k| <= 1
-      const Doubt doubt = rounding_.block(kernels_, head, unit * largest, h, n, out + h * stride);
-      non_finite |= doubt.non_finite & wanted;
-      for (std::uint64_t left = doubt.uncertain & wanted & ~doubt.non_finite; left != 0; left &= left - 1) {
+    for (unsigned h = heads.first; h < heads.first + heads.count; ++h) {
+      const double* head = dots + (h - heads.first) * block.stride;
+      const double unit = (block.steps + 4) * kUlp * query_.norm[h];  // error of the sum where |k| <= 1
+      const Doubt doubt = rounding_.block(kernels_, head, unit * block.largest, h, block.n, out + h * stride);
+      non_finite |= doubt.non_finite & block.wanted;
+      for (std::uint64_t left = doubt.uncertain & block.wanted & ~doubt.non_finite; left != 0; left &= left - 1) {
         const auto t = static_cast<unsigned>(std::countr_zero(left));
         out[h * stride + t] = settle(head[t], unit, h, locate(t));
       }

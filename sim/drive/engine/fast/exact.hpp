@@ -7,8 +7,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "engine/engine.hpp"
 #include "engine/fast/rounding.hpp"
+#include "engine/single_kernels.hpp"
 
 namespace kvdrive::fast {
 

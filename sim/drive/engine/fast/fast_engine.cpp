@@ -16,14 +16,6 @@ namespace fast {
 
 FastEngine::FastEngine(int threads) : kernels_(choose_kernels()), pool_(static_cast<unsigned>(std::max(threads, 1))) {}
 
-std::uint32_t FastEngine::attention(std::span<std::byte> memory, std::uint64_t address) {
-  return run(memory, address, nullptr);
-}
-
-std::uint32_t FastEngine::attention(std::span<std::byte> memory, std::uint64_t address, const KvPages& pages) {
-  return run(memory, address, &pages);
-}
-
 std::uint32_t FastEngine::run(std::span<std::byte> memory, std::uint64_t address, const KvPages* pages) {
   const DefaultFloat environment;
   const std::lock_guard lock(busy_);
@@ -33,7 +25,7 @@ std::uint32_t FastEngine::run(std::span<std::byte> memory, std::uint64_t address
   const Context context{kernels_, pool_, statistics_, scratch_};
   if (job.mode == abi::kSparfRows) return choose_rows(job);
   if (job.mode == abi::kSparfTokens) return choose_tokens(context, job);
-  return attend(context, job);
+  return fast::attend(context, job);
 }
 
 ArgtopkResult FastEngine::argtopk(const void* keys, std::uint32_t n, std::uint32_t k, abi::KeyType type) {
@@ -74,5 +66,6 @@ SoftmaxResult FastEngine::softmax(std::span<const std::int32_t> dense, const std
 }  // namespace fast
 
 std::unique_ptr<Engine> make_fast_engine(int threads) { return std::make_unique<fast::FastEngine>(threads); }
+std::unique_ptr<SingleKernels> make_fast_kernels(int threads) { return std::make_unique<fast::FastEngine>(threads); }
 
 }  // namespace kvdrive

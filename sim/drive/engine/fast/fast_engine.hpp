@@ -9,10 +9,12 @@
 #include "engine/fast/kernels.hpp"
 #include "engine/fast/pool.hpp"
 #include "engine/fast/statistics.hpp"
+#include "engine/host_memory.hpp"
+#include "engine/single_kernels.hpp"
 
 namespace kvdrive::fast {
 
-class FastEngine final : public Engine {
+class FastEngine final : public SingleKernels, public Engine {
  public:
   explicit FastEngine(int threads);
 
@@ -20,11 +22,20 @@ class FastEngine final : public Engine {
   const char* isa() const { return kernels_.name; }
   const Statistics& statistics() const { return statistics_; }
 
-  std::uint32_t attention(std::span<std::byte> memory, std::uint64_t job) override;
+  EngineMemory& memory() override { return memory_; }
+  std::uint32_t attend(std::uint64_t job, const KvPages* pages) override { return run(memory_.used(), job, pages); }
+  std::uint32_t attend_in(std::span<std::byte> elsewhere, std::uint64_t job) override {
+    return run(elsewhere, job, nullptr);
+  }
+  FilterResult filter(std::span<const std::uint8_t> pages, std::span<const std::uint8_t> bitmap, std::uint32_t rows,
+                      std::uint32_t row_bytes, std::uint32_t page_bytes) override {
+    return page_filter(pages, bitmap, rows, row_bytes, page_bytes);
+  }
   bool reads_pages() const override { return true; }
   unsigned threads() const override { return pool_.workers(); }
   void wake() override { pool_.wake(); }
-  std::uint32_t attention(std::span<std::byte> memory, std::uint64_t job, const KvPages& pages) override;
+
+  std::uint32_t attention(std::span<std::byte> memory, std::uint64_t job) override { return run(memory, job, nullptr); }
   ArgtopkResult argtopk(const void* keys, std::uint32_t n, std::uint32_t k, abi::KeyType type) override;
   FilterResult page_filter(std::span<const std::uint8_t> pages, std::span<const std::uint8_t> bitmap,
                            std::uint32_t rows, std::uint32_t row_bytes, std::uint32_t page_bytes) override;
@@ -44,6 +55,7 @@ class FastEngine final : public Engine {
   Pool pool_;
   Statistics statistics_;
   Scratch scratch_;
+  HostMemory memory_;
   std::mutex busy_;  // one job at a time owns the pool and the scratch memory
 };
 

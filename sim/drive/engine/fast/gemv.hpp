@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "engine/engine.hpp"
 #include "engine/fast/context.hpp"
+#include "engine/single_kernels.hpp"
 
 namespace kvdrive::fast {
 

@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "engine/fast/exact.hpp"
+#include "engine/shapes.hpp"
 
 namespace kvdrive::fast {
 namespace {
@@ -61,7 +62,7 @@ std::uint32_t place_arrays(std::span<std::byte> memory, const abi::AttentionJob&
   Arrays arrays(memory);
   const std::uint64_t g = from.group, d = from.head_dim, s = from.tokens, t = from.tail_tokens;
   arrays.place(job.q, from.q, g * d);
-  arrays.place(job.result, from.result, 1);
+  arrays.place(job.result, from.result, records_of(from.group));
   if (job.mode == abi::kSparfRows || job.mode == abi::kSparfTokens) arrays.place(job.rows, from.rows, abi::kBeatBytes);
   if (job.mode == abi::kSparfRows) return arrays.status();
 
@@ -88,7 +89,10 @@ std::uint32_t check_content(const Job& job) {
   unsigned chosen = 0;
   for (unsigned i = 0; i < job.d; ++i) chosen += bit(job.rows, i) ? 1 : 0;
   std::uint32_t status = bit_if(chosen != job.r, abi::kBadR);
-  if (!std::all_of(job.result->scale, job.result->scale + job.g, is_finite_single)) status |= abi::kBadScale;
+  for (unsigned h = 0; h < job.g; ++h) {
+    const std::uint32_t scale = job.result[h / abi::kMaxGroup].scale[h % abi::kMaxGroup];
+    status |= bit_if(!is_finite_single(scale), abi::kBadScale);
+  }
   return status;
 }
 
@@ -98,14 +102,9 @@ std::uint32_t check_pages(const Job& job) {
 
 }  // namespace
 
-std::uint32_t check_group(std::uint32_t g) {
-  const auto* const end = std::end(abi::kGroupSizes);
-  return bit_if(std::find(std::begin(abi::kGroupSizes), end, g) == end, abi::kBadGroup);
-}
+std::uint32_t check_group(std::uint32_t g) { return bit_if(!serves_group(g), abi::kBadGroup); }
 
-std::uint32_t check_head_dim(std::uint32_t d) {
-  return bit_if(d % abi::kHeadDimStep != 0 || d < abi::kHeadDimStep || d > abi::kMaxHeadDim, abi::kBadHeadDim);
-}
+std::uint32_t check_head_dim(std::uint32_t d) { return bit_if(!serves_head_dim(d), abi::kBadHeadDim); }
 
 std::uint32_t check_tokens(std::uint64_t tokens) {
   return bit_if(tokens < 1 || tokens > abi::kMaxTokens, abi::kBadLength);

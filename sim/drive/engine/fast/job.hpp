@@ -34,7 +34,7 @@ struct Job {
   const std::int64_t* v_sum;
   std::byte* out;
   std::size_t out_bytes;
-  abi::AttentionResult* result;
+  abi::AttentionResult* result;  // [records_of(g)]
 };
 
 constexpr std::size_t ceil_div(std::size_t n, std::size_t unit) { return (n + unit - 1) / unit; }
@@ -45,7 +45,7 @@ inline bool bit(const std::uint8_t* bitmap, std::size_t i) { return ((bitmap[i >
 
 constexpr std::uint32_t bit_if(bool condition, abi::Status status) { return condition ? std::uint32_t{status} : 0; }
 
-// Status bits of the single checks, for the calls on plain arrays as well.
+// Status bits of the single checks, for the calls on plain arrays as well: shapes that commands may have.
 std::uint32_t check_group(std::uint32_t g);
 std::uint32_t check_head_dim(std::uint32_t d);
 std::uint32_t check_tokens(std::uint64_t tokens);

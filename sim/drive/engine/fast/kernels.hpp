@@ -14,6 +14,7 @@
 namespace kvdrive::fast {
 
 constexpr unsigned kBlockTokens = 64;  // tokens whose rows stay in the first-level cache while all heads use them
+constexpr unsigned kTileHeads = 8;     // query heads whose sums fit into the registers together
 constexpr double kUlp = 0x1p-53;       // largest relative error of one addition
 
 using HalfRows = const std::uint16_t* const*;  // binary16 rows, one pointer each
@@ -32,20 +33,22 @@ struct Kernels {
   void (*widen)(const std::uint16_t* h, unsigned n, double* out);
 
   // dots[h * kBlockTokens + t] = sum_i q[h * d + i] * rows[t][i] for t < n <= kBlockTokens; room for kBlockTokens.
+  // 1 <= g <= kTileHeads, d a multiple of 8.
   void (*dots)(const double* q, unsigned g, unsigned d, HalfRows rows, unsigned n, double* dots);
 
-  // sums[h * columns + j] = sum_t w[h * stride + t] * rows[t][j] for t < n <= 256, columns a multiple of 32.
+  // sums[h * columns + j] = sum_t w[h * stride + t] * rows[t][j] for t < n <= 256, columns a multiple of 8.
+  // 1 <= g <= kTileHeads.
   void (*weighted_sums)(const double* w, std::size_t stride, unsigned g, HalfRows rows, unsigned n, unsigned columns,
                         double* sums);
 
-  // Largest magnitude in n rows of d; only a bound where a row holds an Inf or NaN.
+  // Largest magnitude in n rows of d, a multiple of 8; only a bound where a row holds an Inf or NaN.
   double (*largest)(HalfRows rows, unsigned n, unsigned d);
 
   // Rounds dots that are off by at most `error` to scores, or to binary32. n <= kBlockTokens.
   Doubt (*to_scores)(const double* dots, double error, float c, unsigned n, std::int32_t* x);
   Doubt (*to_singles)(const double* dots, double error, unsigned n, float* out);
 
-  // high += terms, and low += what those additions rounded away; n a multiple of 32.
+  // high += terms, and low += what those additions rounded away.
   void (*add_twofold)(const double* terms, std::size_t n, double* high, double* low);
 
   std::int32_t (*max_score)(const std::int32_t* x, std::size_t n);
@@ -73,6 +76,17 @@ struct Kernels {
 
 constexpr unsigned kExactRun = 2048;  // calls of add_exact between carries
 constexpr int kExactSplit = 20;       // bits of fixed(v) that go into the low word
+
+// Calls work(first head, heads) for the query heads of a job in tiles of about the same size.
+template <typename Work>
+void each_tile(unsigned g, Work work) {
+  unsigned first = 0;
+  for (unsigned tiles = (g + kTileHeads - 1) / kTileHeads; tiles > 0; --tiles) {
+    const unsigned heads = (g - first + tiles - 1) / tiles;
+    work(first, heads);
+    first += heads;
+  }
+}
 
 const Kernels& scalar_kernels();
 const Kernels& avx2_kernels();

@@ -14,8 +14,8 @@ namespace {
 struct Simd {
   using Vector = __m512d;
   static constexpr unsigned kLanes = 8;
-  static constexpr unsigned dot_rows(unsigned g) { return g == 2 ? 8 : g <= 5 ? 4 : 3; }
-  static constexpr unsigned sum_registers(unsigned g) { return g == 1 ? 16 : g == 2 ? 8 : g <= 5 ? 4 : 2; }
+  static constexpr unsigned dot_rows(unsigned g) { return g == 2 ? 8 : g <= 6 ? 4 : 3; }
+  static constexpr unsigned sum_registers(unsigned g) { return g == 1 ? 16 : g <= 3 ? 8 : g <= 7 ? 4 : 2; }
 
   static Vector zero() { return _mm512_setzero_pd(); }
   static Vector load(const double* p) { return _mm512_loadu_pd(p); }

@@ -26,17 +26,20 @@ void dot_tile(const double* q, unsigned d, HalfRows rows, double* dots) {
   for (auto& head : sum) {
     for (Vector& s : head) s = Simd::zero();
   }
-  for (unsigned beat = 0; beat < d; beat += abi::kLanes) {
-    for (unsigned r = 0; r < R; ++r) prefetch_ahead(rows[r] + beat, d);
-    for (unsigned i = beat; i < beat + abi::kLanes; i += kLanes) {
-      Vector row[R];
-      for (unsigned r = 0; r < R; ++r) row[r] = Simd::widen(rows[r] + i);
-      for (unsigned h = 0; h < G; ++h) {
-        const Vector weight = Simd::load(q + h * d + i);
-        for (unsigned r = 0; r < R; ++r) sum[h][r] = Simd::multiply_add(row[r], weight, sum[h][r]);
-      }
+  const auto add = [&](unsigned i) {
+    Vector row[R];
+    for (unsigned r = 0; r < R; ++r) row[r] = Simd::widen(rows[r] + i);
+    for (unsigned h = 0; h < G; ++h) {
+      const Vector weight = Simd::load(q + h * d + i);
+      for (unsigned r = 0; r < R; ++r) sum[h][r] = Simd::multiply_add(row[r], weight, sum[h][r]);
     }
+  };
+  unsigned beat = 0;
+  for (; beat + abi::kLanes <= d; beat += abi::kLanes) {
+    for (unsigned r = 0; r < R; ++r) prefetch_ahead(rows[r] + beat, d);
+    for (unsigned i = beat; i < beat + abi::kLanes; i += kLanes) add(i);
   }
+  for (unsigned i = beat; i < d; i += kLanes) add(i);
   for (unsigned h = 0; h < G; ++h) Simd::template reduce<R>(sum[h], dots + h * kBlockTokens);
 }
 
@@ -54,10 +57,16 @@ void dots(const double* q, unsigned g, unsigned d, HalfRows rows, unsigned n, do
       return dots_of<1>(q, d, rows, n, dots);
     case 2:
       return dots_of<2>(q, d, rows, n, dots);
+    case 3:
+      return dots_of<3>(q, d, rows, n, dots);
     case 4:
       return dots_of<4>(q, d, rows, n, dots);
     case 5:
       return dots_of<5>(q, d, rows, n, dots);
+    case 6:
+      return dots_of<6>(q, d, rows, n, dots);
+    case 7:
+      return dots_of<7>(q, d, rows, n, dots);
     default:
       return dots_of<8>(q, d, rows, n, dots);
   }
@@ -94,9 +103,11 @@ void weighted_sums_of(const double* w, std::size_t stride, HalfRows rows, unsign
   for (; column + kWide * kLanes <= columns; column += kWide * kLanes) {
     sum_tile<G, kWide>(w, stride, rows, n, column, columns, sums);
   }
-  for (; column < columns; column += kNarrow * kLanes) {
+  for (; column + kNarrow * kLanes <= columns; column += kNarrow * kLanes) {
     sum_tile<G, kNarrow>(w, stride, rows, n, column, columns, sums);
   }
+  constexpr unsigned kLast = kNarrow * kLanes < 8 ? kNarrow : 8 / kLanes;
+  for (; column < columns; column += kLast * kLanes) sum_tile<G, kLast>(w, stride, rows, n, column, columns, sums);
 }
 
 void weighted_sums(const double* w, std::size_t stride, unsigned g, HalfRows rows, unsigned n, unsigned columns,
@@ -106,10 +117,16 @@ void weighted_sums(const double* w, std::size_t stride, unsigned g, HalfRows row
       return weighted_sums_of<1>(w, stride, rows, n, columns, sums);
     case 2:
       return weighted_sums_of<2>(w, stride, rows, n, columns, sums);
+    case 3:
+      return weighted_sums_of<3>(w, stride, rows, n, columns, sums);
     case 4:
       return weighted_sums_of<4>(w, stride, rows, n, columns, sums);
     case 5:
       return weighted_sums_of<5>(w, stride, rows, n, columns, sums);
+    case 6:
+      return weighted_sums_of<6>(w, stride, rows, n, columns, sums);
+    case 7:
+      return weighted_sums_of<7>(w, stride, rows, n, columns, sums);
     default:
       return weighted_sums_of<8>(w, stride, rows, n, columns, sums);
   }
@@ -126,12 +143,18 @@ void widen(const std::uint16_t* h, unsigned n, double* out) {
   __builtin_memcpy(out + i, wide, (n - i) * sizeof(*out));
 }
 
-double largest(HalfRows rows, unsigned n, unsigned d) {
-  constexpr unsigned kBytes = sizeof(Vector) < 16 ? 16 : sizeof(Vector);
-  constexpr unsigned kNumbers = kBytes / sizeof(std::int16_t);
-  typedef std::int16_t Halves __attribute__((vector_size(kBytes)));
+constexpr unsigned kSmallBytes = 16, kLargeBytes = sizeof(Vector) < kSmallBytes ? kSmallBytes : sizeof(Vector);
+typedef std::int16_t SmallHalves __attribute__((vector_size(kSmallBytes)));
+typedef std::int16_t LargeHalves __attribute__((vector_size(kLargeBytes)));
+
+// Raises `pattern` to the largest magnitude in the columns [first, last) of n rows, as far as whole registers go.
+// Returns the first column that is left.
+template <typename Halves>
+unsigned largest_columns(HalfRows rows, unsigned n, unsigned first, unsigned last, std::int16_t& pattern) {
+  constexpr unsigned kNumbers = sizeof(Halves) / sizeof(std::int16_t);
   Halves most = {};
-  for (unsigned i = 0; i < d; i += kNumbers) {
+  unsigned i = first;
+  for (; i + kNumbers <= last; i += kNumbers) {
 #pragma GCC unroll 4
     for (unsigned t = 0; t < n; ++t) {
       Halves magnitudes;
@@ -140,8 +163,14 @@ double largest(HalfRows rows, unsigned n, unsigned d) {
       most = most < magnitudes ? magnitudes : most;
     }
   }
-  std::int16_t pattern = 0;
   for (unsigned j = 0; j < kNumbers; ++j) pattern = pattern < most[j] ? most[j] : pattern;
+  return i;
+}
+
+double largest(HalfRows rows, unsigned n, unsigned d) {
+  std::int16_t pattern = 0;
+  const unsigned rest = largest_columns<LargeHalves>(rows, n, 0, d, pattern);
+  if (rest != d) largest_columns<SmallHalves>(rows, n, rest, d, pattern);
   // 2^112 takes the exponent of a binary16 pattern to that of binary32, subnormals included.
   return static_cast<double>(__builtin_bit_cast(float, static_cast<std::int32_t>(pattern) << 13)) * 0x1p112;
 }

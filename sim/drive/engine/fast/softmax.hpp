@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <span>
 
-#include "engine/engine.hpp"
 #include "engine/fast/kernels.hpp"
+#include "engine/single_kernels.hpp"
 
 namespace kvdrive::fast {
 

@@ -12,6 +12,7 @@
 #include "engine/fast/dots.hpp"
 #include "engine/fast/exact.hpp"
 #include "engine/fast/softmax.hpp"
+#include "engine/shapes.hpp"
 
 namespace kvdrive::fast {
 namespace {
@@ -80,8 +81,10 @@ class Choice {
   bool compute_scores() {
     const std::vector<std::uint16_t> patterns = gather_rows(job_);
     const Query query(kernels_, patterns.data(), job_.g, job_.r);
-    float c[abi::kMaxGroup];
-    std::memcpy(c, job_.result->scale, sizeof(c));
+    float c[abi::kMaxCommandGroup];
+    for (unsigned h = 0; h < job_.g; ++h) {
+      c[h] = std::bit_cast<float>(job_.result[h / abi::kMaxGroup].scale[h % abi::kMaxGroup]);
+    }
     const Dots<ScoreRounding> dots(kernels_, query, {c}, context_.statistics);
     std::atomic<bool> finite{true};
     share_blocks([&](std::size_t block) {
@@ -106,7 +109,7 @@ class Choice {
 
   // Probabilities in the place of the scores, 0 for masked tokens, and Z.
   void compute_probabilities() {
-    std::atomic<std::uint64_t> z[abi::kMaxGroup] = {};
+    std::atomic<std::uint64_t> z[abi::kMaxCommandGroup] = {};
     share_blocks([&](std::size_t block) {
       for (unsigned h = 0; h < job_.g; ++h) {
         std::uint32_t* p = head(h) + block * abi::kLanes;
@@ -132,7 +135,7 @@ class Choice {
   // The valid tokens among the k_top largest keys.
   std::vector<std::uint32_t> choose() {
     const std::uint64_t least = *std::min_element(sum_, sum_ + job_.g);
-    std::uint64_t weight[abi::kMaxGroup];
+    std::uint64_t weight[abi::kMaxCommandGroup];
     for (unsigned h = 0; h < job_.g; ++h) {
       weight[h] = static_cast<std::uint64_t>((Magnitude{least} << abi::kWeightBits) / sum_[h]);
     }
@@ -154,14 +157,16 @@ class Choice {
   void write(std::uint32_t status, const std::vector<std::uint32_t>& chosen) {
     std::memset(job_.out, 0, job_.out_bytes);
     set_bits(chosen, job_.out);
-    abi::AttentionResult& record = *job_.result;
-    record.status = status;
-    record.selected = static_cast<std::uint32_t>(chosen.size());
-    for (unsigned h = 0; h < abi::kMaxGroup; ++h) {
-      const bool used = status == 0 && h < job_.g;
-      record.max[h] = used ? max_[h] : 0;
-      record.sum[h] = used ? sum_[h] : 0;
-      record.alpha[h] = used ? to_single(sticky_ratio(chosen_mass(h, chosen), sum_[h])) : 0;
+    for (unsigned i = 0; i < records_of(job_.g); ++i) {
+      abi::AttentionResult& record = job_.result[i];
+      record.status = status;
+      record.selected = static_cast<std::uint32_t>(chosen.size());
+      for (unsigned slot = 0, h = i * abi::kMaxGroup; slot < abi::kMaxGroup; ++slot, ++h) {
+        const bool used = status == 0 && h < job_.g;
+        record.max[slot] = used ? max_[h] : 0;
+        record.sum[slot] = used ? sum_[h] : 0;
+        record.alpha[slot] = used ? to_single(sticky_ratio(chosen_mass(h, chosen), sum_[h])) : 0;
+      }
     }
   }
 
@@ -193,15 +198,15 @@ class Choice {
   const Job& job_;
   std::size_t stride_;
   std::int32_t* scores_ = nullptr;  // [g][stride_]; probabilities after compute_probabilities
-  std::int32_t max_[abi::kMaxGroup] = {};
-  std::uint64_t sum_[abi::kMaxGroup] = {};
+  std::int32_t max_[abi::kMaxCommandGroup] = {};
+  std::uint64_t sum_[abi::kMaxCommandGroup] = {};
 };
 
 }  // namespace
 
 std::uint32_t choose_rows(const Job& job) {
   const bool finite = std::all_of(job.q, job.q + std::size_t{job.g} * job.d, is_finite_half);
-  std::uint32_t scale[abi::kMaxGroup] = {};
+  std::uint32_t scale[abi::kMaxCommandGroup] = {};
   std::vector<std::uint32_t> chosen;
   if (finite) {
     std::vector<std::uint32_t> order(job.d);
@@ -223,10 +228,14 @@ std::uint32_t choose_rows(const Job& job) {
   }
   std::memset(job.rows, 0, abi::kBeatBytes);
   set_bits(chosen, reinterpret_cast<std::byte*>(job.rows));
-  job.result->status = bit_if(!finite, abi::kNonFinite);
-  job.result->selected = static_cast<std::uint32_t>(chosen.size());
-  std::memcpy(job.result->scale, scale, sizeof(scale));
-  return job.result->status;
+  const std::uint32_t status = bit_if(!finite, abi::kNonFinite);
+  for (unsigned i = 0; i < records_of(job.g); ++i) {
+    abi::AttentionResult& record = job.result[i];
+    record.status = status;
+    record.selected = static_cast<std::uint32_t>(chosen.size());
+    std::memcpy(record.scale, scale + i * abi::kMaxGroup, sizeof(record.scale));
+  }
+  return status;
 }
 
 std::uint32_t choose_tokens(const Context& context, const Job& job) { return Choice(context, job).run(); }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls of the Engine interface on the compiled HLS kernels, one source per kernel.
+// The calls of SingleKernels on the compiled HLS kernels, one source per kernel.
 //
 // Each call may run on any thread: a kernel keeps no state between calls and none outside the calling thread.
 #pragma once
 
-#include "engine/engine.hpp"
+#include "engine/single_kernels.hpp"
 
 namespace kvdrive::hls {
 

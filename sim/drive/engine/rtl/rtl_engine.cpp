@@ -108,8 +108,7 @@ RtlEngine::RtlEngine(const std::filesystem::path& folder) {
 
 RtlEngine::~RtlEngine() = default;
 
-std::uint32_t RtlEngine::attention(std::span<std::byte> memory, std::uint64_t job) {
-  if (job > memory.size() || memory.size() - job < sizeof(abi::AttentionJob)) return abi::kOutOfRange;
+std::uint32_t RtlEngine::run(std::span<std::byte> memory, std::uint64_t job) {
   abi::AttentionJob fields;
   std::memcpy(&fields, memory.data() + job, sizeof fields);
   const auto kernel = kernels_.find(fields.group);

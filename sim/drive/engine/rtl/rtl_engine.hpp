@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention on the kernels' own hardware description: the verilated libraries of sim/rtl, one per group size.
 //
-// Single kernels and groups without a library are left to the compiled kernels and refused, in this order.
+// The page filter is the compiled kernel.
 #pragma once
 
 #include <filesystem>
 #include <map>
 #include <memory>
 
+#include "engine/built_shapes.hpp"
 #include "engine/engine.hpp"
+#include "engine/hls/kernels.hpp"
+#include "engine/host_memory.hpp"
 
 namespace kvdrive {
 
@@ -19,38 +22,22 @@ class RtlEngine final : public Engine {
   ~RtlEngine() override;
 
   const char* name() const override { return "rtl"; }
-  // kBadGroup for a group without a library. Throws std::runtime_error when the simulation gets stuck.
-  std::uint32_t attention(std::span<std::byte> memory, std::uint64_t job) override;
-
-  ArgtopkResult argtopk(const void* keys, std::uint32_t n, std::uint32_t k, abi::KeyType type) override {
-    return compiled_->argtopk(keys, n, k, type);
-  }
-  FilterResult page_filter(std::span<const std::uint8_t> pages, std::span<const std::uint8_t> bitmap,
-                           std::uint32_t rows, std::uint32_t row_bytes, std::uint32_t page_bytes) override {
-    return compiled_->page_filter(pages, bitmap, rows, row_bytes, page_bytes);
-  }
-  std::uint32_t gemv_rows(const std::uint16_t* q, const std::uint16_t* k, std::uint32_t g, std::uint32_t d,
-                          std::uint32_t tokens, std::uint32_t* dots) override {
-    return compiled_->gemv_rows(q, k, g, d, tokens, dots);
-  }
-  std::uint32_t gemv_columns(const std::uint16_t* q, const std::uint16_t* k, std::uint32_t g, std::uint32_t r,
-                             std::uint32_t tokens, std::uint32_t* dots) override {
-    return compiled_->gemv_columns(q, k, g, r, tokens, dots);
-  }
-  std::uint32_t gemv_accumulate(const std::uint32_t* p, const std::uint16_t* v, std::uint32_t g, std::uint32_t d,
-                                std::uint32_t tokens, Wide* acc) override {
-    return compiled_->gemv_accumulate(p, v, g, d, tokens, acc);
-  }
-  SoftmaxResult softmax(std::span<const std::int32_t> dense, const std::uint8_t* valid,
-                        std::span<const std::int32_t> tail) override {
-    return compiled_->softmax(dense, valid, tail);
+  EngineMemory& memory() override { return memory_; }
+  // kBadGroup when the kernel that the group needs has no library. Throws std::runtime_error when the simulation gets
+  // stuck.
+  std::uint32_t attend(std::uint64_t job, const KvPages*) override { return shapes_.attend(memory_, job); }
+  FilterResult filter(std::span<const std::uint8_t> pages, std::span<const std::uint8_t> bitmap, std::uint32_t rows,
+                      std::uint32_t row_bytes, std::uint32_t page_bytes) override {
+    return hls::page_filter(pages, bitmap, rows, row_bytes, page_bytes);
   }
 
  private:
   class Kernel;
+  std::uint32_t run(std::span<std::byte> memory, std::uint64_t job);
 
   std::map<std::uint32_t, std::unique_ptr<Kernel>> kernels_;  // by group
-  std::unique_ptr<Engine> compiled_ = make_hls_engine();
+  HostMemory memory_;
+  BuiltShapes shapes_{[this](std::span<std::byte> memory, std::uint64_t job) { return run(memory, job); }};
 };
 
 }  // namespace kvdrive

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "attention/copied_pages.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+
+namespace kvdrive {
+namespace {
+
+// Rows that lie one behind the other in memory.
+class RowsInMemory final : public RowBatch {
+ public:
+  RowsInMemory(bool all_read, Ns read_done, std::vector<RowRequest> requests)
+      : RowBatch(all_read, read_done), requests_(std::move(requests)) {}
+
+  const std::vector<RowRequest>& requests() const { return requests_; }
+
+  // `kept`: memory of the rows, if they need some of their own.
+  void add(const std::byte* rows, std::vector<std::uint8_t> kept) {
+    rows_.push_back(rows);
+    kept_.push_back(std::move(kept));
+  }
+
+  void next(const Use& use) override {
+    const RowRequest& request = requests_[next_];
+    const std::uint64_t stride = request.filtered ? request.row_bytes : abi::kPageBytes;
+    const std::byte* bytes = rows_[next_++];
+    for (const std::uint32_t row : request.rows) {
+      use(row, bytes);
+      bytes += stride;
+    }
+  }
+
+ private:
+  const std::vector<RowRequest> requests_;
+  std::vector<const std::byte*> rows_;
+  std::vector<std::vector<std::uint8_t>> kept_;
+  std::size_t next_ = 0;
+};
+
+std::uint32_t pages_of(const RowRequest& request) {
+  std::uint32_t pages = 0;
+  request.each_page([&](auto, auto, auto) { ++pages; });
+  return pages;
+}
+
+void add_reads(const RowRequest& request, std::byte* to, std::vector<GroupRead>& reads) {
+  request.each_page([&](std::uint32_t page, std::size_t first, std::size_t end) {
+    const std::uint64_t wanted = (end - first) * request.row_bytes;
+    reads.push_back({request.list, request.first_page + page, to, static_cast<std::uint32_t>(wanted)});
+    to += abi::kPageBytes;
+  });
+}
+
+// Rows that the filter does not take: the drive's processor copies them.
+std::vector<std::uint8_t> pick(const RowRequest& request, std::span<const std::byte> pages) {
+  std::vector<std::uint8_t> kept(request.rows.size() * request.row_bytes);
+  std::uint8_t* to = kept.data();
+  const std::byte* from = pages.data();
+  request.each_page([&](auto, std::size_t first, std::size_t end) {
+    for (std::size_t i = first; i < end; ++i, to += request.row_bytes) {
+      std::memcpy(to, from + std::size_t{request.rows[i] % request.rows_per_page} * request.row_bytes,
+                  request.row_bytes);
+    }
+    from += abi::kPageBytes;
+  });
+  return kept;
+}
+
+// Row i of the filter is row i / parts of the pages: rows longer than the filter's longest go through in pieces.
+std::vector<std::uint8_t> filter(Engine& engine, const RowRequest& request, std::span<const std::byte> pages) {
+  if (request.row_bytes % abi::kRowBytesStep != 0) return pick(request, pages);
+  const std::uint32_t parts = (request.row_bytes + abi::kMaxRowBytes - 1) / abi::kMaxRowBytes;
+  const auto rows = static_cast<std::uint32_t>(pages.size() / abi::kPageBytes * request.rows_per_page * parts);
+  std::vector<std::uint8_t> bitmap(whole_beats((rows + 7) / 8));
+  std::size_t before = 0;
+  request.each_page([&](auto, std::size_t first, std::size_t end) {
+    for (std::size_t i = first; i < end; ++i) {
+      const std::size_t row = (before + request.rows[i] % request.rows_per_page) * parts;
+      for (std::size_t bit = row; bit < row + parts; ++bit) bitmap[bit / 8] |= static_cast<std::uint8_t>(1U << bit % 8);
+    }
+    before += request.rows_per_page;
+  });
+  auto filtered = engine.filter({reinterpret_cast<const std::uint8_t*>(pages.data()), pages.size()}, bitmap, rows,
+                                request.row_bytes / parts, abi::kPageBytes);
+  if (filtered.status != 0) throw std::runtime_error("the page filter refused its pages");
+  return std::move(filtered.rows);
+}
+
+}  // namespace
+
+// Plans to read the rows of all tokens; those of groups without a valid token are zero.
+std::uint64_t CopiedPages::place_rows(const Head& head, const HeadRows& rows, RowFetch& fetch) {
+  const std::uint32_t end = head.tokens(), per_group = rows.tokens_per_group();
+  const std::uint64_t address = context_.memory.place_zeros(std::uint64_t{end} * rows.row_bytes());
+  std::byte* const to = context_.memory.at(address);
+  const auto add = [&](std::uint32_t first, std::uint32_t until) {
+    if (first < until) fetch.add(rows, first, until - first, to + std::uint64_t{first} * rows.row_bytes());
+  };
+  const std::vector<bool> wanted = head.wanted_groups(rows);
+  for (std::uint32_t group = 0; group < wanted.size(); ++group) {
+    if (wanted[group]) add(group * per_group, std::min((group + 1) * per_group, end));
+  }
+  add(rows.tokens_in_groups(), end);
+  return address;
+}
+
+PageSource::Dense CopiedPages::dense(std::size_t index) {
+  const Head& head = heads_[index];
+  JobMemory& memory = context_.memory;
+  memory.reserve(2 * whole_beats(std::uint64_t{head.tokens()} * head.k.row_bytes()));
+  RowFetch fetch;
+  memory.job.k = place_rows(head, head.k, fetch);
+  memory.job.v = place_rows(head, head.v, fetch);
+  const auto read = fetch.run(context_.ftl, context_.ready, Sink::kComputer);
+  if (read.whole) context_.staged_bytes += fetch.tail_bytes();
+  return {.whole = read.whole, .done = read.done};
+}
+
+std::unique_ptr<RowBatch> CopiedPages::read(std::vector<RowRequest> requests, Ns ready, std::size_t) {
+  std::vector<std::size_t> places;
+  std::size_t pages = 0;
+  for (const RowRequest& request : requests) {
+    places.push_back(pages * abi::kPageBytes);
+    pages += pages_of(request);
+  }
+  places.push_back(pages * abi::kPageBytes);
+  std::vector<std::byte>& contents = context_.pages;
+  contents.resize(std::max(contents.size(), places.back()));
+  bool whole = true;
+  Ns done = ready;
+  for (const bool filtered : {true, false}) {
+    std::vector<GroupRead> reads;
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      if (requests[i].filtered == filtered) add_reads(requests[i], contents.data() + places[i], reads);
+    }
+    if (reads.empty()) continue;
+    const auto read = context_.ftl.read(reads, ready, Sink::kComputer);
+    whole &= read.whole;
+    done = std::max(done, read.done);
+  }
+  auto batch = std::make_unique<RowsInMemory>(whole, done, std::move(requests));
+  if (!whole) return batch;
+  for (std::size_t i = 0; i + 1 < places.size(); ++i) {
+    const RowRequest& request = batch->requests()[i];
+    const std::span<const std::byte> read(contents.data() + places[i], places[i + 1] - places[i]);
+    if (!request.filtered) {
+      batch->add(read.data(), {});
+      continue;
+    }
+    auto kept = read.empty() ? std::vector<std::uint8_t>() : filter(context_.engine, request, read);
+    const auto* const bytes = reinterpret_cast<const std::byte*>(kept.data());
+    batch->add(bytes, std::move(kept));
+    context_.filtered.count(read.size() / abi::kPageBytes, request.pages, request.rows_per_page, request.rows.size(),
+                            request.row_bytes);
+  }
+  return batch;
+}
+
+}  // namespace kvdrive

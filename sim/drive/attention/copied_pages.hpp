@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pages that are copied: K and V into the engine's job memory, wanted rows through the engine's page filter.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "attention/page_source.hpp"
+#include "attention/run.hpp"
+#include "kv/row_fetch.hpp"
+
+namespace kvdrive {
+
+class CopiedPages : public PageSource {
+ public:
+  CopiedPages(RunContext& context, std::span<const Head> heads) : context_(context), heads_(heads) {}
+
+  Dense dense(std::size_t index) override;
+  // All pages are read at once. Whole pages are valid until the next call.
+  std::unique_ptr<RowBatch> read(std::vector<RowRequest> requests, Ns ready, std::size_t pieces) override;
+  bool reads_ahead() const override { return false; }
+  std::uint32_t damaged() override { return 0; }
+
+ protected:
+  RunContext& context_;
+  const std::span<const Head> heads_;
+
+ private:
+  std::uint64_t place_rows(const Head& head, const HeadRows& rows, RowFetch& fetch);
+};
+
+}  // namespace kvdrive

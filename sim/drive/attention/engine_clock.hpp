@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine in device time: each job takes the cycles that the kernels' manifests state, whichever engine computes.
+#pragma once
+
+#include <cstdint>
+
+#include "common/abi.hpp"
+#include "nand/device.hpp"
+
+namespace kvdrive {
+
+class EngineClock {
+ public:
+  explicit EngineClock(NandDevice& device) : device_(device) {}
+
+  // Counts a job whose data is in memory at `data_done`.
+  void count(const abi::AttentionJob& job, Ns data_done);
+
+  Ns free() const { return free_; }  // the end of the last job
+  std::uint64_t jobs() const { return jobs_; }
+  std::uint64_t cycles() const { return cycles_; }
+
+ private:
+  NandDevice& device_;
+  Ns free_ = 0;
+  std::uint64_t jobs_ = 0;
+  std::uint64_t cycles_ = 0;
+};
+
+}  // namespace kvdrive

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "attention/head.hpp"
+
+#include <algorithm>
+
+#include "engine/shapes.hpp"
+
+namespace kvdrive {
+namespace {
+
+std::uint64_t query_bytes(const abi::AttnSubmit& command, std::uint32_t row_bytes) {
+  return std::uint64_t{command.group} * row_bytes;
+}
+
+std::uint64_t valid_bytes(const abi::AttnSubmit& command) {
+  return command.has_valid ? whole_beats((std::uint64_t{command.tokens} + 7) / 8) : 0;
+}
+
+std::uint64_t tail_score_bytes(const abi::AttnSubmit& command) {
+  return std::uint64_t{command.group} * whole_beats(std::uint64_t{command.tail_tokens} * 4);
+}
+
+}  // namespace
+
+std::uint64_t payload_bytes(const abi::AttnSubmit& command, std::uint32_t row_bytes) {
+  const std::uint64_t tail = tail_score_bytes(command) + std::uint64_t{command.tail_tokens} * row_bytes;
+  return command.heads * (query_bytes(command, row_bytes) + tail) + valid_bytes(command);
+}
+
+bool fields_fit(const abi::AttnSubmit& command) {
+  const bool sparf = command.mode == abi::kSparfAttend;
+  const bool mode = sparf || command.mode == abi::kExact || command.mode == abi::kPartial;
+  const bool choice =
+      sparf ? command.r > 0 && command.k_top > 0 : command.r == 0 && command.k_top == 0 && command.local == 0;
+  return mode && choice && command.heads > 0 && command.head + command.heads <= 256 && command.tokens > 0 &&
+         command.tokens <= abi::kMaxTokens - std::uint32_t{command.tail_tokens} && command.has_valid <= 1 &&
+         command.reserved0 == 0 && serves_group(command.group);
+}
+
+Head::Head(const KvStore& store, const abi::AttnSubmit& submit, std::span<const std::byte> data, std::uint32_t index)
+    : command(submit),
+      k(*store.find(submit.session, submit.layer, submit.head + index, abi::kKeys)),
+      v(*store.find(submit.session, submit.layer, submit.head + index, abi::kValues)) {
+  const auto share = [&](std::uint64_t bytes) {
+    const auto taken = data.subspan(index * bytes, bytes);
+    data = data.subspan(submit.heads * bytes);
+    return taken;
+  };
+  q = share(query_bytes(submit, k.row_bytes()));
+  valid = data.first(valid_bytes(submit));
+  data = data.subspan(valid.size());
+  tail_scores = share(tail_score_bytes(submit));
+  tail_v = share(std::uint64_t{submit.tail_tokens} * k.row_bytes());
+}
+
+std::uint64_t Head::out_bytes() const {
+  return query_bytes(command, k.row_bytes()) * (command.mode == abi::kPartial ? 2 : 1);
+}
+
+bool Head::any_valid(std::uint32_t first, std::uint32_t end) const {
+  if (valid.empty()) return first < end;
+  for (std::uint32_t token = first; token < end; ++token) {
+    if (is_valid(token)) return true;
+  }
+  return false;
+}
+
+std::vector<bool> Head::wanted_groups(const HeadRows& rows) const {
+  const std::uint32_t per_group = rows.tokens_per_group();
+  std::vector<bool> wanted(std::min((tokens() + per_group - 1) / per_group, rows.groups()));
+  for (std::uint32_t group = 0; group < wanted.size(); ++group) {
+    wanted[group] = any_valid(group * per_group, std::min((group + 1) * per_group, tokens()));
+  }
+  return wanted;
+}
+
+}  // namespace kvdrive

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// One KV head's share of an ATTN_SUBMIT, and the sizes of what the command carries.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "common/abi.hpp"
+#include "kv/kv_store.hpp"
+
+namespace kvdrive {
+
+constexpr std::uint64_t whole_beats(std::uint64_t bytes) {
+  return (bytes + abi::kBeatBytes - 1) / abi::kBeatBytes * abi::kBeatBytes;
+}
+
+// Bytes of a command's data for K and V rows of `row_bytes`.
+std::uint64_t payload_bytes(const abi::AttnSubmit& command, std::uint32_t row_bytes);
+
+// True if the fields fit together and a command may have them.
+bool fields_fit(const abi::AttnSubmit& command);
+
+struct Head {
+  const abi::AttnSubmit& command;
+  const HeadRows& k;
+  const HeadRows& v;
+  std::span<const std::byte> q, valid, tail_scores, tail_v;
+
+  // Head number `index` of a command that passed its checks.
+  Head(const KvStore& store, const abi::AttnSubmit& submit, std::span<const std::byte> data, std::uint32_t index);
+
+  std::uint32_t tokens() const { return command.tokens; }
+  std::uint64_t out_bytes() const;
+  bool is_valid(std::uint32_t token) const {
+    return valid.empty() || (std::to_integer<unsigned>(valid[token / 8]) >> token % 8 & 1) != 0;
+  }
+  bool any_valid(std::uint32_t first, std::uint32_t end) const;
+  // A flag for each group of `rows` with one of the command's tokens: true if one of them is valid.
+  std::vector<bool> wanted_groups(const HeadRows& rows) const;
+};
+
+}  // namespace kvdrive

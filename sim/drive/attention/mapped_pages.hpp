@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pages where they are in the page cache, for an engine that reads them there: EXACT and PARTIAL copy nothing. SparF's
+// rows are copied as for any other engine.
+//
+// While the engine works on a head, the pages of the next one arrive. Its own are checked beside it where it leaves a
+// processor idle; otherwise it checks them on its way, when they are in its cache.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "attention/copied_pages.hpp"
+
+namespace kvdrive {
+
+class MappedPages final : public CopiedPages {
+ public:
+  MappedPages(RunContext& context, std::span<const Head> heads);
+  ~MappedPages() override;
+
+  Dense dense(std::size_t index) override;
+  std::uint32_t damaged() override;
+
+ private:
+  struct Gathered;
+  class Pages;
+
+  void start(std::size_t index);
+  void gather(const HeadRows& rows, const Head& head, const std::vector<bool>& wanted, Gathered& to,
+              std::vector<const std::byte*>& pages);
+
+  const bool beside_;                                // checks run beside the engine
+  std::vector<std::unique_ptr<Gathered>> gathered_;  // of each head that was started
+  std::unique_ptr<Pages> pages_;                     // of the present head
+};
+
+}  // namespace kvdrive

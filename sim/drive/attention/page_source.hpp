@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the rows of a command's heads come from: pages that are copied (copied_pages), pages in the page cache where
+// they are (mapped_pages), pages that are streamed around it (streamed_pages). Made for one command and used by one
+// run.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "attention/job_memory.hpp"
+#include "engine/engine.hpp"
+#include "ftl/ftl.hpp"
+
+namespace kvdrive {
+
+struct FilterCounters {
+  std::uint64_t pages = 0;       // read because of a wanted row
+  std::uint64_t pages_left = 0;  // not read
+  std::uint64_t rows_kept = 0;
+  std::uint64_t rows_dropped = 0;  // from the pages that were read
+  std::uint64_t bytes_kept = 0;
+
+  void count(std::uint64_t pages_read, std::uint64_t pages_there, std::uint64_t rows_per_page, std::uint64_t kept,
+             std::uint64_t row_bytes) {
+    pages += pages_read;
+    pages_left += pages_there - pages_read;
+    rows_kept += kept;
+    rows_dropped += pages_read * rows_per_page - kept;
+    bytes_kept += kept * row_bytes;
+  }
+};
+
+// Wanted rows in pages of a list.
+struct RowRequest {
+  ListId list = 0;
+  std::uint32_t first_page = 0;
+  std::uint32_t pages = 0;  // that could have a wanted row
+  std::uint32_t rows_per_page = 1;
+  std::uint32_t row_bytes = abi::kPageBytes;
+  std::vector<std::uint32_t> rows{};  // wanted, ascending, counted from the first page on
+  bool filtered = true;               // false: whole pages, of which the first `row_bytes` are needed
+
+  // Calls use(page, first row, end) for the pages with a wanted row, in order; the rows are numbers of `rows`.
+  template <typename Use>
+  void each_page(Use use) const {
+    for (std::size_t first = 0, end = 0; first < rows.size(); first = end) {
+      const std::uint32_t page = rows[first] / rows_per_page;
+      while (end < rows.size() && rows[end] / rows_per_page == page) ++end;
+      use(page, first, end);
+    }
+  }
+};
+
+// Rows that were asked for together.
+class RowBatch {
+ public:
+  using Use = std::function<void(std::uint32_t row, const std::byte* bytes)>;
+
+  RowBatch(bool all_read, Ns read_done) : whole(all_read), done(read_done) {}
+  RowBatch(const RowBatch&) = delete;
+  RowBatch& operator=(const RowBatch&) = delete;
+  virtual ~RowBatch() = default;
+
+  // Calls use(row, bytes) for the wanted rows of the next request, in order. Precondition: `whole`.
+  virtual void next(const Use& use) = 0;
+
+  const bool whole;  // false: a page is lost
+  const Ns done;     // in device time
+};
+
+class PageSource {
+ public:
+  // K and V of an EXACT or PARTIAL job.
+  struct Dense {
+    bool whole = true;  // false: a page is lost
+    Ns done = 0;
+    const KvPages* pages = nullptr;  // until the next call; null: they are in job memory
+  };
+
+  PageSource() = default;
+  PageSource(const PageSource&) = delete;
+  PageSource& operator=(const PageSource&) = delete;
+  virtual ~PageSource() = default;
+
+  // K and V of all tokens of head `index` of the command. Heads are asked for in order, each once.
+  virtual Dense dense(std::size_t index) = 0;
+
+  // Begins to read rows. `pieces`: of DirectReads::kBufferBytes, the most that are read ahead of their use.
+  virtual std::unique_ptr<RowBatch> read(std::vector<RowRequest> requests, Ns ready, std::size_t pieces) = 0;
+  // True if rows arrive while the engine works: the more is asked for early, the better.
+  virtual bool reads_ahead() const = 0;
+
+  // Groups that were found damaged after they were used: the command's results do not count then.
+  virtual std::uint32_t damaged() = 0;
+};
+
+}  // namespace kvdrive

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "attention/run.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace kvdrive {
+namespace {
+
+abi::NvmeStatus status_of(std::uint32_t engine_status) {
+  if (engine_status == 0) return abi::kSuccess;
+  if (engine_status == abi::kNonFinite) return abi::kValueNotFinite;
+  if (engine_status == abi::kEmpty) return abi::kNoValidToken;
+  return abi::kJobRefused;
+}
+
+}  // namespace
+
+HeadOutcome run_job(RunContext& context, Ns data_done, const KvPages* pages) {
+  context.clock.count(context.memory.job, data_done);
+  if (!context.ftl.keeps_payload()) return {.data_done = data_done};
+  const std::uint32_t status = context.memory.run(pages);
+  return {status_of(status), status, data_done};
+}
+
+AttentionOutcome collect(RunContext& context, std::span<const Head> heads,
+                         const std::function<HeadOutcome(std::size_t)>& run_head) {
+  AttentionOutcome outcome;
+  JobMemory& memory = context.memory;
+  Ns data_done = context.ready;
+  for (std::size_t i = 0; i < heads.size() && outcome.status == abi::kSuccess; ++i) {
+    const HeadOutcome done = run_head(i);
+    outcome.status = done.status;
+    outcome.result = done.engine_status;
+    data_done = done.data_done;
+    if (done.status != abi::kSuccess) break;
+    const auto records = memory.records();
+    const std::size_t bytes = heads[i].out_bytes();
+    outcome.data.resize(heads.size() * (records.size() + bytes));
+    std::ranges::copy(records, outcome.data.data() + i * records.size());
+    std::memcpy(outcome.data.data() + heads.size() * records.size() + i * bytes, memory.at(memory.job.out), bytes);
+  }
+  if (outcome.status != abi::kSuccess) outcome.data.clear();
+  outcome.done = std::max(context.clock.free(), data_done);
+  return outcome;
+}
+
+AttentionOutcome run_exact(RunContext& context, std::span<const Head> heads, PageSource& pages) {
+  JobMemory& memory = context.memory;
+  return collect(context, heads, [&](std::size_t i) -> HeadOutcome {
+    const Head& head = heads[i];
+    memory.start(head, static_cast<abi::Mode>(head.command.mode));
+    memory.job.out = memory.place(head.out_bytes());
+    if (!head.valid.empty()) memory.job.valid = memory.place(head.valid);
+    memory.place_tail(head, true);
+    const PageSource::Dense rows = pages.dense(i);
+    if (!rows.whole) return {.status = abi::kUnrecoveredRead, .data_done = rows.done};
+    return run_job(context, rows.done, rows.pages);
+  });
+}
+
+}  // namespace kvdrive

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two ways to run an ATTN_SUBMIT, and what they work with.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "attention/engine_clock.hpp"
+#include "attention/head.hpp"
+#include "attention/job_memory.hpp"
+#include "attention/page_source.hpp"
+#include "engine/engine.hpp"
+#include "ftl/ftl.hpp"
+#include "storage/transfer_threads.hpp"
+
+namespace kvdrive {
+
+// What ATTN_FETCH returns for a ticket.
+struct AttentionOutcome {
+  abi::NvmeStatus status = abi::kSuccess;
+  std::uint64_t result = 0;     // the engine's status word when it refused a job
+  std::vector<std::byte> data;  // records of all heads, then their outputs; empty on failure
+  Ns done = 0;                  // device time
+};
+
+// What runs share; it outlives them.
+struct RunContext {
+  Engine& engine;
+  Ftl& ftl;
+  EngineClock& clock;
+  JobMemory& memory;
+  TransferThreads& threads;
+  std::vector<std::byte>& pages;  // that were read; kept, because fresh memory costs as much as a copy
+  FilterCounters& filtered;
+  std::uint64_t& staged_bytes;  // K and V taken from drive memory
+  Ns ready = 0;                 // the command's reads start here
+};
+
+struct HeadOutcome {
+  abi::NvmeStatus status = abi::kSuccess;
+  std::uint32_t engine_status = 0;
+  Ns data_done = 0;  // what its last job needed was in memory
+};
+
+// Counts the job in `context.memory` and runs it; a drive without contents has nothing to compute with: time only.
+HeadOutcome run_job(RunContext& context, Ns data_done, const KvPages* pages = nullptr);
+
+// Records and outputs of all heads, until one fails. `run_head` leaves its results in `context.memory`.
+AttentionOutcome collect(RunContext& context, std::span<const Head> heads,
+                         const std::function<HeadOutcome(std::size_t)>& run_head);
+
+AttentionOutcome run_exact(RunContext& context, std::span<const Head> heads, PageSource& pages);
+AttentionOutcome run_sparf(RunContext& context, std::span<const Head> heads, PageSource& pages);
+
+}  // namespace kvdrive

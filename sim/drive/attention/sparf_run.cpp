@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+// SparF as three jobs with page reads between them: choose rows of K; score every token from these and choose tokens;
+// attend to the chosen tokens and blend with the mean of all V (docs/jobs.md).
+//
+// Where pages arrive while the engine works, the rows of K of all heads are asked for first, because they follow from
+// the queries alone, and the chosen tokens of a head arrive while the next head is scored.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "attention/run.hpp"
+#include "kv/embedding.hpp"
+#include "kv/halves.hpp"
+
+namespace kvdrive {
+namespace {
+
+constexpr std::size_t kIndexPieces = 4;   // read ahead of the index
+constexpr std::size_t kChosenPieces = 6;  // of a head's chosen tokens; two heads are under way
+
+std::vector<std::uint32_t> ones(const std::byte* bitmap, std::uint32_t count) {
+  std::vector<std::uint32_t> numbers;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    if ((std::to_integer<unsigned>(bitmap[i / 8]) >> i % 8 & 1) != 0) numbers.push_back(i);
+  }
+  return numbers;
+}
+
+// Rows of the tokens in groups; those in drive memory are left out.
+RowRequest stored_rows(const HeadRows& rows, const std::vector<std::uint32_t>& tokens, std::uint32_t of) {
+  const std::uint32_t per_group = rows.tokens_per_group();
+  RowRequest request{.list = rows.list(),
+                     .pages = (std::min(of, rows.tokens_in_groups()) + per_group - 1) / per_group,
+                     .rows_per_page = per_group,
+                     .row_bytes = rows.row_bytes()};
+  request.rows.assign(tokens.begin(), std::ranges::lower_bound(tokens, rows.tokens_in_groups()));
+  return request;
+}
+
+// Calls use(row) for the rows of these tokens that are in drive memory.
+template <typename Use>
+void each_staged(const HeadRows& rows, const std::vector<std::uint32_t>& tokens, Use use) {
+  for (auto token = std::ranges::lower_bound(tokens, rows.tokens_in_groups()); token != tokens.end(); ++token) {
+    use(rows.tail().subspan(std::size_t{*token - rows.tokens_in_groups()} * rows.row_bytes(), rows.row_bytes()));
+  }
+}
+
+// The head's chosen rows of K in the form that SPARF_TOKENS takes: [ceil(tokens / 32)][r][32].
+struct Columns {
+  std::byte* memory;
+  std::size_t r;
+
+  std::byte* at(std::uint32_t token, std::size_t row) const {
+    return memory + ((token / abi::kLanes * r + row) * abi::kLanes + token % abi::kLanes) * 2;
+  }
+  // Numbers of one row, of consecutive tokens from a multiple of 32 on.
+  void add(std::uint32_t token, std::uint32_t count, std::size_t row, const std::byte* from) const {
+    for (std::uint32_t t = 0; t < count; t += abi::kLanes, from += std::size_t{abi::kLanes} * 2) {
+      std::memcpy(at(token + t, row), from, std::min<std::size_t>(abi::kLanes, count - t) * 2);
+    }
+  }
+  // Whole rows of the tokens [first, end), of which the dimensions `rows` are chosen.
+  void add_tokens(std::uint32_t first, std::uint32_t end, const std::vector<std::uint32_t>& rows, const std::byte* from,
+                  std::size_t row_bytes) const {
+    for (std::uint32_t token = first; token < end; ++token, from += row_bytes) {
+      for (std::size_t row = 0; row < r; ++row) std::memcpy(at(token, row), from + std::size_t{rows[row]} * 2, 2);
+    }
+  }
+};
+
+class SparfHead {
+ public:
+  SparfHead(RunContext& context, const Head& head, PageSource& pages)
+      : context_(context), memory_(context.memory), head_(head), pages_(pages) {
+    done_.data_done = context.ready;
+  }
+
+  // Chooses rows of K; adds what is to be read for them.
+  void choose_rows(std::vector<RowRequest>& index) {
+    memory_.start(head_, abi::kSparfRows);
+    memory_.job.rows = memory_.place_zeros(abi::kBeatBytes);
+    memory_.job.r = head_.command.r;
+    run();
+    if (failed()) return;
+    std::memcpy(bitmap_.data(), memory_.at(memory_.job.rows), bitmap_.size());
+    rows_ = ones(bitmap_.data(), head_.k.head_dim());
+    ask_for_index(index);
+  }
+
+  // Scores all tokens by these rows, which come next in `index`; chooses tokens and begins to read them.
+  void choose_tokens(RowBatch& index) {
+    if (failed()) return;
+    if (!index.whole) return lose();
+    done_.data_done = std::max(done_.data_done, index.done);
+    memory_.start(head_, abi::kSparfTokens);
+    memory_.job.rows = memory_.place(bitmap_);
+    memory_.job.r = head_.command.r;
+    memory_.job.k_top = head_.command.k_top;
+    memory_.job.local = head_.command.local;
+    restore_records();
+    place_columns(index);
+    if (!head_.valid.empty()) memory_.job.valid = memory_.place(head_.valid);
+    memory_.place_tail(head_, false);
+    memory_.job.out = memory_.place_zeros(whole_beats((tokens() + 7) / 8));
+    run();
+    if (failed()) return;
+    chosen_ = ones(memory_.at(memory_.job.out), tokens());
+    arriving_ = pages_.read({stored_rows(head_.k, chosen_, tokens()), stored_rows(head_.v, chosen_, tokens())},
+                            done_.data_done, kChosenPieces);
+  }
+
+  // Attends to the chosen tokens.
+  HeadOutcome attend() {
+    if (failed()) return done_;
+    if (!arriving_->whole) return lose(), done_;
+    done_.data_done = std::max(done_.data_done, arriving_->done);
+    memory_.start(head_, abi::kSparfAttend);
+    memory_.job.tokens = static_cast<std::uint32_t>(chosen_.size());
+    restore_records();
+    memory_.job.k = place_chosen(head_.k);
+    memory_.job.v = place_chosen(head_.v);
+    arriving_.reset();
+    if (!place_mean()) return lose(), done_;
+    memory_.place_tail(head_, true);
+    memory_.job.out = memory_.place(head_.out_bytes());
+    run();
+    return done_;
+  }
+
+ private:
+  std::uint32_t tokens() const { return head_.tokens(); }
+  bool failed() const { return done_.status != abi::kSuccess; }
+  void lose() { done_.status = abi::kUnrecoveredRead; }
+
+  // The three jobs share their records.
+  void run() {
+    done_ = run_job(context_, done_.data_done);
+    const auto records = memory_.records();
+    records_.assign(records.begin(), records.end());
+  }
+  void restore_records() { std::ranges::copy(records_, memory_.records().begin()); }
+
+  // The chosen dimensions of the spans that are indexed, then whole groups of the tokens behind them.
+  void ask_for_index(std::vector<RowRequest>& index) {
+    EmbeddingSpan span = EmbeddingSpan::first(head_.k.head_dim());
+    for (; span.first_page + span.pages() <= head_.k.embedding() && span.first_token < tokens(); span = span.next()) {
+      if (!head_.any_valid(span.first_token, std::min(span.end(), tokens()))) continue;  // their scores do not count
+      spans_.push_back(span);
+      index.push_back(span_rows(span));
+    }
+    not_indexed_ = std::min(span.first_token, tokens());
+    const std::vector<bool> wanted = head_.wanted_groups(head_.k);
+    const std::uint32_t per_group = head_.k.tokens_per_group();
+    whole_requests_ = index.size();
+    for (std::uint32_t group = not_indexed_ / per_group; group < wanted.size(); ++group) {
+      if (!wanted[group]) continue;
+      const auto [first, end] = tokens_of(group);
+      const std::uint32_t bytes = (end - first) * head_.k.row_bytes();
+      if (index.size() == whole_requests_ || index.back().row_bytes != bytes) {
+        index.push_back({.list = head_.k.list(), .row_bytes = bytes, .filtered = false});
+      }
+      index.back().rows.push_back(group);
+    }
+    whole_requests_ = index.size() - whole_requests_;
+  }
+
+  RowRequest span_rows(const EmbeddingSpan& span) const {
+    RowRequest request{.list = head_.k.embedding_list(),
+                       .first_page = span.first_page,
+                       .pages = span.pages(),
+                       .rows_per_page = span.rows_per_page,
+                       .row_bytes = span.row_bytes()};
+    for (std::uint32_t page = 0; page < span.pages(); ++page) {
+      const std::uint32_t first = span.first_row(page);
+      for (auto row = std::ranges::lower_bound(rows_, first); row != rows_.end() && *row < first + span.rows_per_page;
+           ++row) {
+        request.rows.push_back(page * span.rows_per_page + *row - first);
+      }
+    }
+    return request;
+  }
+
+  // The tokens of a group of K that are not indexed and that the command asks for.
+  std::pair<std::uint32_t, std::uint32_t> tokens_of(std::uint32_t group) const {
+    const std::uint32_t per_group = head_.k.tokens_per_group();
+    return {std::max(group * per_group, not_indexed_), std::min((group + 1) * per_group, tokens())};
+  }
+
+  void place_columns(RowBatch& index) {
+    const HeadRows& k = head_.k;
+    const std::size_t blocks = (std::size_t{tokens()} + abi::kLanes - 1) / abi::kLanes;
+    memory_.job.k = memory_.place_zeros(blocks * rows_.size() * abi::kLanes * 2);
+    const Columns columns{memory_.at(memory_.job.k), rows_.size()};
+    for (const EmbeddingSpan& span : spans_) {
+      index.next([&](std::uint32_t row, const std::byte* from) {
+        const std::uint32_t page = row / span.rows_per_page, token = span.first_token_of(page);
+        const std::uint32_t dimension = span.first_row(page) + row % span.rows_per_page;
+        const std::uint32_t count = std::min(span.block_tokens(), tokens() - std::min(tokens(), token));
+        columns.add(token, count, static_cast<std::size_t>(std::ranges::lower_bound(rows_, dimension) - rows_.begin()),
+                    from);
+      });
+    }
+    for (std::size_t i = 0; i < whole_requests_; ++i) {
+      index.next([&](std::uint32_t group, const std::byte* page) {
+        const auto [first, end] = tokens_of(group);
+        columns.add_tokens(first, end, rows_, page + std::size_t{first % k.tokens_per_group()} * k.row_bytes(),
+                           k.row_bytes());
+      });
+    }
+    const std::uint32_t staged = std::max(k.tokens_in_groups(), not_indexed_);
+    if (staged >= tokens()) return;
+    columns.add_tokens(staged, tokens(), rows_,
+                       k.tail().data() + std::size_t{staged - k.tokens_in_groups()} * k.row_bytes(), k.row_bytes());
+    context_.staged_bytes += std::uint64_t{tokens() - staged} * k.row_bytes();
+  }
+
+  std::uint64_t place_chosen(const HeadRows& rows) {
+    const std::uint64_t address = memory_.place(chosen_.size() * std::uint64_t{rows.row_bytes()});
+    std::byte* to = memory_.at(address);
+    const auto add = [&](const std::byte* row) {
+      std::memcpy(to, row, rows.row_bytes());
+      to += rows.row_bytes();
+    };
+    arriving_->next([&](auto, const std::byte* row) { add(row); });
+    each_staged(rows, chosen_, [&](std::span<const std::byte> row) { add(row.data()); });
+    return address;
+  }
+
+  // Sum and number of the V rows that count. Starts from the stored sum of all rows when fewer rows are missing from it
+  // than are in it. False when a page is lost.
+  bool place_mean() {
+    const HeadRows& v = head_.v;
+    std::vector<std::int64_t> sums(v.sums().begin(), v.sums().end());
+    std::uint32_t count = tokens();
+    if (head_.valid.empty() && tokens() == v.tokens() && !sums.empty()) {
+      context_.filtered.count(0, v.groups(), 0, 0, 0);
+    } else {
+      std::vector<std::uint32_t> in, out;
+      for (std::uint32_t token = 0; token < v.tokens(); ++token) {
+        (token < tokens() && head_.is_valid(token) ? in : out).push_back(token);
+      }
+      count = static_cast<std::uint32_t>(in.size());
+      const bool subtract = !sums.empty() && out.size() < in.size();
+      if (!subtract) sums.assign(v.head_dim(), 0);
+      if (!add_v(subtract ? out : in, subtract ? -1 : 1, sums)) return false;
+    }
+    add_rows(head_.tail_v, sums, 1);
+    memory_.job.v_sum = memory_.place(std::as_bytes(std::span(sums)));
+    memory_.job.count = count + head_.command.tail_tokens;
+    return true;
+  }
+
+  bool add_v(const std::vector<std::uint32_t>& tokens, int sign, std::vector<std::int64_t>& sums) {
+    const HeadRows& v = head_.v;
+    const auto batch = pages_.read({stored_rows(v, tokens, v.tokens())}, context_.ready, kChosenPieces);
+    if (!batch->whole) return false;
+    done_.data_done = std::max(done_.data_done, batch->done);
+    batch->next([&](auto, const std::byte* row) { add_rows({row, v.row_bytes()}, sums, sign); });
+    each_staged(v, tokens, [&](std::span<const std::byte> row) { add_rows(row, sums, sign); });
+    return true;
+  }
+
+  RunContext& context_;
+  JobMemory& memory_;
+  const Head& head_;
+  PageSource& pages_;
+  HeadOutcome done_;
+  std::vector<std::byte> records_;
+  std::array<std::byte, abi::kBeatBytes> bitmap_{};  // of the chosen rows
+  std::vector<std::uint32_t> rows_;
+  std::vector<EmbeddingSpan> spans_;
+  std::uint32_t not_indexed_ = 0;   // tokens from this one on
+  std::size_t whole_requests_ = 0;  // for these
+  std::vector<std::uint32_t> chosen_;
+  std::unique_ptr<RowBatch> arriving_;
+};
+
+}  // namespace
+
+AttentionOutcome run_sparf(RunContext& context, std::span<const Head> heads, PageSource& pages) {
+  std::vector<SparfHead> all;
+  for (const Head& head : heads) all.emplace_back(context, head, pages);
+  std::unique_ptr<RowBatch> index;
+  const auto choose_rows = [&](std::size_t first, std::size_t end) {
+    std::vector<RowRequest> requests;
+    for (std::size_t i = first; i < end; ++i) all[i].choose_rows(requests);
+    index = pages.read(std::move(requests), context.ready, kIndexPieces);
+  };
+  if (pages.reads_ahead()) {
+    choose_rows(0, all.size());
+    all[0].choose_tokens(*index);
+    return collect(context, heads, [&](std::size_t i) {
+      if (i + 1 < all.size()) all[i + 1].choose_tokens(*index);
+      return all[i].attend();
+    });
+  }
+  return collect(context, heads, [&](std::size_t i) {
+    choose_rows(i, i + 1);
+    all[i].choose_tokens(*index);
+    return all[i].attend();
+  });
+}
+
+}  // namespace kvdrive
