@@ -11,6 +11,7 @@ import typer
 
 from kvdrive.cli.groups import command
 from kvdrive.cli.options import ModelOptions, TargetOptions
+from kvdrive.cli.paths import output_folder
 from kvdrive.errors import InputError
 from kvdrive.policies import POLICIES, parse_ratio
 
@@ -30,7 +31,9 @@ def evaluate(
     cases: Annotated[int, typer.Option(min=0, help="cases per retrieval task and context")] = 5,
     text: Annotated[list[Path] | None, typer.Option(help="UTF-8 file; default: held-out standard library")] = None,
     seed: Annotated[int, typer.Option(min=0, help="of the retrieval cases")] = 1,
-    out: Annotated[Path, typer.Option(help="folder for eval.json and eval.png")] = Path("out/eval"),
+    out: Annotated[Path, typer.Option(callback=output_folder, help="folder for eval.json and eval.png")] = Path(
+        "out/eval"
+    ),
     as_json: Annotated[bool, typer.Option("--json", help="print the result instead of the table")] = False,
 ) -> None:
     """Rate a model whose KV cache lives in a drive: the same questions under each policy and ratio."""

@@ -11,6 +11,7 @@ import typer
 
 from kvdrive.cli.groups import command
 from kvdrive.cli.options import FolderOptions, ModelOptions, PolicyOptions, TargetOptions
+from kvdrive.cli.paths import output_folder
 from kvdrive.errors import InputError
 
 app = typer.Typer()
@@ -33,7 +34,9 @@ def generate(
     seed: Annotated[int, typer.Option(min=0, help="of the sampling")] = 0,
     ignore_stop: Annotated[bool, typer.Option("--ignore-stop", help="go on after the model's stop token")] = False,
     check: Annotated[bool, typer.Option("--check", help="compare with transformers; exit code 1 if other")] = False,
-    report: Annotated[Path | None, typer.Option(help="folder for report.json, two plots and a timeline")] = None,
+    report: Annotated[
+        Path | None, typer.Option(callback=output_folder, help="folder for report.json, two plots and a timeline")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the report instead of the text")] = False,
 ) -> None:
     """Continue text with a local checkpoint whose KV cache lives in drives, which compute its decode attention.

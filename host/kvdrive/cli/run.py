@@ -9,6 +9,7 @@ import typer
 
 from kvdrive.cli.groups import command
 from kvdrive.cli.options import ModelOptions, TargetOptions
+from kvdrive.cli.paths import output_folder
 
 if TYPE_CHECKING:
     from kvdrive.generation.checkpoints import Checkpoint
@@ -26,7 +27,9 @@ def run(
     where: TargetOptions,
     prompt_tokens: Annotated[int, typer.Option(min=0, help="of document and question; 0: 8192 or what fits")] = 0,
     new_tokens: Annotated[int, typer.Option(min=2, help="tokens to generate at most")] = 48,
-    out: Annotated[Path, typer.Option(help="folder for report.json, two plots and the timeline")] = Path("out/run"),
+    out: Annotated[
+        Path, typer.Option(callback=output_folder, help="folder for report.json, two plots and the timeline")
+    ] = Path("out/run"),
 ) -> None:
     """Ask for something that stands thousands of tokens back; compare with stock transformers.
 

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 import kvdrive
 from kvdrive.cli import main
 from kvdrive.doctor.finding import Finding, State
+from kvdrive.errors import InputError
 
 RUNNER = CliRunner()
 
@@ -54,6 +55,14 @@ def test_shapes_of_kernels_are_shown():
     listed = RUNNER.invoke(main.app, ["kernel", "list"]).output
     assert "[n] float32" in listed
     assert "[k_top] uint32" in listed
+
+
+@pytest.mark.parametrize("command", ["generate --prompt x --report", "run --out", "eval --out"])
+def test_output_folders_that_cannot_be_are_one_sentence_before_the_work(tmp_path, command):
+    (tmp_path / "file").touch()
+    result = RUNNER.invoke(main.app, [*command.split(), str(tmp_path / "file" / "inside")])
+    assert isinstance(result.exception, InputError)
+    assert str(result.exception).startswith(f"cannot write to {tmp_path / 'file' / 'inside'}: ")
 
 
 def test_doctor_fits_80_columns_leads_with_what_is_wrong_and_cuts_no_command():

@@ -1,0 +1,20 @@
+"""Paths of options, looked at before the work starts."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from kvdrive.errors import InputError
+
+
+def output_folder(value: Path | None) -> Path | None:
+    """`value`, where a folder is or can be made. Raises InputError."""
+    if value is None:
+        return None
+    there = next(place for place in (value.absolute(), *value.absolute().parents) if os.path.lexists(place))
+    if not there.is_dir():
+        raise InputError(f"cannot write to {value}: {there} is no folder")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise InputError(f"cannot write to {value}: no permission in {there}")
+    return value
