@@ -2,7 +2,7 @@
 """What an ATTN_SUBMIT carries beside queries, and what its ATTN_FETCH brings back."""
 
 import numpy as np
-from kv_model import halves
+from random_halves import halves
 
 from kvdrive import abi
 

@@ -7,15 +7,12 @@ import copy
 from dataclasses import dataclass, field
 
 import numpy as np
+from random_halves import halves
 
 from kvdrive import abi
 
 LAYERS, HEADS, D = 2, 2, 64
 MOST_TOKENS = 1600
-
-
-def halves(rng, *shape):
-    return rng.standard_normal(shape).astype(np.float16)
 
 
 @dataclass

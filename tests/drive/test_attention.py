@@ -4,12 +4,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from random_halves import halves
 
 from kvdrive import abi
-
-
-def halves(rng, *shape):
-    return rng.standard_normal(shape).astype(np.float16)
 
 
 def append_in_pieces(host, rng, k, v, **fields):

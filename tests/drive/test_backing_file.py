@@ -5,6 +5,7 @@ import struct
 
 import numpy as np
 import pytest
+from random_halves import halves
 
 from kvdrive import abi
 from kvdrive._native import Drive
@@ -12,10 +13,6 @@ from kvdrive.kvcache.session import Session
 from kvdrive.targets.emulator import Emulator
 
 PAGE = 4096
-
-
-def halves(rng, *shape):
-    return rng.standard_normal(shape).astype(np.float16)
 
 
 def test_what_was_stored_is_there_after_opening_again(host, check):

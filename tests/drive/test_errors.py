@@ -4,6 +4,7 @@ import resource
 
 import numpy as np
 import pytest
+from random_halves import halves
 
 import golden
 from kvdrive import abi
@@ -11,10 +12,6 @@ from kvdrive.nvme import wire
 
 S = abi.NvmeStatus
 TOKENS, D = 70, 64
-
-
-def halves(rng, *shape):
-    return rng.standard_normal(shape).astype(np.float16)
 
 
 class Stored:

@@ -3,16 +3,13 @@
 
 import numpy as np
 import pytest
+from random_halves import halves
 
 from kvdrive import abi
 
 S = abi.NvmeStatus
 # One flash page of four groups a program, 64 dies: little waits in memory.
 OPTIONS = {"preset": "mqsim-default", "pages_per_block": 2, "capacity_bytes": 4096 * 2000}
-
-
-def halves(rng, *shape):
-    return rng.standard_normal(shape).astype(np.float16)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from random_halves import halves
 
 from kvdrive import abi
 from kvdrive._native import crc32c
@@ -21,10 +22,6 @@ REACHED = {
     abi.NvmeStatus.ROW_MISMATCH,
     abi.NvmeStatus.UNKNOWN_TICKET,
 }
-
-
-def halves(rng, *shape):
-    return rng.standard_normal(shape).astype(np.float16)
 
 
 def random_command(rng, host):

@@ -3,19 +3,20 @@
 
 import numpy as np
 import pytest
+from random_halves import halves
 
 from kvdrive import abi
 
 S = abi.NvmeStatus
 
 
-def halves(seed, *shape):
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float16)
+def seeded(seed, *shape):
+    return halves(np.random.default_rng(seed), *shape)
 
 
 def test_a_long_append_is_a_few_runs(make_drive):
     host = make_drive(capacity_bytes=1 << 28)
-    rows = halves(1, 4, 8192, 128)
+    rows = seeded(1, 4, 8192, 128)
     host.store(rows, rows)
     stats = host.drive.flash_stats()
     assert stats["groups_live"] == 2 * 4 * 512
@@ -23,7 +24,11 @@ def test_a_long_append_is_a_few_runs(make_drive):
 
 
 def test_rows_wait_for_their_run_and_survive(make_drive, check):
-    k, v, q = halves(2, 2, 1000, 64), halves(3, 2, 1000, 64), halves(4, 2, 2, 64)
+    k, v, q = (
+        seeded(2, 2, 1000, 64),
+        seeded(3, 2, 1000, 64),
+        seeded(4, 2, 2, 64),
+    )
     host = make_drive(run_groups=8, capacity_bytes=1 << 24)
     for token in range(0, 1000, 10):
         host.store(k[:, token : token + 10], v[:, token : token + 10], first_token=token)
@@ -38,7 +43,7 @@ def test_rows_wait_for_their_run_and_survive(make_drive, check):
 
 
 def test_without_contents_times_are_the_same(make_drive):
-    k, q = halves(5, 2, 4096, 128), halves(6, 2, 1, 128)
+    k, q = seeded(5, 2, 4096, 128), seeded(6, 2, 1, 128)
     times = []
     for payload in (True, False):
         host = make_drive(preset="instcsd", payload=payload)
@@ -58,10 +63,10 @@ def test_pages_are_lost_with_a_probability(make_drive, seed):
     lost = []
     for _ in range(2):
         host = make_drive(capacity_bytes=1 << 26)
-        rows = halves(7, 1, 32768, 128)
+        rows = seeded(7, 1, 32768, 128)
         host.store(rows, rows)
         host.drive.inject("read_uncorrectable", after=seed, count=10**6, argument=10_000_000)  # one in a hundred
-        assert host.attend(halves(8, 1, 1, 128), 32768).status == S.UNRECOVERED_READ
+        assert host.attend(seeded(8, 1, 1, 128), 32768).status == S.UNRECOVERED_READ
         lost.append(host.drive.flash_stats()["lost_groups"])
     assert lost[0] == lost[1]
     assert 20 < lost[0] < 70  # of 4096
@@ -94,7 +99,11 @@ def test_runs_grow_as_the_budget_of_the_map_shrinks(make_drive):
 
 def test_a_full_map_is_a_clean_error_with_nothing_lost(make_drive, check):
     host = make_drive(capacity_bytes=1 << 26, metadata_bytes=30_000, run_groups=1)
-    k, v, q = halves(9, 2, 512, 128), halves(10, 2, 512, 128), halves(11, 2, 1, 128)
+    k, v, q = (
+        seeded(9, 2, 512, 128),
+        seeded(10, 2, 512, 128),
+        seeded(11, 2, 1, 128),
+    )
     host.store(k, v, session=1000)
     session = 0
     while (status := decode(host, 4, 16 * 8, session=session + 1)) == S.SUCCESS:
@@ -134,7 +143,11 @@ def test_gathered_rows_leave_the_tails_when_these_are_full(make_drive, check):
     """The budget holds a third of what 16 groups of each head would take."""
     tail = 16 * 4096 * 4 * 8 // 3
     host = make_drive(capacity_bytes=1 << 26, run_groups=16, tail_bytes=tail)
-    k, v, q = halves(12, 4, 300, 128), halves(13, 4, 300, 128), halves(14, 4, 1, 128)
+    k, v, q = (
+        seeded(12, 4, 300, 128),
+        seeded(13, 4, 300, 128),
+        seeded(14, 4, 1, 128),
+    )
     for token in range(0, 300, 5):
         for session in range(1, 5):
             host.store(k[:, token : token + 5], v[:, token : token + 5], session=session, first_token=token)
@@ -150,7 +163,11 @@ def test_gathered_rows_leave_the_tails_when_these_are_full(make_drive, check):
 
 def test_a_fork_shares_what_waited(make_drive, check):
     host = make_drive(run_groups=16)
-    k, v, q = halves(15, 2, 100, 128), halves(16, 2, 100, 128), halves(17, 2, 1, 128)
+    k, v, q = (
+        seeded(15, 2, 100, 128),
+        seeded(16, 2, 100, 128),
+        seeded(17, 2, 1, 128),
+    )
     host.store(k, v)
     assert host.fork(1, 2, 100).status == S.SUCCESS
     stats = host.drive.flash_stats()

@@ -3,16 +3,13 @@
 
 import numpy as np
 import pytest
+from random_halves import halves
 
 from kvdrive import abi
 
 SPARSE = abi.AppendOption.APPEND_SPARSE
 OK = abi.NvmeStatus.SUCCESS
 PAGE, READ = 4096, 1 << 16
-
-
-def halves(rng, *shape):
-    return rng.standard_normal(shape).astype(np.float16)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@
 import numpy as np
 import pytest
 from answers import result_bytes, split_result, tail_data
-from kv_model import halves
+from random_halves import halves
 
 import golden
 from golden.sparf import sparf

@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pytest
 from answers import tail_data
-from kv_model import halves
+from random_halves import halves
 
 import golden
 from golden.sparf import sparf

@@ -4,14 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from random_halves import halves
 
 from kvdrive import abi
 
 OK = abi.NvmeStatus.SUCCESS
-
-
-def halves(rng, *shape):
-    return rng.standard_normal(shape).astype(np.float16)
 
 
 @pytest.mark.parametrize("from_token", [1, 31, 32, 33, 63, 64, 69, 70, 1000])

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from small_models import CONFIGS, random_model
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from kvdrive.targets.emulator import Emulator
 
@@ -62,3 +63,46 @@ def checkpoint(tmp_path_factory):
         torch.manual_seed(1)
         LlamaForCausalLM(config).save_pretrained(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def byte_checkpoint(tmp_path_factory):
+    """A tiny checkpoint whose tokens are bytes and an end of text, with a text beside it."""
+    folder = tmp_path_factory.mktemp("checkpoint")
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE({letter: i for i, letter in enumerate(alphabet)}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|end|>").save_pretrained(folder)
+    torch.manual_seed(1)
+    config = LlamaConfig(
+        vocab_size=257, hidden_size=64, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=32, initializer_range=0.2, max_position_embeddings=1024,
+        pad_token_id=0, bos_token_id=None, eos_token_id=256,
+    )  # fmt: skip
+    LlamaForCausalLM(config).save_pretrained(folder)
+    (folder / "text.txt").write_text("All work and no play makes Jack a dull boy.\n" * 60)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def llama():
+    """A small random model with two query heads for each KV head."""
+    return random_model(CONFIGS["llama"])
+
+
+@pytest.fixture(scope="module")
+def stored_model(tmp_path_factory):
+    """(name, dtype) -> a model of small_models.CONFIGS, read from a checkpoint that holds this precision."""
+    folders = {}
+
+    def load(name, dtype=torch.float32):
+        folder = folders.get((name, dtype))
+        if folder is None:
+            folder = folders[name, dtype] = tmp_path_factory.mktemp(name)
+            random_model(CONFIGS[name]).to(dtype).save_pretrained(folder)
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto").eval()
+        assert {weight.dtype for weight in model.parameters()} == {dtype}
+        return model
+
+    return load

@@ -14,6 +14,8 @@ from transformers import (
     Qwen3Config,
 )
 
+from kvdrive.plugins.transformers import attach
+
 TOKENS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": None}
 SMALL = {
     "vocab_size": 300,
@@ -56,3 +58,13 @@ def random_model(config, seed=1):
 
 def prompts(rows, tokens, seed=2):
     return torch.randint(2, 300, (rows, tokens), generator=torch.Generator().manual_seed(seed))
+
+
+def step_logits(model, target, **options):
+    """Logits of a prefill of three rows and of 8 decode steps after it, in drives."""
+    ids, nexts = prompts(3, 20), prompts(3, 8, seed=3)
+    with attach(model, target, **options) as attached, torch.no_grad():
+        cache = attached.cache()
+        found = [model(ids, past_key_values=cache).logits]
+        found += [model(nexts[:, i : i + 1], past_key_values=cache).logits for i in range(8)]
+        return torch.cat(found, dim=1)

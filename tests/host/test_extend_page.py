@@ -10,7 +10,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 import torch
-from small_models import CONFIGS, prompts, random_model
+from small_models import prompts
 
 import kvdrive
 from kvdrive._native import Drive, QueuePairs, Subsystem
@@ -33,11 +33,6 @@ def module_of(code, **names):
     vars(module).update(names)
     exec(compile(code, str(PAGE), "exec"), vars(module))
     return module
-
-
-@pytest.fixture(scope="module")
-def llama():
-    return random_model(CONFIGS["llama"])
 
 
 @pytest.fixture

@@ -3,15 +3,12 @@
 
 import numpy as np
 import pytest
+from random_halves import halves
 
 from kvdrive.kernels import compare
 from kvdrive.kernels.registry import KERNELS
 
 pytestmark = pytest.mark.slow
-
-
-def halves(rng: np.random.Generator, *shape: int) -> np.ndarray:
-    return rng.standard_normal(shape).astype(np.float16)
 
 
 def inputs(name: str, mode: str, group: int) -> dict:

@@ -3,6 +3,7 @@
 
 import numpy as np
 import pytest
+from random_halves import halves
 
 import golden
 from golden.sparf import sparf
@@ -12,10 +13,6 @@ from kvdrive.targets.emulator import Emulator
 
 HEADS, GROUP, TOKENS, D = 2, 4, 300, 64
 SCALE = golden.scale_bits(None, D)
-
-
-def halves(rng, *shape):
-    return rng.standard_normal(shape).astype(np.float16)
 
 
 @pytest.fixture(scope="module")

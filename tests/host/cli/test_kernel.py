@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from random_halves import halves
 from typer.testing import CliRunner
 
 from kvdrive import abi
@@ -12,10 +13,6 @@ from kvdrive.errors import InputError
 from kvdrive.kernels.registry import KERNELS
 
 RUNNER = CliRunner()
-
-
-def halves(rng, *shape):
-    return rng.standard_normal(shape).astype(np.float16)
 
 
 def inputs(name, mode, seed=7):

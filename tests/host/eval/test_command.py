@@ -1,4 +1,4 @@
-"""`kvdrive eval` as a user runs it, on a tiny checkpoint with a byte-level tokenizer."""
+"""`kvdrive eval` as a user runs it, on a tiny byte_checkpoint with a byte-level tokenizer."""
 
 import json
 import re
@@ -12,14 +12,16 @@ from kvdrive.errors import InputError
 pytest.importorskip("matplotlib", reason="the picture needs matplotlib")
 
 
-def run(checkpoint, tmp_path, *more):
-    text, out = str(checkpoint / "text.txt"), str(tmp_path / "out")
-    options = ["--model", str(checkpoint), "--text", text, "--out", out, "--threads", "1", "--windows", "2"]
+def run(byte_checkpoint, tmp_path, *more):
+    text, out = str(byte_checkpoint / "text.txt"), str(tmp_path / "out")
+    options = ["--model", str(byte_checkpoint), "--text", text, "--out", out, "--threads", "1", "--windows", "2"]
     return CliRunner().invoke(app, ["eval", *options, "--targets", "4", "--cases", "1", *more])
 
 
-def test_all_policies_at_two_ratios_and_two_lengths(checkpoint, tmp_path):
-    done = run(checkpoint, tmp_path, "--policies", "all", "--ratios", "1,1/2,1/8", "--contexts", "400,600", "--json")
+def test_all_policies_at_two_ratios_and_two_lengths(byte_checkpoint, tmp_path):
+    done = run(
+        byte_checkpoint, tmp_path, "--policies", "all", "--ratios", "1,1/2,1/8", "--contexts", "400,600", "--json"
+    )
     assert done.exit_code == 0, done.output
     found = json.loads((tmp_path / "out" / "eval.json").read_text())
     assert json.loads(done.stdout) == found
@@ -29,8 +31,8 @@ def test_all_policies_at_two_ratios_and_two_lengths(checkpoint, tmp_path):
     assert (tmp_path / "out" / "eval.png").read_bytes()[:4] == b"\x89PNG"
 
 
-def test_the_table_names_what_was_asked(checkpoint, tmp_path):
-    done = run(checkpoint, tmp_path, "--contexts", "150", "--tasks", "passkey", "--windows", "0")
+def test_the_table_names_what_was_asked(byte_checkpoint, tmp_path):
+    done = run(byte_checkpoint, tmp_path, "--contexts", "150", "--tasks", "passkey", "--windows", "0")
     assert done.exit_code == 0, done.output
     assert "exact" in done.stdout
     (point,) = json.loads((tmp_path / "out" / "eval.json").read_text())["points"]
@@ -51,8 +53,8 @@ def test_the_table_names_what_was_asked(checkpoint, tmp_path):
         (["--tasks", "lines", "--contexts", "200"], "take a longer context"),
     ],
 )
-def test_bad_options_are_one_sentence(checkpoint, tmp_path, options, message):
-    done = run(checkpoint, tmp_path, *options)
+def test_bad_options_are_one_sentence(byte_checkpoint, tmp_path, options, message):
+    done = run(byte_checkpoint, tmp_path, *options)
     assert isinstance(done.exception, InputError)
     assert re.search(message, str(done.exception))
     assert not (tmp_path / "out").exists()

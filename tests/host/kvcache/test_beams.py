@@ -8,11 +8,6 @@ from transformers import MistralConfig
 from kvdrive.plugins.transformers import attach
 
 
-@pytest.fixture(scope="module")
-def llama():
-    return random_model(CONFIGS["llama"])
-
-
 def beams(model, ids, **options):
     mask = torch.ones_like(ids)
     mask[0, :5] = 0

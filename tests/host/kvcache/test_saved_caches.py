@@ -22,11 +22,6 @@ from kvdrive.targets.emulator import Emulator
 PROMPT = prompts(2, 30)
 
 
-@pytest.fixture(scope="module")
-def llama():
-    return random_model(CONFIGS["llama"])
-
-
 def drives(folder, count=2):
     return [Emulator(folder / f"{i}.kv", "fast", capacity_bytes=1 << 26) for i in range(count)]
 

@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from random_halves import halves
 
 import golden
 from kvdrive import abi
@@ -13,10 +14,6 @@ from kvdrive.nvme.errors import CommandError
 from kvdrive.policies.parameters import Parameters
 from kvdrive.policies.sparf import SparF
 from kvdrive.targets.emulator import Emulator
-
-
-def halves(rng, *shape):
-    return rng.standard_normal(shape).astype(np.float16)
 
 
 def store(session, layer, k, v, first_token=0):

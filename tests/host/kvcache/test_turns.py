@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 import torch
-from small_models import CONFIGS, prompts, random_model
+from small_models import prompts
 
 from kvdrive import abi
 from kvdrive.errors import UnsupportedError
@@ -16,11 +16,6 @@ from kvdrive.plugins.transformers import attach
 from kvdrive.policies.local import Local
 
 CUTS = (0, 20, 21, 28, 40, 43, 60)
-
-
-@pytest.fixture(scope="module")
-def llama():
-    return random_model(CONFIGS["llama"])
 
 
 def one_by_one(new_tokens, group, together):

@@ -5,17 +5,12 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from small_models import CONFIGS, prompts, random_model
+from small_models import prompts
 
 import golden
 from kvdrive.errors import InputError
 from kvdrive.kvcache.pending import PendingTokens, Scorer
 from kvdrive.plugins.transformers import attach
-
-
-@pytest.fixture(scope="module")
-def llama():
-    return random_model(CONFIGS["llama"])
 
 
 def decode(model, target, steps=20, **options):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from small_models import CONFIGS, prompts, random_model
+from small_models import prompts, random_model
 from transformers import BloomConfig
 
 import kvdrive
@@ -17,11 +17,6 @@ from kvdrive.targets.emulator import Emulator
 
 PROMPT = prompts(1, 30)
 SMALL = {"threads": 1, "capacity_bytes": 1 << 26}
-
-
-@pytest.fixture(scope="module")
-def llama():
-    return random_model(CONFIGS["llama"])
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from small_models import CONFIGS, prompts, random_model
-from transformers import AutoModelForCausalLM, MistralConfig, Qwen2Config
+from transformers import MistralConfig, Qwen2Config
 
 from kvdrive.generation.generate import generate, greedy
 from kvdrive.plugins.transformers import attach
@@ -14,22 +14,10 @@ NEW = 64
 PROMPTS = {"phi3": 3, "opt": 4}
 
 
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory):
-    """name -> a model read from a checkpoint folder, float32."""
-
-    def load(name):
-        folder = tmp_path_factory.mktemp(name)
-        random_model(CONFIGS[name]).save_pretrained(folder)
-        return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-
-    return load
-
-
 @pytest.mark.parametrize("name", CONFIGS)
-def test_greedy_tokens_equal_transformers(target, checkpoint, name):
+def test_greedy_tokens_equal_transformers(target, stored_model, name):
     """One row, and four of different lengths, padded on the left."""
-    model = checkpoint(name)
+    model = stored_model(name)
     for rows in (1, 4):
         ids = prompts(rows, 40, seed=PROMPTS.get(name, 2))
         mask = torch.ones_like(ids)

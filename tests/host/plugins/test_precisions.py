@@ -5,8 +5,7 @@ Stock logits of a low precision differ from those of the same weights in binary3
 
 import pytest
 import torch
-from small_models import CONFIGS, prompts, random_model
-from transformers import AutoModelForCausalLM
+from small_models import CONFIGS, prompts
 
 from kvdrive.generation.generate import generate, greedy
 from kvdrive.plugins.transformers import attach
@@ -14,23 +13,6 @@ from kvdrive.plugins.transformers import attach
 FAMILIES = [name for name in CONFIGS if name != "llama-mha"]
 PRECISIONS = [torch.bfloat16, torch.float16]
 PREFILL, TOKENS = 40, 60
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory):
-    """(name, dtype) -> a model read from a checkpoint that holds this precision."""
-    folders = {}
-
-    def load(name, dtype):
-        folder = folders.get((name, dtype))
-        if folder is None:
-            folder = folders[name, dtype] = tmp_path_factory.mktemp(name)
-            random_model(CONFIGS[name]).to(dtype).save_pretrained(folder)
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto").eval()
-        assert {weight.dtype for weight in model.parameters()} == {dtype}
-        return model
-
-    return load
 
 
 def steps(model, target, ids):
@@ -49,8 +31,8 @@ def logits(model, ids):
 
 @pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
 @pytest.mark.parametrize("name", FAMILIES)
-def test_no_further_from_binary32_than_transformers(target, checkpoint, name, dtype):
-    model, ids = checkpoint(name, dtype), prompts(2, TOKENS)
+def test_no_further_from_binary32_than_transformers(target, stored_model, name, dtype):
+    model, ids = stored_model(name, dtype), prompts(2, TOKENS)
     ours, stats = steps(model, target, ids)
     stock = logits(model, ids)
     exact = logits(model.float(), ids)
@@ -60,9 +42,9 @@ def test_no_further_from_binary32_than_transformers(target, checkpoint, name, dt
 
 @pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
 @pytest.mark.parametrize("name", FAMILIES)
-def test_generation_keeps_the_precision(target, checkpoint, name, dtype):
+def test_generation_keeps_the_precision(target, stored_model, name, dtype):
     """Same bits for every spill, so the same tokens; the model's dtype goes in and comes out."""
-    model, ids = checkpoint(name, dtype), prompts(2, 20)
+    model, ids = stored_model(name, dtype), prompts(2, 20)
     tokens = [generate(model, ids, target, max_new_tokens=6, spill=spill) for spill in (1, 16)]
     assert torch.equal(*tokens)
     assert {weight.dtype for weight in model.parameters()} == {dtype}
@@ -93,8 +75,8 @@ def outgrow(model, factor):
     ids=["bfloat16", "float16"],
 )
 @pytest.mark.parametrize("name", FAMILIES)
-def test_heads_out_of_range_are_scaled(target, checkpoint, name, dtype, factor):
-    model, ids = checkpoint(name, dtype), prompts(2, TOKENS)
+def test_heads_out_of_range_are_scaled(target, stored_model, name, dtype, factor):
+    model, ids = stored_model(name, dtype), prompts(2, TOKENS)
     outgrow(model, factor)
     ours, stats = steps(model, target, ids)
     stock = logits(model, ids)

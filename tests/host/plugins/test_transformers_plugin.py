@@ -18,11 +18,6 @@ from kvdrive.plugins.transformers import attach
 from kvdrive.targets.emulator import Emulator
 
 
-@pytest.fixture(scope="module")
-def llama():
-    return random_model(CONFIGS["llama"])
-
-
 @pytest.mark.parametrize("name", CONFIGS)
 def test_decode_logits_stay_close_to_sdpa(target, name):
     """Only the rounding to binary16 lies between the two: a wrong token, head or mask would show at once."""

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from family_models import SERVED
+from random_halves import halves
 from small_models import prompts, random_model
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -16,10 +17,6 @@ from kvdrive.policies.kept_tokens import KeptTokens, prompt_mass
 
 HEADS, GROUP, D = 2, 2, 32
 SCALE = D**-0.5
-
-
-def halves(rng, *shape):
-    return (2 * rng.standard_normal(shape)).astype(np.float16)
 
 
 def softmax(x):
@@ -40,7 +37,7 @@ def masses(q, k):
 
 def test_prompt_mass_equals_the_definition():
     rng = np.random.default_rng(1)
-    q, k = halves(rng, HEADS, GROUP, 300, D), halves(rng, HEADS, 300, D)
+    q, k = 2 * halves(rng, HEADS, GROUP, 300, D), 2 * halves(rng, HEADS, 300, D)
     got = prompt_mass(torch.from_numpy(q), torch.from_numpy(k), SCALE)
     np.testing.assert_allclose(got, masses(q, k), rtol=1e-4, atol=1e-4)
 
@@ -49,7 +46,11 @@ def test_tokens_are_kept_and_dropped_as_the_paper_says():
     rng = np.random.default_rng(2)
     prompt, steps, budget, recent = 40, 30, 10, 5
     total = prompt + steps
-    q, k, v = halves(rng, HEADS, GROUP, total, D), halves(rng, HEADS, total, D), halves(rng, HEADS, total, D)
+    q, k, v = (
+        2 * halves(rng, HEADS, GROUP, total, D),
+        2 * halves(rng, HEADS, total, D),
+        2 * halves(rng, HEADS, total, D),
+    )
     state = KeptTokens(torch.from_numpy(q[:, :, :prompt]), k[:, :prompt], v[:, :prompt], Fraction(1, 4), SCALE)
     mass = masses(q[:, :, :prompt], k[:, :prompt])
     kept = []

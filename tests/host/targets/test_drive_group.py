@@ -4,7 +4,7 @@ import logging
 
 import pytest
 import torch
-from small_models import CONFIGS, prompts, random_model
+from small_models import CONFIGS, prompts, random_model, step_logits
 
 from kvdrive import abi
 from kvdrive.errors import InputError, TargetError
@@ -27,20 +27,11 @@ def drives(tmp_path):
         drive.close()
 
 
-def logits(model, target, **options):
-    ids, nexts = prompts(3, 20), prompts(3, 8, seed=3)
-    with attach(model, target, **options) as attached, torch.no_grad():
-        cache = attached.cache()
-        found = [model(ids, past_key_values=cache).logits]
-        found += [model(nexts[:, i : i + 1], past_key_values=cache).logits for i in range(8)]
-        return torch.cat(found, dim=1)
-
-
 def test_any_number_of_drives_gives_the_same_bits(drives, qwen):
-    one = logits(qwen, drives[0], spill=3)
+    one = step_logits(qwen, drives[0], spill=3)
     for count in (2, 3, 5):
         before = [drive.stats().attention_jobs for drive in drives[:count]]
-        assert torch.equal(logits(qwen, DriveGroup(drives[:count]), spill=3), one)
+        assert torch.equal(step_logits(qwen, DriveGroup(drives[:count]), spill=3), one)
         jobs = [drive.stats().attention_jobs - old for drive, old in zip(drives, before, strict=False)]
         assert sum(jobs) == 8 * 2 * 12  # steps, layers, rows x KV heads
         assert max(jobs) - min(jobs) <= 8 * 2  # one head more or less
@@ -48,7 +39,7 @@ def test_any_number_of_drives_gives_the_same_bits(drives, qwen):
 
 def test_drives_with_different_engines_agree(tmp_path, drives, qwen):
     with Emulator(tmp_path / "hls.kv", "hls", capacity_bytes=1 << 26) as kernels:
-        assert torch.equal(logits(qwen, [drives[0], kernels], spill=3), logits(qwen, drives[0]))
+        assert torch.equal(step_logits(qwen, [drives[0], kernels], spill=3), step_logits(qwen, drives[0]))
         assert kernels.stats().attention_jobs == 8 * 2 * 6
 
 
@@ -65,7 +56,7 @@ def test_shares_are_whole_and_even(rows, heads, drives):
 
 def test_a_group_adds_up_what_its_drives_count(drives, qwen):
     group = DriveGroup(drives[:2])
-    logits(qwen, group)
+    step_logits(qwen, group)
     assert group.stats().commands == sum(drive.stats().commands for drive in drives[:2])
     assert group.device_ns() == max(drive.device_ns() for drive in drives[:2]) > 0
     with pytest.raises(InputError, match="at least one drive"):

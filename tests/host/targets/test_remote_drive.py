@@ -8,7 +8,7 @@ import zlib
 import numpy as np
 import pytest
 import torch
-from small_models import CONFIGS, prompts, random_model
+from small_models import CONFIGS, prompts, random_model, step_logits
 
 from kvdrive import abi
 from kvdrive._native import Drive, RingServer, Subsystem, TcpServer
@@ -63,15 +63,6 @@ def model():
     return random_model(CONFIGS["qwen3"])
 
 
-def logits(model, target, **options):
-    ids, nexts = prompts(3, 20), prompts(3, 8, seed=3)
-    with attach(model, target, **options) as attached, torch.no_grad():
-        cache = attached.cache()
-        found = [model(ids, past_key_values=cache).logits]
-        found += [model(nexts[:, i : i + 1], past_key_values=cache).logits for i in range(8)]
-        return torch.cat(found, dim=1)
-
-
 def filled(drive, tokens=100, heads=2, d=64):
     """A session with K and V of random rows, and its number."""
     rng = np.random.default_rng(5)
@@ -100,7 +91,7 @@ def result(drive, session):
 )
 def test_generation_over_tcp_has_the_emulators_bits(served, target, model, digests):
     with TcpDrive(served.address, RemoteOptions(digests=digests)) as drive:
-        assert torch.equal(logits(model, drive, spill=3), logits(model, target, spill=3))
+        assert torch.equal(step_logits(model, drive, spill=3), step_logits(model, target, spill=3))
         assert drive.stats().attention_jobs == target.stats().attention_jobs > 0
         assert drive.device_ns() > 0
 
@@ -111,7 +102,9 @@ def test_generation_over_a_socket_has_the_emulators_bits(served, target, model, 
     thread.start()
     try:
         with SocketDrive(tmp_path / "drive.sock") as drive:
-            assert torch.equal(logits(model, drive, attention="sparf"), logits(model, target, attention="sparf"))
+            assert torch.equal(
+                step_logits(model, drive, attention="sparf"), step_logits(model, target, attention="sparf")
+            )
             assert drive.sessions() == set()  # trimmed when the model was detached
     finally:
         server.stop()
@@ -122,7 +115,7 @@ def test_generation_over_a_socket_has_the_emulators_bits(served, target, model, 
 
 def test_remote_and_local_drives_share_heads(served, target, model):
     with TcpDrive(served.address) as drive:
-        assert torch.equal(logits(model, [target, drive], spill=3), logits(model, target, spill=3))
+        assert torch.equal(step_logits(model, [target, drive], spill=3), step_logits(model, target, spill=3))
 
 
 def test_appends_larger_than_a_transfer_are_cut_into_whole_groups(served, target):
@@ -265,7 +258,7 @@ def test_a_server_that_stays_away_is_a_sentence(served, remote):
 def test_a_dead_drive_of_four_is_left_out(tmp_path, model, target):
     """One of four remote drives goes away in the middle; its tokens are computed again on the others."""
     served = [Served(tmp_path / f"{number}.kv") for number in range(4)]
-    expected = logits(model, target, spill=3)
+    expected = step_logits(model, target, spill=3)
     drives = [TcpDrive(one.address, RemoteOptions(timeout=2, reconnect=0.3)) for one in served]
     ids, nexts = prompts(3, 20), prompts(3, 8, seed=3)
     with attach(model, drives, spill=3, on_failure="recompute") as attached, torch.no_grad():
