@@ -91,14 +91,11 @@ def test_the_target_gives_the_tokens_of_transformers(llama, tmp_path):
 
 
 def test_every_section_counts_its_files():
-    """Each section says which files it touches, and they are there."""
+    """Each section says how many files it touches; those that it lists in a table are there."""
     sections = re.findall(r"^## (Add .*?)\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.S | re.M)
     assert len(sections) == 6
     for title, text in sections:
-        if not text.strip():
-            continue
-        named = re.findall(r"^\| `([^`]+)`", text, re.M)
-        assert named, title
-        for path in named:
-            if "<" not in path and "*" not in path:
+        assert re.search(r"\b(One|Two|Three|Four|Five|Six|Seven|Eight|Nine) files?\b", text), title
+        for line in re.findall(r"^\|.*", text, re.M):
+            for path in re.findall(r"`((?:abi|host|hls|sim|tests|scripts)/[^`<* ]*)`", line):
                 assert (PAGE.parents[1] / path).exists(), f"{title}: {path}"
