@@ -107,9 +107,13 @@ def heads_of(config: Any) -> tuple[int, int, int]:
 
 def shape_reason(heads: int, kv_heads: int, head_dim: int) -> str | None:
     """Why attention of this shape cannot be served; None where it can."""
-    if heads % kv_heads or heads // kv_heads not in abi.GROUP_SIZES:
-        sizes = ", ".join(map(str, abi.GROUP_SIZES))
-        return f"{heads} query heads over {kv_heads} KV heads; the kernels take {sizes} query heads per KV head"
-    if head_dim % abi.HEAD_DIM_STEP or not 0 < head_dim <= abi.MAX_HEAD_DIM:
-        return f"head dimension {head_dim}; it must be a multiple of {abi.HEAD_DIM_STEP} up to {abi.MAX_HEAD_DIM}"
+    if heads % kv_heads or heads // kv_heads not in abi.COMMAND_GROUPS:
+        return (
+            f"{heads} query heads over {kv_heads} KV heads; a command takes 1 to 16 query heads per KV head, and "
+            f"multiples of 8 up to {abi.MAX_COMMAND_GROUP}"
+        )
+    if head_dim % abi.COMMAND_HEAD_DIM_STEP or not 0 < head_dim <= abi.MAX_HEAD_DIM:
+        return (
+            f"head dimension {head_dim}; it must be a multiple of {abi.COMMAND_HEAD_DIM_STEP} up to {abi.MAX_HEAD_DIM}"
+        )
     return None

@@ -118,9 +118,12 @@ def refused(model, target):
 @pytest.mark.parametrize(
     ("config", "reason"),
     [
-        (LlamaConfig(**SMALL | {"hidden_size": 192, "num_attention_heads": 6}, num_key_value_heads=2), "6 query heads"),
-        (LlamaConfig(**SMALL, num_key_value_heads=2, head_dim=48), "head dimension 48"),
-        (LlamaConfig(**SMALL, num_key_value_heads=2, head_dim=288), "head dimension 288"),
+        (
+            LlamaConfig(**SMALL | {"hidden_size": 544, "num_attention_heads": 17}, num_key_value_heads=1),
+            "17 query heads",
+        ),
+        (LlamaConfig(**SMALL, num_key_value_heads=2, head_dim=36), "head dimension 36"),
+        (LlamaConfig(**SMALL, num_key_value_heads=2, head_dim=264), "head dimension 264"),
         (Gemma2Config(**SMALL, num_key_value_heads=2, head_dim=32), "caps its attention scores"),
         (BloomConfig(vocab_size=300, hidden_size=256, n_layer=2, n_head=4), "BloomForCausalLM"),
     ],
