@@ -60,21 +60,17 @@ Reply SelfTest::start(const abi::Sqe& command, std::uint64_t power_on_hours) {
     result.segment = kContentsSegment;
   }
   result.status = static_cast<std::uint8_t>(code << 4 | (result.segment == 0 ? kPassed : kSegmentFailed));
-  const std::lock_guard lock(mutex_);
-  results_.push_front(result);
-  if (results_.size() > kSelfTestResults) results_.pop_back();
+  drive_.health().add(Health::Log::kSelfTests, [&](std::uint64_t) { return bytes_of(result); });
   return {};
 }
 
 std::vector<std::byte> SelfTest::log() const {
+  SelfTestResult unused{};
+  unused.status = kUnused;
   std::vector<std::byte> page = bytes_of(SelfTestLog{});  // no test runs
-  const std::lock_guard lock(mutex_);
-  for (std::uint32_t i = 0; i < kSelfTestResults; ++i) {
-    SelfTestResult unused{};
-    unused.status = kUnused;
-    const auto bytes = bytes_of(i < results_.size() ? results_[i] : unused);
-    page.insert(page.end(), bytes.begin(), bytes.end());
-  }
+  auto results = drive_.health().log(Health::Log::kSelfTests);
+  results.resize(kSelfTestResults, bytes_of(unused));
+  for (const auto& result : results) page.insert(page.end(), result.begin(), result.end());
   return page;
 }
 

@@ -6,8 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
-#include <mutex>
 #include <vector>
 
 #include "commands/command.hpp"
@@ -20,13 +18,11 @@ class SelfTest {
 
   // CDW10: 1 short, 2 extended, Fh abort (nothing runs that could be).
   Reply start(const abi::Sqe& command, std::uint64_t power_on_hours);
-  // Log page 06h.
+  // Log page 06h, kept with the drive's health.
   std::vector<std::byte> log() const;
 
  private:
   Drive& drive_;
-  mutable std::mutex mutex_;
-  std::deque<SelfTestResult> results_;  // newest first
 };
 
 }  // namespace kvdrive::nvme

@@ -195,7 +195,9 @@ def test_persistent_events(make_nvme):
     assert events(nvme) == [*sanitize, E.EVENT_POWER_ON, *first]
 
 
-def test_device_self_test(nvme, tmp_path):
+def test_device_self_test(make_nvme, tmp_path):
+    nvme = make_nvme()
+
     def start(code):
         return nvme.admin(admin.command(wire.AdminOpcode.DEVICE_SELF_TEST, nsid=1, cdw10=code)).status
 
@@ -206,6 +208,9 @@ def test_device_self_test(nvme, tmp_path):
 
     nvme.ok(namespaces.write_blocks(0, np.ones(1000 * 4096, np.uint8), fua=True))
     assert [start(code) for code in (1, 2, 0xF, 3)] == [0, 0, 0, S.INVALID_FIELD]
+    assert results()["status"][:3].tolist() == [0x20, 0x10, 0xF]
+    nvme.close()
+    nvme = make_nvme()
     assert results()["status"][:3].tolist() == [0x20, 0x10, 0xF]
     layout = nvme.drive.layout()
     with (tmp_path / "drive.kv").open("r+b") as file:  # every page
