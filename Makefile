@@ -27,7 +27,7 @@ help: ## list the targets
 .PHONY: setup
 setup: $(STAMPS)/develop ## install what development needs and build the native extension
 
-# What some targets need beside it: build, rtl, check, lint or bench of scripts/system_packages.sh.
+# What some targets need beside it: build, rtl, check, lint, fuzz or bench of scripts/system_packages.sh.
 $(STAMPS)/system-%: scripts/system_packages.sh
 	@scripts/step.sh "system packages ($*)" scripts/system_packages.sh $*
 	@mkdir -p $(STAMPS) && touch $@
@@ -104,8 +104,8 @@ link: setup ## bitstream with Vitis or Vivado KERNEL=x [PLATFORM=smartssd|zu17eg
 # ---- check ----
 
 .PHONY: fuzz-drive
-fuzz-drive: setup ## random and mutated inputs for every surface of the drive, with sanitizers [N=1000000] [SEED=n]
-	@$(BIN)/python scripts/fuzz_drive.py --inputs $(or $(N),1000000) --seed $(SEED) --jobs $(JOBS)
+fuzz-drive: setup $(STAMPS)/system-fuzz ## libFuzzer on every surface of the drive, with sanitizers [N=20000 | MINUTES=n each] [SEED=n]
+	@$(BIN)/python scripts/fuzz_drive.py $(if $(MINUTES),--minutes $(MINUTES),--inputs $(or $(N),20000)) --seed $(SEED) --jobs $(JOBS)
 
 .PHONY: fuzz-rtl
 fuzz-rtl: setup $(STAMPS)/system-check ## random programs as g++ and as RTL; a failing one is kept as a test [N=200] [SEED=n]
@@ -116,7 +116,7 @@ hls-score: setup ## how many designs with a hls_config.cfg below a folder openhl
 	@$(BIN)/python scripts/hls_score.py $(or $(SUITE),$(error say which folder: make $@ SUITE=FOLDER)) --jobs $(JOBS) --list
 
 .PHONY: test
-test: setup $(STAMPS)/system-check ## everything that CI runs
+test: setup $(STAMPS)/system-check $(STAMPS)/system-fuzz ## everything that CI runs
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not slow" $(PYTEST_ARGS)
 	@$(BIN)/python -m csim --sanitize --jobs $(JOBS) --seed $(SEED)
 
@@ -125,7 +125,7 @@ sim-long: setup ## long attention jobs on the RTL (s = 32768, g = 5, SparF), com
 	@$(BIN)/python -m pytest -q -m slow tests/rtl/test_long.py
 
 .PHONY: test-full
-test-full: setup $(STAMPS)/system-check ## the tests and the slow ones
+test-full: setup $(STAMPS)/system-check $(STAMPS)/system-fuzz ## the tests and the slow ones
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(PYTEST_ARGS)
 	@$(BIN)/python -m csim --sanitize --jobs $(JOBS) --seed $(SEED)
 

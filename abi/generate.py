@@ -66,6 +66,12 @@ def layout(struct: dict) -> list[tuple[str, str, int, int]]:
     return rows
 
 
+def cpp_layout(struct: dict) -> list[tuple[str, str, int, int]]:
+    """The same under the names of the C++ fields: a struct's `cpp_names` holds those that differ."""
+    names = struct.get("cpp_names", {})
+    return [(names.get(name, name), *rest) for name, *rest in layout(struct)]
+
+
 def camel(name: str) -> str:
     return "k" + "".join(part.capitalize() for part in name.split("_"))
 
@@ -122,7 +128,7 @@ def cpp_list(name: str, values: list[int]) -> str:
 
 
 def cpp_struct(name: str, struct: dict) -> list[str]:
-    rows = layout(struct)
+    rows = cpp_layout(struct)
     body = "\n".join(f"  {CPP_TYPES[kind]} {field}{f'[{n}]' if n > 1 else ''};" for field, kind, n, _ in rows)
     out = [f"\nstruct {name} {{\n{body}\n}};", f"static_assert(sizeof({name}) == {struct['bytes']});"]
     return out + [f"static_assert(offsetof({name}, {field}) == {offset});" for field, _, _, offset in rows]
@@ -147,7 +153,7 @@ def render_cpp(abi: dict) -> str:
     for name, struct in abi["structs"].items():
         out += cpp_struct(name, struct)
         # Bit positions, for kernels that unpack a layout from wide words.
-        rows = layout(struct)
+        rows = cpp_layout(struct)
         positions = "\n".join(f"constexpr int {camel(field)} = {offset * 8};" for field, _, _, offset in rows)
         out.append(f"namespace {name.lower()}_bit {{\n{positions}\n}}  // namespace {name.lower()}_bit")
     out += ["", "}  // namespace kvdrive::abi", ""]

@@ -120,7 +120,7 @@ def _count(row: Row, drives: DriveGroup, before: tuple) -> None:
     now = drives.stats()
     if nanoseconds is not None:
         row.modelled_device_ms = (drives.device_ns() - nanoseconds) / 1e6
-    pages, tail = now.pages_read - stats.pages_read, now.tail_bytes_read - stats.tail_bytes_read
+    pages, tail = now.pages_read - stats.pages_read, now.staged_bytes_read - stats.staged_bytes_read
     row.read_inside_bytes = pages * abi.PAGE_BYTES + tail
 
 

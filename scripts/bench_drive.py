@@ -267,7 +267,7 @@ def metadata(folder: Path, gigabytes: int) -> list[dict[str, Any]]:
                 "bytes_per_gb": stats["metadata_bytes"] / mapped,
                 "mb_per_tb": stats["metadata_bytes"] / mapped * 1000 / 1e6,
                 "budget_mb": stats["metadata_budget"] / 1e6,
-                "tails_mb": stats["tail_bytes"] / 1e6,
+                "staged_mb": stats["staged_bytes"] / 1e6,
                 "resident_mb": resident / 1e6,
                 "mount_s": mount,
                 "mount_s_per_100_gb": mount / mapped * 100,
@@ -326,7 +326,7 @@ def collection(folder: Path) -> dict[str, Any]:
     capacity, heads, d = 256 << 20, 8, 128
     rng = np.random.default_rng(3)
     with scratch(folder) as here:
-        host = Host(here / "drive.kv", capacity, payload=False, pages_per_block=8, tail_bytes=1 << 30)
+        host = Host(here / "drive.kv", capacity, payload=False, pages_per_block=8, staged_bytes=1 << 30)
         sizes: dict[int, int] = {}
         growing: dict[int, int] = {}  # tokens so far
         for number in range(1, 600):

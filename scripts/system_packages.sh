@@ -5,7 +5,7 @@ set -euo pipefail
 
 case "${1:-}" in
 build) # the native extension
-  packages=(g++ make ccache python3-dev python3-venv libssl-dev)
+  packages=(g++ make ccache python3-dev python3-venv libssl-dev zlib1g-dev)
   programs=(g++ make ccache)
   ;;
 rtl) # from C++ to SystemVerilog; liblz4 and zlib: waveforms of Verilator
@@ -20,12 +20,16 @@ lint)
   packages=(clang-format-19 clang-tidy-19)
   programs=(clang-format-19 clang-tidy-19)
   ;;
+fuzz) # libFuzzer
+  packages=(clang-19 libclang-rt-19-dev)
+  programs=(clang++-19)
+  ;;
 bench) # the disk's own rate
   packages=(fio)
   programs=(fio)
   ;;
 *)
-  echo "usage: system_packages.sh build|rtl|check|lint|bench" >&2
+  echo "usage: system_packages.sh build|rtl|check|lint|fuzz|bench" >&2
   exit 2
   ;;
 esac

@@ -52,7 +52,7 @@ class Drive:
         pages_per_block: int = 0,
         snapshot_bytes: int = 1 << 24,
         payload: bool = True,
-        tail_bytes: int | None = None,
+        staged_bytes: int | None = None,
         session_bytes: int | None = None,
         metadata_bytes: int | None = None,
         run_groups: int | None = None,

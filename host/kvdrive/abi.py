@@ -300,7 +300,7 @@ AttnSubmit = np.dtype(
         ("r", "<u2"),
         ("k_top", "<u2"),
         ("local", "<u2"),
-        ("tail_tokens", "<u2"),
+        ("inline_tokens", "<u2"),
         ("crc32c", "<u4"),
         ("scale_log2e", "<u4"),
     ]

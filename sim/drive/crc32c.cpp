@@ -51,13 +51,12 @@ std::uint32_t with_tables(std::uint32_t crc, std::span<const std::byte> data) {
 
 #if defined(__x86_64__)
 
-// The processor's instruction takes eight bytes but needs three cycles: three lanes keep it busy, and what the bytes of
-// the later lanes do to the first ones is made up for by tables. Three lanes are almost a page.
+// The processor's instruction takes eight bytes and has a latency of three cycles. Three independent lanes keep it
+// busy; tables then combine the lanes' CRCs. Three lanes are almost a page.
 constexpr std::size_t kLaneBytes = 1360;
 using Shift = std::array<std::array<std::uint32_t, 256>, 4>;
 
-// shift[n][b]: the CRC whose byte n is b, after kLaneBytes zero bytes. A bit of byte n is the same bit of byte 0 after
-// n of them.
+// shift[n][b]: a CRC register whose byte n is b and whose other bytes are 0, after kLaneBytes zero bytes.
 constexpr Shift make_shift() {
   std::array<std::uint32_t, 32> bits{};
   for (std::size_t i = 0; i < 8; ++i) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data are a polynomial over GF(2), its highest power first. What lies d bits before the end of other data counts
-// x^d times: 128 bits are multiplied by that (modulo the CRC's polynomial) and added to the 128 bits d behind them,
-// until 128 bits are left whose CRC is that of everything.
+// The data are a polynomial over GF(2), highest power first. 128 bits that lie d bits before others are multiplied by
+// x^d (modulo the CRC's polynomial) and added to these; that leaves the CRC as it is. The steps repeat until 128 bits
+// are left, whose CRC is that of all data.
 #include "crc32c_fold.hpp"
 
 #if defined(__x86_64__)
@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::uint32_t kPolynomial = 0x82f63b78;
 
-// x^power modulo the polynomial, bits reversed; one place to the left, as the product of two reversed numbers is one
-// place to the right.
+// x^power modulo the polynomial, with its bits reversed. It is shifted left by one, because the product of two reversed
+// numbers comes out shifted right by one.
 constexpr std::int64_t x_to_the(int power) {
   std::uint32_t value = 0x80000000;
   for (int i = 0; i < power; ++i) value = (value >> 1) ^ (value & 1 ? kPolynomial : 0);

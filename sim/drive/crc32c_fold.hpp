@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CRC-32C with carry-less multiplication: several times the speed of the processor's own instruction.
+// CRC-32C by carry-less multiplication of 512-bit registers: several times faster than the processor's CRC-32C
+// instruction.
 #pragma once
 
 #include <cstddef>
@@ -9,10 +10,11 @@ namespace kvdrive {
 
 inline constexpr std::size_t kFoldBytes = 256;
 
-// Whether this processor can.
+// True if this processor has the instructions that fold_crc32c needs.
 bool can_fold_crc32c();
 
-// The register after `blocks` (at least one) times kFoldBytes of data. Precondition: can_fold_crc32c().
+// Returns the CRC register `crc` after `blocks` (at least one) times kFoldBytes of data. Precondition:
+// can_fold_crc32c().
 std::uint32_t fold_crc32c(std::uint32_t crc, const std::byte* data, std::size_t blocks);
 
 }  // namespace kvdrive

@@ -163,7 +163,7 @@ DriveStats Drive::stats() const {
   DriveStats stats = state_.counters;
   stats.pages_written = state_.volume.ftl().counters().groups_written;
   stats.pages_read = state_.volume.ftl().counters().groups_read;
-  stats.tail_bytes_read = state_.attention.tail_bytes_read();
+  stats.staged_bytes_read = state_.attention.staged_bytes_read();
   stats.attention_jobs = state_.attention.jobs();
   return stats;
 }
@@ -183,7 +183,7 @@ FlashStats Drive::flash_stats() const {
                    .groups_live = ftl.live(),
                    .groups_available = ftl.available(),
                    .groups_queued = ftl.queued(),
-                   .tail_bytes = state_.volume.store().tail_bytes(),
+                   .staged_bytes = state_.volume.store().staged_bytes(),
                    .metadata_bytes = ftl.metadata_bytes(),
                    .run_groups = state_.volume.store().run_groups(),
                    .limits = state_.volume.limits(),

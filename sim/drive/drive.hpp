@@ -38,7 +38,7 @@ struct FlashStats {
   std::uint64_t groups_live = 0;
   std::uint64_t groups_available = 0;
   std::uint64_t groups_queued = 0;
-  std::uint64_t tail_bytes = 0;
+  std::uint64_t staged_bytes = 0;
   std::uint64_t metadata_bytes = 0;
   std::uint32_t run_groups = 0;  // at present
   Limits limits;

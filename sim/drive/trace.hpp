@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happened in device time, one track per channel, die, bus, engine and submission queue, as Chrome's trace events
-// (Perfetto reads them). Keeps the latest events, as many as it was given room for.
+// A timeline of device time in Chrome's trace format, which Perfetto opens: one track per channel, die, bus, engine and
+// submission queue. It keeps the latest events, up to a number that the user sets.
 #pragma once
 
 #include <cstddef>
@@ -17,14 +17,15 @@ namespace kvdrive {
 enum class TraceTrack : std::uint8_t { kChannel, kDie, kPcie, kPeer, kMemory, kEngine, kQueue };
 enum class TraceWork : std::uint8_t { kTransfer, kSense, kProgram, kErase, kJob, kCommand };
 
-// Number of a queue's track; 0: commands that came through none.
+// The number of a queue's track. Track 0 has the commands that came through no queue.
 constexpr std::uint32_t queue_track(std::uint16_t controller, std::uint16_t queue) {
   return std::uint32_t{controller} << 16 | queue;
 }
 
 class Trace {
  public:
-  // Forgets what there is; 0: nothing is kept from now on. Not while commands run, as `write`.
+  // Forgets all events and keeps up to `events` from now on; 0 switches the trace off. Not safe to call while commands
+  // run, like `write`.
   void keep(std::size_t events);
   bool on() const { return room_ > 0; }
 
@@ -40,7 +41,8 @@ class Trace {
     ++added_;
   }
 
-  // `name_of`: the name of a command by namespace and opcode, empty for none. Returns the number of events.
+  // Writes the events as JSON and returns their number. `name_of`: a command's name by namespace and opcode, or
+  // nothing.
   using CommandName = std::string_view (*)(std::uint32_t nsid, std::uint8_t opcode);
   std::size_t write(std::ostream& out, CommandName name_of) const;
 
@@ -53,7 +55,7 @@ class Trace {
     TraceWork work;
   };
 
-  std::mutex mutex_;  // the engine's jobs and the flash report from two threads
+  std::mutex mutex_;  // the engine and the flash add events from two threads
   std::vector<Event> events_;
   std::size_t room_ = 0;
   std::size_t added_ = 0;

@@ -13,7 +13,7 @@ namespace {
 }
 
 Limits limits_of(const VolumeOptions& options, Limits limits) {
-  limits.tail_bytes = options.tail_bytes.value_or(limits.tail_bytes);
+  limits.staged_bytes = options.staged_bytes.value_or(limits.staged_bytes);
   limits.session_groups = options.session_groups.value_or(limits.session_groups);
   limits.metadata_bytes = options.metadata_bytes.value_or(limits.metadata_bytes);
   limits.run_groups = options.run_groups.value_or(limits.run_groups);
@@ -28,7 +28,7 @@ Limits limits_of(const VolumeOptions& options, std::uint64_t capacity_units) {
 // Budgets that a drive could not work with.
 void check_budgets(const VolumeOptions& options, const Geometry& geometry) {
   constexpr std::uint64_t kMostMemory = std::uint64_t{1} << 40;
-  if (options.tail_bytes.value_or(0) > kMostMemory || options.metadata_bytes.value_or(0) > kMostMemory) {
+  if (options.staged_bytes.value_or(0) > kMostMemory || options.metadata_bytes.value_or(0) > kMostMemory) {
     throw std::runtime_error("a budget of drive memory is at most 1 TiB");
   }
   const std::uint64_t bands = BandTable(geometry).memory_bytes();
@@ -188,7 +188,8 @@ void Volume::set_limits(const VolumeOptions& options) {
   check_budgets(options, superblock().geometry);
   const Limits limits = limits_of(options, limits_);
   if (limits.journal_bytes() > superblock().journal_half_bytes) {
-    refuse(file_.path(), "its journal has no room for such budgets of tails and metadata; format it anew with them");
+    refuse(file_.path(),
+           "its journal has no room for such budgets of staged rows and metadata; format it anew with them");
   }
   limits_changed_ = limits != limits_;
   limits_ = limits;

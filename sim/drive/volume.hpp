@@ -38,7 +38,7 @@ struct VolumeOptions {
   bool payload = true;  // of a new drive; false: groups have no contents, for studies of time
   std::uint32_t worn_erases = 0;  // that the blocks of a new drive have behind them
   // Nothing: as stored on the drive, or the default of a new one (kv/limits.hpp).
-  std::optional<std::uint64_t> tail_bytes, session_groups, metadata_bytes, run_groups;
+  std::optional<std::uint64_t> staged_bytes, session_groups, metadata_bytes, run_groups;
 };
 
 class Volume {

@@ -119,7 +119,7 @@ def test_statistics_count_bytes_and_pages(host):
         "host_bytes_out": 7 * 16 + 2 * answer,
         "pages_written": heads * 2 * 2,
         "pages_read": 2 * heads * 2 * 2,
-        "tail_bytes_read": heads * 2 * 11 * d * 2,
+        "staged_bytes_read": heads * 2 * 11 * d * 2,
         "attention_jobs": 2 * heads,
     }
 

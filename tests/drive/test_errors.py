@@ -110,7 +110,7 @@ def test_append_to_some_full_heads_changes_none(make_drive, check):
         ({"mode": abi.Mode.SPARF_ROWS}, S.INVALID_FIELD),
         ({"mode": abi.Mode.SPARF_ATTEND, "r": 8}, S.INVALID_FIELD),
         ({"mode": abi.Mode.SPARF_ATTEND, "k_top": 8}, S.INVALID_FIELD),
-        ({"tail_tokens": 1}, S.DATA_LENGTH),
+        ({"inline_tokens": 1}, S.DATA_LENGTH),
         ({"mode": 255}, S.INVALID_FIELD),
         ({"group": 0}, S.INVALID_FIELD),
         ({"group": 17}, S.INVALID_FIELD),

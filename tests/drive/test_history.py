@@ -92,7 +92,7 @@ def test_fork_is_refused(host, fields, status):
 
 def test_tails_have_a_budget_and_sessions_a_quota(make_drive):
     rows = np.ones((1, 31, 64), np.float16)
-    host = make_drive(tail_bytes=31 * 128)
+    host = make_drive(staged_bytes=31 * 128)
     assert host.append(rows, session=1).status == OK
     assert host.append(rows, session=2).status == FULL
     host = make_drive(session_bytes=2 * 4096)

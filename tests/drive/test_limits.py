@@ -7,7 +7,7 @@ import pytest
 from kvdrive import abi
 
 OK, FULL = abi.NvmeStatus.SUCCESS, abi.NvmeStatus.CAPACITY_EXCEEDED
-NAMES = ("tail_budget", "session_groups", "metadata_budget")
+NAMES = ("staged_budget", "session_groups", "metadata_budget")
 
 
 def limits(host):
@@ -26,7 +26,7 @@ def test_defaults(make_drive):
 
 @pytest.mark.parametrize("flush", [False, True])
 def test_limits_hold_over_a_mount(make_drive, flush):
-    given = {"tail_bytes": 31 * 128, "session_bytes": 2 * 4096, "metadata_bytes": 1 << 20, "run_groups": 1}
+    given = {"staged_bytes": 31 * 128, "session_bytes": 2 * 4096, "metadata_bytes": 1 << 20, "run_groups": 1}
     host = make_drive(**given)
     if flush:
         host.flush()
@@ -46,7 +46,7 @@ def test_limits_hold_over_a_mount(make_drive, flush):
 
 
 def test_a_limit_that_is_given_replaces_the_stored_one_alone(make_drive):
-    host = make_drive(tail_bytes=1 << 20, session_bytes=1 << 20)
+    host = make_drive(staged_bytes=1 << 20, session_bytes=1 << 20)
     host.reopen(session_bytes=0)
     assert limits(host)[:2] == (1 << 20, 0)
     host.reopen()
@@ -97,8 +97,8 @@ def test_rows_that_wait_have_their_place_on_a_full_drive(make_drive):
 
 
 def test_budgets_that_the_journal_cannot_hold_are_refused(make_drive):
-    host = make_drive(tail_bytes=1 << 20)
+    host = make_drive(staged_bytes=1 << 20)
     with pytest.raises(RuntimeError, match="no room for such budgets"):
-        host.reopen(tail_bytes=1 << 40)
+        host.reopen(staged_bytes=1 << 40)
     host.reopen()
     assert limits(host)[0] == 1 << 20

@@ -92,7 +92,7 @@ def test_runs_grow_as_the_budget_of_the_map_shrinks(make_drive):
         for session in range(1, 17):
             host.store(rows, rows, session=session, first_token=token)
     stats = host.drive.flash_stats()
-    assert stats["groups_live"] + stats["tail_bytes"] // 4096 == 240 * 64  # of 256 * 64
+    assert stats["groups_live"] + stats["staged_bytes"] // 4096 == 240 * 64  # of 256 * 64
     assert stats["metadata_bytes"] <= stats["metadata_budget"]
     assert host.drive.check() == []
 
@@ -132,7 +132,7 @@ def test_memory_that_is_reported_is_the_same_after_a_mount(make_drive):
     host.reopen()
     after = host.drive.flash_stats()
     assert after["metadata_bytes"] == pytest.approx(before["metadata_bytes"], rel=0.25)  # vectors have fewer to spare
-    for name in ("tail_bytes", "groups_live", "groups_available"):
+    for name in ("staged_bytes", "groups_live", "groups_available"):
         assert after[name] == before[name]
     for session in host.drive.sessions():
         assert host.trim(session=session).status == S.SUCCESS
@@ -142,7 +142,7 @@ def test_memory_that_is_reported_is_the_same_after_a_mount(make_drive):
 def test_gathered_rows_leave_the_tails_when_these_are_full(make_drive, check):
     """The budget holds a third of what 16 groups of each head would take."""
     tail = 16 * 4096 * 4 * 8 // 3
-    host = make_drive(capacity_bytes=1 << 26, run_groups=16, tail_bytes=tail)
+    host = make_drive(capacity_bytes=1 << 26, run_groups=16, staged_bytes=tail)
     k, v, q = (
         seeded(12, 4, 300, 128),
         seeded(13, 4, 300, 128),
@@ -151,7 +151,7 @@ def test_gathered_rows_leave_the_tails_when_these_are_full(make_drive, check):
     for token in range(0, 300, 5):
         for session in range(1, 5):
             host.store(k[:, token : token + 5], v[:, token : token + 5], session=session, first_token=token)
-            assert host.drive.flash_stats()["tail_bytes"] <= tail
+            assert host.drive.flash_stats()["staged_bytes"] <= tail
     for session in range(1, 5):
         check(host.attend(q, 300, session=session), q, k, v)
     assert host.drive.flash_stats()["groups_live"] > 0
@@ -172,7 +172,7 @@ def test_a_fork_shares_what_waited(make_drive, check):
     assert host.fork(1, 2, 100).status == S.SUCCESS
     stats = host.drive.flash_stats()
     assert stats["groups_live"] == 2 * 2 * 6
-    assert stats["tail_bytes"] == 2 * 2 * 2 * 4 * 256
+    assert stats["staged_bytes"] == 2 * 2 * 2 * 4 * 256
     for session in (1, 2):
         check(host.attend(q, 100, session=session), q, k, v)
 

@@ -32,8 +32,8 @@ def outputs(reply, heads, group, d, dtype):
 
 
 def attend(host, q, tokens, valid, tail, out_bytes, **fields):
-    tail_tokens, extra = (0, None) if tail is None else (tail[0].shape[2], tail[2])
-    ticket = host.submit(q, tokens, valid, extra=extra, tail_tokens=tail_tokens, **fields)
+    inline_tokens, extra = (0, None) if tail is None else (tail[0].shape[2], tail[2])
+    ticket = host.submit(q, tokens, valid, extra=extra, inline_tokens=inline_tokens, **fields)
     assert ticket.status == OK
     return host.fetch(ticket.result, len(q) * abi.AttentionResult.itemsize + q.size * out_bytes)
 
@@ -53,13 +53,13 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_sparf_equals_golden(host, case):
-    stored, tokens, options, masked, tail_tokens = CASES[case]
+    stored, tokens, options, masked, inline_tokens = CASES[case]
     rng = np.random.default_rng(stored)
     heads, group, r, k_top, local = 2, 4, 16, 60, 10
     k, v, q = halves(rng, heads, stored, D), halves(rng, heads, stored, D), halves(rng, heads, group, D)
     store(host, rng, k, v, options)
     valid = rng.random(tokens) < 0.7 if masked else None
-    tail = tail_data(rng, heads, group, tail_tokens, D) if tail_tokens else None
+    tail = tail_data(rng, heads, group, inline_tokens, D) if inline_tokens else None
     fields = {"mode": abi.Mode.SPARF_ATTEND, "r": r, "k_top": k_top, "local": local}
     reply = attend(host, q, tokens, valid, tail, 2, **fields)
     records, out = outputs(reply, heads, group, D, np.uint16)
@@ -97,13 +97,13 @@ def test_compiled_kernels_give_the_same_bits(make_drive):
 
 
 @pytest.mark.parametrize("mode", [abi.Mode.EXACT, abi.Mode.PARTIAL])
-@pytest.mark.parametrize("tail_tokens", [0, 1, 16, 40])
-def test_dense_modes_with_a_tail(host, mode, tail_tokens):
-    rng = np.random.default_rng(tail_tokens)
+@pytest.mark.parametrize("inline_tokens", [0, 1, 16, 40])
+def test_dense_modes_with_a_tail(host, mode, inline_tokens):
+    rng = np.random.default_rng(inline_tokens)
     heads, group, tokens = 2, 2, 75
     k, v, q = halves(rng, heads, tokens, D), halves(rng, heads, tokens, D), halves(rng, heads, group, D)
     host.store(k, v)
-    tail = tail_data(rng, heads, group, tail_tokens, D) if tail_tokens else None
+    tail = tail_data(rng, heads, group, inline_tokens, D) if inline_tokens else None
     partial = mode == abi.Mode.PARTIAL
     reply = attend(host, q, tokens, None, tail, 4 if partial else 2, mode=mode)
     records, out = outputs(reply, heads, group, D, np.uint32 if partial else np.uint16)

@@ -36,7 +36,7 @@ def create(
     path: DriveFile,
     capacity: Annotated[str, typer.Option(help="bytes of K, V and blocks; K, M, G, T for powers of 1024")] = "1G",
     preset: Annotated[str, typer.Option(help="drive to imitate; default: 970pro")] = "",
-    tail_budget: Annotated[str, typer.Option(help="drive memory for rows that do not fill a page yet")] = "256M",
+    staged_budget: Annotated[str, typer.Option(help="drive memory for rows that do not fill a page yet")] = "256M",
     session_budget: Annotated[str, typer.Option(help="flash that one session may take; 0: no limit")] = "0",
     metadata_budget: Annotated[
         str, typer.Option(help="drive memory for maps; default: a byte for each page of the capacity and 16M")
@@ -50,15 +50,15 @@ def create(
         raise InputError(f"{path} exists: choose another path, or --force to forget what it holds")
     if not 0 <= worn_erases <= _MOST_ERASES:
         raise InputError(f"--worn-erases is a number from 0 to {_MOST_ERASES}: flash does not last longer")
-    tail = bytes_of(tail_budget)
-    if tail < abi.PAGE_BYTES:
-        raise InputError(f"--tail-budget must be {abi.PAGE_BYTES} at least: rows wait there until they fill a page")
+    staged = bytes_of(staged_budget)
+    if staged < abi.PAGE_BYTES:
+        raise InputError(f"--staged-budget must be {abi.PAGE_BYTES} at least: rows wait there until they fill a page")
     drive = open_drive(
         path,
         capacity_bytes=bytes_of(capacity),
         preset=preset,
         format=force,
-        tail_bytes=tail,
+        staged_bytes=staged,
         session_bytes=bytes_of(session_budget),
         metadata_bytes=bytes_of(metadata_budget) if metadata_budget else None,
         worn_erases=worn_erases,
@@ -197,8 +197,8 @@ def _budgets(drive: Drive, as_json: bool) -> dict[str, Any]:
     stats = drive.flash_stats()
     session = stats["session_groups"] * abi.PAGE_BYTES
     return {
-        "tail_budget_bytes": stats["tail_budget"],
-        "tail_bytes": stats["tail_bytes"],
+        "staged_budget_bytes": stats["staged_budget"],
+        "staged_bytes": stats["staged_bytes"],
         "session_budget_bytes": session if session or as_json else "no limit",
         "metadata_budget_bytes": stats["metadata_budget"],
         "metadata_bytes": stats["metadata_bytes"],

@@ -151,7 +151,7 @@ def _attend_together(target: Target, queries: Sequence[Query]) -> list[Attention
         attn_submit(
             one.session.number, one.layer, one.head, one.q, one.tokens, one.scale_log2e, one.how.valid,
             mode=one.how.mode, r=one.how.r, k_top=one.how.k_top, local=one.how.local,
-            tail_scores=one.inline_scores, tail_v=one.inline_v,
+            inline_scores=one.inline_scores, inline_v=one.inline_v,
         )
         for one in queries
     ]  # fmt: skip

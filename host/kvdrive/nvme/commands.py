@@ -114,8 +114,8 @@ def attn_submit(
     r: int = 0,
     k_top: int = 0,
     local: int = 0,
-    tail_scores: NDArray[np.int32] | None = None,
-    tail_v: Halves | None = None,
+    inline_scores: NDArray[np.int32] | None = None,
+    inline_v: Halves | None = None,
 ) -> Command:
     """ATTN_SUBMIT: attend from q [heads, g, d] float16 to tokens 0 to `tokens` - 1; the result is a ticket.
 
@@ -123,8 +123,8 @@ def attn_submit(
 
     `scale_log2e`: binary32 pattern of scale * log2(e). `valid`: bool [tokens], True = attend; None attends to all.
     `mode`: EXACT, PARTIAL (binary32 out) or SPARF_ATTEND with `r` embedding rows and `k_top` tokens, the last `local`
-    always among them. Tokens that the drive does not have follow as a tail: their scores int32 [heads, g, n] (Q12.20)
-    and V float16 [heads, n, d]. Raises ValueError when only one of the two is there or the counts differ.
+    always among them. Inline tokens, which the drive does not have, come along: their scores int32 [heads, g, n]
+    (Q12.20) and V float16 [heads, n, d]. Raises ValueError when only one of the two is there or the counts differ.
     """
     heads, group, head_dim = q.shape
     parts = [_payload(q)]
@@ -133,16 +133,17 @@ def attn_submit(
         packed = np.packbits(valid, bitorder="little")
         bitmap[: packed.size] = packed
         parts.append(bitmap)
-    tail_tokens = 0
-    if tail_scores is not None or tail_v is not None:
-        if tail_scores is None or tail_v is None:
-            raise ValueError("a tail needs scores and V")
-        tail_tokens = tail_scores.shape[2]
-        if tail_scores.shape != (heads, group, tail_tokens) or tail_v.shape != (heads, tail_tokens, head_dim):
-            raise ValueError(f"a tail for q {q.shape} cannot have scores {tail_scores.shape} and V {tail_v.shape}")
-        padded = np.zeros((heads, group, -(-tail_tokens // _SCORES_PER_BEAT) * _SCORES_PER_BEAT), np.int32)
-        padded[..., :tail_tokens] = tail_scores
-        parts += [_payload(padded), _payload(tail_v)]
+    inline_tokens = 0
+    if inline_scores is not None or inline_v is not None:
+        if inline_scores is None or inline_v is None:
+            raise ValueError("inline tokens need scores and V")
+        inline_tokens = inline_scores.shape[2]
+        if inline_scores.shape != (heads, group, inline_tokens) or inline_v.shape != (heads, inline_tokens, head_dim):
+            found = f"scores {inline_scores.shape} and V {inline_v.shape}"
+            raise ValueError(f"inline tokens for q {q.shape} cannot have {found}")
+        padded = np.zeros((heads, group, -(-inline_tokens // _SCORES_PER_BEAT) * _SCORES_PER_BEAT), np.int32)
+        padded[..., :inline_tokens] = inline_scores
+        parts += [_payload(padded), _payload(inline_v)]
     data = np.concatenate(parts)
     fields = {
         "session": session,
@@ -156,7 +157,7 @@ def attn_submit(
         "r": r,
         "k_top": k_top,
         "local": local,
-        "tail_tokens": tail_tokens,
+        "inline_tokens": inline_tokens,
         "crc32c": crc32c(data),
         "scale_log2e": scale_log2e,
     }

@@ -20,7 +20,7 @@ def check_installed() -> None:
 
 def inside_bytes(step: dict[str, Any]) -> int:
     """Bytes of K and V that the drive read for a step, flash pages and drive memory."""
-    return int(step["pages_read"] * abi.PAGE_BYTES + step["tail_bytes_read"])
+    return int(step["pages_read"] * abi.PAGE_BYTES + step["staged_bytes_read"])
 
 
 def host_bytes(step: dict[str, Any]) -> int:

@@ -30,7 +30,7 @@ class DriveCounters(Collector):
         if self._stats is None:
             return
         stats = self._stats
-        inside = stats.pages_read * abi.PAGE_BYTES + stats.tail_bytes_read
+        inside = stats.pages_read * abi.PAGE_BYTES + stats.staged_bytes_read
         for name, text, value in (
             ("host_in_bytes", "bytes over the host interface, to the drive", stats.host_bytes_in),
             ("host_out_bytes", "bytes over the host interface, from the drive", stats.host_bytes_out),

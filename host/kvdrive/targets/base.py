@@ -40,7 +40,7 @@ class TargetStats:
     host_bytes_out: int
     pages_written: int
     pages_read: int
-    tail_bytes_read: int
+    staged_bytes_read: int
     attention_jobs: int
     file_reads: int = 0
     file_bytes_read: int = 0
@@ -48,7 +48,7 @@ class TargetStats:
     @property
     def kv_bytes_read(self) -> int:
         """Bytes of K and V that were read inside the drive: whole pages, and rows that were still in its memory."""
-        return self.pages_read * abi.PAGE_BYTES + self.tail_bytes_read
+        return self.pages_read * abi.PAGE_BYTES + self.staged_bytes_read
 
 
 class Target(ABC):

@@ -11,7 +11,7 @@ from kvdrive.targets.software import DEFAULT_CAPACITY, SoftwareDrive
 
 PLAIN = "plain"  # preset of a drive without a flash model
 _RUN_GROUPS = 16  # groups of a head that are written together: 64 KiB, the smallest read that a disk does well
-_TAIL_BYTES = 1 << 30  # rows that wait for that, of all sequences
+_STAGED_BYTES = 1 << 30  # rows that wait for that, of all sequences
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class CpuDrive(SoftwareDrive):
             format=format,
             preset=PLAIN,
             run_groups=_RUN_GROUPS,
-            tail_bytes=_TAIL_BYTES,
+            staged_bytes=_STAGED_BYTES,
             cache_bytes=cache_bytes,
         )
 

@@ -51,7 +51,7 @@ class SoftwareDrive(Target):
         """What the drive holds, as "3 sessions (12 MiB)"; empty without sessions. Raises TargetError."""
         drive = self._open_drive()
         count, stats = len(drive.sessions()), drive.flash_stats()
-        size = stats["groups_live"] * abi.PAGE_BYTES + stats["tail_bytes"]
+        size = stats["groups_live"] * abi.PAGE_BYTES + stats["staged_bytes"]
         return f"{count} session{'s' if count != 1 else ''} ({size / 2**20:.1f} MiB)" if count else ""
 
     def close(self) -> None:

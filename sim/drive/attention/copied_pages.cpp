@@ -115,7 +115,7 @@ PageSource::Dense CopiedPages::dense(std::size_t index) {
   memory.job.k = place_rows(head, head.k, fetch);
   memory.job.v = place_rows(head, head.v, fetch);
   const auto read = fetch.run(context_.ftl, context_.ready, Sink::kComputer);
-  if (read.whole) context_.staged_bytes += fetch.tail_bytes();
+  if (read.whole) context_.staged_bytes += fetch.staged_bytes();
   return {.whole = read.whole, .done = read.done};
 }
 

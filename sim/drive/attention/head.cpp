@@ -16,15 +16,15 @@ std::uint64_t valid_bytes(const abi::AttnSubmit& command) {
   return command.has_valid ? whole_beats((std::uint64_t{command.tokens} + 7) / 8) : 0;
 }
 
-std::uint64_t tail_score_bytes(const abi::AttnSubmit& command) {
+std::uint64_t inline_score_bytes(const abi::AttnSubmit& command) {
   return std::uint64_t{command.group} * whole_beats(std::uint64_t{command.tail_tokens} * 4);
 }
 
 }  // namespace
 
 std::uint64_t payload_bytes(const abi::AttnSubmit& command, std::uint32_t row_bytes) {
-  const std::uint64_t tail = tail_score_bytes(command) + std::uint64_t{command.tail_tokens} * row_bytes;
-  return command.heads * (query_bytes(command, row_bytes) + tail) + valid_bytes(command);
+  const std::uint64_t inlined = inline_score_bytes(command) + std::uint64_t{command.tail_tokens} * row_bytes;
+  return command.heads * (query_bytes(command, row_bytes) + inlined) + valid_bytes(command);
 }
 
 bool fields_fit(const abi::AttnSubmit& command) {
@@ -49,8 +49,8 @@ Head::Head(const KvStore& store, const abi::AttnSubmit& submit, std::span<const 
   q = share(query_bytes(submit, k.row_bytes()));
   valid = data.first(valid_bytes(submit));
   data = data.subspan(valid.size());
-  tail_scores = share(tail_score_bytes(submit));
-  tail_v = share(std::uint64_t{submit.tail_tokens} * k.row_bytes());
+  inline_scores = share(inline_score_bytes(submit));
+  inline_v = share(std::uint64_t{submit.tail_tokens} * k.row_bytes());
 }
 
 std::uint64_t Head::out_bytes() const {

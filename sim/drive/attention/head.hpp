@@ -26,7 +26,7 @@ struct Head {
   const abi::AttnSubmit& command;
   const HeadRows& k;
   const HeadRows& v;
-  std::span<const std::byte> q, valid, tail_scores, tail_v;
+  std::span<const std::byte> q, valid, inline_scores, inline_v;
 
   // Head number `index` of a command that passed its checks.
   Head(const KvStore& store, const abi::AttnSubmit& submit, std::span<const std::byte> data, std::uint32_t index);

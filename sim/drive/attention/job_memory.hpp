@@ -53,10 +53,10 @@ class JobMemory {
     return address;
   }
   // Tokens that the command brought along; `with_v`: their V as well as their scores.
-  void place_tail(const Head& head, bool with_v) {
+  void place_inline_tokens(const Head& head, bool with_v) {
     job.tail_tokens = head.command.tail_tokens;
-    job.tail_scores = place(head.tail_scores);
-    job.tail_v = with_v ? place(head.tail_v) : 0;
+    job.tail_scores = place(head.inline_scores);
+    job.tail_v = with_v ? place(head.inline_v) : 0;
   }
 
   // Makes room for `bytes` more, so that placing them moves nothing.

@@ -87,7 +87,7 @@ void MappedPages::gather(const HeadRows& rows, const Head& head, const std::vect
   }
   for (std::uint32_t token = groups * per_group; token < tokens; token += per_group) {
     const std::size_t offset = std::size_t{token - groups * per_group} * rows.row_bytes();
-    pages.push_back(rows.tail().data() + offset);
+    pages.push_back(rows.staged().data() + offset);
     context_.staged_bytes += std::uint64_t{std::min(per_group, tokens - token)} * rows.row_bytes();
   }
 }

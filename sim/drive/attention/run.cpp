@@ -52,7 +52,7 @@ AttentionOutcome run_exact(RunContext& context, std::span<const Head> heads, Pag
     memory.start(head, static_cast<abi::Mode>(head.command.mode));
     memory.job.out = memory.place(head.out_bytes());
     if (!head.valid.empty()) memory.job.valid = memory.place(head.valid);
-    memory.place_tail(head, true);
+    memory.place_inline_tokens(head, true);
     const PageSource::Dense rows = pages.dense(i);
     if (!rows.whole) return {.status = abi::kUnrecoveredRead, .data_done = rows.done};
     return run_job(context, rows.done, rows.pages);

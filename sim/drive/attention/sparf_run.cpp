@@ -44,7 +44,7 @@ RowRequest stored_rows(const HeadRows& rows, const std::vector<std::uint32_t>& t
 template <typename Use>
 void each_staged(const HeadRows& rows, const std::vector<std::uint32_t>& tokens, Use use) {
   for (auto token = std::ranges::lower_bound(tokens, rows.tokens_in_groups()); token != tokens.end(); ++token) {
-    use(rows.tail().subspan(std::size_t{*token - rows.tokens_in_groups()} * rows.row_bytes(), rows.row_bytes()));
+    use(rows.staged().subspan(std::size_t{*token - rows.tokens_in_groups()} * rows.row_bytes(), rows.row_bytes()));
   }
 }
 
@@ -103,7 +103,7 @@ class SparfHead {
     restore_records();
     place_columns(index);
     if (!head_.valid.empty()) memory_.job.valid = memory_.place(head_.valid);
-    memory_.place_tail(head_, false);
+    memory_.place_inline_tokens(head_, false);
     memory_.job.out = memory_.place_zeros(whole_beats((tokens() + 7) / 8));
     run();
     if (failed()) return;
@@ -124,7 +124,7 @@ class SparfHead {
     memory_.job.v = place_chosen(head_.v);
     arriving_.reset();
     if (!place_mean()) return lose(), done_;
-    memory_.place_tail(head_, true);
+    memory_.place_inline_tokens(head_, true);
     memory_.job.out = memory_.place(head_.out_bytes());
     run();
     return done_;
@@ -213,7 +213,7 @@ class SparfHead {
     const std::uint32_t staged = std::max(k.tokens_in_groups(), not_indexed_);
     if (staged >= tokens()) return;
     columns.add_tokens(staged, tokens(), rows_,
-                       k.tail().data() + std::size_t{staged - k.tokens_in_groups()} * k.row_bytes(), k.row_bytes());
+                       k.staged().data() + std::size_t{staged - k.tokens_in_groups()} * k.row_bytes(), k.row_bytes());
     context_.staged_bytes += std::uint64_t{tokens() - staged} * k.row_bytes();
   }
 
@@ -247,7 +247,7 @@ class SparfHead {
       if (!subtract) sums.assign(v.head_dim(), 0);
       if (!add_v(subtract ? out : in, subtract ? -1 : 1, sums)) return false;
     }
-    add_rows(head_.tail_v, sums, 1);
+    add_rows(head_.inline_v, sums, 1);
     memory_.job.v_sum = memory_.place(std::as_bytes(std::span(sums)));
     memory_.job.count = count + head_.command.tail_tokens;
     return true;

@@ -36,7 +36,7 @@ struct StreamedPages::Section {
     std::vector<const std::byte*> pages;
     const std::uint32_t per_group = rows->tokens_per_group();
     for (std::uint32_t token = rows->tokens_in_groups(); token < tokens; token += per_group) {
-      pages.push_back(rows->tail().data() + std::size_t{token - rows->tokens_in_groups()} * rows->row_bytes());
+      pages.push_back(rows->staged().data() + std::size_t{token - rows->tokens_in_groups()} * rows->row_bytes());
     }
     return pages;
   }

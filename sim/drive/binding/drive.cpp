@@ -47,7 +47,7 @@ OutBytes to_numpy(std::vector<std::byte>&& data) {
 
 void init_drive(Drive* self, const std::filesystem::path& path, const std::string& engine, int threads,
                 std::uint64_t capacity_bytes, const std::string& preset, bool format, std::uint32_t pages_per_block,
-                std::uint64_t snapshot_bytes, bool payload, std::optional<std::uint64_t> tail_bytes,
+                std::uint64_t snapshot_bytes, bool payload, std::optional<std::uint64_t> staged_bytes,
                 std::optional<std::uint64_t> session_bytes, std::optional<std::uint64_t> metadata_bytes,
                 std::optional<std::uint64_t> run_groups, std::uint64_t cache_bytes, std::uint32_t worn_erases) {
   VolumeOptions options;
@@ -58,7 +58,7 @@ void init_drive(Drive* self, const std::filesystem::path& path, const std::strin
   options.snapshot_bytes = snapshot_bytes;
   options.payload = payload;
   options.cache_bytes = cache_bytes;
-  options.tail_bytes = tail_bytes;
+  options.staged_bytes = staged_bytes;
   if (session_bytes) {
     options.session_groups = *session_bytes / abi::kPageBytes;
     if (*session_bytes > 0 && *options.session_groups == 0) {
@@ -100,7 +100,7 @@ nb::dict stats(const Drive& drive) {
   result["host_bytes_out"] = stats.host_bytes_out;
   result["pages_written"] = stats.pages_written;
   result["pages_read"] = stats.pages_read;
-  result["tail_bytes_read"] = stats.tail_bytes_read;
+  result["staged_bytes_read"] = stats.staged_bytes_read;
   result["attention_jobs"] = stats.attention_jobs;
   return result;
 }
@@ -136,8 +136,8 @@ nb::dict flash_stats(const Drive& drive) {
   result["groups_queued"] = stats.groups_queued;
   result["block_reads"] = drive.stats().block_reads;
   result["block_writes"] = drive.stats().block_writes;
-  result["tail_bytes"] = stats.tail_bytes;
-  result["tail_budget"] = stats.limits.tail_bytes;
+  result["staged_bytes"] = stats.staged_bytes;
+  result["staged_budget"] = stats.limits.staged_bytes;
   result["metadata_bytes"] = stats.metadata_bytes;
   result["metadata_budget"] = stats.limits.metadata_bytes;
   result["session_groups"] = stats.limits.session_groups;
@@ -234,13 +234,13 @@ void bind_drive(nb::module_& m) {
           nb::arg("capacity_bytes") = std::uint64_t{1} << 30, nb::kw_only(), nb::arg("preset") = "",
           nb::arg("format") = false, nb::arg("pages_per_block") = 0,
           nb::arg("snapshot_bytes") = VolumeOptions{}.snapshot_bytes, nb::arg("payload") = true,
-          nb::arg("tail_bytes") = nb::none(), nb::arg("session_bytes") = nb::none(),
+          nb::arg("staged_bytes") = nb::none(), nb::arg("session_bytes") = nb::none(),
           nb::arg("metadata_bytes") = nb::none(), nb::arg("run_groups") = nb::none(),
           nb::arg("cache_bytes") = VolumeOptions{}.cache_bytes, nb::arg("worn_erases") = 0,
           "Capacity, preset, pages per block and payload count for a new or formatted drive. payload=False: no "
           "contents, "
           "appends need no data, only times and counts are real. Stored on the drive until others are given: "
-          "tail_bytes, "
+          "staged_bytes, "
           "the budget for rows in drive memory; session_bytes, a session's share of the flash, 0: all of it; "
           "metadata_bytes, the budget for maps; run_groups, groups of a head that go to flash together, 0: as that "
           "budget asks for. For this opening, of the preset 'plain': cache_bytes, K and V up to which reads go through "

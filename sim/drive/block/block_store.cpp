@@ -34,7 +34,7 @@ void BlockStore::for_each_part(std::uint64_t first, std::uint64_t count, Visit v
   }
 }
 
-// Into copies of the lists, which take their place when all blocks are stored.
+// Writes into copies of the lists. These replace the lists when all blocks are stored.
 void BlockStore::write(std::uint64_t first, std::span<const std::byte> data) {
   const std::size_t count = data.size() / abi::kPageBytes;
   std::map<Region, ListId> written;

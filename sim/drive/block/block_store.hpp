@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Namespace 1 as a block device: logical blocks of one page, beside the KV cache on the same flash.
 //
-// A block that was never written, or was deallocated, takes no flash and reads as zeros. Thin: blocks and KV share the
-// drive's capacity, and a write that finds no room is refused. Durable as the KV cache: after the next commit. The map
-// has a list of groups for each region, so that scattered writes stay cheap.
+// A block that was never written, or was deallocated, takes no flash and reads as zeros. Provisioning is thin: blocks
+// and KV share the drive's capacity, and a write that finds no room is refused. Writes are durable after the next
+// commit, like the KV cache. Each region of blocks has its own list of groups, so that scattered writes stay cheap.
 #pragma once
 
 #include <cstddef>
@@ -27,8 +27,8 @@ class BlockStore {
   std::uint64_t used() const { return used_; }
   bool holds(std::uint64_t first, std::uint64_t count) const { return first <= blocks_ && count <= blocks_ - first; }
 
-  // Preconditions: `holds`. Whole blocks in `data`. A write that throws DriveFull, or what a commit throws, changes
-  // nothing.
+  // Preconditions: `holds` is true for the range, `data` has whole blocks. A write that throws (DriveFull, or what a
+  // commit throws) changes nothing.
   void write(std::uint64_t first, std::span<const std::byte> data);
   ReadResult read(std::uint64_t first, std::span<std::byte> data, Ns ready);
   void deallocate(std::uint64_t first, std::uint64_t count);
@@ -36,7 +36,7 @@ class BlockStore {
   void save(RecordWriter& writer, bool everything) const;
   void committed() { dirty_.clear(); }
   void load(RecordReader& reader);
-  // After all records, before the Ftl's `finish_loading`.
+  // To be called after all records, before the Ftl's `finish_loading`.
   void claim_lists();
   void finish_loading();
   // Compares the map with the groups' own descriptions; `report` gets a sentence per disagreement.
@@ -54,7 +54,7 @@ class BlockStore {
   Ftl& ftl_;
   const std::uint64_t blocks_;
   std::map<Region, ListId> regions_;
-  std::set<Region> dirty_;  // with a new list since the last commit
+  std::set<Region> dirty_;  // regions with a new list since the last commit
   std::uint64_t used_ = 0;
 };
 

@@ -124,7 +124,7 @@ std::vector<std::byte> statistics(Subsystem& subsystem) {
   s.host_bytes_out = drive.host_bytes_out;
   s.pages_written = drive.pages_written;
   s.pages_read = drive.pages_read;
-  s.tail_bytes_read = drive.tail_bytes_read;
+  s.staged_bytes_read = drive.staged_bytes_read;
   s.attention_jobs = drive.attention_jobs;
   s.device_ns = flash.device_ns;
   s.engine_cycles = flash.engine_cycles;
@@ -142,7 +142,7 @@ std::vector<std::byte> statistics(Subsystem& subsystem) {
   s.filter_rows_kept = flash.filter.rows_kept;
   s.filter_rows_dropped = flash.filter.rows_dropped;
   s.filter_bytes = flash.filter.bytes_kept;
-  s.tail_bytes = flash.tail_bytes;
+  s.staged_bytes = flash.staged_bytes;
   s.metadata_bytes = flash.metadata_bytes;
   s.erases = flash.wear.erases;
   s.least_erases = flash.wear.least;
@@ -157,7 +157,7 @@ std::vector<std::byte> statistics(Subsystem& subsystem) {
   }
   s.block_reads = drive.block_reads;
   s.block_writes = drive.block_writes;
-  s.tail_budget = flash.limits.tail_bytes;
+  s.staged_budget = flash.limits.staged_bytes;
   s.metadata_budget = flash.limits.metadata_bytes;
   s.session_groups = flash.limits.session_groups;
   s.run_groups = flash.run_groups;

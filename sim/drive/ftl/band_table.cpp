@@ -162,7 +162,7 @@ void BandTable::save(RecordWriter& writer, bool everything) const {
   writer.put(static_cast<std::uint32_t>(numbers.size()));
   for (const std::uint32_t number : numbers) {
     const Band& band = bands_[number];
-    // An open band is not continued after a crash: nobody knows how far it was programmed.
+    // An open band is not continued after a crash: how far it was programmed is unknown.
     const State state = band.state == State::kOpen      ? State::kFull
                         : band.state == State::kEmptied ? State::kFree
                                                         : band.state;
@@ -226,7 +226,7 @@ void BandTable::committed() {
     set_state(band, State::kFree);
     const auto bad = bad_.find(band);
     if (bad == bad_.end()) continue;
-    // Now the next layout may leave out what failed.
+    // From now on the band's layout leaves out the blocks that failed.
     const std::vector<BadBlock> blocks = std::exchange(bad->second, {});
     for (const BadBlock& block : blocks) mark_bad(band, block.die);
   }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every band's state, wear, bad blocks and number of live units; which one is programmed next and which is collected.
+// State, wear, bad blocks and number of live units of every band; the choice of the band to program next and of the
+// band to collect.
 //
-// In a band without some of its blocks the first units of a row take turns over the dies that are left; the others are
-// not used.
+// A band with bad blocks has shorter rows: the first units of a row go round the dies that are left, the other units of
+// the row stay unused.
 #pragma once
 
 #include <cstdint>
@@ -21,29 +22,29 @@ class BandTable {
   enum class State : std::uint32_t {
     kFree,
     kOpen,     // being programmed
-    kFull,     // no more programs until it is collected and erased
+    kFull,     // takes no programs until it is collected and erased
     kFailing,  // a program failed: its live units must move
-    kEmptied,  // free as soon as the journal says so
-    kBad,      // no block is left
+    kEmptied,  // without live units; free after the next commit
+    kBad,      // all its blocks are bad
   };
 
   struct Band {
     std::uint32_t erases = 0;
-    std::uint32_t rows = 0;  // programmed since the erase
+    std::uint32_t rows = 0;  // rows programmed since the last erase
     State state = State::kFree;
     bool erased = false;
     std::uint32_t live_units = 0;
   };
 
-  // Free bands that only collection may use: one to move units to, one in case that one fails.
+  // Free bands that only garbage collection may use: one to move units to, and one in case the first fails.
   static constexpr std::uint32_t kReserve = 2;
-  // Erase counts of bands may differ by this much before data that does not change is moved.
+  // Erase counts of bands may differ by this much before wear levelling moves data that does not change.
   static constexpr std::uint32_t kWearGap = 16;
 
   explicit BandTable(const Geometry& geometry, std::uint32_t erases = 0);
 
   const Band& at(std::uint32_t band) const { return bands_[band]; }
-  // Dies whose blocks are in use since the band was opened.
+  // The number of dies whose blocks the band's present layout uses, and the die of block `number` of these.
   std::uint32_t dies(std::uint32_t band) const;
   std::uint32_t die(std::uint32_t band, std::uint32_t number) const;
   std::uint32_t row_units(std::uint32_t band) const { return dies(band) * geometry_.units_per_program(); }
@@ -54,50 +55,50 @@ class BandTable {
 
   std::optional<std::uint32_t> open_band() const { return open_; }
   std::uint32_t free_bands() const { return free_; }
-  // Live units that the flash takes so that collection always finds something to gain.
+  // The most live units at which garbage collection still finds something to gain.
   std::uint64_t room() const;
 
-  // The least worn free band, or the most worn one, now open; nothing when there is none.
+  // Opens the least worn free band, or the most worn one. Returns nothing when there is no free band.
   std::optional<std::uint32_t> open_next(bool most_worn);
-  // The band to collect: failing ones first, then the fewest live units. Nothing when nothing would be gained.
+  // The band to collect: a failing one, otherwise the one with the fewest live units. Nothing when nothing is to gain.
   std::optional<std::uint32_t> victim() const;
   bool has_garbage(std::uint32_t band) const {
     return bands_[band].live_units < row_units(band) * geometry_.rows_per_band();
   }
-  // A full band that fell behind in wear by more than kWearGap.
+  // A full band whose erases are more than kWearGap behind those of the most worn band: its data do not change.
   std::optional<std::uint32_t> unchanging() const;
 
   void programmed(std::uint32_t band);
   // `count` units from `unit` on; they may belong to several bands.
   void add_live(Unit unit, std::uint32_t count) { change_live(unit, count, 1); }
   void remove_live(Unit unit, std::uint32_t count) { change_live(unit, count, -1); }
-  // The block takes no more programs. What the band holds stays where it is until it is collected.
+  // The block is bad: the band takes no more programs, and its live units stay readable until it is collected.
   void fail(std::uint32_t band, std::uint32_t die);
-  // Without live units: free after the next commit.
+  // Precondition: no live units. The band is free after the next commit.
   void emptied(std::uint32_t band);
-  // Of an empty band: the block cannot be erased.
+  // Precondition: the band is empty. The block cannot be erased and leaves the band's layout.
   void mark_bad(std::uint32_t band, std::uint32_t die);
   void erased(std::uint32_t band);
 
-  // The band that is programmed takes no more programs.
+  // Closes the open band: it counts as full.
   void close_open() {
     if (open_) set_state(*open_, State::kFull);
     open_.reset();
   }
-  // Full bands without live units need no collection.
+  // Marks full bands without live units as emptied: they need no collection.
   void sweep();
   bool has_emptied() const { return emptied_ > 0; }
 
   void save(RecordWriter& writer, bool everything) const;
   void load(RecordReader& reader);
-  // After the last record: nothing is open, nothing is live.
+  // To be called after the last record. No band is open then, and no unit live.
   void finish_loading();
   // What was saved is durable.
   void committed();
 
   struct Wear {
     std::uint32_t least = 0, most = 0, bad = 0;
-    std::uint64_t erases = 0;  // of blocks
+    std::uint64_t erases = 0;  // sum over all blocks
   };
   Wear wear() const;
   std::uint64_t memory_bytes() const;
@@ -105,7 +106,7 @@ class BandTable {
  private:
   struct BadBlock {
     std::uint32_t die;
-    bool pending;  // the band's present contents were laid out with it
+    bool pending;  // the band's present layout still uses the block
   };
   struct Saved {
     std::uint32_t band, erases, rows;
@@ -125,7 +126,7 @@ class BandTable {
   Geometry geometry_;
   std::vector<Band> bands_;
   std::map<std::uint32_t, std::vector<BadBlock>> bad_;          // by band
-  std::map<std::uint32_t, std::vector<std::uint32_t>> layout_;  // the dies of a band that has not all of them
+  std::map<std::uint32_t, std::vector<std::uint32_t>> layout_;  // by band: its dies, where these are not all
   std::unordered_set<std::uint32_t> dirty_;
   std::optional<std::uint32_t> open_;
   std::uint32_t free_ = 0;

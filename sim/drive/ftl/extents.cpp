@@ -39,7 +39,7 @@ void Extents::set(std::uint32_t index, std::uint32_t count, Unit unit) {
     if (right) {
       runs_[i] = {index, runs_[i].count + count, unit};
     } else {
-      // They grow by an eighth.
+      // The vector grows by an eighth: runs are most of a drive's metadata.
       if (runs_.size() == runs_.capacity()) runs_.reserve(runs_.size() + runs_.size() / 8 + 2);
       runs_.insert(runs_.begin() + static_cast<std::ptrdiff_t>(i), added);
     }
@@ -47,7 +47,6 @@ void Extents::set(std::uint32_t index, std::uint32_t count, Unit unit) {
   }
 }
 
-// Takes groups out of their runs.
 void Extents::remove(std::uint32_t index, std::uint32_t count) {
   const std::uint32_t end = index + count;
   std::size_t i = first_ending_after(index);
@@ -71,7 +70,7 @@ void Extents::remove(std::uint32_t index, std::uint32_t count) {
   trim();
 }
 
-// Most of a drive's memory is in the runs: what many of them left behind is given back.
+// Returns memory when many runs are gone: runs are most of a drive's metadata.
 void Extents::trim() {
   if (runs_.capacity() < 16 || runs_.size() > runs_.capacity() / 2) return;
   std::vector<Extent> fewer;

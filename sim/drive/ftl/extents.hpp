@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the groups of one list are: runs of consecutive groups in consecutive units, in the order of the groups.
+// The physical units of one list's groups: runs of consecutive groups in consecutive units, ordered by group.
 //
 // A list that was appended in large pieces has few runs, whatever its length. Indices may be missing.
 #pragma once
@@ -26,16 +26,16 @@ class Extents {
  public:
   std::optional<Unit> at(std::uint32_t index) const;
 
-  // Groups from `index` on are in units from `unit` on, from now on.
+  // Maps `count` groups from `index` on to the units from `unit` on.
   void set(std::uint32_t index, std::uint32_t count, Unit unit);
 
   // Forgets the groups from `from` on.
   void cut(std::uint32_t from);
 
-  // Forgets groups, those of them that are there.
+  // Forgets `count` groups from `index` on; some may be missing.
   void remove(std::uint32_t index, std::uint32_t count);
 
-  // Runs within [from, to), cut to it.
+  // Visits the runs within [from, to); the first and the last are cut to the range.
   template <typename Visit>
   void for_each(std::uint32_t from, std::uint32_t to, Visit visit) const {
     for (std::size_t i = first_ending_after(from); i < runs_.size() && runs_[i].index < to; ++i) {
@@ -48,11 +48,11 @@ class Extents {
   std::span<const Extent> runs() const { return runs_; }
   std::uint64_t memory_bytes() const { return runs_.capacity() * sizeof(Extent); }
 
-  // Durable form: the runs before `unsaved()` are as they were at the last commit.
+  // The runs before `unsaved()` are as they were at the last commit.
   std::size_t unsaved() const { return unsaved_; }
   void saved() { unsaved_ = runs_.size(); }
   void forget_saved() { unsaved_ = 0; }
-  // The first `kept` runs, then `added`. Throws std::runtime_error when these are no list.
+  // Keeps the first `kept` runs and appends `added`. Throws std::runtime_error when the result is not a list of runs.
   void load(std::size_t kept, std::span<const Extent> added);
 
  private:

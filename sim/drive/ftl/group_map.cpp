@@ -21,7 +21,7 @@ ListId GroupMap::take(Family family) {
   return list;
 }
 
-// Changes the runs of a list, and counts what they take.
+// Changes the runs of a list and counts their memory.
 template <typename Change>
 void GroupMap::change(ListId list, Change change) {
   Extents& extents = lists_[list].extents;
@@ -164,10 +164,10 @@ void GroupMap::load(RecordReader& reader) {
   if (saved.list > lists_.size() + kListsAtOnce) throw std::runtime_error("a list record is damaged");
   if (saved.list >= lists_.size()) lists_.resize(saved.list + std::size_t{1});
   List& list = lists_[saved.list];
-  if (list.used && list.family != saved.family) list = {};  // its number is in use again
+  if (list.used && list.family != saved.family) list = {};  // the number is that of a later list
   list.used = true;
   list.family = saved.family;
-  list.extents.load(saved.kept, reader.get_all<Extent>(saved.added));  // counted when all are there
+  list.extents.load(saved.kept, reader.get_all<Extent>(saved.added));  // memory is counted in finish_loading
   next_family_ = std::max(next_family_, saved.family + 1);
 }
 

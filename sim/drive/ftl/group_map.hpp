@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists of groups, and which units they are in. The map is small because it holds runs, and because no group knows its
-// own place: a page's spare names family and index, and what holds them in the same unit is alive.
+// The map from logical groups (a list and an index) to physical units. It is small because it holds runs, and because
+// there is no reverse map: the spare of a unit names family and index, and the unit is live if a list of that family
+// maps that index to it.
 //
-// A list and its copies are a family: they share the units that they agree on.
+// A list and its copies are a family. They share units as long as none of them changes these.
 #pragma once
 
 #include <cstddef>
@@ -26,40 +27,42 @@ class GroupMap {
   static constexpr ListId kNoList = UINT32_MAX;
 
   ListId create();
-  // A new list with the first `count` groups of another one.
+  // Makes a new list with the first `count` groups of another one.
   ListId fork(ListId list, std::uint32_t count);
-  // Forgets the groups from `from` on; `freed` hears of units that no other list of the family holds.
+  // Forgets the groups from `from` on; calls `freed` with the units that no other list of the family holds.
   void cut(ListId list, std::uint32_t from, const Freed& freed);
   void drop(ListId list, const Freed& freed);
   void set(ListId list, std::uint32_t index, Unit unit);
-  // Forgets one group that is there.
+  // Forgets one group. Precondition: the list holds it.
   void remove(ListId list, std::uint32_t index, const Freed& freed);
 
   bool exists(ListId list) const { return list < lists_.size() && lists_[list].used; }
   const Extents& extents(ListId list) const { return lists_[list].extents; }
   Family family(ListId list) const { return lists_[list].family; }
   std::optional<Unit> at(ListId list, std::uint32_t index) const { return lists_[list].extents.at(index); }
-  // Of a group that is there. Throws std::logic_error when it is not.
+  // Like `at`. Throws std::logic_error when the list does not hold the group.
   Unit unit(ListId list, std::uint32_t index) const;
-  // Whether a list of the family holds the group in this unit.
+  // True if a list of the family holds the group in this unit.
   bool holds(Family family, std::uint32_t index, Unit unit) const;
-  // Groups from `index` on, in every list that holds them in the units from `from` on.
+  // Maps `count` groups from `index` on to the units from `to` on, in every list that holds them in units from `from`
+  // on.
   void move(Family family, std::uint32_t index, std::uint32_t count, Unit from, Unit to);
-  // Every unit once.
+  // Visits every mapped unit once.
   void for_each_unit(const std::function<void(Family, const Extent&)>& visit) const;
 
   void save(RecordWriter& writer, bool everything) const;
   void committed();
   void load(RecordReader& reader);
-  // Drops the lists that nobody claims.
-  // Throws std::runtime_error when there is no such list, or somebody else has it.
+  // An owner claims its list after all records. Throws std::runtime_error when there is no such list, or when it is
+  // claimed already.
   void claim(ListId list);
+  // Drops the lists that are not claimed.
   void finish_loading();
 
   std::uint64_t memory_bytes() const {
     return lists_.capacity() * sizeof(List) + run_bytes_ + families_.size() * kFamilyBytes;
   }
-  // Of a list with one run, whatever its length.
+  // Memory of a list with one run, however long the run.
   static constexpr std::uint64_t list_bytes() { return sizeof(List) + kFamilyBytes + 2 * sizeof(Extent); }
   std::uint64_t runs() const;
 
@@ -77,10 +80,10 @@ class GroupMap {
     std::uint32_t kept, added;
   };
 
-  // The journal names lists in any order, but numbers are taken one by one.
+  // The journal names lists in any order, but no number is far from those in use: a larger step is damage.
   static constexpr std::size_t kListsAtOnce = 1 << 20;
 
-  // A family with one member: two nodes on the heap.
+  // Memory of a family with one member: two nodes on the heap.
   static constexpr std::uint64_t kFamilyBytes =
       sizeof(Family) + sizeof(std::vector<ListId>) + sizeof(ListId) + 6 * sizeof(void*);
 
@@ -88,7 +91,7 @@ class GroupMap {
   template <typename Change>
   void change(ListId list, Change change);
   void mark_dirty(ListId list);
-  // The units of `run` that none of the other lists holds.
+  // Visits the units of `run` that none of the other lists holds.
   void for_each_unshared(const std::vector<ListId>& others, const Extent& run, const Freed& visit) const;
 
   std::vector<List> lists_;

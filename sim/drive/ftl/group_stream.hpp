@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups in a given order, read around the page cache a few pieces ahead of their user.
+// Reads groups in a given order around the page cache, a few pieces ahead of their user.
 //
-// Groups that lie side by side arrive in one read; a short gap is read along, because a request costs more than the
-// pages between.
+// Groups that lie side by side arrive in one read. A short gap between groups is read as well, because one more request
+// costs more than the pages of the gap.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ namespace kvdrive {
 class GroupStream {
  public:
   static constexpr std::uint32_t kPieceGroups = DirectReads::kBufferBytes / abi::kPageBytes;
-  static constexpr std::uint32_t kGap = 4;  // groups (docs/runtime.md has the measurement)
+  static constexpr std::uint32_t kGap = 4;  // groups; docs/runtime.md has the measurement
 
   struct Group {
     ListId list = 0;
@@ -30,12 +30,12 @@ class GroupStream {
 
   // Consecutive groups of one list.
   struct Piece {
-    std::size_t first = 0;  // number of the first one, of those asked for
+    std::size_t first = 0;  // position of its first group in the given order
     std::span<const std::byte* const> pages;
-    bool whole = true;  // false: the disk could not read some of them, which hold anything
+    bool whole = true;  // false: the disk could not read some pages; their contents are undefined
   };
 
-  // `depth` pieces are under way or in use at most. The groups are there, and stay until the stream ends.
+  // At most `depth` pieces are being read or in use. Precondition: the lists hold the groups until the stream ends.
   GroupStream(ReadPath& path, DirectReads& reads, std::vector<Group> groups, std::size_t depth, Sink sink)
       : path_(path), reads_(reads), groups_(std::move(groups)), depth_(depth), sink_(sink) {}
   GroupStream(const GroupStream&) = delete;
@@ -45,7 +45,7 @@ class GroupStream {
   // Starts reading, as far ahead as `depth` allows; `next` does so as well.
   void begin();
 
-  // Waits for the next piece and lets the one before it go. Precondition: not all groups have come.
+  // Releases the piece before and waits for the next one. Precondition: groups are left.
   Piece next();
 
  private:
@@ -65,8 +65,8 @@ class GroupStream {
   const std::vector<Group> groups_;
   const std::size_t depth_;
   const Sink sink_;
-  std::size_t next_ = 0;  // group to be read
-  bool in_use_ = false;   // the first slot
+  std::size_t next_ = 0;  // position of the next group to read
+  bool in_use_ = false;   // the user has the first slot
   std::deque<std::unique_ptr<Slot>> slots_;
 };
 

@@ -24,7 +24,7 @@ bool ReadPath::intact(Family family, std::uint32_t index, Unit unit, const std::
 }
 
 const std::byte* ReadPath::in_memory(Unit unit) const {
-  return WriteQueue::holds(unit) ? page(unit) : state_.media.staged_unit(unit);
+  return WriteQueue::holds(unit) ? page(unit) : state_.media.unwritten_unit(unit);
 }
 
 void ReadPath::start_read(DirectReads& reads, Unit first, std::uint32_t count, std::byte* to,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commands and properties at a controller: random ones, and ones that could succeed with a few bytes changed.
+// Fuzzing the commands and properties of a controller: random commands, and valid ones with a few bytes changed.
 #include <cstring>
 #include <optional>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Backing files: one that a drive wrote, in which bytes, sectors or pages change, or with metadata that no drive would
-// have written although every checksum fits. Mounting is refused with a sentence, or the drive works; what it gives
-// after plain damage was stored there once.
+// Fuzzing backing files: one that a drive wrote, either with damaged bytes, sectors or pages, or with forged metadata
+// whose checksums are right. Mounting is refused with a sentence, or the drive works. After damage, everything that it
+// returns was stored there once.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -19,11 +19,12 @@ namespace {
 constexpr std::uint32_t kHeads = 2, kRowBytes = 64, kBlocks = 12;
 constexpr std::size_t kPage = abi::kPageBytes, kSector = PowerCut::kSectorBytes;
 
-constexpr Limits kLimits{.tail_bytes = 1 << 20, .session_groups = 0, .metadata_bytes = 1 << 20, .run_groups = 1};
+constexpr Limits kLimits{.staged_bytes = 1 << 20, .session_groups = 0, .metadata_bytes = 1 << 20, .run_groups = 1};
 
 using Bytes = std::vector<std::byte>;
 
-// A token's row and a block's contents never change, so that whatever state comes back is part of the last one.
+// The contents of a row depend on its place only, those of a block on its number only. So any earlier state of the
+// drive can be checked without knowing which one came back.
 Bytes rows_of(std::uint32_t head, std::uint32_t kind, std::uint32_t first, std::uint32_t tokens) {
   Bytes rows(std::size_t{tokens} * kRowBytes);
   for (std::uint32_t t = 0; t < tokens; ++t) {
@@ -40,7 +41,7 @@ Bytes block(std::uint64_t number) {
   return bytes;
 }
 
-// Small, so that a file is made in no time.
+// A small drive: a file takes little time to write.
 Superblock small_drive() {
   Superblock superblock;
   superblock.capacity_units = 192;
@@ -145,7 +146,7 @@ class Host {
   Drive& drive_;
 };
 
-// A history with everything in it: both indexes, tails, forks, sessions that ended, blocks, several snapshots.
+// A history with every kind of record: both indexes, staged rows, forks, ended sessions, blocks, several snapshots.
 void live(Host& host) {
   const auto well = [](std::uint32_t status) { require(status == abi::kSuccess, "the base file cannot be made"); };
   for (const std::uint32_t kind : {abi::kKeys, abi::kValues}) well(host.append(5, kind, kind, 0, 300));
@@ -183,6 +184,8 @@ class Files final : public Surface {
     keep();
   }
 
+  bool starts_anew() const override { return true; }
+
   void one(Random& random) override {
     restore();
     const bool plain = random.one_in(2);
@@ -208,7 +211,7 @@ class Files final : public Surface {
   Drive mount() const {
     VolumeOptions options;
     options.snapshot_bytes = 4 * kPage;
-    options.tail_bytes = kLimits.tail_bytes;
+    options.staged_bytes = kLimits.staged_bytes;
     options.metadata_bytes = kLimits.metadata_bytes;
     options.run_groups = kLimits.run_groups;
     return {path_, make_fast_engine(), options};
@@ -226,7 +229,7 @@ class Files final : public Surface {
     Journal(file, superblock).append(nothing);
   }
 
-  // Remembers the file: its pages that are not empty, and the journal's transactions.
+  // Remembers the pages of the file that are not empty, and the journal's transactions.
   void keep() {
     BackingFile file(path_);
     superblock_ = read_superblock(file);
@@ -251,7 +254,7 @@ class Files final : public Surface {
     for (const Extent& extent : extents_) file.write(extent.offset, extent.bytes.span());
   }
 
-  // A place that something was written to.
+  // A byte of a page that is not empty.
   std::uint64_t place(Random& random) const {
     const Extent& extent = extents_[random.below(extents_.size())];
     return extent.offset + random.below(extent.bytes.size());
@@ -266,7 +269,7 @@ class Files final : public Surface {
     file.write(start, page.span());
   }
 
-  // What a disk does: wrong bytes, lost or misdirected sectors and pages, a file that ends early.
+  // Damage as by a disk: wrong bytes, lost or misdirected sectors and pages, a file that ends early.
   void damage(Random& random) const {
     if (random.one_in(16)) {
       std::filesystem::resize_file(path_, random.below(superblock_.file_bytes()));
@@ -289,7 +292,7 @@ class Files final : public Surface {
     }
   }
 
-  // Metadata with fitting checksums.
+  // Forges metadata and its checksums.
   void forge(Random& random) const {
     BackingFile file(path_);
     switch (random.below(4)) {
@@ -316,7 +319,7 @@ class Files final : public Surface {
     }
   }
 
-  // The other half, with what this one says but for a few bytes, a transaction too many, or one too few.
+  // Writes the journal's other half: the same transactions with a few bytes changed, one too many, or one too few.
   void forge_journal(BackingFile& file, Random& random) const {
     Journal journal(file, superblock_);
     journal.replay([](RecordReader) {});

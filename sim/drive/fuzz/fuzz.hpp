@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzing the drive: one file per surface that takes bytes from outside, all with the main program of main.cpp.
+// Fuzzing the drive: one file per surface that takes bytes from outside, all with the entry point of entry.cpp.
 #pragma once
 
 #include <cstddef>
@@ -12,37 +12,56 @@
 
 namespace kvdrive::fuzz {
 
-// Reproducible: the same seed gives the same inputs everywhere.
+// A source of choices. The same seed, or the same script, gives the same choices everywhere.
 class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed * 0x9e3779b97f4a7c15 + 1) {}
-
-  std::uint64_t bits() {
-    state_ ^= state_ << 13;
-    state_ ^= state_ >> 7;
-    state_ ^= state_ << 17;
-    return state_ * 0x2545f4914f6cdd1d;
+  // Choices come from the bytes of `script`, few for each, so that a changed byte changes one choice. When these are
+  // used up, choices follow from a seed: the script's FNV-1a hash.
+  explicit Random(std::span<const std::uint8_t> script) : Random(0xcbf29ce484222325) {
+    script_ = script;
+    for (const std::uint8_t byte : script) state_ = (state_ ^ byte) * 0x100000001b3;
+    state_ |= 1;
   }
+
+  std::uint64_t bits() { return script_.empty() ? generate() : read(8); }
   // 0 to n - 1.
-  std::uint64_t below(std::uint64_t n) { return (bits() >> 16) % n; }
+  std::uint64_t below(std::uint64_t n) {
+    if (script_.empty()) return (generate() >> 16) % n;
+    return read(n <= 1 << 8 ? 1 : n <= 1 << 16 ? 2 : 8) % n;
+  }
   bool one_in(std::uint64_t n) { return below(n) == 0; }
   template <typename T>
   T pick(std::initializer_list<T> values) {
     return values.begin()[below(values.size())];
   }
   void fill(std::span<std::byte> bytes) {
-    for (std::byte& byte : bytes) byte = static_cast<std::byte>(bits() >> 24);
+    Random contents(bits());  // one choice, however many bytes
+    for (std::byte& byte : bytes) byte = static_cast<std::byte>(contents.generate() >> 24);
   }
   // Flips, replaces or swaps a few bytes.
   void mutate(std::span<std::byte> bytes, std::uint64_t most) {
     for (std::uint64_t i = below(most + 1); i > 0; --i) {
       std::byte& byte = bytes[below(bytes.size())];
-      byte = one_in(2) ? static_cast<std::byte>(bits() >> 24) : byte ^ static_cast<std::byte>(1u << below(8));
+      byte = one_in(2) ? static_cast<std::byte>(below(256)) : byte ^ static_cast<std::byte>(1u << below(8));
     }
   }
 
  private:
+  std::uint64_t generate() {
+    state_ ^= state_ << 13;
+    state_ ^= state_ >> 7;
+    state_ ^= state_ << 17;
+    return state_ * 0x2545f4914f6cdd1d;
+  }
+  std::uint64_t read(std::size_t bytes) {
+    std::uint64_t value = 0;
+    for (; bytes > 0 && !script_.empty(); --bytes, script_ = script_.subspan(1)) value = value << 8 | script_.front();
+    return value;
+  }
+
   std::uint64_t state_;
+  std::span<const std::uint8_t> script_;
 };
 
 // What was fuzzed did something that no input may bring about.
@@ -53,11 +72,13 @@ inline void require(bool condition, const char* what) {
 class Surface {
  public:
   virtual ~Surface() = default;
-  // One input, from its making to the check of what came of it. State lives on between inputs.
+  // One step: makes an input, hands it over and checks what came of it. State lives on between steps.
   virtual void one(Random& random) = 0;
+  // True if each step begins with the state that the constructor made: the surface then serves many inputs.
+  virtual bool starts_anew() const { return false; }
 };
 
-// Of the surface that is linked. `folder` is empty and may be used.
+// Makes the surface that is linked. `folder` is empty, and the surface's own.
 std::unique_ptr<Surface> make_surface(const std::filesystem::path& folder);
 
 }  // namespace kvdrive::fuzz

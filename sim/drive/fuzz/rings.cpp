@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A ring segment whose host writes anything anywhere: data pointers, lists, queues, doorbells, properties.
+// Fuzzing the ring segment: the host writes anything anywhere, into data pointers, lists, queues, doorbells and
+// properties.
 #include "nvme/rings.hpp"
 
 #include <cstring>

@@ -25,8 +25,8 @@ std::int64_t fixed(std::uint16_t half) {
 
 }  // namespace
 
-// Four numbers at once: one more in the exponent's lowest bit carries into the sign's place only when all its bits are
-// set.
+// Checks four numbers at once. Adding one to the lowest bit of an exponent carries into the sign's bit only if all bits
+// of the exponent are set, which is Inf or NaN.
 bool all_finite(std::span<const std::byte> rows) {
   constexpr std::uint64_t ones = 0x0001'0001'0001'0001, exponents = ones * kExponent;
   std::uint64_t carries = 0;

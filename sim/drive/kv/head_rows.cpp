@@ -31,14 +31,14 @@ std::uint64_t HeadRows::groups_to_append(std::uint32_t tokens) const {
   return groups + embedding_pages(head_dim(), tokens_ + tokens) - embedding_;
 }
 
-std::uint64_t HeadRows::tail_after(std::uint32_t tokens, std::uint32_t run) const {
+std::uint64_t HeadRows::staged_after(std::uint32_t tokens, std::uint32_t run) const {
   const std::uint32_t whole = (tokens_ + tokens) / tokens_per_group() - groups_;
   const std::uint32_t stored = (groups_ + (whole < run ? 0 : whole)) * tokens_per_group();
   return std::uint64_t{tokens_ + tokens - stored} * row_bytes_;
 }
 
 std::uint64_t HeadRows::memory_bytes() const {
-  constexpr std::uint64_t node = sizeof *this + 6 * sizeof(void*);  // of the store's map
+  constexpr std::uint64_t node = sizeof *this + 6 * sizeof(void*);  // a node of the store's map
   return node + sums_.size() * sizeof sums_[0];
 }
 
@@ -48,7 +48,7 @@ void HeadRows::prepare_append(Ftl& ftl, std::span<const std::byte> rows, std::ui
   const std::uint32_t whole = (tokens_ + tokens) / tokens_per_group() - groups_, added = whole < run ? 0 : whole;
   const GroupKind kind = name_.kind == abi::kKeys ? GroupKind::kKeys : GroupKind::kValues;
   if (added > 0 && list_ == GroupMap::kNoList) list_ = ftl.create_list();
-  std::span<const std::byte> old = tail_, fresh = rows;
+  std::span<const std::byte> old = staged_, fresh = rows;
   for (std::uint32_t i = 0; i < added; ++i) {
     const auto first = old.first(std::min(old.size(), group_bytes));
     const auto rest = fresh.first(group_bytes - first.size());
@@ -59,10 +59,10 @@ void HeadRows::prepare_append(Ftl& ftl, std::span<const std::byte> rows, std::ui
   change.groups = groups_ + added;
   change.embedding = embedding_;
   change.tokens = tokens_ + tokens;
-  change.tail.reserve(old.size() + fresh.size());
-  change.tail.assign(old.begin(), old.end());
-  change.tail.insert(change.tail.end(), fresh.begin(), fresh.end());
-  change.kept_tail = added == 0 ? tail_.size() : 0;
+  change.staged.reserve(old.size() + fresh.size());
+  change.staged.assign(old.begin(), old.end());
+  change.staged.insert(change.staged.end(), fresh.begin(), fresh.end());
+  change.kept_staged = added == 0 ? staged_.size() : 0;
   if (!sums_.empty()) {
     change.sums = sums_;
     add_rows(rows, change.sums, 1);
@@ -75,8 +75,8 @@ void HeadRows::revert(Ftl& ftl) const {
   if (embedding_list_ != GroupMap::kNoList) ftl.cut(embedding_list_, embedding_);
 }
 
-// Rows from `first` on: those before tokens_ from groups and tail, the others from `added_rows`. False when a group is
-// lost.
+// Copies `count` rows from `first` on: rows before tokens_ come from groups and staged rows, later ones from
+// `added_rows`. Returns false when a group is lost.
 bool HeadRows::read_rows(Ftl& ftl, std::span<const std::byte> added_rows, std::uint32_t first, std::uint32_t count,
                          std::byte* out) const {
   Page page;
@@ -94,7 +94,7 @@ bool HeadRows::read_rows(Ftl& ftl, std::span<const std::byte> added_rows, std::u
       if (!result.whole) return false;
       from = page.data() + std::size_t{token % tokens_per_group()} * row_bytes_;
     } else {
-      from = tail_.data() + std::size_t{token - tokens_in_groups()} * row_bytes_;
+      from = staged_.data() + std::size_t{token - tokens_in_groups()} * row_bytes_;
     }
     std::memcpy(out, from, std::size_t{end - token} * row_bytes_);
     out += std::size_t{end - token} * row_bytes_;
@@ -103,7 +103,8 @@ bool HeadRows::read_rows(Ftl& ftl, std::span<const std::byte> added_rows, std::u
   return true;
 }
 
-// Writes the spans that are whole now. A lost group leaves the rest without index; SparF reads the rows then.
+// Writes the embedding-indexed spans that are whole now. After a lost group the later tokens stay without that index;
+// SparF then reads their rows.
 void HeadRows::index_spans(Ftl& ftl, std::span<const std::byte> rows, Change& change) {
   EmbeddingSpan span = EmbeddingSpan::first(head_dim());
   std::vector<std::byte> tokens;
@@ -132,9 +133,9 @@ bool HeadRows::prepare_truncate(Ftl& ftl, std::uint32_t tokens, Change& change) 
   change.embedding = std::min(embedding_pages(head_dim(), tokens), embedding_);
   change.tokens = tokens;
   const std::uint32_t first = change.groups * tokens_per_group();
-  change.tail.resize(std::size_t{tokens - first} * row_bytes_);
-  if (!read_rows(ftl, {}, first, tokens - first, change.tail.data())) return false;
-  if (change.groups == groups_) change.kept_tail = change.tail.size();
+  change.staged.resize(std::size_t{tokens - first} * row_bytes_);
+  if (!read_rows(ftl, {}, first, tokens - first, change.staged.data())) return false;
+  if (change.groups == groups_) change.kept_staged = change.staged.size();
   if (sums_.empty()) return true;
   change.sums = sums_;
   std::vector<std::byte> row(row_bytes_ * std::size_t{tokens_per_group()});
@@ -152,18 +153,18 @@ void HeadRows::apply(Ftl& ftl, Change&& change) {
   if (change.embedding < embedding_) ftl.cut(embedding_list_, change.embedding);
   groups_ = change.groups;
   embedding_ = change.embedding;
-  tail_ = std::move(change.tail);
+  staged_ = std::move(change.staged);
   sums_ = std::move(change.sums);
   tokens_ = change.tokens;
   dirty_ = true;
-  clean_tail_ = std::min(clean_tail_, change.kept_tail);
+  clean_staged_ = std::min(clean_staged_, change.kept_staged);
 }
 
 HeadRows HeadRows::fork(Ftl& ftl, const Name& name) const {
   HeadRows copy = *this;
   copy.name_ = name;
   copy.dirty_ = true;
-  copy.clean_tail_ = 0;
+  copy.clean_staged_ = 0;
   if (list_ != GroupMap::kNoList) copy.list_ = ftl.fork_list(list_, groups_);
   if (embedding_list_ != GroupMap::kNoList) copy.embedding_list_ = ftl.fork_list(embedding_list_, embedding_);
   return copy;
@@ -174,7 +175,7 @@ void HeadRows::claim(Ftl& ftl) const {
   if (embedding_list_ != GroupMap::kNoList) ftl.claim(embedding_list_);
 }
 
-void HeadRows::settle(Ftl& ftl) const {
+void HeadRows::drop_unfinished(Ftl& ftl) const {
   const auto keep = [&ftl](ListId list, std::uint32_t count) {
     if (list == GroupMap::kNoList ? count > 0 : ftl.groups(list, count) < count) {
       throw std::runtime_error("a session owns a group that the journal does not know");

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// K or V of one head: token-indexed groups, then a tail of a few rows in drive memory; of K, on demand, the
-// embedding-indexed copy; of V, on demand, the sum of all rows.
+// K or V of one head: token-indexed groups on flash, then staged rows, which wait in drive memory until they fill
+// groups. A sparse head also has an embedding-indexed copy of its K and the sum of its V.
 //
-// A group holds floor(kPageBytes / row_bytes) consecutive tokens from its first byte on. Changes are prepared first and
-// applied afterwards, so that a command over several heads happens to all of them or to none.
+// A group holds floor(kPageBytes / row_bytes) consecutive tokens from its first byte on. A change is prepared first and
+// applied afterwards, so that a command over several heads changes all of them or none.
 #pragma once
 
 #include <algorithm>
@@ -26,17 +26,18 @@ class HeadRows {
     abi::KvKind kind = abi::kKeys;
   };
 
-  // What applying leaves behind: so many groups of each index, then `tail`. New groups are in the lists already.
+  // The state that `apply` leaves: the number of groups of each index, then the staged rows. New groups are in the
+  // lists already.
   struct Change {
     std::uint32_t groups = 0;
     std::uint32_t embedding = 0;
-    std::vector<std::byte> tail;
-    std::size_t kept_tail = 0;  // bytes of it that were there
+    std::vector<std::byte> staged;
+    std::size_t kept_staged = 0;  // the first bytes of `staged` that did not change
     std::vector<std::int64_t> sums;
     std::uint32_t tokens = 0;
   };
 
-  // `sparse`: keep what SparF needs beside the rows. `row_bytes` is at most kPageBytes.
+  // `sparse`: keep the copy of K and the sum of V that SparF needs. `row_bytes` is at most kPageBytes.
   HeadRows(const Name& name, std::uint32_t row_bytes, bool sparse);
 
   const Name& name() const { return name_; }
@@ -48,26 +49,29 @@ class HeadRows {
   std::uint32_t tokens_in_groups() const { return groups_ * tokens_per_group(); }
   std::uint32_t groups() const { return groups_; }
   std::uint32_t embedding() const { return embedding_; }
-  ListId list() const { return list_; }                      // of the groups, if there are any
-  ListId embedding_list() const { return embedding_list_; }  // of these, if there are any
-  std::span<const std::byte> tail() const { return tail_; }
-  std::span<const std::int64_t> sums() const { return sums_; }  // of all rows; empty unless sparse V
-  // `run`: groups that are stored together at least; fewer wait in the tail.
-  std::uint32_t waiting_groups() const { return tokens_ / tokens_per_group() - groups_; }
-  // Of flash, with those that wait.
+  ListId list() const { return list_; }                      // kNoList without groups
+  ListId embedding_list() const { return embedding_list_; }  // kNoList without such groups
+  std::span<const std::byte> staged() const { return staged_; }
+  std::span<const std::int64_t> sums() const {
+    return sums_;
+  }  // sum of all rows; empty unless this is V of a sparse head
+  // Whole groups among the staged rows. They go to flash when there are `run` of them (see prepare_append).
+  std::uint32_t staged_groups() const { return tokens_ / tokens_per_group() - groups_; }
+  // Groups of flash, with those that are staged.
   std::uint64_t owned_groups() const { return std::uint64_t{tokens_ / tokens_per_group()} + embedding_; }
-  // What `tokens` more add to that.
+  // Groups that `tokens` more add to owned_groups().
   std::uint64_t groups_to_append(std::uint32_t tokens) const;
-  // Bytes of the tail after them.
-  std::uint64_t tail_after(std::uint32_t tokens, std::uint32_t run) const;
-  // Drive memory beside the tail.
+  // Bytes of staged rows after an append of `tokens`.
+  std::uint64_t staged_after(std::uint32_t tokens, std::uint32_t run) const;
+  // Drive memory without the staged rows.
   std::uint64_t memory_bytes() const;
 
-  // Stores the groups that `rows` fill. When it throws, `revert` forgets them.
+  // Stores the groups that `rows` fill, if they are `run` or more; otherwise the rows stay staged. When it throws,
+  // `revert` forgets the stored groups.
   void prepare_append(Ftl& ftl, std::span<const std::byte> rows, std::uint32_t run, Change& change);
   void revert(Ftl& ftl) const;
 
-  // Precondition: `tokens` <= tokens(). False when a group that must be cut is lost.
+  // Precondition: `tokens` <= tokens(). Returns false when a group that must be cut is lost.
   [[nodiscard]] bool prepare_truncate(Ftl& ftl, std::uint32_t tokens, Change& change) const;
 
   void apply(Ftl& ftl, Change&& change);
@@ -76,16 +80,16 @@ class HeadRows {
   HeadRows fork(Ftl& ftl, const Name& name) const;
   void release(Ftl& ftl);
 
-  // Durable form: what changed since the last commit, or everything.
+  // Writes what changed since the last commit, or everything.
   void save(RecordWriter& writer, bool everything) const;
   void committed();
-  // Without rows, as the record at `reader` names it. Throws std::runtime_error when that is damaged.
+  // An empty head with the name in the record at `reader`. Throws std::runtime_error when the record is damaged.
   static HeadRows named_by(RecordReader reader);
   void load(RecordReader& reader);
   void claim(Ftl& ftl) const;
-  // After the lists were loaded: forgets groups of a command that was never finished. Throws std::runtime_error when
-  // groups are missing.
-  void settle(Ftl& ftl) const;
+  // To be called after the lists were loaded: drops the groups of a command that was never finished. Throws
+  // std::runtime_error when groups are missing.
+  void drop_unfinished(Ftl& ftl) const;
 
   bool dirty() const { return dirty_; }
   void check(Ftl& ftl, const std::function<void(const std::string&)>& report) const;
@@ -104,14 +108,14 @@ class HeadRows {
   std::uint32_t groups_ = 0;
   ListId embedding_list_ = GroupMap::kNoList;
   std::uint32_t embedding_ = 0;
-  std::vector<std::byte> tail_;
+  std::vector<std::byte> staged_;
   std::vector<std::int64_t> sums_;
-  // Unchanged since the last commit:
-  bool dirty_ = true;
-  std::size_t clean_tail_ = 0;
+  bool dirty_ = true;             // changed since the last commit
+  std::size_t clean_staged_ = 0;  // the first bytes of `staged_` that did not change since then
 };
 
-// Of the pages of groups `first` and on, and of the tail behind them: how many groups are not what was stored.
+// How many groups are not what was stored. `pages` are those of groups `first` and on; pages behind the last group are
+// staged rows and do not count.
 inline std::uint32_t damaged_groups(const Ftl& ftl, const HeadRows& rows, std::size_t first,
                                     std::span<const std::byte* const> pages) {
   if (first >= rows.groups()) return 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A head's rows in the journal: what they were cut to, then what was added.
+// A head in the journal: how many staged bytes were kept since its last record, then those that were added.
 #include <stdexcept>
 #include <string>
 
@@ -15,7 +15,7 @@ struct SavedRows {
   std::uint8_t head, kind;
   std::uint32_t row_bytes, sparse, tokens;
   ListId list, embedding_list;
-  std::uint32_t groups, embedding, kept_tail, added_tail;
+  std::uint32_t groups, embedding, kept_staged, added_staged;
 };
 
 bool sane(const SavedRows& s) {
@@ -23,30 +23,30 @@ bool sane(const SavedRows& s) {
                      s.sparse <= 1 && s.tokens <= abi::kMaxTokens;
   if (!shape) return false;
   const std::uint64_t rows = std::uint64_t{s.groups} * (abi::kPageBytes / s.row_bytes);
-  const std::uint64_t tail = std::uint64_t{s.kept_tail} + s.added_tail;
-  return s.tokens >= rows && (s.tokens - rows) * s.row_bytes == tail &&
+  const std::uint64_t staged = std::uint64_t{s.kept_staged} + s.added_staged;
+  return s.tokens >= rows && (s.tokens - rows) * s.row_bytes == staged &&
          s.embedding <= embedding_pages(s.row_bytes / 2, s.tokens);
 }
 
 }  // namespace
 
 void HeadRows::save(RecordWriter& writer, bool everything) const {
-  const std::size_t kept = everything ? 0 : clean_tail_;
+  const std::size_t kept = everything ? 0 : clean_staged_;
   writer.put(RecordType::kRows);
   writer.put(SavedRows{name_.session, name_.layer, name_.head, static_cast<std::uint8_t>(name_.kind), row_bytes_,
                        sparse_, tokens_, list_, embedding_list_, groups_, embedding_, static_cast<std::uint32_t>(kept),
-                       static_cast<std::uint32_t>(tail_.size() - kept)});
-  writer.put_all(std::span(tail_).subspan(kept));
+                       static_cast<std::uint32_t>(staged_.size() - kept)});
+  writer.put_all(std::span(staged_).subspan(kept));
   writer.put_all(std::span(sums_));
   writer.end_record();
 }
 
 void HeadRows::committed() {
   dirty_ = false;
-  clean_tail_ = tail_.size();
+  clean_staged_ = staged_.size();
 }
 
-// `reader` stays at the record: `load` reads it.
+// `reader` is a copy: the record is still to be read, by `load`.
 HeadRows HeadRows::named_by(RecordReader reader) {
   const auto saved = reader.get<SavedRows>();
   if (!sane(saved)) throw std::runtime_error("a record of a head's rows is damaged");
@@ -57,10 +57,10 @@ HeadRows HeadRows::named_by(RecordReader reader) {
 void HeadRows::load(RecordReader& reader) {
   const auto saved = reader.get<SavedRows>();
   if (saved.row_bytes != row_bytes_) throw std::runtime_error("a record changes the size of a head's rows");
-  if (saved.kept_tail > tail_.size()) throw std::runtime_error("a record keeps more of a head than there is");
-  const auto added = reader.take(saved.added_tail);
-  tail_.resize(saved.kept_tail);
-  tail_.insert(tail_.end(), added.begin(), added.end());
+  if (saved.kept_staged > staged_.size()) throw std::runtime_error("a record keeps more of a head than there is");
+  const auto added = reader.take(saved.added_staged);
+  staged_.resize(saved.kept_staged);
+  staged_.insert(staged_.end(), added.begin(), added.end());
   list_ = saved.list;
   groups_ = saved.groups;
   embedding_list_ = saved.embedding_list;

@@ -34,13 +34,13 @@ struct KvStore::Prepared {
   HeadRows::Change change;
 };
 
-// Adds (or takes away) what a head takes of flash and memory.
+// Adds to, or subtracts from, the counts of flash and memory that a head uses.
 void KvStore::count(Session& session, const HeadRows& rows, int sign) {
   const auto by = [sign](std::uint64_t amount) { return sign > 0 ? amount : 0 - amount; };
   session.groups += by(rows.owned_groups());
-  session.waiting += by(rows.waiting_groups());
-  waiting_groups_ += by(rows.waiting_groups());
-  tail_bytes_ += by(rows.tail().size());
+  session.staged += by(rows.staged_groups());
+  staged_groups_ += by(rows.staged_groups());
+  staged_bytes_ += by(rows.staged().size());
 }
 
 void KvStore::apply_all(Session& session, std::vector<Prepared>& prepared) {
@@ -103,7 +103,7 @@ abi::NvmeStatus KvStore::check_append(const abi::KvAppend& command) const {
   return abi::kSuccess;
 }
 
-// Flash and metadata. Groups that wait in tails have their place already.
+// True if flash and metadata have room for the append. Staged groups are counted already.
 bool KvStore::flash_fits(const abi::KvAppend& command) const {
   std::uint64_t groups = 0, memory = 0;
   for (std::uint32_t head = command.head; head < command.head + std::uint32_t{command.heads}; ++head) {
@@ -115,36 +115,36 @@ bool KvStore::flash_fits(const abi::KvAppend& command) const {
   const auto session = sessions_.find(command.session);
   const std::uint64_t owned = groups + (session == sessions_.end() ? 0 : session->second.groups);
   if (limits_.session_groups > 0 && owned > limits_.session_groups) return false;
-  return groups + waiting_groups_ <= ftl_.available() && memory <= ftl_.metadata_left();
+  return groups + staged_groups_ <= ftl_.available() && memory <= ftl_.metadata_left();
 }
 
-std::uint64_t KvStore::tail_after(const abi::KvAppend& command, std::uint32_t run) const {
-  std::uint64_t bytes = tail_bytes_;
+std::uint64_t KvStore::staged_after(const abi::KvAppend& command, std::uint32_t run) const {
+  std::uint64_t bytes = staged_bytes_;
   for (std::uint32_t head = command.head; head < command.head + std::uint32_t{command.heads}; ++head) {
     const HeadRows* found = find(command.session, command.layer, head, static_cast<abi::KvKind>(command.kind));
     const HeadRows& rows = found ? *found : HeadRows(name_of(command, head), command.row_bytes, sparse(command));
-    bytes += rows.tail_after(command.tokens, run) - rows.tail().size();
+    bytes += rows.staged_after(command.tokens, run) - rows.staged().size();
   }
   return bytes;
 }
 
-// Such that what is left of the metadata budget suffices for what is left of the flash.
+// Runs are so long that the metadata left suffices to map the flash left.
 std::uint32_t KvStore::run_groups() const {
   constexpr std::uint64_t kMost = 64;
-  constexpr std::uint64_t kRunBytes = sizeof(Extent) * 9 / 8 + 1;  // vectors of them grow by an eighth
+  constexpr std::uint64_t kRunBytes = sizeof(Extent) * 9 / 8 + 1;  // a vector of runs grows by an eighth
   if (limits_.run_groups > 0)
     return static_cast<std::uint32_t>(std::min<std::uint64_t>(limits_.run_groups, UINT32_MAX));
-  const std::uint64_t bytes = ftl_.metadata_left() / 4 * 3;  // the rest for what collection splits
+  const std::uint64_t bytes = ftl_.metadata_left() / 4 * 3;  // the rest is for runs that garbage collection splits
   if (bytes == 0) return kMost;
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(ftl_.available() * kRunBytes / bytes + 1, 1, kMost));
 }
 
-// Stores the whole groups that wait in a session's tails; what the flash does not take goes on waiting.
+// Moves a session's staged groups to flash. Groups that the flash does not take stay staged.
 void KvStore::spill(std::uint32_t number) {
   Session& session = sessions_.at(number);
   std::vector<Prepared> prepared(1);
   for (auto& [key, rows] : session.heads) {
-    if (rows.waiting_groups() == 0) continue;
+    if (rows.staged_groups() == 0) continue;
     prepared[0] = {&rows, {}};
     try {
       rows.prepare_append(ftl_, {}, 1, prepared[0].change);
@@ -160,29 +160,31 @@ void KvStore::spill(std::uint32_t number) {
   }
 }
 
-// The session with the most first, until tails take `tail_bytes` at most or nothing more can be done.
-void KvStore::spill_until(std::uint64_t tail_bytes) {
-  while (tail_bytes_ > tail_bytes && waiting_groups_ > 0) {
-    const std::uint64_t before = waiting_groups_;
+// Moves staged groups to flash, those of the session with the most first, until staged rows take `staged_bytes` at most
+// or no more can move.
+void KvStore::spill_until(std::uint64_t staged_bytes) {
+  while (staged_bytes_ > staged_bytes && staged_groups_ > 0) {
+    const std::uint64_t before = staged_groups_;
     const auto most = std::ranges::max_element(
-        sessions_, {}, [](const auto& entry) { return std::pair(entry.second.waiting, ~entry.first); });
+        sessions_, {}, [](const auto& entry) { return std::pair(entry.second.staged, ~entry.first); });
     spill(most->first);
-    if (waiting_groups_ == before) return;
+    if (staged_groups_ == before) return;
   }
 }
 
 void KvStore::work() {
-  if (tail_bytes_ > limits_.tail_bytes / 4 * 3) spill_until(limits_.tail_bytes / 2);
+  if (staged_bytes_ > limits_.staged_bytes / 4 * 3) spill_until(limits_.staged_bytes / 2);
 }
 
-// Long runs, unless there is no room to gather them.
+// The number of groups that an append stores together: as run_groups() says, fewer when drive memory cannot stage them.
+// Nothing when even single groups do not fit.
 std::optional<std::uint32_t> KvStore::run_that_fits(const abi::KvAppend& command) {
   const std::uint32_t run = run_groups();
-  if (tail_after(command, run) <= limits_.tail_bytes) return run;
-  spill_until(limits_.tail_bytes / 2);
-  if (tail_after(command, 1) > limits_.tail_bytes) spill_until(0);
+  if (staged_after(command, run) <= limits_.staged_bytes) return run;
+  spill_until(limits_.staged_bytes / 2);
+  if (staged_after(command, 1) > limits_.staged_bytes) spill_until(0);
   for (const std::uint32_t shorter : {run, 1U}) {
-    if (tail_after(command, shorter) <= limits_.tail_bytes) return shorter;
+    if (staged_after(command, shorter) <= limits_.staged_bytes) return shorter;
   }
   return std::nullopt;
 }
@@ -195,7 +197,7 @@ abi::NvmeStatus KvStore::append(const abi::KvAppend& command, std::span<const st
   const auto run = run_that_fits(command);
   if (!run) return abi::kCapacityExceeded;
 
-  // Storing groups may commit: sessions and heads that are new appear only when all of it is done.
+  // Storing groups may commit: new sessions and heads are added only when all groups are stored.
   const std::size_t head_bytes = std::size_t{command.tokens} * command.row_bytes;
   std::vector<HeadRows> new_heads;
   std::vector<Prepared> prepared;
@@ -231,7 +233,7 @@ abi::NvmeStatus KvStore::append(const abi::KvAppend& command, std::span<const st
   return abi::kSuccess;
 }
 
-// Forgets what was stored for a command that is refused now.
+// Forgets the groups that were stored for a command that is refused after all.
 void KvStore::revert(std::vector<Prepared>& prepared, std::vector<HeadRows>& new_heads) {
   for (const Prepared& entry : prepared) entry.rows->revert(ftl_);
   for (HeadRows& rows : new_heads) rows.release(ftl_);
@@ -297,7 +299,7 @@ abi::NvmeStatus KvStore::fork(const abi::SessionFork& command) {
   const auto source = sessions_.find(command.session);
   if (source == sessions_.end()) return abi::kUnknownSession;
   if (sessions_.contains(command.target)) return abi::kSessionExists;
-  if (source->second.waiting > 0) spill(command.session);  // to be shared, not copied
+  if (source->second.staged > 0) spill(command.session);  // so that they are shared, not copied
   std::uint64_t memory = 0;
   for (const auto& [key, rows] : source->second.heads) {
     memory += rows.memory_bytes() + 2 * GroupMap::list_bytes() + ftl_.run_bytes(rows.list(), rows.embedding_list());
@@ -325,7 +327,7 @@ abi::NvmeStatus KvStore::fork(const abi::SessionFork& command) {
 }
 
 bool KvStore::within_limits(const Session& session) const {
-  return tail_bytes_ <= limits_.tail_bytes && waiting_groups_ <= ftl_.available() &&
+  return staged_bytes_ <= limits_.staged_bytes && staged_groups_ <= ftl_.available() &&
          (limits_.session_groups == 0 || session.groups <= limits_.session_groups);
 }
 

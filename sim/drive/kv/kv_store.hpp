@@ -31,10 +31,10 @@ class KvStore {
 
   abi::NvmeStatus trim(const abi::SessionTrim& command);
 
-  // Of the lists of a session, in ascending order; none for an unknown session.
+  // The families of a session's lists, in ascending order. Empty for an unknown session.
   std::vector<Family> families(std::uint32_t session) const;
 
-  // A new session with the first tokens of another one; they share groups until one of them changes.
+  // Makes a new session with the first tokens of another one. Both share groups until one of them changes.
   abi::NvmeStatus fork(const abi::SessionFork& command);
 
   bool has_session(std::uint32_t session) const { return sessions_.contains(session); }
@@ -43,14 +43,14 @@ class KvStore {
   // K and V of a session's heads, by layer, head and kind; empty for an unknown session.
   std::vector<const HeadRows*> heads(std::uint32_t session) const;
 
-  // Null when nothing was appended there.
+  // Returns null when nothing was appended to that head.
   const HeadRows* find(std::uint32_t session, std::uint32_t layer, std::uint32_t head, abi::KvKind kind) const;
 
-  std::uint64_t tail_bytes() const { return tail_bytes_; }
-  // Groups of a head that go to flash together at present; fewer wait in the tail.
+  std::uint64_t staged_bytes() const { return staged_bytes_; }
+  // Groups of a head that go to flash together at present; fewer stay staged.
   std::uint32_t run_groups() const;
 
-  // Between commands: moves whole groups to flash when the tails take much of their budget.
+  // Between commands: moves whole groups to flash when staged rows take three quarters of their budget.
   void work();
 
   void save(RecordWriter& writer, bool everything) const;
@@ -58,7 +58,7 @@ class KvStore {
   void load_session(RecordReader& reader);
   void load_session_end(RecordReader& reader);
   void load_rows(RecordReader& reader);
-  // After all records: claims the lists; after these are loaded: looks at them.
+  // To be called after all records, and after the lists are loaded.
   void claim_lists();
   void finish_loading();
 
@@ -69,8 +69,8 @@ class KvStore {
   using Heads = std::unordered_map<std::uint32_t, HeadRows>;
   struct Session {
     std::uint32_t next_sequence = 0;
-    std::uint64_t groups = 0;  // of flash, with those that wait in tails
-    std::uint64_t waiting = 0;
+    std::uint64_t groups = 0;  // of flash, with the staged ones
+    std::uint64_t staged = 0;  // groups that are staged
     Heads heads;
   };
   struct Prepared;
@@ -79,10 +79,10 @@ class KvStore {
   abi::NvmeStatus check_append(const abi::KvAppend& command) const;
   bool flash_fits(const abi::KvAppend& command) const;
   std::optional<std::uint32_t> run_that_fits(const abi::KvAppend& command);
-  std::uint64_t tail_after(const abi::KvAppend& command, std::uint32_t run) const;
+  std::uint64_t staged_after(const abi::KvAppend& command, std::uint32_t run) const;
   bool within_limits(const Session& session) const;
   void spill(std::uint32_t session);
-  void spill_until(std::uint64_t tail_bytes);
+  void spill_until(std::uint64_t staged_bytes);
   void count(Session& session, const HeadRows& rows, int sign);
   void revert(std::vector<Prepared>& prepared, std::vector<HeadRows>& new_heads);
   void apply_all(Session& session, std::vector<Prepared>& prepared);
@@ -93,10 +93,10 @@ class KvStore {
   Ftl& ftl_;
   Limits limits_;
   std::unordered_map<std::uint32_t, Session> sessions_;
-  std::uint64_t tail_bytes_ = 0;
-  std::uint64_t waiting_groups_ = 0;  // whole ones in tails
-  std::set<std::uint32_t> dirty_;     // sessions that changed since the last commit
-  std::set<std::uint32_t> ended_;     // sessions that ended since then; their number may be in use again
+  std::uint64_t staged_bytes_ = 0;
+  std::uint64_t staged_groups_ = 0;  // whole groups among the staged rows
+  std::set<std::uint32_t> dirty_;    // sessions that changed since the last commit
+  std::set<std::uint32_t> ended_;    // sessions that ended since then; their number may be in use again
 };
 
 }  // namespace kvdrive

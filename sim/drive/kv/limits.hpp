@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What sessions may use of the drive. Stored on it: they hold until somebody sets others.
+// Limits on what sessions may use. They are stored on the drive and hold until they are set anew.
 #pragma once
 
 #include <cstdint>
@@ -8,19 +8,19 @@
 namespace kvdrive {
 
 struct Limits {
-  std::uint64_t tail_bytes = 256 << 20;  // rows that wait in drive memory, of all sessions
-  std::uint64_t session_groups = 0;      // flash of one session, 0: no limit
-  std::uint64_t metadata_bytes = 0;      // drive memory for maps, bands and sessions
-  std::uint64_t run_groups = 0;          // groups of a head that go to flash together; 0: as the budget asks for
+  std::uint64_t staged_bytes = 256 << 20;  // drive memory for the staged rows of all sessions
+  std::uint64_t session_groups = 0;        // flash of one session; 0: no limit
+  std::uint64_t metadata_bytes = 0;        // drive memory for maps, bands and sessions
+  std::uint64_t run_groups = 0;  // groups of a head that go to flash together; 0: derived from the metadata budget
 
-  // A byte for each group of the drive, and some for small ones.
+  // One byte for each group of the drive, and a fixed part that small drives need.
   static constexpr std::uint64_t default_metadata_bytes(std::uint64_t capacity_units) {
     return (std::uint64_t{16} << 20) + capacity_units;
   }
 
-  // Room that a snapshot of all of it takes in the journal.
+  // Room that a snapshot of staged rows and metadata takes in the journal.
   constexpr std::uint64_t journal_bytes() const {
-    return 2 * (tail_bytes + metadata_bytes) + (std::uint64_t{64} << 20);
+    return 2 * (staged_bytes + metadata_bytes) + (std::uint64_t{64} << 20);
   }
 
   constexpr bool operator==(const Limits&) const = default;

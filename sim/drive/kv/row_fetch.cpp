@@ -25,8 +25,8 @@ void RowFetch::add(const HeadRows& rows, std::uint32_t first, std::uint32_t coun
   }
   if (token < first + count) {
     const std::size_t bytes = (first + count - token) * row_bytes;
-    std::memcpy(out, rows.tail().data() + (token - rows.tokens_in_groups()) * row_bytes, bytes);
-    tail_bytes_ += bytes;
+    std::memcpy(out, rows.staged().data() + (token - rows.tokens_in_groups()) * row_bytes, bytes);
+    staged_bytes_ += bytes;
   }
 }
 

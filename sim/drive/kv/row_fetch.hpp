@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Consecutive rows of heads to memory: plans all page reads first, then does them at once.
+// Copies consecutive rows of heads to memory: collects all page reads first, then does them at once.
 #pragma once
 
 #include <cstddef>
@@ -12,16 +12,16 @@ namespace kvdrive {
 
 class RowFetch {
  public:
-  // Rows `first` to `first + count` - 1 to `out`. Precondition: they are there.
+  // Adds rows `first` to `first + count` - 1, which go to `out`. Precondition: the head has them.
   void add(const HeadRows& rows, std::uint32_t first, std::uint32_t count, std::byte* out);
 
-  // All rows are at their place afterwards, unless the result is not whole.
+  // Reads. All rows are in place afterwards, unless the result is not whole.
   ReadResult run(Ftl& ftl, Ns ready, Sink sink);
 
-  std::uint64_t tail_bytes() const { return tail_bytes_; }
+  std::uint64_t staged_bytes() const { return staged_bytes_; }
 
  private:
-  // Part of a group: read beside, then copied.
+  // Part of a group: the page is read into a buffer, then the rows are copied.
   struct Part {
     ListId list;
     std::uint32_t group;
@@ -31,7 +31,7 @@ class RowFetch {
 
   std::vector<GroupRead> whole_;
   std::vector<Part> parts_;
-  std::uint64_t tail_bytes_ = 0;
+  std::uint64_t staged_bytes_ = 0;
 };
 
 }  // namespace kvdrive

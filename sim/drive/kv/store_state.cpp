@@ -63,7 +63,7 @@ void KvStore::claim_lists() {
 void KvStore::finish_loading() {
   for (auto& [number, session] : sessions_) {
     for (const auto& [key, rows] : session.heads) {
-      rows.settle(ftl_);
+      rows.drop_unfinished(ftl_);
       count(session, rows, 1);
       ftl_.charge(static_cast<std::int64_t>(rows.memory_bytes()));
     }

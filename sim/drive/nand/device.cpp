@@ -8,7 +8,7 @@ namespace {
 
 Ns scaled(Ns time, std::uint32_t percent) { return time * percent / 100; }
 
-// A fixed sequence without visible order in 0 to 999,999: which reads need another decoding.
+// A fixed pseudo-random sequence of numbers from 0 to 999,999. It decides which reads are repeated.
 std::uint32_t lottery(std::uint64_t draw) {
   draw = (draw ^ (draw >> 30)) * 0xbf58476d1ce4e5b9ULL;
   draw = (draw ^ (draw >> 27)) * 0x94d049bb133111ebULL;
@@ -28,7 +28,7 @@ Ns NandDevice::firmware_read(std::uint32_t bytes) const {
   return bytes <= abi::kPageBytes ? timing_.firmware_read_4k_ns : timing_.firmware_read_full_ns;
 }
 
-// How often a page is sensed until it can be decoded.
+// The number of extra sensings until a page of a block with so many erases is decoded.
 std::uint32_t NandDevice::sensings(std::uint32_t erases) {
   const std::uint32_t draw = lottery(++reads_);
   std::uint64_t below = 0;
@@ -42,7 +42,8 @@ std::uint32_t NandDevice::sensings(std::uint32_t erases) {
   return 1;
 }
 
-// A read that meets a program or erase suspends it where the die can: that ends later by the read's time.
+// Returns when sensing starts. Where the die can suspend, a read interrupts a program or erase, which ends later by the
+// time of the read.
 Ns NandDevice::start_read(Die& die, Ns ready, Ns sensing) {
   const Ns start = std::max(ready, die.free_at);
   if (start >= die.busy_until) return start;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flash array and its buses in device time: when does a read, program or erase end?
+// The flash array and its buses in device time: computes when a read, program or erase ends.
 //
-// Calls come in the order in which the firmware issues them; on a die they run in that order, on a bus a transfer takes
-// the first free moment. Everything is integer arithmetic: the same calls give the same times.
+// Calls come in the order in which the firmware issues them. A die runs them in that order; a transfer takes the first
+// free moment of its bus. All arithmetic is on integers: the same calls give the same times.
 #pragma once
 
 #include <cstdint>
@@ -17,25 +17,25 @@
 
 namespace kvdrive {
 
-// Where data goes that leaves the channel.
+// The destination of data that leaves the channel.
 enum class Sink : std::uint8_t {
   kHost,      // over PCIe
   kComputer,  // to the engine's memory
-  kFirmware,  // stays in the controller (garbage collection, a copy of a group)
+  kFirmware,  // stays in the controller, for garbage collection or a copy of a group
 };
 
 struct PageRead {
   std::uint32_t die = 0;
-  std::uint32_t page = 0;          // of the block: decides the page type
-  std::uint32_t erases = 0;        // of the block so far
-  std::uint32_t planes = 1;        // sensed together
-  std::uint32_t bytes = 0;         // of all planes, over the channel
-  std::uint32_t wanted_bytes = 0;  // what a filter lets through
+  std::uint32_t page = 0;          // number within the block; decides the page type
+  std::uint32_t erases = 0;        // erases of the block so far
+  std::uint32_t planes = 1;        // planes that are sensed together
+  std::uint32_t bytes = 0;         // bytes of all planes that cross the channel
+  std::uint32_t wanted_bytes = 0;  // bytes that a page filter lets through
 };
 
 struct EccCounters {
   std::uint64_t reads_retried = 0;
-  std::uint64_t sensings = 0;  // beside the first of each read
+  std::uint64_t sensings = 0;  // repeated ones: without the first of each read
 };
 
 struct ChannelCounters {
@@ -47,13 +47,13 @@ class NandDevice {
  public:
   NandDevice(const Geometry& geometry, const Timing& timing);
 
-  // All return the end of the operation; `ready` is when the firmware is done with the request.
+  // Each returns the time at which the operation ends. `ready`: the time at which the firmware has issued it.
   Ns read(const PageRead& page, Ns ready, Sink sink);
   Ns program(std::uint32_t die, std::uint32_t page, std::uint32_t bytes, Ns ready);
   Ns erase(std::uint32_t die, Ns ready);
 
-  // A buffered write of `bytes` from the host: PCIe and firmware, and the wait until programs in flight leave room in
-  // the write buffer.
+  // Returns when a buffered write of `bytes` from the host is acknowledged: after PCIe and firmware time, and after
+  // programs in flight have left room in the write buffer.
   Ns accept_write(std::uint64_t bytes, Ns arrival);
 
   Ns to_host(std::uint64_t bytes, Ns ready) {
@@ -62,10 +62,10 @@ class NandDevice {
   Ns to_memory(std::uint64_t bytes, Ns ready);
   Ns firmware_read(std::uint32_t bytes) const;
 
-  // Nothing will start before `now` any more.
+  // Precondition of later calls: they start at `now` or later.
   void advance(Ns now);
 
-  // The die takes `percent` of its normal time for sensing and programming (fault injection).
+  // Fault injection: the die takes `percent` of its normal time for sensing and programming.
   void slow_down(std::uint32_t die, std::uint32_t percent) { dies_.at(die).percent = percent; }
 
   const Timing& timing() const { return timing_; }

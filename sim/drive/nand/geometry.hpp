@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shape of the flash array, and the numbers of its units (one 4 KiB group each).
+// The shape of the flash array, and the numbers of its physical units. A unit holds one group of 4 KiB.
 //
-// A band is the same block of every die; a row of it is one program of each of these. Units are numbered band by band,
-// row by row, and within a row die after die: consecutive groups lie on consecutive dies, channels first, and side by
-// side in the backing file. A program writes the same page of every plane of a die, `pages_per_program` pages at once.
+// A band is the same block of every die. A program writes `pages_per_program` pages of every plane of a die at once. A
+// row of a band is one program of each die. Units are numbered band by band, row by row, and within a row die after
+// die: consecutive groups lie on consecutive dies, channels first, and side by side in the backing file.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 namespace kvdrive {
 
 using Unit = std::uint32_t;
-// Numbers from here on are groups that wait in drive memory.
+// A drive has fewer units than this. Numbers from here on stand for groups in the write queue (ftl/write_queue.hpp).
 constexpr Unit kMostUnits = 0xff000000;
 
 struct Geometry {
@@ -37,12 +37,12 @@ struct Geometry {
   constexpr bool operator==(const Geometry&) const = default;
 };
 
-// Where a unit is on the flash.
+// The place of a unit on the flash.
 struct Place {
   std::uint32_t band = 0;
-  std::uint32_t row = 0;  // of the band
+  std::uint32_t row = 0;  // within the band
   std::uint32_t die = 0;
-  std::uint32_t slot = 0;  // of the program
+  std::uint32_t slot = 0;  // within the program
 };
 
 }  // namespace kvdrive

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// No flash: groups side by side in a file on any disk. Rows are as large as a disk likes to write; nothing takes device
-// time.
+// A geometry without a flash model, for groups in a file on any disk. Rows have a size that disks write well; nothing
+// takes device time.
 #pragma once
 
 #include "nand/preset.hpp"

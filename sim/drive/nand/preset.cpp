@@ -12,7 +12,7 @@ namespace kvdrive {
 namespace {
 
 constexpr std::uint64_t kMib = 1 << 20;
-constexpr std::uint64_t kPcie3x4 = 3360 * kMib;  // what NVMeVirt measured on a 970 PRO
+constexpr std::uint64_t kPcie3x4 = 3360 * kMib;  // measured by NVMeVirt on a 970 PRO
 constexpr std::uint64_t kDdr4 = 18'050'000'000;  // 94 % of DDR4-2400's 19.2 GB/s, bursts of 16 beats or more
 
 constexpr Timing samsung970() {
@@ -101,7 +101,7 @@ constexpr Timing instcsd() {
   t.program_ns = {350'000};
   t.erase_ns = 3'000'000;
   t.channel.bytes_per_second = 1'400'000'000;
-  t.firmware_read_4k_ns = 2'000;  // the engine asks the flash controllers, no NVMe command each
+  t.firmware_read_4k_ns = 2'000;  // the engine asks the flash controllers directly, without NVMe commands
   t.firmware_read_full_ns = 2'000;
   t.write_buffer_bytes = 8 * kMib;
   t.engine_mhz = 285;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Real and published drives as parameters (docs: sim/drive/nand/README.md has the source of each number).
+// Real and published drives as parameters. sim/drive/nand/README.md names the source of each number.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct Preset {
 
 std::span<const Preset> presets();
 
-// Throws std::runtime_error with the names there are.
+// Throws std::runtime_error with the known names when there is no such preset.
 const Preset& find_preset(std::string_view name);
 
 }  // namespace kvdrive

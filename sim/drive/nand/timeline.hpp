@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A bus in device time: who asks first for a moment gets it, and a later request may use a gap that earlier ones left.
+// A bus in device time. Requests are served in the order of the calls; a later one may use a gap that earlier ones
+// left.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +13,7 @@ namespace kvdrive {
 
 class Timeline {
  public:
-  // Takes the first `length` ns that are free from `ready` on and returns their end.
+  // Occupies the first free interval of `length` ns from `ready` on and returns its end.
   Ns occupy(Ns ready, Ns length) {
     busy_ns_ += length;
     Ns start = ready;
@@ -26,7 +27,7 @@ class Timeline {
     return start + length;
   }
 
-  // Nothing will be asked for a moment before `now` any more.
+  // Forgets intervals before `now`. Precondition of later calls: `ready` is `now` or later.
   void forget_before(Ns now) {
     while (!intervals_.empty() && intervals_.begin()->second <= now) intervals_.erase(intervals_.begin());
   }
@@ -34,7 +35,7 @@ class Timeline {
   Ns busy_ns() const { return busy_ns_; }
 
  private:
-  using Intervals = std::map<Ns, Ns>;  // start to end, apart from each other
+  using Intervals = std::map<Ns, Ns>;  // start to end; disjoint
 
   void insert(Ns start, Ns end, Intervals::iterator next) {
     if (next != intervals_.end() && next->first == end) {

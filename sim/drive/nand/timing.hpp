@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a drive's parts take, in integer nanoseconds of device time.
+// The times of a drive's parts, in integer nanoseconds of device time.
 #pragma once
 
 #include <array>
@@ -9,8 +9,8 @@ namespace kvdrive {
 
 using Ns = std::uint64_t;
 
-// A bus. Time is counted per 128-byte piece, rounded down, plus what the firmware adds to each 4 KiB (as NVMeVirt
-// does).
+// A bus. As in NVMeVirt, a transfer takes the time of its 128-byte pieces, each rounded down, plus a firmware time for
+// each 4 KiB.
 struct LinkTiming {
   std::uint64_t bytes_per_second = 0;
   Ns firmware_ns_per_4k = 0;
@@ -23,8 +23,9 @@ struct LinkTiming {
   }
 };
 
-// Reads that the first decoding does not correct are repeated with other voltages, `sensings` times: `per_million` of
-// them on a block that has all its rated erases behind it, fewer on younger ones, with the square of the erases.
+// Reads that the first decoding does not correct are repeated `sensings` times, with other voltages. On a block at its
+// rated erases this happens to `per_million` of the reads; on others the rate is proportional to the square of the
+// erases.
 struct EccTier {
   std::uint32_t per_million = 0;
   std::uint32_t sensings = 0;
@@ -34,7 +35,7 @@ struct EccTier {
   }
 };
 
-// Where page filters drop rows that nobody wants.
+// The place of the page filters, which drop unwanted rows.
 enum class FilterAt : std::uint8_t {
   kChannel,   // in the flash controller: only wanted rows enter drive memory
   kComputer,  // in the FPGA behind an SSD: whole pages cross the link between the two
@@ -67,7 +68,7 @@ struct Timing {
   std::array<EccTier, 3> ecc{EccTier{100'000, 1}, EccTier{10'000, 3}, EccTier{1'000, 7}};
   std::uint32_t rated_erases = 3000;
 
-  // False: nothing takes device time.
+  // False: operations take no device time.
   constexpr bool modelled() const { return engine_mhz > 0; }
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory for direct I/O: starts at a multiple of the page size, grows by doubling, new bytes are zero.
+// Memory for direct I/O: it starts at a multiple of the page size and grows by doubling.
 #pragma once
 
 #include <algorithm>
@@ -41,7 +41,7 @@ class AlignedBuffer {
     size_ = size;
   }
 
-  // Room for `bytes` more, with any contents.
+  // Adds `bytes` bytes with undefined contents and returns their address.
   std::byte* extend(std::size_t bytes) {
     reserve(size_ + bytes);
     size_ += bytes;

@@ -47,7 +47,7 @@ AsyncTransfers::~AsyncTransfers() {
   for (Transfer& transfer : transfers_) transfer.done = [](int) {};
   try {
     wait(0);
-  } catch (const std::system_error&) {  // NOLINT(bugprone-empty-catch): the kernel ends them with the ring
+  } catch (const std::system_error&) {  // NOLINT(bugprone-empty-catch): closing the ring ends the transfers
   }
   if (ring_ < 0) return;
   ::munmap(shared_, shared_bytes_);
@@ -65,7 +65,7 @@ void AsyncTransfers::start(Way way, int file, std::uint64_t offset, std::span<co
     done(error);
     return;
   }
-  // Reads: room for several, which go together again.
+  // A full ring: a read waits until a quarter of the ring is free, so that later reads are handed over together again.
   if (in_flight_ == transfers_.size()) wait(in_flight_ - (way == Way::kRead ? in_flight_ / 4 : 0) - 1);
   const auto free = std::ranges::find(transfers_, false, &Transfer::busy);
   *free = {{parts.begin(), parts.end()}, bytes, std::move(done), true};
@@ -89,7 +89,7 @@ void AsyncTransfers::queue(Way way, unsigned slot, int file, std::uint64_t offse
   ++queued_;
 }
 
-// Hands over what is queued, then waits for as many transfers to end.
+// Hands queued transfers to the kernel, then waits until `wait_for` transfers have ended.
 void AsyncTransfers::enter(unsigned wait_for) {
   const unsigned flags = wait_for > 0 ? IORING_ENTER_GETEVENTS : 0;
   do {

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transfers of a file that go on while the caller works: an io_uring, or plain calls where the kernel grants none.
+// Asynchronous transfers of a file: an io_uring, or blocking calls where the kernel grants none.
+//
+// The ring is used through its three system calls: liburing would be one more package that each machine needs, in place
+// of the 60 lines that set up the ring, fill entries and read completions.
 #pragma once
 
 #include <sys/uio.h>
@@ -69,7 +72,7 @@ class AsyncTransfers {
   std::uint32_t sq_tail_ = 0, sq_mask_ = 0, sq_array_ = 0, cq_head_ = 0, cq_tail_ = 0, cq_mask_ = 0;  // offsets
   std::vector<Transfer> transfers_;
   unsigned in_flight_ = 0;
-  unsigned queued_ = 0;  // of these: the system has not got them yet
+  unsigned queued_ = 0;  // transfers among them that are not handed to the kernel yet
 };
 
 }  // namespace kvdrive

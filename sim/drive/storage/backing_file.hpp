@@ -42,9 +42,9 @@ class BackingFile {
   void read(std::uint64_t offset, std::span<const iovec> parts) const;
   void write(std::uint64_t offset, std::span<const std::byte> data);
   void write(std::uint64_t offset, std::span<const iovec> parts);
-  // The same, done by the next `settle` at the latest. `done` gets 0 or an errno.
+  // The same, done by the next `flush_writes` at the latest. `done` gets 0 or an errno.
   void write_behind(std::uint64_t offset, std::span<const iovec> parts, AsyncTransfers::Done done);
-  void settle() { writer_.wait(0); }
+  void flush_writes() { writer_.wait(0); }
   void wait(unsigned most) { writer_.wait(most); }
   unsigned in_flight() const { return writer_.in_flight(); }
   void sync();
@@ -53,7 +53,7 @@ class BackingFile {
   // Gives whole pages back to the file system: they read as zeros.
   void discard(std::uint64_t offset, std::uint64_t bytes);
 
-  // The bytes as memory; see what was written before the last `settle`.
+  // The bytes as memory; see what was written before the last `flush_writes`.
   Mapping map(std::uint64_t offset, std::uint64_t bytes) const { return {cached_, offset, bytes}; }
 
   // For transfers around the page cache, where the file system knows these.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads around the page cache, several in flight, into buffers that are used again.
+// Reads around the page cache (O_DIRECT), many in flight, into buffers that are reused.
 #pragma once
 
 #include <cstddef>
@@ -18,12 +18,12 @@ class DirectReads {
  public:
   static constexpr unsigned kMostInFlight = 128;
   static constexpr std::size_t kBufferBytes = 1 << 20;  // the largest read
-  static constexpr std::size_t kBuffers = 16;           // kept
+  static constexpr std::size_t kBuffers = 16;           // buffers kept for reuse
 
   struct Counters {
     std::uint64_t reads = 0;
     std::uint64_t bytes = 0;
-    std::map<std::uint64_t, std::uint64_t> sizes;  // reads by their bytes
+    std::map<std::uint64_t, std::uint64_t> sizes;  // number of reads by their size in bytes
   };
 
   // Reads that are waited for together.
@@ -34,13 +34,13 @@ class DirectReads {
 
   explicit DirectReads(const BackingFile& file) : file_(file) {}
 
-  // Whole pages to page-aligned memory; begins with the next `submit` or `wait`. Memory and batch must live until
-  // `wait` has returned.
+  // Reads whole pages into page-aligned memory. The read begins with the next `submit` or `wait`. Memory and batch must
+  // live until `wait` has returned.
   void start(std::uint64_t offset, std::span<std::byte> to, Batch& batch);
   void submit() { transfers_.submit(); }
   void wait(const Batch& batch);
 
-  // kBufferBytes with any contents.
+  // A buffer of kBufferBytes with undefined contents; `give` returns it.
   AlignedBuffer take();
   void give(AlignedBuffer buffer);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fault injection: what goes wrong, when, how often. One object per drive, asked by the parts that can fail.
+// Fault injection: which operation fails, when, and how often. One object per drive; the parts that can fail ask it.
 #pragma once
 
 #include <array>
@@ -9,16 +9,16 @@
 namespace kvdrive {
 
 enum class FaultKind : std::uint8_t {
-  // A page that no decoding corrects; `count` pages, then reads are good again. With an `argument` each page is lost
-  // with
-  // that probability, in thousand millionths, drawn from the seed `after`.
+  // A page that no decoding corrects. `count` pages fail, then reads succeed again. With an `argument`, each page is
+  // lost
+  // with that probability (in units of 10^-9), drawn from the seed `after`.
   kReadUncorrectable,
   kProgramFail,  // a program that the flash reports as failed
   kEraseFail,
   kSlowDie,         // die `argument` takes `count` percent of its time
   kPowerCut,        // the machine loses power at a write of the backing file; `argument` see PowerCut
   kFull,            // the drive takes no more groups
-  kLostCompletion,  // an I/O command is executed, and nobody hears of it
+  kLostCompletion,  // an I/O command is executed, but its completion is not sent
   kCommandTimeout,  // an I/O command is not executed and never completes
   kEngineHang,      // the engine does not answer; the firmware gives up after a second of device time
   kKinds
@@ -26,7 +26,7 @@ enum class FaultKind : std::uint8_t {
 
 struct Fault {
   FaultKind kind = FaultKind::kReadUncorrectable;
-  std::uint64_t after = 0;  // operations of the kind that still go well
+  std::uint64_t after = 0;  // operations of the kind that still succeed
   std::uint64_t count = 0;  // operations that then fail
   std::uint64_t argument = 0;
 };
@@ -56,7 +56,7 @@ class Faults {
   std::uint64_t struck() const { return struck_; }
 
  private:
-  // A fixed sequence without visible order, another one for each seed.
+  // A fixed pseudo-random sequence (SplitMix64), another one for each seed.
   bool drawn(Fault& fault) {
     std::uint64_t draw = fault.after + ++draws_ * 0x9e3779b97f4a7c15ULL;
     draw = (draw ^ (draw >> 30)) * 0xbf58476d1ce4e5b9ULL;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file's bytes as memory to read from, through the page cache.
+// A part of a file as read-only memory, through the page cache.
 #pragma once
 
 #include <cstddef>
@@ -26,12 +26,12 @@ class Mapping {
 
   const std::byte* data() const { return data_; }
 
-  // Brings the pages in, so that reading them cannot fail. Throws std::system_error when the disk cannot read them. Not
-  // from two threads at once.
+  // Brings pages in from the disk, so that reading the memory cannot fail. Throws std::system_error when the disk
+  // cannot read them. Not safe to call from two threads at once.
   void fetch(std::uint64_t offset, std::uint64_t bytes) const;
-  // Whether that would do nothing now. Not beside `fetch`.
+  // True if all of the range was fetched recently. Not safe to call concurrently with `fetch`.
   bool fetched(std::uint64_t offset, std::uint64_t bytes) const;
-  // Asks the disk for them and goes on.
+  // Asks the disk for a range without waiting for it.
   void expect(std::uint64_t offset, std::uint64_t bytes) const;
 
  private:
@@ -40,7 +40,7 @@ class Mapping {
 
   std::byte* data_ = nullptr;
   std::uint64_t bytes_ = 0;
-  mutable std::vector<std::uint32_t> fetched_;  // by piece: when all of it was fetched, in ticks
+  mutable std::vector<std::uint32_t> fetched_;  // for each piece: when all of it was last fetched, in ticks
 };
 
 }  // namespace kvdrive

@@ -11,7 +11,7 @@ namespace kvdrive {
 namespace {
 
 constexpr std::size_t kRowsKept = 64;
-constexpr std::uint64_t kSpareWindow = 64 << 10;  // of 2048 units
+constexpr std::uint64_t kSpareWindow = 64 << 10;  // the spares of 2048 units
 
 AlignedBuffer take(std::vector<AlignedBuffer>& from) {
   if (from.empty()) return {};
@@ -42,17 +42,17 @@ void Media::program(Unit first, AlignedBuffer data, std::span<const Spare> spare
   row.spares.append(std::as_bytes(spares));
   row.spares.resize(superblock_.row_spare_bytes());
   const std::size_t bytes = row.data.size() + row.spares.size();
-  staged_bytes_ += bytes;
-  waiting_bytes_ += bytes;
+  unwritten_bytes_ += bytes;
+  gathered_bytes_ += bytes;
   rows_.insert_or_assign(first, std::move(row));
-  if (waiting_bytes_ >= kWriteBytes) write_behind();
-  while (staged_bytes_ > kStagedBytes && file_.in_flight() > 0) {
+  if (gathered_bytes_ >= kWriteBytes) write_behind();
+  while (unwritten_bytes_ > kUnwrittenBytes && file_.in_flight() > 0) {
     file_.wait(file_.in_flight() - 1);
     forget_written();
   }
 }
 
-const Media::Row* Media::staged(Unit unit) const {
+const Media::Row* Media::unwritten(Unit unit) const {
   if (rows_.empty()) return nullptr;
   const auto found = rows_.find(unit - unit % superblock_.geometry.units_per_row());
   return found == rows_.end() ? nullptr : &found->second;
@@ -60,19 +60,19 @@ const Media::Row* Media::staged(Unit unit) const {
 
 const std::byte* Media::unit(Unit unit) const {
   if (!keeps_payload()) return zeros_.data();
-  const std::byte* waiting = staged_unit(unit);
-  return waiting != nullptr ? waiting : units_.data() + std::uint64_t{unit} * abi::kPageBytes;
+  const std::byte* in_memory = unwritten_unit(unit);
+  return in_memory != nullptr ? in_memory : units_.data() + std::uint64_t{unit} * abi::kPageBytes;
 }
 
-const std::byte* Media::staged_unit(Unit unit) const {
-  const Row* row = staged(unit);
+const std::byte* Media::unwritten_unit(Unit unit) const {
+  const Row* row = unwritten(unit);
   if (row == nullptr) return nullptr;
   return row->data.data() + std::size_t{unit % superblock_.geometry.units_per_row()} * abi::kPageBytes;
 }
 
 Spare Media::spare(Unit unit) const {
   const std::uint64_t in_row = std::uint64_t{unit % superblock_.geometry.units_per_row()} * sizeof(Spare);
-  const Row* row = staged(unit);
+  const Row* row = unwritten(unit);
   Spare spare;
   std::memcpy(&spare, row != nullptr ? row->spares.data() + in_row : spares_.data() + spare_offset(unit), sizeof spare);
   return spare;
@@ -102,8 +102,8 @@ void Media::expect_spares(Unit first, std::uint32_t count) const {
   spares_.expect(windows.first, windows.second - windows.first);
 }
 
-// From where to where in the spare area. Those of the neighbours come along: they are wanted soon, and cost less than a
-// read of their own.
+// The range of the spare area to read, begin and end. The neighbours' spares come along: they are wanted soon, and cost
+// less than a read of their own.
 std::pair<std::uint64_t, std::uint64_t> Media::spare_windows(Unit first, std::uint32_t count) const {
   const std::uint64_t begin = spare_offset(first), end = spare_offset(first + count - 1) + sizeof(Spare);
   return {begin / kSpareWindow * kSpareWindow,
@@ -128,19 +128,20 @@ void Media::discard_units(Unit first, std::uint32_t count) {
   if (keeps_payload()) file_.discard(file_offset(first), std::uint64_t{count} * abi::kPageBytes);
 }
 
-// Within the spare area.
+// A spare's place within the spare area.
 std::uint64_t Media::spare_offset(Unit unit) const {
   const std::uint32_t per_row = superblock_.geometry.units_per_row();
   return unit / per_row * superblock_.row_spare_bytes() + unit % per_row * sizeof(Spare);
 }
 
-// The waiting rows, neighbours together. Which writes there are depends on the commands only, not on the disk's speed.
+// Begins to write the gathered rows, neighbours together. Which writes there are depends on the commands only, not on
+// the disk's speed, so that a simulated power cut hits the same write in every run.
 void Media::write_behind() {
   const Geometry& g = superblock_.geometry;
   const std::size_t data_bytes = keeps_payload() ? std::size_t{g.units_per_row()} * abi::kPageBytes : 0;
-  waiting_bytes_ = 0;
+  gathered_bytes_ = 0;
   for (auto first = rows_.begin(); first != rows_.end();) {
-    if (!first->second.waits || first->second.pending > 0) {
+    if (!first->second.gathered || first->second.pending > 0) {
       ++first;
       continue;
     }
@@ -148,12 +149,12 @@ void Media::write_behind() {
     std::size_t size = 0;
     bool whole = true;  // a row of a band without all its blocks ends early
     for (Unit next = first->first;
-         whole && last != rows_.end() && last->first == next && last->second.waits && size < kWriteBytes;
+         whole && last != rows_.end() && last->first == next && last->second.gathered && size < kWriteBytes;
          ++last, next += g.units_per_row()) {
       Row& row = last->second;
       size += row.data.size() + row.spares.size();
       whole = row.data.size() == data_bytes;
-      row.waits = false;
+      row.gathered = false;
       row.pending = data_bytes > 0 ? 2 : 1;
     }
     if (data_bytes > 0) {
@@ -172,24 +173,24 @@ void Media::write_parts(Rows::iterator first, Rows::iterator last, AlignedBuffer
     AlignedBuffer& bytes = row->second.*what;
     parts.push_back({bytes.data(), bytes.size()});
   }
-  // Rows stay where they are in the map until all their writes ended. One that failed waits again.
+  // Rows stay in the map until all their writes have ended. A row whose write failed counts as gathered again.
   file_.write_behind(offset, parts, [first, rows](int error) {
     auto row = first;
     for (std::size_t i = 0; i < rows; ++i, ++row) {
       --row->second.pending;
-      row->second.waits |= error != 0;
+      row->second.gathered |= error != 0;
     }
   });
 }
 
 void Media::forget_written() {
   for (auto row = rows_.begin(); row != rows_.end();) {
-    if (row->second.waits || row->second.pending > 0) {
+    if (row->second.gathered || row->second.pending > 0) {
       ++row;
       continue;
     }
-    staged_bytes_ -= row->second.data.size() + row->second.spares.size();
-    if (memory_kept_ < kStagedBytes && spare_memory_.size() < kRowsKept) {
+    unwritten_bytes_ -= row->second.data.size() + row->second.spares.size();
+    if (memory_kept_ < kUnwrittenBytes && spare_memory_.size() < kRowsKept) {
       memory_kept_ += row->second.data.size();
       data_memory_.push_back(std::move(row->second.data));
       spare_memory_.push_back(std::move(row->second.spares));
@@ -199,10 +200,10 @@ void Media::forget_written() {
 }
 
 void Media::drain() {
-  file_.settle();
+  file_.flush_writes();
   forget_written();
   write_behind();
-  file_.settle();
+  file_.flush_writes();
   forget_written();
   if (!rows_.empty()) throw std::system_error(EIO, std::generic_category(), "the backing file cannot be written");
 }

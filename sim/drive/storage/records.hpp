@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Metadata as bytes: plain little-endian structs, one after the other.
+// Metadata records as bytes: plain little-endian structs, one after the other.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace kvdrive {
 
-// What a journal record is about; each is followed by the struct of its writer.
+// The kind of a journal record. The number is followed by the struct of the class that writes such records.
 enum class RecordType : std::uint32_t {
   kList = 1,
   kBuffered,
@@ -36,7 +36,7 @@ class RecordWriter {
  public:
   static constexpr std::size_t kSpillBytes = 4 << 20;
 
-  // Leaves room for a header of `reserved` bytes. A long list of records goes out through `spill` in pieces.
+  // Leaves room for a header of `reserved` bytes. When kSpillBytes are full, `spill` writes them out.
   explicit RecordWriter(std::size_t reserved, std::function<void(RecordWriter&)> spill = {})
       : bytes_(reserved), reserved_(reserved), spill_(std::move(spill)) {}
 
@@ -51,7 +51,7 @@ class RecordWriter {
     bytes_.append(std::as_bytes(values));
   }
 
-  // After each record.
+  // To be called after each record.
   void end_record() {
     if (!spill_ || size() < kSpillBytes) return;
     spill_(*this);
@@ -73,7 +73,7 @@ class RecordWriter {
   std::function<void(RecordWriter&)> spill_;
 };
 
-// Throws std::runtime_error when the bytes end early.
+// Reads records. Throws std::runtime_error when the bytes end early.
 class RecordReader {
  public:
   explicit RecordReader(std::span<const std::byte> bytes) : bytes_(bytes) {}

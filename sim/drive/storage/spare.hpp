@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A unit's self-description in the spare area of its flash page: who it belongs to and what its bytes add up to.
+// A unit's description of itself in the spare area of its flash page: its owner and the checksum of its contents.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace kvdrive {
 // kKeyRows: embedding-indexed K; kBlock: a logical block, `index` its number.
 enum class GroupKind : std::uint8_t { kKeys = 0, kValues = 1, kKeyRows = 2, kBlock = 3 };
 
-// The group that a unit holds, as it was written; sessions that share it later do not appear.
+// The group that a unit was written for. Sessions that share it later do not appear.
 struct Owner {
   std::uint32_t session = 0;
   std::uint16_t layer = 0;
@@ -25,12 +25,12 @@ struct Owner {
 };
 
 struct Spare {
-  std::uint32_t family = 0;  // of the lists that may hold the group, at owner.index
+  std::uint32_t family = 0;  // the lists that may hold the group, at owner.index
   std::uint32_t data_crc = 0;
   Owner owner;
   std::uint32_t written = 0;  // 1: the unit was programmed
   std::uint32_t reserved = 0;
-  std::uint32_t crc = 0;  // of the fields before
+  std::uint32_t crc = 0;  // CRC-32C of the fields before
 
   std::uint32_t expected_crc() const { return crc32c(std::as_bytes(std::span(this, 1)).first(sizeof *this - 4)); }
   bool valid() const { return written == 1 && crc == expected_crc(); }

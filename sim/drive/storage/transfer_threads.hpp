@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A few threads for transfers: they wait for the disk, copy out of the page cache and check what arrived, while the
-// caller computes.
+// A few threads for transfers. While the caller computes, they wait for the disk, copy out of the page cache and verify
+// checksums.
 #pragma once
 
 #include <condition_variable>
@@ -19,7 +19,7 @@ class TransferThreads {
  public:
   using Task = std::function<void()>;
 
-  // Tasks that were started together. What they use must live until `wait` has returned.
+  // Tasks that were started together. Everything they use must live until `wait` has returned.
   class Batch {
    public:
     Batch() = default;
@@ -28,7 +28,7 @@ class TransferThreads {
     Batch& operator=(Batch&& other) noexcept;
     ~Batch() { finish(); }
 
-    // Works along until all tasks have ended; throws the first exception of one, once.
+    // Helps with the tasks until all have ended. Throws the first exception of a task, once.
     void wait();
     bool done() const;
 
@@ -37,7 +37,7 @@ class TransferThreads {
     struct State {
       explicit State(TransferThreads& pool) : threads(pool) {}
       TransferThreads& threads;
-      std::size_t left = 0;  // guarded by the threads' mutex, as is `error`
+      std::size_t left = 0;  // guarded by the mutex of `threads`, like `error`
       std::exception_ptr error;
     };
 
@@ -51,7 +51,7 @@ class TransferThreads {
   TransferThreads(const TransferThreads&) = delete;
   TransferThreads& operator=(const TransferThreads&) = delete;
 
-  // The threads begin with the first call.
+  // The first call starts the threads.
   Batch start(std::vector<Task> tasks);
 
  private:
@@ -66,8 +66,8 @@ class TransferThreads {
 
   const unsigned count_;
   std::mutex mutex_;
-  std::condition_variable work_;   // an entry has come, or the end
-  std::condition_variable ended_;  // a task has ended
+  std::condition_variable work_;   // signalled when there is an entry, or when the threads are to stop
+  std::condition_variable ended_;  // signalled when all tasks of a batch have ended
   std::deque<Entry> entries_;
   std::vector<std::thread> threads_;
   bool stop_ = false;

@@ -5,6 +5,7 @@
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/rand.h>
+#include <zlib.h>
 
 #include <array>
 #include <stdexcept>
@@ -60,6 +61,22 @@ Bytes random_bytes(std::size_t count) {
   Bytes result(count);
   require(RAND_bytes(raw(result), static_cast<int>(count)) == 1, "random generator");
   return result;
+}
+
+std::optional<Bytes> base64_decoded(std::string_view text) {
+  while (text.ends_with('=')) text.remove_suffix(1);
+  std::string padded(text);
+  padded.resize((text.size() + 3) / 4 * 4, '=');
+  Bytes result(padded.size() / 4 * 3);
+  const auto* digits = reinterpret_cast<const unsigned char*>(padded.data());
+  const int size = EVP_DecodeBlock(raw(result), digits, static_cast<int>(padded.size()));
+  if (size < 0) return std::nullopt;
+  result.resize(text.size() * 3 / 4);
+  return result;
+}
+
+std::uint32_t crc32(ByteView data) {
+  return static_cast<std::uint32_t>(::crc32_z(0, reinterpret_cast<const Bytef*>(data.data()), data.size()));
 }
 
 bool equal(ByteView a, ByteView b) { return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0; }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The primitives of DH-HMAC-CHAP, from OpenSSL's libcrypto.
+// The primitives of DH-HMAC-CHAP, from OpenSSL's libcrypto and, for CRC-32, from zlib.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "tcp/pdu.hpp"
@@ -14,7 +15,7 @@ struct evp_pkey_st;
 
 namespace kvdrive::tcp {
 
-// As on the wire.
+// Numbers as on the wire.
 enum class Hash : std::uint8_t { kSha256 = 1, kSha384 = 2, kSha512 = 3 };
 enum class DhGroup : std::uint8_t { kNull = 0, k2048 = 1, k3072 = 2, k4096 = 3, k6144 = 4, k8192 = 5 };
 
@@ -26,7 +27,12 @@ Bytes digest(Hash hash, ByteView data);
 Bytes hmac(Hash hash, ByteView key, std::initializer_list<ByteView> pieces);
 Bytes random_bytes(std::size_t count);
 
-// Not in time that depends on the contents.
+// The bytes that the text stands for, with or without its padding. Nothing when it is not base64.
+std::optional<Bytes> base64_decoded(std::string_view text);
+// CRC-32 of IEEE 802.3.
+std::uint32_t crc32(ByteView data);
+
+// Compares in a time that does not depend on the contents.
 bool equal(ByteView a, ByteView b);
 
 // An ephemeral key of one of the groups of RFC 7919.
@@ -34,7 +40,7 @@ class DhKey {
  public:
   explicit DhKey(DhGroup group);
   ByteView public_value() const { return public_; }
-  // Empty when the peer's value is none of the group.
+  // Returns nothing when the peer's value does not belong to the group.
   Bytes shared_secret(ByteView peer) const;
 
  private:

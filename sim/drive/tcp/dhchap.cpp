@@ -78,35 +78,6 @@ ByteView little_endian(const T& value) {
   return std::as_bytes(std::span(&value, 1));
 }
 
-Bytes base64(std::string_view text) {
-  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  Bytes result;
-  std::uint32_t bits = 0;
-  int count = 0;
-  while (!text.empty() && text.back() == '=') text.remove_suffix(1);
-  for (const char c : text) {
-    const std::size_t digit = kDigits.find(c);
-    if (digit == std::string_view::npos) throw std::invalid_argument("a DH-HMAC-CHAP secret is base64");
-    bits = bits << 6 | static_cast<std::uint32_t>(digit);
-    count += 6;
-    if (count >= 8) {
-      count -= 8;
-      result.push_back(static_cast<std::byte>(bits >> count));
-    }
-  }
-  return result;
-}
-
-// CRC-32 of IEEE 802.3.
-std::uint32_t crc32(ByteView data) {
-  std::uint32_t crc = ~0u;
-  for (const std::byte byte : data) {
-    crc ^= std::to_integer<std::uint32_t>(byte);
-    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ (crc & 1 ? 0xedb88320u : 0u);
-  }
-  return ~crc;
-}
-
 }  // namespace
 
 DhchapSecret DhchapSecret::parse(std::string_view text) {
@@ -118,7 +89,9 @@ DhchapSecret DhchapSecret::parse(std::string_view text) {
     throw std::invalid_argument(
         "a DH-HMAC-CHAP secret has the form DHHC-1:00:...: (make one with nvme gen-dhchap-key)");
   }
-  const Bytes content = base64(text.substr(kPrefix.size() + 3, text.size() - kPrefix.size() - 4));
+  const auto decoded = base64_decoded(text.substr(kPrefix.size() + 3, text.size() - kPrefix.size() - 4));
+  if (!decoded) throw std::invalid_argument("a DH-HMAC-CHAP secret is base64");
+  const Bytes& content = *decoded;
   if (content.size() != 36 && content.size() != 52 && content.size() != 68) {
     throw std::invalid_argument("the key of a DH-HMAC-CHAP secret has 32, 48 or 64 bytes and a CRC-32");
   }

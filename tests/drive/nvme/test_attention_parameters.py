@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The host's ATTN_SUBMIT in every mode, with a tail: bit for bit what the golden model gives."""
+"""The host's ATTN_SUBMIT in every mode, with inline tokens: bit for bit what the golden model gives."""
 
 import numpy as np
 import pytest
@@ -31,47 +31,47 @@ def attend(target, q, mode=abi.Mode.EXACT, **parameters):
     return commands.attention_result(done.data, *q.shape, mode)
 
 
-def make_tail(tokens):
+def make_inline(tokens):
     rng = np.random.default_rng(tokens)
     if tokens is None:
         return {}
     scores = rng.integers(-8 << 20, 8 << 20, (HEADS, GROUP, tokens)).astype(np.int32)
-    return {"tail_scores": scores, "tail_v": halves(rng, HEADS, tokens, D)}
+    return {"inline_scores": scores, "inline_v": halves(rng, HEADS, tokens, D)}
 
 
 @pytest.mark.parametrize("mode", [abi.Mode.EXACT, abi.Mode.PARTIAL])
-@pytest.mark.parametrize("tail_tokens", [None, 1, 16, 37])
-def test_dense_modes(stored, mode, tail_tokens):
+@pytest.mark.parametrize("inline_tokens", [None, 1, 16, 37])
+def test_dense_modes(stored, mode, inline_tokens):
     target, q, k, v = stored
-    tail = make_tail(tail_tokens)
-    result = attend(target, q, mode, **tail)
+    inline = make_inline(inline_tokens)
+    result = attend(target, q, mode, **inline)
     assert result.out.dtype == (np.float32 if mode == abi.Mode.PARTIAL else np.float16)
     bits = np.uint32 if mode == abi.Mode.PARTIAL else np.uint16
     for head in range(HEADS):
-        mine = {name: array[head] for name, array in tail.items()}
+        mine = {name.replace("inline", "tail"): array[head] for name, array in inline.items()}
         want = golden.attention(q[head], k[head], v[head], scale_log2e=SCALE, partial=mode == abi.Mode.PARTIAL, **mine)
         np.testing.assert_array_equal(result.out[head].view(bits), want.out.view(bits))
         np.testing.assert_array_equal(result.max[head], want.max)
         np.testing.assert_array_equal(result.sum[head], want.sum)
 
 
-@pytest.mark.parametrize("tail_tokens", [None, 5])
-def test_sparf(stored, tail_tokens):
+@pytest.mark.parametrize("inline_tokens", [None, 5])
+def test_sparf(stored, inline_tokens):
     target, q, k, v = stored
-    tail = make_tail(tail_tokens)
-    result = attend(target, q, abi.Mode.SPARF_ATTEND, r=16, k_top=60, local=10, **tail)
+    inline = make_inline(inline_tokens)
+    result = attend(target, q, abi.Mode.SPARF_ATTEND, r=16, k_top=60, local=10, **inline)
     for head in range(HEADS):
-        mine = {name: array[head] for name, array in tail.items()}
+        mine = {name.replace("inline", "tail"): array[head] for name, array in inline.items()}
         want = sparf(q[head], k[head], v[head], r=16, k_top=60, local=10, **mine)
         np.testing.assert_array_equal(result.out[head].view(np.uint16), want.out.view(np.uint16))
         np.testing.assert_array_equal(result.alpha[head].view(np.uint32), want.alpha)
         assert result.selected[head] == 60
 
 
-def test_half_a_tail_is_refused():
+def test_half_of_the_inline_tokens_is_refused():
     q = np.zeros((HEADS, GROUP, D), np.float16)
     with pytest.raises(ValueError, match="scores and V"):
-        commands.attn_submit(1, 0, 0, q, 10, SCALE, tail_v=np.zeros((HEADS, 3, D), np.float16))
+        commands.attn_submit(1, 0, 0, q, 10, SCALE, inline_v=np.zeros((HEADS, 3, D), np.float16))
     scores = np.zeros((HEADS, GROUP, 4), np.int32)
     with pytest.raises(ValueError, match="cannot have scores"):
-        commands.attn_submit(1, 0, 0, q, 10, SCALE, tail_scores=scores, tail_v=np.zeros((HEADS, 3, D), np.float16))
+        commands.attn_submit(1, 0, 0, q, 10, SCALE, inline_scores=scores, inline_v=np.zeros((HEADS, 3, D), np.float16))

@@ -58,9 +58,9 @@ def test_create_info_and_fsck(tmp_path):
 def test_budgets_and_wear_of_a_new_drive(tmp_path):
     """As given, stored on the drive and shown by info; 0 is no limit for sessions."""
     path = tmp_path / "drive.kv"
-    sizes = ("--tail-budget", "1M", "--session-budget", "2M", "--metadata-budget", "3M", "--worn-erases", 7)
+    sizes = ("--staged-budget", "1M", "--session-budget", "2M", "--metadata-budget", "3M", "--worn-erases", 7)
     want = {
-        "tail_budget_bytes": 1 << 20,
+        "staged_budget_bytes": 1 << 20,
         "session_budget_bytes": 2 << 20,
         "metadata_budget_bytes": 3 << 20,
         "least_erases": 7,
@@ -71,7 +71,7 @@ def test_budgets_and_wear_of_a_new_drive(tmp_path):
     assert "1,048,576" in kvdrive("info", path).stdout
     plain = tmp_path / "plain.kv"
     found = json.loads(kvdrive("create", plain, "--capacity", "64M", "--json").stdout)
-    assert (found["tail_budget_bytes"], found["session_budget_bytes"], found["most_erases"]) == (256 << 20, 0, 0)
+    assert (found["staged_budget_bytes"], found["session_budget_bytes"], found["most_erases"]) == (256 << 20, 0, 0)
     assert found["metadata_budget_bytes"] == (16 << 20) + (64 << 20) // abi.PAGE_BYTES
     assert "no limit" in kvdrive("info", plain).stdout
 
@@ -194,9 +194,9 @@ def test_the_timeline_of_what_a_drive_holds(tmp_path):
         (("info", "{}/none.kv"), "there is no drive"),
         (("create", "{}/new.kv", "--capacity", "many"), "is no size"),
         (("create", "{}/new.kv", "--preset", "floppy"), "preset"),
-        (("create", "{}/new.kv", "--tail-budget", "99999999T"), "is more than there is"),
-        (("create", "{}/new.kv", "--tail-budget", "2T"), "at most 1 TiB"),
-        (("create", "{}/new.kv", "--tail-budget", "4095"), "4096 at least"),
+        (("create", "{}/new.kv", "--staged-budget", "99999999T"), "is more than there is"),
+        (("create", "{}/new.kv", "--staged-budget", "2T"), "at most 1 TiB"),
+        (("create", "{}/new.kv", "--staged-budget", "4095"), "4096 at least"),
         (("create", "{}/new.kv", "--metadata-budget", "10"), "that the flash's blocks take"),
         (("create", "{}/new.kv", "--session-budget", "100"), "4096 bytes at least"),
         (("create", "{}/new.kv", "--session-budget", "-1"), "is no size"),

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// libFuzzer's entry point: one input is a short history of a surface, from its making on. A fault is an exception or a
+// sanitizer's report; libFuzzer then writes the input to a file, which reproduces the fault alone.
+#include <unistd.h>
+
+#include "fuzz/fuzz.hpp"
+
+namespace kvdrive::fuzz {
+namespace {
+
+// A folder that goes with the program.
+struct Folder {
+  std::filesystem::path path = std::filesystem::temp_directory_path() / ("kvdrive-fuzz-" + std::to_string(::getpid()));
+
+  Folder() { std::filesystem::create_directory(path); }
+  ~Folder() { std::filesystem::remove_all(path); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  void clear() const {
+    for (const auto& entry : std::filesystem::directory_iterator(path)) std::filesystem::remove_all(entry);
+  }
+};
+
+void run(std::span<const std::uint8_t> script) {
+  static const Folder folder;
+  static std::unique_ptr<Surface> surface;
+  if (!surface || !surface->starts_anew()) {
+    surface.reset();
+    folder.clear();
+    surface = make_surface(folder.path);
+  }
+  Random random(script);
+  // The script may end before the history does. Later choices follow from a seed that the script gives.
+  for (auto steps = random.pick({1, 4, 16, 64, 256}); steps > 0; --steps) {
+    surface->one(random);
+    if (surface->starts_anew()) return;
+  }
+}
+
+}  // namespace
+}  // namespace kvdrive::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  kvdrive::fuzz::run({data, size});
+  return 0;
+}
