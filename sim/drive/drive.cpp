@@ -58,6 +58,9 @@ nvme::Reply Drive::dispatch(const nvme::Command* row, const nvme::Request& reque
   const auto* const handler = std::get_if<nvme::DriveHandler>(&row->handler);
   if (!handler) return {.status = abi::kInvalidOpcode};  // memory and programs are the subsystem's
   if (request.command.flags & kFuseMask) return {.status = abi::kInvalidField, .location = nvme::kInFlags};
+  if (state_.volume.read_only() && (row->effects & nvme::kChangesContents)) {
+    return {.status = nvme::kScNamespaceWriteProtected};
+  }
   if (row->direction != nvme::Direction::kToController && !request.data.in.empty()) {
     return {.status = abi::kDataLength};
   }
@@ -127,6 +130,7 @@ void Drive::forget_everything() {
 
 abi::NvmeStatus Drive::format() {
   const std::lock_guard lock(mutex_);
+  if (state_.volume.read_only()) return abi::kInternalError;
   try {
     forget_everything();
   } catch (const std::exception&) {
@@ -137,6 +141,7 @@ abi::NvmeStatus Drive::format() {
 
 abi::NvmeStatus Drive::sanitize() {
   const std::lock_guard lock(mutex_);
+  if (state_.volume.read_only()) return abi::kInternalError;
   state_.volume.ftl().set_time(state_.now);
   try {
     forget_everything();

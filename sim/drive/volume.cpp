@@ -67,7 +67,7 @@ Superblock describe(const VolumeOptions& options) {
 
 // Senseless options leave no file behind.
 std::filesystem::path checked(const std::filesystem::path& path, const VolumeOptions& options) {
-  describe(options);
+  if (!options.read_only) describe(options);
   return path;
 }
 
@@ -77,36 +77,48 @@ void put_limits(RecordWriter& writer, const Limits& limits) {
   writer.end_record();
 }
 
-// Formats where there is no drive yet, and returns what is there now.
-Superblock prepare(BackingFile& file, const VolumeOptions& options) {
-  const FileKind kind = kind_of(file);
-  if (kind == FileKind::kOther) refuse(file.path(), "it holds something else; choose another path");
-  if (kind == FileKind::kDrive && !options.format) {
-    const Superblock found = read_superblock(file);
-    if (!options.preset.empty() && options.preset != found.preset_name()) {
-      refuse(file.path(), "it was made as " + std::string(found.preset_name()) + ", not " + options.preset);
-    }
-    return found;
-  }
+void format(BackingFile& file, const VolumeOptions& options) {
   Superblock superblock = describe(options);
   file.recreate(superblock.file_bytes());
-  write_superblock(file, superblock);
-  superblock.generation = 1;
-  write_superblock(file, superblock);
-  RecordWriter first = Journal::make_transaction();
+  superblock.generation = superblock.snapshot = 1;
+  superblock.salt = draw_salt();
+  write_superblocks(file, superblock);
+  RecordWriter first;
   put_limits(first, limits_of(options, superblock.capacity_units));
   if (options.worn_erases > 0) BandTable(superblock.geometry, options.worn_erases).save(first, true);
-  Journal(file, superblock).append(first);
-  file.sync();
-  return superblock;
+  Journal(file, superblock).commit(first);
+}
+
+// Formats a new file, or where that was asked for, and returns what is there now.
+FoundSuperblock prepare(BackingFile& file, const VolumeOptions& options) {
+  const FileKind kind = kind_of(file);
+  if (kind == FileKind::kOther) refuse(file.path(), "it holds something else; choose another path");
+  if (file.created() || (options.format && !options.read_only)) {
+    try {
+      format(file, options);
+    } catch (...) {
+      if (file.created()) std::filesystem::remove(file.path());
+      throw;
+    }
+  } else if (kind == FileKind::kEmpty) {
+    refuse(file.path(), "it is empty: a drive's file that was cut to nothing, or none yet; remove it or format it");
+  }
+  FoundSuperblock found = read_superblock(file);
+  const std::string_view preset = found.superblock.preset_name();
+  if (!options.preset.empty() && options.preset != preset) {
+    refuse(file.path(), "it was made as " + std::string(preset) + ", not " + options.preset);
+  }
+  return found;
 }
 
 }  // namespace
 
 Volume::Volume(const std::filesystem::path& path, const VolumeOptions& options)
-    : file_(checked(path, options)),
+    : file_(checked(path, options),
+            options.read_only ? BackingFile::Access::kReadOnly : BackingFile::Access::kReadWrite),
       snapshot_bytes_(options.snapshot_bytes),
-      journal_(file_, prepare(file_, options)),
+      found_(prepare(file_, options)),
+      journal_(file_, found_.superblock),
       preset_(find_preset(journal_.superblock().preset_name())),
       device_(journal_.superblock().geometry, preset_.timing),
       media_(file_, journal_.superblock()),
@@ -118,14 +130,26 @@ Volume::Volume(const std::filesystem::path& path, const VolumeOptions& options)
   }
   load();
   set_limits(options);
+  if (!found_.notice.empty()) notices_.push_back(found_.notice);
+  notices_.insert(notices_.end(), journal_.notices().begin(), journal_.notices().end());
+  if (read_only()) return;
+  mend();
   if (ftl_.marked_for_erase()) finish_erasing();
 }
 
+// Only after everything was read: a file that is refused stays as it is.
+void Volume::mend() {
+  if (found_.repair) write_superblocks(file_, found_.superblock);
+  journal_.mend();
+}
+
 Volume::~Volume() {
+  if (read_only()) return;
   try {
     health_.set_device(ftl_.now(), ftl_.counters().lost_groups);
     health_.close();
     commit();
+    journal_.seal();
   } catch (const std::exception&) {
     return;  // nobody is left to hear of it
   }
@@ -143,6 +167,9 @@ void Volume::load() {
           break;
         case RecordType::kBands:
           ftl_.load_bands(reader);
+          break;
+        case RecordType::kCounters:
+          ftl_.load_counters(reader);
           break;
         case RecordType::kEraseMarks:
           ftl_.load_erase_marks(reader);
@@ -202,8 +229,9 @@ void Volume::save_limits(RecordWriter& writer, bool everything) const {
 }
 
 void Volume::commit() {
+  if (read_only()) throw std::runtime_error(file_.path().string() + " was opened for reading only");
   media_.drain();
-  RecordWriter changes = Journal::make_transaction();
+  RecordWriter changes;
   save_limits(changes, false);
   ftl_.save(changes, false);
   store_.save(changes, false);
@@ -215,8 +243,7 @@ void Volume::commit() {
   if (!journal_.fits(changes) || journal_.outgrew(snapshot_bytes_)) {
     snapshot();
   } else {
-    journal_.append(changes);
-    file_.sync();
+    journal_.commit(changes);
   }
   limits_changed_ = false;
   health_.committed();
@@ -228,7 +255,8 @@ void Volume::commit() {
 void Volume::snapshot() {
   journal_.begin_snapshot();
   try {
-    RecordWriter everything = Journal::make_transaction([this](RecordWriter& part) { journal_.append(part); });
+    const auto append = [this](RecordWriter& part) { journal_.append(part); };
+    RecordWriter everything(append, snapshot_bytes_ / 4);
     save_limits(everything, true);
     health_.save(everything, true);
     ftl_.save(everything, true);
@@ -283,6 +311,8 @@ std::vector<std::string> Volume::check(std::size_t most) {
 void Volume::inject(const Fault& fault) {
   if (fault.kind == FaultKind::kPowerCut) {
     file_.power_cut().arm(fault.after, fault.argument);
+  } else if (fault.kind == FaultKind::kDiskFull) {
+    file_.fill(fault.after, fault.count);
   } else if (fault.kind == FaultKind::kSlowDie) {
     device_.slow_down(static_cast<std::uint32_t>(fault.argument), static_cast<std::uint32_t>(fault.count));
   } else {

@@ -31,7 +31,8 @@ struct VolumeOptions {
   std::uint64_t capacity_bytes = std::uint64_t{1} << 30;  // of K and V; of a new drive
   std::string preset;                                     // empty: the file's, or the default one for a new drive
   std::uint32_t pages_per_block = 0;                      // of a new drive, 0: the preset's
-  bool format = false;                                    // forget what an existing drive holds
+  bool format = false;                                    // forget what an existing drive holds, take an empty file
+  bool read_only = false;                                 // open what is there, never write
   std::uint64_t snapshot_bytes = 16 << 20;                // a journal that outgrew its snapshot and this starts anew
   std::uint64_t cache_bytes =
       0;                // without a flash model: so much K and V is read through the page cache, more around it
@@ -45,7 +46,8 @@ class Volume {
  public:
   static constexpr const char* kDefaultPreset = "970pro";
 
-  // Creates, formats or mounts. Throws std::runtime_error with a sentence for the user.
+  // Mounts; creates where no file is; forgets what a file holds only when `format` says so. Throws std::runtime_error
+  // with a sentence for the user.
   Volume(const std::filesystem::path& path, const VolumeOptions& options);
   // Commits; what cannot be written then is lost as in a power cut.
   ~Volume();
@@ -66,6 +68,10 @@ class Volume {
 
   // Compares all maps, spares and contents. One sentence per disagreement, at most `most`.
   std::vector<std::string> check(std::size_t most = 100);
+
+  // What was damaged and put right when the volume was opened. One sentence each; empty as a rule.
+  const std::vector<std::string>& notices() const { return notices_; }
+  bool read_only() const { return file_.read_only(); }
 
   void inject(const Fault& fault);
 
@@ -89,6 +95,7 @@ class Volume {
 
  private:
   void load();
+  void mend();
   void set_limits(const VolumeOptions& options);
   void save_limits(RecordWriter& writer, bool everything) const;
   void snapshot();
@@ -96,6 +103,7 @@ class Volume {
 
   BackingFile file_;
   std::uint64_t snapshot_bytes_;
+  FoundSuperblock found_;
   Journal journal_;
   const Preset& preset_;
   Faults faults_;
@@ -108,6 +116,7 @@ class Volume {
   Health health_;
   Limits limits_;
   bool limits_changed_ = false;
+  std::vector<std::string> notices_;
 };
 
 }  // namespace kvdrive

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -174,6 +175,14 @@ def make_drive(tmp_path: Path) -> Callable[..., DriveHost]:
         return DriveHost(path or tmp_path / f"{count}.kv", **options)
 
     return make
+
+
+@pytest.fixture
+def memory_folder() -> Iterator[Path]:
+    """A folder in memory where there is such a file system: some tests wait for the disk otherwise."""
+    shared = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as path:
+        yield Path(path)
 
 
 @pytest.fixture

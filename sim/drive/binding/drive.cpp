@@ -49,7 +49,8 @@ void init_drive(Drive* self, const std::filesystem::path& path, const std::strin
                 std::uint64_t capacity_bytes, const std::string& preset, bool format, std::uint32_t pages_per_block,
                 std::uint64_t snapshot_bytes, bool payload, std::optional<std::uint64_t> staged_bytes,
                 std::optional<std::uint64_t> session_bytes, std::optional<std::uint64_t> metadata_bytes,
-                std::optional<std::uint64_t> run_groups, std::uint64_t cache_bytes, std::uint32_t worn_erases) {
+                std::optional<std::uint64_t> run_groups, std::uint64_t cache_bytes, std::uint32_t worn_erases,
+                bool read_only) {
   VolumeOptions options;
   options.capacity_bytes = capacity_bytes;
   options.preset = preset;
@@ -69,12 +70,13 @@ void init_drive(Drive* self, const std::filesystem::path& path, const std::strin
   options.metadata_bytes = metadata_bytes;
   options.run_groups = run_groups;
   options.worn_erases = worn_erases;
+  options.read_only = read_only;
   new (self) Drive(path, make_engine(engine, threads), options);
 }
 
 void inject(Drive& drive, const std::string& kind, std::uint64_t after, std::uint64_t count, std::uint64_t argument) {
-  constexpr std::array kNames{"read_uncorrectable", "program_fail",    "erase_fail", "slow_die", "power_cut", "full",
-                              "lost_completion",    "command_timeout", "engine_hang"};
+  constexpr std::array kNames{"read_uncorrectable", "program_fail",    "erase_fail",  "slow_die", "power_cut", "full",
+                              "lost_completion",    "command_timeout", "engine_hang", "disk_full"};
   const auto found = std::ranges::find(kNames, kind);
   if (found == kNames.end()) throw nb::value_error(("unknown fault '" + kind + "'").c_str());
   drive.inject({static_cast<FaultKind>(found - kNames.begin()), after, count, argument});
@@ -237,6 +239,7 @@ void bind_drive(nb::module_& m) {
           nb::arg("staged_bytes") = nb::none(), nb::arg("session_bytes") = nb::none(),
           nb::arg("metadata_bytes") = nb::none(), nb::arg("run_groups") = nb::none(),
           nb::arg("cache_bytes") = VolumeOptions{}.cache_bytes, nb::arg("worn_erases") = 0,
+          nb::arg("read_only") = false,
           "Capacity, preset, pages per block and payload count for a new or formatted drive. payload=False: no "
           "contents, "
           "appends need no data, only times and counts are real. Stored on the drive until others are given: "
@@ -244,7 +247,9 @@ void bind_drive(nb::module_& m) {
           "the budget for rows in drive memory; session_bytes, a session's share of the flash, 0: all of it; "
           "metadata_bytes, the budget for maps; run_groups, groups of a head that go to flash together, 0: as that "
           "budget asks for. For this opening, of the preset 'plain': cache_bytes, K and V up to which reads go through "
-          "the page cache. worn_erases: that the blocks of a new drive have behind them.")
+          "the page cache. worn_erases: that the blocks of a new drive have behind them. format=True forgets what an "
+          "existing drive holds and takes an empty file; nothing else formats. read_only: opens what is there and "
+          "never writes; commands that would are refused as write-protected.")
       .def("submit", &submit, nb::arg("sqe"), nb::arg("data") = nb::none(),
            "Execute a 64-byte command with its data (uint8) -> (16-byte completion, data to the host).")
       .def("stats", &stats, "Counters since the drive was opened, by name.")
@@ -271,7 +276,8 @@ void bind_drive(nb::module_& m) {
           "takes `count` percent of its time. The controller: lost_completion (executed) and command_timeout (not "
           "executed) end with Abort, a reset or the host's deadline; engine_hang: ATTN_SUBMIT is an internal error "
           "after "
-          "a second of device time. power_cut: file write number `after` is the last, then everything fails; of what "
+          "a second of device time. disk_full: writes to the file find no room under it. power_cut: file write number "
+          "`after` is the last, then everything fails; of what "
           "was not synced survives, by `argument`: 0 all but that write, 1 half of it too, even ones a choice of "
           "writes, "
           "odd ones of sectors. ValueError for an unknown kind.")
@@ -288,7 +294,9 @@ void bind_drive(nb::module_& m) {
           },
           nb::call_guard<nb::gil_scoped_release>(), "The same as text.")
       .def("check", &Drive::check, nb::call_guard<nb::gil_scoped_release>(),
-           "Compare maps, spares and contents: one sentence per disagreement.");
+           "Compare maps, spares and contents: one sentence per disagreement.")
+      .def("notices", &Drive::notices,
+           "What was damaged and put right when the drive was opened: one sentence each, none as a rule.");
   m.def("timing_cases", &timing_cases, "The timing model beside published and measured values, a dict per case.");
   m.def(
       "presets",

@@ -172,6 +172,7 @@ enum StatusCode : std::uint32_t {
   kScBadSglCount = 0xe,
   kScBadSglType = 0x11,
   kScSanitizeFailed = 0x1c,
+  kScNamespaceWriteProtected = 0x20,
   kScBadPrpOffset = 0x13,
   kScLbaOutOfRange = 0x80,
   kScBadCompletionQueue = 0x100,

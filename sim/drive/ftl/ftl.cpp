@@ -35,7 +35,7 @@ void Ftl::put(ListId list, const Owner& owner, std::span<const std::byte> first,
     if (!collector_.make_room()) throw DriveFull();
   }
   const Family family = state_.map.family(list);
-  std::byte* const to = state_.queue.push({.family = family, .owner = owner});
+  std::byte* const to = state_.queue.push({.family = family, .owner = owner, .order = state_.order.take()});
   if (to != nullptr) {
     if (!first.empty()) std::memcpy(to, first.data(), first.size());
     if (!rest.empty()) std::memcpy(to + first.size(), rest.data(), rest.size());

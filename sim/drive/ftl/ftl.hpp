@@ -92,6 +92,7 @@ class Ftl {
   void load_buffered(RecordReader& reader) { state_.queue.load(reader); }
   void load_bands(RecordReader& reader) { state_.bands.load(reader); }
   void load_erase_marks(RecordReader& reader) { state_.marks.load(reader, state_.geometry.blocks_per_die); }
+  void load_counters(RecordReader& reader) { state_.order.load(reader, state_.map); }
   void claim(ListId list) { state_.map.claim(list); }
   void finish_loading() { recovery_.finish_loading(); }
   void check(const std::function<void(const std::string&)>& report) const { recovery_.check(report); }

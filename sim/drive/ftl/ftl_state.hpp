@@ -10,6 +10,7 @@
 #include "ftl/band_table.hpp"
 #include "ftl/erase_marks.hpp"
 #include "ftl/group_map.hpp"
+#include "ftl/write_order.hpp"
 #include "ftl/write_queue.hpp"
 #include "nand/device.hpp"
 #include "storage/faults.hpp"
@@ -52,6 +53,7 @@ struct FtlState {
   GroupMap map;
   WriteQueue queue;
   EraseMarks marks;
+  WriteOrder order;
   FtlCounters counters;
   std::uint64_t live = 0;  // units that a list references
   Ns now = 0;              // device time at which an operation that begins now starts

@@ -31,7 +31,10 @@ void GroupMap::change(ListId list, Change change) {
   mark_dirty(list);
 }
 
-ListId GroupMap::create() { return take(next_family_++); }
+ListId GroupMap::create() {
+  while (families_.contains(next_family_)) ++next_family_;
+  return take(next_family_++);
+}
 
 ListId GroupMap::fork(ListId list, std::uint32_t count) {
   const ListId copy = take(lists_[list].family);

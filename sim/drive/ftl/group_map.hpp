@@ -39,6 +39,9 @@ class GroupMap {
   bool exists(ListId list) const { return list < lists_.size() && lists_[list].used; }
   const Extents& extents(ListId list) const { return lists_[list].extents; }
   Family family(ListId list) const { return lists_[list].family; }
+  Family next_family() const { return next_family_; }
+  // No new list gets a family below `family`.
+  void skip_families(Family family) { next_family_ = family > next_family_ ? family : next_family_; }
   std::optional<Unit> at(ListId list, std::uint32_t index) const { return lists_[list].extents.at(index); }
   // Like `at`. Throws std::logic_error when the list does not hold the group.
   Unit unit(ListId list, std::uint32_t index) const;

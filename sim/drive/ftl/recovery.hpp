@@ -21,6 +21,9 @@ class Recovery {
   void finish_loading();
   // Compares map, spares, contents and bands; `report` gets a sentence per disagreement.
   void check(const std::function<void(const std::string&)>& report) const;
+  // Compares the spares and contents of a run in the flash with the map; `report` gets each group that disagrees.
+  void verify(Family family, const Extent& run,
+              const std::function<void(std::uint32_t index, const char* what)>& report) const;
 
  private:
   FtlState& state_;

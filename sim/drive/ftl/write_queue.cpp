@@ -12,6 +12,8 @@ struct SavedGroup {
   Unit number;
   Family family;
   std::uint32_t crc;
+  std::uint32_t reserved;
+  std::uint64_t order;
   Owner owner;
 };
 
@@ -53,7 +55,7 @@ void WriteQueue::save(RecordWriter& writer, bool everything) const {
     const Slot& slot = slots_[i];
     if (!slot.live || (slot.saved && !everything)) continue;
     writer.put(RecordType::kBuffered);
-    writer.put(SavedGroup{number_of(i), slot.family, slot.crc, slot.owner});
+    writer.put(SavedGroup{number_of(i), slot.family, slot.crc, 0, slot.order, slot.owner});
     if (media_.keeps_payload()) writer.put_all(data_.span().subspan(i * abi::kPageBytes, abi::kPageBytes));
     writer.end_record();
   }
@@ -66,7 +68,7 @@ void WriteQueue::committed() {
 void WriteQueue::load(RecordReader& reader) {
   const auto saved = reader.get<SavedGroup>();
   if (!holds(saved.number)) throw std::runtime_error("a buffer record is damaged");
-  Loaded loaded{{.family = saved.family, .owner = saved.owner, .crc = saved.crc}, {}};
+  Loaded loaded{{.family = saved.family, .owner = saved.owner, .crc = saved.crc, .order = saved.order}, {}};
   if (media_.keeps_payload()) {
     const auto data = reader.take(abi::kPageBytes);
     loaded.data.assign(data.begin(), data.end());

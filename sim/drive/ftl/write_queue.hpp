@@ -23,6 +23,7 @@ class WriteQueue {
     Family family = 0;
     Owner owner;
     std::uint32_t crc = 0;
+    std::uint64_t order = 0;  // see Spare
     Ns ready = 0;        // device time from which on the group can be programmed
     bool saved = false;  // the journal holds the contents
     bool live = true;    // a list still references the group

@@ -221,18 +221,17 @@ class Files final : public Surface {
     BackingFile file(path_);
     Superblock superblock = small_drive();
     file.recreate(superblock.file_bytes());
-    for (superblock.generation = 0; superblock.generation < 2; ++superblock.generation) {
-      write_superblock(file, superblock);
-    }
-    --superblock.generation;
-    RecordWriter nothing = Journal::make_transaction();
-    Journal(file, superblock).append(nothing);
+    superblock.generation = superblock.snapshot = 1;
+    superblock.salt = draw_salt();
+    write_superblocks(file, superblock);
+    RecordWriter nothing;
+    Journal(file, superblock).commit(nothing);
   }
 
   // Remembers the pages of the file that are not empty, and the journal's transactions.
   void keep() {
     BackingFile file(path_);
-    superblock_ = read_superblock(file);
+    superblock_ = read_superblock(file).superblock;
     AlignedBuffer page(kPage);
     for (std::uint64_t offset = 0; offset < file.size(); offset += kPage) {
       file.read(offset, page.span());
@@ -299,7 +298,7 @@ class Files final : public Surface {
       case 0: {
         Superblock forged = superblock_;
         random.mutate(std::as_writable_bytes(std::span(&forged, 1)).subspan(offsetof(Superblock, capacity_units)), 3);
-        write_superblock(file, forged);
+        write_superblocks(file, forged);
         return;
       }
       case 1: {
@@ -341,7 +340,7 @@ class Files final : public Surface {
     if (random.one_in(8)) forged.erase(forged.begin() + static_cast<std::ptrdiff_t>(random.below(forged.size())));
     journal.begin_snapshot();
     for (const Bytes& bytes : forged) {
-      RecordWriter transaction = Journal::make_transaction();
+      RecordWriter transaction;
       transaction.put_all(std::span(bytes));
       if (journal.fits(transaction)) journal.append(transaction);
     }

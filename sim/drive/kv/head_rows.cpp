@@ -22,7 +22,13 @@ HeadRows::HeadRows(const Name& name, std::uint32_t row_bytes, bool sparse)
 }
 
 Owner HeadRows::owner(GroupKind kind, std::size_t index) const {
-  return {name_.session, name_.layer, name_.head, kind, static_cast<std::uint32_t>(index)};
+  return {.session = name_.session,
+          .layer = name_.layer,
+          .head = name_.head,
+          .kind = kind,
+          .index = static_cast<std::uint32_t>(index),
+          .row_bytes = static_cast<std::uint16_t>(row_bytes_),
+          .sparse = static_cast<std::uint16_t>(sparse_ ? 1 : 0)};
 }
 
 std::uint64_t HeadRows::groups_to_append(std::uint32_t tokens) const {

@@ -52,15 +52,21 @@ iovec part_of(std::span<const std::byte> data) {
 
 }  // namespace
 
-BackingFile::BackingFile(const std::filesystem::path& path)
-    : path_(path), cached_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)), direct_(cached_) {
+BackingFile::BackingFile(const std::filesystem::path& path, Access access)
+    : path_(path), access_(access), cached_(-1), direct_(-1) {
+  const int way = read_only() ? O_RDONLY : O_RDWR;
+  cached_ = direct_ = ::open(path.c_str(), way | O_CLOEXEC);
+  if (cached_ < 0 && errno == ENOENT && !read_only()) {
+    cached_ = direct_ = ::open(path.c_str(), way | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    created_ = cached_ >= 0;
+  }
   if (cached_ < 0) refuse(path, std::strerror(errno));
   try {
     struct stat status{};
     if (::fstat(cached_, &status) != 0) fail("fstat");
     if (!S_ISREG(status.st_mode)) refuse(path, "it is no regular file");
-    if (::flock(cached_, LOCK_EX | LOCK_NB) != 0) refuse(path, "another drive has it open");
-    const int direct = ::open(path.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC);
+    if (::flock(cached_, (read_only() ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0) refuse(path, "another drive has it open");
+    const int direct = ::open(path.c_str(), way | O_DIRECT | O_CLOEXEC);
     if (direct >= 0) direct_ = direct;
   } catch (...) {
     ::close(cached_);
@@ -85,7 +91,22 @@ void BackingFile::peek(std::span<std::byte> out) const {
   std::ranges::fill(out.subspan(static_cast<std::size_t>(count)), std::byte{});
 }
 
+void BackingFile::must_be_writable() const {
+  if (read_only()) throw std::runtime_error(path_.string() + " was opened for reading only");
+}
+
+bool BackingFile::finds_no_room() {
+  if (full_writes_ == 0) return false;
+  if (good_writes_ > 0) {
+    --good_writes_;
+    return false;
+  }
+  --full_writes_;
+  return true;
+}
+
 void BackingFile::recreate(std::uint64_t bytes) {
+  must_be_writable();
   if (::ftruncate(cached_, 0) != 0 || ::ftruncate(cached_, static_cast<off_t>(bytes)) != 0) {
     refuse(path_, std::strerror(errno));
   }
@@ -109,6 +130,11 @@ void BackingFile::write(std::uint64_t offset, std::span<const std::byte> data) {
 }
 
 void BackingFile::write(std::uint64_t offset, std::span<const iovec> parts) {
+  must_be_writable();
+  if (finds_no_room()) {
+    errno = ENOSPC;
+    fail("pwrite");
+  }
   if (power_cut_.armed()) {
     write_until_cut(offset, parts);
   } else {
@@ -119,7 +145,9 @@ void BackingFile::write(std::uint64_t offset, std::span<const iovec> parts) {
 }
 
 void BackingFile::write_behind(std::uint64_t offset, std::span<const iovec> parts, AsyncTransfers::Done done) {
-  if (power_cut_.armed()) {
+  must_be_writable();
+  if (power_cut_.armed() || full_writes_ > 0) {
+    if (finds_no_room()) return done(ENOSPC);
     write(offset, parts);
     done(0);
     return;
@@ -163,6 +191,7 @@ bool BackingFile::blank(std::uint64_t offset, std::uint64_t bytes) const {
 }
 
 void BackingFile::discard(std::uint64_t offset, std::uint64_t bytes) {
+  must_be_writable();
   power_cut_.check();
   if (bytes == 0) return;
   const auto at = static_cast<off_t>(offset), length = static_cast<off_t>(bytes);

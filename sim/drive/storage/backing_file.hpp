@@ -2,7 +2,7 @@
 // The file that stands in for the drive: whole pages, written around the page cache, read through it.
 //
 // Writes bypass the cache, in large pieces (docs/drive.md has the measurement); reads use it because a group is read
-// many times. A file that another drive has open is refused.
+// many times. A file that another drive has open is refused; several may read it.
 #pragma once
 
 #include <sys/uio.h>
@@ -23,13 +23,18 @@ class BackingFile {
  public:
   static constexpr unsigned kMostWritesInFlight = 16;
 
-  // Opens or creates. Throws std::runtime_error with a sentence for the user.
-  explicit BackingFile(const std::filesystem::path& path);
+  // kReadOnly: opens what is there and never writes, so the file may be write-protected.
+  enum class Access : std::uint8_t { kReadWrite, kReadOnly };
+
+  // Opens, or creates where nothing is. Throws std::runtime_error with a sentence for the user.
+  explicit BackingFile(const std::filesystem::path& path, Access access = Access::kReadWrite);
   BackingFile(const BackingFile&) = delete;
   BackingFile& operator=(const BackingFile&) = delete;
   ~BackingFile();
 
   const std::filesystem::path& path() const { return path_; }
+  bool created() const { return created_; }
+  bool read_only() const { return access_ == Access::kReadOnly; }
   std::uint64_t size() const;
   // The first `out.size()` bytes, zeros beyond the end.
   void peek(std::span<std::byte> out) const;
@@ -60,18 +65,29 @@ class BackingFile {
   int direct() const { return direct_; }
   bool has_direct() const { return direct_ != cached_; }
 
+  // Fault injection: after `after` more writes, `count` find no room.
+  void fill(std::uint64_t after, std::uint64_t count) {
+    good_writes_ = after;
+    full_writes_ = count;
+  }
+
   PowerCut& power_cut() { return power_cut_; }
   std::uint64_t writes() const { return writes_; }
 
  private:
+  void must_be_writable() const;
+  bool finds_no_room();
   void write_until_cut(std::uint64_t offset, std::span<const iovec> parts);
   void write_cached(std::uint64_t offset, std::span<const std::byte> data);
 
   std::filesystem::path path_;
+  Access access_;
+  bool created_ = false;
   int cached_;
   int direct_;  // the same file without the page cache, or `cached_` where the file system cannot
   PowerCut power_cut_;
   std::uint64_t writes_ = 0;
+  std::uint64_t good_writes_ = 0, full_writes_ = 0;  // injected
   AsyncTransfers writer_{kMostWritesInFlight};
 };
 

@@ -21,6 +21,7 @@ enum class FaultKind : std::uint8_t {
   kLostCompletion,  // an I/O command is executed, but its completion is not sent
   kCommandTimeout,  // an I/O command is not executed and never completes
   kEngineHang,      // the engine does not answer; the firmware gives up after a second of device time
+  kDiskFull,        // a write to the backing file finds no room on the file system under it
   kKinds
 };
 

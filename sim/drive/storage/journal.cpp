@@ -1,129 +1,178 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "storage/journal.hpp"
 
-#include <array>
-#include <stdexcept>
-#include <string>
+#include <algorithm>
 #include <utility>
-
-#include "crc32c.hpp"
 
 namespace kvdrive {
 
-struct Journal::Header {
-  static constexpr std::array<char, 8> kMagic{'k', 'v', 'd', ' ', 'l', 'o', 'g', '\n'};
-
-  std::array<char, 8> magic = kMagic;
-  std::uint64_t generation = 0;
-  std::uint64_t sequence = 0;
-  std::uint64_t payload_bytes = 0;
-  std::uint32_t payload_crc = 0;
-  std::uint32_t crc = 0;  // of the fields before
-
-  std::uint32_t expected_crc() const { return crc32c(std::as_bytes(std::span(this, 1)).first(sizeof *this - 4)); }
-};
-
-namespace {
-
-constexpr std::uint64_t whole_pages(std::uint64_t bytes) {
-  return (bytes + abi::kPageBytes - 1) / abi::kPageBytes * abi::kPageBytes;
-}
-
-}  // namespace
-
-RecordWriter Journal::make_transaction(std::function<void(RecordWriter&)> spill) {
-  return RecordWriter(sizeof(Header), std::move(spill));
-}
+using journal_page::Decoded;
+using journal_page::PageState;
 
 void Journal::replay(const std::function<void(RecordReader)>& apply) {
-  const std::uint64_t start = superblock_.journal_offset(superblock_.generation);
-  AlignedBuffer bytes(abi::kPageBytes);
-  for (auto header = header_at(head_); header && header->sequence == sequence_; header = header_at(head_)) {
-    const std::uint64_t size = whole_pages(sizeof(Header) + header->payload_bytes);
-    bytes.resize(size);
-    file_.read(start + head_, bytes.span());
-    const auto payload = bytes.span().subspan(sizeof(Header), header->payload_bytes);
-    if (crc32c(payload) != header->payload_crc) break;
-    apply(RecordReader(payload));
-    head_ += size;
-    ++sequence_;
+  while (replay_one(apply)) {
   }
-  if (sequence_ == 0) throw std::runtime_error("the journal of " + file_.path().string() + " lost its snapshot");
-  refuse_gap();
+  const Remains remains = look_ahead();
+  if (remains.later || remains.damaged || sequence_ < superblock_.durable) {
+    refuse("transaction " + std::to_string(sequence_) + " cannot be read");
+  }
+  if (sequence_ == 0) refuse("it lost its snapshot");
+  remains_bytes_ = remains.bytes;
 }
 
-// What a transaction at `offset` of the current half says of itself.
-std::optional<Journal::Header> Journal::header_at(std::uint64_t offset) const {
-  if (offset + abi::kPageBytes > superblock_.journal_half_bytes) return std::nullopt;
+void Journal::refuse(const std::string& what) const {
+  throw JournalDamaged("the journal of " + file_.path().string() + " is damaged: " + what);
+}
+
+// Applies the transaction at the head. False when there is none that is whole.
+bool Journal::replay_one(const std::function<void(RecordReader)>& apply) {
+  const auto header = find_header();
+  if (!header) return false;
+  AlignedBuffer bytes(std::uint64_t{header->pages} * abi::kPageBytes);
+  file_.read(start() + head_, bytes.span());
+  Decoded decoded = journal_page::decode(bytes.span(), superblock_.salt, *header);
+  if (!decoded.whole) {
+    if (decoded.damaged) refuse("transaction " + std::to_string(sequence_) + " lost more than one page");
+    return false;
+  }
+  for (const std::uint32_t number : decoded.repaired) {
+    const std::uint64_t at = std::uint64_t{number} * abi::kPageBytes;
+    Repair& repair = repairs_.emplace_back(Repair{start() + head_ + at, {}});
+    repair.page.append(bytes.span().subspan(at, abi::kPageBytes));
+    notices_.push_back("page " + std::to_string(number) + " of transaction " + std::to_string(sequence_) +
+                       " of the journal was lost or damaged: computed from the others, nothing is missing");
+  }
+  apply(RecordReader(decoded.payload));
+  head_ += bytes.size();
+  ++sequence_;
+  if (sequence_ == superblock_.snapshot) snapshot_bytes_ = head_;
+  return true;
+}
+
+// The transaction at the head as its first good page describes it; one of the first two is good unless two are lost.
+std::optional<JournalPageHeader> Journal::find_header() const {
   AlignedBuffer page(abi::kPageBytes);
-  file_.read(superblock_.journal_offset(superblock_.generation) + offset, page.span());
-  Header header;
-  std::memcpy(&header, page.data(), sizeof header);
-  const bool valid = header.magic == Header::kMagic && header.crc == header.expected_crc() &&
-                     header.generation == superblock_.generation &&
-                     header.payload_bytes <= superblock_.journal_half_bytes - offset - sizeof header;
-  return valid ? std::optional(header) : std::nullopt;
+  for (std::uint32_t number = 0; number < journal_page::kStripePages; ++number) {
+    const std::uint64_t offset = head_ + std::uint64_t{number} * abi::kPageBytes;
+    if (offset + abi::kPageBytes > superblock_.journal_half_bytes) break;
+    file_.read(start() + offset, page.span());
+    if (journal_page::state_of(page.span(), superblock_.salt, sequence_) != PageState::kGood) {
+      if (number > 0) break;  // interrupted or damaged: `look_ahead` tells
+      continue;
+    }
+    const JournalPageHeader header = journal_page::header_of(page.span());
+    if (header.number != number || header.pages > room(head_) / abi::kPageBytes) break;
+    return header;
+  }
+  return std::nullopt;
 }
 
 // Each transaction is durable before the next one is written: one behind a missing one means that the file was damaged.
-void Journal::refuse_gap() const {
-  for (std::uint64_t ahead = 0; ahead < kGapBytes; ahead += abi::kPageBytes) {
-    const auto header = header_at(head_ + ahead);
-    if (header && header->sequence > sequence_) {
-      throw std::runtime_error("the journal of " + file_.path().string() + " is damaged: transaction " +
-                               std::to_string(sequence_) + " is missing");
+// So does a page of the missing one that has all its sectors and a wrong checksum.
+Journal::Remains Journal::look_ahead() const {
+  constexpr std::uint64_t kPiece = 1 << 20;
+  Remains remains;
+  std::uint64_t end = std::min(kGapBytes, room(head_));
+  AlignedBuffer piece(kPiece);
+  for (std::uint64_t at = 0; at < end; at += kPiece) {
+    const auto bytes = piece.span().first(std::min(kPiece, end - at));
+    file_.read(start() + head_ + at, bytes);
+    for (std::uint64_t offset = 0; offset < bytes.size(); offset += abi::kPageBytes) {
+      const auto page = bytes.subspan(offset, abi::kPageBytes);
+      if (journal_page::touched(page, superblock_.salt, sequence_)) {
+        remains.bytes = at + offset + abi::kPageBytes;
+        const PageState state = journal_page::state_of(page, superblock_.salt, sequence_);
+        remains.damaged |= state == PageState::kDamaged;
+        if (state != PageState::kGood) continue;
+        // What follows the transaction may be further away.
+        const JournalPageHeader header = journal_page::header_of(page);
+        const std::uint64_t behind = at + offset - std::uint64_t{header.number} * abi::kPageBytes +
+                                     (std::uint64_t{header.pages} + journal_page::kStripePages) * abi::kPageBytes;
+        end = std::max(end, std::min(behind, room(head_)));
+      } else if (journal_page::belongs(page, superblock_.salt)) {
+        remains.later |= journal_page::header_of(page).sequence > sequence_;
+      }
     }
   }
+  return remains;
+}
+
+void Journal::mend() {
+  for (const Repair& repair : repairs_) file_.write(repair.offset, repair.page.span());
+  if (remains_bytes_ > 0) {
+    const AlignedBuffer zeros(1 << 20);
+    for (std::uint64_t at = 0; at < remains_bytes_; at += zeros.size()) {
+      file_.write(start() + head_ + at, zeros.span().first(std::min<std::uint64_t>(zeros.size(), remains_bytes_ - at)));
+    }
+  }
+  if (!repairs_.empty() || remains_bytes_ > 0) file_.sync();
+  repairs_.clear();
+  remains_bytes_ = 0;
 }
 
 bool Journal::fits(const RecordWriter& transaction) const {
-  return head_ + whole_pages(transaction.size() + sizeof(Header)) <= superblock_.journal_half_bytes;
+  return head_ + journal_page::pages_of(transaction.size()) * abi::kPageBytes <= superblock_.journal_half_bytes;
 }
 
 void Journal::append(RecordWriter& transaction) {
   if (undecided_) throw std::runtime_error("the superblock could not be written: open the drive again");
   if (!fits(transaction)) throw std::runtime_error("the metadata outgrew the journal");
-  Header header;
-  header.generation = superblock_.generation;
-  header.sequence = sequence_;
-  header.payload_bytes = transaction.size();
-  AlignedBuffer& bytes = transaction.buffer();
-  header.payload_crc = crc32c(bytes.span().subspan(sizeof header));
-  header.crc = header.expected_crc();
-  std::memcpy(bytes.data(), &header, sizeof header);
-  bytes.resize(whole_pages(bytes.size()));
-  file_.write(superblock_.journal_offset(superblock_.generation) + head_, bytes.span());
+  const AlignedBuffer bytes = journal_page::encode(transaction.span(), superblock_.salt, sequence_);
+  file_.write(start() + head_, bytes.span());
   head_ += bytes.size();
   bytes_written_ += bytes.size();
   ++sequence_;
 }
 
+// When it fails, nobody knows what is in the file: another transaction in that place could not be told from this one.
+void Journal::commit(RecordWriter& transaction) {
+  spoiled_ = true;
+  append(transaction);
+  file_.sync();
+  spoiled_ = false;
+}
+
 void Journal::begin_snapshot() {
+  old_superblock_ = superblock_;
   old_head_ = head_;
   old_sequence_ = sequence_;
   head_ = sequence_ = 0;
   ++superblock_.generation;
+  superblock_.salt = draw_salt();
 }
 
 void Journal::finish_snapshot() {
   file_.sync();
+  superblock_.snapshot = superblock_.durable = sequence_;
   undecided_ = true;
-  write_superblock(file_, superblock_);
-  file_.sync();
-  undecided_ = false;
+  write_superblocks(file_, superblock_);
+  undecided_ = spoiled_ = false;
   snapshot_bytes_ = head_;
+}
+
+void Journal::seal() {
+  if (undecided_ || superblock_.durable == sequence_) return;
+  superblock_.durable = sequence_;
+  write_superblocks(file_, superblock_);
 }
 
 void Journal::discard_past() {
   const std::uint64_t half = superblock_.journal_half_bytes;
   file_.discard(superblock_.journal_offset(superblock_.generation + 1), half);
-  file_.discard(superblock_.journal_offset(superblock_.generation) + head_, half - head_);
+  file_.discard(start() + head_, half - head_);
 }
 
+// The room that the new half took is given back: the file system may be full.
 void Journal::abandon_snapshot() {
+  const std::uint64_t abandoned = start();
   head_ = old_head_;
   sequence_ = old_sequence_;
-  --superblock_.generation;
+  superblock_ = old_superblock_;
+  if (undecided_) return;
+  try {
+    file_.discard(abandoned, superblock_.journal_half_bytes);
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the room stays taken until the next snapshot
+  }
 }
 
 }  // namespace kvdrive

@@ -84,9 +84,30 @@ void Media::fetch(Unit first, std::uint32_t count) const {
   fetch_spares(first, count);
 }
 
+// Where the neighbours were never written, a file system in memory needs room to show them, and may have none.
 void Media::fetch_spares(Unit first, std::uint32_t count) const {
   const auto [begin, end] = spare_windows(first, count);
-  spares_.fetch(begin, end - begin);
+  try {
+    spares_.fetch(begin, end - begin);
+  } catch (const std::system_error&) {
+    spares_.fetch(spare_offset(first), spare_offset(first + count - 1) + sizeof(Spare) - spare_offset(first));
+  }
+}
+
+void Media::copy(Unit first, std::uint32_t count, std::span<std::byte> contents, std::span<Spare> spares) const {
+  if (!contents.empty()) file_.read(file_offset(first), contents);
+  std::vector<std::byte> row(superblock_.row_spare_bytes());
+  const std::uint32_t per_row = superblock_.geometry.units_per_row();
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const Unit unit = first + i;
+    if (i == 0 || unit % per_row == 0) file_.read(superblock_.spare_offset() + unit / per_row * row.size(), row);
+    std::memcpy(&spares[i], row.data() + unit % per_row * sizeof(Spare), sizeof(Spare));
+    if (const Row* const staged_row = staged(unit)) {
+      std::memcpy(&spares[i], staged_row->spares.data() + unit % per_row * sizeof(Spare), sizeof(Spare));
+      if (!contents.empty())
+        std::memcpy(contents.data() + i * std::size_t{abi::kPageBytes}, staged_unit(unit), abi::kPageBytes);
+    }
+  }
 }
 
 bool Media::fetched(Unit first, std::uint32_t count) const {

@@ -42,6 +42,8 @@ class Media {
   // Brings units and their spares in from the disk. Throws std::system_error when it cannot read them.
   void fetch(Unit first, std::uint32_t count) const;
   void fetch_spares(Unit first, std::uint32_t count) const;
+  // The same bytes through the file, whatever its state: a page that was never written is zeros, and takes no memory.
+  void copy(Unit first, std::uint32_t count, std::span<std::byte> contents, std::span<Spare> spares) const;
   // True if the units were fetched recently. Not safe to call concurrently with `fetch`.
   bool fetched(Unit first, std::uint32_t count) const;
 

@@ -2,6 +2,7 @@
 // Metadata records as bytes: plain little-endian structs, one after the other.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -29,16 +30,18 @@ enum class RecordType : std::uint32_t {
   kEraseMarks,
   kHealth,
   kLogEntry,
-  kSavedFeature
+  kSavedFeature,
+  kCounters
 };
 
 class RecordWriter {
  public:
-  static constexpr std::size_t kSpillBytes = 4 << 20;
+  static constexpr std::uint64_t kMostBytes = 4 << 20, kFewestBytes = 16 << 10;
 
-  // Leaves room for a header of `reserved` bytes. When kSpillBytes are full, `spill` writes them out.
-  explicit RecordWriter(std::size_t reserved, std::function<void(RecordWriter&)> spill = {})
-      : bytes_(reserved), reserved_(reserved), spill_(std::move(spill)) {}
+  RecordWriter() = default;
+  // A long list of records goes out through `spill` in pieces of about `piece_bytes`, within the limits above.
+  RecordWriter(std::function<void(RecordWriter&)> spill, std::uint64_t piece_bytes)
+      : spill_(std::move(spill)), piece_bytes_(std::clamp(piece_bytes, kFewestBytes, kMostBytes)) {}
 
   template <typename T>
   void put(const T& value) {
@@ -53,24 +56,21 @@ class RecordWriter {
 
   // To be called after each record.
   void end_record() {
-    if (!spill_ || size() < kSpillBytes) return;
+    if (!spill_ || size() < piece_bytes_) return;
     spill_(*this);
     clear();
   }
 
-  void clear() {
-    bytes_.resize(0);
-    bytes_.resize(reserved_);
-  }
+  void clear() { bytes_.resize(0); }
 
-  bool empty() const { return bytes_.size() == reserved_; }
-  AlignedBuffer& buffer() { return bytes_; }
-  std::size_t size() const { return bytes_.size() - reserved_; }
+  bool empty() const { return bytes_.size() == 0; }
+  std::span<const std::byte> span() const { return bytes_.span(); }
+  std::size_t size() const { return bytes_.size(); }
 
  private:
   AlignedBuffer bytes_;
-  std::size_t reserved_;
   std::function<void(RecordWriter&)> spill_;
+  std::uint64_t piece_bytes_ = kMostBytes;
 };
 
 // Reads records. Throws std::runtime_error when the bytes end early.

@@ -3,9 +3,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
+#include <random>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "crc32c.hpp"
 #include "storage/aligned_buffer.hpp"
@@ -65,26 +66,47 @@ FileKind kind_of(const BackingFile& file) {
   return std::ranges::any_of(read_copies(file), ours) ? FileKind::kDrive : FileKind::kOther;
 }
 
-Superblock read_superblock(const BackingFile& file) {
-  std::optional<Superblock> latest;
-  for (const Superblock& copy : read_copies(file)) {
-    if (!ours(copy)) continue;
-    if (copy.format_version != Superblock::kFormatVersion || copy.unit_bytes != abi::kPageBytes) {
+FoundSuperblock read_superblock(const BackingFile& file) {
+  const std::array<Superblock, 2> copies = read_copies(file);
+  const auto valid = [](const Superblock& copy) {
+    return ours(copy) && copy.format_version == Superblock::kFormatVersion && copy.unit_bytes == abi::kPageBytes &&
+           copy.crc == crc_of(copy) && sane(copy);
+  };
+  const auto age = [](const Superblock& copy) { return std::pair(copy.generation, copy.durable); };
+  FoundSuperblock found;
+  const bool first = valid(copies[0]), second = valid(copies[1]);
+  if (first && second) {
+    found.superblock = age(copies[0]) >= age(copies[1]) ? copies[0] : copies[1];
+    found.repair = age(copies[0]) != age(copies[1]);
+  } else if (first || second) {
+    found = {.superblock = first ? copies[0] : copies[1], .repair = true};
+    found.notice = std::string("the ") + (first ? "second" : "first") +
+                   " copy of the superblock was damaged: made again from the other one, nothing is missing";
+  } else {
+    for (const Superblock& copy : copies) {
+      if (!ours(copy) || copy.format_version == Superblock::kFormatVersion) continue;
       refuse(file, "it has format " + std::to_string(copy.format_version) + ", this program writes format " +
                        std::to_string(Superblock::kFormatVersion) + "; format it anew or choose another path");
     }
-    if (copy.crc == crc_of(copy) && sane(copy) && (!latest || copy.generation > latest->generation)) latest = copy;
+    refuse(file, "both copies of its superblock are damaged; format it anew or choose another path");
   }
-  if (!latest) refuse(file, "both copies of its superblock are damaged; format it anew or choose another path");
-  if (file.size() < latest->file_bytes()) refuse(file, "it is shorter than its superblock says");
-  return *latest;
+  if (file.size() < found.superblock.file_bytes()) refuse(file, "it is shorter than its superblock says");
+  return found;
 }
 
-void write_superblock(BackingFile& file, Superblock superblock) {
+void write_superblocks(BackingFile& file, Superblock superblock) {
   superblock.crc = crc_of(superblock);
   AlignedBuffer page(abi::kPageBytes);
   std::memcpy(page.data(), &superblock, sizeof superblock);
-  file.write((superblock.generation & 1) * abi::kPageBytes, page.span());
+  for (std::uint64_t copy = 0; copy < 2; ++copy) {
+    file.write(copy * abi::kPageBytes, page.span());
+    file.sync();
+  }
+}
+
+std::uint64_t draw_salt() {
+  std::random_device device;
+  return std::uint64_t{device()} << 32 | device();
 }
 
 }  // namespace kvdrive

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The first pages of a backing file: what it is, how large its flash is, where the journal starts.
 //
-// Two copies, written in turn; the valid one with the highest generation counts.
+// Two copies of the same, written one after the other with a sync between them: each alone is enough. When a power cut
+// came between them, the newer one counts; opening the drive writes the other one again.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <string>
 #include <string_view>
 
 #include "nand/geometry.hpp"
@@ -15,12 +17,15 @@
 namespace kvdrive {
 
 struct Superblock {
-  static constexpr std::uint32_t kFormatVersion = 4;
+  static constexpr std::uint32_t kFormatVersion = 5;
 
   std::array<char, 8> magic{'k', 'v', 'd', 'r', 'i', 'v', 'e', '\n'};
   std::uint32_t format_version = kFormatVersion;
   std::uint32_t unit_bytes = abi::kPageBytes;
   std::uint64_t generation = 0;  // of the journal; its lowest bit is the half in use
+  std::uint64_t salt = 0;        // of that half, another one at each start
+  std::uint64_t snapshot = 0;    // transactions of the half's snapshot
+  std::uint64_t durable = 0;     // transactions that were durable when this was written; there may be more
   std::uint64_t capacity_units = 0;
   std::uint64_t journal_half_bytes = 0;
   Geometry geometry;
@@ -49,10 +54,19 @@ enum class FileKind : std::uint8_t { kEmpty, kDrive, kOther };
 // kDrive for every format version.
 FileKind kind_of(const BackingFile& file);
 
-// Throws std::runtime_error with a sentence for the user when the file is no drive of this format.
-Superblock read_superblock(const BackingFile& file);
+struct FoundSuperblock {
+  Superblock superblock;
+  bool repair = false;   // the other copy is damaged or older
+  std::string notice{};  // what happened to it, if that was no power cut
+};
 
-// Writes the copy of its generation; the caller syncs.
-void write_superblock(BackingFile& file, Superblock superblock);
+// Throws std::runtime_error with a sentence for the user when the file is no drive of this format.
+FoundSuperblock read_superblock(const BackingFile& file);
+
+// Writes both copies; durable on return.
+void write_superblocks(BackingFile& file, Superblock superblock);
+
+// A number that no half of a journal had before.
+std::uint64_t draw_salt();
 
 }  // namespace kvdrive

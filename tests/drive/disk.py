@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A drive's file as a disk sees it: where its parts are, and how single pages go bad."""
+
+from __future__ import annotations
+
+import os
+import struct
+import subprocess
+from pathlib import Path
+
+import numpy as np
+
+PAGE, SECTOR, STAMP, SUPERBLOCK = 4096, 512, 8, 128
+JOURNAL = 2 * PAGE
+MIX = 0x9E3779B97F4A7C15
+DAMAGES = ("bit", "sector", "zeros", "noise")
+
+
+def superblock(path: Path, copy: int = 0) -> dict[str, int]:
+    """Fields of one copy, whatever its checksum says."""
+    with path.open("rb") as file:
+        file.seek(copy * PAGE)
+        fields = struct.unpack_from("<8sIIQQQQQQ", file.read(PAGE))
+    names = ("version", "unit", "generation", "salt", "snapshot", "durable", "capacity", "half")
+    return dict(zip(names, fields[1:], strict=True))
+
+
+def journal_start(path: Path) -> int:
+    """Offset of the half of the journal that is in force."""
+    current = max((superblock(path, copy) for copy in range(2)), key=lambda found: found["generation"])
+    return JOURNAL + (current["generation"] & 1) * current["half"]
+
+
+def transactions(path: Path) -> list[tuple[int, int]]:
+    """Offset and pages of each transaction in that half, as its first page says."""
+    current = max((superblock(path, copy) for copy in range(2)), key=lambda found: found["generation"])
+    found, offset = [], journal_start(path)
+    with path.open("rb") as file:
+        while True:
+            file.seek(offset)
+            page = file.read(SECTOR)
+            (stamp,) = struct.unpack_from("<Q", page)
+            if stamp != current["salt"] ^ (len(found) + 1) * MIX & (1 << 64) - 1:
+                return found
+            _, _, number, pages = struct.unpack_from("<QQII", page, STAMP)
+            assert number == 0
+            found.append((offset, pages))
+            offset += pages * PAGE
+
+
+def damage(path: Path, page: int, kind: str, rng: np.random.Generator, within: int = PAGE) -> bytes:
+    """Spoil the first `within` bytes of the page at offset `page` in one of the ways of DAMAGES; the old page."""
+    with path.open("r+b") as file:
+        file.seek(page)
+        old = file.read(PAGE)
+        new = bytearray(old)
+        if kind == "bit":
+            new[rng.integers(within)] ^= 1 << int(rng.integers(8))
+        elif kind == "sector":
+            at = int(rng.integers(-(-within // SECTOR))) * SECTOR
+            new[at : at + SECTOR] = rng.bytes(SECTOR)
+        else:
+            new[:] = bytes(PAGE) if kind == "zeros" else rng.bytes(PAGE)
+        file.seek(page)
+        file.write(new)
+    return old
+
+
+def head_of(path: Path, size: int) -> bytes:
+    """The first `size` bytes."""
+    with path.open("rb") as file:
+        return file.read(size)
+
+
+def put(path: Path, offset: int, contents: bytes) -> None:
+    """Write bytes into the file."""
+    with path.open("r+b") as file:
+        file.seek(offset)
+        file.write(contents)
+
+
+def copy(source: Path, target: Path) -> Path:
+    """A copy that is as sparse."""
+    subprocess.run(["cp", "--sparse=always", source, target], check=True)
+    return target
+
+
+def written_pages(path: Path, start: int, end: int) -> list[int]:
+    """Offsets of the pages in [start, end) that are not holes."""
+    pages: list[int] = []
+    with path.open("rb") as file:
+        at = start
+        while at < end:
+            try:
+                first = os.lseek(file.fileno(), at, os.SEEK_DATA)
+            except OSError:
+                break
+            if first >= end:
+                break
+            at = os.lseek(file.fileno(), first, os.SEEK_HOLE)
+            pages.extend(range(first // PAGE * PAGE, min(at, end), PAGE))
+    return pages

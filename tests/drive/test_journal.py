@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The journal and the superblocks: one lost page loses nothing, leftovers never count, and what is missing is said."""
+
+import numpy as np
+import pytest
+from disk import DAMAGES, JOURNAL, PAGE, SUPERBLOCK, copy, damage, head_of, put, superblock, transactions
+from kv_model import Model
+
+from kvdrive import abi
+from kvdrive._native import Drive
+
+S = abi.NvmeStatus
+HEADS, D = 200, 256
+
+
+def rows(seed, heads=2, tokens=40, d=64):
+    return np.random.default_rng(seed).standard_normal((heads, tokens, d)).astype(np.float16)
+
+
+def fill(host, layers):
+    """Rows that do not fill a page: 0.7 MB of drive memory, and so of the journal, for each layer's K or V."""
+    for layer in range(layers):
+        for kind in abi.KvKind:
+            reply = host.append(rows(2 * layer + kind, HEADS, 7, D), session=1, layer=layer, kind=kind)
+            assert reply.status == S.SUCCESS
+
+
+def holds(drive, layers):
+    """True if the drive holds what `fill` stored."""
+    return all(
+        drive.rows(1, layer, head, kind).tobytes() == rows(2 * layer + kind, HEADS, 7, D)[head].tobytes()
+        for layer in range(layers)
+        for kind in abi.KvKind
+        for head in (0, HEADS - 1)
+    )
+
+
+def cut_in_snapshot(make_drive, path, layers, cut, torn):
+    """The power goes at write `cut` of a commit that starts the other half. True if there was such a write."""
+    host = make_drive(path=path, snapshot_bytes=1 << 20)
+    host.sequence = {1: 2 * layers, 2: 1}
+    host.append(rows(99), session=2, first_token=40)
+    before = host.drive.flash_stats()["file_writes"]
+    host.drive.inject("power_cut", after=cut, argument=torn)
+    status = host.flush().status
+    writes = host.drive.flash_stats()["file_writes"] - before
+    host.drive = None
+    return status == S.INTERNAL_ERROR, writes
+
+
+@pytest.fixture
+def outgrown(make_drive, memory_folder):
+    """A drive, closed by a kill, whose next commit takes a snapshot of about eleven transactions."""
+    layers, path, base = 2, memory_folder / "drive.kv", memory_folder / "base.kv"
+    host = make_drive(path=path, snapshot_bytes=1 << 20)
+    fill(host, layers)
+    assert host.append(rows(98), session=2).status == S.SUCCESS
+    assert host.flush().status == S.SUCCESS
+    while superblock(path)["generation"] < 3:
+        copy(path, base)
+        assert host.append(rows(1, HEADS, 7, D), session=3).status == S.SUCCESS
+        assert host.trim(session=3).status == S.SUCCESS
+        assert host.append(rows(1, HEADS, 6, D), session=3).status == S.SUCCESS
+        assert host.flush().status == S.SUCCESS
+        host.trim(session=3)
+    return base, layers
+
+
+@pytest.mark.parametrize("torn", [0, 1, 2, 3])
+def test_leftovers_of_an_interrupted_snapshot_never_count(make_drive, outgrown, memory_folder, torn):
+    """A cut at every write of a snapshot; then less is stored, and the next snapshot is shorter than the leftovers."""
+    base, layers = outgrown
+    generation = superblock(base)["generation"]
+    cuts = 0
+    while True:
+        path = copy(base, memory_folder / "cut.kv")
+        if not cut_in_snapshot(make_drive, path, layers, cuts, torn + (cuts << 8 if torn > 1 else 0))[0]:
+            break
+        cuts += 1
+        host = make_drive(path=path, snapshot_bytes=1 << 20)
+        assert holds(host.drive, layers)
+        assert host.drive.sessions()[:2] == [1, 2]
+        assert host.trim(session=1).status == S.SUCCESS
+        assert host.trim(session=3).status in (S.SUCCESS, S.UNKNOWN_SESSION)
+        assert host.flush().status == S.SUCCESS
+        while superblock(path)["generation"] <= generation + 1:
+            assert host.append(rows(5), session=9).status == S.SUCCESS
+            assert host.flush().status == S.SUCCESS
+            assert host.trim(session=9).status == S.SUCCESS
+            assert host.flush().status == S.SUCCESS
+        host.reopen()
+        assert host.drive.sessions() == [2]
+        assert host.drive.rows(2, 0, 0, 0).tobytes()[: 40 * 128] == rows(98)[0].tobytes()
+        assert host.drive.check() == []
+        host.drive = None
+    assert cuts >= 8
+
+
+def test_no_room_in_a_snapshot_changes_nothing_and_later_ones_work(make_drive, outgrown, memory_folder):
+    base, layers = outgrown
+    for good in range(9):
+        path = copy(base, memory_folder / "full.kv")
+        host = make_drive(path=path, snapshot_bytes=1 << 20)
+        host.sequence = {1: 2 * layers, 2: 1}
+        assert host.append(rows(99), session=2, first_token=40).status == S.SUCCESS
+        host.drive.inject("disk_full", after=good, count=1)
+        assert host.flush().status == S.INTERNAL_ERROR
+        other = copy(path, memory_folder / "killed.kv")  # a kill now: the state before
+        killed = make_drive(path=other, snapshot_bytes=1 << 20)
+        assert holds(killed.drive, layers)
+        assert killed.drive.check() == []
+        killed.drive = None
+        assert host.flush().status == S.SUCCESS
+        host.reopen()
+        assert holds(host.drive, layers)
+        assert host.drive.rows(2, 0, 0, 0).tobytes() == np.concatenate([rows(98), rows(99)], axis=1)[0].tobytes()
+        host.drive = None
+
+
+@pytest.fixture
+def acknowledged(host):
+    """A drive that was killed after ten durable appends, each a transaction; the model of what it holds."""
+    model = Model()
+    for number in range(5):
+        for kind in abi.KvKind:
+            part = rows(10 * number + kind)
+            assert host.append(part, kind=kind, first_token=40 * number, options=1).status == S.SUCCESS
+            model.append(1, 0, kind, part)
+    host.drive.inject("power_cut")
+    host.drive = None
+    return host, model
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_any_one_damaged_page_of_superblocks_and_journal_loses_nothing(acknowledged, kind):
+    host, model = acknowledged
+    rng = np.random.default_rng(len(kind))
+    found = transactions(host.path)
+    assert len(found) == 11
+    pages = [0, PAGE] + [offset + i * PAGE for offset, count in found for i in range(count)]
+    clean = head_of(host.path, pages[-1] + PAGE)
+    for page in pages:
+        damage(host.path, page, kind, rng, SUPERBLOCK if page < JOURNAL else PAGE)
+        host.reopen(read_only=True)
+        assert model.equals(host.drive)
+        assert len(host.drive.notices()) == 1
+        host.reopen()
+        assert model.equals(host.drive)
+        assert len(host.drive.notices()) == 1
+        host.drive.inject("power_cut")  # no clean close
+        host.reopen()  # was put right
+        assert host.drive.notices() == []
+        host.drive = None
+        put(host.path, 0, clean)
+
+
+def test_one_flipped_bit_in_either_superblock_never_brings_back_the_past(make_drive):
+    """Durable tokens of the newer generation were gone, and closing the drive overwrote the good half."""
+    host = make_drive(snapshot_bytes=1 << 14)
+    model, number = Model(), 0
+    while superblock(host.path)["generation"] < 4:
+        part = rows(number)
+        assert host.append(part, first_token=40 * number, options=1).status == S.SUCCESS
+        model.append(1, 0, 0, part)
+        number += 1
+    host.drive.inject("power_cut")
+    for copy_number in range(2):
+        host.drive = None
+        assert superblock(host.path, 0) == superblock(host.path, 1)
+        damage(host.path, copy_number * PAGE, "bit", np.random.default_rng(copy_number), SUPERBLOCK)
+        host.reopen()
+        assert model.equals(host.drive)
+        assert "superblock was damaged" in host.drive.notices()[0]
+    assert host.drive.check() == []
+
+
+def test_a_cut_between_the_superblocks_is_put_right(make_drive, outgrown, memory_folder):
+    base, layers = outgrown
+    path = copy(base, memory_folder / "cut.kv")
+    writes = cut_in_snapshot(make_drive, path, layers, 10**6, 0)[1]
+    path = copy(base, memory_folder / "cut.kv")
+    assert cut_in_snapshot(make_drive, path, layers, writes - 1, 0)[0]  # the second superblock is the last write
+    assert superblock(path, 0)["generation"] == superblock(path, 1)["generation"] + 1
+    host = make_drive(path=path)
+    assert superblock(path, 0) == superblock(path, 1)
+    assert host.drive.notices() == []
+    assert holds(host.drive, layers)
+
+
+def test_a_last_transaction_that_lost_two_pages_is_damage_and_said(acknowledged):
+    host, _ = acknowledged
+    offset, pages = transactions(host.path)[-1]
+    clean = head_of(host.path, offset + pages * PAGE)
+    for page in range(2):
+        damage(host.path, offset + page * PAGE, "bit", np.random.default_rng(page))
+    with pytest.raises(RuntimeError, match="journal of .* is damaged: transaction 10"):
+        host.reopen()
+    put(host.path, 0, clean)
+    host.reopen()  # a clean close counts the transactions: even one that is gone without a trace is missed
+    host.drive = None
+    put(host.path, offset, bytes(pages * PAGE))
+    with pytest.raises(RuntimeError, match="is damaged: transaction 10 cannot be read"):
+        host.reopen()
+
+
+def test_a_torn_last_transaction_is_no_damage(acknowledged):
+    """Sectors that the transaction never reached still have the stamps of something older."""
+    host, model = acknowledged
+    offset, pages = transactions(host.path)[-1]
+    for page in range(pages):
+        put(host.path, offset + page * PAGE + 1024, bytes(512))
+    before = Model()
+    for (_, kind), stored in model.rows[1].items():
+        before.append(1, 0, kind, stored[:, : 160 if kind == abi.KvKind.VALUES else 200])
+    host.reopen()
+    assert before.equals(host.drive)
+    part = rows(7, tokens=9)  # the place is used again, for something shorter
+    host.sequence[1] = 9
+    assert host.append(part, kind=1, first_token=160, options=1).status == S.SUCCESS
+    host.drive.inject("power_cut")
+    host.reopen()
+    before.append(1, 0, 1, part)
+    assert before.equals(host.drive)
+
+
+def test_a_read_only_drive_shows_everything_and_writes_nothing(acknowledged):
+    host, model = acknowledged
+    host.path.chmod(0o444)
+    size = transactions(host.path)[-1][0] + PAGE
+    clean = head_of(host.path, size)
+    with pytest.raises(RuntimeError, match="No such file"):
+        Drive(host.path.with_name("missing.kv"), "fast", read_only=True)
+    assert not host.path.with_name("missing.kv").exists()
+    host.reopen(read_only=True)
+    other = Drive(host.path, "fast", read_only=True)
+    assert model.equals(other)
+    assert model.equals(host.drive)
+    assert host.drive.check() == []
+    for reply in (host.append(rows(1), session=7), host.trim(), host.flush(), host.erase(), host.fork(1, 2, 8)):
+        assert (reply.status, reply.retry) == (0x20, False)
+    with pytest.raises(RuntimeError, match="another drive has it open"):
+        Drive(host.path, "fast")
+    host.drive = other = None
+    assert head_of(host.path, size) == clean
+
+
+def test_a_file_that_was_cut_to_nothing_is_no_new_drive(tmp_path):
+    path = tmp_path / "drive.kv"
+    path.touch()
+    for options in ({}, {"read_only": True}):
+        with pytest.raises(RuntimeError, match="it is empty"):
+            Drive(path, "fast", 1, 64 * PAGE, **options)
+        assert path.stat().st_size == 0
+    Drive(path, "fast", 1, 64 * PAGE, format=True)
+    assert path.stat().st_size > 0
