@@ -193,7 +193,7 @@ def test_a_last_transaction_that_lost_two_pages_is_damage_and_said(acknowledged)
     clean = head_of(host.path, offset + pages * PAGE)
     for page in range(2):
         damage(host.path, offset + page * PAGE, "bit", np.random.default_rng(page))
-    with pytest.raises(RuntimeError, match="journal of .* is damaged: transaction 10"):
+    with pytest.raises(RuntimeError, match=r"journal of .* is damaged: transaction 10"):
         host.reopen()
     put(host.path, 0, clean)
     host.reopen()  # a clean close counts the transactions: even one that is gone without a trace is missed

@@ -25,11 +25,11 @@ def open_drive(path: Path, engine: str = "fast", threads: int = 1, **options: An
         raise TargetError(str(error)) from error
 
 
-def open_existing(path: Path, engine: str = "fast", threads: int = 1) -> Drive:
-    """Mount a drive. Raises InputError where there is none, TargetError."""
+def open_existing(path: Path, engine: str = "fast", threads: int = 1, **options: Any) -> Drive:
+    """Mount a drive, with options that change nothing there. Raises InputError where there is none, TargetError."""
     if not path.is_file():
         raise InputError(f"there is no drive at {path}: `kvdrive drive create` makes one")
-    return open_drive(path, engine, threads)
+    return open_drive(path, engine, threads, **options)
 
 
 def show(title: str, values: dict[str, Any], as_json: bool) -> None:
