@@ -107,6 +107,10 @@ link: setup ## bitstream with Vitis or Vivado KERNEL=x [PLATFORM=smartssd|zu17eg
 fuzz-drive: setup $(STAMPS)/system-fuzz ## libFuzzer on every surface of the drive, with sanitizers [N=20000 | MINUTES=n each] [SEED=n]
 	@$(BIN)/python scripts/fuzz_drive.py $(if $(MINUTES),--minutes $(MINUTES),--inputs $(or $(N),20000)) --seed $(SEED) --jobs $(JOBS)
 
+.PHONY: soak
+soak: setup ## a drive under random commands, kills, power cuts, full disks and damage [MINUTES=10] [SEED=n]
+	@PYTHONPATH=tests/drive:sim $(BIN)/python -m soak --minutes $(or $(MINUTES),10) $(if $(filter command line,$(origin SEED)),--seed $(SEED))
+
 .PHONY: fuzz-rtl
 fuzz-rtl: setup $(STAMPS)/system-check ## random programs as g++ and as RTL; a failing one is kept as a test [N=200] [SEED=n]
 	@$(BIN)/python -m openhls.fuzz --programs $(or $(N),200) --seed $(SEED) --jobs $(JOBS) --keep tests/openhls/regressions

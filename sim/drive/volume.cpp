@@ -38,6 +38,16 @@ void check_budgets(const VolumeOptions& options, const Geometry& geometry) {
   }
 }
 
+// Until the journal says better: what its size has room for.
+Limits limits_that_fit(const Superblock& superblock) {
+  Limits limits{.tail_bytes = 0};
+  const std::uint64_t fixed = limits.journal_bytes();
+  const std::uint64_t room = superblock.journal_half_bytes > fixed ? (superblock.journal_half_bytes - fixed) / 2 : 0;
+  limits.metadata_bytes = std::min(Limits::default_metadata_bytes(superblock.capacity_units), room);
+  limits.tail_bytes = std::min(Limits{}.tail_bytes, room - limits.metadata_bytes);
+  return limits;
+}
+
 std::uint64_t divide_up(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
 
 Superblock describe(const VolumeOptions& options) {
@@ -103,7 +113,11 @@ FoundSuperblock prepare(BackingFile& file, const VolumeOptions& options) {
   } else if (kind == FileKind::kEmpty) {
     refuse(file.path(), "it is empty: a drive's file that was cut to nothing, or none yet; remove it or format it");
   }
-  FoundSuperblock found = read_superblock(file);
+  FoundSuperblock found = read_superblock(file, options.salvage);
+  if (const std::uint64_t missing = found.superblock.file_bytes(); file.size() < missing) {
+    found.notice += (found.notice.empty() ? "" : "; ") + std::string("the file was cut short: what was behind is lost");
+    file.extend(missing);
+  }
   const std::string_view preset = found.superblock.preset_name();
   if (!options.preset.empty() && options.preset != preset) {
     refuse(file.path(), "it was made as " + std::string(preset) + ", not " + options.preset);
@@ -124,7 +138,9 @@ Volume::Volume(const std::filesystem::path& path, const VolumeOptions& options)
       media_(file_, journal_.superblock()),
       ftl_(journal_.superblock(), media_, device_, faults_, [this] { commit(); }),
       store_(ftl_),
-      blocks_(ftl_, journal_.superblock().capacity_units) {
+      blocks_(ftl_, journal_.superblock().capacity_units),
+      limits_(limits_that_fit(journal_.superblock())),
+      salvaging_(options.salvage) {
   if (!preset_.timing.modelled() && media_.keeps_payload()) {
     ftl_.read_around_cache(direct_reads_.emplace(file_), options.cache_bytes / abi::kPageBytes);
   }
@@ -134,6 +150,7 @@ Volume::Volume(const std::filesystem::path& path, const VolumeOptions& options)
   notices_.insert(notices_.end(), journal_.notices().begin(), journal_.notices().end());
   if (read_only()) return;
   mend();
+  if (salvaging_) salvage();
   if (ftl_.marked_for_erase()) finish_erasing();
 }
 
@@ -156,6 +173,35 @@ Volume::~Volume() {
 }
 
 void Volume::load() {
+  try {
+    replay();
+  } catch (const JournalDamaged& damage) {
+    if (!salvaging_) {
+      throw std::runtime_error(std::string(damage.what()) +
+                               "; `kvdrive drive recover` makes a new drive of what can be read");
+    }
+    notices_.push_back(damage.what());
+  }
+  store_.claim_lists();
+  blocks_.claim_lists();
+  ftl_.finish_loading();
+  store_.finish_loading();
+  blocks_.finish_loading();
+}
+
+// Keeps what verifies. Without a whole journal, spares say what there was beside what it still knows.
+void Volume::salvage() {
+  const auto report = [this](const std::string& sentence) { notices_.push_back(sentence); };
+  std::vector<FoundGroup> found;
+  ftl_.salvage().adopt_bands();
+  if (journal_.spoiled()) found = ftl_.salvage().scan();
+  store_.salvage(found, report);
+  blocks_.salvage(found, report);
+  journal_.end_half();
+  commit();
+}
+
+void Volume::replay() {
   journal_.replay([this](RecordReader reader) {
     while (!reader.done()) {
       switch (reader.get<RecordType>()) {
@@ -203,11 +249,6 @@ void Volume::load() {
       }
     }
   });
-  store_.claim_lists();
-  blocks_.claim_lists();
-  ftl_.finish_loading();
-  store_.finish_loading();
-  blocks_.finish_loading();
 }
 
 // What was asked for now replaces what was stored.
@@ -236,7 +277,7 @@ void Volume::commit() {
   ftl_.save(changes, false);
   store_.save(changes, false);
   blocks_.save(changes, false);
-  if (changes.empty() && !health_.must_save()) return;
+  if (changes.empty() && !health_.must_save() && !journal_.spoiled()) return;
   health_.set_device(ftl_.now(), ftl_.counters().lost_groups);
   health_.save(changes, false);
   file_.sync();  // before the journal names what was written

@@ -33,6 +33,7 @@ struct VolumeOptions {
   std::uint32_t pages_per_block = 0;                      // of a new drive, 0: the preset's
   bool format = false;                                    // forget what an existing drive holds, take an empty file
   bool read_only = false;                                 // open what is there, never write
+  bool salvage = false;                                   // of a damaged drive: keep what verifies, forget the rest
   std::uint64_t snapshot_bytes = 16 << 20;                // a journal that outgrew its snapshot and this starts anew
   std::uint64_t cache_bytes =
       0;                // without a flash model: so much K and V is read through the page cache, more around it
@@ -69,7 +70,7 @@ class Volume {
   // Compares all maps, spares and contents. One sentence per disagreement, at most `most`.
   std::vector<std::string> check(std::size_t most = 100);
 
-  // What was damaged and put right when the volume was opened. One sentence each; empty as a rule.
+  // What was damaged when the volume was opened: put right, or with `salvage` lost. One sentence each.
   const std::vector<std::string>& notices() const { return notices_; }
   bool read_only() const { return file_.read_only(); }
 
@@ -95,7 +96,9 @@ class Volume {
 
  private:
   void load();
+  void replay();
   void mend();
+  void salvage();
   void set_limits(const VolumeOptions& options);
   void save_limits(RecordWriter& writer, bool everything) const;
   void snapshot();
@@ -116,6 +119,7 @@ class Volume {
   Health health_;
   Limits limits_;
   bool limits_changed_ = false;
+  bool salvaging_;
   std::vector<std::string> notices_;
 };
 

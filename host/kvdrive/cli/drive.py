@@ -1,8 +1,7 @@
-"""`kvdrive drive create|info|serve|fsck|erase|stats|trace`: the software drive as a file and as a process."""
+"""`kvdrive drive create|info|serve|fsck|recover|erase|stats|trace`: the software drive as a file and as a process."""
 
 from __future__ import annotations
 
-import json
 import signal
 import threading
 from pathlib import Path
@@ -14,6 +13,7 @@ from rich.console import Console
 from kvdrive import abi
 from kvdrive._native import Drive, QueuePairs, RingError, RingServer, Subsystem
 from kvdrive.cli.drive_files import DriveFile, JsonFlag, open_drive, open_existing, show
+from kvdrive.cli.drive_salvage import fsck, recover
 from kvdrive.cli.drive_trace import KEPT_EVENTS, trace, write_trace
 from kvdrive.cli.options import EngineOption
 from kvdrive.cli.sizes import bytes_of
@@ -24,6 +24,8 @@ from kvdrive.nvme.tcp import parse_address, serve_tcp
 
 app = typer.Typer(no_args_is_help=True, help="Create, serve and examine software drives.")
 app.command()(trace)
+app.command()(fsck)
+app.command()(recover)
 
 
 _MOST_ERASES = 1_000_000
@@ -68,8 +70,8 @@ def create(
 
 @app.command()
 def info(path: DriveFile, as_json: JsonFlag = False) -> None:
-    """Show a drive's layout, its sessions and how it introduces itself to hosts."""
-    drive = open_existing(path)
+    """Show a drive's layout, its sessions and how it introduces itself to hosts. Never writes."""
+    drive = open_existing(path, read_only=True)
     subsystem = Subsystem(drive, serial=_serial_of(path))
     pairs = QueuePairs(subsystem, 1 << 22)
     identity = _ask(pairs, wire.IdentifyController, admin.identify(wire.Cns.CNS_CONTROLLER))
@@ -78,7 +80,7 @@ def info(path: DriveFile, as_json: JsonFlag = False) -> None:
     found = drive.layout() | _budgets(drive, as_json) | {name: identity[name] for name in shown if name != "engine"}
     found |= {"sessions": drive.sessions(), "blocks_used": namespace["nuse"]}
     found["file_bytes_on_disk"] = path.stat().st_blocks * 512  # the file is sparse
-    show(str(path), found, as_json)
+    show(str(path), found | ({"notices": drive.notices()} if drive.notices() or as_json else {}), as_json)
 
 
 @app.command()
@@ -134,23 +136,6 @@ def serve(
         rings.stop()
     if timeline is not None:
         write_trace(drive, timeline)
-
-
-@app.command()
-def fsck(path: DriveFile, as_json: JsonFlag = False) -> None:
-    """Compare a drive's maps, spares and contents. Exit code 1 if they disagree."""
-    with Console(stderr=True).status(f"reading {path}"):
-        drive = open_existing(path)
-        disagreements = drive.check()
-    if as_json:
-        typer.echo(json.dumps({"path": str(path), "disagreements": disagreements}))
-    else:
-        groups = drive.flash_stats()["groups_live"]
-        for sentence in disagreements:
-            typer.echo(sentence)
-        typer.echo(f"{path}: {len(disagreements)} disagreements, {groups:,} groups, {len(drive.sessions())} sessions")
-    if disagreements:
-        raise typer.Exit(1)
 
 
 @app.command()

@@ -50,7 +50,7 @@ void init_drive(Drive* self, const std::filesystem::path& path, const std::strin
                 std::uint64_t snapshot_bytes, bool payload, std::optional<std::uint64_t> staged_bytes,
                 std::optional<std::uint64_t> session_bytes, std::optional<std::uint64_t> metadata_bytes,
                 std::optional<std::uint64_t> run_groups, std::uint64_t cache_bytes, std::uint32_t worn_erases,
-                bool read_only) {
+                bool read_only, bool salvage) {
   VolumeOptions options;
   options.capacity_bytes = capacity_bytes;
   options.preset = preset;
@@ -71,6 +71,7 @@ void init_drive(Drive* self, const std::filesystem::path& path, const std::strin
   options.run_groups = run_groups;
   options.worn_erases = worn_erases;
   options.read_only = read_only;
+  options.salvage = salvage;
   new (self) Drive(path, make_engine(engine, threads), options);
 }
 
@@ -78,7 +79,11 @@ void inject(Drive& drive, const std::string& kind, std::uint64_t after, std::uin
   constexpr std::array kNames{"read_uncorrectable", "program_fail",    "erase_fail",  "slow_die", "power_cut", "full",
                               "lost_completion",    "command_timeout", "engine_hang", "disk_full"};
   const auto found = std::ranges::find(kNames, kind);
-  if (found == kNames.end()) throw nb::value_error(("unknown fault '" + kind + "'").c_str());
+  if (found == kNames.end()) {
+    std::string names;
+    for (const char* name : kNames) names += (names.empty() ? "" : ", ") + std::string(name);
+    throw nb::value_error(("unknown fault '" + kind + "': choose one of " + names).c_str());
+  }
   drive.inject({static_cast<FaultKind>(found - kNames.begin()), after, count, argument});
 }
 
@@ -239,7 +244,7 @@ void bind_drive(nb::module_& m) {
           nb::arg("staged_bytes") = nb::none(), nb::arg("session_bytes") = nb::none(),
           nb::arg("metadata_bytes") = nb::none(), nb::arg("run_groups") = nb::none(),
           nb::arg("cache_bytes") = VolumeOptions{}.cache_bytes, nb::arg("worn_erases") = 0,
-          nb::arg("read_only") = false,
+          nb::arg("read_only") = false, nb::arg("salvage") = false,
           "Capacity, preset, pages per block and payload count for a new or formatted drive. payload=False: no "
           "contents, "
           "appends need no data, only times and counts are real. Stored on the drive until others are given: "
@@ -249,7 +254,8 @@ void bind_drive(nb::module_& m) {
           "budget asks for. For this opening, of the preset 'plain': cache_bytes, K and V up to which reads go through "
           "the page cache. worn_erases: that the blocks of a new drive have behind them. format=True forgets what an "
           "existing drive holds and takes an empty file; nothing else formats. read_only: opens what is there and "
-          "never writes; commands that would are refused as write-protected.")
+          "never writes; commands that would are refused as write-protected. salvage: of a damaged drive, keeps what "
+          "verifies and forgets the rest, durably; notices() says what.")
       .def("submit", &submit, nb::arg("sqe"), nb::arg("data") = nb::none(),
            "Execute a 64-byte command with its data (uint8) -> (16-byte completion, data to the host).")
       .def("stats", &stats, "Counters since the drive was opened, by name.")
@@ -296,7 +302,7 @@ void bind_drive(nb::module_& m) {
       .def("check", &Drive::check, nb::call_guard<nb::gil_scoped_release>(),
            "Compare maps, spares and contents: one sentence per disagreement.")
       .def("notices", &Drive::notices,
-           "What was damaged and put right when the drive was opened: one sentence each, none as a rule.");
+           "What was damaged when the drive was opened, and put right or, with salvage, lost: one sentence each.");
   m.def("timing_cases", &timing_cases, "The timing model beside published and measured values, a dict per case.");
   m.def(
       "presets",

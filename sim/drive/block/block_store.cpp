@@ -118,6 +118,37 @@ void BlockStore::finish_loading() {
   for (const auto& [region, list] : regions_) used_ += ftl_.groups(list, kRegionBlocks);
 }
 
+void BlockStore::salvage(std::span<const FoundGroup> found, const std::function<void(const std::string&)>& report) {
+  std::uint64_t taken = 0;
+  const FoundGroup* last = nullptr;
+  for (const FoundGroup& group : found) {
+    const Owner& owner = group.owner;
+    const Region region = owner.session;
+    const bool place = owner.kind == GroupKind::kBlock && owner.index < kRegionBlocks &&
+                       std::uint64_t{region} * kRegionBlocks + owner.index < blocks_;
+    if (!place || (last != nullptr && last->owner == owner) || !ftl_.salvage().verified(group)) continue;
+    last = &group;  // the newest that verifies
+    auto list = regions_.find(region);
+    if (list == regions_.end()) list = regions_.emplace(region, ftl_.salvage().adopt_list(group.family)).first;
+    const bool newer = !ftl_.holds(list->second, owner.index) || !ftl_.salvage().verified(list->second, owner.index) ||
+                       ftl_.salvage().order(list->second, owner.index) < group.order;
+    if (ftl_.family(list->second) != group.family || !newer) continue;
+    ftl_.salvage().adopt(list->second, owner.index, group.unit);
+    dirty_.insert(region);
+    ++taken;
+  }
+  if (taken > 0) report(std::to_string(taken) + " logical blocks came back from their spares");
+  used_ = 0;
+  for (const auto& [region, list] : regions_) {
+    used_ += ftl_.groups(list, kRegionBlocks);
+    for (std::uint32_t index = 0; index < kRegionBlocks; ++index) {
+      if (!ftl_.holds(list, index) || ftl_.salvage().verified(list, index)) continue;
+      report("block " + std::to_string(std::uint64_t{region} * kRegionBlocks + index) +
+             ": its page or its spare is damaged; reading it fails until it is written again");
+    }
+  }
+}
+
 void BlockStore::check(const std::function<void(const std::string&)>& report) const {
   for (const auto& [region, list] : regions_) {
     for (std::uint32_t index = 0; index < kRegionBlocks; ++index) {

@@ -39,6 +39,8 @@ class BlockStore {
   // To be called after all records, before the Ftl's `finish_loading`.
   void claim_lists();
   void finish_loading();
+  // Takes the newest blocks of `found` that verify, as Ftl::scan gives them; `report` gets what cannot be read.
+  void salvage(std::span<const FoundGroup> found, const std::function<void(const std::string&)>& report);
   // Compares the map with the groups' own descriptions; `report` gets a sentence per disagreement.
   void check(const std::function<void(const std::string&)>& report) const;
 

@@ -123,6 +123,13 @@ void BandTable::mark_bad(std::uint32_t band, std::uint32_t die) {
   close(band);
 }
 
+void BandTable::adopt(std::uint32_t band) {
+  close(band);
+  bands_[band].rows = geometry_.rows_per_band();
+  if (bands_[band].state == State::kFree || bands_[band].state == State::kOpen) set_state(band, State::kFull);
+  dirty_.insert(band);
+}
+
 void BandTable::erased(std::uint32_t band) {
   bands_[band].erased = true;
   ++bands_[band].erases;

@@ -80,6 +80,9 @@ class BandTable {
   void mark_bad(std::uint32_t band, std::uint32_t die);
   void erased(std::uint32_t band);
 
+  // Marks a band as full that holds something, whatever was known of it.
+  void adopt(std::uint32_t band);
+
   // Closes the open band: it counts as full.
   void close_open() {
     if (open_) set_state(*open_, State::kFull);

@@ -19,6 +19,7 @@
 #include "ftl/garbage_collector.hpp"
 #include "ftl/read_path.hpp"
 #include "ftl/recovery.hpp"
+#include "ftl/salvage.hpp"
 #include "ftl/write_path.hpp"
 
 namespace kvdrive {
@@ -96,6 +97,7 @@ class Ftl {
   void claim(ListId list) { state_.map.claim(list); }
   void finish_loading() { recovery_.finish_loading(); }
   void check(const std::function<void(const std::string&)>& report) const { recovery_.check(report); }
+  Salvage& salvage() { return salvage_; }
 
   const FtlCounters& counters() const { return state_.counters; }
   BandTable::Wear wear() const { return state_.bands.wear(); }
@@ -131,6 +133,7 @@ class Ftl {
   GarbageCollector collector_{state_, writes_, reads_};
   Eraser eraser_{state_, writes_, collector_};
   Recovery recovery_{state_};
+  Salvage salvage_{state_, recovery_};
   const std::uint64_t capacity_;  // units
   std::uint64_t owners_bytes_ = 0;
   std::uint64_t metadata_budget_ = UINT64_MAX;

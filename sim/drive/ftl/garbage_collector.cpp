@@ -155,11 +155,8 @@ void GarbageCollector::move_groups(std::span<const Moving> groups) {
 // A damaged unit moves as it is, with a checksum that still does not match.
 void GarbageCollector::move_group(const Moving& group) {
   const Spare spare = state_.media.spare(group.unit);
-  WriteQueue::Slot slot{.family = group.family,
-                        .owner = spare.owner,
-                        .crc = spare.data_crc,
-                        .order = spare.order,
-                        .ready = background_};
+  WriteQueue::Slot slot{
+      .family = group.family, .owner = spare.owner, .crc = spare.data_crc, .order = spare.order, .ready = background_};
   slot.owner.index = group.index;
   std::byte* const to = state_.queue.push(slot);
   if (to != nullptr) {

@@ -27,6 +27,8 @@ class GroupMap {
   static constexpr ListId kNoList = UINT32_MAX;
 
   ListId create();
+  // Makes a list of a family that lists may have had before.
+  ListId create_in(Family family) { return take(family); }
   // Makes a new list with the first `count` groups of another one.
   ListId fork(ListId list, std::uint32_t count);
   // Forgets the groups from `from` on; calls `freed` with the units that no other list of the family holds.

@@ -79,7 +79,8 @@ void Recovery::check(const std::function<void(const std::string&)>& report) cons
       if (WriteQueue::holds(unit)) continue;
       const Place place = state_.bands.place(unit);
       ++live[place.band];
-      if (place.row >= state_.bands.at(place.band).rows) report(name(run.index + i) + ": the unit was never programmed");
+      if (place.row >= state_.bands.at(place.band).rows)
+        report(name(run.index + i) + ": the unit was never programmed");
     }
     if (WriteQueue::holds(run.unit)) return;
     verify(family, run, [&](std::uint32_t index, const char* what) { report(name(index) + ": " + what); });

@@ -13,6 +13,8 @@ namespace kvdrive {
 class WriteOrder {
  public:
   std::uint64_t take() { return next_++; }
+  // Groups that the journal knows have numbers below this one.
+  std::uint64_t known() const { return known_; }
   // No group gets a number below `order`.
   void skip(std::uint64_t order) { next_ = std::max(next_, order); }
 
@@ -26,7 +28,8 @@ class WriteOrder {
   // What was stored after the last commit is in the flash, but nobody knows how much: its numbers are not used again.
   void load(RecordReader& reader, GroupMap& map) {
     const auto saved = reader.get<Saved>();
-    next_ = saved_ = saved.next_order + kMostBetweenCommits;
+    known_ = saved.next_order;
+    next_ = saved_ = known_ + kMostBetweenCommits;
     map.skip_families(static_cast<Family>(saved.next_family));
   }
 
@@ -39,6 +42,7 @@ class WriteOrder {
 
   std::uint64_t next_ = 0;
   std::uint64_t saved_ = 0;  // what the last commit said
+  std::uint64_t known_ = 0;  // what the journal said when it was read
 };
 
 }  // namespace kvdrive

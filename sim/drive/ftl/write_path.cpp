@@ -84,8 +84,7 @@ bool WritePath::program_row(std::uint32_t band) {
     const WriteQueue::Slot& slot = state_.queue[i];
     ready = std::max(ready, slot.ready);
     if (!slot.live) continue;
-    spares[i] = {
-        .family = slot.family, .data_crc = slot.crc, .order = slot.order, .owner = slot.owner, .written = 1};
+    spares[i] = {.family = slot.family, .data_crc = slot.crc, .order = slot.order, .owner = slot.owner, .written = 1};
     spares[i].crc = spares[i].expected_crc();
   }
   place_queued(first, units);

@@ -24,9 +24,9 @@ class WriteQueue {
     Owner owner;
     std::uint32_t crc = 0;
     std::uint64_t order = 0;  // see Spare
-    Ns ready = 0;        // device time from which on the group can be programmed
-    bool saved = false;  // the journal holds the contents
-    bool live = true;    // a list still references the group
+    Ns ready = 0;             // device time from which on the group can be programmed
+    bool saved = false;       // the journal holds the contents
+    bool live = true;         // a list still references the group
   };
 
   explicit WriteQueue(Media& media) : media_(media) {}

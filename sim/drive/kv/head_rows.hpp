@@ -9,7 +9,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "ftl/ftl.hpp"
@@ -91,6 +93,12 @@ class HeadRows {
   // std::runtime_error when groups are missing.
   void drop_unfinished(Ftl& ftl) const;
 
+  // Keeps what verifies, with groups of `found` in the place of damaged ones and behind the last one; `report` gets a
+  // sentence when something changed. `found`: groups that name this head as their owner, by index, the newest first.
+  void salvage(Ftl& ftl, std::span<const FoundGroup> found, const std::function<void(const std::string&)>& report);
+  // For a head that has nothing yet.
+  void take_list(ListId list) { list_ = list; }
+
   bool dirty() const { return dirty_; }
   void check(Ftl& ftl, const std::function<void(const std::string&)>& report) const;
 
@@ -98,6 +106,8 @@ class HeadRows {
   Owner owner(GroupKind kind, std::size_t index) const;
   bool read_rows(Ftl& ftl, std::span<const std::byte> added_rows, std::uint32_t first, std::uint32_t count,
                  std::byte* out) const;
+  void keep_groups(Ftl& ftl, std::uint32_t groups);
+  void drop_index(Ftl& ftl);
   void index_spans(Ftl& ftl, std::span<const std::byte> rows, Change& change);
 
   Name name_;

@@ -62,6 +62,10 @@ class KvStore {
   void claim_lists();
   void finish_loading();
 
+  // Keeps what verifies. `found`: what spares say, as Ftl::scan gives it; empty when the journal is whole. `report`
+  // gets a sentence for each head that lost something or was found.
+  void salvage(std::span<const FoundGroup> found, const std::function<void(const std::string&)>& report);
+
   // Compares the maps of all sessions with the groups' own descriptions; `report` gets a sentence per disagreement.
   void check(const std::function<void(const std::string&)>& report) const;
 
@@ -81,6 +85,7 @@ class KvStore {
   std::optional<std::uint32_t> run_that_fits(const abi::KvAppend& command);
   std::uint64_t staged_after(const abi::KvAppend& command, std::uint32_t run) const;
   bool within_limits(const Session& session) const;
+  void add_found_heads(std::span<const FoundGroup> found);
   void spill(std::uint32_t session);
   void spill_until(std::uint64_t staged_bytes);
   void count(Session& session, const HeadRows& rows, int sign);

@@ -105,6 +105,11 @@ bool BackingFile::finds_no_room() {
   return true;
 }
 
+void BackingFile::extend(std::uint64_t bytes) {
+  must_be_writable();
+  if (::ftruncate(cached_, static_cast<off_t>(bytes)) != 0) refuse(path_, std::strerror(errno));
+}
+
 void BackingFile::recreate(std::uint64_t bytes) {
   must_be_writable();
   if (::ftruncate(cached_, 0) != 0 || ::ftruncate(cached_, static_cast<off_t>(bytes)) != 0) {

@@ -38,6 +38,8 @@ class BackingFile {
   std::uint64_t size() const;
   // The first `out.size()` bytes, zeros beyond the end.
   void peek(std::span<std::byte> out) const;
+  // Adds zeros up to `bytes`.
+  void extend(std::uint64_t bytes);
   // Drops the contents and makes a sparse file of `bytes`.
   void recreate(std::uint64_t bytes);
 

@@ -20,7 +20,8 @@ void Journal::replay(const std::function<void(RecordReader)>& apply) {
   remains_bytes_ = remains.bytes;
 }
 
-void Journal::refuse(const std::string& what) const {
+void Journal::refuse(const std::string& what) {
+  spoiled_ = true;
   throw JournalDamaged("the journal of " + file_.path().string() + " is damaged: " + what);
 }
 
@@ -52,19 +53,16 @@ bool Journal::replay_one(const std::function<void(RecordReader)>& apply) {
 // The transaction at the head as its first good page describes it; one of the first two is good unless two are lost.
 std::optional<JournalPageHeader> Journal::find_header() const {
   AlignedBuffer page(abi::kPageBytes);
-  for (std::uint32_t number = 0; number < journal_page::kStripePages; ++number) {
+  for (std::uint32_t number = 0; number < 2; ++number) {
     const std::uint64_t offset = head_ + std::uint64_t{number} * abi::kPageBytes;
     if (offset + abi::kPageBytes > superblock_.journal_half_bytes) break;
     file_.read(start() + offset, page.span());
-    if (journal_page::state_of(page.span(), superblock_.salt, sequence_) != PageState::kGood) {
-      if (number > 0) break;  // interrupted or damaged: `look_ahead` tells
-      continue;
-    }
+    if (journal_page::state_of(page.span(), superblock_.salt, sequence_) != PageState::kGood) continue;
     const JournalPageHeader header = journal_page::header_of(page.span());
     if (header.number != number || header.pages > room(head_) / abi::kPageBytes) break;
     return header;
   }
-  return std::nullopt;
+  return std::nullopt;  // the end, or `look_ahead` says what it is
 }
 
 // Each transaction is durable before the next one is written: one behind a missing one means that the file was damaged.

@@ -39,6 +39,10 @@ class Journal {
   const std::vector<std::string>& notices() const { return notices_; }
 
   bool fits(const RecordWriter& transaction) const;
+  // True after a write failed or a transaction could not be read: nothing may follow in this half.
+  bool spoiled() const { return spoiled_; }
+  // The next commit is a snapshot.
+  void end_half() { spoiled_ = true; }
   // True when the changes since the snapshot take more room than it does, and more than `least`; or when a write
   // failed, after which this half takes no more.
   bool outgrew(std::uint64_t least) const { return spoiled_ || head_ > 2 * snapshot_bytes_ + least; }
@@ -82,7 +86,7 @@ class Journal {
   std::optional<JournalPageHeader> find_header() const;
   bool replay_one(const std::function<void(RecordReader)>& apply);
   Remains look_ahead() const;
-  [[noreturn]] void refuse(const std::string& what) const;
+  [[noreturn]] void refuse(const std::string& what);
 
   BackingFile& file_;
   Superblock superblock_;

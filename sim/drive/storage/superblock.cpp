@@ -66,7 +66,7 @@ FileKind kind_of(const BackingFile& file) {
   return std::ranges::any_of(read_copies(file), ours) ? FileKind::kDrive : FileKind::kOther;
 }
 
-FoundSuperblock read_superblock(const BackingFile& file) {
+FoundSuperblock read_superblock(const BackingFile& file, bool cut_short) {
   const std::array<Superblock, 2> copies = read_copies(file);
   const auto valid = [](const Superblock& copy) {
     return ours(copy) && copy.format_version == Superblock::kFormatVersion && copy.unit_bytes == abi::kPageBytes &&
@@ -90,7 +90,7 @@ FoundSuperblock read_superblock(const BackingFile& file) {
     }
     refuse(file, "both copies of its superblock are damaged; format it anew or choose another path");
   }
-  if (file.size() < found.superblock.file_bytes()) refuse(file, "it is shorter than its superblock says");
+  if (file.size() < found.superblock.file_bytes() && !cut_short) refuse(file, "it is shorter than its superblock says");
   return found;
 }
 

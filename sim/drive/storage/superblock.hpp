@@ -60,8 +60,9 @@ struct FoundSuperblock {
   std::string notice{};  // what happened to it, if that was no power cut
 };
 
-// Throws std::runtime_error with a sentence for the user when the file is no drive of this format.
-FoundSuperblock read_superblock(const BackingFile& file);
+// Throws std::runtime_error with a sentence for the user when the file is no drive of this format. `cut_short`: the
+// caller takes a file that is shorter than it should be.
+FoundSuperblock read_superblock(const BackingFile& file, bool cut_short = false);
 
 // Writes both copies; durable on return.
 void write_superblocks(BackingFile& file, Superblock superblock);

@@ -1,0 +1,99 @@
+"""`kvdrive drive fsck|recover`: whether a drive's file is whole, and what can be saved when it is not."""
+
+from __future__ import annotations
+
+import json
+import os
+from fcntl import LOCK_NB, LOCK_SH, flock
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import typer
+from rich.console import Console
+
+from kvdrive._native import Drive
+from kvdrive.cli.drive_files import DriveFile, JsonFlag, open_drive, open_existing
+from kvdrive.errors import InputError, TargetError
+
+_COPY_BYTES = 1 << 24
+
+
+def fsck(
+    path: DriveFile,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="keep what verifies, forget the rest, and say what that is")
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Compare a drive's maps, spares and contents; exit code 1 if they disagree. Writes only with --repair."""
+    with Console(stderr=True).status(f"reading {path}"):
+        drive = open_existing(path, salvage=True) if repair else open_existing(path, read_only=True)
+        _report(path, drive, as_json)
+
+
+def recover(
+    old: Annotated[Path, typer.Argument(help="the damaged drive's file; it is only read")],
+    new: Annotated[Path, typer.Argument(help="a file that does not exist yet")],
+    as_json: JsonFlag = False,
+) -> None:
+    """Make a new drive of what a damaged one still holds: every session whose pages and spares verify.
+
+    Prints what does not come back and why. A session that was forgotten shortly before may come back too.
+    """
+    if not old.is_file():
+        raise InputError(f"there is no file {old}")
+    try:
+        with old.open("rb") as source, new.open("xb") as target:
+            flock(source, LOCK_SH | LOCK_NB)
+            _copy(source, target)
+    except FileExistsError as error:
+        raise InputError(f"{new} exists: choose another path") from error
+    except BlockingIOError as error:
+        new.unlink()
+        raise TargetError(f"a drive has {old} open: close it first") from error
+    except OSError as error:
+        new.unlink(missing_ok=True)
+        raise TargetError(f"cannot copy {old} to {new}: {error.strerror}") from error
+    try:
+        with Console(stderr=True).status(f"reading {new}"):
+            _report(new, open_drive(new, salvage=True), as_json)
+    except TargetError:
+        new.unlink()
+        raise
+
+
+def _report(path: Path, drive: Drive, as_json: bool) -> None:
+    """Print what was found. Raises Exit when maps, spares and contents disagree."""
+    notices, disagreements = drive.notices(), drive.check()
+    sessions = drive.sessions()
+    if as_json:
+        found = {"path": str(path), "notices": notices, "disagreements": disagreements, "sessions": sessions}
+        typer.echo(json.dumps(found))
+    else:
+        for sentence in notices + disagreements:
+            typer.echo(sentence)
+        groups = drive.flash_stats()["groups_live"]
+        typer.echo(f"{path}: {len(disagreements)} disagreements, {groups:,} groups, {len(sessions)} sessions")
+    if disagreements:
+        raise typer.Exit(1)
+
+
+def _copy(source: BinaryIO, target: BinaryIO) -> None:
+    """Copy a file; holes stay holes. Raises OSError."""
+    end = os.fstat(source.fileno()).st_size
+    target.truncate(end)
+    at = 0
+    while at < end:
+        try:
+            at = os.lseek(source.fileno(), at, os.SEEK_DATA)
+        except OSError:  # nothing but a hole is left
+            return
+        stop = os.lseek(source.fileno(), at, os.SEEK_HOLE)
+        source.seek(at)
+        target.seek(at)
+        while at < stop:
+            piece = source.read(min(_COPY_BYTES, stop - at))
+            if not piece:
+                return
+            target.write(piece)
+            at += len(piece)

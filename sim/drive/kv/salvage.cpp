@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sessions of a damaged drive: what verifies is kept, what does not is cut off and named.
+//
+// Spares carry the order in which groups were written. What the journal knows is a state that the head had; groups that
+// were written later continue it if each is the newest of its place, none of the known places was written again, and
+// the order rises along the head.
+#include <algorithm>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "kv/halves.hpp"
+#include "kv/kv_store.hpp"
+
+namespace kvdrive {
+namespace {
+
+auto key_of(const Owner& owner) { return std::tuple(owner.kind, owner.session, owner.layer, owner.head); }
+
+GroupKind kind_of(abi::KvKind kind) { return kind == abi::kKeys ? GroupKind::kKeys : GroupKind::kValues; }
+
+std::string name_of(const HeadRows::Name& name) {
+  return "session " + std::to_string(name.session) + ", layer " + std::to_string(name.layer) + ", head " +
+         std::to_string(name.head) + (name.kind == abi::kKeys ? ", K" : ", V");
+}
+
+// The groups that name a head as their owner, by index, the newest first.
+std::span<const FoundGroup> groups_of(std::span<const FoundGroup> found, const HeadRows::Name& name) {
+  const auto key = std::tuple(kind_of(name.kind), name.session, name.layer, name.head);
+  const auto range =
+      std::ranges::equal_range(found, key, {}, [](const FoundGroup& group) { return key_of(group.owner); });
+  return {range.begin(), range.end()};
+}
+
+// The newest group for a place of a list with an order from `first` to before `last`.
+const FoundGroup* newest(std::span<const FoundGroup> groups, Family family, std::uint32_t index, std::uint64_t first,
+                         std::uint64_t last) {
+  const auto places =
+      std::ranges::equal_range(groups, index, {}, [](const FoundGroup& group) { return group.owner.index; });
+  for (const FoundGroup& group : places) {
+    if (group.family == family && first <= group.order && group.order < last) return &group;
+  }
+  return nullptr;
+}
+
+bool sane(const Owner& owner) {
+  const std::uint32_t bytes = owner.row_bytes;
+  return bytes > 0 && bytes <= abi::kMaxHeadDim * 2 && bytes % (abi::kHeadDimStep * 2) == 0 && owner.sparse <= 1;
+}
+
+}  // namespace
+
+void HeadRows::keep_groups(Ftl& ftl, std::uint32_t groups) {
+  if (list_ != GroupMap::kNoList) ftl.cut(list_, groups);
+  groups_ = groups;
+  tokens_ = groups * tokens_per_group();
+  tail_.clear();
+  clean_tail_ = 0;
+  dirty_ = true;
+  drop_index(ftl);
+  std::ranges::fill(sums_, 0);
+  std::vector<std::byte> rows(std::size_t{tokens_per_group()} * row_bytes_);
+  for (std::uint32_t group = 0; group < groups && !sums_.empty(); ++group) {
+    if (!read_rows(ftl, {}, group * tokens_per_group(), tokens_per_group(), rows.data())) return;
+    add_rows(rows, sums_, 1);
+  }
+}
+
+void HeadRows::drop_index(Ftl& ftl) {
+  if (embedding_list_ != GroupMap::kNoList) ftl.cut(embedding_list_, 0);
+  embedding_ = 0;
+  dirty_ = true;
+}
+
+void HeadRows::salvage(Ftl& ftl, std::span<const FoundGroup> found,
+                       const std::function<void(const std::string&)>& report) {
+  Salvage& salvage = ftl.salvage();
+  const std::uint32_t known = groups_, tokens = tokens_;
+  const std::uint64_t later = salvage.known_order();
+  const Family family = list_ == GroupMap::kNoList ? 0 : ftl.family(list_);
+  std::uint32_t index = 0;
+  bool continued = list_ != GroupMap::kNoList;
+  for (; index < known; ++index) {
+    if (newest(found, family, index, later, UINT64_MAX) != nullptr) continued = false;
+    if (salvage.verified(list_, index)) continue;
+    const FoundGroup* copy = newest(found, family, index, 0, later);  // where collection moved it
+    if (copy == nullptr || !salvage.verified(*copy)) break;
+    salvage.adopt(list_, index, copy->unit);
+  }
+  const bool whole = index == known;
+  for (std::uint64_t order = later; whole && continued; ++index) {
+    const FoundGroup* next = newest(found, family, index, order, UINT64_MAX);
+    const bool fits = next != nullptr && next == newest(found, family, index, 0, UINT64_MAX) &&
+                      salvage.verified(*next) && (index > known || salvage.begins_with(*next, tail_));
+    if (!fits) break;
+    salvage.adopt(list_, index, next->unit);
+    order = next->order + 1;
+  }
+  bool indexed = true;
+  for (std::uint32_t i = 0; i < embedding_ && indexed; ++i) indexed = salvage.verified(embedding_list_, i);
+  if (!indexed) drop_index(ftl);
+  if (index != known || !whole) keep_groups(ftl, index);
+  if (!whole) {
+    report(kvdrive::name_of(name_) + ": " + std::to_string(tokens_) + " of " + std::to_string(tokens) +
+           " tokens are kept: the page of group " + std::to_string(index) + " or its spare is damaged");
+  } else if (index > known) {
+    report(kvdrive::name_of(name_) + ": " + std::to_string(tokens_) + " tokens came back from their spares, " +
+           std::to_string(tokens) + " of them are in the part of the journal that can be read");
+  } else if (!indexed) {
+    report(kvdrive::name_of(name_) + ": its index for SparF is damaged; the next append makes it again");
+  }
+}
+
+void KvStore::salvage(std::span<const FoundGroup> found, const std::function<void(const std::string&)>& report) {
+  add_found_heads(found);
+  std::vector<std::uint32_t> numbers = sessions();
+  for (const std::uint32_t number : numbers) {
+    Session& session = sessions_.at(number);
+    for (auto head = session.heads.begin(); head != session.heads.end();) {
+      HeadRows& rows = head->second;
+      count(session, rows, -1);
+      rows.salvage(ftl_, groups_of(found, rows.name()), report);
+      count(session, rows, 1);
+      head = rows.tokens() == 0 ? erase(session, head) : std::next(head);
+    }
+    dirty_.insert(number);
+    if (!session.heads.empty()) continue;
+    report("session " + std::to_string(number) + ": nothing of it can be read");
+    drop(number);
+  }
+}
+
+// Heads that only spares name: empty, with the list of the newest first group.
+void KvStore::add_found_heads(std::span<const FoundGroup> found) {
+  for (const FoundGroup& group : found) {
+    const Owner& owner = group.owner;
+    const bool rows = owner.kind == GroupKind::kKeys || owner.kind == GroupKind::kValues;
+    if (!rows || owner.index != 0 || !sane(owner) || group.order < ftl_.salvage().known_order()) continue;
+    const abi::KvKind kind = owner.kind == GroupKind::kKeys ? abi::kKeys : abi::kValues;
+    if (find(owner.session, owner.layer, owner.head, kind) != nullptr || !ftl_.salvage().verified(group)) continue;
+    HeadRows head({owner.session, owner.layer, owner.head, kind}, owner.row_bytes, owner.sparse != 0);
+    head.take_list(ftl_.salvage().adopt_list(group.family));
+    const std::uint32_t key = std::uint32_t{owner.layer} << 16 | std::uint32_t{owner.head} << 8 | kind;
+    const auto added = sessions_[owner.session].heads.emplace(key, std::move(head)).first;
+    ftl_.charge(static_cast<std::int64_t>(added->second.memory_bytes()));
+  }
+}
+
+}  // namespace kvdrive

@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make soak` for a few rounds: commands and faults at random against arrays in memory."""
+
+import pytest
+from soak import Soak
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_short_soak(memory_folder, seed):
+    soak = Soak(memory_folder, seed)
+    for _ in range(25):
+        soak.round()
+    assert soak.counts["commands"] > 50
+    assert soak.counts["mounts"] > 25
