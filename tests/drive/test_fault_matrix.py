@@ -24,7 +24,7 @@ def matrix():
     return rows
 
 
-def tests_in(path):
+def functions_of(path):
     return {node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)}
 
 
@@ -36,7 +36,7 @@ def test_every_row_names_a_test():
         assert all(row), row
         path, test = row[4].strip("`").split("::")
         assert test.startswith("test_"), row
-        assert test in tests_in(TESTS / path), row
+        assert test in functions_of(TESTS / path), row
 
 
 def test_every_fault_that_can_be_injected_has_a_row(tmp_path):
