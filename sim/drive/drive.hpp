@@ -120,7 +120,7 @@ class Drive {
   // Disagreements between maps, spares and contents.
   std::vector<std::string> check();
   // What was damaged and put right when the drive was opened.
-  const std::vector<std::string>& notices() const { return volume_.notices(); }
+  const std::vector<std::string>& notices() const { return state_.volume.notices(); }
 
   // Keeps the latest `events` of device time from now on (trace.hpp); writes them and returns how many.
   void keep_trace(std::size_t events);

@@ -242,7 +242,7 @@ def test_a_read_only_drive_shows_everything_and_writes_nothing(acknowledged):
     assert model.equals(other)
     assert model.equals(host.drive)
     assert host.drive.check() == []
-    for reply in (host.append(rows(1), session=7), host.trim(), host.flush(), host.erase(), host.fork(1, 2, 8)):
+    for reply in (host.append(rows(1), session=7), host.trim(), host.erase(), host.fork(1, 2, 8)):
         assert (reply.status, reply.retry) == (0x20, False)
     with pytest.raises(RuntimeError, match="another drive has it open"):
         Drive(host.path, "fast")

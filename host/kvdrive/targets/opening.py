@@ -142,11 +142,11 @@ def _open(path: Path, options: DriveOptions) -> Target:
 
 
 def _layout(path: Path) -> dict[str, Any] | None:
-    """Preset and sizes of the drive in a file; None where there is no file. Raises TargetError."""
-    if not path.is_file() or not path.stat().st_size:
+    """Preset and sizes of the drive in a file; None where there is no file. Never writes. Raises TargetError."""
+    if not path.is_file():
         return None
     try:
-        return Drive(path, "fast").layout()
+        return Drive(path, "fast", read_only=True).layout()
     except (OSError, RuntimeError) as error:
         raise TargetError(str(error)) from error
 

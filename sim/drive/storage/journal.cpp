@@ -74,6 +74,7 @@ Journal::Remains Journal::look_ahead() const {
   AlignedBuffer piece(kPiece);
   for (std::uint64_t at = 0; at < end; at += kPiece) {
     const auto bytes = piece.span().first(std::min(kPiece, end - at));
+    if (file_.blank(start() + head_ + at, bytes.size())) continue;
     file_.read(start() + head_ + at, bytes);
     for (std::uint64_t offset = 0; offset < bytes.size(); offset += abi::kPageBytes) {
       const auto page = bytes.subspan(offset, abi::kPageBytes);
