@@ -40,11 +40,11 @@ void check_budgets(const VolumeOptions& options, const Geometry& geometry) {
 
 // Until the journal says better: what its size has room for.
 Limits limits_that_fit(const Superblock& superblock) {
-  Limits limits{.tail_bytes = 0};
+  Limits limits{.staged_bytes = 0};
   const std::uint64_t fixed = limits.journal_bytes();
   const std::uint64_t room = superblock.journal_half_bytes > fixed ? (superblock.journal_half_bytes - fixed) / 2 : 0;
   limits.metadata_bytes = std::min(Limits::default_metadata_bytes(superblock.capacity_units), room);
-  limits.tail_bytes = std::min(Limits{}.tail_bytes, room - limits.metadata_bytes);
+  limits.staged_bytes = std::min(Limits{}.staged_bytes, room - limits.metadata_bytes);
   return limits;
 }
 

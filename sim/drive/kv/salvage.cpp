@@ -54,8 +54,8 @@ void HeadRows::keep_groups(Ftl& ftl, std::uint32_t groups) {
   if (list_ != GroupMap::kNoList) ftl.cut(list_, groups);
   groups_ = groups;
   tokens_ = groups * tokens_per_group();
-  tail_.clear();
-  clean_tail_ = 0;
+  staged_.clear();
+  clean_staged_ = 0;
   dirty_ = true;
   drop_index(ftl);
   std::ranges::fill(sums_, 0);
@@ -91,7 +91,7 @@ void HeadRows::salvage(Ftl& ftl, std::span<const FoundGroup> found,
   for (std::uint64_t order = later; whole && continued; ++index) {
     const FoundGroup* next = newest(found, family, index, order, UINT64_MAX);
     const bool fits = next != nullptr && next == newest(found, family, index, 0, UINT64_MAX) &&
-                      salvage.verified(*next) && (index > known || salvage.begins_with(*next, tail_));
+                      salvage.verified(*next) && (index > known || salvage.begins_with(*next, staged_));
     if (!fits) break;
     salvage.adopt(list_, index, next->unit);
     order = next->order + 1;

@@ -102,10 +102,10 @@ void Media::copy(Unit first, std::uint32_t count, std::span<std::byte> contents,
     const Unit unit = first + i;
     if (i == 0 || unit % per_row == 0) file_.read(superblock_.spare_offset() + unit / per_row * row.size(), row);
     std::memcpy(&spares[i], row.data() + unit % per_row * sizeof(Spare), sizeof(Spare));
-    if (const Row* const staged_row = staged(unit)) {
-      std::memcpy(&spares[i], staged_row->spares.data() + unit % per_row * sizeof(Spare), sizeof(Spare));
+    if (const Row* const unwritten_row = unwritten(unit)) {
+      std::memcpy(&spares[i], unwritten_row->spares.data() + unit % per_row * sizeof(Spare), sizeof(Spare));
       if (!contents.empty())
-        std::memcpy(contents.data() + i * std::size_t{abi::kPageBytes}, staged_unit(unit), abi::kPageBytes);
+        std::memcpy(contents.data() + i * std::size_t{abi::kPageBytes}, unwritten_unit(unit), abi::kPageBytes);
     }
   }
 }
