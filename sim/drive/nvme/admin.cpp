@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What admin commands ask of a controller: queues, features, asynchronous events.
+// The part of a controller that admin commands use: queues, features, asynchronous events.
 #include <algorithm>
 #include <variant>
 
@@ -16,11 +16,11 @@ constexpr std::uint32_t kErrorEvent = 0;
 constexpr std::uint32_t kCommandSetEvent = 6;
 constexpr std::uint8_t kFuseMask = 0x3;
 
-// An asynchronous event of type SMART: a temperature threshold; and the bit of the feature that asks for it.
+// The asynchronous event of type SMART for a crossed temperature threshold, and the feature bit that enables it.
 constexpr Event kTemperatureEvent = kSmartEvent | 0x01 << 8 | kLogSmart << 16;
 constexpr std::uint32_t kTemperatureWarning = 0x2;
 
-// The log page that acknowledges events of a type.
+// Reading log page `page` acknowledges events of the returned type.
 std::uint32_t event_type_of_log(std::uint32_t page) {
   return page == kLogSmart ? kSmartEvent : page == kLogSanitizeStatus ? kCommandSetEvent : kErrorEvent;
 }
@@ -62,7 +62,7 @@ Reply Controller::set_feature(const Request& request) {
     if (feature == kFeatureTimestamp) subsystem_.events().timestamp_set(id_, clock);
     crossed = features_.temperature_limit();
     if (crossed && !before) subsystem_.events().temperature_crossed(id_, crossed->over, crossed->kelvin);
-    if (before && feature != kFeatureAsyncEvents) crossed.reset();  // told already
+    if (before && feature != kFeatureAsyncEvents) crossed.reset();  // the host knows already
   }
   if (crossed) raise(kTemperatureEvent, kTemperatureWarning);
   return reply;
@@ -129,7 +129,7 @@ Reply Controller::create_sq(const abi::Sqe& command) {
   return {.status = status};
 }
 
-// CDW10: submission queue, command identifier. Bit 0 of the result: not aborted.
+// CDW10 holds the submission queue and the command identifier. Bit 0 of the result is set when nothing was aborted.
 Reply Controller::abort(const abi::Sqe& command) {
   const auto queue = static_cast<QueueId>(command.cdw10);
   const auto cid = static_cast<std::uint16_t>(command.cdw10 >> 16);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Properties, reset and shutdown, queues, and the way of a command.
+// A controller's properties, its reset and shutdown, its queues, and the execution of a command.
 #include "nvme/controller.hpp"
 
 #include <algorithm>
@@ -12,14 +12,14 @@
 namespace kvdrive::nvme {
 namespace {
 
-// Fields of CC and CSTS.
+// Fields of the properties CC and CSTS.
 constexpr std::uint32_t kEnable = 0x1, kReady = 0x1, kFatal = 0x2;
 constexpr std::uint32_t kShutdownMask = 0xc000, kShutdownComplete = 0x8, kShutdownStatusMask = 0xc;
 constexpr std::uint32_t kPageSizeMask = 0x780, kCommandSetMask = 0x70;
-constexpr std::uint32_t kAllCommandSets = 0x60;  // CC.CSS: all that the drive has
+constexpr std::uint32_t kAllCommandSets = 0x60;  // CC.CSS: all command sets of the drive
 
-// CAP: queue entries (0's based), contiguous queues, time to become ready in 500 ms, command sets NVM (bit 37) and the
-// selectable ones (bit 43), pages of 4 KiB.
+// Builds CAP: the number of queue entries (0's based), contiguous queues only, time to become ready in units of 500 ms,
+// the NVM command set (bit 37) and the selectable command sets (bit 43), pages of 4 KiB.
 std::uint64_t capabilities(const ControllerOptions& options) {
   return (options.max_queue_entries - 1u) | std::uint64_t{1} << 16 | std::uint64_t{20} << 24 | std::uint64_t{1} << 37 |
          std::uint64_t{1} << 43;
@@ -105,7 +105,7 @@ Status Controller::set_property(std::uint32_t offset, std::uint32_t bytes, std::
       return abi::kSuccess;
     case kIntms:
     case kIntmc:
-    case kNssr:  // no interrupts and no subsystem reset
+    case kNssr:  // there are no interrupts and there is no subsystem reset
       return abi::kSuccess;
     default:
       return abi::kInvalidField;
@@ -136,7 +136,7 @@ void Controller::reset() {
     for (const auto& [id, entries] : completion_queues_) memory_->delete_cq(id);
     queues_.clear();
     completion_queues_.clear();
-  } else {  // the admin queue's connection stays
+  } else {  // the connection of the admin queue stays
     std::erase_if(queues_, [](const auto& entry) { return entry.first != 0; });
   }
   event_requests_.clear();

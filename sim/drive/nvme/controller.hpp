@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // An NVMe controller without a transport: properties, queues, admin and I/O commands.
 //
-// One per host association; all share a Subsystem. A transport (rings in shared memory, TCP) fetches the data that
-// `transfer` announces, calls `execute`, and sends what comes back. Every method may be called from any thread;
-// commands of different queues run side by side as far as the drive allows.
+// One controller serves one host association; all controllers share a Subsystem. A transport (rings in shared memory,
+// or TCP) asks `transfer` which data a command carries, fetches them, calls `execute`, and sends the response. Every
+// method may be called from any thread. Commands of different queues run concurrently as far as the drive allows.
 #pragma once
 
 #include <array>
@@ -29,17 +29,18 @@
 namespace kvdrive::nvme {
 
 struct Response {
-  abi::Cqe cqe{};  // complete but for the phase bit of a ring
+  abi::Cqe cqe{};  // complete except for a ring's phase bit
   std::vector<std::byte> data{};
 
   Status status() const { return cqe.status >> abi::kCqeStatusShift & 0x7ff; }
 };
 
-// A transport whose queues lie in memory.
+// Implemented by a transport whose queues lie in memory.
 class QueueMemory {
  public:
   virtual ~QueueMemory() = default;
-  // `address` is the PRP entry of the command, physically contiguous. A status other than success refuses the queue.
+  // `address` is the PRP entry of the command; the queue is physically contiguous. Any status but success refuses the
+  // queue.
   virtual Status create_cq(QueueId id, std::uint32_t entries, std::uint64_t address) = 0;
   virtual Status create_sq(QueueId id, std::uint32_t entries, std::uint64_t address, QueueId cq) = 0;
   virtual void delete_sq(QueueId id) = 0;
@@ -49,11 +50,12 @@ class QueueMemory {
 class Controller : private AdminContext {
  public:
   using Clock = std::chrono::steady_clock;
-  // Completions that come later than their `execute`: async events, aborted ones. Called without any lock of the
-  // controller held, from the thread that caused it; must not call back.
+  // Receives completions that come after their `execute` has returned: asynchronous events and aborted commands. It is
+  // called without any of the controller's locks, from the thread that caused the completion. It must not call the
+  // controller.
   using Deliver = std::function<void(QueueId, Response)>;
 
-  // `memory` is null for fabrics. All references outlive the controller.
+  // `memory` is null for fabrics. All referenced objects must outlive the controller.
   Controller(Subsystem& subsystem, ControllerOptions options, Deliver deliver, QueueMemory* memory = nullptr);
   ~Controller() override;
   Controller(const Controller&) = delete;
@@ -62,30 +64,32 @@ class Controller : private AdminContext {
   std::uint16_t id() const override { return id_; }
   const ControllerOptions& options() const override { return options_; }
 
-  // Property (register) at `offset` with 4 or 8 bytes; nothing where there is none of that size.
+  // The property (register) at `offset`, read with 4 or 8 bytes; empty if there is no property of that size.
   std::optional<std::uint64_t> property(std::uint32_t offset, std::uint32_t bytes) const;
-  // CC: enable, reset (EN to 0: outstanding commands vanish, I/O queues are deleted), shutdown (SHN: everything durable
-  // when CSTS says that it is complete, which is before this returns). kInvalidField for what cannot be written.
+  // Writing CC enables, resets or shuts down. A reset (EN to 0) drops outstanding commands and deletes the I/O queues.
+  // After a shutdown (SHN) everything is durable when CSTS reports completion, which is before this method returns.
+  // Returns kInvalidField for a property that cannot be written.
   Status set_property(std::uint32_t offset, std::uint32_t bytes, std::uint64_t value);
   bool ready() const;
 
-  // Fabrics Connect: the queue `id` exists from now on. Fails with kInvalidField for one that exists or is out of
-  // range, kCommandSequence for I/O queues of a controller that is not ready.
+  // Fabrics Connect: creates the queue `id`. Returns kInvalidField if the queue exists or is out of range, and
+  // kCommandSequence for an I/O queue of a controller that is not ready.
   Status connect_queue(QueueId id, std::uint32_t entries);
   void disconnect_queue(QueueId id);
 
   Transfer transfer(QueueId queue, const abi::Sqe& command) const;
 
-  // Executes a command to its end. Nothing is returned when the completion comes later, through Deliver, or never
-  // (reset, lost completion fault). Never throws for what a command says. Fabrics commands (7Fh) are the transport's
-  // own.
+  // Executes a command to its end. Returns nothing if the completion comes later through Deliver, or never (after a
+  // reset, or with the injected fault of a lost completion). No content of a command makes it throw. The transport
+  // handles Fabrics commands (7Fh) itself.
   std::optional<Response> execute(QueueId queue, const abi::Sqe& command, const DataBuffer& data);
 
-  // A completion of the transport's own (a command that it refuses, fabrics): counts it and fills in SQ head.
+  // Completes a command that the transport answers itself (a refused command, a Fabrics command): counts it and fills
+  // in the SQ head.
   Response refuse(QueueId queue, const abi::Sqe& command, Status status);
 
-  // Keep-alive timeout in ms, 0: off. Set by Connect or Set Features; `keep_alive_expired` is for the transport to ask
-  // now and then, and to end the association.
+  // The keep-alive timeout in ms; 0 turns it off. Connect or Set Features sets it. The transport polls
+  // `keep_alive_expired` and then ends the association.
   void set_keep_alive(std::uint32_t milliseconds);
   std::uint32_t keep_alive() const;
   bool keep_alive_expired(Clock::time_point now) const;
@@ -107,7 +111,7 @@ class Controller : private AdminContext {
   void match_events(LateResponses& late);
   std::uint16_t sq_head(QueueId queue) const;
 
-  // AdminContext
+  // AdminContext:
   Subsystem& subsystem() override { return subsystem_; }
   Reply get_feature(const Request& request) override;
   Reply set_feature(const Request& request) override;
@@ -131,11 +135,11 @@ class Controller : private AdminContext {
   std::uint32_t cc_ = 0, csts_ = 0, aqa_ = 0;
   std::uint64_t asq_ = 0, acq_ = 0;
   std::map<QueueId, Queue> queues_;
-  std::map<QueueId, std::uint32_t> completion_queues_;  // memory transport: entries
-  std::deque<abi::Sqe> event_requests_;                 // waiting for an event
-  std::deque<Event> events_;                            // waiting for a request
-  std::uint32_t told_events_ = 0;                       // bit: type told already, until its log page is read
-  std::vector<std::pair<QueueId, abi::Sqe>> stuck_;     // never complete by themselves (an injected fault)
+  std::map<QueueId, std::uint32_t> completion_queues_;  // by identifier: number of entries (memory transport only)
+  std::deque<abi::Sqe> event_requests_;                 // requests that wait for an event
+  std::deque<Event> events_;                            // events that wait for a request
+  std::uint32_t told_events_ = 0;  // a bit per event type that was reported and whose log page was not read since
+  std::vector<std::pair<QueueId, abi::Sqe>> stuck_;  // commands that never complete by themselves (an injected fault)
   Features features_;
   Clock::time_point last_sign_of_life_ = Clock::now();
 };

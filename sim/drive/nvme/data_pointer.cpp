@@ -51,7 +51,7 @@ class Walk {
         std::memcpy(&descriptor, segment_.data() + at + i * sizeof descriptor, sizeof descriptor);
         const bool data = descriptor.kind >> 4 == kDataBlock;
         if (!data && (last || i + 1 < count)) return refuse(kScBadSglType);
-        if (!data) break;  // the next segment
+        if (!data) break;  // the pointer to the next segment
         if ((descriptor.kind & 0xf) != 0) return refuse(kScBadSglType);
         if (!add(descriptor.address, descriptor.length)) return refuse(kScDataTransfer);
         if (i + 1 == count) return last ? std::move(found_) : refuse(kScBadSglSegment);
@@ -65,7 +65,8 @@ class Walk {
     return add(address, bytes) ? std::move(found_) : refuse(kScDataTransfer);
   }
 
-  // A list may begin within its page; its last entry names the next list when more than one page is left.
+  // A list may begin in the middle of its page. If more than one page of data is left, its last entry points to the
+  // next list.
   DataPieces prp_lists(std::uint64_t list, std::uint64_t left) {
     std::uint64_t at = list % abi::kPageBytes / sizeof(std::uint64_t);
     if (list % sizeof(std::uint64_t) != 0) return refuse(kScBadPrpOffset);
@@ -91,7 +92,7 @@ class Walk {
     return address >= kRingHeap && address <= segment_.size() && bytes <= segment_.size() - address;
   }
 
-  // No transfer is longer than the segment.
+  // Keeps a transfer from being longer than the segment.
   bool add(std::uint64_t address, std::uint64_t bytes) {
     if (!holds(address, bytes) || found_.bytes + bytes > segment_.size()) return false;
     if (bytes == 0) return true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole pages of a ring segment for queues and data of the host: first fit, neighbours merged when freed.
+// Allocates whole pages of a ring segment for the host's queues and data: first fit; adjacent free ranges are merged.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace kvdrive::nvme {
 class Heap {
  public:
   struct Block {
-    std::uint64_t address = 0, bytes = 0;  // 0 bytes: nothing
+    std::uint64_t address = 0, bytes = 0;  // 0 bytes: no allocation
   };
 
   Heap(std::uint64_t first, std::uint64_t end) : size_(end - first) { free_[first] = size_; }
@@ -51,7 +51,7 @@ class Heap {
 
  private:
   std::uint64_t size_;
-  std::map<std::uint64_t, std::uint64_t> free_;  // address, bytes
+  std::map<std::uint64_t, std::uint64_t> free_;  // address to bytes
 };
 
 }  // namespace kvdrive::nvme

@@ -11,13 +11,13 @@
 namespace kvdrive::nvme {
 namespace {
 
-constexpr std::uint32_t kEnabled = 0x00460061;  // CC: 64- and 16-byte entries, all command sets, enable
+constexpr std::uint32_t kEnabled = 0x00460061;  // CC: entries of 64 and 16 bytes, all command sets, enabled
 constexpr std::uint32_t kShutdown = 0x4000, kReady = 0x1, kFatal = 0x2, kShutdownMask = 0xc, kShutdownDone = 0x8;
 constexpr std::uint8_t kSglPointer = 0x40;
 constexpr std::uint32_t kAdminEntries = 64;
-constexpr std::uint64_t kLargeBuffer = 1 << 26;  // such memory goes back to the system
+constexpr std::uint64_t kLargeBuffer = 1 << 26;  // larger buffers are returned to the operating system
 constexpr std::chrono::milliseconds kLongestSleep{50};
-constexpr int kSpins = 200;  // looks at the ring before the host goes to sleep
+constexpr int kSpins = 200;  // polls of the ring before the host sleeps
 
 }  // namespace
 
@@ -112,20 +112,20 @@ bool RingHost::full(const Queue& queue) const {
   return queue.free.empty() || (queue.tail + 1) % queue.entries == queue.sq_head;
 }
 
-// The data pointer for a buffer of `bytes`.
+// Makes the data pointer for a buffer of `bytes` bytes.
 void RingHost::point(abi::Sqe& entry, Command& command, std::uint64_t bytes) {
   const std::uint64_t address = command.buffer.address;
   if (!options_.prp) {
     entry.flags = kSglPointer;
     entry.prp1 = address;
-    entry.prp2 = bytes;  // length in the low half; type and subtype 0: a data block
+    entry.prp2 = bytes;  // low half: length; type and subtype 0 are a data block
     return;
   }
   entry.prp1 = address;
   if (bytes <= abi::kPageBytes) return;
   entry.prp2 = address + abi::kPageBytes;
   if (bytes <= 2 * abi::kPageBytes) return;
-  // Lists one behind the other, each but the last ending in the address of the next.
+  // PRP lists follow one another; each but the last ends with the address of the next.
   constexpr std::uint64_t kEntries = abi::kPageBytes / sizeof(std::uint64_t);
   entry.prp2 = command.list.address;
   std::uint64_t* list = reinterpret_cast<std::uint64_t*>(view_.bytes().data() + command.list.address);

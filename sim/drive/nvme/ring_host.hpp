@@ -23,7 +23,7 @@
 
 namespace kvdrive::nvme {
 
-// The drive does not answer, or answers nonsense.
+// Thrown when the drive does not answer, or its answer makes no sense.
 struct RingError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -33,7 +33,7 @@ struct HostOptions {
   std::uint32_t entries = 256;
   bool prp = false;  // data by PRP lists instead of one SGL descriptor
   std::chrono::milliseconds timeout{60'000};
-  std::function<bool()> alive{};  // whether there is still a drive at the other end; absent: always
+  std::function<bool()> alive{};  // true if the drive is still there; absent: assume so
 };
 
 struct HostCompletion {
@@ -45,28 +45,29 @@ class RingHost {
  public:
   using Ticket = std::uint32_t;  // queue << 16 | command identifier
 
-  // Resets the drive's controller, enables it and makes the queues. `poll_device`: called while waiting, when the drive
-  // has no thread of its own. Throws RingError.
+  // Resets the drive's controller, enables it and creates the queues. `poll_device` is called while waiting; it is for
+  // a drive without a thread of its own. Throws RingError.
   RingHost(std::span<std::byte> segment, HostOptions options, std::function<void()> poll_device = {});
-  // Shuts the controller down (everything durable) when the drive answers.
+  // Shuts the controller down, which makes everything durable, if the drive answers.
   ~RingHost();
   RingHost(const RingHost&) = delete;
   RingHost& operator=(const RingHost&) = delete;
 
-  // Puts a command on queue 0 (admin) or 1 to io_queues. `entry`'s identifier and data pointer are filled in. `room`:
-  // bytes that may come back. Blocks while the queue or the segment is full. Throws RingError, std::length_error when
-  // the data can never fit.
+  // Puts a command on queue 0 (admin) or 1 to io_queues, and fills in its identifier and data pointer. `room` is the
+  // largest number of bytes that may come back. Blocks while the queue or the segment is full. Throws RingError, and
+  // std::length_error when the data can never fit.
   Ticket submit(std::uint16_t queue, abi::Sqe entry, std::span<const std::byte> data, std::uint64_t room);
-  // Blocks until the command has completed; each ticket once. Throws RingError after the timeout; the command stays.
+  // Blocks until the command has completed. Call it once per ticket. Throws RingError after the timeout; the command
+  // then stays outstanding.
   HostCompletion wait(Ticket ticket);
   bool done(Ticket ticket);
-  // As submit and wait.
+  // `submit`, then `wait`.
   HostCompletion execute(std::uint16_t queue, const abi::Sqe& entry, std::span<const std::byte> data,
                          std::uint64_t room) {
     return wait(submit(queue, entry, data, room));
   }
-  // Submits `count` copies of a command without data, as many at a time as fit, and waits for all. Nobody
-  // else may use the queue meanwhile.
+  // Submits `count` copies of a command without data, as many at a time as the queue holds, and waits for all.
+  // Precondition: no other thread uses the queue meanwhile.
   void repeat(std::uint16_t queue, const abi::Sqe& entry, std::uint64_t count);
 
   std::uint16_t io_queues() const { return options_.io_queues; }
@@ -96,7 +97,8 @@ class RingHost {
   void point(abi::Sqe& entry, Command& command, std::uint64_t bytes);
   bool full(const Queue& queue) const;
   bool reap();
-  // Lets the drive work until `ready` or the deadline; false for the latter. Holds the lock when it returns.
+  // Lets the drive work until `ready` returns true or the deadline passes. Returns false after the deadline. Holds the
+  // lock on return.
   template <typename Ready>
   bool wait_until(std::unique_lock<std::mutex>& lock, Deadline deadline, Ready ready);
   void release(Command& command);

@@ -23,7 +23,8 @@ constexpr std::uint64_t kLargestSegment = std::uint64_t{64} << 30;
 
 enum class Refusal : std::uint64_t { kNone, kVersion, kSize, kMemory, kFull };
 
-// What a host says first. The answer is the same message, with the segment's descriptor or a reason why there is none.
+// The first message of a host. The server answers with the same message and either the segment's descriptor or the
+// reason for a refusal.
 struct Hello {
   std::uint32_t magic = kRingMagic;
   std::uint32_t version = kRingVersion;
@@ -83,7 +84,7 @@ bool send_with_descriptor(int socket, const Hello& hello, int fd) {
   return sendmsg(socket, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof hello);
 }
 
-// The descriptor, -1 when there is none.
+// Returns -1 when the message carries no descriptor.
 int receive_descriptor(int socket, Hello& hello) {
   iovec part{.iov_base = &hello, .iov_len = sizeof hello};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
@@ -93,7 +94,7 @@ int receive_descriptor(int socket, Hello& hello) {
   message.msg_control = control;
   message.msg_controllen = sizeof control;
   ssize_t got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
-  // A server that refused may have closed before it read: its answer comes behind this error.
+  // A server that refuses may close before it has read. Its answer can still be received after this error.
   if (got < 0 && errno == ECONNRESET) got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
   if (got != static_cast<ssize_t>(sizeof hello)) return -1;
   const cmsghdr* head = CMSG_FIRSTHDR(&message);
@@ -122,7 +123,7 @@ RingServer::RingServer(Subsystem& subsystem, std::filesystem::path path, std::ch
   listener_ = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   wake_ = eventfd(0, EFD_CLOEXEC);
   if (listener_ < 0 || wake_ < 0) fail("cannot make a socket");
-  if (std::filesystem::is_socket(path_)) {  // of a server that is gone, or of one that answers
+  if (std::filesystem::is_socket(path_)) {  // its server has ended, or still answers
     const int probe = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (probe < 0) fail("cannot make a socket");
     const bool answers = connected(probe, path_);
@@ -149,7 +150,7 @@ void RingServer::stop() {
   }
 }
 
-// The first message of a connection. False ends it.
+// Handles the first message of a connection. Returns false if the connection must end.
 bool RingServer::greet(Host& host) {
   Hello hello;
   if (host.rings || recv(host.socket, &hello, sizeof hello, 0) != static_cast<ssize_t>(sizeof hello)) return false;
@@ -177,11 +178,12 @@ int RingServer::close_silent() {
     close(host.socket);
     return true;
   });
-  const auto oldest = std::ranges::find_if(connected_, &Host::silent);  // in the order of their coming
+  const auto oldest = std::ranges::find_if(connected_, &Host::silent);  // the list is in order of arrival
   return oldest == connected_.end() ? -1 : static_cast<int>((greeting_timeout_ - age(*oldest)).count()) + 1;
 }
 
-// One too many takes the place of the oldest connection that has asked for nothing; where there is none, it is refused.
+// A connection beyond the limit replaces the oldest one that has asked for nothing. If there is none, the new
+// connection is refused.
 void RingServer::accept_one() {
   const int accepted = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
   if (accepted < 0) return;
@@ -230,7 +232,7 @@ RingConnection::RingConnection(const std::filesystem::path& path, std::uint64_t 
       throw std::runtime_error("no drive is served at " + path.string() + ": start `kvdrive drive serve` there");
     }
     Hello hello{.segment_bytes = segment_bytes};
-    send_hello(socket_, hello);  // where that fails, the answer may be there already
+    send_hello(socket_, hello);  // if this fails, the answer may have arrived already
     const int fd = receive_descriptor(socket_, hello);
     if (fd < 0)
       throw std::runtime_error("the drive at " + path.string() + " " + sentence(hello.refusal, segment_bytes));

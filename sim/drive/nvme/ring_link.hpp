@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rings for a host in this process, and for hosts in others: a Unix socket hands out one segment per connection.
+// Rings for a host in this process, and for hosts in other processes: a Unix socket hands out one segment per
+// connection.
 #pragma once
 
 #include <atomic>
@@ -16,10 +17,10 @@
 
 namespace kvdrive::nvme {
 
-// A segment, the controller behind it, and the thread that works for it.
+// A segment, its controller, and the thread that runs the controller.
 class ServedRings {
  public:
-  // `threaded` false: only `poll` works.
+  // With `threaded` false there is no thread; the caller must call `poll`.
   ServedRings(Subsystem& subsystem, std::uint64_t segment_bytes, ControllerOptions options, bool threaded);
   ~ServedRings();
   ServedRings(const ServedRings&) = delete;
@@ -35,13 +36,14 @@ class ServedRings {
   std::thread thread_;
 };
 
-// Listens at `path`. A connection that ends, for whatever reason, takes its controller and its queues with it.
-// A connection that asks for nothing is closed after `greeting_timeout`, or earlier where another one needs its place.
+// Listens at `path`. When a connection ends, for whatever reason, its controller and its queues go with it. A
+// connection that asks for nothing is closed after `greeting_timeout`, or earlier when another connection needs its
+// place.
 class RingServer {
  public:
   static constexpr std::size_t kMaxHosts = 64;
 
-  // Throws std::runtime_error when the path cannot be bound or another server answers there.
+  // Throws std::runtime_error when the path cannot be bound or another server answers at it.
   RingServer(Subsystem& subsystem, std::filesystem::path path,
              std::chrono::milliseconds greeting_timeout = std::chrono::seconds(5));
   ~RingServer();
@@ -57,13 +59,14 @@ class RingServer {
   struct Host {
     int socket = -1;
     std::chrono::steady_clock::time_point since;
-    std::unique_ptr<ServedRings> rings{};  // from the first message on
+    std::unique_ptr<ServedRings> rings{};  // set by the first message
     bool silent() const { return !rings; }
   };
 
   bool greet(Host& host);
   void accept_one();
-  // Milliseconds until the next connection has been silent for too long; -1: there is none.
+  // Closes connections that were silent for too long. Returns the milliseconds until the next one is due; -1 if there
+  // is none.
   int close_silent();
 
   Subsystem& subsystem_;
@@ -74,10 +77,10 @@ class RingServer {
   std::atomic<std::size_t> hosts_ = 0;
 };
 
-// A host's connection to a RingServer: the segment lives as long as this.
+// A host's connection to a RingServer. The segment lives as long as this object.
 class RingConnection {
  public:
-  // Throws std::runtime_error when nobody serves there, or with the server's reason for a refusal.
+  // Throws std::runtime_error when no server answers, or with the server's reason for a refusal.
   RingConnection(const std::filesystem::path& path, std::uint64_t segment_bytes);
   ~RingConnection();
   RingConnection(const RingConnection&) = delete;

@@ -51,7 +51,7 @@ RingMemory RingMemory::create(std::uint64_t bytes) {
   const int fd = memfd_create("kvdrive-rings", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) throw std::system_error(errno, std::generic_category(), "cannot create a ring segment");
   try {
-    // Sealed: a peer that cut the file short would kill whoever touches the memory.
+    // The size is sealed: if a peer could shorten the file, any access to the lost part would kill this process.
     if (ftruncate(fd, static_cast<off_t>(bytes)) != 0 ||
         fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
       throw std::system_error(errno, std::generic_category(), "cannot create a ring segment");
@@ -86,7 +86,7 @@ RingMemory RingMemory::attach(int fd) {
     RingSegment head;
     std::memcpy(&head, memory.bytes().data(), sizeof head);
     if (head.magic != kRingMagic || head.version != kRingVersion || head.bytes != bytes) {
-      memory.fd_ = -1;  // closed below
+      memory.fd_ = -1;  // the caller's descriptor is closed below
       throw std::runtime_error("the drive's rings have another version: use the same kvdrive on both sides");
     }
     return memory;

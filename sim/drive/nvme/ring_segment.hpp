@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory that a host and a drive share: properties, doorbells, queues and data (layout: struct RingSegment).
 //
-// What a PCIe device has in its BAR and in host memory lies in one segment here; "physical" addresses are byte offsets
-// in it. Either side may be a hostile or crashed process: nothing read from the segment is trusted.
+// Everything that a PCIe device keeps in its BAR and in host memory lies in this one segment. "Physical" addresses are
+// byte offsets in it. Either side may be hostile or crashed, so nothing read from the segment is trusted.
 #pragma once
 
 #include <atomic>
@@ -18,9 +18,11 @@ namespace kvdrive::nvme {
 // A mapped segment. Owns the mapping and its file descriptor.
 class RingMemory {
  public:
-  // A new anonymous segment that nobody can resize. Throws std::system_error, std::runtime_error for a senseless size.
+  // Makes an anonymous segment whose size is sealed. Throws std::system_error, and std::runtime_error for an invalid
+  // size.
   static RingMemory create(std::uint64_t bytes);
-  // Maps a segment that another process made; takes the descriptor. Throws like `create`, and for a wrong layout.
+  // Maps a segment that another process made, and takes ownership of the descriptor. Throws like `create`, and for a
+  // wrong layout.
   static RingMemory attach(int fd);
   ~RingMemory();
   RingMemory(RingMemory&& other) noexcept;
@@ -36,7 +38,7 @@ class RingMemory {
   std::span<std::byte> bytes_;
 };
 
-// Words of the segment, seen by both sides.
+// Typed access to the words of the segment that both sides see.
 class RingView {
  public:
   explicit RingView(std::span<std::byte> bytes) : bytes_(bytes) {}
@@ -58,9 +60,9 @@ class RingView {
   std::atomic_ref<std::uint32_t> host_event() const { return word(offsetof(RingSegment, host_event)); }
   std::atomic_ref<std::uint32_t> host_waiters() const { return word(offsetof(RingSegment, host_waiters)); }
 
-  // After a doorbell or a property was written.
+  // To be called after a write to a doorbell or a property.
   void wake_device() const;
-  // After completions were posted.
+  // To be called after completions were posted.
   void wake_host() const;
 
  private:
@@ -71,7 +73,7 @@ class RingView {
   std::span<std::byte> bytes_;
 };
 
-// Sleeps while `word` is `seen`, at most `longest`; may return early.
+// Sleeps while `word` equals `seen`, for at most `longest`. May return early.
 void sleep_on(std::atomic_ref<std::uint32_t> word, std::uint32_t seen, std::chrono::milliseconds longest);
 
 }  // namespace kvdrive::nvme

@@ -13,8 +13,8 @@
 namespace kvdrive::nvme {
 namespace {
 
-constexpr std::uint32_t kBurst = 32;  // commands of one queue before the next one has its turn
-constexpr int kIdlePolls = 64;        // before the drive goes to sleep
+constexpr std::uint32_t kBurst = 32;  // commands of one queue before the next queue has its turn
+constexpr int kIdlePolls = 64;        // polls without work before the drive sleeps
 constexpr std::chrono::milliseconds kLongestSleep{100};
 
 }  // namespace
@@ -25,7 +25,7 @@ Rings::Rings(std::span<std::byte> segment, Subsystem& subsystem, ControllerOptio
           subsystem, std::move(options),
           [this](QueueId queue, Response response) {
             post(queue, response.cqe);
-            view_.wake_host();  // from any thread: `poll` may be asleep
+            view_.wake_host();  // may be called from any thread while `poll` sleeps
           },
           this) {
   view_.wide_property(kCap).store(controller_.property(kCap, 8).value_or(0));
@@ -110,7 +110,7 @@ bool Rings::poll_properties() {
   view_.property(kCsts).store(static_cast<std::uint32_t>(controller_.property(kCsts, 4).value_or(0)),
                               std::memory_order_release);
   const std::lock_guard lock(mutex_);
-  posted_ = true;  // somebody waits for CSTS
+  posted_ = true;  // the host waits for a change of CSTS
   return true;
 }
 
@@ -123,10 +123,10 @@ bool Rings::backed_up(QueueId cq) {
 bool Rings::poll_sq(QueueId id) {
   for (std::uint32_t i = 0; i < kBurst; ++i) {
     const auto found = sqs_.find(id);
-    if (found == sqs_.end()) return true;  // a command deleted it
+    if (found == sqs_.end()) return true;  // the command that was just executed deleted the queue
     Sq& sq = found->second;
     const std::uint32_t tail = view_.sq_tail(id).load(std::memory_order_acquire);
-    // A doorbell value that cannot be is ignored until the host writes another one.
+    // An impossible doorbell value is ignored until the host writes another one.
     if (tail == sq.head || tail >= sq.entries || backed_up(sq.cq)) return i > 0;
     abi::Sqe command;
     std::memcpy(&command, view_.bytes().data() + sq.address + std::uint64_t{sq.head} * sizeof command, sizeof command);
@@ -178,7 +178,7 @@ void Rings::post(QueueId sq, const abi::Cqe& cqe) {
   if (!cq.waiting.empty() || !place(cq, id, cqe)) cq.waiting.push_back(cqe);
 }
 
-// False when the ring has no room.
+// Returns false when the ring is full.
 bool Rings::place(Cq& cq, QueueId id, abi::Cqe cqe) {
   const std::uint32_t next = (cq.tail + 1) % cq.entries;
   if (next == view_.cq_head(id).load(std::memory_order_acquire)) return false;
@@ -186,7 +186,7 @@ bool Rings::place(Cq& cq, QueueId id, abi::Cqe cqe) {
   cqe.status = static_cast<std::uint16_t>((cqe.status & ~1u) | (cq.phase ? 1u : 0u));
   const auto words = std::bit_cast<std::array<std::uint64_t, 2>>(cqe);
   std::memcpy(at, &words[0], sizeof words[0]);
-  // The half with the phase bit last: the host sees all or nothing.
+  // The half with the phase bit is written last, so that the host never sees a partial entry.
   std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at + sizeof words[0])).store(words[1], std::memory_order_release);
   cq.tail = next;
   if (next == 0) cq.phase = !cq.phase;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The controller's side of a ring segment: fetches commands, moves their data, posts completions.
 //
-// The host writes properties and doorbells as it would to a PCIe device; `poll` notices. Data that lie in one piece go
-// to the drive where they are, so a host that changes them under way gets what it deserves, but harms nobody.
+// The host writes properties and doorbells as it would to a PCIe device; `poll` notices the changes. Contiguous data
+// reach the drive without a copy. A host that changes them during the command can therefore spoil its own data, but
+// harms nobody else.
 #pragma once
 
 #include <atomic>
@@ -21,12 +22,12 @@ namespace kvdrive::nvme {
 
 class Rings final : public QueueMemory {
  public:
-  // `segment` outlives the object.
+  // `segment` must outlive the object.
   Rings(std::span<std::byte> segment, Subsystem& subsystem, ControllerOptions options);
 
-  // Does everything that waits; false when there was nothing. Called by one thread.
+  // Does all work that is due; returns false when there was none. Only one thread may call it.
   bool poll();
-  // Polls until `stop`; sleeps when there is nothing to do. Whoever sets `stop` wakes it with `wake_device`.
+  // Polls until `stop` is set; sleeps while there is nothing to do. After setting `stop`, call `wake_device`.
   void run(const std::atomic<bool>& stop);
 
   Controller& controller() { return controller_; }
@@ -42,7 +43,7 @@ class Rings final : public QueueMemory {
     std::uint64_t address = 0;
     std::uint32_t entries = 0, tail = 0;
     bool phase = true;
-    std::deque<abi::Cqe> waiting{};  // no room in the ring
+    std::deque<abi::Cqe> waiting{};  // completions that found the ring full
   };
 
   Status create_cq(QueueId id, std::uint32_t entries, std::uint64_t address) override;
@@ -60,10 +61,10 @@ class Rings final : public QueueMemory {
   bool backed_up(QueueId cq);
 
   RingView view_;
-  std::mutex mutex_;  // of changes to queues, and of completions: events come from other controllers' threads
+  std::mutex mutex_;  // guards queues and completions: other controllers' threads raise events
   std::map<QueueId, Cq> cqs_;
   std::map<QueueId, Sq> sqs_;
-  std::vector<QueueId> order_;  // submission queues that exist
+  std::vector<QueueId> order_;  // existing submission queues, in polling order
   std::vector<std::byte> gathered_;
   std::uint32_t cc_ = 0;
   bool posted_ = false;
