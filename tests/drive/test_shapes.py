@@ -23,7 +23,7 @@ PATHS = {
 
 def ask(host, q, tokens, out, valid=None, tail=None, **fields):
     """The records' fields and the outputs of a command that must succeed."""
-    extra = {} if tail is None else {"extra": tail[2], "tail_tokens": tail[0].shape[2]}
+    extra = {} if tail is None else {"extra": tail[2], "inline_tokens": tail[0].shape[2]}
     ticket = host.submit(q, tokens, valid, **extra, **fields)
     assert ticket.status == OK
     reply = host.fetch(ticket.result, result_bytes(q, out))

@@ -211,7 +211,7 @@ def test_the_timeline_of_what_a_drive_holds(tmp_path):
         (("trace",), "say what to trace"),
         (("trace", "{}/drive.kv"), "holds no K and V"),
         (("trace", "{}/drive.kv", "--workload", "exact"), "one of both"),
-        (("trace", "--workload", "exact", "--head-dim", "33"), "multiples of 32"),
+        (("trace", "--workload", "exact", "--head-dim", "33"), "multiples of 8"),
         (("trace", "--workload", "prefill", "--tokens", "8", "--out", "{}/none/trace.json"), "cannot write"),
         (("serve", "{}/drive.kv", "--nvme-tcp", "4420"), "is no address"),
         (("serve", "{}/drive.kv", "--nvme-tcp", "0.0.0.0:4420"), "secret"),
