@@ -82,8 +82,8 @@ def test_scores_so_low_that_hidden_tokens_would_count_are_asked_one_by_one(targe
 
 
 def test_a_block_is_as_large_as_an_engine_takes():
-    assert [list(part) for part in blocks(7, 2, together=True)] == [[0, 1, 2, 3], [4, 5], [6]]
-    assert [len(part) for part in blocks(19, 1, together=True)] == [8, 8, 2, 1]
+    assert [list(part) for part in blocks(7, 2, together=True)] == [[0, 1, 2, 3], [4, 5, 6]]
+    assert [len(part) for part in blocks(19, 1, together=True)] == [8, 8, 3]
     assert [len(part) for part in blocks(3, 5, together=True)] == [1, 1, 1]
     assert all(len(part) * 4 in abi.GROUP_SIZES for part in blocks(9, 4, together=True))
 
