@@ -109,7 +109,7 @@ fuzz-drive: setup $(STAMPS)/system-fuzz ## libFuzzer on every surface of the dri
 
 .PHONY: soak
 soak: setup ## a drive under random commands, kills, power cuts, full disks and damage [MINUTES=10] [SEED=n]
-	@PYTHONPATH=tests/drive:sim $(BIN)/python -m soak --minutes $(or $(MINUTES),10) $(if $(filter command line,$(origin SEED)),--seed $(SEED))
+	@PYTHONPATH=tests/drive:tests/shared:sim $(BIN)/python -m soak --minutes $(or $(MINUTES),10) $(if $(filter command line,$(origin SEED)),--seed $(SEED))
 
 .PHONY: fuzz-rtl
 fuzz-rtl: setup $(STAMPS)/system-check ## random programs as g++ and as RTL; a failing one is kept as a test [N=200] [SEED=n]
