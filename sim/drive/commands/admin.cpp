@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Admin commands.
+// The handlers of the admin commands.
 #include "commands/admin_context.hpp"
 #include "commands/features.hpp"
 #include "commands/identify.hpp"
@@ -11,7 +11,7 @@ namespace kvdrive::nvme {
 namespace {
 
 constexpr std::uint32_t kRetainEvent = 1 << 15;  // CDW10 of Get Log Page
-constexpr std::uint32_t kAlways = 0;             // no bit of a feature asks for the event
+constexpr std::uint32_t kAlways = 0;             // every host receives the event: no feature enables it
 constexpr Event kSanitizeCompleted = 6 | 0x01 << 8 | kLogSanitizeStatus << 16;
 
 using Answer = std::optional<Reply>;

@@ -57,7 +57,7 @@ Reply fetch(DriveState& drive, const Request& request) {
   AttentionOutcome& outcome = found->second;
   const std::size_t bytes = outcome.data.size();
   if (outcome.status == abi::kSuccess && (command.data_bytes != bytes || request.data.room < bytes)) {
-    return {.status = abi::kDataLength};  // the ticket stays
+    return {.status = abi::kDataLength};  // the ticket stays valid
   }
   const Ns sent = drive.volume.device().to_host(bytes, drive.now);
   Reply reply{.status = outcome.status, .result = outcome.result, .data = std::move(outcome.data), .done = sent};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Namespace 1: logical blocks, and FLUSH of everything that the drive stores.
+// Namespace 1: logical blocks, and FLUSH, which makes everything in the drive durable.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -27,7 +27,7 @@ std::optional<std::uint64_t> range_bytes(const abi::Sqe& command, const Drive&) 
 
 std::uint64_t ranges_of(const abi::Sqe& command) { return (command.cdw10 & 0xff) + 1; }
 
-// The range ends behind the namespace.
+// Refuses a range that ends beyond the namespace.
 Reply out_of_range(const BlockStore& blocks, std::uint64_t first, std::uint16_t location = kInCdw10) {
   return {.status = kScLbaOutOfRange, .location = location, .lba = std::max(first, blocks.size())};
 }
@@ -38,7 +38,8 @@ std::optional<std::uint64_t> dataset_bytes(const abi::Sqe& command, const Drive&
 
 Reply flush(DriveState& drive, const Request&) { return {.done = drive.flush()}; }
 
-// Fills `reply` with the blocks' contents and the time at which they are there; a lost page is its status.
+// Fills `reply` with the contents of the blocks and the time at which they have arrived. If a page is lost, sets the
+// error status and the first unreadable block.
 void fetch(DriveState& drive, const BlockRange& range, Reply& reply) {
   const std::size_t before = reply.data.size();
   reply.data.resize(before + range.bytes());
@@ -51,7 +52,7 @@ void fetch(DriveState& drive, const BlockRange& range, Reply& reply) {
     drive.counters.block_reads += range.count;
     return;
   }
-  // Which block was it? The first one that cannot be read by itself either.
+  // The failed block is the first one that cannot be read alone either.
   reply.status = abi::kUnrecoveredRead;
   reply.lba = range.first;
   for (std::uint64_t i = 0; i < range.count; ++i) {
@@ -72,7 +73,7 @@ Reply read(DriveState& drive, const Request& request) {
   return reply;
 }
 
-// Reads, and sends nothing.
+// Reads the blocks but sends no data.
 Reply verify(DriveState& drive, const Request& request) {
   const BlockRange range = range_of(request.command);
   BlockStore& blocks = drive.volume.blocks();
@@ -119,7 +120,7 @@ Reply write(DriveState& drive, const Request& request) {
   return reply;
 }
 
-// Zeros take no flash.
+// Zeroed blocks take no flash.
 Reply write_zeroes(DriveState& drive, const Request& request) {
   const BlockRange range = range_of(request.command);
   BlockStore& blocks = drive.volume.blocks();
@@ -140,14 +141,14 @@ Reply manage_dataset(DriveState& drive, const Request& request) {
   if (const auto bad = std::ranges::find_if_not(ranges, fits); bad != ranges.end()) {
     return out_of_range(blocks, bad->first_block, kNoLocation);
   }
-  if (request.command.cdw11 & kDeallocate) {  // the other attributes are hints
+  if (request.command.cdw11 & kDeallocate) {  // the other attributes are only hints
     for (const DatasetRange& range : ranges) blocks.deallocate(range.first_block, range.blocks);
   }
   return {.done = drive.now};
 }
 
-// CDW10-11: first block of the target; CDW12: source ranges, 0's based, and their format in bits 11:8. The sources are
-// read before anything is written, so that they may overlap the target.
+// CDW10-11: first block of the target. CDW12: number of source ranges (0's based), and their format in bits 11:8. All
+// sources are read before anything is written, so they may overlap the target.
 Reply copy(DriveState& drive, const Request& request) {
   const abi::Sqe& command = request.command;
   const std::size_t count = (command.cdw12 & 0xff) + 1;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A row of the drive's table of commands: how a command is found, what data it carries, who executes it.
+// A row of the drive's table of commands: how a command is found, which data it carries, and who executes it.
 //
-// Each family of commands is one file with its handlers and its rows. The dispatch, the length of the data, the effects
-// log, the names in traces, the fuzzer and the tests read the rows; a command is known where it has one.
+// Each family of commands is one file with handlers and rows. The dispatch, the data length, the effects log, the names
+// in traces, the fuzzer and the tests all read these rows. A command without a row is unknown.
 #pragma once
 
 #include <cstddef>
@@ -29,23 +29,24 @@ class Programs;
 
 enum class QueueKind : std::uint8_t { kAdmin, kIo };
 
-// As in the low bits of an opcode.
+// The values are those of an opcode's two low bits.
 enum class Direction : std::uint8_t { kNone = 0, kToController = 1, kToHost = 2 };
 
-// How a command's data travel. `bytes` follows from its fields; absent where only the data pointer says it (then an
-// SGL's length counts; a PRP transport refuses the command). A longer host buffer is fine for data to the host only.
+// How a command's data travel. `bytes` follows from the command's fields. It is absent if only the data pointer gives
+// the length: an SGL's length counts then, and a PRP transport refuses the command. The host's buffer may be longer
+// only for data to the host.
 struct Transfer {
   Direction direction = Direction::kNone;
   std::optional<std::uint64_t> bytes = 0;
 };
 
-// What a transport hands over with a command.
+// What a transport passes along with a command.
 struct DataBuffer {
-  std::span<const std::byte> in{};  // kToController: all of it
+  std::span<const std::byte> in{};  // kToController: all data
   std::uint64_t room = 0;           // kToHost: size of the host's buffer; a reply is never longer
 };
 
-// A command as it arrived. `queue`: the track on which it is traced.
+// A command as it arrived. `queue` is the number of its track in the trace.
 struct Request {
   const abi::Sqe& command;
   DataBuffer data{};
@@ -54,16 +55,16 @@ struct Request {
 
 // Bits of a command's entry in the effects log.
 enum Effect : std::uint32_t {
-  kSupported = 0x1,  // every row; the log adds it
+  kSupported = 0x1,  // set in every row by the log page
   kChangesContents = 0x2,
-  kAlone = 1 << 16,  // no other command of the namespace at the same time
+  kAlone = 1 << 16,  // no other command of the namespace may run at the same time
 };
 
-// Length of a command's data by its fields; nothing where the drive lacks what it follows from.
+// Computes the length of a command's data from its fields; empty if the drive lacks the object that determines it.
 using DataLength = std::optional<std::uint64_t> (*)(const abi::Sqe& command, const Drive& drive);
 
-// What executes a command: the drive, one command at a time and in device time; its memory; its programs; or the
-// controller that it came through. An admin command without a reply completes later.
+// A command is executed by the drive (one command at a time, in device time), by its memory, by its programs, or by the
+// controller that received it. An admin command without a reply completes later.
 using DriveHandler = Reply (*)(DriveState&, const Request&);
 using MemoryHandler = Reply (*)(LocalMemory&, const Request&);
 using ProgramHandler = Reply (*)(Programs&, const Request&);
@@ -72,14 +73,14 @@ using Handler = std::variant<DriveHandler, MemoryHandler, ProgramHandler, AdminH
 
 struct Command {
   std::uint8_t opcode = 0;
-  std::uint32_t nsid = 0;  // the namespace whose command it is; 0: an admin command
+  std::uint32_t nsid = 0;  // the command's namespace; 0: an admin command
   std::string_view name;
   Direction direction = Direction::kNone;
   DataLength length = nullptr;  // null: no data
   std::uint32_t effects = 0;
   Handler handler;
-  bool checks_nsid = false;  // an admin command whose NSID, where it has one, must exist
-  bool broadcast = false;    // also for all namespaces at once (NSID FFFFFFFFh)
+  bool checks_nsid = false;  // admin command: a nonzero NSID must exist
+  bool broadcast = false;    // the command also accepts all namespaces at once (NSID FFFFFFFFh)
 
   QueueKind queue() const { return nsid == 0 ? QueueKind::kAdmin : QueueKind::kIo; }
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the drive's commands work on, one at a time.
+// The state that the drive's commands work on, one command at a time.
 #pragma once
 
 #include <algorithm>
@@ -41,14 +41,14 @@ struct DriveState {
   AttentionUnit attention{*engine, volume.store(), volume.ftl(), volume.device()};
   std::unordered_map<std::uint32_t, AttentionOutcome> tickets;
   std::uint32_t last_ticket = 0;
-  std::atomic<std::uint32_t> inactive_programs = 0;  // a bit each (enum Program)
-  std::vector<std::byte> nothing;                    // the rows of a drive without contents
-  std::uint32_t journal_die = 0;                     // the journal's programs take turns over the dies
+  std::atomic<std::uint32_t> inactive_programs = 0;  // one bit for each value of enum Program
+  std::vector<std::byte> nothing;                    // the rows of a drive that stores no contents
+  std::uint32_t journal_die = 0;                     // the die of the next journal program; they rotate over the dies
   Ns now = 0;
   DriveStats counters;
 
-  // `work` makes everything so far durable. Returns when that is done in device time: the programs in flight, and one
-  // for each page of the journal.
+  // Runs `work`, which makes everything so far durable. Returns the device time at which that is done: after the
+  // programs in flight and one program for each page of the journal.
   template <typename Work>
   Ns durably(Work work) {
     const std::uint64_t before = volume.journal_bytes();

@@ -10,9 +10,9 @@ constexpr std::uint32_t kSave = 1u << 31;  // CDW10 of Set Features
 constexpr std::uint32_t kCurrent = 0, kDefault = 1, kSaved = 2, kCapabilities = 3;
 constexpr std::uint32_t kSaveable = 1u << 0, kChangeable = 1u << 2;
 constexpr std::uint32_t kExtendedHostId = 1;
-// CDW11 of the temperature threshold: kelvin, the sensor (0: the drive as a whole, Fh: all), over or under.
+// CDW11 of the temperature threshold: kelvin, the sensor (0: the whole drive, Fh: all sensors), over or under.
 constexpr std::uint32_t kAllSensors = 0xf, kUnder = 1;
-constexpr std::uint32_t kUnderThreshold = kFeatureTemperatureThreshold | 0x100;  // its key
+constexpr std::uint32_t kUnderThreshold = kFeatureTemperatureThreshold | 0x100;  // its key in the map of values
 
 bool changeable(std::uint32_t feature) {
   return feature != kFeatureWriteAtomicity && feature != kFeatureHostId && feature != kFeatureInterruptVector;
@@ -23,7 +23,7 @@ bool saveable(std::uint32_t feature) {
          feature == kFeatureErrorRecovery || feature == kFeatureWriteCache || feature == kFeatureAsyncEvents;
 }
 
-// Where the value of a feature is kept; nothing for a temperature that nobody measures.
+// The key of a feature's value. Empty for the threshold of a temperature that the drive does not measure.
 std::optional<std::uint32_t> key_of(std::uint32_t feature, std::uint32_t cdw11) {
   if (feature != kFeatureTemperatureThreshold) return feature;
   const std::uint32_t sensor = cdw11 >> 16 & 0xf, side = cdw11 >> 20 & 3;
@@ -33,10 +33,10 @@ std::optional<std::uint32_t> key_of(std::uint32_t feature, std::uint32_t cdw11) 
 
 std::uint8_t feature_of(const abi::Sqe& command) { return static_cast<std::uint8_t>(command.cdw10); }
 
-// Values that the drive can do something with.
+// True if the drive supports the value.
 bool acceptable(std::uint32_t feature, std::uint32_t value, std::uint16_t queues) {
   switch (feature) {
-    case kFeaturePower:  // one power state
+    case kFeaturePower:  // there is one power state only
     case kFeatureCommandSetProfile:
       return value == 0;
     case kFeatureWriteCache:
@@ -94,7 +94,7 @@ std::uint32_t Features::data_bytes(const abi::Sqe& command) {
     case kFeatureHostBehavior:
       return 512;
     case kFeatureHostId:
-      return get ? (command.cdw11 & kExtendedHostId ? 16 : 8) : 0;  // Set is refused by its number alone
+      return get ? (command.cdw11 & kExtendedHostId ? 16 : 8) : 0;  // Set Features is refused before any data
     default:
       return 0;
   }
@@ -115,13 +115,13 @@ Reply Features::get(const abi::Sqe& command) const {
     return {.result = (changeable(feature) ? kChangeable : 0) | (saveable(feature) ? kSaveable : 0)};
   }
   if (feature == kFeatureHostId && fabrics_ && !(command.cdw11 & kExtendedHostId)) {
-    return {.status = abi::kInvalidField, .location = kInCdw11};  // hosts of fabrics have 128 bits
+    return {.status = abi::kInvalidField, .location = kInCdw11};  // hosts over fabrics have 128-bit identifiers
   }
   Reply reply{.result = select == kCurrent   ? values_.at(*key)
                         : select == kDefault ? default_value(*key)
                                              : saved_value(*key)};
   switch (feature) {
-    case kFeatureTimestamp:  // 48 bits of ms, then where they come from
+    case kFeatureTimestamp:  // 48 bits of milliseconds, then their origin
       reply.data = bytes_of((timestamp() & 0xffff'ffff'ffff) | (timestamp_set_ ? std::uint64_t{2} << 48 : 0));
       reply.data.resize(8);
       break;
@@ -155,7 +155,7 @@ Reply Features::set(const abi::Sqe& command, std::span<const std::byte> data) {
   std::uint32_t& current = values_.at(*key);
   if (save) health_.save_feature(*key, value);
   switch (feature) {
-    case kFeatureQueues: {  // submission queues low, completion queues high, both 0's based
+    case kFeatureQueues: {  // low half: submission queues; high half: completion queues; both 0's based
       const std::uint32_t most = queues_ - 1u;
       current = std::min(value & 0xffff, most) | std::min(value >> 16, most) << 16;
       return {.result = current};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Features of one controller: values that Get and Set Features know. Values that are saved belong to the drive and hold
-// for every controller after its next reset, also after the drive was opened anew.
+// The features of one controller, for Get and Set Features. Saved values belong to the drive: they hold for every
+// controller after its next reset, and after the drive is opened again.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@
 
 namespace kvdrive::nvme {
 
-// A threshold that the drive's temperature has crossed.
+// A threshold that the drive's temperature is beyond.
 struct TemperatureLimit {
   bool over;
   std::uint16_t kelvin;
@@ -47,13 +47,13 @@ class Features {
 
   Reply get(const abi::Sqe& command) const;
   Reply set(const abi::Sqe& command, std::span<const std::byte> data);
-  // Bytes of data of a Get or Set Features command; 0 for features that fit the completion.
+  // Bytes of data of a Get or Set Features command; 0 for features whose value fits into the completion.
   static std::uint32_t data_bytes(const abi::Sqe& command);
   void reset();
 
   std::uint32_t value(Feature feature) const { return values_.at(feature); }
   std::optional<TemperatureLimit> temperature_limit() const;
-  std::uint64_t timestamp() const;  // ms since the epoch that the host set
+  std::uint64_t timestamp() const;  // ms since the epoch, counted from the host's last setting
   void set_keep_alive(std::uint32_t milliseconds) { values_[kFeatureKeepAlive] = milliseconds; }
 
  private:
@@ -64,7 +64,7 @@ class Features {
   std::array<std::uint8_t, 16> host_id_;
   std::uint16_t queues_;
   bool fabrics_;
-  std::map<std::uint32_t, std::uint32_t> values_;  // by feature; the lower temperature threshold has its own key
+  std::map<std::uint32_t, std::uint32_t> values_;  // by feature; the lower temperature threshold has a key of its own
   std::array<std::byte, 512> host_behavior_{};
   std::uint64_t timestamp_ms_ = 0;
   bool timestamp_set_ = false;

@@ -23,8 +23,8 @@ void put_string(std::uint8_t (&field)[N], std::string_view text) {
   std::copy_n(text.begin(), std::min(N - 1, text.size()), field);
 }
 
-// EUI64 stays 0, as it needs a registered vendor. Unique to the namespace and the same in every process: the serial
-// number and the namespace's number.
+// The NGUID follows from the serial number and the namespace's number, so it is unique to the namespace and the same in
+// every process. EUI64 stays 0, because it needs a registered vendor.
 std::array<std::uint8_t, 16> nguid_of(const Subsystem& subsystem, std::uint32_t nsid) {
   std::array<std::uint8_t, 16> id{};
   const auto serial = std::as_bytes(std::span(subsystem.serial()));
@@ -42,8 +42,8 @@ IdentifyController controller_data(Subsystem& subsystem, const ControllerOptions
   put_text(c.sn, subsystem.serial());
   put_text(c.mn, kModelName);
   put_text(c.fr, kFirmware);
-  // VID, SSVID, IEEE stay 0: no vendor is registered for the drive, and no number of another one is borrowed.
-  c.cmic = 0x2 | 0x8;  // several controllers; asymmetric access is reported
+  // VID, SSVID and IEEE stay 0: the drive has no registered vendor and borrows no other vendor's number.
+  c.cmic = 0x2 | 0x8;  // several controllers; reports asymmetric access
   c.mdts = options.max_transfer_bytes == 0
                ? 0
                : static_cast<std::uint8_t>(std::countr_zero(options.max_transfer_bytes) - kLbaShift);
@@ -55,29 +55,29 @@ IdentifyController controller_data(Subsystem& subsystem, const ControllerOptions
   c.acl = kAbortLimit - 1;
   c.aerl = kAsyncEventLimit - 1;
   c.frmw = 0x3;                     // slot 1, read-only
-  c.lpa = 0x2 | 0x4 | 0x10 | 0x20;  // effects, offsets into log pages, persistent events, effects of features
+  c.lpa = 0x2 | 0x4 | 0x10 | 0x20;  // command effects, offsets into log pages, persistent events, feature effects
   c.elpe = kErrorLogEntries - 1;
   c.wctemp = kWarningKelvin;
   c.cctemp = kCriticalKelvin;
-  c.edstt = 1;   // minutes of an extended self-test, at least
-  c.dsto = 0x1;  // one at a time
+  c.edstt = 1;   // an extended self-test takes at least this many minutes
+  c.dsto = 0x1;  // one self-test at a time
   c.tnvmcap[0] = capacity;
   c.sanicap = kSanitizeCapabilities;
-  c.kas = 10;  // keep-alive in steps of 1 s
+  c.kas = 10;  // keep-alive timeouts have steps of 1 s
   c.sqes = 0x66;
   c.cqes = 0x44;
   c.maxcmd = options.fabrics ? options.max_queue_entries : 0;
   c.nn = kMaxNsid;
   c.mnan = kMaxNsid;
-  // Compare, dataset management, write zeroes, Save and Select, Timestamp, Verify, Copy.
+  // Compare, Dataset Management, Write Zeroes, Save and Select, Timestamp, Verify, Copy.
   c.oncs = 0x1 | 0x4 | 0x8 | 0x10 | 0x40 | 0x80 | 0x100;
-  c.cdfs = 0x1;           // Copy: format 0
-  c.anatt = 10;           // seconds; no group ever changes its state
-  c.anacap = 0x1 | 0x40;  // optimized; groups stay as they are while namespaces are attached
+  c.cdfs = 0x1;           // Copy supports format 0
+  c.anatt = 10;           // seconds; but no group ever changes its state
+  c.anacap = 0x1 | 0x40;  // reports the optimized state; a namespace never changes its group
   c.anagrpmax = c.nanagrpid = kAnaGroup;
-  c.pels = 1;  // 64 KiB of persistent events at most
+  c.pels = 1;  // the persistent event log has at most 64 KiB
   c.fna = 0;
-  c.vwc = 0x7;                                      // volatile write cache; Flush of all namespaces works
+  c.vwc = 0x7;                                      // volatile write cache; Flush accepts all namespaces
   c.sgls = 0x1 | (options.fabrics ? 1u << 20 : 0);  // SGLs; over fabrics also data at an offset in the capsule
   put_string(c.subnqn, subsystem.nqn());
   if (options.fabrics) {
@@ -97,8 +97,8 @@ IdentifyController controller_data(Subsystem& subsystem, const ControllerOptions
 IdentifyNamespace block_namespace(Subsystem& subsystem, bool common) {
   IdentifyNamespace n{};
   n.lbaf[0] = std::bit_cast<std::uint32_t>(LbaFormat{.metadata_bytes = 0, .data_bits = kLbaShift, .performance = 0});
-  n.nsfeat = 0x1;  // thin: shares its pages with the KV cache
-  n.nmic = 0x1;    // shared by controllers
+  n.nsfeat = 0x1;  // thin provisioning: pages are shared with the KV cache
+  n.nmic = 0x1;    // several controllers share the namespace
   n.mssrl = kMaxCopyRangeBlocks;
   n.mcl = kMaxCopyBlocks;
   n.msrc = kMaxCopyRanges - 1;
@@ -108,7 +108,7 @@ IdentifyNamespace block_namespace(Subsystem& subsystem, bool common) {
   n.nsze = n.ncap = drive.layout().capacity_units;
   n.nuse = drive.blocks_used();
   n.nvmcap[0] = n.nsze * kLbaBytes;
-  n.dlfeat = 0x1 | 1 << 3;  // deallocated blocks read as zeros; so do zeroed ones that were deallocated
+  n.dlfeat = 0x1 | 1 << 3;  // deallocated blocks read as zeros; Write Zeroes may deallocate
   std::ranges::copy(nguid_of(subsystem, abi::kNvm), n.nguid);
   return n;
 }
@@ -156,7 +156,7 @@ Reply of_command_set(Subsystem& subsystem, std::uint32_t nsid, std::uint32_t csi
       return {.data = bytes_of(p)};
     }
     case kCsiNvm:
-      return {};  // no extended LBA formats
+      return {};  // there are no extended LBA formats
     default:
       return {.status = kScBadCommandSet};
   }
@@ -194,7 +194,7 @@ Reply identify(Subsystem& subsystem, const ControllerOptions& options, std::uint
       break;
     case kCnsCsiController:
       if (!known_set) return {.status = kScBadCommandSet};
-      break;  // no limits of its own
+      break;  // this command set has no limits of its own
     case kCnsCsiActiveNamespaces:
       if (!known_set) return {.status = kScBadCommandSet};
       if (nsid >= kNsidAll - 1) return {.status = abi::kInvalidNamespace, .location = kInNsid};
@@ -203,13 +203,13 @@ Reply identify(Subsystem& subsystem, const ControllerOptions& options, std::uint
     case kCnsIndependentNamespace: {
       IndependentNamespace n{};
       n.nsfeat = 0;
-      n.nmic = 0x1;  // shared by controllers
+      n.nmic = 0x1;  // several controllers share the namespace
       n.anagrpid = kAnaGroup;
       n.nstat = 0x1;  // ready
       reply.data = bytes_of(n);
       break;
     }
-    case kCnsCommandSets:  // one combination: all three
+    case kCnsCommandSets:  // one combination: all three command sets
       reply.data = bytes_of(std::uint64_t{1 << kCsiNvm | 1 << kCsiMemory | 1 << kCsiPrograms});
       break;
     default:

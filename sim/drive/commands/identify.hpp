@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Identify returns.
+// The data that Identify returns.
 #pragma once
 
 #include <algorithm>
@@ -15,10 +15,10 @@ namespace kvdrive::nvme {
 class Subsystem;
 
 inline constexpr std::string_view kModelName = "kvdrive software drive";
-// Block erase; always deallocates.
+// Supports block erase; blocks are always deallocated afterwards.
 inline constexpr std::uint32_t kSanitizeCapabilities = 0x2 | 1u << 29;
 
-// Names in the standard's text fields: padded with blanks.
+// Fills a text field of the standard: padded with blanks.
 template <std::size_t N>
 void put_text(std::uint8_t (&field)[N], std::string_view text) {
   std::ranges::fill(field, ' ');

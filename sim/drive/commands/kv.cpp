@@ -40,7 +40,7 @@ Reply trim(DriveState& drive, const Request& request) {
   return {.status = drive.volume.store().trim(std::bit_cast<abi::SessionTrim>(request.command))};
 }
 
-// Results that wait for their ATTN_FETCH stay.
+// Results that wait for their ATTN_FETCH stay available.
 Reply erase(DriveState& drive, const Request& request) {
   const auto command = std::bit_cast<abi::SessionTrim>(request.command);
   const std::vector<Family> families = drive.volume.store().families(command.session);

@@ -17,7 +17,7 @@ LocalMemory::~LocalMemory() { munmap(bytes_.data(), bytes_.size()); }
 
 void LocalMemory::clear() {
   const std::lock_guard lock(mutex_);
-  madvise(bytes_.data(), bytes_.size(), MADV_DONTNEED);  // anonymous pages come back empty
+  madvise(bytes_.data(), bytes_.size(), MADV_DONTNEED);  // anonymous pages read as zeros afterwards
 }
 
 }  // namespace kvdrive::nvme

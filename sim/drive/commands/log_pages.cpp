@@ -39,7 +39,7 @@ std::vector<std::byte> error_log(Subsystem& subsystem) {
   return page;
 }
 
-// One group with all namespaces, optimized over every controller.
+// One group holds all namespaces and is in the optimized state on every controller.
 std::vector<std::byte> ana_log() {
   AnaLog log{};
   log.groups = 1;
@@ -195,7 +195,7 @@ Reply log_page(AdminContext& host, const abi::Sqe& command, std::uint64_t room) 
       page = firmware_log();
       break;
     case kLogChangedNamespaces:
-      page.resize(4096);  // they never change
+      page.resize(4096);  // its contents never change
       break;
     case kLogCommandEffects:
       if (csi != kCsiNvm && csi != kCsiMemory && csi != kCsiPrograms) return {.status = kScBadCommandSet};
@@ -232,9 +232,9 @@ Reply log_page(AdminContext& host, const abi::Sqe& command, std::uint64_t room) 
       return {.status = kScBadLogPage, .location = kInCdw10};
   }
   if (offset > page.size() || offset % 4 != 0) return {.status = abi::kInvalidField, .location = kInCdw12};
-  // Behind the end of a log page the data are zeros.
+  // Data beyond the end of a log page are zeros.
   page.erase(page.begin(), page.begin() + static_cast<std::ptrdiff_t>(offset));
-  constexpr std::uint64_t kLongest = 1 << 16;  // of a reply; longer pages are read in parts
+  constexpr std::uint64_t kLongest = 1 << 16;  // longest reply; longer pages are read in parts
   if (wanted > kLongest) return {.status = abi::kInvalidField};
   page.resize(wanted);
   return {.data = std::move(page)};

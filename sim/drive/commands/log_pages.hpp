@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Get Log Page returns.
+// The data that Get Log Page returns.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@ namespace kvdrive::nvme {
 
 class AdminContext;
 
-// Bytes that the command asks for.
+// The number of bytes that the command asks for.
 std::uint64_t log_bytes(const abi::Sqe& command);
 
-// `room`: the most that the host takes.
+// `room`: the size of the host's buffer.
 Reply log_page(AdminContext& host, const abi::Sqe& command, std::uint64_t room);
 
 }  // namespace kvdrive::nvme

@@ -13,7 +13,7 @@ std::uint64_t start_of(const abi::Sqe& command) { return command.cdw10 | std::ui
 
 std::optional<std::uint64_t> length_of(const abi::Sqe& command, const Drive&) { return command.cdw12; }
 
-// Calls `work` with the bytes that the command names.
+// Calls `work` with the bytes in the command's range.
 template <typename Work>
 Reply with_range(LocalMemory& memory, const abi::Sqe& command, Work work) {
   const std::uint64_t start = start_of(command), length = command.cdw12;

@@ -13,11 +13,11 @@ namespace {
 
 constexpr std::uint32_t kRead = 0, kEstablish = 1, kRelease = 2, kEstablishHeader = 3;
 constexpr std::uint8_t kRevision = 3;
-constexpr std::uint16_t kHeaderFrom = 20;                 // its length counts from this byte on
-constexpr std::uint8_t kHeadBytesWithout = 3;             // the length of an event's head counts from byte 3 on
-constexpr std::uint64_t kFirmware = 0x20202020'20302e31;  // "1.0" with blanks
+constexpr std::uint16_t kHeaderFrom = 20;                 // the header's length field counts from this byte on
+constexpr std::uint8_t kHeadBytesWithout = 3;             // the length field of an event's head counts from byte 3 on
+constexpr std::uint64_t kFirmware = 0x20202020'20302e31;  // "1.0" padded with blanks
 
-// Data of the events.
+// The data of the events.
 struct PowerOn {
   std::uint8_t firmware[8];
   std::uint16_t cntlid;
@@ -90,7 +90,7 @@ void PersistentEvents::sanitize_started(const abi::Sqe& command, std::uint32_t c
 }
 
 void PersistentEvents::sanitize_done(Status status) {
-  const std::uint16_t done = status == abi::kSuccess ? 1 : 3;  // as SSTAT of log page 81h
+  const std::uint16_t done = status == abi::kSuccess ? 1 : 3;  // coded as SSTAT of log page 81h
   const std::uint16_t event[4] = {0xffff, done, 0, 0};
   add(kEventSanitizeDone, 0, view(event));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Log page 0Dh: what happened to the drive, kept over power cycles. Newest first.
+// Log page 0Dh: what happened to the drive. It is kept over power cycles; the newest event comes first.
 #pragma once
 
 #include <cstddef>
@@ -33,10 +33,11 @@ class PersistentEvents {
   void sanitize_done(Status status);
   void temperature_crossed(std::uint16_t controller, bool over, std::uint16_t threshold);
 
-  // The page as a controller reads it: action 1 fixes what it reads (its context), 0 reads on, 2 ends that, 3 fixes it
-  // and reads the header. kScCommandSequence where the context is there already, or is not.
+  // Reads the page for a controller. Action 1 takes a copy (the context) and reads it, 0 reads on, 2 releases the
+  // context, 3 takes one and reads the header. Returns kScCommandSequence if a context exists already, or if none
+  // exists.
   Reply read(std::uint16_t controller, std::uint32_t action);
-  // The controller was reset.
+  // Called when the controller was reset: its context is dropped.
   void forget_context(std::uint16_t controller);
 
  private:
@@ -46,7 +47,7 @@ class PersistentEvents {
   Drive& drive_;
   const std::string &serial_, &nqn_;
   std::mutex mutex_;
-  std::map<std::uint16_t, std::vector<std::byte>> contexts_;  // by controller
+  std::map<std::uint16_t, std::vector<std::byte>> contexts_;  // by controller identifier
 };
 
 }  // namespace kvdrive::nvme

@@ -50,7 +50,8 @@ std::uint32_t Programs::range_bytes(const abi::Sqe& command) {
   return create && command.cdw11 <= kMaxMemoryRanges ? command.cdw11 * sizeof(MemoryRange) : 0;
 }
 
-// CDW10: 0 create or 1 delete in bits 3:0, the set to delete in bits 31:16; CDW11: ranges. The result is the new set.
+// CDW10: 0 create or 1 delete in bits 3:0, the set to delete in bits 31:16. CDW11: number of ranges. The result is the
+// number of the new set.
 Reply Programs::change_ranges(const abi::Sqe& command, std::span<const std::byte> data) {
   const std::uint32_t select = command.cdw10 & 0xf;
   const std::lock_guard lock(mutex_);
@@ -120,7 +121,7 @@ std::uint32_t Programs::active() const {
 
 namespace {
 
-std::optional<std::uint64_t> no_bytes(const abi::Sqe&, const Drive&) { return 0; }  // DLEN is not used
+std::optional<std::uint64_t> no_bytes(const abi::Sqe&, const Drive&) { return 0; }  // the field DLEN is not used
 
 constexpr Command kCommands[] = {
     {.opcode = kExecuteProgram,

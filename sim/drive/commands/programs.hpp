@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Namespace 3: the attention programs that the drive brings along, and the memory ranges they may work on.
+// Namespace 3: the drive's built-in attention programs, and the memory ranges that they may work on.
 //
-// EXECUTE_PROGRAM: CDW2 program | memory range set << 16, CDW12-13 byte of the AttentionJob in the set's range, the
-// other fields 0; addresses in the job count from the start of the range. The result is the engine's status word.
+// EXECUTE_PROGRAM: CDW2 holds program | memory range set << 16, and CDW12-13 the byte of the AttentionJob within the
+// set's range. All other fields are 0. Addresses in the job count from the start of the range. The result is the
+// engine's status word.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@
 
 namespace kvdrive::nvme {
 
-// The program that runs a mode of AttentionJob; Programs::kCount for none.
+// The program that runs a mode of AttentionJob; Programs::kCount if there is none.
 std::uint32_t program_of(std::uint8_t mode);
 
 class Programs {
@@ -28,7 +29,7 @@ class Programs {
 
   Programs(Drive& drive, LocalMemory& memory) : drive_(drive), memory_(memory) {}
 
-  // Admin commands: LOAD_PROGRAM (refused: all programs are the drive's own), PROGRAM_ACTIVATION, MEMORY_RANGE_SET.
+  // Admin commands: LOAD_PROGRAM (refused, because all programs are built in), PROGRAM_ACTIVATION, MEMORY_RANGE_SET.
   Reply load(const abi::Sqe& command);
   Reply activate(const abi::Sqe& command);
   Reply change_ranges(const abi::Sqe& command, std::span<const std::byte> data);
@@ -46,7 +47,7 @@ class Programs {
   Drive& drive_;
   LocalMemory& memory_;
   mutable std::mutex mutex_;
-  std::map<std::uint16_t, MemoryRange> sets_;  // by number, from 1 on
+  std::map<std::uint16_t, MemoryRange> sets_;  // by number, starting at 1
 };
 
 }  // namespace kvdrive::nvme

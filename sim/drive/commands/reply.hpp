@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a command comes to, before it becomes a completion.
+// The outcome of a command, before it becomes a completion.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace kvdrive::nvme {
 // abi::NvmeStatus or nvme::StatusCode: status code type << 8 | status code.
 using Status = std::uint32_t;
 
-// Where the error log says that a refused command is wrong: a byte of the entry; or nowhere in particular.
+// The error log names the byte of the entry at which a refused command is wrong. This value names no byte.
 inline constexpr std::uint16_t kNoLocation = 0xffff;
 inline constexpr std::uint16_t kInOpcode = 0, kInFlags = 1, kInNsid = 4, kInCdw10 = 40, kInCdw11 = 44, kInCdw12 = 48;
 
@@ -25,12 +25,12 @@ struct Reply {
   Status status = abi::kSuccess;
   std::uint64_t result = 0;
   std::vector<std::byte> data{};
-  Ns done = 0;  // device time; commands that take none leave it 0
+  Ns done = 0;  // device time; 0 for commands that take none
   std::uint16_t location = kNoLocation;
-  std::uint64_t lba = 0;  // of the error
+  std::uint64_t lba = 0;  // the block at which the error is
 };
 
-// A layout as data of a command.
+// Converts a layout to the data of a command.
 template <typename T>
 std::vector<std::byte> bytes_of(const T& value) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -38,7 +38,7 @@ std::vector<std::byte> bytes_of(const T& value) {
   return {view.begin(), view.end()};
 }
 
-// A layout at byte `offset` of data that are long enough.
+// Reads a layout at byte `offset`. Precondition: the data are long enough.
 template <typename T>
 T read_as(std::span<const std::byte> data, std::size_t offset = 0) {
   static_assert(std::is_trivially_copyable_v<T>);

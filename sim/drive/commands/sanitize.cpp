@@ -8,9 +8,9 @@ namespace {
 
 constexpr std::uint32_t kActionMask = 0x7, kLeaveFailure = 1, kBlockErase = 2;
 constexpr std::uint32_t kNoDeallocate = 1 << 9;
-// SSTAT: state in bits 2:0; 8: nothing was written since.
+// SSTAT: the state is in bits 2:0; bit 8 is set while nothing was written since the last sanitize.
 constexpr std::uint16_t kNever = 0, kCompleted = 1, kFailed = 3, kGlobalDataErased = 1 << 8;
-constexpr std::uint16_t kNothingRuns = 0xffff;  // SPROG
+constexpr std::uint16_t kNothingRuns = 0xffff;  // SPROG: no operation runs
 constexpr std::uint32_t kNoEstimate = 0xffffffff;
 
 }  // namespace

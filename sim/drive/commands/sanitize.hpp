@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// SANITIZE by block erase: what was stored is in no flash block, journal or memory of the drive any more. The operation
-// is over when the command completes; its status is that of the last one since the drive was opened.
+// SANITIZE by block erase: afterwards no stored data remain in any flash block, in the journal or in the drive's
+// memory. The operation is over when the command completes. The status is that of the last operation since the drive
+// was opened.
 #pragma once
 
 #include <atomic>
@@ -18,9 +19,10 @@ class Sanitizer {
  public:
   Sanitizer(Drive& drive, LocalMemory& memory) : drive_(drive), memory_(memory) {}
 
-  // CDW10: action in bits 2:0 (1 leave the failure state, 2 block erase), 9 no deallocation afterwards (refused).
+  // CDW10: the action in bits 2:0 (1 leaves the failure state, 2 is block erase); bit 9 (no deallocation afterwards) is
+  // refused.
   Reply start(const abi::Sqe& command);
-  // Something was stored since.
+  // To be called when something was stored.
   void stored() { untouched_ = false; }
 
   // Log page 81h.

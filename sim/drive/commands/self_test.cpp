@@ -14,7 +14,7 @@ constexpr std::uint32_t kShort = 1, kExtended = 2, kAbortTest = 0xf;
 constexpr std::uint8_t kPassed = 0, kSegmentFailed = 0x7, kUnused = 0xf;
 constexpr std::uint8_t kEngineSegment = 1, kContentsSegment = 2;
 
-// Attention to one token gives this token's V, whatever q and k are.
+// Attention to a single token returns this token's V, whatever q and k are.
 bool engine_computes(Drive& drive) {
   constexpr std::uint32_t kDim = 64, kRowBytes = kDim * 2;
   struct alignas(64) Memory {
@@ -37,7 +37,7 @@ bool engine_computes(Drive& drive) {
   job.out = offsetof(Memory, out);
   job.result = offsetof(Memory, result);
   for (std::uint32_t i = 0; i < kDim; ++i) {
-    memory->q[i] = memory->k[i] = static_cast<std::uint16_t>(0x3c00 + i);  // 1 and a little more
+    memory->q[i] = memory->k[i] = static_cast<std::uint16_t>(0x3c00 + i);  // slightly above 1
     memory->v[i] = static_cast<std::uint16_t>(0x3800 + 16 * i);
   }
   static_assert(offsetof(Memory, q) % abi::kBeatBytes == 0 && kRowBytes % abi::kBeatBytes == 0);
@@ -67,7 +67,7 @@ Reply SelfTest::start(const abi::Sqe& command, std::uint64_t power_on_hours) {
 std::vector<std::byte> SelfTest::log() const {
   SelfTestResult unused{};
   unused.status = kUnused;
-  std::vector<std::byte> page = bytes_of(SelfTestLog{});  // no test runs
+  std::vector<std::byte> page = bytes_of(SelfTestLog{});  // no self-test is running
   auto results = drive_.health().log(Health::Log::kSelfTests);
   results.resize(kSelfTestResults, bytes_of(unused));
   for (const auto& result : results) page.insert(page.end(), result.begin(), result.end());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// DEVICE_SELF_TEST: the drive checks itself. The test is over when the command completes.
+// DEVICE_SELF_TEST: the drive tests itself. The test is over when the command completes.
 //
-// Short: the engine computes attention with a known result (segment 1). Extended: also, maps, spares and the contents
-// of all pages agree (segment 2).
+// The short test lets the engine compute attention with a known result (segment 1). The extended test also compares
+// maps, spares and the contents of all pages (segment 2).
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@ class SelfTest {
  public:
   explicit SelfTest(Drive& drive) : drive_(drive) {}
 
-  // CDW10: 1 short, 2 extended, Fh abort (nothing runs that could be).
+  // CDW10: 1 short, 2 extended, Fh abort. An abort finds nothing to stop, because tests end within their command.
   Reply start(const abi::Sqe& command, std::uint64_t power_on_hours);
-  // Log page 06h, kept with the drive's health.
+  // Log page 06h; stored with the drive's health.
   std::vector<std::byte> log() const;
 
  private:

@@ -31,7 +31,7 @@ SubsystemOptions checked(SubsystemOptions options) {
   return options;
 }
 
-// An asynchronous event of type SMART: the reliability suffers; and the bit of the feature that asks for it.
+// The asynchronous event of type SMART for degraded reliability, and the feature bit that enables it.
 constexpr std::uint32_t kReliabilityEvent = 0x1 | kLogSmart << 16, kReliabilityWarning = 0x4;
 
 constexpr std::uint8_t kFuseMask = 0x3;
@@ -88,7 +88,7 @@ Reply Subsystem::dispatch(const Command* row, const Request& request, bool write
   return reply;
 }
 
-// CDW10: LBA format in bits 3:0, protection in 7:5, secure erase in 11:9: only none.
+// CDW10: LBA format in bits 3:0, protection in 7:5, secure erase in 11:9. Only 0 is supported in each.
 Reply Subsystem::format(const abi::Sqe& command) {
   if (command.nsid != abi::kNvm && command.nsid != kNsidAll) {
     return {.status = abi::kInvalidNamespace, .location = kInNsid};

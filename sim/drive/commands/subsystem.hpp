@@ -18,14 +18,14 @@
 namespace kvdrive::nvme {
 
 struct SubsystemOptions {
-  std::string serial;                                 // at most 20 characters; empty: of no particular drive
-  std::string nqn;                                    // empty: made from the serial number
-  std::uint64_t slm_bytes = std::uint64_t{64} << 20;  // of namespace 2
+  std::string serial;                                 // at most 20 characters; empty: a default
+  std::string nqn;                                    // empty: derived from the serial number
+  std::uint64_t slm_bytes = std::uint64_t{64} << 20;  // size of namespace 2
 };
 
 class Subsystem {
  public:
-  // `drive` outlives the subsystem. Throws std::runtime_error for a serial number or NQN that cannot be.
+  // `drive` must outlive the subsystem. Throws std::runtime_error for an invalid serial number or NQN.
   Subsystem(Drive& drive, SubsystemOptions options);
 
   const std::string& nqn() const { return options_.nqn; }
@@ -34,10 +34,11 @@ class Subsystem {
   const LocalMemory& memory() const { return memory_; }
   Programs& programs() { return programs_; }
 
-  // An I/O command of any namespace. Without `write_cache` what it stores is durable when it completes.
+  // Executes an I/O command of any namespace. Without `write_cache`, data are durable when the command that stores them
+  // completes.
   Reply execute(const Request& request, bool write_cache);
 
-  // FORMAT_NVM: forgets all sessions and blocks.
+  // FORMAT_NVM: drops all sessions and blocks.
   Reply format(const abi::Sqe& command);
   Sanitizer& sanitizer() { return sanitizer_; }
 
@@ -45,7 +46,7 @@ class Subsystem {
   SelfTest& self_test() { return self_test_; }
   PersistentEvents& events() { return events_; }
 
-  // A controller comes, and gets its number; it goes.
+  // Registers a new controller and returns its number; `detach` releases the number.
   std::uint16_t attach(AdminContext* controller);
   void detach(std::uint16_t id);
 
@@ -63,7 +64,7 @@ class Subsystem {
   PersistentEvents events_{drive_, options_.serial, options_.nqn};
 
   std::mutex controllers_mutex_;
-  std::vector<AdminContext*> controllers_;  // by CNTLID - 1, null: free
+  std::vector<AdminContext*> controllers_;  // index is CNTLID - 1; null: free
 };
 
 }  // namespace kvdrive::nvme

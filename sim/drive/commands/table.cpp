@@ -30,7 +30,7 @@ class Table {
 
  private:
   std::vector<Command> rows_;
-  std::array<std::array<const Command*, 256>, kMaxNsid + 1> index_{};  // by namespace, 0: admin
+  std::array<std::array<const Command*, 256>, kMaxNsid + 1> index_{};  // by namespace; 0 holds the admin commands
 };
 
 const Table& table() {
@@ -69,7 +69,7 @@ Transfer transfer_of(QueueKind queue, const abi::Sqe& command, const Drive& driv
   }
   if (!row->length) return {};
   const auto bytes = row->length(command, drive);
-  if (queue == QueueKind::kAdmin && bytes == 0) return {};  // its value is in the completion
+  if (queue == QueueKind::kAdmin && bytes == 0) return {};  // the command's value is in the completion
   return {row->direction, bytes};
 }
 

@@ -9,7 +9,7 @@
 
 namespace kvdrive::nvme {
 
-// The families, one file each.
+// One function per family of commands, each defined in the family's file.
 std::span<const Command> kv_commands();
 std::span<const Command> attention_commands();
 std::span<const Command> block_commands();
@@ -19,19 +19,21 @@ std::span<const Command> admin_commands();
 
 std::span<const Command> all_commands();
 
-// Null for a command that the drive does not know in that namespace. Admin commands are found by their opcode alone.
+// Returns null for a command that the drive does not know in that namespace. Admin commands are found by their opcode
+// alone.
 const Command* find_command(QueueKind queue, const abi::Sqe& command);
 
-// Why `find_command` found nothing: the namespace does not exist or is another command's, or the opcode is unknown.
+// The status for a command that `find_command` did not find: the namespace does not exist, the opcode belongs to
+// another namespace, or the opcode is unknown.
 Reply unknown_command(QueueKind queue, const abi::Sqe& command);
 
-// Direction and length of a command's data.
+// Returns direction and length of a command's data.
 Transfer transfer_of(QueueKind queue, const abi::Sqe& command, const Drive& drive);
 
-// Empty for none.
+// Returns an empty name for an unknown command.
 std::string_view command_name(std::uint32_t nsid, std::uint8_t opcode);
 
-// The command set of an existing namespace.
+// Precondition: the namespace exists.
 CommandSet command_set_of(std::uint32_t nsid);
 
 }  // namespace kvdrive::nvme
