@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory that all connections of a target share: command data on their way in, answers on their way out.
+// The memory that all connections of a target share, for command data that arrive and for answers that leave.
 //
-// The pool counts bytes and never allocates. A connection asks before it lets data come; what does not fit waits in the
-// order of asking. Bytes that are there already (completions, the beginning of a PDU) are counted without asking.
+// The pool counts bytes and never allocates. A connection must ask before it lets data come; requests that do not fit
+// wait in order of arrival. Bytes that have arrived already (completions, the beginning of a PDU) are counted without
+// asking.
 #pragma once
 
 #include <atomic>
@@ -15,7 +16,7 @@ namespace kvdrive::tcp {
 
 class BufferPool {
  public:
-  // Counted bytes; they are free again when the lease ends. The pool outlives it.
+  // Bytes that are counted until the lease ends. The pool must outlive it.
   class Lease {
    public:
     explicit Lease(BufferPool& pool) : pool_(&pool) {}
@@ -27,7 +28,7 @@ class BufferPool {
     }
     ~Lease() { set(0); }
     std::uint64_t bytes() const { return bytes_; }
-    // Counts `bytes` from now on, whatever the limit.
+    // Changes the count to `bytes`, whatever the limit.
     void set(std::uint64_t bytes);
 
    private:
@@ -39,17 +40,17 @@ class BufferPool {
   BufferPool(const BufferPool&) = delete;
   BufferPool& operator=(const BufferPool&) = delete;
 
-  // Asks for `bytes`. Without a lease `who` has a place in the line, until it gets what it asked for or leaves.
+  // Asks for `bytes`. If it returns no lease, `who` keeps a place in the line until it gets its bytes or leaves.
   std::optional<Lease> take(const void* who, std::uint64_t bytes);
   void leave_line(const void* who);
 
-  // True if nothing more should be let in.
+  // True if no more data should be let in.
   bool full() const { return used_bytes_ >= limit_bytes_; }
-  // True if the first in the line would get what it asked for now.
+  // True if the first request in the line would fit now.
   bool can_serve() const { return !line_.empty() && fits(line_.front().bytes); }
   std::uint64_t limit_bytes() const { return limit_bytes_; }
 
-  // Readable from every thread.
+  // May be read from every thread.
   std::uint64_t used_bytes() const { return used_bytes_; }
   std::uint64_t peak_bytes() const { return peak_bytes_; }
   std::uint64_t waits() const { return waits_; }  // requests that did not fit at once

@@ -10,7 +10,7 @@
 namespace kvdrive::tcp {
 namespace {
 
-// The SGL descriptor lies where PRP 1 and 2 would.
+// The SGL descriptor takes the place of PRP 1 and 2.
 nvme::SglDescriptor sgl_of(const abi::Sqe& command) {
   return read_as<nvme::SglDescriptor>(std::as_bytes(std::span(&command, 1)).subspan(offsetof(abi::Sqe, prp1)));
 }
@@ -35,7 +35,7 @@ Connection::~Connection() {
   detach();
 }
 
-// The queue is free for another connection; without the admin queue there is no association.
+// Frees the queue for another connection. Without its admin queue an association ends.
 void Connection::detach() {
   const auto association = std::exchange(association_, nullptr);
   if (!association) return;
@@ -65,7 +65,7 @@ void Connection::proceed(Clock::time_point now) {
   }
   const std::size_t waiting = waiting_.size();
   serve_waiting();
-  if (waiting_.size() < waiting) progress_ = now;  // from now on the host may be late
+  if (waiting_.size() < waiting) progress_ = now;  // the host's time limit starts now
   const auto& fault = reader_.fault();
   if (fault && !ending_) {
     const ByteView pending = reader_.pending();
@@ -84,7 +84,7 @@ void Connection::handle(const Pdu& pdu) {
       return take_command(pdu);
     case kH2CData:
       return take_data(pdu);
-    default:  // kH2CTermReq: the reader lets nothing else through
+    default:  // kH2CTermReq: the reader lets no other type through
       dropped_ = true;
   }
 }
@@ -125,7 +125,7 @@ nvme::Status Connection::check_order(const abi::Sqe& command) const {
       !(fabrics && (fabrics_type(command) == kAuthenticationSend || fabrics_type(command) == kAuthenticationReceive))) {
     return kAuthenticationRequired;
   }
-  if (command.flags >> 6 != 1) return abi::kInvalidField;  // PSDT: an SGL
+  if (command.flags >> 6 != 1) return abi::kInvalidField;  // PSDT must say SGL
   const auto same = [&](const Incoming& other) { return other.command.cid == command.cid; };
   const bool taken =
       std::ranges::any_of(waiting_, [&](const Waiting& other) { return other.command.cid == command.cid; }) ||
@@ -167,17 +167,17 @@ void Connection::take_command(const Pdu& pdu) {
   if (pointer.length == 0) return execute(command, {}, 0);
 
   const Waiting waiting{command, expects.direction, pointer.length};
-  // An answer is counted when it is there, and nothing else runs until then.
+  // This lease ends at once: the answer is counted when it exists, and no other command runs until then.
   if (!to_controller && waiting_.empty() && may_hold(waiting) && target_.pool().take(this, pointer.length)) {
     return execute(command, {}, pointer.length);
   }
   if (incoming_.size() + waiting_.size() >= std::max(entries_, 1u)) {
-    return terminate({FatalError::kLimitExceeded}, pdu.header);  // more commands than the queue has entries
+    return terminate({FatalError::kLimitExceeded}, pdu.header);  // more outstanding commands than queue entries
   }
   waiting_.push_back(waiting);
 }
 
-// A connection has a quarter of the pool for data on their way in, and as much as its output limit for answers.
+// A connection may use a quarter of the pool for incoming data, and as much as its output limit for answers.
 bool Connection::may_hold(const Waiting& command) const {
   if (command.direction == nvme::Direction::kToHost) return !is_full();
   return incoming_.empty() || incoming_bytes_ + command.length <= target_.pool().limit_bytes() / 4;
@@ -249,7 +249,7 @@ void Connection::execute(const abi::Sqe& command, ByteView data, std::uint32_t r
   if (may_fail && target_.take(TransportFault::kNotReady)) {
     return complete(command, kNamespaceNotReady, 0, {}, true);
   }
-  // A command may end the association (reset); the controller lives until it is done.
+  // A command may end the association by a reset. This reference keeps the controller alive until the command is done.
   const auto association = association_;
   const auto response =
       association->with([&](auto& controller) { return controller.execute(queue_, command, {data, room}); });

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// One TCP connection, which is one queue: PDUs in, PDUs out. Knows nothing of sockets.
+// One TCP connection, which is one queue: it takes bytes of PDUs and returns bytes of PDUs. It knows nothing of
+// sockets.
 //
-// ICReq and ICResp, Connect, authentication where the host must prove who it is, then commands. A command's data come
-// in its capsule or after an R2T. Commands wait until the pool of all connections has room for their data, in either
-// direction. They execute in the order in which their data are complete.
+// A connection starts with ICReq and ICResp, Connect, and authentication if the host must prove its identity. Then
+// commands follow. A command's data come in its capsule or after an R2T. Commands wait until the pool of all
+// connections has room for their data, in either direction. They execute in the order in which their data are complete.
 #pragma once
 
 #include <cstdint>
@@ -22,61 +23,61 @@ namespace kvdrive::tcp {
 
 class Connection {
  public:
-  // `local` is where the host reached the target.
+  // `local` is the address at which the host reached the target.
   Connection(Target& target, Address local, Clock::time_point now);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  // Bytes that arrived. PDUs are handled until their answers fill the output; `proceed` goes on with the rest.
+  // Takes bytes that arrived. PDUs are handled until their answers fill the output; `proceed` handles the rest later.
   void receive(ByteView bytes, Clock::time_point now);
   void proceed(Clock::time_point now);
-  // True if bytes are better left in the socket for now.
+  // True if arriving bytes should stay in the socket for now.
   bool is_full() const {
     return output_held_.bytes() >= kOutputLimitBytes || (!output_.empty() && target_.pool().full());
   }
-  // Bytes to read from the socket at once: few when the pool is full, but enough for commands that need no data.
+  // Bytes to read from the socket at once. When the pool is full these are few, but enough for commands without data.
   std::size_t read_bytes() const { return incoming_.empty() && target_.pool().full() ? kSmallRead : kLargeRead; }
 
   static constexpr std::size_t kLargeRead = 256 << 10, kSmallRead = 4096;
 
-  // PDUs to be sent, oldest first; `sent` takes bytes off the front.
+  // PDUs to send, oldest first. `sent` removes bytes from the front.
   const std::deque<Bytes>& output() const { return output_; }
   std::size_t output_begin() const { return output_begin_; }
   void sent(std::size_t bytes, Clock::time_point now);
 
-  // No bytes are wanted any more: close when the output is sent.
+  // True if no more bytes are wanted: close the connection when the output is sent.
   bool ending() const { return ending_; }
-  // Close at once.
+  // True if the connection must be closed at once.
   bool dropped() const { return dropped_; }
-  // Ends a connection that has not come forward in time.
+  // Ends a connection that exceeded a time limit.
   void check_time(Clock::time_point now);
 
-  // A completion that came late.
+  // Takes a completion that came after its command's `execute`.
   void deliver(const nvme::Response& response);
-  // The association is gone.
+  // Called when the association has ended.
   void leave();
 
  private:
   static constexpr std::size_t kOutputLimitBytes = 4 << 20;
-  static constexpr std::size_t kSmallPdu = 4096;  // such PDUs are sent together
+  static constexpr std::size_t kSmallPdu = 4096;  // small PDUs are sent together
 
-  // A command that was answered with an R2T.
+  // A command that was answered with an R2T and whose data are arriving.
   struct Incoming {
     abi::Sqe command;
     std::uint32_t length;
     BufferPool::Lease held;
-    std::unique_ptr<std::byte[]> data{};  // from the first byte on
+    std::unique_ptr<std::byte[]> data{};  // starts at byte 0 of the command's data
     std::uint32_t received = 0;
     bool damaged = false;
   };
-  // A command for whose data the pool has no room yet.
+  // A command that waits until the pool has room for its data.
   struct Waiting {
     abi::Sqe command;
     nvme::Direction direction;
     std::uint32_t length;
   };
-  // Where a command's data are.
+  // The place of a command's data.
   struct DataPointer {
     nvme::Status status = abi::kSuccess;
     std::uint32_t length = 0;
@@ -128,13 +129,13 @@ class Connection {
   std::optional<Authentication> authentication_{};
   bool authenticated_ = true;
 
-  std::map<std::uint16_t, Incoming> incoming_{};  // by TTAG
+  std::map<std::uint16_t, Incoming> incoming_{};  // by transfer tag (TTAG)
   std::deque<Waiting> waiting_{};
   std::uint64_t incoming_bytes_ = 0;
   std::uint16_t next_tag_ = 0;
 
   std::deque<Bytes> output_{};
-  std::size_t output_begin_ = 0;  // within the first one
+  std::size_t output_begin_ = 0;  // bytes of the first PDU that were sent already
   BufferPool::Lease output_held_, reader_held_;
   bool ending_ = false, dropped_ = false;
   Clock::time_point opened_, progress_;

@@ -114,7 +114,8 @@ Bytes DhKey::shared_secret(ByteView peer) const {
 
   const PkeyContext context(EVP_PKEY_CTX_new_from_pkey(nullptr, key_.get(), nullptr), &EVP_PKEY_CTX_free);
   std::size_t size = 0;
-  // derive_set_peer checks that the value belongs to the group. Leading zeros are kept: both sides hash the same bytes.
+  // derive_set_peer checks that the value belongs to the group. Leading zeros are kept, so that both sides hash the
+  // same bytes.
   unsigned int pad = 1;
   const std::array<OSSL_PARAM, 2> options{OSSL_PARAM_construct_uint(OSSL_EXCHANGE_PARAM_PAD, &pad),
                                           OSSL_PARAM_construct_end()};

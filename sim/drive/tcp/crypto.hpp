@@ -15,32 +15,32 @@ struct evp_pkey_st;
 
 namespace kvdrive::tcp {
 
-// Numbers as on the wire.
+// The values are those of the wire format.
 enum class Hash : std::uint8_t { kSha256 = 1, kSha384 = 2, kSha512 = 3 };
 enum class DhGroup : std::uint8_t { kNull = 0, k2048 = 1, k3072 = 2, k4096 = 3, k6144 = 4, k8192 = 5 };
 
 std::size_t hash_bytes(Hash hash);
 ByteView view_of(std::string_view text);
 
-// These throw std::runtime_error when libcrypto fails.
+// The functions below throw std::runtime_error when libcrypto fails.
 Bytes digest(Hash hash, ByteView data);
 Bytes hmac(Hash hash, ByteView key, std::initializer_list<ByteView> pieces);
 Bytes random_bytes(std::size_t count);
 
-// The bytes that the text stands for, with or without its padding. Nothing when it is not base64.
+// Decodes base64, with or without padding. Returns nothing for a text that is not base64.
 std::optional<Bytes> base64_decoded(std::string_view text);
-// CRC-32 of IEEE 802.3.
+// CRC-32 as in IEEE 802.3.
 std::uint32_t crc32(ByteView data);
 
-// Compares in a time that does not depend on the contents.
+// Compares in a time that does not depend on the contents, so that timing reveals nothing.
 bool equal(ByteView a, ByteView b);
 
-// An ephemeral key of one of the groups of RFC 7919.
+// An ephemeral key in one of the groups of RFC 7919.
 class DhKey {
  public:
   explicit DhKey(DhGroup group);
   ByteView public_value() const { return public_; }
-  // Returns nothing when the peer's value does not belong to the group.
+  // Returns an empty result when the peer's value does not belong to the group.
   Bytes shared_secret(ByteView peer) const;
 
  private:

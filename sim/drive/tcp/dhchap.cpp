@@ -18,7 +18,7 @@ constexpr std::uint8_t kSuccess2Id = 0x04, kFailure2Id = 0xf0, kFailure1Id = 0xf
 constexpr std::uint8_t kAuthenticationFailed = 1, kProtocolNotUsable = 2, kConcatenationNotUsable = 3;
 constexpr std::uint8_t kHashNotUsable = 4, kGroupNotUsable = 5, kPayloadIncorrect = 6, kMessageIncorrect = 7;
 
-// Strongest first, except that larger groups cost the host more time than they add.
+// The order is strongest first, except that larger groups cost the host more time than they are worth.
 constexpr std::array kHashes{Hash::kSha512, Hash::kSha384, Hash::kSha256};
 constexpr std::array kGroups{DhGroup::k2048, DhGroup::k3072, DhGroup::k4096,
                              DhGroup::k6144, DhGroup::k8192, DhGroup::kNull};
@@ -136,7 +136,7 @@ bool Authentication::negotiate(ByteView bytes) {
   const auto head = read_as<Negotiate>(bytes);
   transaction_ = head.transaction;
   concatenation_ = head.concatenation;
-  if (concatenation_ != 0) return fail(kConcatenationNotUsable);  // TLS
+  if (concatenation_ != 0) return fail(kConcatenationNotUsable);  // requests TLS
   if (bytes.size() < sizeof(Negotiate) + std::size_t{head.protocols} * sizeof(ProtocolDescriptor)) {
     return fail(kPayloadIncorrect);
   }
@@ -164,7 +164,7 @@ Bytes Authentication::challenge() {
   challenge_ = random_bytes(hash_bytes(hash_));
   do {
     sequence_ = read_as<std::uint32_t>(random_bytes(4));
-  } while (sequence_ == 0);  // 0 is for replies without a challenge
+  } while (sequence_ == 0);  // 0 marks replies without a challenge
   dh_.reset();
   if (group_ != DhGroup::kNull) dh_.emplace(group_);
   const ByteView value = dh_ ? dh_->public_value() : ByteView();
@@ -206,11 +206,11 @@ bool Authentication::reply(ByteView bytes) {
   }
   const Bytes expected =
       response(parties_.host, parties_.host_nqn, parties_.subsystem_nqn, "HostHost", challenge_, sequence_);
-  challenge_.clear();  // answered once
+  challenge_.clear();  // each challenge is answered once
   if (!equal(proof, expected)) return fail(kAuthenticationFailed);
   controller_response_.clear();
   if (head.challenge_valid == 1) {
-    // Without a secret of its own the controller cannot prove who it is.
+    // Without a secret of its own the controller cannot prove its identity.
     if (!parties_.controller || head.sequence == 0) return fail(kAuthenticationFailed);
     controller_response_ = response(*parties_.controller, parties_.subsystem_nqn, parties_.host_nqn, "Controller",
                                     host_challenge, head.sequence);

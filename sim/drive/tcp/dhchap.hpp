@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DH-HMAC-CHAP (NVM Express Base Specification 2.1, 8.3.4.5), the controller's side: a host proves that it knows its
-// secret, and the controller proves the same where the host asks.
+// DH-HMAC-CHAP (NVM Express Base Specification 2.1, 8.3.4.5), the controller's side. A host proves that it knows its
+// secret; the controller proves the same if the host asks for it.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,15 @@ namespace kvdrive::tcp {
 
 // A secret as "DHHC-1:<hash>:<base64 of key and its CRC-32>:".
 struct DhchapSecret {
-  std::optional<Hash> transform;  // the key is used as HMAC(key, NQN | "NVMe-over-Fabrics")
+  std::optional<Hash> transform;  // if set, the key is HMAC(key, NQN | "NVMe-over-Fabrics")
   Bytes key;
 
-  // Throws std::invalid_argument, without the secret in its message.
+  // Throws std::invalid_argument; the message never contains the secret.
   static DhchapSecret parse(std::string_view text);
   Bytes key_for(std::string_view nqn) const;
 };
 
-// One authentication of one queue.
+// One authentication on one queue.
 class Authentication {
  public:
   struct Parties {
@@ -33,13 +33,14 @@ class Authentication {
 
   explicit Authentication(Parties parties);
 
-  // The message of an Authentication Send. False: no message that can be answered (the command is refused).
+  // Takes the message of an Authentication Send. Returns false for a message that cannot be answered: the command is
+  // refused.
   bool receive(ByteView message);
-  // The message for an Authentication Receive; empty when it is the host's turn.
+  // Returns the message for an Authentication Receive; empty if it is the host's turn.
   Bytes next_message();
 
   bool authenticated() const { return state_ == State::kDone; }
-  // After the failure message went out.
+  // True after the failure message was sent.
   bool failed() const { return state_ == State::kFailed; }
 
  private:

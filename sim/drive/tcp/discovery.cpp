@@ -36,7 +36,7 @@ struct DiscoveryEntry {
 
 static_assert(sizeof(DiscoveryLog) == 1024 && sizeof(DiscoveryEntry) == 1024);
 
-// Text fields are padded with spaces, NQNs and addresses of fabrics with zeros where they are strings.
+// Text fields are padded with spaces; strings such as NQNs and addresses are padded with zeros.
 template <std::size_t N>
 void put(std::uint8_t (&field)[N], std::string_view text) {
   std::memset(field, ' ', N);
@@ -78,7 +78,7 @@ Status DiscoveryController::set_property(std::uint32_t offset, std::uint32_t byt
 }
 
 Status DiscoveryController::connect_queue(nvme::QueueId id, std::uint32_t entries) {
-  if (id != 0) return abi::kInvalidField;  // there are no I/O queues
+  if (id != 0) return abi::kInvalidField;  // this controller has no I/O queues
   entries_ = entries;
   return abi::kSuccess;
 }
@@ -130,14 +130,14 @@ std::optional<nvme::Response> DiscoveryController::execute(nvme::QueueId, const 
       if ((command.cdw10 & 0xff) != nvme::kFeatureKeepAlive) return complete(command, abi::kInvalidField);
       return complete(command, abi::kSuccess, keep_alive_ms_);
     case nvme::kAsyncEventRequest:
-      // The log never changes while a target runs: the request stays.
+      // The log never changes while a target runs, so the request stays outstanding.
       if (event_request_) return complete(command, nvme::kScAsyncEventLimit);
       event_request_ = true;
       return std::nullopt;
     default:
       return complete(command, abi::kInvalidOpcode);
   }
-  // A page is followed by zeros.
+  // The log page is followed by zeros up to the requested length.
   const std::uint64_t wanted = transfer(0, command).bytes.value_or(0);
   const std::uint64_t bytes = std::min(wanted, data.room);
   page.erase(page.begin(), page.begin() + static_cast<std::ptrdiff_t>(offset));
@@ -187,7 +187,7 @@ Bytes DiscoveryController::log_page() const {
     page.entry.subsystem_type = kNvmSubsystem;
     page.entry.requirements = 1u << 2;  // SQ flow control can be switched off
     page.entry.port_id = 1;
-    page.entry.controller_id = 0xffff;  // made at Connect
+    page.entry.controller_id = 0xffff;  // Connect creates the controller
     page.entry.admin_queue_entries = 32;
     put_padded(page.entry.service, std::to_string(address_.port), ' ');
     put_padded(page.entry.subsystem_nqn, subsystem_nqn_, '\0');

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The discovery controller: tells a host where the drive's subsystem is. Methods as those of nvme::Controller.
+// The discovery controller tells a host where the drive's subsystem is. Its methods mirror those of nvme::Controller.
 #pragma once
 
 #include <array>
@@ -15,9 +15,9 @@ namespace kvdrive::tcp {
 
 inline constexpr const char* kDiscoveryNqn = "nqn.2014-08.org.nvmexpress.discovery";
 
-// Where this target is reached.
+// An address at which this target can be reached.
 struct Address {
-  std::string host;  // numeric
+  std::string host;  // numeric address
   std::uint16_t port = 0;
   bool ipv6 = false;
 };
@@ -26,7 +26,7 @@ class DiscoveryController {
  public:
   using Clock = nvme::Controller::Clock;
 
-  // `subsystem_nqn` is empty for hosts that may not see it.
+  // `subsystem_nqn` is empty for hosts that may not see the subsystem.
   DiscoveryController(std::uint16_t id, std::string subsystem_nqn, Address address);
 
   std::uint16_t id() const { return id_; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fabrics commands of a connection.
+// The Fabrics commands of a connection.
 #include "tcp/fabrics.hpp"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace kvdrive::tcp {
 namespace {
 
-// Where Connect finds a field that it cannot take: its offset, and whether it is in the data.
+// The position of an invalid field of Connect: its offset, and a flag that tells if it lies in the data.
 std::uint64_t in_command(std::size_t offset) { return offset; }
 std::uint64_t in_data(std::size_t offset) { return offset | std::uint64_t{1} << 16; }
 
@@ -20,7 +20,7 @@ std::uint64_t in_data(std::size_t offset) { return offset | std::uint64_t{1} << 
 constexpr std::size_t kQueueField = 42, kSizeField = 44;
 constexpr std::size_t kMaxNqnBytes = 223;
 
-// Empty where no NQN can be.
+// Returns an empty string if the field holds no valid NQN.
 std::string nqn_of(const char (&field)[256]) {
   const auto end = std::ranges::find(field, '\0');
   const std::string_view text(field, static_cast<std::size_t>(end - field));
@@ -113,7 +113,7 @@ void Connection::set_property(const abi::Sqe& command) {
   const std::uint64_t value = std::uint64_t{command.cdw13} << 32 | command.cdw12;
   const nvme::Status status = association->with(
       [&](auto& controller) { return controller.set_property(command.cdw11, command.cdw10 & 7 ? 8 : 4, value); });
-  // A reset deletes the I/O queues, and with them their connections.
+  // A reset deletes the I/O queues, so their connections end too.
   if (was_ready && !association->with([](auto& controller) { return controller.ready(); })) {
     for (auto it = association->queues.upper_bound(0); it != association->queues.end();) {
       it->second->leave();
@@ -126,7 +126,7 @@ void Connection::set_property(const abi::Sqe& command) {
 // ---- authentication ----
 
 void Connection::authenticate(const abi::Sqe& command, ByteView data) {
-  const std::uint32_t protocol = command.cdw10 >> 8;  // SPSP0 and SPSP1 are 1
+  const std::uint32_t protocol = command.cdw10 >> 8;  // SECP, then SPSP0 and SPSP1, which must be 1
   if (!authentication_) return complete(command, nvme::kScCommandSequence);
   if (protocol != (std::uint32_t{kDhchapProtocol} << 16 | 0x0101)) return complete(command, abi::kInvalidField);
   if (!authentication_->receive(data)) return complete(command, abi::kInvalidField);

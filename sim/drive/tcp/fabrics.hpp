@@ -31,10 +31,10 @@ inline constexpr std::uint8_t kSglInCapsule = 0x01, kSglTransport = 0x5a;
 
 inline constexpr std::uint32_t kAuthenticationRequest = 1u << 17;  // in the result of Connect
 inline constexpr std::uint8_t kNoFlowControl = 1u << 2;            // in the attributes of Connect
-inline constexpr std::uint16_t kAnyController = 0xffff;            // CNTLID of Connect: make one
+inline constexpr std::uint16_t kAnyController = 0xffff;            // CNTLID of Connect: create a controller
 inline constexpr std::uint8_t kDhchapProtocol = 0xe9;              // SECP
 
-// Data of Connect.
+// The data of Connect.
 struct ConnectData {
   std::uint8_t host_id[16];
   std::uint16_t controller_id;

@@ -66,7 +66,7 @@ Bytes PduWriter::data(std::uint16_t cid, ByteView data, std::uint32_t offset, st
   return finish(bytes_of(pdu), data.subspan(offset, length), corrupt);
 }
 
-// Digest flags, data offset, length, padding and digests.
+// Adds padding and digests, and fills in the digest flags, the data offset and the length.
 Bytes PduWriter::finish(ByteView header, ByteView data, bool corrupt) const {
   CommonHeader common = read_as<CommonHeader>(header);
   std::size_t front = header.size() + (digests_.header ? kDigestBytes : 0);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Protocol data units of NVMe/TCP (NVM Express TCP Transport Specification 1.1): layouts, codes, and how they are
-// built.
+// Protocol data units of NVMe/TCP (NVM Express TCP Transport Specification 1.1): layouts, codes, and the writer.
 #pragma once
 
 #include <array>
@@ -32,7 +31,7 @@ enum PduType : std::uint8_t {
 
 enum PduFlag : std::uint8_t { kHeaderDigest = 0x01, kDataDigest = 0x02, kLastPdu = 0x04 };
 
-// Why a connection is terminated (FES of C2HTermReq).
+// The reason why a connection is terminated (FES of C2HTermReq).
 enum class FatalError : std::uint16_t {
   kInvalidHeaderField = 1,
   kSequence = 2,
@@ -47,13 +46,13 @@ inline constexpr std::uint32_t kDefaultPort = 4420;
 inline constexpr std::uint32_t kMaxPadding = 124;             // between header and data
 inline constexpr std::uint32_t kMaxH2CDataBytes = 128 << 10;  // of one H2CData PDU
 inline constexpr std::uint32_t kMaxC2HDataBytes = 128 << 10;  // of one C2HData PDU
-inline constexpr std::uint32_t kInCapsuleBytes = 8192;        // on the admin queue the specification wants just this
-inline constexpr std::uint32_t kMaxTermReqBytes = 24 + 128;   // with the header that was at fault
+inline constexpr std::uint32_t kInCapsuleBytes = 8192;        // exactly the value for the admin queue
+inline constexpr std::uint32_t kMaxTermReqBytes = 24 + 128;   // includes the header that was at fault
 inline constexpr std::uint8_t kMaxDataAlignment = 31;         // HPDA, in units of 4 bytes, 0-based
 
 struct CommonHeader {
   std::uint8_t type, flags, header_bytes, data_offset;
-  std::uint32_t bytes;  // of the whole PDU with digests
+  std::uint32_t bytes;  // size of the whole PDU with its digests
 };
 
 // ICReq and ICResp.
@@ -102,7 +101,7 @@ struct Digests {
   bool data = false;
 };
 
-// `T` from the first bytes of `bytes`, which has at least as many.
+// Reads a `T` from the start of `bytes`. Precondition: `bytes` is long enough.
 template <typename T>
 T read_as(ByteView bytes) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -111,7 +110,7 @@ T read_as(ByteView bytes) {
   return value;
 }
 
-// Builds what a controller sends.
+// Builds the PDUs that a controller sends.
 class PduWriter {
  public:
   PduWriter() = default;
@@ -122,7 +121,8 @@ class PduWriter {
   static Bytes termination(FatalError error, std::uint32_t information, ByteView header_at_fault);
   Bytes response(const abi::Cqe& completion) const;
   Bytes ready_to_transfer(std::uint16_t cid, std::uint16_t tag, std::uint32_t length) const;
-  // data[offset, offset + length) of a command's data; `corrupt` damages the data digest (fault injection).
+  // Builds the PDU with data[offset, offset + length) of a command's data. `corrupt` damages the data digest (fault
+  // injection).
   Bytes data(std::uint16_t cid, ByteView data, std::uint32_t offset, std::uint32_t length, bool corrupt) const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cuts the bytes of a connection into PDUs and checks everything that a PDU says about itself.
+// Splits the bytes of a connection into PDUs and checks every field that describes the PDU itself.
 #pragma once
 
 #include <cstddef>
@@ -10,16 +10,16 @@
 
 namespace kvdrive::tcp {
 
-// What ends a connection; `offset` is the field's place in the PDU.
+// An error that ends the connection; `offset` is the position of the field in the PDU.
 struct Fault {
   FatalError error;
   std::uint32_t information = 0;
 };
 
-// One PDU; the views are valid until the reader gets or keeps bytes.
+// One PDU. The views are valid until the next `feed` or `keep`.
 struct Pdu {
   CommonHeader common{};
-  ByteView header{};  // all of it, without digest
+  ByteView header{};  // the whole header without its digest
   ByteView data{};
   bool data_damaged = false;  // the data digest does not match
 };
@@ -29,17 +29,17 @@ class PduReader {
   // A capsule carries at most `in_capsule_bytes` of data.
   explicit PduReader(std::uint32_t in_capsule_bytes) : in_capsule_bytes_(in_capsule_bytes) {}
 
-  // From the exchange of ICReq and ICResp on.
+  // Called after ICReq and ICResp were exchanged: digests apply from now on.
   void start(Digests digests);
 
-  // Takes bytes that arrived; they stay where they are until `keep`.
+  // Takes bytes that arrived. They must stay in place until `keep`.
   void feed(ByteView bytes);
-  // Copies what is left of them, and frees what is not needed any more.
+  // Copies the bytes that are left, and frees memory that is not needed any more.
   void keep();
-  // The next whole PDU; nothing while it is not there or after a fault.
+  // Returns the next whole PDU; nothing if it is incomplete, or after a fault.
   std::optional<Pdu> next();
   const std::optional<Fault>& fault() const { return fault_; }
-  // Bytes of the PDU at fault, or of one that is not complete.
+  // The bytes of the PDU at fault, or of one that is incomplete.
   ByteView pending() const { return bytes_.subspan(begin_); }
 
  private:
@@ -50,8 +50,8 @@ class PduReader {
   bool started_ = false;
   Digests digests_{};
   Bytes buffer_{};         // bytes that were kept
-  ByteView bytes_{};       // of `buffer_`, or those that arrived just now
-  std::size_t begin_ = 0;  // of the PDU that comes next
+  ByteView bytes_{};       // a view of `buffer_` or of the bytes just fed
+  std::size_t begin_ = 0;  // start of the next PDU
   std::optional<Fault> fault_{};
 };
 

@@ -23,8 +23,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kTick{50};            // timeouts are looked at this often
-constexpr milliseconds kCloseTimeout{2000};  // for the host, after a termination request
+constexpr milliseconds kTick{50};            // interval between checks of the timeouts
+constexpr milliseconds kCloseTimeout{2000};  // time for the host to close after a termination request
 
 [[noreturn]] void fail(const std::string& what) {
   throw std::runtime_error(what + ": " + std::generic_category().message(errno));
@@ -87,7 +87,7 @@ Server::Server(nvme::Subsystem& subsystem, const std::string& host, std::uint16_
       wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
       target_(subsystem, std::move(options), [fd = wake_.get()] {
         const std::uint64_t one = 1;
-        // Fails only when the counter is full, and then the thread is awake.
+        // This fails only when the counter is full, and then the thread is awake anyway.
         [[maybe_unused]] const auto written = write(fd, &one, sizeof one);
       }) {
   SocketAddress address = parse(host, port);
@@ -145,7 +145,8 @@ void Server::run() {
       }
     }
     target_.deliver_posted();
-    // Commands that arrived count as signs of life, however long the ones before them took: the sockets come first.
+    // The sockets are served before the timeouts are checked, because arrived commands are signs of life, however long
+    // the commands before them took.
     const auto now = Clock::now();
     const bool tick = now >= next_tick;
     if (tick && count < static_cast<int>(events.size())) target_.expire_keep_alives(now);
@@ -162,7 +163,7 @@ void Server::accept_all() {
   for (;;) {
     Descriptor socket(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (socket.get() < 0) return;
-    // One too many is closed at once: the host tries again later.
+    // A connection beyond the limit is closed at once; the host tries again later.
     if (clients_.size() >= target_.options().max_connections) continue;
     const int yes = 1, fd = socket.get();
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
@@ -172,12 +173,12 @@ void Server::accept_all() {
       watch(fd, EPOLLIN, true);
       clients_.emplace(fd, std::move(client));
     } catch (const std::exception&) {
-      continue;  // the host is gone already, or there is no memory for it
+      continue;  // the host has disconnected, or memory is short
     }
   }
 }
 
-// What commands of one connection, or time, changed in others: output, and connections to be closed.
+// Serves connections whose state changed through another connection or through time: output to send, or a close.
 void Server::serve_all() {
   for (auto it = clients_.begin(); it != clients_.end();) {
     it = serve(*it->second, 0) ? std::next(it) : clients_.erase(it);
@@ -187,7 +188,7 @@ void Server::serve_all() {
 bool Server::serve(Client& client, std::uint32_t events) try {
   Connection& connection = client.connection;
   if (events & (EPOLLIN | EPOLLHUP | EPOLLERR) && !read_some(client)) return false;
-  connection.proceed(Clock::now());  // the pool may have room for commands that wait
+  connection.proceed(Clock::now());  // the pool may have room for waiting commands now
   if (connection.dropped() || !write_all(client)) return false;
   if (connection.ending() && connection.output().empty() && !client.closing) {
     shutdown(client.socket.get(), SHUT_WR);
@@ -201,10 +202,10 @@ bool Server::serve(Client& client, std::uint32_t events) try {
   client.events = wanted;
   return true;
 } catch (const std::exception&) {
-  return false;  // out of memory or a failure of the system: this connection ends, the others go on
+  return false;  // memory is short or the system failed: only this connection ends
 }
 
-// One buffer full, so that a busy host leaves time for the others.
+// Reads one buffer at most, so that a busy host leaves time for the others.
 bool Server::read_some(Client& client) {
   if (client.connection.is_full()) return true;
   const ssize_t got = recv(client.socket.get(), buffer_.data(), client.connection.read_bytes(), 0);

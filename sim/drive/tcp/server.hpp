@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sockets of an NVMe/TCP target: one thread, epoll, nothing blocks.
+// The sockets of an NVMe/TCP target: one thread with epoll, in which nothing blocks.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 
 namespace kvdrive::tcp {
 
-// A descriptor that closes itself.
+// A file descriptor that is closed by its destructor.
 class Descriptor {
  public:
   explicit Descriptor(int fd = -1) : fd_(fd) {}
@@ -33,8 +33,8 @@ class Descriptor {
 
 class Server {
  public:
-  // Listens at a numeric address; port 0 takes any. Throws std::runtime_error when it cannot, and
-  // std::invalid_argument for an address other than loopback where a host may come in without a secret.
+  // Listens at a numeric address; port 0 takes any free port. Throws std::runtime_error when it cannot listen. Throws
+  // std::invalid_argument for an address other than loopback if some host may connect without a secret.
   Server(nvme::Subsystem& subsystem, const std::string& host, std::uint16_t port, TargetOptions options);
   ~Server();
   Server(const Server&) = delete;
@@ -49,14 +49,14 @@ class Server {
         : socket(std::move(socket)), connection(target, std::move(local), now) {}
     Descriptor socket;
     Connection connection;
-    bool closing = false;  // nothing more is sent; waits for the host to close
+    bool closing = false;  // nothing more is sent; the host has to close
     Clock::time_point closing_since{};
     std::uint32_t events = 0;
   };
 
   void run();
   void accept_all();
-  // Moves bytes in and out; false: the client is gone.
+  // Moves bytes in and out. Returns false when the client must be removed.
   bool serve(Client& client, std::uint32_t events);
   bool read_some(Client& client);
   bool write_all(Client& client);

@@ -27,7 +27,7 @@ std::shared_ptr<Association> Target::associate(bool discovery, const std::string
                                                const std::array<std::uint8_t, 16>& host_id, const Address& address) {
   count([](TargetCounters& c) { ++c.associations; });
   if (discovery) {
-    // CNTLIDs of the discovery subsystem are its own: 1 to FFEFh.
+    // The discovery subsystem numbers its controllers by itself: 1 to FFEFh.
     next_discovery_id_ = next_discovery_id_ == 0xffef ? 1 : next_discovery_id_ + 1;
     auto controller = std::make_unique<DiscoveryController>(next_discovery_id_, access(host_nqn) ? nqn() : "", address);
     auto association = std::make_shared<Association>(std::move(controller), host_nqn, host_id, true);
@@ -42,7 +42,7 @@ std::shared_ptr<Association> Target::associate(bool discovery, const std::string
   options.max_io_queues = options_.max_io_queues;
   options.max_transfer_bytes = options_.max_transfer_bytes;
   options.in_capsule_bytes = kInCapsuleBytes;
-  // The controller has its number only after it is made.
+  // The controller's number is known only after its construction.
   auto id = std::make_shared<std::atomic<std::uint16_t>>(0);
   auto controller = std::make_unique<nvme::Controller>(
       subsystem_, options,
