@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory for direct I/O: it starts at a multiple of the page size and grows by doubling.
+// Memory for direct I/O. It starts at a multiple of the page size and grows by doubling.
 #pragma once
 
 #include <algorithm>

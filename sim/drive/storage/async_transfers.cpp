@@ -65,7 +65,8 @@ void AsyncTransfers::start(Way way, int file, std::uint64_t offset, std::span<co
     done(error);
     return;
   }
-  // A full ring: a read waits until a quarter of the ring is free, so that later reads are handed over together again.
+  // If the ring is full, a read waits until a quarter of the ring is free, so that later reads reach the kernel
+  // together again.
   if (in_flight_ == transfers_.size()) wait(in_flight_ - (way == Way::kRead ? in_flight_ / 4 : 0) - 1);
   const auto free = std::ranges::find(transfers_, false, &Transfer::busy);
   *free = {{parts.begin(), parts.end()}, bytes, std::move(done), true};

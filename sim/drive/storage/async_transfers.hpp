@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Asynchronous transfers of a file: an io_uring, or blocking calls where the kernel grants none.
 //
-// The ring is used through its three system calls: liburing would be one more package that each machine needs, in place
-// of the 60 lines that set up the ring, fill entries and read completions.
+// The ring is used through its three system calls. The library liburing would be one more package on each machine, in
+// place of the 60 lines that set up the ring, fill entries and read completions.
 #pragma once
 
 #include <sys/uio.h>
@@ -28,21 +28,22 @@ class AsyncTransfers {
   explicit AsyncTransfers(unsigned most_in_flight);
   AsyncTransfers(const AsyncTransfers&) = delete;
   AsyncTransfers& operator=(const AsyncTransfers&) = delete;
-  // Waits for what is in flight, whose `done` is not called any more.
+  // Waits for transfers in flight. Their `done` is not called any more.
   ~AsyncTransfers();
 
-  // The memory that `parts` name stays as it is until `done` was called: within this call or a later one.
+  // The memory that `parts` name must stay unchanged until `done` was called: within this call or a later one.
   void write(int file, std::uint64_t offset, std::span<const iovec> parts, Done done) {
     start(Way::kWrite, file, offset, parts, std::move(done));
     submit();
   }
-  // Begins with the next `submit` or `wait`: the system takes many together for little more than one.
+  // The read starts with the next `submit` or `wait`, because the kernel accepts many reads together for little more
+  // than the cost of one.
   void read(int file, std::uint64_t offset, std::span<const iovec> parts, Done done) {
     start(Way::kRead, file, offset, parts, std::move(done));
   }
   void submit();
 
-  // Calls `done` of the transfers that ended; waits until at most `most` are in flight.
+  // Waits until at most `most` transfers are in flight, and calls `done` of all that have ended.
   void wait(unsigned most);
 
   unsigned in_flight() const { return in_flight_; }
@@ -64,12 +65,12 @@ class AsyncTransfers {
   void enter(unsigned wait_for);
 
   int ring_ = -1;
-  std::byte* shared_ = nullptr;  // both queues' words
+  std::byte* shared_ = nullptr;  // the words of both queues
   std::size_t shared_bytes_ = 0;
   io_uring_sqe* entries_ = nullptr;
   std::size_t entries_bytes_ = 0;
   io_uring_cqe* completions_ = nullptr;
-  std::uint32_t sq_tail_ = 0, sq_mask_ = 0, sq_array_ = 0, cq_head_ = 0, cq_tail_ = 0, cq_mask_ = 0;  // offsets
+  std::uint32_t sq_tail_ = 0, sq_mask_ = 0, sq_array_ = 0, cq_head_ = 0, cq_tail_ = 0, cq_mask_ = 0;  // byte offsets
   std::vector<Transfer> transfers_;
   unsigned in_flight_ = 0;
   unsigned queued_ = 0;  // transfers among them that are not handed to the kernel yet

@@ -24,7 +24,7 @@ namespace {
 
 [[noreturn]] void fail(const char* call) { throw std::system_error(errno, std::generic_category(), call); }
 
-// Transfers all parts; the operating system may do it in pieces.
+// Transfers all parts. One system call may transfer only a part of them, so it is repeated.
 template <typename Call>
 void transfer(std::uint64_t offset, std::span<const iovec> parts, const char* name, Call call) {
   std::vector<iovec> left(parts.begin(), parts.end());
@@ -47,7 +47,7 @@ void transfer(std::uint64_t offset, std::span<const iovec> parts, const char* na
 }
 
 iovec part_of(std::span<const std::byte> data) {
-  return {const_cast<std::byte*>(data.data()), data.size()};  // the call that writes does not change it
+  return {const_cast<std::byte*>(data.data()), data.size()};  // the writing call does not change the data
 }
 
 }  // namespace
@@ -172,7 +172,7 @@ void BackingFile::write_until_cut(std::uint64_t offset, std::span<const iovec> p
   }
 }
 
-// Through the page cache: pieces that are smaller than a page.
+// Writes through the page cache, for pieces smaller than a page.
 void BackingFile::write_cached(std::uint64_t offset, std::span<const std::byte> data) {
   const iovec part = part_of(data);
   transfer(offset, std::span(&part, 1), "pwrite",
@@ -184,7 +184,7 @@ bool BackingFile::blank(std::uint64_t offset, std::uint64_t bytes) const {
   std::vector<std::byte> piece;
   for (const std::uint64_t end = offset + bytes; offset < end;) {
     const off_t data = ::lseek(cached_, static_cast<off_t>(offset), SEEK_DATA);
-    if (data < 0 && errno == ENXIO) return true;  // nothing but holes up to the end of the file
+    if (data < 0 && errno == ENXIO) return true;  // only holes up to the end of the file
     if (data >= 0) offset = static_cast<std::uint64_t>(data);
     if (offset >= end) return true;
     piece.resize(std::min(kPiece, end - offset));

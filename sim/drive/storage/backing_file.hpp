@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file that stands in for the drive: whole pages, written around the page cache, read through it.
+// The file that stands in for the drive. Whole pages are written around the page cache and read through it.
 //
-// Writes bypass the cache, in large pieces (docs/drive.md has the measurement); reads use it because a group is read
-// many times. A file that another drive has open is refused; several may read it.
+// Writes bypass the cache in large pieces (docs/drive.md has the measurement). Reads use the cache because a group is
+// read many times. A file that a drive writes is refused to any other drive; several drives may open a file for reading
+// only.
 #pragma once
 
 #include <sys/uio.h>
@@ -23,10 +24,10 @@ class BackingFile {
  public:
   static constexpr unsigned kMostWritesInFlight = 16;
 
-  // kReadOnly: opens what is there and never writes, so the file may be write-protected.
+  // kReadOnly: opens an existing file and never writes, so the file may be write-protected.
   enum class Access : std::uint8_t { kReadWrite, kReadOnly };
 
-  // Opens, or creates where nothing is. Throws std::runtime_error with a sentence for the user.
+  // Opens the file, or creates it if it does not exist. Throws std::runtime_error with a sentence for the user.
   explicit BackingFile(const std::filesystem::path& path, Access access = Access::kReadWrite);
   BackingFile(const BackingFile&) = delete;
   BackingFile& operator=(const BackingFile&) = delete;
@@ -36,38 +37,38 @@ class BackingFile {
   bool created() const { return created_; }
   bool read_only() const { return access_ == Access::kReadOnly; }
   std::uint64_t size() const;
-  // The first `out.size()` bytes, zeros beyond the end.
+  // Reads the first `out.size()` bytes; bytes beyond the end of the file are zeros.
   void peek(std::span<std::byte> out) const;
-  // Adds zeros up to `bytes`.
+  // Extends the file with zeros to `bytes`.
   void extend(std::uint64_t bytes);
-  // Drops the contents and makes a sparse file of `bytes`.
+  // Drops the contents and makes the file a sparse one of `bytes`.
   void recreate(std::uint64_t bytes);
 
-  // Offsets and sizes are whole pages, memory to write is page aligned. All throw std::system_error when the operating
-  // system fails and PowerLost after a simulated power cut.
+  // Offsets and sizes are whole pages, and memory to write is page aligned. All methods throw std::system_error when
+  // the operating system fails, and PowerLost after a simulated power cut.
   void read(std::uint64_t offset, std::span<std::byte> out) const;
   void read(std::uint64_t offset, std::span<const iovec> parts) const;
   void write(std::uint64_t offset, std::span<const std::byte> data);
   void write(std::uint64_t offset, std::span<const iovec> parts);
-  // The same, done by the next `flush_writes` at the latest. `done` gets 0 or an errno.
+  // Like `write`, but may happen later: at the latest in the next `flush_writes`. `done` gets 0 or an errno.
   void write_behind(std::uint64_t offset, std::span<const iovec> parts, AsyncTransfers::Done done);
   void flush_writes() { writer_.wait(0); }
   void wait(unsigned most) { writer_.wait(most); }
   unsigned in_flight() const { return writer_.in_flight(); }
   void sync();
-  // Whether all of these bytes are zeros. Takes no time for what was never written, or given back.
+  // True if all of these bytes are zeros. Takes no time for bytes that were never written, or were discarded.
   bool blank(std::uint64_t offset, std::uint64_t bytes) const;
-  // Gives whole pages back to the file system: they read as zeros.
+  // Returns whole pages to the file system; they read as zeros afterwards.
   void discard(std::uint64_t offset, std::uint64_t bytes);
 
-  // The bytes as memory; see what was written before the last `flush_writes`.
+  // Maps the bytes as memory. The mapping shows what was written before the last `flush_writes`.
   Mapping map(std::uint64_t offset, std::uint64_t bytes) const { return {cached_, offset, bytes}; }
 
-  // For transfers around the page cache, where the file system knows these.
+  // The descriptor for transfers around the page cache; an ordinary one if the file system does not support these.
   int direct() const { return direct_; }
   bool has_direct() const { return direct_ != cached_; }
 
-  // Fault injection: after `after` more writes, `count` find no room.
+  // Fault injection: after `after` more writes, the next `count` writes find the file system full.
   void fill(std::uint64_t after, std::uint64_t count) {
     good_writes_ = after;
     full_writes_ = count;
@@ -86,10 +87,10 @@ class BackingFile {
   Access access_;
   bool created_ = false;
   int cached_;
-  int direct_;  // the same file without the page cache, or `cached_` where the file system cannot
+  int direct_;  // opened without the page cache; equal to `cached_` if the file system does not support that
   PowerCut power_cut_;
   std::uint64_t writes_ = 0;
-  std::uint64_t good_writes_ = 0, full_writes_ = 0;  // injected
+  std::uint64_t good_writes_ = 0, full_writes_ = 0;  // injected faults
   AsyncTransfers writer_{kMostWritesInFlight};
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads around the page cache (O_DIRECT), many in flight, into buffers that are reused.
+// Reads around the page cache (O_DIRECT). Many are in flight, and their buffers are reused.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ class DirectReads {
     std::map<std::uint64_t, std::uint64_t> sizes;  // number of reads by their size in bytes
   };
 
-  // Reads that are waited for together.
+  // Reads that end in one common wait.
   struct Batch {
     unsigned in_flight = 0;
     int error = 0;  // the last errno
@@ -40,7 +40,7 @@ class DirectReads {
   void submit() { transfers_.submit(); }
   void wait(const Batch& batch);
 
-  // A buffer of kBufferBytes with undefined contents; `give` returns it.
+  // Takes a buffer of kBufferBytes with undefined contents; `give` returns it.
   AlignedBuffer take();
   void give(AlignedBuffer buffer);
 

@@ -9,25 +9,24 @@
 namespace kvdrive {
 
 enum class FaultKind : std::uint8_t {
-  // A page that no decoding corrects. `count` pages fail, then reads succeed again. With an `argument`, each page is
-  // lost
-  // with that probability (in units of 10^-9), drawn from the seed `after`.
+  // A page that no decoding corrects. `count` pages fail, then reads succeed again. With a nonzero `argument`, each
+  // page is lost with that probability (in units of 10^-9), drawn with the seed `after`.
   kReadUncorrectable,
   kProgramFail,  // a program that the flash reports as failed
   kEraseFail,
-  kSlowDie,         // die `argument` takes `count` percent of its time
-  kPowerCut,        // the machine loses power at a write of the backing file; `argument` see PowerCut
-  kFull,            // the drive takes no more groups
+  kSlowDie,         // operations of die `argument` take `count` percent of the normal time
+  kPowerCut,        // the machine loses power at a write of the backing file; `argument` is `torn` of PowerCut::arm
+  kFull,            // the drive accepts no more groups
   kLostCompletion,  // an I/O command is executed, but its completion is not sent
   kCommandTimeout,  // an I/O command is not executed and never completes
-  kEngineHang,      // the engine does not answer; the firmware gives up after a second of device time
-  kDiskFull,        // a write to the backing file finds no room on the file system under it
+  kEngineHang,      // the engine does not answer; the firmware gives up after one second of device time
+  kDiskFull,        // a write to the backing file finds its file system full
   kKinds
 };
 
 struct Fault {
   FaultKind kind = FaultKind::kReadUncorrectable;
-  std::uint64_t after = 0;  // operations of the kind that still succeed
+  std::uint64_t after = 0;  // operations of this kind that still succeed
   std::uint64_t count = 0;  // operations that then fail
   std::uint64_t argument = 0;
 };
@@ -40,7 +39,7 @@ class Faults {
   }
   void clear() { faults_ = {}; }
 
-  // Counts an operation; true when it fails.
+  // Counts an operation. True if it must fail.
   bool strikes(FaultKind kind) {
     Fault& fault = at(kind);
     if (fault.count == 0) return false;
@@ -57,7 +56,7 @@ class Faults {
   std::uint64_t struck() const { return struck_; }
 
  private:
-  // A fixed pseudo-random sequence (SplitMix64), another one for each seed.
+  // Draws from a fixed pseudo-random sequence (SplitMix64), a different one for each seed.
   bool drawn(Fault& fault) {
     std::uint64_t draw = fault.after + ++draws_ * 0x9e3779b97f4a7c15ULL;
     draw = (draw ^ (draw >> 30)) * 0xbf58476d1ce4e5b9ULL;

@@ -7,7 +7,8 @@
 namespace kvdrive {
 namespace {
 
-// HealthCounters::running. The last one is in memory only: the drive was not closed, and no command has come since.
+// Values of HealthCounters::running. kLeftRunning exists in memory only: the drive was not closed last time, and no
+// command has come since it was opened.
 constexpr std::uint64_t kClosed = 0, kRunning = 1, kLeftRunning = 2;
 
 struct EntryHead {

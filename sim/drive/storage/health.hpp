@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the drive remembers of its life: SMART's counters, errors, events, results of self-tests, saved features.
+// What the drive remembers over its whole life: SMART counters, errors, events, self-test results, saved features.
 //
-// Kept in the journal. Counters go along with whatever is committed; what must not be lost is committed by itself when
-// the drive is closed. Thread-safe.
+// All of it is kept in the journal. Counters are stored together with the next commit. Entries that must not be lost
+// get a commit of their own when the drive is closed. Thread-safe.
 #pragma once
 
 #include <array>
@@ -24,29 +24,29 @@ struct HealthCounters {
   std::uint64_t power_cycles = 0, unsafe_shutdowns = 0, power_on_seconds = 0;
   std::uint64_t host_reads = 0, host_writes = 0, bytes_read = 0, bytes_written = 0;
   std::uint64_t busy_ns = 0, media_errors = 0, errors = 0, events = 0;
-  std::uint64_t running = 0;  // 1: the drive was not closed since
+  std::uint64_t running = 0;  // 1: the drive has not been closed since
 };
 
 class Health {
  public:
   enum class Log : std::uint32_t { kErrors, kSelfTests, kEvents };
   using Entry = std::vector<std::byte>;
-  // Entries that a log keeps.
+  // The most entries that each log keeps.
   static constexpr std::array<std::size_t, 3> kMost{64, 20, 128};
 
-  // The drive is open from now on.
+  // To be called when the drive was opened.
   void open();
-  // And is closed in order.
+  // To be called when the drive is closed in order.
   void close();
 
-  // What the host did.
+  // Counts a command of the host.
   void count(bool read, bool write, std::uint64_t bytes_read, std::uint64_t bytes_written);
-  // Of this opening so far; they are added to those before.
+  // Sets the values since this opening; they are added to those of earlier openings.
   void set_device(std::uint64_t busy_ns, std::uint64_t media_errors);
   HealthCounters counters() const;
 
-  // Appends an entry, which the next commit stores, and returns its number in the drive's life, from 1 on.
-  // `make`: gives the entry by its number.
+  // Appends an entry, which the next commit stores. Returns the entry's number, counted from 1 over the drive's life.
+  // `make` builds the entry from its number.
   template <typename Make>
   void add(Log log, Make make) {
     const std::lock_guard lock(mutex_);
@@ -56,14 +56,14 @@ class Health {
     fresh_.emplace_back(log, entries(log).front());
     must_save_ = true;
   }
-  // Newest first.
+  // The newest entry comes first.
   std::deque<Entry> log(Log log) const;
 
-  // Values that features have after a reset.
+  // The value that a feature has after a reset.
   std::optional<std::uint32_t> saved_feature(std::uint32_t key) const;
   void save_feature(std::uint32_t key, std::uint32_t value);
 
-  // True if there is something that a commit has to store even where nothing else has changed.
+  // True if there are entries that need a commit even if nothing else has changed.
   bool must_save() const;
   void save(RecordWriter& writer, bool everything);
   void committed();
@@ -78,13 +78,13 @@ class Health {
   HealthCounters now() const;
 
   mutable std::mutex mutex_;
-  HealthCounters counters_;  // but for what is counted from the opening on
+  HealthCounters counters_;  // without what was counted since the opening
   std::uint64_t busy_ns_ = 0, media_errors_ = 0;
   Clock::time_point opened_ = Clock::now();
   std::array<std::deque<Entry>, 3> logs_;
-  std::deque<std::pair<Log, Entry>> fresh_;  // not committed yet
+  std::deque<std::pair<Log, Entry>> fresh_;  // not yet committed
   std::map<std::uint32_t, std::uint32_t> features_;
-  std::size_t saving_ = 0;  // of them, those that the commit under way stores
+  std::size_t saving_ = 0;  // number of `fresh_` entries in the commit under way
   bool must_save_ = false, features_changed_ = false;
 };
 

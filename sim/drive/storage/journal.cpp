@@ -25,7 +25,7 @@ void Journal::refuse(const std::string& what) {
   throw JournalDamaged("the journal of " + file_.path().string() + " is damaged: " + what);
 }
 
-// Applies the transaction at the head. False when there is none that is whole.
+// Applies the transaction at the head. Returns false if there is no whole one.
 bool Journal::replay_one(const std::function<void(RecordReader)>& apply) {
   const auto header = find_header();
   if (!header) return false;
@@ -50,7 +50,7 @@ bool Journal::replay_one(const std::function<void(RecordReader)>& apply) {
   return true;
 }
 
-// The transaction at the head as its first good page describes it; one of the first two is good unless two are lost.
+// Finds the header of the transaction at the head. Every page carries it, so one of the first two pages is enough.
 std::optional<JournalPageHeader> Journal::find_header() const {
   AlignedBuffer page(abi::kPageBytes);
   for (std::uint32_t number = 0; number < 2; ++number) {
@@ -62,11 +62,11 @@ std::optional<JournalPageHeader> Journal::find_header() const {
     if (header.number != number || header.pages > room(head_) / abi::kPageBytes) break;
     return header;
   }
-  return std::nullopt;  // the end, or `look_ahead` says what it is
+  return std::nullopt;  // the end of the journal, or damage that `look_ahead` finds
 }
 
-// Each transaction is durable before the next one is written: one behind a missing one means that the file was damaged.
-// So does a page of the missing one that has all its sectors and a wrong checksum.
+// Each transaction is durable before the next one is written. So a later transaction behind a missing one proves that
+// the file was damaged. A page of the missing one with all its sectors but a wrong checksum proves it too.
 Journal::Remains Journal::look_ahead() const {
   constexpr std::uint64_t kPiece = 1 << 20;
   Remains remains;
@@ -83,7 +83,7 @@ Journal::Remains Journal::look_ahead() const {
         const PageState state = journal_page::state_of(page, superblock_.salt, sequence_);
         remains.damaged |= state == PageState::kDamaged;
         if (state != PageState::kGood) continue;
-        // What follows the transaction may be further away.
+        // A large transaction ends beyond the gap, so the search goes on to its end.
         const JournalPageHeader header = journal_page::header_of(page);
         const std::uint64_t behind = at + offset - std::uint64_t{header.number} * abi::kPageBytes +
                                      (std::uint64_t{header.pages} + journal_page::kStripePages) * abi::kPageBytes;
@@ -123,7 +123,8 @@ void Journal::append(RecordWriter& transaction) {
   ++sequence_;
 }
 
-// When it fails, nobody knows what is in the file: another transaction in that place could not be told from this one.
+// After a failure the file's contents are unknown: another transaction in the same place could not be told from this
+// one.
 void Journal::commit(RecordWriter& transaction) {
   spoiled_ = true;
   append(transaction);
@@ -161,7 +162,7 @@ void Journal::discard_past() {
   file_.discard(start() + head_, half - head_);
 }
 
-// The room that the new half took is given back: the file system may be full.
+// Discards the new half, because the file system may be full.
 void Journal::abandon_snapshot() {
   const std::uint64_t abandoned = start();
   head_ = old_head_;
@@ -170,7 +171,7 @@ void Journal::abandon_snapshot() {
   if (undecided_) return;
   try {
     file_.discard(abandoned, superblock_.journal_half_bytes);
-  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the room stays taken until the next snapshot
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the space stays in use until the next snapshot
   }
 }
 

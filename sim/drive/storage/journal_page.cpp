@@ -22,7 +22,8 @@ std::uint64_t stamp_in(std::span<const std::byte> page, std::size_t sector) {
   return stamp;
 }
 
-// Copies between the contents of a page, which stamps and header interrupt, and consecutive bytes.
+// Copies between consecutive bytes and the contents of a page. In the page, stamps and the header lie between the
+// contents.
 template <typename Copy>
 void for_each_piece(std::size_t bytes, Copy copy) {
   std::size_t done = 0;
@@ -41,7 +42,7 @@ std::uint32_t crc_of(std::span<const std::byte> page) {
   return crc32c(copy);
 }
 
-// Stamps, header and checksum of a page whose contents are there.
+// Adds stamps, header and checksum to a page that has its contents.
 void finish(std::span<std::byte> page, std::uint64_t salt, JournalPageHeader header) {
   const std::uint64_t stamp = stamp_of(salt, header.sequence);
   for (std::size_t sector = 0; sector < kSectors; ++sector) {
@@ -147,7 +148,7 @@ Decoded decode(std::span<std::byte> pages, std::uint64_t salt, const JournalPage
   }
   for (std::size_t i = 0; i < lost.size(); ++i) {
     const Stripe stripe = stripe_of(lost[i], expected.pages);
-    if (i > 0 && lost[i - 1] >= stripe.first) return result;  // two of a stripe
+    if (i > 0 && lost[i - 1] >= stripe.first) return result;  // two lost pages in one stripe
     const auto page = page_at(pages, lost[i]);
     std::ranges::fill(page, std::byte{});
     for (std::uint64_t other = stripe.first; other <= stripe.parity; ++other) {

@@ -19,10 +19,10 @@
 namespace kvdrive {
 namespace {
 
-constexpr std::uint64_t kReadBytes = 2 << 20;    // at once
-constexpr std::uint64_t kPieceBytes = 64 << 10;  // whose time is kept
+constexpr std::uint64_t kReadBytes = 2 << 20;    // bytes to bring in at once
+constexpr std::uint64_t kPieceBytes = 64 << 10;  // bytes that share one time stamp
 
-// Half seconds. The system does not give up in that time what was just used.
+// The current time in ticks of half a second. The system does not evict recently used pages within such a time.
 std::uint32_t now_ticks() {
   using HalfSeconds = std::chrono::duration<std::uint32_t, std::ratio<1, 2>>;
   return std::chrono::duration_cast<HalfSeconds>(std::chrono::steady_clock::now().time_since_epoch()).count() + 1;
@@ -44,7 +44,7 @@ Mapping::~Mapping() {
 void Mapping::fetch(std::uint64_t offset, std::uint64_t bytes) const {
   const std::uint64_t page = abi::kPageBytes, begin = offset / page * page;
   const std::uint64_t end = std::min((offset + bytes + page - 1) / page * page, bytes_);
-  // Even asking the system what is there is not for each of many small readers.
+  // Pieces fetched in this tick are skipped: with many small readers even asking the system would cost too much.
   const std::uint32_t ticks = now_ticks();
   for (std::uint64_t at = begin; at < end;) {
     std::uint64_t next = at;
@@ -71,20 +71,21 @@ bool Mapping::fetched(std::uint64_t offset, std::uint64_t bytes) const {
                      [ticks](std::uint32_t when) { return when == ticks; });
 }
 
-// The system's word. Populating what is there takes half as long as reading it, asking a hundredth of that.
+// True if the system reports all pages as present. Populating present pages takes half as long as reading them; this
+// question takes a hundredth of that.
 bool Mapping::resident(std::uint64_t at, std::uint64_t next) const {
-  // Of what `fetch` takes at once. The system's pages may be larger: some stay 0 then.
+  // One byte for each page that `fetch` takes at once. If the system's pages are larger, some bytes stay unused.
   std::array<unsigned char, (kReadBytes + kPieceBytes) / abi::kPageBytes> pages{};
   if (::mincore(data_ + at, next - at, pages.data()) != 0) return false;
   const auto count = static_cast<std::ptrdiff_t>((next - at + abi::kPageBytes - 1) / abi::kPageBytes);
   return std::all_of(pages.begin(), pages.begin() + count, [](unsigned char page) { return (page & 1) != 0; });
 }
 
-// Asks the disk for what comes next, up to `end`, while the first part arrives.
+// Asks the disk for the bytes from `next` up to `end`, then waits for the first part.
 void Mapping::populate(std::uint64_t at, std::uint64_t next, std::uint64_t end) const {
   if (next < end) ::madvise(data_ + next, std::min(kReadBytes, end - next), MADV_WILLNEED);
   while (::madvise(data_ + at, next - at, MADV_POPULATE_READ) != 0) {
-    if (errno == EINVAL) return;  // an older kernel: pages come in when they are touched
+    if (errno == EINVAL) return;  // older kernel: pages come in when they are touched
     if (errno != EINTR && errno != EAGAIN) throw std::system_error(errno, std::generic_category(), "madvise");
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A part of a file as read-only memory, through the page cache.
+// A part of a file, mapped as read-only memory through the page cache.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ class Mapping {
   void fetch(std::uint64_t offset, std::uint64_t bytes) const;
   // True if all of the range was fetched recently. Not safe to call concurrently with `fetch`.
   bool fetched(std::uint64_t offset, std::uint64_t bytes) const;
-  // Asks the disk for a range without waiting for it.
+  // Asks the disk for a range and does not wait.
   void expect(std::uint64_t offset, std::uint64_t bytes) const;
 
  private:
@@ -40,7 +40,7 @@ class Mapping {
 
   std::byte* data_ = nullptr;
   std::uint64_t bytes_ = 0;
-  mutable std::vector<std::uint32_t> fetched_;  // for each piece: when all of it was last fetched, in ticks
+  mutable std::vector<std::uint32_t> fetched_;  // per piece: the tick in which the whole piece was last fetched
 };
 
 }  // namespace kvdrive

@@ -11,7 +11,7 @@ namespace kvdrive {
 namespace {
 
 constexpr std::size_t kRowsKept = 64;
-constexpr std::uint64_t kSpareWindow = 64 << 10;  // the spares of 2048 units
+constexpr std::uint64_t kSpareWindow = 64 << 10;  // covers the spares of 2048 units
 
 AlignedBuffer take(std::vector<AlignedBuffer>& from) {
   if (from.empty()) return {};
@@ -84,7 +84,8 @@ void Media::fetch(Unit first, std::uint32_t count) const {
   fetch_spares(first, count);
 }
 
-// Where the neighbours were never written, a file system in memory needs room to show them, and may have none.
+// Falls back to exactly the wanted spares. If neighbours were never written, a file system in memory needs space to
+// show them, which it may not have.
 void Media::fetch_spares(Unit first, std::uint32_t count) const {
   const auto [begin, end] = spare_windows(first, count);
   try {
@@ -123,8 +124,8 @@ void Media::expect_spares(Unit first, std::uint32_t count) const {
   spares_.expect(windows.first, windows.second - windows.first);
 }
 
-// The range of the spare area to read, begin and end. The neighbours' spares come along: they are wanted soon, and cost
-// less than a read of their own.
+// Returns begin and end of the range of the spare area to read. It includes neighbouring spares, because they will be
+// needed soon and cost less now than in a read of their own.
 std::pair<std::uint64_t, std::uint64_t> Media::spare_windows(Unit first, std::uint32_t count) const {
   const std::uint64_t begin = spare_offset(first), end = spare_offset(first + count - 1) + sizeof(Spare);
   return {begin / kSpareWindow * kSpareWindow,
@@ -149,14 +150,14 @@ void Media::discard_units(Unit first, std::uint32_t count) {
   if (keeps_payload()) file_.discard(file_offset(first), std::uint64_t{count} * abi::kPageBytes);
 }
 
-// A spare's place within the spare area.
+// Returns the position of a spare within the spare area.
 std::uint64_t Media::spare_offset(Unit unit) const {
   const std::uint32_t per_row = superblock_.geometry.units_per_row();
   return unit / per_row * superblock_.row_spare_bytes() + unit % per_row * sizeof(Spare);
 }
 
-// Begins to write the gathered rows, neighbours together. Which writes there are depends on the commands only, not on
-// the disk's speed, so that a simulated power cut hits the same write in every run.
+// Starts to write the gathered rows, joining neighbours. The split into writes depends on the commands only, not on the
+// disk's speed. So a simulated power cut hits the same write in every run.
 void Media::write_behind() {
   const Geometry& g = superblock_.geometry;
   const std::size_t data_bytes = keeps_payload() ? std::size_t{g.units_per_row()} * abi::kPageBytes : 0;
@@ -168,7 +169,7 @@ void Media::write_behind() {
     }
     auto last = first;
     std::size_t size = 0;
-    bool whole = true;  // a row of a band without all its blocks ends early
+    bool whole = true;  // a band with bad blocks has shorter rows: no row can follow directly
     for (Unit next = first->first;
          whole && last != rows_.end() && last->first == next && last->second.gathered && size < kWriteBytes;
          ++last, next += g.units_per_row()) {
@@ -194,7 +195,7 @@ void Media::write_parts(Rows::iterator first, Rows::iterator last, AlignedBuffer
     AlignedBuffer& bytes = row->second.*what;
     parts.push_back({bytes.data(), bytes.size()});
   }
-  // Rows stay in the map until all their writes have ended. A row whose write failed counts as gathered again.
+  // A row stays in the map until all its writes have ended. A row whose write failed becomes a gathered row again.
   file_.write_behind(offset, parts, [first, rows](int error) {
     auto row = first;
     for (std::size_t i = 0; i < rows; ++i, ++row) {

@@ -24,7 +24,7 @@ void PowerCut::before_write(std::uint64_t offset, std::span<const std::byte> dat
   throw PowerLost();
 }
 
-// The file holds every write; takes back the sectors that did not survive, latest write first.
+// The file holds every write so far. This removes the sectors that did not survive, latest write first.
 void PowerCut::leave_behind(const Write& write) {
   std::mt19937_64 random(torn_);
   for (auto written = unsynced_.rbegin(); written != unsynced_.rend(); ++written) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A simulated loss of power: at the chosen write, what a disk may have kept of the writes since the last sync is left
-// in the file, in whole sectors, and nothing works any more.
+// A simulated loss of power at a chosen write. The file keeps what a disk may have kept of the writes since the last
+// sync, in whole sectors. Every later operation fails.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +21,14 @@ class PowerCut {
   using Read = std::function<void(std::uint64_t offset, std::span<std::byte>)>;
   using Write = std::function<void(std::uint64_t offset, std::span<const std::byte>)>;
 
-  // After `writes` more writes. `torn`: 0 keeps the writes before it and nothing of the last one, 1 half of the last
-  // one; 2 and up: a selection of what was written since the last sync, another one for each number, of whole writes
-  // (even numbers) or of sectors (odd ones).
+  // Cuts the power after `writes` more writes. `torn` 0 keeps all earlier writes and nothing of the last one; 1 keeps
+  // half of the last one. From 2 on, each value keeps a different selection of the writes since the last sync: whole
+  // writes for even values, sectors for odd ones.
   void arm(std::uint64_t writes, std::uint64_t torn);
 
   bool armed() const { return armed_; }
 
-  // Before each write and sync while armed. Throws PowerLost once the power is gone.
+  // To be called before each write and sync while armed. Throws PowerLost once the power is lost.
   void before_write(std::uint64_t offset, std::span<const std::byte> data, const Read& read, const Write& write);
   void before_sync();
   void check() const {

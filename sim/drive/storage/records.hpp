@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Metadata records as bytes: plain little-endian structs, one after the other.
+// Metadata records as bytes: plain little-endian structs in sequence.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 namespace kvdrive {
 
-// The kind of a journal record. The number is followed by the struct of the class that writes such records.
+// The kind of a journal record. The kind is followed by the struct of the class that writes such records.
 enum class RecordType : std::uint32_t {
   kList = 1,
   kBuffered,
@@ -39,7 +39,7 @@ class RecordWriter {
   static constexpr std::uint64_t kMostBytes = 4 << 20, kFewestBytes = 16 << 10;
 
   RecordWriter() = default;
-  // A long list of records goes out through `spill` in pieces of about `piece_bytes`, within the limits above.
+  // Long lists of records are passed to `spill` in pieces of about `piece_bytes`, which is clamped to the limits above.
   RecordWriter(std::function<void(RecordWriter&)> spill, std::uint64_t piece_bytes)
       : spill_(std::move(spill)), piece_bytes_(std::clamp(piece_bytes, kFewestBytes, kMostBytes)) {}
 

@@ -39,7 +39,7 @@ bool ours(const Superblock& superblock) { return superblock.magic == Superblock{
   throw std::runtime_error("cannot use " + file.path().string() + " as a drive: " + reason);
 }
 
-// Whatever the bytes say: products of what passes fit their types.
+// True if the fields are within their limits. Then products of them fit their types, whatever bytes the file held.
 bool sane(const Superblock& s) {
   const Geometry& g = s.geometry;
   const auto between = [](std::uint64_t value, std::uint64_t least, std::uint64_t most) {

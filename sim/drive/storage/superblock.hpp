@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first pages of a backing file: what it is, how large its flash is, where the journal starts.
+// The first pages of a backing file: they identify the file, and give the size of its flash and the start of the
+// journal.
 //
-// Two copies of the same, written one after the other with a sync between them: each alone is enough. When a power cut
-// came between them, the newer one counts; opening the drive writes the other one again.
+// There are two equal copies, written one after the other with a sync between them. One copy is enough. If a power cut
+// came between them, the newer copy counts, and opening the drive rewrites the other one.
 #pragma once
 
 #include <array>
@@ -22,14 +23,14 @@ struct Superblock {
   std::array<char, 8> magic{'k', 'v', 'd', 'r', 'i', 'v', 'e', '\n'};
   std::uint32_t format_version = kFormatVersion;
   std::uint32_t unit_bytes = abi::kPageBytes;
-  std::uint64_t generation = 0;  // of the journal; its lowest bit is the half in use
-  std::uint64_t salt = 0;        // of that half, another one at each start
-  std::uint64_t snapshot = 0;    // transactions of the half's snapshot
-  std::uint64_t durable = 0;     // transactions that were durable when this was written; there may be more
+  std::uint64_t generation = 0;  // generation of the journal; its lowest bit is the half in use
+  std::uint64_t salt = 0;        // salt of that half; each start of a half draws a new one
+  std::uint64_t snapshot = 0;    // number of transactions in the half's snapshot
+  std::uint64_t durable = 0;     // transactions that were durable at the time of writing; there may be more now
   std::uint64_t capacity_units = 0;
   std::uint64_t journal_half_bytes = 0;
   Geometry geometry;
-  std::uint32_t payload = 1;  // 0: the file keeps no contents of groups, for studies of time
+  std::uint32_t payload = 1;  // 0: the file stores no contents of groups, for studies of time
   std::uint32_t reserved = 0;
   std::array<char, 32> preset{};
   std::uint32_t crc = 0;
@@ -39,7 +40,7 @@ struct Superblock {
     return kJournalOffset + (of_generation & 1) * journal_half_bytes;
   }
   std::uint64_t spare_offset() const { return kJournalOffset + 2 * journal_half_bytes; }
-  // The spares of a row start a page.
+  // Bytes of a row's spares, padded so that each row starts a page.
   std::uint64_t row_spare_bytes() const;
   std::uint64_t spare_bytes() const { return row_spare_bytes() * geometry.rows_per_band() * geometry.blocks_per_die; }
   std::uint64_t unit_offset() const { return spare_offset() + spare_bytes(); }
@@ -48,26 +49,26 @@ struct Superblock {
   std::string_view preset_name() const { return preset.data(); }
 };
 
-// What a file of any content is to us.
+// What kind of content a file has.
 enum class FileKind : std::uint8_t { kEmpty, kDrive, kOther };
 
-// kDrive for every format version.
+// Returns kDrive for every version of the format.
 FileKind kind_of(const BackingFile& file);
 
 struct FoundSuperblock {
   Superblock superblock;
   bool repair = false;   // the other copy is damaged or older
-  std::string notice{};  // what happened to it, if that was no power cut
+  std::string notice{};  // the damage of the other copy, if a power cut does not explain it
 };
 
-// Throws std::runtime_error with a sentence for the user when the file is no drive of this format. `cut_short`: the
-// caller takes a file that is shorter than it should be.
+// Throws std::runtime_error with a sentence for the user when the file holds no drive of this format. `cut_short`:
+// accept a file that is shorter than it should be.
 FoundSuperblock read_superblock(const BackingFile& file, bool cut_short = false);
 
-// Writes both copies; durable on return.
+// Writes both copies; they are durable on return.
 void write_superblocks(BackingFile& file, Superblock superblock);
 
-// A number that no half of a journal had before.
+// Returns a number that no half of a journal has had before.
 std::uint64_t draw_salt();
 
 }  // namespace kvdrive

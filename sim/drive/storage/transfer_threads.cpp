@@ -44,7 +44,7 @@ TransferThreads::Batch TransferThreads::start(std::vector<Task> tasks) {
   const std::lock_guard lock(mutex_);
   try {
     while (threads_.size() < count_) threads_.emplace_back([this] { serve(); });
-  } catch (const std::system_error&) {  // NOLINT(bugprone-empty-catch): `wait` does the work then
+  } catch (const std::system_error&) {  // NOLINT(bugprone-empty-catch): `wait` then does the work
   }
   for (Task& task : tasks) {
     entries_.push_back({std::move(task), batch.state_});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A few threads for transfers. While the caller computes, they wait for the disk, copy out of the page cache and verify
+// A few threads for transfers. While the caller computes, they wait for the disk, copy from the page cache, and verify
 // checksums.
 #pragma once
 
@@ -19,7 +19,7 @@ class TransferThreads {
  public:
   using Task = std::function<void()>;
 
-  // Tasks that were started together. Everything they use must live until `wait` has returned.
+  // Tasks that were started together. All objects that they use must live until `wait` has returned.
   class Batch {
    public:
     Batch() = default;
@@ -28,7 +28,7 @@ class TransferThreads {
     Batch& operator=(Batch&& other) noexcept;
     ~Batch() { finish(); }
 
-    // Helps with the tasks until all have ended. Throws the first exception of a task, once.
+    // Runs tasks in the caller too, until all have ended. Throws the first exception of a task, once.
     void wait();
     bool done() const;
 
@@ -37,7 +37,7 @@ class TransferThreads {
     struct State {
       explicit State(TransferThreads& pool) : threads(pool) {}
       TransferThreads& threads;
-      std::size_t left = 0;  // guarded by the mutex of `threads`, like `error`
+      std::size_t left = 0;  // guarded by the mutex of `threads`, as is `error`
       std::exception_ptr error;
     };
 
