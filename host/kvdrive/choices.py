@@ -1,4 +1,4 @@
-"""The names that users write where there is a choice, one table each. Policies have theirs in `policies.registry`."""
+"""The names of engines, precisions and other choices, one table each. `policies.registry` has those of policies."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ ENGINES = {
     "hls": "the compiled kernels",
     "rtl": "the kernels' RTL, which takes long",
 }
-KERNEL_ENGINES = ("golden", *ENGINES, "float64")  # for single kernels: also the golden model and plain binary64
-DTYPES = ("float32", "bfloat16", "float16", "auto")  # precisions of a model's weights; auto: as stored
+KERNEL_ENGINES = ("golden", *ENGINES, "float64")  # for single kernels: also the golden model and plain float64
+DTYPES = ("float32", "bfloat16", "float16", "auto")  # precision of a model's weights; auto keeps the stored one
 ON_FAILURE = ("raise", "recompute")
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-_SPARE = 4  # partly filled pages, a copy while a saved cache is opened, and collection need room beside the tokens
+_SPARE = 4  # extra capacity for partly filled pages, a copy of a saved cache that is opened, and collection
 HELP = "/new starts anew, /quit or ^D leaves, ^C ends an answer"
 
 
@@ -54,7 +54,7 @@ def chat(
     folder = drive or cache_folder() / "chats" / re.sub(r"[^\w.-]+", "_", checkpoint.path.resolve().name)
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / CACHE).exists():
-        (folder / "drive.kv").unlink(missing_ok=True)  # nothing on it can be found again
+        (folder / "drive.kv").unlink(missing_ok=True)  # nothing on it can be found without CACHE
     capacity = max(1 << 26, _SPARE * checkpoint.context * checkpoint.shape.bytes_per_token)
     options = DriveOptions(engine=engine, threads=threads, capacity_bytes=capacity)
     with attach(checkpoint.model, folder / "drive.kv", options=options) as attached:
@@ -70,7 +70,7 @@ def chat(
 
 
 def _talk(conversation: Conversation, new_tokens: int, sampling: Sampling) -> None:
-    """Questions from stdin until it ends."""
+    """Read questions from stdin and answer them until stdin ends."""
     while (text := _ask()) not in (None, "/quit"):
         if text == "/new":
             conversation.start_anew()
@@ -82,7 +82,7 @@ def _talk(conversation: Conversation, new_tokens: int, sampling: Sampling) -> No
 
 
 def _ask() -> str | None:
-    """The next line; None at the end."""
+    """The next line of input; None at its end."""
     if sys.stdin.isatty():
         sys.stderr.write("> ")
         sys.stderr.flush()

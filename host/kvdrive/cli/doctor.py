@@ -90,7 +90,7 @@ def _model(name: str, as_json: bool) -> None:
 
 
 def lines(found: list[Finding], width: int = 80) -> Iterator[str]:
-    """What is wrong first. No line is longer than `width`, but a command or a path is never cut."""
+    """One finding as lines of text, the problem first. Lines wrap at `width`, but commands and paths are never cut."""
     for state, title in _TITLES.items():
         chosen = [finding for finding in found if finding.state is state]
         if not chosen:

@@ -130,7 +130,7 @@ def serve(
     if tcp is not None:
         places.append(f"nvme-tcp {parse_address(nvme_tcp)[0]}:{tcp.port}, {subsystem.nqn}")
     typer.echo(f"serving {path} (engine {engine}) at {' and '.join(places)}; Ctrl-C ends it")
-    while not stopped.wait(0.2):  # signals are handled between two looks
+    while not stopped.wait(0.2):  # Python handles signals between two waits
         pass
     if rings is not None:
         rings.stop()
@@ -178,7 +178,7 @@ def stats(socket: Socket, as_json: JsonFlag = False) -> None:
 
 
 def _budgets(drive: Drive, as_json: bool) -> dict[str, Any]:
-    """Bytes, and what is taken of them; erases of the least and most worn blocks."""
+    """Capacities in bytes with the bytes in use; erase counts of the least and the most worn block."""
     stats = drive.flash_stats()
     session = stats["session_groups"] * abi.PAGE_BYTES
     return {
@@ -208,7 +208,7 @@ def _ask(pairs: QueuePairs, layout: Any, command: commands.Command) -> dict[str,
 
 
 def _serial_of(path: Path) -> str:
-    """The same for the same file, however it is named: device and inode."""
+    """A serial number from the file's device and inode, so that it does not depend on the path that names the file."""
     status = path.stat()
     return f"KV{status.st_dev:x}{status.st_ino:x}".upper()[:20]
 

@@ -1,4 +1,4 @@
-"""What the commands of `kvdrive drive` share: opening a drive's file and showing what was found."""
+"""Helpers that the commands of `kvdrive drive` share: open a drive's file, print results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DriveFile = Annotated[Path, typer.Argument(help="the drive's backing file")]
 
 
 def open_drive(path: Path, engine: str = "fast", threads: int = 1, **options: Any) -> Drive:
-    """Mount or make a drive. Raises TargetError."""
+    """Mount the drive in a file, or create it. Raises TargetError."""
     try:
         return Drive(path, engine, threads, **options)
     except (OSError, RuntimeError, ValueError) as error:

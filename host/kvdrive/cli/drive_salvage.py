@@ -1,4 +1,4 @@
-"""`kvdrive drive fsck|recover`: whether a drive's file is whole, and what can be saved when it is not."""
+"""`kvdrive drive fsck|recover`: check a drive's file, and rescue sessions from a damaged one."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _copy(source: BinaryIO, target: BinaryIO) -> None:
     while at < end:
         try:
             at = os.lseek(source.fileno(), at, os.SEEK_DATA)
-        except OSError:  # nothing but a hole is left
+        except OSError:  # no data after this offset: the rest of the file is a hole
             return
         stop = os.lseek(source.fileno(), at, os.SEEK_HOLE)
         source.seek(at)

@@ -19,7 +19,7 @@ from kvdrive.cli.drive_files import JsonFlag, open_drive, open_existing, show
 from kvdrive.errors import InputError, TargetError
 from kvdrive.perf.workloads import QueuedDrive, Shape, Workload, play, replay, steps, stored_queries
 
-KEPT_EVENTS = 1_000_000  # of a timeline, the latest
+KEPT_EVENTS = 1_000_000  # a timeline keeps this many of its latest events
 
 
 def trace(
@@ -86,7 +86,7 @@ def write_trace(drive: Drive, out: Path) -> int:
 
 
 def _summary(path: Path) -> tuple[dict[str, int], float]:
-    """How many tracks of each kind a timeline has, and the us that it spans."""
+    """The number of tracks of each kind in a timeline, and its length in us."""
     events = json.loads(path.read_text())["traceEvents"]
     kinds = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
     spans = [event for event in events if event["ph"] == "X"]

@@ -1,4 +1,4 @@
-"""Groups of options that several commands share: a dataclass each, which a command gets as one value."""
+"""Groups of options that several commands share. Each group is a dataclass; a command receives it as one value."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typer import Typer
 
 
 def command(app: Typer, name: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """As `app.command(name)`; a parameter whose type is a dataclass stands for the options that are its fields.
+    """Like `app.command(name)`, but a parameter whose type is a dataclass becomes one option for each of its fields.
 
-    The fields are annotated as typer's own parameters are, and have defaults.
+    Each field is annotated as a typer parameter and has a default.
     """
 
     def add(function: Callable[..., None]) -> Callable[..., None]:

@@ -24,7 +24,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="Attention inside the drive.",
-    context_settings={"help_option_names": ["-h", "--help"]},  # of all commands
+    context_settings={"help_option_names": ["-h", "--help"]},  # applies to all commands
 )
 app.add_typer(run_app)
 app.add_typer(generate_app)
@@ -37,12 +37,12 @@ app.add_typer(kernel_app, name="kernel")
 app.add_typer(drive_app, name="drive")
 
 
-# How long torch's threads wait for more work before they sleep, in looks of libgomp: some 0.1 ms in place of
-# milliseconds. They would keep a processor from the attention that follows a layer's matrices.
+# Iterations for which torch's idle OpenMP threads spin before they sleep: about 0.1 ms, the default is milliseconds.
+# Threads that spin longer take a processor from the attention that follows a layer's matrix products.
 SPINS = "10000"
 
 
-# Packages that commands import when they need them, and the extras of pyproject.toml that bring them.
+# Optional packages, which commands import when they need them, and the extras of pyproject.toml that install them.
 EXTRAS = {
     "torch": "models",
     "transformers": "models",
@@ -73,7 +73,7 @@ def options(version: Version = False) -> None:
 
 def main() -> None:
     """Entry point: our own errors are one sentence on stderr, exit code 2."""
-    os.environ.setdefault("GOMP_SPINCOUNT", SPINS)  # read when torch is imported, which no command has done yet
+    os.environ.setdefault("GOMP_SPINCOUNT", SPINS)  # takes effect when torch is imported, which happens later
     try:
         app()
     except KvdriveError as error:

@@ -65,7 +65,7 @@ class TargetOptions:
     threads: Annotated[int, typer.Option(min=0, help="threads of host and engine; 0: all cores")] = 0
 
     def options(self, files: FolderOptions | None = None) -> DriveOptions:
-        """For `open_drives`. Raises InputError."""
+        """The options as `open_drives` takes them. Raises InputError."""
         from kvdrive.targets.opening import DriveOptions
 
         files = files or FolderOptions()
@@ -116,7 +116,7 @@ class PolicyOptions:
     ] = "raise"
 
     def options(self) -> AttentionOptions:
-        """For `attach`. Raises InputError."""
+        """The options as `attach` takes them. Raises InputError."""
         from kvdrive.plugins.attach import AttentionOptions
 
         ratio = parse_ratio(self.ratio) if self.ratio else None

@@ -1,4 +1,4 @@
-"""Paths of options, looked at before the work starts."""
+"""Checks of paths in options, made before the work starts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kvdrive.errors import InputError
 
 
 def output_folder(value: Path | None) -> Path | None:
-    """`value`, where a folder is or can be made. Raises InputError."""
+    """`value`, which is a folder or can become one. Raises InputError otherwise."""
     if value is None:
         return None
     there = next(place for place in (value.absolute(), *value.absolute().parents) if os.path.lexists(place))

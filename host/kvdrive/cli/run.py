@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 _PROMPT_TOKENS = 8192
-_ROOM = 1024  # positions of the model that its answer may need
-_VERIFY_STEPS = 4  # the compiled kernels take about a second for each at 8192 tokens of the shipped model
+_ROOM = 1024  # positions reserved for the answer
+_VERIFY_STEPS = 4  # the compiled kernels take about a second per step, at 8192 tokens of the shipped model
 
 
 @command(app)

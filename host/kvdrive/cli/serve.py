@@ -16,8 +16,8 @@ from kvdrive.errors import InputError
 
 app = typer.Typer()
 
-_SHUTDOWN_SECONDS = 5  # for streams that are on their way
-_SPARE = 2  # partly filled pages and collection need room beside the tokens
+_SHUTDOWN_SECONDS = 5  # how long a stopping server waits for open streams
+_SPARE = 2  # extra capacity for partly filled pages and collection
 
 
 @command(app)
@@ -88,7 +88,7 @@ def _own_machine(host: str) -> bool:
 
 
 def _bind(host: str, port: int) -> socket.socket:
-    """A listening socket. Raises InputError when the address cannot be had."""
+    """A listening socket. Raises InputError when the address cannot be bound."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, reuse_port=False)

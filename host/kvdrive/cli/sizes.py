@@ -10,7 +10,7 @@ _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 
 
 def bytes_of(text: str) -> int:
-    """Bytes of a size like 64M or 64 MiB; no unit: bytes. Raises InputError."""
+    """Parse a size like 64M or 64 MiB into bytes; a number without a unit is in bytes. Raises InputError."""
     found = re.fullmatch(r"(\d+)\s*([KMGT]?)(i?B)?", text.strip(), re.IGNORECASE)
     if not found:
         raise InputError(f"'{text}' is no size: write a number, with K, M, G or T behind it")

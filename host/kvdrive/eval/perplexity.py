@@ -20,7 +20,7 @@ OnStep = Callable[[], None]
 
 @dataclass(frozen=True)
 class Perplexity:
-    """Of `tokens` tokens in `windows` windows: `nats` per token, and its standard error over windows (None of one)."""
+    """`nats`: mean per token over all windows. `standard_error`: over windows, None for a single window."""
 
     context: int
     windows: int
@@ -37,7 +37,7 @@ class Perplexity:
 def windows(documents: Sequence[Tokens], context: int, targets: int, count: int) -> list[Tokens]:
     """`count` windows of `context` + `targets` consecutive tokens of one document each, that do not overlap.
 
-    Taken in turn from all documents that are long enough. Raises InputError when there are fewer.
+    Windows come in turn from all documents that are long enough. Raises InputError when there are fewer than `count`.
     """
     size = context + targets
     pieces = [[text[i : i + size] for i in range(0, len(text) - size + 1, size)] for text in documents]
@@ -67,7 +67,7 @@ def by_context(
     new_cache: NewCache,
     on_step: OnStep | None = None,
 ) -> list[Perplexity]:
-    """For each length c: the last `targets` tokens of each text, after the c tokens before them.
+    """Perplexity for each length c: of the last `targets` tokens of each text, after the c tokens before them.
 
     The i-th target also sees the i targets before it. `new_cache` makes an empty cache; `on_step` is called
     len(texts) * len(lengths) times.
@@ -88,6 +88,6 @@ def by_context(
 
 
 def release(cache: Any) -> None:
-    """Forget what a drive's cache holds; stock caches go with their last reference."""
+    """Reset a drive's cache. A stock cache needs nothing: it is freed with its last reference."""
     if hasattr(cache, "sessions"):
         cache.reset()

@@ -21,7 +21,7 @@ def write_json(path: Path, result: dict[str, Any]) -> None:
 
 
 def points_of(result: dict[str, Any]) -> list[Point]:
-    """The points of a result as `write_json` wrote it."""
+    """The points of a result that `write_json` has written."""
     return [Point(**point) for point in result["points"]]
 
 

@@ -15,7 +15,7 @@ from kvdrive.eval.tasks import Case
 
 @dataclass(frozen=True)
 class Accuracy:
-    """`exact`: share of cases answered as a whole; `tokens`: share of the answers' tokens."""
+    """`exact`: share of cases whose whole answer is right. `tokens`: share of right tokens in all answers."""
 
     task: str
     context: int
@@ -46,6 +46,6 @@ def accuracy(
 
 
 def summarise(task: str, context: int, answers: Sequence[Sequence[bool]]) -> Accuracy:
-    """One row from the right and wrong tokens of each case."""
+    """One row of results. The input says of each case which tokens are right."""
     exact = float(np.mean([all(answer) for answer in answers]))
     return Accuracy(task, context, len(answers), exact, float(np.mean([right for a in answers for right in a])))

@@ -38,7 +38,7 @@ def prefill(model: PreTrainedModel, context: Tokens, cache: Any) -> None:
 def score(model: PreTrainedModel, last: int, target: Tokens, cache: Any) -> Scores:
     """Rate `target` [n] after a prefilled `cache` and the context's `last` token; the cache grows by n tokens."""
     if isinstance(cache, AttachedCache):
-        cache.rate_singly()  # what is counted are the reads of decode steps
+        cache.rate_singly()  # so that the bytes read are those of single decode steps
     given = torch.from_numpy(np.concatenate([[last], target[:-1]])).to(model.device)
     with torch.no_grad():
         logits = model(given[None], past_key_values=cache, use_cache=True).logits[0].double().cpu()
@@ -50,7 +50,7 @@ def score(model: PreTrainedModel, last: int, target: Tokens, cache: Any) -> Scor
 def rate(model: PreTrainedModel, context: Tokens, target: Tokens, cache: Any) -> Scores:
     """Rate `target` [n] after `context` [c >= 1] with the empty `cache`.
 
-    After a single token there is nothing to prefill: that token's own step is exact attention to itself on the host.
+    A context of a single token has no prefill: its step is exact attention to itself, on the host.
     """
     if len(context) > 1:
         prefill(model, context, cache)

@@ -1,7 +1,7 @@
 """Attention policies at several ratios on the same questions: what each costs in accuracy and reads in bytes.
 
-A context is prefilled once, exactly; every policy of the drive goes on from there, and the drive counts what it reads.
-Policies that run on the host prefill for themselves; their bytes are the rows that they keep.
+A context is prefilled once, with exact attention. Every policy of the drive continues from there, and the drive counts
+the bytes that it reads. Each policy that runs on the host prefills its own cache; its bytes are the rows that it keeps.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ class Point:
     token_accuracy: dict[str, float] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The point as a dictionary for JSON."""
         return asdict(self)
 
 
 @dataclass
 class _Answers:
-    """What one policy answered so far."""
+    """The answers of one policy so far."""
 
     policy: Policy
     bytes_read: int = 0
@@ -143,7 +143,7 @@ def sweep(
 def _drive(
     model: PreTrainedModel, target: Target, question: Question, answers: Sequence[_Answers]
 ) -> Iterator[tuple[_Answers, Scores, int]]:
-    """Policies that run in the drive share one prefilled context."""
+    """Answer with the policies that run in the drive, which share one prefilled context."""
     if not answers:
         return
     with _sparse_context(model, target, question.context) as cache:
@@ -155,7 +155,7 @@ def _drive(
 
 @contextmanager
 def _sparse_context(model: PreTrainedModel, target: Target, context: Tokens) -> Iterator[Any]:
-    """A prefilled cache whose sessions serve every policy: K lies in both layouts."""
+    """A prefilled cache whose sessions serve every policy, because K is stored in both layouts."""
     with attach(model, target, make_policy("sparf")) as attached:
         cache = attached.cache()
         prefill(model, context, cache)
@@ -165,7 +165,7 @@ def _sparse_context(model: PreTrainedModel, target: Target, context: Tokens) -> 
 def _host(
     model: PreTrainedModel, target: Target, question: Question, answers: Sequence[_Answers]
 ) -> Iterator[tuple[_Answers, Scores, int]]:
-    """Policies that run on the host prefill for themselves."""
+    """Answer with the policies that run on the host; each of them prefills its own cache."""
     for one in answers:
         with attach(model, target, one.policy) as attached:
             cache = attached.cache()
@@ -174,7 +174,7 @@ def _host(
 
 
 def _rate(model: PreTrainedModel, question: Question, cache: AttachedCache) -> tuple[Scores, int]:
-    """How the question's target is rated after its context, and the bytes of K and V that were read for it."""
+    """The scores of the question's target after its context, and the bytes of K and V that were read for it."""
     before = cache.bytes_read()
     scores = score(model, int(question.context[-1]), question.target, cache)
     return scores, cache.bytes_read() - before

@@ -15,7 +15,7 @@ Tokens = NDArray[np.int64]
 
 
 class Encoder(Protocol):
-    """What a task needs of a tokenizer."""
+    """The part of a tokenizer that a task uses."""
 
     def __call__(self, text: str) -> list[int]:
         """Tokens of a text, without special tokens."""
@@ -23,7 +23,7 @@ class Encoder(Protocol):
 
 @dataclass(frozen=True)
 class Case:
-    """One question: `prompt` ends where `answer` begins. `depth`: place of the statement, 0 = start, 1 = end."""
+    """One question. `answer` follows `prompt` directly. `depth`: place of the statement, 0 = start, 1 = end."""
 
     task: str
     prompt: Tokens

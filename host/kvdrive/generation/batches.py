@@ -1,4 +1,4 @@
-"""One generation: prompts in, tokens and the record of what it took out, and the same with stock transformers."""
+"""One generation of a batch: tokens with a record of times and traffic; and its comparison with stock transformers."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def generate(
         with record.watch_layers(checkpoint.model, lambda layer: None if rows else on_layer(layer)):
             for step in steps(checkpoint.model, work.ids, cache, work.new_tokens, **options):
                 if not rows:
-                    cache.synchronize()  # belongs to the prefill, whoever is slow
+                    cache.synchronize()  # writing K and V to the drives counts as part of the prefill
                 record.step()
                 rows.append(step.tokens)
                 if len(logits) < keep_logits:
@@ -121,7 +121,7 @@ def compare_with_transformers(
 
 
 def _explain(checkpoint: Checkpoint, work: Batch, row: int, ours: list[int], stock: list[int]) -> str:
-    """How far apart stock transformers rates the first two tokens that differ."""
+    """The first two tokens that differ, and the difference of their scores in stock transformers."""
     pairs = zip(ours, stock, strict=False)
     first = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(ours), len(stock)))
     if first in (len(ours), len(stock)):
@@ -138,7 +138,7 @@ def _explain(checkpoint: Checkpoint, work: Batch, row: int, ours: list[int], sto
 
 
 def _until_stop(tokens: torch.Tensor, stop_ids: frozenset[int]) -> list[list[int]]:
-    """Rows of [rows, steps] up to their first stop token, which stays."""
+    """Rows of [rows, steps], each cut after its first stop token."""
     rows: list[list[int]] = tokens.tolist()
     ends = [next((i + 1 for i, token in enumerate(row) if token in stop_ids), len(row)) for row in rows]
     return [row[:end] for row, end in zip(rows, ends, strict=True)]

@@ -1,4 +1,4 @@
-"""Checkpoints on this machine: found by name, loaded with their tokenizer, refused in one sentence."""
+"""Checkpoints on this machine: find them by name and load them with their tokenizer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kvdrive.plugins.support import ON_DRIVES, decoder_config, heads_of, layer_t
 
 @dataclass(frozen=True)
 class Shape:
-    """What the size of a KV cache depends on. `drive_layers`: those of `layers` whose K and V go to drives."""
+    """The numbers that give the size of a KV cache. `drive_layers`: how many of the `layers` have K and V on drives."""
 
     layers: int
     drive_layers: int
@@ -27,7 +27,7 @@ class Shape:
 
     @property
     def bytes_per_token(self) -> int:
-        """K and V of one token in binary16, all layers on drives."""
+        """Bytes of K and V of one token in binary16, over all layers on drives."""
         return 2 * self.drive_layers * self.kv_heads * self.head_dim * 2
 
 
@@ -53,7 +53,7 @@ class Checkpoint:
 
     @property
     def context(self) -> int:
-        """Tokens that prompt and continuation may have together."""
+        """The most tokens that a prompt and its continuation may have together."""
         return int(decoder_config(self.model).max_position_embeddings)
 
     @property
@@ -70,7 +70,7 @@ class Checkpoint:
         return ids
 
     def check_length(self, prompt_tokens: int, new_tokens: int) -> None:
-        """Raises InputError when the model's positions do not suffice."""
+        """Raises InputError when the model has fewer positions than the text needs."""
         if prompt_tokens + new_tokens > self.context:
             raise InputError(
                 f"{prompt_tokens} prompt tokens and {new_tokens} new ones exceed the {self.context} positions of "
@@ -104,7 +104,7 @@ def _read_folder(path: Path, dtype: str) -> tuple[PreTrainedModel, PreTrainedTok
         model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
             path, dtype=dtype if dtype == "auto" else getattr(torch, dtype), use_safetensors=True, **options
         )
-    except Exception as error:  # damaged files show as any kind of error in three libraries
+    except Exception as error:  # damaged files raise any kind of error, from three libraries
         raise InputError(f"transformers cannot load {path}: {_first_line(error)}") from error
     try:
         tokenizer = AutoTokenizer.from_pretrained(path, **options)
@@ -123,11 +123,11 @@ def _read_gguf(path: Path, dtype: str) -> tuple[PreTrainedModel, PreTrainedToken
 
 
 def _device(name: str) -> torch.device:
-    """Raises InputError for devices that torch does not have here."""
+    """The torch device of this name. Raises InputError for devices that torch does not have here."""
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts
+    except (RuntimeError, AssertionError) as error:  # torch without CUDA raises AssertionError
         raise InputError(f"torch has no device '{name}' here ({_first_line(error)}): try cpu") from error
     if device.type == "meta":
         raise InputError("the device 'meta' computes nothing: try cpu")

@@ -1,4 +1,4 @@
-"""A conversation whose K and V stay on a drive: told, saved after each answer, and gone on with in another process."""
+"""A conversation whose K and V stay on a drive. It is saved after each answer; another process can continue it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ USER, ASSISTANT = "user", "assistant"
 
 
 def as_text(tokenizer: PreTrainedTokenizerBase, messages: Sequence[dict[str, str]]) -> str:
-    """By the checkpoint's template; a base model without one gets a line for each message.
+    """The messages as one text, made by the checkpoint's template; without a template, a line for each message.
 
-    Raises whatever a template raises for what it does not serve.
+    Raises any error that the template raises for messages that it does not support.
     """
     if tokenizer.chat_template is None:
         return "".join(f"{message['role']}: {message['content']}\n" for message in messages) + f"{ASSISTANT}:"
@@ -33,7 +33,7 @@ def as_text(tokenizer: PreTrainedTokenizerBase, messages: Sequence[dict[str, str
 
 
 def wants_special(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """True if the tokenizer has to add special tokens to such a text: a template has written them."""
+    """True if the tokenizer has to add special tokens. A template writes them itself."""
     return tokenizer.chat_template is None
 
 
@@ -42,7 +42,7 @@ class Conversation:
 
     def __init__(self, checkpoint: Checkpoint, attachment: Attachment, folder: Path) -> None:
         self.messages: Messages = []
-        self.computed = 0  # tokens of the last answer's prompt that were not on the drive
+        self.computed = 0  # tokens of the last prompt that had to be computed because they were not on the drive
         self._checkpoint = checkpoint
         self._attachment = attachment
         self._messages_file, self._cache_file = folder / MESSAGES, folder / CACHE
@@ -52,7 +52,7 @@ class Conversation:
 
     @property
     def tokens(self) -> int:
-        """Tokens whose K and V the drive holds."""
+        """Number of tokens whose K and V the drive holds."""
         return int(self._cache.get_seq_length())
 
     def answer(self, text: str, new_tokens: int, sampling: Sampling) -> Iterator[str]:
@@ -101,11 +101,11 @@ class Conversation:
             return
         try:
             self._cache.crop(common - len(held))
-        except UnsupportedError:  # a recurrent state: everything is computed again
+        except UnsupportedError:  # layers with a recurrent state cannot be cropped: everything is computed again
             self._cache.reset()
 
     def _save(self, messages: Messages) -> None:
-        """Messages first: a cache that is behind them costs time, no text."""
+        """Save the messages first: a cache that is older than they are costs time, but no text is lost."""
         self.messages = messages
         new = self._messages_file.with_suffix(".new")
         new.write_text(json.dumps(self.messages, ensure_ascii=False, indent=1))
@@ -114,7 +114,7 @@ class Conversation:
             self._attachment.save(self._cache, self._cache_file)
 
     def _reopen(self) -> None:
-        """What an earlier process left. Raises InputError when it is another model's or damaged."""
+        """Open what an earlier process saved. Raises InputError when it is damaged or belongs to another model."""
         try:
             self.messages = json.loads(self._messages_file.read_text())
         except ValueError as error:

@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 from transformers.generation.logits_process import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
-_COLDEST = 1e-5  # below it only the most likely token has a probability in binary32
+_COLDEST = 1e-5  # at lower temperatures only the most likely token has a probability in binary32
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from kvdrive.errors import InputError
 from kvdrive.eval import library, tasks
 from kvdrive.generation.checkpoints import Checkpoint
 
-_LONGEST_TOKEN = 32  # characters: what lies further back is not needed, whatever the tokenizer
-_DEPTH = 1 / 4  # of the text before the statement
+_LONGEST_TOKEN = 32  # characters; for n tokens, only the first n times as many characters of a text are tokenized
+_DEPTH = 1 / 4  # the share of the text that comes before the statement
 _SEED = 7
 _INSTRUCTION = "Read the text below and remember the special magic number hidden in it.\n\n"
 _FACT = "The special magic number for Lima is"
@@ -19,13 +19,13 @@ _QUESTION = "What is the special magic number for Lima mentioned in the text?"
 
 @dataclass(frozen=True)
 class Demonstration:
-    """`ids` of the prompt, what it is `about`, the `question` at its end, and the `answer` that a right text has."""
+    """A prompt (`ids`), its subject (`about`), the `question` at its end, and the `answer` that a right text has."""
 
     ids: list[int]
     about: str
     question: str
     answer: str
-    tokens_back: int  # from the end of the prompt to the statement that has the answer
+    tokens_back: int  # distance from the end of the prompt to the statement with the answer
 
     def verdict(self, text: str) -> str:
         """One line: did the model find it?"""
@@ -70,7 +70,7 @@ def held_out(checkpoint: Checkpoint, tokens: int) -> tuple[str, list[int]]:
 def _question(checkpoint: Checkpoint, tokens: int) -> Demonstration:
     """A number stated in the language reference that comes with Python, asked for by the model's chat template.
 
-    The answer's first words are the model's given ones: small models otherwise talk about the question.
+    The prompt ends with the first words of the answer, because small models otherwise talk about the question.
     """
     from pydoc_data import topics
 
@@ -89,12 +89,12 @@ def _question(checkpoint: Checkpoint, tokens: int) -> Demonstration:
 
 
 def _key() -> str:
-    """Five digits, always the same."""
+    """Five digits, the same in every run."""
     return f"{random.Random(_SEED).randrange(100_000):05}"
 
 
 def _chat(checkpoint: Checkpoint) -> tuple[list[int], list[int]]:
-    """Tokens before and after the document."""
+    """The tokens of the chat template before and after the document."""
     mark = "<<document>>"
     whole: str = checkpoint.tokenizer.apply_chat_template(
         [{"role": "user", "content": f"{_INSTRUCTION}{mark}\n\n{_QUESTION}"}],

@@ -25,7 +25,7 @@ def load(path: Path, dtype: torch.dtype) -> tuple[PreTrainedModel, PreTrainedTok
         raise InputError(f"{path.name} needs the package gguf: pip install 'kvdrive[gguf]'")
     options: dict[str, Any] = {"gguf_file": path.name, "local_files_only": True}
     model = AutoModelForCausalLM.from_pretrained(path.parent, dtype=dtype, **options)
-    model.hf_quantizer = None  # the weights are plain numbers now, and may be saved as such
+    model.hf_quantizer = None  # the weights are dequantised, so that they can be saved as plain numbers
     stored = model.config.__dict__.pop("quantization_config", None)
     name = str(dtype).removeprefix("torch.")
     log.warning("%s: quantised weights are dequantised to %s, %s of memory", path.name, name, _size(model))
@@ -38,7 +38,7 @@ def smollm2_folder() -> Path:
 
     Raises InputError when the package is not installed.
     """
-    found = importlib.util.find_spec(_PACKAGE)  # not imported: that would ask for llama.cpp
+    found = importlib.util.find_spec(_PACKAGE)  # only located: importing it would need llama.cpp
     places = list(found.submodule_search_locations or []) if found else []
     files = [file for place in places for file in Path(place).glob("*.gguf")]
     if not files:
@@ -53,7 +53,7 @@ def smollm2_folder() -> Path:
 
 
 def _convert(file: Path, folder: Path) -> None:
-    """Write `file` as a Hugging Face folder; `folder` is there whole or not at all."""
+    """Write `file` as a Hugging Face folder. `folder` appears complete or not at all."""
     log.warning("converting %s into %s, once; this takes a minute", file.name, folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="converting-", dir=folder.parent) as scratch:
@@ -64,7 +64,7 @@ def _convert(file: Path, folder: Path) -> None:
         try:
             made.rename(folder)
         except OSError:
-            if not (folder / "config.json").is_file():  # else another process was faster
+            if not (folder / "config.json").is_file():  # otherwise another process has converted it meanwhile
                 raise
 
 

@@ -1,4 +1,4 @@
-"""Where a checkpoint lies that the user calls by a name or a path."""
+"""The place of a checkpoint on this machine, from the name or path that the user gave."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 def find(name: str) -> Path:
-    """A folder with config.json, or a GGUF file. Raises InputError when there is none.
+    """The checkpoint `name`: a folder with config.json, or a GGUF file. Raises InputError when there is none.
 
     `name`: a shipped model, "smollm2", or a path.
     """

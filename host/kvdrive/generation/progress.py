@@ -1,4 +1,4 @@
-"""What a person sees while a generation runs: bars until the first token, then the text itself."""
+"""Progress of a generation on the terminal: bars until the first token, then the text itself."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kvdrive.generation.text import TextStream
 class Display:
     """Progress on `console`; the text of one row on stdout as it comes, unless `stream` is False.
 
-    Bar and text do not share a terminal: the bar ends with the first token where text is streamed.
+    The bar and streamed text would disturb each other, so the bar ends with the first token.
     """
 
     def __init__(self, console: Console, tokenizer: PreTrainedTokenizerBase, stream: bool) -> None:
@@ -27,7 +27,7 @@ class Display:
 
     @contextmanager
     def generation(self, layers: int, new_tokens: int) -> Iterator[Display]:
-        """The time of one generation."""
+        """A context manager around one generation: shows its progress from start to end."""
         self._new_tokens = new_tokens
         self._task = self._bars.add_task("prefill: layers", total=layers)
         self._bars.start()
@@ -57,7 +57,7 @@ class Display:
 
 @contextmanager
 def bar(console: Console, title: str, total: int) -> Iterator[tuple[Progress, TaskID]]:
-    """A bar of its own."""
+    """Show a separate progress bar."""
     with _bars(console) as bars:
         yield bars, bars.add_task(title, total=total)
 

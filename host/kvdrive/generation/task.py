@@ -40,7 +40,7 @@ class Settings:
     drives: DriveOptions = field(default_factory=DriveOptions)
     attention: AttentionOptions = field(default_factory=AttentionOptions)
     check: bool = False
-    verify_steps: int = 0  # decode steps that the compiled kernels repeat, for the same bits
+    verify_steps: int = 0  # decode steps that the compiled kernels repeat; their results must have the same bits
     report: Path | None = None
     stream: bool = True
 
@@ -85,7 +85,7 @@ def run(settings: Settings, read_prompts: ReadPrompts, console: Console) -> Repo
 
 
 def passed(report: Report) -> bool:
-    """Whether everything that was compared is the same; sparse attention may choose other tokens."""
+    """True if every comparison found equal results. Sparse attention may choose other tokens without failing."""
     check, verify = report["check"], report["verify"]
     sparse = report["options"]["attention"] != "exact"
     same_tokens = sparse or check is None or check["identical"] == check["total"]
@@ -100,7 +100,7 @@ def prepare(checkpoint: Checkpoint, settings: Settings, prompts: list[list[int]]
 
 
 def drive_bytes(checkpoint: Checkpoint, work: Batch) -> int:
-    """Capacity for the K and V of a batch, rounded up generously: partly filled pages and collection need room."""
+    """Capacity for the K and V of a batch, with extra room for partly filled pages and collection."""
     rows, tokens = work.ids.shape
     return int(4 * rows * (tokens + work.new_tokens) * checkpoint.shape.bytes_per_token)
 
@@ -142,7 +142,7 @@ def _generate(checkpoint: Checkpoint, work: Batch, settings: Settings, console: 
 def _verify(
     checkpoint: Checkpoint, work: Batch, done: Generated, settings: Settings, console: Console
 ) -> dict[str, Any]:
-    """The first decode steps again, by the kernels compiled from the HLS sources, in a drive of their own."""
+    """Repeat the first decode steps in a new drive, with the kernels that are compiled from the HLS sources."""
     steps = min(settings.verify_steps, work.new_tokens - 1)
     options = replace(settings.drives, engine=_VERIFIER, folder=None, format=False)
     short = replace(work, new_tokens=steps + 1)
@@ -160,7 +160,7 @@ def _verify(
 
 
 def _compare(checkpoint: Checkpoint, work: Batch, done: Generated, console: Console) -> Report:
-    """The same with stock transformers: `check`, and in `transformers` the time that it takes."""
+    """Repeat the generation with stock transformers: the comparison in `check`, its time in `transformers`."""
     marks = [time.perf_counter()]
 
     def on_token() -> None:

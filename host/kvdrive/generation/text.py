@@ -1,10 +1,10 @@
-"""Tokens to text while they arrive."""
+"""Decodes tokens to text while they arrive."""
 
 from __future__ import annotations
 
 from transformers import PreTrainedTokenizerBase
 
-_INCOMPLETE = "�"  # what a tokenizer writes for the first bytes of a character
+_INCOMPLETE = "�"  # the replacement character, which tokenizers write for an incomplete character
 
 
 class TextStream:
@@ -26,7 +26,7 @@ class TextStream:
         return self._piece(final=False)
 
     def end(self) -> str:
-        """What is left, complete or not."""
+        """The remaining text, even if its last character is incomplete."""
         return self._piece(final=True)
 
     def _piece(self, final: bool) -> str:

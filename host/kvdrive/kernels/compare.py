@@ -14,7 +14,7 @@ from kvdrive.kernels.rtl import RtlEngine
 
 
 class Kernels(Protocol):
-    """What an engine offers per kernel name: (arrays, mode) -> arrays with `status`."""
+    """An engine's kernels by name. Each maps (arrays, mode) to arrays with `status`."""
 
     def argtopk(self, a: Arrays, mode: str) -> Arrays: ...
     def page_filter(self, a: Arrays, mode: str) -> Arrays: ...
@@ -76,7 +76,7 @@ def _difference(output: str, engine: str, reference: str, got: Any, expected: An
     else:
         different = int((a != b).sum())
     error = None
-    if output == "acc" and a.size:  # 128-bit integers against real numbers have no common view
+    if output == "acc" and a.size:  # outputs are 128-bit integers or real numbers, which have no common dtype
         error = None
     elif a.size:
         with np.errstate(invalid="ignore"):
@@ -85,13 +85,13 @@ def _difference(output: str, engine: str, reference: str, got: Any, expected: An
 
 
 def differences(engine: str, got: Arrays, reference: str, expected: Arrays) -> list[Difference]:
-    """Output by output, of those that both engines give."""
+    """Differences of each output that both engines give."""
     shared = [name for name in expected if name in got]
     return [_difference(name, engine, reference, got[name], expected[name]) for name in shared]
 
 
 def compare(kernel: Kernel, engines: list[str], arrays: Arrays, mode: str) -> list[Difference]:
-    """Every engine against the first one, output by output."""
+    """Compare every engine with the first one, output by output."""
     reference, *others = engines
     expected = run(kernel, reference, arrays, mode)
     return [
@@ -100,5 +100,5 @@ def compare(kernel: Kernel, engines: list[str], arrays: Arrays, mode: str) -> li
 
 
 def exact(row: Difference) -> bool:
-    """Whether this row must be identical: everything but the float64 reference."""
+    """True if this row must be identical. Only the float64 reference may differ."""
     return "float64" not in (row.engine, row.reference)

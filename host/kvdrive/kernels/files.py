@@ -75,7 +75,7 @@ def _checked(path: Path, name: str, array: np.ndarray[Any, Any]) -> Any:
 
 
 def _are_probabilities(p: np.ndarray[Any, Any]) -> bool:
-    """Whether every value has the width that softmax produces; the multipliers take no more."""
+    """True if every value fits the width of softmax's output, which is also the width of the multipliers."""
     wide = p.astype(np.int64)
     lowest = wide & -wide
     return bool((wide <= 1 << abi.P_FRACTION_BITS).all() and (wide <= lowest * ((2 << abi.EXP2_BITS) - 1)).all())

@@ -132,7 +132,7 @@ class NativeKernels:
         chosen_rows = _ones(rows)[:head_dim]
         status, bitmap, record = self._choose_tokens(a, rows, block_columns(k.view(np.uint16)[:, chosen_rows]), record)
         if not status and not np.isfinite(values).all():
-            status = int(abi.Status.NON_FINITE)  # the mean of all values uses every row
+            status = int(abi.Status.NON_FINITE)  # the mean of V uses every row
         if status:
             return self._failed(a, status)
 

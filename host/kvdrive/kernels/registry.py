@@ -1,4 +1,4 @@
-"""The kernels by name: what goes in, what comes out, which modes exist."""
+"""The kernels by name: their inputs, outputs and modes."""
 
 from __future__ import annotations
 

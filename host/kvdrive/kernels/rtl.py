@@ -73,7 +73,7 @@ class RtlEngine:
         descriptor = memory[job : job + abi.AttentionJob.itemsize]
         whole = descriptor.size == abi.AttentionJob.itemsize
         group = int(descriptor.view(abi.AttentionJob)["group"][0]) if whole else 0
-        # A kernel refuses a group that is not its own.
+        # A kernel is built for one group size and refuses jobs with another one.
         model = self._model(f"{self._attention}_g{group if group in abi.GROUP_SIZES else 1}")
         model.clear_buffers()
         address = model.add_buffer(memory)
@@ -104,7 +104,7 @@ class RtlEngine:
         self, pages: U8, bitmap: U8, rows: int, row_bytes: int, page_bytes: int
     ) -> tuple[int, U8, int, int, U8]:
         model = self._model("page_filter")
-        whole = page_bytes > 0 and pages.size % page_bytes == 0  # no whole pages count as none, which is refused
+        whole = page_bytes > 0 and pages.size % page_bytes == 0  # else 0 pages, which is refused
         model.set(page_count=pages.size // page_bytes if whole else 0)
         model.set(rows=rows, row_bytes=row_bytes, page_bytes=page_bytes)
         model.feed("pages", _beats(pages))
@@ -142,7 +142,7 @@ class RtlEngine:
         return status, np.ascontiguousarray(dots)
 
     def _gemv(self, mode: int, group: int, width: int, tokens: int, operands: U32, beats: U32) -> tuple[int, U32]:
-        """Status and results; a group that no top is for goes to the top of one head, which checks the rest."""
+        """Status and results. A group size that has no top runs on the top for one head, which checks the rest."""
         built = group in abi.GROUP_SIZES
         model = self._model(f"gemv_g{group if built else 1}")
         model.set(mode=mode, width=width, tokens=tokens)

@@ -1,4 +1,4 @@
-"""What the caches of one attached model share: drives with their threads, spill interval, fingerprint."""
+"""The state that all caches of one attached model share: drives with their threads, spill interval, fingerprint."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Backing:
         return self._alive
 
     def exclude_failed(self) -> None:
-        """Use failed drives no more. Raises TargetError when none is left."""
+        """Stop using drives that have failed. Raises TargetError when no drive is left."""
         self._alive = [queue for queue in self._alive if not queue.failed]
         if not self._alive:
             raise TargetError("no drive is left: attach the model to other drives")
@@ -55,11 +55,11 @@ class Backing:
         return opened
 
     def abandon(self, sequences: list[Sequence]) -> None:
-        """Nobody will use them any more: they go with the next opening. May be called by the garbage collector."""
+        """Trim these sequences at the next `open`: no cache uses them now. The garbage collector may call this."""
         self._abandoned.append(sequences)
 
     def close(self) -> None:
-        """Forget what was abandoned and end the threads."""
+        """Trim abandoned sequences and end the threads."""
         self._trim_abandoned()
         for queue in self.queues:
             queue.close()
@@ -70,7 +70,7 @@ class Backing:
 
 
 def drop(sequences: list[Sequence]) -> None:
-    """Trim sequences from drives that may have failed: what cannot be trimmed is logged."""
+    """Trim sequences on drives that may have failed. Sequences that cannot be trimmed are logged."""
     futures = [future for sequence in sequences for future in sequence.trim(0)]
     for future in futures:
         if error := future.exception():

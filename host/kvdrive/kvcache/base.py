@@ -1,4 +1,4 @@
-"""What an attached model and its callers ask of a cache, wherever its tokens are."""
+"""The interface of a cache to an attached model and its callers. It does not depend on where the tokens are."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 
 from kvdrive.kvcache.history import History
 
-LayersInMemory = Callable[[], dict[int, CacheLayerMixin]]  # makes the layers that transformers keeps, by index
+LayersInMemory = Callable[[], dict[int, CacheLayerMixin]]  # makes the layers that stay in memory, by index
 
 
 class AttachedLayer(CacheLayerMixin, ABC):  # type: ignore[misc]
@@ -25,7 +25,7 @@ class AttachedLayer(CacheLayerMixin, ABC):  # type: ignore[misc]
     def prefilled(
         self, handle: KvHandle, query: torch.Tensor, mask: torch.Tensor | None, scaling: float | None
     ) -> None:
-        """The first call of a sequence has attended on the host; the arguments are those of `attend`."""
+        """Told after the first call of a sequence, which attends on the host. Takes the arguments of `attend`."""
 
     @abstractmethod
     def attend(
@@ -43,7 +43,7 @@ class AttachedLayer(CacheLayerMixin, ABC):  # type: ignore[misc]
         """
 
     def get_max_length(self) -> int:
-        """-1: no maximum of its own."""
+        """Always -1: the layer has no maximum length."""
         return -1
 
 
@@ -61,7 +61,7 @@ class KvHandle:
 
 
 class AttachedCache(Cache, ABC):  # type: ignore[misc]
-    """The cache of one batch. `saved_at`: the file that a later process opens it from."""
+    """The cache of one batch. `saved_at`: the file from which a later process can open it."""
 
     def __init__(self, layers: list[CacheLayerMixin]) -> None:
         self.history = History()
@@ -69,7 +69,7 @@ class AttachedCache(Cache, ABC):  # type: ignore[misc]
         super().__init__(layers=layers)
 
     def called(self, arguments: dict[str, Any]) -> None:
-        """A call of the model with these arguments of its `forward` succeeded: it is remembered."""
+        """Remember a successful call of the model, with the arguments of its `forward`."""
         self.history.add_call(arguments)
 
     def token_ids(self) -> torch.Tensor:
@@ -78,41 +78,41 @@ class AttachedCache(Cache, ABC):  # type: ignore[misc]
 
     @abstractmethod
     def undo(self, tokens: int) -> None:
-        """A call failed: back to the first `tokens` tokens."""
+        """Go back to the first `tokens` tokens after a failed call."""
 
     @abstractmethod
     def recompute(self, forward: Callable[..., Any], device: torch.device) -> None:
-        """Make the same K and V again on the drives that are left, by `forward` of the model, which is on `device`.
+        """Compute the same K and V again, for the remaining drives, with the model's `forward` on `device`.
 
         Raises KvdriveError.
         """
 
     @abstractmethod
     def reset(self) -> None:
-        """Forget everything."""
+        """Remove all tokens."""
 
     @abstractmethod
     def erase(self) -> None:
-        """Forget everything, and leave no byte of it in the drives' files; what other caches share stays there.
+        """Remove all tokens and erase their bytes from the drives' files. Tokens shared with other caches stay there.
 
         Raises CommandError, TargetError.
         """
 
     @abstractmethod
     def leave(self) -> None:
-        """The model is detached: forget everything, unless it is saved."""
+        """Called when the model is detached: remove all tokens, unless the cache is saved."""
 
     @abstractmethod
     def synchronize(self) -> None:
-        """Wait until the drives have everything that was sent. Raises what a drive raised."""
+        """Wait until the drives have received all K and V. Raises the error of a drive that failed."""
 
     @abstractmethod
     def bytes_read(self) -> int:
-        """Bytes of K and V that attention has read: on drives, by all that use them."""
+        """Bytes of K and V that attention has read. On drives, reads by other caches count too."""
 
     @abstractmethod
     def writeback(self) -> dict[str, Any] | None:
-        """What was written to the drives and what is pending on the host; None where nothing is written."""
+        """Statistics of tokens written to the drives and pending on the host; None if the cache does not write."""
 
     @abstractmethod
     def save(self, path: Path) -> None:
@@ -130,4 +130,4 @@ class AttachedCache(Cache, ABC):  # type: ignore[misc]
 
     @abstractmethod
     def rate_singly(self) -> None:
-        """From now on every token of a call is a decode step of its own, so that reads are those of decode steps."""
+        """From now on, treat each token of a call as a separate decode step; its reads are then those of decoding."""

@@ -155,7 +155,7 @@ class DriveCache(AttachedCache):
             layer.truncate(tokens)
 
     def undo(self, tokens: int) -> None:
-        """After a call that failed: back to the first `tokens` tokens, if the drives can still be asked."""
+        """Go back to the first `tokens` tokens after a failed call, if the drives still respond."""
         self.transfers.abandon()
         try:
             if tokens:
@@ -172,7 +172,7 @@ class DriveCache(AttachedCache):
         self.transfers.finish()
 
     def restart(self) -> None:
-        """Empty, to be filled by a replay of the history; sequences on failed drives are left behind."""
+        """Empty the cache, so that a replay can fill it. Sequences on failed drives cannot be trimmed and stay."""
         self.transfers.abandon()
         drop(self.sequences)
         self._clear()
@@ -215,7 +215,7 @@ class DriveCache(AttachedCache):
         return sum(queue.target.stats().kv_bytes_read for queue in self.backing.queues)
 
     def writeback(self) -> dict[str, Any] | None:
-        """See AttachedCache; also what binary16 could not hold as it was."""
+        """See AttachedCache. Also counts the heads and values that did not fit binary16 unchanged."""
         if not self.drive_layers:
             return None
         self.synchronize()
@@ -230,7 +230,7 @@ class DriveCache(AttachedCache):
         }
 
     def transfer_stats(self) -> TransferStats:
-        """How K and V went to the drives."""
+        """Bytes and times of the transfers of K and V to the drives."""
         return self.transfers.stats()
 
     def range_stats(self) -> dict[str, int]:
@@ -252,7 +252,7 @@ class DriveCache(AttachedCache):
             raise UnsupportedError("some of the model's layers keep a state that no token can be taken out of again")
 
     def _others(self) -> list[Any]:
-        """The layers that stay in memory."""
+        """The layers whose K and V stay in memory."""
         return [layer for layer in self.layers if not isinstance(layer, DriveLayer)]
 
     @property

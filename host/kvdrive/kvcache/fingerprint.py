@@ -1,4 +1,4 @@
-"""Which model computed a K and V: weights, precision, shape and positions."""
+"""A hash that identifies the model that computed K and V: weights, precision, shape and positions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 import torch
 from transformers import PreTrainedModel
 
-_LAYOUT = "kvdrive sessions 1"  # changes when what a session holds changes
+_LAYOUT = "kvdrive sessions 1"  # change this text when the content of a session changes
 _CONFIG = (
     "model_type",
     "hidden_size",

@@ -1,4 +1,4 @@
-"""What a model was fed through a cache: enough to make the same K and V again."""
+"""The inputs that a model received through a cache, from which the same K and V can be computed again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kvdrive.errors import UnsupportedError
 
 @dataclass(frozen=True)
 class Call:
-    """One call of the model. `mask` bool [batch, tokens so far]; None was no mask, or one without padding."""
+    """One call of the model. `mask` bool [batch, tokens so far]; None stands for no mask or one without padding."""
 
     input_ids: torch.Tensor
     position_ids: torch.Tensor | None
@@ -22,7 +22,7 @@ class Call:
 
     @classmethod
     def of(cls, arguments: dict[str, Any]) -> Call:
-        """From the arguments of the model's forward. Raises UnsupportedError where they cannot be kept."""
+        """The call with these arguments of the model's forward. Raises UnsupportedError if they cannot be kept."""
         ids, mask = arguments.get("input_ids"), arguments.get("attention_mask")
         if not isinstance(ids, torch.Tensor):
             raise UnsupportedError("a call without input_ids cannot be repeated: its tokens are not known")
@@ -32,7 +32,7 @@ class Call:
         return cls(ids.detach().clone(), arguments.get("position_ids"), padding, mask is not None)
 
     def arguments(self, tokens: int, device: torch.device) -> dict[str, Any]:
-        """The forward's arguments again, on `device`, with `tokens` tokens in the cache before the call."""
+        """Arguments for the forward, on `device`, that repeat the call. The cache holds `tokens` tokens before it."""
         mask = self.mask
         if mask is None and self.had_mask:
             mask = torch.ones(self.input_ids.shape[0], tokens + self.input_ids.shape[1], dtype=torch.bool)
@@ -58,14 +58,14 @@ class Rearrange:
 
 
 class History:
-    """Events of one cache in order. `incomplete` says why they are not enough, if they are not."""
+    """Events of one cache in order. `incomplete`: why a replay is impossible, if it is."""
 
     def __init__(self) -> None:
         self.events: list[Call | Crop | Rearrange] = []
         self.incomplete: str | None = None
 
     def add_call(self, arguments: dict[str, Any]) -> None:
-        """A call that succeeded."""
+        """Add a call that succeeded."""
         try:
             self.events.append(Call.of(arguments))
         except UnsupportedError as error:
@@ -95,12 +95,12 @@ class History:
         return mask
 
     def require_complete(self) -> None:
-        """Raises UnsupportedError when something was fed that is not known."""
+        """Raises UnsupportedError when an input of the cache was not recorded."""
         if self.incomplete:
             raise UnsupportedError(self.incomplete)
 
     def replay(self, forward: Callable[..., object], cache: Any, device: torch.device) -> None:
-        """Feed everything again through `forward`, the model's own, which is on `device`. Raises what it raises."""
+        """Repeat all calls with the model's own `forward` on `device`. Raises the errors of `forward`."""
         self.require_complete()
         with torch.no_grad():
             for event in self.events:

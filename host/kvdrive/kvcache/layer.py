@@ -1,4 +1,4 @@
-"""One layer of a drive cache: K and V go to the drives at once or are pending on the host; queries are answered."""
+"""One layer of a drive cache. It sends K and V to the drives, at once or after a time as pending tokens."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from kvdrive.targets.queue import DriveQueue
 if TYPE_CHECKING:
     from kvdrive.kvcache.cache import DriveCache
 
-_MINI_BATCH = 8  # queries that a drive works on while the host prepares the next ones
+_MINI_BATCH = 8  # queries sent to a drive together; it works on them while the host prepares the next ones
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Job:
-    """A query and where its answers go: [heads, tokens, g, d]. `hides`: some queries do not see all inline tokens."""
+    """A query and its answers' array [heads, tokens, g, d]. `hides`: some tokens do not see all inline tokens."""
 
     query: Query
     out: Halves
@@ -59,7 +59,7 @@ class Job:
 
 
 class HiddenCountsError(Exception):
-    """All scores of a query are so low that hidden tokens would count: its token has to ask alone."""
+    """All scores of a query are so low that tokens hidden from it would count. Its token has to ask separately."""
 
 
 class DriveLayer(AttachedLayer):
@@ -69,7 +69,7 @@ class DriveLayer(AttachedLayer):
 
     def __init__(self, cache: DriveCache, index: int) -> None:
         super().__init__()
-        self._cache = weakref.ref(cache)  # no cycle: a cache that nobody has any more goes at once
+        self._cache = weakref.ref(cache)  # a weak reference: without a cycle, an unreferenced cache is freed at once
         self.index = index
         self.forget()
 
@@ -81,7 +81,7 @@ class DriveLayer(AttachedLayer):
         return cache
 
     def forget(self) -> None:
-        """Back to the empty layer; the drives are not told."""
+        """Make the layer empty. Sends no command to the drives."""
         self.stored = 0
         self.pending: PendingTokens | None = None
         self._turn: tuple[Halves, Halves] | None = None  # K and V of a call that went to the drives at once
@@ -95,7 +95,7 @@ class DriveLayer(AttachedLayer):
         return self.stored + (self.pending.count if self.pending else 0)
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        """Opens the sequences with the first layer's first states."""
+        """Open the sequences, when the first layer gets its first states."""
         batch, heads, _, head_dim = key_states.shape
         self.cache.open(batch, heads)
         self.resume(0, batch, heads, head_dim)
@@ -132,7 +132,7 @@ class DriveLayer(AttachedLayer):
     def prefilled(
         self, handle: KvHandle, query: torch.Tensor, mask: torch.Tensor | None, scaling: float | None
     ) -> None:
-        """See AttachedLayer: K and V are on their way already."""
+        """See AttachedLayer. K and V are already being sent."""
 
     def attend(
         self,
@@ -191,7 +191,7 @@ class DriveLayer(AttachedLayer):
         return {"kv_heads": k.shape[1], "head_dim": k.shape[3]}
 
     def resume(self, tokens: int, batch: int, kv_heads: int, head_dim: int) -> None:
-        """Go on after `tokens` tokens that an earlier process left on the drives."""
+        """Continue after `tokens` tokens that an earlier process saved on the drives."""
         self.stored = tokens
         self.pending = PendingTokens(batch, kv_heads, 2 * self.cache.backing.spill, head_dim)
         self.is_initialized = True
@@ -208,7 +208,7 @@ class DriveLayer(AttachedLayer):
         return self.shape()["kv_heads"]
 
     def _write_back(self) -> None:
-        """Whole multiples of the spill interval go to the drives while the model goes on."""
+        """Start sending pending tokens up to the last whole multiple of the spill interval. Does not wait."""
         due = self.tokens // self.cache.backing.spill * self.cache.backing.spill - self.stored
         if due > 0:
             self._spill(due)
@@ -247,11 +247,11 @@ class DriveLayer(AttachedLayer):
         except HiddenCountsError:
             raise
         except Exception:
-            self.cache.transfers.finish()  # an append that failed is the reason, and says more
+            self.cache.transfers.finish()  # if an append failed, this raises its error, which explains more
             raise
 
     def _jobs(self, call: Call, one: Slice, row: int, tokens: range, seen: Seen) -> Iterator[Job]:
-        """One job for each run of KV heads of one scale, for the `tokens` of `row` that see the same on the drive."""
+        """One job for each run of KV heads of equal scale. The `tokens` of `row` see the same tokens on the drive."""
         chosen = slice(tokens[0], tokens[-1] + 1)
         head_dim = call.q.shape[-1]
         how = self.cache.policy.parameters(seen.stored, head_dim, seen.valid, len(seen.inline))
@@ -275,7 +275,7 @@ class DriveLayer(AttachedLayer):
             yield Job(query, places, seen.hidden is not None)
 
     def _inline(self, row: int, heads: slice, seen: Seen) -> tuple[Halves, Halves]:
-        """K and V [heads, n, d] of inline tokens: pending ones, or those of this call, which the drive has already."""
+        """K and V [heads, n, d] of inline tokens: pending tokens, or tokens of this call that the drive already has."""
         assert self.pending is not None
         if seen.stored == self.stored:
             return self.pending.k[row, heads][:, seen.inline], self.pending.v[row, heads][:, seen.inline]
@@ -285,7 +285,7 @@ class DriveLayer(AttachedLayer):
         return k[row, heads][:, places], v[row, heads][:, places]
 
     def _to_tensor(self, out: Halves, query: torch.Tensor) -> torch.Tensor:
-        """[batch, q, heads, g, d] in the model's precision, V's scale undone."""
+        """The answers [batch, q, heads, g, d] in the model's precision, multiplied by V's scale."""
         result = torch.from_numpy(out).to(device=query.device)
         exponents = self._exponents(self.value_scale)
         if exponents.any():
@@ -294,7 +294,7 @@ class DriveLayer(AttachedLayer):
 
 
 def _answer(jobs: list[Job], target: Target) -> None:
-    """Attend, and put every output in its place. Raises HiddenCountsError."""
+    """Attend, and copy every output to its place. Raises HiddenCountsError."""
     results: list[AttentionOutput] = attend(target, [job.query for job in jobs])
     for job, result in zip(jobs, results, strict=True):
         if job.hides and int(result.max.min()) < LOWEST_MAX:
@@ -310,6 +310,6 @@ def _score_scales(exponents: NDArray[np.int64], scaling: float | None, head_dim:
 
 
 def _runs(values: NDArray[np.uint32], offset: int) -> Iterator[tuple[int, int]]:
-    """Where equal neighbours begin and end."""
+    """Begin and end of each run of equal neighbours."""
     changes = np.flatnonzero(np.diff(values)) + 1
     return pairwise((offset, *(changes + offset).tolist(), offset + len(values)))

@@ -1,4 +1,4 @@
-"""Pending tokens: the newest tokens of a layer, which are on the host until they are written; their scores."""
+"""Pending tokens, which are the newest tokens of a layer, kept on the host until they are written; and their scores."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Scores = NDArray[np.int32]
 
 
 class PendingTokens:
-    """K and V of the tokens of one layer that no drive has yet: [batch, heads, count, d] binary16."""
+    """K and V of one layer's tokens that are not on a drive yet: [batch, heads, count, d] binary16."""
 
     def __init__(self, batch: int, heads: int, capacity: int, head_dim: int) -> None:
         self._k = np.empty((batch, heads, capacity, head_dim), np.float16)
@@ -40,7 +40,7 @@ class PendingTokens:
         self.count = end
 
     def take(self, tokens: int) -> tuple[Halves, Halves]:
-        """Remove the oldest tokens: a copy of their K and V."""
+        """Remove the oldest tokens and return a copy of their K and V."""
         k, v = self._k[:, :, :tokens].copy(), self._v[:, :, :tokens].copy()
         rest = self.count - tokens
         for array in (self._k, self._v):
@@ -60,7 +60,7 @@ def sink_scores(sinks: torch.Tensor, kv_heads: int) -> Scores:
 
 
 def with_sinks(sinks: Scores, queries: Halves, scores: Scores | None, inline_v: Halves | None) -> tuple[Scores, Halves]:
-    """The tokens that a command brings along, and before them one with V = 0 for the sinks [heads, g].
+    """The inline tokens of a command, with a token in front of them that has V = 0, for the sinks [heads, g].
 
     `queries` [heads, tokens x g, d]; `scores` [heads, tokens x g, n] and `inline_v` [heads, n, d], None without tokens.
     """

@@ -1,7 +1,7 @@
-"""Caches that outlive their process: the sessions stay on the drives, a small file says where and of what.
+"""Caches that outlive their process. The sessions stay on the drives; a small file describes where and of which model.
 
-The file is written after the drives have made everything durable and replaces its predecessor at once: a process that
-is killed at any moment leaves the last saved state. Sessions carry the model's fingerprint on the drive itself.
+The file is written after the drives have made everything durable, and replaces the old one atomically. If the process
+is killed at any moment, the last saved state remains. Sessions carry the model's fingerprint on the drive itself.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _VERSION = 1
 
 
 def save(cache: DriveCache, path: Path) -> None:
-    """Make the cache durable and describe it in `path`; it also stays usable here.
+    """Make the cache durable and describe it in `path`. This process can go on using it.
 
     Raises UnsupportedError when its tokens are not known or not all on drives, CommandError, TargetError, OSError.
     """
@@ -138,7 +138,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
-    """Replace the file at once; the name is durable when this returns."""
+    """Replace the file atomically. Its name is durable when this returns."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(path.name + ".new")
     with new.open("w") as file:

@@ -1,4 +1,4 @@
-"""Model tensors to the drive's binary16, a power of two per head where it would not fit (docs/arithmetic.md)."""
+"""Model tensors to the drive's binary16. A head that does not fit is scaled by a power of two (docs/arithmetic.md)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from kvdrive.errors import RangeError
 from kvdrive.kvcache.half import LARGEST
 
-HEADROOM = 8  # later tokens may be so many times larger than the largest of the first ones
+HEADROOM = 8  # later tokens may be this many times larger than the largest of the first ones
 Exponents = NDArray[np.int64]
 Halves = NDArray[np.float16]
 
@@ -29,10 +29,10 @@ def to_halves(tensor: torch.Tensor, what: str) -> tuple[Halves, Exponents]:
 
 
 def exponents_of(tensor: torch.Tensor, what: str, headroom: int = 1) -> Exponents:
-    """[batch, heads, tokens, d] -> [batch, heads]: 0 where the head fits binary16, else the smallest power that helps.
+    """[batch, heads, tokens, d] -> [batch, heads]: 0 where the head fits binary16, else the smallest power that fits.
 
-    Room is kept for values up to `headroom` times those that are there. Raises RangeError for Inf and NaN; `what` names
-    the tensor.
+    The exponent leaves room for values `headroom` times as large. Raises RangeError for Inf and NaN; `what` names the
+    tensor.
     """
     largest = tensor.detach().abs().amax((2, 3)).double().cpu().numpy()
     if not np.isfinite(largest).all():
@@ -55,7 +55,7 @@ def scaled_halves(tensor: torch.Tensor, exponents: Exponents) -> tuple[Halves, i
 
 
 def _plain_halves(tensor: torch.Tensor, headroom: int) -> tuple[Halves, int] | None:
-    """As `scaled_halves` without a scale; None unless every head clearly fits binary16 and leaves the headroom.
+    """As `scaled_halves` without a scale; None unless every head fits binary16 with the headroom.
 
     The usual case, a few passes over the rounded values: K and V of a prompt are megabytes on the model's own threads.
     """
@@ -63,7 +63,7 @@ def _plain_halves(tensor: torch.Tensor, headroom: int) -> tuple[Halves, int] | N
     if tensor.dtype == torch.bfloat16:
         tensor = tensor.float()  # exact, and faster than torch's own way from bfloat16 to binary16
     half: Halves = tensor.to(torch.float16).cpu().numpy()
-    magnitudes = half.view(np.uint16) & 0x7FFF  # in the order of what they stand for; Inf and NaN last
+    magnitudes = half.view(np.uint16) & 0x7FFF  # these integers sort like the magnitudes; Inf and NaN come last
     if magnitudes.max(initial=0) >= np.float16(LARGEST / headroom).view(np.uint16):
         return None
     lost = 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tokens of a call may attend to, and which of them can ask the drive together."""
+"""Which tokens each token of a call may attend to, and which tokens of a call can share a command."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ LOWEST_MAX = (HIDDEN >> abi.SCORE_FRACTION_BITS) + abi.P_FRACTION_BITS + 2  # wi
 
 @dataclass(frozen=True)
 class Seen:
-    """What tokens that ask together see: tokens on the drive, their validity (None: all), and inline tokens.
+    """The tokens that one command attends to: those on the drive, their validity (None: all), and inline tokens.
 
-    `inline`: places, counted from `stored`, of the tokens that a command brings along. `hidden` bool [tokens, inline]:
-    which of them a token does not see, None where every token sees all.
+    `inline`: positions of the inline tokens, counted from `stored`. `hidden` bool [tokens, inline]: True where a token
+    does not see an inline token; None where every token sees all.
     """
 
     stored: int
@@ -32,7 +32,7 @@ class Seen:
 
 
 def blocks(new_tokens: int, group: int, together: bool) -> Iterator[range]:
-    """The tokens of a call in the parts that ask together: as many as one call of a kernel takes for one KV head."""
+    """Split a call's tokens into parts that share a command, each as large as a kernel's largest group allows."""
     sizes = range(1, abi.MAX_GROUP // group + 1) if together else [1]
     first = 0
     while first < new_tokens:
@@ -44,15 +44,15 @@ def blocks(new_tokens: int, group: int, together: bool) -> Iterator[range]:
 def seen_by(
     mask: torch.Tensor | None, row: int, part: range, first_token: int, stored: int
 ) -> Iterator[tuple[range, Seen]]:
-    """What the tokens `part` of a call see: together, or one by one where the mask tells them apart on the drive.
+    """What the tokens `part` of a call see: one item for all, or one per token if the mask differs on the drive.
 
     The call's first token is number `first_token`; `stored` tokens are on the drive. Raises UnsupportedError for masks
-    that the drive cannot follow.
+    that the drive cannot apply.
     """
     stored = min(stored, first_token + part[0] + 1)
     masks = [_allowed(mask, row, token, first_token + token + 1) for token in part]
     valid = None
-    if any(one is not None for one in masks):  # without a mask, nothing here takes as long as the context
+    if any(one is not None for one in masks):  # without a mask, skip work that grows with the context
         dense = np.array([np.ones(stored, np.bool_) if one is None else one[:stored] for one in masks])
         if (dense[1:] != dense[0]).any():
             for token in part:

@@ -30,7 +30,7 @@ class Slice:
 
 
 class Sequence:
-    """The slices of one row of a batch. Everything is done in order by the drives' own threads."""
+    """The slices of one row of a batch. Each drive has a thread, which does the work for it in order."""
 
     def __init__(self, slices: list[Slice]) -> None:
         self.slices = slices
@@ -52,7 +52,7 @@ class Sequence:
     ) -> list[Future[None]]:
         """K and V [heads, tokens, d] of a layer, after its first `first_token` tokens.
 
-        `worked` gets the seconds that each slice took, in the thread of its drive.
+        `worked` is called for each slice with the seconds that it took, in the thread of its drive.
         """
 
         def send(one: Slice, target: Target) -> None:
@@ -64,7 +64,7 @@ class Sequence:
         return [one.queue.start(partial(send, one)) for one in self.slices]
 
     def trim(self, from_token: int) -> list[Future[None]]:
-        """Forget the tokens from `from_token` on in every layer; 0 forgets the sequence."""
+        """Remove the tokens from `from_token` on in every layer; 0 removes the sequence."""
 
         def trim(session: Session, target: Target) -> None:
             session.trim(from_token)
@@ -72,17 +72,17 @@ class Sequence:
         return [one.queue.start(partial(trim, one.session)) for one in self.slices]
 
     def erase(self) -> None:
-        """Forget the sequence and leave no byte of it in the drives' files. Raises CommandError, TargetError."""
+        """Remove the sequence and erase its bytes from the drives' files. Raises CommandError, TargetError."""
         self.each(Session.erase)
 
     def fork(self, tokens: int = abi.MAX_TOKENS) -> Sequence:
-        """A sequence of its own that begins with the same `tokens` tokens. Raises CommandError, TargetError."""
+        """A new, independent sequence that begins with the same `tokens` tokens. Raises CommandError, TargetError."""
         copies = self.each(lambda session: session.fork(tokens))
         pairs = zip(self.slices, copies, strict=True)
         return Sequence([Slice(one.queue, copy, one.first, one.last) for one, copy in pairs])
 
     def each(self, work: Callable[[Session], Result]) -> list[Result]:
-        """What `work` gives for each session, in the thread of its drive. Raises what it does."""
+        """Call `work` for each session, in the thread of its drive. Returns the results; raises errors of `work`."""
 
         def call(session: Session, target: Target) -> Result:
             return work(session)

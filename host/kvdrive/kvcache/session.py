@@ -1,4 +1,4 @@
-"""What one drive holds of one sequence: appended to, attended to, forked and trimmed."""
+"""The part of one sequence that one drive holds. It can be appended to, attended to, forked and trimmed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from kvdrive.nvme.completions import Completion
 from kvdrive.policies.parameters import EVERYTHING, Parameters
 from kvdrive.targets.base import Target
 
-LABEL_LAYER = 0xFFFF  # no model has so many layers
+LABEL_LAYER = 0xFFFF  # beyond the layers of any model
 LABEL_BYTES = abi.HEAD_DIM_STEP
 _IN_FLIGHT = 64  # submissions before their results are fetched; a drive keeps a limited number of them
 
@@ -66,7 +66,7 @@ class Session:
         return attend(self.target, [Query(self, layer, q, tokens, scale_log2e, how)])[0]
 
     def trim(self, from_token: int) -> None:
-        """Forget the tokens from `from_token` on; 0 forgets the session. Raises CommandError."""
+        """Remove the tokens from `from_token` on; 0 removes the session. Raises CommandError."""
         if not self._exists:
             return
         self.target.execute(session_trim(self.number, from_token))
@@ -75,14 +75,14 @@ class Session:
             self._sequence = 0
 
     def erase(self) -> None:
-        """Forget the session and leave no byte of it in the drive's file. Raises CommandError."""
+        """Remove the session and erase its bytes from the drive's file. Raises CommandError."""
         if self._exists:
             self.target.execute(session_erase(self.number))
             self._exists = False
             self._sequence = 0
 
     def fork(self, tokens: int = abi.MAX_TOKENS) -> Session:
-        """A session of its own with the first `tokens` tokens; the drive copies nothing. Raises CommandError."""
+        """A new session that begins with the first `tokens` tokens; the drive copies nothing. Raises CommandError."""
         copy = Session(self.target, self.append_options)
         if self._exists:
             self.target.execute(session_fork(self.number, copy.number, tokens))
@@ -90,13 +90,16 @@ class Session:
         return copy
 
     def put_label(self, label: bytes) -> None:
-        """Store LABEL_BYTES bytes that stay as long as the session does. Raises CommandError."""
+        """Store LABEL_BYTES bytes with the session, for as long as it exists. Raises CommandError."""
         row = np.frombuffer(label, np.uint8).astype(np.float16).reshape(1, 1, LABEL_BYTES)
         self.append(LABEL_LAYER, abi.KvKind.KEYS, 0, np.zeros_like(row))
         self.append(LABEL_LAYER, abi.KvKind.VALUES, 0, row)
 
     def label(self) -> bytes:
-        """What `put_label` stored: attention over a single token gives its V. Raises CommandError."""
+        """The bytes that `put_label` stored. They are read by attention over a single token, which gives its V.
+
+        Raises CommandError.
+        """
         q = np.zeros((1, 1, LABEL_BYTES), np.float16)
         return self.attend(LABEL_LAYER, q, 1, 0).out.astype(np.uint8).tobytes()
 
@@ -116,7 +119,7 @@ class Session:
 class Query:
     """One ATTN_SUBMIT: q [heads, g, d] of the session's heads from `head` on, over its first `tokens` tokens.
 
-    `inline_scores` int32 [heads, g, n] and `inline_v` float16 [heads, n, d]: tokens that the command brings along.
+    `inline_scores` int32 [heads, g, n] and `inline_v` float16 [heads, n, d]: inline tokens.
     """
 
     session: Session
@@ -139,7 +142,10 @@ def _tokens_at_once(rows: Halves, room: int) -> int:
 
 
 def attend(target: Target, queries: Sequence[Query]) -> list[AttentionOutput]:
-    """All queries, whose sessions are on `target`, in flight together. Raises CommandError; no result stays behind."""
+    """Execute all queries, whose sessions are on `target`, with many in flight.
+
+    Raises CommandError, after it has fetched the results of the other queries, so that none stays on the drive.
+    """
     results: list[AttentionOutput] = []
     for start in range(0, len(queries), _IN_FLIGHT):
         results += _attend_together(target, queries[start : start + _IN_FLIGHT])

@@ -1,4 +1,4 @@
-"""K and V on their way to the drives: bounded, in the background, measured."""
+"""Transfers of K and V to the drives. They run in the background, are bounded, and are measured."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ LAYERS_AT_ONCE = 2
 
 @dataclass(frozen=True)
 class TransferStats:
-    """Of one cache: bytes of K and V sent, the most that existed on the host at once, and wall times in seconds.
+    """Transfers of one cache: bytes of K and V sent, the most that were on the host at once, wall times in seconds.
 
-    `writes`: times that a layer sent some. `sending`: drives at work on appends, summed over them; `waiting`: the model
-    stood still for them.
+    `writes`: how often a layer sent tokens. `sending`: time that drives spent on appends, summed over the drives.
+    `waiting`: time that the model waited for them.
     """
 
     writes: int
@@ -34,7 +34,7 @@ class TransferStats:
 
 
 class Transfers:
-    """Appends that drives have not finished. Errors of earlier ones come up in whatever is called next."""
+    """Appends that drives have not finished. The error of a failed append is raised by the next method called."""
 
     def __init__(self) -> None:
         self._pending: deque[tuple[int, list[Future[None]]]] = deque()
@@ -43,12 +43,12 @@ class Transfers:
         self._sending = self._waiting = 0.0
 
     def make_room(self) -> None:
-        """Wait until the next layer may exist beside what is on its way. Raises what a drive raised."""
+        """Wait until memory for the K and V of one more layer is free. Raises the error of a drive that failed."""
         while len(self._pending) >= LAYERS_AT_ONCE:
             self._finish_oldest()
 
     def add(self, size: int, futures: list[Future[None]]) -> None:
-        """`size` bytes are under way."""
+        """Note that `size` bytes are being sent."""
         self._bytes += size
         self._sent += size
         self._writes += 1
@@ -56,24 +56,24 @@ class Transfers:
         self._pending.append((size, futures))
 
     def worked(self, seconds: float) -> None:
-        """A drive's thread has spent this on an append."""
+        """Add the time that a drive's thread has spent on an append."""
         with self._lock:
             self._sending += seconds
 
     def finish(self) -> None:
-        """Wait for everything. Raises what a drive raised."""
+        """Wait for all transfers. Raises the error of a drive that failed."""
         while self._pending:
             self._finish_oldest()
 
     def abandon(self) -> None:
-        """Wait for everything, whatever became of it."""
+        """Wait for all transfers and ignore their errors."""
         while self._pending:
             size, futures = self._pending.popleft()
             self._bytes -= size
             wait(futures)
 
     def stats(self) -> TransferStats:
-        """Numbers so far."""
+        """The statistics so far."""
         return TransferStats(self._writes, self._sent, self._peak, self._sending, self._waiting)
 
     def _finish_oldest(self) -> None:

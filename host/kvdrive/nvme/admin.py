@@ -16,7 +16,7 @@ _TEXT = {"sn", "mn", "fr", "subnqn", "engine", "preset", "name"}
 
 
 def command(opcode: int, *, room: int = 0, data: NDArray[np.uint8] | None = None, **fields: int) -> Command:
-    """Any command by the fields of abi.Sqe; `room`: bytes that come back."""
+    """Any command, from the fields of abi.Sqe. `room`: the most bytes that the drive may return."""
     entry = np.zeros((), abi.Sqe)
     for name, value in {"opcode": opcode, **fields}.items():
         entry[name] = value
@@ -56,7 +56,7 @@ def set_feature(feature: int, value: int = 0, *, save: bool = False, data: NDArr
 
 
 def sanitize() -> Command:
-    """SANITIZE by block erase: nothing of any session or block is left when it completes."""
+    """SANITIZE by block erase: when it completes, no byte of any session or block remains."""
     return command(wire.AdminOpcode.SANITIZE, cdw10=_BLOCK_ERASE)
 
 

@@ -1,4 +1,4 @@
-"""Fields to commands: the one place of the host that fills submission queue entries.
+"""Builds commands from their fields. No other module of the host fills submission queue entries.
 
 Layouts, namespaces and status codes are those of abi/abi.toml. Data pointers stay 0: a target that needs them (rings,
 passthrough) sets them itself, and so it does with the command identifier.
@@ -42,7 +42,7 @@ class Command:
 
 
 def flush() -> Command:
-    """FLUSH: everything so far is durable when it completes."""
+    """FLUSH: everything that was written before is durable when it completes."""
     return Command(_entry(abi.Sqe, abi.Opcode.FLUSH, abi.Namespace.NVM, {}))
 
 
@@ -81,15 +81,15 @@ def kv_append(
 
 
 def session_trim(session: int, from_token: int) -> Command:
-    """SESSION_TRIM: forget the tokens from `from_token` on, in every layer; 0 forgets the session."""
+    """SESSION_TRIM: remove the tokens from `from_token` on, in every layer; 0 removes the session."""
     fields = {"session": session, "from_token": from_token}
     return Command(_entry(abi.SessionTrim, abi.Opcode.SESSION_TRIM, abi.Namespace.NVM, fields))
 
 
 def session_erase(session: int, from_token: int = 0) -> Command:
-    """SESSION_ERASE: as `session_trim`, and when it completes no byte of it is left in flash or journal.
+    """SESSION_ERASE: as `session_trim`; when it completes, no byte of the removed tokens is in flash or journal.
 
-    What other sessions share stays. The result is the number of flash blocks that were erased for it.
+    Data shared with other sessions stay. The result is the number of flash blocks that were erased for it.
     """
     fields = {"session": session, "from_token": from_token}
     return Command(_entry(abi.SessionTrim, SessionOpcode.SESSION_ERASE, abi.Namespace.NVM, fields))
@@ -174,7 +174,7 @@ def attn_fetch(ticket: int, heads: int, group: int, head_dim: int, mode: abi.Mod
 
 @dataclass(frozen=True)
 class AttentionOutput:
-    """What a query got (docs/arithmetic.md).
+    """The result of a query (docs/arithmetic.md).
 
     `out` [heads, g, d] float16, of PARTIAL float32; `max` [heads, g] int32; `sum` [heads, g] uint64, LSB 2^-31; SparF:
     `alpha` [heads, g] float32 and `selected` [heads], the tokens chosen.

@@ -24,7 +24,7 @@ class Completion:
     data: NDArray[np.uint8]
 
     def check(self, opcode: int) -> Completion:
-        """Itself. Raises CommandError when the command failed."""
+        """Return this completion. Raises CommandError when the command failed."""
         if self.status:
             raise CommandError(opcode, self.status, self.result, self.retry)
         return self

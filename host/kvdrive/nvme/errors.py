@@ -41,7 +41,7 @@ class CommandError(KvdriveError):
 
 
 def command_name(opcode: int) -> str:
-    """Name of an I/O command of the drive's own."""
+    """Name of one of the drive's own I/O commands."""
     return _name(SessionOpcode if opcode in list(SessionOpcode) else abi.Opcode, opcode)
 
 

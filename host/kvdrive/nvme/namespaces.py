@@ -34,7 +34,7 @@ def write_zeroes(first: int, count: int, *, fua: bool = False) -> Command:
 
 
 def deallocate(ranges: Sequence[tuple[int, int]]) -> Command:
-    """DATASET_MANAGEMENT: forgets (first block, count) ranges."""
+    """DATASET_MANAGEMENT: deallocate (first block, count) ranges."""
     data = np.zeros(len(ranges), wire.DatasetRange)
     data["first_block"], data["blocks"] = np.transpose(ranges)
     fields = {"nsid": abi.Namespace.NVM, "cdw10": len(ranges) - 1, "cdw11": _DEALLOCATE}
@@ -52,7 +52,7 @@ def verify_blocks(first: int, count: int) -> Command:
 
 
 def copy_blocks(ranges: Sequence[tuple[int, int]], target: int, *, fua: bool = False) -> Command:
-    """COPY of (first block, count) ranges, one behind the other, to `target`; at most wire.MAX_COPY_RANGES of them."""
+    """COPY (first block, count) ranges to consecutive blocks from `target` on; at most wire.MAX_COPY_RANGES ranges."""
     data = np.zeros(len(ranges), wire.CopyRange)
     data["first_block"], counts = np.transpose(ranges)
     data["blocks"] = counts - 1
@@ -83,12 +83,12 @@ def create_memory_range(start: int, length: int) -> Command:
 
 
 def delete_memory_range(number: int) -> Command:
-    """Admin: the range is no longer for programs."""
+    """Admin: delete a memory range for programs."""
     return command(wire.AdminOpcode.MEMORY_RANGE_SET, cdw10=number << 16 | 1)
 
 
 def activate_program(program: wire.Program, active: bool) -> Command:
-    """Admin: whether a program may run."""
+    """Admin: allow or forbid a program to run."""
     return command(wire.AdminOpcode.PROGRAM_ACTIVATION, cdw10=program | active << 16)
 
 

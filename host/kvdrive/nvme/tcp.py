@@ -25,11 +25,11 @@ HostEntry = tuple[str, str | None, str | None]
 def serve_tcp(
     subsystem: Subsystem, address: str, hosts_file: Path | None = None, buffer_bytes: int = DEFAULT_BUFFER_BYTES
 ) -> TcpServer:
-    """A target at HOST:PORT (numeric; port 0 takes any) that serves until it is dropped.
+    """A target at HOST:PORT (numeric; port 0 takes any) that serves until the object is freed.
 
     Without `hosts_file` every host of this machine may come in; an address other than loopback needs the file with a
     secret for each host. Data under way take `buffer_bytes` at most, of all hosts together.
-    InputError for what cannot be, TargetError when the address cannot be had.
+    Raises InputError for unusable arguments, TargetError when the address cannot be bound.
     """
     host, port = parse_address(address)
     hosts = read_hosts(hosts_file) if hosts_file else []
@@ -44,7 +44,7 @@ def serve_tcp(
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """HOST, HOST:PORT or [IPV6]:PORT."""
+    """Parse HOST, HOST:PORT or [IPV6]:PORT."""
     found = re.fullmatch(r"(?:\[([0-9a-fA-F:.]+)\]|([^:\[\]]+))(?::(\d{1,5}))?", text)
     if found is None or text.isdigit() or int(found[3] or 0) > 65535:
         raise InputError(f"'{text}' is no address: write HOST:PORT, such as 127.0.0.1:{DEFAULT_PORT}")
@@ -53,7 +53,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def read_hosts(path: Path) -> list[HostEntry]:
-    """Entries of a file as above. It holds secrets: others must not be able to read it."""
+    """The entries of a hosts file. It holds secrets, so other users must not be able to read it."""
     try:
         if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise InputError(f"{path} holds secrets: make it yours alone with chmod 600")

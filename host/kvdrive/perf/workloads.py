@@ -16,13 +16,13 @@ from kvdrive.nvme import commands
 from kvdrive.nvme.commands import Command, Halves
 from kvdrive.nvme.completions import Completion, decode
 
-_SEGMENT_BYTES = 1 << 32  # of addresses; memory is taken as it is used
+_SEGMENT_BYTES = 1 << 32  # reserved address space; memory is allocated when it is used
 _SEED = 1
 _SESSION = 1
 
 
 class Workload(StrEnum):
-    """What is traced on a new drive: storing K and V, or a decode step over them."""
+    """The workload that is traced on a new drive: storing K and V, or a decode step over them."""
 
     prefill = "prefill"
     exact = "exact"
@@ -31,7 +31,7 @@ class Workload(StrEnum):
 
 @dataclass(frozen=True)
 class Shape:
-    """Of a workload: K and V of `tokens` tokens in `layers` x `heads`; `group` queries of each head; 1/`ratio` of the
+    """Size of a workload: K and V of `tokens` tokens in `layers` x `heads`; `group` queries per head; 1/`ratio` of the
     embedding rows and tokens for SparF."""
 
     layers: int = 2
@@ -48,7 +48,7 @@ class Shape:
 
 
 class QueuedDrive:
-    """Commands to `drive` through `queues` I/O queues: layer l takes number 1 + l % queues. Raises TargetError."""
+    """Sends commands to `drive` through `queues` I/O queues: layer l uses queue 1 + l % queues. Raises TargetError."""
 
     def __init__(self, drive: Drive, queues: int) -> None:
         self.drive = drive
@@ -80,7 +80,7 @@ class QueuedDrive:
 
 
 def play(drive: QueuedDrive, workload: Workload, shape: Shape, events: int) -> Iterator[None]:
-    """Run a workload on an empty drive, which keeps `events` of its timeline; yields after each of `steps`."""
+    """Run a workload on an empty drive, which keeps `events` of its timeline. Yields once for each of `steps`."""
     prefill = workload is Workload.prefill
     if prefill:
         drive.drive.keep_trace(events)
@@ -125,12 +125,15 @@ class Query:
     tokens: int
 
     def goes_on_with(self, session: int, layer: int, head: int, head_dim: int, tokens: int) -> bool:
-        """Whether a head can be asked by the same command."""
+        """True if the same command can also query this head."""
         return self == Query(session, layer, head - self.heads, self.heads, head_dim, tokens)
 
 
 def stored_queries(drive: Drive) -> list[Query]:
-    """A decode step over all that a drive holds, consecutive heads together. Raises InputError when it is nothing."""
+    """The queries of a decode step over all sessions of a drive. Consecutive heads share a query.
+
+    Raises InputError for an empty drive.
+    """
     queries: list[Query] = []
     for session in drive.sessions():
         both: dict[tuple[int, int], list[dict[str, int]]] = {}
@@ -150,7 +153,7 @@ def stored_queries(drive: Drive) -> list[Query]:
 
 
 def replay(drive: QueuedDrive, queries: list[Query], events: int) -> Iterator[None]:
-    """A query of one head each on what the drive holds, which does not change; yields after each."""
+    """Run the queries, with one query head per KV head, on a drive whose contents stay. Yields after each."""
     rng = np.random.default_rng(_SEED)
     drive.drive.keep_trace(events)
     for query in queries:

@@ -1,7 +1,7 @@
-"""A host and a controller of a remote drive: an admin queue, I/O queues, keep-alive, and how they come back.
+"""A host's association with a controller of a remote drive: admin queue, I/O queues, keep-alive, reconnection.
 
-A broken I/O queue is connected again to the same controller while that lives; when the admin queue is gone as well, a
-new controller takes its place. Sessions are the drive's, so they are there whichever controller asks.
+A broken I/O queue is connected again to the same controller. If the admin queue is lost as well, a new controller
+replaces the old one. Sessions belong to the drive, so every controller sees them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ADMIN_ENTRIES = 32
 _DISCOVERY_LOG = 0x70
 _DISCOVERY_RECORD = 1024
 _NVM_SUBSYSTEM = 2
-_KEEP_ALIVE_SHARE = 3  # keep-alives in the time that the controller waits for one
+_KEEP_ALIVE_SHARE = 3  # keep-alives sent per keep-alive timeout
 _UNAUTHORISED = {0x184: "the drive does not know this host", 0x191: "the drive wants this host's secret"}
 log = logging.getLogger(__name__)
 
@@ -84,23 +84,23 @@ class Association:
             self._pulse.start()
 
     def admin(self, command: Command) -> Completion:
-        """An admin command; the admin queue comes back if it was lost. Raises TargetError."""
+        """Execute an admin command. Connects the admin queue again if it was lost. Raises TargetError."""
         with self._admin_lock:
             return self._again(lambda: self._living_admin().execute(command), self._drop_admin)
 
     def connect_queue(self, number: int) -> QueueConnection:
-        """I/O queue `number`, from 1 on. Raises ConnectionLostError, TargetError."""
+        """Connect I/O queue `number`, counted from 1. Raises ConnectionLostError, TargetError."""
         with self._admin_lock:
             self._living_admin()
             try:
                 return self._open(number, self._entries)[0]
             except ConnectionLostError:
-                # The controller may be gone without the admin queue having noticed.
+                # The controller may be lost although the admin queue still looks connected.
                 self._drop_admin()
                 raise
 
     def retry(self, work: Callable[[], Result]) -> Result:
-        """`work` until it succeeds or the time for reconnecting is over. Raises TargetError."""
+        """Repeat `work` until it succeeds or the time for reconnecting is over. Raises TargetError."""
         return self._again(work, lambda: None)
 
     def close(self) -> None:
@@ -125,7 +125,7 @@ class Association:
         self._admin, self._controller = None, _ANY_CONTROLLER
 
     def _establish(self) -> dict[str, object]:
-        """A new controller, enabled, and what it says of itself."""
+        """Connect to a new controller, enable it and identify it."""
         self._controller = _ANY_CONTROLLER
         queue, self._controller = self._open(0, _ADMIN_ENTRIES)
         try:
@@ -143,7 +143,7 @@ class Association:
         return identity
 
     def _open(self, number: int, entries: int) -> tuple[QueueConnection, int]:
-        """Queue `number` of the controller, authenticated, and the controller's number."""
+        """Connect queue `number` of the controller and authenticate. Returns the queue and the controller's number."""
         queue = QueueConnection(self.address, self.options.digests, self.options.timeout)
         try:
             return queue, self._connect(queue, number, entries)
@@ -209,7 +209,7 @@ class Association:
     # ---- time ----
 
     def _kato(self, number: int) -> int:
-        """Milliseconds, which only the admin queue's Connect says."""
+        """The keep-alive timeout in ms; 0 for I/O queues, because only the admin queue's Connect carries it."""
         return 0 if number else int(self.options.keep_alive * 1000)
 
     def _keep_alive(self) -> None:
@@ -220,7 +220,7 @@ class Association:
                 log.info("%s: no keep-alive: %s", self._place(), error)
 
     def _again(self, work: Callable[[], Result], lost: Callable[[], None]) -> Result:
-        """`work`, and again after a lost connection for as long as `options.reconnect` says."""
+        """Do `work`; repeat it after a lost connection, for up to `options.reconnect` seconds."""
         deadline, pause = time.monotonic() + self.options.reconnect, 0.05
         while True:
             try:
@@ -248,7 +248,7 @@ def _connect_command(
 def _fabrics(
     kind: int, data: NDArray[np.uint8] | None = None, *, room: int = 0, cdw10: int = 0, cdw11: int = 0, cdw12: int = 0
 ) -> Command:
-    """A fabrics command; its type stands where other commands have their namespace."""
+    """A fabrics command. Its type is in the field that holds the namespace in other commands."""
     opcode = wire.AdminOpcode.FABRICS
     return admin.command(opcode, room=room, data=data, nsid=kind, cdw10=cdw10, cdw11=cdw11, cdw12=cdw12)
 

@@ -1,7 +1,7 @@
 """One queue of a remote controller: a TCP connection that carries commands, their data and their completions.
 
-A connection belongs to the thread that uses it. `exchange` keeps many commands in flight: it sends what the socket
-takes and reads what has arrived, in turns, so that neither side waits for the other with full buffers.
+Only one thread may use a connection at a time. `exchange` keeps many commands in flight. It alternates between sending
+what the socket accepts and reading what has arrived, so that the two sides do not block each other with full buffers.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from kvdrive.nvme.fabrics.pdu import (
     initialize_request,
 )
 
-_SGL_FLAG = 0x40  # of an entry: the data pointer is an SGL descriptor
-_SGL_AT = 24  # byte of the entry
+_SGL_FLAG = 0x40  # flag of an entry: its data pointer is an SGL descriptor
+_SGL_AT = 24  # byte offset of the SGL descriptor in the entry
 _IN_CAPSULE, _TRANSPORT = 0x01, 0x5A  # kinds of SGL descriptors
 _CIDS = 0xFFFF
 _READ_AHEAD = 1 << 16
@@ -91,12 +91,12 @@ class QueueConnection:
     """
 
     def __init__(self, address: tuple[str, int], digests: Digests, timeout: float) -> None:
-        self.entries = 2  # until Connect has told more
+        self.entries = 2  # enough for Connect, which sets the queue's size
         self.in_capsule_bytes = 8192
         self._timeout = timeout
         self._digests = Digests()
         self._data_limit = 0
-        self._buffer = bytearray()  # bytes that arrived and are not read yet
+        self._buffer = bytearray()  # bytes that arrived and are not parsed yet
         self._scratch = memoryview(bytearray(_READ_AHEAD))
         self._outgoing: deque[memoryview] = deque()
         self._in_flight: dict[int, _InFlight] = {}
@@ -175,7 +175,7 @@ class QueueConnection:
         work.bytes_in_flight -= one.command.room + (0 if one.command.data is None else one.command.data.size)
 
     def _answer_request(self, header: bytes) -> None:
-        """H2CData for an R2T, in pieces that the controller takes."""
+        """Send H2CData for an R2T, in pieces no larger than the controller accepts."""
         wanted = DataRange.parse(header)
         one = self._in_flight.get(wanted.cid)
         if one is None or one.command.data is None or wanted.offset + wanted.length > one.command.data.size:
@@ -187,7 +187,7 @@ class QueueConnection:
             self._queue(host_data(where, one.command.data[start:stop], self._digests, last=stop == end))
 
     def _take_data(self, common: CommonHeader, header: bytes) -> None:
-        """C2HData straight into the buffer of its command."""
+        """Receive C2HData directly into the buffer of its command."""
         where = DataRange.parse(header)
         one = self._in_flight.get(where.cid)
         padding = common.data_offset - common.header_bytes - DIGEST_BYTES * self._digests.header
@@ -222,7 +222,7 @@ class QueueConnection:
         self._data_limit = limit
 
     def _step(self, work: _Exchange) -> None:
-        """Send what the socket takes; then read one PDU if one has begun to arrive, or wait."""
+        """Send what the socket accepts; then read one PDU if one has begun to arrive, else wait."""
         self._send()
         if not self._buffer:
             events = select.POLLIN | (select.POLLOUT if self._outgoing else 0)
@@ -239,7 +239,7 @@ class QueueConnection:
             raise ConnectionLostError(f"the drive sent a PDU of type {common.kind}, which a host does not take")
 
     def _read_header(self) -> tuple[CommonHeader, bytes]:
-        """The whole header of the next PDU; its digest is checked."""
+        """Read the whole header of the next PDU and check its digest."""
         start = bytes(self._read(COMMON_BYTES))
         common = CommonHeader.parse(start)
         if not COMMON_BYTES < common.header_bytes <= min(MAX_HEADER_BYTES, common.length):
@@ -272,7 +272,7 @@ class QueueConnection:
                 self._outgoing.popleft()
 
     def _read(self, count: int) -> bytes:
-        """Exactly `count` bytes."""
+        """Read exactly `count` bytes."""
         while len(self._buffer) < count:
             received = self._receive_into(self._scratch)
             self._buffer += self._scratch[:received]
@@ -281,7 +281,7 @@ class QueueConnection:
         return data
 
     def _read_into(self, target: memoryview) -> None:
-        """Fill `target`: large data are not copied twice."""
+        """Fill `target` directly, so that large data are copied once."""
         count = min(len(self._buffer), len(target))
         target[:count] = self._buffer[:count]
         del self._buffer[:count]
@@ -289,7 +289,7 @@ class QueueConnection:
             count += self._receive_into(target[count:])
 
     def _receive_into(self, target: memoryview) -> int:
-        """At least one byte."""
+        """Receive at least one byte."""
         deadline = time.monotonic() + self._timeout
         while True:
             try:

@@ -1,7 +1,7 @@
 """DH-HMAC-CHAP, the host's side (NVM Express Base Specification 2.1, 8.3.4.5).
 
-The host proves that it knows its secret, and where it has the controller's secret as well, asks the controller for the
-same proof. Secrets are written as `nvme gen-dhchap-key` prints them: DHHC-1:<hash>:<base64 of key and CRC-32>:
+The host proves that it knows its secret. If it has the controller's secret as well, it asks the controller for the same
+proof. Secrets are written as `nvme gen-dhchap-key` prints them: DHHC-1:<hash>:<base64 of key and CRC-32>:
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Secret:
 
     @classmethod
     def parse(cls, text: str) -> Secret:
-        """Raises InputError, whose message does not repeat the secret."""
+        """Parse a secret. Raises InputError; the message does not repeat the secret."""
         parts = text.strip().split(":")
         if len(parts) != 4 or parts[0] != "DHHC-1" or parts[3] or parts[1] not in {"00", "01", "02", "03"}:
             raise InputError("a secret looks like DHHC-1:00:...: as `nvme gen-dhchap-key` prints it")
@@ -60,7 +60,7 @@ class Secret:
         return cls(key, int(parts[1]))
 
     def of(self, nqn: str) -> bytes:
-        """The key as its owner `nqn` uses it."""
+        """The key, transformed for its owner `nqn`."""
         if not self.transform:
             return self.key
         return hmac.digest(self.key, nqn.encode() + b"NVMe-over-Fabrics", _HASHES[self.transform])
@@ -68,7 +68,7 @@ class Secret:
 
 @dataclass(frozen=True)
 class Parties:
-    """Who authenticates: names and secrets. `controller`: the controller must prove that it knows this one."""
+    """Names and secrets of both sides. `controller`: the secret that the controller must prove to know."""
 
     host_nqn: str
     subsystem_nqn: str
@@ -132,7 +132,7 @@ def _expect(message: bytes, wanted: int, transaction: int) -> bytes:
 
 
 def _answer(parties: Parties, challenge: _Challenge, transaction: int) -> tuple[bytes, bytes]:
-    """The proof that the controller owes (empty where none is asked for), and the reply message."""
+    """The proof that is expected from the controller (empty if none is asked for), and the reply message."""
     name = _HASHES[challenge.hash_id]
     session, public = b"", b""
     if challenge.group:

@@ -1,4 +1,4 @@
-"""Who this host is to drives on other machines: its NVMe name, and the secrets that it shares with them."""
+"""The identity of this host towards drives on other machines: its NVMe name and the secrets that they share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UUID_PREFIX = "nqn.2014-08.org.nvmexpress:uuid:"
 
 @dataclass(frozen=True)
 class HostIdentity:
-    """`nqn` and the 16-byte `host_id` name the host; secrets of DH-HMAC-CHAP are there where a drive wants them."""
+    """`nqn` and the 16-byte `host_id` name the host. The secrets are for drives that require DH-HMAC-CHAP."""
 
     nqn: str
     host_id: bytes
@@ -50,7 +50,7 @@ def _named(nqn: str, secret: str | None, controller_secret: str | None) -> HostI
 
 
 def _own_nqn() -> str:
-    """The name that nvme-cli gave this machine; else one made from the machine's identifier."""
+    """The host name that nvme-cli gave this machine, or else one derived from the machine's identifier."""
     try:
         return _SYSTEM_NQN.read_text().strip()
     except OSError:

@@ -20,7 +20,7 @@ MAX_HEADER_BYTES = CONNECTION_BYTES
 
 
 class PduType(IntEnum):
-    """What a PDU is."""
+    """Types of PDUs."""
 
     IC_REQ = 0x00
     IC_RESP = 0x01
@@ -49,7 +49,7 @@ class Digests:
 
     @property
     def bits(self) -> int:
-        """As ICReq and ICResp say it: bit 0 header, bit 1 data."""
+        """The encoding in ICReq and ICResp: bit 0 is the header digest, bit 1 the data digest."""
         return self.header | self.data << 1
 
 
@@ -65,7 +65,7 @@ class CommonHeader:
 
     @classmethod
     def parse(cls, data: bytes) -> CommonHeader:
-        """From the first COMMON_BYTES bytes."""
+        """Parse the first COMMON_BYTES bytes of a PDU."""
         return cls(*struct.unpack("<BBBBI", data))
 
 
@@ -80,7 +80,7 @@ class DataRange:
 
     @classmethod
     def parse(cls, header: bytes) -> DataRange:
-        """From the whole header of a PDU."""
+        """Parse the whole header of a PDU."""
         return cls(*struct.unpack_from("<HHII", header, COMMON_BYTES))
 
 
@@ -102,7 +102,7 @@ def host_data(where: DataRange, data: Bytes, digests: Digests, *, last: bool) ->
 
 
 def checksum(data: bytes | Bytes) -> int:
-    """CRC-32C of header or data."""
+    """CRC-32C of a PDU's header or data."""
     return crc32c(data if isinstance(data, np.ndarray) else np.frombuffer(data, np.uint8))
 
 
