@@ -13,7 +13,7 @@
 namespace kvdrive {
 namespace {
 
-// A drive without contents computes nothing: pages that nobody copies will do.
+// A drive without contents computes nothing, so MappedPages, which copy nothing, are enough for it.
 std::unique_ptr<PageSource> make_source(RunContext& context, std::span<const Head> heads) {
   if (context.engine.reads_pages() && context.ftl.direct() != nullptr) {
     return std::make_unique<StreamedPages>(context, heads);

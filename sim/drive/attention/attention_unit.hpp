@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ATTN_SUBMIT: checks a command and runs it on the engine; jobs that the host laid out itself.
+// Executes ATTN_SUBMIT: checks the command and runs it on the engine. Also runs jobs that the host laid out itself.
 #pragma once
 
 #include <cstddef>
@@ -24,16 +24,16 @@ class AttentionUnit {
   AttentionUnit(Engine& engine, KvStore& store, Ftl& ftl, NandDevice& device)
       : engine_(engine), store_(store), ftl_(ftl), device_(device), clock_(device), memory_(engine) {}
 
-  // SUCCESS if the command can run: fields, payload length, stored tokens. Reads no page.
+  // Returns SUCCESS if the command can run: its fields, the length of its data, the stored tokens. Reads no page.
   abi::NvmeStatus check(const abi::AttnSubmit& command, std::size_t data_bytes) const;
 
-  // Length of the command's data; nothing when its first head is not there.
+  // Returns the length of the command's data; nothing if the first head does not exist.
   std::optional<std::uint64_t> payload_bytes(const abi::AttnSubmit& command) const;
 
-  // Precondition: check() succeeded. A failure of any head is the failure of the command.
+  // Precondition: check() succeeded. If any head fails, the whole command fails.
   AttentionOutcome run(const abi::AttnSubmit& command, std::span<const std::byte> data, Ns arrival);
 
-  // Runs a job in a memory that its user filled, from `start` on.
+  // Runs a job, from time `start` on, in a memory that the caller filled.
   struct ForeignJob {
     std::uint32_t engine_status = 0;
     Ns done = 0;

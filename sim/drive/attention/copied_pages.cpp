@@ -9,7 +9,7 @@
 namespace kvdrive {
 namespace {
 
-// Rows that lie one behind the other in memory.
+// Rows in consecutive memory.
 class RowsInMemory final : public RowBatch {
  public:
   RowsInMemory(bool all_read, Ns read_done, std::vector<RowRequest> requests)
@@ -17,7 +17,7 @@ class RowsInMemory final : public RowBatch {
 
   const std::vector<RowRequest>& requests() const { return requests_; }
 
-  // `kept`: memory of the rows, if they need some of their own.
+  // `kept`: the rows' own memory if they need some.
   void add(const std::byte* rows, std::vector<std::uint8_t> kept) {
     rows_.push_back(rows);
     kept_.push_back(std::move(kept));
@@ -54,7 +54,7 @@ void add_reads(const RowRequest& request, std::byte* to, std::vector<GroupRead>&
   });
 }
 
-// Rows that the filter does not take: the drive's processor copies them.
+// Picks rows that the filter does not support; the drive's processor copies them.
 std::vector<std::uint8_t> pick(const RowRequest& request, std::span<const std::byte> pages) {
   std::vector<std::uint8_t> kept(request.rows.size() * request.row_bytes);
   std::uint8_t* to = kept.data();
@@ -69,7 +69,7 @@ std::vector<std::uint8_t> pick(const RowRequest& request, std::span<const std::b
   return kept;
 }
 
-// Row i of the filter is row i / parts of the pages: rows longer than the filter's longest go through in pieces.
+// Rows that are too long for the filter go through it in parts. Row i of the filter is then row i / parts of the pages.
 std::vector<std::uint8_t> filter(Engine& engine, const RowRequest& request, std::span<const std::byte> pages) {
   if (request.row_bytes % abi::kRowBytesStep != 0) return pick(request, pages);
   const std::uint32_t parts = (request.row_bytes + abi::kMaxRowBytes - 1) / abi::kMaxRowBytes;
@@ -91,7 +91,7 @@ std::vector<std::uint8_t> filter(Engine& engine, const RowRequest& request, std:
 
 }  // namespace
 
-// Plans to read the rows of all tokens; those of groups without a valid token are zero.
+// Plans the reads of the rows of all tokens. Rows in groups without a valid token stay zero.
 std::uint64_t CopiedPages::place_rows(const Head& head, const HeadRows& rows, RowFetch& fetch) {
   const std::uint32_t end = head.tokens(), per_group = rows.tokens_per_group();
   const std::uint64_t address = context_.memory.place_zeros(std::uint64_t{end} * rows.row_bytes());

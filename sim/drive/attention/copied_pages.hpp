@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pages that are copied: K and V into the engine's job memory, wanted rows through the engine's page filter.
+// A page source that copies: K and V go to the engine's job memory, wanted rows through the engine's page filter.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ class CopiedPages : public PageSource {
   CopiedPages(RunContext& context, std::span<const Head> heads) : context_(context), heads_(heads) {}
 
   Dense dense(std::size_t index) override;
-  // All pages are read at once. Whole pages are valid until the next call.
+  // Reads all pages at once. Whole pages are valid until the next call.
   std::unique_ptr<RowBatch> read(std::vector<RowRequest> requests, Ns ready, std::size_t pieces) override;
   bool reads_ahead() const override { return false; }
   std::uint32_t damaged() override { return 0; }

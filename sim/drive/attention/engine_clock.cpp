@@ -9,9 +9,9 @@
 namespace kvdrive {
 namespace {
 
-// Those of the kernel calls that the job takes (engine/built_shapes.hpp); a choice over more heads than a call has
-// counts as the calls that would score for it. `digits`: the most that the choice of rows or tokens can take; how many
-// it does take depends on the data.
+// The cycles of the kernel calls of a job (engine/built_shapes.hpp). A choice over more heads than a call holds counts
+// as the calls that would compute its scores. `digits` is the largest number that the choice of rows or tokens can
+// need; the real number depends on the data.
 std::uint64_t job_cycles(const abi::AttentionJob& job) {
   std::int64_t cycles = 0;
   for (unsigned call = 0; call < kernel_calls(job.group); ++call) {

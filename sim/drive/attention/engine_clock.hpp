@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine in device time: each job takes the cycles that the kernels' manifests state, whichever engine computes.
+// The engine in device time. Each job takes the cycles that the manifests of the kernels state, whichever engine
+// computes.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +14,10 @@ class EngineClock {
  public:
   explicit EngineClock(NandDevice& device) : device_(device) {}
 
-  // Counts a job whose data is in memory at `data_done`.
+  // Counts a job whose data are in memory at `data_done`.
   void count(const abi::AttentionJob& job, Ns data_done);
 
-  Ns free() const { return free_; }  // the end of the last job
+  Ns free() const { return free_; }  // device time at which the last job ends
   std::uint64_t jobs() const { return jobs_; }
   std::uint64_t cycles() const { return cycles_; }
 

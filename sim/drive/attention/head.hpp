@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One KV head's share of an ATTN_SUBMIT, and the sizes of what the command carries.
+// One KV head's part of an ATTN_SUBMIT, and the sizes of the data that the command carries.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +16,10 @@ constexpr std::uint64_t whole_beats(std::uint64_t bytes) {
   return (bytes + abi::kBeatBytes - 1) / abi::kBeatBytes * abi::kBeatBytes;
 }
 
-// Bytes of a command's data for K and V rows of `row_bytes`.
+// Bytes of a command's data for rows of K and V with `row_bytes` bytes.
 std::uint64_t payload_bytes(const abi::AttnSubmit& command, std::uint32_t row_bytes);
 
-// True if the fields fit together and a command may have them.
+// True if the fields are valid and fit together.
 bool fields_fit(const abi::AttnSubmit& command);
 
 struct Head {
@@ -28,7 +28,7 @@ struct Head {
   const HeadRows& v;
   std::span<const std::byte> q, valid, inline_scores, inline_v;
 
-  // Head number `index` of a command that passed its checks.
+  // Head `index` of a command that passed its checks.
   Head(const KvStore& store, const abi::AttnSubmit& submit, std::span<const std::byte> data, std::uint32_t index);
 
   std::uint32_t tokens() const { return command.tokens; }
@@ -37,7 +37,7 @@ struct Head {
     return valid.empty() || (std::to_integer<unsigned>(valid[token / 8]) >> token % 8 & 1) != 0;
   }
   bool any_valid(std::uint32_t first, std::uint32_t end) const;
-  // A flag for each group of `rows` with one of the command's tokens: true if one of them is valid.
+  // A flag for each group of `rows` that holds tokens of the command: true if at least one of these tokens is valid.
   std::vector<bool> wanted_groups(const HeadRows& rows) const;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One job in the engine's memory: a descriptor at 0, the records, then arrays one behind the other.
+// One job in the engine's memory: the descriptor at byte 0, the records, then the arrays.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ class JobMemory {
 
   explicit JobMemory(Engine& engine) : engine_(engine) {}
 
-  // A new job for a head: its queries and zeroed records. The arrays of the job before are forgotten.
+  // Starts a new job for a head: its queries and zeroed records. All earlier arrays are dropped.
   void start(const Head& head, abi::Mode mode) {
     job = {};
     job.version = abi::kAbiVersion;
@@ -35,7 +35,8 @@ class JobMemory {
     job.q = place(head.q);
   }
 
-  // An array of `bytes` with any contents: its address. Pointers from before are invalid.
+  // Makes room for an array of `bytes` with undefined contents and returns its address. Earlier pointers become
+  // invalid.
   std::uint64_t place(std::uint64_t bytes) {
     const std::uint64_t address = used_;
     used_ += whole_beats(bytes);
@@ -52,14 +53,14 @@ class JobMemory {
     std::memset(at(address), 0, bytes);
     return address;
   }
-  // Tokens that the command brought along; `with_v`: their V as well as their scores.
+  // Places the inline tokens. `with_v`: their V as well as their scores.
   void place_inline_tokens(const Head& head, bool with_v) {
     job.tail_tokens = head.command.tail_tokens;
     job.tail_scores = place(head.inline_scores);
     job.tail_v = with_v ? place(head.inline_v) : 0;
   }
 
-  // Makes room for `bytes` more, so that placing them moves nothing.
+  // Reserves `bytes` more, so that later arrays up to this size leave pointers valid.
   void reserve(std::uint64_t bytes) {
     base_ = engine_.memory().use(used_ + bytes).data();
     base_ = engine_.memory().use(used_).data();
@@ -73,11 +74,11 @@ class JobMemory {
     return record;
   }
 
-  // Runs the job, with K and V in `pages` if they are given. Returns the engine's status word.
+  // Runs the job. K and V come from `pages` if it is given. Returns the engine's status word.
   std::uint32_t run(const KvPages* pages) {
     std::memcpy(at(0), &job, sizeof job);
     const std::uint32_t status = engine_.attend(0, pages);
-    base_ = engine_.memory().used().data();  // the engine may have needed more
+    base_ = engine_.memory().used().data();  // the engine may have grown its memory
     return status;
   }
 

@@ -11,8 +11,8 @@
 namespace kvdrive {
 namespace {
 
-constexpr std::size_t kGroupsAtOnce = 1024;  // that a thread checks
-constexpr std::size_t kGroupsAhead = 4;      // that it asks for meanwhile
+constexpr std::size_t kGroupsAtOnce = 1024;  // groups that a thread checks at once
+constexpr std::size_t kGroupsAhead = 4;      // groups that it prefetches meanwhile
 
 unsigned processors() {
   static const unsigned count = std::thread::hardware_concurrency();
@@ -36,7 +36,7 @@ void add_checks(std::vector<TransferThreads::Task>& tasks, const Ftl& ftl, const
 
 }  // namespace
 
-// One head's pages, and what is under way with them.
+// The pages of one head, and the work in progress on them.
 struct MappedPages::Gathered {
   std::vector<const std::byte*> k, v;
   bool whole = true;
@@ -47,7 +47,7 @@ struct MappedPages::Gathered {
 
 class MappedPages::Pages final : public KvPages {
  public:
-  // `checked`: somebody else checks the pages.
+  // `checked`: other threads check the pages, so the engine does not.
   Pages(const Ftl& ftl, const Head& head, Gathered& gathered, bool checked)
       : KvPages(head.k.tokens_per_group()),
         ftl_(ftl),
@@ -75,7 +75,7 @@ MappedPages::MappedPages(RunContext& context, std::span<const Head> heads)
 
 MappedPages::~MappedPages() = default;
 
-// The wanted groups, the first ones of the head, then the rows in drive memory as if they were more of them.
+// Lists the wanted groups of the head, then the staged rows as if they were further groups.
 void MappedPages::gather(const HeadRows& rows, const Head& head, const std::vector<bool>& wanted, Gathered& to,
                          std::vector<const std::byte*>& pages) {
   const std::uint32_t per_group = rows.tokens_per_group(), tokens = head.tokens();

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pages where they are in the page cache, for an engine that reads them there: EXACT and PARTIAL copy nothing. SparF's
-// rows are copied as for any other engine.
+// A page source for an engine that reads pages where they are in the page cache. EXACT and PARTIAL copy nothing.
+// SparF's rows are copied as for any other engine.
 //
-// While the engine works on a head, the pages of the next one arrive. Its own are checked beside it where it leaves a
-// processor idle; otherwise it checks them on its way, when they are in its cache.
+// While the engine works on a head, the pages of the next head arrive. If the engine leaves a processor idle, other
+// threads check the pages of the present head meanwhile. Otherwise the engine checks them when it reads them, as they
+// are in its cache then.
 #pragma once
 
 #include <memory>
@@ -31,9 +32,9 @@ class MappedPages final : public CopiedPages {
   void gather(const HeadRows& rows, const Head& head, const std::vector<bool>& wanted, Gathered& to,
               std::vector<const std::byte*>& pages);
 
-  const bool beside_;                                // checks run beside the engine
-  std::vector<std::unique_ptr<Gathered>> gathered_;  // of each head that was started
-  std::unique_ptr<Pages> pages_;                     // of the present head
+  const bool beside_;                                // true: checks run beside the engine
+  std::vector<std::unique_ptr<Gathered>> gathered_;  // one for each head that was started
+  std::unique_ptr<Pages> pages_;                     // pages of the present head
 };
 
 }  // namespace kvdrive

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the rows of a command's heads come from: pages that are copied (copied_pages), pages in the page cache where
-// they are (mapped_pages), pages that are streamed around it (streamed_pages). Made for one command and used by one
-// run.
+// The source of the rows of a command's heads. Pages are copied (copied_pages), read in place in the page cache
+// (mapped_pages), or streamed around it (streamed_pages). A source is made for one command and used by one run.
 #pragma once
 
 #include <cstddef>
@@ -17,10 +16,10 @@
 namespace kvdrive {
 
 struct FilterCounters {
-  std::uint64_t pages = 0;       // read because of a wanted row
-  std::uint64_t pages_left = 0;  // not read
+  std::uint64_t pages = 0;       // pages that were read because of a wanted row
+  std::uint64_t pages_left = 0;  // pages that were not read
   std::uint64_t rows_kept = 0;
-  std::uint64_t rows_dropped = 0;  // from the pages that were read
+  std::uint64_t rows_dropped = 0;  // rows that were not wanted, in the pages that were read
   std::uint64_t bytes_kept = 0;
 
   void count(std::uint64_t pages_read, std::uint64_t pages_there, std::uint64_t rows_per_page, std::uint64_t kept,
@@ -33,17 +32,17 @@ struct FilterCounters {
   }
 };
 
-// Wanted rows in pages of a list.
+// The wanted rows in pages of a list.
 struct RowRequest {
   ListId list = 0;
   std::uint32_t first_page = 0;
-  std::uint32_t pages = 0;  // that could have a wanted row
+  std::uint32_t pages = 0;  // pages that could hold a wanted row
   std::uint32_t rows_per_page = 1;
   std::uint32_t row_bytes = abi::kPageBytes;
-  std::vector<std::uint32_t> rows{};  // wanted, ascending, counted from the first page on
-  bool filtered = true;               // false: whole pages, of which the first `row_bytes` are needed
+  std::vector<std::uint32_t> rows{};  // wanted rows, ascending, numbered from the first page on
+  bool filtered = true;               // false: whole pages are read; their first `row_bytes` are needed
 
-  // Calls use(page, first row, end) for the pages with a wanted row, in order; the rows are numbers of `rows`.
+  // Calls use(page, first row, end) for each page with a wanted row, in order. First and end are positions in `rows`.
   template <typename Use>
   void each_page(Use use) const {
     for (std::size_t first = 0, end = 0; first < rows.size(); first = end) {
@@ -54,7 +53,7 @@ struct RowRequest {
   }
 };
 
-// Rows that were asked for together.
+// Rows that were requested together.
 class RowBatch {
  public:
   using Use = std::function<void(std::uint32_t row, const std::byte* bytes)>;
@@ -67,17 +66,17 @@ class RowBatch {
   // Calls use(row, bytes) for the wanted rows of the next request, in order. Precondition: `whole`.
   virtual void next(const Use& use) = 0;
 
-  const bool whole;  // false: a page is lost
-  const Ns done;     // in device time
+  const bool whole;  // false: at least one page is lost
+  const Ns done;     // device time at which all rows have arrived
 };
 
 class PageSource {
  public:
   // K and V of an EXACT or PARTIAL job.
   struct Dense {
-    bool whole = true;  // false: a page is lost
+    bool whole = true;  // false: at least one page is lost
     Ns done = 0;
-    const KvPages* pages = nullptr;  // until the next call; null: they are in job memory
+    const KvPages* pages = nullptr;  // valid until the next call; null: K and V are in job memory
   };
 
   PageSource() = default;
@@ -85,15 +84,15 @@ class PageSource {
   PageSource& operator=(const PageSource&) = delete;
   virtual ~PageSource() = default;
 
-  // K and V of all tokens of head `index` of the command. Heads are asked for in order, each once.
+  // Returns K and V of all tokens of head `index` of the command. Heads must be requested in order, each once.
   virtual Dense dense(std::size_t index) = 0;
 
-  // Begins to read rows. `pieces`: of DirectReads::kBufferBytes, the most that are read ahead of their use.
+  // Starts to read rows. At most `pieces` pieces of DirectReads::kBufferBytes are read ahead of their use.
   virtual std::unique_ptr<RowBatch> read(std::vector<RowRequest> requests, Ns ready, std::size_t pieces) = 0;
-  // True if rows arrive while the engine works: the more is asked for early, the better.
+  // True if rows arrive while the engine works, so that early requests pay off.
   virtual bool reads_ahead() const = 0;
 
-  // Groups that were found damaged after they were used: the command's results do not count then.
+  // The number of groups that were found damaged after their use. If it is not 0, the command's results are invalid.
   virtual std::uint32_t damaged() = 0;
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A checksum of a page is over before the processor has noticed where its reader is going: it is told.
+// The checksum of a page takes less time than the processor needs to recognise the access pattern, so pages are
+// prefetched explicitly.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +9,7 @@
 
 namespace kvdrive {
 
-// Asks for a page in memory; null for none.
+// Prefetches a page in memory; null is ignored.
 inline void prefetch(const std::byte* page) {
   if (page == nullptr) return;
   for (std::size_t at = 0; at < abi::kPageBytes; at += abi::kBeatBytes) __builtin_prefetch(page + at);

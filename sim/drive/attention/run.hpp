@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two ways to run an ATTN_SUBMIT, and what they work with.
+// The two ways to run an ATTN_SUBMIT, and the state that they share.
 #pragma once
 
 #include <cstddef>
@@ -21,34 +21,34 @@ namespace kvdrive {
 // What ATTN_FETCH returns for a ticket.
 struct AttentionOutcome {
   abi::NvmeStatus status = abi::kSuccess;
-  std::uint64_t result = 0;     // the engine's status word when it refused a job
-  std::vector<std::byte> data;  // records of all heads, then their outputs; empty on failure
+  std::uint64_t result = 0;     // the engine's status word if it refused a job
+  std::vector<std::byte> data;  // the records of all heads, then their outputs; empty on failure
   Ns done = 0;                  // device time
 };
 
-// What runs share; it outlives them.
+// The objects that runs share. They must outlive the runs.
 struct RunContext {
   Engine& engine;
   Ftl& ftl;
   EngineClock& clock;
   JobMemory& memory;
   TransferThreads& threads;
-  std::vector<std::byte>& pages;  // that were read; kept, because fresh memory costs as much as a copy
+  std::vector<std::byte>& pages;  // pages that were read; kept, because fresh memory costs as much as a copy
   FilterCounters& filtered;
-  std::uint64_t& staged_bytes;  // K and V taken from drive memory
-  Ns ready = 0;                 // the command's reads start here
+  std::uint64_t& staged_bytes;  // K and V read from staged rows
+  Ns ready = 0;                 // device time at which the command's reads start
 };
 
 struct HeadOutcome {
   abi::NvmeStatus status = abi::kSuccess;
   std::uint32_t engine_status = 0;
-  Ns data_done = 0;  // what its last job needed was in memory
+  Ns data_done = 0;  // device time at which the data of its last job were in memory
 };
 
-// Counts the job in `context.memory` and runs it; a drive without contents has nothing to compute with: time only.
+// Counts the job in `context.memory` and runs it. A drive without contents only counts its time.
 HeadOutcome run_job(RunContext& context, Ns data_done, const KvPages* pages = nullptr);
 
-// Records and outputs of all heads, until one fails. `run_head` leaves its results in `context.memory`.
+// Collects records and outputs of all heads, until one fails. `run_head` leaves its results in `context.memory`.
 AttentionOutcome collect(RunContext& context, std::span<const Head> heads,
                          const std::function<HeadOutcome(std::size_t)>& run_head);
 

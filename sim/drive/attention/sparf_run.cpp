@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// SparF as three jobs with page reads between them: choose rows of K; score every token from these and choose tokens;
-// attend to the chosen tokens and blend with the mean of all V (docs/jobs.md).
+// SparF runs as three jobs with page reads between them (docs/jobs.md). The first chooses rows of K. The second scores
+// every token from these rows and chooses tokens. The third attends to the chosen tokens and blends the result with the
+// mean of all V.
 //
-// Where pages arrive while the engine works, the rows of K of all heads are asked for first, because they follow from
-// the queries alone, and the chosen tokens of a head arrive while the next head is scored.
+// If pages arrive while the engine works, the chosen rows of K are requested for all heads first, because they depend
+// on the queries alone. The chosen tokens of one head arrive while the next head is scored.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -19,7 +20,7 @@ namespace kvdrive {
 namespace {
 
 constexpr std::size_t kIndexPieces = 4;   // read ahead of the index
-constexpr std::size_t kChosenPieces = 6;  // of a head's chosen tokens; two heads are under way
+constexpr std::size_t kChosenPieces = 6;  // read ahead for a head's chosen tokens; two heads are in progress
 
 std::vector<std::uint32_t> ones(const std::byte* bitmap, std::uint32_t count) {
   std::vector<std::uint32_t> numbers;
@@ -29,7 +30,7 @@ std::vector<std::uint32_t> ones(const std::byte* bitmap, std::uint32_t count) {
   return numbers;
 }
 
-// Rows of the tokens in groups; those in drive memory are left out.
+// The request for the rows of `tokens` that are in groups; staged rows are left out.
 RowRequest stored_rows(const HeadRows& rows, const std::vector<std::uint32_t>& tokens, std::uint32_t of) {
   const std::uint32_t per_group = rows.tokens_per_group();
   RowRequest request{.list = rows.list(),
@@ -40,7 +41,7 @@ RowRequest stored_rows(const HeadRows& rows, const std::vector<std::uint32_t>& t
   return request;
 }
 
-// Calls use(row) for the rows of these tokens that are in drive memory.
+// Calls use(row) for each staged row of these tokens.
 template <typename Use>
 void each_staged(const HeadRows& rows, const std::vector<std::uint32_t>& tokens, Use use) {
   for (auto token = std::ranges::lower_bound(tokens, rows.tokens_in_groups()); token != tokens.end(); ++token) {
@@ -48,7 +49,7 @@ void each_staged(const HeadRows& rows, const std::vector<std::uint32_t>& tokens,
   }
 }
 
-// The head's chosen rows of K in the form that SPARF_TOKENS takes: [ceil(tokens / 32)][r][32].
+// The chosen rows of a head's K in the form that SPARF_TOKENS reads: [ceil(tokens / 32)][r][32].
 struct Columns {
   std::byte* memory;
   std::size_t r;
@@ -56,13 +57,13 @@ struct Columns {
   std::byte* at(std::uint32_t token, std::size_t row) const {
     return memory + ((token / abi::kLanes * r + row) * abi::kLanes + token % abi::kLanes) * 2;
   }
-  // Numbers of one row, of consecutive tokens from a multiple of 32 on.
+  // Adds values of one row for consecutive tokens, starting at a multiple of 32.
   void add(std::uint32_t token, std::uint32_t count, std::size_t row, const std::byte* from) const {
     for (std::uint32_t t = 0; t < count; t += abi::kLanes, from += std::size_t{abi::kLanes} * 2) {
       std::memcpy(at(token + t, row), from, std::min<std::size_t>(abi::kLanes, count - t) * 2);
     }
   }
-  // Whole rows of the tokens [first, end), of which the dimensions `rows` are chosen.
+  // Adds whole rows of the tokens [first, end), of which the dimensions `rows` are chosen.
   void add_tokens(std::uint32_t first, std::uint32_t end, const std::vector<std::uint32_t>& rows, const std::byte* from,
                   std::size_t row_bytes) const {
     for (std::uint32_t token = first; token < end; ++token, from += row_bytes) {
@@ -78,7 +79,7 @@ class SparfHead {
     done_.data_done = context.ready;
   }
 
-  // Chooses rows of K; adds what is to be read for them.
+  // Chooses rows of K, and adds requests for them to `index`.
   void choose_rows(std::vector<RowRequest>& index) {
     memory_.start(head_, abi::kSparfRows);
     memory_.job.rows = memory_.place_zeros(abi::kBeatBytes);
@@ -90,7 +91,7 @@ class SparfHead {
     ask_for_index(index);
   }
 
-  // Scores all tokens by these rows, which come next in `index`; chooses tokens and begins to read them.
+  // Scores all tokens with the chosen rows, which come next in `index`. Then chooses tokens and starts to read them.
   void choose_tokens(RowBatch& index) {
     if (failed()) return;
     if (!index.whole) return lose();
@@ -135,7 +136,7 @@ class SparfHead {
   bool failed() const { return done_.status != abi::kSuccess; }
   void lose() { done_.status = abi::kUnrecoveredRead; }
 
-  // The three jobs share their records.
+  // The three jobs use the same records.
   void run() {
     done_ = run_job(context_, done_.data_done);
     const auto records = memory_.records();
@@ -143,11 +144,11 @@ class SparfHead {
   }
   void restore_records() { std::ranges::copy(records_, memory_.records().begin()); }
 
-  // The chosen dimensions of the spans that are indexed, then whole groups of the tokens behind them.
+  // Requests the chosen dimensions of indexed spans, then whole groups of the tokens after these spans.
   void ask_for_index(std::vector<RowRequest>& index) {
     EmbeddingSpan span = EmbeddingSpan::first(head_.k.head_dim());
     for (; span.first_page + span.pages() <= head_.k.embedding() && span.first_token < tokens(); span = span.next()) {
-      if (!head_.any_valid(span.first_token, std::min(span.end(), tokens()))) continue;  // their scores do not count
+      if (!head_.any_valid(span.first_token, std::min(span.end(), tokens()))) continue;  // no valid token
       spans_.push_back(span);
       index.push_back(span_rows(span));
     }
@@ -183,7 +184,7 @@ class SparfHead {
     return request;
   }
 
-  // The tokens of a group of K that are not indexed and that the command asks for.
+  // The tokens of a group of K that have no embedding index and that the command uses.
   std::pair<std::uint32_t, std::uint32_t> tokens_of(std::uint32_t group) const {
     const std::uint32_t per_group = head_.k.tokens_per_group();
     return {std::max(group * per_group, not_indexed_), std::min((group + 1) * per_group, tokens())};
@@ -229,8 +230,8 @@ class SparfHead {
     return address;
   }
 
-  // Sum and number of the V rows that count. Starts from the stored sum of all rows when fewer rows are missing from it
-  // than are in it. False when a page is lost.
+  // Places the sum and the number of the V rows that count. Starts from the stored sum of all rows if fewer rows must
+  // be subtracted than added. Returns false if a page is lost.
   bool place_mean() {
     const HeadRows& v = head_.v;
     std::vector<std::int64_t> sums(v.sums().begin(), v.sums().end());
@@ -269,11 +270,11 @@ class SparfHead {
   PageSource& pages_;
   HeadOutcome done_;
   std::vector<std::byte> records_;
-  std::array<std::byte, abi::kBeatBytes> bitmap_{};  // of the chosen rows
+  std::array<std::byte, abi::kBeatBytes> bitmap_{};  // marks the chosen rows
   std::vector<std::uint32_t> rows_;
   std::vector<EmbeddingSpan> spans_;
-  std::uint32_t not_indexed_ = 0;   // tokens from this one on
-  std::size_t whole_requests_ = 0;  // for these
+  std::uint32_t not_indexed_ = 0;   // first token without an embedding index
+  std::size_t whole_requests_ = 0;  // number of requests for these tokens
   std::vector<std::uint32_t> chosen_;
   std::unique_ptr<RowBatch> arriving_;
 };

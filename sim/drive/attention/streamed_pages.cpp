@@ -10,17 +10,17 @@
 namespace kvdrive {
 namespace {
 
-constexpr std::size_t kPiecesAgain = 2;  // of the stream that fetches V once more
+constexpr std::size_t kPiecesAgain = 2;  // for the stream that reads V a second time
 
 }  // namespace
 
-// What a job needs of K or V of a head: groups from the disk, then rows that are in drive memory.
+// The part of a head's K or V that a job needs: groups from the disk, then staged rows.
 struct StreamedPages::Section {
   const HeadRows* rows;
   std::uint32_t first_group, end_group;
   std::uint32_t tokens;
 
-  // Without the groups before the first valid token and behind the last one: padding, what a window leaves out.
+  // Leaves out groups before the first valid token and behind the last one, such as padding or tokens outside a window.
   Section(const HeadRows& of, std::uint32_t first_token, std::uint32_t end_token, std::uint32_t all)
       : rows(&of), tokens(all) {
     const std::uint32_t per_group = of.tokens_per_group();
@@ -89,7 +89,7 @@ class StreamedPages::Pages final : public KvPages {
   mutable std::atomic<std::uint32_t> damaged_ = 0;
 };
 
-// Single groups in the order in which they were asked for.
+// Single groups in the order of the requests.
 class StreamedPages::Batch final : public RowBatch {
  public:
   Batch(StreamedPages& source, std::vector<RowRequest> requests, Ns ready, std::size_t pieces)
@@ -144,8 +144,8 @@ class StreamedPages::Batch final : public RowBatch {
   const std::vector<RowRequest> requests_;
   GroupStream stream_;
   GroupStream::Piece piece_{};
-  std::size_t next_ = 0;   // request
-  std::size_t taken_ = 0;  // pages of the piece
+  std::size_t next_ = 0;   // index of the next request
+  std::size_t taken_ = 0;  // pages of the piece that were used
   std::uint32_t damaged_ = 0;
   bool unread_ = false;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pages that are streamed around the page cache, each compared with its checksum just before it is used. K and V of all
-// heads come in one stream of pieces: while the engine works on a piece, the next ones arrive; memory does not depend
-// on the context.
+// A page source that streams pages around the page cache. Each page is compared with its checksum just before its use.
+// K and V of all heads come in one stream of pieces. While the engine works on a piece, the next ones arrive, so memory
+// does not grow with the context.
 #pragma once
 
 #include <memory>
@@ -36,7 +36,7 @@ class StreamedPages final : public PageSource {
   const std::span<const Head> heads_;
   std::vector<Section> sections_;  // K and V of each head
   std::unique_ptr<GroupStream> ahead_;
-  std::unique_ptr<Pages> pages_;  // of the present head
+  std::unique_ptr<Pages> pages_;  // pages of the present head
   std::uint32_t damaged_ = 0;
 };
 
