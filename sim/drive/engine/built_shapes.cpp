@@ -17,17 +17,17 @@ abi::AttentionJob read_fields(std::span<const std::byte> memory, std::uint64_t j
   return fields;
 }
 
-// Rows one behind the other in memory.
+// Rows that follow one another in memory.
 struct Rows {
   std::uint64_t address;
   std::uint64_t count;
-  std::uint64_t bytes;  // of a row
+  std::uint64_t bytes;  // bytes of a row
 };
 
 }  // namespace
 
-// The calls of one job, with their descriptor and what they need in another form behind the job's own memory.
-// Precondition: the job passed its checks.
+// The kernel calls of one job. Their descriptor and padded copies lie behind the job's own memory. Precondition: the
+// job passed its checks.
 class BuiltShapes::Calls {
  public:
   Calls(EngineMemory& memory, const abi::AttentionJob& fields, std::uint64_t bytes)
@@ -54,7 +54,7 @@ class BuiltShapes::Calls {
     return address;
   }
 
-  // A copy with `bytes` a row and `rows` rows: what the original lacks is zero.
+  // Copies `from` to `rows` rows of `bytes` bytes each; missing parts are zero.
   std::uint64_t widened(const Rows& from, std::uint64_t rows, std::uint64_t bytes) {
     const std::uint64_t address = place(rows * bytes);
     std::memset(at(address), 0, rows * bytes);
@@ -64,7 +64,7 @@ class BuiltShapes::Calls {
     return address;
   }
 
-  // What all calls read, with columns of zeros.
+  // Pads the arrays that all calls read with columns of zeros.
   void widen_shared() {
     if (dim_ == fields_.head_dim) return;
     const auto halves = [&](std::uint64_t address, std::uint64_t rows) {
@@ -109,7 +109,7 @@ class BuiltShapes::Calls {
     return status;
   }
 
-  // The fields of the heads from `from` on that EXACT, PARTIAL and SPARF_ATTEND write.
+  // Clears the fields that EXACT, PARTIAL and SPARF_ATTEND write for the heads from `from` on.
   void clear_record(std::uint64_t address, unsigned from) {
     abi::AttentionResult record;
     std::memcpy(&record, at(address), sizeof record);
@@ -117,14 +117,14 @@ class BuiltShapes::Calls {
     std::memcpy(at(address), &record, sizeof record);
   }
 
-  // A call that fails is a failure of them all.
+  // If one call fails, the whole job fails.
   void clear_results(std::uint32_t status) {
     if (fields_.mode == abi::kSparfRows || fields_.mode == abi::kSparfTokens) return;
     std::memset(at(fields_.out), 0, fields_.group * out_bytes(fields_.head_dim));
     for (unsigned i = 0; i < records_of(fields_.group); ++i) {
       const std::uint64_t address = fields_.result + i * sizeof(abi::AttentionResult);
       clear_record(address, 0);
-      std::memcpy(at(address), &status, sizeof status);  // its first field
+      std::memcpy(at(address), &status, sizeof status);  // the status is the first field
     }
   }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// An engine is where a drive's jobs run: memory that it owns, attention jobs in that memory, and the page filter.
+// An engine runs a drive's jobs. It owns memory, computes attention jobs in that memory, and filters pages.
 //
-// Every engine gives the bits of docs/arithmetic.md for every shape that a command may have (engine/shapes.hpp). How to
-// add one: docs/extend.md. What only `kvdrive kernel` calls is in single_kernels.hpp.
+// Every engine computes the exact bits of docs/arithmetic.md for every shape that a command may have
+// (engine/shapes.hpp). docs/extend.md tells how to add an engine. Functions that only `kvdrive kernel` needs are in
+// single_kernels.hpp.
 #pragma once
 
 #include <cstddef>
@@ -24,11 +25,11 @@ struct FilterResult {
   std::vector<std::uint8_t> page_needed;  // one per page, 0 or 1
 };
 
-// K and V of a job in pages: row t is row t % rows_per_page of page t / rows_per_page. They come in pieces, so that not
-// all of them need to be in memory together.
+// K and V of a job in pages: row t is row t % rows_per_page of page t / rows_per_page. Pages come in pieces, so that
+// they need not all be in memory together.
 class KvPages {
  public:
-  // Pages number `first` and on. Null: none of its rows is valid.
+  // Takes pages `first` and on. A null page has no valid row.
   using Visit = std::function<void(std::size_t first, std::span<const std::byte* const> pages)>;
 
   explicit KvPages(std::uint32_t rows_per_page) : rows_per_page_(rows_per_page) {}
@@ -37,20 +38,20 @@ class KvPages {
   virtual ~KvPages() = default;
 
   std::uint32_t rows_per_page() const { return rows_per_page_; }
-  // All pages of K or of V in order; each stays until its visit returns. An engine wants K once, then V once; only in
-  // rare cases V again.
+  // Visits all pages of K or of V in order. Each page stays valid until its visit returns. An engine visits K once,
+  // then V once, and only rarely V again.
   virtual void visit(abi::KvKind kind, const Visit& visit) const = 0;
-  // Compares pages `first` and on with their checksums, and remembers what is damaged; the job's results do not count
-  // then. The engine calls it for all pages of a visit, a few at a time, just before it reads them: they are in its
-  // cache from then on. May be called from several threads.
+  // Compares pages `first` and on with their checksums and records damage, which invalidates the job's results. The
+  // engine calls it for all pages of a visit, a few at a time, just before it reads them, because that brings them into
+  // its cache. May be called from several threads.
   virtual void check(abi::KvKind kind, std::size_t first, std::span<const std::byte* const> pages) const = 0;
 
  private:
   std::uint32_t rows_per_page_;
 };
 
-// Memory that an engine owns, as the drive sees it: of this process, or the buffer of a card that the drive's reads go
-// to.
+// The drive's view of the memory that an engine owns. It is memory of this process, or the buffer of a card that is the
+// target of the drive's reads.
 class EngineMemory {
  public:
   EngineMemory() = default;
@@ -58,10 +59,10 @@ class EngineMemory {
   EngineMemory& operator=(const EngineMemory&) = delete;
   virtual ~EngineMemory() = default;
 
-  // The first `bytes` bytes are in use from now on, 64-byte aligned; what they held stays. Pointers from before are
-  // invalid if it is more than ever before. Throws std::bad_alloc.
+  // Sets the number of bytes in use; they are 64-byte aligned and keep their contents. Growing beyond the largest size
+  // so far makes earlier pointers invalid. Throws std::bad_alloc.
   virtual std::span<std::byte> use(std::uint64_t bytes) = 0;
-  // Those that are in use.
+  // The bytes in use.
   virtual std::span<std::byte> used() = 0;
 };
 
@@ -77,22 +78,22 @@ class Engine {
   // The memory that jobs address.
   virtual EngineMemory& memory() = 0;
 
-  // Runs the AttentionJob at byte `job` of the memory in use. Returns its status word (docs/jobs.md). `pages`: K and V
-  // of an EXACT or PARTIAL job, in the place of the descriptor's addresses; null unless the engine `reads_pages`.
+  // Runs the AttentionJob at byte `job` of the memory in use. Returns its status word (docs/jobs.md). `pages` gives K
+  // and V of an EXACT or PARTIAL job instead of the descriptor's addresses; it is null unless the engine `reads_pages`.
   virtual std::uint32_t attend(std::uint64_t job, const KvPages* pages = nullptr) = 0;
 
-  // Runs a job in memory of somebody else. By default it goes through the engine's own: copied there and back.
+  // Runs a job in memory that the engine does not own. By default the memory is copied into the engine's own and back.
   virtual std::uint32_t attend_in(std::span<std::byte> elsewhere, std::uint64_t job);
 
-  // Keeps the wanted rows of whole pages. `bitmap`: at least ceil(rows / 8) bytes, bit i = row i wanted; rows of
-  // `row_bytes`, a multiple of ROW_BYTES_STEP.
+  // Keeps the wanted rows of whole pages. `bitmap`: at least ceil(rows / 8) bytes, where bit i set means that row i is
+  // wanted. `row_bytes` is a multiple of ROW_BYTES_STEP.
   virtual FilterResult filter(std::span<const std::uint8_t> pages, std::span<const std::uint8_t> bitmap,
                               std::uint32_t rows, std::uint32_t row_bytes, std::uint32_t page_bytes) = 0;
 
-  // True if it computes on pages where they are: nothing is copied into its memory then.
+  // True if the engine computes on pages in place. Nothing is copied into its memory then.
   virtual bool reads_pages() const { return false; }
-  virtual unsigned threads() const { return 1; }  // that compute
-  virtual void wake() {}                          // a job comes soon
+  virtual unsigned threads() const { return 1; }  // number of threads that compute
+  virtual void wake() {}                          // announces that a job comes soon
 };
 
 std::unique_ptr<Engine> make_hls_engine();

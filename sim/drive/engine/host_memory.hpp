@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of an engine that computes on this processor.
+// The memory of an engine that computes on the host's processor.
 #pragma once
 
 #include <algorithm>

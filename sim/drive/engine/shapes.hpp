@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes of attention: what a command may ask for, and what the compiled kernels are built for.
+// The shapes of attention that a command may have, and the shapes that the compiled kernels are built for.
 #pragma once
 
 #include <algorithm>
@@ -21,10 +21,10 @@ constexpr bool serves_head_dim(unsigned head_dim) {
          head_dim <= abi::kMaxHeadDim;
 }
 
-// Records of a job: one for every 8 query heads.
+// The number of records of a job: one for every 8 query heads.
 constexpr unsigned records_of(unsigned group) { return (group + abi::kMaxGroup - 1) / abi::kMaxGroup; }
 
-// The smallest group that a kernel is built for and that holds `heads`, at most 8 of them.
+// The smallest group that a kernel is built for and that holds `heads` heads. Precondition: `heads` is at most 8.
 constexpr unsigned built_group(unsigned heads) {
   return *std::lower_bound(std::begin(abi::kGroupSizes), std::end(abi::kGroupSizes), heads);
 }
@@ -33,9 +33,9 @@ constexpr unsigned built_head_dim(unsigned head_dim) {
   return (head_dim + abi::kHeadDimStep - 1) / abi::kHeadDimStep * abi::kHeadDimStep;
 }
 
-// Calls of a kernel that a group takes: 8 heads each, then what is left.
+// The kernel calls of a group: 8 heads each, and the rest in the last call.
 struct KernelCall {
-  unsigned first;  // query head
+  unsigned first;  // first query head of the call
   unsigned heads;
 };
 constexpr unsigned kernel_calls(unsigned group) { return records_of(group); }

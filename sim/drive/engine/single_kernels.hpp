@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Single kernels on plain arrays, and jobs in their caller's memory: for `kvdrive kernel`, tests, and scores that the
-// host computes. A drive does not need them (engine.hpp). Lengths are checked and reported as a status word.
+// Single kernels on plain arrays, and jobs in the caller's memory. `kvdrive kernel`, tests, and scores that the host
+// computes use them; a drive does not (engine.hpp). Lengths are checked, and errors are reported in the status word.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ struct ArgtopkResult {
 
 struct SoftmaxResult {
   std::uint32_t status = 0;
-  std::vector<std::uint32_t> p;  // dense tokens, then the tail; LSB 2^-31
+  std::vector<std::uint32_t> p;  // dense tokens, then the inline tokens; LSB 2^-31
   std::int32_t max = 0;
   std::uint64_t sum = 0;  // LSB 2^-31
 };
@@ -48,7 +48,7 @@ class SingleKernels {
   // `keys`: n binary32 patterns (uint32_t) or n binary16 patterns (uint16_t), by `type`.
   virtual ArgtopkResult argtopk(const void* keys, std::uint32_t n, std::uint32_t k, abi::KeyType type) = 0;
 
-  // See Engine::filter.
+  // Same as Engine::filter.
   virtual FilterResult page_filter(std::span<const std::uint8_t> pages, std::span<const std::uint8_t> bitmap,
                                    std::uint32_t rows, std::uint32_t row_bytes, std::uint32_t page_bytes) = 0;
 

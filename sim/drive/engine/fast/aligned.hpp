@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers with any contents, aligned to a beat: clearing them would cost as much as a short job.
+// Numbers with undefined contents, aligned to a beat. Clearing them would cost as much as a short job.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ class AlignedDoubles {
   explicit AlignedDoubles(std::size_t size)
       : numbers_(static_cast<double*>(::operator new(size * sizeof(double), std::align_val_t{abi::kBeatBytes}))) {}
 
-  operator double*() const { return numbers_.get(); }  // NOLINT(google-explicit-constructor): an array
+  operator double*() const { return numbers_.get(); }  // NOLINT(google-explicit-constructor): behaves like an array
 
  private:
   struct Release {

@@ -10,7 +10,7 @@
 namespace kvdrive::fast {
 namespace {
 
-// The k-th largest number, and how many numbers equal to it belong to the k largest.
+// The k-th largest number, and how many of the numbers equal to it belong to the k largest.
 struct Threshold {
   std::uint32_t value = 0;
   std::uint32_t equal = 0;
@@ -25,11 +25,11 @@ struct Digit {
 constexpr unsigned kDigitBits = 11;
 constexpr Digit kDigits[] = {{21, kDigitBits}, {10, kDigitBits}, {0, 10}};
 
-// The digit of the number that has `rank` - 1 larger ones before it; `rank` becomes its rank among those with this
-// digit.
+// Finds the digit of the number that has `rank` - 1 larger ones before it. Sets `rank` to its rank among the numbers
+// with this digit.
 std::uint32_t digit_of_rank(std::span<const std::uint32_t> numbers, Digit digit, std::uint32_t& rank) {
   constexpr unsigned kWays =
-      4;  // neighbours often share a digit: counting them in one place would be a chain of stores
+      4;  // neighbours often share a digit: with a single count, each store would wait for the one before
   std::array<std::array<std::uint32_t, kWays>, 1u << kDigitBits> histogram{};
   for (std::size_t i = 0; i < numbers.size(); ++i) ++histogram[digit.of(numbers[i])][i % kWays];
   for (std::uint32_t value = (1u << digit.bits) - 1;; --value) {
@@ -45,7 +45,7 @@ Threshold find_threshold(std::span<const std::uint32_t> order, std::uint32_t k) 
   for (const Digit digit : kDigits) {
     const std::uint32_t value = digit_of_rank(order, digit, threshold.equal);
     threshold.value |= value << digit.shift;
-    std::size_t kept = 0;  // every number is written, those with the digit stay
+    std::size_t kept = 0;  // every number is written; those with the digit are kept
     for (const std::uint32_t number : order) {
       candidates[kept] = number;
       kept += digit.of(number) == value ? 1 : 0;
@@ -55,7 +55,7 @@ Threshold find_threshold(std::span<const std::uint32_t> order, std::uint32_t k) 
   return threshold;
 }
 
-// False: a key is Inf or NaN.
+// Returns false if a key is Inf or NaN.
 bool read_keys(const void* keys, std::uint32_t n, abi::KeyType type, std::vector<std::uint32_t>& order) {
   order.resize(n);
   std::uint32_t most = 0;

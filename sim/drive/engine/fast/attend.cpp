@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two passes: all scores from K, then, under the maximum, probabilities and the weighted sum from V. K and V are read
-// once each; scores stay in the scratch memory, where probabilities replace them.
+// Two passes. The first computes all scores from K. The second computes probabilities under the maximum, and the
+// weighted sum from V. K and V are read once each. Scores stay in the scratch memory, where probabilities replace them.
 #include "engine/fast/attend.hpp"
 
 #include <algorithm>
@@ -20,13 +20,13 @@
 namespace kvdrive::fast {
 namespace {
 
-// The attended tokens in one numbering: valid dense tokens, then the tail.
+// The attended tokens in one numbering: first the valid dense tokens, then the inline tokens.
 struct Tokens {
-  const std::uint32_t* index;  // dense row of a token; null: its number
+  const std::uint32_t* index;  // dense row of each token; null: rows equal tokens
   std::size_t dense;
   std::size_t total;
 
-  // Number of attended tokens before dense row `row`.
+  // The number of attended tokens before dense row `row`.
   std::size_t up_to(std::size_t row) const {
     if (index == nullptr) return std::min(row, dense);
     return static_cast<std::size_t>(std::lower_bound(index, index + dense, row) - index);
@@ -45,7 +45,7 @@ Tokens list_tokens(const Job& job, std::vector<std::uint32_t>& index) {
   return {index.data(), dense, dense + job.tail_tokens};
 }
 
-// Rows of K or V that are in memory: an array, or pages.
+// Rows of K or V in memory: an array, or pages.
 struct Rows {
   const std::uint16_t* array;
   const std::byte* const* pages;
@@ -58,7 +58,7 @@ struct Rows {
     return page(row / per_page) + row % per_page * d;
   }
 
-  // Addresses of the rows [row, row + n).
+  // Lists the addresses of the rows [row, row + n).
   void list(std::size_t row, unsigned n, unsigned d, const std::uint16_t** to) const {
     row -= first;
     if (pages == nullptr) {
@@ -82,10 +82,10 @@ struct Piece {
   const std::uint32_t* index;
   std::size_t first, last;
   abi::KvKind kind = abi::kKeys;
-  std::span<const std::byte* const> pages{};  // to be checked; empty for an array
+  std::span<const std::byte* const> pages{};  // pages to check; empty for an array
 };
 
-// Row addresses of the tokens [start, end) of a piece, at most a block.
+// Row addresses of the tokens [start, end) of a piece, at most one block.
 struct Block {
   const std::uint16_t* rows[kBlockTokens];
   std::size_t first;
@@ -98,8 +98,8 @@ struct Block {
   }
 };
 
-// Sums over V of one worker, per head. Unrounded sums are high + low; every block adds at most kBlockTokens roundings
-// of a sum whose magnitudes total `magnitude`.
+// One worker's sums over V for each head. The unrounded sum is high + low. Every block adds at most kBlockTokens
+// roundings of a sum whose magnitudes total `magnitude`.
 struct Sums {
   AlignedDoubles high, low;  // [g][d]
   double magnitude[abi::kMaxCommandGroup] = {};
@@ -120,8 +120,8 @@ struct Sums {
     }
   }
 
-  // Bound of the error of high + low. The additions to `low`, at most 2^13 of them, cost less than one more rounding:
-  // |low| stays below 2^12 * 2^-53 of the magnitude.
+  // Bound on the error of high + low. The additions to `low`, at most 2^13, cost less than one more rounding: |low|
+  // stays below 2^12 * 2^-53 of the magnitude.
   double error(unsigned h) const { return (kBlockTokens + 8) * kUlp * magnitude[h]; }
 };
 
@@ -151,7 +151,7 @@ class Attention {
   }
 
  private:
-  // Scores of all tokens and the maximum of each head. False: K holds an Inf or NaN.
+  // Computes the scores of all tokens and the maximum of each head. Returns false if K holds an Inf or NaN.
   bool compute_scores() {
     float c[abi::kMaxCommandGroup];
     std::fill(c, c + job_.g, std::bit_cast<float>(job_.scale_log2e));
@@ -177,7 +177,8 @@ class Attention {
     return finite;
   }
 
-  // Probabilities (in the place of the scores), Z, and the weighted sums of V. False: V holds an Inf or NaN.
+  // Computes probabilities (in place of the scores), Z, and the weighted sums of V. Returns false if V holds an Inf or
+  // NaN.
   bool accumulate() {
     const std::size_t size = std::size_t{job_.g} * job_.d;
     sums_.reserve(context_.pool.workers());
@@ -225,7 +226,7 @@ class Attention {
     });
   }
 
-  // Those of V, then the tail.
+  // Calls use(Piece) for the rows of V, then for the inline tokens.
   template <typename Use>
   void each_piece_of_v(Use use) const {
     each_piece(abi::kValues, use);
@@ -233,7 +234,7 @@ class Attention {
       use(Piece{{job_.tail_v, nullptr, 1, tokens_.dense}, nullptr, tokens_.dense, tokens_.total});
   }
 
-  // Calls work(worker, start, end) for parts of the piece's tokens, their pages checked.
+  // Calls work(worker, start, end) for parts of the piece's tokens, after their pages were checked.
   template <typename Work>
   void share_blocks(const Piece& piece, Work work) const {
     if (piece.pages.empty()) {
@@ -243,7 +244,7 @@ class Attention {
             });
       return;
     }
-    // A block's pages are checked just before it is computed, which asks for those of the next block meanwhile.
+    // A block's pages are checked just before the block is computed. The check prefetches the pages of the next block.
     const std::size_t per_block = ceil_div(kBlockTokens, piece.rows.per_page);
     const auto token = [&](std::size_t page) { return tokens_.up_to(piece.rows.first + page * piece.rows.per_page); };
     share(context_.pool, piece.pages.size(), kPagesAtOnce, [&](unsigned worker, std::size_t first, std::size_t last) {
@@ -312,7 +313,8 @@ class Attention {
     }
   }
 
-  // Calls store(j, quotient) for the outputs that binary64 left open, with all their sums taken in one walk over V.
+  // Calls store(j, quotient) for the outputs that binary64 left undecided. One walk over V computes all their exact
+  // sums.
   template <typename Store>
   void settle(unsigned h, const std::uint8_t* uncertain, Store store) const {
     unsigned columns[abi::kMaxHeadDim], n = 0;
@@ -340,7 +342,7 @@ class Attention {
   double z(unsigned h) const { return static_cast<double>(sums_.front().z[h]); }
 
   Query query_;
-  std::vector<Sums> sums_;  // of each worker; after accumulate() the first one has those of all
+  std::vector<Sums> sums_;  // one for each worker; after accumulate() the first one holds the total
   const Context& context_;
   const Kernels& kernels_;
   const Job& job_;

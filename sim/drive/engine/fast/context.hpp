@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one call of the engine works with.
+// The resources that one call of the engine uses.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace kvdrive::fast {
 
-// Large arrays that a job overwrites. They stay with the engine, because fresh pages cost as much as the arithmetic.
+// Large arrays that every job overwrites. The engine keeps them, because fresh pages cost as much as the arithmetic.
 struct Scratch {
   std::vector<std::int32_t> scores;
   std::vector<std::uint32_t> index;
@@ -28,20 +28,20 @@ struct Context {
   Scratch& scratch;
 };
 
-// Numbers between the scores of two heads: whole blocks, and a quarter page more, so that heads do not share cache
+// The distance between the scores of two heads: whole blocks plus a quarter page, so that heads do not share cache
 // sets.
 constexpr std::size_t head_stride(std::size_t tokens) {
   return ceil_div(tokens, kBlockTokens) * kBlockTokens + 4 * kBlockTokens;
 }
 
-// Blocks that a worker takes at once, at least, and what a second worker needs to be worth waking.
+// The least number of blocks that a worker takes at once; also the least that makes waking a second worker worthwhile.
 constexpr std::size_t kBlocksAtOnce = 8;
-constexpr std::size_t kPagesAtOnce = 16;  // the same where K and V lie in pages
+constexpr std::size_t kPagesAtOnce = 16;  // the same for K and V in pages
 
 // Calls work(worker, first, last) for contiguous parts of `items` until all are done. A worker takes its next part when
-// it has finished the last: a slow one delays nobody. Parts are `at_once` of a short job and more of a long one,
-// because the first block of a part comes from memory unannounced. Results must not depend on who does what. Returns
-// the number of workers.
+// it has finished its last one, so a slow worker delays nobody. Parts have `at_once` items in short jobs and more in
+// long ones, because the first block of each part comes from memory without prefetch. Results must not depend on which
+// worker computes a part. Returns the number of workers.
 template <typename Work>
 unsigned share(Pool& pool, std::size_t items, std::size_t at_once, Work work) {
   constexpr std::size_t kPartsOfAWorker = 4, kLonger = 4;

@@ -5,7 +5,7 @@
 
 namespace kvdrive::fast {
 
-// Round to nearest even with subnormals while it lives, whatever the host program has set for its thread.
+// While this object lives, its thread rounds to nearest even with subnormals, whatever mode the host program has set.
 class DefaultFloat {
  public:
   DefaultFloat() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dot products of a block of tokens, rounded as the contract says: to a score, or to binary32.
+// Dot products of a block of tokens, rounded as docs/arithmetic.md defines: to a score, or to binary32.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace kvdrive::fast {
 
-// The query side of a job: n numbers (the head dimension, or the chosen rows) for each of g heads.
+// The query side of a job: for each of g heads, n numbers (the head dimension, or the number of chosen rows).
 struct Query {
   Query(const Kernels& kernels, const std::uint16_t* patterns, unsigned heads, unsigned numbers);
 
@@ -22,10 +22,10 @@ struct Query {
   unsigned n;
   bool finite;
   AlignedDoubles wide;                      // [g][n]
-  double norm[abi::kMaxCommandGroup] = {};  // sum of magnitudes per head, exact: at most 49 bits
+  double norm[abi::kMaxCommandGroup] = {};  // exact sum of magnitudes per head: at most 49 bits
 };
 
-// Rounds to Q12.20 scores with one factor c per head.
+// Rounds to Q12.20 scores, with one factor c for each head.
 struct ScoreRounding {
   using Output = std::int32_t;
   const float* c;
@@ -60,7 +60,8 @@ class Dots {
   Dots(const Kernels& kernels, const Query& query, Rounding rounding, Statistics& statistics)
       : kernels_(kernels), query_(query), rounding_(rounding), statistics_(statistics) {}
 
-  // out[h * stride + t] for the token rows rows[0 .. n), n <= kBlockTokens. Returns the tokens with an Inf or NaN.
+  // Computes out[h * stride + t] for the token rows rows[0 .. n), n <= kBlockTokens. Returns a bit for each token with
+  // an Inf or NaN.
   std::uint64_t rows(HalfRows rows, unsigned n, Output* out, std::size_t stride) const {
     const Block block{n, kBlockTokens, query_.n / kernels_.lanes + 3, kernels_.largest(rows, n, query_.n)};
     std::uint64_t non_finite = 0;
@@ -73,8 +74,8 @@ class Dots {
     return non_finite;
   }
 
-  // The same for one block of block-column form: beats[i] holds number i of 32 tokens. Tokens outside `wanted` are not
-  // settled and may hold anything.
+  // The same for one block in block-column form: beats[i] holds number i of 32 tokens. Results of tokens outside
+  // `wanted` are undefined.
   std::uint64_t columns(HalfRows beats, std::uint64_t wanted, unsigned n, Output* out, std::size_t stride) const {
     const Block block{n, abi::kLanes, query_.n, kernels_.largest(beats, query_.n, abi::kLanes), wanted};
     std::uint64_t non_finite = 0;
@@ -89,7 +90,8 @@ class Dots {
   }
 
  private:
-  // Where a token's numbers are: inside a few rows, whose largest magnitude bounds them, and exactly.
+  // Gives access to one token's numbers: a few rows that hold them, whose largest magnitude bounds them, and the exact
+  // values.
   struct Token {
     HalfRows rows;
     unsigned n_rows;
@@ -98,7 +100,7 @@ class Dots {
     std::size_t stride;
   };
 
-  // Tokens whose dot products were summed in `steps` additions of terms, whose largest |k| is `largest`.
+  // Tokens whose dot products were summed in `steps` additions. The largest |k| of the terms is `largest`.
   struct Block {
     unsigned n;
     unsigned stride;  // dot products from one head to the next
@@ -106,7 +108,7 @@ class Dots {
     double largest;
     std::uint64_t wanted = ~std::uint64_t{0};
   };
-  // Query heads.
+  // A range of query heads.
   struct Heads {
     unsigned first;
     unsigned count;
@@ -118,7 +120,7 @@ class Dots {
     std::uint64_t non_finite = 0;
     for (unsigned h = heads.first; h < heads.first + heads.count; ++h) {
       const double* head = dots + (h - heads.first) * block.stride;
-      const double unit = (block.steps + 4) * kUlp * query_.norm[h];  // error of the sum where |k| <= 1
+      const double unit = (block.steps + 4) * kUlp * query_.norm[h];  // error of the sum if |k| <= 1
       const Doubt doubt = rounding_.block(kernels_, head, unit * block.largest, h, block.n, out + h * stride);
       non_finite |= doubt.non_finite & block.wanted;
       for (std::uint64_t left = doubt.uncertain & block.wanted & ~doubt.non_finite; left != 0; left &= left - 1) {
@@ -129,7 +131,7 @@ class Dots {
     return non_finite;
   }
 
-  // Asks again with the magnitudes of the token instead of those of its block; then computes exactly.
+  // Tries again with the magnitudes of the token instead of its whole block; if that leaves doubt, computes exactly.
   Output settle(double dot, double unit, unsigned h, const Token& token) const {
     statistics_.dots_doubted.fetch_add(1, std::memory_order_relaxed);
     const double error = unit * kernels_.largest(token.rows, token.n_rows, token.row_numbers);

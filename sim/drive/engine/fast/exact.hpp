@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exact integers: what decides where binary64 cannot, and what a job needs once and not per token.
+// Exact integer arithmetic. It decides where binary64 cannot, and computes values that a job needs only once.
 #pragma once
 
 #include <bit>
@@ -18,7 +18,7 @@ using Magnitude = unsigned __int128;
 inline bool is_finite_half(std::uint16_t h) { return (h & 0x7c00) != 0x7c00; }
 inline bool is_finite_single(std::uint32_t pattern) { return (pattern & 0x7f800000) != 0x7f800000; }
 
-// Value of a finite binary16 number, LSB 2^-24.
+// The value of a finite binary16 number as an integer, LSB 2^-24.
 inline std::int64_t fixed(std::uint16_t h) {
   const int exponent = (h >> 10) & 31;
   const std::int64_t fraction = h & 0x3ff;
@@ -31,8 +31,8 @@ inline int bit_width(Magnitude m) {
   return high != 0 ? 64 + std::bit_width(high) : std::bit_width(static_cast<std::uint64_t>(m));
 }
 
-// Rounds to odd: at most 50 bits are kept, and the lowest is set if anything below it was lost. Such a number rounds to
-// any format of at most 48 bits as the original does.
+// Rounds to odd: keeps at most 50 bits and sets the lowest one if any bit below it was lost. Rounding the result to any
+// format of at most 48 bits gives the same as rounding the original.
 inline double to_sticky(Magnitude m) {
   const int drop = bit_width(m) - 50;
   if (drop <= 0) return static_cast<double>(static_cast<std::uint64_t>(m));
@@ -45,7 +45,7 @@ inline double to_sticky(Integer value) {
   return value < 0 ? -to_sticky(-static_cast<Magnitude>(value)) : to_sticky(static_cast<Magnitude>(value));
 }
 
-// numerator / denominator rounded to odd with at least 48 bits, for |numerator| < 2^90 and 0 < denominator < 2^50.
+// Returns numerator / denominator, rounded to odd with at least 48 bits. |numerator| < 2^90, 0 < denominator < 2^50.
 inline double sticky_ratio(Integer numerator, std::uint64_t denominator) {
   assert(denominator != 0);
   const Magnitude n = numerator < 0 ? -static_cast<Magnitude>(numerator) : static_cast<Magnitude>(numerator);
@@ -57,14 +57,15 @@ inline double sticky_ratio(Integer numerator, std::uint64_t denominator) {
   return numerator < 0 ? -ratio : ratio;
 }
 
-// sum_i fixed(q[i]) * fixed(k[i * stride]) as a number that rounds like the sum: real value, not LSB 2^-48.
+// Returns a number that rounds like sum_i fixed(q[i]) * fixed(k[i * stride]). It is the real value, not in units of
+// 2^-48.
 inline double sticky_dot(const std::uint16_t* q, const std::uint16_t* k, std::size_t stride, unsigned n) {
   Integer sum = 0;
   for (unsigned i = 0; i < n; ++i) sum += static_cast<Integer>(fixed(q[i])) * fixed(k[i * stride]);
   return to_sticky(sum) * 0x1p-48;
 }
 
-// fl16 of any binary32 number: overflow gives Inf, NaN the one NaN of the contract.
+// Rounds any binary32 number to binary16. Overflow gives Inf; NaN gives the single NaN of docs/arithmetic.md.
 inline std::uint16_t single_to_half(float x) {
   if (std::isnan(x)) return 0x7e00;
   if (std::fabs(x) >= 65520.0f) return x < 0 ? 0xfc00 : 0x7c00;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vectorised engine: docs/arithmetic.md bit for bit, at memory bandwidth.
+// The vectorised engine: computes docs/arithmetic.md bit for bit, at the speed of memory.
 #pragma once
 
 #include <mutex>
@@ -56,7 +56,7 @@ class FastEngine final : public SingleKernels, public Engine {
   Statistics statistics_;
   Scratch scratch_;
   HostMemory memory_;
-  std::mutex busy_;  // one job at a time owns the pool and the scratch memory
+  std::mutex busy_;  // held by the job that uses the pool and the scratch memory
 };
 
 }  // namespace kvdrive::fast

@@ -12,7 +12,8 @@
 namespace kvdrive::fast {
 namespace {
 
-// Runs work(first token, number of tokens, out) -> bits of tokens that are not finite, over blocks of `block` tokens.
+// Runs work(first token, number of tokens, out), which returns a bit per non-finite token, over blocks of `block`
+// tokens.
 template <typename Work>
 std::uint32_t fill_dots(const Context& context, const Query& query, std::uint32_t tokens, unsigned block,
                         std::uint32_t* dots, Work work) {

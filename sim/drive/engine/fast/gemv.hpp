@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The matrix-vector products on plain arrays; signatures and status bits of Engine.
+// The matrix-vector products on plain arrays. Signatures and status bits are those of SingleKernels.
 #pragma once
 
 #include <cstdint>

@@ -20,7 +20,7 @@ std::uint32_t check_address(std::size_t memory_bytes, std::uint64_t address, std
   return status;
 }
 
-// Every check that needs the descriptor's numbers only.
+// Performs the checks that need only the numbers in the descriptor.
 std::uint32_t check_sizes(const abi::AttentionJob& job) {
   std::uint32_t status = check_group(job.group) | check_head_dim(job.head_dim);
   const bool rows = job.mode == abi::kSparfRows, tokens = job.mode == abi::kSparfTokens;
@@ -37,8 +37,8 @@ std::uint32_t check_sizes(const abi::AttentionJob& job) {
   return status;
 }
 
-// Checks the addresses of the arrays that the mode uses and turns them into pointers. Arrays without elements are not
-// in use. Sizes cannot overflow: the descriptor's fields are narrow.
+// Checks the addresses of the arrays that the mode uses, and turns them into pointers. Arrays without elements are
+// ignored. Sizes cannot overflow, because the descriptor's fields are narrow.
 class Arrays {
  public:
   explicit Arrays(std::span<std::byte> memory) : memory_(memory) {}
@@ -83,7 +83,7 @@ std::uint32_t place_arrays(std::span<std::byte> memory, const abi::AttentionJob&
   return arrays.status();
 }
 
-// What SPARF_TOKENS needs from the outputs of SPARF_ROWS.
+// Checks the values that SPARF_TOKENS reads from the outputs of SPARF_ROWS.
 std::uint32_t check_content(const Job& job) {
   if (job.mode != abi::kSparfTokens) return 0;
   unsigned chosen = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job descriptor, checked (docs/jobs.md) and with its addresses turned into pointers.
+// A job descriptor that was checked (docs/jobs.md), with pointers in place of its addresses.
 #pragma once
 
 #include <cstddef>
@@ -25,11 +25,11 @@ struct Job {
   const std::uint16_t* q;
   const std::uint16_t* k;
   const std::uint16_t* v;
-  const KvPages* pages;  // null: k and v are arrays
+  const KvPages* pages;  // null: K and V are arrays
   const std::int32_t* tail_scores;
-  std::size_t tail_stride;  // scores from one head to the next
+  std::size_t tail_stride;  // scores of inline tokens from one head to the next
   const std::uint16_t* tail_v;
-  const std::uint8_t* valid;  // null: all
+  const std::uint8_t* valid;  // null: all tokens are valid
   std::uint8_t* rows;
   const std::int64_t* v_sum;
   std::byte* out;
@@ -45,15 +45,16 @@ inline bool bit(const std::uint8_t* bitmap, std::size_t i) { return ((bitmap[i >
 
 constexpr std::uint32_t bit_if(bool condition, abi::Status status) { return condition ? std::uint32_t{status} : 0; }
 
-// Status bits of the single checks, for the calls on plain arrays as well: shapes that commands may have.
+// Status bits of the single checks against the shapes that commands may have. Calls on plain arrays use them too.
 std::uint32_t check_group(std::uint32_t g);
 std::uint32_t check_head_dim(std::uint32_t d);
 std::uint32_t check_tokens(std::uint64_t tokens);
 
-// Bits of the dense tokens [first, first + 64): attended and inside the job. `first` is a multiple of 32.
+// The validity bits of the dense tokens [first, first + 64); bits beyond the job are 0. `first` is a multiple of 32.
 std::uint64_t valid_word(const Job& job, std::uint32_t first);
 
-// Reads the descriptor at byte `address`. Fills `job` when it returns 0. `pages`: K and V are there, not in the memory.
+// Reads the descriptor at byte `address`. Returns 0 and fills `job` if it is valid. With `pages`, K and V are there and
+// not in the memory.
 std::uint32_t read_job(std::span<std::byte> memory, std::uint64_t address, Job& job, const KvPages* pages = nullptr);
 
 }  // namespace kvdrive::fast

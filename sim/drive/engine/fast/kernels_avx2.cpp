@@ -39,7 +39,7 @@ struct Simd {
     }
   }
 
-  // x[i] = the score of s[i]. Scaling by 2^20 is exact; what is too small becomes INT32_MIN by itself.
+  // x[i] = the score of s[i]. Scaling by 2^20 is exact. The conversion turns values that are too small into INT32_MIN.
   static void scores(const float* s, float c, unsigned n, std::int32_t* x) {
     const __m256 factor = _mm256_set1_ps(c), one = _mm256_set1_ps(0x1p20f), most = _mm256_set1_ps(0x1p31f);
     unsigned i = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // AVX-512 (F, BW, DQ, VL): 8 binary64 numbers per register, 32 registers.
-#if defined(__GNUC__) && !defined(__clang__)  // GCC 12 finds its own header's undefined operands uninitialised
+#if defined(__GNUC__) && !defined(__clang__)  // GCC 12 warns about undefined operands in its own header
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
@@ -47,7 +47,7 @@ struct Simd {
     }
   }
 
-  // x[i] = the score of s[i]. Scaling by 2^20 is exact; what is too small becomes INT32_MIN by itself.
+  // x[i] = the score of s[i]. Scaling by 2^20 is exact. The conversion turns values that are too small into INT32_MIN.
   static void scores(const float* s, float c, unsigned n, std::int32_t* x) {
     const __m512 factor = _mm512_set1_ps(c), one = _mm512_set1_ps(0x1p20f), most = _mm512_set1_ps(0x1p31f);
     for (unsigned i = 0; i < n; i += 16) {
@@ -59,7 +59,7 @@ struct Simd {
     }
   }
 
-  // 64 entries are four registers; the arrays have room for whole registers.
+  // The 64 entries are four registers. The arrays are padded to whole registers.
   static void lookup(const std::uint32_t* table, const std::uint32_t* index, unsigned n, std::uint32_t* out) {
     const __m512i t0 = _mm512_loadu_si512(table), t1 = _mm512_loadu_si512(table + 16);
     const __m512i t2 = _mm512_loadu_si512(table + 32), t3 = _mm512_loadu_si512(table + 48);

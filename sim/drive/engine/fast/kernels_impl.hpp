@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loops behind kernels.hpp, written once. A source for one instruction set defines `Simd` (a register of binary64
+// The loops behind kernels.hpp, written once. The source for an instruction set defines `Simd` (a register of binary64
 // numbers) in the anonymous namespace of kvdrive::fast and includes this file. Nothing here may call an inline function
 // of the standard library: the linker could keep the copy that only a newer processor runs.
 #include "common/abi.hpp"
@@ -12,14 +12,14 @@ namespace {
 using Vector = Simd::Vector;
 constexpr unsigned kLanes = Simd::kLanes;
 
-// Asks for a beat of the next block. Into the second-level cache: the first is full of the current block. Where rows
-// are not contiguous it may be a useless one; it never faults.
+// Prefetches a beat of the next block into the second-level cache, because the first level is full of the current
+// block. If rows are not contiguous, the beat may be useless, but a prefetch never faults.
 void prefetch_ahead(const std::uint16_t* beat, unsigned row_numbers) {
   constexpr unsigned kRows = kBlockTokens;
   __builtin_prefetch(beat + kRows * row_numbers, 0, 2);
 }
 
-// g query heads share each converted row: R rows by G heads of accumulators, as many as the register file holds.
+// g query heads share each converted row. R rows by G heads of accumulators fill the register file.
 template <unsigned G, unsigned R>
 void dot_tile(const double* q, unsigned d, HalfRows rows, double* dots) {
   Vector sum[G][R];
@@ -72,7 +72,7 @@ void dots(const double* q, unsigned g, unsigned d, HalfRows rows, unsigned n, do
   }
 }
 
-// A strip of W registers of columns for G heads.
+// Computes W registers of columns for G heads.
 template <unsigned G, unsigned W>
 void sum_tile(const double* w, std::size_t stride, HalfRows rows, unsigned n, unsigned column, unsigned columns,
               double* sums) {
@@ -147,8 +147,8 @@ constexpr unsigned kSmallBytes = 16, kLargeBytes = sizeof(Vector) < kSmallBytes 
 typedef std::int16_t SmallHalves __attribute__((vector_size(kSmallBytes)));
 typedef std::int16_t LargeHalves __attribute__((vector_size(kLargeBytes)));
 
-// Raises `pattern` to the largest magnitude in the columns [first, last) of n rows, as far as whole registers go.
-// Returns the first column that is left.
+// Raises `pattern` to the largest magnitude in the columns [first, last) of n rows, as far as whole registers reach.
+// Returns the first remaining column.
 template <typename Halves>
 unsigned largest_columns(HalfRows rows, unsigned n, unsigned first, unsigned last, std::int16_t& pattern) {
   constexpr unsigned kNumbers = sizeof(Halves) / sizeof(std::int16_t);
@@ -171,19 +171,19 @@ double largest(HalfRows rows, unsigned n, unsigned d) {
   std::int16_t pattern = 0;
   const unsigned rest = largest_columns<LargeHalves>(rows, n, 0, d, pattern);
   if (rest != d) largest_columns<SmallHalves>(rows, n, rest, d, pattern);
-  // 2^112 takes the exponent of a binary16 pattern to that of binary32, subnormals included.
+  // Multiplying by 2^112 changes the exponent bias from binary16 to binary32, also for subnormals.
   return static_cast<double>(__builtin_bit_cast(float, static_cast<std::int32_t>(pattern) << 13)) * 0x1p112;
 }
 
-// Bits that are set where two numbers differ, and where a number is not finite. Sums of such words tell the loops,
-// without a branch per number, whether to look again.
+// Bits that are set where two numbers differ or a number is not finite. The loops combine these words and need one
+// branch for many numbers.
 std::uint64_t difference(double a, double b) {
   return __builtin_bit_cast(std::uint64_t, a) ^ __builtin_bit_cast(std::uint64_t, b);
 }
 std::uint64_t not_finite(double x) { return __builtin_bit_cast(std::uint64_t, x - x); }
 
 Doubt to_scores(const double* dots, double error, float c, unsigned n, std::int32_t* x) {
-  // Where both ends are the same binary32 number, one score will do; ties, which are no rarity, ask for the other.
+  // If both ends give the same binary32 number, one score is enough. Ties, which are not rare, need the second score.
   float low[kBlockTokens], high[kBlockTokens];
   std::uint64_t apart = 0, non_finite = 0;
   for (unsigned i = 0; i < n; ++i) {
@@ -221,7 +221,7 @@ void add_twofold(const double* terms, std::size_t n, double* high, double* low) 
   for (std::size_t i = 0; i < n; ++i) {
     const double sum = high[i] + terms[i];
     const double part = sum - high[i];
-    low[i] += (high[i] - (sum - part)) + (terms[i] - part);  // what the addition lost, exactly
+    low[i] += (high[i] - (sum - part)) + (terms[i] - part);  // the exact error of the addition
     high[i] = sum;
   }
 }
@@ -234,7 +234,7 @@ std::int32_t max_score(const std::int32_t* x, std::size_t n) {
 
 std::uint64_t probabilities(const std::int32_t* x, unsigned n, std::int32_t max, std::uint32_t* p) {
   constexpr unsigned kOneShift = abi::kPFractionBits - abi::kExp2Bits;
-  constexpr int kDeepest = 40;  // p is 0 below 2^-32; a bounded exponent keeps everything below in 32 bits
+  constexpr int kDeepest = 40;  // p is 0 below 2^-32; bounding the exponent keeps smaller values in 32 bits
   const std::int64_t top = static_cast<std::int64_t>(max) << abi::kScoreFractionBits;
   const std::int64_t deepest = top - (std::int64_t{kDeepest} << abi::kScoreFractionBits);
   const std::int32_t bottom = deepest < INT32_MIN ? INT32_MIN : static_cast<std::int32_t>(deepest);
@@ -270,7 +270,7 @@ std::uint64_t probabilities(const std::int32_t* x, unsigned n, std::int32_t max,
 }
 
 void to_weights(const std::uint32_t* p, unsigned n, double* w) {
-  // p <= 2^31 as the low bits of 2^52 + p: no instruction set converts it in another way.
+  // p <= 2^31 is stored in the low bits of 2^52 + p, the only conversion that every instruction set has.
   for (unsigned i = 0; i < n; ++i) {
     w[i] = __builtin_bit_cast(double, std::uint64_t{p[i]} | 0x4330000000000000u) - 0x1p52;
   }
@@ -287,8 +287,8 @@ void add_exact(std::uint32_t p, const std::uint16_t* row, unsigned n, std::int64
   }
 }
 
-// The ends of an interval around (high + low) / z. `margin` covers the error of the numerator and the four roundings
-// here.
+// The ends of an interval around (high + low) / z. `margin` covers the error of the numerator and the four roundings in
+// this function.
 struct Ends {
   double low;
   double high;

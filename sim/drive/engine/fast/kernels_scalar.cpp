@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any processor. The compiler may vectorise what the base instruction set allows.
+// The variant for any processor. The compiler may vectorise it with the base instruction set.
 #include <cstdint>
 
 #include "engine/fast/rounding.hpp"
@@ -23,7 +23,7 @@ struct Simd {
   static Vector widen(const std::uint16_t* h) {
     const std::uint32_t magnitude = *h & 0x7fffu, sign = std::uint32_t{*h & 0x8000u} << 16;
     if (magnitude >= 0x7c00) return __builtin_nan("");
-    // 2^112 takes the exponent of binary16 to that of binary32, subnormals included.
+    // Multiplying by 2^112 changes the exponent bias from binary16 to binary32, also for subnormals.
     return static_cast<double>(__builtin_bit_cast(float, sign | (magnitude << 13))) * 0x1p112;
   }
 

@@ -14,11 +14,11 @@ void pause() {
 #endif
 }
 
-// Waits until `value` is no longer `old`. Phases of a job follow each other within microseconds, while waking a thread
-// takes tens of them: so look for a while before sleeping.
+// Waits until `value` differs from `old`. Phases of a job follow one another within microseconds, but waking a thread
+// takes tens of them. So the thread polls for a while before it sleeps.
 void wait_for_change(const std::atomic<std::uint32_t>& value, std::uint32_t old) {
   constexpr std::chrono::microseconds kPatience{100};
-  constexpr int kPauses = 8;  // between looks: another thread may share the core
+  constexpr int kPauses = 8;  // pauses between polls, because another thread may share the core
   const auto start = std::chrono::steady_clock::now();
   while (value.load(std::memory_order_acquire) == old) {
     if (std::chrono::steady_clock::now() - start > kPatience) return value.wait(old, std::memory_order_acquire);

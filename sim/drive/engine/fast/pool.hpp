@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A few threads that wait for work together. The caller is worker 0.
+// A few threads that run work together. The caller is worker 0.
 #pragma once
 
 #include <atomic>
@@ -19,10 +19,10 @@ class Pool {
 
   unsigned workers() const { return static_cast<unsigned>(threads_.size()) + 1; }
 
-  // Work comes soon: threads that sleep begin to look for it, so that nobody waits for them later.
+  // Announces work: sleeping threads start to poll for it, so that the work does not wait for them.
   void wake();
 
-  // Calls work(0) .. work(count - 1), each on its own worker, and returns when all are done. count <= workers().
+  // Calls work(0) .. work(count - 1), each on its own worker, and returns when all have ended. count <= workers().
   // `work` must not throw. Calls must not overlap.
   void run(unsigned count, const std::function<void(unsigned)>& work);
 
@@ -33,7 +33,7 @@ class Pool {
   const std::function<void(unsigned)>* work_ = nullptr;  // null: stop
   unsigned count_ = 0;
   std::atomic<std::uint32_t> round_{0};    // counts the calls of run
-  std::atomic<std::uint32_t> bell_{0};     // counts those of run and wake; written last
+  std::atomic<std::uint32_t> bell_{0};     // counts the calls of run and wake; written last
   std::atomic<std::uint32_t> running_{0};  // threads that have not finished the round
 };
 

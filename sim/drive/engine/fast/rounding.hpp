@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Roundings shared by the vector loops and the exact path. Internal linkage on purpose: every instruction set's
-// source compiles its own copy.
+// Roundings that the vector loops and the exact path share. They have internal linkage on purpose: the source for each
+// instruction set compiles its own copy.
 #pragma once
 
 #include <cstdint>
 
 namespace kvdrive::fast {
 
-// Adding and subtracting it rounds a binary64 below 2^51 to an integer, ties to even; the sum's low bits are that
-// integer.
+// Adding and subtracting this number rounds a binary64 below 2^51 to an integer, ties to even. The low bits of the sum
+// are that integer.
 constexpr double kRoundToInteger = 0x1.8p52;
 
-// The score of a dot product, as a binary64 integer plus kRoundToInteger. Monotone in `dot`.
+// The score of a dot product, as a binary64 integer plus kRoundToInteger. It is monotone in `dot`.
 static inline double biased_score(float dot, float c) {
   const double scaled = static_cast<double>(dot * c) * 0x1p20;
   const double above = scaled < -0x1p31 ? -0x1p31 : scaled;
@@ -25,21 +25,21 @@ static inline std::int32_t unbias_score(double biased) {
   return static_cast<std::int32_t>(__builtin_bit_cast(std::int64_t, biased));
 }
 
-// |x| <= 65504 rounded to the grid of binary16 (ties to even), still as binary64.
+// Rounds |x| <= 65504 to the grid of binary16 (ties to even); the result is still a binary64.
 static inline double round_to_half(double x) {
   constexpr std::uint64_t kExponent = 0x7ff0000000000000u;
   constexpr std::uint64_t kSmallestNormal = (1023u - 14u) * 0x10000000000000u;  // 2^-14
   const std::uint64_t bits = __builtin_bit_cast(std::uint64_t, x);
   const std::uint64_t own = bits & kExponent;
   const std::uint64_t exponent = own < kSmallestNormal ? kSmallestNormal : own;
-  // 2^(e + 42): its last place is 2^(e - 10), the last place of a binary16 number of exponent e.
+  // 2^(e + 42): its last place is 2^(e - 10), as for a binary16 number of exponent e.
   const double grid = __builtin_bit_cast(double, exponent + (std::uint64_t{42} << 52));
   const double magnitude = __builtin_bit_cast(double, bits & ~(std::uint64_t{1} << 63));
   const double rounded = (magnitude + grid) - grid;
   return x < 0 ? 0.0 - rounded : rounded;
 }
 
-// The pattern of a number on the grid of binary16; both zeros give +0.
+// The pattern of a number on the grid of binary16. Both zeros give +0.
 static inline std::uint16_t half_pattern(double on_grid) {
   if (on_grid == 0) return 0;
   const std::uint64_t bits = __builtin_bit_cast(std::uint64_t, on_grid);
@@ -53,7 +53,7 @@ static inline std::uint16_t half_pattern(double on_grid) {
 
 static inline std::uint16_t to_half(double x) { return half_pattern(round_to_half(x)); }
 
-// The pattern of fl32(x); both zeros give +0.
+// The pattern of x rounded to binary32. Both zeros give +0.
 static inline std::uint32_t to_single(double x) {
   return __builtin_bit_cast(std::uint32_t, static_cast<float>(x) + 0.0f);
 }

@@ -9,7 +9,7 @@
 
 namespace kvdrive::fast {
 
-// M of docs/arithmetic.md for the largest score.
+// M of docs/arithmetic.md, computed from the largest score.
 constexpr std::int32_t ceil_score(std::int32_t x) {
   constexpr std::int64_t kOne = std::int64_t{1} << abi::kScoreFractionBits;
   return static_cast<std::int32_t>((x + kOne - 1) >> abi::kScoreFractionBits);

@@ -22,14 +22,14 @@ constexpr std::uint32_t kMaskedKey = 0xff7fffff;
 
 std::uint64_t magnitude(std::uint16_t h) { return static_cast<std::uint64_t>(fixed(h & 0x7fff)); }
 
-// fl32 of a sum with LSB 2^-24
+// Rounds a sum with LSB 2^-24 to binary32.
 float single_of(std::uint64_t sum) { return static_cast<float>(sum) * 0x1p-24f; }
 
 void set_bits(const std::vector<std::uint32_t>& indices, std::byte* bitmap) {
   for (const std::uint32_t i : indices) bitmap[i >> 3] |= std::byte(1u << (i & 7));
 }
 
-// The chosen numbers of q, [g][r].
+// The values of q at the chosen rows, [g][r].
 std::vector<std::uint16_t> gather_rows(const Job& job) {
   std::vector<std::uint16_t> chosen;
   chosen.reserve(std::size_t{job.g} * job.r);
@@ -77,7 +77,8 @@ class Choice {
     return static_cast<std::uint32_t>(valid_word(job_, static_cast<std::uint32_t>(block * abi::kLanes)));
   }
 
-  // Scores of all dense tokens, the lowest score for masked ones; then the tail. False: Inf or NaN in a valid token.
+  // Computes the scores of all dense tokens (the lowest score for masked ones), then of the inline tokens. Returns
+  // false if a valid token holds an Inf or NaN.
   bool compute_scores() {
     const std::vector<std::uint16_t> patterns = gather_rows(job_);
     const Query query(kernels_, patterns.data(), job_.g, job_.r);
@@ -107,7 +108,7 @@ class Choice {
     return finite;
   }
 
-  // Probabilities in the place of the scores, 0 for masked tokens, and Z.
+  // Computes probabilities in place of the scores (0 for masked tokens), and Z.
   void compute_probabilities() {
     std::atomic<std::uint64_t> z[abi::kMaxCommandGroup] = {};
     share_blocks([&](std::size_t block) {
@@ -132,7 +133,7 @@ class Choice {
     }
   }
 
-  // The valid tokens among the k_top largest keys.
+  // Returns the valid tokens among those with the k_top largest keys.
   std::vector<std::uint32_t> choose() {
     const std::uint64_t least = *std::min_element(sum_, sum_ + job_.g);
     std::uint64_t weight[abi::kMaxCommandGroup];
@@ -178,7 +179,7 @@ class Choice {
     return mass;
   }
 
-  // Bits of the block's lanes that are tokens of the job.
+  // A bit for each lane of the block that is a token of the job.
   std::uint32_t inside(std::size_t block) const { return ~std::uint32_t{0} >> (abi::kLanes - lanes(block)); }
   unsigned lanes(std::size_t block) const {
     return static_cast<unsigned>(std::min<std::size_t>(abi::kLanes, job_.tokens - block * abi::kLanes));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The jobs of SparF that choose: embedding rows from q, tokens from the chosen rows of K.
+// The two jobs of SparF that choose: embedding rows by q, and tokens by the chosen rows of K.
 #pragma once
 
 #include <cstdint>

@@ -6,10 +6,10 @@
 
 namespace kvdrive::fast {
 
-// How often binary64 did not decide a rounding, since the engine was made.
+// How often binary64 left a rounding undecided since the engine was made.
 struct Statistics {
-  std::atomic<std::uint64_t> dots_doubted{0};   // asked again with a tighter bound
-  std::atomic<std::uint64_t> dots_exact{0};     // of these, computed with integers
+  std::atomic<std::uint64_t> dots_doubted{0};   // computed again with a tighter bound
+  std::atomic<std::uint64_t> dots_exact{0};     // those of them that were computed with integers
   std::atomic<std::uint64_t> outputs_exact{0};  // output numbers computed with integers
 };
 

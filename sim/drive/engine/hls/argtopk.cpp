@@ -8,7 +8,7 @@ namespace kvdrive::hls {
 
 ArgtopkResult argtopk(const void* keys, std::uint32_t n, std::uint32_t k, abi::KeyType type) {
   const std::size_t key_bytes = type == abi::kMagnitude16 ? 2 : 4;
-  const bool readable = n <= abi::kMaxTokens;  // otherwise the kernel refuses the job without reading
+  const bool readable = n <= abi::kMaxTokens;  // the kernel refuses larger n without reading
   const std::vector<beat_t> key_beats = to_beats(keys, readable ? n * key_bytes : 0);
   std::vector<beat_t> index_beats(abi::kMaxTopK / kIndicesPerBeat);
   std::vector<beat_t> bitmap_beats(readable ? bitmap_words(static_cast<int>(n)) : 0);

@@ -7,10 +7,10 @@
 namespace kvdrive::hls {
 namespace {
 
-// The kernels address a memory of beats; the drive's is one of bytes. A beat holds nothing but its 64 bytes, in order.
+// The kernels address a memory of beats, the drive a memory of bytes. A beat consists of its 64 bytes in order.
 static_assert(sizeof(beat_t) == abi::kBeatBytes && alignof(beat_t) <= abi::kBeatBytes);
 
-// The group that the job asks for, 0 where there is no whole descriptor.
+// The group of the job; 0 if the memory holds no whole descriptor.
 unsigned group_of(std::span<const std::byte> memory, std::uint64_t job) {
   const bool inside = memory.size() >= sizeof(abi::AttentionJob) && job <= memory.size() - sizeof(abi::AttentionJob);
   return inside ? std::to_integer<unsigned>(memory[job + offsetof(abi::AttentionJob, group)]) : 0;
@@ -26,7 +26,7 @@ auto* top_of(unsigned group) {
       return attention_g5;
     case 8:
       return attention_g8;
-    default:  // any kernel refuses a group that is not its own
+    default:  // any kernel refuses a group that it is not built for
       return attention_g1;
   }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plain memory to the kernels' beats and back. A beat holds its 64 bytes in order (common/types.hpp asserts its size).
+// Converts plain memory to the kernels' beats and back. A beat holds its 64 bytes in order (common/types.hpp asserts
+// its size).
 #pragma once
 
 #include <cstddef>
@@ -10,14 +11,14 @@
 
 namespace kvdrive::hls {
 
-// `bytes` bytes from `from` on in whole beats, zero padded.
+// Copies `bytes` bytes to whole beats, padded with zeros.
 inline std::vector<beat_t> to_beats(const void* from, std::size_t bytes) {
   std::vector<beat_t> beats((bytes + abi::kBeatBytes - 1) / abi::kBeatBytes, beat_t(0));
   if (bytes != 0) std::memcpy(static_cast<void*>(beats.data()), from, bytes);
   return beats;
 }
 
-// The first `bytes` bytes of `beats`.
+// Copies the first `bytes` bytes of `beats`.
 inline void from_beats(const beat_t* beats, void* to, std::size_t bytes) {
   if (bytes != 0) std::memcpy(to, static_cast<const void*>(beats), bytes);
 }

@@ -14,7 +14,7 @@ constexpr std::size_t kLanesPerHead = abi::kBeatBytes / sizeof(std::uint32_t);  
 
 using Top = int (*)(Stream<beat_t>&, Stream<beat_t>&, Stream<beat_t>&, int, int, int);
 
-// The kernel for `g` query heads, or null.
+// Returns the kernel for `g` query heads, or null.
 Top find_top(std::uint32_t g) {
   static constexpr Top kTops[] = {gemv_g1, gemv_g2, gemv_g4, gemv_g5, gemv_g8};
   static_assert(std::size(kTops) == std::size(abi::kGroupSizes));
@@ -49,7 +49,7 @@ void collect(Stream<beat_t>& results, std::vector<beat_t>& to) {
   for (beat_t& beat : to) beat = results.read();
 }
 
-// Runs an accepted call; `results` has the length that the kernel gives.
+// Runs a call that passed its checks. `results` has the length that the kernel produces.
 std::uint32_t run(const Call& call, const std::vector<beat_t>& operand_beats, const std::vector<beat_t>& kv_beats,
                   std::vector<beat_t>& results) {
   Fifo<beat_t, 64> operands("operands");
@@ -65,7 +65,7 @@ std::uint32_t run(const Call& call, const std::vector<beat_t>& operand_beats, co
   return static_cast<std::uint32_t>(status);
 }
 
-// [g][width] binary16, each head padded with zeros to whole beats.
+// Converts [g][width] binary16 to beats; each head is padded with zeros to whole beats.
 std::vector<beat_t> pad_heads(const std::uint16_t* q, const Call& call) {
   std::vector<beat_t> padded;
   for (std::uint32_t h = 0; h < call.group; ++h) {
@@ -75,7 +75,7 @@ std::vector<beat_t> pad_heads(const std::uint16_t* q, const Call& call) {
   return padded;
 }
 
-// Beats with head h in lane h to [g][tokens]; zeros for a call that found an Inf or NaN.
+// Converts beats with head h in lane h to [g][tokens]. Writes zeros for a call that found an Inf or NaN.
 void scatter_dots(const std::vector<beat_t>& results, const Call& call, bool finite, std::uint32_t* dots) {
   for (std::size_t t = 0; t < call.tokens; ++t) {
     for (std::uint32_t h = 0; h < call.group; ++h) {
@@ -93,7 +93,7 @@ std::uint32_t dot_products(const Call& call, const std::uint16_t* q, const std::
   return status;
 }
 
-// [g][tokens] to beats with head h in lane h.
+// Converts [g][tokens] to beats with head h in lane h.
 std::vector<beat_t> gather_weights(const std::uint32_t* p, const Call& call) {
   std::vector<std::uint32_t> lanes(kLanesPerHead * call.tokens);
   for (std::size_t t = 0; t < call.tokens; ++t) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The HLS kernels themselves, compiled as software.
+// The HLS kernels, compiled as software.
 #pragma once
 
 #include "engine/built_shapes.hpp"
@@ -10,7 +10,7 @@
 
 namespace kvdrive {
 
-// Calls may come from several threads at a time. Shapes are those that the kernels are built for.
+// Thread-safe. Supports only the shapes that the kernels are built for.
 class HlsKernels final : public SingleKernels {
  public:
   const char* name() const override { return "hls"; }

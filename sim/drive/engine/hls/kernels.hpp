@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls of SingleKernels on the compiled HLS kernels, one source per kernel.
+// The calls of SingleKernels on the compiled HLS kernels, one source file per kernel.
 //
-// Each call may run on any thread: a kernel keeps no state between calls and none outside the calling thread.
+// Each call may run on any thread: a kernel keeps no state between calls and none outside its thread.
 #pragma once
 
 #include "engine/single_kernels.hpp"

@@ -49,7 +49,7 @@ void collect_reports(Stream<report_t>& reports, FilterResult& result) {
   if (result.status != 0) result.page_needed.clear();
 }
 
-// A part of a page counts as no pages at all, which the kernel refuses.
+// Returns 0, which the kernel refuses, if the bytes end within a page.
 int whole_pages(std::size_t bytes, std::uint32_t page_bytes) {
   return page_bytes == 0 || bytes % page_bytes != 0 ? 0 : static_cast<int>(bytes / page_bytes);
 }
@@ -60,7 +60,7 @@ FilterResult page_filter(std::span<const std::uint8_t> pages, std::span<const st
                          std::uint32_t row_bytes, std::uint32_t page_bytes) {
   const Sizes sizes = {whole_pages(pages.size(), page_bytes), static_cast<int>(rows), static_cast<int>(row_bytes),
                        static_cast<int>(page_bytes)};
-  // A refused job consumes nothing, so nothing may be fed.
+  // A refused job consumes no input, so its streams must stay empty.
   const bool accepted = make_filter_job(sizes.pages, sizes.rows, sizes.row_bytes, sizes.page_bytes).status == 0;
   const std::size_t bitmap_bytes = (static_cast<std::size_t>(rows) + 511) / 512 * abi::kBeatBytes;
   std::vector<beat_t> page_beats = to_beats(pages.data(), accepted ? pages.size() : 0);

@@ -40,7 +40,7 @@ SoftmaxResult softmax(std::span<const std::int32_t> dense, const std::uint8_t* v
                       std::span<const std::int32_t> tail) {
   SoftmaxResult result;
   result.p.resize(dense.size() + tail.size());
-  if (result.p.empty() || result.p.size() > abi::kMaxTokens) {  // the kernel would refuse it and read nothing
+  if (result.p.empty() || result.p.size() > abi::kMaxTokens) {  // the kernel would refuse the job and read nothing
     result.status = abi::kBadLength;
     return result;
   }

@@ -11,9 +11,9 @@
 namespace kvdrive {
 namespace {
 
-// As sim/rtl/library.py runs it.
+// The same values as in sim/rtl/library.py.
 constexpr double kClockMhz = 300.0, kLatencyCycles = 30.0;
-constexpr std::uint64_t kPatience = 200'000;  // cycles without a word on any port
+constexpr std::uint64_t kPatience = 200'000;  // cycles without a transfer on any port: stuck
 
 std::filesystem::path library_in(const std::filesystem::path& folder) {
   std::error_code none;
@@ -26,7 +26,7 @@ std::filesystem::path library_in(const std::filesystem::path& folder) {
 
 }  // namespace
 
-// One simulated kernel, through the C functions of sim/rtl/library.hpp.
+// One simulated kernel, used through the C functions of sim/rtl/library.hpp.
 class RtlEngine::Kernel {
  public:
   explicit Kernel(const std::filesystem::path& library) : library_(dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL)) {

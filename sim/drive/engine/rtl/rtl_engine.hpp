@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention on the kernels' own hardware description: the verilated libraries of sim/rtl, one per group size.
+// Attention on the kernels' hardware description: the verilated libraries of sim/rtl, one per group size.
 //
-// The page filter is the compiled kernel.
+// The page filter is the compiled HLS kernel.
 #pragma once
 
 #include <filesystem>
@@ -23,8 +23,7 @@ class RtlEngine final : public Engine {
 
   const char* name() const override { return "rtl"; }
   EngineMemory& memory() override { return memory_; }
-  // kBadGroup when the kernel that the group needs has no library. Throws std::runtime_error when the simulation gets
-  // stuck.
+  // Returns kBadGroup if there is no library for the group. Throws std::runtime_error when the simulation gets stuck.
   std::uint32_t attend(std::uint64_t job, const KvPages*) override { return shapes_.attend(memory_, job); }
   FilterResult filter(std::span<const std::uint8_t> pages, std::span<const std::uint8_t> bitmap, std::uint32_t rows,
                       std::uint32_t row_bytes, std::uint32_t page_bytes) override {
@@ -35,7 +34,7 @@ class RtlEngine final : public Engine {
   class Kernel;
   std::uint32_t run(std::span<std::byte> memory, std::uint64_t job);
 
-  std::map<std::uint32_t, std::unique_ptr<Kernel>> kernels_;  // by group
+  std::map<std::uint32_t, std::unique_ptr<Kernel>> kernels_;  // by group size
   HostMemory memory_;
   BuiltShapes shapes_{[this](std::span<std::byte> memory, std::uint64_t job) { return run(memory, job); }};
 };
