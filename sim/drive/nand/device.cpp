@@ -28,7 +28,7 @@ Ns NandDevice::firmware_read(std::uint32_t bytes) const {
   return bytes <= abi::kPageBytes ? timing_.firmware_read_4k_ns : timing_.firmware_read_full_ns;
 }
 
-// The number of extra sensings until a page of a block with so many erases is decoded.
+// The number of extra sensings before a page can be decoded, for a block with this number of erases.
 std::uint32_t NandDevice::sensings(std::uint32_t erases) {
   const std::uint32_t draw = lottery(++reads_);
   std::uint64_t below = 0;
@@ -42,8 +42,8 @@ std::uint32_t NandDevice::sensings(std::uint32_t erases) {
   return 1;
 }
 
-// Returns when sensing starts. Where the die can suspend, a read interrupts a program or erase, which ends later by the
-// time of the read.
+// Returns the time at which sensing starts. If the die can suspend, a read interrupts a program or erase and delays its
+// end by the time of the read.
 Ns NandDevice::start_read(Die& die, Ns ready, Ns sensing) {
   const Ns start = std::max(ready, die.free_at);
   if (start >= die.busy_until) return start;

@@ -30,12 +30,12 @@ struct PageRead {
   std::uint32_t erases = 0;        // erases of the block so far
   std::uint32_t planes = 1;        // planes that are sensed together
   std::uint32_t bytes = 0;         // bytes of all planes that cross the channel
-  std::uint32_t wanted_bytes = 0;  // bytes that a page filter lets through
+  std::uint32_t wanted_bytes = 0;  // bytes that the page filter lets through
 };
 
 struct EccCounters {
   std::uint64_t reads_retried = 0;
-  std::uint64_t sensings = 0;  // repeated ones: without the first of each read
+  std::uint64_t sensings = 0;  // repeated sensings only: the first one of each read does not count
 };
 
 struct ChannelCounters {
@@ -47,12 +47,13 @@ class NandDevice {
  public:
   NandDevice(const Geometry& geometry, const Timing& timing);
 
-  // Each returns the time at which the operation ends. `ready`: the time at which the firmware has issued it.
+  // Each of these returns the time at which the operation ends. `ready` is the time at which the firmware has issued
+  // it.
   Ns read(const PageRead& page, Ns ready, Sink sink);
   Ns program(std::uint32_t die, std::uint32_t page, std::uint32_t bytes, Ns ready);
   Ns erase(std::uint32_t die, Ns ready);
 
-  // Returns when a buffered write of `bytes` from the host is acknowledged: after PCIe and firmware time, and after
+  // Returns the time at which a buffered write of `bytes` is acknowledged: after PCIe and firmware time, and when
   // programs in flight have left room in the write buffer.
   Ns accept_write(std::uint64_t bytes, Ns arrival);
 
@@ -62,7 +63,7 @@ class NandDevice {
   Ns to_memory(std::uint64_t bytes, Ns ready);
   Ns firmware_read(std::uint32_t bytes) const;
 
-  // Precondition of later calls: they start at `now` or later.
+  // Precondition of all later calls: they start at `now` or later.
   void advance(Ns now);
 
   // Fault injection: the die takes `percent` of its normal time for sensing and programming.

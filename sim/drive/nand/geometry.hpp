@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shape of the flash array, and the numbers of its physical units. A unit holds one group of 4 KiB.
+// The shape of the flash array, and the numbering of its physical units. A unit holds one group of 4 KiB.
 //
 // A band is the same block of every die. A program writes `pages_per_program` pages of every plane of a die at once. A
-// row of a band is one program of each die. Units are numbered band by band, row by row, and within a row die after
-// die: consecutive groups lie on consecutive dies, channels first, and side by side in the backing file.
+// row of a band is one program of each die. Units are numbered band by band, then row by row, then die by die. So
+// consecutive groups lie on consecutive dies, channels first, and next to each other in the backing file.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 namespace kvdrive {
 
 using Unit = std::uint32_t;
-// A drive has fewer units than this. Numbers from here on stand for groups in the write queue (ftl/write_queue.hpp).
+// A drive has fewer units than this. Larger numbers stand for groups in the write queue (ftl/write_queue.hpp).
 constexpr Unit kMostUnits = 0xff000000;
 
 struct Geometry {

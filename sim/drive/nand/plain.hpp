@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A geometry without a flash model, for groups in a file on any disk. Rows have a size that disks write well; nothing
-// takes device time.
+// A geometry without a flash model, for groups in a file on any disk. The row size suits disk writes, and operations
+// take no device time.
 #pragma once
 
 #include "nand/preset.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A bus in device time. Requests are served in the order of the calls; a later one may use a gap that earlier ones
+// A bus in device time. Requests are served in the order of the calls. A later request may use a gap that earlier ones
 // left.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace kvdrive {
 
 class Timeline {
  public:
-  // Occupies the first free interval of `length` ns from `ready` on and returns its end.
+  // Occupies the first free interval of `length` ns that starts at `ready` or later; returns its end.
   Ns occupy(Ns ready, Ns length) {
     busy_ns_ += length;
     Ns start = ready;
@@ -27,7 +27,7 @@ class Timeline {
     return start + length;
   }
 
-  // Forgets intervals before `now`. Precondition of later calls: `ready` is `now` or later.
+  // Drops intervals before `now`. Precondition of later calls: `ready` is `now` or later.
   void forget_before(Ns now) {
     while (!intervals_.empty() && intervals_.begin()->second <= now) intervals_.erase(intervals_.begin());
   }

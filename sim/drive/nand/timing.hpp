@@ -23,8 +23,8 @@ struct LinkTiming {
   }
 };
 
-// Reads that the first decoding does not correct are repeated `sensings` times, with other voltages. On a block at its
-// rated erases this happens to `per_million` of the reads; on others the rate is proportional to the square of the
+// A read that the first decoding does not correct is repeated `sensings` times with other voltages. On a block at its
+// rated erases, `per_million` of the reads are repeated. For other blocks the rate is proportional to the square of the
 // erases.
 struct EccTier {
   std::uint32_t per_million = 0;
@@ -42,18 +42,18 @@ enum class FilterAt : std::uint8_t {
 };
 
 struct Timing {
-  std::uint32_t page_types = 1;      // LSB, MSB, CSB pages take turns within a block
+  std::uint32_t page_types = 1;      // LSB, MSB and CSB pages alternate within a block
   std::array<Ns, 3> read_4k_ns{};    // sensing a page of which one unit is wanted
   std::array<Ns, 3> read_full_ns{};  // sensing a page
   std::array<Ns, 3> program_ns{};
   Ns erase_ns = 0;
-  Ns suspend_ns = 0;        // 0: a read waits for the program or erase before it
+  Ns suspend_ns = 0;        // 0: no suspend; a read waits for the program or erase before it
   bool cache_read = false;  // the die senses the next page while one is on the bus
   Ns read_command_ns = 0;   // command and address cycles on the channel
   Ns program_command_ns = 0;
   Ns plane_gap_ns = 0;  // between the commands of a multi-plane operation
   LinkTiming channel{};
-  std::uint32_t channel_chunk_bytes = 0;  // pieces in which a page crosses the channel; each goes on to the next bus
+  std::uint32_t channel_chunk_bytes = 0;  // a page crosses the channel in such pieces, each then the next bus
   LinkTiming pcie{};
   Ns firmware_read_4k_ns = 0;
   Ns firmware_read_full_ns = 0;
@@ -61,14 +61,14 @@ struct Timing {
   Ns firmware_write_4k_ns = 0;  // for each 4 KiB
   std::uint64_t write_buffer_bytes = 0;
   FilterAt filter = FilterAt::kChannel;
-  LinkTiming peer{};  // SSD to FPGA, where they are two devices; else unused
+  LinkTiming peer{};  // link between SSD and FPGA if they are two devices; else unused
   Ns peer_request_ns = 0;
   LinkTiming dram{};             // drive memory (FPGA memory) that holds K and V of a job
-  std::uint32_t engine_mhz = 0;  // cycles of a job: engine/cycles.hpp
+  std::uint32_t engine_mhz = 0;  // clock of the engine; engine/cycles.hpp gives the cycles of a job
   std::array<EccTier, 3> ecc{EccTier{100'000, 1}, EccTier{10'000, 3}, EccTier{1'000, 7}};
   std::uint32_t rated_erases = 3000;
 
-  // False: operations take no device time.
+  // False if operations take no device time.
   constexpr bool modelled() const { return engine_mhz > 0; }
 };
 

@@ -16,7 +16,7 @@ NandDevice make(const char* name) {
   return {preset.geometry, preset.timing};
 }
 
-// The time of a host read of one page, or a part of it, on an idle drive.
+// The time of a host read of one page or a part of it, on an idle drive.
 double read_ns(const char* name, std::uint32_t bytes, std::uint32_t page = 0) {
   NandDevice device = make(name);
   const PageRead read{.die = 0, .page = page, .bytes = bytes};
@@ -27,15 +27,15 @@ double write_ns(const char* name, std::uint32_t bytes) {
   return static_cast<double>(make(name).accept_write(bytes, 0));
 }
 
-// The time of a write that is acknowledged when the flash holds it.
+// The time of a write that is acknowledged only when the flash holds the data.
 double write_through_ns(const char* name, std::uint32_t bytes) {
   NandDevice device = make(name);
   return static_cast<double>(device.program(0, 0, bytes, device.accept_write(bytes, 0)));
 }
 
 // Keeps `depth` commands in flight: each is issued when an earlier one completes. `run(i, arrival)` returns the
-// completion time of command i. Returns commands per second; the time in which the last `depth` commands drain does not
-// count.
+// completion time of command i. Returns commands per second. The time in which the last `depth` commands finish does
+// not count.
 double closed_loop(int depth, int commands, const std::function<Ns(int, Ns)>& run) {
   std::priority_queue<Ns, std::vector<Ns>, std::greater<>> in_flight;
   for (int i = 0; i < depth; ++i) in_flight.push(0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The timing model beside published and measured values of the drives it imitates.
+// Compares the timing model with published and measured values of the drives that it models.
 #pragma once
 
 #include <string>
