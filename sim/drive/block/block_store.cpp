@@ -34,7 +34,8 @@ void BlockStore::for_each_part(std::uint64_t first, std::uint64_t count, Visit v
   }
 }
 
-// Writes into copies of the lists. These replace the lists when all blocks are stored.
+// Writes go to copies of the lists. The copies replace the lists when all blocks are stored, so a failed write changes
+// nothing.
 void BlockStore::write(std::uint64_t first, std::span<const std::byte> data) {
   const std::size_t count = data.size() / abi::kPageBytes;
   std::map<Region, ListId> written;
@@ -127,7 +128,7 @@ void BlockStore::salvage(std::span<const FoundGroup> found, const std::function<
     const bool place = owner.kind == GroupKind::kBlock && owner.index < kRegionBlocks &&
                        std::uint64_t{region} * kRegionBlocks + owner.index < blocks_;
     if (!place || (last != nullptr && last->owner == owner) || !ftl_.salvage().verified(group)) continue;
-    last = &group;  // the newest that verifies
+    last = &group;  // the newest group that verifies
     auto list = regions_.find(region);
     if (list == regions_.end()) list = regions_.emplace(region, ftl_.salvage().adopt_list(group.family)).first;
     const bool newer = !ftl_.holds(list->second, owner.index) || !ftl_.salvage().verified(list->second, owner.index) ||
