@@ -1,7 +1,7 @@
-"""The project's files beside the package: kernels, the tools that turn them into RTL, the golden model, a small model.
+"""Locates the project's files outside the package: kernels, tools that make RTL, the golden model, a small model.
 
-In a source tree they lie where they are written. A wheel carries those that its commands need in `kvdrive/_tree`, laid
-out the same way, so that no other top-level name than `kvdrive` gets into an environment.
+In a source tree they are at their usual places. A wheel has those that its commands need in `kvdrive/_tree`, with the
+same layout, so that it installs no other top-level name than `kvdrive`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ ROOT = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).resolve().parents[2]
 
 
 def use_tools() -> None:
-    """From now on `golden`, `openhls` and `rtl` can be imported, behind everything else of these names."""
+    """Make `golden`, `openhls` and `rtl` importable. Installed packages of the same names take precedence."""
     folder = str(ROOT / "sim")
     if folder not in sys.path:
         sys.path.append(folder)

@@ -8,7 +8,7 @@ import torch
 from torch.nn.functional import pad
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-_CHANNELS = 8  # added to each row for a sink; vector instructions like multiples of 8
+_CHANNELS = 8  # added to each row for a sink; a multiple of 8 suits vector instructions
 
 
 def attend_on_host(
@@ -39,7 +39,7 @@ def attend_on_host(
     key[:, :, 0, head_dim] = 1
     causal = attention_mask is None and tokens > 1
     if causal:
-        query = pad(query, (0, 0, 1, 0))  # so that token i of the queries is still the one that sees i + 1 keys
+        query = pad(query, (0, 0, 1, 0))  # so that query token i still sees i + 1 keys
     elif attention_mask is not None:
         attention_mask = pad(attention_mask, (1, 0), value=True)
     out, _ = sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **kwargs)

@@ -87,7 +87,7 @@ class DriveLM(HFLM):  # type: ignore[misc]
         disable_tqdm: bool = False,
         override_bs: int | None = None,
     ) -> list[tuple[float, bool]]:
-        """(log likelihood, whether greedy decoding gives it) of each (texts, context, continuation)."""
+        """For each (texts, context, continuation): (log likelihood, True if greedy decoding continues so)."""
         answers = []
         for texts, context, continuation in tqdm(requests, desc="kvdrive", disable=disable_tqdm):
             kept = np.array((context + continuation)[-(self.max_length + 1) :], np.int64)

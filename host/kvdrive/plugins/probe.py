@@ -1,8 +1,8 @@
-"""A few tokens through a model before it is attached: does its attention compute what a drive computes?
+"""Runs a few tokens through a model before it is attached, to check that a drive can compute its attention.
 
-A drive computes softmax(scale q.k) V over the tokens that a mask leaves, and sinks. Nothing in a configuration says
-that a model's attention is just that. So a probe runs a padded batch and a step through the model, with handles in the
-place of K and V, and compares what reaches the attention function with the model's own function and with sdpa.
+A drive computes softmax(scale q.k) V over the tokens that a mask allows, with optional sinks. A configuration does not
+say if a model's attention is exactly that. So the probe runs a padded batch and a step through the model, with handles
+in place of K and V. It compares the drive's formula with the model's own attention function and with sdpa.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kvdrive.plugins.support import decoder_config, layers_in_memory, shape_reas
 NAME = "kvdrive_probe"
 CHANGES_SCORES = ("softcap", "position_bias", "sliding_window")
 _PROMPT, _PADDING = 5, 2  # tokens of the prompt, and how many of them are padding in one of the two rows
-_TOLERANCE = 1e-3  # of the largest output, in binary32: summation order is 1e-6, a factor of the scores is more
+_TOLERANCE = 1e-3  # relative to the largest output; binary32 rounding makes 1e-6, another scale makes more
 _known: WeakKeyDictionary[PreTrainedModel, Probe] = WeakKeyDictionary()
 
 
@@ -63,7 +63,7 @@ def probe(model: PreTrainedModel) -> Probe:
 
 @dataclass(frozen=True)
 class _Held:
-    """K or V of a probed layer, as opaque to the model as a drive's handle."""
+    """A handle for K or V of a probed layer. The model cannot look inside, just as with a drive's handle."""
 
     layer: int
     tensor: torch.Tensor
@@ -94,7 +94,7 @@ class _Run:
         self._cache = Cache(layers=[in_memory.get(index) or _ProbeLayer(index) for index in range(count)])
 
     def run(self) -> Probe:
-        """Raises UnsupportedError."""
+        """Run the model and return what was found. Raises UnsupportedError."""
         stock = self._model.config._attn_implementation
         AttentionInterface.register(NAME, self._attention)
         AttentionMaskInterface.register(NAME, sdpa_mask)
@@ -117,7 +117,7 @@ class _Run:
         return Probe(self._layers)
 
     def _forward(self) -> None:
-        """Two rows, one of them padded, and one more token."""
+        """Run a prompt of two rows, one of them padded, and then one more token."""
         ids = torch.arange(2, 2 + 2 * _PROMPT, device=self._model.device).view(2, _PROMPT)
         ids = ids % decoder_config(self._model).vocab_size
         mask = torch.ones_like(ids)
@@ -137,7 +137,7 @@ class _Run:
         dropout: float = 0.0,
         **kwargs: Any,
     ) -> tuple[torch.Tensor, None]:
-        """Attention function of transformers: the drive's formula, compared with what the model would do itself."""
+        """An attention function for transformers. Computes the drive's formula and compares it with the model's own."""
         where = type(module).__name__
         if isinstance(key, _Held) and isinstance(value, _Held):
             index, key, value = key.layer, key.tensor, value.tensor
@@ -147,7 +147,7 @@ class _Run:
         if attention_mask is not None and (attention_mask.dtype != torch.bool or attention_mask.shape[1] != 1):
             raise UnsupportedError(f"{where} has a mask that is not boolean or differs between heads")
         ours = formula(query, key, value, attention_mask, scaling, kwargs.get("s_aux"))
-        queries = None if attention_mask is None else attention_mask.any(-1)[:, 0]  # padding has no output
+        queries = None if attention_mask is None else attention_mask.any(-1)[:, 0]  # padding has no output to compare
         for theirs in self._stock(module, query.float(), key.float(), value.float(), attention_mask, scaling, kwargs):
             difference = (theirs.float() - ours).abs()
             worst = difference if queries is None else difference[queries.expand(difference.shape[:2])]
@@ -163,7 +163,7 @@ class _Run:
         rows: tuple[torch.Tensor, torch.Tensor],
         kwargs: dict[str, Any],
     ) -> None:
-        """Count a call of a layer of the drive. Raises UnsupportedError."""
+        """Count a call of a layer that goes to the drive, and check its shape. Raises UnsupportedError."""
         extra = [name for name in CHANGES_SCORES if kwargs.get(name) is not None]
         if extra:
             raise UnsupportedError(f"{where} uses {', '.join(extra)}, which a drive does not compute")

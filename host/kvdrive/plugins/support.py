@@ -1,4 +1,4 @@
-"""What a model's configuration says about serving it from a drive; `plugins.probe` asks the model itself."""
+"""Checks if a drive can serve a model, from the model's configuration. `plugins.probe` checks the model itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kvdrive import abi
 from kvdrive.errors import UnsupportedError
 
 ON_DRIVES = "full_attention"
-IN_MEMORY = {  # layers that keep transformers' own cache, because it does not grow with the context
+IN_MEMORY = {  # layers whose cache does not grow with the context; they keep transformers' own
     "sliding_attention": "attend to the last {window} tokens only",
     "chunked_attention": "attend to a chunk of the tokens only",
     "linear_attention": "keep a state of fixed size",
@@ -29,13 +29,13 @@ def decoder_config(model: PreTrainedModel) -> Any:
 
 
 def layer_types(config: Any) -> list[str]:
-    """What each layer of a decoder's configuration is, in transformers' words."""
+    """The type of each layer in a decoder's configuration, in transformers' terms."""
     types: list[str] = get_layer_types_and_kwargs(config)[0]
     return types
 
 
 def check_model(model: PreTrainedModel) -> None:
-    """Raises UnsupportedError with the model's name and the first reason found."""
+    """Raises UnsupportedError with the model's name and the first reason found, if a drive cannot serve the model."""
     reason = None
     if not model._can_set_attn_implementation():
         reason = "it does not let transformers choose its attention function"
@@ -45,13 +45,13 @@ def check_model(model: PreTrainedModel) -> None:
 
 
 def refusal(model: PreTrainedModel, reason: object) -> UnsupportedError:
-    """The error that says why a drive cannot serve `model`, and the way out."""
+    """The error that says why a drive cannot serve `model`, and what to do instead."""
     name = type(model).__name__
     return UnsupportedError(f"{name} cannot be attached to a drive: {reason}; run it with transformers alone")
 
 
 def layers_in_memory(model: PreTrainedModel) -> dict[int, CacheLayerMixin]:
-    """New cache layers, by index, for those whose cache does not grow with the context: no work for a drive."""
+    """New cache layers, by index, for the layers that stay in memory: their cache does not grow with the context."""
     types, options = get_layer_types_and_kwargs(decoder_config(model))
     return {
         index: DYNAMIC_LAYER_TYPE_MAPPING[kind](**kwargs)
@@ -61,7 +61,7 @@ def layers_in_memory(model: PreTrainedModel) -> dict[int, CacheLayerMixin]:
 
 
 def report_layers_in_memory(model: PreTrainedModel) -> None:
-    """Say so in the log when layers do not go to the drive."""
+    """Log which layers stay in memory, if any do."""
     config = decoder_config(model)
     types = layer_types(config)
     for kind, count in Counter(types).items():
@@ -79,7 +79,7 @@ def report_layers_in_memory(model: PreTrainedModel) -> None:
 
 
 def config_reason(config: Any) -> str | None:
-    """Why a decoder with this configuration cannot be served; None where nothing speaks against it."""
+    """The reason why a decoder with this configuration cannot be served; None if the configuration allows it."""
     if config.is_encoder_decoder:
         return "it is an encoder-decoder model; kvdrive serves decoders"
     if getattr(config, "kv_lora_rank", None):
@@ -106,7 +106,7 @@ def heads_of(config: Any) -> tuple[int, int, int]:
 
 
 def shape_reason(heads: int, kv_heads: int, head_dim: int) -> str | None:
-    """Why attention of this shape cannot be served; None where it can."""
+    """The reason why attention of this shape cannot be served; None if it can."""
     if heads % kv_heads or heads // kv_heads not in abi.COMMAND_GROUPS:
         return (
             f"{heads} query heads over {kv_heads} KV heads; a command takes 1 to 16 query heads per KV head, and "

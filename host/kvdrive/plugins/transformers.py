@@ -1,11 +1,11 @@
-"""transformers models with their decode attention in drives.
+"""Runs the decode attention of transformers models in drives.
 
     with attach(model, target) as attached:
         model.generate(ids)                                         # a cache of its own, gone with the result
         model.generate(ids, past_key_values=attached.cache())       # one to go on with
 
 The attention function, its mask and the cache are transformers' own extension points, by name. While the model is
-attached, `model.forward` is wrapped: it puts a drive's cache in the place of an empty one and undoes failed calls.
+attached, `model.forward` is wrapped: the wrapper replaces an empty cache by a drive's cache, and undoes failed calls.
 The first call of a sequence attends to its own K and V on the host, as stock sdpa does; every later token attends
 in the drives, over K and V rounded to binary16.
 """
@@ -44,7 +44,7 @@ NAME = "kvdrive"
 DEFAULT_SPILL = 16
 OnFailure = Literal["raise", "recompute"]
 _LOST_DATA = (abi.NvmeStatus.UNRECOVERED_READ, abi.NvmeStatus.INTERNAL_ERROR)
-_RECOVERIES = 3  # in one call of the model; more than that is no accident
+_RECOVERIES = 3  # the most recoveries in one call of the model; more failures than that have a lasting cause
 log = logging.getLogger(__name__)
 
 
@@ -125,7 +125,7 @@ class Attachment:
         if self._model.config._attn_implementation != NAME:
             return
         self._model.set_attn_implementation(self._stock)
-        del self._model.forward  # the class's own is behind it
+        del self._model.forward  # uncovers the forward of the class
         for cache in list(self._caches):
             cache.leave()
         self._backing.close()
@@ -235,5 +235,5 @@ def attention_function(
 
 
 def _is_loss(error: Exception) -> bool:
-    """Whether the drive, not the request, is the reason."""
+    """True if the drive caused the error, not the request."""
     return isinstance(error, TargetError) or (isinstance(error, CommandError) and error.status in _LOST_DATA)

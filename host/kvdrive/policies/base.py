@@ -1,10 +1,10 @@
-"""What an attention policy is: it chooses the tokens that a decode step attends to.
+"""The interface of attention policies. A policy chooses the tokens that a decode step attends to.
 
-A policy runs in one of two places. The drive runs a `policies.drive.DrivePolicy`: the policy says how to attend, in the
-fields of a command. The host runs a `policies.host.HostPolicy`: the policy keeps K and V in this process. A caller does
-not tell them apart: it asks for a cache, and the cache does what the policy needs.
+A policy runs in one of two places. The drive runs a `policies.drive.DrivePolicy`: the policy fills the fields of an
+attention command. The host runs a `policies.host.HostPolicy`: the policy keeps K and V in this process. A caller treats
+both alike: it asks for a cache, and the cache does what the policy needs.
 
-A policy holds numbers only, no state of a sequence: one object serves any number of sequences, layers and threads.
+A policy has no state beside its parameters, so one object serves any number of sequences, layers and threads.
 """
 
 from __future__ import annotations

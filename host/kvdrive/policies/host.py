@@ -1,4 +1,4 @@
-"""Policies that run on the host: the tokens that a policy keeps stay in this process, no drive has them."""
+"""Policies that run on the host. The tokens that such a policy keeps are in this process and on no drive."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ Halves = NDArray[np.float16]
 
 
 class Kept(ABC):
-    """What a policy keeps of one sequence in one layer, from its prompt on. `bytes_read`: of K and V, by `attend`."""
+    """The tokens that a policy keeps of one sequence in one layer. `bytes_read`: K and V that `attend` has read."""
 
     bytes_read: int
 
     @abstractmethod
     def attend(self, q: Halves, k: Halves, v: Halves) -> Halves:
-        """One new token: q [heads, g, d], its k and v [heads, d] -> out [heads, g, d] over what is kept and itself."""
+        """Attend to the kept tokens and a new one: its q [heads, g, d], k and v [heads, d] -> out [heads, g, d]."""
 
 
 class HostPolicy(Policy):
-    """A policy that needs more than a drive returns, as attention weights. Its caches cannot be cropped or saved."""
+    """A policy that needs data that no drive returns, e.g. attention weights. Its caches cannot be cropped or saved."""
 
     in_drive: ClassVar[bool] = False
 
     @abstractmethod
     def keep(self, q: torch.Tensor, k: Halves, v: Halves, scale: float) -> Kept:
-        """What stays after a prompt: q [heads, g, n, d] in the model's precision, k and v [heads, n, d] binary16."""
+        """Choose from a prompt: q [heads, g, n, d] in the model's precision, k and v [heads, n, d] binary16."""
 
     def new_cache(self, backing: Backing, layers: int, in_memory: LayersInMemory) -> HostCache:
         """See Policy."""
@@ -47,7 +47,7 @@ class HostPolicy(Policy):
 
 
 class HostLayer(AttachedLayer):
-    """One layer: what is kept of each row, there after the first call."""
+    """One layer of the cache: the kept tokens of each row, which exist after the first call."""
 
     is_croppable = False
 
@@ -57,13 +57,13 @@ class HostLayer(AttachedLayer):
         self.forget()
 
     def forget(self) -> None:
-        """Back to the empty layer."""
+        """Make the layer empty."""
         self.rows: list[Kept] = []
         self.tokens = 0
         self.is_initialized = False
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        """Nothing to prepare."""
+        """Does nothing: the layer needs no preparation."""
         self.is_initialized = True
 
     def update(
@@ -78,7 +78,7 @@ class HostLayer(AttachedLayer):
     def prefilled(
         self, handle: KvHandle, query: torch.Tensor, mask: torch.Tensor | None, scaling: float | None
     ) -> None:
-        """See AttachedLayer. Chooses what stays of each row. Raises RangeError."""
+        """See AttachedLayer. Chooses the kept tokens of each row. Raises RangeError."""
         grouped = _grouped(query, handle.keys)
         k, v = to_half(handle.keys, "K"), to_half(handle.values, "V")
         for row in range(len(k)):
@@ -115,7 +115,7 @@ class HostLayer(AttachedLayer):
 
 
 class HostCache(AttachedCache):
-    """The cache of one batch. What was dropped cannot come back: no crop, no beams, and a failed call empties it."""
+    """The cache of one batch. Dropped tokens are lost: no crop, no beams, and a failed call empties it."""
 
     def __init__(self, policy: HostPolicy, layers: int, in_memory: LayersInMemory) -> None:
         self.policy = policy
@@ -129,7 +129,7 @@ class HostCache(AttachedCache):
         return sum(row.bytes_read for layer in self.host_layers.values() for row in layer.rows)
 
     def undo(self, tokens: int) -> None:
-        """See AttachedCache: what this cache dropped for the call is gone, so it becomes empty."""
+        """See AttachedCache. Tokens that the failed call dropped are lost, so the cache becomes empty."""
         self.reset()
 
     def recompute(self, forward: Callable[..., Any], device: torch.device) -> None:

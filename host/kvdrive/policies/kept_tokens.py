@@ -1,4 +1,4 @@
-"""What H2O keeps of one sequence in one layer: chosen after the prompt, then one token in, one token out."""
+"""The tokens that H2O keeps of one sequence in one layer. After the prompt, each new token replaces a kept one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class KeptTokens(Kept):
     """
 
     def __init__(self, q: torch.Tensor, k: Halves, v: Halves, ratio: Fraction, scale: float) -> None:
-        """After a prompt: q [heads, g, n, d] float32, k and v [heads, n, d]."""
+        """Choose from a prompt: q [heads, g, n, d] float32, k and v [heads, n, d]."""
         heads, tokens, head_dim = k.shape
         self.scale = scale
         self.tokens = tokens
@@ -43,7 +43,7 @@ class KeptTokens(Kept):
         self._kernels = NativeKernels(Engine("fast", 1))
 
     def attend(self, q: Halves, k: Halves, v: Halves) -> Halves:
-        """See Kept; afterwards the lightest token is dropped where there are more than the budget."""
+        """See Kept. Afterwards, a cache over its budget drops the token with the least attention mass."""
         if self.count == self._k.shape[1]:
             self._grow(2 * self.count)
         slot = self.count
@@ -72,7 +72,7 @@ class KeptTokens(Kept):
         return out
 
     def _choose(self, mass: NDArray[np.float32]) -> NDArray[np.intp]:
-        """Slots of the tokens of one head that stay after the prompt; of equal masses the later token stays."""
+        """Slots of the tokens of one head that are kept after the prompt; of equal masses, the later token is kept."""
         assert self.budget is not None
         recent = (self.budget + 1) // 2
         older = mass[: len(mass) - recent]
@@ -80,7 +80,7 @@ class KeptTokens(Kept):
         return np.concatenate([heavy, np.arange(len(older), len(mass))])
 
     def _evict(self) -> None:
-        """Drop in each head the lightest token that is not among the recent ones; the last slot takes its place."""
+        """Drop in each head the token of least mass that is not recent. The last slot's token takes its slot."""
         assert self.budget is not None
         recent = self._position[:, : self.count] >= self.tokens - (self.budget + 1) // 2
         victim = np.where(recent, np.inf, self._mass[:, : self.count]).argmin(1)

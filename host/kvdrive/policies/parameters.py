@@ -14,7 +14,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Parameters:
-    """Of one ATTN_SUBMIT: `r` embedding rows choose `k_top` tokens, the last `local` among them (SparF only).
+    """Fields of one ATTN_SUBMIT: `r` embedding rows choose `k_top` tokens, the last `local` among them (SparF only).
 
     `valid` bool [tokens]: the tokens that may be attended to; None: all.
     """

@@ -1,4 +1,4 @@
-"""The table of attention policies: one line for each. Everything that names or lists policies reads it.
+"""The table of attention policies, one line for each. All code that names or lists policies reads this table.
 
 A policy's module is imported when the policy is made: listing the policies imports neither numpy nor torch.
 """
@@ -15,7 +15,7 @@ from kvdrive.policies.base import Policy
 
 @dataclass(frozen=True)
 class Entry:
-    """`kind`: the policy's class, or where it is found, as "module:Class". `summary` is shown by --help.
+    """`kind`: the policy's class, or its place as "module:Class". `summary` is shown by --help.
 
     `marker` stands for the policy in the pictures of `kvdrive eval`, in the notation of matplotlib.
     """
@@ -54,12 +54,12 @@ def make_policy(name: str, ratio: Fraction = Fraction(1)) -> Policy:
 
 
 def summaries() -> str:
-    """The policies for people: "exact (all tokens), ..."."""
+    """The policies as a text for messages: "exact (all tokens), ..."."""
     return "; ".join(f"{name}: {entry.summary}" for name, entry in POLICIES.items())
 
 
 def parse_ratio(text: str) -> Fraction:
-    """'1/8', '0.125' or '1'. Raises InputError."""
+    """Parse a ratio such as '1/8', '0.125' or '1'. Raises InputError."""
     try:
         ratio = Fraction(text.strip())
     except (ValueError, ZeroDivisionError) as error:

@@ -10,13 +10,13 @@ from kvdrive.policies.base import row_bytes, share
 from kvdrive.policies.drive import DrivePolicy
 from kvdrive.policies.parameters import Mask, Parameters
 
-LOCAL_SHARE = Fraction(1, 4)  # of the chosen tokens are the most recent ones, as in the SparQ paper
+LOCAL_SHARE = Fraction(1, 4)  # share of the chosen tokens that are the most recent ones, as in the SparQ paper
 
 
 class SparF(DrivePolicy):
     """`ratio` of K's embedding rows choose `ratio` of the tokens; the others are replaced by the mean of all V.
 
-    Each choice is common to the query heads of a KV head. Where the choice would be everything, attention is exact.
+    The query heads of a KV head share each choice. If the choice would be all tokens, attention is exact.
     """
 
     name: ClassVar[str] = "sparf"
@@ -24,11 +24,11 @@ class SparF(DrivePolicy):
     append_options: ClassVar[int] = abi.AppendOption.APPEND_SPARSE
 
     def rows(self, head_dim: int) -> int:
-        """Embedding rows of K that are looked at."""
+        """Number of embedding rows of K that are read."""
         return share(head_dim, self.ratio)
 
     def chosen(self, tokens: int) -> int:
-        """Tokens that are attended to."""
+        """Number of tokens that are attended to."""
         return min(share(tokens, self.ratio), abi.MAX_TOP_K)
 
     def parameters(self, tokens: int, head_dim: int, valid: Mask | None = None, pending: int = 0) -> Parameters:

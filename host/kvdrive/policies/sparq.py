@@ -12,8 +12,8 @@ from kvdrive.policies.sparf import SparF
 class SparQ(SparF):
     """The rows of the first pass and the tokens of the second each take half of `ratio` of the bytes of K and V.
 
-    So tokens are half of SparF's at the same ratio. The arithmetic is the same, and the drive runs both alike; SparQ
-    was made for memory that reads single rows, so that on flash its pages are more bytes than `ratio` promises.
+    So it chooses half as many tokens as SparF at the same ratio. The arithmetic is the same, and the drive runs both
+    alike. SparQ was made for memory that reads single rows: the flash pages that it reads exceed its byte budget.
     """
 
     name: ClassVar[str] = "sparq"

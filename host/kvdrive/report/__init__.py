@@ -1,1 +1,1 @@
-"""What a generation leaves behind: numbers, a table, plots and a timeline."""
+"""The report of a generation: numbers, a table, plots and a timeline."""

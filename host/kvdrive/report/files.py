@@ -32,7 +32,7 @@ def to_json(document: Any) -> str:
     values: list[str] = []
 
     def keep(value: Any) -> Any:
-        """Arrays of plain values as numbered marks, which the indented text shows in their places."""
+        """Replace arrays of plain values by numbered marks. The indented text gets the arrays back."""
         if isinstance(value, dict):
             return {key: keep(item) for key, item in value.items()}
         if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""Two pictures of a generation: what moved and what it took, for each token."""
+"""Two plots of a generation: bytes and time for each token."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def times(path: Path, decode: Sequence[dict[str, Any]], context: int) -> None:
 
 
 def _plot(path: Path, title: str, unit: str, context: int, lines: Mapping[str, Sequence[float]]) -> None:
-    from matplotlib.figure import Figure  # takes a second, and no display
+    from matplotlib.figure import Figure  # the import takes a second; no display is needed
 
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.add_subplot()

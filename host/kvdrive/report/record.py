@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 from kvdrive.report.watched import watch
 from kvdrive.targets.group import DriveGroup
 
-KEPT_EVENTS = 100_000  # of each drive's timeline, the latest: about 12 MB of JSON
+KEPT_EVENTS = 100_000  # each drive's timeline keeps this many of its latest events: about 12 MB of JSON
 
 
 @dataclass(frozen=True)
@@ -39,19 +39,19 @@ class LayerSpan:
 class Recorder:
     """Marks the drives' counters after every step; mark 0 is the state before the first one.
 
-    Its own `drives` are to be used: they note every command in `commands`. `start`: reading of time.perf_counter.
+    Use the recorder's own `drives`: they note every command in `commands`. `start`: reading of time.perf_counter.
     """
 
     def __init__(self, drives: DriveGroup) -> None:
         self.drives, self.commands = watch(drives)
         self.start = 0.0
-        self.origins: list[int] = []  # of each drive: device ns at the start
-        self.traces: list[str] = []  # and Target.trace at the end
+        self.origins: list[int] = []  # device ns at the start, for each drive
+        self.traces: list[str] = []  # Target.trace at the end, for each drive
         self.layers: list[LayerSpan] = []
         self.marks: list[Mark] = []
 
     def begin(self) -> None:
-        """The clock starts: attaching a model, which reads all of its weights, is no part of a generation."""
+        """Start the clock. Call it after the model is attached: attaching reads all weights."""
         self.origins = [drive.device_ns() or 0 for drive in self.drives.drives]
         for drive in self.drives.drives:
             drive.keep_trace(KEPT_EVENTS)
@@ -63,7 +63,7 @@ class Recorder:
         self.marks.append(self._now())
 
     def end(self) -> None:
-        """Keep what only open drives can say: the timelines of their insides."""
+        """Fetch the timelines of the drives while they are open."""
         self.traces = [drive.trace() for drive in self.drives.drives]
 
     @property

@@ -1,4 +1,4 @@
-"""A generation as one dictionary: what report.json holds and the printed table shows, by origin of the numbers."""
+"""A generation as one dictionary, for report.json and the printed table. It is grouped by the origin of the numbers."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _rate(times: dict[str, Any]) -> str:
 
 
 def _places(target: str) -> tuple[str, str]:
-    """Where bytes of K and V are read, and where commands and results go, in words that fit the target."""
+    """Words for the places where K and V are read and where commands and results go. They depend on the target."""
     if target == "cpu":
         return "of K and V read", "of commands and results"
     return "read inside the drive", "over the host interface"

@@ -1,8 +1,8 @@
 """Timelines as JSON trace events, which Perfetto (https://ui.perfetto.dev) and chrome://tracing open.
 
-Two clocks: the host in wall time and the drives in modelled device time. Both begin at 0; an event on one clock says
-nothing about the other, apart from the step that both name. Of a drive's insides (channels, dies, buses, engine,
-queues) the latest record.KEPT_EVENTS are there; steps are complete.
+There are two clocks: wall time of the host and modelled device time of the drives. Both begin at 0. Only the names of
+steps connect them. The events inside a drive (channels, dies, buses, engine, queues) are the latest record.KEPT_EVENTS;
+steps are complete.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 from kvdrive.report.record import Recorder
 
 HOST, DRIVE = 1, 2
-_INSIDES, _MOST_KINDS = 10, 10  # process of the first drive's first kind of track, and of each drive so many
-_STEPS, _LAYERS, _COMMANDS = 1, 2, 3  # tracks; each drive has one of its own
+_INSIDES, _MOST_KINDS = 10, 10  # process number of the first drive's first kind of track; process numbers per drive
+_STEPS, _LAYERS, _COMMANDS = 1, 2, 3  # track numbers; the commands of each further drive have the next one
 
 Event = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""Drives whose commands are timed on their way."""
+"""Drives that record the wall time of each command."""
 
 from __future__ import annotations
 

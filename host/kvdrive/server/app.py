@@ -1,4 +1,4 @@
-"""The HTTP side: paths, limits, streams, and what happens when a client goes away."""
+"""The HTTP side of the server: paths, limits, streams, and clients that disconnect."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ AnyRequest = TypeVar("AnyRequest", bound=Request)
 
 @dataclass(frozen=True)
 class Settings:
-    """`name` in answers; `prompt_tokens` of the longest prompt, `context` with the answer; clients' `key`.
+    """`name`: the model's name in answers. `prompt_tokens`: of the longest prompt; `context`: with its answer.
 
-    `open_metrics`: the metrics are for everybody although there is a key.
+    `key`: the key that clients must send. `open_metrics`: the metrics need no key.
     """
 
     name: str
@@ -53,7 +53,7 @@ def application(checkpoint: Checkpoint, scheduler: Scheduler, metrics: Metrics, 
 
 
 class _Generation:
-    """A job as the event loop sees it: text pieces, and the counts when they are through."""
+    """A job as the event loop sees it: pieces of text, and at the end the counts."""
 
     def __init__(self, job: Job, events: asyncio.Queue[Token | End], checkpoint: Checkpoint, stops: list[str]) -> None:
         self._job = job
@@ -113,7 +113,7 @@ class _Server:
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        """The drive closes here: after a signal the process ends before anything behind the server would run."""
+        """Close the drive when the server stops. After a signal, no code behind the server would run."""
         yield
         await asyncio.to_thread(self._scheduler.stop)
 
@@ -178,7 +178,7 @@ class _Server:
                 text.cancel()
                 with suppress(asyncio.CancelledError):
                     await text
-                return Response(status_code=499)  # nobody reads it; the metrics do
+                return Response(status_code=499)  # the client has gone: only the metrics read this status
         return JSONResponse(answer.whole(text.result(), generation.reason, generation.usage))
 
     def _submit(self, request: Request, prompt: list[int], new_tokens: int) -> _Generation:
@@ -239,7 +239,7 @@ class _Server:
         waiting, running = self._scheduler.load
         failed = self._scheduler.failure
         state = {"status": "failed", "error": str(failed)} if failed else {"status": "ok"}
-        # Where clients need a key, others hear that the server is alive and nothing else.
+        # If a key is set, clients without it learn only that the server is alive.
         load = {"model": self._settings.name, "waiting": waiting, "running": running}
         body = {"status": state["status"]} if self._settings.key else state | load
         return JSONResponse(body, 503 if failed else 200)

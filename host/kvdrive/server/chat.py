@@ -1,4 +1,4 @@
-"""A conversation as the tokens that the model continues."""
+"""Turns a conversation into the tokens that the model continues."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from kvdrive.server.protocol import Message
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, prompts: Prompts, messages: Sequence[Message]) -> list[int]:
-    """By the checkpoint's template; a base model without one gets a line for each message. Raises ApiError."""
+    """Encode by the checkpoint's template; without a template, as a line for each message. Raises ApiError."""
     prompts.check_characters(sum(len(message.text) for message in messages), "messages")
     try:
         text = conversation.as_text(tokenizer, [{"role": one.role, "content": one.text} for one in messages])
-    except Exception as error:  # a template refuses what it does not serve with any kind of error
+    except Exception as error:  # a template may raise any kind of error for messages that it does not support
         first = (str(error) or type(error).__name__).splitlines()[0]
         refusal = f"the model's chat template refuses this conversation: {first}"
         raise ApiError(400, refusal, param="messages", code="invalid_value") from error

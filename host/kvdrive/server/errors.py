@@ -1,4 +1,4 @@
-"""Refusals in OpenAI's error format."""
+"""Errors in OpenAI's format."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class ApiError(Exception):
         return {"error": {"message": str(self), "type": kind, "param": self.param, "code": self.code}}
 
     def response(self) -> JSONResponse:
-        """The HTTP answer; a full queue asks to come back in a second."""
+        """The HTTP answer. For a full queue, it asks the client to retry after a second."""
         headers = {"Retry-After": "1"} if self.status == 429 else None
         return JSONResponse(self.body(), self.status, headers)
 
 
 def invalid(error: ValidationError) -> ApiError:
-    """The first thing that pydantic found wrong."""
+    """The first error that pydantic found."""
     found = error.errors(include_url=False, include_context=False)[0]
     where = ".".join(map(str, found["loc"])) or None
     if found["type"] == "json_invalid":

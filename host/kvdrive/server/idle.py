@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from transformers.cache_utils import Cache
 
-# Tokens beyond a kept sequence pass through the drive one at a time; a prefill on the host takes them at once. A kept
-# sequence pays where little is new.
+# The drive computes the tokens after a kept sequence one at a time; a prefill on the host computes them together. So a
+# kept sequence is faster only if few tokens are new.
 _NEW_TOKENS_ALWAYS = 64
-_NEW_TOKENS_SHARE = 4  # or up to a quarter of what is kept
+_NEW_TOKENS_SHARE = 4  # or up to a quarter of the kept tokens
 
 
 @dataclass
@@ -38,12 +38,12 @@ class IdleSequences:
         return sum(len(kept.tokens) for kept in self._kept)
 
     def shrink(self, tokens: int) -> None:
-        """Forget those that ended longest ago until at most so many tokens are left."""
+        """Forget the oldest sequences until at most `tokens` tokens are left."""
         while self._kept and self.tokens > tokens:
             self._forget(self._kept.pop(0).cache)
 
     def keep(self, tokens: list[int], cache: Cache) -> None:
-        """A sequence ended; the one that ended longest ago may go. A cache that cannot be cropped is of no use."""
+        """Keep a finished sequence. May forget the oldest one. A cache that cannot be cropped is forgotten at once."""
         if not all(layer.is_croppable for layer in cache.layers):
             self._forget(cache)
             return
@@ -52,7 +52,7 @@ class IdleSequences:
             self._forget(self._kept.pop(0).cache)
 
     def take(self, prompt: list[int]) -> Cache | None:
-        """A cache with the first tokens of a prompt, cropped to them; None where a prefill is better."""
+        """A cache with the first tokens of `prompt`, cropped to them; None if a prefill is faster."""
         best = max(self._kept, key=lambda kept: _common(kept.tokens, prompt), default=None)
         if best is None:
             return None
@@ -64,11 +64,11 @@ class IdleSequences:
         return best.cache
 
     def clear(self) -> None:
-        """Forget all."""
+        """Forget all sequences."""
         while self._kept:
             self._forget(self._kept.pop().cache)
 
 
 def _common(a: list[int], b: list[int]) -> int:
-    """Length of the common beginning."""
+    """Length of the common prefix."""
     return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))

@@ -1,4 +1,4 @@
-"""From the body of a request to the tokens of its prompt, with bounds on memory and time.
+"""Turns the body of a request into the tokens of its prompt, with bounds on memory and time.
 
 Parsing and tokenizing happen in one thread, one request at a time, so that the event loop goes on answering.
 """
@@ -18,9 +18,9 @@ from kvdrive.server.errors import ApiError
 
 T = TypeVar("T")
 
-_LARGE_BODY = 1 << 20  # bytes: the memory of such requests goes back to the system
-_BODIES = 4  # so many of the largest bodies are held at the same time
-_FIRST_LOOK = 8  # characters for each token that is served, in the first look at a long text
+_LARGE_BODY = 1 << 20  # bytes; the memory of larger requests is returned to the system
+_BODIES = 4  # at most so many bodies of the largest size are held at the same time
+_FIRST_LOOK = 8  # characters per allowed token that are tokenized first of a long text
 _SLACK = 64  # tokens that a text may lose where it was cut
 
 
@@ -33,14 +33,14 @@ class Prompts:
         self._tokenizer = tokenizer
         self._longest = longest
         self._most_characters = longest * max(map(len, tokenizer.get_vocab()))
-        # A character takes 12 bytes of JSON at most: two escapes of 6.
+        # A character takes at most 12 bytes of JSON: two escapes of 6 bytes.
         self.body_bytes = min(body_bytes, 12 * self._most_characters + (64 << 10))
         self._held_bytes = 0
         self._seconds = seconds
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="prompts")
 
     async def read(self, http: HttpRequest, parse: Callable[[bytes], T]) -> T:
-        """What `parse` makes of the body. Raises ApiError for a body that is too large, or too many at once."""
+        """Read the body and return `parse` of it. Raises ApiError for a body that is too large, or too many at once."""
         body = bytearray()
         try:
             async for chunk in http.stream():
@@ -58,7 +58,7 @@ class Prompts:
                 self._worker.submit(_return_memory)
 
     async def run(self, work: Callable[[], T]) -> T:
-        """`work` in the thread. Raises what it raises, and ApiError when it is not done in time."""
+        """Call `work` in the thread. Raises the errors of `work`, and ApiError when it is not done in time."""
         future = asyncio.get_running_loop().run_in_executor(self._worker, work)
         try:
             return await asyncio.wait_for(future, self._seconds)
@@ -67,7 +67,7 @@ class Prompts:
             raise ApiError(503, text, code="busy") from None
 
     def check_characters(self, count: int, param: str) -> None:
-        """Raises ApiError for a text that cannot have as few tokens as are served."""
+        """Raises ApiError for a text whose length shows that it has too many tokens."""
         if count > self._most_characters:
             text = f"the prompt has {count} characters; {self._longest} tokens, which are served, have fewer"
             raise ApiError(400, text, param=param, code="context_length_exceeded")
@@ -89,7 +89,7 @@ class Prompts:
 
 
 def _return_memory() -> None:
-    """The C library keeps freed memory for itself otherwise."""
+    """Return freed memory to the system; the C library would keep it."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

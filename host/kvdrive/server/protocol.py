@@ -1,7 +1,7 @@
 """Requests and answers of OpenAI's completions and chat completions, as far as this server serves them.
 
-Fields that would change the answer and are not served are refused when they are not at their neutral value; all other
-unknown fields are ignored, as OpenAI's clients expect.
+A field that is not supported and would change the answer is refused unless it has its neutral value. All other unknown
+fields are ignored, as OpenAI's clients expect.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Json = dict[str, Any]
 
 
 class StreamOptions(BaseModel):
-    """What a stream says beside text."""
+    """Options of a stream: what it contains besides text."""
 
     include_usage: bool = False
 
 
 class Request(BaseModel):
-    """What both kinds of request share."""
+    """Fields that both kinds of request share."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -122,7 +122,7 @@ class Answer:
         }
 
     def whole(self, text: str, reason: str, usage: Json) -> Json:
-        """The answer without streaming."""
+        """The whole answer as one document."""
         content = {"message": {"role": "assistant", "content": text}} if self._chat else {"text": text}
         kind = "chat.completion" if self._chat else "text_completion"
         return self._document(kind, [_choice(content, reason)]) | {"usage": usage}
@@ -136,7 +136,7 @@ class Answer:
         return self._chunk({"delta": {"content": text}} if self._chat else {"text": text}, None)
 
     def closing(self, reason: str) -> Json:
-        """The chunk with the reason of the end."""
+        """The chunk with the reason why the answer ended."""
         return self._chunk({"delta": {}} if self._chat else {"text": ""}, reason)
 
     def usage(self, usage: Json) -> Json:

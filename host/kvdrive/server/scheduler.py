@@ -31,9 +31,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Limits:
-    """How much the server takes on: requests that wait, sequences at once, finished sequences kept on the drive.
+    """The most requests that wait, sequences that run at once, and finished sequences that stay on the drive.
 
-    `tokens` of all sequences together have room on the drive; a request counts with all that it may generate.
+    `tokens`: room on the drive for all sequences together. A request counts with the most tokens it may generate.
     """
 
     tokens: int
@@ -43,7 +43,7 @@ class Limits:
 
 
 class QueueFull(KvdriveError):
-    """As many requests wait as may."""
+    """The queue of waiting requests is full."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class End:
 
 @dataclass(eq=False)
 class Job:
-    """A request. `notify` is called in the scheduler's thread; `cancelled` may be set by anyone, at any time."""
+    """A request. `notify` is called in the scheduler's thread; any thread may set `cancelled` at any time."""
 
     prompt: list[int]
     new_tokens: int
@@ -74,7 +74,7 @@ class Job:
 
     @property
     def most_tokens(self) -> int:
-        """Tokens on the drive at its end."""
+        """The most tokens that the sequence can have on the drive."""
         return len(self.prompt) + self.new_tokens
 
 
@@ -118,7 +118,7 @@ class Scheduler:
         metrics.watch("sequences_idle", "finished sequences kept on the drive", lambda: self._idle_count)
 
     def start(self) -> None:
-        """Open the drive. Raises what that raises."""
+        """Open the drive. Raises the errors of opening it."""
         self._thread.start()
         self._ready.wait()
         if self.failure:
@@ -143,7 +143,7 @@ class Scheduler:
 
     @property
     def load(self) -> tuple[int, int]:
-        """Jobs that wait and jobs that run."""
+        """The numbers of waiting and of running jobs."""
         return len(self._waiting), len(self._running)
 
     # ---- in the scheduler's thread ----
@@ -160,7 +160,7 @@ class Scheduler:
                     self._idle_count = len(idle)
                     self._metrics.drive.update(drives.stats(), drives.device_ns())
         except Exception as error:
-            if self._ready.is_set():  # `start` raises what came before
+            if self._ready.is_set():  # before that, `start` raises the error
                 log.exception("generation has ended")
             self.failure = error
         finally:
@@ -179,7 +179,7 @@ class Scheduler:
         )
 
     def _admit(self, attachment: Attachment, idle: IdleSequences) -> bool:
-        """Wait for work and begin what may begin. False: stop."""
+        """Wait for jobs and begin those that may run. Returns False when the server stops."""
         with self._changed:
             self._changed.wait_for(lambda: self._stopping or self._waiting or self._running)
             if self._stopping:
@@ -193,7 +193,7 @@ class Scheduler:
         return True
 
     def _next_jobs(self) -> list[Job]:
-        """Those that may begin now, in the order of their arrival; who left while waiting is skipped."""
+        """The jobs that may begin now, in the order of arrival. Jobs cancelled while they waited are skipped."""
         jobs: list[Job] = []
         taken = sum(running.job.most_tokens for running in self._running)
         while self._waiting and len(self._running) + len(jobs) < self._limits.running:
@@ -223,7 +223,7 @@ class Scheduler:
         return _Running(job, cache, cached, generation, list(job.prompt))
 
     def _advance(self, running: _Running, idle: IdleSequences) -> None:
-        """One token of one sequence, or its end. A failed command ends this sequence only, a lost drive all of them."""
+        """Compute a sequence's next token, or end it. A failed command ends only this sequence, a lost drive all."""
         job = running.job
         if job.cancelled.is_set():
             self._metrics.cancelled.inc()

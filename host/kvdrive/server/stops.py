@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 class StopFilter:
-    """Passes text on until a stop text is complete; what could be the beginning of one waits. `stopped`: one came."""
+    """Passes text on until a stop text comes. Holds back text that may begin one. `stopped`: a stop text came."""
 
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = stops
@@ -25,11 +25,11 @@ class StopFilter:
         return self._take(len(self._waiting) - self._held())
 
     def end(self) -> str:
-        """What waited; no stop text can become complete any more."""
+        """The text held back. Called when no more text comes."""
         return self._take(len(self._waiting))
 
     def _held(self) -> int:
-        """Length of the longest end of the text with which a stop text begins."""
+        """Length of the longest suffix of the text that is a prefix of a stop text."""
         longest = max((len(stop) - 1 for stop in self._stops), default=0)
         sizes = range(min(longest, len(self._waiting)), 0, -1)
         return next((n for n in sizes if any(stop.startswith(self._waiting[-n:]) for stop in self._stops)), 0)

@@ -1,4 +1,4 @@
-"""Targets that are named by where they are: other machines, sockets, Linux' devices.
+"""Drives that are named by their address: on other machines, at sockets, or as Linux devices.
 
 tcp://HOST:PORT[,HOST:PORT...]    drives that serve NVMe/TCP; they share the KV heads
 PATH.sock                         a drive that a process of this machine serves
@@ -25,12 +25,12 @@ FORMS = "tcp://HOST:PORT, PATH.sock, nvme:/dev/ngXnY"
 
 
 def is_address(name: str) -> bool:
-    """True if `name` says where a drive is, and not what to open in this process."""
+    """True if `name` is the address of a drive, rather than a kind of drive in this process."""
     return name.startswith((_TCP, _LINUX)) or name.endswith(_SOCKET)
 
 
 def open_address(name: str, identity: Path | None = None) -> DriveGroup:
-    """The drives at `name`, which stay what they are: nothing is formatted.
+    """The drives at `name`. They are not formatted.
 
     `identity`: the TOML file of this host's name and secrets, for tcp:// only. Raises InputError, TargetError.
     """

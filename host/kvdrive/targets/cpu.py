@@ -10,8 +10,8 @@ from kvdrive.targets.base import TargetStats
 from kvdrive.targets.software import DEFAULT_CAPACITY, SoftwareDrive
 
 PLAIN = "plain"  # preset of a drive without a flash model
-_RUN_GROUPS = 16  # groups of a head that are written together: 64 KiB, the smallest read that a disk does well
-_STAGED_BYTES = 1 << 30  # rows that wait for that, of all sequences
+_RUN_GROUPS = 16  # groups of a head that are written together: 64 KiB, the smallest size that disks read fast
+_STAGED_BYTES = 1 << 30  # the most staged rows, in bytes, of all sequences together
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,10 @@ class ReadStats:
 class CpuDrive(SoftwareDrive):
     """The file `path` on any disk: mounted with the sessions it holds, or made where there is none.
 
-    `threads` compute; 0: as many as there are cores. K and V are read around the page cache, through buffers of 16 MiB
-    whatever the context; while they are no more than `cache_bytes` together, through the page cache, which keeps them.
-    `format` forgets what the file holds; `capacity_bytes` of K and V counts for a new or formatted one, which is sparse
-    until written. Raises TargetError when the file is something else or in use.
+    `threads` compute; 0 takes one per core. Up to `cache_bytes` of K and V are read through the page cache, which
+    keeps them. More are read around it, through buffers of 16 MiB for any context. `format` removes everything
+    from the file. `capacity_bytes` of K and V applies to a new or formatted file, which is sparse until written.
+    Raises TargetError when the file is something else or in use.
     """
 
     def __init__(

@@ -11,9 +11,10 @@ class Emulator(SoftwareDrive):
     """A drive backed by the file `path`: mounted with the sessions it holds, or made where there is none.
 
     `engine` is "hls" (the compiled kernels), "fast" (the same bits, vectorised) or "rtl" (the verilated kernels, where
-    they are built). `format` forgets what the drive holds; `capacity_bytes` of K and V and `preset` (whose flash is
-    modelled: kvdrive._native.presets()) count for a new or formatted drive, the file is sparse until written. Raises
-    TargetError when the file is something else or in use by another drive, or when there is no such preset or engine.
+    they are built). `format` removes everything from the drive. `capacity_bytes` of K and V and `preset` (the flash
+    that is modelled: kvdrive._native.presets()) apply to a new or formatted drive, whose file is sparse until written.
+    Raises TargetError when the file is something else or in use by another drive, or when there is no such preset or
+    engine.
     """
 
     def __init__(

@@ -24,7 +24,7 @@ class DriveGroup:
         return TargetStats(*(sum(getattr(part, field.name) for part in parts) for field in fields(TargetStats)))
 
     def device_ns(self) -> int | None:
-        """Modelled ns since opening of the drive that needed most: they work side by side. Raises TargetError."""
+        """Modelled ns since opening. Drives work in parallel, so this is the largest of theirs. Raises TargetError."""
         times = [time for drive in self.drives if (time := drive.device_ns()) is not None]
         return max(times, default=None)
 
@@ -62,7 +62,7 @@ class Part:
 
 
 def split(rows: int, heads: int, drives: int) -> list[list[Part]]:
-    """Who holds what: rows x heads in `drives` contiguous shares, as equal as they can be; the parts of each row.
+    """Split rows x heads into `drives` contiguous shares, as equal as possible. Returns the parts of each row.
 
     A drive without a share appears in no row.
     """

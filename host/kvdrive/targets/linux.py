@@ -47,7 +47,7 @@ class LinuxDrive(ServedDrive):
         self._prefix = f"/dev/ng{found[1]}n"
         self._controller = f"/dev/nvme{found[1]}"
         self._timeout_ms = timeout_ms
-        self._files: dict[int, int] = {}  # by namespace
+        self._files: dict[int, int] = {}  # open device of each namespace
         self._closed = False
         try:
             self._file(int(found[2]))
@@ -105,7 +105,7 @@ class LinuxDrive(ServedDrive):
 
 
 def _advice(error: OSError) -> str:
-    """What an error of the device means for the user."""
+    """Advice to the user for an error of the device."""
     if error.errno in (errno.EACCES, errno.EPERM):
         return "no permission: run as root, or give your user read and write access with a udev rule"
     if error.errno == errno.ENOENT:

@@ -24,17 +24,17 @@ from kvdrive.targets.temporary import temporary_folder
 
 @dataclass(frozen=True)
 class DriveOptions:
-    """`target`: "emulator" models flash in the drive's file, "cpu" takes the file's disk as it is; or where drives are
-    that something else serves (`addresses.py`), which have an engine, flash and a capacity of their own. `identity`:
-    this host's name and secrets, a file, for drives at tcp://.
+    """`target`: "emulator" models flash in the drive's file; "cpu" uses the disk without a flash model. Or the address
+    of drives that are served elsewhere (`addresses.py`), with their own engine, flash and capacity. `identity`: a file
+    with this host's name and secrets, for drives at tcp://.
 
-    `engine` computes, with `threads`; `preset` names the flash that is modelled ("": the default one). Of the cpu
-    target, K and V up to `cache_bytes` are read through the page cache, more around it.
+    `engine` computes, with `threads`; `preset` names the flash that is modelled ("": the default one). The cpu target
+    reads up to `cache_bytes` of K and V through the page cache, and more around it.
 
-    `capacity_bytes` of K and V, of all drives together, and `preset` count for new drives. `folder` keeps the drives'
-    files; None: a temporary folder in the user's cache. Drives that are there already are mounted with what they hold,
-    and must have room for their part of `needed_bytes`; `format` forgets what they hold. `drives`: how many share the
-    KV heads of the batch.
+    `capacity_bytes` of K and V, of all drives together, and `preset` apply to new drives. `folder` keeps the drives'
+    files; None stands for a temporary folder in the user's cache. Existing drives are mounted with their sessions and
+    must have room for their part of `needed_bytes`; `format` removes their sessions. `drives`: how many drives share
+    the KV heads of the batch.
     """
 
     engine: str = "fast"
@@ -81,7 +81,7 @@ def open_drives(options: DriveOptions, say: Say | None = None) -> Iterator[Drive
     """The drives of a folder, or those at an address as they are; closed at the end.
 
     `say` gets a sentence for each drive of the folder that holds sessions of earlier runs.
-    Raises InputError where a drive is there that is not as `options` want it, TargetError.
+    Raises InputError if an existing drive does not fit `options`, TargetError.
     """
     if is_address(options.target):
         with open_address(options.target, options.identity) as group:
@@ -115,14 +115,14 @@ def open_named(target: str | Path, options: DriveOptions) -> Iterator[DriveGroup
 
 
 def _mount(path: Path, options: DriveOptions) -> Target:
-    """The drive in a file, of the kind that it was made as; a new one as `options` says. Raises TargetError."""
+    """Mount the drive in a file, as its own kind, or create one as `options` say. Raises TargetError."""
     there = _layout(path)
     disk = options.target == "cpu" if there is None else there["preset"] == PLAIN
     return _make(path, options, disk=disk)
 
 
 def _open(path: Path, options: DriveOptions) -> Target:
-    """The drive in a file, which must be as `options` want it, or a new one. Raises InputError, TargetError."""
+    """Open the drive in a file, which must fit `options`, or a new one. Raises InputError, TargetError."""
     disk = options.target == "cpu"
     there = None if options.format else _layout(path)
     if there is not None:
@@ -153,7 +153,7 @@ def _layout(path: Path) -> dict[str, Any] | None:
 
 @contextmanager
 def drive_folder(chosen: Path | None) -> Iterator[Path]:
-    """`chosen`, or a new folder that goes with its contents. Raises InputError for a folder that cannot be."""
+    """`chosen`, or a new folder that is removed at the end. Raises InputError for a folder that cannot be made."""
     try:
         folder = chosen or cache_folder()
         folder.mkdir(parents=True, exist_ok=True)
@@ -187,7 +187,7 @@ def _size(count: int) -> str:
 
 
 def cache_folder() -> Path:
-    """Where drives without a folder of their own live: not in /tmp, which is often memory and no disk."""
+    """The folder for drives without one. It is not in /tmp, which is often in memory and not on a disk."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kvdrive"
 
 

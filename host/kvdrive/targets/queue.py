@@ -1,4 +1,4 @@
-"""Work for one drive, done in order by a thread of its own while the caller goes on."""
+"""Work for one drive. A thread does it in order while the caller continues."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Result = TypeVar("Result")
 
 
 class DriveQueue:
-    """The thread that talks to `target`. `failed`: the drive could not be reached any more."""
+    """The thread that sends commands to `target`. `failed`: the connection to the drive was lost."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -26,7 +26,7 @@ class DriveQueue:
         self._thread.start()
 
     def start(self, work: Callable[[Target], Result]) -> Future[Result]:
-        """Call `work(target)` after everything that was started before; its result or error comes with the future."""
+        """Call `work(target)` after all work that was started before. The future has its result or error."""
         future: Future[Result] = Future()
         if self._closed:
             future.set_exception(TargetError("the model is detached from the drive: attach it again"))
@@ -35,11 +35,11 @@ class DriveQueue:
         return future
 
     def run(self, work: Callable[[Target], Result]) -> Result:
-        """`start` and wait. Raises what `work` raises."""
+        """`start` and wait. Raises the errors of `work`."""
         return self.start(work).result()
 
     def close(self) -> None:
-        """Wait for what was started and end the thread."""
+        """Wait for all started work and end the thread."""
         if not self._closed:
             self._closed = True
             self._work.put(None)
@@ -50,7 +50,7 @@ class DriveQueue:
             future, work = item
             try:
                 result = work(self.target)
-            except BaseException as error:  # it belongs to whoever waits
+            except BaseException as error:  # the future raises it in the caller
                 self.failed |= isinstance(error, TargetError)
                 future.set_exception(error)
             else:

@@ -58,7 +58,7 @@ class SocketDrive(ServedDrive):
         return self._pairs
 
 
-# What the drive answers to the second execution of a command whose first one succeeded.
+# The status of a command that is executed for the second time after the first execution succeeded.
 _EXECUTED_BEFORE: dict[int, abi.NvmeStatus] = {
     abi.Opcode.KV_APPEND: abi.NvmeStatus.OUT_OF_SEQUENCE,
     abi.Opcode.SESSION_FORK: abi.NvmeStatus.SESSION_EXISTS,
@@ -69,14 +69,14 @@ _EXECUTED_BEFORE: dict[int, abi.NvmeStatus] = {
 
 @dataclass
 class _Call:
-    """Commands of one `submit_many`, and what is known of them. `doubtful`: sent over a connection that was lost."""
+    """Commands of one `submit_many` and their completions. `doubtful`: sent over a connection that was lost."""
 
     commands: Sequence[Command]
     done: dict[int, Completion] = field(default_factory=dict)
     doubtful: set[int] = field(default_factory=set)
 
     def settle(self, index: int, completion: Completion) -> None:
-        """Note a completion; a doubtful command that turns out to be executed counts as successful."""
+        """Note a completion. A doubtful command counts as successful if its status shows an earlier execution."""
         expected = _EXECUTED_BEFORE.get(self.commands[index].opcode)
         if index in self.doubtful and expected is not None and completion.status == expected:
             completion = replace(completion, status=0, result=0)
@@ -85,7 +85,7 @@ class _Call:
 
 @dataclass
 class _Lane:
-    """An I/O queue and its connection, if it has one now."""
+    """An I/O queue and its connection; None if it is not connected."""
 
     number: int
     connection: QueueConnection | None = None
@@ -94,16 +94,16 @@ class _Lane:
 class TcpDrive(ServedDrive):
     """A drive at `address` (host, port) over NVMe/TCP; `nqn` "" takes the one that its discovery service lists.
 
-    Several threads may use it: each call takes an I/O queue that is free. A lost connection comes back by itself.
-    Commands whose fate is unknown then are sent again; what the drive answers tells if they had been executed
-    (`_EXECUTED_BEFORE`), so none takes effect twice. Raises TargetError.
+    Several threads may use it: each call takes a free I/O queue. A lost connection is connected again automatically.
+    Commands that may or may not have been executed are then sent again. The drive's status tells if they had been
+    executed (`_EXECUTED_BEFORE`), so no command takes effect twice. Raises TargetError.
     """
 
     def __init__(self, address: tuple[str, int], options: RemoteOptions | None = None, nqn: str = "") -> None:
         super().__init__()
         options = options or RemoteOptions()
         self._closed = False
-        self._queries: OrderedDict[int, Command] = OrderedDict()  # by ticket, until the result is there
+        self._queries: OrderedDict[int, Command] = OrderedDict()  # by ticket, until the result has arrived
         self._association = Association(address, options, nqn)
         self._free: queue.LifoQueue[_Lane] = queue.LifoQueue()
         for number in range(options.io_queues, 0, -1):
@@ -168,7 +168,7 @@ class TcpDrive(ServedDrive):
             call.settle(index, completion)
 
     def _fetched(self, fetch: Command, completion: Completion) -> Completion:
-        """The result of a ticket whose first answer was lost: the query is asked again, which gives the same bits."""
+        """The result of a ticket. If its first answer was lost, repeats the query, which gives the same bits."""
         entry = np.frombuffer(fetch.entry, abi.AttnFetch).copy()
         query = self._queries.get(int(entry["ticket"][0]))
         if completion.status != abi.NvmeStatus.UNKNOWN_TICKET or query is None:

@@ -9,17 +9,17 @@ from kvdrive.errors import TargetError
 from kvdrive.nvme.commands import Command
 from kvdrive.nvme.completions import Completion, decode
 
-SEGMENT_BYTES = 1 << 32  # of addresses; memory is taken as it is used
+SEGMENT_BYTES = 1 << 32  # reserved address space; memory is allocated when it is used
 QUEUE_ENTRIES = 1024
 IO_QUEUE = 1
-_MOST_IN_FLIGHT = 32  # commands of one call
+_MOST_IN_FLIGHT = 32  # commands of one call that are in flight at once
 _MOST_BYTES_IN_FLIGHT = 1 << 29
 
 
 def exchange(pairs: QueuePairs, commands: Sequence[Command], queue: int = IO_QUEUE) -> list[Completion]:
     """Completions of commands that do not depend on each other, many in flight at once. Raises TargetError."""
     completions: list[Completion] = []
-    tickets: list[tuple[int, int]] = []  # with the bytes that they hold
+    tickets: list[tuple[int, int]] = []  # (ticket, bytes of its buffer)
     held = 0
     try:
         for command in commands:

@@ -1,4 +1,4 @@
-"""What targets share whose drive lives in another process: it says by commands what a drive in this process knows."""
+"""The common part of targets whose drive is in another process. They get counters and sessions by commands."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from kvdrive.nvme.completions import Completion
 from kvdrive.targets.base import Target, TargetStats
 
 _STATISTICS_BYTES = 512
-_SESSIONS_AT_ONCE = 1 << 16  # bytes of the log of sessions that one command reads
+_SESSIONS_AT_ONCE = 1 << 16  # bytes of the log of sessions that one command reads at most
 
 
 class ServedDrive(Target):
-    """A drive behind commands only. Subclasses call `_begin` once they can send admin commands."""
+    """A drive that is reached by commands only. Subclasses call `_begin` when they can send admin commands."""
 
     @abstractmethod
     def admin(self, command: Command) -> Completion:
         """Execute an admin command and return its completion, failed or not. Raises TargetError."""
 
     def _begin(self, place: str) -> None:
-        """Refuse what is no drive of this version, and count from now on. Raises TargetError."""
+        """Check the drive's version and start the counters. Raises TargetError."""
         identity = admin.decode(wire.IdentifyController, self._ask(admin.identify(wire.Cns.CNS_CONTROLLER)))
         check_identity(identity, place)
         self.max_transfer_bytes = abi.PAGE_BYTES << identity["mdts"] if identity["mdts"] else 1 << 30
@@ -63,7 +63,7 @@ class ServedDrive(Target):
         return set(numbers[: page[0]])
 
     def _session_page(self, offset: int) -> NDArray[np.uint32]:
-        """Part of the log of sessions, from byte `offset` on: their number and then theirs, zeros behind them."""
+        """Part of the log of sessions, from byte `offset` on. The log is the count, the session numbers, then zeros."""
         page = admin.get_log_page(wire.LogPage.LOG_SESSIONS, _SESSIONS_AT_ONCE, offset=offset)
         return self._ask(page).view(np.uint32)
 

@@ -18,7 +18,7 @@ DEFAULT_CAPACITY = 1 << 30
 
 
 class SoftwareDrive(Target):
-    """What the targets of this process share. `options`: those of kvdrive._native.Drive. Raises TargetError."""
+    """The common part of targets in this process. `options`: those of kvdrive._native.Drive. Raises TargetError."""
 
     def __init__(self, path: Path, engine: str, threads: int, capacity_bytes: int, **options: Any) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class SoftwareDrive(Target):
         return TargetStats(**self._open_drive().stats())
 
     def contents(self) -> str:
-        """What the drive holds, as "3 sessions (12 MiB)"; empty without sessions. Raises TargetError."""
+        """The drive's sessions as a text, such as "3 sessions (12 MiB)"; empty without sessions. Raises TargetError."""
         drive = self._open_drive()
         count, stats = len(drive.sessions()), drive.flash_stats()
         size = stats["groups_live"] * abi.PAGE_BYTES + stats["staged_bytes"]

@@ -1,4 +1,4 @@
-"""Temporary folders for drives, which go with their process, however it ends."""
+"""Temporary folders for drives. They are removed after their process ends, even if it was killed."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _PREFIX = "temporary-"
 
 @contextmanager
 def temporary_folder(parent: Path) -> Iterator[Path]:
-    """A new folder in `parent`, removed at the end; folders of processes that were killed are removed before.
+    """A new folder in `parent`, removed at the end. First removes the folders of processes that were killed.
 
-    A process holds a lock on its folder, so that the others know it is alive. Nobody looks between the making of a
-    folder and its lock: that happens under the lock of `parent`.
+    A process holds a lock on its folder, which shows that it is alive. A new folder is created and locked under the
+    lock of `parent`, so no other process sees it without its lock.
     """
     with _locked(parent):
         _remove_abandoned(parent)
@@ -37,14 +37,14 @@ def temporary_folder(parent: Path) -> Iterator[Path]:
 
 def _remove_abandoned(parent: Path) -> None:
     for folder in sorted(parent.glob(f"{_PREFIX}*")):
-        with suppress(OSError), _locked(folder, wait=False):  # BlockingIOError: its process lives
+        with suppress(OSError), _locked(folder, wait=False):  # BlockingIOError: the folder's process is alive
             shutil.rmtree(folder)
             log.info("removed %s, the drives of a process that has ended", folder)
 
 
 @contextmanager
 def _locked(folder: Path, wait: bool = True) -> Iterator[None]:
-    """Raises OSError when another process holds the lock and `wait` is False."""
+    """Hold a lock on `folder`. Raises OSError when another process holds it and `wait` is False."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
