@@ -169,7 +169,7 @@ void BandTable::save(RecordWriter& writer, bool everything) const {
   writer.put(static_cast<std::uint32_t>(numbers.size()));
   for (const std::uint32_t number : numbers) {
     const Band& band = bands_[number];
-    // An open band is not continued after a crash: how far it was programmed is unknown.
+    // After a crash it is unknown how far an open band was programmed, so no open band is continued.
     const State state = band.state == State::kOpen      ? State::kFull
                         : band.state == State::kEmptied ? State::kFree
                                                         : band.state;
@@ -204,7 +204,8 @@ void BandTable::finish_loading() {
   free_ = 0;
   for (std::uint32_t number = 0; number < bands_.size(); ++number) {
     Band& band = bands_[number];
-    // A free band may have been opened, and programmed in part, after the last commit: it is erased before its use.
+    // A free band may have been opened and partly programmed after the last commit. So it must be erased before its
+    // use.
     band.erased = false;
     band.live_units = 0;
     if (band.state == State::kOpen || band.state == State::kEmptied) band.state = State::kFull;
@@ -233,7 +234,7 @@ void BandTable::committed() {
     set_state(band, State::kFree);
     const auto bad = bad_.find(band);
     if (bad == bad_.end()) continue;
-    // From now on the band's layout leaves out the blocks that failed.
+    // From here on the band's layout leaves out the failed blocks.
     const std::vector<BadBlock> blocks = std::exchange(bad->second, {});
     for (const BadBlock& block : blocks) mark_bad(band, block.die);
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// State, wear, bad blocks and number of live units of every band; the choice of the band to program next and of the
+// The state, wear, bad blocks and number of live units of every band. It also chooses the band to program next and the
 // band to collect.
 //
-// A band with bad blocks has shorter rows: the first units of a row go round the dies that are left, the other units of
+// A band with bad blocks has shorter rows. The first units of a row rotate over the remaining dies; the other units of
 // the row stay unused.
 #pragma once
 
@@ -22,9 +22,9 @@ class BandTable {
   enum class State : std::uint32_t {
     kFree,
     kOpen,     // being programmed
-    kFull,     // takes no programs until it is collected and erased
+    kFull,     // accepts no programs until it was collected and erased
     kFailing,  // a program failed: its live units must move
-    kEmptied,  // without live units; free after the next commit
+    kEmptied,  // has no live units; free after the next commit
     kBad,      // all its blocks are bad
   };
 
@@ -38,13 +38,13 @@ class BandTable {
 
   // Free bands that only garbage collection may use: one to move units to, and one in case the first fails.
   static constexpr std::uint32_t kReserve = 2;
-  // Erase counts of bands may differ by this much before wear levelling moves data that does not change.
+  // The largest difference of erase counts before wear levelling moves data that do not change.
   static constexpr std::uint32_t kWearGap = 16;
 
   explicit BandTable(const Geometry& geometry, std::uint32_t erases = 0);
 
   const Band& at(std::uint32_t band) const { return bands_[band]; }
-  // The number of dies whose blocks the band's present layout uses, and the die of block `number` of these.
+  // The number of dies whose blocks the band's present layout uses, and the die of the layout's block `number`.
   std::uint32_t dies(std::uint32_t band) const;
   std::uint32_t die(std::uint32_t band, std::uint32_t number) const;
   std::uint32_t row_units(std::uint32_t band) const { return dies(band) * geometry_.units_per_program(); }
@@ -55,48 +55,50 @@ class BandTable {
 
   std::optional<std::uint32_t> open_band() const { return open_; }
   std::uint32_t free_bands() const { return free_; }
-  // The most live units at which garbage collection still finds something to gain.
+  // The most live units of a band that is still worth collecting.
   std::uint64_t room() const;
 
-  // Opens the least worn free band, or the most worn one. Returns nothing when there is no free band.
+  // Opens the least worn free band, or the most worn one if `most_worn`. Returns nothing if there is no free band.
   std::optional<std::uint32_t> open_next(bool most_worn);
-  // The band to collect: a failing one, otherwise the one with the fewest live units. Nothing when nothing is to gain.
+  // Returns the band to collect: a failing one, otherwise the one with the fewest live units. Returns nothing if no
+  // collection would gain space.
   std::optional<std::uint32_t> victim() const;
   bool has_garbage(std::uint32_t band) const {
     return bands_[band].live_units < row_units(band) * geometry_.rows_per_band();
   }
-  // A full band whose erases are more than kWearGap behind those of the most worn band: its data do not change.
+  // Returns a full band whose erase count is more than kWearGap below that of the most worn band: its data do not
+  // change.
   std::optional<std::uint32_t> unchanging() const;
 
   void programmed(std::uint32_t band);
-  // `count` units from `unit` on; they may belong to several bands.
+  // Counts `count` units from `unit` on as live. They may belong to several bands.
   void add_live(Unit unit, std::uint32_t count) { change_live(unit, count, 1); }
   void remove_live(Unit unit, std::uint32_t count) { change_live(unit, count, -1); }
-  // The block is bad: the band takes no more programs, and its live units stay readable until it is collected.
+  // Marks a block as bad. The band accepts no more programs; its live units stay readable until it is collected.
   void fail(std::uint32_t band, std::uint32_t die);
-  // Precondition: no live units. The band is free after the next commit.
+  // Precondition: the band has no live units. It is free after the next commit.
   void emptied(std::uint32_t band);
-  // Precondition: the band is empty. The block cannot be erased and leaves the band's layout.
+  // Removes a block that cannot be erased from the band's layout. Precondition: the band is empty.
   void mark_bad(std::uint32_t band, std::uint32_t die);
   void erased(std::uint32_t band);
 
-  // Marks a band as full that holds something, whatever was known of it.
+  // Marks a band that holds groups as full, whatever the journal says about it.
   void adopt(std::uint32_t band);
 
-  // Closes the open band: it counts as full.
+  // Closes the open band; it counts as full from then on.
   void close_open() {
     if (open_) set_state(*open_, State::kFull);
     open_.reset();
   }
-  // Marks full bands without live units as emptied: they need no collection.
+  // Marks full bands without live units as emptied, because they need no collection.
   void sweep();
   bool has_emptied() const { return emptied_ > 0; }
 
   void save(RecordWriter& writer, bool everything) const;
   void load(RecordReader& reader);
-  // To be called after the last record. No band is open then, and no unit live.
+  // To be called after the last record. Precondition: no band is open and no unit is live.
   void finish_loading();
-  // What was saved is durable.
+  // To be called when the saved state is durable.
   void committed();
 
   struct Wear {
@@ -128,8 +130,8 @@ class BandTable {
 
   Geometry geometry_;
   std::vector<Band> bands_;
-  std::map<std::uint32_t, std::vector<BadBlock>> bad_;          // by band
-  std::map<std::uint32_t, std::vector<std::uint32_t>> layout_;  // by band: its dies, where these are not all
+  std::map<std::uint32_t, std::vector<BadBlock>> bad_;          // key: band
+  std::map<std::uint32_t, std::vector<std::uint32_t>> layout_;  // key: band; dies of a smaller layout
   std::unordered_set<std::uint32_t> dirty_;
   std::optional<std::uint32_t> open_;
   std::uint32_t free_ = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bands that are marked for erase: durable, so that a volume that was closed meanwhile goes on with them.
+// The set of bands that are marked for erase. It is durable, so a volume that was closed during an erase continues it
+// later.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@ namespace kvdrive {
 
 class EraseMarks {
  public:
-  // From here to `finish` a closed volume has to continue when it is opened again.
+  // Starts an erase. Until `finish`, a volume that is closed continues the erase when it is opened again.
   void begin() { active_ = changed_ = true; }
   void add(std::uint32_t band) { bands_.insert(band); }
   void remove(std::uint32_t band) {
@@ -37,7 +38,7 @@ class EraseMarks {
     writer.end_record();
   }
   void committed() { changed_ = false; }
-  // Throws std::runtime_error when the record names a band from `band_count` on.
+  // Throws std::runtime_error if the record names a band beyond `band_count`.
   void load(RecordReader& reader, std::uint32_t band_count) {
     active_ = reader.get<std::uint32_t>() != 0;
     bands_.clear();

@@ -22,11 +22,11 @@ void Eraser::mark(std::span<const Family> families, std::uint32_t session) {
         hit = !band.erased && !media.blank(first, band_rows);
         break;
       case BandTable::State::kOpen:
-        media.discard(first_left, rows_left);  // erased, but the file still has the old contents
+        media.discard(first_left, rows_left);  // these rows are erased, but the file still has their old contents
         discard_unused_units(number);
         hit = holds_forgotten(number, families, session);
         break;
-      case BandTable::State::kFull:  // rows behind the last one may have been programmed before a loss of power
+      case BandTable::State::kFull:  // rows behind the last one may have been programmed before a power loss
         discard_unused_units(number);
         hit = (rows_left > 0 && !media.blank(first_left, rows_left)) || holds_forgotten(number, families, session);
         break;
@@ -42,7 +42,8 @@ void Eraser::mark(std::span<const Family> families, std::uint32_t session) {
   }
 }
 
-// A unit whose spare is damaged cannot tell what it was written for. It counts as well, unless a list references it.
+// A unit with a damaged spare does not tell which group it was written for. It counts as a match too, unless a list
+// references it.
 bool Eraser::holds_forgotten(std::uint32_t number, std::span<const Family> families, std::uint32_t session) const {
   const BandTable::Band& band = state_.bands.at(number);
   const std::uint32_t units = state_.bands.row_units(number);
@@ -68,7 +69,7 @@ bool Eraser::holds_forgotten(std::uint32_t number, std::span<const Family> famil
   return unknown > band.live_units - std::min(known, band.live_units);
 }
 
-// A band without all its blocks leaves the last units of each row empty.
+// In a band with bad blocks the last units of each row are unused.
 void Eraser::discard_unused_units(std::uint32_t number) {
   const std::uint32_t used = state_.bands.row_units(number), left = state_.geometry.units_per_row() - used;
   for (std::uint32_t row = 0; left > 0 && row < state_.bands.at(number).rows; ++row) {
@@ -82,7 +83,7 @@ void Eraser::erase_marked() {
   const std::vector<std::uint32_t> numbers(marks.bands().begin(), marks.bands().end());
   if (const auto open = bands.open_band(); open && marks.contains(*open)) bands.close_open();
   for (const std::uint32_t number : numbers) {
-    // The band may have been erased meanwhile, to take the groups that moved.
+    // The band may have been erased meanwhile, to take groups that moved.
     if (!marks.contains(number)) continue;
     const BandTable::State state = bands.at(number).state;
     if (state != BandTable::State::kFull && state != BandTable::State::kFailing) continue;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Erasing what was forgotten: the bands that still hold bytes of it are emptied and erased at once, not when they are
-// needed again. What the file still has of rows that are erased already goes with it.
+// Erases dropped groups for good. The bands that still hold bytes of them are emptied and erased at once, instead of
+// when they are needed again. Old contents that the file keeps of erased rows are discarded too.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,15 @@ class Eraser {
       : state_(state), writes_(writes), collector_(collector) {}
 
   // Marks the bands that hold unreferenced groups of these families (in ascending order) or of `session`. The marks are
-  // durable from the next commit on.
+  // durable after the next commit.
   void mark(std::span<const Family> families, std::uint32_t session);
-  // Moves the live groups out of the marked bands and erases these. Throws std::runtime_error when one cannot be
+  // Moves the live groups out of the marked bands and erases the bands. Throws std::runtime_error if one cannot be
   // emptied.
   void erase_marked();
   // Ends the erase that `mark` began: no copy of the groups remains, here or in any other band.
   void unmark() { state_.marks.finish(); }
 
-  // Sanitizing: erases every block that held something; durable afterwards. Precondition: nothing is stored.
+  // For SANITIZE: erases every block that was programmed; durable afterwards. Precondition: no group is stored.
   void erase_all();
 
  private:

@@ -39,7 +39,7 @@ void Extents::set(std::uint32_t index, std::uint32_t count, Unit unit) {
     if (right) {
       runs_[i] = {index, runs_[i].count + count, unit};
     } else {
-      // The vector grows by an eighth: runs are most of a drive's metadata.
+      // The vector grows by an eighth at a time, because runs are most of a drive's metadata.
       if (runs_.size() == runs_.capacity()) runs_.reserve(runs_.size() + runs_.size() / 8 + 2);
       runs_.insert(runs_.begin() + static_cast<std::ptrdiff_t>(i), added);
     }
@@ -70,7 +70,7 @@ void Extents::remove(std::uint32_t index, std::uint32_t count) {
   trim();
 }
 
-// Returns memory when many runs are gone: runs are most of a drive's metadata.
+// Returns memory after many runs were removed, because runs are most of a drive's metadata.
 void Extents::trim() {
   if (runs_.capacity() < 16 || runs_.size() > runs_.capacity() / 2) return;
   std::vector<Extent> fewer;

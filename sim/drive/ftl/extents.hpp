@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The physical units of one list's groups: runs of consecutive groups in consecutive units, ordered by group.
+// The physical units of one list's groups, as runs ordered by group. A run maps consecutive groups to consecutive
+// units.
 //
-// A list that was appended in large pieces has few runs, whatever its length. Indices may be missing.
+// A list that was appended in large pieces has few runs, whatever its length. A list may have gaps between its groups.
 #pragma once
 
 #include <cstddef>
@@ -29,13 +30,13 @@ class Extents {
   // Maps `count` groups from `index` on to the units from `unit` on.
   void set(std::uint32_t index, std::uint32_t count, Unit unit);
 
-  // Forgets the groups from `from` on.
+  // Removes the groups from `from` on.
   void cut(std::uint32_t from);
 
-  // Forgets `count` groups from `index` on; some may be missing.
+  // Removes `count` groups from `index` on; some of them may be missing.
   void remove(std::uint32_t index, std::uint32_t count);
 
-  // Visits the runs within [from, to); the first and the last are cut to the range.
+  // Visits the runs within [from, to). The first and the last run are clipped to the range.
   template <typename Visit>
   void for_each(std::uint32_t from, std::uint32_t to, Visit visit) const {
     for (std::size_t i = first_ending_after(from); i < runs_.size() && runs_[i].index < to; ++i) {
@@ -48,11 +49,11 @@ class Extents {
   std::span<const Extent> runs() const { return runs_; }
   std::uint64_t memory_bytes() const { return runs_.capacity() * sizeof(Extent); }
 
-  // The runs before `unsaved()` are as they were at the last commit.
+  // The runs before index `unsaved()` have not changed since the last commit.
   std::size_t unsaved() const { return unsaved_; }
   void saved() { unsaved_ = runs_.size(); }
   void forget_saved() { unsaved_ = 0; }
-  // Keeps the first `kept` runs and appends `added`. Throws std::runtime_error when the result is not a list of runs.
+  // Keeps the first `kept` runs and appends `added`. Throws std::runtime_error if the result is no valid list of runs.
   void load(std::size_t kept, std::span<const Extent> added);
 
  private:

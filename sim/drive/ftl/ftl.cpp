@@ -18,7 +18,7 @@ void Ftl::remove(ListId list, std::uint32_t index) {
   state_.map.remove(list, index, [this](Unit unit, std::uint32_t count) { free_units(unit, count); });
 }
 
-// No list references these units any more.
+// Frees units that no list references any more.
 void Ftl::free_units(Unit unit, std::uint32_t count) {
   state_.live -= count;
   if (WriteQueue::holds(unit)) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flash translation layer: maps logical groups (a list and an index, one page each) to physical units of the flash.
+// The flash translation layer maps logical groups (a list and an index, one page each) to physical units of the flash.
 //
-// Groups queue in drive memory until a whole row of the open band is full, in the order in which they came: a list that
-// is appended in one go lies in consecutive units. Changes are durable after the next commit only; nothing that the
-// last commit references is erased before that. Lists may share groups.
+// Groups queue in drive memory, in order of arrival, until they fill a whole row of the open band. So a list that is
+// appended at once lies in consecutive units. Changes are durable only after the next commit. Units that the last
+// commit references are not erased before the next one. Lists may share groups.
 #pragma once
 
 #include <cstddef>
@@ -24,30 +24,32 @@
 
 namespace kvdrive {
 
-// The flash takes no more groups, or the drive's memory no more map entries.
+// Thrown when the flash accepts no more groups, or the drive's memory no more map entries.
 struct DriveFull : std::runtime_error {
   DriveFull() : std::runtime_error("the drive is full") {}
 };
 
 class Ftl {
  public:
-  // `commit` makes the present state durable (see `save`); garbage collection calls it when it needs erased bands.
+  // `commit` makes the present state durable (see `save`). Garbage collection calls it when it needs erased bands.
   Ftl(const Superblock& superblock, Media& media, NandDevice& device, Faults& faults, std::function<void()> commit)
       : state_(superblock, media, device, faults, std::move(commit)), capacity_(superblock.capacity_units) {}
   Ftl(const Ftl&) = delete;
   Ftl& operator=(const Ftl&) = delete;
 
   ListId create_list() { return state_.map.create(); }
-  // A new list with the first `count` groups of another one, shared until one of the two changes.
+  // Makes a new list with the first `count` groups of another one. The lists share each group until one of them changes
+  // it.
   ListId fork_list(ListId list, std::uint32_t count) { return state_.map.fork(list, count); }
-  // Forgets the groups from `from` on.
+  // Removes the groups from `from` on.
   void cut(ListId list, std::uint32_t from);
   void drop_list(ListId list);
-  // Forgets one group. Precondition: the list holds it.
+  // Removes one group. Precondition: the list holds it.
   void remove(ListId list, std::uint32_t index);
 
-  // Stores a page as group `owner.index` of the list and replaces the group that was there: `first`, then `rest`, then
-  // zeros. Throws DriveFull, and what `commit` throws; the list may or may not hold the group then.
+  // Stores a page as group `owner.index` of the list and replaces an earlier group there. The page consists of `first`,
+  // then `rest`, then zeros. Throws DriveFull, and any exception of `commit`; the list may or may not hold the group
+  // then.
   void put(ListId list, const Owner& owner, std::span<const std::byte> first, std::span<const std::byte> rest);
 
   // See ReadPath.
@@ -70,23 +72,23 @@ class Ftl {
   void mark_for_erase(std::span<const Family> families, std::uint32_t session) { eraser_.mark(families, session); }
   void erase_marked() { eraser_.erase_marked(); }
   void unmark() { eraser_.unmark(); }
-  // True from `mark_for_erase` to `unmark`, also when the volume was closed meanwhile.
+  // True from `mark_for_erase` to `unmark`, even if the volume was closed in between.
   bool marked_for_erase() const { return state_.marks.active(); }
   void erase_all() { eraser_.erase_all(); }
 
-  // Groups that can still be stored.
+  // The number of groups that can still be stored.
   std::uint64_t available() const;
   std::uint64_t live() const { return state_.live; }
   std::uint64_t queued() const { return state_.queue.size(); }
   bool keeps_payload() const { return state_.media.keeps_payload(); }
 
-  // Device time: operations from now on start at `now` or later.
+  // Sets the device time. Later operations start at `now` or later.
   void set_time(Ns now) { state_.now = now; }
   Ns now() const { return state_.now; }
   Ns programs_done() const { return writes_.programs_done(); }
   Ns erases_done() const { return writes_.erases_done(); }
 
-  // See Recovery. `claim`: after all records, owners claim their lists; the others are dropped.
+  // See Recovery. After all records are loaded, owners `claim` their lists; lists without a claim are dropped.
   void save(RecordWriter& writer, bool everything) const { recovery_.save(writer, everything); }
   void committed() { recovery_.committed(); }
   void load_list(RecordReader& reader) { state_.map.load(reader); }
@@ -101,8 +103,8 @@ class Ftl {
 
   const FtlCounters& counters() const { return state_.counters; }
   BandTable::Wear wear() const { return state_.bands.wear(); }
-  // Drive memory for map, bands and what the owners of lists `charge` for themselves; without the write queue. When
-  // the budget is used up, `put` throws DriveFull.
+  // Drive memory for the map, the bands, and the bytes that owners of lists `charge`. The write queue does not count.
+  // When the budget is used up, `put` throws DriveFull.
   std::uint64_t metadata_bytes() const {
     return state_.map.memory_bytes() + state_.bands.memory_bytes() + owners_bytes_;
   }
@@ -112,12 +114,12 @@ class Ftl {
   }
   void set_metadata_budget(std::uint64_t bytes) { metadata_budget_ = bytes; }
   void charge(std::int64_t bytes) { owners_bytes_ += static_cast<std::uint64_t>(bytes); }
-  // Drive memory for the runs of two lists. Lists that do not exist count as empty.
+  // Drive memory for the runs of two lists. A list that does not exist counts as empty.
   std::uint64_t run_bytes(ListId list, ListId other) const;
 
-  // The owner that a group's page names. Returns false when there is none to read.
+  // Reads the owner that the spare of the group's page names. Returns false if there is no valid spare.
   bool owner_of(ListId list, std::uint32_t index, Owner& owner) const;
-  // How many of the first `count` groups there are.
+  // The number of groups that exist among the first `count`.
   std::uint32_t groups(ListId list, std::uint32_t count) const;
   Family family(ListId list) const { return state_.map.family(list); }
   bool holds(ListId list, std::uint32_t index) const {
@@ -134,7 +136,7 @@ class Ftl {
   Eraser eraser_{state_, writes_, collector_};
   Recovery recovery_{state_};
   Salvage salvage_{state_, recovery_};
-  const std::uint64_t capacity_;  // units
+  const std::uint64_t capacity_;  // in units
   std::uint64_t owners_bytes_ = 0;
   std::uint64_t metadata_budget_ = UINT64_MAX;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state that the jobs of the translation layer share: which physical unit holds which logical group, what the
-// bands hold, which groups wait in the write queue.
+// The state that the parts of the translation layer share: the map from logical groups to physical units, the bands,
+// and the write queue.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,14 @@ namespace kvdrive {
 
 // Write amplification is kPageBytes * units_programmed / bytes written by the drive's user.
 struct FtlCounters {
-  std::uint64_t groups_written = 0;   // by the drive's user
-  std::uint64_t groups_moved = 0;     // by garbage collection and wear levelling
-  std::uint64_t groups_levelled = 0;  // by wear levelling; also counted as moved
+  std::uint64_t groups_written = 0;   // written by the drive's user
+  std::uint64_t groups_moved = 0;     // moved by garbage collection and wear levelling
+  std::uint64_t groups_levelled = 0;  // moved by wear levelling; also counted in groups_moved
   std::uint64_t units_programmed = 0;
-  std::uint64_t groups_read = 0;    // for the engine and the host
-  std::uint64_t groups_reread = 0;  // by the firmware itself
-  std::uint64_t pages_sensed = 0;   // flash pages; one may hold several groups
-  std::uint64_t queued_reads = 0;   // reads of groups in the write queue
+  std::uint64_t groups_read = 0;    // read for the engine and the host
+  std::uint64_t groups_reread = 0;  // read by the firmware itself
+  std::uint64_t pages_sensed = 0;   // sensed flash pages; a page may hold several groups
+  std::uint64_t queued_reads = 0;   // reads of groups that were in the write queue
   std::uint64_t program_failures = 0;
   std::uint64_t erase_failures = 0;
   std::uint64_t lost_groups = 0;  // reads that found damaged contents
@@ -55,8 +55,8 @@ struct FtlState {
   EraseMarks marks;
   WriteOrder order;
   FtlCounters counters;
-  std::uint64_t live = 0;  // units that a list references
-  Ns now = 0;              // device time at which an operation that begins now starts
+  std::uint64_t live = 0;  // number of units that a list references
+  Ns now = 0;              // device time at which new operations start
 };
 
 }  // namespace kvdrive

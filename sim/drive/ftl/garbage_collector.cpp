@@ -22,11 +22,11 @@ bool GarbageCollector::make_room() {
   return true;
 }
 
-// Gains free bands while the caller waits. Returns false when there is nothing to gain.
+// Frees bands while the caller waits. Returns false if no band can be freed.
 bool GarbageCollector::collect() {
   BandTable& bands = state_.bands;
   bands.sweep();
-  // Wear levelling under way is finished first. Otherwise it would be put off for ever.
+  // Wear levelling in progress is finished first. Otherwise it could be postponed forever.
   const bool late = is_cleaning() && cleaning_.levelling;
   if (!bands.has_emptied() || late) {
     if (!is_cleaning()) {
@@ -37,18 +37,18 @@ bool GarbageCollector::collect() {
     clean(SIZE_MAX);
     state_.now = std::max(state_.now, background_);
   }
-  if (!bands.has_emptied()) return false;  // the flash takes no more programs
+  if (!bands.has_emptied()) return false;  // the flash accepts no more programs
   state_.commit();
   return true;
 }
 
-// A band with mostly live groups is left to `collect`.
+// Only bands with enough unreferenced units are collected ahead; `collect` handles the others.
 void GarbageCollector::collect_ahead() {
   constexpr std::uint32_t kFreeAhead = BandTable::kReserve + 1;
   constexpr std::uint32_t kMostLivePercent = 75;
   const BandTable& bands = state_.bands;
   if (writes_.take_levelling_due() && !(is_cleaning() && cleaning_.levelling)) {
-    // A collection under way can be put off: what it moved stays moved.
+    // A collection in progress may be postponed, because moved groups stay moved.
     if (const auto cold = bands.unchanging()) start_cleaning(*cold, true);
   }
   if (!is_cleaning() && bands.free_bands() <= kFreeAhead && !bands.has_emptied()) {
@@ -63,7 +63,7 @@ void GarbageCollector::collect_ahead() {
   const std::uint64_t free = bands.free_bands() > BandTable::kReserve ? bands.free_bands() - BandTable::kReserve : 0;
   const std::uint64_t rows = std::max<std::uint64_t>(rows_left + free * band_rows, 1);
   const std::uint64_t units = (cleaning_.groups.size() - cleaning_.next + rows - 1) / rows;
-  // The reserve is left alone.
+  // The reserve is not used here.
   if (free == 0 && state_.queue.size() + units > rows_left * writes_.row_units()) return;
   clean(units);
 }
@@ -75,7 +75,7 @@ bool GarbageCollector::empty(std::uint32_t band) {
   return state_.bands.at(band).state == BandTable::State::kEmptied;
 }
 
-// Commands may have emptied the band meanwhile.
+// False if commands emptied the band meanwhile.
 bool GarbageCollector::is_cleaning() {
   if (!cleaning_.under_way) return false;
   const BandTable::Band& band = state_.bands.at(cleaning_.band);
@@ -84,8 +84,8 @@ bool GarbageCollector::is_cleaning() {
   return cleaning_.under_way;
 }
 
-// A spare names the logical group that its unit was written for; the map tells if the group is still there. Groups move
-// in the order of their lists, so that groups that were written one by one come to lie side by side.
+// A spare names the logical group that its unit was written for, and the map tells if the group is still there. Groups
+// move in the order of their lists, so that groups that were written one by one come to lie next to each other.
 void GarbageCollector::start_cleaning(std::uint32_t number, bool levelling) {
   const BandTable::Band& band = state_.bands.at(number);
   Cleaning cleaning{.under_way = true, .band = number, .erases = band.erases, .levelling = levelling};
@@ -106,7 +106,7 @@ void GarbageCollector::start_cleaning(std::uint32_t number, bool levelling) {
   cleaning_ = std::move(cleaning);
 }
 
-// Adds the units whose spares are damaged: only the map knows them.
+// Adds live units with damaged spares. Only the map knows their groups.
 void GarbageCollector::find_lost(Cleaning& cleaning) const {
   state_.map.for_each_unit([&](Family family, const Extent& run) {
     for (std::uint32_t i = 0; i < run.count; ++i) {
@@ -119,8 +119,8 @@ void GarbageCollector::find_lost(Cleaning& cleaning) const {
   });
 }
 
-// Moves the next `most` groups; the band is emptied after the last one. In device time this runs beside the commands:
-// it occupies flash and buses, but no command waits for its end.
+// Moves the next `most` groups, and empties the band after the last one. In device time this runs in the background: it
+// occupies flash and buses, but no command waits for its end.
 void GarbageCollector::clean(std::uint64_t most) {
   const std::uint32_t band = cleaning_.band;
   const std::size_t row = state_.geometry.units_per_row();
@@ -152,7 +152,7 @@ void GarbageCollector::move_groups(std::span<const Moving> groups) {
   writes_.program_rows();
 }
 
-// A damaged unit moves as it is, with a checksum that still does not match.
+// A damaged unit moves unchanged, with a checksum that still does not match.
 void GarbageCollector::move_group(const Moving& group) {
   const Spare spare = state_.media.spare(group.unit);
   WriteQueue::Slot slot{

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Garbage collection and wear levelling: live groups move out of a band, which is erased and used again.
+// Garbage collection and wear levelling move live groups out of a band, which is then erased and reused.
 //
-// Both run in the background as long as they keep up with the writes; otherwise the writer waits for them.
+// Both run in the background as long as they keep up with the writes. Otherwise the writer waits for them.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,11 @@ class GarbageCollector {
   GarbageCollector(FtlState& state, WritePath& writes, ReadPath& reads)
       : state_(state), writes_(writes), reads_(reads) {}
 
-  // Makes sure that a band is open and that the reserve is whole. Returns false when there is nothing to gain.
+  // Makes sure that a band is open and the reserve is complete. Returns false if no band can be freed for that.
   bool make_room();
-  // To be called after a row was programmed: moves enough groups that the next free band is there in time.
+  // To be called after a row was programmed. Moves so many groups that the next free band is ready in time.
   void collect_ahead();
-  // Moves all live groups of a full or failing band. Returns false when some cannot be moved.
+  // Moves all live groups out of a full or failing band. Returns false if some cannot be moved.
   bool empty(std::uint32_t band);
 
  private:
@@ -32,13 +32,13 @@ class GarbageCollector {
     std::uint32_t index;
     Unit unit;
   };
-  // The band that is being emptied.
+  // The band that is being emptied, and its groups.
   struct Cleaning {
     bool under_way = false;
     std::uint32_t band = 0, erases = 0;
     bool levelling = false;
     std::vector<Moving> groups{};
-    std::size_t next = 0;  // the first group that has not moved
+    std::size_t next = 0;  // index of the first group that has not moved
   };
 
   bool collect();

@@ -21,7 +21,7 @@ ListId GroupMap::take(Family family) {
   return list;
 }
 
-// Changes the runs of a list and counts their memory.
+// Changes the runs of a list and updates the count of their memory.
 template <typename Change>
 void GroupMap::change(ListId list, Change change) {
   Extents& extents = lists_[list].extents;
@@ -167,10 +167,10 @@ void GroupMap::load(RecordReader& reader) {
   if (saved.list > lists_.size() + kListsAtOnce) throw std::runtime_error("a list record is damaged");
   if (saved.list >= lists_.size()) lists_.resize(saved.list + std::size_t{1});
   List& list = lists_[saved.list];
-  if (list.used && list.family != saved.family) list = {};  // the number is that of a later list
+  if (list.used && list.family != saved.family) list = {};  // a later list has reused the number
   list.used = true;
   list.family = saved.family;
-  list.extents.load(saved.kept, reader.get_all<Extent>(saved.added));  // memory is counted in finish_loading
+  list.extents.load(saved.kept, reader.get_all<Extent>(saved.added));  // finish_loading counts the memory
   next_family_ = std::max(next_family_, saved.family + 1);
 }
 

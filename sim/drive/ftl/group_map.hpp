@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The map from logical groups (a list and an index) to physical units. It is small because it holds runs, and because
-// there is no reverse map: the spare of a unit names family and index, and the unit is live if a list of that family
-// maps that index to it.
+// The map from logical groups (a list and an index) to physical units. It is small for two reasons. It stores runs, and
+// it needs no reverse map: the spare of a unit names family and index, and the unit is live if a list of that family
+// maps the index to it.
 //
-// A list and its copies are a family. They share units as long as none of them changes these.
+// A list and its forks are a family. They share each unit until one of them changes its group.
 #pragma once
 
 #include <cstddef>
@@ -27,30 +27,30 @@ class GroupMap {
   static constexpr ListId kNoList = UINT32_MAX;
 
   ListId create();
-  // Makes a list of a family that lists may have had before.
+  // Makes a list in a family that earlier lists may have had.
   ListId create_in(Family family) { return take(family); }
   // Makes a new list with the first `count` groups of another one.
   ListId fork(ListId list, std::uint32_t count);
-  // Forgets the groups from `from` on; calls `freed` with the units that no other list of the family holds.
+  // Removes the groups from `from` on. Calls `freed` with the units that no other list of the family holds.
   void cut(ListId list, std::uint32_t from, const Freed& freed);
   void drop(ListId list, const Freed& freed);
   void set(ListId list, std::uint32_t index, Unit unit);
-  // Forgets one group. Precondition: the list holds it.
+  // Removes one group. Precondition: the list holds it.
   void remove(ListId list, std::uint32_t index, const Freed& freed);
 
   bool exists(ListId list) const { return list < lists_.size() && lists_[list].used; }
   const Extents& extents(ListId list) const { return lists_[list].extents; }
   Family family(ListId list) const { return lists_[list].family; }
   Family next_family() const { return next_family_; }
-  // No new list gets a family below `family`.
+  // Reserves all families below `family`: no new list gets one of them.
   void skip_families(Family family) { next_family_ = family > next_family_ ? family : next_family_; }
   std::optional<Unit> at(ListId list, std::uint32_t index) const { return lists_[list].extents.at(index); }
-  // Like `at`. Throws std::logic_error when the list does not hold the group.
+  // Like `at`, but throws std::logic_error if the list does not hold the group.
   Unit unit(ListId list, std::uint32_t index) const;
-  // True if a list of the family holds the group in this unit.
+  // True if a list of the family maps the group to this unit.
   bool holds(Family family, std::uint32_t index, Unit unit) const;
-  // Maps `count` groups from `index` on to the units from `to` on, in every list that holds them in units from `from`
-  // on.
+  // Maps `count` groups from `index` on to the units from `to` on. Does so in every list of the family that maps them
+  // to the units from `from` on.
   void move(Family family, std::uint32_t index, std::uint32_t count, Unit from, Unit to);
   // Visits every mapped unit once.
   void for_each_unit(const std::function<void(Family, const Extent&)>& visit) const;
@@ -58,16 +58,16 @@ class GroupMap {
   void save(RecordWriter& writer, bool everything) const;
   void committed();
   void load(RecordReader& reader);
-  // An owner claims its list after all records. Throws std::runtime_error when there is no such list, or when it is
+  // To be called by each owner after all records are loaded. Throws std::runtime_error if the list does not exist or is
   // claimed already.
   void claim(ListId list);
-  // Drops the lists that are not claimed.
+  // Drops the lists that were not claimed.
   void finish_loading();
 
   std::uint64_t memory_bytes() const {
     return lists_.capacity() * sizeof(List) + run_bytes_ + families_.size() * kFamilyBytes;
   }
-  // Memory of a list with one run, however long the run.
+  // Memory of a list with one run; the length of the run does not matter.
   static constexpr std::uint64_t list_bytes() { return sizeof(List) + kFamilyBytes + 2 * sizeof(Extent); }
   std::uint64_t runs() const;
 
@@ -85,7 +85,7 @@ class GroupMap {
     std::uint32_t kept, added;
   };
 
-  // The journal names lists in any order, but no number is far from those in use: a larger step is damage.
+  // The journal names lists in any order, but no new number is far beyond those in use. A larger step means damage.
   static constexpr std::size_t kListsAtOnce = 1 << 20;
 
   // Memory of a family with one member: two nodes on the heap.
@@ -96,7 +96,7 @@ class GroupMap {
   template <typename Change>
   void change(ListId list, Change change);
   void mark_dirty(ListId list);
-  // Visits the units of `run` that none of the other lists holds.
+  // Visits the units of `run` that no other list holds.
   void for_each_unshared(const std::vector<ListId>& others, const Extent& run, const Freed& visit) const;
 
   std::vector<List> lists_;

@@ -27,11 +27,11 @@ void GroupStream::begin() {
   reads_.submit();
 }
 
-// Starts the reads of as many groups of one list as the slot's buffer takes.
+// Starts reads for as many groups of one list as fit into the slot's buffer.
 void GroupStream::start(Slot& slot) {
   slot.first = next_;
-  Unit first = 0, end = 0;         // units of the read that is being put together
-  std::uint32_t at = 0, used = 0;  // pages of the buffer: the read's first, number taken
+  Unit first = 0, end = 0;         // units of the read that is being assembled
+  std::uint32_t at = 0, used = 0;  // pages of the buffer: first page of this read, number of pages used
   const auto read = [&] {
     if (end == first) return;
     path_.start_read(reads_, first, end - first, slot.buffer.data() + std::size_t{at} * abi::kPageBytes, slot.batch);

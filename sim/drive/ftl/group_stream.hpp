@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads groups in a given order around the page cache, a few pieces ahead of their user.
+// Reads groups in a given order around the page cache, some pieces ahead of their use.
 //
-// Groups that lie side by side arrive in one read. A short gap between groups is read as well, because one more request
-// costs more than the pages of the gap.
+// Groups in adjacent units arrive in one read. A short gap between groups is read too, because another request costs
+// more than the pages of the gap.
 #pragma once
 
 #include <cstddef>
@@ -32,20 +32,20 @@ class GroupStream {
   struct Piece {
     std::size_t first = 0;  // position of its first group in the given order
     std::span<const std::byte* const> pages;
-    bool whole = true;  // false: the disk could not read some pages; their contents are undefined
+    bool whole = true;  // false: some pages could not be read; their contents are undefined
   };
 
-  // At most `depth` pieces are being read or in use. Precondition: the lists hold the groups until the stream ends.
+  // At most `depth` pieces are in use or being read. Precondition: the lists hold the groups until the stream ends.
   GroupStream(ReadPath& path, DirectReads& reads, std::vector<Group> groups, std::size_t depth, Sink sink)
       : path_(path), reads_(reads), groups_(std::move(groups)), depth_(depth), sink_(sink) {}
   GroupStream(const GroupStream&) = delete;
   GroupStream& operator=(const GroupStream&) = delete;
   ~GroupStream();
 
-  // Starts reading, as far ahead as `depth` allows; `next` does so as well.
+  // Starts to read as far ahead as `depth` allows; `next` does so too.
   void begin();
 
-  // Releases the piece before and waits for the next one. Precondition: groups are left.
+  // Releases the previous piece and waits for the next one. Precondition: groups are left.
   Piece next();
 
  private:
@@ -66,7 +66,7 @@ class GroupStream {
   const std::size_t depth_;
   const Sink sink_;
   std::size_t next_ = 0;  // position of the next group to read
-  bool in_use_ = false;   // the user has the first slot
+  bool in_use_ = false;   // true: the user holds the first slot
   std::deque<std::unique_ptr<Slot>> slots_;
 };
 

@@ -160,7 +160,7 @@ Ns ReadPath::time_reads(std::span<const UnitRead> reads, Ns ready, Sink sink) {
   };
   const std::uint32_t units_per_page = state_.geometry.units_per_page(),
                       per_program = state_.geometry.units_per_program();
-  const std::uint32_t units_sensed = units_per_page * state_.geometry.planes;  // the planes' pages lie side by side
+  const std::uint32_t units_sensed = units_per_page * state_.geometry.planes;  // the planes' pages are adjacent
   std::vector<Read> sorted;
   sorted.reserve(reads.size());
   for (const UnitRead& read : reads) {

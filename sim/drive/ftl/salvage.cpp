@@ -64,8 +64,8 @@ void Salvage::release(Unit unit) {
 bool Salvage::verified(ListId list, std::uint32_t index) const {
   const auto unit = state_.map.at(list, index);
   if (!unit) return false;
-  if (WriteQueue::holds(*unit)) return true;       // the journal's checksums were over it
-  bool good = order(list, index) < known_order();  // not written over later by another state of the list
+  if (WriteQueue::holds(*unit)) return true;       // the journal's checksums covered the contents
+  bool good = order(list, index) < known_order();  // not rewritten later by another state of the list
   recovery_.verify(state_.map.family(list), {index, 1, *unit}, [&good](std::uint32_t, const char*) { good = false; });
   return good;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Salvage: finding groups again by what their spares say, where the journal that named them is damaged.
+// Salvage finds groups again by their spares when the journal that named them is damaged.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace kvdrive {
 
-// A unit and what its spare says.
+// A unit and the contents of its spare.
 struct FoundGroup {
   Unit unit = 0;
   Family family = 0;
@@ -24,23 +24,23 @@ class Salvage {
  public:
   Salvage(FtlState& state, const Recovery& recovery) : state_(state), recovery_(recovery) {}
 
-  // Every unit with a valid spare, by kind, session, layer, head and index, the newest first. What is stored from now
-  // on is newer.
+  // Returns every unit with a valid spare, ordered by kind, session, layer, head and index, the newest first. Groups
+  // that are stored later get a higher order than all of them.
   std::vector<FoundGroup> scan();
-  // Bands that hold groups of the map are full, whatever the journal knew of them.
+  // Marks bands that hold groups of the map as full, whatever the journal says about them.
   void adopt_bands();
   ListId adopt_list(Family family) { return state_.map.create_in(family); }
-  // The list's group is in this unit from now on.
+  // Maps the list's group to this unit.
   void adopt(ListId list, std::uint32_t index, Unit unit);
 
-  // True if spare and contents are those of the group, and the journal knows it.
+  // True if the spare and the contents match the group, and the journal knows the group.
   bool verified(ListId list, std::uint32_t index) const;
   bool verified(const FoundGroup& group) const;
-  // Groups below this order are those that the journal knows.
+  // The journal knows exactly the groups with an order below this one.
   std::uint64_t known_order() const { return state_.order.known(); }
-  // When the group was written (Spare::order).
+  // The order in which the group was written (Spare::order).
   std::uint64_t order(ListId list, std::uint32_t index) const;
-  // True if the group's page begins with these bytes.
+  // True if the group's page starts with these bytes.
   bool begins_with(const FoundGroup& group, std::span<const std::byte> bytes) const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers that only rise: the order in which groups were written (Spare::order), and the families that lists had.
+// Numbers that only grow: the order in which groups were written (Spare::order), and the families of lists.
 #pragma once
 
 #include <algorithm>
@@ -13,9 +13,9 @@ namespace kvdrive {
 class WriteOrder {
  public:
   std::uint64_t take() { return next_++; }
-  // Groups that the journal knows have numbers below this one.
+  // The groups that the journal knows have orders below this one.
   std::uint64_t known() const { return known_; }
-  // No group gets a number below `order`.
+  // No later group gets an order below `order`.
   void skip(std::uint64_t order) { next_ = std::max(next_, order); }
 
   void save(RecordWriter& writer, const GroupMap& map, bool everything) const {
@@ -25,7 +25,8 @@ class WriteOrder {
     writer.end_record();
   }
   void committed() { saved_ = next_; }
-  // What was stored after the last commit is in the flash, but nobody knows how much: its numbers are not used again.
+  // Groups that were stored after the last commit may be in the flash. Their number is unknown, so a range of orders
+  // that covers them is skipped.
   void load(RecordReader& reader, GroupMap& map) {
     const auto saved = reader.get<Saved>();
     known_ = saved.next_order;
@@ -37,12 +38,12 @@ class WriteOrder {
   struct Saved {
     std::uint64_t next_order, next_family;
   };
-  // More groups than a drive has.
+  // Larger than the number of groups of any drive.
   static constexpr std::uint64_t kMostBetweenCommits = std::uint64_t{1} << 32;
 
   std::uint64_t next_ = 0;
-  std::uint64_t saved_ = 0;  // what the last commit said
-  std::uint64_t known_ = 0;  // what the journal said when it was read
+  std::uint64_t saved_ = 0;  // the value at the last commit
+  std::uint64_t known_ = 0;  // the value in the journal when it was read
 };
 
 }  // namespace kvdrive

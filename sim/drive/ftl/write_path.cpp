@@ -13,12 +13,12 @@ std::size_t WritePath::row_units() const {
 void WritePath::program_rows() {
   while (state_.queue.size() >= row_units()) {
     const auto band = open_band();
-    if (!band) return;  // the flash is worn out: the groups stay in drive memory
+    if (!band) return;  // the flash is worn out: the groups stay queued
     if (state_.queue.size() >= state_.bands.row_units(*band)) program_row(*band);
   }
 }
 
-// The open band, or a new one, from the reserve if need be. Nothing when the flash is worn out.
+// Returns the open band, or opens a new one, from the reserve if necessary. Returns nothing if the flash is worn out.
 std::optional<std::uint32_t> WritePath::open_band() {
   BandTable& bands = state_.bands;
   if (!bands.open_band() && !open_next() && bands.has_emptied()) {
@@ -28,7 +28,7 @@ std::optional<std::uint32_t> WritePath::open_band() {
   return bands.open_band();
 }
 
-// Wear levelling: groups that do not change go to the most worn band, new ones to the least worn.
+// For wear levelling, groups that do not change go to the most worn band and new groups to the least worn one.
 bool WritePath::open_next() {
   BandTable& bands = state_.bands;
   const bool level = bands.unchanging().has_value();
@@ -40,7 +40,8 @@ bool WritePath::open_next() {
   return false;
 }
 
-// A block that fails its erase is overwritten instead. In the file that looks like an erased one.
+// The data of a block that fails its erase are overwritten instead. In the file, an overwritten block looks like an
+// erased one.
 bool WritePath::erase(std::uint32_t band) {
   BandTable& bands = state_.bands;
   std::vector<std::uint32_t> failed;
@@ -59,7 +60,7 @@ bool WritePath::erase(std::uint32_t band) {
   return true;
 }
 
-// True when the program of a row fails in some of the band's blocks: they are bad from now on.
+// True if the program of a row fails in some of the band's blocks, which are bad from then on.
 bool WritePath::program_fails(std::uint32_t band) {
   bool failed = false;
   for (std::uint32_t i = 0, dies = state_.bands.dies(band); i < dies; ++i) {
@@ -71,8 +72,8 @@ bool WritePath::program_fails(std::uint32_t band) {
   return failed;
 }
 
-// Programs the first groups of the queue. When a block fails, the row is lost and the band is closed; the groups stay
-// in the queue.
+// Programs the first groups of the queue. If a block fails, the row is lost and the band is closed, but the groups stay
+// queued.
 bool WritePath::program_row(std::uint32_t band) {
   BandTable& bands = state_.bands;
   const std::uint32_t units = bands.row_units(band), row = bands.at(band).rows;
@@ -102,7 +103,8 @@ bool WritePath::program_row(std::uint32_t band) {
   return true;
 }
 
-// Maps the first `units` groups of the queue to the physical units from `first` on, consecutive groups in one step.
+// Maps the first `units` groups of the queue to the physical units from `first` on. Consecutive groups are mapped in
+// one step.
 void WritePath::place_queued(Unit first, std::uint32_t units) {
   const WriteQueue& queue = state_.queue;
   const auto follows = [&queue](std::size_t i) {

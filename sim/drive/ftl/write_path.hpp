@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The write path: queued groups become rows of the open band; erased bands are opened in turn.
+// The write path programs queued groups as rows of the open band, and opens erased bands in turn.
 #pragma once
 
 #include <algorithm>
@@ -15,19 +15,19 @@ class WritePath {
  public:
   explicit WritePath(FtlState& state) : state_(state) {}
 
-  // Groups that fill a row of the open band, or of the next one when none is open.
+  // The number of groups that fill a row of the open band, or of the next band if none is open.
   std::size_t row_units() const;
-  // Programs the queued groups, as far as they fill rows.
+  // Programs as many whole rows as the queued groups fill.
   void program_rows();
-  // Opens a free band. Returns false when none can be erased.
+  // Opens a free band. Returns false if none can be erased.
   bool open_next();
-  // Returns false when none of the band's blocks can be erased.
+  // Erases a band. Returns false if none of its blocks can be erased.
   bool erase(std::uint32_t band);
 
-  // True once after a band was opened for wear levelling.
+  // True once after each opening of a band for wear levelling.
   bool take_levelling_due() { return std::exchange(levelling_due_, false); }
 
-  // Device time at which the last program, or erase, that was started ends.
+  // Device time at which the last started program or erase ends.
   Ns programs_done() const { return programs_done_; }
   Ns erases_done() const { return erases_done_; }
 
