@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Embedding-indexed groups of K: a page holds the same few dimensions (rows) of many consecutive tokens.
+// Embedding-indexed groups of K: a page holds the same few dimensions (rows) for many consecutive tokens.
 //
-// Spans of tokens follow one another. Early ones are short with 8 rows a page, so that a short context is indexed soon;
-// later ones are long with 2 rows a page, so that choosing rows leaves out more pages. From kTwoBlocksFrom on a span
-// has several blocks of tokens, and the pages of the same dimensions lie side by side, so that one read takes them all.
-// Tokens behind the last whole span, a quarter of the context at most, are read from token-indexed groups.
+// The tokens are divided into consecutive spans. Early spans are short with 8 rows a page, so that a short context is
+// indexed soon. Later spans are long with 2 rows a page, so that a choice of rows can skip more pages. From
+// kTwoBlocksFrom on a span has several blocks of tokens. The pages with the same dimensions lie next to each other, so
+// that one read takes them all. Tokens behind the last whole span, at most a quarter of the context, are read from
+// token-indexed groups.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@ namespace kvdrive {
 
 struct EmbeddingSpan {
   std::uint32_t first_token = 0;
-  std::uint32_t first_page = 0;  // number among the head's embedding-indexed groups
+  std::uint32_t first_page = 0;  // index among the head's embedding-indexed groups
   std::uint32_t rows_per_page = 8;
   std::uint32_t blocks = 1;
   std::uint32_t head_dim = 0;
@@ -31,8 +32,8 @@ struct EmbeddingSpan {
   constexpr std::uint32_t tokens() const { return block_tokens() * blocks; }
   constexpr std::uint32_t end() const { return first_token + tokens(); }
   constexpr std::uint32_t pages() const { return head_dim / rows_per_page * blocks; }
-  constexpr std::uint32_t row_bytes() const { return abi::kPageBytes / rows_per_page; }  // of a row within a block
-  // The first dimension, and the first token, that page `page` of the span holds.
+  constexpr std::uint32_t row_bytes() const { return abi::kPageBytes / rows_per_page; }  // bytes of a row
+  // The first dimension, and the first token, on page `page` of the span.
   constexpr std::uint32_t first_row(std::uint32_t page) const { return page / blocks * rows_per_page; }
   constexpr std::uint32_t first_token_of(std::uint32_t page) const {
     return first_token + page % blocks * block_tokens();
@@ -47,7 +48,7 @@ struct EmbeddingSpan {
   }
 };
 
-// Pages of all spans that lie wholly within the first `tokens`.
+// The number of pages of all spans that lie completely within the first `tokens` tokens.
 constexpr std::uint32_t embedding_pages(std::uint32_t head_dim, std::uint32_t tokens) {
   EmbeddingSpan span = EmbeddingSpan::first(head_dim);
   while (span.end() <= tokens) span = span.next();

@@ -15,7 +15,7 @@ std::uint16_t half_at(std::span<const std::byte> rows, std::size_t i) {
   return half;
 }
 
-// A finite binary16 as an integer with LSB 2^-24.
+// The value of a finite binary16 number as an integer with LSB 2^-24.
 std::int64_t fixed(std::uint16_t half) {
   const std::uint32_t exponent = (half & kExponent) >> 10;
   const std::int64_t fraction = half & kFraction;
@@ -25,8 +25,8 @@ std::int64_t fixed(std::uint16_t half) {
 
 }  // namespace
 
-// Checks four numbers at once. Adding one to the lowest bit of an exponent carries into the sign's bit only if all bits
-// of the exponent are set, which is Inf or NaN.
+// Checks four numbers at once. Adding one to the lowest bit of an exponent carries into the sign bit only if all
+// exponent bits are set, which means Inf or NaN.
 bool all_finite(std::span<const std::byte> rows) {
   constexpr std::uint64_t ones = 0x0001'0001'0001'0001, exponents = ones * kExponent;
   std::uint64_t carries = 0;

@@ -81,8 +81,8 @@ void HeadRows::revert(Ftl& ftl) const {
   if (embedding_list_ != GroupMap::kNoList) ftl.cut(embedding_list_, embedding_);
 }
 
-// Copies `count` rows from `first` on: rows before tokens_ come from groups and staged rows, later ones from
-// `added_rows`. Returns false when a group is lost.
+// Copies `count` rows from `first` on. Rows before tokens_ come from groups and staged rows, later rows from
+// `added_rows`. Returns false if a group is lost.
 bool HeadRows::read_rows(Ftl& ftl, std::span<const std::byte> added_rows, std::uint32_t first, std::uint32_t count,
                          std::byte* out) const {
   Page page;
@@ -109,8 +109,8 @@ bool HeadRows::read_rows(Ftl& ftl, std::span<const std::byte> added_rows, std::u
   return true;
 }
 
-// Writes the embedding-indexed spans that are whole now. After a lost group the later tokens stay without that index;
-// SparF then reads their rows.
+// Writes the embedding-indexed spans that are now whole. If a group is lost, later tokens get no such index, and SparF
+// reads their rows instead.
 void HeadRows::index_spans(Ftl& ftl, std::span<const std::byte> rows, Change& change) {
   EmbeddingSpan span = EmbeddingSpan::first(head_dim());
   std::vector<std::byte> tokens;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // K or V of one head: token-indexed groups on flash, then staged rows, which wait in drive memory until they fill
-// groups. A sparse head also has an embedding-indexed copy of its K and the sum of its V.
+// groups. A sparse head also keeps an embedding-indexed copy of its K and the sum of its V.
 //
-// A group holds floor(kPageBytes / row_bytes) consecutive tokens from its first byte on. A change is prepared first and
-// applied afterwards, so that a command over several heads changes all of them or none.
+// A group holds floor(kPageBytes / row_bytes) consecutive tokens, starting at its first byte. A change is prepared
+// first and applied afterwards, so that a command over several heads changes all of them or none.
 #pragma once
 
 #include <algorithm>
@@ -28,13 +28,13 @@ class HeadRows {
     abi::KvKind kind = abi::kKeys;
   };
 
-  // The state that `apply` leaves: the number of groups of each index, then the staged rows. New groups are in the
-  // lists already.
+  // The state after `apply`: the number of groups of each index, and the staged rows. The new groups are in the lists
+  // already.
   struct Change {
     std::uint32_t groups = 0;
     std::uint32_t embedding = 0;
     std::vector<std::byte> staged;
-    std::size_t kept_staged = 0;  // the first bytes of `staged` that did not change
+    std::size_t kept_staged = 0;  // length of the unchanged first part of `staged`
     std::vector<std::int64_t> sums;
     std::uint32_t tokens = 0;
   };
@@ -51,52 +51,54 @@ class HeadRows {
   std::uint32_t tokens_in_groups() const { return groups_ * tokens_per_group(); }
   std::uint32_t groups() const { return groups_; }
   std::uint32_t embedding() const { return embedding_; }
-  ListId list() const { return list_; }                      // kNoList without groups
-  ListId embedding_list() const { return embedding_list_; }  // kNoList without such groups
+  ListId list() const { return list_; }                      // kNoList if there are no groups
+  ListId embedding_list() const { return embedding_list_; }  // kNoList if there are no such groups
   std::span<const std::byte> staged() const { return staged_; }
   std::span<const std::int64_t> sums() const {
     return sums_;
   }  // sum of all rows; empty unless this is V of a sparse head
-  // Whole groups among the staged rows. They go to flash when there are `run` of them (see prepare_append).
+  // The number of whole groups among the staged rows. They move to flash when there are at least `run` (see
+  // prepare_append).
   std::uint32_t staged_groups() const { return tokens_ / tokens_per_group() - groups_; }
-  // Groups of flash, with those that are staged.
+  // The number of groups in flash, including those that are still staged.
   std::uint64_t owned_groups() const { return std::uint64_t{tokens_ / tokens_per_group()} + embedding_; }
-  // Groups that `tokens` more add to owned_groups().
+  // The number of groups that an append of `tokens` adds to owned_groups().
   std::uint64_t groups_to_append(std::uint32_t tokens) const;
   // Bytes of staged rows after an append of `tokens`.
   std::uint64_t staged_after(std::uint32_t tokens, std::uint32_t run) const;
-  // Drive memory without the staged rows.
+  // Drive memory of the head without its staged rows.
   std::uint64_t memory_bytes() const;
 
-  // Stores the groups that `rows` fill, if they are `run` or more; otherwise the rows stay staged. When it throws,
-  // `revert` forgets the stored groups.
+  // Stores the groups that `rows` complete if there are at least `run`; otherwise the rows stay staged. If it throws,
+  // `revert` drops the stored groups.
   void prepare_append(Ftl& ftl, std::span<const std::byte> rows, std::uint32_t run, Change& change);
   void revert(Ftl& ftl) const;
 
-  // Precondition: `tokens` <= tokens(). Returns false when a group that must be cut is lost.
+  // Precondition: `tokens` <= tokens(). Returns false if the group that must be cut is lost.
   [[nodiscard]] bool prepare_truncate(Ftl& ftl, std::uint32_t tokens, Change& change) const;
 
   void apply(Ftl& ftl, Change&& change);
 
-  // The same rows under another name: groups are shared.
+  // Makes a head with the same rows under another name. The heads share groups.
   HeadRows fork(Ftl& ftl, const Name& name) const;
   void release(Ftl& ftl);
 
-  // Writes what changed since the last commit, or everything.
+  // Writes the changes since the last commit, or the whole state if `everything`.
   void save(RecordWriter& writer, bool everything) const;
   void committed();
-  // An empty head with the name in the record at `reader`. Throws std::runtime_error when the record is damaged.
+  // Makes an empty head with the name in the record at `reader`. Throws std::runtime_error if the record is damaged.
   static HeadRows named_by(RecordReader reader);
   void load(RecordReader& reader);
   void claim(Ftl& ftl) const;
-  // To be called after the lists were loaded: drops the groups of a command that was never finished. Throws
-  // std::runtime_error when groups are missing.
+  // To be called after the lists were loaded. Drops the groups of a command that was never finished. Throws
+  // std::runtime_error if groups are missing.
   void drop_unfinished(Ftl& ftl) const;
 
-  // Keeps what verifies, with groups of `found` in the place of damaged ones and behind the last one; `report` gets a
-  // sentence when something changed. `found`: groups that name this head as their owner, by index, the newest first.
+  // Keeps the groups that verify. Groups of `found` replace damaged ones and are added behind the last one. `report`
+  // gets a sentence if anything changed. `found` holds the groups that name this head as their owner, by index, the
+  // newest first.
   void salvage(Ftl& ftl, std::span<const FoundGroup> found, const std::function<void(const std::string&)>& report);
-  // For a head that has nothing yet.
+  // Precondition: the head has no list and no rows.
   void take_list(ListId list) { list_ = list; }
 
   bool dirty() const { return dirty_; }
@@ -121,11 +123,11 @@ class HeadRows {
   std::vector<std::byte> staged_;
   std::vector<std::int64_t> sums_;
   bool dirty_ = true;             // changed since the last commit
-  std::size_t clean_staged_ = 0;  // the first bytes of `staged_` that did not change since then
+  std::size_t clean_staged_ = 0;  // length of the part of `staged_` that has not changed since the last commit
 };
 
-// How many groups are not what was stored. `pages` are those of groups `first` and on; pages behind the last group are
-// staged rows and do not count.
+// The number of damaged groups. `pages` holds those of groups `first` and on. Pages behind the last group are staged
+// rows and do not count.
 inline std::uint32_t damaged_groups(const Ftl& ftl, const HeadRows& rows, std::size_t first,
                                     std::span<const std::byte* const> pages) {
   if (first >= rows.groups()) return 0;

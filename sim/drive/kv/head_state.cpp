@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A head in the journal: how many staged bytes were kept since its last record, then those that were added.
+// A head in the journal. Each record holds the number of staged bytes that stay from the last record, then the added
+// bytes.
 #include <stdexcept>
 #include <string>
 
@@ -46,7 +47,7 @@ void HeadRows::committed() {
   clean_staged_ = staged_.size();
 }
 
-// `reader` is a copy: the record is still to be read, by `load`.
+// `reader` is passed by value, so that `load` can still read the record.
 HeadRows HeadRows::named_by(RecordReader reader) {
   const auto saved = reader.get<SavedRows>();
   if (!sane(saved)) throw std::runtime_error("a record of a head's rows is damaged");

@@ -34,7 +34,7 @@ struct KvStore::Prepared {
   HeadRows::Change change;
 };
 
-// Adds to, or subtracts from, the counts of flash and memory that a head uses.
+// Adds (`sign` 1) or subtracts (-1) the flash and memory of a head.
 void KvStore::count(Session& session, const HeadRows& rows, int sign) {
   const auto by = [sign](std::uint64_t amount) { return sign > 0 ? amount : 0 - amount; };
   session.groups += by(rows.owned_groups());
@@ -103,7 +103,7 @@ abi::NvmeStatus KvStore::check_append(const abi::KvAppend& command) const {
   return abi::kSuccess;
 }
 
-// True if flash and metadata have room for the append. Staged groups are counted already.
+// True if flash and metadata have room for the append. Staged groups are included in the count already.
 bool KvStore::flash_fits(const abi::KvAppend& command) const {
   std::uint64_t groups = 0, memory = 0;
   for (std::uint32_t head = command.head; head < command.head + std::uint32_t{command.heads}; ++head) {
@@ -128,7 +128,7 @@ std::uint64_t KvStore::staged_after(const abi::KvAppend& command, std::uint32_t 
   return bytes;
 }
 
-// Runs are so long that the metadata left suffices to map the flash left.
+// Chooses the length of runs such that the remaining metadata budget can map the remaining flash.
 std::uint32_t KvStore::run_groups() const {
   constexpr std::uint64_t kMost = 64;
   constexpr std::uint64_t kRunBytes = sizeof(Extent) * 9 / 8 + 1;  // a vector of runs grows by an eighth
@@ -139,7 +139,7 @@ std::uint32_t KvStore::run_groups() const {
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(ftl_.available() * kRunBytes / bytes + 1, 1, kMost));
 }
 
-// Moves a session's staged groups to flash. Groups that the flash does not take stay staged.
+// Moves a session's staged groups to flash. Groups that do not fit there stay staged.
 void KvStore::spill(std::uint32_t number) {
   Session& session = sessions_.at(number);
   std::vector<Prepared> prepared(1);
@@ -160,8 +160,8 @@ void KvStore::spill(std::uint32_t number) {
   }
 }
 
-// Moves staged groups to flash, those of the session with the most first, until staged rows take `staged_bytes` at most
-// or no more can move.
+// Moves staged groups to flash, starting with the session that has the most. Ends when staged rows take at most
+// `staged_bytes`, or no more groups can move.
 void KvStore::spill_until(std::uint64_t staged_bytes) {
   while (staged_bytes_ > staged_bytes && staged_groups_ > 0) {
     const std::uint64_t before = staged_groups_;
@@ -176,8 +176,8 @@ void KvStore::work() {
   if (staged_bytes_ > limits_.staged_bytes / 4 * 3) spill_until(limits_.staged_bytes / 2);
 }
 
-// The number of groups that an append stores together: as run_groups() says, fewer when drive memory cannot stage them.
-// Nothing when even single groups do not fit.
+// The number of groups that an append stores together: run_groups(), or fewer if drive memory cannot stage so many.
+// Returns nothing if even single groups do not fit.
 std::optional<std::uint32_t> KvStore::run_that_fits(const abi::KvAppend& command) {
   const std::uint32_t run = run_groups();
   if (staged_after(command, run) <= limits_.staged_bytes) return run;
@@ -197,7 +197,7 @@ abi::NvmeStatus KvStore::append(const abi::KvAppend& command, std::span<const st
   const auto run = run_that_fits(command);
   if (!run) return abi::kCapacityExceeded;
 
-  // Storing groups may commit: new sessions and heads are added only when all groups are stored.
+  // Storing groups may trigger a commit, so new sessions and heads are added only after all groups are stored.
   const std::size_t head_bytes = std::size_t{command.tokens} * command.row_bytes;
   std::vector<HeadRows> new_heads;
   std::vector<Prepared> prepared;
@@ -233,7 +233,7 @@ abi::NvmeStatus KvStore::append(const abi::KvAppend& command, std::span<const st
   return abi::kSuccess;
 }
 
-// Forgets the groups that were stored for a command that is refused after all.
+// Drops the groups that were stored for a command that fails after all.
 void KvStore::revert(std::vector<Prepared>& prepared, std::vector<HeadRows>& new_heads) {
   for (const Prepared& entry : prepared) entry.rows->revert(ftl_);
   for (HeadRows& rows : new_heads) rows.release(ftl_);
@@ -299,7 +299,7 @@ abi::NvmeStatus KvStore::fork(const abi::SessionFork& command) {
   const auto source = sessions_.find(command.session);
   if (source == sessions_.end()) return abi::kUnknownSession;
   if (sessions_.contains(command.target)) return abi::kSessionExists;
-  if (source->second.staged > 0) spill(command.session);  // so that they are shared, not copied
+  if (source->second.staged > 0) spill(command.session);  // to share these groups instead of copying them
   std::uint64_t memory = 0;
   for (const auto& [key, rows] : source->second.heads) {
     memory += rows.memory_bytes() + 2 * GroupMap::list_bytes() + ftl_.run_bytes(rows.list(), rows.embedding_list());

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The KV cache in the drive: sessions, each with the K and V of its layers and heads, and the commands that change
-// them.
+// The KV cache in the drive: sessions with the K and V of their layers and heads, and the commands that change them.
 //
 // A command that is refused changes nothing.
 #pragma once
@@ -25,32 +24,32 @@ class KvStore {
 
   void set_limits(const Limits& limits) { limits_ = limits; }
 
-  // Appends `data` [heads][tokens][row_bytes]. On success `tokens_in_groups` is the smallest count over the heads.
+  // Appends `data` [heads][tokens][row_bytes]. On success `tokens_in_groups` is the smallest value over the heads.
   abi::NvmeStatus append(const abi::KvAppend& command, std::span<const std::byte> data,
                          std::uint32_t& tokens_in_groups);
 
   abi::NvmeStatus trim(const abi::SessionTrim& command);
 
-  // The families of a session's lists, in ascending order. Empty for an unknown session.
+  // Returns the families of a session's lists, in ascending order; empty for an unknown session.
   std::vector<Family> families(std::uint32_t session) const;
 
-  // Makes a new session with the first tokens of another one. Both share groups until one of them changes.
+  // Makes a new session with the first tokens of another one. Both share each group until one of them changes it.
   abi::NvmeStatus fork(const abi::SessionFork& command);
 
   bool has_session(std::uint32_t session) const { return sessions_.contains(session); }
   std::vector<std::uint32_t> sessions() const;
 
-  // K and V of a session's heads, by layer, head and kind; empty for an unknown session.
+  // Returns K and V of a session's heads, by layer, head and kind; empty for an unknown session.
   std::vector<const HeadRows*> heads(std::uint32_t session) const;
 
-  // Returns null when nothing was appended to that head.
+  // Returns null if nothing was appended to that head.
   const HeadRows* find(std::uint32_t session, std::uint32_t layer, std::uint32_t head, abi::KvKind kind) const;
 
   std::uint64_t staged_bytes() const { return staged_bytes_; }
-  // Groups of a head that go to flash together at present; fewer stay staged.
+  // The number of groups of a head that at present move to flash together; fewer groups stay staged.
   std::uint32_t run_groups() const;
 
-  // Between commands: moves whole groups to flash when staged rows take three quarters of their budget.
+  // To be called between commands. Moves whole groups to flash when staged rows take three quarters of their budget.
   void work();
 
   void save(RecordWriter& writer, bool everything) const;
@@ -58,23 +57,23 @@ class KvStore {
   void load_session(RecordReader& reader);
   void load_session_end(RecordReader& reader);
   void load_rows(RecordReader& reader);
-  // To be called after all records, and after the lists are loaded.
+  // To be called after all records and lists were loaded.
   void claim_lists();
   void finish_loading();
 
-  // Keeps what verifies. `found`: what spares say, as Ftl::scan gives it; empty when the journal is whole. `report`
-  // gets a sentence for each head that lost something or was found.
+  // Keeps the groups that verify. `found`: the result of Salvage::scan; empty if the journal is whole. `report` gets a
+  // sentence for each head that lost rows or was found again.
   void salvage(std::span<const FoundGroup> found, const std::function<void(const std::string&)>& report);
 
-  // Compares the maps of all sessions with the groups' own descriptions; `report` gets a sentence per disagreement.
+  // Compares the maps of all sessions with the groups' spares. `report` gets one sentence for each disagreement.
   void check(const std::function<void(const std::string&)>& report) const;
 
  private:
   using Heads = std::unordered_map<std::uint32_t, HeadRows>;
   struct Session {
     std::uint32_t next_sequence = 0;
-    std::uint64_t groups = 0;  // of flash, with the staged ones
-    std::uint64_t staged = 0;  // groups that are staged
+    std::uint64_t groups = 0;  // groups in flash, including staged ones
+    std::uint64_t staged = 0;  // staged groups
     Heads heads;
   };
   struct Prepared;
@@ -101,7 +100,7 @@ class KvStore {
   std::uint64_t staged_bytes_ = 0;
   std::uint64_t staged_groups_ = 0;  // whole groups among the staged rows
   std::set<std::uint32_t> dirty_;    // sessions that changed since the last commit
-  std::set<std::uint32_t> ended_;    // sessions that ended since then; their number may be in use again
+  std::set<std::uint32_t> ended_;    // sessions that ended since the last commit; their numbers may be in use again
 };
 
 }  // namespace kvdrive

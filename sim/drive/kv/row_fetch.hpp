@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies consecutive rows of heads to memory: collects all page reads first, then does them at once.
+// Copies consecutive rows of heads to memory. It collects all page reads first and then does them together.
 #pragma once
 
 #include <cstddef>
@@ -12,16 +12,16 @@ namespace kvdrive {
 
 class RowFetch {
  public:
-  // Adds rows `first` to `first + count` - 1, which go to `out`. Precondition: the head has them.
+  // Adds the rows [first, first + count), which are copied to `out`. Precondition: the head has these rows.
   void add(const HeadRows& rows, std::uint32_t first, std::uint32_t count, std::byte* out);
 
-  // Reads. All rows are in place afterwards, unless the result is not whole.
+  // Performs the reads. Afterwards all rows are in place, unless the result is not whole.
   ReadResult run(Ftl& ftl, Ns ready, Sink sink);
 
   std::uint64_t staged_bytes() const { return staged_bytes_; }
 
  private:
-  // Part of a group: the page is read into a buffer, then the rows are copied.
+  // A part of a group: its page is read into a buffer, then the rows are copied.
   struct Part {
     ListId list;
     std::uint32_t group;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sessions of a damaged drive: what verifies is kept, what does not is cut off and named.
+// Salvages the sessions of a damaged drive. Rows that verify are kept; others are cut off and reported.
 //
-// Spares carry the order in which groups were written. What the journal knows is a state that the head had; groups that
-// were written later continue it if each is the newest of its place, none of the known places was written again, and
-// the order rises along the head.
+// Spares record the order in which groups were written. The journal's last readable state is a state that the head
+// really had. Groups that were written later continue it under three conditions: each is the newest for its index, no
+// index of the known state was written again, and the order increases along the head.
 #include <algorithm>
 #include <string>
 #include <tuple>
@@ -32,7 +32,7 @@ std::span<const FoundGroup> groups_of(std::span<const FoundGroup> found, const H
   return {range.begin(), range.end()};
 }
 
-// The newest group for a place of a list with an order from `first` to before `last`.
+// The newest group of a family for one index, with an order in [first, last). Null if there is none.
 const FoundGroup* newest(std::span<const FoundGroup> groups, Family family, std::uint32_t index, std::uint64_t first,
                          std::uint64_t last) {
   const auto places =
@@ -83,7 +83,7 @@ void HeadRows::salvage(Ftl& ftl, std::span<const FoundGroup> found,
   for (; index < known; ++index) {
     if (newest(found, family, index, later, UINT64_MAX) != nullptr) continued = false;
     if (salvage.verified(list_, index)) continue;
-    const FoundGroup* copy = newest(found, family, index, 0, later);  // where collection moved it
+    const FoundGroup* copy = newest(found, family, index, 0, later);  // a copy that garbage collection moved
     if (copy == nullptr || !salvage.verified(*copy)) break;
     salvage.adopt(list_, index, copy->unit);
   }
@@ -130,7 +130,7 @@ void KvStore::salvage(std::span<const FoundGroup> found, const std::function<voi
   }
 }
 
-// Heads that only spares name: empty, with the list of the newest first group.
+// Adds heads that only spares name. Each is empty at first and gets the list of the newest group with index 0.
 void KvStore::add_found_heads(std::span<const FoundGroup> found) {
   for (const FoundGroup& group : found) {
     const Owner& owner = group.owner;

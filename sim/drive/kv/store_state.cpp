@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sessions in the journal, and their check against the flash.
+// Sessions in the journal, and their comparison with the flash.
 #include <stdexcept>
 
 #include "kv/kv_store.hpp"
