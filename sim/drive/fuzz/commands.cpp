@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzing the commands and properties of a controller: random commands, and valid ones with a few bytes changed.
+// Fuzzes the commands and properties of a controller: random commands, and valid ones with a few changed bytes.
 #include <cstring>
 #include <optional>
 
@@ -82,7 +82,7 @@ class Commands final : public Surface {
 
   abi::Sqe admin(Random& random) {
     abi::Sqe command{};
-    // Opcodes of the table, but for those that forget everything, and others.
+    // Mostly opcodes of the table, except those that drop everything; sometimes any opcode.
     command.opcode = random.one_in(12) ? static_cast<std::uint8_t>(random.bits()) : any_row(random, true).opcode;
     const bool forgets = command.opcode == nvme::kFormatNvm || command.opcode == nvme::kSanitize;
     if (forgets) command.opcode = nvme::kIdentify;
@@ -102,7 +102,7 @@ class Commands final : public Surface {
 
   abi::Sqe io(Random& random) {
     random.fill(std::span(payload_).first(4096));
-    for (std::size_t i = 1; i < 4096; i += 2) payload_[i] &= std::byte{0xbf};  // finite binary16
+    for (std::size_t i = 1; i < 4096; i += 2) payload_[i] &= std::byte{0xbf};  // makes binary16 values finite
     abi::Sqe command{};
     command.nsid = static_cast<std::uint32_t>(1 + random.below(3));
     switch (random.below(10)) {
@@ -151,7 +151,7 @@ class Commands final : public Surface {
       default:
         random.fill(std::as_writable_bytes(std::span(&command, 1)));
         command.nsid = static_cast<std::uint32_t>(random.below(5));
-        if (random.one_in(2)) {  // a command of the table with any fields
+        if (random.one_in(2)) {  // a command of the table with random fields
           const nvme::Command& row = any_row(random, false);
           command.opcode = row.opcode;
           command.nsid = row.nsid;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer's entry point: one input is a short history of a surface, from its making on. A fault is an exception or a
-// sanitizer's report; libFuzzer then writes the input to a file, which reproduces the fault alone.
+// The entry point for libFuzzer. One input is a short history of a surface, from its construction on. A fault is an
+// exception or a report of a sanitizer. libFuzzer then writes the input to a file, which reproduces the fault alone.
 #include <unistd.h>
 
 #include "fuzz/fuzz.hpp"
@@ -8,7 +8,7 @@
 namespace kvdrive::fuzz {
 namespace {
 
-// A folder that goes with the program.
+// A folder that is removed when the program ends.
 struct Folder {
   std::filesystem::path path = std::filesystem::temp_directory_path() / ("kvdrive-fuzz-" + std::to_string(::getpid()));
 
@@ -31,7 +31,7 @@ void run(std::span<const std::uint8_t> script) {
     surface = make_surface(folder.path);
   }
   Random random(script);
-  // The script may end before the history does. Later choices follow from a seed that the script gives.
+  // If the script ends before the history does, later choices follow from a seed that the script determines.
   for (auto steps = random.pick({1, 4, 16, 64, 256}); steps > 0; --steps) {
     surface->one(random);
     if (surface->starts_anew()) return;

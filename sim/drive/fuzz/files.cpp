@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzing backing files: one that a drive wrote, either with damaged bytes, sectors or pages, or with forged metadata
-// whose checksums are right. Mounting is refused with a sentence, or the drive works. After damage, everything that it
-// returns was stored there once.
+// Fuzzes backing files. A file that a drive wrote gets damaged bytes, sectors or pages, or forged metadata with correct
+// checksums. Either the drive refuses the file with a sentence, or it works. After damage, all data that it returns
+// were stored at that place at some time.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -23,14 +23,14 @@ constexpr Limits kLimits{.staged_bytes = 1 << 20, .session_groups = 0, .metadata
 
 using Bytes = std::vector<std::byte>;
 
-// The contents of a row depend on its place only, those of a block on its number only. So any earlier state of the
-// drive can be checked without knowing which one came back.
+// The contents of a row depend only on its position, those of a block only on its number. So any earlier state can be
+// checked without knowing which state the drive recovered.
 Bytes rows_of(std::uint32_t head, std::uint32_t kind, std::uint32_t first, std::uint32_t tokens) {
   Bytes rows(std::size_t{tokens} * kRowBytes);
   for (std::uint32_t t = 0; t < tokens; ++t) {
     const auto row = std::span(rows).subspan(std::size_t{t} * kRowBytes, kRowBytes);
     Random(head << 24 | kind << 20 | (first + t)).fill(row);
-    for (std::size_t i = 1; i < row.size(); i += 2) row[i] &= std::byte{0xbf};  // finite binary16
+    for (std::size_t i = 1; i < row.size(); i += 2) row[i] &= std::byte{0xbf};  // makes binary16 values finite
   }
   return rows;
 }
@@ -41,7 +41,7 @@ Bytes block(std::uint64_t number) {
   return bytes;
 }
 
-// A small drive: a file takes little time to write.
+// The drive is small, so that its file is written quickly.
 Superblock small_drive() {
   Superblock superblock;
   superblock.capacity_units = 192;
@@ -197,7 +197,7 @@ class Files final : public Surface {
     try {
       Drive drive = mount();
       look(drive, random, plain);
-    } catch (const std::runtime_error& error) {  // the file is refused
+    } catch (const std::runtime_error& error) {  // the drive refuses the file
       require(*error.what() != 0, "a file is refused without a word");
     }
   }
@@ -228,7 +228,7 @@ class Files final : public Surface {
     Journal(file, superblock).commit(nothing);
   }
 
-  // Remembers the pages of the file that are not empty, and the journal's transactions.
+  // Records the file's nonempty pages and the journal's transactions.
   void keep() {
     BackingFile file(path_);
     superblock_ = read_superblock(file).superblock;
@@ -253,7 +253,7 @@ class Files final : public Surface {
     for (const Extent& extent : extents_) file.write(extent.offset, extent.bytes.span());
   }
 
-  // A byte of a page that is not empty.
+  // Picks a byte of a nonempty page.
   std::uint64_t place(Random& random) const {
     const Extent& extent = extents_[random.below(extents_.size())];
     return extent.offset + random.below(extent.bytes.size());
@@ -268,7 +268,7 @@ class Files final : public Surface {
     file.write(start, page.span());
   }
 
-  // Damage as by a disk: wrong bytes, lost or misdirected sectors and pages, a file that ends early.
+  // Damages the file as a disk would: wrong bytes, lost or misdirected sectors and pages, a truncated file.
   void damage(Random& random) const {
     if (random.one_in(16)) {
       std::filesystem::resize_file(path_, random.below(superblock_.file_bytes()));
@@ -291,7 +291,7 @@ class Files final : public Surface {
     }
   }
 
-  // Forges metadata and its checksums.
+  // Forges metadata with correct checksums.
   void forge(Random& random) const {
     BackingFile file(path_);
     switch (random.below(4)) {
@@ -318,7 +318,7 @@ class Files final : public Surface {
     }
   }
 
-  // Writes the journal's other half: the same transactions with a few bytes changed, one too many, or one too few.
+  // Writes the journal's other half: the same transactions with a few changed bytes, or one transaction more or fewer.
   void forge_journal(BackingFile& file, Random& random) const {
     Journal journal(file, superblock_);
     journal.replay([](RecordReader) {});
@@ -375,7 +375,7 @@ class Files final : public Surface {
     std::optional<Bytes> rows;
     try {
       rows = drive.rows(session, head.layer, head.head, head.kind);
-    } catch (const std::runtime_error&) {  // lost, and said so
+    } catch (const std::runtime_error&) {  // lost, and reported as lost
       return;
     }
     require(!plain || rows == rows_of(head.head, head.kind, 0, head.tokens), "damaged rows are given away as good");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzing the drive: one file per surface that takes bytes from outside, all with the entry point of entry.cpp.
+// Fuzzing of the drive: one file for each surface that takes bytes from outside. All share the entry point of
+// entry.cpp.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +13,12 @@
 
 namespace kvdrive::fuzz {
 
-// A source of choices. The same seed, or the same script, gives the same choices everywhere.
+// A source of random choices. The same seed, or the same script, gives the same choices on every machine.
 class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed * 0x9e3779b97f4a7c15 + 1) {}
-  // Choices come from the bytes of `script`, few for each, so that a changed byte changes one choice. When these are
-  // used up, choices follow from a seed: the script's FNV-1a hash.
+  // Choices come from the bytes of `script`, a few bytes each, so that a changed byte changes one choice. When the
+  // bytes are used up, choices follow from a seed: the script's FNV-1a hash.
   explicit Random(std::span<const std::uint8_t> script) : Random(0xcbf29ce484222325) {
     script_ = script;
     for (const std::uint8_t byte : script) state_ = (state_ ^ byte) * 0x100000001b3;
@@ -25,7 +26,7 @@ class Random {
   }
 
   std::uint64_t bits() { return script_.empty() ? generate() : read(8); }
-  // 0 to n - 1.
+  // A number from 0 to n - 1.
   std::uint64_t below(std::uint64_t n) {
     if (script_.empty()) return (generate() >> 16) % n;
     return read(n <= 1 << 8 ? 1 : n <= 1 << 16 ? 2 : 8) % n;
@@ -36,7 +37,7 @@ class Random {
     return values.begin()[below(values.size())];
   }
   void fill(std::span<std::byte> bytes) {
-    Random contents(bits());  // one choice, however many bytes
+    Random contents(bits());  // consumes one choice for any number of bytes
     for (std::byte& byte : bytes) byte = static_cast<std::byte>(contents.generate() >> 24);
   }
   // Flips, replaces or swaps a few bytes.
@@ -64,7 +65,7 @@ class Random {
   std::span<const std::uint8_t> script_;
 };
 
-// What was fuzzed did something that no input may bring about.
+// Throws if an input caused a result that no input may cause.
 inline void require(bool condition, const char* what) {
   if (!condition) throw std::logic_error(what);
 }
@@ -72,13 +73,13 @@ inline void require(bool condition, const char* what) {
 class Surface {
  public:
   virtual ~Surface() = default;
-  // One step: makes an input, hands it over and checks what came of it. State lives on between steps.
+  // Makes one input, passes it to the surface and checks the results. State is kept between calls.
   virtual void one(Random& random) = 0;
-  // True if each step begins with the state that the constructor made: the surface then serves many inputs.
+  // True if each step starts with the state after construction; one surface then serves many inputs.
   virtual bool starts_anew() const { return false; }
 };
 
-// Makes the surface that is linked. `folder` is empty, and the surface's own.
+// Makes the surface that is linked into this program. `folder` is empty, and only this surface uses it.
 std::unique_ptr<Surface> make_surface(const std::filesystem::path& folder);
 
 }  // namespace kvdrive::fuzz

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// PDUs at a target: whole sessions of several hosts with authentication, digests and data, in which bytes change, come
-// in pieces, or are missing.
+// Fuzzes a TCP target with PDUs: whole sessions of several hosts with authentication, digests and data. Bytes are
+// changed, split into pieces, or left out.
 #include <bit>
 #include <cstring>
 #include <map>
@@ -24,7 +24,7 @@ constexpr std::string_view kNqn = "nqn.2026-01.org.kvdrive:fuzz";
 constexpr std::string_view kHost = "nqn.2026-01.org.kvdrive:host", kGuarded = "nqn.2026-01.org.kvdrive:guarded";
 constexpr std::size_t kSlots = 6;
 
-// One connection and what its host knows.
+// One connection, and what its host knows of it.
 struct Slot {
   std::unique_ptr<tcp::Connection> connection;
   bool initialized = false, connected = false;
@@ -32,7 +32,7 @@ struct Slot {
   std::uint16_t queue = 0;
   std::string_view host;
   std::uint16_t controller = 0;
-  std::map<std::uint16_t, tcp::DataHeader> requests{};  // by TTAG: `offset` counts what was sent
+  std::map<std::uint16_t, tcp::DataHeader> requests{};  // by TTAG; `offset` counts the bytes that were sent
 };
 
 class Pdus final : public Surface {
@@ -104,7 +104,7 @@ class Pdus final : public Surface {
     }
   }
 
-  // What the host would send now, or something else of the protocol.
+  // The message that the host would send next, or another message of the protocol.
   Bytes next(Slot& slot, Random& random) {
     if (!slot.initialized) return initialize(slot);
     if (!slot.requests.empty() && !random.one_in(6)) return data(slot, random);
@@ -177,7 +177,7 @@ class Pdus final : public Surface {
     random.fill(message);
     message[0] = std::byte{message.size() != 72};
     message[1] = std::byte(random.pick({0, 2, 2, 4, 0xf0}));
-    if (message.size() == 72) {  // a negotiation: SHA-256, mostly without DH, which is slow
+    if (message.size() == 72) {  // a negotiation: SHA-256, mostly without DH, because DH is slow
       std::memset(message.data(), 0, message.size());
       message[7] = message[8] = message[10] = message[11] = message[12] = std::byte{1};
       message[42] = std::byte{random.one_in(50)};
@@ -248,7 +248,7 @@ class Pdus final : public Surface {
     std::memcpy(to.data() + offset, &value, sizeof value);
   }
 
-  // Every PDU of the target is whole, of its kind, and answers something.
+  // Checks that every PDU of the target is whole, of a valid type, and answers a request.
   void drain(Slot& slot, Random& random) {
     tcp::Connection& connection = *slot.connection;
     while (!connection.output().empty()) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzing the ring segment: the host writes anything anywhere, into data pointers, lists, queues, doorbells and
-// properties.
+// Fuzzes the ring segment: the host writes random values to data pointers, lists, queues, doorbells and properties.
 #include "nvme/rings.hpp"
 
 #include <cstring>
@@ -22,7 +21,7 @@ class HostileHost final : public Surface {
   }
 
   void one(Random& random) override {
-    if (random.one_in(200)) {  // anything anywhere, the queues and registers included
+    if (random.one_in(200)) {  // random bytes anywhere, including queues and registers
       const std::uint64_t at = random.below(kSegmentBytes / 8) * 8;
       random.fill(bytes().subspan(at, std::min<std::uint64_t>(8 * (1 + random.below(64)), kSegmentBytes - at)));
     }
@@ -34,7 +33,7 @@ class HostileHost final : public Surface {
     const auto queue = static_cast<std::uint32_t>(random.below(2));
     for (std::uint64_t burst = 1 + random.below(4); burst > 0; --burst) put(random, queue);
     view_.sq_tail(queue).store(random.one_in(50) ? static_cast<std::uint32_t>(random.bits()) : tails_[queue]);
-    if (!random.one_in(4)) {  // else completions pile up
+    if (!random.one_in(4)) {  // otherwise completions pile up
       for (std::uint32_t id = 0; id < 2; ++id) {
         view_.cq_head(id).store(static_cast<std::uint32_t>(random.one_in(50) ? random.bits() : random.below(kEntries)));
       }
@@ -96,19 +95,19 @@ class HostileHost final : public Surface {
     tails_[queue] = (tails_[queue] + 1) % kEntries;
   }
 
-  // Mostly pages of the data area, where the lists are.
+  // Mostly addresses of pages in the data area, where the lists are.
   std::uint64_t pointer(Random& random) {
     if (random.one_in(16)) return random.bits();
     const std::uint64_t page = kData + random.below((kSegmentBytes - kData) / abi::kPageBytes) * abi::kPageBytes;
     return page + (random.one_in(4) ? random.below(1024) * 4 : 0);
   }
-  // Length, reserved bytes, type.
+  // Builds length, reserved bytes and type.
   std::uint64_t descriptor_tail(Random& random) {
     const std::uint64_t length = random.one_in(4) ? random.bits() & 0xffffffff : random.below(64) * 16;
     return length | random.pick<std::uint64_t>({0x00, 0x00, 0x20, 0x30, 0x30, 0x10, 0x41, 0xf0}) << 56;
   }
 
-  // A few lists with entries that point at each other.
+  // Writes a few lists whose entries point at each other.
   void lists(Random& random) {
     for (int i = 0; i < 8; ++i) {
       const std::uint64_t at = kData + random.below((kSegmentBytes - kData) / 16) * 16;
