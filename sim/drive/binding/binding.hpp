@@ -10,7 +10,7 @@
 
 namespace kvdrive {
 
-// "hls", "fast" or "rtl"; raises ValueError on anything else.
+// `name` is "hls", "fast" or "rtl". Raises ValueError for any other name.
 std::unique_ptr<Engine> make_engine(const std::string& name, int threads);
 
 void bind_engine(nanobind::module_& m);

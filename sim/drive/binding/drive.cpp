@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The drive for Python: commands and completions are bytes, data are uint8 arrays.
+// The drive as a Python object. Commands and completions are bytes, data are uint8 arrays.
 #include "drive.hpp"
 
 #include <nanobind/nanobind.h>
@@ -316,7 +316,7 @@ void bind_drive(nb::module_& m) {
       "crc32c",
       [](const Bytes& data) {
         const auto bytes = as_bytes(data);
-        nb::gil_scoped_release release;  // a drive's thread sends while the model computes
+        nb::gil_scoped_release release;  // a sending thread runs while the model computes
         return crc32c(bytes);
       },
       nb::arg("data"), "CRC-32C of a uint8 array.");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Engine for Python. Arrays are numpy, C-contiguous; lengths that the C++ side would trust are checked here.
+// Engines as Python objects. Arrays are numpy arrays in C order. Lengths that the C++ code would trust are checked
+// here.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -33,7 +34,7 @@ template <typename T, int N>
 using Out = nb::ndarray<nb::numpy, T, nb::ndim<N>>;
 using Bytes = In<std::uint8_t, 1>;
 
-// An uninitialised-size vector becomes a numpy array without a copy.
+// Moves a vector into a numpy array without a copy.
 template <typename T, int N>
 Out<T, N> to_numpy(std::vector<T>&& values, std::initializer_list<std::size_t> shape) {
   auto* owner = new std::vector<T>(std::move(values));
@@ -152,7 +153,7 @@ std::unique_ptr<Engine> make_engine(const std::string& name, int threads) {
   require(threads >= 1 && threads <= 256, "threads must be between 1 and 256");
   if (name == "hls") return make_hls_engine();
   if (name == "fast") return make_fast_engine(threads);
-  if (name == "rtl") {  // where sim/rtl builds, unless the environment says otherwise
+  if (name == "rtl") {  // the folder of sim/rtl's builds, unless the environment names another
     const char* folder = std::getenv("KVDRIVE_RTL");
     return std::make_unique<RtlEngine>(folder ? folder : "build/rtl");
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The NVMe subsystem for Python: rings in this process, a server for others, and the host's side of both.
+// The NVMe subsystem as Python objects: rings in this process, a server for other processes, and the host's side of
+// both.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/filesystem.h>
@@ -44,7 +45,7 @@ abi::Sqe entry_of(const nb::bytes& sqe) {
   return entry;
 }
 
-// A host with its link to the drive, which is in this process or behind a socket.
+// A host and its link to the drive, which is in this process or behind a socket.
 class QueuePairs {
  public:
   QueuePairs(Subsystem& subsystem, std::uint64_t segment_bytes, HostOptions options, bool threaded)
@@ -64,7 +65,7 @@ class QueuePairs {
  private:
   std::unique_ptr<ServedRings> served_;
   std::unique_ptr<RingConnection> connection_;
-  std::unique_ptr<RingHost> host_;  // goes first
+  std::unique_ptr<RingHost> host_;  // destroyed first
 };
 
 HostOptions host_options(std::uint16_t io_queues, std::uint32_t entries, bool prp, double timeout_seconds) {
@@ -98,7 +99,7 @@ nb::tuple execute(QueuePairs& pairs, std::uint16_t queue, const nb::bytes& sqe, 
   return wait(pairs, submit(pairs, queue, sqe, data, room));
 }
 
-// The table of commands, a dict per row.
+// Returns the table of commands, one dict for each row.
 nb::list commands() {
   constexpr std::array kDirections{"none", "to_controller", "to_host"};
   nb::list rows;

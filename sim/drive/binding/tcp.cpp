@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The NVMe/TCP target for Python.
+// The NVMe/TCP target as a Python object.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
