@@ -53,7 +53,7 @@ struct Timing {
   Ns program_command_ns = 0;
   Ns plane_gap_ns = 0;  // between the commands of a multi-plane operation
   LinkTiming channel{};
-  std::uint32_t channel_chunk_bytes = 0;  // a page crosses the channel in such pieces, each then the next bus
+  std::uint32_t channel_chunk_bytes = 0;  // pieces of a page; each moves on to the next bus
   LinkTiming pcie{};
   Ns firmware_read_4k_ns = 0;
   Ns firmware_read_full_ns = 0;
