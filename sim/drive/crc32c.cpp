@@ -17,7 +17,7 @@ constexpr std::uint32_t kPolynomial = 0x82f63b78;
 constexpr std::size_t kSlices = 8;
 using Tables = std::array<std::array<std::uint32_t, 256>, kSlices>;
 
-// tables[n][b]: the CRC of byte b followed by n zero bytes, so that eight bytes take eight independent look-ups.
+// tables[n][b] is the CRC of byte b followed by n zero bytes, so that eight bytes take eight independent look-ups.
 constexpr Tables make_tables() {
   Tables tables{};
   for (std::uint32_t b = 0; b < 256; ++b) {
@@ -52,11 +52,11 @@ std::uint32_t with_tables(std::uint32_t crc, std::span<const std::byte> data) {
 #if defined(__x86_64__)
 
 // The processor's instruction takes eight bytes and has a latency of three cycles. Three independent lanes keep it
-// busy; tables then combine the lanes' CRCs. Three lanes are almost a page.
+// busy; tables then combine their CRCs. Three lanes cover almost a page.
 constexpr std::size_t kLaneBytes = 1360;
 using Shift = std::array<std::array<std::uint32_t, 256>, 4>;
 
-// shift[n][b]: a CRC register whose byte n is b and whose other bytes are 0, after kLaneBytes zero bytes.
+// shift[n][b] is the CRC register after kLaneBytes zero bytes, if its byte n was b and its other bytes were 0.
 constexpr Shift make_shift() {
   std::array<std::uint32_t, 32> bits{};
   for (std::size_t i = 0; i < 8; ++i) {

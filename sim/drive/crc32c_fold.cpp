@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The data are a polynomial over GF(2), highest power first. 128 bits that lie d bits before others are multiplied by
-// x^d (modulo the CRC's polynomial) and added to these; that leaves the CRC as it is. The steps repeat until 128 bits
-// are left, whose CRC is that of all data.
+// The data are a polynomial over GF(2), highest power first. 128 bits that precede others by d bits can be multiplied
+// by x^d (modulo the CRC's polynomial) and added to them without changing the CRC. The steps repeat until 128 bits are
+// left, whose CRC is that of all data.
 #include "crc32c_fold.hpp"
 
 #if defined(__x86_64__)
@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::uint32_t kPolynomial = 0x82f63b78;
 
-// x^power modulo the polynomial, with its bits reversed. It is shifted left by one, because the product of two reversed
-// numbers comes out shifted right by one.
+// Computes x^power modulo the polynomial, with its bits reversed. The result is shifted left by one, because the
+// product of two reversed numbers comes out shifted right by one.
 constexpr std::int64_t x_to_the(int power) {
   std::uint32_t value = 0x80000000;
   for (int i = 0; i < power; ++i) value = (value >> 1) ^ (value & 1 ? kPolynomial : 0);
@@ -54,7 +54,7 @@ bool can_fold_crc32c() {
 
 __attribute__((target("avx512f,avx512bw,avx512vl,vpclmulqdq,pclmul,sse4.2"))) std::uint32_t fold_crc32c(
     std::uint32_t crc, const std::byte* data, std::size_t blocks) {
-  constexpr int part = 512;  // bits of a register; four of them are a block
+  constexpr int part = 512;  // bits of a register; four registers are a block
   const auto load = [&data](int i) __attribute__((target("avx512f"))) { return _mm512_loadu_si512(data + i * 64); };
   __m512i a = _mm512_xor_si512(load(0), _mm512_zextsi128_si512(_mm_cvtsi32_si128(static_cast<int>(crc))));
   __m512i b = load(1), c = load(2), d = load(3);

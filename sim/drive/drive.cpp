@@ -19,7 +19,8 @@ constexpr std::uint8_t kFuseMask = 0x3;
 }  // namespace
 
 std::uint16_t status_word(std::uint32_t status) {
-  // A damaged payload can be sent again and a full ticket table empties; everything else fails again.
+  // These two may succeed later: a damaged payload can be sent again, and tickets become free. All other errors are
+  // final.
   const bool worth_retrying = status == abi::kCrcMismatch || status == abi::kTicketsExhausted;
   const bool final = status != abi::kSuccess && !worth_retrying;
   return static_cast<std::uint16_t>(status << abi::kCqeStatusShift | (final ? abi::kCqeDoNotRetry : 0));
@@ -38,7 +39,7 @@ nvme::Reply Drive::execute(const nvme::Request& request) {
   nvme::Reply reply;
   try {
     reply = dispatch(row, request);
-  } catch (const std::exception&) {  // the backing file or the memory failed: the command changed nothing
+  } catch (const std::exception&) {  // the backing file failed or memory ran out: the command changed nothing
     reply = {.status = abi::kInternalError};
   }
   state_.volume.device().trace().add(TraceTrack::kQueue, request.queue, TraceWork::kCommand, state_.now, reply.done,
@@ -56,7 +57,7 @@ nvme::Reply Drive::execute(const nvme::Request& request) {
 nvme::Reply Drive::dispatch(const nvme::Command* row, const nvme::Request& request) {
   if (!row) return nvme::unknown_command(nvme::QueueKind::kIo, request.command);
   const auto* const handler = std::get_if<nvme::DriveHandler>(&row->handler);
-  if (!handler) return {.status = abi::kInvalidOpcode};  // memory and programs are the subsystem's
+  if (!handler) return {.status = abi::kInvalidOpcode};  // the subsystem handles memory and programs
   if (request.command.flags & kFuseMask) return {.status = abi::kInvalidField, .location = nvme::kInFlags};
   if (state_.volume.read_only() && (row->effects & nvme::kChangesContents)) {
     return {.status = nvme::kScNamespaceWriteProtected};
@@ -67,12 +68,12 @@ nvme::Reply Drive::dispatch(const nvme::Command* row, const nvme::Request& reque
   return (*handler)(state_, request);
 }
 
-// What the firmware does between commands; a failure shows at the next commit.
+// The firmware's work between commands. A failure is reported by the next commit.
 void Drive::work() {
   state_.volume.ftl().set_time(state_.now);
   try {
     state_.volume.store().work();
-  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): nobody asked for it, and nothing is lost
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): no command waits for it
   }
 }
 

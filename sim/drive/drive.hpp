@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The software drive: executes 64-byte NVMe commands on a KV cache that lives in a backing file.
+// The software drive executes 64-byte NVMe commands on a KV cache that is stored in a backing file.
 //
-// Commands run one at a time, in the order of submission, each to its end. Layouts and status codes: abi/abi.toml.
+// Commands run one at a time, in the order of submission, each to its end. abi/abi.toml defines layouts and status
+// codes.
 #pragma once
 
 #include <array>
@@ -24,7 +25,7 @@
 
 namespace kvdrive {
 
-// What happened inside since then.
+// Counters of the drive's inner parts since it was opened.
 struct FlashStats {
   FtlCounters ftl;
   FilterCounters filter;
@@ -32,7 +33,7 @@ struct FlashStats {
   EccCounters ecc;
   Ns device_ns = 0;
   std::uint64_t engine_cycles = 0;
-  std::uint64_t memory_bytes = 0;  // into the engine's memory
+  std::uint64_t memory_bytes = 0;  // bytes written to the engine's memory
   std::uint64_t journal_bytes = 0;
   std::uint64_t file_writes = 0;
   std::uint64_t groups_live = 0;
@@ -40,7 +41,7 @@ struct FlashStats {
   std::uint64_t groups_queued = 0;
   std::uint64_t staged_bytes = 0;
   std::uint64_t metadata_bytes = 0;
-  std::uint32_t run_groups = 0;  // at present
+  std::uint32_t run_groups = 0;  // present value of KvStore::run_groups
   Limits limits;
   std::vector<ChannelCounters> channels;
 };
@@ -53,14 +54,14 @@ struct HeadSummary {
   bool sparse = false;
 };
 
-// Reads of the backing file around the page cache; none with a flash model.
+// Reads of the backing file around the page cache. A drive with a flash model has none.
 struct ReadStats {
   DirectReads::Counters reads;
   bool around_cache = false;
   bool asynchronous = false;
 };
 
-// A status (type << 8 | code) as the status word of a completion, phase bit 0.
+// Converts a status (type << 8 | code) to the status word of a completion with phase bit 0.
 std::uint16_t status_word(std::uint32_t status);
 
 class Drive {
@@ -73,33 +74,34 @@ class Drive {
     Ns done;  // device time
   };
 
-  // Results of ATTN_SUBMIT that wait for their ATTN_FETCH.
+  // The most results of ATTN_SUBMIT that can wait for their ATTN_FETCH.
   static constexpr std::size_t kMaxTickets = 256;
 
-  // Throws std::runtime_error when `path` cannot be used.
+  // Throws std::runtime_error if `path` cannot be used.
   Drive(const std::filesystem::path& path, std::unique_ptr<Engine> engine, const VolumeOptions& options);
 
-  // Executes a command of namespace 1 or 3. Never throws for what it says; may be called from several threads. The
-  // command arrives when the one before it is done.
+  // Executes a command of namespace 1 or 3. No content of a command makes it throw. May be called from several threads.
+  // In device time the command arrives when the previous one is done.
   nvme::Reply execute(const nvme::Request& request);
-  // The same with the entries' bytes.
+  // Like `execute`, with the bytes of the submission entry.
   Completion submit(SqeView sqe, std::span<const std::byte> data);
 
-  // Length of ATTN_SUBMIT's data; nothing when the head is not there.
+  // Returns the length of ATTN_SUBMIT's data; nothing if the head does not exist.
   std::optional<std::uint64_t> payload_bytes(const abi::AttnSubmit& command) const;
-  // Runs a job that lies in memory of the host's own (subsystem local memory). Returns the engine's status word.
+  // Runs a job in memory that the host filled (subsystem local memory). Returns the engine's status word.
   std::uint32_t run_job(std::span<std::byte> memory, std::uint64_t job, std::uint32_t queue);
-  // Makes everything so far durable: a FLUSH of the drive's own.
+  // Makes everything so far durable, like a FLUSH from the host.
   abi::NvmeStatus flush();
-  // Programs of namespace 3 (nvme::Program); all are active at first.
+  // Switches a program of namespace 3 on or off (nvme::Program). All are active at first.
   void activate_program(std::uint32_t program, bool active);
   bool program_active(std::uint32_t program) const { return (state_.inactive_programs >> program & 1) == 0; }
-  // Forgets all sessions and blocks, durably.
+  // Drops all sessions and blocks, durably.
   abi::NvmeStatus format();
-  // And erases the flash that held them. kInternalError: the file cannot be written; what is left is forgotten.
+  // Drops all sessions and blocks and erases their flash. Returns kInternalError if the file cannot be written; bytes
+  // may then remain in it, but no session or block refers to them.
   abi::NvmeStatus sanitize();
   std::uint64_t blocks_used() const;
-  // Counts an operation that a fault was injected for.
+  // Counts an operation that an injected fault may affect. True if it must fail.
   bool strikes(FaultKind kind);
 
   Health& health() { return state_.volume.health(); }
@@ -107,22 +109,23 @@ class Drive {
   FlashStats flash_stats() const;
   ReadStats read_stats() const;
   std::vector<std::uint32_t> sessions() const;
-  // What a session holds, by layer, head and kind; nothing for an unknown one.
+  // Lists the contents of a session by layer, head and kind; empty for an unknown session.
   std::vector<HeadSummary> heads(std::uint32_t session) const;
-  // All rows of K or V of a head; nothing where there are none. Throws std::runtime_error when a page is lost.
+  // Returns all rows of K or V of a head; empty if there are none. Throws std::runtime_error if a page is lost.
   std::vector<std::byte> rows(std::uint32_t session, std::uint32_t layer, std::uint32_t head, abi::KvKind kind);
   const Preset& preset() const { return state_.volume.preset(); }
   const char* engine() const { return state_.engine->name(); }
   const Superblock& layout() const { return state_.volume.superblock(); }
 
-  // Faults from now on (storage/faults.hpp).
+  // Injects a fault into later operations (storage/faults.hpp).
   void inject(const Fault& fault);
-  // Disagreements between maps, spares and contents.
+  // Returns one sentence for each disagreement between maps, spares and contents.
   std::vector<std::string> check();
-  // What was damaged and put right when the drive was opened.
+  // One sentence for each damage that was repaired when the drive was opened.
   const std::vector<std::string>& notices() const { return state_.volume.notices(); }
 
-  // Keeps the latest `events` of device time from now on (trace.hpp); writes them and returns how many.
+  // `keep_trace` records the latest `events` events of device time (trace.hpp). `write_trace` writes them and returns
+  // their number.
   void keep_trace(std::size_t events);
   std::size_t write_trace(std::ostream& out);
 

@@ -32,7 +32,7 @@ void Trace::keep(std::size_t events) {
 
 std::size_t Trace::write(std::ostream& out, CommandName name_of) const {
   out << "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[";
-  // In the format's words, a kind of track is a process and a track is a thread.
+  // In Chrome's terms, a kind of track is a process and a track is a thread.
   std::set<std::pair<std::size_t, std::uint32_t>> named;
   const char* comma = "\n";
   for (const Event& event : events_) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A timeline of device time in Chrome's trace format, which Perfetto opens: one track per channel, die, bus, engine and
-// submission queue. It keeps the latest events, up to a number that the user sets.
+// A timeline of device time in Chrome's trace format, which Perfetto can open. It has one track for each channel, die,
+// bus, engine and submission queue. It keeps only the latest events; the user sets their number.
 #pragma once
 
 #include <cstddef>
@@ -17,15 +17,15 @@ namespace kvdrive {
 enum class TraceTrack : std::uint8_t { kChannel, kDie, kPcie, kPeer, kMemory, kEngine, kQueue };
 enum class TraceWork : std::uint8_t { kTransfer, kSense, kProgram, kErase, kJob, kCommand };
 
-// The number of a queue's track. Track 0 has the commands that came through no queue.
+// The number of a queue's track. Track 0 holds the commands that came through no queue.
 constexpr std::uint32_t queue_track(std::uint16_t controller, std::uint16_t queue) {
   return std::uint32_t{controller} << 16 | queue;
 }
 
 class Trace {
  public:
-  // Forgets all events and keeps up to `events` from now on; 0 switches the trace off. Not safe to call while commands
-  // run, like `write`.
+  // Drops all events and keeps up to `events` events from then on; 0 switches the trace off. Like `write`, not safe to
+  // call while commands run.
   void keep(std::size_t events);
   bool on() const { return room_ > 0; }
 
@@ -41,8 +41,8 @@ class Trace {
     ++added_;
   }
 
-  // Writes the events as JSON and returns their number. `name_of`: a command's name by namespace and opcode, or
-  // nothing.
+  // Writes the events as JSON and returns their number. `name_of` returns a command's name by namespace and opcode, or
+  // an empty name.
   using CommandName = std::string_view (*)(std::uint32_t nsid, std::uint8_t opcode);
   std::size_t write(std::ostream& out, CommandName name_of) const;
 
@@ -55,7 +55,7 @@ class Trace {
     TraceWork work;
   };
 
-  std::mutex mutex_;  // the engine and the flash add events from two threads
+  std::mutex mutex_;  // engine and flash add events from two threads
   std::vector<Event> events_;
   std::size_t room_ = 0;
   std::size_t added_ = 0;

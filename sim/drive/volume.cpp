@@ -20,12 +20,12 @@ Limits limits_of(const VolumeOptions& options, Limits limits) {
   return limits;
 }
 
-// Of a new drive.
+// The limits of a new drive.
 Limits limits_of(const VolumeOptions& options, std::uint64_t capacity_units) {
   return limits_of(options, Limits{.metadata_bytes = Limits::default_metadata_bytes(capacity_units)});
 }
 
-// Budgets that a drive could not work with.
+// Refuses budgets that are too small for a drive to work with.
 void check_budgets(const VolumeOptions& options, const Geometry& geometry) {
   constexpr std::uint64_t kMostMemory = std::uint64_t{1} << 40;
   if (options.staged_bytes.value_or(0) > kMostMemory || options.metadata_bytes.value_or(0) > kMostMemory) {
@@ -38,7 +38,7 @@ void check_budgets(const VolumeOptions& options, const Geometry& geometry) {
   }
 }
 
-// Until the journal says better: what its size has room for.
+// Limits that fit the journal's size, used until the journal was read.
 Limits limits_that_fit(const Superblock& superblock) {
   Limits limits{.staged_bytes = 0};
   const std::uint64_t fixed = limits.journal_bytes();
@@ -75,7 +75,7 @@ Superblock describe(const VolumeOptions& options) {
   return superblock;
 }
 
-// Senseless options leave no file behind.
+// Checks the options first, so that invalid ones leave no file behind.
 std::filesystem::path checked(const std::filesystem::path& path, const VolumeOptions& options) {
   if (!options.read_only) describe(options);
   return path;
@@ -99,7 +99,7 @@ void format(BackingFile& file, const VolumeOptions& options) {
   Journal(file, superblock).commit(first);
 }
 
-// Formats a new file, or where that was asked for, and returns what is there now.
+// Formats a new file, or an old one if the options ask for it. Returns the superblock that the file has afterwards.
 FoundSuperblock prepare(BackingFile& file, const VolumeOptions& options) {
   const FileKind kind = kind_of(file);
   if (kind == FileKind::kOther) refuse(file.path(), "it holds something else; choose another path");
@@ -154,7 +154,7 @@ Volume::Volume(const std::filesystem::path& path, const VolumeOptions& options)
   if (ftl_.marked_for_erase()) finish_erasing();
 }
 
-// Only after everything was read: a file that is refused stays as it is.
+// Called only after everything was read, so that a refused file stays unchanged.
 void Volume::mend() {
   if (found_.repair) write_superblocks(file_, found_.superblock);
   journal_.mend();
@@ -168,7 +168,7 @@ Volume::~Volume() {
     commit();
     journal_.seal();
   } catch (const std::exception&) {
-    return;  // nobody is left to hear of it
+    return;  // a destructor has no caller to tell
   }
 }
 
@@ -189,7 +189,7 @@ void Volume::load() {
   blocks_.finish_loading();
 }
 
-// Keeps what verifies. Without a whole journal, spares say what there was beside what it still knows.
+// Keeps the groups that verify. If the journal is damaged, the spares name further groups.
 void Volume::salvage() {
   const auto report = [this](const std::string& sentence) { notices_.push_back(sentence); };
   std::vector<FoundGroup> found;
@@ -251,7 +251,7 @@ void Volume::replay() {
   });
 }
 
-// What was asked for now replaces what was stored.
+// Limits in the options replace the stored ones.
 void Volume::set_limits(const VolumeOptions& options) {
   check_budgets(options, superblock().geometry);
   const Limits limits = limits_of(options, limits_);
@@ -270,7 +270,7 @@ void Volume::save_limits(RecordWriter& writer, bool everything) const {
 }
 
 void Volume::commit() {
-  if (read_only()) return;  // nothing changed
+  if (read_only()) return;  // a read-only drive never changes
   media_.drain();
   RecordWriter changes;
   save_limits(changes, false);
@@ -280,7 +280,7 @@ void Volume::commit() {
   if (changes.empty() && !health_.must_save() && !journal_.spoiled()) return;
   health_.set_device(ftl_.now(), ftl_.counters().lost_groups);
   health_.save(changes, false);
-  file_.sync();  // before the journal names what was written
+  file_.sync();  // contents must be durable before the journal names them
   if (!journal_.fits(changes) || journal_.outgrew(snapshot_bytes_)) {
     snapshot();
   } else {
@@ -328,7 +328,7 @@ std::uint64_t Volume::erase_forgotten(std::span<const Family> families, std::uin
   return ftl_.wear().erases - before;
 }
 
-// The journal is left for last: as long as it remembers the marked bands, erasing goes on after a loss of power.
+// The journal's own record is cleared last: while it names the marked bands, erasing continues after a power loss.
 void Volume::finish_erasing() {
   ftl_.erase_marked();
   snapshot();

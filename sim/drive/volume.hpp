@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything below the commands: backing file, journal, flash, translation layer and KV store, opened together.
+// Everything below the commands, opened together: backing file, journal, flash, translation layer and KV store.
 //
-// What a commit has written survives the end of the process and a loss of power at any later write. Without a commit
-// (flush, FUA, close, or collection in need of erased blocks) changes are in memory only: the volatile write cache.
+// Changes that a commit has written survive the end of the process, and a power loss at any later write. Before a
+// commit (flush, FUA, close, or a collection that needs erased blocks) changes are in memory only: that is the volatile
+// write cache.
 #pragma once
 
 #include <cstdint>
@@ -28,18 +29,18 @@
 namespace kvdrive {
 
 struct VolumeOptions {
-  std::uint64_t capacity_bytes = std::uint64_t{1} << 30;  // of K and V; of a new drive
-  std::string preset;                                     // empty: the file's, or the default one for a new drive
-  std::uint32_t pages_per_block = 0;                      // of a new drive, 0: the preset's
-  bool format = false;                                    // forget what an existing drive holds, take an empty file
-  bool read_only = false;                                 // open what is there, never write
-  bool salvage = false;                                   // of a damaged drive: keep what verifies, forget the rest
-  std::uint64_t snapshot_bytes = 16 << 20;                // a journal that outgrew its snapshot and this starts anew
+  std::uint64_t capacity_bytes = std::uint64_t{1} << 30;  // new drive: capacity for K and V
+  std::string preset;                                     // empty: the file's, or the default for a new drive
+  std::uint32_t pages_per_block = 0;                      // new drive; 0: as in the preset
+  bool format = false;                                    // drop a drive's contents; accept an empty file
+  bool read_only = false;                                 // open an existing file and never write
+  bool salvage = false;                                   // damaged drive: keep the groups that verify
+  std::uint64_t snapshot_bytes = 16 << 20;                // least size of changes before a new snapshot
   std::uint64_t cache_bytes =
       0;                // without a flash model: so much K and V is read through the page cache, more around it
-  bool payload = true;  // of a new drive; false: groups have no contents, for studies of time
-  std::uint32_t worn_erases = 0;  // that the blocks of a new drive have behind them
-  // Nothing: as stored on the drive, or the default of a new one (kv/limits.hpp).
+  bool payload = true;  // new drive; false: store no contents, for studies of time
+  std::uint32_t worn_erases = 0;  // new drive: erases that all blocks start with
+  // Empty values: as stored on the drive, or the defaults of a new one (kv/limits.hpp).
   std::optional<std::uint64_t> staged_bytes, session_groups, metadata_bytes, run_groups;
 };
 
@@ -47,30 +48,29 @@ class Volume {
  public:
   static constexpr const char* kDefaultPreset = "970pro";
 
-  // Mounts; creates where no file is; forgets what a file holds only when `format` says so. Throws std::runtime_error
-  // with a sentence for the user.
+  // Opens a drive, and creates one if no file exists. Drops the contents of a file only if `format` is set. Throws
+  // std::runtime_error with a sentence for the user.
   Volume(const std::filesystem::path& path, const VolumeOptions& options);
-  // Commits; what cannot be written then is lost as in a power cut.
+  // Commits. Changes that cannot be written then are lost, as after a power cut.
   ~Volume();
   Volume(const Volume&) = delete;
   Volume& operator=(const Volume&) = delete;
 
-  // Makes everything so far durable. Throws when the file cannot be written; all is as before then.
+  // Makes everything so far durable. If the file cannot be written, it throws and changes nothing.
   void commit();
 
-  // Precondition: nothing is stored. Erases all flash and what the journal remembers. Throws when the file cannot be
-  // written.
+  // Erases all flash and the journal's past. Precondition: no groups are stored. Throws if the file cannot be written.
   void sanitize();
 
-  // Makes it durable that lists of these families and the session forgot something, then leaves no byte of that in
-  // the file. Returns the number of blocks erased. Throws when the file cannot be written: what is left goes with the
-  // next call, or when the volume is opened again.
+  // Makes the removal of groups of these families and the session durable, then removes every byte of them from the
+  // file. Returns the number of erased blocks. Throws if the file cannot be written; the next call, or the next opening
+  // of the volume, removes the rest.
   std::uint64_t erase_forgotten(std::span<const Family> families, std::uint32_t session);
 
-  // Compares all maps, spares and contents. One sentence per disagreement, at most `most`.
+  // Compares all maps, spares and contents. Returns one sentence for each disagreement, at most `most`.
   std::vector<std::string> check(std::size_t most = 100);
 
-  // What was damaged when the volume was opened: put right, or with `salvage` lost. One sentence each.
+  // One sentence for each damage found when the volume was opened: it was repaired, or with `salvage` dropped.
   const std::vector<std::string>& notices() const { return notices_; }
   bool read_only() const { return file_.read_only(); }
 
@@ -91,7 +91,7 @@ class Volume {
   const BlockStore& blocks() const { return blocks_; }
   Health& health() { return health_; }
   Faults& faults() { return faults_; }
-  // Null: all reads go through the page cache.
+  // Null if all reads go through the page cache.
   const DirectReads* direct_reads() const { return direct_reads_ ? &*direct_reads_ : nullptr; }
 
  private:
@@ -112,7 +112,7 @@ class Volume {
   Faults faults_;
   NandDevice device_;
   Media media_;
-  std::optional<DirectReads> direct_reads_;  // without a flash model
+  std::optional<DirectReads> direct_reads_;  // absent with a flash model
   Ftl ftl_;
   KvStore store_;
   BlockStore blocks_;
