@@ -16,7 +16,7 @@ Generator = np.random.Generator
 
 
 def cases(rng: Generator, small: bool) -> Iterator[Case]:
-    """Both key types, all patterns, n around group, beat and word borders, k around the change of algorithm."""
+    """Both key types, all patterns; n around group, beat and word borders; k around the change of algorithm."""
     lengths = (
         (1, 7, 8, 9, 16, 31, 65, 513, 1500) if small else (1, 2, 7, 8, 9, 15, 16, 17, 33, 64, 65, 511, 512, 513, 4000)
     )
@@ -81,7 +81,7 @@ def _not_finite(rng: Generator, key_type: KeyType) -> Iterator[Case]:
 
 def _case(label: str, keys: np.ndarray, k: int, key_type: KeyType) -> Case:
     expected = golden.argtopk(keys, k, key_type)
-    cleared = np.zeros(64 * -(-keys.size // 512), np.uint8)  # the kernel's answer to Inf and NaN
+    cleared = np.zeros(64 * -(-keys.size // 512), np.uint8)  # what the kernel writes for Inf and NaN
     return [
         ("label", label),
         ("keys", keys),
@@ -107,7 +107,7 @@ def _bits(values: np.ndarray, key_type: KeyType) -> np.ndarray:
 
 
 def _random(rng: Generator, n: int, key_type: KeyType) -> np.ndarray:
-    """Any finite patterns."""
+    """Random finite patterns of any kind."""
     if key_type == KeyType.MAGNITUDE16:
         keys = rng.integers(0, 1 << 16, n, np.uint16)
         return np.where((keys & 0x7C00) == 0x7C00, keys & 0x83FF, keys).astype(np.uint16)
@@ -136,7 +136,7 @@ def _ties(rng: Generator, n: int, key_type: KeyType) -> np.ndarray:
 
 
 def _near_ties(rng: Generator, n: int, key_type: KeyType) -> np.ndarray:
-    """Differences in the lowest bits only."""
+    """Keys that differ in their lowest bits only."""
     return _bits(np.ones(n), key_type) + rng.integers(0, 3, n).astype(np.uint16)
 
 

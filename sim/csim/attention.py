@@ -36,21 +36,21 @@ from golden.abi import (
 
 NAME = "attention"
 
-EXACT_GROUPS = (1, 4, 5)  # of the tops without SparF
+EXACT_GROUPS = (1, 4, 5)  # group sizes that have a top without SparF
 SPARF_MODES = golden.job.ALL_MODES - golden.job.EXACT_MODES
 
 LENGTHS = (1, 15, 16, 17, 127, 128, 129, 1000, 4096)
 ODD_HEAD_DIMS = (32, 96, 160, 192, 224, 256)
 TAILS = (1, 15, 16, 17, 40)
-REFUSALS = Status.NON_FINITE - 1  # the bits of a refused job
+REFUSALS = Status.NON_FINITE - 1  # the status bits of a refused job
 SCALE_OFFSET = AttentionResult.fields["scale"][1]
 NAN, INFINITY = np.float16("nan"), np.float16("inf")
-_REFUSED_OF_EACH = 8  # jobs of each of SparF's modes and group that the tops without SparF are given
+_REFUSED_OF_EACH = 8  # SparF jobs per mode and group that the tops without SparF get, and refuse
 
 
 def cases(rng: np.random.Generator, small: bool) -> Iterator[Case]:
-    """All shapes with all modes, data that provokes ties and overflow, Inf and NaN, empty and refused jobs; all of them
-    also for the tops without SparF, but of SparF's jobs, which these refuse, only some.
+    """All shapes with all modes; data that provokes ties and overflow; Inf and NaN; empty and refused jobs. The tops
+    without SparF get all of them, but only some of SparF's jobs, because they refuse those.
     """
     refused: Counter[tuple[int, int]] = Counter()
     for case in _jobs(rng, small):
@@ -67,7 +67,7 @@ def cases(rng: np.random.Generator, small: bool) -> Iterator[Case]:
 
 
 def _mode(memory: Memory, address: int) -> int | None:
-    """That of the descriptor at `address`, if an engine reads it."""
+    """The mode in the descriptor at `address`; None if an engine does not read it."""
     if address % BEAT_BYTES or not 0 <= address <= memory.size - AttentionJob.itemsize:
         return None
     return int(get_job(memory, address)["mode"])
@@ -115,7 +115,7 @@ def _all_modes(rng: np.random.Generator, label: str, problem: Problem) -> Iterat
 
 
 def _sparf(rng: np.random.Generator, label: str, problem: Problem, r: int, k_top: int, local: int) -> Iterator[Case]:
-    """The three jobs, each on what golden gave for the one before."""
+    """The three SparF jobs. Each one uses the golden results of the one before."""
     label = f"{label} r {r} k {k_top} l {local}"
     yield to_case(f"SPARF_ROWS {label}", *rows_image(problem, r, rng).build(rng))
     rows = golden.sparf_rows(problem.q, r, problem.scale_log2e)
@@ -145,7 +145,7 @@ def _sparf(rng: np.random.Generator, label: str, problem: Problem, r: int, k_top
 
 
 def _problem(rng: np.random.Generator, g: int, d: int, s: int, masked: bool, tailed: bool) -> Problem:
-    """Normal data; masked rows hold anything, and at least one token is attended."""
+    """Normally distributed data. Masked rows hold any pattern; at least one token is attended to."""
     problem = Problem(_normal(rng, g, d), _normal(rng, s, d), _normal(rng, s, d))
     if masked:
         problem.valid = rng.random(s) < rng.choice([0.1, 0.5, 0.95])
@@ -175,7 +175,7 @@ def _bits(rng: np.random.Generator, n: int, d: int) -> np.ndarray:
 
 
 def _data(rng: np.random.Generator) -> Iterator[Case]:
-    """Every exponent, scores far apart, saturated scores, and extreme tails."""
+    """Data of every exponent, with scores far apart, saturated scores, and extreme tails."""
     for g, d, s in ((1, 64, 40), (2, 128, 33), (8, 32, 65)):
         wide = Problem(_bits(rng, g, d), _bits(rng, s, d), _bits(rng, s, d))
         yield from _all_modes(rng, "all exponents", wide)
@@ -205,7 +205,7 @@ def _ties(rng: np.random.Generator, small: bool) -> Iterator[Case]:
 
 
 def _not_finite(rng: np.random.Generator) -> Iterator[Case]:
-    """One Inf or NaN in each input, attended and masked; results are zeros, or untouched by it."""
+    """One Inf or NaN in each input. If it is attended to, results are zeros; if it is masked, it changes nothing."""
     for name in ("q", "k", "v", "tail_v"):
         for poison in (NAN, INFINITY, -INFINITY):
             problem = _problem(rng, 2, 64, 40, False, True)
@@ -289,7 +289,7 @@ def _valid_images(rng: np.random.Generator, g: int) -> list[Image]:
 
 
 def _refused(rng: np.random.Generator) -> Iterator[Case]:
-    """Each way to spoil each mode's job. Some leave a job that may run: those are run."""
+    """Jobs of each mode, spoiled in each way. A spoiled job that is still valid must run."""
     for g in GROUP_SIZES:
         for image in _valid_images(rng, g):
             memory, address = image.build(rng)
@@ -342,7 +342,7 @@ def _bad_values(job: np.void, size: int) -> dict[str, list[int]]:
 
 
 def _bad_contents(memory: Memory, address: int, job: np.void) -> Iterator[tuple[str, Memory, int]]:
-    """Another number of rows, and scales that are not finite, in what SPARF_TOKENS reads."""
+    """SPARF_TOKENS jobs that read a wrong number of rows, or scales that are not finite."""
     rows, result = int(job["rows"]), int(job["result"])
     if not rows:
         return
@@ -371,7 +371,7 @@ def _too_long(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def _longest(rng: np.random.Generator) -> Iterator[Case]:
-    """As many tokens as a job may have, and as large a choice."""
+    """A job with the most tokens and the largest choice allowed."""
     s, t = MAX_TOKENS - 17, 17
     problem = _problem(rng, 1, 32, s, True, False)
     _add_tail(rng, problem, t)

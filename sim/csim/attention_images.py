@@ -50,7 +50,7 @@ class Image:
     arrays: dict[str, NDArray[np.generic]] = field(default_factory=dict)
 
     def build(self, rng: np.random.Generator) -> tuple[Memory, int]:
-        """The memory and the byte address of the job. What no array covers is random, the padding of arrays too."""
+        """The memory and the byte address of the job. Bytes outside of arrays and in their padding are random."""
         blocks = {name: np.frombuffer(array.tobytes(), np.uint8) for name, array in self.arrays.items()}
         names = list(rng.permutation(["job", *blocks]))
         places, end = {}, 0
@@ -90,8 +90,8 @@ def to_case(
 ) -> Case:
     """The case with golden's status word and memory.
 
-    `top` is the group of the kernel that runs it, by default the job's; `extra_status` are bits that only this kernel
-    sets; `exact`: it is the one without SparF. A job address travels as a signed integer with the same bits.
+    `top` is the group of the kernel that runs it, by default the job's. `extra_status`: bits that only this kernel
+    sets. `exact`: True for the kernel without SparF. The job's address is a signed integer with the same bits.
     """
     expected = memory.copy()
     modes = golden.job.EXACT_MODES if exact else golden.job.ALL_MODES
@@ -136,7 +136,7 @@ def tokens_image(
     s = len(problem.k)
     image.fields |= {"r": chosen.size, "k_top": k_top, "local": local}
     columns = golden.block_columns(np.ascontiguousarray(problem.k[:, chosen])).view(np.uint16).copy()
-    if s % 32:  # lanes beyond the last token hold anything
+    if s % 32:  # lanes beyond the last token hold any pattern
         columns[-1, :, s % 32 :] = rng.integers(0, 2**16, columns[-1, :, s % 32 :].shape)
     image.arrays |= {"k": columns, "rows": rows, "out": rng.integers(0, 256, golden.bitmap.beats(s) * 64, np.uint8)}
     image.arrays["result"] = _record(rng, "scale", scale)
@@ -170,7 +170,7 @@ def _fields(problem: Problem, mode: Mode) -> dict[str, int]:
 
 
 def _image(problem: Problem, mode: Mode, rng: np.random.Generator) -> Image:
-    """What all attending jobs share: q, mask and tail scores."""
+    """The parts that all attending jobs share: q, mask and tail scores."""
     image = Image(_fields(problem, mode), {"q": problem.q})
     if problem.bitmap is not None:
         beats = golden.bitmap.beats(len(problem.k))
@@ -191,7 +191,7 @@ def _tail_v(problem: Problem) -> dict[str, NDArray[np.generic]]:
 
 
 def _record(rng: np.random.Generator, name: str, values: NDArray[np.uint32]) -> NDArray[np.void]:
-    """A record that is random but for the first heads of one field."""
+    """A record of random bytes, except the first heads of one field."""
     record = rng.integers(0, 256, AttentionResult.itemsize, np.uint8).view(AttentionResult)
     record[name][0, : values.size] = values
     return record

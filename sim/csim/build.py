@@ -19,12 +19,12 @@ WARNINGS = (
     "-Werror",
     "-Wno-unknown-pragmas",  # HLS pragmas
     "-Wno-unused-label",  # loop labels, for the reports of the HLS tools
-    "-Wno-uninitialized",  # the vendor's wide integers mask their top word before it is first written
+    "-Wno-uninitialized",  # the vendor's wide integers mask their top word before its first write
     "-Wno-maybe-uninitialized",
 )
 SANITIZE = (
     "-fsanitize=address,undefined",
-    "-fno-sanitize=shift-base",  # the vendor's integers shift negative values left, which C++20 defines
+    "-fno-sanitize=shift-base",  # the vendor's integers shift negative values left, which is defined only since C++20
     "-fno-sanitize-recover=all",
     "-fno-omit-frame-pointer",
 )
@@ -40,7 +40,7 @@ def kernels() -> list[str]:
 
 
 def sources(kernel: str) -> list[Path]:
-    """The testbench, and what the kernel.toml beside it lists; hls/common has headers only."""
+    """The testbench and the sources that its kernel.toml lists. hls/common has headers only."""
     (bench,) = (ROOT / "hls").glob(f"*/{kernel}_tb.cpp")
     description = bench.parent / "kernel.toml"
     names = tomllib.loads(description.read_text())["kernel"]["sources"] if description.exists() else []

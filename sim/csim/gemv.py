@@ -39,8 +39,8 @@ def cases(rng: np.random.Generator, small: bool) -> Iterator[Case]:
 
 
 def _widest_accumulators() -> Case:
-    """As many terms as a call takes, each as large as its part of the accumulator allows, of either sign."""
-    v = np.full((MAX_TOKENS, 160), LARGEST, np.uint16)  # with this d, all terms of a dimension go to one slot
+    """The most terms that a call takes, of either sign, each as large as its part of the accumulator allows."""
+    v = np.full((MAX_TOKENS, 160), LARGEST, np.uint16)  # with this d, one slot gets all terms of a dimension
     v[:, ::2] |= 0x8000
     p = np.empty((2, MAX_TOKENS), np.uint32)
     p[0], p[1] = 0xFFFF << 15, 0xFFFF << 2
@@ -86,7 +86,7 @@ def _extremes(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def _ties() -> tuple[Halves, Halves]:
-    """Dots of 2^24 + odd: half-way between two binary32 numbers, to both sides, and one unit off."""
+    """Dot products of 2^24 + an odd number, half-way between two binary32 numbers; and one unit to either side."""
     q, k = np.zeros((1, 32), np.float16), np.zeros((8, 32), np.float16)
     q[0, :4] = 4096, 1, 1, 2.0**-20
     k[:, 0] = 4096
@@ -109,7 +109,7 @@ def _not_finite(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def _refused(rng: np.random.Generator) -> Iterator[Case]:
-    """Every check, alone and together; no stream is fed, none may be read."""
+    """Calls that fail each check, alone and together. No stream is fed, and the kernel must read none."""
     for mode, width, tokens, status in (
         (-1, 32, 1, Status.BAD_MODE),
         (3, 32, 1, Status.BAD_MODE),
@@ -136,7 +136,7 @@ def _rows(rng: np.random.Generator, name: str, q: Halves, k: Halves) -> Case:
 
 
 def _columns(rng: np.random.Generator, name: str, q: Halves, k: Halves) -> Case:
-    """Lanes beyond the last token hold anything, also Inf and NaN."""
+    """Jobs in block-column form. Lanes beyond the last token hold any pattern, also Inf and NaN."""
     tokens, r = k.shape
     columns = golden.block_columns(k)
     spare = columns[-1][:, (tokens - 1) % LANES + 1 :]
@@ -149,7 +149,7 @@ def _columns(rng: np.random.Generator, name: str, q: Halves, k: Halves) -> Case:
 def _dots(
     label: str, mode: int, q: Halves, k: Halves, expected: golden.GemvResult, tokens: int, width: int | None = None
 ) -> Case:
-    """A beat per token, head h in lane h."""
+    """Results as beats: one per token, with head h in lane h."""
     lanes = np.zeros((tokens, 16), np.uint32)
     lanes[:, : len(q)] = expected.dots.T
     width = q.shape[1] if width is None else width
@@ -204,7 +204,7 @@ def _halves(rng: np.random.Generator, *shape: int) -> Halves:
 
 
 def _probabilities(rng: np.random.Generator, *shape: int) -> NDArray[np.uint32]:
-    """Up to 2^31, with at most 20 significant bits, over all magnitudes."""
+    """Probabilities of all magnitudes up to 2^31, with at most 20 significant bits."""
     mantissas = rng.integers(0, 1 << 20, shape, np.uint64)
     shifts = rng.integers(0, 13, shape).astype(np.uint64)
     return np.minimum(mantissas << shifts, np.uint64(P_ONE)).astype(np.uint32)

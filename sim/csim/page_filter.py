@@ -34,7 +34,7 @@ def cases(rng: np.random.Generator, small: bool) -> Iterator[Case]:
 
 
 def _borders(rng: np.random.Generator) -> Iterator[Case]:
-    """Row counts around bitmap chunks and beats, and bits set beyond the count."""
+    """Row counts around the borders of bitmap chunks and beats, with bits set beyond the count."""
     for rows in (1, 2, 15, 16, 17, 31, 32, 33, 511, 512, 513, 1023, 1024):
         pages = -(-rows // (4096 // 32)) + 1
         for row_bytes in (32, 64):
@@ -57,7 +57,7 @@ def _refused(rng: np.random.Generator) -> Iterator[Case]:
 def _case(
     rng: np.random.Generator, name: str, wanted: np.ndarray, count: int, rows: int, row_bytes: int, page_bytes: int
 ) -> Case:
-    """`wanted`: one flag per row, beyond `rows` as well; the bitmap has whole beats up to `rows`."""
+    """One case. `wanted` has a flag per row, also for rows beyond `rows`; the bitmap has whole beats up to `rows`."""
     pages = rng.integers(0, 256, count * page_bytes if page_bytes in FILTER_PAGE_BYTES else 4096, np.uint8)
     bitmap = np.packbits(wanted, bitorder="little")
     bitmap = np.resize(

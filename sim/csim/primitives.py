@@ -1,4 +1,4 @@
-"""Cases of the arithmetic headers in hls/common: corners and random patterns, small domains in full."""
+"""Cases of the arithmetic headers in hls/common: corner cases and random patterns; small domains completely."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CORNERS = np.array(
 
 
 def cases(rng: np.random.Generator, small: bool) -> Iterator[Case]:
-    """Hundreds of thousands of values per function; a tenth of that when `small`, small domains still in full."""
+    """Hundreds of thousands of values per function, a tenth of that if `small`. Small domains are always complete."""
     count = 20_000 if small else 200_000
     yield from _halves_cases(rng, count)
     yield from _single_cases(rng, count)
@@ -97,16 +97,16 @@ def _corner_pairs() -> tuple[Patterns, Patterns]:
 
 
 def _half_way_products(rng: np.random.Generator, count: int) -> Iterator[Case]:
-    """Products with few significant bits below the last one of the result: ties are common."""
+    """Products with few significant bits below the result's last bit, so that ties are common."""
     a, b = rng.integers(1, 1 << 13, (2, count))
-    for a_scale, b_scale in ((0, 0), (-13, -149), (-149, -13), (-20, -130)):  # the others give subnormals
+    for a_scale, b_scale in ((0, 0), (-13, -149), (-149, -13), (-20, -130)):  # all but the first give subnormals
         x = np.ldexp(a, a_scale).astype(np.float32).view(np.uint32)
         y = np.ldexp(b, b_scale).astype(np.float32).view(np.uint32)
         yield _case("mul", single.mul(x, y), a=x, b=y)
 
 
 def _singles(rng: np.random.Generator, count: int) -> Patterns:
-    """Finite patterns: any, of ordinary size, subnormal, and with few significant bits."""
+    """Finite patterns: random ones, of ordinary size, subnormal, and with few significant bits."""
     bits = rng.integers(0, 1 << 32, count, np.uint32)
     ordinary = (bits & np.uint32(0x807FFFFF)) | rng.integers(110, 144, count).astype(np.uint32) << np.uint32(23)
     subnormal = bits & np.uint32(0x80FFFFFF)
@@ -116,7 +116,7 @@ def _singles(rng: np.random.Generator, count: int) -> Patterns:
 
 
 def _near_scores(rng: np.random.Generator, count: int) -> Patterns:
-    """Around halves of the LSB of scores, and around the ends of their range."""
+    """Values around halves of the scores' LSB, and around the ends of the scores' range."""
     halves = (rng.integers(-(1 << 16), 1 << 16, count) / (2 * ONE)).astype(np.float32).view(np.uint32)
     ends = np.array([2048.0, -2048.0, 2047.9999, 1024.0], np.float32).view(np.uint32)
     return np.concatenate([halves, halves + np.uint32(1), ends, ends - np.uint32(1), ends + np.uint32(1)])
@@ -154,7 +154,7 @@ def _sum_cases(rng: np.random.Generator, count: int) -> Iterator[Case]:
     finite = np.arange(1 << 16, dtype=np.uint16)
     finite = finite[half.is_finite(finite)]
     a, b = rng.choice(finite, (2, count // 4, LANES))
-    b[::3] = a[::3] ^ rng.choice(np.array([0, 0x8000], np.uint16), b[::3].shape)  # many cancel
+    b[::3] = a[::3] ^ rng.choice(np.array([0, 0x8000], np.uint16), b[::3].shape)  # so many sums cancel
     a[0], b[0] = 0x7BFF, 0x7BFF
     a[1], b[1] = 0x7BFF, 0xFBFF
     a[2], b[2] = 0x0001, 0x8001
@@ -180,7 +180,7 @@ def _dots(a: Halves, b: Halves) -> Patterns:
 
 
 def _integers(rng: np.random.Generator, count: int, bits: int) -> list[int]:
-    """Of every length up to `bits`, either sign; a third are 24 bits, a half and at most one unit more."""
+    """Integers of every length up to `bits`, of either sign. A third are near ties: 24 bits, a half, and -1 to 1."""
     numbers = [0, 1, -1, 2**bits - 1, 1 - 2**bits]
     for _ in range(count):
         number = int.from_bytes(rng.bytes(16)) >> (128 - int(rng.integers(1, bits + 1)))
@@ -196,11 +196,11 @@ def _ratio_cases(rng: np.random.Generator, count: int) -> Iterator[Case]:
     acc = _integers(rng, count, ACC_BITS)
     totals = [max(1, abs(z)) for z in _integers(rng, count, SUM_BITS)]
     rng.shuffle(totals)
-    for i in range(0, count, 3):  # quotients at and next to a tie: odd multiples of half a unit of either format
+    for i in range(0, count, 3):  # quotients at a tie and next to it: odd multiples of half a unit of either format
         precision = int(rng.choice([11, 24]))
         odd = 2 * int(rng.integers(1 << (precision - 1), 1 << precision)) + 1
         acc[i] = (odd * totals[i] << int(rng.integers(0, 16))) // 2 + int(rng.integers(-1, 2))
-    for i in range(1, count, 30):  # outputs that are subnormal or nothing in binary16
+    for i in range(1, count, 30):  # outputs that are subnormal or zero in binary16
         acc[i] = totals[i] * int(rng.integers(-1100, 1100)) // 2 + int(rng.integers(-1, 2))
     numbers = wide.from_ints(acc)
     sums = np.array(totals, np.uint64)

@@ -28,7 +28,7 @@ class SimulationError(Exception):
 
 @dataclass(frozen=True)
 class Result:
-    """What one testbench reported. `streams`: name, depth, high_water, words of each stream."""
+    """The report of one testbench. `streams`: name, depth, high_water and words of each stream."""
 
     kernel: str
     sanitize: bool
@@ -43,7 +43,7 @@ def run_kernel(kernel: str, seed: int, *, sanitize: bool = False, small: bool | 
     """Generate the cases of a kernel, run its testbench on them and return the comparison.
 
     `small` (default: as `sanitize`) takes the reduced set of cases. Plain runs advance all stages in lockstep,
-    sanitizer runs let each stage run ahead, so that both schedules are tried.
+    sanitizer runs let each stage run ahead, so that both schedules are tested.
     Raises BuildError when it does not compile and SimulationError when the testbench crashes or deadlocks.
     """
     program = build.build(kernel, sanitize=sanitize)
@@ -87,7 +87,7 @@ def show(results: Sequence[Result], console: Console) -> None:
 
 
 def show_streams(results: Sequence[Result], console: Console) -> None:
-    """Print the deepest filling of every stream in the lockstep runs."""
+    """Print the largest number of words that each stream held in the lockstep runs."""
     table = Table(title="streams (high-water marks)")
     for name in ("kernel", "stream", "depth", "high water", "words"):
         table.add_column(name, justify="left" if name in ("kernel", "stream") else "right")

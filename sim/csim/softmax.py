@@ -44,7 +44,7 @@ def cases(rng: np.random.Generator, small: bool) -> Iterator[Case]:
 
 
 def _extremes(rng: np.random.Generator) -> Iterator[Case]:
-    """One score of each pair is at the border of int32; scores around whole numbers; masked ones above the maximum."""
+    """Pairs with a score at the border of int32; scores around whole numbers; masked scores above the maximum."""
     for top in (LOWEST, LOWEST + 1, -ONE, -1, 0, 1, ONE - 1, ONE, ONE + 1, HIGHEST - 1, HIGHEST):
         yield _case("one score", np.array([top], np.int32))
         yield _case("two scores", np.array([top, LOWEST], np.int32))
@@ -81,7 +81,7 @@ def _refused(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def _case(name: str, dense: Scores, valid: NDArray[np.bool_] | None = None, tail: Scores | None = None) -> Case:
-    """Bits beyond the last dense score are set: they must not count."""
+    """One case. Bits of the mask beyond the last dense score are set; they must have no effect."""
     bitmap = None
     if valid is not None:
         spare = np.ones(-valid.size % 512, np.bool_)
@@ -117,6 +117,6 @@ def _layout(
 
 
 def _scores(rng: np.random.Generator, count: int) -> Scores:
-    """Clustered within the range of p, so that all its magnitudes appear, around a random centre."""
+    """Scores around a random centre, near enough to each other that all magnitudes of p appear."""
     centre = rng.integers(-(2**30), 2**30)
     return (centre + rng.integers(-38 * ONE, 0, count)).astype(np.int32)

@@ -41,7 +41,7 @@ def argtopk(keys: NDArray[Any], k: int, key_type: KeyType = KeyType.BINARY32) ->
 
 
 def _order(keys: NDArray[Any], key_type: KeyType) -> tuple[NDArray[np.int64], bool]:
-    """Integers in the order of the keys, with -0 equal to +0, and whether all keys are finite."""
+    """Integers in the order of the keys, with -0 equal to +0; and True if all keys are finite."""
     if np.ndim(keys) != 1:
         raise ValueError("keys must be one-dimensional")
     if key_type == KeyType.MAGNITUDE16:

@@ -95,8 +95,8 @@ def _weigh(
 def merge_partials(parts: Sequence[AttentionResult]) -> NDArray[np.float32]:
     """Attention [g, d] over the union of disjoint token sets from their partial results (`partial=True`).
 
-    Weights are sum * 2^max, in float64: close to one job over all tokens, but not bit-identical to it. EMPTY parts
-    weigh nothing. ValueError without a part that holds a token.
+    Weights are sum * 2^max, in float64. The result is close to one job over all tokens, but not bit-identical to it.
+    EMPTY parts have weight 0. Raises ValueError if no part holds a token.
     """
     parts = [part for part in parts if part.status == 0]
     if not parts:
@@ -108,7 +108,7 @@ def merge_partials(parts: Sequence[AttentionResult]) -> NDArray[np.float32]:
 
 
 def make_tail(tail_scores: NDArray[np.int32] | None, tail_v: Half | None, g: int, d: int, need_v: bool = True) -> Tail:
-    """The tail with its shapes checked; without `need_v` its values are zeros. ValueError where shapes do not fit."""
+    """The tail with its shapes checked; without `need_v` its values are zeros. ValueError if shapes do not fit."""
     x = np.zeros((g, 0), np.int32) if tail_scores is None else np.asarray(tail_scores)
     if x.dtype != np.int32 or x.ndim != 2 or len(x) != g:
         raise ValueError(f"tail_scores must be int32 [{g}, t], got {x.dtype}{x.shape}")
@@ -122,7 +122,7 @@ def make_tail(tail_scores: NDArray[np.int32] | None, tail_v: Half | None, g: int
 
 
 def empty_result(status: Status, g: int, d: int, partial: bool) -> AttentionResult:
-    """All zeros with a status."""
+    """A result of zeros with a status."""
     out = np.zeros((g, d), np.float32 if partial else np.float16)
     return AttentionResult(status, out, np.zeros(g, np.int32), np.zeros(g, np.uint64))
 
@@ -135,7 +135,7 @@ def check_scale(scale: Single) -> Status:
 def _check_data(
     q: NDArray[np.uint16], k: NDArray[np.uint16], v: NDArray[np.uint16], flags: NDArray[np.bool_], tail: Tail
 ) -> Status:
-    """NON_FINITE and EMPTY, which may come together."""
+    """The status bits NON_FINITE and EMPTY, of which both may be set."""
     used = (q, k[flags], v[flags], tail.v)
     status = Status(0) if all(half.is_finite(x).all() for x in used) else Status.NON_FINITE
     if not flags.any() and len(tail.v) == 0:

@@ -1,4 +1,4 @@
-"""Bitmaps of tokens and rows: bit i is bit i & 7 of byte i >> 3; as kernels see them, whole 64-byte beats."""
+"""Bitmaps of tokens and rows. Bit i is bit i & 7 of byte i >> 3. Kernels see whole 64-byte beats."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,7 +7,7 @@ from golden.abi import BEAT_BITS, BEAT_BYTES
 
 
 def beats(n: int) -> int:
-    """512-bit words that hold n bits."""
+    """Number of 512-bit words that hold n bits."""
     return -(-n // BEAT_BITS)
 
 
@@ -19,7 +19,7 @@ def from_indices(indices: NDArray[np.integer], n: int) -> NDArray[np.uint8]:
 
 
 def to_flags(bitmap: NDArray[np.uint8] | None, n: int) -> NDArray[np.bool_]:
-    """The first n bits; all true without a bitmap. ValueError when the bitmap is shorter or not uint8."""
+    """The first n bits; all True without a bitmap. Raises ValueError when the bitmap is shorter or not uint8."""
     if bitmap is None:
         return np.ones(n, np.bool_)
     bitmap = np.asarray(bitmap)

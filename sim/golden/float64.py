@@ -1,7 +1,7 @@
-"""The same algorithms in plain float64: the yardstick for errors, never for bits.
+"""The same algorithms in plain float64. They measure errors; their bits are never compared.
 
-Written from the papers' formulas without the integer modules, so that a mistake there cannot hide here. Arrays are any
-real dtype and are converted to float64; masks are boolean arrays (True = attend). Nothing is quantised.
+They follow the papers' formulas and use none of the integer modules, so that both cannot share a mistake. Arrays have
+any real dtype and are converted to float64; masks are boolean arrays (True = attend). Nothing is quantised.
 """
 
 import math

@@ -53,8 +53,8 @@ class Shapes(NamedTuple):
     head_dim_step: int
 
 
-COMMAND_SHAPES = Shapes(COMMAND_GROUPS, COMMAND_HEAD_DIM_STEP)  # what the drive's commands take
-KERNEL_SHAPES = Shapes(GROUP_SIZES, HEAD_DIM_STEP)  # what the kernels are built for
+COMMAND_SHAPES = Shapes(COMMAND_GROUPS, COMMAND_HEAD_DIM_STEP)  # shapes that the drive's commands accept
+KERNEL_SHAPES = Shapes(GROUP_SIZES, HEAD_DIM_STEP)  # shapes that the kernels are built for
 
 
 def check_group(g: int, shapes: Shapes = COMMAND_SHAPES) -> Status:

@@ -1,4 +1,4 @@
-"""binary16: fixed-point values, tests and conversions. Only bit patterns are used.
+"""binary16: fixed-point values, predicates and conversions, all computed on bit patterns.
 
 A binary16 array is np.float16 or its patterns as np.uint16.
 """
@@ -34,7 +34,7 @@ _FIXED = _fixed_table()
 
 
 def fixed(h: Half) -> NDArray[np.int64]:
-    """Value of each number with LSB 2^-24, magnitude below 2^40. Inf and NaN give 0: ask `is_finite`."""
+    """Value of each number with LSB 2^-24, magnitude below 2^40. Inf and NaN give 0: check `is_finite`."""
     return _FIXED[bits(h)]
 
 

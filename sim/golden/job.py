@@ -1,6 +1,6 @@
-"""Attention jobs in a memory image: what an engine does with a descriptor, done by the golden model (docs/jobs.md).
+"""Attention jobs in a memory image, executed by the golden model as an engine executes a descriptor (docs/jobs.md).
 
-`shapes` are those of the engine: a kernel's (the default), or a command's, whose groups may have several records.
+`shapes` are those of the engine: a kernel's (the default) or a command's. A command's group may have several records.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ from golden.sparf import sparf_attend, sparf_rows, sparf_tokens
 
 _SCORES_PER_BEAT = 16
 ALL_MODES = frozenset(Mode)
-EXACT_MODES = frozenset({Mode.EXACT, Mode.PARTIAL})  # those of an engine without SparF
+EXACT_MODES = frozenset({Mode.EXACT, Mode.PARTIAL})  # modes of an engine without SparF
 Memory = NDArray[np.uint8]
 
 
@@ -114,7 +114,7 @@ def _check_address(address: int, size: int, memory: Memory) -> Status:
 
 
 def _check_sizes(job: np.void, shapes: Shapes) -> Status:
-    """Every check that needs the descriptor's numbers only."""
+    """The checks that need only the descriptor's numbers."""
     mode = Mode(int(job["mode"]))
     d, s, t, r = (int(job[name]) for name in ("head_dim", "tokens", "tail_tokens", "r"))
     k_top, local = int(job["k_top"]), int(job["local"])
@@ -136,7 +136,7 @@ def _check_sizes(job: np.void, shapes: Shapes) -> Status:
 
 
 def _check_content(job: np.void, memory: Memory, shapes: Shapes) -> Status:
-    """What SPARF_TOKENS needs from the outputs of SPARF_ROWS."""
+    """The checks of SPARF_TOKENS on the outputs of SPARF_ROWS."""
     if int(job["mode"]) != Mode.SPARF_TOKENS:
         return Status(0)
     view = _View(job, memory, shapes)

@@ -52,7 +52,7 @@ def encode(
     top = exponent + bit_length(m) - 1
     lsb = np.maximum(top - form.fraction_bits, form.lsb_exponent)
     kept = round_shift(m, lsb - exponent)
-    # The hidden bit adds itself to the exponent field, and a carry out of the fraction does the same.
+    # Adding m also adds its hidden bit to the exponent field, as does a carry out of the fraction.
     pattern = kept.astype(np.int64) + ((lsb - form.lsb_exponent) << form.fraction_bits)
     pattern = np.where(kept == 0, 0, np.minimum(pattern, form.infinity))
     pattern = np.where(negative & (pattern != 0), pattern | form.sign, pattern)

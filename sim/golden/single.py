@@ -73,8 +73,8 @@ def add(a: Patterns, b: Patterns) -> Patterns:
     exponent = np.where(swap, y.exponent, x.exponent)
     negative = np.where(swap, y.negative, x.negative)
     distance = np.minimum(np.abs(x.exponent - y.exponent), 63).astype(np.uint64)
-    # With 32 more bits nothing is cut off up to that distance; beyond it the small number is below 2^-8 units of the
-    # large one's last place, and the sum rounds to the large one with or without the bits that are lost.
+    # With 32 more bits nothing is cut off up to that distance. Beyond it the small number is below 2^-8 units of the
+    # large one's last place, so the sum rounds to the large one even if bits are lost.
     aligned = (small << np.uint64(32)) >> distance
     large = large << np.uint64(32)
     subtract = x.negative != y.negative

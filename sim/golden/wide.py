@@ -1,4 +1,4 @@
-"""128-bit two's complement integers as two numpy words: what exact sums need and numpy lacks.
+"""128-bit two's complement integers as two numpy words. Exact sums need them, and numpy has none.
 
 Every operation is elementwise, on arrays of any shape, and exact; nothing here is floating point.
 """

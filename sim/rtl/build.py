@@ -15,11 +15,11 @@ from openhls.frontend.compile import compile_program
 from openhls.ir import Program
 from rtl.kernels import HLS, ROOT, Top
 
-# In an installed package beside the user's other caches: the package itself may be read-only.
+# An installed package may be read-only, so it uses the user's cache folder.
 _CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kvdrive"
 OUT = (ROOT / "build" if (ROOT / "pyproject.toml").exists() else _CACHE) / "rtl"
 COMPILER = ROOT / "sim/openhls"
-# What the compiler holds beside itself: simulation, comparison, measurement and its command line.
+# Parts of openhls that have no effect on the RTL: simulation, comparison, measurement and its command line.
 _BESIDE = (
     "fuzz/",
     "backend/cosim/",
@@ -57,13 +57,13 @@ def sources_of(program: Program) -> list[Path]:
 
 
 def compiler_files() -> list[Path]:
-    """Everything that decides what RTL comes out."""
+    """All files that the emitted RTL depends on."""
     files = [path for suffix in ("py", "sv", "h") for path in COMPILER.rglob(f"*.{suffix}")]
     return sorted(path for path in files if not path.relative_to(COMPILER).as_posix().startswith(_BESIDE))
 
 
 def hash_files(paths: list[Path]) -> str:
-    """One hash over contents and names, as seen from the project. A file that is gone counts as empty."""
+    """One hash over the contents of files and their paths in the project. A missing file counts as empty."""
     total = hashlib.sha256()
     for path in paths:
         content = path.read_bytes() if path.exists() else b""
@@ -76,7 +76,7 @@ def compiler_hash() -> str:
 
 
 def rtl_hash(folder: Path) -> str:
-    """One hash over the SystemVerilog of a top and the library it uses, without comments: they name lines of C++."""
+    """One hash over the SystemVerilog of a top and its library, without comments, because they name lines of C++."""
     total = hashlib.sha256()
     for path in sorted((folder / "rtl").glob("*.sv")):
         code = re.sub(r"//.*|\$fatal.*", "", path.read_text())
@@ -103,7 +103,7 @@ def build(top: Top, out: Path = OUT) -> Built:
 
 
 def stamp_of(top: Top, out: Path = OUT) -> str | None:
-    """Names the RTL on disk, None unless it is of the present C++ and compiler."""
+    """An identifier of the RTL on disk; None unless it was made from the present C++ by the present compiler."""
     path = out / top.name / _STAMP
     if not path.exists():
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands behind `make rtl` and its like; each takes a kernel, a top, or nothing for all of them."""
+"""The commands behind `make rtl` and similar targets. Each takes a kernel, a top, or nothing for all of them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def build_one(top: Top) -> str:
 
 
 def estimate_one(top: Top) -> str:
-    """Area by Yosys, into the manifest, of RTL that is built first where it is not up to date."""
+    """Estimate the area with Yosys and record it in the manifest. Builds RTL that is not up to date first."""
     before = manifest.load_current(top)
     if stamp_of(top) is None:
         build(top)

@@ -16,7 +16,7 @@ HLS = ROOT / "hls"
 
 @dataclass(frozen=True)
 class Top:
-    """One top function in `source`; `sources` are all of the kernel. Cycles: `formula` of the scalars plus `fill`."""
+    """One top function in `source`; `sources`: all files of the kernel. Cycles: `formula` of the scalars + `fill`."""
 
     kernel: str
     name: str
@@ -58,7 +58,7 @@ def _tops(path: Path) -> list[Top]:
         Top(
             kernel=kernel["name"],
             name=name,
-            source=by_name.get(name, sources[0]),  # a file of its own, or all tops in one
+            source=by_name.get(name, sources[0]),  # the file named after the top, or the one file for all tops
             sources=sources,
             description=path,
             part=kernel["part"],

@@ -24,19 +24,19 @@ from rtl.kernels import Top
 
 HERE = Path(__file__).resolve().parent
 HARNESS = [HERE / "model.hpp", HERE / "library.hpp", *sorted(simulate.HARNESS.glob("*.hpp"))]
-PATIENCE = 200_000  # cycles without a word on any port, after which a job counts as stuck: over a pass on the chip
-DDR4 = -1.0  # in place of a latency: the model of one DDR4-2400 channel
+PATIENCE = 200_000  # cycles without a word on any port until a job counts as stuck; any pass on the chip takes less
+DDR4 = -1.0  # used in place of a latency: selects the model of one DDR4-2400 channel
 
 Words = NDArray[np.uint32]
 Bytes = NDArray[np.uint8]
 
 
 class JobFailed(OpenHlsError):
-    """The RTL stood still or broke a protocol; the text has the state of its ports."""
+    """The RTL stopped or broke a protocol. The message shows the state of its ports."""
 
 
 class Model:
-    """One kernel for jobs in turn. `latency` of its memory in cycles, or DDR4."""
+    """One kernel, which runs one job after the other. `latency` of its memory in cycles, or DDR4."""
 
     def __init__(self, library: Path, clock_mhz: float, latency: float) -> None:
         self._calls = _load(library)
@@ -72,11 +72,11 @@ class Model:
         self._calls.model_clear_buffers(self._model)
 
     def run(self) -> int:
-        """Does one job from a reset on; returns its cycles from start to end. Raises JobFailed."""
+        """Reset the kernel and run one job. Returns its cycles from start to end. Raises JobFailed."""
         return self._check(self._calls.model_run(self._model, PATIENCE))
 
     def words(self, stream: str, pieces: int) -> Words:
-        """What an output stream gave: uint32 [words, pieces]."""
+        """The words of an output stream: uint32 [words, pieces]."""
         found = ctypes.POINTER(ctypes.c_uint32)()
         count = self._check(self._calls.model_words(self._model, stream.encode(), ctypes.byref(found)))
         if count == 0:
@@ -139,7 +139,7 @@ def library_of(top: Top, out: Path = OUT) -> Path:
 
 @contextmanager
 def _alone(lock: Path) -> Iterator[None]:
-    """One process at a time."""
+    """Hold a lock, so that only one process builds at a time."""
     lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""bitstreams/<top>.json: what a top is made of, its ports, registers, loops, cycles and resources.
+"""bitstreams/<top>.json: the sources of a top, its ports, registers, loops, cycles and resources.
 
-The file is the same on every machine: paths are relative, nothing carries a date. What was measured on the RTL
-(`yosys`, `measured`) stays from run to run while the RTL is the same, what a vendor's tool reported (`vendor`) while
-the C++ is.
+The file is the same on every machine: paths are relative, and there are no dates. Figures measured on the RTL (`yosys`,
+`measured`) are kept as long as the RTL is the same, figures of the vendor's tools (`vendor`) as long as the C++ is.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def load(top: Top) -> Manifest | None:
 
 
 def save(top: Top, manifest: Manifest) -> None:
-    """Write it, figures last and in one order, whichever came first."""
+    """Write the manifest. Figures come last, in a fixed order."""
     figures = {key: manifest[key] for key in (*MEASURED, "vendor") if key in manifest}
     made = {key: value for key, value in manifest.items() if key not in figures}
     FOLDER.mkdir(exist_ok=True)
@@ -63,13 +62,13 @@ def _text(value: Any, indent: str = "") -> str:
 
 
 def is_current(manifest: Manifest) -> bool:
-    """True if the C++ files and the compiler are those the manifest was made of."""
+    """True if the manifest was made from the present C++ files by the present compiler."""
     current = hash_files([ROOT / source for source in manifest["sources"]]), compiler_hash()
     return current == (manifest["source_hash"], manifest["compiler_hash"])
 
 
 def make(built: Built) -> Manifest:
-    """The manifest of what was built; figures of an earlier one are kept where they are of the same sources."""
+    """The manifest of a build. Keeps figures of the earlier manifest that were made from the same sources."""
     top = built.top
     description = tomllib.loads(top.description.read_text())
     manifest: Manifest = {
@@ -96,7 +95,7 @@ def make(built: Built) -> Manifest:
 
 
 def load_current(top: Top) -> dict[str, Any]:
-    """The manifest. Raises OpenHlsError unless it is of the present sources."""
+    """The manifest. Raises OpenHlsError unless it was made from the present sources."""
     manifest = load(top)
     if manifest is None or not is_current(manifest):
         raise OpenHlsError(f"bitstreams/{top.name}.json is stale: run `make rtl KERNEL={top.name}`")
@@ -104,8 +103,8 @@ def load_current(top: Top) -> dict[str, Any]:
 
 
 def record(top: Top, key: str, figures: Any, before: Manifest | None = None) -> None:
-    """Put figures into the manifest. Raises OpenHlsError unless it is of the present sources, and of those of `before`:
-    the manifest when the work began."""
+    """Put figures into the manifest. Raises OpenHlsError unless it was made from the present sources, and from the same
+    RTL as `before`, the manifest when the work began."""
     now = load_current(top)
     if before is not None and before.get("rtl_hash") != now.get("rtl_hash"):
         raise OpenHlsError(f"{top.name} was built anew meanwhile: its figures are of the RTL before, do it again")
@@ -113,7 +112,7 @@ def record(top: Top, key: str, figures: Any, before: Manifest | None = None) -> 
 
 
 def clang_version() -> str:
-    """`19.1.7`: the part of the version that decides about the code."""
+    """The version of clang as `19.1.7`, without parts that do not affect the generated code."""
     text = subprocess.run([CLANG, "--version"], capture_output=True, text=True, check=True).stdout
     found = re.search(r"version (\d+\.\d+\.\d+)", text)
     return found.group(1) if found else "unknown"
@@ -155,7 +154,7 @@ def _places(text: str) -> str:
 
 
 def stale(tops: Iterable[Top]) -> list[str]:
-    """Tops whose manifest is missing or not of the present sources."""
+    """Tops whose manifest is missing or was not made from the present sources."""
     found = []
     for top in tops:
         manifest = load(top)

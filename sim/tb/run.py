@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the tests of a top in one simulation; a failing one once more, alone and with a waveform."""
+"""Runs the tests of a top in one simulation. Runs each failing test again, alone and with a waveform."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tb.build import OUT, Simulation, Verilator, simulation_of
 
 @dataclass(frozen=True)
 class Result:
-    """`tests` and what each of the `failures` said; `waveforms` of those; `report` as report.json has it."""
+    """`failures`: messages of failed tests by name; `waveforms`: their files. `report`: as in report.json."""
 
     top: Top
     tests: list[str]
@@ -29,7 +29,7 @@ class Result:
     waveforms: dict[str, Path] = field(default_factory=dict)
 
     def holes(self) -> list[str]:
-        """Bins of the coverage that no test has hit."""
+        """Coverage bins that no test has hit."""
         return [
             f"{group}: {name}"
             for group, bins in self.report.get("coverage", {}).items()
@@ -39,7 +39,7 @@ class Result:
 
 
 def run_top(top: Top, seed: int, *, small: bool = False, out: Path = OUT) -> Result:
-    """Every test of a top. Raises OpenHlsError where it does not compile."""
+    """Run every test of a top. Raises OpenHlsError if it does not compile."""
     result = simulate(simulation_of(top, out=out), seed, small=small)
     failed = [test for test in result.failures if test in result.tests]
     if failed:
@@ -53,7 +53,7 @@ def run_top(top: Top, seed: int, *, small: bool = False, out: Path = OUT) -> Res
 
 
 def simulate(simulation: Simulation, seed: int, *, small: bool, only: str = "", plusargs: Sequence[str] = ()) -> Result:
-    """One run of the simulation, in its folder `run` or, of one test alone, in a folder with its name."""
+    """Run the simulation in its folder `run`, or a single test in a folder with its name."""
     top = simulation.top
     folder = simulation.binary / (only or "run")
     modules = ["tb.common.tests"]
@@ -64,7 +64,7 @@ def simulate(simulation: Simulation, seed: int, *, small: bool, only: str = "", 
     folder.mkdir(parents=True, exist_ok=True)
     for old in (junit, folder / "report.json"):
         old.unlink(missing_ok=True)
-    with contextlib.suppress(SystemExit, RuntimeError):  # the results are in the file; without one there are none
+    with contextlib.suppress(SystemExit, RuntimeError):  # the results are in the file, if there is one
         runner.test(
             test_module=modules,
             hdl_toplevel=top.name,
@@ -91,7 +91,7 @@ def simulate(simulation: Simulation, seed: int, *, small: bool, only: str = "", 
 
 
 def _read(junit: Path) -> tuple[list[str], dict[str, str]]:
-    """The tests of a JUnit file and what the failed ones said. A simulation that crashed counts as failed."""
+    """The tests of a JUnit file and the messages of failed ones. A simulation that crashed counts as failed."""
     if not junit.exists():
         return [], {"simulation": "ended without results"}
     tests: list[str] = []

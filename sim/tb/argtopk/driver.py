@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a case of argtopk to what goes in."""
+"""Turns a case of argtopk into the kernel's inputs."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from golden.abi import MAX_TOKENS, MAX_TOP_K
 from tb.common.kernel import BEAT_BYTES, Case
 from tb.common.session import Job
 
-UNWRITTEN = 0x5A  # in the buffers of results
+UNWRITTEN = 0x5A  # initial byte of result buffers
 
 
 def job(case: Case) -> Job:
-    """The results' buffers are as long as the results of an accepted call."""
+    """The inputs of a case. The result buffers are as long as the results of an accepted call."""
     n, k = (min(max(case[name], 1), most) for name, most in (("n", MAX_TOKENS), ("k", MAX_TOP_K)))
     keys = np.ascontiguousarray(case["keys"]).tobytes()
     buffers = {
@@ -26,5 +26,5 @@ def job(case: Case) -> Job:
 
 
 def _whole(data: bytes) -> bytes:
-    """Whole beats."""
+    """The data, padded with zeros to whole beats."""
     return data + bytes(-len(data) % BEAT_BYTES)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the registers and the memory of argtopk to its results."""
+"""Reads the results of argtopk from its registers and memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tb.common.session import Outcome
 
 @dataclass(frozen=True)
 class Chosen:
-    """Whole buffers, with what the kernel left alone. `passes` over the keys, as the words read from memory tell."""
+    """Whole buffers, including bytes that the kernel did not write. `passes` over the keys, from the words read."""
 
     status: int
     bus_error: int

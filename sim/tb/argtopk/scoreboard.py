@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What argtopk must give."""
+"""The expected results of argtopk."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _STATUS = (Status.BAD_LENGTH, Status.BAD_K, Status.NON_FINITE)
 
 
 def inserts(case: Case) -> bool:
-    """Whether the kernel takes the insertion array."""
+    """True if the kernel uses the insertion array for this case."""
     return bool(case["k"] <= INSERTION_K and case["n"] <= INSERTION_KEYS)
 
 
@@ -45,18 +45,18 @@ class Argtopk(Scoreboard):
 
     @staticmethod
     def _left(expected: np.ndarray, size: int) -> np.ndarray:
-        """What a buffer holds in the end: results in whole beats, the rest as before."""
+        """The content of a buffer after the job: results in whole beats; the other bytes are unchanged."""
         data = np.ascontiguousarray(expected).view(np.uint8)
         whole = -(-data.size // 64) * 64
         return np.concatenate([data, np.zeros(whole - data.size, np.uint8), np.full(size - whole, UNWRITTEN, np.uint8)])
 
     def variables(self, case: Case, job: Job, outcome: Outcome | None = None) -> dict[str, int]:
-        """The number of digits is what the passes over the keys were; before a job, the most there can be."""
+        """`digits` comes from the number of passes over the keys. Before a job it is the most possible."""
         most = MOST_DIGITS[KeyType(case["key_type"])]
         return {**job.scalars, "digits": most if outcome is None else observe(outcome).passes - 1}
 
     def round_trips(self, case: Case, outcome: Outcome) -> int:
-        """Each pass waits for its first keys, the last one for the answer to its last write."""
+        """Each pass waits for its first keys. The last one also waits for the response to its last write."""
         return observe(outcome).passes + 1
 
     def declare(self, coverage: Coverage) -> None:

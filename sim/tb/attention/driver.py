@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a case of attention to what goes in: one memory, which all pointers begin at."""
+"""Turns a case of attention into the kernel's inputs: one memory, at whose begin all pointers point."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the registers and the memory of attention to its results."""
+"""Reads the results of attention from its registers and memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tb.common.session import Outcome
 
 @dataclass(frozen=True)
 class Attended:
-    """All of the memory, so that a stray write shows wherever it lands."""
+    """The whole memory, so that a stray write is seen wherever it lands."""
 
     status: int
     bus_error: int

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What attention must give, for the group size of its top."""
+"""The expected results of attention, for the group size of its top."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ _REFUSALS = (
     Status.OUT_OF_RANGE,
 )
 _SPARF_REFUSALS = (Status.BAD_R, Status.BAD_K)
-_REFUSED_OF_EACH = 12  # csim has thousands of refused jobs; RTL runs some with each status word
+_REFUSED_OF_EACH = 12  # csim has thousands of refused jobs; RTL runs this many of each status word
 _SIZES = (1, 16, 17, 128, 129)
 
 
 class Attention(Scoreboard):
     def __init__(self, group: int, exact: bool) -> None:
         self.group = group
-        self.exact = exact  # without SparF
+        self.exact = exact  # True for the top without SparF
         self.modes = golden.job.EXACT_MODES if exact else golden.job.ALL_MODES
 
     def cases(self, seed: int, small: bool) -> Iterable[Case]:
-        """Those for the group, but of the refused ones only some with each status word."""
+        """Cases of the group size. Of refused jobs, only some with each status word are run."""
         refused: dict[int, int] = {}
         for case in (dict(case) for case in attention.cases(np.random.default_rng(seed), small)):
             if (case["top"], case["exact"]) != (self.group, self.exact) or case["memory"].size > 2**22:
@@ -62,7 +62,7 @@ class Attention(Scoreboard):
         expect("memory", got.memory, case["expected"], case)
 
     def variables(self, case: Case, job: Job, outcome: Outcome | None = None) -> dict[str, int]:
-        """`digits` is the most that there can be: the passes of the radix select do not show outside."""
+        """`digits` is the most possible, because the passes of the radix select cannot be seen from outside."""
         fields = get_job(case["memory"], case["job"])
         tokens = {"tokens": int(fields["tokens"]), "tail": int(fields["tail_tokens"])}
         names = {"mode": "mode", "d": "head_dim", "r": "r", "k_top": "k_top"}

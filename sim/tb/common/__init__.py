@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the test benches of all kernels share."""
+"""Parts that the test benches of all kernels share."""

@@ -11,7 +11,7 @@ from tb.common.stalls import Gate
 
 
 class AxiLite:
-    """`gate` says when it offers and accepts; the first answer that is not OKAY is an error."""
+    """`gate` says in which cycles it offers and accepts words. A response other than OKAY is an error."""
 
     def __init__(self, bench: Bench, port: str) -> None:
         self._bench = bench
@@ -35,7 +35,7 @@ class AxiLite:
             self._pins[f"{channel}VALID"].value = 0
         for channel in ("B", "R"):
             self._pins[f"{channel}READY"].value = 0
-        self._waiting: dict[str, dict[str, int]] = {}  # not yet offered
+        self._waiting: dict[str, dict[str, int]] = {}  # payloads that are not offered yet
         self._offered: set[str] = set()
         self._answer = ""
         self._accepting = False
@@ -72,7 +72,7 @@ class AxiLite:
         return self._take() or moved
 
     def _take(self) -> bool:
-        """The answer; VALID must stay until it is taken, which READY alone decides."""
+        """Take the response, in a cycle with READY. VALID must stay high until then."""
         valid, ready = self._pins[f"{self._answer}VALID"], self._pins[f"{self._answer}READY"]
         if self._accepting and int(valid.value):
             if int(self._pins[f"{self._answer}RESP"].value):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An AXI4 slave in front of a memory, for one master: checks every rule that its bursts must keep."""
+"""An AXI4 slave in front of a memory, for one master. It checks every rule for the master's bursts."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class _Burst:
     address: int
     words: int
     id: int
-    ready: list[int] = field(default_factory=list)  # cycle of each word, of a write: of the answer
+    ready: list[int] = field(default_factory=list)  # a read: the cycle of each word; a write: the cycle of its response
     stores: list[tuple[int, int, int]] = field(default_factory=list)
     done: int = 0
 
 
 class AxiMemory:
-    """Keeps the order of each ID; of several that are ready, a random one is served.
+    """Keeps the order of bursts with the same ID. If several IDs are ready, a random one is served.
 
     `bursts` counts bursts by their kind; `touched`: addresses of the words that were read or written since `begin`.
     """
@@ -56,7 +56,7 @@ class AxiMemory:
         bench.agents.append(self)
 
     def begin(self, rng: np.random.Generator, timing: Timing, gates: dict[str, Gate]) -> None:
-        """For the next job; nothing may be on its way."""
+        """Prepare for the next job. No burst may be in flight."""
         self._rng, self._timing, self._gates = rng, timing, gates
         self.read_words = 0
         self.touched = {"read": set(), "write": set()}
@@ -65,7 +65,7 @@ class AxiMemory:
         self._reads: dict[int, deque[_Burst]] = {}
         self._writes: deque[_Burst] = deque()
         self._answers: dict[int, deque[_Burst]] = {}
-        self._read: _Burst | None = None  # whose word is on the pins
+        self._read: _Burst | None = None  # the burst whose word is on the pins
         self._answer: _Burst | None = None
         self._held: dict[str, tuple[int, ...]] = {}
         self._open = dict.fromkeys(("AR", "AW", "W"), False)
@@ -89,10 +89,10 @@ class AxiMemory:
                 self._pins[f"{channel}READY"].value = int(opens)
         return moved
 
-    # ---- what the master sends ----
+    # ---- channels from the master ----
 
     def _moves(self, channel: str, parts: tuple[str, ...]) -> tuple[int, ...] | None:
-        """The payload, if it moves in this cycle. Raises ProtocolError if it changed while it waited."""
+        """The payload, if it is transferred in this cycle. Raises ProtocolError if it changed while it waited."""
         held = self._held.get(channel)
         if not int(self._pins[f"{channel}VALID"].value):
             if held is not None:
@@ -156,10 +156,10 @@ class AxiMemory:
             self._answers.setdefault(burst.id, deque()).append(burst)
         return True
 
-    # ---- what the memory answers ----
+    # ---- channels to the master ----
 
     def _schedule(self, words: int) -> list[int]:
-        """The cycles in which the words of a burst are ready."""
+        """Compute the cycles in which the words of a burst are ready."""
         timing = self._timing
         extra = int(self._rng.integers(timing.jitter + 1)) if timing.jitter else 0
         at = self._bench.cycle + timing.latency + extra

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AXI4-Stream: a source and a sink, each of words as unsigned numbers."""
+"""AXI4-Stream: a source and a sink of words, which are unsigned numbers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Source(_Port):
         self.offer((), repeat(True))
 
     def offer(self, words: Sequence[int], gate: Gate) -> None:
-        """From now on; what was offered before and not taken is dropped, so it may only be called between jobs."""
+        """Offer these words from now on. Drops earlier words that were not taken, so call it only between jobs."""
         self.words, self.taken, self._gate, self._offered = words, 0, gate, False
 
     def reset(self) -> None:
@@ -60,14 +60,14 @@ class Source(_Port):
 
 
 class Sink(_Port):
-    """Takes words. A word, once offered, must stay until it is taken."""
+    """Takes words. A word that is offered must stay until it is taken."""
 
     def __init__(self, bench: Bench, name: str) -> None:
         super().__init__(bench, name)
         self.accept(repeat(True))
 
     def accept(self, gate: Gate) -> None:
-        """Forgets the words so far and takes others as the gate says."""
+        """Forget the words so far, and take further words when the gate allows."""
         self.words: list[int] = []
         self._gate = gate
         self._open = next(gate)

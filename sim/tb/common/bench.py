@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clock, reset, and one turn per cycle for everything around the design; a watchdog when nothing moves any more."""
+"""Clock, reset, and one turn per cycle for each agent around the design; and a watchdog that detects a stall."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tb.common.fifos import Fifo, find_fifos
 
 CLOCK_NS = 2
 RESET_CYCLES = 4
-PATIENCE = 5000  # cycles without a word; a test adds those for which a kernel may work on what it holds
+PATIENCE = 5000  # cycles without a word; a test adds the cycles that the kernel may compute without one
 
 
 class ProtocolError(AssertionError):
@@ -21,20 +21,20 @@ class ProtocolError(AssertionError):
 
 
 class StalledError(AssertionError):
-    """No word moved for the whole of the bench's patience; the text names ports and FIFOs that wait."""
+    """No word moved for as many cycles as the bench's patience. The message names ports and FIFOs that wait."""
 
 
 class Agent(Protocol):
-    """Something at pins of the design."""
+    """A model that is connected to pins of the design."""
 
     def turn(self) -> bool:
-        """Just before a rising edge: look at the pins, set them for the next cycle. True if a word moved."""
+        """Called just before a rising edge: read the pins and set them for the next cycle. True if a word moved."""
 
     def reset(self) -> None:
-        """The design is in reset: nothing is on its way."""
+        """Called while the design is in reset: forget all words in flight."""
 
     def state(self) -> str:
-        """What it has seen, for a report of a stall; empty if that is of no interest."""
+        """The state as text for the report of a stall; empty if it does not help."""
 
 
 class Bench:
@@ -48,7 +48,7 @@ class Bench:
         self.patience = PATIENCE
         self._quiet = 0
         self._edge = RisingEdge(dut.ap_clk)
-        dut.ap_rst_n.value = Immediate(0)  # pins begin with random bits: no edge may come before the reset
+        dut.ap_rst_n.value = Immediate(0)  # pins begin with random bits: reset before the first edge
         dut.ap_clk.value = Immediate(0)
         Clock(dut.ap_clk, CLOCK_NS, "ns").start(start_high=False)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A kernel's registers: arguments in, start, interrupt at the end, results out."""
+"""A kernel's registers: write arguments, start, wait for the interrupt, read results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ START, DONE, IDLE, READY, AUTO_RESTART = 1, 2, 4, 8, 128
 
 
 class Control:
-    """Offsets and widths come from registers.json. `cycles`: of each job since `start`, ap_done included."""
+    """Offsets and widths come from registers.json. `cycles`: cycles of each job since `start`, including ap_done."""
 
     def __init__(self, bench: Bench, folder: Path) -> None:
         described = json.loads((folder / "registers.json").read_text())
@@ -32,7 +32,7 @@ class Control:
         self._running, self._began = False, None
 
     def turn(self) -> bool:
-        """Counts the cycles of a job from ap_start to ap_done, whatever the bus around them costs."""
+        """Count the cycles of a job from ap_start to ap_done, without those of the register bus."""
         if not self._running:
             return False
         if self._began is None:
@@ -51,13 +51,13 @@ class Control:
         await self.bus.write(ENABLE, 1)
 
     async def put(self, name: str, value: int) -> None:
-        """Writes all words of an argument."""
+        """Write all words of an argument."""
         one = self.registers[name]
         for low in range(0, one["width"], 32):
             await self.bus.write(one["offset"] + low // 8, value >> low & 0xFFFFFFFF)
 
     async def get(self, name: str) -> int:
-        """All words of a register, as an unsigned number."""
+        """Read all words of a register, as an unsigned number."""
         one = self.registers[name]
         value = 0
         for low in range(0, one["width"], 32):
@@ -69,7 +69,7 @@ class Control:
         await self.bus.write(CONTROL, flags)
 
     async def interrupted(self) -> None:
-        """Waits for the interrupt of a started job and takes it back."""
+        """Wait for the interrupt of a started job and clear it."""
         while not int(self._interrupt.value):
             await self._bench.step()
         assert await self.bus.read(PENDING) == 1, "the interrupt is not that of the end of the job"
@@ -77,7 +77,7 @@ class Control:
         assert not int(self._interrupt.value), "the interrupt stays after it was taken back"
 
     async def finish(self) -> None:
-        """Waits for the interrupt of the last job; the registers must say that nothing runs any more."""
+        """Wait for the interrupt of the last job. The registers must show that the kernel is idle."""
         await self.interrupted()
         self._running = False
         assert await self.bus.read(CONTROL) == DONE | IDLE | READY, "ap_ctrl does not say done, idle, ready"

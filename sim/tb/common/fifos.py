@@ -11,7 +11,7 @@ from cocotb.handle import HierarchyObject
 
 @dataclass(frozen=True)
 class Fifo:
-    """`name` is the path of its instance below the top; `rooms` watches the places that its writer takes ahead."""
+    """`name` is the path of the instance below the top; `rooms` watches the places that its writer reserves."""
 
     name: str
     watch: Any
@@ -26,7 +26,7 @@ class Fifo:
         return int(self.watch.high_water.value)
 
     def state(self) -> str:
-        """Who waits at it, or "" if nobody does."""
+        """A text that says if the reader or the writer waits; "" if neither does."""
         level, depth = int(self.watch.level.value), self.depth
         refused = int(self.watch.in_valid.value) and not int(self.watch.in_ready.value)
         if refused or (self.rooms is not None and int(self.rooms.full.value)):
@@ -39,7 +39,7 @@ class Fifo:
 
 
 def find_fifos(dut: Any) -> list[Fifo]:
-    """In the order of their names."""
+    """All FIFOs of the design, sorted by name."""
     found: list[Fifo] = []
 
     def walk(scope: Any, path: tuple[str, ...], rooms: Any | None) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the folder of a kernel gives to the tests, and helpers to lay out words."""
+"""The interface that each kernel's folder implements for the tests, and helpers that lay out words."""
 
 from __future__ import annotations
 
@@ -12,52 +12,52 @@ import numpy as np
 from tb.common.report import Coverage
 from tb.common.session import Job, Outcome
 
-Case: TypeAlias = dict[str, Any]  # of csim, by name
+Case: TypeAlias = dict[str, Any]  # the arrays and numbers of a csim case, by name
 
 BEAT_BYTES = 64
 
 
 class Scoreboard(ABC):
-    """The only place where the golden model is used: it has computed what the cases of csim expect."""
+    """Compares results with the golden model's, which are part of csim's cases. Nothing else uses the golden model."""
 
     @abstractmethod
     def cases(self, seed: int, small: bool) -> Iterable[Case]:
-        """Jobs with what they must give."""
+        """The cases with their expected results."""
 
     @abstractmethod
     def refused(self, case: Case) -> bool:
-        """Whether the kernel must leave its inputs alone."""
+        """True if the kernel must refuse the case and read none of its streams."""
 
     @abstractmethod
     def check(self, case: Case, job: Job, outcome: Outcome) -> None:
-        """Raises AssertionError where an outcome is not what the case expects."""
+        """Raises AssertionError if the outcome differs from the expected one."""
 
     def variables(self, case: Case, job: Job, outcome: Outcome | None = None) -> dict[str, int]:
-        """Those of the formula in kernel.toml; without an outcome they may be upper bounds."""
+        """The variables of the formula in kernel.toml. Without an outcome they may be upper bounds."""
         return job.scalars
 
     def round_trips(self, case: Case, outcome: Outcome) -> int:
-        """How often a job waits for the latency of memory, which the formula leaves out."""
+        """How often a job waits for the latency of memory, which the formula does not contain."""
         return 0
 
     @abstractmethod
     def declare(self, coverage: Coverage) -> None:
-        """Names the bins that `cover` counts."""
+        """Declare the bins that `cover` counts."""
 
     @abstractmethod
     def cover(self, case: Case, coverage: Coverage) -> None:
-        """Counts what a case has exercised."""
+        """Count the features that a case exercises."""
 
 
 def beats(data: np.ndarray) -> list[int]:
-    """The bytes of an array as whole beats, zero padded, as numbers."""
+    """The bytes of an array as numbers, one for each beat; the last beat is padded with zeros."""
     content = np.ascontiguousarray(data).tobytes()
     content += bytes(-len(content) % BEAT_BYTES)
     return [int.from_bytes(content[i : i + BEAT_BYTES], "little") for i in range(0, len(content), BEAT_BYTES)]
 
 
 def expect(what: str, got: object, expected: object, case: Case) -> None:
-    """Raises AssertionError, with the label of the case, where two numbers or arrays are not the same."""
+    """Raises AssertionError, with the label of the case, if two numbers or arrays differ."""
     if isinstance(expected, np.ndarray):
         got = np.asarray(got)
         if got.size != expected.size:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the AXI4 masters of a kernel see: buffers between guard words, and how long an access takes."""
+"""The memory behind a kernel's AXI4 masters: buffers between guard words, and the time of accesses."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ GUARD = 0xA5
 
 @dataclass(frozen=True)
 class Timing:
-    """In cycles: from an address to its first word; between words; refreshes, in which nothing moves; and up to
-    `jitter` more per burst, so that the bursts of different IDs overtake each other."""
+    """Times in cycles. `latency`: from an address to its first word. `interval`: between words. `refresh`: a pause
+    every `refresh_every` cycles. `jitter`: the most extra latency of a burst, so that IDs overtake each other."""
 
     latency: int = 30
     interval: int = 1
@@ -26,7 +26,7 @@ class Timing:
 
 
 IDEAL = Timing()
-# Slow: a word each 4 cycles, 250 cycles of latency, refreshes as of DDR4 at 300 MHz (350 ns each 7.8 us).
+# "slow": a word every 4 cycles, 250 cycles of latency, refreshes like DDR4 at 300 MHz (350 ns every 7.8 us).
 TIMINGS = {
     "ideal": IDEAL,
     "slow": Timing(latency=250, interval=4, refresh_every=2340, refresh=105),
@@ -35,18 +35,18 @@ TIMINGS = {
 
 
 class Memory:
-    """Buffers at addresses of their own, a page of guard words before and after each."""
+    """Buffers at different addresses, each with a page of guard words before and after it."""
 
     def __init__(self) -> None:
         self.clear()
 
     def clear(self) -> None:
         self._next = PAGE
-        self._regions: dict[str, tuple[int, int, bytearray]] = {}  # base and size of a buffer; bytes with guards
+        self._regions: dict[str, tuple[int, int, bytearray]] = {}  # base, size, and bytes with guards, of each buffer
         self.failing: list[range] = []
 
     def add(self, name: str, data: bytes, offset: int) -> int:
-        """A buffer `offset` bytes into a page; returns its address."""
+        """Add a buffer that begins `offset` bytes into a page. Returns its address."""
         base = self._next + PAGE + offset
         guard = bytes([GUARD]) * PAGE
         self._regions[name] = base, len(data), bytearray(guard + data + guard)
@@ -54,7 +54,7 @@ class Memory:
         return base
 
     def place(self, address: int) -> tuple[str, int]:
-        """The buffer that an address lies in, and the offset in it."""
+        """The buffer that contains an address, and the offset in it."""
         for name, (base, size, _) in self._regions.items():
             if base <= address < base + size:
                 return name, address - base
@@ -66,7 +66,7 @@ class Memory:
         return np.frombuffer(bytes(data[PAGE : PAGE + size]), np.uint8)
 
     def read(self, address: int, size: int) -> int:
-        """A bus word. Raises ProtocolError unless it touches a buffer."""
+        """Read a bus word. Raises ProtocolError unless it overlaps a buffer."""
         for base, length, data in self._regions.values():
             if address + size > base and address < base + length:
                 at = address - base + PAGE
@@ -74,7 +74,7 @@ class Memory:
         raise ProtocolError(f"read at {address:#x}, which is in no buffer")
 
     def write(self, address: int, word: int, strobe: int, size: int) -> None:
-        """The bytes of a bus word whose strobes are set. Raises ProtocolError beyond the guard words."""
+        """Write the bytes of a bus word whose strobes are set. Raises ProtocolError beyond the guard words."""
         for base, length, data in self._regions.values():
             if base - PAGE <= address and address + size <= base + length + PAGE:
                 at = address - base + PAGE
@@ -89,11 +89,11 @@ class Memory:
         raise ProtocolError(f"write at {address:#x}, which is in no buffer")
 
     def fails(self, address: int, size: int) -> bool:
-        """Whether an access is to be answered with an error."""
+        """True if the access must get an error response."""
         return any(address < one.stop and address + size > one.start for one in self.failing)
 
     def check_guards(self) -> None:
-        """Raises AssertionError where a kernel wrote next to a buffer."""
+        """Raises AssertionError if the kernel wrote outside of a buffer."""
         for name, (base, size, data) in self._regions.items():
             for side, guard in (("before", data[:PAGE]), ("behind", data[PAGE + size :])):
                 if changed := PAGE - guard.count(GUARD):

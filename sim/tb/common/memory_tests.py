@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tests of kernels that reach memory, beside those of all kernels."""
+"""Additional tests of kernels that access memory."""
 
 from __future__ import annotations
 

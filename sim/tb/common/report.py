@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a regression has seen, as tables: functional coverage, FIFO high-water marks, cycles against the formula."""
+"""Tables of a regression: functional coverage, FIFO high-water marks, cycles against the formula."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tb.common.fifos import Fifo
 
 @dataclass
 class Coverage:
-    """Bins that a regression should hit, by group, and how often it did."""
+    """Bins that a regression should hit, by group, and how often it hit them."""
 
     bins: dict[str, Counter[str]] = field(default_factory=dict)
 
@@ -23,13 +23,13 @@ class Coverage:
         self.bins.setdefault(group, Counter()).update({str(name): 0 for name in names})
 
     def hit(self, group: str, name: object) -> None:
-        """Raises KeyError for a bin that was not declared."""
+        """Count a hit. Raises KeyError for a bin that was not declared."""
         if str(name) not in self.bins[group]:
             raise KeyError(f"coverage group {group} has no bin {name}")
         self.bins[group][str(name)] += 1
 
     def count(self, group: str, name: str, times: int) -> None:
-        """Adds hits of a bin that need not have been declared."""
+        """Add hits of a bin, which need not be declared."""
         self.bins.setdefault(group, Counter())[name] += times
 
     def holes(self) -> list[str]:
@@ -43,7 +43,7 @@ class Report:
     coverage: Coverage = field(default_factory=Coverage)
     marks: dict[str, tuple[int, int]] = field(default_factory=dict)
     cycles: list[tuple[str, int, int]] = field(default_factory=list)
-    most_outstanding: dict[str, int] = field(default_factory=dict)  # read bursts, by bundle
+    most_outstanding: dict[str, int] = field(default_factory=dict)  # the most read bursts in flight, by bundle
 
     def take_marks(self, fifos: Iterable[Fifo]) -> None:
         self.marks = {fifo.name: (fifo.depth, fifo.high_water) for fifo in fifos}
@@ -78,7 +78,7 @@ class Report:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table in Markdown, numbers to the right."""
+    """A table in Markdown, with numbers aligned to the right."""
     rows = list(rows)
     right = [bool(rows) and not isinstance(cell, str) for cell in (rows[0] if rows else head)]
     lines = [list(map(str, head)), ["--:" if one else "---" for one in right]]

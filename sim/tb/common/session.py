@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One test on one kernel: the bench with every port of the kernel in use, and the jobs that run on it."""
+"""One test on one kernel: the bench with an agent at every port of the kernel, and the jobs that run on it."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from tb.common.control import AUTO_RESTART, CONTROL, START, Control
 from tb.common.memory import IDEAL, Memory, Timing
 from tb.common.report import Report
 
-LINGER = 20  # cycles after a job in which nothing may come any more
-REPORT = Report()  # of all tests of this simulation
+LINGER = 20  # cycles after a job in which no further word may come
+REPORT = Report()  # one report for all tests of this simulation
 
 
 @dataclass(frozen=True)
 class Job:
-    """What goes into a kernel: scalars by the names of its registers, words by stream, bytes by buffer in memory, and
-    for each pointer its buffer."""
+    """The inputs of a kernel: scalars by register name, words by stream, bytes by buffer in memory, and the buffer of
+    each pointer."""
 
     label: str
     scalars: dict[str, int]
@@ -41,8 +41,8 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came out: output registers, words by stream, how many words of each input stream were taken, cycles
-    of each job, buffers in memory, words read through each bundle."""
+    """The outputs of a kernel: output registers, words by stream, number of words taken from each input stream, cycles
+    of each job, buffers in memory, number of words read through each bundle."""
 
     registers: dict[str, int]
     words: dict[str, list[int]]
@@ -93,12 +93,12 @@ class Session:
         await self.control.enable_interrupt()
 
     def offer(self, job: Job, *, stalled: bool = False) -> None:
-        """Puts the words of a job at the input streams."""
+        """Offer the words of a job at the input streams."""
         for name, source in self.sources.items():
             source.offer(job.words[name], self._gate(name, stalled))
 
     async def run(self, job: Job, **surroundings: Any) -> Outcome:
-        """A job whose words are at the streams, from its arguments to `LINGER` cycles after its end."""
+        """Run a job whose words are at the streams, from its arguments to `LINGER` cycles after its end."""
         await self.start(job, **surroundings)
         await self.control.finish()
         return await self.collect(job)
@@ -112,7 +112,7 @@ class Session:
         failing: Mapping[str, range] = MappingProxyType({}),
         flags: int = START,
     ) -> None:
-        """Puts the buffers of a job into memory, opens the outputs and writes the registers.
+        """Put the buffers of a job into memory, open the outputs and write the registers.
 
         `failing`: bytes of buffers whose accesses are answered with an error.
         """
@@ -138,8 +138,8 @@ class Session:
             port.begin(self.rng, timing, gates)
 
     async def run_twice(self, job: Job) -> Outcome:
-        """Two jobs with the same arguments, the second from the cycle after the first; the words of both, one after
-        the other."""
+        """Run two jobs with the same arguments; the second begins in the cycle after the first. The outcome has the
+        words of both in order."""
         await self.start(job, flags=START | AUTO_RESTART)
         await self.control.interrupted()
         await self.control.bus.write(CONTROL, 0)
@@ -147,8 +147,8 @@ class Session:
         return await self.collect(job)
 
     def touched(self, kind: str) -> dict[tuple[str, int], set[str]]:
-        """The buffers and byte offsets of the words that the last job has read, or written, each with the bundles that
-        have touched it in either way."""
+        """Words that the last job has read or written (`kind`), as (buffer, byte offset). The value is the set of
+        bundles that have read or written the word."""
         touched = {name: port.touched["read"] | port.touched["write"] for name, port in self.ports.items()}
         return {
             self.memory.place(address): {name for name, addresses in touched.items() if address in addresses}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When one side of a channel is willing to move a word."""
+"""Random patterns of the cycles in which one side of a channel can transfer a word."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PERIOD = 4096  # cycles after which a pattern repeats
 
 
 def gate(rng: np.random.Generator, stalls: str) -> Gate:
-    """Yields for each cycle whether a word may move; N is 2 to 8, a burst up to 100 cycles."""
+    """Yields True for each cycle in which a word may move. N is 2 to 8, a burst up to 100 cycles."""
     if stalls == NONE:
         return repeat(True)
     if stalls == BURSTS:

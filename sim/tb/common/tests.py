@@ -23,8 +23,8 @@ _DRIVER = import_module(f"tb.{_TOP.kernel}.driver")
 SCOREBOARD: Scoreboard = import_module(f"tb.{_TOP.kernel}.scoreboard").make(_TOP)
 SCOREBOARD.declare(REPORT.coverage)
 
-WITHIN = 0.02  # of the stated cycles
-LONGEST_STALLED = 20_000  # cycles that a job is stated to take; longer ones run without stalls alone
+WITHIN = 0.02  # allowed difference from the stated cycles, as a share
+LONGEST_STALLED = 20_000  # stated cycles; longer jobs run only without stalls
 
 REPORT.coverage.declare("scenario", ("reset in a job", "back to back", "refused", "accepted after refused"))
 
@@ -35,7 +35,7 @@ def _cases(seed: int, small: bool) -> list[tuple[Case, Job]]:
 
 
 def all_jobs(session: Session, at_most: int | None = None) -> list[tuple[Case, Job]]:
-    """Every case, but none that is stated to take more cycles; the last one is accepted."""
+    """All cases whose stated cycles are at most `at_most`, in an order that ends with an accepted job."""
     found = _cases(session.seed, session.small)
     found = [one for one in found if at_most is None or SCOREBOARD.refused(one[0]) or stated(*one) <= at_most]
     last = max(number for number, (case, _) in enumerate(found) if not SCOREBOARD.refused(case))
@@ -44,7 +44,7 @@ def all_jobs(session: Session, at_most: int | None = None) -> list[tuple[Case, J
 
 
 def accepted(session: Session, at_least: int, at_most: int) -> list[tuple[Case, Job]]:
-    """The jobs of which the formula states so many cycles, in random order."""
+    """The accepted jobs whose stated cycles are in this range, in random order."""
     found = [one for one in all_jobs(session) if not SCOREBOARD.refused(one[0])]
     found = [one for one in found if at_least <= stated(*one) <= at_most]
     return [found[i] for i in session.rng.permutation(len(found))]
@@ -55,7 +55,7 @@ def stated(case: Case, job: Job, outcome: Outcome | None = None) -> int:
 
 
 async def run(session: Session, case: Case, job: Job, **surroundings: Any) -> Outcome:
-    """One job whose words are at the streams, compared with what is expected."""
+    """Run one job whose words are at the streams, and compare it with the expected results."""
     session.bench.patience = PATIENCE + (0 if SCOREBOARD.refused(case) else stated(case, job))
     outcome = await session.run(job, **surroundings)
     SCOREBOARD.check(case, job, outcome)
@@ -66,7 +66,7 @@ async def run(session: Session, case: Case, job: Job, **surroundings: Any) -> Ou
 
 
 async def run_all(session: Session, *, stalled: bool) -> None:
-    """All cases in order and without a reset. A refused one meets the words of the next one that is accepted."""
+    """Run all cases in order, without a reset. Refused jobs have the next accepted job's words at their streams."""
     cycles = Cycles()
     refused: list[Case] = []
     done = 0
@@ -91,7 +91,7 @@ async def run_all(session: Session, *, stalled: bool) -> None:
 
 
 class Cycles:
-    """Collects the cycles of jobs without stalls, so that one that is off does not hide a wrong result."""
+    """Collects the cycles of jobs without stalls. It fails at the end, so that wrong results are reported first."""
 
     def __init__(self) -> None:
         self._off: list[str] = []
@@ -143,7 +143,7 @@ async def a_job_after_a_reset_in_the_middle_of_another_is_as_any(dut: Any) -> No
 
 @cocotb.test()
 async def a_job_may_begin_in_the_cycle_after_another(dut: Any) -> None:
-    """With auto_restart; what comes out is that of two jobs of the same arguments."""
+    """With auto_restart. The outputs are those of two jobs with the same arguments."""
     cycles = Cycles()
     async with Session(dut, "restart") as session:
         for case, job in accepted(session, 200, 2000)[:8]:

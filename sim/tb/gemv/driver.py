@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a case of gemv to what goes in."""
+"""Turns a case of gemv into the kernel's inputs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the words of gemv to its results, 64 bits each as csim lays them out."""
+"""Turns the words of gemv into results of 64 bits each, in csim's layout."""
 
 from __future__ import annotations
 

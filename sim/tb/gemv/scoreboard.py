@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What gemv must give, for the group size of its top."""
+"""The expected results of gemv, for the group size of its top."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Gemv(Scoreboard):
         self.group = group
 
     def cases(self, seed: int, small: bool) -> Iterable[Case]:
-        """Those of the group size; a refused call names a group, but no group changes the answer."""
+        """Cases of the group size. Refused calls give the same result for every group size."""
         for case in (dict(case) for case in gemv.cases(np.random.default_rng(seed), small)):
             if case["group"] == self.group or self.refused(case):
                 yield case

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the words of page_filter to rows and reports (hls/page_filter/job.hpp)."""
+"""Turns the words of page_filter into rows and reports (hls/page_filter/job.hpp)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BEAT = (1 << 512) - 1
 
 @dataclass(frozen=True)
 class Filtered:
-    """`rows` as bytes; `status`, `seen` and `kept` as the last report has them; `needed`: a flag per page."""
+    """`rows`: the kept rows as bytes. `status`, `seen` and `kept`: from the last report. `needed`: a flag per page."""
 
     status: int
     rows: np.ndarray
@@ -25,7 +25,7 @@ class Filtered:
 
 
 def observe(outcome: Outcome) -> Filtered:
-    """Raises AssertionError where the words do not keep their format: full beats, zeros behind the last row, marks."""
+    """Raises AssertionError if the words break their format: full beats, zeros behind the last row, marks."""
     content = bytearray()
     filtered, reports = outcome.words["filtered"], outcome.words["reports"]
     for number, word in enumerate(filtered):

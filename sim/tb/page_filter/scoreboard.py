@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What page_filter must give."""
+"""The expected results of page_filter."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the words and registers of softmax to its results."""
+"""Reads the results of softmax from its words and registers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What softmax must give."""
+"""The expected results of softmax."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Softmax(Scoreboard):
         coverage.declare("scores", ("more",))
         coverage.declare("inputs", ("dense", "dense, mask", "dense, tail", "dense, mask, tail", "tail"))
         coverage.declare("status", ("OK", "EMPTY", "BAD_LENGTH"))
-        coverage.declare("scores modulo 2", (0, 1))  # two share a word of memory
+        coverage.declare("scores modulo 2", (0, 1))  # two scores share a word of memory
 
     def cover(self, case: Case, coverage: Coverage) -> None:
         coverage.hit("status", Status(case["status"]).name if case["status"] else "OK")
