@@ -25,7 +25,7 @@ constexpr std::int64_t x_to_the(int power) {
 
 #define KVDRIVE_FOLD __attribute__((target("avx512f,avx512bw,avx512vl,vpclmulqdq,pclmul,sse4.2"), always_inline)) inline
 
-// Multiplies each 128 bits by x^bits and adds `next`.
+// Multiplies each group of 128 bits by x^bits and adds `next`.
 template <int bits>
 KVDRIVE_FOLD __m512i fold(__m512i value, __m512i next) {
   const __m512i by =

@@ -19,8 +19,8 @@
 namespace kvdrive {
 namespace {
 
-constexpr std::size_t kIndexPieces = 4;   // read ahead of the index
-constexpr std::size_t kChosenPieces = 6;  // read ahead for a head's chosen tokens; two heads are in progress
+constexpr std::size_t kIndexPieces = 4;   // pieces of the index that are read ahead
+constexpr std::size_t kChosenPieces = 6;  // pieces for a head's chosen tokens; two heads are in progress
 
 std::vector<std::uint32_t> ones(const std::byte* bitmap, std::uint32_t count) {
   std::vector<std::uint32_t> numbers;

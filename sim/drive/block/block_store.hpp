@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Namespace 1 as a block device: logical blocks of one page, beside the KV cache on the same flash.
+// Namespace 1 as a block device: logical blocks of one page each, on the same flash as the KV cache.
 //
 // A block that was never written, or was deallocated, takes no flash and reads as zeros. Provisioning is thin: blocks
 // and KV share the drive's capacity, and a write that finds no room is refused. Like the KV cache, writes are durable

@@ -26,7 +26,7 @@ struct DriveStats {
   std::uint64_t host_bytes_out = 0;
   std::uint64_t pages_written = 0;
   std::uint64_t pages_read = 0;
-  std::uint64_t staged_bytes_read = 0;  // K and V taken from drive DRAM
+  std::uint64_t staged_bytes_read = 0;  // K and V read from staged rows
   std::uint64_t attention_jobs = 0;
   std::uint64_t block_reads = 0;  // logical blocks
   std::uint64_t block_writes = 0;

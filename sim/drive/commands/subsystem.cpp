@@ -94,7 +94,7 @@ Reply Subsystem::format(const abi::Sqe& command) {
     return {.status = abi::kInvalidNamespace, .location = kInNsid};
   }
   if (command.cdw10 & 0xf || command.cdw10 >> 5 & 0x7) return {.status = kScBadFormat, .location = kInCdw10};
-  if (command.cdw10 >> 9 & 0x7) return {.status = abi::kInvalidField};  // flash is erased when it is needed again
+  if (command.cdw10 >> 9 & 0x7) return {.status = abi::kInvalidField};  // unsupported: flash is erased before its reuse
   events_.format_started(command);
   const Status status = drive_.format();
   events_.format_done(command, status);

@@ -22,7 +22,7 @@ struct FilterResult {
   std::vector<std::uint8_t> rows;  // kept rows, without the padding of the last beat
   std::uint32_t rows_seen = 0;
   std::uint32_t rows_kept = 0;
-  std::vector<std::uint8_t> page_needed;  // one per page, 0 or 1
+  std::vector<std::uint8_t> page_needed;  // one per page: 1 if it holds a wanted row, else 0
 };
 
 // K and V of a job in pages: row t is row t % rows_per_page of page t / rows_per_page. Pages come in pieces, so that

@@ -90,7 +90,7 @@ void Eraser::erase_marked() {
     if (!collector_.empty(number)) throw std::runtime_error("a flash block that must be erased cannot be emptied");
     if (bands.free_bands() < BandTable::kReserve) state_.commit();
   }
-  state_.commit();  // makes the emptied bands free
+  state_.commit();  // emptied bands become free
   for (const std::uint32_t number : numbers) {
     if (marks.contains(number) && bands.at(number).state == BandTable::State::kFree) writes_.erase(number);
   }
@@ -102,7 +102,7 @@ void Eraser::erase_all() {
   state_.queue.clear();
   bands.close_open();
   bands.sweep();
-  state_.commit();  // makes the emptied bands free
+  state_.commit();  // emptied bands become free
   for (std::uint32_t band = 0; band < state_.geometry.blocks_per_die; ++band) {
     if (bands.at(band).state == BandTable::State::kFree && !bands.at(band).erased) writes_.erase(band);
   }

@@ -40,9 +40,9 @@ struct Geometry {
 // The place of a unit on the flash.
 struct Place {
   std::uint32_t band = 0;
-  std::uint32_t row = 0;  // within the band
+  std::uint32_t row = 0;  // number of the row within the band
   std::uint32_t die = 0;
-  std::uint32_t slot = 0;  // within the program
+  std::uint32_t slot = 0;  // number of the unit within the program
 };
 
 }  // namespace kvdrive

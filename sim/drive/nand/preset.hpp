@@ -14,7 +14,7 @@ namespace kvdrive {
 struct Preset {
   std::string_view name;
   std::string_view source;
-  Geometry geometry;  // blocks_per_die 0: follows from the capacity
+  Geometry geometry;  // blocks_per_die 0: derived from the capacity
   std::uint32_t over_provision_percent = 7;
   Timing timing;
 };

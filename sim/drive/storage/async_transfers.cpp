@@ -90,7 +90,7 @@ void AsyncTransfers::queue(Way way, unsigned slot, int file, std::uint64_t offse
   ++queued_;
 }
 
-// Hands queued transfers to the kernel, then waits until `wait_for` transfers have ended.
+// Passes queued transfers to the kernel, then waits until `wait_for` transfers have ended.
 void AsyncTransfers::enter(unsigned wait_for) {
   const unsigned flags = wait_for > 0 ? IORING_ENTER_GETEVENTS : 0;
   do {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asynchronous transfers of a file: an io_uring, or blocking calls where the kernel grants none.
+// Asynchronous transfers of a file: an io_uring, or blocking calls if the kernel provides none.
 //
 // The ring is used through its three system calls. The library liburing would be one more package on each machine, in
 // place of the 60 lines that set up the ring, fill entries and read completions.
@@ -73,7 +73,7 @@ class AsyncTransfers {
   std::uint32_t sq_tail_ = 0, sq_mask_ = 0, sq_array_ = 0, cq_head_ = 0, cq_tail_ = 0, cq_mask_ = 0;  // byte offsets
   std::vector<Transfer> transfers_;
   unsigned in_flight_ = 0;
-  unsigned queued_ = 0;  // transfers among them that are not handed to the kernel yet
+  unsigned queued_ = 0;  // transfers that the kernel has not received yet
 };
 
 }  // namespace kvdrive

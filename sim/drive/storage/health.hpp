@@ -84,7 +84,7 @@ class Health {
   std::array<std::deque<Entry>, 3> logs_;
   std::deque<std::pair<Log, Entry>> fresh_;  // not yet committed
   std::map<std::uint32_t, std::uint32_t> features_;
-  std::size_t saving_ = 0;  // number of `fresh_` entries in the commit under way
+  std::size_t saving_ = 0;  // number of `fresh_` entries in the present commit
   bool must_save_ = false, features_changed_ = false;
 };
 

@@ -125,7 +125,7 @@ class Connection {
   std::shared_ptr<Association> association_{};
   nvme::QueueId queue_ = 0;
   std::uint32_t entries_ = 0;
-  bool flow_control_ = true;  // of the submission queue
+  bool flow_control_ = true;  // flow control of the submission queue
   std::optional<Authentication> authentication_{};
   bool authenticated_ = true;
 

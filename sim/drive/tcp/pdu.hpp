@@ -43,9 +43,9 @@ enum class FatalError : std::uint16_t {
 
 inline constexpr std::size_t kDigestBytes = 4;
 inline constexpr std::uint32_t kDefaultPort = 4420;
-inline constexpr std::uint32_t kMaxPadding = 124;             // between header and data
-inline constexpr std::uint32_t kMaxH2CDataBytes = 128 << 10;  // of one H2CData PDU
-inline constexpr std::uint32_t kMaxC2HDataBytes = 128 << 10;  // of one C2HData PDU
+inline constexpr std::uint32_t kMaxPadding = 124;             // padding between header and data
+inline constexpr std::uint32_t kMaxH2CDataBytes = 128 << 10;  // data of one H2CData PDU
+inline constexpr std::uint32_t kMaxC2HDataBytes = 128 << 10;  // data of one C2HData PDU
 inline constexpr std::uint32_t kInCapsuleBytes = 8192;        // exactly the value for the admin queue
 inline constexpr std::uint32_t kMaxTermReqBytes = 24 + 128;   // includes the header that was at fault
 inline constexpr std::uint8_t kMaxDataAlignment = 31;         // HPDA, in units of 4 bytes, 0-based
@@ -55,12 +55,12 @@ struct CommonHeader {
   std::uint32_t bytes;  // size of the whole PDU with its digests
 };
 
-// ICReq and ICResp.
+// The layout of ICReq and ICResp.
 struct InitializeConnection {
   CommonHeader common;
   std::uint16_t format;
   std::uint8_t alignment;  // HPDA or CPDA
-  std::uint8_t digests;    // bit 0 header, bit 1 data
+  std::uint8_t digests;    // bit 0: header digest, bit 1: data digest
   std::uint32_t limit;     // ICReq: R2Ts of one command, 0-based; ICResp: bytes of one H2CData PDU
   std::uint8_t reserved[112];
 };
@@ -75,7 +75,7 @@ struct CapsuleResp {
   abi::Cqe completion;
 };
 
-// H2CData, C2HData and R2T.
+// The layout of H2CData, C2HData and R2T.
 struct DataHeader {
   CommonHeader common;
   std::uint16_t cid;
@@ -85,7 +85,7 @@ struct DataHeader {
   std::uint32_t reserved;
 };
 
-// H2CTermReq and C2HTermReq.
+// The layout of H2CTermReq and C2HTermReq.
 struct TerminationRequest {
   CommonHeader common;
   std::uint16_t status;

@@ -134,7 +134,7 @@ class Target {
   BufferPool pool_{options_.buffer_bytes};
   std::function<void()> wake_;
   std::uint16_t next_discovery_id_ = 0;
-  std::map<std::uint16_t, std::shared_ptr<Association>> associations_;  // of the drive's subsystem, by CNTLID
+  std::map<std::uint16_t, std::shared_ptr<Association>> associations_;  // the drive's subsystem, by CNTLID
   std::vector<std::weak_ptr<Association>> discoveries_;
 
   mutable std::mutex mutex_;  // guards the members below
