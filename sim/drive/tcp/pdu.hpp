@@ -46,7 +46,7 @@ inline constexpr std::uint32_t kDefaultPort = 4420;
 inline constexpr std::uint32_t kMaxPadding = 124;             // padding between header and data
 inline constexpr std::uint32_t kMaxH2CDataBytes = 128 << 10;  // data of one H2CData PDU
 inline constexpr std::uint32_t kMaxC2HDataBytes = 128 << 10;  // data of one C2HData PDU
-inline constexpr std::uint32_t kInCapsuleBytes = 8192;        // exactly the value for the admin queue
+inline constexpr std::uint32_t kInCapsuleBytes = 8192;        // the admin queue allows no other value
 inline constexpr std::uint32_t kMaxTermReqBytes = 24 + 128;   // includes the header that was at fault
 inline constexpr std::uint8_t kMaxDataAlignment = 31;         // HPDA, in units of 4 bytes, 0-based
 

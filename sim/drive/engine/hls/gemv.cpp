@@ -10,7 +10,7 @@
 namespace kvdrive::hls {
 namespace {
 
-constexpr std::size_t kLanesPerHead = abi::kBeatBytes / sizeof(std::uint32_t);  // in beats of all heads
+constexpr std::size_t kLanesPerHead = abi::kBeatBytes / sizeof(std::uint32_t);  // one lane per head
 
 using Top = int (*)(Stream<beat_t>&, Stream<beat_t>&, Stream<beat_t>&, int, int, int);
 
