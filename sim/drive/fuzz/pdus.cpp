@@ -248,38 +248,45 @@ class Pdus final : public Surface {
     std::memcpy(to.data() + offset, &value, sizeof value);
   }
 
-  // Checks that every PDU of the target is whole, of a valid type, and answers a request.
+  // Takes what the target sends: whole PDUs, some of them together in one buffer.
   void drain(Slot& slot, Random& random) {
     tcp::Connection& connection = *slot.connection;
     while (!connection.output().empty()) {
       require(connection.output_begin() == 0, "a PDU was sent in part");
-      const Bytes& pdu = connection.output().front();
-      require(pdu.size() >= sizeof(tcp::CommonHeader), "a PDU without header");
-      const auto common = tcp::read_as<tcp::CommonHeader>(pdu);
-      require(common.bytes == pdu.size() && common.header_bytes <= pdu.size(), "a PDU of another length than it says");
-      switch (common.type) {
-        case tcp::kR2T: {
-          auto request = tcp::read_as<tcp::DataHeader>(pdu);
-          require(request.offset == 0 && request.length > 0 && request.length <= 1 << 16, "an R2T that cannot be");
-          require(slot.requests.emplace(request.tag, request).second, "an R2T with a tag in use");
-          break;
-        }
-        case tcp::kCapsuleResp: {
-          const auto completion = tcp::read_as<tcp::CapsuleResp>(pdu).completion;
-          if (!slot.connected && completion.status == 0) {
-            slot.connected = true;
-            slot.controller = static_cast<std::uint16_t>(completion.result);
-          }
-          break;
-        }
-        default:
-          require(common.type == tcp::kIcResp || common.type == tcp::kC2HTermReq || common.type == tcp::kC2HData,
-                  "a PDU that no controller sends");
-      }
-      connection.sent(pdu.size(), now_);
+      const std::size_t size = connection.output().front().size();
+      for (ByteView left = connection.output().front(); !left.empty();) left = left.subspan(take(slot, left));
+      connection.sent(size, now_);
       if (!random.one_in(4)) connection.proceed(now_);
     }
     connection.proceed(now_);
+  }
+
+  // The first PDU of `bytes` is whole, of a kind that a controller sends, and answers something. Returns its length.
+  static std::size_t take(Slot& slot, ByteView bytes) {
+    require(bytes.size() >= sizeof(tcp::CommonHeader), "a PDU without header");
+    const auto common = tcp::read_as<tcp::CommonHeader>(bytes);
+    require(common.bytes <= bytes.size() && common.header_bytes <= common.bytes, "a PDU is shorter than it says");
+    require(common.header_bytes >= sizeof(tcp::CommonHeader), "a PDU has no header");
+    switch (common.type) {
+      case tcp::kR2T: {
+        const auto request = tcp::read_as<tcp::DataHeader>(bytes);
+        require(request.offset == 0 && request.length > 0 && request.length <= 1 << 16, "an R2T that cannot be");
+        require(slot.requests.emplace(request.tag, request).second, "an R2T with a tag in use");
+        break;
+      }
+      case tcp::kCapsuleResp: {
+        const auto completion = tcp::read_as<tcp::CapsuleResp>(bytes).completion;
+        if (!slot.connected && completion.status == 0) {
+          slot.connected = true;
+          slot.controller = static_cast<std::uint16_t>(completion.result);
+        }
+        break;
+      }
+      default:
+        require(common.type == tcp::kIcResp || common.type == tcp::kC2HTermReq || common.type == tcp::kC2HData,
+                "a PDU that no controller sends");
+    }
+    return common.bytes;
   }
 
   Drive drive_;

@@ -9,13 +9,11 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).resolve().parents[3] / "scripts/fuzz_drive.py"
-INPUTS = 200
+INPUTS = {"commands": 40, "files": 20, "pdus": 200, "rings": 150}
 
 
 @pytest.mark.xdist_group("fuzzers")  # one build
-@pytest.mark.parametrize(
-    ("surface", "inputs"), [("commands", INPUTS), ("files", INPUTS), ("pdus", INPUTS), ("rings", INPUTS)]
-)
+@pytest.mark.parametrize(("surface", "inputs"), INPUTS.items())
 def test_a_surface_takes_any_input(surface, inputs, tmp_path: Path):
     command = [sys.executable, SCRIPT, "--surface", surface, "--inputs", str(inputs), "--corpus", str(tmp_path)]
     result = subprocess.run(command, capture_output=True, text=True)
@@ -25,4 +23,4 @@ def test_a_surface_takes_any_input(surface, inputs, tmp_path: Path):
     assert result.stdout.endswith("no harm\n")
     assert ran >= inputs
     assert edges > 1000  # the drive is part of what coverage is measured of
-    assert kept > 10  # inputs that reached new code: without feedback there would be none
+    assert kept > 5  # inputs that reached new code: without feedback there would be none
