@@ -108,12 +108,12 @@ FAMILIES = {
 
 
 def exact(q: Half, k: Half, v: Half) -> Real:
-    """Attention in float64: what every error is measured against."""
+    """Attention in float64, the reference for every error."""
     return np.stack([float64.attention(*head)[0] for head in zip(q, k, v, strict=True)])
 
 
 def ours(q: Half, k: Half, v: Half) -> Half:
-    """The golden model, whose bits every engine gives."""
+    """The golden model. Every engine gives the same bits."""
     return np.stack([golden.attention(*head).out[0] for head in zip(q, k, v, strict=True)])
 
 
@@ -198,7 +198,7 @@ def measure(family: str, tokens: int, heads: int) -> Row:
 
 
 def verdict(row: Row) -> str | None:
-    """What the row says about ours, or None where another method is more accurate.
+    """How our result compares with the others in this row; None if another method is more accurate.
 
     "smallest": no other method has a smaller rms error. "floor": ours is within FLOOR_TOLERANCE of the float64 result
     rounded to binary16, so that no binary16 result can be better by more than that.
@@ -212,7 +212,7 @@ def lost_mass(tokens: int) -> float:
     """Share of the softmax that is dropped in the worst case: all tokens but one have the largest p that is still 0."""
     dropped = (-32 << 20) - 1
     x = np.full(tokens, dropped + (1 << 20), np.int32)
-    x[0] = 1  # M = 1, and this token's weight is hardly above 1/2
+    x[0] = 1  # M = 1, and the weight of this token is slightly above 1/2
     result = golden.softmax(x)
     if result.p[1:].any():
         raise AssertionError("the worst case keeps a token: dropped is not below the limit")
@@ -289,7 +289,7 @@ def _worst_table(rows: list[Row]) -> str:
 
 
 def _remarks(rows: list[Row]) -> str:
-    """Where ours is not strictly the smallest, in numbers."""
+    """Sentences about rows in which our error is not strictly the smallest."""
     lines = []
     for name in METHODS[2:]:
         better = [row for row in rows if row.rms[name] < row.rms[OURS]]
@@ -304,7 +304,7 @@ def _remarks(rows: list[Row]) -> str:
 
 
 def report(rows: list[Row]) -> str:
-    """docs/accuracy.md."""
+    """The text of docs/accuracy.md."""
     families = "\n".join(f"- *{name}*: {family.about}." for name, family in FAMILIES.items())
     heads = ", ".join(f"{n} heads at {s} tokens" for s, n in sorted({(row.tokens, row.heads) for row in rows}))
     mass = _table(

@@ -1,4 +1,4 @@
-"""K, V and queries for `bench_cpu_target.py`: made up, or those of a model that reads source code."""
+"""K, V and queries for `bench_cpu_target.py`: random, or from a model that reads source code."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from kvdrive.eval import library
 from kvdrive.generation import checkpoints
 
 SEED = 1
-RUN = 256  # tokens that are alike where choices lie together
-SCATTERED, IN_RUNS = "scattered", "in runs"  # where the tokens lie that SparF chooses
+RUN = 256  # similar tokens per run, for data whose chosen tokens are neighbours
+SCATTERED, IN_RUNS = "scattered", "in runs"  # where SparF's chosen tokens are
 _LAST_QUERY = "last_query"
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What a decode step attends to."""
+    """The size of a decode step's attention."""
 
     layers: int = 8
     kv_heads: int = 4
@@ -34,7 +34,7 @@ class Shape:
 
     @property
     def kv_bytes(self) -> int:
-        """K and V of all layers in binary16."""
+        """Bytes of K and V of all layers in binary16."""
         return 4 * self.layers * self.kv_heads * self.tokens * self.head_dim
 
 
@@ -48,7 +48,7 @@ class States:
 
 
 def made_up(shape: Shape, data: str) -> States:
-    """Independent rows, or runs of similar ones. All layers have the same; they lie in the file one after the other."""
+    """Independent rows, or runs of similar rows. All layers have the same rows, at different places of the file."""
     rng, size = np.random.default_rng(SEED), (shape.kv_heads, shape.tokens, shape.head_dim)
     k, v = (rng.standard_normal(size, np.float32) for _ in range(2))
     if data == IN_RUNS:
@@ -60,7 +60,7 @@ def made_up(shape: Shape, data: str) -> States:
 
 
 def of_a_model(name: str) -> tuple[Shape, States]:
-    """What the model keeps of source code as long as its context, and the queries of the last token."""
+    """K and V of a model for source code that fills its context, and the queries of the last token."""
     checkpoint = checkpoints.load(name)
     text = "\n".join(module.text for module in library.held_out_modules())
     ids = torch.tensor([checkpoint.encode(text)[: checkpoint.context]])

@@ -45,7 +45,7 @@ class Shape:
 
     @property
     def kv_bytes(self) -> int:
-        """Bytes of K and V in binary16: what every contender is credited with, whatever its own dtype."""
+        """Bytes of K and V in binary16. Every contender's rate counts these bytes, whatever its own dtype."""
         return 2 * self.heads * self.s * self.d * 2
 
 
@@ -57,7 +57,7 @@ class Row:
     shape: Shape
     threads: int
     seconds: list[float] = field(default_factory=list)
-    of_bandwidth: float = math.nan  # its KV bytes per second over the bytes per second of a plain read
+    of_bandwidth: float = math.nan  # KV bytes per second, relative to a plain read
     slower_than_fast: float = math.nan
 
     @property
@@ -66,7 +66,7 @@ class Row:
         return self.shape.kv_bytes / statistics.median(self.seconds) / 1e9
 
     def record(self) -> dict[str, object]:
-        """Everything, for the JSON file."""
+        """All fields, for the JSON file."""
         return asdict(self) | {"gb_per_s": self.gb_per_s}
 
 
@@ -99,7 +99,7 @@ class Data:
                 raise RuntimeError(f"a job failed with status {abi.Status(status)!r}")
 
     def outputs(self) -> NDArray[np.float16]:
-        """What the last run wrote, [heads, g, d]."""
+        """The outputs of the last run, [heads, g, d]."""
         read = [job.read(image, "out", np.float16) for job, image in zip(self.jobs, self.images, strict=True)]
         return np.stack(read).reshape(self.q.shape)
 
@@ -171,7 +171,7 @@ def check_same_work(data: Data) -> float:
 
 
 def measure_hls(g: int, s: int, d: int) -> Row:
-    """The compiled kernels, one head once: they are for checking hardware, not for speed."""
+    """Time the compiled kernels on one head, once. They are made for checking hardware, not for speed."""
     data = Data(Shape(1, g, s, d))
     row = Row("hls", data.shape, 1)
     start = time.perf_counter()
@@ -181,7 +181,7 @@ def measure_hls(g: int, s: int, d: int) -> Row:
 
 
 def cache_bytes() -> int:
-    """Size of the last-level cache, 0 where the system does not tell."""
+    """Size of the last-level cache in bytes; 0 if the system does not report it."""
     sizes = Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")
     return max((int(size.read_text().strip().removesuffix("K")) * 1024 for size in sizes), default=0)
 

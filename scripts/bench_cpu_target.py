@@ -41,12 +41,12 @@ from kvdrive.policies.parameters import EVERYTHING, Parameters
 from kvdrive.targets.cpu import CpuDrive
 from kvdrive.targets.opening import drive_folder
 
-PIECE = 1 << 20  # of the disk's own reads
+PIECE = 1 << 20  # size of the disk's own reads
 QUEUE_DEPTH = 8
 WARM_UP = 1.0  # seconds
-STEPS = 7  # of each contender that has K and V in memory, after that
+STEPS = 7  # steps per round, after the warm-up, of a contender with K and V in memory
 EVEN = 16384  # tokens; a disk's rate differs more from one short read to the next: shorter contexts have more rounds
-REAL = "mini"  # the model whose own K and V are attended to as well
+REAL = "mini"  # the model whose K and V are measured as well
 DISK, EXACT, CACHED, PACKED = "disk alone", "exact", "exact, cached", "packed sdpa"
 SPARSE = tuple(f"SparF 1/8, {data}" for data in (SCATTERED, IN_RUNS))
 
@@ -61,9 +61,9 @@ class Row:
     seconds: list[float] = field(default_factory=list)
     file_bytes: list[int] = field(default_factory=list)
     file_reads: list[int] = field(default_factory=list)
-    of_disk: float = math.nan  # bytes of the file per second, over the disk alone
+    of_disk: float = math.nan  # bytes of the file per second, relative to the disk alone
     over_exact: float = math.nan  # times as fast as exact attention
-    over_floor: float = math.nan  # its time over a plain read of K and V from memory
+    over_floor: float = math.nan  # its time, relative to a plain read of K and V from memory
 
     @property
     def median(self) -> float:
@@ -93,7 +93,7 @@ class Bench:
             session.attend(layer, self.q[data][layer], self.shape.tokens, scale_bits(None, self.shape.head_dim), how)
 
     def cold(self, row: Row, data: str, how: Parameters) -> None:
-        """A step of a drive that was just opened, the page cache without the file."""
+        """A step of a drive that was just opened, without the file in the page cache."""
         forget(self.path)
         with CpuDrive(self.path, self.threads) as drive:
             start = time.perf_counter()
@@ -104,7 +104,7 @@ class Bench:
         row.file_reads.append(stats.file_reads)
 
     def in_memory(self, data: str, states: States, cached: Row, packed: Row) -> None:
-        """Steps that find K and V in the page cache, and torch's with tensors, in turns."""
+        """Steps of the drive with K and V in the page cache and steps of torch with tensors, alternating."""
         with CpuDrive(self.path, self.threads, cache_bytes=1 << 40) as drive:
             sdpa = packed_sdpa(states)
             drive_step = lambda: self.step(drive, data, EVERYTHING)  # noqa: E731
@@ -116,7 +116,7 @@ class Bench:
             row.seconds.append(statistics.median(of))
 
     def disk(self, row: Row) -> None:
-        """As many bytes of the file as exact attention reads, by plain direct reads."""
+        """Read as many bytes of the file as exact attention does, by plain direct reads."""
         forget(self.path)
         start = time.perf_counter()
         row.file_bytes.append(read_directly(self.path, self.shape.kv_bytes))
@@ -125,7 +125,7 @@ class Bench:
 
 
 def forget(path: Path) -> None:
-    """The kernel's copies of the file."""
+    """Remove the file from the kernel's page cache."""
     file = os.open(path, os.O_RDONLY)
     try:
         os.fsync(file)
@@ -135,7 +135,7 @@ def forget(path: Path) -> None:
 
 
 def read_directly(path: Path, size: int) -> int:
-    """Bytes read: `size` of those that were written last, front to back, QUEUE_DEPTH pieces at once."""
+    """Read the last `size` written bytes, front to back, QUEUE_DEPTH pieces at once. Returns the bytes read."""
     file = os.open(path, os.O_RDONLY | os.O_DIRECT)
     try:
         pieces = list(data_pieces(file))[-(size // PIECE) :]
@@ -152,12 +152,12 @@ def read_directly(path: Path, size: int) -> int:
 
 
 def data_pieces(file: int) -> Iterator[int]:
-    """Offsets of the whole pieces that are no hole."""
+    """Offsets of the whole pieces that are not holes."""
     end, at = os.fstat(file).st_size, 0
     while at < end:
         try:
             first = os.lseek(file, at, os.SEEK_DATA)
-        except OSError:  # nothing but a hole is left
+        except OSError:  # no data after this offset
             return
         at = os.lseek(file, first, os.SEEK_HOLE)
         yield from range(first, at - PIECE + 1, PIECE)
@@ -176,7 +176,7 @@ def packed_sdpa(states: States) -> Callable[[], None]:
 
 
 def seconds(run: Callable[[], None]) -> float:
-    """That a call takes."""
+    """Seconds that a call takes."""
     start = time.perf_counter()
     run()
     return time.perf_counter() - start
@@ -185,7 +185,7 @@ def seconds(run: Callable[[], None]) -> float:
 def measure(
     folder: Path, shape: Shape, rounds: int, threads: int, bandwidth: float, tick: Callable[[], None]
 ) -> list[Row]:
-    """All contenders at one context, in turns."""
+    """Measure all contenders at one context, alternating."""
     states = {data: made_up(shape, data) for data in (SCATTERED, IN_RUNS)}
     bench = Bench(folder, shape, threads, states)
     sparf = make_policy("sparf", Fraction(1, 8)).parameters(shape.tokens, shape.head_dim)
@@ -201,7 +201,7 @@ def measure(
 
 
 def measure_real(folder: Path, rounds: int, threads: int, bandwidth: float, tick: Callable[[], None]) -> list[Row]:
-    """What a model keeps of source code, its queries, at its longest context."""
+    """Measure with K, V and queries of a model that read source code, at its longest context."""
     shape, states = of_a_model(REAL)
     bench = Bench(folder, shape, threads, {REAL: states})
     sparf = make_policy("sparf", Fraction(1, 8)).parameters(shape.tokens, shape.head_dim)
@@ -218,7 +218,7 @@ def measure_real(folder: Path, rounds: int, threads: int, bandwidth: float, tick
 def in_rounds(
     rows: dict[str, Row], work: Sequence[Callable[[], None]], rounds: int, bandwidth: float, tick: Callable[[], None]
 ) -> list[Row]:
-    """The rows, with a measurement of each per round, and how they compare."""
+    """The rows, with one measurement per round, and their ratios."""
     for _ in range(rounds):
         for run in work:
             run()
@@ -235,7 +235,7 @@ def in_rounds(
 
 
 def show(rows: list[Row], real: list[Row]) -> Table:
-    """What was measured."""
+    """The measurements as tables."""
     table = Table(title="attention of a decode step, wall time; cold: around the page cache")
     for column in ("context", "contender", "ms", "GB/s of K and V", "MB read", "of disk", "x exact", "x memory floor"):
         table.add_column(column, justify="left" if column == "contender" else "right")

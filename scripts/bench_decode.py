@@ -38,7 +38,7 @@ from kvdrive.plugins.attach import AttentionOptions, attach_to
 from kvdrive.targets.group import DriveGroup
 from kvdrive.targets.opening import DriveOptions, drive_folder, open_drives
 
-PREFILL_SECONDS = 4.0  # of a round: short prefills are repeated
+PREFILL_SECONDS = 4.0  # the least time of a round: short prefills are repeated
 LLAMA_426M = {
     "vocab_size": 32000,
     "hidden_size": 2048,
@@ -61,7 +61,7 @@ class Row:
     seconds: list[float] = field(default_factory=list)
     ratio: float = math.nan
     of_floor: float = math.nan
-    logits_difference: float = math.nan  # largest, from stock transformers, in its standard deviations
+    logits_difference: float = math.nan  # the largest from stock transformers, in standard deviations of its logits
     modelled_device_ms: float | None = None
     read_inside_bytes: int | None = None
 
@@ -104,7 +104,7 @@ def measure(
 
 
 def llama_row(rows: list[Row], model: PreTrainedModel, folder: Path, threads: int) -> list[Row]:
-    """llama.cpp on the same weights, behind the rounds of the others: it fills its cache by itself."""
+    """llama.cpp on the same weights. It runs after the rounds of the others, because it fills its own cache."""
     stock = rows[0]
     seconds = llama_cpp.measure(model, stock.context, len(stock.seconds), threads, folder)
     if not seconds:
@@ -115,7 +115,7 @@ def llama_row(rows: list[Row], model: PreTrainedModel, folder: Path, threads: in
 
 
 def _count(row: Row, drives: DriveGroup, before: tuple) -> None:
-    """The last step's modelled device time and the bytes that were read inside the drive."""
+    """Note the last step's modelled device time and the bytes read inside the drive."""
     nanoseconds, stats = before
     now = drives.stats()
     if nanoseconds is not None:
@@ -149,7 +149,7 @@ def measure_prefill(
     tick: Callable[[], None],
     target: str = "emulator",
 ) -> Prefill:
-    """Prefills with and without the drive in turns, after one warm-up; several a round where they are short."""
+    """Prefills with and without the drive, alternating, after one warm-up. Short prefills run several times a round."""
     generator = torch.Generator().manual_seed(SEED)
     ids = torch.randint(1, model.config.vocab_size, (1, tokens), generator=generator)
     result, own = Prefill(name, tokens), sibling(model)
@@ -178,7 +178,7 @@ def _prefill(model: PreTrainedModel, ids: torch.Tensor, cache: Cache) -> float:
 
 
 def memory_bandwidth(threads: int) -> float:
-    """Bytes per second of a plain read, the best of a few."""
+    """Bytes per second of a plain read; the best of a few."""
     from concurrent.futures import ThreadPoolExecutor
 
     data = np.ones(1 << 27, np.uint64)

@@ -33,7 +33,7 @@ BEGIN, END = "<!-- generated: make bench-drive -->", "<!-- end -->"
 
 
 class Host:
-    """Commands to a drive on a file, in process."""
+    """Sends commands to a drive in this process, on a file."""
 
     def __init__(self, path: Path, capacity_bytes: int, **options: Any) -> None:
         self.drive = _native.Drive(path, "fast", 1, capacity_bytes, **options)
@@ -76,7 +76,7 @@ class Host:
         return self.send(abi.Sqe, opcode=abi.Opcode.FLUSH, nsid=abi.Namespace.NVM)
 
     def attend(self, session: int, q: NDArray[np.float16], tokens: int, **fields: int) -> float:
-        """q [heads, g, d]. The results are fetched, outside of the time."""
+        """Attend from q [heads, g, d]. Results are fetched after the time was taken."""
         data = np.ascontiguousarray(q).reshape(-1).view(np.uint8)
         heads, group, d = q.shape
         seconds = self.send(
@@ -129,7 +129,7 @@ def fio_rate(path: Path, size: int) -> float | None:
 
 
 def append_rate(folder: Path, rounds: int) -> dict[str, Any]:
-    """Bulk appends with the flush behind them, and fio, in turns on the same disk."""
+    """Bulk appends with a flush after them, alternating with fio on the same disk."""
     heads, tokens, d, layers = 8, 8192, 128, 16
     rows = np.random.default_rng(1).standard_normal((heads, tokens, d), np.float32).astype(np.float16)
     data = rows.reshape(-1).view(np.uint8)
@@ -163,7 +163,7 @@ def command_rate(folder: Path, rounds: int) -> list[dict[str, Any]]:
     """Commands without data through the rings: host and drive on one core, which take turns."""
     many, few = 1_000_000, 50_000
     entry = np.zeros((), abi.Sqe)
-    entry["opcode"], entry["nsid"] = abi.Opcode.FLUSH, abi.Namespace.NVM  # nothing waits for it
+    entry["opcode"], entry["nsid"] = abi.Opcode.FLUSH, abi.Namespace.NVM  # a flush without pending data
     found: dict[str, list[float]] = {"C++, as many in flight as fit": [], "Python, one at a time": []}
     with scratch(folder) as here:
         drive = _native.Drive(here / "drive.kv", "fast", 1, 1 << 26)
@@ -227,13 +227,13 @@ def attention_rate(folder: Path, rounds: int) -> dict[str, Any]:
 
 
 def anonymous_bytes() -> int:
-    """Memory of this process that is no file's."""
+    """Anonymous memory of this process in bytes."""
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("RssAnon"))
     return int(line.split()[1]) * 1024
 
 
 def metadata(folder: Path, gigabytes: int) -> list[dict[str, Any]]:
-    """Memory and mount time of a drive of 1 TB by how the cache was written. No contents: the maps are the same."""
+    """Memory and mount time of a 1 TB drive, by how the cache was written. Maps are the same without contents."""
     results = []
     ways = [
         ("prefill in one go", 4096),
@@ -322,13 +322,13 @@ def simulation(folder: Path) -> list[dict[str, Any]]:
 
 
 def collection(folder: Path) -> dict[str, Any]:
-    """Write amplification of sessions that come and go on a drive that is 80 % full."""
+    """Write amplification for sessions that are created and deleted on a drive that is 80 % full."""
     capacity, heads, d = 256 << 20, 8, 128
     rng = np.random.default_rng(3)
     with scratch(folder) as here:
         host = Host(here / "drive.kv", capacity, payload=False, pages_per_block=8, staged_bytes=1 << 30)
         sizes: dict[int, int] = {}
-        growing: dict[int, int] = {}  # tokens so far
+        growing: dict[int, int] = {}  # session: its tokens so far
         for number in range(1, 600):
             tokens = int(rng.choice([1024, 2048, 4096]))
             while sum(sizes.values()) + tokens > 0.8 * capacity / (2 * heads * d * 2):
@@ -365,7 +365,7 @@ def number(value: Any) -> str:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """A list of alike records as Markdown."""
+    """A list of records with equal fields as a Markdown table."""
     names = list(rows[0])
     lines = ["| " + " | ".join(name.replace("_", " ") for name in names) + " |", "|" + "---|" * len(names)]
     return "\n".join(lines + ["| " + " | ".join(number(row[name]) for name in names) + " |" for row in rows])

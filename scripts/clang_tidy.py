@@ -36,7 +36,7 @@ def flags(source: Path) -> list[str]:
         common += ["-mavx2", "-mfma", "-mf16c"]
     if source.stem.endswith("_avx512"):
         common += ["-mavx2", "-mfma", "-mf16c", "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl"]
-    if source.parent.name == "fuzz":  # the sanitizers' header comes with g++
+    if source.parent.name == "fuzz":  # the header of the sanitizers comes with g++
         found = subprocess.run(["g++", "-print-file-name=include"], capture_output=True, text=True, check=True)
         common += ["-idirafter", found.stdout.strip()]
     if source.parent.name == "binding":
@@ -57,7 +57,7 @@ def tidy(source: Path, tree: bytes) -> tuple[Path, str]:
     stamp = CACHE / hashlib.sha256(tree + str(source).encode() + source.read_bytes()).hexdigest()
     if stamp.exists():
         return source, ""
-    # The path analyzer takes minutes in the vendor's wide integers and only complains about them.
+    # The path analyzer takes minutes in the vendor's wide integers and all its findings are inside them.
     vendor = "hls" in source.relative_to(ROOT).parts
     checks = ["--checks=-clang-analyzer-*"] if vendor else []
     command = ["clang-tidy-19", "--quiet", *checks, str(source), "--", *flags(source)]

@@ -1,4 +1,4 @@
-"""What `bench_decode.py` compares: one set of weights, five caches with the same random K and V."""
+"""The contenders of `bench_decode.py`: one set of weights, five caches with the same random K and V."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PACKED = "packed"
 
 
 class PreallocatedLayer(CacheLayerMixin):
-    """K and V of a layer in buffers of their final size: what a cache in memory can do at best."""
+    """K and V of a layer in buffers of their final size, the fastest cache in memory."""
 
     is_sliding = False
 
@@ -67,7 +67,7 @@ def packed_attention(
     scaling: float | None = None,
     **kwargs: object,
 ) -> tuple[torch.Tensor, None]:
-    """A decode step of SDPA that reads K and V once: the query heads of a group are queries of one KV head."""
+    """A decode step of SDPA that reads K and V once. The query heads of a group become queries of one KV head."""
     batch, heads, new_tokens, head_dim = query.shape
     if new_tokens != 1 or attention_mask is not None:
         raise ValueError("packed attention serves single tokens without a mask")
@@ -78,7 +78,7 @@ def packed_attention(
 
 @dataclass
 class Contender:
-    """A model with its cache; `drives` where there are some."""
+    """A model with its cache, and its `drives` if it has any."""
 
     name: str
     model: PreTrainedModel
@@ -92,7 +92,7 @@ class Contender:
 
 
 def sibling(model: PreTrainedModel) -> PreTrainedModel:
-    """The same weights in a model of its own, so that each can have another attention."""
+    """A second model with the same weights, so that each model can have a different attention."""
     return copy.deepcopy(model, {id(tensor): tensor for tensor in model.parameters()})
 
 
@@ -109,7 +109,7 @@ def states(shape: Shape, context: int, dtype: torch.dtype) -> Iterator[tuple[tor
 def contenders(
     model: PreTrainedModel, shape: Shape, context: int, rounds: int, threads: int, folder: Path
 ) -> Iterator[list[Contender]]:
-    """Everything that runs in a round, filled; stock transformers first."""
+    """All contenders of a round with filled caches; stock transformers comes first."""
     AttentionInterface.register(PACKED, packed_attention)
     AttentionMaskInterface.register(PACKED, sdpa_mask)
     in_memory = [PreallocatedLayer(context + rounds + 1) for _ in range(shape.layers)]

@@ -58,7 +58,7 @@ constexpr std::int64_t attention_cycles(const CycleVariables& job) {{
 
 
 def cpp(node: ast.expr) -> str:
-    """An expression of counts, none of them negative, in C++. Raises ValueError for what formulas have no use for."""
+    """An expression of counts >= 0 as C++. Raises ValueError for operations that formulas do not need."""
     match node:
         case ast.Constant(value=int() as value):
             return str(value)
@@ -85,7 +85,7 @@ def cpp(node: ast.expr) -> str:
 
 
 def stated() -> tuple[str, int]:
-    """Formula and fill. Raises ValueError unless all groups' manifests state the same."""
+    """Formula and fill. Raises ValueError unless the manifests of all groups agree."""
     manifests = [json.loads(path.read_text())["cycles"] for path in sorted(MANIFESTS.glob("attention_g*.json"))]
     found = {(cycles["formula"], cycles.get("fill", 0)) for cycles in manifests}
     if len(found) != 1:

@@ -14,7 +14,7 @@ SOURCES = {"sweep": ROOT / "out/eval", "smollm2": ROOT / "out/eval-smollm2"}  # 
 
 
 def sweep_block(found: dict) -> str:
-    """One line per policy and ratio, and what was asked."""
+    """One line per policy and ratio, and a sentence about the questions."""
     points = found["points"]
     exact = {point["context"]: point["bytes_read"] for point in points if point["policy"] == "exact"}
     tasks = list(points[0]["accuracy"])

@@ -23,8 +23,8 @@ BUILD = ROOT / "build/fuzzers"
 MEMORY = Path("/dev/shm")
 COMPILER = "clang++-19"
 SURFACES = sorted(path.stem for path in (ROOT / "sim/drive/fuzz").glob("*.cpp") if path.stem != "entry")
-LONGEST_INPUT = 1024  # bytes: choices of a history
-LONGEST_SECONDS = 120  # of one input; more counts as a hang
+LONGEST_INPUT = 1024  # bytes; each one is a choice in a history
+LONGEST_SECONDS = 120  # for one input; longer counts as a hang
 
 
 def build(jobs: int, surfaces: list[str]) -> None:
@@ -41,12 +41,12 @@ def build(jobs: int, surfaces: list[str]) -> None:
 
 
 def run(surface: str, bound: str, seed: int, corpus: Path) -> bool:
-    """True if the surface took all inputs without harm. `bound`: libFuzzer's option that ends the run."""
+    """Run a surface. True if no input failed. `bound`: libFuzzer's option that ends the run."""
     found = BUILD / "found"
     corpus.mkdir(parents=True, exist_ok=True)
     found.mkdir(exist_ok=True)
     environment = os.environ | {"UBSAN_OPTIONS": "print_stacktrace=1"}
-    if MEMORY.is_dir():  # inputs make data durable all the time
+    if MEMORY.is_dir():  # inputs make data durable often, which is slow on a disk
         environment["TMPDIR"] = str(MEMORY)
     command = [BUILD / f"fuzz_{surface}", corpus, bound, f"-seed={seed}", f"-artifact_prefix={found}/{surface}-"]
     command += [f"-max_len={LONGEST_INPUT}", f"-timeout={LONGEST_SECONDS}"]

@@ -20,9 +20,9 @@ PAGE = ROOT / "docs/hardware.md"
 MANIFESTS = ROOT / "bitstreams"
 TARGETS = Path(__file__).with_name("hardware_targets.toml")
 RESOURCES = ("LUT", "DSP", "BRAM", "URAM", "FF")
-MHZ = 300  # of the GB/s
-LARGEST = 5  # modules of a top that are shown
-UNCERTAINTY = 0.25  # of the period, kept for skew and long nets: openhls's delay table
+MHZ = 300  # clock for which GB/s are computed
+LARGEST = 5  # the number of modules shown for a top
+UNCERTAINTY = 0.25  # share of the clock period kept for skew and long nets (openhls's delay table)
 
 Table = dict[str, Any]
 Manifests = dict[str, Table]
@@ -35,13 +35,13 @@ def rows_text(head: list[str], rows: list[list[str]], numbers: int) -> str:
 
 
 def _found(manifests: Manifests, target: Table, job: str) -> Table | None:
-    """What was measured of a target's kernel on `job`."""
+    """The measurement of a target's kernel on `job`."""
     jobs = manifests.get(target["top"], {}).get("measured", [])
     return next((one for one in jobs if (one["job"], one["memory"]) == (job, target["memory"])), None)
 
 
 def verdict(value: float, limit: float, at_most: bool) -> str:
-    """`met`, or how far away the value is."""
+    """`met`, or the distance from the target."""
     if value <= limit if at_most else value >= limit:
         return "met"
     if not limit:
@@ -72,7 +72,7 @@ def rate_row(manifests: Manifests, target: Table) -> list[str]:
 
 
 def _resources(manifest: Table, tool: str, module: str) -> Table:
-    """LUT, DSP ... as `tool` counts them; of a part of the design only Yosys knows."""
+    """LUT, DSP ... as `tool` counts them. Only Yosys counts parts of a design."""
     if tool == "yosys":
         yosys = manifest.get("yosys", {})
         if not module:
@@ -101,7 +101,7 @@ def area_rows(manifests: Manifests, target: Table) -> list[list[str]]:
 
 
 def ratio_rows(manifests: Manifests, target: Table) -> list[list[str]]:
-    """LUTs of a top over those of another one."""
+    """Ratios of LUTs between two tops."""
     whole, part = (_resources(manifests.get(target[name], {}), "yosys", "").get("LUT") for name in ("top", "over"))
     start, limit = [target["name"], "LUT"], target["times"]
     if whole is None or part is None:
@@ -115,7 +115,7 @@ def _number(value: float | int | None) -> str:
 
 
 def kernel_row(name: str, manifest: Table) -> list[str]:
-    """Everything that is known of the area and the clock of one top."""
+    """All figures of the area and the clock of one top."""
     total, vendor = manifest.get("yosys", {}).get("total", {}), _resources(manifest, "vendor", "")
     budget = 1000 / manifest["clock_mhz"] * (1 - UNCERTAINTY)
     clock = [f"{manifest['clock_mhz']:g} MHz", f"{budget:.2f}", f"{manifest['slowest_ns']:.2f}"]

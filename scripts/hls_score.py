@@ -25,7 +25,7 @@ from openhls.frontend.compile import compile_program
 
 @dataclass(frozen=True)
 class Verdict:
-    """`refused` says why there is no RTL, or is empty; `slow` loops miss the interval their pragma asks for."""
+    """`refused`: why there is no RTL, or empty. `slow`: loops that miss the interval of their pragma."""
 
     design: str
     refused: str = ""
@@ -43,13 +43,13 @@ def judge(suite: Path, config: Path) -> Verdict:
             design = write_design(program, component.top, Path(folder), component.clock_mhz or CLOCK_MHZ)
     except OpenHlsError as error:
         return Verdict(name, str(error))
-    except Exception as error:  # whatever the compiler does but refuse is a fault of it
+    except Exception as error:  # an error other than a refusal is a bug of the compiler
         return Verdict(name, f"fault of openhls: {type(error).__name__}")
     return Verdict(name, "", sum(region.missed for region in design.regions), len(program.warnings))
 
 
 def reason(text: str) -> str:
-    """A refusal without places and names, so that equal ones are counted together."""
+    """A refusal without places and names, so that equal refusals are counted together."""
     found = re.search(r"error: (.*)", text)
     problem = found.group(1) if found else re.sub(r"^(\S+:\d+( in )?)+: ", "", text.splitlines()[0])
     if "file not found" in problem:

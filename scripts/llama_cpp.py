@@ -16,7 +16,7 @@ import torch
 from transformers import PreTrainedModel
 
 NAME = "llama.cpp"
-LONGEST = 16384  # tokens: llama-bench fills its cache by a prefill, which takes the better part of an hour beyond
+LONGEST = 16384  # tokens; llama-bench fills its cache by a prefill, which takes almost an hour for longer contexts
 _BLOCK = {
     "attn_norm": "input_layernorm",
     "attn_q": "self_attn.q_proj",
@@ -31,7 +31,7 @@ _BLOCK = {
 
 
 def find() -> str | None:
-    """The program, where all that it takes is there."""
+    """The program llama-bench; None if it or the package gguf is missing."""
     return shutil.which("llama-bench") if importlib.util.find_spec("gguf") else None
 
 
@@ -81,7 +81,7 @@ def write_gguf(model: PreTrainedModel, path: Path) -> None:
 
 
 def decode_seconds(program: str, file: Path, context: int, rounds: int, threads: int) -> list[float]:
-    """Of a token behind `context` others, `rounds` times. Raises RuntimeError with llama-bench's words."""
+    """Seconds per token after `context` others, `rounds` times. Raises RuntimeError with llama-bench's message."""
     options: dict[str, Any] = {"-m": file, "-p": 0, "-n": 4, "-d": context, "-r": rounds, "-t": threads, "-fa": 1}
     command = [program, *(str(part) for pair in options.items() for part in pair), "-o", "json"]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -92,7 +92,7 @@ def decode_seconds(program: str, file: Path, context: int, rounds: int, threads:
 
 
 def measure(model: PreTrainedModel, context: int, rounds: int, threads: int, folder: Path) -> list[float]:
-    """Seconds of decode steps; none where llama.cpp is missing, the context too long or the model no Llama."""
+    """Seconds of decode steps. Empty if llama.cpp is missing, the context is too long, or the model is no Llama."""
     program = find()
     if program is None or context > LONGEST or model.config.model_type != "llama":
         return []

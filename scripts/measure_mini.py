@@ -68,13 +68,13 @@ class Zeros:
         self.all = [0] * layers
 
     def shares(self) -> list[float]:
-        """Of each layer, 0 to 1."""
+        """Share of zeros for each layer, 0 to 1."""
         return [zero / total for zero, total in zip(self.zero, self.all, strict=True)]
 
 
 @contextmanager
 def count_zeros(model: PreTrainedModel) -> Iterator[Zeros]:
-    """Counts while the model runs."""
+    """Count zeros while the model runs."""
     layers = model.get_decoder().layers
     zeros = Zeros(len(layers))
 
@@ -100,7 +100,7 @@ def questions(encode: tasks.Encoder, documents: list[Tokens], tokens: int) -> li
 
 
 def counter(total: int) -> Callable[[], None]:
-    """Prints how far the work is."""
+    """Print the progress."""
     done = 0
 
     def step() -> None:
@@ -172,7 +172,7 @@ def picture(path: Path, facts: dict) -> None:
 
 
 def write_blocks(card: Path, blocks: dict[str, str]) -> None:
-    """Replace what stands between `<!-- name -->` and `<!-- end -->`. Raises SystemExit where a block is missing."""
+    """Replace the text between `<!-- name -->` and `<!-- end -->`. Raises SystemExit if a block is missing."""
     text = card.read_text()
     for name, block in blocks.items():
         filled = f"<!-- {name} -->\n{block}\n<!-- end -->"

@@ -31,7 +31,7 @@ from rtl.kernels import Top, find_tops  # noqa: E402
 from rtl.library import DDR4  # noqa: E402
 
 LATE = "100 cycles"
-MEMORIES = {"ideal": 0.0, LATE: 100.0, "ddr4": DDR4}  # latencies; both of the first two give a word in every cycle
+MEMORIES = {"ideal": 0.0, LATE: 100.0, "ddr4": DDR4}  # latencies; the first two give a word in every cycle
 SEED = 2026
 
 Arrays = dict[str, Any]
@@ -126,7 +126,7 @@ def _attention(group: int, only_exact: bool) -> Iterator[Job]:
 
 
 def jobs_of(top: Top) -> list[Job]:
-    """What is measured of a top."""
+    """The jobs on which a top is measured."""
     group = int(top.name.rsplit("_g", 1)[1]) if "_g" in top.name else 0
     if top.kernel == "argtopk":
         return [_argtopk(16384, 64, 4), _argtopk(16384, 2048, 4), _argtopk(131072, 16384, 4)]
@@ -173,7 +173,7 @@ def main() -> int:
                     found.append(measure(top, job, memory))
                     print(_line(top, found[-1]), flush=True)
             manifest.record(top, "measured", found, before)
-        except (OpenHlsError, KvdriveError) as error:  # the other kernels are measured all the same
+        except (OpenHlsError, KvdriveError) as error:  # go on with the other kernels
             failed += 1
             print(f"{top.name}: FAILED: {error}", file=sys.stderr, flush=True)
     return 1 if failed else 0

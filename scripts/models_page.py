@@ -46,7 +46,7 @@ def table() -> str:
         "| family | heads per KV head | head dimension | layers on the drive | layers in memory | tested how |",
         "| --- | ---: | ---: | ---: | ---: | --- |",
     ]
-    served = {name: config for name, config in CONFIGS.items() if name != "llama-mha"}  # two shapes of one class
+    served = {name: config for name, config in CONFIGS.items() if name != "llama-mha"}  # a second shape of a class
     served |= {name: config for name, (config, _) in SERVED.items() if name != "falcon3"}
     for name, config in sorted(served.items()):
         tested = "random weights: tokens equal transformers"
@@ -69,13 +69,13 @@ def _cells(name: str, small: Any) -> list[str]:
 
 
 def _why(reason: str, small: Any) -> str:
-    """The whole sentence where the configuration alone gives it, else what the test waits for."""
+    """The whole refusal if the configuration alone causes it, else the part that the test expects."""
     found = row_of("", small, 1 << 40).refused
     return found if found and reason in found else f"it {reason}" if reason.startswith("does") else reason
 
 
 def _default(small: Any) -> Any:
-    """The family's configuration as transformers has it by default."""
+    """The family's default configuration in transformers."""
     return type(small)().get_text_config(decoder=True)
 
 

@@ -18,7 +18,7 @@ HOST, DRIVE, FLASH, INK, PAPER = "#dbeafe", "#dcfce7", "#fef3c7", "#1f2937", "#f
 
 @dataclass(frozen=True)
 class Box:
-    """A room of the house: `folder` holds its code, "" for what is not ours."""
+    """A box of the picture. `folder` holds its code; "" for parts outside this project."""
 
     x: int
     y: int
@@ -45,7 +45,7 @@ BOXES = (
     Box(740, 160, 176, "flash", ("4 KiB pages in a file,", "modelled device time"), "sim/drive/nand", FLASH),
     Box(740, 264, 176, "kernels", ("Vitis HLS C++, also", "as SystemVerilog"), "hls", DRIVE),
 )
-# From box to box, with what travels.
+# Arrows: from a box, to a box, and the data that pass.
 ARROWS = (
     ((119, 124), (119, 150), "", "middle", (0, 0)),
     ((119, 235), (119, 262), "", "middle", (0, 0)),

@@ -15,7 +15,7 @@ from guest import cpio
 from guest.packages import Apt, PackagesUnavailableError, run, unpack
 
 HERE = Path(__file__).resolve().parent
-# Besides the drivers, checksums that the kernel asks for by name.
+# The drivers, and checksum modules that the kernel requests by name.
 MODULES = [
     "virtio_pci", "virtio_net", "crc32c_generic", "crct10dif_generic", "crc64_rocksoft_generic",
     "nvme-tcp",
@@ -28,20 +28,20 @@ APPLETS = [
 
 
 class GuestUnavailableError(Exception):
-    """Why there can be no guest on this machine, in one sentence."""
+    """No guest can run on this machine. The message is one sentence with the reason."""
 
 
 @dataclass(frozen=True)
 class Image:
     emulator: Path
     kernel: Path
-    archive: bytes  # of the root file system, without a script
-    firmware: tuple[Path, ...]  # folders
-    environment: dict[str, str]  # of the emulator
+    archive: bytes  # root file system, without a script
+    firmware: tuple[Path, ...]  # folders of firmware
+    environment: dict[str, str]  # environment variables of the emulator
 
 
 def prepare(folder: Path) -> Image:
-    """The image under `folder`; the first call fetches 90 MB of packages. GuestUnavailableError where that fails."""
+    """The image in `folder`. The first call fetches 90 MB of packages. Raises GuestUnavailableError if that fails."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -110,7 +110,7 @@ def libraries(root: Path) -> str:
 
 
 def base_files(root: Path) -> dict[str, tuple[bytes, bool]]:
-    """Everything but the test's script: init, tools with their libraries, modules in the order of their loading."""
+    """All files except the test's script: init, tools with their libraries, modules in load order."""
     busybox = next(root.glob("**/bin/busybox")).read_bytes()
     files = {"bin/busybox": (busybox, True), "init": ((HERE / "init.sh").read_bytes(), True)}
     # A copy of busybox for every applet would cost 1 MB each; a script costs a line.
@@ -146,7 +146,7 @@ def shared_objects(program: Path, extra: str) -> dict[str, Path]:
 
 
 def load_order(root: Path) -> list[Path]:
-    """The modules and those that they depend on, these first."""
+    """The modules and their dependencies, dependencies first."""
     known = {path.stem.replace("-", "_"): path for path in root.glob("lib/modules/*/kernel/**/*.ko")}
     order: list[Path] = []
 
@@ -164,5 +164,5 @@ def load_order(root: Path) -> list[Path]:
         order.append(path)
 
     for name in MODULES:
-        add(name, name in ("virtio_net", "nvme-tcp"))  # the others may be part of the kernel itself
+        add(name, name in ("virtio_net", "nvme-tcp"))  # the others may be built into the kernel
     return order

@@ -18,7 +18,7 @@ MARK = "@@ "
 
 
 class Guest:
-    """Lines that the script says, in order. `asked` does what the script asks for, and returns.
+    """The lines that the script prints, in order. `asked` is called for requests of the script.
 
     `files` and `more` (contents, executable) are there beside the image's own.
     """
@@ -51,7 +51,7 @@ class Guest:
         command = [str(self.image.emulator), "-nodefaults", "-no-reboot", "-display", "none", "-serial", "stdio"]
         for place in self.image.firmware:
             command += ["-L", str(place)]
-        # Translated, never KVM: that is there in few containers, and broken in some where it seems to be.
+        # Always emulated, never KVM: few containers have KVM, and in some of them it does not work.
         command += ["-accel", "tcg,thread=multi", "-cpu", "max"]
         command += ["-machine", "q35", "-m", str(self.memory_mib), "-smp", "2", "-kernel", str(self.image.kernel)]
         command += ["-initrd", str(archive), "-netdev", "user,id=net,ipv6=off"]
@@ -59,7 +59,7 @@ class Guest:
         return [*command, f"console=ttyS0 panic=-1 quiet mitigations=off tsc=reliable nvme_port={port}"]
 
     def run(self, timeout_s: float) -> list[str]:
-        """What the script said until it ended; TimeoutError or RuntimeError with the console when it did not end."""
+        """Run the script, return its lines. TimeoutError or RuntimeError with the console if it does not end."""
         process = subprocess.Popen(
             self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             errors="replace", env={**os.environ, **self.image.environment},

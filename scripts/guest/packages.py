@@ -11,7 +11,7 @@ TIMEOUT_S = 300
 
 
 class PackagesUnavailableError(Exception):
-    """What could not be had, in one sentence."""
+    """Packages could not be fetched. The message is one sentence."""
 
 
 def run(*command: str) -> str:
@@ -23,7 +23,7 @@ def run(*command: str) -> str:
 
 
 class Apt:
-    """apt as any user, with the system's sources and a cache of its own."""
+    """Runs apt without root rights, with the system's sources and a separate cache."""
 
     def __init__(self, cache: Path) -> None:
         for program in ("apt-get", "apt-cache", "dpkg-deb"):
@@ -35,7 +35,7 @@ class Apt:
         self.options += ["-o", "APT::Sandbox::User="]
 
     def update(self) -> None:
-        """Fetch the lists of packages into the cache; only where the system's own are missing or too old."""
+        """Fetch the lists of packages into the cache. Needed only if the system's lists are missing or too old."""
         lists = self.cache / "lists"
         (lists / "partial").mkdir(parents=True, exist_ok=True)
         self.options += ["-o", f"Dir::State::lists={lists}", "-o", "Dir::Cache::pkgcache=", "-o"]
@@ -51,12 +51,12 @@ class Apt:
         return found[1]
 
     def fetch(self, *names: str) -> None:
-        """The packages with what they need and this system does not have."""
+        """Fetch the packages and their dependencies that this system does not have."""
         command = ["-qq", "-y", "--no-install-recommends", "--download-only", "install"]
         run("apt-get", *self.options, *command, *names)
 
     def fetch_alone(self, name: str) -> Path:
-        """One package without what it needs."""
+        """Fetch one package without its dependencies."""
         text = run("apt-get", *self.options, "-qq", "--print-uris", "download", name)
         url, file = re.match(r"'([^']+)' (\S+)", text).groups()  # type: ignore[union-attr]
         target = self.cache / file
@@ -71,7 +71,7 @@ class Apt:
 
 
 def unpack(package: Path, root: Path, *patterns: str) -> None:
-    """All files of a package, or those under some patterns."""
+    """Unpack all files of a package, or only those that match `patterns`."""
     root.mkdir(parents=True, exist_ok=True)
     if not patterns:
         run("dpkg-deb", "--extract", str(package), str(root))

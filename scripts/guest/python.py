@@ -1,4 +1,4 @@
-"""This Python with numpy and kvdrive, as files of the guest: programs that run there are those that run here."""
+"""This Python with numpy and kvdrive as files of the guest, which runs the same programs as this machine."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def python_files() -> Files:
     programs = [Path(sys.executable).resolve(), native, *library.glob("lib-dynload/*.so"), *site.glob("numpy/**/*.so")]
     for program in programs:
         for target, source in shared_objects(program, "").items():
-            if not source.is_relative_to(site):  # those lie beside numpy, where it looks for them
+            if not source.is_relative_to(site):  # libraries in site-packages are beside numpy, which finds them there
                 files[target] = (source.read_bytes(), True)
     return files
 

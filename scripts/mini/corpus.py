@@ -16,7 +16,7 @@ END_OF_TEXT = "<|end|>"
 
 
 def training_modules() -> list[Module]:
-    """All modules but those held out, neighbours beside each other."""
+    """All modules except those held out; neighbours in a package stay together."""
     return [read(name) for name in module_names() if not is_held_out(name)]
 
 
@@ -46,7 +46,7 @@ def train_tokenizer(texts: Sequence[Module]) -> Tokenizer:
 
 
 def encode(tokenizer: Tokenizer, texts: Sequence[Module]) -> NDArray[np.uint16]:
-    """All texts one after the other, each behind an END_OF_TEXT."""
+    """The tokens of all texts. An END_OF_TEXT precedes each text."""
     end = tokenizer.token_to_id(END_OF_TEXT)
     parts = [np.array([end, *one.ids], np.uint16) for one in tokenizer.encode_batch([m.text for m in texts])]
     return np.concatenate(parts)

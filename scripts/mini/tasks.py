@@ -1,4 +1,4 @@
-"""Sequences to train on whose tokens can only be known from far back: what teaches a small model to look there."""
+"""Training sequences with tokens that only far earlier text determines. They teach a small model to look back."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Tasks:
         return np.array(tokens[:length], np.int64), np.array(weights[:length], np.float32)
 
     def repeats(self, length: int) -> Piece:
-        """Segments of random tokens or of text, each of them again after others."""
+        """Segments of random tokens or of text, each of which is repeated after others."""
         tokens: list[int] = []
         weights: list[float] = []
         seen: list[list[int]] = []

@@ -32,9 +32,9 @@ SHAPE = {
     "tie_word_embeddings": True,
     "rope_theta": 500000.0,
 }
-# Share of the time from which on sequences have a length: short ones teach to look back, long ones how far.
+# Share of the time after which sequences have a length. Short ones teach to look back, long ones to look far.
 LENGTHS = ((0.0, 512), (0.35, 1024), (0.5, 2048), (0.65, 4096), (0.8, 8192))
-WARM_UP, COOL_DOWN = 100, 0.35  # steps; share of the time at the end in which the rate falls to a twentieth
+WARM_UP, COOL_DOWN = 100, 0.35  # steps; share of the time, at the end, in which the rate falls to a twentieth
 RATE_MATRICES, RATE_OTHERS = 0.02, 3e-3
 REPORT_STEPS, KEEP_SECONDS = 25, 120
 
@@ -193,7 +193,7 @@ class Trainer:
 
 
 def mean(losses: torch.Tensor) -> float:
-    """Mean, NaN of nothing."""
+    """Mean; NaN for an empty list."""
     return float(losses.mean()) if losses.numel() else math.nan
 
 

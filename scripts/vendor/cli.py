@@ -21,7 +21,7 @@ OUT = ROOT / "build/vendor"
 
 
 class Failed(OpenHlsError):
-    """A tool ended with an error; what it said is on the terminal."""
+    """A tool ended with an error. Its output is on the terminal."""
 
 
 def prepare(job: hls.HlsJob, step: str) -> None:
@@ -66,7 +66,7 @@ def run_link(job: hls.HlsJob) -> None:
 
 
 def _write_cases(job: hls.HlsJob) -> None:
-    """The small set of csim's cases, for the same testbench."""
+    """Write the small set of csim's cases, for the same testbench."""
     from importlib import import_module
 
     from csim import vectors

@@ -28,12 +28,12 @@ class HlsJob:
 
     @property
     def others(self) -> tuple[Path, ...]:
-        """Sources of the sister tops, which the testbench calls, too."""
+        """Sources of the kernel's other tops, which the testbench calls as well."""
         return tuple(path for path in self.top.sources if path != self.top.source)
 
     @property
     def package(self) -> Path:
-        """What `export` writes."""
+        """The file that `export` writes."""
         suffix = "xo" if self.platform.package == "xo" else "zip"
         return self.folder / f"{self.top.name}.{suffix}"
 

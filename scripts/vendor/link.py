@@ -9,7 +9,7 @@ from vendor.hls import HlsJob
 
 
 def memory_ports(top: Top) -> list[str]:
-    """Names of the pointers. Raises OpenHlsError for a kernel that also has streams: nothing is at their other end."""
+    """Names of the pointers. Raises OpenHlsError for a kernel with streams, which would be unconnected."""
     if any(interface["kind"] == "axis" for interface in top.interfaces):
         raise OpenHlsError(f"{top.name} has stream ports: link a kernel with memory ports only (argtopk, attention)")
     return [interface["name"] for interface in top.interfaces if interface["kind"] == "m_axi"]

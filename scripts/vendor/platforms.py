@@ -31,7 +31,7 @@ class Platform:
 PLATFORMS = {
     platform.name: platform
     for platform in (
-        # 4 GB of DDR4-2400 in one bank, 19.2 GB/s. Vitis 2021.2 is the last with this card.
+        # 4 GB of DDR4-2400 in one bank, 19.2 GB/s. Vitis 2021.2 is the last version that supports this card.
         Platform("smartssd", "xcku15p-ffva1156-2LV-e", 300.0, "xilinx_u2_gen3x4_xdma_gc_2_202110_1", "bank0", "xo"),
         # DaisyPlus OpenSSD: the kernel's masters go to the DDR4 of the processing system.
         Platform("zu17eg", "xczu17eg-ffvc1760-2-e", 285.0, "", "", "ip_catalog"),

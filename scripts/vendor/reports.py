@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures out of the vendor's reports: csynth.xml of Vitis HLS, utilization and timing of Vivado."""
+"""Reads figures from the vendor's reports: csynth.xml of Vitis HLS, utilization and timing of Vivado."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the vendor's programs are, and which of their names this installation has."""
+"""Finds the vendor's programs, whose names depend on the version."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VARIABLES = ("XILINX_VITIS", "XILINX_HLS", "XILINX_VIVADO")
 
 
 class MissingTool(OpenHlsError):
-    """No installation has the program; the text says which and where it was looked for."""
+    """No installation has the program. The message names it and the places that were searched."""
 
 
 def find(program: str, environment: Mapping[str, str] = os.environ) -> Path | None:

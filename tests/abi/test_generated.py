@@ -1,4 +1,4 @@
-"""The generated files agree with abi/*.toml, and the layouts with what other programs rely on."""
+"""The generated files agree with abi/*.toml. The layouts are those that other programs rely on."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The set-up: what it says when it may not install, and that the Makefile documents itself."""
+"""The set-up: its messages when it may not install, and a Makefile that documents itself."""
 
 import importlib.util
 import os
@@ -21,7 +21,7 @@ def program(folder: Path, name: str, body: str) -> None:
 
 @pytest.fixture
 def machine(tmp_path):
-    """A PATH with the shell's own tools and programs that play another machine."""
+    """A PATH with the shell's own tools and with programs that imitate another machine."""
     for tool in ("bash", "env", "cat", "grep", "mktemp", "rm", "tail"):
         (tmp_path / tool).symlink_to(next(p for p in (Path("/bin") / tool, Path("/usr/bin") / tool) if p.exists()))
     program(tmp_path, "id", "echo 1000")
@@ -88,7 +88,7 @@ def step(*command: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_step_is_one_line_with_its_time():
-    """What the command says, warnings included, is not the user's business while the step succeeds."""
+    """The output of a command, including warnings, is hidden while the step succeeds."""
     done = step("bash", "-c", "echo Looking in links; echo 'ERROR: dependency conflicts' >&2")
     assert (done.returncode, done.stderr) == (0, "")
     assert re.fullmatch(r"kvdrive: packages \.\.\. \d+ s\n", done.stdout)
@@ -102,7 +102,7 @@ def test_a_step_that_fails_shows_what_it_said():
 
 
 def test_set_up_installs_by_steps_only():
-    """Every command of the set-up that can take time or say something runs under step.sh."""
+    """Every command of the set-up that takes time or prints something runs under step.sh."""
     makefile = (ROOT / "Makefile").read_text()
     setup = makefile[makefile.index("# ---- set-up") : makefile.index("# ---- use ----")].replace("\\\n", " ")
     commands = [
@@ -115,7 +115,7 @@ def test_set_up_installs_by_steps_only():
 def test_pip_sees_no_conflict_in_the_environment():
     done = subprocess.run([sys.executable, "-m", "pip", "check"], capture_output=True, text=True)
     assert "hls4ml" not in done.stdout + done.stderr
-    spec = importlib.util.find_spec("hls4ml")  # its headers are there
+    spec = importlib.util.find_spec("hls4ml")  # its headers are installed
     assert (Path(spec.origin).parent / "templates/vivado/ap_types/ap_int.h").is_file()
 
 
@@ -162,6 +162,6 @@ def test_tests_of_a_group_run_in_one_process(request, _test):
 
 
 def test_no_code_of_the_package_runs_when_python_starts():
-    """Only the finder of an editable installation may."""
+    """Only the finder of an editable installation may run code."""
     files = distribution("kvdrive").files
     assert [file.name for file in files if file.suffix == ".pth" and "editable" not in file.name] == []

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheel")]
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """Built with what the set-up has compiled already."""
+    """The wheel, built from the objects that the set-up has compiled."""
     place = tmp_path_factory.mktemp("wheel")
     options = ["--no-build-isolation", "--no-deps", "-w", str(place)]
     subprocess.run([sys.executable, "-m", "pip", "wheel", "--quiet", *options, str(ROOT)], check=True)
@@ -29,7 +29,7 @@ def wheel(tmp_path_factory):
 
 
 def environment(folder, wheel):
-    """A virtual environment with nothing but the wheel. Its kvdrive."""
+    """The command kvdrive of a virtual environment that has only the wheel."""
     venv.create(folder)
     options = ["--quiet", "--no-deps", "--no-index", str(wheel)]
     subprocess.run([sys.executable, "-m", "pip", "--python", folder / "bin/python", "install", *options], check=True)
@@ -37,14 +37,14 @@ def environment(folder, wheel):
 
 
 def run(kvdrive, *arguments):
-    """Outside the tree, with nothing of this process' environment."""
+    """Run a command outside the tree, without this process' environment."""
     command = [str(kvdrive), *map(str, arguments)]
     variables = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": str(kvdrive.parents[1])}
     return subprocess.run(command, capture_output=True, text=True, cwd=kvdrive.parents[1], env=variables)
 
 
 def needed(package, extras=frozenset()):
-    """Names of the packages that a package needs, its own included."""
+    """Names of a package and of all packages that it needs."""
     found, waiting = set(), [package]
     while waiting:
         name = waiting.pop().lower().replace("-", "_")
@@ -78,7 +78,7 @@ def whole(wheel, tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole")
     kvdrive = environment(folder, wheel)
     (site,) = folder.glob("lib/python*/site-packages")
-    (site / "others.pth").write_text(f"{HERE}\n")  # the .pth files there, and so the source tree, do not count
+    (site / "others.pth").write_text(f"{HERE}\n")  # .pth files there, and so the source tree, are ignored
     return kvdrive
 
 
@@ -108,7 +108,7 @@ def test_with_the_extra_models(whole):
 
 
 def test_the_rtl_engine(whole):
-    """Kernels, compiler and headers come with the wheel; what is built goes into the user's cache."""
+    """The wheel has the kernels, the compiler and the headers. Builds go into the user's cache."""
     folder = whole.parents[1]
     np.savez(folder / "in.npz", keys=np.arange(64, dtype=np.float32), k_top=np.int64(3))
     done = run(whole, "kernel", "compare", "argtopk", "--in", "in.npz", "--engines", "golden,rtl")

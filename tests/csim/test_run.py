@@ -1,4 +1,4 @@
-"""The csim runner: kernels against golden, and that it notices what is wrong."""
+"""The csim runner: kernels equal the golden model, and the runner detects faults."""
 
 import importlib
 from collections.abc import Iterator
@@ -68,7 +68,7 @@ def test_every_kernel_has_a_description_a_testbench_and_cases() -> None:
 
 @pytest.mark.parametrize("kernel", STREAMS)
 def test_kernel_equals_golden_with_the_vendor_streams(kernel: str, tmp_path: Path) -> None:
-    """The sources as synthesis reads them: stages are plain calls, streams those of the vendor's header."""
+    """The sources as in synthesis: stages are plain calls, and streams come from the vendor's header."""
     stand_in = Path(__file__).with_name("vendor")
     flags = ["-D__VITIS_HLS__", f"-I{stand_in}"]
     program = build.compile_program(build.sources(kernel), tmp_path / kernel, extra=flags)

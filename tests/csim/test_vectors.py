@@ -1,4 +1,4 @@
-"""The container of test cases: what Python writes, C++ reads."""
+"""The file of test cases: C++ reads the values that Python writes."""
 
 import subprocess
 from collections.abc import Callable

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an ATTN_SUBMIT carries beside queries, and what its ATTN_FETCH brings back."""
+"""The inline data of an ATTN_SUBMIT, and the result of its ATTN_FETCH."""
 
 import numpy as np
 from random_halves import halves

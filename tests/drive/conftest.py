@@ -1,4 +1,4 @@
-"""A drive with a thin command interface, and what attention over an array must give."""
+"""A drive with a thin command interface, and the expected attention over arrays."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Reply:
 
 
 class DriveHost:
-    """Sends commands built from named fields; every field can be overridden, sensible ones are filled in."""
+    """Sends commands that are built from named fields. Fields have sensible defaults; each can be overridden."""
 
     def __init__(self, path: Path, engine: str = "fast", capacity_bytes: int = 1 << 26, **options: object) -> None:
         self.path = path
@@ -46,7 +46,7 @@ class DriveHost:
         self.sequence: dict[int, int] = {}
 
     def reopen(self, **options: object) -> None:
-        """Close the drive and mount its file again; sequences go on."""
+        """Close the drive and mount its file again. Sequence numbers continue."""
         self.drive = None
         self.drive = Drive(self.path, self.engine, 1, **options)
 
@@ -179,7 +179,7 @@ def make_drive(tmp_path: Path) -> Callable[..., DriveHost]:
 
 @pytest.fixture
 def memory_folder() -> Iterator[Path]:
-    """A folder in memory where there is such a file system: some tests wait for the disk otherwise."""
+    """A folder in memory if there is such a file system, because some tests would wait for the disk."""
     shared = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as path:
         yield Path(path)

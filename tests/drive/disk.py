@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A drive's file as a disk sees it: where its parts are, and how single pages go bad."""
+"""A drive's file as bytes on a disk: the places of its parts, and ways to damage single pages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DAMAGES = ("bit", "sector", "zeros", "noise")
 
 
 def superblock(path: Path, copy: int = 0) -> dict[str, int]:
-    """Fields of one copy, whatever its checksum says."""
+    """Fields of one copy of the superblock, even if its checksum is wrong."""
     with path.open("rb") as file:
         file.seek(copy * PAGE)
         fields = struct.unpack_from("<8sIIQQQQQQ", file.read(PAGE))
@@ -26,13 +26,13 @@ def superblock(path: Path, copy: int = 0) -> dict[str, int]:
 
 
 def journal_start(path: Path) -> int:
-    """Offset of the half of the journal that is in force."""
+    """Offset of the half of the journal that is in use."""
     current = max((superblock(path, copy) for copy in range(2)), key=lambda found: found["generation"])
     return JOURNAL + (current["generation"] & 1) * current["half"]
 
 
 def transactions(path: Path) -> list[tuple[int, int]]:
-    """Offset and pages of each transaction in that half, as its first page says."""
+    """Offset and number of pages of each transaction in that half, from its first page."""
     current = max((superblock(path, copy) for copy in range(2)), key=lambda found: found["generation"])
     found, offset = [], journal_start(path)
     with path.open("rb") as file:
@@ -49,7 +49,7 @@ def transactions(path: Path) -> list[tuple[int, int]]:
 
 
 def damage(path: Path, page: int, kind: str, rng: np.random.Generator, within: int = PAGE) -> bytes:
-    """Spoil the first `within` bytes of the page at offset `page` in one of the ways of DAMAGES; the old page."""
+    """Damage the first `within` bytes of the page at offset `page`, as DAMAGES lists. Returns the old page."""
     with path.open("r+b") as file:
         file.seek(page)
         old = file.read(PAGE)
@@ -80,7 +80,7 @@ def put(path: Path, offset: int, contents: bytes) -> None:
 
 
 def copy(source: Path, target: Path) -> Path:
-    """A copy that is as sparse."""
+    """A copy with the same holes."""
     subprocess.run(["cp", "--sparse=always", source, target], check=True)
     return target
 

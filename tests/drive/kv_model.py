@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What sessions hold, as plain arrays: the reference for histories of commands."""
+"""The contents of sessions as plain arrays, the reference for histories of commands."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Model:
         return Model({session: copy.copy(heads) for session, heads in self.rows.items()})
 
     def equals(self, drive):
-        """Whether the drive holds exactly this."""
+        """True if the drive holds exactly these sessions and rows."""
         if drive.sessions() != sorted(self.rows):
             return False
         for session, heads in self.rows.items():
@@ -87,7 +87,7 @@ def apply(model, name, arguments):
 
 
 def send(host, model, name, arguments):
-    """The step as a command to a drive that holds `model`. Returns its status."""
+    """Send the step as a command to a drive that holds `model`. Returns its status."""
     if name == "append":
         session, layer, kind, rows, fua = arguments
         options = abi.AppendOption.APPEND_SPARSE | (abi.AppendOption.APPEND_FUA if fua else 0)
@@ -99,5 +99,5 @@ def send(host, model, name, arguments):
 
 
 def durable(name, arguments):
-    """Whether the step's success promises that everything so far survives."""
+    """True if the step's success makes everything before it durable."""
     return name == "flush" or (name == "append" and arguments[4])

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A drive that lives through anything: `make soak MINUTES=n` runs random commands and faults against arrays in memory.
+"""A soak test of the drive: `make soak MINUTES=n` compares it with arrays under random commands and faults.
 
 Each round forks a process that opens the drive and sends random commands. It ends by SIGKILL, by a power cut, by a full
 disk or cleanly. Then the drive must hold a state between the last durable command and the last one sent. Some rounds
-damage a page of the closed file: in superblocks and journal nothing may be lost, elsewhere only what lies in the page,
-and never without an error.
+damage a page of the closed file. Damage in superblocks and journal may lose nothing. Damage elsewhere may lose only the
+content of the page, and only with an error.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SPARES_IN_PAGE = PAGE // 40 + 2
 
 @dataclass
 class State:
-    """What the drive must hold, and the sequence number that each session expects."""
+    """The expected content of the drive, and the next sequence number of each session."""
 
     model: Model = field(default_factory=Model)
     sequence: dict[int, int] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class State:
         return State(self.model.clone(), dict(self.sequence))
 
     def after(self, name: str, arguments: tuple) -> State:
-        """The state once the step succeeded."""
+        """The state after the step has succeeded."""
         state = self.clone()
         if name == "erase":
             state.model.trim(*arguments)
@@ -64,7 +64,7 @@ class State:
 
 
 def steps(rng: np.random.Generator, state: State) -> Iterator[tuple[str, tuple]]:
-    """Random steps; the caller sends back the state after each."""
+    """Random steps. After each one, the caller sends the new state back."""
     while True:
         name, arguments = random_step(rng, state.model)
         chance = rng.random()
@@ -77,7 +77,7 @@ def steps(rng: np.random.Generator, state: State) -> Iterator[tuple[str, tuple]]
 
 
 def do(host: DriveHost, state: State, name: str, arguments: tuple) -> int:
-    """The status of a step on a drive that holds `state`; attention is compared with the golden model."""
+    """Do a step on a drive that holds `state`. Returns its status. Compares attention with the golden model."""
     if name == "erase":
         return host.erase(*arguments).status
     if name != "attend":
@@ -95,7 +95,7 @@ def do(host: DriveHost, state: State, name: str, arguments: tuple) -> int:
 
 
 class Soak:
-    """One drive in a file, its model, and counts of what was done to it."""
+    """One drive in a file, its model, and counts of commands and faults."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
@@ -132,7 +132,7 @@ class Soak:
         )
 
     def live(self, ending: str, seed: int, count: int) -> list[int]:
-        """Run up to `count` steps in a process that ends as asked; the statuses of those that completed."""
+        """Run up to `count` steps in a process that ends in the given way. Returns the statuses of completed steps."""
         after = float(self.rng.random()) * 0.5
         write, argument = int(self.rng.integers(1, 60)), int(self.rng.integers(6))
         snapshot_bytes = int(2 ** self.rng.integers(14, 21))
@@ -186,7 +186,7 @@ class Soak:
         host.drive = None
 
     def possible(self, seed: int, acknowledged: list[int], count: int) -> tuple[list[State], int]:
-        """The states from before the first step to after the last one sent; the first that the drive may be in."""
+        """The states from before the first step to after the last one sent, and the index of the first possible one."""
         states, safe = [self.state], 0
         plan = steps(np.random.default_rng(seed), self.state)
         step = next(plan)
@@ -201,11 +201,11 @@ class Soak:
                 safe = len(states) - 1
             step = plan.send(states[-1])
         if len(acknowledged) < count:
-            states.append(states[-1].after(*step))  # was sent, perhaps
+            states.append(states[-1].after(*step))  # the step may have been sent
         return states, safe
 
     def damage(self) -> None:
-        """Spoil a page of the closed file; look; then put it right in one of two ways."""
+        """Damage a page of the closed file, check the drive, then repair it in one of two ways."""
         area, page = self.pick_page()
         kind = str(self.rng.choice(DAMAGES))
         within = SUPERBLOCK if page < JOURNAL else PAGE
@@ -216,7 +216,7 @@ class Soak:
             assert self.state.model.equals(host.drive), (area, page, kind)
             assert host.drive.check() == []
             host.drive = None
-            host = self.mount()  # writes the page again
+            host = self.mount()  # mounting writes the page again
             assert self.state.model.equals(host.drive)
             return
         damaged = len(host.drive.check())
@@ -246,7 +246,7 @@ class Soak:
         return area, int(self.rng.choice(pages[area]))
 
     def compare(self, drive: Drive) -> None:
-        """What can be read is what was stored."""
+        """Check that all readable rows are those that were stored."""
         assert drive.sessions() == sorted(self.state.model.rows)
         for session, layer, kind, head, rows in self.heads():
             try:
@@ -255,7 +255,7 @@ class Soak:
                 self.counts["reads refused"] += 1
 
     def take(self, drive: Drive) -> None:
-        """After a repair: what is left of each head is its beginning. The model goes on without cut sessions."""
+        """After a repair, each head must hold a prefix of its rows. Removes shortened sessions from the model."""
         for session, layer, kind, head, rows in list(self.heads()):
             left = drive.rows(session, layer, head, kind).tobytes()
             assert rows.tobytes().startswith(left)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What bytes a backing file holds, holes left out."""
+"""Searches the bytes of a backing file, without its holes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def occurrences(path: Path, mark: bytes) -> int:
-    """How often `mark` lies in a sparse file."""
+    """How often `mark` occurs in a sparse file."""
     found, at, end = 0, 0, path.stat().st_size
     with path.open("rb") as file:
         while at < end:

@@ -1,4 +1,4 @@
-"""What is appended comes back as attention, bit for bit, whatever the pieces it arrived in."""
+"""Attention over appended rows gives the golden model's bits, for any sizes of the appended pieces."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,7 +10,7 @@ from kvdrive import abi
 
 
 def append_in_pieces(host, rng, k, v, **fields):
-    """Appends k and v [heads, tokens, d] in random pieces, K and V interleaved at random."""
+    """Append k and v [heads, tokens, d] in random pieces, with K and V interleaved at random."""
     done = [0, 0]
     while min(done) < k.shape[1]:
         kind = int(rng.integers(2)) if max(done) < k.shape[1] else int(done[0] == k.shape[1])
@@ -126,7 +126,7 @@ def test_statistics_count_bytes_and_pages(host):
 
 @pytest.mark.parametrize("engine", ["fast", "hls"])
 def test_pages_without_a_valid_token_are_not_read(make_drive, check, engine):
-    """A window and some sinks: what lies between them stays on flash, and may even be lost."""
+    """A mask with a window and some sinks. Pages between them are not read, so they may even be lost."""
     rng = np.random.default_rng(7)
     tokens = 8192
     k, v, q = (rng.standard_normal(shape).astype(np.float16) for shape in ((1, tokens, 128),) * 2 + ((1, 2, 128),))

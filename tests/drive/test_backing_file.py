@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The backing file: kept on opening, and never made at the cost of somebody else's file."""
+"""The backing file is kept on opening. Creating one never overwrites another file."""
 
 import struct
 
@@ -23,7 +23,7 @@ def test_what_was_stored_is_there_after_opening_again(host, check):
     host.reopen()
     assert host.drive.sessions() == [1]
     check(host.attend(q, 500), q, k[:, :500], v[:, :500])
-    host.store(k[:, 500:], v[:, 500:], first_token=500)  # sequence numbers go on
+    host.store(k[:, 500:], v[:, 500:], first_token=500)  # sequence numbers continue
     host.reopen()
     check(host.attend(q, 700), q, k, v)
     assert host.drive.check() == []
@@ -57,7 +57,7 @@ def test_foreign_file_is_refused_and_kept(tmp_path, contents, format):
 
 
 def superblocks(path, change):
-    """Applies `change` to each copy of the superblock."""
+    """Apply `change` to each copy of the superblock."""
     with path.open("r+b") as file:
         for copy in range(2):
             file.seek(copy * PAGE)

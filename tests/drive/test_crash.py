@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Power cuts at every write of the backing file: after mounting, the drive holds a state between the last one that was
-acknowledged as durable and the last one that was asked for, and all its maps agree with its pages.
+"""Power cuts at every write of the backing file. After mounting, the drive holds a state between the last state
+acknowledged as durable and the last one requested, and all its maps agree with its pages.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kv_model import Model, apply, durable, random_step, send
 from kvdrive import abi
 
 OK = abi.NvmeStatus.SUCCESS
-# Small blocks and little room, so that collection runs and the drive is full at times; a snapshot every few commits.
+# Small blocks and little room, so that collection runs and the drive is sometimes full. A snapshot every few commits.
 OPTIONS = {"preset": "970pro", "pages_per_block": 1, "capacity_bytes": 4096 * 350, "snapshot_bytes": 1 << 16}
 AGEING, STEPS = 400, 60
 
@@ -47,7 +47,7 @@ def run_until_cut(host, steps, statuses, states):
 
 @pytest.mark.parametrize(("torn", "seed"), [(0, 0), (1, 1), (2, 5), (3, 3)])
 def test_a_cut_at_every_write(make_drive, memory_folder, torn, seed):
-    """Of 60 steps on a drive that is nearly full and has been in use for a while."""
+    """A cut at every write of 60 steps, on a drive that is nearly full and has been used for a while."""
     rng = np.random.default_rng(seed)
     aged = make_drive(path=memory_folder / "aged.kv", **OPTIONS)
     state = history(aged, rng, Model(), AGEING)[2][-1]
@@ -74,7 +74,7 @@ def test_a_cut_at_every_write(make_drive, memory_folder, torn, seed):
         now = next((states[i].clone() for i in possible if states[i].equals(host.drive)), None)
         assert now is not None, (cut, safe, done)
         assert host.drive.check() == []
-        if cut % 3 == 0:  # less is stored, and the next snapshot is shorter than what the cut left
+        if cut % 3 == 0:  # with less stored, the next snapshot is shorter than the one left by the cut
             for session in list(now.rows)[::2]:
                 assert host.trim(session).status == OK
                 now.trim(session, 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Single damaged pages anywhere in the file: no crash, no silent loss, and no more lost than lay in the page."""
+"""Single damaged pages anywhere in the file: no crash, no silent loss, and only the page's content may be lost."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from kvdrive import abi
 from kvdrive._native import Drive
 
 OPTIONS = {"preset": "970pro", "pages_per_block": 1, "capacity_bytes": PAGE * 500, "snapshot_bytes": 1 << 16}
-SPARES_IN_PAGE = PAGE // 40 + 2  # those that lie across its ends included
+SPARES_IN_PAGE = PAGE // 40 + 2  # including those that cross its ends
 
 
 @pytest.fixture
 def base(make_drive, memory_folder):
-    """A drive with a history: forks, trims, collection, several snapshots; and the model of what it holds."""
+    """A drive with a history of forks, trims, collection and several snapshots; and the model of its contents."""
     host = make_drive(path=memory_folder / "base.kv", **OPTIONS)
     rng, model = np.random.default_rng(11), Model()
     for _ in range(300):
@@ -40,7 +40,7 @@ def base(make_drive, memory_folder):
 
 
 def lost_heads(drive, model):
-    """Heads that cannot be read; the others hold what was stored."""
+    """Heads that cannot be read. Asserts that the other heads hold the stored rows."""
     assert drive.sessions() == sorted(model.rows)
     lost = 0
     for session, stored in model.rows.items():
@@ -54,7 +54,7 @@ def lost_heads(drive, model):
 
 
 def damage_pages(path, model, areas, count, seed):
-    """Damage one page at a time, the areas in turn; counts by area."""
+    """Damage one page at a time, in all areas in turn. Returns counts by area."""
     rng, counts = np.random.default_rng(seed), Counter()
     for number in range(count):
         area = list(areas)[number % len(areas)]
@@ -112,7 +112,7 @@ def test_a_repaired_drive_is_whole_and_keeps_what_verifies(base, memory_folder):
                     assert rows[head].tobytes().startswith(left)
                     cut += len(left) < rows[head].nbytes
         del drive
-        again = Drive(work, "fast")  # durably
+        again = Drive(work, "fast")  # the repair is durable
         assert (again.check(), again.notices()) == ([], [])
         del again
     assert cut > 0

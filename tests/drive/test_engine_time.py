@@ -50,7 +50,7 @@ def test_the_three_jobs_of_sparf_take_the_stated_cycles(host, group, r, k_top, t
     q = rng.standard_normal((1, group, 64)).astype(np.float16)
     cycles = spent(host, q, tokens, mode=abi.Mode.SPARF_ATTEND, r=r, k_top=k_top, local=4)
     choice = {"d": 64, "r": r, "k_top": k_top}
-    # how many digits a choice takes depends on the data: the most that it can
+    # the number of digits of a choice depends on the data: take the most possible
     assert cycles == (
         stated(group, mode=abi.Mode.SPARF_ROWS, digits=2, tokens=tokens, **choice)
         + stated(group, mode=abi.Mode.SPARF_TOKENS, digits=4, tokens=tokens, **choice)
@@ -59,7 +59,7 @@ def test_the_three_jobs_of_sparf_take_the_stated_cycles(host, group, r, k_top, t
 
 
 def test_the_clock_is_the_preset_s(make_drive):
-    """What waits in drive memory needs the engine alone: two queries differ by the cycles of one."""
+    """Staged rows need only the engine, so the times of two queries differ by the cycles of one."""
     rows, q = np.ones((1, 7, 64), np.float16), np.ones((1, 1, 64), np.float16)
     host = make_drive(preset="instcsd")
     host.store(rows, rows)

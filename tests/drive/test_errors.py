@@ -1,4 +1,4 @@
-"""Commands that must be refused: the right status, and nothing changed."""
+"""Invalid commands are refused with the right status and change nothing."""
 
 import resource
 
@@ -15,7 +15,7 @@ TOKENS, D = 70, 64
 
 
 class Stored:
-    """A drive that holds one session of two heads; `unchanged` proves that it still holds it."""
+    """A drive that holds one session of two heads. `unchanged` checks that it still does."""
 
     def __init__(self, host, check, tokens=TOKENS):
         rng = np.random.default_rng(4)

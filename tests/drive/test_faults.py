@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flash that fails: nothing is lost that was acknowledged, and what is lost is never used."""
+"""Failing flash: acknowledged data are not lost, and lost data are never used."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from random_halves import halves
 from kvdrive import abi
 
 S = abi.NvmeStatus
-# One flash page of four groups a program, 64 dies: little waits in memory.
+# One flash page of four groups per program, 64 dies: few rows are staged in memory.
 OPTIONS = {"preset": "mqsim-default", "pages_per_block": 2, "capacity_bytes": 4096 * 2000}
 
 
@@ -29,7 +29,7 @@ def test_an_uncorrectable_page_is_reported_and_not_used(stored, check, after):
     reply = stored.attend(stored.q, tokens)
     assert (reply.status, reply.data.size) == (S.UNRECOVERED_READ, 0)
     assert stored.drive.flash_stats()["lost_groups"] == 1
-    check(stored.attend(stored.q, tokens), stored.q, stored.k, stored.v)  # a fault of one read
+    check(stored.attend(stored.q, tokens), stored.q, stored.k, stored.v)  # the fault affects one read only
 
 
 def test_trimming_to_a_lost_page_changes_nothing(stored, check):
@@ -52,7 +52,7 @@ def test_programs_that_fail_go_to_another_block(make_drive, check, failures):
     assert stats["program_failures"] == failures
     assert stats["bad_blocks"] > 0
     check(host.attend(q, 32 * 512), q, k, v)
-    host.reopen()  # bad blocks are remembered
+    host.reopen()  # bad blocks stay known after mounting
     assert host.drive.flash_stats()["bad_blocks"] == stats["bad_blocks"]
     check(host.attend(q, 32 * 512), q, k, v)
     assert host.drive.check() == []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file system in memory without a free page: what is stored is read and checked, and nothing is lost."""
+"""A file system in memory without a free page: stored data can be read and checked, and nothing is lost."""
 
 import subprocess
 

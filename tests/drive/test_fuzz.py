@@ -1,4 +1,4 @@
-"""Thousands of random and mutated commands: always a known status, and what is stored stays."""
+"""Thousands of random and mutated commands: each gets a known status, and stored data stay."""
 
 import numpy as np
 import pytest
@@ -102,7 +102,7 @@ def test_every_flipped_bit_of_an_append(host, check):
         fields = {"session": 1, "heads": 1, "first_token": 40, "tokens": 4, "row_bytes": 64, "crc32c": crc32c(data)}
         entry = host.entry("append", sequence=host.sequence[1], **fields)
         reply = host.raw(flipped(entry, bit), data)
-        # the lowest bit of the kind sends the rows to V instead, that of the options asks for FUA
+        # the lowest bit of the kind selects V in place of K, the lowest bit of the options requests FUA
         taken = ignored(bit) or bit in (KIND * 8, OPTIONS * 8)
         assert (reply.status == abi.NvmeStatus.SUCCESS) == taken, (bit, reply.status)
         if taken:

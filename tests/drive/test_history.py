@@ -11,7 +11,7 @@ OK, FULL = abi.NvmeStatus.SUCCESS, abi.NvmeStatus.CAPACITY_EXCEEDED
 
 
 def live_long(host, seed, steps, capacity):
-    """Random steps with a new mount now and then; the final state."""
+    """Do random steps with an occasional mount. Returns the final state."""
     rng = np.random.default_rng(seed)
     model = Model()
     for number in range(steps):
@@ -60,7 +60,7 @@ def test_a_fork_shares_pages_until_it_changes(host, check):
     live = host.drive.flash_stats()["groups_live"]
     assert host.fork(1, 2, 200).status == OK
     assert host.drive.flash_stats()["groups_live"] == live
-    assert host.trim(session=1).status == OK  # the fork keeps what it shares
+    assert host.trim(session=1).status == OK  # the fork keeps the shared rows
     check(host.attend(q, 200, session=2), q, k[:, :200], v[:, :200])
     host.store(k[:, :50], v[:, :50], session=2, first_token=200)
     mixed_k, mixed_v = (np.concatenate([rows[:, :200], rows[:, :50]], axis=1) for rows in (k, v))

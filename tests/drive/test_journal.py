@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The journal and the superblocks: one lost page loses nothing, leftovers never count, and what is missing is said."""
+"""The journal and the superblocks: one bad page loses nothing, leftovers are ignored, missing parts are reported."""
 
 import numpy as np
 import pytest
@@ -47,7 +47,7 @@ def kill_before_snapshot(make_drive, folder, layers, snapshot_bytes):
 
 
 def cut_in_snapshot(make_drive, path, layers, cut, torn, snapshot_bytes=1 << 20):
-    """The power goes at write `cut` of a commit that starts the other half. Returns if it did, and the writes."""
+    """Cut the power at write `cut` of a commit that starts the other half. Returns (True if cut, writes)."""
     host = make_drive(path=path, snapshot_bytes=snapshot_bytes)
     host.sequence = {1: 2 * layers, 2: 1}
     host.append(rows(99), session=2, first_token=40)
@@ -60,7 +60,7 @@ def cut_in_snapshot(make_drive, path, layers, cut, torn, snapshot_bytes=1 << 20)
 
 
 def leftovers_never_count(make_drive, base, layers, torn, snapshot_bytes):
-    """A cut at every write of a snapshot; then less is stored, and the next snapshot is shorter than the leftovers."""
+    """A cut at every write of a snapshot. Then less is stored, so the next snapshot is shorter than the leftovers."""
     cuts = 0
     while True:
         path = copy(base, base.with_name("cut.kv"))
@@ -110,7 +110,7 @@ def test_no_room_in_a_snapshot_changes_nothing_and_later_ones_work(make_drive, o
         assert host.append(rows(99), session=2, first_token=40).status == S.SUCCESS
         host.drive.inject("disk_full", after=good, count=1)
         assert host.flush().status == S.INTERNAL_ERROR
-        other = copy(path, memory_folder / "killed.kv")  # a kill now: the state before
+        other = copy(path, memory_folder / "killed.kv")  # a copy as after a kill now
         killed = make_drive(path=other, snapshot_bytes=1 << 20)
         assert holds(killed.drive, layers)
         assert killed.drive.check() == []
@@ -124,7 +124,7 @@ def test_no_room_in_a_snapshot_changes_nothing_and_later_ones_work(make_drive, o
 
 @pytest.fixture
 def acknowledged(make_drive, memory_folder):
-    """A drive that was killed after ten durable appends, each a transaction; the model of what it holds."""
+    """A drive that was killed after ten durable appends, each a transaction; and the model of its contents."""
     host, model = make_drive(path=memory_folder / "drive.kv"), Model()
     for number in range(5):
         for kind in abi.KvKind:
@@ -154,14 +154,14 @@ def test_any_one_damaged_page_of_superblocks_and_journal_loses_nothing(acknowled
         assert model.equals(host.drive)
         assert len(host.drive.notices()) == 1
         host.drive.inject("power_cut")  # no clean close
-        host.reopen()  # was put right
+        host.reopen()  # it was repaired
         assert host.drive.notices() == []
         host.drive = None
         put(host.path, 0, clean)
 
 
 def test_one_flipped_bit_in_either_superblock_never_brings_back_the_past(make_drive):
-    """Durable tokens of the newer generation were gone, and closing the drive overwrote the good half."""
+    """A regression: durable tokens of the newer generation were lost, and closing the drive overwrote the good half."""
     host = make_drive(snapshot_bytes=1 << 14)
     model, number = Model(), 0
     while superblock(host.path)["generation"] < 4:
@@ -202,7 +202,7 @@ def test_a_last_transaction_that_lost_two_pages_is_damage_and_said(acknowledged)
     with pytest.raises(RuntimeError, match=r"journal of .* is damaged: transaction 10"):
         host.reopen()
     put(host.path, 0, clean)
-    host.reopen()  # a clean close counts the transactions: even one that is gone without a trace is missed
+    host.reopen()  # a clean close stores the number of transactions, so even one that left no trace is missed
     host.drive = None
     put(host.path, offset, bytes(pages * PAGE))
     with pytest.raises(RuntimeError, match="is damaged: transaction 10 cannot be read"):
@@ -210,7 +210,7 @@ def test_a_last_transaction_that_lost_two_pages_is_damage_and_said(acknowledged)
 
 
 def test_a_torn_last_transaction_is_no_damage(acknowledged):
-    """Sectors that the transaction never reached still have the stamps of something older."""
+    """Sectors that the transaction never reached still have the stamps of an older one."""
     host, model = acknowledged
     offset, pages = transactions(host.path)[-1]
     for page in range(pages):
@@ -220,7 +220,7 @@ def test_a_torn_last_transaction_is_no_damage(acknowledged):
         before.append(1, 0, kind, stored[:, : 160 if kind == abi.KvKind.VALUES else 200])
     host.reopen()
     assert before.equals(host.drive)
-    part = rows(7, tokens=9)  # the place is used again, for something shorter
+    part = rows(7, tokens=9)  # a shorter transaction uses the place again
     host.sequence[1] = 9
     assert host.append(part, kind=1, first_token=160, options=1).status == S.SUCCESS
     host.drive.inject("power_cut")

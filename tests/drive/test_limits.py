@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quotas and budgets are stored on the drive: they hold over a mount until others are given."""
+"""Quotas and budgets are stored on the drive. They stay valid over a mount until others are given."""
 
 import numpy as np
 import pytest
@@ -40,7 +40,7 @@ def test_limits_hold_over_a_mount(make_drive, flush):
     host.reopen()
     assert host.append(rows(1), session=3).status == FULL
     assert host.append(rows(32), session=1, first_token=64).status == FULL
-    assert host.append(rows(1), session=2, first_token=31).status == OK  # the group that it fills leaves the tails
+    assert host.append(rows(1), session=2, first_token=31).status == OK  # the complete group is no longer staged
     assert host.append(rows(1), session=3).status == OK
     assert host.drive.check() == []
 
@@ -82,7 +82,7 @@ def test_a_fork_beyond_the_quota_is_refused(make_drive):
 
 
 def test_rows_that_wait_have_their_place_on_a_full_drive(make_drive):
-    """64 groups: what waits in tails is not promised twice."""
+    """Room for 64 groups. The room of staged rows is not promised twice."""
     host = make_drive(capacity_bytes=64 * 4096, run_groups=64)
     for session in range(1, 33):
         assert host.append(rows(64), session=session).status == OK

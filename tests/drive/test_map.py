@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the drive remembers: few bytes for long runs, rows that wait for theirs, drives without contents."""
+"""The drive's map: few bytes for long runs, staged rows, drives without contents."""
 
 import numpy as np
 import pytest
@@ -55,7 +55,7 @@ def test_without_contents_times_are_the_same(make_drive):
         host.reopen()
         assert host.drive.check() == []
     assert times[0][1:] == times[1][1:]
-    assert times[1][0] == pytest.approx(times[0][0], rel=0.1)  # the journal does not hold what waits
+    assert times[1][0] == pytest.approx(times[0][0], rel=0.1)  # the journal does not hold staged rows
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -65,15 +65,15 @@ def test_pages_are_lost_with_a_probability(make_drive, seed):
         host = make_drive(capacity_bytes=1 << 26)
         rows = seeded(7, 1, 32768, 128)
         host.store(rows, rows)
-        host.drive.inject("read_uncorrectable", after=seed, count=10**6, argument=10_000_000)  # one in a hundred
+        host.drive.inject("read_uncorrectable", after=seed, count=10**6, argument=10_000_000)  # one in 100 reads
         assert host.attend(seeded(8, 1, 1, 128), 32768).status == S.UNRECOVERED_READ
         lost.append(host.drive.flash_stats()["lost_groups"])
     assert lost[0] == lost[1]
-    assert 20 < lost[0] < 70  # of 4096
+    assert 20 < lost[0] < 70  # of 4096 tokens
 
 
 def decode(host, heads, steps, d=128, first=0, **fields):
-    """Tokens one by one; the first status that is no success."""
+    """Append tokens one by one. Returns the first status other than success."""
     row = np.ones((heads, 1, d), np.float16)
     for token in range(first, first + steps):
         for kind in abi.KvKind:
@@ -87,7 +87,7 @@ def test_runs_grow_as_the_budget_of_the_map_shrinks(make_drive):
     """A byte for each group of the drive, and what 64 lists take: single groups of 12 bytes each would use it up."""
     host = make_drive(capacity_bytes=1 << 26, metadata_bytes=(1 << 14) + 24_000, preset="instcsd", payload=False)
     assert 5 < host.drive.flash_stats()["run_groups"] < 40
-    rows = np.ones((2, 16, 128), np.float16)  # a group of each head
+    rows = np.ones((2, 16, 128), np.float16)  # one group for each head
     for token in range(0, 16 * 240, 16):
         for session in range(1, 17):
             host.store(rows, rows, session=session, first_token=token)
@@ -111,13 +111,13 @@ def test_a_full_map_is_a_clean_error_with_nothing_lost(make_drive, check):
     assert status == S.CAPACITY_EXCEEDED
     stats = host.drive.flash_stats()
     assert stats["metadata_bytes"] <= stats["metadata_budget"] == 30_000
-    assert stats["groups_available"] > 10_000  # it is not the flash that is full
+    assert stats["groups_available"] > 10_000  # the flash is not full
     check(host.attend(q, 512, session=1000), q, k, v)
     host.reopen()
     assert host.drive.check() == []
     check(host.attend(q, 512, session=1000), q, k, v)
     assert host.trim(session=1).status == S.SUCCESS
-    host.store(k, v, session=2000)  # there is room again
+    host.store(k, v, session=2000)  # room is free again
     check(host.attend(q, 512, session=2000), q, k, v)
 
 
@@ -140,7 +140,7 @@ def test_memory_that_is_reported_is_the_same_after_a_mount(make_drive):
 
 
 def test_gathered_rows_leave_the_tails_when_these_are_full(make_drive, check):
-    """The budget holds a third of what 16 groups of each head would take."""
+    """The budget holds a third of 16 staged groups per head."""
     tail = 16 * 4096 * 4 * 8 // 3
     host = make_drive(capacity_bytes=1 << 26, run_groups=16, staged_bytes=tail)
     k, v, q = (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Groups in a plain file, read around the page cache: the emulator's bits, from few and large reads."""
+"""Groups in a plain file, read around the page cache. Few and large reads give the emulator's bits."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ PAGE, READ = 4096, 1 << 16
 
 @pytest.fixture
 def pair(make_drive):
-    """The same drive twice: with modelled flash, and plain."""
+    """Two equal drives, one with modelled flash and one without."""
     return make_drive(), make_drive(preset="plain", run_groups=16)
 
 
@@ -22,11 +22,11 @@ def store(hosts, k, v, cuts, options=0):
     for host in hosts:
         for first, last in zip([0, *cuts], [*cuts, k.shape[1]], strict=True):
             host.store(k[:, first:last], v[:, first:last], first_token=first, options=options)
-        assert host.flush().status == OK  # what was written a moment ago is still in memory
+        assert host.flush().status == OK  # recently written rows are still in memory
 
 
 def reads(host, work):
-    """Result of `work`, and reads by size that it took."""
+    """The result of `work`, and the number of reads of each size."""
     before = host.drive.read_stats()["sizes"]
     result = work()
     after = host.drive.read_stats()["sizes"]
@@ -34,7 +34,7 @@ def reads(host, work):
 
 
 def valid_tokens(rng, tokens):
-    """All; some; what padding and a window leave."""
+    """Masks: all tokens; some; those that padding and a window leave."""
     some = rng.random(tokens) < 0.4
     some[tokens // 3] = True
     inside = np.zeros(tokens, bool)
@@ -192,7 +192,7 @@ def test_an_injected_read_error_is_reported_once(make_drive):
 
 
 def test_a_number_that_is_not_finite_ends_the_command_between_its_heads(pair):
-    """The engine leaves the rest of K and V unread; the next command starts anew."""
+    """The engine does not read the rest of K and V. The next command is not affected."""
     rng = np.random.default_rng(8)
     k, q = halves(rng, 3, 9000, 64), halves(rng, 3, 2, 64)
     store(pair, k, k, [])
@@ -205,7 +205,7 @@ def test_a_number_that_is_not_finite_ends_the_command_between_its_heads(pair):
 
 
 def test_values_that_binary64_cannot_decide_are_fetched_again(pair):
-    """V of two values whose mean lies between two binary16 numbers: the exact sum decides the tie."""
+    """V has two values whose mean is half-way between two binary16 numbers: only the exact sum decides the tie."""
     tokens, d = 8192, 64
     k, q = np.zeros((1, tokens, d), np.float16), np.ones((1, 1, d), np.float16)
     v = np.ones((1, tokens, d), np.float16)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What comes back from a drive whose journal is damaged in more than one page, and what is said about the rest."""
+"""Salvage of a drive whose journal is damaged in more than one page: recovered tokens, and reports of lost ones."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def rows(seed, tokens, heads=2):
 
 @pytest.fixture
 def stored(make_drive):
-    """Two sessions of many groups and a few tokens that fill none, each append a transaction; closed cleanly."""
+    """Two sessions of many groups and a few tokens of a partial group. Each append is a transaction. Closed cleanly."""
     host = make_drive(**OPTIONS)
     for session in (1, 2):
         for part in range(4):
@@ -47,14 +47,14 @@ def stored(make_drive):
 
 
 def spoil(path, number):
-    """Two pages of transaction `number`, which is one more than parity replaces."""
+    """Damage two pages of transaction `number`, one more than parity can replace."""
     offset, _ = transactions(path)[number]
     for page in range(2):
         damage(path, offset + page * PAGE, "noise", np.random.default_rng(page))
 
 
 def came_back(drive, session):
-    """Tokens of each head that came back; each is a prefix of what was stored."""
+    """Recovered tokens of each head. Asserts that they are a prefix of the stored ones."""
     tokens = []
     for kind in abi.KvKind:
         want = rows(10 * session + kind, 4 * GROUP * 100)
@@ -102,7 +102,7 @@ def test_a_journal_that_is_gone_altogether_is_made_again(stored):
     assert stored.drive.check() == []
     notices = stored.drive.notices()
     assert any("came back from their spares" in sentence for sentence in notices)
-    stored.reopen()  # durably, and the drive works
+    stored.reopen()  # the repair is durable, and the drive works
     assert stored.drive.notices() == []
     data = rows(1, 5000)
     assert stored.append(data, session=3, sequence=0).status == S.SUCCESS
@@ -180,7 +180,7 @@ def test_repair_in_place_says_what_is_gone(stored):
     damage(stored.path, unit + 40 * PAGE, "zeros", np.random.default_rng(0))
     assert kvdrive("fsck", stored.path).returncode == 1
     before = superblock(stored.path)
-    assert kvdrive("fsck", stored.path).returncode == 1  # looking repairs nothing
+    assert kvdrive("fsck", stored.path).returncode == 1  # a check repairs nothing
     assert superblock(stored.path) == before
     repaired = kvdrive("fsck", stored.path, "--repair", "--json")
     assert repaired.returncode == 0, repaired.stderr

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SESSION_ERASE: of what a session held alone no byte is left in the backing file; everything else is as before."""
+"""SESSION_ERASE: no byte that only this session held remains in the backing file. All other data are unchanged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kvdrive.nvme import wire
 
 S = abi.NvmeStatus
 SECRET, OTHER, KEPT = b"\x5a\x3c", b"\x11\x2f", b"\x66\x1e"  # one finite binary16 each
-# Small blocks and little room, so that collection has copied things; the other one as the cpu target has it.
+# Small blocks and little room, so that collection has copied rows; and a drive like the cpu target's.
 SMALL = {"preset": "970pro", "pages_per_block": 1, "capacity_bytes": 4096 * 700}
 DRIVES = {"flash": SMALL, "disk": {"preset": "plain", "capacity_bytes": 1 << 24}}
 SPARSE = abi.AppendOption.APPEND_SPARSE
@@ -24,7 +24,7 @@ SPARSE = abi.AppendOption.APPEND_SPARSE
 
 @pytest.fixture
 def folder():
-    """In memory where there is such a file system: these tests wait for the disk otherwise."""
+    """A folder in memory if there is such a file system, because these tests would wait for the disk."""
     shared = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as path:
         yield Path(path)
@@ -36,7 +36,7 @@ def host(request, make_drive, folder):
 
 
 def rows(mark, tokens, heads=2, d=64):
-    """The same number everywhere: the mark is found in both indexes of K."""
+    """Rows with the same number everywhere, so that the mark is found in both layouts of K."""
     return np.frombuffer(mark * (heads * tokens * d), np.float16).reshape(heads, tokens, d)
 
 
@@ -50,19 +50,19 @@ def copies(host, mark):
 
 
 def holds(host, session, *parts):
-    """Whether the session's rows are these (mark, tokens), one after the other."""
+    """True if the session's rows are these (mark, tokens), one after the other."""
     want = b"".join(rows(mark, tokens, heads=1).tobytes() for mark, tokens in parts)
     return all(host.drive.rows(session, 0, head, kind).tobytes() == want for head in range(2) for kind in abi.KvKind)
 
 
 def test_nothing_of_it_is_left(host):
-    """In flash, in groups that wait for a row, in tails, in the journal; the others have everything."""
+    """No byte remains in flash, waiting groups, staged rows or journal. Other sessions are unchanged."""
     store(host, 1, SECRET, 600)
     store(host, 2, OTHER, 610)
     host.flush()
     store(host, 1, SECRET, 37, first=600)
     host.flush()
-    assert host.trim(from_token=620).status == S.SUCCESS  # what was trimmed before goes as well
+    assert host.trim(from_token=620).status == S.SUCCESS  # tokens trimmed before are erased as well
     assert copies(host, SECRET) > 4 * 600
     before, flash = copies(host, OTHER), host.drive.flash_stats()
     reply = host.erase()
@@ -80,7 +80,7 @@ def test_nothing_of_it_is_left(host):
 
 
 def test_a_fork_keeps_what_it_shares(host):
-    """And its end takes it along, although it was written under the other one's number."""
+    """Erasing the fork erases the shared rows, although they were written with the other session's number."""
     store(host, 1, SECRET, 1200)
     store(host, 1, OTHER, 400, first=1200)
     assert host.fork(1, 2, 1200).status == S.SUCCESS
@@ -94,7 +94,7 @@ def test_a_fork_keeps_what_it_shares(host):
 
 
 def test_tokens_from_one_on(host):
-    """A group in the middle is cut: what is left of it waits in drive memory."""
+    """The erase cuts a group in the middle. Its remaining rows are staged in drive memory."""
     store(host, 1, KEPT, 300)
     store(host, 1, SECRET, 300, first=300)
     host.flush()
@@ -107,7 +107,7 @@ def test_tokens_from_one_on(host):
 
 
 def aged(host, rounds=12):
-    """Sessions that come and go around one that grows slowly: collection moves it. Returns the one that stays."""
+    """Sessions are created and removed around one that grows slowly, so collection moves it. Returns that session."""
     for number in range(rounds):
         store(host, 1, SECRET, 25, first=25 * number)
         store(host, 2 + number, KEPT, 1000)
@@ -130,11 +130,11 @@ def test_copies_that_collection_left_are_gone(make_drive, folder):
 
 
 def test_what_a_loss_of_power_left_behind_is_gone(make_drive, folder):
-    """Rows that reached the flash, but no commit: no map has ever known them."""
+    """Rows that reached the flash but were never committed, so no map has ever had them."""
     host = make_drive(path=folder / "drive.kv", **SMALL)
     store(host, 1, OTHER, 64)
     host.flush()
-    host.drive.inject("power_cut", after=1)  # contents are there, their spares are not
+    host.drive.inject("power_cut", after=1)  # contents are written, their spares are not
     store(host, 1, SECRET, 1200, first=64)
     assert host.flush().status == S.INTERNAL_ERROR
     host.reopen()
@@ -145,7 +145,7 @@ def test_what_a_loss_of_power_left_behind_is_gone(make_drive, folder):
 
 
 def test_rows_of_a_refused_append_are_gone(make_drive, folder):
-    """They were in flash when the drive was full, in lists that nobody has had since."""
+    """They were in flash when the drive was full, in lists that are unreferenced now."""
     host = make_drive(path=folder / "drive.kv", **SMALL)
     store(host, 1, KEPT, 100)
     host.drive.inject("full", after=300)
@@ -171,7 +171,7 @@ def test_blocks_that_fail_on_the_way(make_drive, folder, fault):
 
 
 def test_places_that_a_lost_block_left_empty(make_drive, folder):
-    """Bands are programmed again without a block, so that the file keeps what lay in its places."""
+    """Bands are programmed again without a lost block, so the file keeps the old bytes at its places."""
     host = make_drive(path=folder / "drive.kv", **SMALL)
     store(host, 1, KEPT, 20)
     store(host, 1, SECRET, 2000, first=20)
@@ -191,7 +191,7 @@ def test_places_that_a_lost_block_left_empty(make_drive, folder):
 
 @pytest.mark.parametrize("torn", [0, 1, 2, 3])
 def test_a_cut_at_every_write(make_drive, folder, torn):
-    """Either the session is still there, or nothing of it is when the drive has been opened again."""
+    """When the drive is opened again, either the whole session exists, or no byte of it remains."""
     host = make_drive(path=folder / "aged.kv", **SMALL)
     last = aged(host)
     store(host, 1, SECRET, 20, first=300)

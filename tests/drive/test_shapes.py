@@ -32,7 +32,7 @@ def ask(host, q, tokens, out, valid=None, tail=None, **fields):
 
 
 def check_every_mode(host, rng, group, d, heads=2, tokens=150, masked=True):
-    """Exact attention with mask and tail, partial attention, SparF with mask and tail: equal to the golden model."""
+    """Exact attention and SparF, each with mask and inline tokens, and partial attention equal the golden model."""
     k, v, q = halves(rng, heads, tokens, d), halves(rng, heads, tokens, d), halves(rng, heads, group, d)
     host.store(k, v, options=SPARSE)
     host.flush()
@@ -74,7 +74,7 @@ def test_every_head_dimension_equals_golden(host, d):
 
 @pytest.mark.parametrize("group", [3, 6, 7, 10, 16])
 def test_compiled_kernels_take_every_group(make_drive, group):
-    """3, 6, 7: the next built group with zero heads; 10, 16: two calls. SparF chooses once for all heads."""
+    """Groups of 3, 6, 7 use the next built group with zero heads; 10 and 16 take two calls. SparF chooses once."""
     check_every_mode(make_drive(engine="hls"), np.random.default_rng(group), group, 32, heads=1)
 
 
@@ -88,7 +88,7 @@ def test_compiled_kernels_take_every_head_dimension(make_drive, group, d):
 @pytest.mark.parametrize("masked", [True, False])
 def test_every_path_to_the_rows(make_drive, path, group, d, masked):
     host = make_drive(**PATHS[path])
-    tokens = 2600 if path == "streamed" else 600  # what does not fill a write is read from memory
+    tokens = 2600 if path == "streamed" else 600  # rows that do not fill a write are read from memory
     check_every_mode(host, np.random.default_rng([group, d]), group, d, tokens=tokens, masked=masked)
     assert (host.drive.read_stats()["reads"] > 0) == (path == "streamed")
 
@@ -113,7 +113,7 @@ def test_other_head_dimensions_are_refused(host, d):
 
 
 def test_a_query_that_is_not_finite_fails_all_its_calls(make_drive):
-    """Two calls of a kernel: the second one's queries are wrong, and no output of the first one remains."""
+    """The query takes two calls of a kernel. The second call fails, and no output of the first one remains."""
     rng = np.random.default_rng(2)
     for engine in ("fast", "hls"):
         host = make_drive(engine=engine)
@@ -137,7 +137,7 @@ def test_rows_of_any_head_dimension_survive_the_drive(host):
 
 
 def test_device_time_of_a_group_is_that_of_the_kernel_calls_it_takes(make_drive):
-    """3 heads cost what 4 do, 16 twice what 8 do, and 40 columns what 64 do: what compiled kernels would take."""
+    """Times as the compiled kernels would take: 3 heads cost as much as 4, 16 twice as much as 8, 40 columns as 64."""
     rng = np.random.default_rng(4)
 
     def cycles(group, d):

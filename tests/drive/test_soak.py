@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make soak` for a few rounds: commands and faults at random against arrays in memory."""
+"""A few rounds of `make soak`: random commands and faults, compared with arrays in memory."""
 
 import pytest
 from soak import Soak

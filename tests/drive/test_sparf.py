@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SparF and PARTIAL through the drive equal the golden model's composition, bit for bit, whatever is stored how."""
+"""SparF and PARTIAL in the drive equal the golden model's composition, bit for bit, for every way of storing rows."""
 
 import itertools
 
@@ -18,7 +18,7 @@ OK = abi.NvmeStatus.SUCCESS
 
 
 def store(host, rng, k, v, options):
-    """In three pieces."""
+    """Store K and V in three pieces."""
     cuts = [0, *sorted(rng.integers(1, k.shape[1], 2).tolist()), k.shape[1]]
     for first, last in itertools.pairwise(cuts):
         if first < last:
@@ -117,7 +117,7 @@ def test_dense_modes_with_a_tail(host, mode, inline_tokens):
 
 
 def test_only_pages_with_a_wanted_row_are_read(host):
-    """Of 4096 tokens: 4 spans of 256 with 8 rows a page, 6 of 512 with 4."""
+    """4096 tokens: 4 spans of 256 with 8 rows per page, 6 of 512 with 4."""
     rng = np.random.default_rng(9)
     tokens, r = 4096, 4
     k, v, q = halves(rng, 1, tokens, D), halves(rng, 1, tokens, D), halves(rng, 1, 1, D)

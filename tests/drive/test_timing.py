@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Device time: close to the drives it imitates, the same for the same commands, and moved by what should move it."""
+"""Device time: close to the real drives, the same for the same commands, and dependent on the right parameters."""
 
 import numpy as np
 import pytest

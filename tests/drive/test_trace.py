@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The timeline of device time: what a command used, one thing at a time on each track, bounded."""
+"""The timeline of device time: the resources of each command, without overlap on a track, of bounded size."""
 
 import itertools
 import json

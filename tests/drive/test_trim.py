@@ -34,7 +34,7 @@ def test_trim_to_nothing_forgets_the_session(host):
     assert host.trim().status == OK
     assert host.trim().status == abi.NvmeStatus.UNKNOWN_SESSION
     assert host.submit(k[:, :1], 40).status == abi.NvmeStatus.UNKNOWN_SESSION
-    host.store(k, k)  # from token 0, sequence 0 and with the same number
+    host.store(k, k)  # again from token 0 and sequence 0, with the same session number
 
 
 def test_trimmed_pages_are_used_again(make_drive, check):

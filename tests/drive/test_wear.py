@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collection and wear levelling beside the commands: bounded in what they write, even in what they wear out."""
+"""Collection and wear levelling during commands: they write a bounded amount and wear blocks evenly."""
 
 import tempfile
 from pathlib import Path
@@ -14,14 +14,14 @@ OK = abi.NvmeStatus.SUCCESS
 
 @pytest.fixture
 def shared_file():
-    """In memory where there is such a file system: these drives commit often."""
+    """A file in memory if there is such a file system, because these drives commit often."""
     folder = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=folder if folder.is_dir() else None) as path:
         yield Path(path) / "drive.kv"
 
 
 def churn(host, rng, rounds, hot, cold_tokens, tokens):
-    """Sessions of which a few are rewritten all the time, above one that never changes."""
+    """Rewrite a few sessions all the time, next to one that never changes."""
     rows = np.ones((1, 32768, 64), np.float16)
     for token in range(0, cold_tokens, 32768):
         assert host.append(rows, session=1000, layer=token >> 15).status == OK
@@ -37,7 +37,7 @@ def churn(host, rng, rounds, hot, cold_tokens, tokens):
 
 @pytest.mark.parametrize("preset", ["970pro", "instcsd"])
 def test_writes_and_wear_are_bounded_under_a_skewed_load(make_drive, shared_file, preset):
-    """Half of the drive never changes, 37 % more are sessions that come and go, most of the writes go to a few."""
+    """Half of the drive never changes. Another 37 % are sessions that come and go; most writes go to a few of them."""
     groups = 16384
     host = make_drive(preset=preset, pages_per_block=4, capacity_bytes=groups * 4096, payload=False, path=shared_file)
     stats = churn(host, np.random.default_rng(1), 2500, hot=40, cold_tokens=groups // 2 * 32, tokens=32 * 150)
@@ -50,7 +50,7 @@ def test_writes_and_wear_are_bounded_under_a_skewed_load(make_drive, shared_file
 
 
 def test_cleaning_is_spread_over_the_appends(make_drive, shared_file):
-    """No append waits for a whole band to be moved: the longest takes less than collecting one in one go."""
+    """No append waits until a whole band is moved: the longest takes less than collecting one band at once."""
     host = make_drive(
         preset="instcsd", pages_per_block=16, capacity_bytes=24576 * 4096, payload=False, path=shared_file
     )
@@ -74,7 +74,7 @@ def test_cleaning_is_spread_over_the_appends(make_drive, shared_file):
 
 
 def test_collection_joins_what_was_written_one_by_one(make_drive):
-    """Sixteen heads token by token, half of the sessions deleted then: what is moved lies list by list."""
+    """Sixteen heads are written token by token, then half of the sessions deleted. Moved rows are joined by list."""
     host = make_drive(preset="970pro", pages_per_block=4, capacity_bytes=8192 * 4096, run_groups=1, payload=False)
     rows = np.ones((8, 16, 128), np.float16)
     for token in range(0, 16 * 100, 16):
@@ -94,7 +94,7 @@ def test_collection_joins_what_was_written_one_by_one(make_drive):
 
 
 def test_reads_are_retried_as_flash_wears_out(make_drive):
-    """None on new flash; about one read in ten on blocks with all their erases behind them; the same in each run."""
+    """No retries on new flash; about one read in ten at the end of a block's life; the same in each run."""
     rows, q = np.ones((1, 32768, 128), np.float16), np.ones((1, 1, 128), np.float16)
     found = {}
     for erases in (0, 1500, 3000, 3000):

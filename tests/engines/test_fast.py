@@ -24,7 +24,7 @@ Memory = NDArray[np.uint8]
 
 
 def make_engine(monkeypatch: pytest.MonkeyPatch, isa: str, threads: int) -> "native.FastEngine":
-    """The engine with one instruction set. Skips where the processor lacks it."""
+    """The engine with one instruction set. Skips if the processor lacks it."""
     monkeypatch.setenv("KVDRIVE_ISA", isa)
     try:
         engine = native.Engine("fast", threads=threads)
@@ -47,12 +47,12 @@ def normal(rng: np.random.Generator, *shape: int) -> Half:
 
 
 def any_finite(rng: np.random.Generator, *shape: int) -> Half:
-    """Every finite pattern alike: magnitudes from 2^-24 to 65504 side by side."""
+    """Uniform over all finite patterns: magnitudes from 2^-24 to 65504."""
     return (rng.integers(0, 31 << 10, shape) | rng.integers(0, 2, shape) << 15).astype(np.uint16)
 
 
 def cancelling(rng: np.random.Generator, *shape: int) -> Half:
-    """Pairs of equal or, row by row, opposite numbers: half of the products of two rows cancel down to a small rest."""
+    """Pairs of numbers that are equal or, row by row, opposite. Half of the rows' products cancel to a small rest."""
     x = any_finite(rng, *shape)
     pairs = shape[-1] // 2 * 2
     x[..., 1:pairs:2] = x[..., 0:pairs:2] ^ (rng.integers(0, 2, (*shape[:-1], 1)) << 15)
@@ -97,7 +97,7 @@ def dense_job(
     density: float | None = None,
     c: float | None = None,
 ) -> JobMemory:
-    """EXACT, PARTIAL or SPARF_ATTEND with `s` dense and `t` tail tokens; masked rows hold any pattern."""
+    """An EXACT, PARTIAL or SPARF_ATTEND job with `s` dense and `t` tail tokens. Masked rows hold any pattern."""
     scale = golden.scale_bits(None, d) if c is None else int(np.float32(c).view(np.uint32))
     job = JobMemory(mode, g, d, tokens=s, tail_tokens=t, scale_log2e=scale)
     rows = {"q": numbers(rng, g, d), "k": numbers(rng, s, d), "v": numbers(rng, s, d)}
@@ -232,7 +232,7 @@ def test_blend_takes_any_alpha(engine: "native.FastEngine", alpha: int) -> None:
 
 @pytest.mark.parametrize("isa", ISAS)
 def test_engine_ignores_the_float_mode_of_the_thread(monkeypatch: pytest.MonkeyPatch, isa: str) -> None:
-    """Threads inherit flush-to-zero from their maker; with it, subnormal binary16 numbers would be lost."""
+    """Threads inherit flush-to-zero from their creator. With it, subnormal binary16 numbers would be lost."""
     torch = pytest.importorskip("torch", reason="torch sets the processor's flush-to-zero mode")
     memory = dense_job(np.random.default_rng(7), Mode.PARTIAL, 1, 32, 1100, numbers=few_values, c=2.0**20).image()
     expected = memory.copy()
@@ -286,7 +286,7 @@ def test_binary32_ties_of_dot_products_reach_the_integers(engine: "native.FastEn
 
 @pytest.mark.parametrize("mode", [Mode.EXACT, Mode.PARTIAL], ids=lambda m: m.name)
 def test_output_ties_reach_the_integers(engine: "native.FastEngine", mode: Mode) -> None:
-    """Equal scores make outputs plain means; two neighbours have theirs exactly half-way, and so has a sum of bits."""
+    """Equal scores make outputs plain means. That of two neighbours is exactly half-way, and so is a sum of bits."""
     job = dense_job(np.random.default_rng(9), mode, 2, 32, 128, c=0.0)
     v = job._arrays["v"].view(np.uint16).reshape(128, 32)
     v[:64], v[64:] = 0x3C00 + np.arange(32), 0x3C01 + np.arange(32)
@@ -317,12 +317,12 @@ def weighted_tail(mode: Mode, v: NDArray[np.float16], scores: NDArray[np.int32])
 @pytest.mark.parametrize("mode", list(OUTPUT_TIES), ids=lambda m: m.name)
 @pytest.mark.parametrize(("first", "distance"), [(0, 1), (1500, 1), (0, 40), (0, 200)])
 def test_outputs_that_binary64_gets_wrong(engine: "native.FastEngine", mode: Mode, first: int, distance: int) -> None:
-    """Large numbers cancel and hide the term of 2^-54 that decides the tie of the rest, in a block or across blocks."""
+    """Large numbers cancel. They hide a term of 2^-54 that decides the tie of the others, within and across blocks."""
     heavy, light = OUTPUT_TIES[mode]
     order = [*((x, 0) for x in heavy[:-1]), *((x, -30 << 20) for x in light), (None, -30 << 20), (heavy[-1], 0)]
     t = first + len(order) * distance
     v = np.zeros((t, 32), np.float16)
-    scores = np.full(t, -60 << 20, np.int32)  # tokens in between weigh nothing
+    scores = np.full(t, -60 << 20, np.int32)  # tokens in between have no weight
     for i, (value, score) in enumerate(order):
         v[first + i * distance] = np.resize([2.0**-24, -(2.0**-24), 0.0], 32) if value is None else value
         scores[first + i * distance] = score
@@ -360,7 +360,7 @@ def test_rows_jobs_equal_golden(engine: "native.FastEngine", g: int) -> None:
     for d, r, numbers in [(32, 1, normal), (128, 32, normal), (256, 256, any_finite), (64, 7, few_values)]:
         job = rows_job(rng, g, d, r, numbers)
         assert check(engine, job.image()) == 0
-        job._arrays["q"][:] = 0  # all equal, and no scale to correct
+        job._arrays["q"][:] = 0  # all equal, so the scale needs no correction
         assert check(engine, job.image()) == 0
         job._arrays["q"].view(np.uint16)[d // 2] = 0xFE00
         assert check(engine, job.image()) == Status.NON_FINITE

@@ -37,7 +37,7 @@ def test_page_filter_equals_golden(engine: "native.Engine") -> None:
     for case in page_filter.cases(np.random.default_rng(SEED), True):
         values = dict(case)
         sizes = [values[name] for name in ("rows", "row_bytes", "page_bytes")]
-        if min(sizes) < 0 or values["rows"] > 8 * values["bitmap"].size:  # the binding itself refuses these
+        if min(sizes) < 0 or values["rows"] > 8 * values["bitmap"].size:  # the Python binding refuses these
             continue
         got = engine.page_filter(values["pages"], values["bitmap"], *sizes)
         expected = golden.page_filter(values["pages"], values["bitmap"], *sizes)

@@ -1,4 +1,4 @@
-"""Shared by the golden tests: the literal model, which reads docs/arithmetic.md with Python integers and Fractions."""
+"""Shared by the golden tests: the literal model, which implements docs/arithmetic.md with integers and Fractions."""
 
 import importlib.util
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""docs/arithmetic.md read literally, one number at a time, with Python integers and Fractions; no import from golden.
+"""docs/arithmetic.md implemented literally, one number at a time, with Python integers and Fractions.
 
-Slow and obvious on purpose: it shares no trick (limbs, words, sticky bits) with the golden model that it checks.
+Slow and simple on purpose. It imports nothing from golden and shares no trick (limbs, words, sticky bits) with it.
 """
 
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""Exact attention: bits against the literal model, errors against float64, and what may not change a bit."""
+"""Exact attention: bits against the literal model, errors against float64, and changes that may not alter a bit."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def make(seed, g, s, d, tail=0):
 
 
 def tail_scores(q, k):
-    """What a host computes for tail tokens: the same scores as the engine."""
+    """Scores that a host computes for tail tokens, equal to the engine's."""
     c = scale_bits(None, q.shape[1])
     return golden.scores(golden.gemv.dots(q.view(np.uint16), k.view(np.uint16)), c)
 

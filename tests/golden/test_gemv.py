@@ -42,7 +42,7 @@ def test_rows_equal_literal_dots(literal, g, d):
 
 
 def test_cancellation_is_exact(literal):
-    """65504^2 repeated with both signs, and one smallest product: only exact sums see it."""
+    """65504^2 repeated with both signs, and one product of the smallest size, which only exact sums keep."""
     q = np.full((1, 256), MAX)
     k = np.where(np.arange(256) % 2 == 0, MAX, -MAX).reshape(1, 256)
     q[0, :2] = k[0, :2] = np.float16(2**-24)
@@ -147,7 +147,7 @@ def test_non_finite_data_gives_zeros(bad):
         assert gemv_columns(q, block_columns(k), 50).status == Status.NON_FINITE
         array[-1, 5] = 1
     k[3, 3] = bad
-    result = gemv_accumulate(np.zeros((1, 50), np.uint32), k)  # also where its weight is 0
+    result = gemv_accumulate(np.zeros((1, 50), np.uint32), k)  # even if its weight is 0
     assert result.status == Status.NON_FINITE
     assert not result.acc.any()
 

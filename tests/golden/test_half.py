@@ -13,7 +13,7 @@ FINITE = EXPONENTS != 31
 
 
 def canonical16(h):
-    """numpy's binary16 results as the contract writes them: zeros positive, one NaN."""
+    """numpy's binary16 results in the contract's form: zeros are positive, and there is one NaN."""
     return np.where(np.isnan(h), np.uint16(0x7E00), np.where(h == 0, np.uint16(0), h.view(np.uint16)))
 
 

@@ -58,7 +58,7 @@ class Image:
         return job.run(self.memory, JOB)
 
     def outside(self, *outputs):
-        """The memory without these arrays: what a job must leave alone."""
+        """The memory without these arrays, which a job must not change."""
         keep = np.ones(self.memory.size, np.bool_)
         for name in outputs:
             start, size = self.places[name]
@@ -75,13 +75,13 @@ def pad_scores(x):
 
 
 def old_record():
-    """A record with a non-zero pattern in every field, to see what a job keeps."""
+    """A record with a non-zero pattern in every field, which shows the fields that a job keeps."""
     record = np.full(abi.AttentionResult.itemsize, 0x3D, np.uint8)
     return record.view(abi.AttentionResult)
 
 
 class Case:
-    """One set of arrays, as images of every mode and as arguments of the direct calls."""
+    """One set of arrays, available as images of every mode and as arguments of the direct calls."""
 
     def __init__(self, g=2, s=70, d=64, tail=5, masked=True, seed=1):
         rng = np.random.default_rng(seed)
@@ -365,16 +365,16 @@ def test_descriptor_checks(mode, fields, status):
 
 def test_tokens_checks_what_rows_wrote():
     image = image_of(Mode.SPARF_TOKENS)
-    image.read("rows")[8] = 255  # beyond head_dim: not counted
+    image.read("rows")[8] = 255  # bits beyond head_dim are not counted
     assert image.check() == 0
     image.read("rows")[0] ^= 1
     assert image.check() == Status.BAD_R
     image.record["scale"][1] = 0x7FC00000
     assert image.check() == Status.BAD_R | Status.BAD_SCALE
-    image.set(k_top=0)  # with another failure memory is not looked at
+    image.set(k_top=0)  # after another failed check, memory is not read
     assert image.check() == Status.BAD_K
     image = image_of(Mode.SPARF_TOKENS)
-    image.record["scale"][2:] = 0x7FC00000  # beyond the group
+    image.record["scale"][2:] = 0x7FC00000  # heads beyond the group
     assert image.check() == 0
 
 

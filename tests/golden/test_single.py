@@ -25,7 +25,7 @@ CHUNK = 500_000
 
 
 def canonical(x):
-    """IEEE results as the contract writes them: zeros positive, one NaN."""
+    """IEEE results in the contract's form: zeros are positive, and there is one NaN."""
     return np.where(np.isnan(x), np.uint32(0x7FC00000), np.where(x == 0, np.uint32(0), x.view(np.uint32)))
 
 

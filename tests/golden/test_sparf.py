@@ -191,7 +191,7 @@ def test_v_sum_is_exact():
 @pytest.mark.parametrize("where", [0, 1, 2])
 def test_non_finite_data_gives_zeros(where):
     arrays = list(make(9, 2, 30, 32))[:3]
-    # The only element of k that SPARF_TOKENS reads for sure is one of the row with the largest |q|.
+    # SPARF_TOKENS certainly reads the row of k with the largest |q|, and perhaps no other row.
     arrays[where][-1] = np.nan
     result = sparf(*arrays, r=4, k_top=5, local=1)
     assert result.status == Status.NON_FINITE

@@ -27,7 +27,7 @@ def target(tmp_path: Path) -> Iterator[Emulator]:
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
-    """Small models gain nothing from threads, and lose much where tests run side by side."""
+    """Run torch on one thread. Small models gain nothing from threads and get slow when tests run in parallel."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

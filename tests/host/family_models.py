@@ -1,4 +1,4 @@
-"""Small random models of families that are served for what they compute, and of those that are not."""
+"""Small random models of further families: those that are served because of what they compute, and refused ones."""
 
 import transformers
 from small_models import SMALL

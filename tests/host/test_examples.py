@@ -1,4 +1,4 @@
-"""The programs in examples/ run and say what they should."""
+"""The programs in examples/ run and print the expected output."""
 
 import subprocess
 import sys

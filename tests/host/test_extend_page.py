@@ -1,4 +1,4 @@
-"""The host's examples of docs/extend.md run as they stand there."""
+"""The host's examples of docs/extend.md run unchanged."""
 
 import re
 import threading
@@ -91,7 +91,7 @@ def test_the_target_gives_the_tokens_of_transformers(llama, tmp_path):
 
 
 def test_every_section_counts_its_files():
-    """Each section says how many files it touches; those that it lists in a table are there."""
+    """Each section states how many files it touches. The files in its table exist."""
     sections = re.findall(r"^## (Add .*?)\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.S | re.M)
     assert len(sections) == 6
     for title, text in sections:

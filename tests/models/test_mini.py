@@ -1,4 +1,4 @@
-"""The shipped model: its files, that it looks far back, and that its card's numbers come out again."""
+"""The shipped model: its files, its use of distant context, and numbers of its card that can be reproduced."""
 
 import json
 import platform
@@ -67,7 +67,7 @@ def test_the_first_perplexity_of_the_card_comes_out_again(model, windows):
 
 
 def test_it_gains_from_what_is_far_back(model, windows):
-    """Half of the windows and a quarter of the length: cheap."""
+    """Measured with half of the windows and a quarter of the length, to be fast."""
     short, long = perplexity.by_context(model, windows[::2], (512, 2048), TARGETS, DynamicCache)
     assert long.nats < short.nats - 0.03
 

@@ -1,4 +1,4 @@
-"""The shipped ReLU model: stock, small, sparse, and its card's numbers are those that were measured."""
+"""The shipped ReLU model: stock, small and sparse. Its card has the measured numbers."""
 
 import json
 from pathlib import Path

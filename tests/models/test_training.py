@@ -1,4 +1,4 @@
-"""What the model is trained on, and that a stopped run goes on where it was."""
+"""The training data of the model, and runs that continue after a stop."""
 
 import json
 
@@ -76,7 +76,7 @@ def test_lengths_grow_and_the_rate_falls():
 
 
 def test_a_stopped_run_goes_on(tmp_path, few_modules, monkeypatch):
-    """Tiny shapes, few modules; the time is up at once, so each call takes one step."""
+    """Tiny shapes and few modules. The time is over at once, so each call takes one step."""
     tiny = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 1}
     monkeypatch.setattr(trainer, "SHAPE", trainer.SHAPE | tiny | {"num_key_value_heads": 1})
     monkeypatch.setattr(trainer, "STEP_TOKENS", 512)

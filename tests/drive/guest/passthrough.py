@@ -45,7 +45,7 @@ with LinuxDrive("/dev/ng0n3") as drive:
     say("blocks", drive.submit(namespaces.read_blocks(5, 2)).data.tobytes() == blocks.tobytes())
     say("refused", hex(drive.submit(commands.session_trim(77, 0)).status))
 
-    # A reset in the middle: commands wait for the kernel or fail with a sentence, and the session is there afterwards.
+    # A reset in the middle: commands wait for the kernel or fail with a message. The session still exists afterwards.
     threading.Timer(0.1, lambda: Path("/sys/class/nvme/nvme0/reset_controller").write_text("1")).start()
     end, failures = time.monotonic() + 3, []
     while time.monotonic() < end:

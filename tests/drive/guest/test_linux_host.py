@@ -35,7 +35,7 @@ def image() -> Image:
 
 
 class Rig:
-    """A drive with one allowed host, and the guest that is it."""
+    """A drive with one allowed host, and the guest that is this host."""
 
     def __init__(self, path: Path) -> None:
         self.drive = Drive(path, "fast", 1, 1 << 26)
@@ -142,7 +142,7 @@ def test_a_linux_host_survives_the_loss_of_a_path(tmp_path, image):
     commands: list[int] = []
 
     def act(word: str) -> None:
-        if word == "cut":  # every connection of this path ends, and nobody listens there
+        if word == "cut":  # end every connection of this path and stop listening
             commands.append(second[0].counters()["commands"])
             second.clear()
         else:
@@ -164,7 +164,7 @@ def test_a_linux_host_survives_the_loss_of_a_path(tmp_path, image):
     assert rig.drive.check() == []
 
 
-# Counts and times that depend on what the kernel happened to ask, and when.
+# Counts and times that depend on the kernel's own requests.
 VOLATILE = re.compile(
     r"^(data units|host_(read|write)|controller_busy|power_on|host_cmd|cmdid|sqid|error_count|num_err|nsid\t:\t)", re.I
 )

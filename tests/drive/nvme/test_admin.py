@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Admin commands through real rings: what a host learns and changes."""
+"""Admin commands through real rings: reading and changing the drive's properties."""
 
 import numpy as np
 import pytest
@@ -106,7 +106,7 @@ def test_effects_log_is_true(nvme):
         log = nvme.admin(admin.get_log_page(wire.LogPage.LOG_COMMAND_EFFECTS, 4096, csi=csi)).data.view(np.uint32)
         for opcode in range(256):
             status = nvme.send(admin.command(opcode, nsid=nsid)).status
-            unknown = status in (S.INVALID_OPCODE, S.INVALID_NAMESPACE)  # the latter: another namespace knows it
+            unknown = status in (S.INVALID_OPCODE, S.INVALID_NAMESPACE)  # the latter: another namespace has it
             assert unknown == (log[256 + opcode] == 0), (nsid, hex(opcode), hex(status))
     skip = {A.ASYNC_EVENT_REQUEST, A.CREATE_SQ, A.CREATE_CQ, A.DELETE_SQ, A.DELETE_CQ, A.FORMAT_NVM}
     for opcode in set(range(256)) - skip:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The host's ATTN_SUBMIT in every mode, with inline tokens: bit for bit what the golden model gives."""
+"""The host's ATTN_SUBMIT in every mode, with inline tokens, gives the golden model's bits."""
 
 import numpy as np
 import pytest

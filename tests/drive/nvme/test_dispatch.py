@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every opcode on every queue and namespace, against the drive's table: what it does not list changes nothing."""
+"""Every opcode on every queue and namespace, compared with the drive's table. Unlisted commands change nothing."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ SESSION = 7
 
 @pytest.fixture
 def stored(nvme):
-    """A drive with a session of 40 tokens, a block and memory; `unchanged` proves that they are still there."""
+    """A drive with a session of 40 tokens, a block and memory. `unchanged` checks that all are unchanged."""
     rows = np.ones((1, 40, 64), np.float16)
     for sequence, kind in enumerate(abi.KvKind):
         nvme.ok(commands.kv_append(SESSION, 0, 0, kind, 0, sequence, rows))
@@ -71,7 +71,7 @@ def test_admin_opcodes_that_no_table_lists_are_refused(stored):
 
 
 def test_the_table_agrees_with_the_hosts_opcodes():
-    """Every opcode that the host has a name for is in the table under this name, and the other way round."""
+    """The host's names of opcodes and the table's are the same."""
     names = {0: [wire.AdminOpcode], 2: [wire.MemoryOpcode], 3: [abi.Opcode, wire.ProgramOpcode]}
     names[1] = [abi.Opcode, wire.NvmOpcode, wire.SessionOpcode]
     assert len({(row["nsid"], row["opcode"]) for row in TABLE}) == len(TABLE)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`kvdrive drive`: files, a served drive, and what a user does wrong."""
+"""`kvdrive drive`: files, a served drive, and mistakes of users."""
 
 import contextlib
 import io
@@ -56,7 +56,7 @@ def test_create_info_and_fsck(tmp_path):
 
 
 def test_budgets_and_wear_of_a_new_drive(tmp_path):
-    """As given, stored on the drive and shown by info; 0 is no limit for sessions."""
+    """Budgets are stored on the drive and shown by info. 0 means no limit for sessions."""
     path = tmp_path / "drive.kv"
     sizes = ("--staged-budget", "1M", "--session-budget", "2M", "--metadata-budget", "3M", "--worn-erases", 7)
     want = {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the drive remembers of its life over reopenings: counters, errors, events, saved features."""
+"""Counters, errors, events and saved features persist when the drive is opened again."""
 
 import numpy as np
 import pytest
@@ -142,7 +142,7 @@ def test_temperature_thresholds_raise_a_warning_and_an_event(nvme):
         assert not nvme.pairs.done(event)
         assert threshold(calm) == S.SUCCESS
         assert smart(nvme)["critical_warning"] == 0
-    assert threshold(300 | 1 << 16) == S.INVALID_FIELD  # a sensor that is not there
+    assert threshold(300 | 1 << 16) == S.INVALID_FIELD  # a sensor that does not exist
     assert events(nvme).count(wire.PersistentEvent.EVENT_THERMAL) == 2
 
 
@@ -203,7 +203,7 @@ def test_device_self_test(make_nvme, tmp_path):
 
     def results():
         page = nvme.admin(admin.get_log_page(L.LOG_SELF_TEST, 564)).data
-        assert page[:2].tolist() == [0, 0]  # nothing runs
+        assert page[:2].tolist() == [0, 0]  # no sanitize operation runs
         return page[4:].view(wire.SelfTestResult)
 
     nvme.ok(namespaces.write_blocks(0, np.ones(1000 * 4096, np.uint8), fua=True))

@@ -58,7 +58,7 @@ def test_compare_verify_and_copy(nvme):
     blocks = data.reshape(8, -1)
     want = np.concatenate([blocks[4:8], blocks[:2]]).tobytes()
     assert nvme.ok(namespaces.read_blocks(100, 6)).data.tobytes() == want
-    nvme.ok(namespaces.copy_blocks([(10, 8)], 12))  # onto itself
+    nvme.ok(namespaces.copy_blocks([(10, 8)], 12))  # source and target overlap
     assert nvme.ok(namespaces.read_blocks(12, 8)).data.tobytes() == data.tobytes()
     assert nvme.drive.check() == []
 

@@ -91,7 +91,7 @@ def test_an_engine_that_hangs_fails_the_job_only(nvme):
     before = nvme.drive.flash_stats()["device_ns"]
     submit = commands.attn_submit(1, 0, 0, q, 40, 0x3E800000)
     assert nvme.send(submit).status == abi.NvmeStatus.INTERNAL_ERROR
-    assert nvme.drive.flash_stats()["device_ns"] - before >= 1_000_000_000  # the firmware's patience, in device time
+    assert nvme.drive.flash_stats()["device_ns"] - before >= 1_000_000_000  # the firmware's time limit, in device time
     nvme.ok(submit)
 
 
@@ -134,7 +134,7 @@ def test_the_emulator_keeps_many_commands_in_flight(tmp_path):
 
 @pytest.fixture
 def serve(tmp_path):
-    """Serves a drive at a socket by a thread of this process, until the test ends."""
+    """Serve a drive at a socket, by a thread of this process, until the test ends."""
     running = []
 
     def start(**options):
@@ -220,7 +220,7 @@ def silent_connection(place):
 
 
 def test_connections_that_ask_for_nothing_shut_nobody_out(served):
-    """More of them than hosts may come: a host that asks gets the oldest one's place."""
+    """There are more of them than hosts allowed. A host that sends a request replaces the oldest of them."""
     server, place = served
     silent = [silent_connection(place) for _ in range(70)]
     pairs = QueuePairs.connect(place, 1 << 22)
@@ -239,7 +239,7 @@ def test_a_connection_that_asks_for_nothing_ends(serve):
         connection.settimeout(20)
         assert connection.recv(1) == b""
     wait_for(lambda: server.hosts == 1)
-    assert decode(*pairs.execute(1, commands.flush().entry)).status == 0  # a host may be silent as long as it likes
+    assert decode(*pairs.execute(1, commands.flush().entry)).status == 0  # a host may be silent for any time
 
 
 def test_a_host_too_many_hears_why(served):

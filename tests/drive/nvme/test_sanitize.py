@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sanitize: nothing of what was stored is left in the backing file or in the drive's memory, and the status says so."""
+"""Sanitize: no stored byte remains in the backing file or in the drive's memory, and the status reports it."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def status(nvme, retain=True):
 
 
 def store(nvme):
-    """Whole flash rows, groups that wait for one, and tokens of a tail: in flash, drive memory and journal."""
+    """Store whole flash rows, groups that wait for a row, and staged rows: in flash, drive memory and journal."""
     nvme.ok(namespaces.write_blocks(0, marked(4096 * 700)))
     rows = marked(2 * 100 * 128).view(np.float16).reshape(2, 100, 64)
     for sequence, kind in enumerate(abi.KvKind):
@@ -48,7 +48,7 @@ def test_nothing_is_left(nvme, tmp_path):
     assert copies(path) > 700 * 500
     before = nvme.drive.flash_stats()
     nvme.admin(admin.command(wire.AdminOpcode.FORMAT_NVM, nsid=1))
-    assert copies(path) > 700 * 500  # that is what format leaves
+    assert copies(path) > 700 * 500  # format leaves these copies in the file
     assert sanitize(nvme) == S.SUCCESS
     assert copies(path) == 0
     after = nvme.drive.flash_stats()
@@ -66,7 +66,7 @@ def test_the_drive_goes_on_afterwards(nvme, tmp_path):
     store(nvme)
     assert sanitize(nvme) == S.SUCCESS
     nvme.ok(namespaces.write_blocks(3, marked(4096), fua=True))
-    assert status(nvme)["sstat"] == 1  # something was written since
+    assert status(nvme)["sstat"] == 1  # data were written since the last sanitize
     nvme.close()
     drive = Drive(tmp_path / "drive.kv")
     assert (drive.check(), drive.flash_stats()["groups_live"], drive.sessions()) == ([], 1, [])

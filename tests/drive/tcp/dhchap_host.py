@@ -44,7 +44,7 @@ class Host:
     hash_seen: int | None = None
 
     def run(self, queue: Queue) -> Reply:
-        """The whole exchange; the last reply. Asserts the controller's proof where `controller_key` is there."""
+        """Run the exchange and return the last reply. Asserts the controller's proof if `controller_key` is set."""
         assert self.send(queue, self.negotiation()).status == 0
         challenge = self.receive(queue)
         if challenge.status or challenge.data[1] != 0x01:

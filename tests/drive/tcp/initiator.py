@@ -116,7 +116,7 @@ class Queue:
         return kind, body[: header - 8] + data
 
     def pdu(self, kind: int, header: bytes, data: bytes = b"", flags: int = 0, padding: int = 0) -> bytes:
-        """Header without the common one."""
+        """Build a PDU. `header` excludes the common header."""
         header_bytes = 8 + len(header)
         front = header_bytes + (4 if self.digests & 1 else 0) + padding
         has_digest = self.digests & 2 and data
@@ -183,7 +183,7 @@ class Queue:
                 return Reply(status >> 1 & 0x7FF, result, owner, head, not status & 0x8000, bytes(data))
 
     def serve_request(self, body: bytes, outgoing: dict[int, bytes], piece: int = 0) -> None:
-        """Answer an R2T in pieces of at most what the controller takes."""
+        """Answer an R2T in pieces of at most the size that the controller accepts."""
         cid, tag, offset, length = struct.unpack_from("<HHII", body)
         self.requests.append((cid, offset, length))
         step = piece or self.limit
@@ -198,7 +198,7 @@ class Queue:
     # ---- fabrics ----
 
     def connect(self, nqn: str, queue: int = 0, controller: int = 0xFFFF, **fields: object) -> Reply:
-        """Optional: host, host_id, entries (0-based), kato, attributes, format, in_capsule."""
+        """Send Connect. Optional: host, host_id, entries (0-based), kato, attributes, format, in_capsule."""
         host = str(fields.get("host", HOST_NQN)).encode()
         data = bytes(fields.get("host_id", HOST_ID)) + struct.pack("<H", controller) + bytes(238)
         data += nqn.encode().ljust(256, b"\0") + host.ljust(256, b"\0") + bytes(256)
@@ -216,12 +216,12 @@ class Queue:
         return self.plain(FABRICS, PROPERTY_SET, dwords=(0, offset, value))
 
     def enable(self) -> None:
-        """CC: I/O queue entries of 64 and 16 bytes, all command sets, enabled."""
+        """Enable the controller by CC: I/O queue entries of 64 and 16 bytes, all command sets."""
         assert self.set_property(CC, 1 | 6 << 4 | 6 << 16 | 4 << 20).status == 0
         assert self.get_property(CSTS).result & 1 == 1
 
     def expect_end(self) -> None:
-        """Nothing more comes, and the controller has closed."""
+        """Assert that no further byte comes and that the controller has closed the connection."""
         assert self.socket.recv(1) == b""
 
 

@@ -16,7 +16,7 @@ AUTHENTICATION_REQUEST = 1 << 17
 
 @pytest.fixture
 def guarded(make_target):
-    """A target with one host that has a secret, and the controller one too."""
+    """A target with one allowed host. Both the host and the controller have a secret."""
     return make_target(hosts=[(HOST_NQN, secret(KEY), secret(OTHER))])
 
 
@@ -34,17 +34,17 @@ def connected(target):
 @pytest.mark.parametrize("mutual", [False, True])
 def test_a_host_with_the_secret_comes_in(guarded, hashes, groups, hash_seen, group_seen, mutual):
     queue, controller = connected(guarded)
-    assert queue.get_property(0x1C).status == 0x191  # not before
+    assert queue.get_property(0x1C).status == 0x191  # refused before authentication
     host = Host(KEY, NQN, hashes=hashes, groups=groups, controller_key=OTHER if mutual else None)
     assert host.run(queue).status == 0
     assert (host.hash_seen, host.group_seen) == (hash_seen, group_seen)
     queue.enable()
     io = guarded.open()
-    assert io.connect(NQN, 1, controller).result & AUTHENTICATION_REQUEST  # every queue for itself
+    assert io.connect(NQN, 1, controller).result & AUTHENTICATION_REQUEST  # every queue authenticates separately
     assert io.plain(0x00).status == 0x191
     assert Host(KEY, NQN, hashes=hashes).run(io).status == 0
     assert io.plain(0x00).status == 0
-    assert Host(KEY, NQN).run(queue).status == 0  # again, on a live queue
+    assert Host(KEY, NQN).run(queue).status == 0  # authenticate again, on a live queue
 
 
 @pytest.mark.parametrize("transform", [1, 2, 3])
@@ -83,13 +83,13 @@ def test_a_controller_without_a_secret_cannot_prove_itself(make_target):
 
 def test_messages_out_of_order(guarded):
     queue, _ = connected(guarded)
-    assert Host.receive(queue).status == 0x00C  # it is the host's turn
+    assert Host.receive(queue).status == 0x00C  # the host has to send the next message
     host = Host(KEY, NQN)
     assert host.send(queue, host.negotiation()).status == 0
     challenge = host.receive(queue)
     answer = host.answer(challenge.data)
     assert host.send(queue, answer).status == 0
-    assert host.send(queue, answer).status == 0  # an answer counts once
+    assert host.send(queue, answer).status == 0  # an answer is valid only once
     assert host.receive(queue).data[1] == FAILURE1
     queue.expect_end()
 

@@ -1,4 +1,4 @@
-"""Connect and its refusals, properties, resets, discovery, who may come in."""
+"""Connect and its refusals, properties, resets, discovery, allowed hosts."""
 
 import struct
 
@@ -95,7 +95,7 @@ def test_fabrics_commands_that_are_none_are_refused(target, on_io_queue):
     known = {PROPERTY_SET, CONNECT, PROPERTY_GET, AUTHENTICATION_SEND, AUTHENTICATION_RECEIVE, DISCONNECT}
     for kind in set(range(256)) - known:
         assert queue.plain(FABRICS, kind).status == 0x001, hex(kind)
-    assert queue.plain(FABRICS, AUTHENTICATION_SEND).status == 0x00C  # nobody asked for it
+    assert queue.plain(FABRICS, AUTHENTICATION_SEND).status == 0x00C  # the controller did not request it
     assert queue.plain(FABRICS, CONNECT).status == 0x00C
 
 
@@ -154,7 +154,7 @@ def test_only_hosts_of_the_list_come_in(make_target):
     assert target.counters["refused_hosts"] == 1
     queue, _ = target.admin(DISCOVERY_NQN, host=stranger)
     log = queue.read(GET_LOG, 2048, 0, dwords=(0x70 | 511 << 16,)).data
-    assert struct.unpack_from("<QQH", log) == (1, 0, 0)  # and they see nothing
+    assert struct.unpack_from("<QQH", log) == (1, 0, 0)  # other hosts see no drive
     target.admin()
 
 

@@ -1,4 +1,4 @@
-"""Slow, silent and greedy hosts, keep-alive, and faults of the way."""
+"""Slow, silent and greedy hosts, keep-alive, and faults of the network."""
 
 import re
 import struct
@@ -48,7 +48,7 @@ def test_an_idle_queue_stays(make_target):
 
 
 def test_a_host_that_does_not_read(make_target):
-    """Answers of 60 MiB are wanted and none is read: the drive stops taking commands, then gives up."""
+    """The host requests 60 MiB and reads nothing. The drive stops taking commands, then closes the connection."""
     target = make_target(progress_timeout=0.3)
     admin, controller = target.admin()
     queue = target.io(controller, entries=127)
@@ -82,11 +82,11 @@ def test_headers_alone_take_no_memory_and_no_more_room_than_the_pool_has(make_ta
     before = resident_bytes()
     for queue in queues:
         open_writes(queue, 30)
-    for queue in queues[:4]:  # a quarter of the pool each, in the order of asking
+    for queue in queues[:4]:  # a quarter of the pool each, in the order of the requests
         assert queue.receive_pdu()[0] == R2T
     while target.counters["commands"] < 240:
         time.sleep(0.01)
-    assert target.counters["buffer_peak_bytes"] <= 16 * MIB + (64 << 10)  # completions are counted, too
+    assert target.counters["buffer_peak_bytes"] <= 16 * MIB + (64 << 10)  # completions count as well
     assert target.counters["ready_to_transfer"] == 16
     assert resident_bytes() - before < 16 * MIB
     for queue in queues:
@@ -96,7 +96,7 @@ def test_headers_alone_take_no_memory_and_no_more_room_than_the_pool_has(make_ta
 
 
 def test_connections_that_wait_for_room_are_served_in_turn(make_target):
-    """Three hosts share room for two transfers: all writes succeed, and reads meanwhile too."""
+    """Three hosts share room for two transfers. All writes succeed, and so do reads in the meantime."""
     target = make_target(buffer_bytes=2 * MIB)
     _, controller = target.admin()
     queues = [target.io(controller, number) for number in (1, 2, 3)]
@@ -112,11 +112,11 @@ def test_connections_that_wait_for_room_are_served_in_turn(make_target):
     assert small.read(READ, MIB, dwords=(0, 0, 255)).data == data
     counters = target.counters
     assert counters["buffer_waits"] > 0
-    assert counters["buffer_peak_bytes"] <= 2 * MIB + 4 * (128 << 10)  # and half a PDU of each
+    assert counters["buffer_peak_bytes"] <= 2 * MIB + 4 * (128 << 10)  # plus half a PDU for each host
 
 
 def test_answers_that_nobody_reads_stay_in_the_pool(make_target):
-    """Four hosts want 60 MiB each and read nothing: the answers that wait are no more than the pool holds."""
+    """Four hosts request 60 MiB each and read nothing. The waiting answers never exceed the pool."""
     target = make_target(buffer_bytes=4 * MIB, progress_timeout=0.5)
     _, controller = target.admin()
     for number in range(1, 5):
@@ -194,7 +194,7 @@ def test_injected_faults(target):
     ]
     target.server.inject("lose_completion")
     queue.send_command(queue.entry(FLUSH, 1))
-    assert queue.plain(FLUSH).status == 0  # the first completion that comes
+    assert queue.plain(FLUSH).status == 0  # the first completion that arrives
     target.server.inject("corrupt_digest")
     queue.send_command(queue.entry(READ, 1, length=BLOCK))
     with pytest.raises(AssertionError):

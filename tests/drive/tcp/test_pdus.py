@@ -1,4 +1,4 @@
-"""Every PDU that cannot be ends its connection with the reason, and nothing else happens."""
+"""Every invalid PDU ends its connection with the reason, and changes nothing else."""
 
 import struct
 
@@ -25,7 +25,7 @@ def common(kind, flags=0, header=72, offset=0, length=72):
 
 
 def ends(queue, data, error, field=0):
-    """The controller answers `data` with a termination request and closes."""
+    """Assert that the controller answers `data` with a termination request and closes the connection."""
     queue.send_raw(data)
     with pytest.raises(TerminatedError) as caught:
         queue.receive_pdu()

@@ -46,7 +46,7 @@ def test_blocks_come_back(target, digests, alignment):
 
 
 def test_a_megabyte_in_pieces_of_any_size(target):
-    """Pieces that are no multiples of anything, and data to the host in several PDUs."""
+    """Data from the host in pieces of odd sizes, and data to the host in several PDUs."""
     _, controller = target.admin()
     queue = target.io(controller)
     data = pattern(256)
@@ -77,13 +77,13 @@ def test_queues_share_a_controller_and_several_hosts_a_drive(target):
         assert write_blocks(queue, number, pattern(1, number)).status == 0
     for queue in queues:
         assert read_blocks(queue, 0, 4).data == b"".join(pattern(1, number) for number in range(4))
-    queues[0].close()  # one queue less, the others go on
+    queues[0].close()  # the other queues continue
     assert read_blocks(queues[1], 0, 1).data == pattern(1, 0)
     assert first.get_property(0x1C).result & 1 == 1
 
 
 def test_commands_wait_for_their_data_out_of_order(target):
-    """Two writes are open; the second one's data come first and it completes first."""
+    """Two writes are in flight. The second one's data come first, so it completes first."""
     _, controller = target.admin()
     queue = target.io(controller)
     one, two = pattern(2, 1), pattern(2, 2)
@@ -99,7 +99,7 @@ def test_commands_wait_for_their_data_out_of_order(target):
 
 
 def test_a_command_waits_until_the_pool_has_room(make_target):
-    """With room for one transfer the second command's R2T comes after the first one's data."""
+    """With room for one transfer, the second command's R2T comes after the data of the first."""
     target = make_target(buffer_bytes=256 * BLOCK)
     _, controller = target.admin()
     queue = target.io(controller)
@@ -220,7 +220,7 @@ def test_attention_over_tcp_is_golden(target):
 
 
 def test_damaged_data_fail_the_command_only(target):
-    """A wrong data digest, in a capsule and in an H2CData PDU: may be tried again, nothing is written."""
+    """A wrong data digest, in a capsule and in an H2CData PDU. The command may be retried; nothing is written."""
     _, controller = target.admin(digests=2)
     queue = target.io(controller, digests=2)
     data = pattern(1)

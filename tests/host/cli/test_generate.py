@@ -1,4 +1,4 @@
-"""`kvdrive generate` on a checkpoint folder: text, comparison, numbers, report, and one sentence for bad input."""
+"""`kvdrive generate` on a checkpoint folder: text, comparison, numbers, report, and errors for bad input."""
 
 import json
 import shutil
@@ -82,7 +82,7 @@ def test_the_report_counts_what_the_drive_did(generate, tmp_path):
     assert decode["attention_jobs"] == (new - 1) * layers * kv_heads
     assert prefill["pages_written"] == 2 * layers * kv_heads * (130 // (abi.PAGE_BYTES // (2 * head_dim)))
     row = 2 * 2 * head_dim * layers * kv_heads  # K and V of one token
-    assert decode["inside_bytes"] == (new - 1) * row * 130  # the new tokens wait in the tail
+    assert decode["inside_bytes"] == (new - 1) * row * 130  # the new tokens are pending
     assert report["writeback"]["pending_tokens"] == new - 1
     assert report["writeback"]["bytes_sent"] == 130 * row
     assert prefill["host_bytes"] > 130 * row
@@ -174,7 +174,7 @@ def test_policies_read_less(generate, policy):
     prompt = " ".join(PROMPTS * 4)
     options = ["--prompt", prompt, "--max-new-tokens", 6, "--ignore-stop", "--json", "--attention", policy]
     result = generate(*options, "--ratio", "1/8", "--check")
-    assert result.exit_code == 0, result.output  # another text is no error
+    assert result.exit_code == 0, result.output  # a different text is no error
     report = json.loads(result.stdout)
     assert report["options"]["attention"] == policy
     assert report["options"]["ratio"] == "1/8"

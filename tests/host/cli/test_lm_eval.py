@@ -1,4 +1,4 @@
-"""`kvdrive lm-eval`: the harness gets every argument as it was written, and finds the model `kvdrive`."""
+"""`kvdrive lm-eval`: the harness gets all arguments unchanged, and finds the model `kvdrive`."""
 
 import json
 import os
@@ -12,7 +12,7 @@ ARGUMENTS = [
     "--help", "-h", "--check_integrity", "--tasks", "z", "--", "",
 ]  # fmt: skip
 
-# What kvdrive imports of the harness, for machines where it is not installed: it says what it was given.
+# A replacement of the harness, for machines where it is not installed. It prints its arguments.
 HARNESS = {
     "lm_eval/__init__.py": "",
     "lm_eval/__main__.py": """

@@ -51,7 +51,7 @@ def test_other_missing_modules_are_faults_of_ours(monkeypatch):
 
 
 def test_shapes_of_kernels_are_shown():
-    """They are in brackets, which the table would take for markup."""
+    """Shapes are in brackets, which a table would interpret as markup."""
     listed = RUNNER.invoke(main.app, ["kernel", "list"]).output
     assert "[n] float32" in listed
     assert "[k_top] uint32" in listed

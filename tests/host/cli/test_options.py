@@ -24,7 +24,7 @@ SHARED = {field for groups in GROUPS.values() for group in groups for field in g
 
 
 def options(command):
-    """Everything that a user sees of the options of a command."""
+    """All properties of a command's options that a user sees."""
     return {
         one.name: (one.opts, one.default, one.help, one.type_descriptor.annotation, one.min, one.max)
         for one in COMMANDS[command].params

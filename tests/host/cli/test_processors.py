@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line tells torch's threads to sleep soon, before torch is there."""
+"""The command line tells torch's threads to sleep soon, before torch is imported."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""`--target`: this machine's disk, drives that are served elsewhere, and one sentence for what each does not have."""
+"""`--target`: this machine's disk, drives that are served elsewhere, and errors for options that a target lacks."""
 
 import json
 import threading
@@ -35,7 +35,7 @@ def test_options_of_the_other_target_are_refused(command):
 
 @pytest.fixture
 def served(tmp_path):
-    """Subsystems of two drives."""
+    """Two served drives."""
     made = [
         Subsystem(Drive(tmp_path / f"{n}.kv", "fast", 1, 1 << 26), nqn=f"nqn.2026-01.org.kvdrive:{n}") for n in "ab"
     ]

@@ -1,4 +1,4 @@
-"""`kvdrive doctor`: every finding is true on this machine, and what is broken is an error."""
+"""`kvdrive doctor`: every finding is true on this machine, and broken parts are errors."""
 
 import errno
 import json

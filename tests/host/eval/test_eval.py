@@ -1,4 +1,4 @@
-"""Perplexity, retrieval and the policy sweep on tiny random models, the drive's part against stock transformers."""
+"""Perplexity, retrieval and the policy sweep on tiny random models. The drive is compared with stock transformers."""
 
 import json
 from fractions import Fraction

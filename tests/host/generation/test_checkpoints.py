@@ -1,4 +1,4 @@
-"""Checkpoints by name, path and GGUF file; what cannot be loaded is one sentence."""
+"""Checkpoints by name, path and GGUF file. Errors of loading are one sentence."""
 
 import logging
 

@@ -26,7 +26,7 @@ def smollm2():
 
 @pytest.fixture(scope="module")
 def expected(smollm2):
-    """A question about a short text, and what stock transformers answers."""
+    """A question about a short text, and the answer of stock transformers."""
     text = "The lighthouse keeper's name is Ottoline and her dog is called Biscuit. Describe both in detail."
     found = smollm2.tokenizer.apply_chat_template(
         [{"role": "user", "content": text}], add_generation_prompt=True, return_tensors="pt", return_dict=True
@@ -52,7 +52,7 @@ def test_tokens_equal_transformers(smollm2, expected, tmp_path, target, engine):
 
 
 def test_one_layer_on_the_rtl(smollm2, tmp_path):
-    """A whole model takes the simulation hours."""
+    """Only one layer, because the simulation of a whole model takes hours."""
     model = copy.deepcopy(smollm2.model)
     model.model.layers = model.model.layers[:1]
     model.config.num_hidden_layers = 1

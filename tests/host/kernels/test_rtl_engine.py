@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engine `rtl`: kernels on their own RTL give the golden model's bits, and say how many cycles they took."""
+"""The engine `rtl`: kernels on their own RTL give the golden model's bits and report their cycles."""
 
 import json
 from functools import partial

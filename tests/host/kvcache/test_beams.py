@@ -1,4 +1,4 @@
-"""Beam search and everything else that moves the rows of a batch: sequences on the drive are forked, not copied."""
+"""Beam search and other operations that move rows of a batch fork the sequences on the drive and copy nothing."""
 
 import pytest
 import torch
@@ -24,7 +24,7 @@ def test_beam_search_equals_sdpa(target, llama, spill):
 
 
 def test_beams_share_their_pages(target, llama):
-    """Forking the 16 pages of a row for another beam writes none of them again."""
+    """Another beam forks the 16 pages of a row and writes none of them again."""
     with attach(llama, target) as drive, torch.no_grad():
         cache = drive.cache()
         llama(prompts(1, 256), past_key_values=cache)

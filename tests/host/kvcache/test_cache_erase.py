@@ -1,4 +1,4 @@
-"""`DriveCache.erase`: the tokens of a cache are in no drive's file any more, and the cache can be filled again."""
+"""`DriveCache.erase` removes the tokens of a cache from all drives' files. The cache can be filled again."""
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ D = 32
 
 
 def rows_of(drive):
-    """Some rows of V of every head that a drive holds, as bytes: of layer 1, where the same token is another row."""
+    """Some rows of V of each head on a drive, as bytes. In layer 1, equal tokens have different rows."""
     native, found = drive._open_drive(), []
     for session in native.sessions():
         for head in native.heads(session):

@@ -23,7 +23,7 @@ def test_rounding_is_the_golden_models():
     codes = patterns(200_000)
     half = to_half(torch.from_numpy(codes.view(np.float32)), "x")
     want = golden.half.from_float32_bits(codes)
-    nonzero = want & 0x7FFF != 0  # the sign of a zero has no meaning in the drive
+    nonzero = want & 0x7FFF != 0  # the drive ignores the sign of a zero
     np.testing.assert_array_equal(half.view(np.uint16)[nonzero], want[nonzero])
     assert not half[~nonzero].any()
     subnormal = (want & 0x7C00 == 0) & nonzero

@@ -1,4 +1,4 @@
-"""K, V and Q that binary16 cannot hold get a power of two per head; what is lost is counted."""
+"""Heads of K, V and Q that binary16 cannot hold are scaled by a power of two. Lost values are counted."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def logits(model, target):
 
 
 def large(scale_k, scale_v, scale_q, head):
-    """A model one of whose KV heads is far out of range, with what it feeds made small again."""
+    """A model with one KV head far out of range. The weights that follow it are scaled down to compensate."""
     model = random_model(CONFIGS["llama"])  # 8 query heads, 2 KV heads, d = 32
     attention = model.model.layers[1].self_attn
     rows, group = slice(32 * head, 32 * head + 32), slice(128 * head, 128 * head + 128)
@@ -88,7 +88,7 @@ def test_the_exponent_is_the_smallest_that_fits(largest):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 @pytest.mark.parametrize("largest", [1.0, 8184.0, 8187.9, 8188.0, 8189.0, 8200.0, 65000.0, 65503.9, 65504.0])
 def test_tensors_that_fit_binary16_are_converted_as_any_other(dtype, largest):
-    """The quick way for them gives the exponents, the bits and the count of the general one."""
+    """The fast path for them gives the same exponents, bits and counts as the general one."""
     generator = torch.Generator().manual_seed(3)
     x = torch.randn((2, 3, 5, 32), generator=generator, dtype=torch.float64) * 2.0 ** torch.arange(-33, -1)
     x[0, 1, 2, 3], x[1, 2, 0, 0], x[1, 1, 1, 1] = largest, 0.0, -0.0
@@ -123,7 +123,7 @@ def test_a_later_token_that_outgrows_its_head_is_refused():
 
 
 def test_a_refused_call_changes_nothing(target):
-    """The step that does not fit is undone; the sequence goes on with another token."""
+    """A step with values out of range is undone. The sequence continues with another token."""
     model, ids = random_model(CONFIGS["llama"]), prompts(1, 20)
     embed = model.model.embed_tokens.weight
     with torch.no_grad(), attach(model, target, spill=1) as drive:

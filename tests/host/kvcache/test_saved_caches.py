@@ -32,7 +32,7 @@ def close(group):
 
 
 def save(model, folder, new_tokens=10):
-    """Generate, save, close. The tokens so far."""
+    """Generate, save, close. Returns the tokens so far."""
     group = drives(folder)
     with attach(model, group, spill=7) as attached:
         cache = attached.cache()
@@ -59,10 +59,10 @@ def test_another_process_goes_on(tmp_path, llama):
             attached.save(cache, tmp_path / "chat.json")
         assert torch.equal(new, greedy(llama, tokens, 8, padding(tokens)))
         tokens = new
-        assert [len(drive._drive.sessions()) for drive in group] == [1, 1]  # the sessions before are gone
+        assert [len(drive._drive.sessions()) for drive in group] == [1, 1]  # the earlier sessions were trimmed
     with attach(llama, group) as attached:
         cache = attached.reopen(tmp_path / "chat.json")
-        cache.crop(-1)  # what is removed cannot be reopened
+        cache.crop(-1)  # removed tokens cannot be reopened
         assert not (tmp_path / "chat.json").exists()
     assert [drive._drive.sessions() for drive in group] == [[], []]
     close(group)
@@ -91,7 +91,7 @@ CHILD = """
 
 @pytest.mark.parametrize("steps", [13, pytest.param(4, marks=pytest.mark.slow)])
 def test_a_killed_process_loses_nothing_that_was_saved(tmp_path, llama, steps):
-    """SIGKILL in the middle of a generation that saves every three tokens; the text goes on as if nothing had been."""
+    """SIGKILL in the middle of a generation that saves every three tokens. The text continues unchanged."""
     script = textwrap.dedent(CHILD.format(tests=TESTS, folder=str(tmp_path)))
     child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     for line in child.stdout:
@@ -131,7 +131,7 @@ def test_another_models_cache_is_never_used(tmp_path, llama, change):
     assert fingerprint(other) != fingerprint(llama)
     with attach(other, group) as attached, pytest.raises(InputError, match="another model, other weights or another"):
         attached.reopen(tmp_path / "chat.json")
-    path = tmp_path / "chat.json"  # the file may lie; the sessions on the drive say whose they are
+    path = tmp_path / "chat.json"  # the file may be wrong; labels on the drive identify the sessions' model
     path.write_text(json.dumps(json.loads(path.read_text()) | {"fingerprint": fingerprint(other).hex()}))
     with attach(other, group) as attached, pytest.raises(InputError, match="belongs to another model"):
         attached.reopen(path)
@@ -163,7 +163,7 @@ def test_unusable_files_are_named(tmp_path, llama):
                 path.write_text(content)
             with pytest.raises(InputError, match=message):
                 attached.reopen(path)
-        assert [len(drive._drive.sessions()) for drive in group] == [1, 1]  # no attempt has left anything
+        assert [len(drive._drive.sessions()) for drive in group] == [1, 1]  # failed attempts left no sessions
         assert torch.equal(attached.reopen(tmp_path / "chat.json").token_ids(), torch.tensor(good["token_ids"]))
     close(group)
 

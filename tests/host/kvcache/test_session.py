@@ -123,7 +123,7 @@ def test_a_label_stays_with_its_session(target):
 
 
 def test_a_failed_query_leaves_no_result_behind(target):
-    """The others of its batch are fetched: a drive keeps a limited number of results."""
+    """The results of the other queries are fetched, because a drive keeps a limited number of results."""
     k, session = halves(np.random.default_rng(7), 1, 40, 64), Session(target)
     store(session, 0, k, k)
     good, bad = Query(session, 0, k[:, :1], 40, 0), Query(session, 0, k[:, :1], 41, 0)

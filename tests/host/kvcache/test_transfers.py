@@ -1,4 +1,4 @@
-"""The prefill pipeline: K and V of a layer travel while the next one computes, two layers at most exist on the host."""
+"""The prefill pipeline: K and V of a layer are sent while the next one computes. The host holds two layers at most."""
 
 import threading
 
@@ -24,7 +24,7 @@ def deep():
 
 
 class Gate(Emulator):
-    """A drive whose appends wait while the gate is shut."""
+    """A drive whose appends wait while the gate is closed."""
 
     def __init__(self, path):
         super().__init__(path, "fast", capacity_bytes=1 << 26)
@@ -66,7 +66,7 @@ def test_the_model_goes_on_while_a_drive_is_busy(tmp_path, deep):
         stats = cache.transfer_stats()
     assert stats.bytes_sent == LAYERS * LAYER_BYTES
     assert stats.peak_bytes == 2 * LAYER_BYTES
-    assert stats.waiting > 0  # the wait that was forced here
+    assert stats.waiting > 0  # this test forced a wait
     assert 0 <= stats.overlap < 1
 
 
@@ -76,7 +76,7 @@ def test_an_error_of_the_background_reaches_the_caller(tmp_path, deep):
             cache = attached.cache()
             with pytest.raises(CommandError, match="KV_APPEND failed: CAPACITY_EXCEEDED"):
                 deep(prompts(2, 200), past_key_values=cache)
-            deep(prompts(1, 20), past_key_values=attached.cache())  # the failed cache has left the drive
+            deep(prompts(1, 20), past_key_values=attached.cache())  # the failed cache was trimmed from the drive
         assert small._drive.sessions() == []
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Later calls of several tokens: tokens that ask the drive together get the bits that each would get alone."""
+"""Later calls of several tokens: tokens that share a command get the same bits as with separate commands."""
 
 import itertools
 from fractions import Fraction
@@ -23,7 +23,7 @@ def one_by_one(new_tokens, group, together):
 
 
 def turns(model, target, *, padded, **options):
-    """Logits of the calls between CUTS, and the number of ATTN_SUBMITs and the like."""
+    """Logits of the calls between CUTS, and counts of commands such as ATTN_SUBMIT."""
     ids = prompts(2, CUTS[-1])
     mask = torch.ones_like(ids)
     if padded:
@@ -72,7 +72,7 @@ def test_scores_so_low_that_hidden_tokens_would_count_are_asked_one_by_one(targe
         held.update(ones(2), 4 * ones(2))
         handle, _ = held.update(ones(3), torch.arange(3.0)[None, None, :, None] * ones(3))
         q = torch.ones(1, heads, 3, head_dim)
-        low = held.attend(handle, q, None, -1e9)  # every score is the lowest there is
+        low = held.attend(handle, q, None, -1e9)  # every score is the lowest possible
         assert Counted.raised == 1
         held.attend(handle, q, None, 1.0)
         assert Counted.raised == 1
@@ -94,10 +94,10 @@ def test_what_a_block_sees():
     assert (part, seen.stored, seen.valid) == (range(2, 4), 6, None)
     assert seen.inline.tolist() == [*range(8)]
     assert seen.hidden.tolist() == [[False] * 7 + [True], [False] * 8]
-    (whole,) = seen_by(None, 0, range(2, 4), 10, 20)  # all on the drive: the second one's own token is inline
+    (whole,) = seen_by(None, 0, range(2, 4), 10, 20)  # all on the drive; the second query's token is inline
     assert (whole[1].stored, whole[1].inline.tolist(), whole[1].hidden.tolist()) == (13, [0], [[True], [False]])
     window = torch.ones(1, 1, 2, 12, dtype=torch.bool).tril(10)
-    window[0, 0, 1, 0] = False  # a window that moves: what the tokens see on the drive differs
+    window[0, 0, 1, 0] = False  # a moving window: the two tokens see different tokens on the drive
     assert [part for part, _ in seen_by(window, 0, range(2), 10, 10)] == [range(1), range(1, 2)]
     with pytest.raises(UnsupportedError, match="causal"):
         list(seen_by(torch.ones(1, 1, 2, 12, dtype=torch.bool), 0, range(2), 10, 10))

@@ -41,7 +41,7 @@ def test_every_spill_interval_gives_the_same_bits(target, llama):
 
 
 def test_a_long_turn_is_written_at_once(target, llama):
-    """Calls of one token, then of more than the interval, then of fewer: as if all came at once."""
+    """Calls of one token, of more than the spill interval, and of fewer give the same result as one call."""
     ids = prompts(2, 60)
     with torch.no_grad():
         stock = llama(ids).logits

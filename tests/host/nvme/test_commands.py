@@ -1,4 +1,4 @@
-"""Fields to bytes: where each value lies in the 64-byte command, and what completions mean."""
+"""The place of each field in the 64-byte command, and the meaning of completions."""
 
 import struct
 

@@ -13,7 +13,7 @@ THREADS, ROUNDS = 8, 60
 
 def test_completions_belong_to_their_commands(target):
     def work(thread):
-        """Blocks of its own with new contents in every round, several commands in flight; a failing one in between."""
+        """Write and read a thread's own blocks, new contents each round, several commands in flight, one that fails."""
         first = thread * 16
         for number in range(ROUNDS):
             block = np.full(4096, (thread * ROUNDS + number) % 251, np.uint8)

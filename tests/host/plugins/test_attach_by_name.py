@@ -1,4 +1,4 @@
-"""`kvdrive.attach` with the name of a target or the path of a drive's file: what it opens, it closes."""
+"""`kvdrive.attach` with the name of a target or the path of a drive's file. It closes the drives that it opened."""
 
 import os
 from contextlib import contextmanager
@@ -21,14 +21,14 @@ SMALL = {"threads": 1, "capacity_bytes": 1 << 26}
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    """Where drives without a folder of their own live."""
+    """The folder for drives without one of their own."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache" / "kvdrive"
 
 
 @contextmanager
 def as_stock(model, where, **options):
-    """The attachment; the model gives the tokens of transformers with it."""
+    """The attachment. Asserts that the attached model gives the tokens of transformers."""
     stock = greedy(model, PROMPT, 12)
     with kvdrive.attach(model, where, options=kvdrive.DriveOptions(**SMALL | options)) as attached:
         assert torch.equal(greedy(model, PROMPT, 12), stock)
@@ -81,7 +81,7 @@ def test_a_model_that_is_refused_leaves_nothing_open(tmp_path, cache):
         with pytest.raises(UnsupportedError, match="Bloom"):
             kvdrive.attach(other, target)
     assert list(cache.glob("*")) == []
-    Emulator(path, "fast").close()  # nobody has it open
+    Emulator(path, "fast").close()  # the file is closed
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from kvdrive.plugins.transformers import attach
 
 NEW = 64
 # Random weights come close to ties: with prompt 2, phi3's row 1 once has two logits 0.0006 apart (their deviation is
-# 0.9), less than the rounding of K and V to binary16; opt repeats few tokens. Prompts with neither:
+# 0.9), less than the rounding of K and V to binary16; opt repeats few tokens. These prompts avoid both:
 PROMPTS = {"phi3": 3, "opt": 4}
 
 

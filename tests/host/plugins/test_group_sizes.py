@@ -26,7 +26,7 @@ def model_of(group, head_dim=32, kv_heads=1):
 
 
 def check(model, target, rows=1):
-    """Logits of decode steps: only the rounding of K, V and q to binary16 lies between the two."""
+    """Compare logits of decode steps with transformers. They differ only by the rounding of K, V and q to binary16."""
     ids = prompts(rows, PROMPT + NEW)
     with torch.no_grad():
         stock = model(ids).logits[:, PROMPT:]

@@ -1,4 +1,4 @@
-"""Checkpoints in bfloat16 and binary16 of every supported family, and families whose K or V outgrow binary16.
+"""Checkpoints in bfloat16 and binary16 of every supported family, and families whose K or V do not fit binary16.
 
 Stock logits of a low precision differ from those of the same weights in binary32; the drive's must not differ more.
 """
@@ -43,7 +43,7 @@ def test_no_further_from_binary32_than_transformers(target, stored_model, name, 
 @pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_generation_keeps_the_precision(target, stored_model, name, dtype):
-    """Same bits for every spill, so the same tokens; the model's dtype goes in and comes out."""
+    """Every spill interval gives the same bits and so the same tokens. Inputs and outputs have the model's dtype."""
     model, ids = stored_model(name, dtype), prompts(2, 20)
     tokens = [generate(model, ids, target, max_new_tokens=6, spill=spill) for spill in (1, 16)]
     assert torch.equal(*tokens)
@@ -52,7 +52,7 @@ def test_generation_keeps_the_precision(target, stored_model, name, dtype):
 
 
 def outgrow(model, factor):
-    """One V head of the last layer becomes `factor` times as large, and what it feeds as much smaller."""
+    """Make one V head of the last layer `factor` times as large, and the weights that follow it as much smaller."""
     config = model.config
     heads, kv_heads = config.num_attention_heads, getattr(config, "num_key_value_heads", config.num_attention_heads)
     decoder = getattr(model.model, "decoder", model.model)

@@ -1,4 +1,4 @@
-"""Families are served for what their attention computes: tokens equal transformers, or the refusal says why."""
+"""Families are served if a drive can compute their attention. Tokens equal transformers, or the refusal says why."""
 
 import pytest
 import torch

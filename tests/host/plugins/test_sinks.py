@@ -67,7 +67,7 @@ def test_tokens_equal_transformers(tmp_path, spill, drives):
     mask[0, :5] = 0
     stock = greedy(model, ids, 24, mask)
     weak = greedy(model_with_sinks(-9.0), ids, 24, mask)
-    assert not torch.equal(stock, weak)  # the sinks decide what the model says
+    assert not torch.equal(stock, weak)  # the sinks change the model's output
     opened = [Emulator(tmp_path / f"{n}.kv", "fast", capacity_bytes=1 << 24) for n in range(drives)]
     with attach_model(model, opened, spill=spill):
         assert torch.equal(greedy(model, ids, 24, mask), stock)

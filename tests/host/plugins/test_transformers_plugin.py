@@ -20,7 +20,7 @@ from kvdrive.targets.emulator import Emulator
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_decode_logits_stay_close_to_sdpa(target, name):
-    """Only the rounding to binary16 lies between the two: a wrong token, head or mask would show at once."""
+    """The two differ only by rounding to binary16. A wrong token, head or mask would make a large difference."""
     model, ids = random_model(CONFIGS[name]), prompts(2, 60)
     with torch.no_grad():
         stock = model(ids).logits[:, 40:]
@@ -46,13 +46,13 @@ def test_a_second_turn_reuses_the_cache(target, llama):
         second = greedy(llama, second_prompt, 8, past_key_values=cache)
         assert cache.get_seq_length() == second.shape[1] - 1
         bytes_per_token = 2 * 2 * 2 * 32 * 2  # layers, K and V, heads, d, binary16
-        assert cache.transfer_stats().bytes_sent <= cache.get_seq_length() * bytes_per_token  # no token goes twice
+        assert cache.transfer_stats().bytes_sent <= cache.get_seq_length() * bytes_per_token  # no token is sent twice
         assert torch.equal(cache.token_ids(), second[:, :-1])
     assert torch.equal(second, greedy(llama, second_prompt, 8))
 
 
 def test_generate_needs_no_cache_argument(target, llama):
-    """It gets one of its own, which leaves the drive once nothing refers to it any more."""
+    """`generate` makes its own cache, which is trimmed from the drive when it is unreferenced."""
     ids = prompts(2, 20)
     with attach(llama, target) as drive:
         for _ in range(2):

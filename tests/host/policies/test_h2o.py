@@ -25,7 +25,7 @@ def softmax(x):
 
 
 def masses(q, k):
-    """Causal attention mass of each token, head by head, the long way."""
+    """Causal attention mass of each token, computed head by head without shortcuts."""
     tokens = k.shape[1]
     mass = np.zeros((HEADS, tokens))
     for head in range(HEADS):

@@ -1,4 +1,4 @@
-"""What each policy asks of the drive, and that the drive's answer equals the golden model's."""
+"""The parameters that each policy sends to the drive, and answers that equal the golden model's."""
 
 import ast
 import subprocess
@@ -97,7 +97,7 @@ def test_listing_policies_imports_no_torch():
 
 
 def test_nobody_asks_a_policy_for_its_class():
-    """Callers know the interface only: no isinstance of a policy, and no import of one, outside of policies/."""
+    """Callers use the interface only: outside of policies/, no policy is imported or tested with isinstance."""
     kinds = {type(make_policy(name)).__name__ for name in POLICIES} | {"Policy", "DrivePolicy", "HostPolicy"}
     package = Path(policies.__file__).parents[1]
     for path in package.rglob("*.py"):

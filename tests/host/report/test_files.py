@@ -1,4 +1,4 @@
-"""report.json: what it says, and that people can read it."""
+"""report.json: its content, and a layout that people can read."""
 
 import json
 

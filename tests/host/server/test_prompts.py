@@ -12,7 +12,7 @@ from kvdrive.server.prompts import Prompts
 
 
 class Counting:
-    """A tokenizer that notes how many characters it was given."""
+    """A tokenizer that counts the characters that it gets."""
 
     def __init__(self, checkpoint):
         self.tokenizer = AutoTokenizer.from_pretrained(checkpoint)

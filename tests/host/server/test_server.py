@@ -222,7 +222,7 @@ def test_a_full_queue_is_said_so(server):
 
 
 def test_the_drives_room_is_shared(checkpoint, tmp_path):
-    """Room for 100 tokens: what does not fit beside others waits, idle sequences go, what never fits is refused."""
+    """Room for 100 tokens: requests wait for room, idle sequences are dropped, requests that never fit are refused."""
     server = Server(checkpoint, tmp_path, "--max-tokens", 100, "--concurrency", 4)
     words = ["alpha", "beta", "gamma", "delta", "epsilon"]
     answers = []
@@ -342,8 +342,8 @@ def test_a_key_is_asked_for_and_sigterm_ends_the_process(checkpoint, tmp_path):
 
 
 def test_a_drive_of_earlier_runs_is_mounted_and_held_alone(checkpoint, tmp_path):
-    """What it holds unused is said at the start; a second server hears in one sentence that the drive is taken."""
-    with Emulator(tmp_path / "drive.kv", "fast") as drive:  # as a server leaves it that was killed
+    """The server reports unused sessions at the start. A second server gets an error that the drive is in use."""
+    with Emulator(tmp_path / "drive.kv", "fast") as drive:  # as a killed server leaves it
         for _ in range(2):
             Session(drive).append(0, abi.KvKind.KEYS, 0, np.ones((1, 64, 64), np.float16))
     server = Server(checkpoint, tmp_path, "--drive", tmp_path, "--open-metrics", key="secret")
@@ -367,7 +367,7 @@ def resident_bytes(process):
 
 
 def test_prompts_far_too_long_are_refused_without_tokenizing_them(server):
-    """Six of them at once, and the server answers others meanwhile; its memory goes back."""
+    """Six of them at once. The server still answers other requests, and frees the memory afterwards."""
     server.complete(prompt="x", max_tokens=1)
     before = resident_bytes(server.process)
     answers = []

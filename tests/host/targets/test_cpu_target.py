@@ -1,4 +1,4 @@
-"""K and V in a file on this machine's disk: the emulator's bits, more of them than memory, across a kill."""
+"""K and V in a file on this machine's disk: the emulator's bits, more data than memory, and a kill."""
 
 import hashlib
 import os
@@ -38,7 +38,7 @@ def qwen():
 
 
 def logits(model, drives, options, folder):
-    """Of 6 steps after a prompt that was made durable, so that it is read from the disk; bytes that this took."""
+    """Logits of 6 steps, and the bytes read from disk. The prompt is made durable first, to be read from there."""
     with attach_to(model, drives, options) as attachment, torch.no_grad():
         cache = attachment.cache()
         model(PROMPT, past_key_values=cache, logits_to_keep=1)
@@ -74,7 +74,7 @@ def test_compiled_kernels_read_the_same_file(tmp_path):
 
 
 def fill_and_attend(target, layers=12, heads=2, tokens=16384, d=128):
-    """K and V of all layers, 16 MiB each, onto `target`, then attention over each: a digest of the outputs."""
+    """Write K and V of all layers, 16 MiB each, to `target`; attend over each layer; return a digest of the outputs."""
     rng, digest, session = np.random.default_rng(1), hashlib.sha256(), Session(target)
     for layer in range(layers):
         for kind in abi.KvKind:
@@ -86,7 +86,7 @@ def fill_and_attend(target, layers=12, heads=2, tokens=16384, d=128):
 
 
 def memory(name):
-    """Bytes that /proc/self/status states."""
+    """A value of /proc/self/status in bytes."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) << 10 for line in lines if line.startswith(name + ":"))
 
@@ -107,12 +107,12 @@ IN_LITTLE_MEMORY = """
 
 
 def test_more_keys_and_values_than_memory(tmp_path):
-    """192 MiB in a process that may take 140 MiB, and takes less than 100."""
+    """192 MiB of K and V in a process that is limited to 140 MiB of memory and uses less than 100 MiB."""
     script = textwrap.dedent(IN_LITTLE_MEMORY.format(tests=TESTS, path=str(tmp_path / "cpu.kv")))
     child = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert child.returncode == 0, child.stderr
     digest, peak, read = child.stdout.split()
-    assert int(read) > 192 * MIB - 20 * MIB  # what was written last was still in memory
+    assert int(read) > 192 * MIB - 20 * MIB  # the rows written last were still in memory
     assert int(peak) < 100 * MIB
     with Emulator(tmp_path / "emulated.kv", "fast", capacity_bytes=1 << 28) as drive:
         assert fill_and_attend(drive) == digest

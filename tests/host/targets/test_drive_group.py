@@ -90,7 +90,7 @@ class AtStep:
 
 @pytest.mark.parametrize(("spill", "then"), [(1, "this cache lost its tokens"), (16, "the drive is closed")])
 def test_a_lost_drive_is_a_clear_error(drives, qwen, spill, then):
-    """With a tail the failed step can be undone, without one the drives do not agree any more."""
+    """With pending tokens, the failed step can be undone. Without them, the drives hold different tokens."""
     ids = prompts(3, 20)
     with attach(qwen, drives[:2], spill=spill) as attached:
         cache = attached.cache()
@@ -98,7 +98,7 @@ def test_a_lost_drive_is_a_clear_error(drives, qwen, spill, then):
             generate(qwen, ids, AtStep(5, drives[1].close), past_key_values=cache)
         with pytest.raises(TargetError, match=then):
             qwen(ids[:, :1], past_key_values=cache)
-    assert drives[0]._drive.sessions() == []  # the other drive is cleaned up
+    assert drives[0]._drive.sessions() == []  # sessions on the other drive were trimmed
 
 
 @pytest.mark.parametrize("options", [{}, {"num_beams": 2}, {"do_sample": True, "top_k": 20}], ids=str)
@@ -109,7 +109,7 @@ def test_a_lost_drive_does_not_change_the_text(tmp_path, drives, qwen, options, 
         torch.manual_seed(1)
         undisturbed = generate(qwen, ids, **options)
     step = AtStep(6, drives[1].close)
-    if "num_beams" in options:  # no streamer there
+    if "num_beams" in options:  # beam search has no streamer
         step = None
         handle = qwen.register_forward_pre_hook(_at_call(7, drives[1].close))
     with attach(qwen, drives[:3], spill=5, on_failure="recompute") as attached, caplog.at_level(logging.WARNING):
@@ -138,7 +138,7 @@ def test_the_last_drive_cannot_be_replaced(drives, qwen):
 
 
 def test_lost_data_is_computed_again_on_the_same_drive(drives, qwen):
-    ids = prompts(4, 200)  # enough for whole programs: what waits for one is in the drive's memory
+    ids = prompts(4, 200)  # long enough to fill whole flash programs; rows that fill none stay in drive memory
     damage = AtStep(4, lambda: drives[0]._drive.inject("read_uncorrectable", count=1))
     with attach(qwen, drives[0], spill=1):
         undisturbed = generate(qwen, ids)

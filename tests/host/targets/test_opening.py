@@ -1,4 +1,4 @@
-"""Drives by options: existing ones are mounted, formatting needs its word, temporary ones end with their process."""
+"""Drives by options: existing ones are mounted, formatting must be requested, temporary ones end with their process."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ def options(folder, **changes):
 
 
 def leave_a_session(folder, **changes):
-    """As a process leaves it that was killed. The session's number."""
+    """Leave a session on a drive, as a killed process does. Returns the session's number."""
     with open_drives(options(folder, **changes)) as group:
         session = Session(group.drives[0])
         for kind in abi.KvKind:
@@ -34,7 +34,7 @@ def leave_a_session(folder, **changes):
 
 
 def opened(folder, **changes):
-    """Sessions of the first drive, and what was said."""
+    """Sessions of the first drive, and the sentences passed to `say`."""
     said = []
     with open_drives(options(folder, **changes), said.append) as group:
         return group.drives[0]._open_drive().sessions(), said

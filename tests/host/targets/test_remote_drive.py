@@ -1,4 +1,4 @@
-"""A drive that another process serves gives the bits of one in this process, over NVMe/TCP and over rings."""
+"""A drive served by another process, over NVMe/TCP or rings, gives the same bits as one in this process."""
 
 import base64
 import threading
@@ -42,7 +42,7 @@ class Served:
         self.address = ("127.0.0.1", self.server.port)
 
     def restart(self, **options):
-        """Another server at the same address: every controller is gone, sessions stay."""
+        """Replace the server by another one at the same address: all controllers are lost, sessions stay."""
         self.server = None
         self.server = TcpServer(self.subsystem, *self.address, **options)
 
@@ -196,7 +196,7 @@ def test_a_lost_io_queue_comes_back_to_the_same_controller(served, remote):
 
 @pytest.mark.parametrize("lost", range(1, 7))
 def test_a_lost_completion_is_no_second_execution(served, lost):
-    """The completion of each command of a sequence is lost once: what was executed is not executed again."""
+    """The completion of each command of a sequence is lost once. No command is executed twice."""
     with TcpDrive(served.address, RemoteOptions(timeout=0.5, reconnect=5)) as drive:
         session = drive.new_session()
         rows = np.ones((1, 40, 64), np.float16)
@@ -256,7 +256,7 @@ def test_a_server_that_stays_away_is_a_sentence(served, remote):
 
 
 def test_a_dead_drive_of_four_is_left_out(tmp_path, model, target):
-    """One of four remote drives goes away in the middle; its tokens are computed again on the others."""
+    """One of four remote drives is lost in the middle. Its tokens are computed again on the others."""
     served = [Served(tmp_path / f"{number}.kv") for number in range(4)]
     expected = step_logits(model, target, spill=3)
     drives = [TcpDrive(one.address, RemoteOptions(timeout=2, reconnect=0.3)) for one in served]

@@ -22,7 +22,7 @@ ONE_LAYER = SMALL | {"hidden_size": 64, "num_hidden_layers": 1, "num_attention_h
 
 
 def logits(model, engine, path, attention, ratio):
-    """Of every new token: [NEW, vocabulary]."""
+    """Logits of every new token: [NEW, vocabulary]."""
     ids = prompts(1, PROMPT)
     with Emulator(path / f"{engine}-{attention}.kv", engine, capacity_bytes=1 << 24) as drive:
         with attach(model, drive, make_policy(attention, ratio), spill=1):
@@ -36,7 +36,7 @@ def logits(model, engine, path, attention, ratio):
 
 @pytest.fixture(scope="module")
 def kernels():
-    """The verilated kernel of one query a head; its compilation takes minutes where it has not been done."""
+    """The verilated kernel for one query head per KV head. Its first compilation takes minutes."""
     try:
         simulate.verilator()
     except simulate.ToolError as error:
