@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of RTL builds share."""
+"""Fixtures that the tests of RTL builds share."""
 
 import pytest
 

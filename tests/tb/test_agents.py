@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agents of the test bench refuse, on pins that a test moves by hand."""
+"""Faults that the agents of the test bench detect, on pins that a test sets by hand."""
 
 from collections.abc import Callable
 from itertools import repeat

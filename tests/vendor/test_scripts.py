@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the vendor's tools get to read."""
+"""The scripts that are written for the vendor's tools."""
 
 from pathlib import Path
 

@@ -23,4 +23,4 @@ def test_a_surface_takes_any_input(surface, inputs, tmp_path: Path):
     assert result.stdout.endswith("no harm\n")
     assert ran >= inputs
     assert edges > 1000  # the drive is part of what coverage is measured of
-    assert kept > 5  # inputs that reached new code: without feedback there would be none
+    assert kept > 5  # inputs that reached new code; without coverage feedback none are kept

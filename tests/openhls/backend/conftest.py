@@ -62,7 +62,7 @@ class Case:
     inputs: dict[str, list[int]] = field(default_factory=dict)
     outputs: dict[str, list[int]] = field(default_factory=dict)
     results: list[int] = field(default_factory=list)
-    buffers: dict[str, tuple[bytes, bytes]] = field(default_factory=dict)  # of each pointer, before and after
+    buffers: dict[str, tuple[bytes, bytes]] = field(default_factory=dict)  # data of each pointer, before and after
 
 
 def words(value: int, width: int) -> list[int]:

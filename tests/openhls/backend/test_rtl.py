@@ -79,7 +79,7 @@ def test_histograms_in_every_kind_of_memory(
 
 @pytest.mark.parametrize("pipeline", [Pipeline(1), Pipeline(3), Pipeline(off=True)], ids=["1", "3", "off"])
 def test_a_late_read_holds_only_what_is_behind_it(pipeline: Pipeline, new_block, new_case, run_rtl) -> None:
-    """Whether stream b is read follows from a product, some steps after the read of stream a."""
+    """A product decides if stream b is read, some steps after the read of stream a."""
     block = new_block("b")
     x = block("read", w=32, to="a")
     square = block("mul", x, x)

@@ -26,7 +26,7 @@ class Case:
     inputs: dict[str, list[int]]
     outputs: dict[str, list[int]]
     results: dict[str, int]
-    buffers: dict[str, tuple[bytes, bytes]]  # of each pointer, before and after
+    buffers: dict[str, tuple[bytes, bytes]]  # contents behind each pointer, before and after
 
 
 def read_cases(program: Program, path: Path) -> Iterator[Case]:

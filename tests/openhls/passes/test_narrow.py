@@ -113,7 +113,7 @@ class Dense:
         return value
 
     def operand(self, width: int) -> Operand:
-        """Of that width: a constant, or a value cut or extended."""
+        """An operand of the given width: a constant, or a value cut or extended."""
         if self.rng.random() < 0.25:
             number = self.rng.choice((self.rng.getrandbits(width), self.rng.randrange(8), -self.rng.randrange(1, 8)))
             return Const(width, number & ((1 << width) - 1))
