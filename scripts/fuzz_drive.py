@@ -17,6 +17,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build/fuzzers"
@@ -45,13 +46,13 @@ def run(surface: str, bound: str, seed: int, corpus: Path) -> bool:
     found = BUILD / "found"
     corpus.mkdir(parents=True, exist_ok=True)
     found.mkdir(exist_ok=True)
-    environment = os.environ | {"UBSAN_OPTIONS": "print_stacktrace=1"}
-    if MEMORY.is_dir():  # inputs make data durable often, which is slow on a disk
-        environment["TMPDIR"] = str(MEMORY)
     command = [BUILD / f"fuzz_{surface}", corpus, bound, f"-seed={seed}", f"-artifact_prefix={found}/{surface}-"]
     command += [f"-max_len={LONGEST_INPUT}", f"-timeout={LONGEST_SECONDS}"]
     command += ["-len_control=0", "-rss_limit_mb=4096", "-print_final_stats=1"]
-    result = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace")
+    # In memory where possible: inputs make data durable often, which is slow on a disk. A crash leaves files behind.
+    with TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
+        environment = os.environ | {"UBSAN_OPTIONS": "print_stacktrace=1", "TMPDIR": folder}
+        result = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace")
     inputs = re.findall(r"number_of_executed_units: (\d+)", result.stderr)
     edges = re.findall(r"cov: (\d+)", result.stderr)
     if result.returncode or not inputs:
