@@ -25,7 +25,7 @@ trior trireg type typedef union unique unique0 unsigned until until_with untyped
 wait wait_order wand weak weak0 weak1 while wildcard wire with within wor xnor xor
 """
 KEYWORDS = frozenset(_WORDS.split())  # of IEEE 1800-2017, annex B
-_LEFT_TO_NETLIST = frozenset({"before"})  # which puts n_ before a keyword
+_LEFT_TO_NETLIST = frozenset({"before", "bins"})  # which puts n_ before a keyword
 
 
 class Names:

@@ -212,7 +212,7 @@ class _ProcessCheck:
         elif opcode is Opcode.EXTRACT:
             good = len(widths) == 1 and operation.low >= 0 and operation.low + width <= widths[0]
         elif opcode is Opcode.CONCAT:
-            good = len(widths) > 1 and sum(widths) == width
+            good = sum(widths) == width  # narrowing leaves one operand where the others went
         else:
             good = opcode in COUNTS and widths == [width]
         if not good:

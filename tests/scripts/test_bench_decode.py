@@ -11,7 +11,7 @@ import readme
 from decode_contenders import contenders, packed_attention, sibling
 from kvdrive.generation.checkpoints import Shape
 
-SHAPE = Shape(layers=2, query_heads=8, kv_heads=2, head_dim=32)
+SHAPE = Shape(layers=2, drive_layers=2, query_heads=8, kv_heads=2, head_dim=32)
 
 
 @pytest.fixture(scope="module")
