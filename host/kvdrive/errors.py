@@ -21,3 +21,7 @@ class RangeError(KvdriveError):
 
 class TargetError(KvdriveError):
     """A drive cannot be opened or used."""
+
+
+class Stopped(KvdriveError):
+    """The user has stopped the work with ^C. The message says what was kept; the exit status is 130."""

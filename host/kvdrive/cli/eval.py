@@ -34,13 +34,18 @@ def evaluate(
     out: Annotated[Path, typer.Option(callback=output_folder, help="folder for eval.json and eval.png")] = Path(
         "out/eval"
     ),
+    resume: Annotated[bool, typer.Option("--resume", help="go on after the answers of a run that was stopped")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print the result instead of the table")] = False,
 ) -> None:
-    """Rate a model whose KV cache lives in a drive: the same questions under each policy and ratio."""
+    """Rate a model whose KV cache lives in a drive: the same questions under each policy and ratio.
+
+    Every answer is kept in partial.json of the folder --out. Stopped or killed, the same command with --resume goes on.
+    """
     from rich.console import Console  # the rest imports torch
 
     from kvdrive.eval import report
     from kvdrive.eval.evaluation import Settings, evaluate
+    from kvdrive.eval.partial import NAME, Partial
 
     settings = Settings(
         model=computed.model,
@@ -57,8 +62,10 @@ def evaluate(
         seed=seed,
         drives=where.options(),
     )
-    found = evaluate(settings, Console(stderr=True))
+    partial = Partial(out / NAME, settings.options(), resume)
+    found = evaluate(settings, Console(stderr=True), partial)
     report.write_json(out / "eval.json", found)
+    partial.remove()
     points = report.points_of(found)
     report.sweep_picture(out / "eval.png", [p for p in points if p.context == max(settings.contexts)], computed.model)
     if as_json:

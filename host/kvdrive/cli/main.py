@@ -18,7 +18,7 @@ from kvdrive.cli.kernel import app as kernel_app
 from kvdrive.cli.lm_eval import app as lm_eval_app
 from kvdrive.cli.run import app as run_app
 from kvdrive.cli.serve import app as serve_app
-from kvdrive.errors import KvdriveError
+from kvdrive.errors import KvdriveError, Stopped
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -41,6 +41,8 @@ app.add_typer(drive_app, name="drive")
 # Threads that spin longer take a processor from the attention that follows a layer's matrix products.
 SPINS = "10000"
 
+
+_STOPPED = 130  # exit code after ^C, as shells have it
 
 # Optional packages, which commands import when they need them, and the extras of pyproject.toml that install them.
 EXTRAS = {
@@ -72,10 +74,12 @@ def options(version: Version = False) -> None:
 
 
 def main() -> None:
-    """Entry point: our own errors are one sentence on stderr, exit code 2."""
+    """Entry point: our own errors are one sentence on stderr, exit code 2; after ^C it is 130."""
     os.environ.setdefault("GOMP_SPINCOUNT", SPINS)  # takes effect when torch is imported, which happens later
     try:
         app()
+    except Stopped as error:
+        _end(str(error), _STOPPED)
     except KvdriveError as error:
         _end(str(error))
     except ModuleNotFoundError as error:
@@ -89,6 +93,6 @@ def main() -> None:
         _end(f"cannot use {error.filename}: {error.strerror}")
 
 
-def _end(sentence: str) -> NoReturn:
+def _end(sentence: str, status: int = 2) -> NoReturn:
     sys.stderr.write(f"kvdrive: {sentence}\n")
-    sys.exit(2)
+    sys.exit(status)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from rich.console import Console
 
 from kvdrive.errors import InputError
 from kvdrive.eval import library, perplexity, tasks
+from kvdrive.eval.partial import Partial, digest
 from kvdrive.eval.sweep import Point, chosen_policies, questions, sweep
 from kvdrive.eval.tasks import Tokens
 from kvdrive.generation.checkpoints import Checkpoint, load
@@ -43,9 +45,32 @@ class Settings:
     seed: int
     drives: DriveOptions
 
+    def options(self) -> dict[str, Any]:
+        """The options of the command line on which an answer depends, by name."""
+        return {
+            "--model": self.model,
+            "--dtype": self.dtype,
+            "--device": self.device,
+            "--policies": self.policies,
+            "--ratios": [str(ratio) for ratio in self.ratios],
+            "--contexts": list(self.contexts),
+            "--windows": self.windows,
+            "--targets": self.targets,
+            "--tasks": list(self.tasks),
+            "--cases": self.cases,
+            "--text": [str(path) for path in self.texts],
+            "--seed": self.seed,
+            "--target": self.drives.target,
+            "--engine": self.drives.engine,
+            "--preset": self.drives.preset,
+        }
 
-def evaluate(settings: Settings, console: Console | None) -> dict[str, Any]:
-    """Points of all policies at each length, and the settings used. Progress on `console`. Raises KvdriveError."""
+
+def evaluate(settings: Settings, console: Console | None, partial: Partial) -> dict[str, Any]:
+    """Points of all policies at each length, and the settings used. Progress on `console`.
+
+    Answers in `partial` are not computed again; new ones are kept there. Raises KvdriveError, Stopped after ^C.
+    """
     policies = chosen_policies(settings.policies, settings.ratios)
     checkpoint = load(settings.model, settings.dtype, settings.device)
     longest = max(settings.contexts)
@@ -63,10 +88,15 @@ def evaluate(settings: Settings, console: Console | None) -> dict[str, Any]:
         settings.drives, threads=threads, capacity_bytes=max(settings.drives.capacity_bytes, room), needed_bytes=room
     )
     require_space(drives)
+    partial.belongs_to(digest(chain.from_iterable(asked.values()), checkpoint.model))
     points: list[Point] = []
-    with open_drive(drives) as target, bar(console, "answers", steps) if console else nullcontext() as shown:
+    with (
+        partial.kept_when_stopped(steps),
+        open_drive(drives) as target,
+        bar(console, "answers", steps, len(partial)) if console else nullcontext() as shown,
+    ):
         for length in settings.contexts:
-            found = sweep(checkpoint.model, target, policies, asked[length], _advance(shown))
+            found = sweep(checkpoint.model, target, policies, asked[length], _advance(shown), partial)
             points += [replace(point, context=length) for point in found]
     return {
         "model": settings.model,

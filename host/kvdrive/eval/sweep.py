@@ -6,10 +6,11 @@ the bytes that it reads. Each policy that runs on the host prefills its own cach
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
+from itertools import chain
 from typing import Any
 
 from transformers import PreTrainedModel
@@ -17,7 +18,7 @@ from transformers import PreTrainedModel
 from kvdrive.errors import InputError
 from kvdrive.eval import perplexity, retrieval
 from kvdrive.eval.perplexity import OnStep
-from kvdrive.eval.scoring import Scores, prefill, score
+from kvdrive.eval.scoring import prefill, score
 from kvdrive.eval.tasks import Case, Tokens
 from kvdrive.kvcache.base import AttachedCache
 from kvdrive.plugins.support import decoder_config
@@ -33,6 +34,18 @@ class Question:
     task: str
     context: Tokens
     target: Tokens
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one policy made of one question, for each token of its target: `nats` and `first` as in Scores.
+
+    `bytes_read`: of K and V, for all of these tokens together.
+    """
+
+    nats: list[float]
+    first: list[bool]
+    bytes_read: int
 
 
 @dataclass
@@ -72,17 +85,17 @@ class _Answers:
     nats: list[list[float]] = field(default_factory=list)
     right: dict[str, list[list[bool]]] = field(default_factory=dict)
 
-    def add(self, question: Question, scores: Scores, bytes_read: int, shape: tuple[int, int, int]) -> None:
+    def add(self, question: Question, answer: Answer, shape: tuple[int, int, int]) -> None:
         layers, heads, head_dim = shape
         held = [len(question.context) + i for i in range(len(question.target))]
-        self.bytes_read += bytes_read
+        self.bytes_read += answer.bytes_read
         needed = layers * heads * sum(self.policy.bytes_needed(tokens, head_dim) for tokens in held)
-        self.bytes_needed += needed if self.policy.in_drive else bytes_read
+        self.bytes_needed += needed if self.policy.in_drive else answer.bytes_read
         self.steps += len(held)
         if question.task == "text":
-            self.nats.append(scores.nats.tolist())
+            self.nats.append(answer.nats)
         else:
-            self.right.setdefault(question.task, []).append(scores.first.tolist())
+            self.right.setdefault(question.task, []).append(answer.first)
 
     def point(self) -> Point:
         found = Point(self.policy.name, str(self.policy.ratio), "drive" if self.policy.in_drive else "kept rows")
@@ -122,34 +135,44 @@ def sweep(
     policies: Sequence[Policy],
     asked: Sequence[Question],
     on_step: OnStep | None = None,
+    known: MutableMapping[str, Answer] | None = None,
 ) -> list[Point]:
     """Every policy on every question, in the order of `policies`; `on_step` is called after each answer.
 
+    Answers in `known` are not computed again; new ones are put there at once.
     Raises UnsupportedError, RangeError, CommandError, TargetError.
     """
+    known = {} if known is None else known
     shape = _kv_shape(model)
     answers = [_Answers(policy) for policy in policies]
-    in_drive = [one for one in answers if one.policy.in_drive]
-    on_host = [one for one in answers if not one.policy.in_drive]
-    for question in asked:
-        answered = (*_drive(model, target, question, in_drive), *_host(model, target, question, on_host))
-        for one, scores, bytes_read in answered:
-            one.add(question, scores, bytes_read, shape)
+    for number, question in enumerate(asked):
+        waiting = [policy for policy in policies if _place(number, question, policy) not in known]
+        in_drive = [policy for policy in waiting if policy.in_drive]
+        on_host = [policy for policy in waiting if not policy.in_drive]
+        for policy, answer in chain(_drive(model, target, question, in_drive), _host(model, target, question, on_host)):
+            known[_place(number, question, policy)] = answer
             if on_step:
                 on_step()
+        for one in answers:
+            one.add(question, known[_place(number, question, one.policy)], shape)
     return [one.point() for one in answers]
 
 
+def _place(number: int, question: Question, policy: Policy) -> str:
+    """Identifies an answer among those of all contexts, questions and policies."""
+    return f"{len(question.context)} tokens, {question.task} {number}, {policy.name} {policy.ratio}"
+
+
 def _drive(
-    model: PreTrainedModel, target: Target, question: Question, answers: Sequence[_Answers]
-) -> Iterator[tuple[_Answers, Scores, int]]:
+    model: PreTrainedModel, target: Target, question: Question, policies: Sequence[Policy]
+) -> Iterator[tuple[Policy, Answer]]:
     """Answer with the policies that run in the drive, which share one prefilled context."""
-    if not answers:
+    if not policies:
         return
     with _sparse_context(model, target, question.context) as cache:
-        for one in answers:
-            cache.policy = one.policy
-            yield one, *_rate(model, question, cache)
+        for policy in policies:
+            cache.policy = policy
+            yield policy, _rate(model, question, cache)
             cache.crop(-len(question.target))
 
 
@@ -163,21 +186,21 @@ def _sparse_context(model: PreTrainedModel, target: Target, context: Tokens) -> 
 
 
 def _host(
-    model: PreTrainedModel, target: Target, question: Question, answers: Sequence[_Answers]
-) -> Iterator[tuple[_Answers, Scores, int]]:
+    model: PreTrainedModel, target: Target, question: Question, policies: Sequence[Policy]
+) -> Iterator[tuple[Policy, Answer]]:
     """Answer with the policies that run on the host; each of them prefills its own cache."""
-    for one in answers:
-        with attach(model, target, one.policy) as attached:
+    for policy in policies:
+        with attach(model, target, policy) as attached:
             cache = attached.cache()
             prefill(model, question.context, cache)
-            yield one, *_rate(model, question, cache)
+            yield policy, _rate(model, question, cache)
 
 
-def _rate(model: PreTrainedModel, question: Question, cache: AttachedCache) -> tuple[Scores, int]:
+def _rate(model: PreTrainedModel, question: Question, cache: AttachedCache) -> Answer:
     """The scores of the question's target after its context, and the bytes of K and V that were read for it."""
     before = cache.bytes_read()
     scores = score(model, int(question.context[-1]), question.target, cache)
-    return scores, cache.bytes_read() - before
+    return Answer(scores.nats.tolist(), scores.first.tolist(), cache.bytes_read() - before)
 
 
 def _kv_shape(model: PreTrainedModel) -> tuple[int, int, int]:

@@ -56,10 +56,10 @@ class Display:
 
 
 @contextmanager
-def bar(console: Console, title: str, total: int) -> Iterator[tuple[Progress, TaskID]]:
-    """Show a separate progress bar."""
+def bar(console: Console, title: str, total: int, done: int = 0) -> Iterator[tuple[Progress, TaskID]]:
+    """Show a separate progress bar, which begins at `done`."""
     with _bars(console) as bars:
-        yield bars, bars.add_task(title, total=total)
+        yield bars, bars.add_task(title, total=total, completed=done)
 
 
 def _bars(console: Console) -> Progress:
