@@ -31,7 +31,6 @@ from transformers.cache_utils import Cache, DynamicCache
 import llama_cpp
 from bench_attention import processor
 from decode_contenders import SEED, contenders, sibling
-from kvdrive import abi
 from kvdrive.generation import checkpoints
 from kvdrive.generation.checkpoints import Checkpoint, Shape
 from kvdrive.plugins.attach import AttentionOptions, attach_to
@@ -120,8 +119,7 @@ def _count(row: Row, drives: DriveGroup, before: tuple) -> None:
     now = drives.stats()
     if nanoseconds is not None:
         row.modelled_device_ms = (drives.device_ns() - nanoseconds) / 1e6
-    pages, tail = now.pages_read - stats.pages_read, now.staged_bytes_read - stats.staged_bytes_read
-    row.read_inside_bytes = pages * abi.PAGE_BYTES + tail
+    row.read_inside_bytes = now.kv_bytes_read - stats.kv_bytes_read
 
 
 @dataclass

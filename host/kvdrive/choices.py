@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 TARGETS = {
     "emulator": "a drive with modelled flash",
     "cpu": "the file's own disk, in real time",
@@ -13,7 +15,7 @@ ENGINES = {
 }
 KERNEL_ENGINES = ("golden", *ENGINES, "float64")  # for single kernels: also the golden model and plain float64
 DTYPES = ("float32", "bfloat16", "float16", "auto")  # precision of a model's weights; auto keeps the stored one
-ON_FAILURE = ("raise", "recompute")
+OnFailure = Literal["raise", "recompute"]  # what the loss of a drive, or of data on it, leads to
 
 
 def explained(table: dict[str, str]) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
-from kvdrive.choices import DTYPES, ENGINES, ON_FAILURE, TARGETS, explained
+from kvdrive.choices import DTYPES, ENGINES, TARGETS, OnFailure, explained
 from kvdrive.cli.sizes import bytes_of
 from kvdrive.policies import POLICIES, parse_ratio
 
@@ -19,12 +19,10 @@ if TYPE_CHECKING:
     DtypeName: TypeAlias = str
     EngineName: TypeAlias = str
     PolicyName: TypeAlias = str
-    OnFailure = Literal["raise", "recompute"]
 else:
     DtypeName = Literal[tuple(DTYPES)]
     EngineName = Literal[tuple(ENGINES)]
     PolicyName = Literal[tuple(POLICIES)]
-    OnFailure = Literal[ON_FAILURE]
 
 EngineOption = Annotated[
     EngineName, typer.Option(help=f"who computes in the drive, with the same bits. {explained(ENGINES)}")

@@ -22,25 +22,12 @@ class AttachedLayer(CacheLayerMixin, ABC):  # type: ignore[misc]
     is_sliding = False
 
     @abstractmethod
-    def prefilled(
-        self, handle: KvHandle, query: torch.Tensor, mask: torch.Tensor | None, scaling: float | None
-    ) -> None:
-        """Told after the first call of a sequence, which attends on the host. Takes the arguments of `attend`."""
+    def prefilled(self, call: LayerCall) -> None:
+        """Told after the first call of a sequence, which attends on the host."""
 
     @abstractmethod
-    def attend(
-        self,
-        handle: KvHandle,
-        query: torch.Tensor,
-        mask: torch.Tensor | None,
-        scaling: float | None,
-        sinks: torch.Tensor | None = None,
-    ) -> torch.Tensor:
-        """Attention of a later call: query [batch, heads, q, d] -> [batch, q, heads, d].
-
-        `mask` bool [batch, 1, q, tokens], None: every token sees all before it. `scaling` None: 1 / sqrt(d). `sinks`
-        [heads]: each query head also attends to a token with this score and V = 0.
-        """
+    def attend(self, call: LayerCall) -> torch.Tensor:
+        """Attention of a later call: [batch, q, heads, d]."""
 
     def get_max_length(self) -> int:
         """Always -1: the layer has no maximum length."""
@@ -58,6 +45,21 @@ class KvHandle:
     first_token: int
     keys: torch.Tensor
     values: torch.Tensor
+
+
+@dataclass(frozen=True)
+class LayerCall:
+    """What one call of the model asks of a layer: `query` [batch, heads, q, d].
+
+    `mask` bool [batch, 1, q, tokens], None: every token sees all before it. `scaling` None: 1 / sqrt(d). `sinks`
+    [heads]: each query head also attends to a token with this score and V = 0.
+    """
+
+    handle: KvHandle
+    query: torch.Tensor
+    mask: torch.Tensor | None
+    scaling: float | None
+    sinks: torch.Tensor | None = None
 
 
 class AttachedCache(Cache, ABC):  # type: ignore[misc]

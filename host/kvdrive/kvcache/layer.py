@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kvdrive.errors import UnsupportedError
 from kvdrive.kernels.native import scale_bits
-from kvdrive.kvcache.base import AttachedLayer, KvHandle
+from kvdrive.kvcache.base import AttachedLayer, KvHandle, LayerCall
 from kvdrive.kvcache.pending import PendingTokens, Scores, sink_scores, with_sinks
 from kvdrive.kvcache.scaling import HeadScale, to_halves
 from kvdrive.kvcache.seen import HIDDEN, LOWEST_MAX, Seen, blocks, seen_by
@@ -33,7 +33,7 @@ _MINI_BATCH = 8  # queries sent to a drive together; it works on them while the 
 
 
 @dataclass(frozen=True)
-class Call:
+class Queries:
     """The queries of one call of a layer and where their answers go.
 
     q [batch, kv_heads, g, tokens, d], `out` [batch, tokens, kv_heads, g, d], binary16; `scales` [batch, kv_heads],
@@ -129,33 +129,24 @@ class DriveLayer(AttachedLayer):
         handle = KvHandle(self, first, key_states, value_states)
         return handle, handle
 
-    def prefilled(
-        self, handle: KvHandle, query: torch.Tensor, mask: torch.Tensor | None, scaling: float | None
-    ) -> None:
+    def prefilled(self, call: LayerCall) -> None:
         """See AttachedLayer. K and V are already being sent."""
 
-    def attend(
-        self,
-        handle: KvHandle,
-        query: torch.Tensor,
-        mask: torch.Tensor | None,
-        scaling: float | None,
-        sinks: torch.Tensor | None = None,
-    ) -> torch.Tensor:
+    def attend(self, call: LayerCall) -> torch.Tensor:
         """See AttachedLayer.
 
         Writes pending tokens when they are due. Raises RangeError, CommandError, TargetError, UnsupportedError.
         """
-        batch, heads, new_tokens, head_dim = query.shape
+        batch, heads, new_tokens, head_dim = call.query.shape
         kv_heads = self._kv_heads
-        grouped = query.reshape(batch, kv_heads, -1, head_dim)
+        grouped = call.query.reshape(batch, kv_heads, -1, head_dim)
         halves, exponents = to_halves(grouped, f"Q of layer {self.index}")
         q = halves.reshape(batch, kv_heads, heads // kv_heads, new_tokens, head_dim)
         out = np.empty((batch, new_tokens, kv_heads, heads // kv_heads, head_dim), np.float16)
-        scales = _score_scales(exponents + self._exponents(self.key_scale), scaling, head_dim)
+        scales = _score_scales(exponents + self._exponents(self.key_scale), call.scaling, head_dim)
 
-        scores = None if sinks is None else sink_scores(sinks, kv_heads)
-        ask = partial(self._ask, Call(q, out, scales, scores, mask, handle.first_token))
+        scores = None if call.sinks is None else sink_scores(call.sinks, kv_heads)
+        ask = partial(self._ask, Queries(q, out, scales, scores, call.mask, call.handle.first_token))
         group = heads // kv_heads
         together = self.cache.asks_together and not self.cache.policy.sees_query
         try:
@@ -164,7 +155,7 @@ class DriveLayer(AttachedLayer):
             ask(blocks(new_tokens, group, together=False))
         self._turn = None
         self._write_back()
-        return self._to_tensor(out, query).reshape(batch, new_tokens, heads, head_dim)
+        return self._to_tensor(out, call.query).reshape(batch, new_tokens, heads, head_dim)
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Length and offset of the keys that a mask for `query_length` new tokens covers."""
@@ -230,7 +221,7 @@ class DriveLayer(AttachedLayer):
         assert scale.exponents is not None
         return scale.exponents
 
-    def _ask(self, call: Call, parts: Iterator[range]) -> None:
+    def _ask(self, call: Queries, parts: Iterator[range]) -> None:
         """Send the queries in `parts` of the call's tokens and wait for the answers."""
         asked: dict[DriveQueue, list[Job]] = {}
         answers: list[Future[None]] = []
@@ -250,7 +241,7 @@ class DriveLayer(AttachedLayer):
             self.cache.transfers.finish()  # if an append failed, this raises its error, which explains more
             raise
 
-    def _jobs(self, call: Call, one: Slice, row: int, tokens: range, seen: Seen) -> Iterator[Job]:
+    def _jobs(self, call: Queries, one: Slice, row: int, tokens: range, seen: Seen) -> Iterator[Job]:
         """One job for each run of KV heads of equal scale. The `tokens` of `row` see the same tokens on the drive."""
         chosen = slice(tokens[0], tokens[-1] + 1)
         head_dim = call.q.shape[-1]

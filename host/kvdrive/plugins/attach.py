@@ -9,9 +9,10 @@ from pathlib import Path
 
 from transformers import PreTrainedModel
 
+from kvdrive.choices import OnFailure
 from kvdrive.errors import InputError
 from kvdrive.plugins import transformers
-from kvdrive.plugins.transformers import DEFAULT_SPILL, Attachment, OnFailure
+from kvdrive.plugins.transformers import DEFAULT_SPILL, Attachment
 from kvdrive.policies import Policy
 from kvdrive.targets.group import DriveGroup, Drives
 from kvdrive.targets.opening import DriveOptions, open_named

@@ -21,7 +21,7 @@ from fractions import Fraction
 from functools import partial, wraps
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, get_args
 
 import torch
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
@@ -29,9 +29,10 @@ from transformers.cache_utils import DynamicCache
 from transformers.masking_utils import sdpa_mask
 
 from kvdrive import abi
+from kvdrive.choices import OnFailure
 from kvdrive.errors import InputError, TargetError, UnsupportedError
 from kvdrive.kvcache.backing import Backing
-from kvdrive.kvcache.base import AttachedCache, KvHandle
+from kvdrive.kvcache.base import AttachedCache, KvHandle, LayerCall
 from kvdrive.kvcache.fingerprint import fingerprint
 from kvdrive.nvme.errors import CommandError
 from kvdrive.plugins.host_attention import attend_on_host
@@ -42,7 +43,6 @@ from kvdrive.targets.group import Drives, drives_of
 
 NAME = "kvdrive"
 DEFAULT_SPILL = 16
-OnFailure = Literal["raise", "recompute"]
 _LOST_DATA = (abi.NvmeStatus.UNRECOVERED_READ, abi.NvmeStatus.INTERNAL_ERROR)
 _RECOVERIES = 3  # the most recoveries in one call of the model; more failures than that have a lasting cause
 log = logging.getLogger(__name__)
@@ -65,8 +65,8 @@ def attach(
     Raises UnsupportedError for models that the drive cannot serve exactly, InputError.
     """
     policy = make_policy(attention, ratio or Fraction(1)) if isinstance(attention, str) else attention
-    if on_failure not in ("raise", "recompute"):
-        raise InputError(f"on_failure is 'raise' or 'recompute', not '{on_failure}'")
+    if on_failure not in get_args(OnFailure):
+        raise InputError(f"on_failure is {' or '.join(map(repr, get_args(OnFailure)))}, not {on_failure!r}")
     check_model(model)
     _check_attention(model, policy)
     if model.config._attn_implementation == NAME:
@@ -227,11 +227,12 @@ def attention_function(
     extra = [name for name in CHANGES_SCORES if kwargs.get(name) is not None]
     if extra:
         raise UnsupportedError(f"{type(module).__name__} uses {', '.join(extra)}, which the drive does not compute")
+    call = LayerCall(key, query, attention_mask, scaling, kwargs.get("s_aux"))
     if key.first_token == 0:
         out = attend_on_host(module, query, key.keys, key.values, attention_mask, scaling=scaling, **kwargs)
-        key.layer.prefilled(key, query, attention_mask, scaling)
+        key.layer.prefilled(call)
         return out
-    return key.layer.attend(key, query, attention_mask, scaling, kwargs.get("s_aux")), None
+    return key.layer.attend(call), None
 
 
 def _is_loss(error: Exception) -> bool:

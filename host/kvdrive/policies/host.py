@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from kvdrive.errors import UnsupportedError
-from kvdrive.kvcache.base import AttachedCache, AttachedLayer, KvHandle, LayersInMemory
+from kvdrive.kvcache.base import AttachedCache, AttachedLayer, KvHandle, LayerCall, LayersInMemory
 from kvdrive.kvcache.half import to_half
 from kvdrive.policies.base import Policy
 
@@ -75,35 +75,27 @@ class HostLayer(AttachedLayer):
         self.is_initialized = True
         return handle, handle
 
-    def prefilled(
-        self, handle: KvHandle, query: torch.Tensor, mask: torch.Tensor | None, scaling: float | None
-    ) -> None:
+    def prefilled(self, call: LayerCall) -> None:
         """See AttachedLayer. Chooses the kept tokens of each row. Raises RangeError."""
-        grouped = _grouped(query, handle.keys)
-        k, v = to_half(handle.keys, "K"), to_half(handle.values, "V")
+        grouped = _grouped(call.query, call.handle.keys)
+        k, v = to_half(call.handle.keys, "K"), to_half(call.handle.values, "V")
         for row in range(len(k)):
-            seen = _unpadded(mask, row, k.shape[2])
-            kept = self.policy.keep(grouped[row][:, :, seen], k[row][:, seen], v[row][:, seen], _scale(query, scaling))
+            seen = _unpadded(call.mask, row, k.shape[2])
+            scale = _scale(call.query, call.scaling)
+            kept = self.policy.keep(grouped[row][:, :, seen], k[row][:, seen], v[row][:, seen], scale)
             self.rows.append(kept)
 
-    def attend(
-        self,
-        handle: KvHandle,
-        query: torch.Tensor,
-        mask: torch.Tensor | None,
-        scaling: float | None,
-        sinks: torch.Tensor | None = None,
-    ) -> torch.Tensor:
+    def attend(self, call: LayerCall) -> torch.Tensor:
         """See AttachedLayer; policies that run on the host serve no sinks. Raises RangeError, UnsupportedError."""
-        batch, heads, new_tokens, head_dim = query.shape
-        k, v = to_half(handle.keys, "K"), to_half(handle.values, "V")
-        q = to_half(_grouped(query, handle.keys), "Q")
+        batch, heads, new_tokens, head_dim = call.query.shape
+        k, v = to_half(call.handle.keys, "K"), to_half(call.handle.values, "V")
+        q = to_half(_grouped(call.query, call.handle.keys), "Q")
         out = np.empty((batch, new_tokens, heads, head_dim), np.float16)
         for row, kept in enumerate(self.rows):
             for i in range(new_tokens):
                 result = kept.attend(np.ascontiguousarray(q[row, :, :, i]), k[row, :, i], v[row, :, i])
                 out[row, i] = result.reshape(heads, head_dim)
-        return torch.from_numpy(out).to(query)
+        return torch.from_numpy(out).to(call.query)
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Length and offset of the keys that a mask for `query_length` new tokens covers."""

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kvdrive import abi
 from kvdrive.errors import InputError
 
 
@@ -18,21 +17,11 @@ def check_installed() -> None:
         raise InputError("plots need matplotlib: pip install 'kvdrive[figures]', or leave --report out") from error
 
 
-def inside_bytes(step: dict[str, Any]) -> int:
-    """Bytes of K and V that the drive read for a step, flash pages and drive memory."""
-    return int(step["pages_read"] * abi.PAGE_BYTES + step["staged_bytes_read"])
-
-
-def host_bytes(step: dict[str, Any]) -> int:
-    """Bytes of a step over the host interface, both ways."""
-    return int(step["host_bytes_in"] + step["host_bytes_out"])
-
-
 def traffic(path: Path, decode: Sequence[dict[str, Any]], context: int) -> None:
     """Bytes for each token, in the drive and over the host interface. `context`: tokens before the first step."""
     lines = {
-        "read inside the drive (counted)": [inside_bytes(step) for step in decode],
-        "over the host interface (counted)": [host_bytes(step) for step in decode],
+        "read inside the drive (counted)": [step["inside_bytes"] for step in decode],
+        "over the host interface (counted)": [step["host_bytes"] for step in decode],
     }
     _plot(path, "Bytes for each token", "bytes", context, lines)
 

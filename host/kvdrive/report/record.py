@@ -107,4 +107,6 @@ class Recorder:
         return time.perf_counter() - self.start
 
     def _now(self) -> Mark:
-        return Mark(self._elapsed(), asdict(self.drives.stats()), self.drives.device_ns())
+        stats = self.drives.stats()
+        counters = asdict(stats) | {"host_bytes": stats.host_bytes, "inside_bytes": stats.kv_bytes_read}
+        return Mark(self._elapsed(), counters, self.drives.device_ns())

@@ -16,7 +16,6 @@ from rich.table import Table
 from kvdrive import __version__
 from kvdrive.generation.batches import Batch, Generated
 from kvdrive.generation.checkpoints import Checkpoint
-from kvdrive.report.plots import host_bytes, inside_bytes
 
 Report = dict[str, Any]
 
@@ -111,10 +110,7 @@ def _places(target: str) -> tuple[str, str]:
 
 
 def _counted(names: Sequence[str], steps: Sequence[dict[str, Any]]) -> dict[str, int]:
-    total = {name: sum(step[name] for step in steps) for name in names}
-    total["host_bytes"] = sum(map(host_bytes, steps))
-    total["inside_bytes"] = sum(map(inside_bytes, steps))
-    return total
+    return {name: sum(step[name] for step in steps) for name in names}
 
 
 def _model(checkpoint: Checkpoint) -> dict[str, Any]:

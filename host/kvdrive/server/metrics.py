@@ -8,7 +8,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
-from kvdrive import abi
 from kvdrive.targets.base import TargetStats
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
@@ -30,11 +29,10 @@ class DriveCounters(Collector):
         if self._stats is None:
             return
         stats = self._stats
-        inside = stats.pages_read * abi.PAGE_BYTES + stats.staged_bytes_read
         for name, text, value in (
             ("host_in_bytes", "bytes over the host interface, to the drive", stats.host_bytes_in),
             ("host_out_bytes", "bytes over the host interface, from the drive", stats.host_bytes_out),
-            ("read_inside_bytes", "bytes of K and V read inside the drive", inside),
+            ("read_inside_bytes", "bytes of K and V read inside the drive", stats.kv_bytes_read),
             ("attention_jobs", "attention jobs that the drive computed", stats.attention_jobs),
             ("failed_commands", "commands that failed", stats.failed_commands),
         ):

@@ -50,6 +50,11 @@ class TargetStats:
         """Bytes of K and V that were read inside the drive: whole pages, and rows that were still in its memory."""
         return self.pages_read * abi.PAGE_BYTES + self.staged_bytes_read
 
+    @property
+    def host_bytes(self) -> int:
+        """Bytes over the host interface, both ways."""
+        return self.host_bytes_in + self.host_bytes_out
+
 
 class Target(ABC):
     """A drive that executes commands. `max_transfer_bytes`: the most data that one of them may carry."""

@@ -7,7 +7,8 @@ namespace kvdrive::nvme {
 namespace {
 
 constexpr std::uint32_t kSave = 1u << 31;  // CDW10 of Set Features
-constexpr std::uint32_t kCurrent = 0, kDefault = 1, kSaved = 2, kCapabilities = 3;
+// CDW10 of Get Features: which value. The one between default and capabilities is the saved value.
+constexpr std::uint32_t kCurrent = 0, kDefault = 1, kCapabilities = 3;
 constexpr std::uint32_t kSaveable = 1u << 0, kChangeable = 1u << 2;
 constexpr std::uint32_t kExtendedHostId = 1;
 // CDW11 of the temperature threshold: kelvin, the sensor (0: the whole drive, Fh: all sensors), over or under.

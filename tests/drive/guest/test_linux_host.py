@@ -10,47 +10,30 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from guest_drive import GuestDrive, script
 from stored_bytes import occurrences
 
 import golden
-from guest import Guest, GuestUnavailableError, Image, prepare
+from guest import Guest, Image
 from kvdrive import abi
-from kvdrive._native import Drive, Subsystem, TcpServer, crc32c
+from kvdrive._native import TcpServer, crc32c
 from kvdrive.nvme import wire
 
 HERE = Path(__file__).resolve().parent
-BUILD = HERE.parents[2] / "build/guest"
-NQN = "nqn.2026-01.org.kvdrive:guest"
-HOST_NQN = "nqn.2014-08.org.nvmexpress:uuid:11111111-2222-3333-4444-555555555555"
 TIMEOUT_S = 150
 pytestmark = pytest.mark.xdist_group("guest")
 
 
-@pytest.fixture(scope="module")
-def image() -> Image:
-    try:
-        return prepare(BUILD)
-    except GuestUnavailableError as error:
-        pytest.skip(str(error))
-
-
-class Rig:
-    """A drive with one allowed host, and the guest that is this host."""
+class Rig(GuestDrive):
+    """The drive, and the guest that is its host. `asked` answers what the guest asks for."""
 
     def __init__(self, path: Path) -> None:
-        self.drive = Drive(path, "fast", 1, 1 << 26)
-        self.subsystem = Subsystem(self.drive, serial="GUEST0001", nqn=NQN)
-        self.server = self.serve()
+        super().__init__(path)
         self.asked: Callable[[str], None] = self.server.inject
 
-    def serve(self, port: int = 0) -> TcpServer:
-        return TcpServer(self.subsystem, "127.0.0.1", port, hosts=[(HOST_NQN, None, None)])
-
-    def run(self, image: Image, script: str, files: dict[str, bytes] | None = None, **variables: str) -> list[str]:
-        head = "".join(f"{name}='{value}'\n" for name, value in {"NQN": NQN, "HOSTNQN": HOST_NQN, **variables}.items())
-        options = "nvme-core io_timeout=4 max_retries=5\n" if script == "faults.sh" else ""
-        text = head + (HERE / script).read_text()
-        guest = Guest(image, text, files or {}, self.server.port, self.asked, options)
+    def run(self, image: Image, name: str, files: dict[str, bytes] | None = None, **variables: str) -> list[str]:
+        options = "nvme-core io_timeout=4 max_retries=5\n" if name == "faults.sh" else ""
+        guest = Guest(image, script(name, **variables), files or {}, self.server.port, self.asked, options)
         said = guest.run(TIMEOUT_S)
         problems = [line for line in said if line.startswith("error")]
         assert not problems, guest.report(str(problems))

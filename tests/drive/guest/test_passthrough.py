@@ -6,26 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from guest_drive import GuestDrive, script
 
 import golden
-from guest import Guest, GuestUnavailableError, Image, prepare
+from guest import Guest
 from guest.python import COMMAND, MEMORY_MIB, python_files
-from kvdrive._native import Drive, Subsystem, TcpServer
 
 HERE = Path(__file__).resolve().parent
-BUILD = HERE.parents[2] / "build/guest"
-NQN = "nqn.2026-01.org.kvdrive:guest"
-HOST_NQN = "nqn.2014-08.org.nvmexpress:uuid:11111111-2222-3333-4444-555555555555"
 TIMEOUT_S = 300
 pytestmark = pytest.mark.xdist_group("guest")
-
-
-@pytest.fixture(scope="module")
-def image() -> Image:
-    try:
-        return prepare(BUILD)
-    except GuestUnavailableError as error:
-        pytest.skip(str(error))
 
 
 def saved(array: np.ndarray) -> bytes:
@@ -40,15 +29,11 @@ def test_python_in_a_linux_guest_attends_through_the_passthrough(tmp_path, image
     k, v = (rng.standard_normal((heads, tokens, d)).astype(np.float16) for _ in range(2))
     q = rng.standard_normal((heads, group, d)).astype(np.float16)
     scale = golden.scale_bits(None, d)
-    drive = Drive(tmp_path / "drive.kv", "fast", 1, 1 << 26)
-    subsystem = Subsystem(drive, serial="GUEST0001", nqn=NQN)
-    server = TcpServer(subsystem, hosts=[(HOST_NQN, None, None)])
+    rig = GuestDrive(tmp_path / "drive.kv")
     files = {"k.npy": saved(k), "v.npy": saved(v), "q.npy": saved(q), "scale": str(scale).encode()}
     files["passthrough.py"] = (HERE / "passthrough.py").read_bytes()
-    variables = {"NQN": NQN, "HOSTNQN": HOST_NQN, "PYTHON": COMMAND}
-    script = "".join(f"{name}='{value}'\n" for name, value in variables.items())
-    script += (HERE / "passthrough.sh").read_text()
-    guest = Guest(image, script, files, server.port, more=python_files(), memory_mib=MEMORY_MIB)
+    text = script("passthrough.sh", PYTHON=COMMAND)
+    guest = Guest(image, text, files, rig.server.port, more=python_files(), memory_mib=MEMORY_MIB)
     said = guest.run(TIMEOUT_S)
     assert not [line for line in said if line.startswith("error")], guest.report(str(said))
 
@@ -57,7 +42,7 @@ def test_python_in_a_linux_guest_attends_through_the_passthrough(tmp_path, image
     assert data["out"] == b"".join(one.out.tobytes() for one in want)
     assert data["sum"] == b"".join(np.asarray(one.sum, np.uint64).tobytes() for one in want)
     (sessions,) = [line for line in said if line.startswith("sessions")]
-    assert sessions == f"sessions {drive.sessions()[0]} is {drive.sessions()[0]}"
+    assert sessions == f"sessions {rig.drive.sessions()[0]} is {rig.drive.sessions()[0]}"
     assert {f"jobs {heads}", "blocks True", "refused 0x703", "after reset True True"} <= set(said)
     said_of = {line.split(":")[0]: line for line in said if ": " in line}
     assert "there is no such device" in said_of["missing"]

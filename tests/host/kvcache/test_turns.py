@@ -11,6 +11,7 @@ from small_models import prompts
 from kvdrive import abi
 from kvdrive.errors import UnsupportedError
 from kvdrive.kvcache import layer
+from kvdrive.kvcache.base import LayerCall
 from kvdrive.kvcache.seen import HIDDEN, LOWEST_MAX, blocks, seen_by
 from kvdrive.plugins.transformers import attach
 from kvdrive.policies.local import Local
@@ -72,9 +73,9 @@ def test_scores_so_low_that_hidden_tokens_would_count_are_asked_one_by_one(targe
         held.update(ones(2), 4 * ones(2))
         handle, _ = held.update(ones(3), torch.arange(3.0)[None, None, :, None] * ones(3))
         q = torch.ones(1, heads, 3, head_dim)
-        low = held.attend(handle, q, None, -1e9)  # every score is the lowest possible
+        low = held.attend(LayerCall(handle, q, None, -1e9))  # every score is the lowest possible
         assert Counted.raised == 1
-        held.attend(handle, q, None, 1.0)
+        held.attend(LayerCall(handle, q, None, 1.0))
         assert Counted.raised == 1
     for token in range(3):
         seen = [4.0, 4.0, *range(token + 1)]
