@@ -18,6 +18,7 @@ from kvdrive.nvme import wire
 
 OPCODES = {
     "append": (abi.KvAppend, abi.Opcode.KV_APPEND, abi.Namespace.NVM),
+    "read": (wire.KvRead, wire.SessionOpcode.KV_READ, abi.Namespace.NVM),
     "trim": (abi.SessionTrim, abi.Opcode.SESSION_TRIM, abi.Namespace.NVM),
     "submit": (abi.AttnSubmit, abi.Opcode.ATTN_SUBMIT, abi.Namespace.CP),
     "fetch": (abi.AttnFetch, abi.Opcode.ATTN_FETCH, abi.Namespace.CP),

@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 
 from kvdrive import abi
 from kvdrive._native import crc32c
-from kvdrive.nvme.wire import SessionOpcode
+from kvdrive.nvme.completions import Completion
+from kvdrive.nvme.errors import CommandError
+from kvdrive.nvme.wire import KvRead, SessionOpcode
 
 Bytes = NDArray[np.uint8]
 Halves = NDArray[np.float16]
@@ -78,6 +80,35 @@ def kv_append(
         "options": options,
     }
     return Command(_entry(abi.KvAppend, abi.Opcode.KV_APPEND, abi.Namespace.NVM, fields), data)
+
+
+def kv_read(
+    session: int, layer: int, head: int, kind: abi.KvKind, first_token: int, shape: tuple[int, int, int]
+) -> Command:
+    """KV_READ: rows of `shape` (heads, tokens, d) as they were appended; `stored_rows` reads the completion.
+
+    A group that does not verify fails the command with UNRECOVERED_READ.
+    """
+    heads, tokens, head_dim = shape
+    fields = {
+        "session": session,
+        "layer": layer,
+        "head": head,
+        "heads": heads,
+        "first_token": first_token,
+        "tokens": tokens,
+        "kind": kind,
+        "row_bytes": head_dim * 2,
+    }
+    return Command(_entry(KvRead, SessionOpcode.KV_READ, abi.Namespace.NVM, fields), room=heads * tokens * head_dim * 2)
+
+
+def stored_rows(done: Completion, shape: tuple[int, int, int]) -> Halves:
+    """Rows [heads, tokens, d] of a successful KV_READ. Raises CommandError when the data were damaged on their way."""
+    if crc32c(done.data) != done.result:
+        raise CommandError(SessionOpcode.KV_READ, abi.NvmeStatus.CRC_MISMATCH, 0, retry=True)
+    rows: Halves = done.data.view(np.float16).reshape(shape)
+    return rows
 
 
 def session_trim(session: int, from_token: int) -> Command:

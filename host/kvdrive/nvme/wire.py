@@ -81,6 +81,7 @@ class NvmOpcode(IntEnum):
 
 
 class SessionOpcode(IntEnum):
+    KV_READ = 0x82
     SESSION_ERASE = 0x8c
 
 
@@ -202,6 +203,27 @@ class StatusCode(IntEnum):
     SC_PROGRAM_NOT_DOWNLOADABLE = 0x19a
 
 
+KvRead = np.dtype(
+    [
+        ("opcode", "<u1"),
+        ("flags", "<u1"),
+        ("cid", "<u2"),
+        ("nsid", "<u4"),
+        ("session", "<u4"),
+        ("head", "<u1"),
+        ("heads", "<u1"),
+        ("layer", "<u2"),
+        ("mptr", "<u8"),
+        ("prp1", "<u8"),
+        ("prp2", "<u8"),
+        ("first_token", "<u4"),
+        ("tokens", "<u4"),
+        ("row_bytes", "<u4"),
+        ("kind", "<u1"),
+        ("reserved0", "<u1", (3,)),
+        ("reserved1", "<u4", (2,)),
+    ]
+)
 MemoryRange = np.dtype(
     [
         ("nsid", "<u4"),

@@ -7,9 +7,12 @@
 #include "commands/drive_state.hpp"
 #include "commands/table.hpp"
 #include "crc32c.hpp"
+#include "kv/row_fetch.hpp"
 
 namespace kvdrive::nvme {
 namespace {
+
+constexpr std::uint32_t kMaxHeads = 256;  // of a layer
 
 std::optional<std::uint64_t> append_bytes(const abi::Sqe& command, const Drive&) {
   const auto append = std::bit_cast<abi::KvAppend>(command);
@@ -51,6 +54,61 @@ Reply erase(DriveState& drive, const Request& request) {
   return reply;
 }
 
+std::uint64_t bytes_of(const KvRead& command) {
+  return std::uint64_t{command.heads} * command.tokens * command.row_bytes;
+}
+
+std::optional<std::uint64_t> read_bytes(const abi::Sqe& command, const Drive&) {
+  return bytes_of(std::bit_cast<KvRead>(command));
+}
+
+// Checks that each head holds the rows. Appends the heads to `found`.
+abi::NvmeStatus find_heads(const KvStore& store, const KvRead& command, std::vector<const HeadRows*>& found) {
+  if (command.heads == 0 || command.tokens == 0 || command.kind > abi::kValues ||
+      command.head + command.heads > kMaxHeads || std::uint64_t{command.first_token} + command.tokens > abi::kMaxTokens)
+    return abi::kInvalidField;
+  if (!store.has_session(command.session)) return abi::kUnknownSession;
+  for (std::uint32_t head = command.head; head < command.head + std::uint32_t{command.heads}; ++head) {
+    const HeadRows* rows = store.find(command.session, command.layer, head, static_cast<abi::KvKind>(command.kind));
+    if (!rows || command.first_token + command.tokens > rows->tokens()) return abi::kTokensMissing;
+    if (rows->row_bytes() != command.row_bytes) return abi::kRowMismatch;
+    found.push_back(rows);
+  }
+  return abi::kSuccess;
+}
+
+// Rows as they were appended. A group that does not verify fails the command; no byte of it is sent.
+Reply read(DriveState& drive, const Request& request) {
+  const auto command = std::bit_cast<KvRead>(request.command);
+  const auto zero = [](auto value) { return value == 0; };
+  if (!std::ranges::all_of(command.reserved0, zero) || !std::ranges::all_of(command.reserved1, zero)) {
+    return {.status = abi::kInvalidField};
+  }
+  std::vector<const HeadRows*> heads;
+  if (const auto status = find_heads(drive.volume.store(), command, heads); status != abi::kSuccess) {
+    return {.status = status};
+  }
+  const std::uint64_t bytes = bytes_of(command);
+  if (request.data.room < bytes) return {.status = abi::kDataLength};
+  Ftl& ftl = drive.volume.ftl();
+  if (!ftl.keeps_payload()) return {.status = abi::kInvalidField};
+  Reply reply;
+  reply.data.resize(bytes);
+  RowFetch fetch;
+  std::byte* to = reply.data.data();
+  for (const HeadRows* rows : heads) {
+    fetch.add(*rows, command.first_token, command.tokens, to);
+    to += std::uint64_t{command.tokens} * command.row_bytes;
+  }
+  NandDevice& device = drive.volume.device();
+  const auto size = static_cast<std::uint32_t>(std::min<std::uint64_t>(bytes, UINT32_MAX));
+  const auto found = fetch.run(ftl, drive.now + device.firmware_read(size), Sink::kHost);
+  if (!found.whole) return {.status = abi::kUnrecoveredRead, .done = found.done};
+  reply.result = crc32c(reply.data);
+  reply.done = std::max(found.done, device.to_host(fetch.staged_bytes(), drive.now));
+  return reply;
+}
+
 Reply fork(DriveState& drive, const Request& request) {
   return {.status = drive.volume.store().fork(std::bit_cast<abi::SessionFork>(request.command))};
 }
@@ -63,6 +121,12 @@ constexpr Command kCommands[] = {
      .length = append_bytes,
      .effects = kChangesContents,
      .handler = append},
+    {.opcode = kKvRead,
+     .nsid = abi::kNvm,
+     .name = "KV_READ",
+     .direction = Direction::kToHost,
+     .length = read_bytes,
+     .handler = read},
     {.opcode = abi::kSessionTrim,
      .nsid = abi::kNvm,
      .name = "SESSION_TRIM",

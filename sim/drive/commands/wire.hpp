@@ -80,6 +80,7 @@ enum NvmOpcode : std::uint32_t {
 };
 
 enum SessionOpcode : std::uint32_t {
+  kKvRead = 0x82,
   kSessionErase = 0x8c,
 };
 
@@ -200,6 +201,44 @@ enum StatusCode : std::uint32_t {
   kScProgramNotActivated = 0x198,
   kScProgramNotDownloadable = 0x19a,
 };
+
+struct KvRead {
+  std::uint8_t opcode;
+  std::uint8_t flags;
+  std::uint16_t cid;
+  std::uint32_t nsid;
+  std::uint32_t session;
+  std::uint8_t head;
+  std::uint8_t heads;
+  std::uint16_t layer;
+  std::uint64_t mptr;
+  std::uint64_t prp1;
+  std::uint64_t prp2;
+  std::uint32_t first_token;
+  std::uint32_t tokens;
+  std::uint32_t row_bytes;
+  std::uint8_t kind;
+  std::uint8_t reserved0[3];
+  std::uint32_t reserved1[2];
+};
+static_assert(sizeof(KvRead) == 64);
+static_assert(offsetof(KvRead, opcode) == 0);
+static_assert(offsetof(KvRead, flags) == 1);
+static_assert(offsetof(KvRead, cid) == 2);
+static_assert(offsetof(KvRead, nsid) == 4);
+static_assert(offsetof(KvRead, session) == 8);
+static_assert(offsetof(KvRead, head) == 12);
+static_assert(offsetof(KvRead, heads) == 13);
+static_assert(offsetof(KvRead, layer) == 14);
+static_assert(offsetof(KvRead, mptr) == 16);
+static_assert(offsetof(KvRead, prp1) == 24);
+static_assert(offsetof(KvRead, prp2) == 32);
+static_assert(offsetof(KvRead, first_token) == 40);
+static_assert(offsetof(KvRead, tokens) == 44);
+static_assert(offsetof(KvRead, row_bytes) == 48);
+static_assert(offsetof(KvRead, kind) == 52);
+static_assert(offsetof(KvRead, reserved0) == 53);
+static_assert(offsetof(KvRead, reserved1) == 56);
 
 struct MemoryRange {
   std::uint32_t nsid;
