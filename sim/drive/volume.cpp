@@ -111,11 +111,12 @@ FoundSuperblock prepare(BackingFile& file, const VolumeOptions& options) {
       throw;
     }
   } else if (kind == FileKind::kEmpty) {
-    refuse(file.path(), "it is empty: a drive's file that was cut to nothing, or none yet; remove it or format it");
+    refuse(file.path(), "it is an empty file, a drive truncated to 0 bytes or no drive yet; remove it or format it");
   }
   FoundSuperblock found = read_superblock(file, options.salvage);
   if (const std::uint64_t missing = found.superblock.file_bytes(); file.size() < missing) {
-    found.notice += (found.notice.empty() ? "" : "; ") + std::string("the file was cut short: what was behind is lost");
+    found.notice +=
+        (found.notice.empty() ? "" : "; ") + std::string("the file was truncated: the data behind its end are lost");
     file.extend(missing);
   }
   const std::string_view preset = found.superblock.preset_name();
@@ -149,15 +150,15 @@ Volume::Volume(const std::filesystem::path& path, const VolumeOptions& options)
   if (!found_.notice.empty()) notices_.push_back(found_.notice);
   notices_.insert(notices_.end(), journal_.notices().begin(), journal_.notices().end());
   if (read_only()) return;
-  mend();
+  write_repairs();
   if (salvaging_) salvage();
   if (ftl_.marked_for_erase()) finish_erasing();
 }
 
 // Called only after everything was read, so that a refused file stays unchanged.
-void Volume::mend() {
+void Volume::write_repairs() {
   if (found_.repair) write_superblocks(file_, found_.superblock);
-  journal_.mend();
+  journal_.write_repairs();
 }
 
 Volume::~Volume() {
@@ -194,7 +195,7 @@ void Volume::salvage() {
   const auto report = [this](const std::string& sentence) { notices_.push_back(sentence); };
   std::vector<FoundGroup> found;
   ftl_.salvage().adopt_bands();
-  if (journal_.spoiled()) found = ftl_.salvage().scan();
+  if (journal_.half_ended()) found = ftl_.salvage().scan();
   store_.salvage(found, report);
   blocks_.salvage(found, report);
   journal_.end_half();
@@ -277,7 +278,7 @@ void Volume::commit() {
   ftl_.save(changes, false);
   store_.save(changes, false);
   blocks_.save(changes, false);
-  if (changes.empty() && !health_.must_save() && !journal_.spoiled()) return;
+  if (changes.empty() && !health_.must_save() && !journal_.half_ended()) return;
   health_.set_device(ftl_.now(), ftl_.counters().lost_groups);
   health_.save(changes, false);
   file_.sync();  // contents must be durable before the journal names them
@@ -320,7 +321,7 @@ void Volume::sanitize() {
   file_.sync();
 }
 
-std::uint64_t Volume::erase_forgotten(std::span<const Family> families, std::uint32_t session) {
+std::uint64_t Volume::erase_dropped(std::span<const Family> families, std::uint32_t session) {
   const std::uint64_t before = ftl_.wear().erases;
   ftl_.mark_for_erase(families, session);
   commit();

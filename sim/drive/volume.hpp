@@ -65,7 +65,7 @@ class Volume {
   // Makes the removal of groups of these families and the session durable, then removes every byte of them from the
   // file. Returns the number of erased blocks. Throws if the file cannot be written; the next call, or the next opening
   // of the volume, removes the rest.
-  std::uint64_t erase_forgotten(std::span<const Family> families, std::uint32_t session);
+  std::uint64_t erase_dropped(std::span<const Family> families, std::uint32_t session);
 
   // Compares all maps, spares and contents. Returns one sentence for each disagreement, at most `most`.
   std::vector<std::string> check(std::size_t most = 100);
@@ -97,7 +97,7 @@ class Volume {
  private:
   void load();
   void replay();
-  void mend();
+  void write_repairs();
   void salvage();
   void set_limits(const VolumeOptions& options);
   void save_limits(RecordWriter& writer, bool everything) const;

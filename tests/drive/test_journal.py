@@ -254,7 +254,7 @@ def test_a_file_that_was_cut_to_nothing_is_no_new_drive(tmp_path):
     path = tmp_path / "drive.kv"
     path.touch()
     for options in ({}, {"read_only": True}):
-        with pytest.raises(RuntimeError, match="it is empty"):
+        with pytest.raises(RuntimeError, match="it is an empty file"):
             Drive(path, "fast", 1, 64 * PAGE, **options)
         assert path.stat().st_size == 0
     Drive(path, "fast", 1, 64 * PAGE, format=True)

@@ -158,7 +158,7 @@ def test_a_file_that_was_cut_short_is_recovered_as_far_as_it_goes(stored, tmp_pa
         file.truncate(stored.path.stat().st_size // 2)
     assert "shorter than its superblock" in kvdrive("fsck", stored.path).stderr.replace("\n", " ")
     report = json.loads(kvdrive("recover", stored.path, tmp_path / "new.kv", "--json").stdout)
-    assert "cut short" in report["notices"][0]
+    assert "truncated" in report["notices"][0]
     assert report["disagreements"] == []
 
 

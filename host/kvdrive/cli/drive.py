@@ -156,7 +156,7 @@ def erase(
     before = drive.flash_stats()["erases"]
     with Console(stderr=True).status(f"erasing in {path}"):
         if everything and _completion(pairs, 0, admin.sanitize()).status:
-            raise TargetError(f"{path} could not be sanitized: its blocks are forgotten; erase it again")
+            raise TargetError(f"{path} could not be sanitized: its data are removed but not erased; erase it again")
         for session in dict.fromkeys(sessions or []):
             _send(pairs, 1, commands.session_erase(session))
     blocks = drive.flash_stats()["erases"] - before

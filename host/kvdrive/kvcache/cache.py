@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class DriveCache(AttachedCache):
-    """The cache of one batch: one sequence per row, opened by the first call, forgotten by `reset`.
+    """The cache of one batch: one sequence per row, opened by the first call, removed by `reset`.
 
     `in_memory` makes the layers that do not go to the drives, by index. `asks_together`: tokens of one call share reads
     of K and V where the policy lets them; False makes each a decode step of its own. Sequences of a cache that is

@@ -86,7 +86,7 @@ def _rows(report: Report) -> Iterator[tuple[str, str]]:
         yield "writes of a layer", f"{written['writes']:,}"
         yield f"tokens still pending (of {written['spill']})", f"{written['pending_tokens']}"
         yield "sending, wall time", f"{written['sending']:.2f} s"
-        yield "of that behind the model's work", f"{written['overlap']:.0%}"
+        yield "share of it while the model computed", f"{written['overlap']:.0%}"
     total = {name: prefill[name] + decode[name] for name in prefill}
     yield "pages written", f"{total['pages_written']:,}"
     yield "pages read", f"{total['pages_read']:,}"

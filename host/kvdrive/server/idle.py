@@ -43,7 +43,7 @@ class IdleSequences:
             self._forget(self._kept.pop(0).cache)
 
     def keep(self, tokens: list[int], cache: Cache) -> None:
-        """Keep a finished sequence. May forget the oldest one. A cache that cannot be cropped is forgotten at once."""
+        """Keep a finished sequence. May drop the oldest one. A cache that cannot be cropped is dropped at once."""
         if not all(layer.is_croppable for layer in cache.layers):
             self._forget(cache)
             return

@@ -75,7 +75,7 @@ class _Call:
     done: dict[int, Completion] = field(default_factory=dict)
     doubtful: set[int] = field(default_factory=set)
 
-    def settle(self, index: int, completion: Completion) -> None:
+    def complete(self, index: int, completion: Completion) -> None:
         """Note a completion. A doubtful command counts as successful if its status shows an earlier execution."""
         expected = _EXECUTED_BEFORE.get(self.commands[index].opcode)
         if index in self.doubtful and expected is not None and completion.status == expected:
@@ -161,11 +161,11 @@ class TcpDrive(ServedDrive):
             lane.connection.close()
             lane.connection = None
             for position, completion in error.done.items():
-                call.settle(left[position], completion)
+                call.complete(left[position], completion)
             call.doubtful.update(left[position] for position in error.doubtful)
             raise
         for index, completion in zip(left, completions, strict=True):
-            call.settle(index, completion)
+            call.complete(index, completion)
 
     def _fetched(self, fetch: Command, completion: Completion) -> Completion:
         """The result of a ticket. If its first answer was lost, repeats the query, which gives the same bits."""

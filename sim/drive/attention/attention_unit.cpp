@@ -51,6 +51,7 @@ AttentionOutcome AttentionUnit::run(const abi::AttnSubmit& command, std::span<co
   const bool sparf = command.mode == abi::kSparfAttend;
   engine_.wake();
   std::vector<Head> heads;
+  heads.reserve(command.heads);
   for (std::uint32_t i = 0; i < command.heads; ++i) heads.emplace_back(store_, command, data, i);
   RunContext context{engine_,   ftl_,          clock_,
                      memory_,   threads_,      pages_,

@@ -49,7 +49,7 @@ Reply erase(DriveState& drive, const Request& request) {
   const std::vector<Family> families = drive.volume.store().families(command.session);
   if (const auto status = drive.volume.store().trim(command); status != abi::kSuccess) return {.status = status};
   Reply reply;
-  const Ns durable = drive.durably([&] { reply.result = drive.volume.erase_forgotten(families, command.session); });
+  const Ns durable = drive.durably([&] { reply.result = drive.volume.erase_dropped(families, command.session); });
   reply.done = std::max(durable, drive.volume.ftl().erases_done());
   return reply;
 }

@@ -24,11 +24,11 @@ void Eraser::mark(std::span<const Family> families, std::uint32_t session) {
       case BandTable::State::kOpen:
         media.discard(first_left, rows_left);  // these rows are erased, but the file still has their old contents
         discard_unused_units(number);
-        hit = holds_forgotten(number, families, session);
+        hit = holds_dropped(number, families, session);
         break;
       case BandTable::State::kFull:  // rows behind the last one may have been programmed before a power loss
         discard_unused_units(number);
-        hit = (rows_left > 0 && !media.blank(first_left, rows_left)) || holds_forgotten(number, families, session);
+        hit = (rows_left > 0 && !media.blank(first_left, rows_left)) || holds_dropped(number, families, session);
         break;
       case BandTable::State::kFailing:
       case BandTable::State::kEmptied:
@@ -44,7 +44,7 @@ void Eraser::mark(std::span<const Family> families, std::uint32_t session) {
 
 // A unit with a damaged spare does not tell which group it was written for. It counts as a match too, unless a list
 // references it.
-bool Eraser::holds_forgotten(std::uint32_t number, std::span<const Family> families, std::uint32_t session) const {
+bool Eraser::holds_dropped(std::uint32_t number, std::span<const Family> families, std::uint32_t session) const {
   const BandTable::Band& band = state_.bands.at(number);
   const std::uint32_t units = state_.bands.row_units(number);
   if (band.live_units == band.rows * units) return false;

@@ -30,7 +30,7 @@ class Eraser {
   void erase_all();
 
  private:
-  bool holds_forgotten(std::uint32_t band, std::span<const Family> families, std::uint32_t session) const;
+  bool holds_dropped(std::uint32_t band, std::span<const Family> families, std::uint32_t session) const;
   void discard_unused_units(std::uint32_t band);
 
   FtlState& state_;

@@ -21,7 +21,7 @@ void Journal::replay(const std::function<void(RecordReader)>& apply) {
 }
 
 void Journal::refuse(const std::string& what) {
-  spoiled_ = true;
+  half_ended_ = true;
   throw JournalDamaged("the journal of " + file_.path().string() + " is damaged: " + what);
 }
 
@@ -96,7 +96,7 @@ Journal::Remains Journal::look_ahead() const {
   return remains;
 }
 
-void Journal::mend() {
+void Journal::write_repairs() {
   for (const Repair& repair : repairs_) file_.write(repair.offset, repair.page.span());
   if (remains_bytes_ > 0) {
     const AlignedBuffer zeros(1 << 20);
@@ -126,10 +126,10 @@ void Journal::append(RecordWriter& transaction) {
 // After a failure the file's contents are unknown: another transaction in the same place could not be told from this
 // one.
 void Journal::commit(RecordWriter& transaction) {
-  spoiled_ = true;
+  half_ended_ = true;
   append(transaction);
   file_.sync();
-  spoiled_ = false;
+  half_ended_ = false;
 }
 
 void Journal::begin_snapshot() {
@@ -146,7 +146,7 @@ void Journal::finish_snapshot() {
   superblock_.snapshot = superblock_.durable = sequence_;
   undecided_ = true;
   write_superblocks(file_, superblock_);
-  undecided_ = spoiled_ = false;
+  undecided_ = half_ended_ = false;
   snapshot_bytes_ = head_;
 }
 

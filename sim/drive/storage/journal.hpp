@@ -36,16 +36,16 @@ class Journal {
   // transaction that a power cut interrupted is no damage.
   void replay(const std::function<void(RecordReader)>& apply);
   // Writes repaired pages back, and removes the remains of an interrupted transaction behind the end.
-  void mend();
+  void write_repairs();
   const std::vector<std::string>& notices() const { return notices_; }
 
   bool fits(const RecordWriter& transaction) const;
   // True after a write failed or a transaction could not be read. Nothing may be appended to this half then.
-  bool spoiled() const { return spoiled_; }
+  bool half_ended() const { return half_ended_; }
   // Makes the next commit a snapshot.
-  void end_half() { spoiled_ = true; }
-  // True if the changes take more room than the snapshot and `least` together, or if this half is spoiled.
-  bool outgrew(std::uint64_t least) const { return spoiled_ || head_ > 2 * snapshot_bytes_ + least; }
+  void end_half() { half_ended_ = true; }
+  // True if the changes take more room than the snapshot and `least` together, or if this half has ended.
+  bool outgrew(std::uint64_t least) const { return half_ended_ || head_ > 2 * snapshot_bytes_ + least; }
   // The transaction is durable on return.
   void commit(RecordWriter& transaction);
 
@@ -98,7 +98,7 @@ class Journal {
   std::uint64_t old_sequence_ = 0;
   std::uint64_t bytes_written_ = 0;
   bool undecided_ = false;
-  bool spoiled_ = false;
+  bool half_ended_ = false;
   std::vector<Repair> repairs_;
   std::uint64_t remains_bytes_ = 0;
   std::vector<std::string> notices_;

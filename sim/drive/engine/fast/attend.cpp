@@ -293,13 +293,13 @@ class Attention {
   void halves(unsigned h, std::uint16_t* out) const {
     std::uint8_t uncertain[abi::kMaxHeadDim];
     kernels_.ratios_to_half(high(h), low(h), sums_.front().error(h), z(h), job_.d, out, uncertain);
-    settle(h, uncertain, [out](unsigned j, double ratio) { out[j] = to_half(ratio); });
+    resolve(h, uncertain, [out](unsigned j, double ratio) { out[j] = to_half(ratio); });
   }
 
   void singles(unsigned h, std::uint32_t* out) const {
     std::uint8_t uncertain[abi::kMaxHeadDim];
     kernels_.ratios_to_single(high(h), low(h), sums_.front().error(h), z(h), job_.d, out, uncertain);
-    settle(h, uncertain, [out](unsigned j, double ratio) { out[j] = to_single(ratio); });
+    resolve(h, uncertain, [out](unsigned j, double ratio) { out[j] = to_single(ratio); });
   }
 
   // out = fl16(alpha * o + (1 - alpha) * mean of all V)
@@ -316,7 +316,7 @@ class Attention {
   // Calls store(j, quotient) for the outputs that binary64 left undecided. One walk over V computes all their exact
   // sums.
   template <typename Store>
-  void settle(unsigned h, const std::uint8_t* uncertain, Store store) const {
+  void resolve(unsigned h, const std::uint8_t* uncertain, Store store) const {
     unsigned columns[abi::kMaxHeadDim], n = 0;
     for (unsigned j = 0; j < job_.d; ++j) {
       if (uncertain[j] != 0) columns[n++] = j;

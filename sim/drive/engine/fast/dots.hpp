@@ -125,14 +125,14 @@ class Dots {
       non_finite |= doubt.non_finite & block.wanted;
       for (std::uint64_t left = doubt.uncertain & block.wanted & ~doubt.non_finite; left != 0; left &= left - 1) {
         const auto t = static_cast<unsigned>(std::countr_zero(left));
-        out[h * stride + t] = settle(head[t], unit, h, locate(t));
+        out[h * stride + t] = resolve(head[t], unit, h, locate(t));
       }
     }
     return non_finite;
   }
 
   // Tries again with the magnitudes of the token instead of its whole block; if that leaves doubt, computes exactly.
-  Output settle(double dot, double unit, unsigned h, const Token& token) const {
+  Output resolve(double dot, double unit, unsigned h, const Token& token) const {
     statistics_.dots_doubted.fetch_add(1, std::memory_order_relaxed);
     const double error = unit * kernels_.largest(token.rows, token.n_rows, token.row_numbers);
     if (rounding_.certain(dot, error, h)) return rounding_.round(dot, h);
