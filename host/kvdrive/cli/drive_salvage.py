@@ -38,7 +38,7 @@ def recover(
 ) -> None:
     """Make a new drive of what a damaged one still holds: every session whose pages and spares verify.
 
-    Prints what does not come back and why. A session that was removed shortly before, but not erased, may come back too.
+    Prints what does not come back and why. A session that was removed shortly before (not erased) may come back too.
     """
     if not old.is_file():
         raise InputError(f"there is no file {old}")
