@@ -27,7 +27,7 @@ help: ## list the targets
 .PHONY: setup
 setup: $(STAMPS)/develop ## install what development needs and build the native extension
 
-# What some targets need beside it: build, rtl, check, lint, fuzz or bench of scripts/system_packages.sh.
+# What some targets need beside it: build, rtl, check, lint, fuzz, bench or xrt of scripts/system_packages.sh.
 $(STAMPS)/system-%: scripts/system_packages.sh
 	@scripts/step.sh "system packages ($*)" scripts/system_packages.sh $*
 	@mkdir -p $(STAMPS) && touch $@
@@ -53,6 +53,12 @@ $(STAMPS)/native: $(STAMPS)/runtime $(NATIVE_SOURCES) CMakeLists.txt
 $(STAMPS)/develop: $(STAMPS)/native $(STAMPS)/system-rtl
 	@scripts/step.sh "Python packages to develop" \
 		$(PIP) install -c constraints.txt $$($(BIN)/python scripts/extras.py dev models sim figures serve gguf)
+	@touch $@
+
+# The parts that are built where the vendor's runtime is installed. Without it, tests of cards are skipped.
+$(STAMPS)/xrt: scripts/system_packages.sh $(STAMPS)/native
+	@scripts/step.sh "system packages (xrt)" scripts/system_packages.sh xrt || echo "kvdrive: tests of cards will be skipped"
+	@test -e build/native/libkvdrive_kernels.so || scripts/step.sh "native extension for cards" $(PIP) install --no-build-isolation --no-deps --editable .
 	@touch $@
 
 # ---- use ----
@@ -120,7 +126,7 @@ hls-score: setup ## how many designs with a hls_config.cfg below a folder openhl
 	@$(BIN)/python scripts/hls_score.py $(or $(SUITE),$(error say which folder: make $@ SUITE=FOLDER)) --jobs $(JOBS) --list
 
 .PHONY: test
-test: setup $(STAMPS)/system-check $(STAMPS)/system-fuzz ## everything that CI runs
+test: setup $(STAMPS)/system-check $(STAMPS)/system-fuzz $(STAMPS)/xrt ## everything that CI runs
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not slow" $(PYTEST_ARGS)
 	@$(BIN)/python -m csim --sanitize --jobs $(JOBS) --seed $(SEED)
 
@@ -129,7 +135,7 @@ sim-long: setup ## long attention jobs on the RTL (s = 32768, g = 5, SparF), com
 	@$(BIN)/python -m pytest -q -m slow tests/rtl/test_long.py
 
 .PHONY: test-full
-test-full: setup $(STAMPS)/system-check $(STAMPS)/system-fuzz ## the tests and the slow ones
+test-full: setup $(STAMPS)/system-check $(STAMPS)/system-fuzz $(STAMPS)/xrt ## the tests and the slow ones
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(PYTEST_ARGS)
 	@$(BIN)/python -m csim --sanitize --jobs $(JOBS) --seed $(SEED)
 

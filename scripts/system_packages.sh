@@ -28,8 +28,12 @@ bench) # the disk's own rate
   packages=(fio)
   programs=(fio)
   ;;
+xrt) # the vendor's runtime, which drives cards; sim/xrt emulates one under it
+  packages=(libxrt1 libxrt-dev)
+  programs=()
+  ;;
 *)
-  echo "usage: system_packages.sh build|rtl|check|lint|fuzz|bench" >&2
+  echo "usage: system_packages.sh build|rtl|check|lint|fuzz|bench|xrt" >&2
   exit 2
   ;;
 esac

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from kvdrive._native import Engine
+from kvdrive.kernels.card import CardEngine
 from kvdrive.kernels.native import Arrays, NativeKernels
 from kvdrive.kernels.registry import Kernel
 from kvdrive.kernels.rtl import RtlEngine
@@ -24,11 +25,15 @@ class Kernels(Protocol):
 
 
 def kernels_of(engine: str) -> Kernels:
-    """The implementation behind an engine's name (golden, hls, fast, rtl, float64)."""
+    """The implementation behind an engine's name (choices.KERNEL_ENGINES)."""
     if engine in ("hls", "fast"):
         return NativeKernels(Engine(engine, 1))
     if engine == "rtl":
         return NativeKernels(RtlEngine())
+    if engine == "xrt":
+        from kvdrive.xrt.single import XrtBoard
+
+        return NativeKernels(CardEngine(engine, XrtBoard()))
     from kvdrive.kernels import oracle
 
     return oracle.GoldenKernels() if engine == "golden" else oracle.Float64Kernels()

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from kvdrive import abi
 from kvdrive._native import Engine
+from kvdrive.kernels.card import CardEngine
 from kvdrive.kernels.job import JobMemory, block_columns, pad_scores
 from kvdrive.kernels.rtl import RtlEngine
 
@@ -36,7 +37,7 @@ def _ones(bitmap: NDArray[Any]) -> NDArray[np.intp]:
 class NativeKernels:
     """Runs kernels by name on an engine. Every result holds `status` besides the kernel's own keys."""
 
-    def __init__(self, engine: Engine | RtlEngine) -> None:
+    def __init__(self, engine: Engine | RtlEngine | CardEngine) -> None:
         self.engine = engine
 
     @property

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Images of the project's kernels for the emulated card, from the manifests in bitstreams/."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from kvdrive.xrt import image
+from rtl.kernels import ROOT
+from xrt import axlf
+
+PLATFORM = "xilinx_u2_gen3x4_xdma_gc_2_202110_1"
+_PART = "kintexuplus:xcku15p:ffve1517:-2-e"
+_CONTROL = ("ap_ctrl", "gie", "ier", "isr", "ap_return", "bus_error")  # registers that are no arguments
+_FIRST_UNIT, _UNIT_BYTES = 0x1800000, 0x10000
+_BANK = axlf.Bank("bank0", 0, 4 << 30)
+
+
+def kernels_library() -> Path | None:
+    """The shared library of the compiled kernels; None where the native build has none."""
+    found = sorted((ROOT / "build/native").glob("libkvdrive_kernels.so"))
+    return found[0] if found else None
+
+
+def describe(tops: list[str], units: int = 1, platform: str = PLATFORM) -> axlf.Image:
+    """An image with `units` compute units of each top."""
+    kernels, clock = [], 300
+    for top in tops:
+        manifest = json.loads((ROOT / f"bitstreams/{top}.json").read_text())
+        clock = round(manifest["clock_mhz"])
+        first = _FIRST_UNIT + _UNIT_BYTES * units * len(kernels)
+        instances = tuple((f"{top}_{number + 1}", first + _UNIT_BYTES * number) for number in range(units))
+        kernels.append(axlf.Kernel(top, _arguments(manifest), instances))
+    return axlf.Image(platform, _PART, clock, (_BANK,), tuple(kernels))
+
+
+def write_image(path: Path, tops: list[str], units: int, mode: str, bitstream: bytes, platform: str = PLATFORM) -> None:
+    """An image and its text."""
+    described = describe(tops, units, platform)
+    path.write_bytes(axlf.write(described, mode, bitstream))
+    names = [(kernel.name, name) for kernel in described.kernels for name, _ in kernel.instances]
+    image.write_text(path, platform, names, 0, described.clock_mhz)
+
+
+def _arguments(manifest: dict[str, object]) -> tuple[axlf.Argument, ...]:
+    registers = manifest["registers"]["registers"]  # type: ignore[index]
+    ports = sorted({name.split("_")[2] for port in manifest["ports"] if (name := port["name"]).startswith("m_axi_")})  # type: ignore[attr-defined]
+    arguments = []
+    for register in registers:
+        if register["name"] in _CONTROL:
+            continue
+        pointer = len(arguments) < len(ports)  # a kernel's pointers come first, one port each
+        size = register["width"] // 8
+        kind = "void*" if pointer else "unsigned long" if size == 8 else "unsigned int"
+        port = f"M_AXI_{ports[len(arguments)].upper()}" if pointer else ""
+        arguments.append(axlf.Argument(register["name"], kind, register["offset"], size, port))
+    return tuple(arguments)
