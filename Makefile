@@ -56,7 +56,7 @@ $(STAMPS)/develop: $(STAMPS)/native $(STAMPS)/system-rtl
 	@touch $@
 
 # The parts that are built where the vendor's runtime is installed. Without it, tests of cards are skipped.
-$(STAMPS)/xrt: scripts/system_packages.sh $(STAMPS)/native
+$(STAMPS)/xrt: $(STAMPS)/native scripts/system_packages.sh
 	@scripts/step.sh "system packages (xrt)" scripts/system_packages.sh xrt || echo "kvdrive: tests of cards will be skipped"
 	@test -e build/native/libkvdrive_kernels.so || scripts/step.sh "native extension for cards" $(PIP) install --no-build-isolation --no-deps --editable .
 	@touch $@
