@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The engine of docs/extend.md compiles as it stands there, and gives the golden model's bits."""
 
-import re
 import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
+from extend_page import ROOT, blocks
 
 import golden
 from golden.abi import AttentionResult, Mode
 from golden.gemv import COMMAND_SHAPES
 from kvdrive.kernels.job import JobMemory
 
-ROOT = Path(__file__).resolve().parents[2]
 LIBRARIES = [ROOT / "build/native" / name for name in ("libhls_engine.a", "libfast_engine.a")]
 MAIN = """
 #include <algorithm>
@@ -41,8 +39,7 @@ def program(tmp_path_factory):
     missing = [library.name for library in LIBRARIES if not library.exists()]
     if missing:
         pytest.skip(f"{', '.join(missing)} not in build/native: make setup")
-    page = (ROOT / "docs/extend.md").read_text()
-    (source,) = re.findall(r"```cpp\n(.*?)```", page.split("## Add an engine")[1].split("\n## ")[0], re.DOTALL)
+    (source,) = blocks("Add an engine", "cpp")
     folder = tmp_path_factory.mktemp("engine")
     (folder / "card.cpp").write_text(source + MAIN)
     flags = ["-std=c++20", "-Wall", "-Wextra", "-Werror", f"-I{ROOT}/hls", f"-I{ROOT}/sim/drive", "-pthread"]

@@ -1,15 +1,15 @@
-"""The host's examples of docs/extend.md run unchanged."""
+"""docs/extend.md: the host's examples run unchanged, the files are counted, and the changes fit the sources."""
 
 import re
 import threading
 from fractions import Fraction
 from multiprocessing import Pipe
-from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
 import torch
+from extend_page import PAGE, ROOT, blocks, changes, sections, table_files
 from small_models import prompts
 
 import kvdrive
@@ -18,14 +18,7 @@ from kvdrive.errors import TargetError
 from kvdrive.generation.generate import greedy
 from kvdrive.policies import POLICIES, Entry, register
 
-PAGE = Path(__file__).resolve().parents[2] / "docs/extend.md"
 PROMPT = prompts(1, 150)
-
-
-def blocks(section):
-    """The Python code of a section of the page, block by block."""
-    (text,) = re.findall(rf"^## {section}\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.S | re.M)
-    return re.findall(r"^```python\n(.*?)^```", text, re.S | re.M)
 
 
 def module_of(code, **names):
@@ -38,7 +31,7 @@ def module_of(code, **names):
 @pytest.fixture
 def policy():
     """The policy of the page under its name, as the line of the page puts it into the table."""
-    code, line = blocks("Add a policy")
+    code, line = blocks("Add a policy", "python")
     ((name, entry),) = eval(f"{{{line}}}", {"Entry": Entry}).items()
     kind = module_of(code).Ends
     assert (name, entry.kind) == (kind.name, f"kvdrive.policies.{kind.name}:{kind.__name__}")
@@ -55,7 +48,7 @@ def test_the_policy_at_ratio_one_is_exact_attention(llama, target, policy):
 
 
 def test_the_policy_sees_the_ends():
-    code, _ = blocks("Add a policy")
+    code, _ = blocks("Add a policy", "python")
     valid = np.arange(100) > 1
     asked = module_of(code).Ends(Fraction(1, 10)).parameters(100, 64, valid, pending=3)
     assert np.flatnonzero(asked.valid).tolist() == [2, 3, *range(93, 100)]  # 103 tokens, 3 of the last 10 pending
@@ -74,7 +67,7 @@ def test_the_policy_reads_less(llama, target, policy):
 
 
 def test_the_target_gives_the_tokens_of_transformers(llama, tmp_path):
-    code, server = blocks("Add a target")
+    code, server = blocks("Add a target", "python")
     ours, theirs = Pipe()
     drive = Drive(tmp_path / "drive.kv", "fast", 1, 1 << 26)
     serve = module_of(server, QueuePairs=QueuePairs, Subsystem=Subsystem).serve
@@ -90,12 +83,36 @@ def test_the_target_gives_the_tokens_of_transformers(llama, tmp_path):
         remote.stats()
 
 
-def test_every_section_counts_its_files():
-    """Each section states how many files it touches. The files in its table exist."""
-    sections = re.findall(r"^## (Add .*?)\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.S | re.M)
-    assert len(sections) == 6
-    for title, text in sections:
-        assert re.search(r"\b(One|Two|Three|Four|Five|Six|Seven|Eight|Nine) files?\b", text), title
-        for line in re.findall(r"^\|.*", text, re.M):
-            for path in re.findall(r"`((?:abi|host|hls|sim|tests|scripts)/[^`<* ]*)`", line):
-                assert (PAGE.parents[1] / path).exists(), f"{title}: {path}"
+@pytest.mark.parametrize("title", sections())
+def test_the_page_counts_the_files_of_every_section(title):
+    """The number at the top of the page is that of the section's table. The files of a complete example are these."""
+    (number,) = re.findall(rf"\| (\d+) \| \[{title}\]", PAGE.read_text())
+    files = table_files(title)
+    assert len(files) == int(number)
+    for path in files:
+        assert (ROOT / re.sub(r"<.*", "", path)).exists(), path
+    if touched := {change.file for change in changes(title)}:
+        patterns = {
+            re.escape(path).replace("<family>", r"\w+") + (r"\w+\.py" if path[-1] == "/" else "") for path in files
+        }
+        assert all(any(re.fullmatch(pattern, file) for pattern in patterns) for file in touched)
+        assert len(touched) == int(number)
+
+
+@pytest.mark.parametrize("title", [title for title in sections() if changes(title)])
+def test_the_changes_of_the_page_fit_the_sources(title):
+    for change in changes(title):
+        change.place(ROOT)
+
+
+def test_the_page_names_the_files_that_know_the_modes_of_gemv():
+    """A mode of `kvdrive kernel` is in the files where each other mode is."""
+    known = {
+        str(path.relative_to(ROOT))
+        for folder in ("host/kvdrive", "sim/drive")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in (".py", ".pyi", ".hpp", ".cpp") and re.search(r'gemv_columns|"columns"', path.read_text())
+    }
+    (text,) = re.findall(r"needs (\d+) more files\.(.*?)\n\n[A-Z]", sections()["Add a kernel mode"], re.S)
+    assert set(re.findall(r"`([\w/]+\.\w+)`", text[1])) == known
+    assert int(text[0]) == len(known)
