@@ -16,6 +16,7 @@ from kvdrive.cli.drive_files import DriveFile, JsonFlag, open_drive, open_existi
 from kvdrive.cli.drive_salvage import fsck, recover
 from kvdrive.cli.drive_trace import KEPT_EVENTS, trace, write_trace
 from kvdrive.cli.options import EngineOption
+from kvdrive.cli.paths import output_file
 from kvdrive.cli.sizes import bytes_of
 from kvdrive.errors import InputError, TargetError
 from kvdrive.nvme import admin, commands, wire
@@ -103,7 +104,10 @@ def serve(
         ),
     ] = None,
     timeline: Annotated[
-        Path | None, typer.Option("--trace", help="write the timeline of modelled device time here at the end")
+        Path | None,
+        typer.Option(
+            "--trace", callback=output_file, help="write the timeline of modelled device time here at the end"
+        ),
     ] = None,
 ) -> None:
     """Serve a drive to other processes or NVMe/TCP hosts until interrupted; then everything is made durable."""

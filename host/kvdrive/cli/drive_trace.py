@@ -16,6 +16,7 @@ from rich.progress import track
 from kvdrive import abi
 from kvdrive._native import Drive
 from kvdrive.cli.drive_files import JsonFlag, open_drive, open_existing, show
+from kvdrive.cli.paths import output_file
 from kvdrive.errors import InputError, TargetError
 from kvdrive.perf.workloads import QueuedDrive, Shape, Workload, play, replay, steps, stored_queries
 
@@ -29,7 +30,7 @@ def trace(
     workload: Annotated[
         Workload | None, typer.Option(help="instead of FILE, on a new drive: store K and V, or a decode step over them")
     ] = None,
-    out: Annotated[Path, typer.Option(help="where the timeline goes")] = Path("trace.json"),
+    out: Annotated[Path, typer.Option(callback=output_file, help="where the timeline goes")] = Path("trace.json"),
     preset: Annotated[str, typer.Option(help="of the new drive; default: 970pro")] = "",
     queues: Annotated[int, typer.Option(min=1, max=16, help="I/O queues; a layer's commands take one of them")] = 2,
     layers: Annotated[int, typer.Option(min=1, max=256, help="of the workload")] = 2,

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from kvdrive import abi
 from kvdrive.choices import KERNEL_ENGINES
+from kvdrive.cli.paths import output_file
 from kvdrive.errors import InputError
 from kvdrive.kernels import compare as engines
 from kvdrive.kernels import files
@@ -73,7 +74,7 @@ def list_kernels(as_json: JsonFlag = False) -> None:
 def run(
     name: str,
     source: InFile,
-    target: Annotated[Path, typer.Option("--out", help="outputs (.npz), `status` included")],
+    target: Annotated[Path, typer.Option("--out", callback=output_file, help="outputs (.npz), `status` included")],
     engine: Annotated[EngineName, typer.Option(help="who computes")] = "golden",
     mode: ModeOption = "",
     as_json: JsonFlag = False,

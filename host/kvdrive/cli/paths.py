@@ -18,3 +18,17 @@ def output_folder(value: Path | None) -> Path | None:
     if not os.access(there, os.W_OK | os.X_OK):
         raise InputError(f"cannot write to {value}: no permission in {there}")
     return value
+
+
+def output_file(value: Path | None) -> Path | None:
+    """`value`, a file that can be written: its folder is there. Raises InputError otherwise."""
+    if value is None:
+        return None
+    folder = value.absolute().parent
+    if value.is_dir():
+        raise InputError(f"cannot write to {value}: it is a folder")
+    if not folder.is_dir():
+        raise InputError(f"cannot write to {value}: there is no folder {folder}")
+    if not os.access(value if value.exists() else folder, os.W_OK):
+        raise InputError(f"cannot write to {value}: no permission")
+    return value

@@ -2,6 +2,7 @@
 #include "attention/head.hpp"
 
 #include <algorithm>
+#include <cstddef>
 
 #include "engine/shapes.hpp"
 
@@ -27,14 +28,20 @@ std::uint64_t payload_bytes(const abi::AttnSubmit& command, std::uint32_t row_by
   return command.heads * (query_bytes(command, row_bytes) + inlined) + valid_bytes(command);
 }
 
-bool fields_fit(const abi::AttnSubmit& command) {
+std::optional<std::uint16_t> invalid_field(const abi::AttnSubmit& command) {
   const bool sparf = command.mode == abi::kSparfAttend;
-  const bool mode = sparf || command.mode == abi::kExact || command.mode == abi::kPartial;
-  const bool choice =
-      sparf ? command.r > 0 && command.k_top > 0 : command.r == 0 && command.k_top == 0 && command.local == 0;
-  return mode && choice && command.heads > 0 && command.head + command.heads <= 256 && command.tokens > 0 &&
-         command.tokens <= abi::kMaxTokens - std::uint32_t{command.tail_tokens} && command.has_valid <= 1 &&
-         command.reserved0 == 0 && serves_group(command.group);
+  if (!sparf && command.mode != abi::kExact && command.mode != abi::kPartial) return offsetof(abi::AttnSubmit, mode);
+  if (sparf != (command.r > 0)) return offsetof(abi::AttnSubmit, r);
+  if (sparf != (command.k_top > 0)) return offsetof(abi::AttnSubmit, k_top);
+  if (!sparf && command.local > 0) return offsetof(abi::AttnSubmit, local);
+  if (command.heads == 0 || command.head + command.heads > 256) return offsetof(abi::AttnSubmit, heads);
+  if (command.tokens == 0 || command.tokens > abi::kMaxTokens - std::uint32_t{command.tail_tokens}) {
+    return offsetof(abi::AttnSubmit, tokens);
+  }
+  if (!serves_group(command.group)) return offsetof(abi::AttnSubmit, group);
+  if (command.has_valid > 1) return offsetof(abi::AttnSubmit, has_valid);
+  if (command.reserved0 != 0) return offsetof(abi::AttnSubmit, reserved0);
+  return std::nullopt;
 }
 
 Head::Head(const KvStore& store, const abi::AttnSubmit& submit, std::span<const std::byte> data, std::uint32_t index)

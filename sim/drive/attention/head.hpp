@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -20,7 +21,7 @@ constexpr std::uint64_t whole_beats(std::uint64_t bytes) {
 std::uint64_t payload_bytes(const abi::AttnSubmit& command, std::uint32_t row_bytes);
 
 // True if the fields are valid and fit together.
-bool fields_fit(const abi::AttnSubmit& command);
+std::optional<std::uint16_t> invalid_field(const abi::AttnSubmit& command);
 
 struct Head {
   const abi::AttnSubmit& command;

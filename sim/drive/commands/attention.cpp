@@ -2,8 +2,10 @@
 // Namespace 3: attention over the KV cache. ATTN_SUBMIT computes and keeps the result, ATTN_FETCH returns it once.
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <utility>
 
+#include "attention/head.hpp"
 #include "commands/drive_state.hpp"
 #include "commands/programs.hpp"
 #include "commands/table.hpp"
@@ -28,6 +30,7 @@ Reply submit(DriveState& drive, const Request& request) {
   const std::span<const std::byte> data = request.data.in;
   const std::uint32_t program = program_of(command.mode);
   if (program < Programs::kCount && drive.inactive_programs >> program & 1) return {.status = kScProgramNotActivated};
+  if (const auto at = invalid_field(command)) return {.status = abi::kInvalidField, .location = *at};
   if (const auto status = drive.attention.check(command, data.size()); status != abi::kSuccess) {
     return {.status = status};
   }
@@ -49,8 +52,11 @@ Reply submit(DriveState& drive, const Request& request) {
 Reply fetch(DriveState& drive, const Request& request) {
   const auto command = std::bit_cast<abi::AttnFetch>(request.command);
   const auto zero = [](std::uint32_t value) { return value == 0; };
-  if (!std::ranges::all_of(command.reserved0, zero) || !std::ranges::all_of(command.reserved1, zero)) {
-    return {.status = abi::kInvalidField};
+  if (!std::ranges::all_of(command.reserved0, zero)) {
+    return {.status = abi::kInvalidField, .location = offsetof(abi::AttnFetch, reserved0)};
+  }
+  if (!std::ranges::all_of(command.reserved1, zero)) {
+    return {.status = abi::kInvalidField, .location = offsetof(abi::AttnFetch, reserved1)};
   }
   const auto found = drive.tickets.find(command.ticket);
   if (found == drive.tickets.end()) return {.status = abi::kUnknownTicket};
@@ -65,19 +71,33 @@ Reply fetch(DriveState& drive, const Request& request) {
   return reply;
 }
 
+constexpr StatusField kSubmitFields[] = {
+    {kScProgramNotActivated, offsetof(abi::AttnSubmit, mode)},
+    {abi::kUnknownSession, offsetof(abi::AttnSubmit, session)},
+    {abi::kTokensMissing, offsetof(abi::AttnSubmit, tokens)},
+    {abi::kRowMismatch, offsetof(abi::AttnSubmit, head)},
+    {abi::kCrcMismatch, offsetof(abi::AttnSubmit, crc32c)},
+};
+constexpr StatusField kFetchFields[] = {
+    {abi::kUnknownTicket, offsetof(abi::AttnFetch, ticket)},
+    {abi::kDataLength, offsetof(abi::AttnFetch, data_bytes)},
+};
+
 constexpr Command kCommands[] = {
     {.opcode = abi::kAttnSubmit,
      .nsid = abi::kCp,
      .name = "ATTN_SUBMIT",
      .direction = Direction::kToController,
      .length = submit_bytes,
-     .handler = submit},
+     .handler = submit,
+     .fields = kSubmitFields},
     {.opcode = abi::kAttnFetch,
      .nsid = abi::kCp,
      .name = "ATTN_FETCH",
      .direction = Direction::kToHost,
      .length = fetch_bytes,
-     .handler = fetch},
+     .handler = fetch,
+     .fields = kFetchFields},
 };
 
 }  // namespace

@@ -71,6 +71,12 @@ using ProgramHandler = Reply (*)(Programs&, const Request&);
 using AdminHandler = std::optional<Reply> (*)(AdminContext&, const Request&);
 using Handler = std::variant<DriveHandler, MemoryHandler, ProgramHandler, AdminHandler>;
 
+// The field that a status speaks of: byte `location` of the command.
+struct StatusField {
+  Status status;
+  std::uint16_t location;
+};
+
 struct Command {
   std::uint8_t opcode = 0;
   std::uint32_t nsid = 0;  // the command's namespace; 0: an admin command
@@ -79,8 +85,9 @@ struct Command {
   DataLength length = nullptr;  // null: no data
   std::uint32_t effects = 0;
   Handler handler;
-  bool checks_nsid = false;  // admin command: a nonzero NSID must exist
-  bool broadcast = false;    // the command also accepts all namespaces at once (NSID FFFFFFFFh)
+  std::span<const StatusField> fields{};  // for the error log; a handler's own location counts first
+  bool checks_nsid = false;               // admin command: a nonzero NSID must exist
+  bool broadcast = false;                 // the command also accepts all namespaces at once (NSID FFFFFFFFh)
 
   QueueKind queue() const { return nsid == 0 ? QueueKind::kAdmin : QueueKind::kIo; }
 };

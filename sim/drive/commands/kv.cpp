@@ -2,17 +2,21 @@
 // Namespace 1: the KV cache. Append, trim, erase, fork.
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <vector>
 
 #include "commands/drive_state.hpp"
 #include "commands/table.hpp"
 #include "crc32c.hpp"
+#include "kv/fields.hpp"
 #include "kv/row_fetch.hpp"
 
 namespace kvdrive::nvme {
 namespace {
 
 constexpr std::uint32_t kMaxHeads = 256;  // of a layer
+
+using kvdrive::invalid_field;
 
 std::optional<std::uint64_t> append_bytes(const abi::Sqe& command, const Drive&) {
   const auto append = std::bit_cast<abi::KvAppend>(command);
@@ -30,6 +34,7 @@ Reply append(DriveState& drive, const Request& request) {
   }
   if (data.size() != bytes) return {.status = abi::kDataLength};
   if (payload && crc32c(data) != command.crc32c) return {.status = abi::kCrcMismatch};
+  if (const auto at = invalid_field(command)) return {.status = abi::kInvalidField, .location = *at};
   std::uint32_t tokens_in_groups = 0;
   const Ns accepted = drive.volume.device().accept_write(data.size(), drive.now);
   drive.volume.ftl().set_time(accepted);
@@ -40,12 +45,15 @@ Reply append(DriveState& drive, const Request& request) {
 }
 
 Reply trim(DriveState& drive, const Request& request) {
-  return {.status = drive.volume.store().trim(std::bit_cast<abi::SessionTrim>(request.command))};
+  const auto command = std::bit_cast<abi::SessionTrim>(request.command);
+  if (const auto at = invalid_field(command)) return {.status = abi::kInvalidField, .location = *at};
+  return {.status = drive.volume.store().trim(command)};
 }
 
 // Results that wait for their ATTN_FETCH stay available.
 Reply erase(DriveState& drive, const Request& request) {
   const auto command = std::bit_cast<abi::SessionTrim>(request.command);
+  if (const auto at = invalid_field(command)) return {.status = abi::kInvalidField, .location = *at};
   const std::vector<Family> families = drive.volume.store().families(command.session);
   if (const auto status = drive.volume.store().trim(command); status != abi::kSuccess) return {.status = status};
   Reply reply;
@@ -62,11 +70,20 @@ std::optional<std::uint64_t> read_bytes(const abi::Sqe& command, const Drive&) {
   return bytes_of(std::bit_cast<KvRead>(command));
 }
 
+std::optional<std::uint16_t> invalid_field(const KvRead& command) {
+  const auto zero = [](auto value) { return value == 0; };
+  if (command.heads == 0 || command.head + command.heads > kMaxHeads) return offsetof(KvRead, heads);
+  if (command.tokens == 0 || std::uint64_t{command.first_token} + command.tokens > abi::kMaxTokens) {
+    return offsetof(KvRead, tokens);
+  }
+  if (command.kind > abi::kValues) return offsetof(KvRead, kind);
+  if (!std::ranges::all_of(command.reserved0, zero)) return offsetof(KvRead, reserved0);
+  if (!std::ranges::all_of(command.reserved1, zero)) return offsetof(KvRead, reserved1);
+  return std::nullopt;
+}
+
 // Checks that each head holds the rows. Appends the heads to `found`.
 abi::NvmeStatus find_heads(const KvStore& store, const KvRead& command, std::vector<const HeadRows*>& found) {
-  if (command.heads == 0 || command.tokens == 0 || command.kind > abi::kValues ||
-      command.head + command.heads > kMaxHeads || std::uint64_t{command.first_token} + command.tokens > abi::kMaxTokens)
-    return abi::kInvalidField;
   if (!store.has_session(command.session)) return abi::kUnknownSession;
   for (std::uint32_t head = command.head; head < command.head + std::uint32_t{command.heads}; ++head) {
     const HeadRows* rows = store.find(command.session, command.layer, head, static_cast<abi::KvKind>(command.kind));
@@ -80,10 +97,7 @@ abi::NvmeStatus find_heads(const KvStore& store, const KvRead& command, std::vec
 // Rows as they were appended. A group that does not verify fails the command; no byte of it is sent.
 Reply read(DriveState& drive, const Request& request) {
   const auto command = std::bit_cast<KvRead>(request.command);
-  const auto zero = [](auto value) { return value == 0; };
-  if (!std::ranges::all_of(command.reserved0, zero) || !std::ranges::all_of(command.reserved1, zero)) {
-    return {.status = abi::kInvalidField};
-  }
+  if (const auto at = invalid_field(command)) return {.status = abi::kInvalidField, .location = *at};
   std::vector<const HeadRows*> heads;
   if (const auto status = find_heads(drive.volume.store(), command, heads); status != abi::kSuccess) {
     return {.status = status};
@@ -110,8 +124,27 @@ Reply read(DriveState& drive, const Request& request) {
 }
 
 Reply fork(DriveState& drive, const Request& request) {
-  return {.status = drive.volume.store().fork(std::bit_cast<abi::SessionFork>(request.command))};
+  const auto command = std::bit_cast<abi::SessionFork>(request.command);
+  if (const auto at = invalid_field(command)) return {.status = abi::kInvalidField, .location = *at};
+  return {.status = drive.volume.store().fork(command)};
 }
+
+constexpr StatusField kAppendFields[] = {
+    {abi::kUnknownSession, offsetof(abi::KvAppend, session)}, {abi::kOutOfSequence, offsetof(abi::KvAppend, sequence)},
+    {abi::kTokenGap, offsetof(abi::KvAppend, first_token)},   {abi::kRowMismatch, offsetof(abi::KvAppend, row_bytes)},
+    {abi::kInvalidField, offsetof(abi::KvAppend, options)},   {abi::kCrcMismatch, offsetof(abi::KvAppend, crc32c)},
+};
+constexpr StatusField kReadFields[] = {
+    {abi::kUnknownSession, offsetof(KvRead, session)},
+    {abi::kTokensMissing, offsetof(KvRead, tokens)},
+    {abi::kRowMismatch, offsetof(KvRead, row_bytes)},
+};
+constexpr StatusField kTrimFields[] = {{abi::kUnknownSession, offsetof(abi::SessionTrim, session)}};
+constexpr StatusField kForkFields[] = {
+    {abi::kUnknownSession, offsetof(abi::SessionFork, session)},
+    {abi::kSessionExists, offsetof(abi::SessionFork, target)},
+    {abi::kInvalidField, offsetof(abi::SessionFork, tokens)},  // no token would be left
+};
 
 constexpr Command kCommands[] = {
     {.opcode = abi::kKvAppend,
@@ -120,28 +153,33 @@ constexpr Command kCommands[] = {
      .direction = Direction::kToController,
      .length = append_bytes,
      .effects = kChangesContents,
-     .handler = append},
+     .handler = append,
+     .fields = kAppendFields},
     {.opcode = kKvRead,
      .nsid = abi::kNvm,
      .name = "KV_READ",
      .direction = Direction::kToHost,
      .length = read_bytes,
-     .handler = read},
+     .handler = read,
+     .fields = kReadFields},
     {.opcode = abi::kSessionTrim,
      .nsid = abi::kNvm,
      .name = "SESSION_TRIM",
      .effects = kChangesContents,
-     .handler = trim},
+     .handler = trim,
+     .fields = kTrimFields},
     {.opcode = kSessionErase,
      .nsid = abi::kNvm,
      .name = "SESSION_ERASE",
      .effects = kChangesContents,
-     .handler = erase},
+     .handler = erase,
+     .fields = kTrimFields},
     {.opcode = abi::kSessionFork,
      .nsid = abi::kNvm,
      .name = "SESSION_FORK",
      .effects = kChangesContents,
-     .handler = fork},
+     .handler = fork,
+     .fields = kForkFields},
 };
 
 }  // namespace

@@ -19,6 +19,7 @@ namespace {
 constexpr std::uint8_t kSpareThresholdPercent = 10;
 constexpr std::uint8_t kSpareWarning = 0x1, kTemperatureWarning = 0x2, kReliabilityWarning = 0x4;
 constexpr std::uint64_t kDataUnitBytes = 1000 * 512;
+constexpr std::uint32_t kGroupsOnly = 1 << 8;  // CDW10 of the ANA log page: no list of namespaces
 
 std::vector<std::byte> supported_pages() {
   std::array<std::uint32_t, 256> pages{};
@@ -40,12 +41,13 @@ std::vector<std::byte> error_log(Subsystem& subsystem) {
 }
 
 // One group holds all namespaces and is in the optimized state on every controller.
-std::vector<std::byte> ana_log() {
+std::vector<std::byte> ana_log(bool groups_only) {
   AnaLog log{};
   log.groups = 1;
   log.group = kAnaGroup;
-  log.namespaces = kMaxNsid;
   log.state = 0x1;
+  if (groups_only) return bytes_of(log);
+  log.namespaces = kMaxNsid;
   for (std::uint32_t i = 0; i < kMaxNsid; ++i) log.nsid[i] = i + 1;
   return bytes_of(log);
 }
@@ -205,7 +207,7 @@ Reply log_page(AdminContext& host, const abi::Sqe& command, std::uint64_t room) 
       page = subsystem.self_test().log();
       break;
     case kLogAna:
-      page = ana_log();
+      page = ana_log(command.cdw10 & kGroupsOnly);
       break;
     case kLogPersistentEvents: {
       Reply reply = subsystem.events().read(host.id(), command.cdw10 >> 8 & 0xf);
@@ -235,7 +237,7 @@ Reply log_page(AdminContext& host, const abi::Sqe& command, std::uint64_t room) 
   // Data beyond the end of a log page are zeros.
   page.erase(page.begin(), page.begin() + static_cast<std::ptrdiff_t>(offset));
   constexpr std::uint64_t kLongest = 1 << 16;  // longest reply; longer pages are read in parts
-  if (wanted > kLongest) return {.status = abi::kInvalidField};
+  if (wanted > kLongest) return {.status = abi::kInvalidField, .location = kInCdw10 + 2};
   page.resize(wanted);
   return {.data = std::move(page)};
 }

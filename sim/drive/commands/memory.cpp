@@ -17,7 +17,8 @@ std::optional<std::uint64_t> length_of(const abi::Sqe& command, const Drive&) { 
 template <typename Work>
 Reply with_range(LocalMemory& memory, const abi::Sqe& command, Work work) {
   const std::uint64_t start = start_of(command), length = command.cdw12;
-  if (start % kMemoryAlignment != 0 || length % kMemoryAlignment != 0) return {.status = abi::kInvalidField};
+  if (start % kMemoryAlignment != 0) return {.status = abi::kInvalidField, .location = kInCdw10};
+  if (length % kMemoryAlignment != 0) return {.status = abi::kInvalidField, .location = kInCdw12};
   if (start > memory.size() || length > memory.size() - start) {
     return {.status = kScLbaOutOfRange, .location = kInCdw10, .lba = start};
   }

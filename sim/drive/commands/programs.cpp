@@ -33,14 +33,14 @@ std::uint32_t program_of(std::uint8_t mode) {
 
 Reply Programs::load(const abi::Sqe& command) {
   const bool there = (command.cdw10 & 0xffff) < kCount;
-  return {.status = there ? kScProgramNotDownloadable : kScInvalidProgramIndex};
+  return {.status = there ? kScProgramNotDownloadable : kScInvalidProgramIndex, .location = kInCdw10};
 }
 
 // CDW10: program, then 1 to activate or 0 to deactivate in bits 19:16.
 Reply Programs::activate(const abi::Sqe& command) {
   const std::uint32_t program = command.cdw10 & 0xffff, select = command.cdw10 >> 16 & 0xf;
-  if (select > 1) return {.status = abi::kInvalidField};
-  if (program >= kCount) return {.status = kScInvalidProgramIndex};
+  if (select > 1) return {.status = abi::kInvalidField, .location = kInCdw10 + 2};
+  if (program >= kCount) return {.status = kScInvalidProgramIndex, .location = kInCdw10};
   drive_.activate_program(program, select == 1);
   return {};
 }
@@ -57,10 +57,12 @@ Reply Programs::change_ranges(const abi::Sqe& command, std::span<const std::byte
   const std::lock_guard lock(mutex_);
   if (select == 1) {
     const bool there = sets_.erase(static_cast<std::uint16_t>(command.cdw10 >> 16)) > 0;
-    return {.status = there ? Status{abi::kSuccess} : Status{kScInvalidMemoryRangeSetId}};
+    if (!there) return {.status = kScInvalidMemoryRangeSetId, .location = kInCdw10 + 2};
+    return {};
   }
-  if (select != 0 || command.cdw11 == 0) return {.status = abi::kInvalidField};
-  if (command.cdw11 > kMaxMemoryRanges) return {.status = kScMemoryRangesExceeded};
+  if (select != 0) return {.status = abi::kInvalidField, .location = kInCdw10};
+  if (command.cdw11 == 0) return {.status = abi::kInvalidField, .location = kInCdw11};
+  if (command.cdw11 > kMaxMemoryRanges) return {.status = kScMemoryRangesExceeded, .location = kInCdw11};
   if (data.size() < sizeof(MemoryRange)) return {.status = abi::kDataLength};
   const auto range = read_as<MemoryRange>(data);
   if (range.nsid != kNsidMemory) return {.status = kScInvalidMemoryNamespace};
@@ -81,7 +83,9 @@ Reply Programs::execute(const Request& request) {
   const abi::Sqe& command = request.command;
   const std::uint32_t program = command.cdw2 & 0xffff;
   const std::uint64_t job = command.cdw12 | std::uint64_t{command.cdw13} << 32;
-  if (command.cdw3 != 0 || command.cdw10 != 0 || command.cdw11 != 0) return {.status = abi::kInvalidField};
+  if (command.cdw3 != 0) return {.status = abi::kInvalidField, .location = kInCdw2 + 4};
+  if (command.cdw10 != 0) return {.status = abi::kInvalidField, .location = kInCdw10};
+  if (command.cdw11 != 0) return {.status = abi::kInvalidField, .location = kInCdw11};
   if (program >= kCount) return {.status = kScInvalidProgramIndex};
   if (!drive_.program_active(program)) return {.status = kScProgramNotActivated};
   MemoryRange range;
@@ -123,6 +127,13 @@ namespace {
 
 std::optional<std::uint64_t> no_bytes(const abi::Sqe&, const Drive&) { return 0; }  // the field DLEN is not used
 
+constexpr StatusField kFields[] = {
+    {kScInvalidProgramIndex, kInCdw2},
+    {kScProgramNotActivated, kInCdw2},
+    {kScInvalidMemoryRangeSetId, kInCdw2 + 2},
+    {kScInvalidMemoryRangeSet, kInCdw12},
+};
+
 constexpr Command kCommands[] = {
     {.opcode = kExecuteProgram,
      .nsid = abi::kCp,
@@ -130,7 +141,8 @@ constexpr Command kCommands[] = {
      .direction = Direction::kToController,
      .length = no_bytes,
      .effects = kChangesContents,
-     .handler = [](Programs& programs, const Request& request) { return programs.execute(request); }},
+     .handler = [](Programs& programs, const Request& request) { return programs.execute(request); },
+     .fields = kFields},
 };
 
 }  // namespace

@@ -19,7 +19,8 @@ using Status = std::uint32_t;
 
 // The error log names the byte of the entry at which a refused command is wrong. This value names no byte.
 inline constexpr std::uint16_t kNoLocation = 0xffff;
-inline constexpr std::uint16_t kInOpcode = 0, kInFlags = 1, kInNsid = 4, kInCdw10 = 40, kInCdw11 = 44, kInCdw12 = 48;
+inline constexpr std::uint16_t kInOpcode = 0, kInFlags = 1, kInNsid = 4, kInCdw2 = 8, kInCdw10 = 40, kInCdw11 = 44,
+                               kInCdw12 = 48;
 
 struct Reply {
   Status status = abi::kSuccess;

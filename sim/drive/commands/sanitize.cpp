@@ -22,7 +22,8 @@ Reply Sanitizer::start(const abi::Sqe& command) {
     state_.compare_exchange_strong(failed, kNever);
     return {};
   }
-  if (action != kBlockErase || command.cdw10 & kNoDeallocate) return {.status = abi::kInvalidField};
+  if (action != kBlockErase || command.cdw10 & kNoDeallocate)
+    return {.status = abi::kInvalidField, .location = kInCdw10};
   command_ = command.cdw10;
   memory_.clear();
   const bool done = drive_.sanitize() == abi::kSuccess;

@@ -70,7 +70,10 @@ void Subsystem::broadcast(Event event, std::uint32_t enabled_by) {
 Reply Subsystem::execute(const Request& request, bool write_cache) {
   const Command* const row = find_command(QueueKind::kIo, request.command);
   Reply reply = dispatch(row, request, write_cache);
-  if (row) count(row->direction, request, reply);
+  if (row) {
+    locate(*row, reply);
+    count(row->direction, request, reply);
+  }
   if (reply.status == abi::kSuccess && row->effects & kChangesContents) sanitizer_.stored();
   if (reply.status == abi::kUnrecoveredRead) broadcast(kReliabilityEvent, kReliabilityWarning);
   return reply;
@@ -94,7 +97,8 @@ Reply Subsystem::format(const abi::Sqe& command) {
     return {.status = abi::kInvalidNamespace, .location = kInNsid};
   }
   if (command.cdw10 & 0xf || command.cdw10 >> 5 & 0x7) return {.status = kScBadFormat, .location = kInCdw10};
-  if (command.cdw10 >> 9 & 0x7) return {.status = abi::kInvalidField};  // unsupported: flash is erased before its reuse
+  if (command.cdw10 >> 9 & 0x7)
+    return {.status = abi::kInvalidField, .location = kInCdw10 + 1};  // unsupported: flash is erased before its reuse
   events_.format_started(command);
   const Status status = drive_.format();
   events_.format_done(command, status);

@@ -61,6 +61,12 @@ Reply unknown_command(QueueKind queue, const abi::Sqe& command) {
   return std::ranges::any_of(all_commands(), same) ? nsid : opcode;
 }
 
+void locate(const Command& row, Reply& reply) {
+  if (reply.status == abi::kSuccess || reply.location != kNoLocation) return;
+  const auto found = std::ranges::find(row.fields, reply.status, &StatusField::status);
+  if (found != row.fields.end()) reply.location = found->location;
+}
+
 Transfer transfer_of(QueueKind queue, const abi::Sqe& command, const Drive& drive) {
   const Command* const row = find_command(queue, command);
   if (!row) {

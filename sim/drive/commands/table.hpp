@@ -27,6 +27,9 @@ const Command* find_command(QueueKind queue, const abi::Sqe& command);
 // another namespace, or the opcode is unknown.
 Reply unknown_command(QueueKind queue, const abi::Sqe& command);
 
+// Adds the field that the reply's status speaks of, if the handler named none and the row knows it.
+void locate(const Command& row, Reply& reply);
+
 // Returns direction and length of a command's data.
 Transfer transfer_of(QueueKind queue, const abi::Sqe& command, const Drive& drive);
 

@@ -5,7 +5,7 @@
 #include <iterator>
 #include <utility>
 
-#include "engine/shapes.hpp"
+#include "kv/fields.hpp"
 #include "kv/halves.hpp"
 
 namespace kvdrive {
@@ -15,16 +15,8 @@ std::uint32_t head_key(std::uint32_t layer, std::uint32_t head, std::uint32_t ki
   return layer << 16 | head << 8 | kind;
 }
 
-bool valid_row_bytes(std::uint32_t row_bytes) { return row_bytes % 2 == 0 && serves_head_dim(row_bytes / 2); }
-
 HeadRows::Name name_of(const abi::KvAppend& command, std::uint32_t head) {
   return {command.session, command.layer, static_cast<std::uint8_t>(head), static_cast<abi::KvKind>(command.kind)};
-}
-
-bool sparse(const abi::KvAppend& command) { return (command.options & abi::kAppendSparse) != 0; }
-
-bool all_zero(std::span<const std::uint32_t> reserved) {
-  return std::ranges::all_of(reserved, [](std::uint32_t value) { return value == 0; });
 }
 
 }  // namespace
@@ -82,12 +74,6 @@ std::vector<const HeadRows*> KvStore::heads(std::uint32_t session) const {
 }
 
 abi::NvmeStatus KvStore::check_append(const abi::KvAppend& command) const {
-  constexpr std::uint32_t options = abi::kAppendFua | abi::kAppendSparse;
-  if (command.heads == 0 || command.head + command.heads > 256 || command.tokens == 0 ||
-      (command.options & ~options) != 0 || command.kind > abi::kValues || command.type != abi::kBinary16 ||
-      !valid_row_bytes(command.row_bytes) || std::uint64_t{command.first_token} + command.tokens > abi::kMaxTokens) {
-    return abi::kInvalidField;
-  }
   const auto found = sessions_.find(command.session);
   if (found == sessions_.end()) {
     if (command.first_token != 0) return abi::kUnknownSession;
@@ -249,7 +235,6 @@ abi::NvmeStatus KvStore::prepare_trim(Session& session, std::uint32_t tokens, st
 }
 
 abi::NvmeStatus KvStore::trim(const abi::SessionTrim& command) {
-  if (command.reserved0 != 0 || !all_zero(command.reserved1)) return abi::kInvalidField;
   const auto found = sessions_.find(command.session);
   if (found == sessions_.end()) return abi::kUnknownSession;
   if (command.from_token == 0) {
@@ -293,9 +278,6 @@ void KvStore::drop(std::uint32_t number) {
 }
 
 abi::NvmeStatus KvStore::fork(const abi::SessionFork& command) {
-  if (command.reserved0 != 0 || !all_zero(command.reserved1) || command.target == command.session) {
-    return abi::kInvalidField;
-  }
   const auto source = sessions_.find(command.session);
   if (source == sessions_.end()) return abi::kUnknownSession;
   if (sessions_.contains(command.target)) return abi::kSessionExists;

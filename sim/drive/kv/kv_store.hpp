@@ -24,6 +24,7 @@ class KvStore {
 
   void set_limits(const Limits& limits) { limits_ = limits; }
 
+  // Append, trim and fork have a precondition: their command has no invalid_field().
   // Appends `data` [heads][tokens][row_bytes]. On success `tokens_in_groups` is the smallest value over the heads.
   abi::NvmeStatus append(const abi::KvAppend& command, std::span<const std::byte> data,
                          std::uint32_t& tokens_in_groups);

@@ -82,7 +82,7 @@ Reply Controller::delete_sq(const abi::Sqe& command) {
   if (!memory_) return {.status = abi::kInvalidOpcode};
   const std::lock_guard lock(mutex_);
   const auto id = static_cast<QueueId>(command.cdw10);
-  if (id == 0 || queues_.erase(id) == 0) return {.status = kScBadQueueId};
+  if (id == 0 || queues_.erase(id) == 0) return {.status = kScBadQueueId, .location = kInCdw10};
   std::erase_if(stuck_, [id](const auto& entry) { return entry.first == id; });
   memory_->delete_sq(id);
   return {};
@@ -92,7 +92,7 @@ Reply Controller::delete_cq(const abi::Sqe& command) {
   if (!memory_) return {.status = abi::kInvalidOpcode};
   const std::lock_guard lock(mutex_);
   const auto id = static_cast<QueueId>(command.cdw10);
-  if (id == 0 || !completion_queues_.contains(id)) return {.status = kScBadQueueId};
+  if (id == 0 || !completion_queues_.contains(id)) return {.status = kScBadQueueId, .location = kInCdw10};
   if (std::ranges::any_of(queues_, [id](const auto& entry) { return entry.second.cq == id; })) {
     return {.status = kScBadQueueDeletion};
   }
@@ -106,9 +106,10 @@ Reply Controller::create_cq(const abi::Sqe& command) {
   const std::lock_guard lock(mutex_);
   const auto id = static_cast<QueueId>(command.cdw10);
   const std::uint32_t entries = (command.cdw10 >> 16) + 1;
-  if (id == 0 || id > options_.max_io_queues || completion_queues_.contains(id)) return {.status = kScBadQueueId};
-  if (entries < 2 || entries > options_.max_queue_entries) return {.status = kScBadQueueSize};
-  if (!(command.cdw11 & kContiguous)) return {.status = abi::kInvalidField};
+  if (id == 0 || id > options_.max_io_queues || completion_queues_.contains(id))
+    return {.status = kScBadQueueId, .location = kInCdw10};
+  if (entries < 2 || entries > options_.max_queue_entries) return {.status = kScBadQueueSize, .location = kInCdw10 + 2};
+  if (!(command.cdw11 & kContiguous)) return {.status = abi::kInvalidField, .location = kInCdw11};
   const Status status = memory_->create_cq(id, entries, command.prp1);
   if (status == abi::kSuccess) completion_queues_[id] = entries;
   return {.status = status};
@@ -120,10 +121,11 @@ Reply Controller::create_sq(const abi::Sqe& command) {
   const auto id = static_cast<QueueId>(command.cdw10);
   const auto cq = static_cast<QueueId>(command.cdw11 >> 16);
   const std::uint32_t entries = (command.cdw10 >> 16) + 1;
-  if (id == 0 || id > options_.max_io_queues || queues_.contains(id)) return {.status = kScBadQueueId};
-  if (entries < 2 || entries > options_.max_queue_entries) return {.status = kScBadQueueSize};
-  if (cq == 0 || !completion_queues_.contains(cq)) return {.status = kScBadCompletionQueue};
-  if (!(command.cdw11 & kContiguous)) return {.status = abi::kInvalidField};
+  if (id == 0 || id > options_.max_io_queues || queues_.contains(id))
+    return {.status = kScBadQueueId, .location = kInCdw10};
+  if (entries < 2 || entries > options_.max_queue_entries) return {.status = kScBadQueueSize, .location = kInCdw10 + 2};
+  if (cq == 0 || !completion_queues_.contains(cq)) return {.status = kScBadCompletionQueue, .location = kInCdw11 + 2};
+  if (!(command.cdw11 & kContiguous)) return {.status = abi::kInvalidField, .location = kInCdw11};
   const Status status = memory_->create_sq(id, entries, command.prp1, cq);
   if (status == abi::kSuccess) queues_[id] = {.entries = entries, .head = 0, .cq = cq};
   return {.status = status};

@@ -23,6 +23,11 @@ text ns-descs nvme ns-descs /dev/nvme0n1
 text ana-log nvme ana-log /dev/nvme0
 text supported-log-pages nvme supported-log-pages /dev/nvme0
 text feature-effects nvme fid-support-effects-log /dev/nvme0
+text effects-log nvme effects-log /dev/nvme0 --csi=0
+text effects-log-memory nvme effects-log /dev/nvme0 --csi=3
+text ana-groups nvme ana-log /dev/nvme0 --groups
+text persistent-events nvme persistent-event-log /dev/nvme0 --action=1 --log_len=4096
+text persistent-events-release nvme persistent-event-log /dev/nvme0 --action=2
 text sanitize-log nvme sanitize-log /dev/nvme0
 text fw-log nvme fw-log /dev/nvme0
 nvme disconnect -n "$NQN" >/dev/null || say "error: disconnect"

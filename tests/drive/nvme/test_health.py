@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Counters, errors, events and saved features persist when the drive is opened again."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from kvdrive import abi
-from kvdrive.nvme import admin, namespaces, wire
+from kvdrive.nvme import admin, commands, namespaces, wire
 
 S, SC, L, F = abi.NvmeStatus, wire.StatusCode, wire.LogPage, wire.Feature
 LAST_BLOCK = (1 << 26) // wire.LBA_BYTES - 1
@@ -92,6 +94,80 @@ def test_the_error_log_says_where(nvme, command, status, location, lba):
     assert nvme.send(command).status == status
     entry = errors(nvme, 1)[0]
     assert (entry["status"] >> 1 & 0x7FF, entry["location"], entry["lba"]) == (status, location, lba)
+
+
+def changed(layout, command, data=None, **fields):
+    """A command with other values in some fields."""
+    entry = np.frombuffer(command.entry, layout).copy()
+    for name, value in fields.items():
+        entry[name] = value
+    return dataclasses.replace(command, entry=entry.tobytes(), data=command.data if data is None else data)
+
+
+HALVES = np.ones((1, 8, 64), np.float16)
+
+
+def append(session=1, **fields):
+    rows = commands.kv_append(session, 0, 0, abi.KvKind.KEYS, 0, 0, HALVES)
+    return changed(abi.KvAppend, rows, **fields)
+
+
+def submit(**fields):
+    query = commands.attn_submit(1, 0, 0, np.ones((1, 1, 64), np.float16), 8, 0x3C000000)
+    return changed(abi.AttnSubmit, query, **fields)
+
+
+def fetch(**fields):
+    return changed(abi.AttnFetch, commands.attn_fetch(1, 1, 1, 64), **fields)
+
+
+WRONG_FIELDS = {
+    "append heads": (append(heads=0), S.DATA_LENGTH, None),
+    "append kind": (append(kind=7), S.INVALID_FIELD, "kind"),
+    "append type": (append(type=7), S.INVALID_FIELD, "type"),
+    "append options": (append(options=1 << 9), S.INVALID_FIELD, "options"),
+    "append sequence": (append(sequence=5), S.OUT_OF_SEQUENCE, "sequence"),
+    "append gap": (append(session=9, first_token=4), S.UNKNOWN_SESSION, "session"),
+    "append checksum": (append(crc32c=1), S.CRC_MISMATCH, "crc32c"),
+    "trim session": (commands.session_trim(9, 0), S.UNKNOWN_SESSION, "session"),
+    "erase reserved": (changed(abi.SessionTrim, commands.session_erase(1), reserved0=1), S.INVALID_FIELD, "reserved0"),
+    "fork onto itself": (commands.session_fork(1, 1, 4), S.INVALID_FIELD, "target"),
+    "fork of nothing": (commands.session_fork(9, 2, 4), S.UNKNOWN_SESSION, "session"),
+    "submit mode": (submit(mode=99), S.INVALID_FIELD, "mode"),
+    "submit group": (submit(group=17), S.INVALID_FIELD, "group"),
+    "submit session": (submit(session=9), S.UNKNOWN_SESSION, "session"),
+    "submit local": (submit(local=1), S.INVALID_FIELD, "local"),
+    "submit tokens": (submit(tokens=9), S.TOKENS_MISSING, "tokens"),
+    "submit checksum": (submit(crc32c=1), S.CRC_MISMATCH, "crc32c"),
+    "fetch ticket": (fetch(ticket=77), S.UNKNOWN_TICKET, "ticket"),
+    "fetch reserved": (fetch(reserved0=[0, 1]), S.INVALID_FIELD, "reserved0"),
+}
+LAYOUTS = {"append": abi.KvAppend, "fork": abi.SessionFork, "submit": abi.AttnSubmit, "fetch": abi.AttnFetch}
+
+
+@pytest.mark.parametrize("case", WRONG_FIELDS)
+def test_the_error_log_names_the_field_of_a_kv_command(nvme, case):
+    command, status, field = WRONG_FIELDS[case]
+    if not case.startswith("append"):
+        for kind in abi.KvKind:
+            nvme.ok(commands.kv_append(1, 0, 0, kind, 0, int(kind), HALVES))
+    assert nvme.send(command).status == status
+    layout = LAYOUTS.get(case.split()[0], abi.SessionTrim)
+    assert errors(nvme, 1)[0]["location"] == (0xFFFF if field is None else layout.fields[field][1])
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "location"),
+    [
+        (namespaces.fill_memory(3, 4), S.INVALID_FIELD, CDW10),
+        (namespaces.fill_memory(0, 3), S.INVALID_FIELD, 48),
+        (namespaces.execute_program(99, 1, 0), SC.SC_INVALID_PROGRAM_INDEX, 8),
+        (namespaces.execute_program(wire.Program.PROGRAM_DENSE, 7, 0), SC.SC_INVALID_MEMORY_RANGE_SET_ID, 10),
+    ],
+)
+def test_the_error_log_names_the_dword_of_memory_and_program_commands(nvme, command, status, location):
+    assert nvme.send(command).status == status
+    assert errors(nvme, 1)[0]["location"] == location
 
 
 def test_the_error_log_names_the_damaged_block(nvme, tmp_path):

@@ -65,6 +65,21 @@ def test_output_folders_that_cannot_be_are_one_sentence_before_the_work(tmp_path
     assert str(result.exception).startswith(f"cannot write to {tmp_path / 'file' / 'inside'}: ")
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["drive", "serve", "no.kv", "--socket", "s.sock", "--trace", "OUT"],
+        ["drive", "trace", "--workload", "prefill", "--out", "OUT"],
+        ["kernel", "run", "softmax", "--in", "no.npz", "--out", "OUT"],
+    ],
+)
+def test_output_files_that_cannot_be_are_one_sentence_before_the_work(tmp_path, command):
+    out = tmp_path / "none" / "out"
+    arguments = [str(out) if word == "OUT" else word for word in command]
+    result = RUNNER.invoke(main.app, arguments)
+    assert str(result.exception) == f"cannot write to {out}: there is no folder {out.parent}"
+
+
 def test_doctor_fits_80_columns_leads_with_what_is_wrong_and_cuts_no_command():
     from kvdrive.cli.doctor import lines
 
