@@ -53,8 +53,8 @@ const Command* find_command(QueueKind queue, const abi::Sqe& command) {
 }
 
 Reply unknown_command(QueueKind queue, const abi::Sqe& command) {
-  const Reply opcode{.status = abi::kInvalidOpcode, .location = kInOpcode};
-  const Reply nsid{.status = abi::kInvalidNamespace, .location = kInNsid};
+  Reply opcode{.status = abi::kInvalidOpcode, .location = kInOpcode};
+  Reply nsid{.status = abi::kInvalidNamespace, .location = kInNsid};
   if (queue == QueueKind::kAdmin) return opcode;
   if (command.nsid == 0 || command.nsid > kMaxNsid) return nsid;
   const auto same = [&](const Command& row) { return row.nsid != 0 && row.opcode == command.opcode; };
