@@ -21,7 +21,7 @@ from kvdrive.doctor.model import row_of  # noqa: E402
 
 BEGIN, END = "<!-- families -->", "<!-- end -->"
 ALSO = {
-    "llama": "models/mini (`make run`), SmolLM2 (`make test-full`)",
+    "llama": "models/mini (`make run`), SmolLM2 (`make test-full`); the shape of Falcon 3",
     "mistral": "an all-sliding one too",
     "qwen2": "also with half of its layers sliding",
 }

@@ -74,7 +74,7 @@ REFUSED = {
     "bloom": (_config("BloomConfig"), "does not let transformers choose its attention function"),
     "deepseek-v3": (_config("DeepseekV3Config"), "compressed latent"),
     "diffllama": (_config("DiffLlamaConfig"), "a few tokens through it ended in TypeError"),
-    "falcon-h1": (_config("FalconH1Config"), "layers of type hybrid"),
+    "falcon-h1": (_config("FalconH1Config"), "its layers hold K, V and a Mamba state at once, as Falcon-H1's do"),
     "gemma2": (_config("Gemma2Config", **NARROW), "caps its attention scores"),
     "mamba2": (_config("Mamba2Config", num_heads=8, head_dim=64, n_groups=1), "so it needs no drive"),
 }

@@ -13,6 +13,7 @@ import typer
 from kvdrive.cli.groups import command
 from kvdrive.cli.options import EngineOption, ModelOptions
 from kvdrive.errors import InputError
+from kvdrive.waiting import IMPORTS, waiting_for
 
 if TYPE_CHECKING:
     from kvdrive.generation.conversation import Conversation
@@ -24,7 +25,7 @@ _SPARE = 4  # extra capacity for partly filled pages, a copy of a saved cache th
 HELP = "/new starts anew, /quit or ^D leaves, ^C ends an answer"
 
 
-@command(app)
+@command(app, kept=lambda given: "all answers so far are kept; the same command goes on after them")
 def chat(
     computed: ModelOptions,
     drive: Annotated[
@@ -40,17 +41,19 @@ def chat(
 
     Every answer is durable when it ends. /new starts anew, /quit or ^D leaves, ^C ends an answer.
     """
-    import torch
+    with waiting_for(IMPORTS):
+        import torch
 
-    from kvdrive.generation import checkpoints
-    from kvdrive.generation.conversation import CACHE, Conversation, is_kept
-    from kvdrive.generation.decode import Sampling
-    from kvdrive.plugins.attach import attach
-    from kvdrive.targets.opening import DriveOptions, cache_folder
+        from kvdrive.generation import checkpoints
+        from kvdrive.generation.conversation import CACHE, Conversation, is_kept
+        from kvdrive.generation.decode import Sampling
+        from kvdrive.plugins.attach import attach
+        from kvdrive.targets.opening import DriveOptions, cache_folder
 
     threads = threads or os.cpu_count() or 1
     torch.set_num_threads(threads)
-    checkpoint = checkpoints.load(computed.model, computed.dtype, computed.device)
+    with waiting_for(f"loading {computed.model}"):
+        checkpoint = checkpoints.load(computed.model, computed.dtype, computed.device)
     folder = drive or cache_folder() / "chats" / re.sub(r"[^\w.-]+", "_", checkpoint.path.resolve().name)
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / CACHE).exists():
@@ -86,10 +89,7 @@ def _ask() -> str | None:
     if sys.stdin.isatty():
         sys.stderr.write("> ")
         sys.stderr.flush()
-    try:
-        line = sys.stdin.readline()
-    except KeyboardInterrupt:
-        return None
+    line = sys.stdin.readline()
     return line.strip() if line else None
 
 

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from kvdrive._native import Drive
 from kvdrive.errors import InputError, TargetError
+from kvdrive.kernels.rtl import prepare_drives
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="machine-readable output")]
 DriveFile = Annotated[Path, typer.Argument(help="the drive's backing file")]
@@ -19,6 +20,8 @@ DriveFile = Annotated[Path, typer.Argument(help="the drive's backing file")]
 
 def open_drive(path: Path, engine: str = "fast", threads: int = 1, **options: Any) -> Drive:
     """Mount the drive in a file, or create it. Raises TargetError."""
+    if engine == "rtl":
+        prepare_drives(0)
     try:
         return Drive(path, engine, threads, **options)
     except (OSError, RuntimeError, ValueError) as error:

@@ -14,11 +14,12 @@ from kvdrive.cli.options import ModelOptions, TargetOptions
 from kvdrive.cli.paths import output_folder
 from kvdrive.errors import InputError
 from kvdrive.policies import POLICIES, parse_ratio
+from kvdrive.waiting import IMPORTS, waiting_for
 
 app = typer.Typer()
 
 
-@command(app, "eval")
+@command(app, "eval", kept=lambda given: "no new answer; earlier ones stay")
 def evaluate(
     computed: ModelOptions,
     where: TargetOptions,
@@ -41,11 +42,12 @@ def evaluate(
 
     Every answer is kept in partial.json of the folder --out. Stopped or killed, the same command with --resume goes on.
     """
-    from rich.console import Console  # the rest imports torch
+    with waiting_for(IMPORTS):
+        from rich.console import Console
 
-    from kvdrive.eval import report
-    from kvdrive.eval.evaluation import Settings, evaluate
-    from kvdrive.eval.partial import NAME, Partial
+        from kvdrive.eval import report
+        from kvdrive.eval.evaluation import Settings, evaluate
+        from kvdrive.eval.partial import NAME, Partial
 
     settings = Settings(
         model=computed.model,

@@ -10,14 +10,15 @@ from typing import Annotated
 import typer
 
 from kvdrive.cli.groups import command
-from kvdrive.cli.options import FolderOptions, ModelOptions, PolicyOptions, TargetOptions
+from kvdrive.cli.options import FolderOptions, ModelOptions, PolicyOptions, TargetOptions, kept_drives
 from kvdrive.cli.paths import output_folder
 from kvdrive.errors import InputError
+from kvdrive.waiting import IMPORTS, waiting_for
 
 app = typer.Typer()
 
 
-@command(app)
+@command(app, kept=lambda given: f"there is only the text so far; {kept_drives(given)}")
 def generate(
     computed: ModelOptions,
     where: TargetOptions,
@@ -48,11 +49,12 @@ def generate(
         raise InputError("--check compares greedy generation: leave --temperature out")
     if batch and batch < len(texts):
         raise InputError(f"--batch {batch} is less than the {len(texts)} prompts: raise it or leave it out")
-    from rich.console import Console  # the rest imports torch
+    with waiting_for(IMPORTS):
+        from rich.console import Console
 
-    from kvdrive.generation.checkpoints import Checkpoint
-    from kvdrive.generation.decode import Sampling
-    from kvdrive.generation.task import Settings, passed, run
+        from kvdrive.generation.checkpoints import Checkpoint
+        from kvdrive.generation.decode import Sampling
+        from kvdrive.generation.task import Settings, passed, run
 
     settings = Settings(
         model=computed.model,

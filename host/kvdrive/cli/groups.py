@@ -10,11 +10,16 @@ from typing import Any, get_type_hints
 
 from typer import Typer
 
+from kvdrive.errors import Stopped
 
-def command(app: Typer, name: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
+
+def command(
+    app: Typer, name: str | None = None, kept: Callable[[dict[str, Any]], str] | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Like `app.command(name)`, but a parameter whose type is a dataclass becomes one option for each of its fields.
 
-    Each field is annotated as a typer parameter and has a default.
+    Each field is annotated as a typer parameter and has a default. `kept`: from the arguments of a command that ^C has
+    stopped, what the user finds afterwards.
     """
 
     def add(function: Callable[..., None]) -> Callable[..., None]:
@@ -24,7 +29,11 @@ def command(app: Typer, name: str | None = None) -> Callable[[Callable[..., None
         @wraps(function)
         def call(**values: Any) -> None:
             given = {group: {field.name: values.pop(field.name) for field in fields(groups[group])} for group in groups}
-            function(**values, **{group: groups[group](**options) for group, options in given.items()})
+            arguments = values | {group: groups[group](**options) for group, options in given.items()}
+            try:
+                function(**arguments)
+            except KeyboardInterrupt as error:
+                raise Stopped(f"stopped: {kept(arguments)}" if kept else "stopped") from error
 
         call.__signature__ = inspect.Signature(list(_flat(function, hints)))  # type: ignore[attr-defined]
         call.__annotations__ = {name: one.annotation for name, one in call.__signature__.parameters.items()}  # type: ignore[attr-defined]

@@ -80,6 +80,10 @@ def main() -> None:
         app()
     except Stopped as error:
         _end(str(error), _STOPPED)
+    except SystemExit as ended:
+        if ended.code == _STOPPED:  # typer's exit code after ^C
+            sys.stderr.write("kvdrive: stopped\n")
+        raise
     except KvdriveError as error:
         _end(str(error))
     except ModuleNotFoundError as error:

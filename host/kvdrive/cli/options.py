@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
@@ -91,6 +91,16 @@ class FolderOptions:
         Path | None, typer.Option(help="folder of the drives; what they hold is kept. Default: a temporary one")
     ] = None
     format: Annotated[bool, typer.Option("--format", help="forget what existing drives of the folder hold")] = False
+
+
+def kept_drives(given: dict[str, Any]) -> str:
+    """What is left of the drives of a command that ^C has stopped, from its arguments."""
+    where, folder = given["where"], given["files"].drive if "files" in given else None
+    if where.target not in TARGETS:
+        return f"the drive at {where.target} holds what it held before"
+    if folder is not None:
+        return f"the drives in {folder} hold what they held before"
+    return "no drive is left behind"
 
 
 @dataclass(frozen=True)

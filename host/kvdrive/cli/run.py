@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kvdrive.cli.groups import command
-from kvdrive.cli.options import ModelOptions, TargetOptions
+from kvdrive.cli.options import ModelOptions, TargetOptions, kept_drives
 from kvdrive.cli.paths import output_folder
+from kvdrive.waiting import IMPORTS, waiting_for
 
 if TYPE_CHECKING:
     from kvdrive.generation.checkpoints import Checkpoint
@@ -21,7 +22,7 @@ _ROOM = 1024  # positions reserved for the answer
 _VERIFY_STEPS = 4  # the compiled kernels take about a second per step, at 8192 tokens of the shipped model
 
 
-@command(app)
+@command(app, kept=lambda given: f"there is only the text so far; {kept_drives(given)}")
 def run(
     computed: ModelOptions,
     where: TargetOptions,
@@ -38,11 +39,12 @@ def run(
     drive, decode attention in the drive. The first steps are repeated by the kernels compiled from the HLS sources.
     Exit code 1 when a token or a bit differs.
     """
-    from rich.console import Console  # the rest imports torch
+    with waiting_for(IMPORTS):
+        from rich.console import Console
 
-    from kvdrive.generation.demonstration import Demonstration, demonstration
-    from kvdrive.generation.task import Settings, passed
-    from kvdrive.generation.task import run as generate
+        from kvdrive.generation.demonstration import Demonstration, demonstration
+        from kvdrive.generation.task import Settings, passed
+        from kvdrive.generation.task import run as generate
 
     console = Console()
     settings = Settings(

@@ -11,8 +11,9 @@ from typing import Annotated
 import typer
 
 from kvdrive.cli.groups import command
-from kvdrive.cli.options import FolderOptions, ModelOptions, PolicyOptions, TargetOptions
+from kvdrive.cli.options import FolderOptions, ModelOptions, PolicyOptions, TargetOptions, kept_drives
 from kvdrive.errors import InputError
+from kvdrive.waiting import IMPORTS, waiting_for
 
 app = typer.Typer()
 
@@ -20,7 +21,7 @@ _SHUTDOWN_SECONDS = 5  # how long a stopping server waits for open streams
 _SPARE = 2  # extra capacity for partly filled pages and collection
 
 
-@command(app)
+@command(app, kept=kept_drives)
 def serve(
     computed: ModelOptions,
     where: TargetOptions,
@@ -50,20 +51,26 @@ def serve(
         import uvicorn
     except ImportError as error:
         raise InputError("serving needs more packages: pip install 'kvdrive[serve]'") from error
-    from kvdrive.generation import checkpoints  # the rest imports torch
-    from kvdrive.server.app import Settings, application
-    from kvdrive.server.metrics import Metrics
-    from kvdrive.server.scheduler import Limits, Scheduler
-    from kvdrive.targets.opening import open_drives
+    with waiting_for(IMPORTS):
+        from kvdrive.generation import checkpoints
+        from kvdrive.server.app import Settings, application
+        from kvdrive.server.metrics import Metrics
+        from kvdrive.server.scheduler import Limits, Scheduler
+        from kvdrive.targets.opening import open_drives
 
-    checkpoint = checkpoints.load(computed.model, computed.dtype, computed.device)
+    with waiting_for(f"loading {computed.model}"):
+        checkpoint = checkpoints.load(computed.model, computed.dtype, computed.device)
     listening = _bind(host, port)
     threads = where.threads or os.cpu_count() or 1
     tokens = max_tokens or concurrency * checkpoint.context
     capacity = _SPARE * tokens * checkpoint.shape.bytes_per_token
     options = where.options(files)
     options = replace(
-        options, threads=threads, capacity_bytes=max(options.capacity_bytes, capacity), needed_bytes=capacity
+        options,
+        threads=threads,
+        capacity_bytes=max(options.capacity_bytes, capacity),
+        needed_bytes=capacity,
+        group=checkpoint.shape.group,
     )
     opened = open_drives(options, lambda sentence: typer.echo(f"kvdrive: {sentence}", err=True))
     longest = max_prompt_tokens or min(tokens, checkpoint.context) - 1

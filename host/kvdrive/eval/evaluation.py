@@ -23,6 +23,7 @@ from kvdrive.eval.tasks import Tokens
 from kvdrive.generation.checkpoints import Checkpoint, load
 from kvdrive.generation.progress import bar
 from kvdrive.targets.opening import DriveOptions, open_drive, require_space
+from kvdrive.waiting import waiting_for
 
 DEPTHS = (0.1, 0.3, 0.5, 0.7, 0.9)
 
@@ -72,7 +73,8 @@ def evaluate(settings: Settings, console: Console | None, partial: Partial) -> d
     Answers in `partial` are not computed again; new ones are kept there. Raises KvdriveError, Stopped after ^C.
     """
     policies = chosen_policies(settings.policies, settings.ratios)
-    checkpoint = load(settings.model, settings.dtype, settings.device)
+    with waiting_for(f"loading {settings.model}", console):
+        checkpoint = load(settings.model, settings.dtype, settings.device)
     longest = max(settings.contexts)
     checkpoint.check_length(longest, settings.targets)
     documents = _documents(checkpoint, settings.texts)
@@ -85,7 +87,11 @@ def evaluate(settings: Settings, console: Console | None, partial: Partial) -> d
     threads = settings.drives.threads or os.cpu_count() or 1
     torch.set_num_threads(threads)
     drives = replace(
-        settings.drives, threads=threads, capacity_bytes=max(settings.drives.capacity_bytes, room), needed_bytes=room
+        settings.drives,
+        threads=threads,
+        capacity_bytes=max(settings.drives.capacity_bytes, room),
+        needed_bytes=room,
+        group=checkpoint.shape.group,
     )
     require_space(drives)
     partial.belongs_to(digest(chain.from_iterable(asked.values()), checkpoint.model))

@@ -26,6 +26,11 @@ class Shape:
     head_dim: int
 
     @property
+    def group(self) -> int:
+        """Query heads per KV head."""
+        return self.query_heads // self.kv_heads
+
+    @property
     def bytes_per_token(self) -> int:
         """Bytes of K and V of one token in binary16, over all layers on drives."""
         return 2 * self.drive_layers * self.kv_heads * self.head_dim * 2

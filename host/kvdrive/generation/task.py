@@ -22,6 +22,7 @@ from kvdrive.plugins.attach import AttentionOptions
 from kvdrive.report import files, plots
 from kvdrive.report.summary import Report, summarise, table
 from kvdrive.targets.opening import DriveOptions, open_drives, require_space
+from kvdrive.waiting import waiting_for
 
 ReadPrompts = Callable[[Checkpoint], list[list[int]]]
 _VERIFIER = "hls"
@@ -63,7 +64,7 @@ def run(settings: Settings, read_prompts: ReadPrompts, console: Console) -> Repo
     threads = settings.drives.threads or os.cpu_count() or 1
     torch.set_num_threads(threads)
     settings = replace(settings, drives=replace(settings.drives, threads=threads))
-    with console.status(f"loading {settings.model}"):
+    with waiting_for(f"loading {settings.model}", console):
         checkpoint = checkpoints.load(settings.model, settings.dtype, settings.device)
     work = prepare(checkpoint, settings, read_prompts(checkpoint))
     settings = replace(settings, drives=_with_room(settings.drives, checkpoint, work))
@@ -117,7 +118,8 @@ def verdicts(report: Report) -> Iterator[str]:
 
 def _with_room(drives: DriveOptions, checkpoint: Checkpoint, work: Batch) -> DriveOptions:
     capacity = drive_bytes(checkpoint, work)
-    return replace(drives, capacity_bytes=max(drives.capacity_bytes, capacity), needed_bytes=capacity // 2)
+    room = {"capacity_bytes": max(drives.capacity_bytes, capacity), "needed_bytes": capacity // 2}
+    return replace(drives, **room, group=checkpoint.shape.group)
 
 
 def _generate(checkpoint: Checkpoint, work: Batch, settings: Settings, console: Console) -> Generated:

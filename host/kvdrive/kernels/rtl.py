@@ -7,6 +7,8 @@ and Verilator.
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from kvdrive import abi
 from kvdrive.errors import UnsupportedError
 from kvdrive.kernels.job import whole_beats
 from kvdrive.tree import use_tools
+from kvdrive.waiting import waiting_for
 
 if TYPE_CHECKING:
     from rtl.library import Model
@@ -50,18 +53,10 @@ class RtlEngine:
     def _model(self, top: str) -> Model:
         """The simulated kernel, compiled at its first use. Raises UnsupportedError where that is not possible."""
         if top not in self._models:
-            use_tools()
-            try:
-                from openhls.errors import OpenHlsError
-                from rtl.kernels import find_tops
-                from rtl.library import Model, library_of
-            except ImportError as error:
-                raise UnsupportedError(f"engine rtl needs the kernels' tools, and {error.name} is missing") from error
-            try:
-                (found,) = find_tops(top)
-                self._models[top] = Model(library_of(found), found.clock_mhz, self._latency)
-            except OpenHlsError as error:
-                raise UnsupportedError(f"engine rtl cannot run {top}: {error}") from error
+            library, clock_mhz = _library(top)
+            from rtl.library import Model
+
+            self._models[top] = Model(library, clock_mhz, self._latency)
         return self._models[top]
 
     def _run(self, model: Model) -> int:
@@ -164,6 +159,39 @@ class RtlEngine:
         p[: given.size] = given
         maximum = np.uint32(model.get("max")).view(np.int32)
         return status, p, int(maximum), model.get("sum")
+
+
+def prepare_drives(group: int) -> None:
+    """Compile the kernels that answer `group` query heads per KV head, where they are not yet, for drives opened next.
+
+    Several tokens that ask together, as in a later turn of a conversation, may need further kernels. `group` 0: none is
+    compiled. Does nothing if the user's variable KVDRIVE_RTL names a folder of kernels. Raises UnsupportedError.
+    """
+    use_tools()
+    from rtl.build import OUT
+
+    if os.environ.setdefault("KVDRIVE_RTL", str(OUT)) != str(OUT):  # where the drive looks for them
+        return
+    calls = {min(abi.MAX_GROUP, group - first) for first in range(0, group, abi.MAX_GROUP)}
+    for size in sorted({next(built for built in abi.GROUP_SIZES if built >= heads) for heads in calls}):
+        _library(f"attention_g{size}")
+
+
+def _library(name: str) -> tuple[Path, float]:
+    """The library of a simulated kernel, compiled at its first use, and its clock in MHz. Raises UnsupportedError."""
+    use_tools()
+    try:
+        from openhls.errors import OpenHlsError
+        from rtl.kernels import find_tops
+        from rtl.library import library_of
+    except ImportError as error:
+        raise UnsupportedError(f"engine rtl needs the kernels' tools, and {error.name} is missing") from error
+    try:
+        (top,) = find_tops(name)
+        with waiting_for(f"preparing the RTL of {name}; its first compilation takes a minute or more"):
+            return library_of(top), top.clock_mhz
+    except OpenHlsError as error:
+        raise UnsupportedError(f"engine rtl cannot run {name}: {error}") from error
 
 
 def _beats(values: NDArray[Any]) -> U32:

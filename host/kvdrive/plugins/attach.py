@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from transformers import PreTrainedModel
 from kvdrive.choices import OnFailure
 from kvdrive.errors import InputError
 from kvdrive.plugins import transformers
+from kvdrive.plugins.support import decoder_config, group_of
 from kvdrive.plugins.transformers import DEFAULT_SPILL, Attachment
 from kvdrive.policies import Policy
 from kvdrive.targets.group import DriveGroup, Drives
@@ -54,7 +55,10 @@ def attach(
     with ExitStack() as opened:
         drives: Drives
         if isinstance(target, str | Path):
-            drives = opened.enter_context(open_named(target, options or DriveOptions()))
+            options = options or DriveOptions()
+            if options.engine == "rtl":
+                options = replace(options, group=group_of(decoder_config(model)))
+            drives = opened.enter_context(open_named(target, options))
         else:
             drives = target
         attachment = transformers.attach(model, drives, attention, ratio, spill=spill, on_failure=on_failure)

@@ -64,7 +64,8 @@ class DriveLM(HFLM):  # type: ignore[misc]
         checkpoint = load(str(pretrained), dtype)
         count = threads or os.cpu_count() or 1
         torch.set_num_threads(count)
-        options = DriveOptions(engine, preset, count, folder=Path(drive) if drive else None)
+        folder = Path(drive) if drive else None
+        options = DriveOptions(engine, preset, count, folder=folder, group=checkpoint.shape.group)
         self._open = ExitStack()
         target = self._open.enter_context(open_drives(options))
         self._attached = self._open.enter_context(attach(checkpoint.model, target, policy))

@@ -20,6 +20,7 @@ IN_MEMORY = {  # layers whose cache does not grow with the context; they keep tr
     "conv": "keep the last few tokens' states",
     "dummy": "keep nothing of their own",
 }
+BOTH = "hybrid"  # attention and Mamba side by side in each layer
 log = logging.getLogger(__name__)
 
 
@@ -89,6 +90,10 @@ def config_reason(config: Any) -> str | None:
     if getattr(config, "alibi", False):
         return "it adds a bias to its attention scores, which no drive computes"
     types = layer_types(config)
+    if BOTH in types:
+        return (
+            "its layers hold K, V and a Mamba state at once, as Falcon-H1's do, and a drive's layer holds K and V only"
+        )
     other = sorted(set(types) - {ON_DRIVES, *IN_MEMORY})
     if other:
         return f"it has layers of type {', '.join(other)}, whose cache only transformers knows"
@@ -103,6 +108,14 @@ def heads_of(config: Any) -> tuple[int, int, int]:
     kv_heads = getattr(config, "num_key_value_heads", None) or heads
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
     return heads, kv_heads, head_dim
+
+
+def group_of(config: Any) -> int:
+    """Query heads per KV head; 0 without attention."""
+    if not hasattr(config, "num_attention_heads"):
+        return 0
+    heads, kv_heads, _ = heads_of(config)
+    return heads // kv_heads
 
 
 def shape_reason(heads: int, kv_heads: int, head_dim: int) -> str | None:

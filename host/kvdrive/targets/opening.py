@@ -14,6 +14,7 @@ from typing import Any
 from kvdrive._native import Drive
 from kvdrive.choices import TARGETS
 from kvdrive.errors import InputError, TargetError
+from kvdrive.kernels.rtl import prepare_drives
 from kvdrive.targets.addresses import FORMS, is_address, open_address
 from kvdrive.targets.base import Target
 from kvdrive.targets.cpu import PLAIN, CpuDrive
@@ -34,7 +35,8 @@ class DriveOptions:
     `capacity_bytes` of K and V, of all drives together, and `preset` apply to new drives. `folder` keeps the drives'
     files; None stands for a temporary folder in the user's cache. Existing drives are mounted with their sessions and
     must have room for their part of `needed_bytes`; `format` removes their sessions. `drives`: how many drives share
-    the KV heads of the batch.
+    the KV heads of the batch. `group`: query heads per KV head of the model, for which the engine rtl is compiled
+    where it is not yet; 0: as it is.
     """
 
     engine: str = "fast"
@@ -48,6 +50,7 @@ class DriveOptions:
     identity: Path | None = None
     format: bool = False
     needed_bytes: int = 0
+    group: int = 0
 
     def __post_init__(self) -> None:
         """Raises InputError for options that the target does not have."""
@@ -197,6 +200,8 @@ def _share(options: DriveOptions) -> int:
 
 def _make(path: Path, options: DriveOptions, *, disk: bool) -> Target:
     engine, threads, capacity, anew = options.engine, options.threads, _share(options), options.format
+    if engine == "rtl":
+        prepare_drives(options.group)
     if disk:
         cache = options.cache_bytes // options.drives
         return CpuDrive(path, threads, capacity, engine=engine, format=anew, cache_bytes=cache)

@@ -2,11 +2,15 @@
 
 import copy
 import importlib.util
+import threading
+from contextlib import contextmanager
 
 import pytest
 import torch
 from typer.testing import CliRunner
 
+import kvdrive
+from kvdrive._native import Drive, RingServer, Subsystem, TcpServer
 from kvdrive.cli.main import app
 from kvdrive.generation import checkpoints
 from kvdrive.generation.generate import greedy
@@ -51,6 +55,29 @@ def test_tokens_equal_transformers(smollm2, expected, tmp_path, target, engine):
         assert drive.stats().attention_jobs == (NEW - 1) * 30 * 3
 
 
+@contextmanager
+def served(path, kind):
+    """The address of a drive that is served at a socket ("sock") or over NVMe/TCP ("tcp")."""
+    subsystem = Subsystem(Drive(path / "drive.kv", "fast", 1, 1 << 28))
+    if kind == "tcp":
+        yield f"tcp://127.0.0.1:{TcpServer(subsystem).port}"
+        return
+    server = RingServer(subsystem, path / "drive.sock")
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    yield str(path / "drive.sock")
+    server.stop()
+    thread.join()
+
+
+@pytest.mark.parametrize("kind", ["sock", "tcp"])
+def test_tokens_equal_transformers_on_drives_that_are_served(smollm2, expected, tmp_path, kind):
+    ids, stock = expected
+    with served(tmp_path, kind) as address, kvdrive.attach(smollm2.model, address) as attached:
+        assert torch.equal(greedy(smollm2.model, ids, NEW, eos_token_id=-1), stock)
+        assert attached.target.stats().attention_jobs == (NEW - 1) * 30 * 3
+
+
 def test_one_layer_on_the_rtl(smollm2, tmp_path):
     """Only one layer, because the simulation of a whole model takes hours."""
     model = copy.deepcopy(smollm2.model)
@@ -59,9 +86,10 @@ def test_one_layer_on_the_rtl(smollm2, tmp_path):
     model.config.layer_types = None
     ids = torch.tensor([smollm2.encode("The drive keeps the keys.")])
     stock = greedy(model, ids, 3, eos_token_id=-1)
-    with Emulator(tmp_path / "drive.kv", engine="rtl", capacity_bytes=1 << 24) as drive, attach(model, drive):
+    options = kvdrive.DriveOptions(engine="rtl", capacity_bytes=1 << 24)  # the kernel for three heads is compiled
+    with kvdrive.attach(model, tmp_path / "drive.kv", options=options) as attached:
         assert torch.equal(greedy(model, ids, 3, eos_token_id=-1), stock)
-        assert drive.stats().attention_jobs == 2 * 3
+        assert attached.target.stats().attention_jobs == 2 * 3
 
 
 def test_it_answers_a_question_about_a_real_document(tmp_path):

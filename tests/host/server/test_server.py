@@ -21,6 +21,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from typer.testing import CliRunner
 
 from kvdrive import abi
+from kvdrive._native import Drive
 from kvdrive.cli.main import app
 from kvdrive.errors import InputError
 from kvdrive.kvcache.session import Session
@@ -60,10 +61,14 @@ class Server:
         self._said.seek(0)
         return self._said.read()
 
-    def close(self):
+    def end(self, number):
+        """Send a signal; returns the exit status."""
         self.client.close()
-        self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(30)
+        self.process.send_signal(number)
+        return self.process.wait(30)
+
+    def close(self):
+        code = self.end(signal.SIGTERM)
         self.process.stdout.close()
         self._said.close()
         return code
@@ -356,7 +361,10 @@ def test_a_drive_of_earlier_runs_is_mounted_and_held_alone(checkpoint, tmp_path)
     (sentence,) = (line for line in second.stderr.splitlines() if line)
     assert str(tmp_path / "drive.kv") in sentence
     assert "another drive has it open" in sentence
-    server.close()
+    assert server.end(signal.SIGINT) == 130
+    assert server.said().endswith(f"kvdrive: stopped: the drives in {tmp_path} hold what they held before\n")
+    assert "Traceback" not in server.said()
+    assert len(Drive(tmp_path / "drive.kv", "fast", read_only=True).sessions()) == 2
 
 
 _LARGE = 8 << 20

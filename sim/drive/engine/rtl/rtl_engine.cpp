@@ -102,7 +102,7 @@ RtlEngine::RtlEngine(const std::filesystem::path& folder) {
   if (kernels_.empty()) {
     throw std::runtime_error(
         "engine rtl finds no verilated attention kernel in " + folder.string() +
-        ": run `kvdrive kernel run attention --engine rtl` in the source tree once, or choose hls");
+        ": run `kvdrive kernel run attention --engine rtl` once, or choose hls");
   }
 }
 
