@@ -118,8 +118,12 @@ def verdicts(report: Report) -> Iterator[str]:
 
 def _with_room(drives: DriveOptions, checkpoint: Checkpoint, work: Batch) -> DriveOptions:
     capacity = drive_bytes(checkpoint, work)
-    room = {"capacity_bytes": max(drives.capacity_bytes, capacity), "needed_bytes": capacity // 2}
-    return replace(drives, **room, group=checkpoint.shape.group)
+    return replace(
+        drives,
+        capacity_bytes=max(drives.capacity_bytes, capacity),
+        needed_bytes=capacity // 2,
+        group=checkpoint.shape.group,
+    )
 
 
 def _generate(checkpoint: Checkpoint, work: Batch, settings: Settings, console: Console) -> Generated:
