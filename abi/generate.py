@@ -2,8 +2,9 @@
 
 abi.toml becomes the C++ header of the kernels and the drive, and the Python module of the host, which the golden model
 holds as a copy because it imports nothing but numpy. What only commands know gets a header of the drive's own: the
-kernels' stays as it is. nvme.toml becomes a header and a module of the drive's controller
-and the host's commands. `--check` reports drift and writes nothing.
+kernels' stays as it is. nvme.toml becomes a header and a module of the drive's controller and the host's commands.
+commands.toml, the specification of the command set, becomes a page, a C header for firmware and a Python module
+(command_set.py). `--check` reports drift and writes nothing.
 """
 
 from __future__ import annotations
@@ -14,12 +15,17 @@ import tomllib
 from decimal import ROUND_HALF_EVEN, Decimal, getcontext
 from pathlib import Path
 
+import command_set
+
 ROOT = Path(__file__).resolve().parent.parent
 CPP = ROOT / "hls/common/abi.hpp"
 COMMANDS_CPP = ROOT / "sim/drive/engine/limits.hpp"
 PYTHON = (ROOT / "host/kvdrive/abi.py", ROOT / "sim/golden/abi.py")
 NVME_CPP = ROOT / "sim/drive/commands/wire.hpp"
 NVME_PYTHON = ROOT / "host/kvdrive/nvme/wire.py"
+PAGE = ROOT / "docs/command-set.md"
+HEADER = ROOT / "abi/kvdrive_commands.h"
+COMMANDS_PYTHON = ROOT / "host/kvdrive/nvme/command_set.py"
 SIZES = {"u8": 1, "u16": 2, "u32": 4, "u64": 8, "i32": 4, "f32": 4}
 NUMPY = {"u8": "<u1", "u16": "<u2", "u32": "<u4", "u64": "<u8", "i32": "<i4", "f32": "<u4"}
 CPP_TYPES = {
@@ -191,11 +197,13 @@ def main() -> int:
         **{path: render_python(abi) for path in PYTHON},
     }
     files |= {NVME_CPP: render_nvme_cpp(nvme), NVME_PYTHON: render_nvme_python(nvme)}
+    commands = command_set.CommandSet(abi, nvme, tomllib.loads((ROOT / "abi/commands.toml").read_text()))
+    files |= {PAGE: command_set.render_page(commands), HEADER: command_set.render_header(commands)}
+    files[COMMANDS_PYTHON] = command_set.render_python(commands)
     drifted = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
     if check:
         for path in drifted:
-            source = "nvme.toml" if path in (NVME_CPP, NVME_PYTHON) else "abi.toml"
-            print(f"{path.relative_to(ROOT)} differs from abi/{source}: run `python abi/generate.py`", file=sys.stderr)
+            print(f"{path.relative_to(ROOT)} differs from abi/*.toml: run `python abi/generate.py`", file=sys.stderr)
         return 1 if drifted else 0
     for path in drifted:
         path.parent.mkdir(parents=True, exist_ok=True)

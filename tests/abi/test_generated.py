@@ -5,9 +5,11 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from kvdrive import abi
 from kvdrive.nvme import wire
+from kvdrive.nvme.command_set import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -19,8 +21,8 @@ def generate(*arguments: str, root: Path = ROOT) -> subprocess.CompletedProcess[
 
 def copy_of_abi(folder: Path) -> Path:
     (folder / "abi").mkdir()
-    for name in ("abi.toml", "nvme.toml", "generate.py"):
-        (folder / "abi" / name).write_text((ROOT / "abi" / name).read_text())
+    for path in [*(ROOT / "abi").glob("*.toml"), *(ROOT / "abi").glob("*.py")]:
+        (folder / "abi" / path.name).write_text(path.read_text())
     assert generate(root=folder).returncode == 0
     return folder
 
@@ -36,8 +38,51 @@ def test_check_notices_a_changed_constant(tmp_path):
     toml.write_text(toml.read_text().replace("MAX_TOP_K = 16384", "MAX_TOP_K = 8192"))
     result = generate("--check", root=root)
     assert result.returncode == 1
-    assert result.stderr.count("differs") == 3
+    assert result.stderr.count("differs") == 4  # three modules and headers, and the header of the command set
     assert (root / "hls/common/abi.hpp").read_text() == (ROOT / "hls/common/abi.hpp").read_text()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("UNKNOWN_TICKET =", "UNKNOWN_THING =", "no status is called UNKNOWN_THING"),
+        ('opcode = "Opcode.KV_APPEND"', 'opcode = "Opcode.KV_PREPEND"', "no opcode is called Opcode.KV_PREPEND"),
+        ("fields = { ticket =", "fields = { tickets =", "AttnFetch has no field tickets"),
+    ],
+)
+def test_a_name_that_nothing_has_is_refused(tmp_path, before, after, message):
+    root = copy_of_abi(tmp_path)
+    toml = root / "abi/commands.toml"
+    assert before in toml.read_text()
+    toml.write_text(toml.read_text().replace(before, after))
+    result = generate(root=root)
+    assert result.returncode != 0
+    assert message in result.stderr
+
+
+FIRMWARE = """
+#include "kvdrive_commands.h"
+#include <stddef.h>
+#include <stdio.h>
+#define ROW(name, nsid, opcode, data) printf("%s %d %d %d\\n", #name, nsid, opcode, data);
+int main(void) {
+  KVDRIVE_COMMAND_TABLE(ROW)
+  printf("crc32c %d status %d\\n", (int)offsetof(kvdrive_kv_append, crc32c), (int)KVDRIVE_STATUS_UNKNOWN_TICKET);
+  return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("standard", ["c99", "c11", "c++98"])
+def test_the_header_for_firmware_compiles_and_has_the_same_table(tmp_path, standard):
+    (tmp_path / "main.c").write_text(FIRMWARE)
+    compiler = ["g++", "-x", "c++", "-Wno-long-long"] if standard == "c++98" else ["gcc"]
+    flags = [f"-std={standard}", "-Wall", "-Wextra", "-Werror", "-pedantic", f"-I{ROOT}/abi"]
+    subprocess.run([*compiler, *flags, tmp_path / "main.c", "-o", tmp_path / "main"], check=True)
+    said = subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=True).stdout.splitlines()
+    directions = ("none", "to_controller", "to_host")
+    rows = [f"{n} {row.namespace} {row.opcode} {directions.index(row.direction)}" for n, row in COMMANDS.items()]
+    assert said == [*rows, f"crc32c {abi.KvAppend.fields['crc32c'][1]} status {abi.NvmeStatus.UNKNOWN_TICKET:d}"]
 
 
 def test_check_notices_an_edited_output(tmp_path):

@@ -1,4 +1,4 @@
-"""`kvdrive drive create|info|serve|fsck|recover|erase|stats|trace`: the software drive as a file and as a process."""
+"""`kvdrive drive create|info|serve|fsck|recover|erase|stats|trace|conformance`: drives as files and as processes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from rich.console import Console
 
 from kvdrive import abi
 from kvdrive._native import Drive, QueuePairs, RingError, RingServer, Subsystem
+from kvdrive.cli.drive_conformance import conformance
 from kvdrive.cli.drive_files import DriveFile, JsonFlag, open_drive, open_existing, show
 from kvdrive.cli.drive_salvage import fsck, recover
 from kvdrive.cli.drive_trace import KEPT_EVENTS, trace, write_trace
@@ -27,6 +28,7 @@ app = typer.Typer(no_args_is_help=True, help="Create, serve and examine software
 app.command()(trace)
 app.command()(fsck)
 app.command()(recover)
+app.command()(conformance)
 
 
 _MOST_ERASES = 1_000_000

@@ -45,7 +45,7 @@ class LinuxDrive(ServedDrive):
         if found is None:
             raise TargetError(f"'{device}' is no NVMe character device: write /dev/ngXnY, as `nvme list` shows it")
         self._prefix = f"/dev/ng{found[1]}n"
-        self._controller = f"/dev/nvme{found[1]}"
+        self.controller = f"/dev/nvme{found[1]}"
         self._timeout_ms = timeout_ms
         self._files: dict[int, int] = {}  # open device of each namespace
         self._closed = False
@@ -82,7 +82,7 @@ class LinuxDrive(ServedDrive):
         if self._closed:
             raise TargetError("the drive is closed: open it again")
         if namespace not in self._files:
-            path = Path(self._controller if namespace == _EVERY_NAMESPACE else f"{self._prefix}{namespace}")
+            path = Path(self.controller if namespace == _EVERY_NAMESPACE else f"{self._prefix}{namespace}")
             try:
                 self._files[namespace] = os.open(path, os.O_RDWR)
             except OSError as error:
@@ -98,7 +98,7 @@ class LinuxDrive(ServedDrive):
         try:
             status = fcntl.ioctl(file, request, block)
         except OSError as error:
-            raise TargetError(f"{self._controller}: opcode {opcode:#x}: {_advice(error)}") from error
+            raise TargetError(f"{self.controller}: opcode {opcode:#x}: {_advice(error)}") from error
         (result,) = struct.unpack_from("<Q", block, _RESULT_AT)
         answer = data if command.data is None else np.empty(0, np.uint8)
         return Completion(0, status & _STATUS_MASK, result, not status & _DO_NOT_RETRY, answer)

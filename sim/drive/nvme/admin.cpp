@@ -15,6 +15,7 @@ constexpr std::uint32_t kSmartEvent = 1;    // type of an asynchronous event
 constexpr std::uint32_t kErrorEvent = 0;
 constexpr std::uint32_t kCommandSetEvent = 6;
 constexpr std::uint8_t kFuseMask = 0x3;
+constexpr std::uint32_t kSave = 1u << 31;  // CDW10 of Set Features
 
 // The asynchronous event of type SMART for a crossed temperature threshold, and the feature bit that enables it.
 constexpr Event kTemperatureEvent = kSmartEvent | 0x01 << 8 | kLogSmart << 16;
@@ -65,7 +66,8 @@ Reply Controller::set_feature(const Request& request) {
     if (before && feature != kFeatureAsyncEvents) crossed.reset();  // the host knows already
   }
   if (crossed) raise(kTemperatureEvent, kTemperatureWarning);
-  return reply;
+  const bool durable = !(request.command.cdw10 & kSave) || subsystem_.drive().flush() == abi::kSuccess;
+  return durable ? reply : Reply{.status = abi::kInternalError};
 }
 
 bool Controller::temperature_warning() {

@@ -74,6 +74,14 @@ def test_features(nvme):
     assert nvme.admin(admin.get_feature(F.FEATURE_KEEP_ALIVE)).result == 15_000
 
 
+def test_a_saved_feature_survives_a_power_cut(make_nvme):
+    nvme = make_nvme()
+    assert nvme.admin(admin.set_feature(wire.Feature.FEATURE_ERROR_RECOVERY, 7, save=True)).status == 0
+    nvme.drive.inject("power_cut")
+    nvme.close()
+    assert make_nvme().admin(admin.get_feature(wire.Feature.FEATURE_ERROR_RECOVERY)).result == 7
+
+
 def test_log_pages(nvme):
     L = wire.LogPage
     pages = nvme.admin(admin.get_log_page(L.LOG_SUPPORTED_PAGES, 1024)).data.view(np.uint32)
