@@ -15,6 +15,7 @@ from kvdrive.cli.drive import app as drive_app
 from kvdrive.cli.eval import app as eval_app
 from kvdrive.cli.generate import app as generate_app
 from kvdrive.cli.kernel import app as kernel_app
+from kvdrive.cli.ledger import app as ledger_app
 from kvdrive.cli.lm_eval import app as lm_eval_app
 from kvdrive.cli.run import app as run_app
 from kvdrive.cli.serve import app as serve_app
@@ -32,6 +33,7 @@ app.add_typer(chat_app)
 app.add_typer(serve_app)
 app.add_typer(eval_app)
 app.add_typer(lm_eval_app)
+app.add_typer(ledger_app)
 app.add_typer(doctor_app)
 app.add_typer(kernel_app, name="kernel")
 app.add_typer(drive_app, name="drive")

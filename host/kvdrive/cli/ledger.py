@@ -1,0 +1,40 @@
+"""`kvdrive ledger`: the five papers' claims beside our own values."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kvdrive.cli.paths import output_file
+from kvdrive.errors import KvdriveError
+from kvdrive.ledger import page
+from kvdrive.ledger.claim import Verdict
+
+app = typer.Typer()
+
+
+@app.command()
+def ledger(
+    write: Annotated[Path | None, typer.Option(callback=output_file, help="write the page there")] = None,
+    check: Annotated[Path | None, typer.Option(help="compare with this page; fail where an error is too large")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="machine-readable output")] = False,
+) -> None:
+    """Compute our value of every claim of the five papers, and say which agree."""
+    found = page.entries()
+    text = page.page(found)
+    if write is not None:
+        write.write_text(text)
+    rows = [entry for paper in found.values() for entry in paper]
+    wrong = [f"{e.claim.key} is {100 * (e.error or 0):.3g} % off" for e in rows if e.fails]
+    if check is not None and not (check.is_file() and check.read_text() == text):
+        wrong.append(f"{check} is stale: kvdrive ledger --write {check}")
+    if as_json:
+        typer.echo(json.dumps(page.records(found)))
+    else:
+        counts = [f"{sum(e.verdict is verdict for e in rows)} {verdict}" for verdict in Verdict]
+        typer.echo(f"{len(rows)} claims: {', '.join(counts)}")
+    if wrong:
+        raise KvdriveError("; ".join(wrong))

@@ -1,0 +1,1 @@
+"""The papers' claims, each beside our own value: `kvdrive ledger`."""

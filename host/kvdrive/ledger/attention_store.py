@@ -1,0 +1,341 @@
+"""Claims of AttentionStore / CachedAttention (KV reuse across turns)."""
+
+from __future__ import annotations
+
+from kvdrive.ledger.claim import Claim, Kind
+from kvdrive.perf import hardware, reuse
+from kvdrive.perf.shapes import FALCON_40B, LLAMA_13B, LLAMA_65B, LLAMA_70B, MISTRAL_7B, OPT_175B, ModelShape
+
+MIB = 2**20
+GIB = 2**30
+LINK = hardware.PCIE4_X16_EFFECTIVE.value
+# AS-05: 2K tokens of LLaMA-65B take 360 ms on four GPUs. This share of their FLOP is used for every model.
+EFFICIENCY = reuse.efficiency(LLAMA_65B, 2048, 0.360, 4)
+ONE_GPU = reuse.Machine(1, EFFICIENCY)
+_NOT_PUBLISHED = "times between turns are not published"
+_REPLAY = "kvdrive replay"
+
+
+def _preloading() -> tuple[float, float]:
+    """Time saved by layers that load while others compute, with no layer loaded ahead and with 15."""
+    none = reuse.preloaded(LLAMA_13B, ONE_GPU, 16, 1024, 100)
+    return tuple(100 * (1 - reuse.preloaded(LLAMA_13B, ONE_GPU, 16, 1024, 100, n) / none) for n in (0, 15))  # type: ignore[return-value]
+
+
+def _always_faster() -> tuple[float]:
+    shares = range(500, 1000, 100)
+    pairs = [
+        (reuse.preloaded(LLAMA_13B, ONE_GPU, 16, h, 1000 - h, 0), reuse.recomputed(LLAMA_13B, ONE_GPU, 16, h, 1000 - h))
+        for h in shares
+    ]
+    return (float(all(loaded < computed for loaded, computed in pairs)),)
+
+
+def _first_token() -> tuple[float, float]:
+    document, question = 28 * 1024, 256
+    return (
+        reuse.recomputed(MISTRAL_7B, ONE_GPU, 1, document, question),
+        reuse.preloaded(MISTRAL_7B, ONE_GPU, 1, document, question, 0),
+    )
+
+
+def _prefill_speedup() -> tuple[float]:
+    computed, loaded = _first_token()
+    return (computed / loaded,)
+
+
+def _model(
+    n: str, shape: ModelShape, gpus: int, hits: float, results: tuple[float, float, float, float, float, float]
+) -> tuple[Claim, ...]:
+    """Claims of one model: first token, prefill, GPU time, cost, storage's share, hits lost without decoupling."""
+    first, prefill, gpu_time, cost, storage, without = results
+    where = {"13b": "LLaMA-13B", "65b": "LLaMA-65B", "70b": "LLaMA-70B"}.get(shape.name.split("-")[1], "Falcon-40B")
+    compute, stored = reuse.hourly(gpus, 128, 10_000)
+    return (
+        Claim(
+            f"{n}a",
+            "Figure 13",
+            f"{where}: hit rate, 128 GB of memory and 10 TB of SSD",
+            (hits,),
+            "%",
+            Kind.calibrated,
+            command=_REPLAY,
+            missing=_NOT_PUBLISHED,
+        ),
+        Claim(
+            f"{n}b",
+            "Figure 14",
+            f"{where}: time to the first token saved",
+            (first,),
+            "%",
+            Kind.calibrated,
+            command=_REPLAY,
+            missing=_NOT_PUBLISHED,
+        ),
+        Claim(
+            f"{n}c",
+            "Figure 15",
+            f"{where}: prefill throughput",
+            (prefill,),
+            "times",
+            Kind.calibrated,
+            command=_REPLAY,
+            missing=_NOT_PUBLISHED,
+        ),
+        Claim(
+            f"{n}d",
+            "Figure 16",
+            f"{where}: GPU time",
+            (gpu_time,),
+            "times",
+            Kind.calibrated,
+            command=_REPLAY,
+            missing=_NOT_PUBLISHED,
+        ),
+        Claim(
+            f"{n}e",
+            "Figure 17",
+            f"{where}: cost saved",
+            (cost,),
+            "%",
+            Kind.arithmetic,
+            lambda: (100 * reuse.saving(gpu_time, gpus),),
+            note="from the paper's GPU time and prices",
+        ),
+        Claim(
+            f"{n}f",
+            "4.2",
+            f"{where}: storage's share of the cost",
+            (storage,),
+            "%",
+            Kind.arithmetic,
+            lambda: (100 * stored / (compute + stored),),
+        ),
+        Claim(
+            f"{n}g",
+            "Figure 22a",
+            f"{where}: hit rate lost without decoupled positions",
+            (without,),
+            "points",
+            Kind.modelled,
+            command=_REPLAY,
+            missing=_NOT_PUBLISHED,
+        ),
+    )
+
+
+CLAIMS = (
+    Claim(
+        "AS-01",
+        "2.3, figure 2a",
+        "conversations of ShareGPT with several turns",
+        (73,),
+        "%",
+        Kind.measured,
+        command=_REPLAY,
+        missing="a target of the trace generator, not of a system",
+    ),
+    Claim(
+        "AS-02",
+        "2.3, figure 2b",
+        "conversations of ShareGPT with more than 2K and than 4K tokens",
+        (47, 30),
+        "%",
+        Kind.measured,
+        command=_REPLAY,
+        missing="a target of the trace generator, not of a system",
+    ),
+    Claim(
+        "AS-03",
+        "4.2",
+        "mean turns of the 9,000 conversations",
+        (5.75,),
+        "turns",
+        Kind.measured,
+        command=_REPLAY,
+        missing="a target of the trace generator, not of a system",
+    ),
+    Claim(
+        "AS-04",
+        "2.3, figure 4",
+        "prefill that late turns repeat, at most",
+        (99,),
+        "%",
+        Kind.modelled,
+        command=_REPLAY,
+        missing=_NOT_PUBLISHED,
+    ),
+    Claim(
+        "AS-05",
+        "2.4",
+        "2K tokens of LLaMA-65B: K and V; time to load them",
+        (5, 192),
+        "GB, ms",
+        Kind.arithmetic,
+        lambda: (LLAMA_65B.kv_bytes(1, 2048) / GIB, 1e3 * LLAMA_65B.kv_bytes(1, 2048) / LINK),
+        bound=0.08,
+        note="the paper calls 5 GiB 5 GB",
+    ),
+    Claim(
+        "AS-06",
+        "2.4",
+        "K and V that its prefill makes; time to fill 190 GB",
+        (13.9, 14),
+        "GB/s, s",
+        Kind.arithmetic,
+        lambda: (LLAMA_65B.kv_bytes(1, 2048) / 0.360 / 1e9, 190e9 * 0.360 / LLAMA_65B.kv_bytes(1, 2048)),
+        bound=0.1,
+        note="with 5.37 GB; the paper rounds to 5 GB",
+    ),
+    Claim(
+        "AS-07",
+        "4.2",
+        "K and V of a token: LLaMA-65B, 13B, 70B, Falcon-40B",
+        (2.5, 0.78, 0.31, 0.12),
+        "MiB",
+        Kind.arithmetic,
+        lambda: tuple(shape.kv_bytes_per_token / MIB for shape in (LLAMA_65B, LLAMA_13B, LLAMA_70B, FALCON_40B)),
+    ),
+    *_model("AS-08", LLAMA_13B, 2, 86, (85, 6.8, 4.0, 70, 16.4, 17.6)),
+    *_model("AS-09", LLAMA_65B, 4, 71, (61, 2.6, 1.9, 43, 9.0, 41.5)),
+    *_model("AS-10", LLAMA_70B, 4, 89, (87, 7.8, 3.3, 66, 9.0, 18.1)),
+    *_model("AS-11", FALCON_40B, 4, 90, (86, 7.2, 3.4, 68, 9.0, 18.4)),
+    Claim(
+        "AS-12",
+        "Figure 21a",
+        "hit rate over LRU and over FIFO, 2 TB of SSD",
+        (27, 31),
+        "points",
+        Kind.modelled,
+        command=_REPLAY,
+        missing=_NOT_PUBLISHED,
+    ),
+    Claim(
+        "AS-13",
+        "Figure 21a",
+        "hit rates of the paper's policy, LRU and FIFO, 10 TB",
+        (86, 58, 48),
+        "%",
+        Kind.calibrated,
+        command=_REPLAY,
+        missing=_NOT_PUBLISHED,
+    ),
+    Claim(
+        "AS-15",
+        "Figure 21b",
+        "GPU time with the paper's policy, at most",
+        (2.7,),
+        "times",
+        Kind.calibrated,
+        command=_REPLAY,
+        missing=_NOT_PUBLISHED,
+    ),
+    Claim(
+        "AS-16",
+        "Figure 19",
+        "time that layer-wise loading saves: nothing loaded ahead; 15 layers",
+        (35, 61),
+        "%",
+        Kind.calibrated,
+        _preloading,
+        expected=0.2,
+        note="with the GPUs' use of AS-05",
+    ),
+    Claim(
+        "AS-17",
+        "Figure 18",
+        "loading 500 to 900 of 1,000 tokens always beats computing them",
+        (1,),
+        "",
+        Kind.calibrated,
+        _always_faster,
+        note="with the GPUs' use of AS-05",
+    ),
+    Claim(
+        "AS-18",
+        "Figure 20",
+        "time that asynchronous saving saves",
+        (13, 15),
+        "%",
+        Kind.modelled,
+        missing="the batch and the rate of writes are not published",
+    ),
+    Claim(
+        "AS-20",
+        "Table 1",
+        "perplexity of LLaMA-7B on WikiText-2: this, token truncation, naive truncation",
+        (5.47, 5.48, 2198.7),
+        "",
+        Kind.measured,
+        missing="ours, on small models, belong to docs/sessions.md",
+    ),
+    Claim(
+        "AS-21",
+        "Table 2",
+        "accuracy of LLaMA-7B on MMLU: this, token truncation, naive truncation",
+        (43.7, 43.4, 21.8),
+        "%",
+        Kind.hardware,
+        missing="a model of that size",
+    ),
+    Claim(
+        "AS-22",
+        "Figure 25",
+        "28K tokens of Mistral-7B: time to the first token, computed and loaded",
+        (2.5, 0.12),
+        "s",
+        Kind.calibrated,
+        _first_token,
+        expected=0.6,
+        note="with the GPUs' use of AS-05, which a small model exceeds",
+    ),
+    Claim(
+        "AS-23",
+        "Figure 25b",
+        "the same: prefill throughput",
+        (22,),
+        "times",
+        Kind.calibrated,
+        _prefill_speedup,
+        bound=0.2,
+        expected=0.3,
+        note="with the GPUs' use of AS-05",
+    ),
+    Claim(
+        "AS-24",
+        "Figure 26a",
+        "the same: prefill's share of GPU time, computed and loaded",
+        (41, 1.2),
+        "%",
+        Kind.modelled,
+        missing="the batch of the decode steps is not published",
+    ),
+    Claim(
+        "AS-25",
+        "Figure 26b",
+        "the same: output throughput",
+        (1.67,),
+        "times",
+        Kind.arithmetic,
+        lambda: ((1 - 0.012) / (1 - 0.41),),
+        note="from the shares of AS-24",
+    ),
+    Claim(
+        "AS-26",
+        "2.1",
+        "K and V of a token of GPT-3",
+        (4.5,),
+        "MiB",
+        Kind.arithmetic,
+        lambda: (OPT_175B.kv_bytes_per_token / MIB,),
+    ),
+    Claim(
+        "AS-27",
+        "Figure 1b",
+        "prefill grows with the tokens",
+        (1,),
+        "",
+        Kind.modelled,
+        lambda: (float(LLAMA_70B.prefill_flop(4096) > 2 * LLAMA_70B.prefill_flop(2048)),),
+    ),
+)

@@ -1,0 +1,49 @@
+"""Claims about PagedAttention with a tier on SSD (vLLM with GPUDirect Storage)."""
+
+from __future__ import annotations
+
+from kvdrive.ledger.claim import Claim, Kind
+
+_VLLM = "needs the adapter for vLLM"
+
+CLAIMS = (
+    Claim(
+        "SPA-01", "3.2, figures 4 to 6", "tiers cost nothing where memory is ample", kind=Kind.measured, missing=_VLLM
+    ),
+    Claim(
+        "SPA-02",
+        "3.3, figure 9",
+        "hits of the SSD and of the CPU tier with little memory",
+        (6, 0),
+        "%",
+        Kind.hardware,
+        missing="a workload of first prompts that is not published",
+    ),
+    Claim(
+        "SPA-03",
+        "3.3, figure 7",
+        "the SSD tier is as fast as the GPU alone and faster than the CPU tier",
+        kind=Kind.calibrated,
+        missing=_VLLM,
+    ),
+    Claim(
+        "SPA-04",
+        "3.4, figures 11 and 12",
+        "hits of the SSD tier go on rising when the CPU tier is full",
+        kind=Kind.calibrated,
+        missing=_VLLM,
+    ),
+    Claim(
+        "SPA-05",
+        "3.5, figures 13 and 14",
+        "tiers of one size have one hit rate, SSD slightly faster",
+        kind=Kind.hardware,
+        missing="a GPU with direct storage; on the paper's machine both share one memory",
+    ),
+    Claim(
+        "SPA-06", "2.3", "tokens in a block on SSD: 4 blocks of 16", (64,), "tokens", Kind.arithmetic, lambda: (4 * 16,)
+    ),
+    Claim(
+        "SPA-07", "1.4", "prices of memory in GPUs, hosts and SSDs", kind=Kind.input, missing="ranges, of no model here"
+    ),
+)

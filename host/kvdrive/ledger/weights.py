@@ -1,0 +1,218 @@
+"""Claims of "LLM in a flash" (feed-forward weights on flash)."""
+
+from __future__ import annotations
+
+from kvdrive.ledger.claim import Claim, Kind
+from kvdrive.perf import hardware
+from kvdrive.perf.shapes import HALF_BYTES, OPT_6_7B
+
+SEQUENTIAL = hardware.M1_MAX_SEQUENTIAL.value
+ROWS = 1.25e9  # table 2: bytes per second of reads of single rows
+BUNDLES = 2.25e9  # table 2: of bundled rows and columns
+NEW_NEURONS = 0.024  # of a layer's neurons, with a window of 4 tokens
+FFN = OPT_6_7B.ffn_weights * HALF_BYTES
+_NO_RATE = "the paper gives no bandwidth for this machine"
+_WEIGHTS = "needs weights on flash in the runtime"
+
+
+def _ms(size: float, rate: float) -> float:
+    return 1e3 * size / rate
+
+
+def _cpu() -> tuple[float, float, float]:
+    """I/O of ours, memory and computing of the paper."""
+    naive = _ms(OPT_6_7B.weight_bytes, SEQUENTIAL) + 986
+    together = _ms(NEW_NEURONS * FFN, BUNDLES) + 58 + 506
+    return naive, together, naive / together
+
+
+def _metal() -> tuple[float, float, float]:
+    naive = _ms(OPT_6_7B.weight_bytes, SEQUENTIAL) + 193
+    together = _ms(NEW_NEURONS * FFN, BUNDLES) + 35 + 438
+    return naive, together, naive / together
+
+
+CLAIMS = (
+    Claim(
+        "LIF-01",
+        "Table 2",
+        "all weights of OPT-6.7B, and the time to read them",
+        (13.4, 2196),
+        "GB, ms",
+        ours=lambda: (OPT_6_7B.weight_bytes / 1e9, _ms(OPT_6_7B.weight_bytes, SEQUENTIAL)),
+    ),
+    Claim(
+        "LIF-02",
+        "Table 2",
+        "half of them",
+        (6.7, 1090),
+        "GB, ms",
+        ours=lambda: (OPT_6_7B.weight_bytes / 2e9, _ms(OPT_6_7B.weight_bytes / 2, SEQUENTIAL)),
+    ),
+    Claim(
+        "LIF-03",
+        "Table 2",
+        "rows that a predictor chooses: 0.9 GB",
+        (738,),
+        "ms",
+        Kind.calibrated,
+        lambda: (_ms(0.9e9, ROWS),),
+        note="from the table's bytes and bandwidth",
+    ),
+    Claim(
+        "LIF-04",
+        "Table 2",
+        "new rows of a window of 4 tokens, and their time",
+        (0.2, 164),
+        "GB, ms",
+        Kind.calibrated,
+        lambda: (NEW_NEURONS * FFN / 1e9, _ms(NEW_NEURONS * FFN, ROWS)),
+        note="2.4 % of the neurons, at the table's bandwidth",
+    ),
+    Claim(
+        "LIF-05",
+        "Table 2",
+        "the same in bundles",
+        (87,),
+        "ms",
+        Kind.calibrated,
+        lambda: (_ms(NEW_NEURONS * FFN, BUNDLES),),
+        bound=0.08,
+        note="at the table's bandwidth",
+    ),
+    Claim(
+        "LIF-06",
+        "Table 3",
+        "a token on the CPU: naive, with everything, speed-up",
+        (3182, 669, 4.76),
+        "ms, ms, times",
+        Kind.calibrated,
+        _cpu,
+        note="memory and computing from the table, I/O from bytes",
+    ),
+    Claim(
+        "LIF-07",
+        "Table 3",
+        "the same with Metal, M1",
+        (2389, 565, 4.23),
+        "ms, ms, times",
+        Kind.calibrated,
+        _metal,
+        note="memory and computing from the table, I/O from bytes",
+    ),
+    Claim(
+        "LIF-08",
+        "Table 3",
+        "the same with Metal, M2",
+        (2270, 305, 7.44),
+        "ms, ms, times",
+        Kind.calibrated,
+        missing=_NO_RATE,
+    ),
+    Claim(
+        "LIF-09",
+        "Table 3",
+        "the same on an RTX 4090",
+        (2218, 84, 26.4),
+        "ms, ms, times",
+        Kind.calibrated,
+        missing=_NO_RATE,
+    ),
+    Claim(
+        "LIF-10",
+        "Table 3",
+        "the same with speculative decoding",
+        (2218, 60, 37),
+        "ms, ms, times",
+        Kind.calibrated,
+        missing=_NO_RATE,
+    ),
+    Claim(
+        "LIF-14",
+        "Table 3",
+        "Llama-2-7B with FATReLU on the CPU",
+        (3095, 994, 3.11),
+        "ms, ms, times",
+        Kind.calibrated,
+        missing="bytes that are read are not published",
+    ),
+    Claim("LIF-15", "Table 5", "deviations over repetitions", kind=Kind.input, missing="of the paper's machine"),
+    Claim(
+        "LIF-16",
+        "Abstract",
+        "speed-up on CPU, Metal and GPU",
+        (4, 7, 20),
+        "times",
+        Kind.arithmetic,
+        lambda: (3182 / 669, 2270 / 305, 2218 / 84),
+        expected=0.35,
+        note="table 3's own numbers; the abstract rounds down",
+    ),
+    Claim(
+        "LIF-17",
+        "3.1",
+        "neurons that are zero in OPT-6.7B, Falcon-7B with ReLU, Llama-2 with FATReLU",
+        (97, 95, 90),
+        "%",
+        Kind.measured,
+        missing=_WEIGHTS,
+    ),
+    Claim(
+        "LIF-18",
+        "3.1, figure 4a",
+        "neurons used by several tokens: a concave curve",
+        kind=Kind.measured,
+        missing=_WEIGHTS,
+    ),
+    Claim(
+        "LIF-19",
+        "Table 1",
+        "accuracy of OPT-6.7B with a predictor",
+        (66.2, 30.6, 49.8),
+        "%",
+        Kind.hardware,
+        missing="a model of that size",
+    ),
+    Claim(
+        "LIF-20",
+        "Appendix C.1",
+        "neurons that the predictor misses, and takes in vain",
+        (5, 7),
+        "%",
+        Kind.measured,
+        missing=_WEIGHTS,
+    ),
+    Claim(
+        "LIF-21",
+        "Appendix C.1",
+        "memory with a window of 4 or 5 tokens",
+        (52.1,),
+        "% of the model",
+        ours=lambda: (1.25 + 3 + 32.3 + 0.24 * 64.62,),
+    ),
+    Claim(
+        "LIF-23",
+        "2.2",
+        "sequential reads of an M1 Max, more than",
+        (6.0,),
+        "GiB/s",
+        Kind.input,
+        missing="the rate `M1_MAX_SEQUENTIAL`",
+    ),
+    Claim("LIF-24", "3.3", "rows that a deletion moves: as many as it deletes", kind=Kind.measured, missing=_WEIGHTS),
+    Claim(
+        "LIF-25",
+        "3.2, appendix D",
+        "bundles of neurons that fire together gain nothing",
+        kind=Kind.measured,
+        missing=_WEIGHTS,
+    ),
+    Claim("LIF-26", "5.2", "speculative decoding: speed-up", (1.4,), "times", Kind.calibrated, missing=_WEIGHTS),
+    Claim("LIF-27", "Figure 8", "reads are level after the first tokens", kind=Kind.measured, missing=_WEIGHTS),
+    Claim(
+        "LIF-28", "Figure 7", "a longer window needs more memory and reads less", kind=Kind.measured, missing=_WEIGHTS
+    ),
+    Claim(
+        "LIF-29", "Table 6", "active neurons, binary16 and 4 bits", (3.30, 3.27), "%", Kind.measured, missing=_WEIGHTS
+    ),
+)
