@@ -78,6 +78,15 @@ class AttachedCache(Cache, ABC):  # type: ignore[misc]
         """The tokens that the cache holds, int64 [batch, tokens]. Raises UnsupportedError when they are not known."""
         return self.history.token_ids()
 
+    @property
+    def is_kept(self) -> bool:
+        """True if a store of sessions keeps the tokens: what a drive loses of them is computed again."""
+        return False
+
+    def make_room(self) -> bool:
+        """A drive is full. Returns True if kept sessions were removed, so that the call may succeed now."""
+        return False
+
     @abstractmethod
     def undo(self, tokens: int) -> None:
         """Go back to the first `tokens` tokens after a failed call."""

@@ -18,11 +18,14 @@ from kvdrive.errors import TargetError, UnsupportedError
 from kvdrive.kvcache import saved
 from kvdrive.kvcache.backing import Backing, drop
 from kvdrive.kvcache.base import AttachedCache, LayersInMemory
-from kvdrive.kvcache.history import Crop, History, Rearrange
+from kvdrive.kvcache.history import Call, Crop, History, Rearrange
+from kvdrive.kvcache.keeper import Keeper
 from kvdrive.kvcache.layer import DriveLayer
 from kvdrive.kvcache.pending import Scorer
 from kvdrive.kvcache.sequence import Sequence, gather
 from kvdrive.kvcache.transfers import Transfers, TransferStats
+from kvdrive.nvme.commands import flush
+from kvdrive.targets.base import Target
 
 if TYPE_CHECKING:
     from kvdrive.policies.drive import DrivePolicy
@@ -33,7 +36,8 @@ class DriveCache(AttachedCache):
 
     `in_memory` makes the layers that do not go to the drives, by index. `asks_together`: tokens of one call share reads
     of K and V where the policy lets them; False makes each a decode step of its own. Sequences of a cache that is
-    garbage are trimmed, unless `saved_at` names a file that a later process opens them from.
+    garbage are trimmed, unless `saved_at` names a file that a later process opens them from. `keeper`: what keeps the
+    tokens beyond the process, if something does.
     """
 
     def __init__(self, backing: Backing, layers: int, policy: DrivePolicy, in_memory: LayersInMemory) -> None:
@@ -41,6 +45,7 @@ class DriveCache(AttachedCache):
         self.policy = policy
         self.append_options = policy.append_options
         self.asks_together = True
+        self.keeper: Keeper | None = None
         self.sequences: list[Sequence] = []
         self.transfers = Transfers()
         self.scorer = Scorer()
@@ -68,6 +73,51 @@ class DriveCache(AttachedCache):
         if self._lost:
             raise TargetError(f"this cache lost its tokens ({self._lost}): reset it")
 
+    def called(self, arguments: dict[str, Any]) -> None:
+        """See AttachedCache."""
+        if self.keeper:
+            self.keeper.called(arguments)
+        super().called(arguments)
+
+    @property
+    def is_kept(self) -> bool:
+        """See AttachedCache."""
+        return self.keeper is not None
+
+    def make_room(self) -> bool:
+        """See AttachedCache."""
+        return self.keeper is not None and self.keeper.make_room()
+
+    def adopt(self, sequences: list[Sequence], ids: torch.Tensor, layers: list[dict[str, Any]]) -> None:
+        """Fill the empty cache with sequences that hold K and V of ids [batch, tokens]; `describe_layers` made
+        `layers`.
+        """
+        self.sequences += sequences
+        for layer, kept in zip(self.drive_layers, layers, strict=True):
+            layer.resume(ids.shape[1], len(sequences), kept)
+        self.history.events.append(Call(ids, None, None, True))
+
+    def describe_layers(self) -> list[dict[str, Any]]:
+        """Shape and scales of each layer on the drives, as plain values."""
+        return [layer.describe() for layer in self.drive_layers]
+
+    def flush(self) -> None:
+        """Make what the drives have received durable. Raises CommandError, TargetError."""
+
+        def work(target: Target) -> None:
+            target.execute(flush())
+
+        gather([queue.start(work) for queue in self.backing.alive])
+
+    def disown(self) -> None:
+        """Leave the sequences on the drives when this cache goes."""
+        self._finalizer.detach()
+
+    def let_go(self) -> None:
+        """Leave the sequences on the drives, and know nothing of them any more."""
+        self.disown()
+        self.sequences.clear()
+
     def crop(self, tokens_to_remove: int) -> None:
         """Remove the last `-tokens_to_remove` tokens (transformers passes 0 or a negative number).
 
@@ -91,6 +141,7 @@ class DriveCache(AttachedCache):
     def reset(self) -> None:
         """Forget everything, on the drives as well."""
         self.transfers.abandon()
+        self._announce(0)
         self._unsave()
         drop(self.sequences)
         self._clear()
@@ -100,6 +151,8 @@ class DriveCache(AttachedCache):
     def erase(self) -> None:
         """See AttachedCache."""
         self.transfers.abandon()
+        self._announce(0)
+        self._unsave()
         for sequence in self.sequences:
             sequence.erase()
         self.reset()
@@ -121,6 +174,8 @@ class DriveCache(AttachedCache):
         """Row i becomes what row rows[i] was. A sequence that is wanted again is forked, one not wanted trimmed."""
         if not self._rows or rows == list(range(self._rows)):
             return
+        if self.keeper:
+            self.keeper.released()
         self._unsave()
         if self.sequences:
             self._rearrange_sequences(rows)
@@ -144,10 +199,12 @@ class DriveCache(AttachedCache):
         """Keep the first `tokens` tokens of every layer that is on the drives. Raises CommandError, TargetError."""
         if tokens == 0:
             self.transfers.abandon()
+            self._announce(0)
             drop(self.sequences)
             self._clear()
             return
         self.transfers.finish()
+        self._announce(tokens)
         if any(layer.stored > tokens for layer in self.drive_layers):
             self._unsave()
             gather([future for sequence in self.sequences for future in sequence.trim(tokens)])
@@ -181,6 +238,8 @@ class DriveCache(AttachedCache):
     def recompute(self, forward: Callable[..., Any], device: torch.device) -> None:
         """See AttachedCache."""
         history = self.history
+        if self.keeper:
+            self.keeper.lost()
         self.restart()
         self.backing.exclude_failed()
         self.history = History()
@@ -191,7 +250,9 @@ class DriveCache(AttachedCache):
 
     def leave(self) -> None:
         """See AttachedCache."""
-        if self.saved_at is None:
+        if self.keeper:
+            self.keeper.leave()
+        elif self.saved_at is None:
             self.reset()
         else:
             self.transfers.abandon()
@@ -199,12 +260,12 @@ class DriveCache(AttachedCache):
     def save(self, path: Path) -> None:
         """See AttachedCache. The sequences stay on the drives when this cache goes."""
         saved.save(self, path)
-        self._finalizer.detach()
+        self.disown()
 
     def reopen(self, path: Path) -> None:
         """See AttachedCache."""
         saved.reopen(self, path)
-        self._finalizer.detach()
+        self.disown()
 
     def rate_singly(self) -> None:
         """See AttachedCache."""
@@ -246,6 +307,11 @@ class DriveCache(AttachedCache):
         """Raises UnsupportedError when some layers stay in memory."""
         if len(self.drive_layers) < len(self.layers):
             raise UnsupportedError("some of the model's layers stay in memory: such a cache cannot be saved on drives")
+
+    def _announce(self, tokens: int) -> None:
+        """All but the first `tokens` tokens are about to go."""
+        if self.keeper:
+            self.keeper.shrinks(tokens)
 
     def _require_croppable(self) -> None:
         if any(isinstance(layer, LinearAttentionCacheLayerMixin) for layer in self._others()):

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise, product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -98,7 +98,7 @@ class DriveLayer(AttachedLayer):
         """Open the sequences, when the first layer gets its first states."""
         batch, heads, _, head_dim = key_states.shape
         self.cache.open(batch, heads)
-        self.resume(0, batch, heads, head_dim)
+        self._begin(0, batch, heads, head_dim)
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
@@ -181,8 +181,17 @@ class DriveLayer(AttachedLayer):
         k = self.pending.k if self.pending else np.empty((0, 0, 0, 0))
         return {"kv_heads": k.shape[1], "head_dim": k.shape[3]}
 
-    def resume(self, tokens: int, batch: int, kv_heads: int, head_dim: int) -> None:
-        """Continue after `tokens` tokens that an earlier process saved on the drives."""
+    def describe(self) -> dict[str, Any]:
+        """KV heads, head dimension and the exponents of the scales of K and V, as plain values for `resume`."""
+        return self.shape() | {"k": self.key_scale.plain(), "v": self.value_scale.plain()}
+
+    def resume(self, tokens: int, batch: int, kept: dict[str, Any]) -> None:
+        """Continue after `tokens` tokens that are on the drives already; `describe` made `kept`."""
+        self.key_scale.restore(kept["k"])
+        self.value_scale.restore(kept["v"])
+        self._begin(tokens, batch, kept["kv_heads"], kept["head_dim"])
+
+    def _begin(self, tokens: int, batch: int, kv_heads: int, head_dim: int) -> None:
         self.stored = tokens
         self.pending = PendingTokens(batch, kv_heads, 2 * self.cache.backing.spill, head_dim)
         self.is_initialized = True

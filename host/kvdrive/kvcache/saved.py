@@ -11,18 +11,14 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 from kvdrive.errors import InputError
 from kvdrive.kvcache.backing import Backing
 from kvdrive.kvcache.history import Call
-from kvdrive.kvcache.scaling import HeadScale
 from kvdrive.kvcache.sequence import Sequence, Slice, gather
 from kvdrive.kvcache.session import Session
-from kvdrive.nvme.commands import flush
 from kvdrive.nvme.errors import CommandError
-from kvdrive.targets.base import Target
 
 if TYPE_CHECKING:
     from kvdrive.kvcache.cache import DriveCache
@@ -40,7 +36,7 @@ def save(cache: DriveCache, path: Path) -> None:
     for layer in cache.drive_layers:
         layer.write_all()
     cache.synchronize()
-    _flush(cache.backing)
+    cache.flush()
     _write(path, _describe(cache, ids))
     cache.saved_at = path
 
@@ -69,16 +65,11 @@ def reopen(cache: DriveCache, path: Path) -> None:
         raise InputError(f"{path} names sessions that the drives do not have: start anew ({error})") from error
     if labels != {backing.label}:
         raise InputError(f"a session that {path} names now belongs to another model: start anew")
-    for sequence in before:
-        cache.sequences.append(sequence.fork(tokens))
-    after = cache.sequences
-    for layer, kept in zip(cache.drive_layers, found["layers"], strict=True):
-        _restore(layer.key_scale, kept["k"])
-        _restore(layer.value_scale, kept["v"])
-        layer.resume(tokens, len(after), kept["kv_heads"], kept["head_dim"])
     ids = torch.tensor(found["token_ids"])
-    mask = None if found["mask"] is None else torch.tensor(found["mask"], dtype=torch.bool)
-    cache.history.events.append(Call(ids, None, mask, True))
+    cache.adopt([sequence.fork(tokens) for sequence in before], ids, found["layers"])
+    if found["mask"] is not None:
+        mask = torch.tensor(found["mask"], dtype=torch.bool)
+        cache.history.events[-1] = Call(ids, None, mask, True)
     save(cache, path)
     gather([future for sequence in before for future in sequence.trim(0)])
 
@@ -93,11 +84,10 @@ def _describe(cache: DriveCache, ids: torch.Tensor) -> dict[str, Any]:
         "tokens": ids.shape[1],
         "append_options": int(cache.append_options),
         "rows": [[[numbers[s.queue], s.session.number, s.first, s.last] for s in row] for row in cache.sequences],
-        "layers": [layer.shape() | {"k": _plain(layer.key_scale), "v": _plain(layer.value_scale)}
-                   for layer in cache.drive_layers],
+        "layers": cache.describe_layers(),
         "token_ids": ids.tolist(),
         "mask": None if mask is None else mask.long().tolist(),
-    }  # fmt: skip
+    }
 
 
 def _existing(backing: Backing, slices: list[list[int]], append_options: int) -> Sequence:
@@ -108,21 +98,6 @@ def _existing(backing: Backing, slices: list[list[int]], append_options: int) ->
             for drive, number, first, last in slices
         ]
     )
-
-
-def _flush(backing: Backing) -> None:
-    def work(target: Target) -> None:
-        target.execute(flush())
-
-    gather([queue.start(work) for queue in backing.alive])
-
-
-def _plain(scale: HeadScale) -> list[list[int]] | None:
-    return None if scale.exponents is None else scale.exponents.tolist()
-
-
-def _restore(scale: HeadScale, exponents: list[list[int]] | None) -> None:
-    scale.exponents = None if exponents is None else np.array(exponents, np.int64)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -113,6 +113,14 @@ class HeadScale:
         if self.exponents is not None:
             self.exponents = self.exponents[rows]
 
+    def plain(self) -> list[list[int]] | None:
+        """The exponents as plain values for `restore`; None before the first tokens."""
+        return None if self.exponents is None else self.exponents.tolist()
+
+    def restore(self, exponents: list[list[int]] | None) -> None:
+        """Take the exponents that `plain` returned."""
+        self.exponents = None if exponents is None else np.array(exponents, np.int64)
+
     @property
     def heads_scaled(self) -> int:
         """Heads that do not fit binary16 as they are, over all rows."""

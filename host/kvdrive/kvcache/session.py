@@ -18,9 +18,11 @@ from kvdrive.nvme.commands import (
     attn_fetch,
     attn_submit,
     kv_append,
+    kv_read,
     session_erase,
     session_fork,
     session_trim,
+    stored_rows,
 )
 from kvdrive.nvme.completions import Completion
 from kvdrive.policies.parameters import EVERYTHING, Parameters
@@ -58,6 +60,21 @@ class Session:
             self.target.execute(command)
             self._exists = True
             self._sequence += 1
+
+    def read(
+        self, layer: int, kind: abi.KvKind, first_token: int, shape: tuple[int, int, int], head: int = 0
+    ) -> Halves:
+        """Rows of `shape` (heads, tokens, d), as they were appended, of the heads from `head` on. Raises
+        CommandError.
+        """
+        heads, tokens, head_dim = shape
+        at_once = min(tokens, max(1, self.target.max_transfer_bytes // (heads * head_dim * 2)))
+        parts = []
+        for start in range(0, tokens, at_once):
+            part = (heads, min(at_once, tokens - start), head_dim)
+            command = kv_read(self.number, layer, head, kind, first_token + start, part)
+            parts.append(stored_rows(self.target.execute(command), part))
+        return np.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
 
     def attend(
         self, layer: int, q: Halves, tokens: int, scale_log2e: int, how: Parameters = EVERYTHING

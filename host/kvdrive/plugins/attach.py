@@ -15,6 +15,7 @@ from kvdrive.plugins import transformers
 from kvdrive.plugins.support import decoder_config, group_of
 from kvdrive.plugins.transformers import DEFAULT_SPILL, Attachment
 from kvdrive.policies import Policy
+from kvdrive.sessions.options import SessionOptions
 from kvdrive.targets.group import DriveGroup, Drives
 from kvdrive.targets.opening import DriveOptions, open_named
 
@@ -38,6 +39,7 @@ def attach(
     spill: int = DEFAULT_SPILL,
     on_failure: OnFailure = "raise",
     options: DriveOptions | None = None,
+    sessions: SessionOptions | bool = False,
 ) -> Attachment:
     """Send the decode attention of `model` to drives; as a context manager it restores the model.
 
@@ -48,6 +50,8 @@ def attach(
     `attention`: a policy or its name, at compression `ratio`. `spill`: new tokens of a layer wait on the host until so
     many can be written at once; 1 writes each at once. `on_failure`: what happens when a drive is lost or loses data:
     "recompute" makes the same K and V again on what is left, and the text goes on as it would have.
+
+    `sessions`: keep K and V beyond the process; `attached.sessions.cache(ids)` begins with what the drive has of `ids`.
     Raises UnsupportedError for models that a drive cannot serve exactly, InputError, TargetError.
     """
     if options is not None and not isinstance(target, str | Path):
@@ -61,7 +65,9 @@ def attach(
             drives = opened.enter_context(open_named(target, options))
         else:
             drives = target
-        attachment = transformers.attach(model, drives, attention, ratio, spill=spill, on_failure=on_failure)
+        attachment = transformers.attach(
+            model, drives, attention, ratio, spill=spill, on_failure=on_failure, sessions=sessions
+        )
         attachment.close_with(opened.pop_all())
     return attachment
 

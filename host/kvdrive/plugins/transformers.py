@@ -33,12 +33,23 @@ from kvdrive.choices import OnFailure
 from kvdrive.errors import InputError, TargetError, UnsupportedError
 from kvdrive.kvcache.backing import Backing
 from kvdrive.kvcache.base import AttachedCache, KvHandle, LayerCall
+from kvdrive.kvcache.cache import DriveCache
 from kvdrive.kvcache.fingerprint import fingerprint
 from kvdrive.nvme.errors import CommandError
 from kvdrive.plugins.host_attention import attend_on_host
 from kvdrive.plugins.probe import CHANGES_SCORES, probe
-from kvdrive.plugins.support import check_model, decoder_config, layers_in_memory, refusal, report_layers_in_memory
+from kvdrive.plugins.support import (
+    check_model,
+    decoder_config,
+    heads_of,
+    layers_in_memory,
+    refusal,
+    report_layers_in_memory,
+)
 from kvdrive.policies import Policy, make_policy
+from kvdrive.sessions.opening import open_store
+from kvdrive.sessions.options import SessionOptions
+from kvdrive.sessions.store import SessionStore
 from kvdrive.targets.group import Drives, drives_of
 
 NAME = "kvdrive"
@@ -56,12 +67,14 @@ def attach(
     *,
     spill: int = DEFAULT_SPILL,
     on_failure: OnFailure = "raise",
+    sessions: SessionOptions | bool = False,
 ) -> Attachment:
     """Send the decode attention of `model` to a drive or to several; as a context manager it restores the model.
 
     `attention`: a policy or its name, at compression `ratio`. `spill`: new tokens of a layer wait on the host until so
     many can be written at once; 1 writes each at once. `on_failure`: what happens when a drive is lost or loses data:
-    "recompute" makes the same K and V again on what is left, and the text goes on as it would have.
+    "recompute" makes the same K and V again on what is left, and the text goes on as it would have. `sessions`: keep K
+    and V beyond the process (`Attachment.sessions`).
     Raises UnsupportedError for models that the drive cannot serve exactly, InputError.
     """
     policy = make_policy(attention, ratio or Fraction(1)) if isinstance(attention, str) else attention
@@ -71,7 +84,14 @@ def attach(
     _check_attention(model, policy)
     if model.config._attn_implementation == NAME:
         raise UnsupportedError(f"{type(model).__name__} is attached already: detach it first")
-    return Attachment(model, target, policy, spill, on_failure)
+    attachment = Attachment(model, target, policy, spill, on_failure)
+    if sessions:
+        try:
+            attachment.keep_sessions(SessionOptions() if isinstance(sessions, bool) else sessions)
+        except BaseException:
+            attachment.detach()
+            raise
+    return attachment
 
 
 class Attachment:
@@ -89,6 +109,7 @@ class Attachment:
         self._layers = decoder_config(model).num_hidden_layers
         self._backing = Backing(drives_of(target), spill, fingerprint(model))
         self._caches: weakref.WeakSet[AttachedCache] = weakref.WeakSet()
+        self._sessions: SessionStore | None = None
         report_layers_in_memory(model)
         AttentionInterface.register(NAME, attention_function)
         AttentionMaskInterface.register(NAME, sdpa_mask)
@@ -102,6 +123,26 @@ class Attachment:
         """A new, empty cache for one batch: pass it as `past_key_values`. Detaching the model empties it."""
         cache = self._policy.new_cache(self._backing, self._layers, partial(layers_in_memory, self._model))
         self._caches.add(cache)
+        return cache
+
+    @property
+    def sessions(self) -> SessionStore:
+        """What is kept beyond this process. Raises InputError unless the model was attached with `sessions`."""
+        if self._sessions is None:
+            raise InputError("no sessions are kept here: attach the model with sessions=True")
+        return self._sessions
+
+    def keep_sessions(self, options: SessionOptions) -> None:
+        """Open the store. Raises InputError, TargetError, UnsupportedError."""
+        _, kv_heads, head_dim = heads_of(decoder_config(self._model))
+        self._sessions = open_store(self._backing, (kv_heads, head_dim), self._drive_cache, options)
+
+    def _drive_cache(self) -> DriveCache:
+        cache = self.cache()
+        if not isinstance(cache, DriveCache):
+            raise UnsupportedError(
+                f"{self._policy.name} attention keeps K and V in memory: sessions need a drive's policy"
+            )
         return cache
 
     def reopen(self, path: Path) -> AttachedCache:
@@ -128,6 +169,9 @@ class Attachment:
         del self._model.forward  # uncovers the forward of the class
         for cache in list(self._caches):
             cache.leave()
+        if self._sessions is not None:
+            self._sessions.close()
+            self._sessions = None
         self._backing.close()
         self._opened.close()
 
@@ -166,7 +210,11 @@ class Attachment:
                 cache.called(bound.arguments)
                 return output
             except (TargetError, CommandError) as error:
-                if not self._recompute or not _is_loss(error) or attempt == _RECOVERIES:
+                if _is_full(error) and cache.make_room() and attempt < _RECOVERIES:
+                    cache.undo(before)
+                    continue
+                recompute = self._recompute or (cache.is_kept and isinstance(error, CommandError))
+                if not recompute or not _is_loss(error) or attempt == _RECOVERIES:
                     cache.undo(before)
                     raise
                 log.warning("%s; computing its tokens again", error)
@@ -233,6 +281,10 @@ def attention_function(
         key.layer.prefilled(call)
         return out
     return key.layer.attend(call), None
+
+
+def _is_full(error: Exception) -> bool:
+    return isinstance(error, CommandError) and error.status == abi.NvmeStatus.CAPACITY_EXCEEDED
 
 
 def _is_loss(error: Exception) -> bool:

@@ -29,6 +29,8 @@ class WatchedTarget(Target):
     def __init__(self, inner: Target, number: int, spans: list[CommandSpan]) -> None:
         super().__init__()
         self._inner = inner
+        self.place, self.exclusive = inner.place, inner.exclusive
+        self.max_transfer_bytes = inner.max_transfer_bytes
         self._number = number
         self._spans = spans
 
@@ -65,6 +67,10 @@ class WatchedTarget(Target):
     def new_session(self) -> int:
         """See Target."""
         return self._inner.new_session()
+
+    def sessions(self) -> set[int]:
+        """See Target."""
+        return self._inner.sessions()
 
     def close(self) -> None:
         """See Target."""

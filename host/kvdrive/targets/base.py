@@ -57,9 +57,14 @@ class TargetStats:
 
 
 class Target(ABC):
-    """A drive that executes commands. `max_transfer_bytes`: the most data that one of them may carry."""
+    """A drive that executes commands. `max_transfer_bytes`: the most data that one of them may carry.
+
+    `place`: the drive's file or address. `exclusive`: no other process can use the drive meanwhile.
+    """
 
     max_transfer_bytes = 1 << 32
+    place = ""
+    exclusive = False
 
     def __init__(self) -> None:
         self._session_numbers = itertools.count(1)
@@ -83,6 +88,10 @@ class Target(ABC):
     def trace(self) -> str:
         """What was kept: a JSON object of Chrome trace events, us since the drive was opened. Raises TargetError."""
         return '{"traceEvents": []}'
+
+    @abstractmethod
+    def sessions(self) -> set[int]:
+        """Numbers of all sessions on the drive. Raises TargetError."""
 
     def contents(self) -> str:
         """The sessions that the drive holds, in words; empty where there are none or where others use the drive too."""

@@ -30,6 +30,7 @@ class ServedDrive(Target):
 
     def _begin(self, place: str) -> None:
         """Check the drive's version and start the counters. Raises TargetError."""
+        self.place = place
         identity = admin.decode(wire.IdentifyController, self._ask(admin.identify(wire.Cns.CNS_CONTROLLER)))
         check_identity(identity, place)
         self.max_transfer_bytes = abi.PAGE_BYTES << identity["mdts"] if identity["mdts"] else 1 << 30
@@ -55,7 +56,7 @@ class ServedDrive(Target):
                 return number
 
     def sessions(self) -> set[int]:
-        """Numbers of all sessions on the drive. Raises TargetError."""
+        """See Target."""
         page = self._session_page(0)
         numbers = page[1:].tolist()
         while len(numbers) < page[0]:

@@ -20,8 +20,11 @@ DEFAULT_CAPACITY = 1 << 30
 class SoftwareDrive(Target):
     """The common part of targets in this process. `options`: those of kvdrive._native.Drive. Raises TargetError."""
 
+    exclusive = True
+
     def __init__(self, path: Path, engine: str, threads: int, capacity_bytes: int, **options: Any) -> None:
         super().__init__()
+        self.place = str(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._drive: Drive | None = Drive(path, engine, threads, capacity_bytes, **options)
@@ -31,8 +34,12 @@ class SoftwareDrive(Target):
 
     def new_session(self) -> int:
         """See Target."""
-        taken = set(self._open_drive().sessions())
+        taken = self.sessions()
         return next(number for number in iter(super().new_session, None) if number not in taken)
+
+    def sessions(self) -> set[int]:
+        """See Target."""
+        return set(self._open_drive().sessions())
 
     def submit(self, command: Command) -> Completion:
         """See Target."""

@@ -1,0 +1,27 @@
+"""The interface between a cache and what keeps its tokens beyond the process (`sessions.kept`)."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+
+class Keeper(Protocol):
+    """Told by one cache what happens to its tokens, in the order in which it happens."""
+
+    def called(self, arguments: dict[str, Any]) -> None:
+        """A call of the model with these arguments of its forward has succeeded."""
+
+    def shrinks(self, tokens: int) -> None:
+        """All but the first `tokens` tokens are about to be removed from the drives."""
+
+    def released(self) -> None:
+        """The rows of the cache are about to change places: it cannot be kept any more."""
+
+    def lost(self) -> None:
+        """A drive lost some of the tokens; they are about to be computed again."""
+
+    def make_room(self) -> bool:
+        """A drive is full. Returns True if sessions were removed, so that the call may succeed now."""
+
+    def leave(self) -> None:
+        """The model is about to be detached."""

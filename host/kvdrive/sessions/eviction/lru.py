@@ -1,0 +1,15 @@
+"""LRU: the one that was not used for the longest time."""
+
+from __future__ import annotations
+
+from kvdrive.sessions.entry import Entry
+from kvdrive.sessions.eviction.base import Eviction, of_tenant
+from kvdrive.sessions.index import Index
+
+
+class Lru(Eviction):
+    """Evicts the one that was not used for the longest time."""
+
+    def victim(self, index: Index, tenant: str | None = None) -> Entry | None:
+        """See Eviction."""
+        return index.first("tick", *of_tenant(tenant))

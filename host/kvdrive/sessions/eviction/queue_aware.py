@@ -1,0 +1,36 @@
+"""Queue-aware eviction (AttentionStore): what a waiting request will use stays."""
+
+from __future__ import annotations
+
+from kvdrive.sessions.entry import Entry
+from kvdrive.sessions.eviction.base import Eviction, of_tenant
+from kvdrive.sessions.index import Index
+
+
+class QueueAware(Eviction):
+    """Evicts the least recently used session that no waiting request will use.
+
+    If the window of waiting requests covers all sessions, the one that is wanted last leaves.
+    """
+
+    def __init__(self) -> None:
+        self._window: dict[int, int] = {}  # session -> place of the first request that uses it
+
+    def look_ahead(self, sessions: list[int]) -> None:
+        """See Eviction."""
+        self._window = {}
+        for place, session in enumerate(sessions):
+            self._window.setdefault(session, place)
+
+    def victim(self, index: Index, tenant: str | None = None) -> Entry | None:
+        """See Eviction."""
+        condition, values = of_tenant(tenant)
+        wanted = ",".join(map(str, self._window))
+        outside = index.first("tick", f"{condition} AND id NOT IN ({wanted})", values)
+        if outside is not None:
+            return outside
+        for session in sorted(self._window, key=lambda session: self._window[session], reverse=True):
+            found = index.first("tick", f"{condition} AND id={session}", values)
+            if found is not None:
+                return found
+        return None

@@ -1,0 +1,143 @@
+"""Finds what the drives hold of a prompt, forks it, and compares it with the prompt before anybody uses it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence as Several
+
+from kvdrive.errors import InputError
+from kvdrive.kvcache.sequence import Sequence, gather
+from kvdrive.kvcache.session import Session
+from kvdrive.nvme.errors import CommandError
+from kvdrive.sessions import record
+from kvdrive.sessions.chain import Chain
+from kvdrive.sessions.entry import Entry
+from kvdrive.sessions.record import Record
+from kvdrive.sessions.shelf import Shelf, trim_all
+from kvdrive.sessions.wear import Governor
+
+log = logging.getLogger(__name__)
+_TRIES = 4  # sessions that are tried when the first ones turn out to be stale
+
+
+class Finder:
+    """Finds sessions of one model and tenant, whose blocks `chain` names."""
+
+    def __init__(self, shelf: Shelf, chain: Chain, governor: Governor) -> None:
+        self.index = shelf.index
+        self.stats = shelf.stats
+        self._shelf = shelf
+        self._chain = chain
+        self._governor = governor
+
+    def longest_prefix(self, ids: Several[int]) -> tuple[int, Entry | None]:
+        """Tokens of the longest kept prefix of `ids` as the index knows it, and the session that has it. Forks
+        nothing.
+        """
+        depth, found = self.index.find(self._chain.root, self._chain.keys(ids))
+        best = max(found, key=lambda entry: self._common(entry, depth, ids), default=None)
+        return (0, None) if best is None else (self._common(best, depth, ids), best)
+
+    def find(self, ids: list[int]) -> tuple[Entry, Sequence, list[int]] | None:
+        """Fork the longest kept prefix of `ids` without its last token."""
+        ids = ids[:-1]
+        for _ in range(_TRIES):
+            depth, found = self.index.find(self._chain.root, self._chain.keys(ids))
+            best = max(found, key=lambda entry: self._common(entry, depth, ids), default=None)
+            if best is None or (depth == 0 and self._common(best, 0, ids) == 0):
+                return None
+            forked = self._fork(best, ids, depth * self._chain.block)
+            if forked is not None:
+                return best, *forked
+        return None
+
+    def find_named(self, name: str) -> tuple[Entry, Sequence, list[int]] | None:
+        """Fork all of the session with this name; None without one."""
+        entry = self.index.named(name, self._shelf.options.tenant)
+        if entry is None:
+            return None
+        forked = self._fork(entry, None, entry.tokens)
+        return None if forked is None else (entry, *forked)
+
+    def require_own(self, name: str) -> None:
+        """Raises InputError for a name that another model has, or a session that is in use."""
+        entry = self.index.named(name, self._shelf.options.tenant)
+        if entry is None:
+            return
+        if entry.root != self._chain.root:
+            raise InputError(
+                f"session '{name}' was kept by another model, other weights, another precision or another way to "
+                "attend: choose another name, or drop it first"
+            )
+        if entry.owner:
+            raise InputError(f"session '{name}' is in use: end that process, or choose another name")
+
+    def _common(self, entry: Entry, depth: int, ids: Several[int]) -> int:
+        """Tokens that a session found at `depth` blocks has in common with `ids`, as far as the index knows."""
+        whole = depth * self._chain.block
+        if len(entry.tail) + whole != entry.tokens:
+            return whole
+        return whole + common_length(entry.tail, ids[whole : whole + len(entry.tail)])
+
+    def _fork(self, entry: Entry, ids: list[int] | None, known: int) -> tuple[Sequence, list[int]] | None:
+        """Fork a session up to its last token in common with `ids` (None: all), and compare them on the drive.
+
+        At least `known` tokens must be there. A session that is not what the index says is forgotten.
+        """
+        wanted = entry.tokens if ids is None else min(entry.tokens, len(ids))
+        sequence: Sequence | None = None
+        try:
+            with self.index.transaction():
+                if self.index.get(entry.id) is None:
+                    return None
+                sequence = self._shelf.existing(entry).fork(wanted)
+                self.index.use(entry.id)
+                self._governor.hit()
+            stored = self._verify(sequence, entry, wanted)
+            common = wanted if ids is None else common_length(stored, ids)
+            if common < min(known, wanted) or common == 0:
+                raise _StaleError
+            if common < wanted:
+                gather(sequence.trim(common))
+        except (CommandError, _StaleError, IndexError) as error:
+            log.warning(
+                "session %d is not what the index says (%s): the index forgets it", entry.id, error or "other tokens"
+            )
+            self.stats.stale += 1
+            if sequence is not None:
+                trim_all([sequence])
+            with self.index.transaction():
+                self.index.remove(entry.id)
+            return None
+        self.stats.hits += 1
+        self.stats.hit_tokens += common
+        return sequence, stored[:common]
+
+    def _verify(self, sequence: Sequence, entry: Entry, count: int) -> list[int]:
+        """The tokens that every part of a forked session names. Raises _StaleError, CommandError."""
+
+        def look(session: Session) -> tuple[bytes, Record | None, list[int]]:
+            return session.label(), record.read_record(session), record.read_tokens(session, count)
+
+        parts = sequence.each(look)
+        expected = Record.of(entry.record)
+        for part, (label, found, tokens) in enumerate(parts):
+            if label != self._shelf.backing.label or found is None or tokens != parts[0][2]:
+                raise _StaleError
+            if (
+                found.model != expected.model
+                or found.layers != expected.layers
+                or found.part != part
+                or found.parts != len(parts)
+            ):
+                raise _StaleError
+        return parts[0][2]
+
+
+class _StaleError(Exception):
+    """A session is not what the index says."""
+
+
+def common_length(a: Several[int], b: Several[int]) -> int:
+    """Length of the common prefix."""
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))

@@ -1,0 +1,103 @@
+"""A running sequence that is being kept: what of it the drives and the index know already."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from kvdrive.sessions.chain import Chain, GrowingChain
+from kvdrive.sessions.entry import Entry
+
+if TYPE_CHECKING:
+    from kvdrive.kvcache.cache import DriveCache
+    from kvdrive.sessions.store import SessionStore
+
+log = logging.getLogger(__name__)
+
+
+class KeptSequence:
+    """The keeper of `cache` (see `kvcache.keeper.Keeper`).
+
+    `ids`: its tokens. `saved`: how many of them the index knows, as session `number`; None: it does not know it.
+    `named`: how many each part of it on the drives names. `source`: the session that it was forked from, which it
+    replaces once it holds all of its tokens. `recorded`: the record that the drives have. `admitted`: what the governor
+    said; None before it was asked. `counted`: tokens whose writes were counted, or that were not written again.
+    """
+
+    def __init__(self, store: SessionStore, cache: DriveCache, chain: Chain, name: str) -> None:
+        self.store = store
+        self.cache: DriveCache = cache
+        self.name = name
+        self.ids: list[int] = []
+        self.number: int | None = None
+        self.saved = 0
+        self.named: list[int] = []
+        self.source: Entry | None = None
+        self.recorded: str | None = None
+        self.admitted: bool | None = None
+        self.counted = 0
+        self._chain = chain
+        self.growing = GrowingChain(chain)
+
+    @property
+    def stored(self) -> int:
+        """Tokens that the drives have in every layer."""
+        return min((layer.stored for layer in self.cache.drive_layers), default=0)
+
+    @property
+    def tail(self) -> list[int]:
+        """The saved tokens behind the last whole block; valid after `growing` was extended to them."""
+        return self.ids[len(self.growing.keys) * self._chain.block : self.saved]
+
+    def called(self, arguments: dict[str, Any]) -> None:
+        """See Keeper. Saves when enough tokens have come."""
+        ids, mask = arguments.get("input_ids"), arguments.get("attention_mask")
+        if ids is None or ids.shape[0] != 1:
+            return self.stop("it has several rows, or its tokens are not known")
+        if mask is not None and not bool(mask.all()):
+            return self.stop("its mask hides tokens")
+        before = len(self.ids)
+        self.ids += ids[0].tolist()
+        if self.stored // self.store.every > self.saved // self.store.every:
+            try:
+                self.store.save(self)
+            except BaseException:
+                self.ids = self.ids[:before]  # the call counts as failed
+                raise
+        return None
+
+    def shrinks(self, tokens: int) -> None:
+        """See Keeper. The index forgets the session before the drives do; a later save adds it again."""
+        if tokens < self.saved:
+            self.store.withdraw(self)
+            self.growing = GrowingChain(self._chain)
+        self.ids = self.ids[:tokens]
+        self.named = [min(named, tokens) for named in self.named]
+        self.counted = min(self.counted, tokens)
+        if tokens == 0:
+            self.named, self.recorded = [], None
+
+    def released(self) -> None:
+        """See Keeper."""
+        self.stop("its rows change places")
+
+    def lost(self) -> None:
+        """See Keeper. The session that this one was forked from has lost the same tokens."""
+        self.store.drop_lost(self)
+        self.growing = GrowingChain(self._chain)
+        self.named, self.recorded, self.counted = [], None, 0
+
+    def make_room(self) -> bool:
+        """See Keeper."""
+        return self.store.shelf.make_room()
+
+    def leave(self) -> None:
+        """See Keeper."""
+        self.store.finish(self)
+
+    def stop(self, reason: str) -> None:
+        """Do not keep this sequence any more; what was saved before stays if the cache still has it."""
+        log.info("a sequence is not kept: %s", reason)
+        self.store.withdraw(self)
+        self.store.forget(self)
+        self.cache.keeper = None

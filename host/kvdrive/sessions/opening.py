@@ -1,0 +1,68 @@
+"""Opens the store of a model that is attached to drives."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from kvdrive.kvcache.backing import Backing
+from kvdrive.sessions.index import Index
+from kvdrive.sessions.options import SessionOptions
+from kvdrive.sessions.rebuild import collect, rebuild
+from kvdrive.sessions.store import SessionStore
+from kvdrive.targets.base import Target
+
+if TYPE_CHECKING:
+    from kvdrive.kvcache.cache import DriveCache
+
+log = logging.getLogger(__name__)
+SUFFIX = ".sessions"
+
+
+def open_store(
+    backing: Backing, shape: tuple[int, int], new_cache: Callable[[], DriveCache], options: SessionOptions
+) -> SessionStore:
+    """The store on these drives, for a model with `shape` (KV heads, head dimension).
+
+    An index that is not there is made from what the drives hold. Raises InputError, TargetError.
+    """
+    targets = [queue.target for queue in backing.queues]
+    index = Index(options.index or index_path(targets[0]))
+    try:
+        if index.made:
+            if count := rebuild(index, backing):
+                log.warning("the index of sessions was made again: %d sessions", count)
+        elif options.index is None and all(target.exclusive for target in targets):
+            collect(index, backing)
+        store = SessionStore(backing, index, shape, new_cache, options)
+    except BaseException:
+        index.close()
+        raise
+    end_on_sigterm()
+    return store
+
+
+def index_path(target: Target) -> Path:
+    """The index's file: beside the drive's file or socket, or in the user's cache for a drive on another machine."""
+    place = Path(target.place)
+    if place.exists():
+        return place.with_name(place.name + SUFFIX)
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kvdrive" / "sessions"
+    return cache / hashlib.sha256(target.place.encode()).hexdigest()[:32]
+
+
+def end_on_sigterm() -> None:
+    """Make SIGTERM end this process by SystemExit, so that sessions are saved; unless the program handles it itself."""
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _exit)
+
+
+def _exit(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)

@@ -1,0 +1,125 @@
+"""The index made again from what the drives' sessions say about themselves, and orphans removed.
+
+A session that carries a record belongs to a store (`record`). Its chain ends where its last save ended; K and V of
+these tokens were there before the chain.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from functools import partial
+
+from kvdrive import abi
+from kvdrive.kvcache.backing import Backing
+from kvdrive.kvcache.session import Session
+from kvdrive.nvme.errors import CommandError
+from kvdrive.sessions import record
+from kvdrive.sessions.chain import Chain, GrowingChain
+from kvdrive.sessions.entry import NewEntry
+from kvdrive.sessions.index import Index
+from kvdrive.sessions.record import Record
+from kvdrive.targets.base import Target
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A part of a session on drive number `drive`."""
+
+    drive: int
+    session: Session
+    record: Record
+    tokens: list[int]
+
+
+def rebuild(index: Index, backing: Backing) -> int:
+    """Fill an empty index. Returns the number of sessions. Raises TargetError."""
+    whole: dict[tuple[str, tuple[int, ...]], list[Found]] = defaultdict(list)
+    for found in _survey(backing, read_tokens=True):
+        plain = replace(found.record, part=0, first=0, last=0).text()
+        whole[plain, tuple(found.tokens)].append(found)
+    count = 0
+    with index.transaction():
+        for (_, tokens), parts in sorted(whole.items(), key=lambda item: -len(item[0][1])):
+            for one in _complete(parts):
+                _add(index, one, list(tokens))
+                count += 1
+    return count
+
+
+def collect(index: Index, backing: Backing) -> int:
+    """Trim sessions of a store that the index does not name: a process was killed before it could. Returns how many.
+
+    Precondition: no other process and no other index uses these drives.
+    """
+    named = index.places()
+    orphans = [
+        found for found in _survey(backing, read_tokens=False) if (found.drive, found.session.number) not in named
+    ]
+    for orphan in orphans:
+        backing.queues[orphan.drive].run(partial(_trim, orphan.session))
+    return len(orphans)
+
+
+def _survey(backing: Backing, *, read_tokens: bool) -> list[Found]:
+    """The sessions on all drives that carry a record. One that cannot be read is left alone, and said."""
+    found: list[Found] = []
+
+    def look(drive: int, target: Target) -> None:
+        for number in sorted(target.sessions()):
+            session = Session.existing(target, number, 0)
+            try:
+                told = record.read_record(session)
+                if told is None:
+                    continue
+                tokens = _tokens(session, told) if read_tokens else []
+            except CommandError as error:
+                log.warning("session %d on %s is left alone: %s", number, target.place, error)
+                continue
+            if tokens or not read_tokens:
+                found.append(Found(drive, session, told, tokens))
+
+    for drive, queue in enumerate(backing.queues):
+        queue.run(partial(look, drive))
+    return found
+
+
+def _trim(session: Session, target: Target) -> None:
+    session.trim(0)
+
+
+def _tokens(session: Session, told: Record) -> list[int]:
+    """The tokens of which K and V are there in every layer. Raises CommandError."""
+    count = record.chain_tokens(session)
+    for layer, shape in zip(told.indices, told.layers, strict=True):
+        for kind in abi.KvKind:
+            if count and shape["kv_heads"] and not record.holds(session, layer, kind, count - 1, shape["head_dim"]):
+                count = min(count, record.stored_tokens(session, layer, kind, shape["head_dim"]))
+    return record.read_tokens(session, count)
+
+
+def _complete(parts: list[Found]) -> list[list[Found]]:
+    """Sessions of which every part was found. Parts with the same tokens may stand for each other."""
+    by_part: dict[int, list[Found]] = defaultdict(list)
+    for found in parts:
+        by_part[found.record.part].append(found)
+    needed = parts[0].record.parts
+    return [list(together) for together in zip(*(by_part[part] for part in range(needed)), strict=False)]
+
+
+def _add(index: Index, parts: list[Found], tokens: list[int]) -> None:
+    told = parts[0].record
+    chain = Chain(bytes.fromhex(told.model), told.tenant, told.layout, told.block)
+    growing = GrowingChain(chain)
+    growing.extend(tokens)
+    taken = bool(told.name) and index.named(told.name, told.tenant) is not None
+    slices = [[part.drive, part.session.number, part.record.first, part.record.last] for part in parts]
+    entry = NewEntry(
+        chain.root, told.tenant, told.model, slices, replace(told, first=0, last=0).text(), told.bytes_per_token,
+        told.block,
+        "" if taken else told.name, "", len(tokens), tokens[len(growing.keys) * told.block :], growing.last,
+    )  # fmt: skip
+    index.add(entry, growing.keys)

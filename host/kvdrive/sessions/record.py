@@ -1,0 +1,163 @@
+"""What a drive session carries beside K and V, so that it explains itself: the token of each row, and a record.
+
+Both are rows like those of a layer, in layers that no model has. Forking and trimming the session, and the drive's
+journal and checksums, apply to them without further work. A row of CHAIN_LAYER is a token number in digits of 11 bits,
+which binary16 holds exactly; a row of a record layer is up to 256 bytes, one in each value.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from kvdrive import abi
+from kvdrive.kvcache.session import Session
+from kvdrive.nvme.commands import Halves
+from kvdrive.nvme.errors import CommandError
+
+CHAIN_LAYER = 0xFFFE
+_FIRST_RECORD, _RECORDS = 0xFFFD, 250  # the layer of the first record; each later record takes the layer below
+_DIGIT_BITS, _CHAIN_VALUES = 11, 8
+_ROW_BYTES, _ROWS = 256, 255
+CHAIN_BYTES = 2 * _CHAIN_VALUES  # of a token
+
+
+@dataclass(frozen=True)
+class Record:
+    """What is needed to go on with a session, besides its tokens.
+
+    `model`: the fingerprint, in hexadecimal digits. `block`: see `chain`. `indices`: the layers that are on the drives;
+    `layers`: KV heads, head dimension and the scales of K and V of each
+    layer on the drives (see `DriveCache.describe_layers`). `part`: this drive's number among the `parts` that share the
+    KV heads, which are `first` to `last` - 1 here.
+    """
+
+    model: str
+    tenant: str
+    name: str
+    append_options: int
+    block: int
+    indices: list[int] = field(default_factory=list)
+    layers: list[dict[str, Any]] = field(default_factory=list)
+    part: int = 0
+    parts: int = 1
+    first: int = 0
+    last: int = 0
+
+    @property
+    def bytes_per_token(self) -> int:
+        """K and V of all layers and KV heads, and the token's row in the chain of each part."""
+        values: int = sum(2 * layer["kv_heads"] * layer["head_dim"] for layer in self.layers)
+        return 2 * values + CHAIN_BYTES * self.parts
+
+    @property
+    def layout(self) -> str:
+        """What else keys depend on: sessions with other layouts cannot be used in place of each other."""
+        return f"{self.append_options}/{self.parts}"
+
+    def text(self) -> str:
+        """As JSON."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def of(cls, text: str) -> Record:
+        """The record in `text`. Raises ValueError, TypeError."""
+        return cls(**json.loads(text))
+
+
+def token_rows(ids: list[int]) -> Halves:
+    """Token numbers as rows [1, tokens, 8]."""
+    numbers = np.asarray(ids, np.uint32)
+    rows = np.zeros((1, len(ids), _CHAIN_VALUES), np.float16)
+    for digit in range(3):
+        rows[0, :, digit] = numbers >> (digit * _DIGIT_BITS) & ((1 << _DIGIT_BITS) - 1)
+    return rows
+
+
+def tokens_of(rows: Halves) -> list[int]:
+    """The token numbers of rows [1, tokens, 8]."""
+    digits = rows[0, :, :3].astype(np.int64)
+    found: list[int] = (digits @ (1 << _DIGIT_BITS * np.arange(3))).tolist()
+    return found
+
+
+def put_tokens(session: Session, first: int, ids: list[int]) -> None:
+    """Append the token numbers from token `first` on. Raises CommandError."""
+    session.append(CHAIN_LAYER, abi.KvKind.KEYS, first, token_rows(ids))
+
+
+def read_tokens(session: Session, count: int) -> list[int]:
+    """The first `count` token numbers. Raises CommandError."""
+    return tokens_of(session.read(CHAIN_LAYER, abi.KvKind.KEYS, 0, (1, count, _CHAIN_VALUES))) if count else []
+
+
+def put_record(session: Session, record: Record) -> None:
+    """Add a record; the last one counts. Raises CommandError."""
+    body = zlib.compress(record.text().encode())
+    content = len(body).to_bytes(4, "little") + zlib.crc32(body).to_bytes(4, "little") + body
+    rows = -(-len(content) // _ROW_BYTES)
+    if rows > _ROWS:
+        raise CommandError(abi.Opcode.KV_APPEND, abi.NvmeStatus.INVALID_FIELD, 0, retry=False)
+    values = np.frombuffer(content.ljust(rows * _ROW_BYTES, b"\0"), np.uint8).astype(np.float16)
+    session.append(_next_record(session), abi.KvKind.KEYS, 0, values.reshape(rows, 1, _ROW_BYTES))
+
+
+def read_record(session: Session) -> Record | None:
+    """The last record; None if there is none that can be read. Raises CommandError when the drive lost its contents."""
+    layer = _next_record(session) + 1
+    if layer > _FIRST_RECORD:
+        return None
+    head = _bytes(session, layer, 1)
+    size = int.from_bytes(head[:4], "little")
+    rows = -(-(size + 8) // _ROW_BYTES)
+    if rows > _ROWS:
+        return None
+    body = _bytes(session, layer, rows)[8 : 8 + size]
+    if zlib.crc32(body) != int.from_bytes(head[4:8], "little"):
+        return None
+    try:
+        return Record.of(zlib.decompress(body).decode())
+    except (ValueError, TypeError, zlib.error):
+        return None
+
+
+def stored_tokens(session: Session, layer: int, kind: abi.KvKind, head_dim: int) -> int:
+    """Tokens of the first head of a layer, found by reading single rows. Raises CommandError for lost contents."""
+    low, high = 0, abi.MAX_TOKENS
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if holds(session, layer, kind, middle - 1, head_dim) else (low, middle - 1)
+    return low
+
+
+def chain_tokens(session: Session) -> int:
+    """Tokens that the session's chain names. Raises CommandError for lost contents."""
+    return stored_tokens(session, CHAIN_LAYER, abi.KvKind.KEYS, _CHAIN_VALUES)
+
+
+def _next_record(session: Session) -> int:
+    """The layer of the next record."""
+    for layer in range(_FIRST_RECORD, _FIRST_RECORD - _RECORDS, -1):
+        if not holds(session, layer, abi.KvKind.KEYS, 0, _ROW_BYTES):
+            return layer
+    raise CommandError(abi.Opcode.KV_APPEND, abi.NvmeStatus.CAPACITY_EXCEEDED, 0, retry=False)
+
+
+def _bytes(session: Session, layer: int, rows: int) -> bytes:
+    values = session.read(layer, abi.KvKind.KEYS, 0, (rows, 1, _ROW_BYTES))
+    return values.astype(np.uint8).tobytes()
+
+
+def holds(session: Session, layer: int, kind: abi.KvKind, token: int, head_dim: int) -> bool:
+    """True if the first head of a layer has this token. Raises CommandError for lost contents."""
+    try:
+        session.read(layer, kind, token, (1, 1, head_dim))
+    except CommandError as error:
+        if error.status == abi.NvmeStatus.TOKENS_MISSING:
+            return False
+        raise
+    return True
