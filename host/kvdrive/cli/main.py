@@ -17,6 +17,7 @@ from kvdrive.cli.generate import app as generate_app
 from kvdrive.cli.kernel import app as kernel_app
 from kvdrive.cli.ledger import app as ledger_app
 from kvdrive.cli.lm_eval import app as lm_eval_app
+from kvdrive.cli.plan import app as plan_app
 from kvdrive.cli.run import app as run_app
 from kvdrive.cli.serve import app as serve_app
 from kvdrive.errors import KvdriveError, Stopped
@@ -33,6 +34,7 @@ app.add_typer(chat_app)
 app.add_typer(serve_app)
 app.add_typer(eval_app)
 app.add_typer(lm_eval_app)
+app.add_typer(plan_app)
 app.add_typer(ledger_app)
 app.add_typer(doctor_app)
 app.add_typer(kernel_app, name="kernel")

@@ -1,0 +1,145 @@
+"""What a decode step would take with K and V on drives that attend: the parts, what bounds them, and what to change.
+
+Times are modelled from published rates: bytes over rates, and FLOP over rates. Nothing is fitted.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from kvdrive.perf import xcache
+from kvdrive.perf.shapes import HALF_BYTES, ModelShape
+from kvdrive.perf.systems import System
+
+ENGINE_RATE = 17.9e9  # bytes of K and V per second of one engine: docs/hardware.md, exact attention behind DDR4-2400
+PAGE_BYTES = 4096
+DAY = 86400
+
+
+@dataclass(frozen=True)
+class Part:
+    """Something that takes time in a decode step. `bound`: by what."""
+
+    name: str
+    seconds: float
+    bound: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A decode step of a batch. `alpha`: the share of the work that X-cache takes; `reason` says why.
+
+    `parts` overlap where `kvdrive` splits the batch in two; `step` is without that, `overlapped` with it.
+    """
+
+    model: ModelShape
+    system: System
+    tokens: int
+    batch: int
+    drives: int
+    alpha: float
+    reason: str
+    parts: tuple[Part, ...]
+    weights_on_processor: bool
+
+    @property
+    def step(self) -> float:
+        """Seconds of one step, one part after the other."""
+        return sum(part.seconds for part in self.parts)
+
+    @property
+    def overlapped(self) -> float:
+        """Seconds of one step when halves of the batch take turns: the longer of the model's part and the rest."""
+        dense = self.parts[0].seconds
+        return max(dense, self.step - dense)
+
+    @property
+    def stored(self) -> float:
+        """Bytes on each drive."""
+        kv = self.model.kv_bytes(self.batch, self.tokens)
+        return kv * xcache.written(self.model, self.alpha) / self.drives
+
+    @property
+    def interval(self) -> int:
+        """Tokens between two writes: as many rows as fill a page."""
+        return max(1, PAGE_BYTES // (self.model.head_dim * HALF_BYTES))
+
+    @property
+    def pending(self) -> float:
+        """Bytes of host memory for tokens that wait for a write."""
+        return float(self.model.kv_bytes(self.batch, self.interval))
+
+    @property
+    def drives_needed(self) -> int:
+        """The fewest drives that hold K and V."""
+        return max(1, math.ceil(self.stored * self.drives / self.system.drive.capacity))
+
+    @property
+    def years(self) -> float | None:
+        """Years of decoding without a pause until a drive has written what it may; None where that is not published."""
+        if not self.system.drive.written:
+            return None
+        rate = self.stored / self.tokens / self.overlapped  # one token of each sequence per step
+        return self.system.drive.written / rate / (365 * DAY)
+
+    @property
+    def advice(self) -> str:
+        """What to change first."""
+        longest = max(self.parts, key=lambda part: part.seconds)
+        if self.drives < self.drives_needed:
+            return f"K and V need {self.drives_needed} drives"
+        if longest is self.parts[0]:
+            if self.weights_on_processor:
+                return "the model's own weights take longest: a larger batch costs little"
+            return "weights that come from the host take longest: use a processor that holds them, or a larger batch"
+        if longest.bound == "drives":
+            return f"drives take longest: {2 * self.drives} of them halve that part"
+        return f"{longest.bound} takes longest: a smaller share of X-cache, or a faster {longest.bound}"
+
+
+def plan(model: ModelShape, system: System, tokens: int, batch: int, drives: int, alpha: float | None = None) -> Plan:
+    """Plan a decode step of `batch` sequences of `tokens` tokens. `alpha` None: the best share of X-cache."""
+    inside = min(system.drive.rate, ENGINE_RATE) * drives
+    rates = xcache.Rates(inside, system.link, system.flops)
+    cached = tokens * batch
+    best = xcache.chosen(model, cached, rates)
+    reason = _reason(model, rates, cached, best)
+    if alpha is None:
+        alpha = best
+    elif alpha != best:
+        reason = f"asked for; {best:g} is faster"
+    attention = xcache.times(model, cached, alpha, rates)
+    bound = max(
+        ("drives", attention.drive), ("link", attention.link), ("processor", attention.compute), key=lambda p: p[1]
+    )
+    resident = model.weight_bytes <= system.memory
+    weights = model.active_weight_bytes / (system.memory_rate if resident else system.link)
+    computed = batch * model.active_weight_bytes / system.flops  # 2 FLOP for each weight of 2 bytes
+    dense = Part("model", max(weights, computed), "compute" if computed > weights else "weights")
+    crossing = batch * model.layers * HALF_BYTES * (2 * model.hidden + 2 * model.kv_heads * model.head_dim)
+    return Plan(
+        model,
+        system,
+        tokens,
+        batch,
+        drives,
+        alpha,
+        reason,
+        (
+            dense,
+            Part("attention", attention.step, bound[0]),
+            Part("queries and outputs", crossing / system.link, "link"),
+        ),
+        resident,
+    )
+
+
+def _reason(model: ModelShape, rates: xcache.Rates, tokens: int, best: float) -> str:
+    if best:
+        gain = xcache.times(model, tokens, 0, rates).step / xcache.times(model, tokens, best, rates).step
+        return f"{gain:.2f} times as fast as without"
+    if model.x_bytes_per_token >= model.kv_bytes_per_token:
+        more = model.x_bytes_per_token / model.kv_bytes_per_token
+        return f"X of a token is {more:g} times its K and V"
+    return "the link or the processor would take longer than the drives save"

@@ -1,0 +1,83 @@
+"""The planner: what it says follows from bytes and rates."""
+
+import dataclasses
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from kvdrive.cli.main import app
+from kvdrive.cli.plan import _shape
+from kvdrive.errors import InputError
+from kvdrive.perf import shapes
+from kvdrive.perf.plan import plan
+from kvdrive.perf.systems import SYSTEMS
+
+SMART = SYSTEMS["a100-smartssd"]
+RUNNER = CliRunner()
+
+
+def test_attention_takes_as_long_as_the_drives_read():
+    found = plan(shapes.OPT_66B, SMART, 32768, 16, 4, alpha=0.0)
+    assert found.parts[1].seconds == pytest.approx(shapes.OPT_66B.kv_bytes(16, 32768) / (4 * 3e9))
+    assert found.parts[1].bound == "drives"
+    twice = plan(shapes.OPT_66B, SMART, 32768, 16, 8, alpha=0.0)
+    assert twice.parts[1].seconds == pytest.approx(found.parts[1].seconds / 2)
+
+
+def test_x_cache_helps_one_kv_head_per_query_head_only():
+    assert plan(shapes.OPT_66B, SMART, 32768, 16, 16).alpha == 0.5  # 48 GB/s in the drives, 26 over the link
+    found = plan(shapes.LLAMA_70B, SMART, 32768, 16, 16)
+    assert (found.alpha, found.reason) == (0, "X of a token is 4 times its K and V")
+    assert plan(shapes.LLAMA_70B, SMART, 32768, 16, 16, alpha=0.5).reason == "asked for; 0 is faster"
+
+
+def test_weights_come_from_the_host_where_the_processor_cannot_hold_them():
+    small, large = plan(shapes.MISTRAL_7B, SMART, 4096, 1, 1), plan(shapes.OPT_66B, SMART, 4096, 1, 1)
+    assert small.weights_on_processor
+    assert not large.weights_on_processor
+    assert large.parts[0].seconds == pytest.approx(shapes.OPT_66B.weight_bytes / 26e9)
+
+
+def test_drives_that_are_too_few_are_said_first():
+    found = plan(shapes.OPT_175B, SMART, 131072, 64, 2, alpha=0.0)
+    assert found.drives_needed == -(-shapes.OPT_175B.kv_bytes(64, 131072) // int(3.84e12))
+    assert found.advice == f"K and V need {found.drives_needed} drives"
+
+
+def test_endurance_counts_what_a_step_writes():
+    found = plan(shapes.OPT_66B, SMART, 32768, 16, 4, alpha=0.0)
+    a_step = shapes.OPT_66B.kv_bytes(16, 1) / 4
+    assert found.years == pytest.approx(7.008e15 / a_step * found.overlapped / (365 * 86400))
+
+
+def test_json_has_the_parts_and_the_label():
+    row = json.loads(RUNNER.invoke(app, ["plan", "--model", "opt-13b", "--context", "64K", "--json"]).output)
+    assert (row["tokens"], row["label"], len(row["parts"])) == (65536, "modelled", 3)
+
+
+def test_a_checkpoint_is_measured_by_its_configuration():
+    mini = _shape("mini")
+    assert mini.gated
+    assert mini.heads % mini.kv_heads == 0
+    assert RUNNER.invoke(app, ["plan", "--model", "mini"]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--hardware", "abacus"], "there is no hardware 'abacus': choose one of "),
+        (["--context", "0"], "a context has at least one token"),
+    ],
+)
+def test_wrong_options_are_one_sentence(options, sentence):
+    result = RUNNER.invoke(app, ["plan", "--model", "opt-13b", *options])
+    assert isinstance(result.exception, InputError)
+    assert str(result.exception).startswith(sentence)
+
+
+def test_every_system_has_sources():
+    for system in SYSTEMS.values():
+        for part in (system, system.drive):
+            assert part.source.startswith(("published: ", "paper: "))
+        assert all(value >= 0 for value in dataclasses.asdict(system).values() if isinstance(value, float))
