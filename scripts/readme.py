@@ -12,6 +12,13 @@ import llama_cpp
 
 ROOT = Path(__file__).resolve().parent.parent
 END = "<!-- end -->"
+# A bracket has one meaning in a table, which stands above it.
+ATTENTION = "GB/s of K and V; in brackets: how many times as fast `fast` is, median of the rounds' ratios."
+DECODE = (
+    "ms per decode step of one sequence; in brackets: how many times the time of stock transformers, median of the "
+    "rounds' ratios."
+)
+CPU_TARGET = "ms for the attention of a decode step; in brackets: how many times as fast as `exact`."
 
 
 def attention(bench: dict) -> str:
@@ -32,11 +39,10 @@ def attention(bench: dict) -> str:
     where = f"{machine['processor']}, {machine['cpus']} shared cores, {machine['isa']}, torch {bench['torch']}"
     note = (
         f"Measured on {where}; s = {shape['s']}, d = {shape['d']}, {shape['heads']} KV heads streamed from memory. "
-        "In brackets: `fast` over the contender, median of the rounds' ratios; for the memory read that is the share"
-        " of the bandwidth. The compiled kernels (`hls`, "
-        f"s = {slow[0]['shape']['s']}): {compiled}."
+        "`memory read` only reads as many bytes. "
+        f"The compiled kernels (`hls`, s = {slow[0]['shape']['s']}): {compiled}."
     )
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n\n" + note
+    return _page(ATTENTION, lines, note)
 
 
 def decode(bench: dict) -> str:
@@ -46,21 +52,21 @@ def decode(bench: dict) -> str:
     lines = [["model, context", *names], ["---"] + ["---:"] * len(names)]
     for model, context in dict.fromkeys((row["model"], row["context"]) for row in rows):
         found = {row["contender"]: row for row in rows if (row["model"], row["context"]) == (model, context)}
-        cells = (f"{_ms(row['median_seconds'])} ({row['ratio']:.2g}x)" if row else "-" for row in map(found.get, names))
-        lines.append([f"{model}, {context:,}", *cells])
+        cells = [_ms(row["median_seconds"]) if row else "-" for row in map(found.get, names)]
+        ratios = [f" ({row['ratio']:.2g}x)" if row else "" for row in map(found.get, names)]
+        lines.append([f"{model}, {context:,}", cells[0], *map("".join, zip(cells[1:], ratios[1:], strict=True))])
     overheads = ", ".join(f"{p['overhead']:+.1%} ({p['model']}, {p['tokens']:,} tokens)" for p in bench["prefill"])
     note = (
-        f"ms per decode step of one sequence, measured on {machine['processor']}, {machine['threads']} threads, "
+        f"Measured on {machine['processor']}, {machine['threads']} threads, "
         f"{machine['bytes_per_second'] / 1e9:.3g} GB/s of memory, torch {machine['torch']}; caches filled with random "
-        "K and V. In brackets: over stock transformers, median of the rounds' ratios. Time to the first token with K "
-        f"and V on their way to the drive: {overheads}."
+        f"K and V. Time to the first token with K and V on their way to the drive: {overheads}."
     )
     if llama_cpp.NAME in names:
         note += (
             f" {llama_cpp.NAME}: its own `llama-bench`, where that and the package `gguf` are installed; flash "
             f"attention, matrices in bfloat16 (mini's too), up to {llama_cpp.LONGEST:,} tokens."
         )
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n\n" + note
+    return _page(DECODE, lines, note)
 
 
 def _ms(seconds: float) -> str:
@@ -77,32 +83,40 @@ def _real(rows: list[dict]) -> str:
 
 
 def cpu_target(bench: dict) -> str:
-    """One line per context, one column per contender: ms, and how that compares with disk or exact attention."""
+    """One line per context; one column per contender, and for each comparison with the disk."""
     machine, names = bench["machine"], list(dict.fromkeys(row["contender"] for row in bench["rows"]))
-    lines = [["context", *names], ["---:"] * (len(names) + 1)]
+    beside = {"disk alone": ["GB/s"], "exact": ["share of the disk's rate"]}
+    head = ["context", *(column for name in names for column in [name, *beside.get(name, [])])]
+    lines = [head, ["---:"] * len(head)]
     for tokens in dict.fromkeys(row["tokens"] for row in bench["rows"]):
         found = {row["contender"]: row for row in bench["rows"] if row["tokens"] == tokens}
         cells = [f"{tokens:,}"]
         for name in names:
             row = found[name]
-            beside = f" ({row['over_exact']:.2g}x)" if name.startswith("SparF") else ""
-            rate = f"{row['kv_bytes'] / row['median_seconds'] / 1e9:.3g} GB/s"
-            beside = f" ({rate})" if name == "disk alone" else beside
-            beside = f" ({row['of_disk']:.0%} of the disk)" if name == "exact" else beside
-            cells.append(_ms(row["median_seconds"]) + beside)
+            ratio = f" ({row['over_exact']:.2g}x)" if name.startswith("SparF") else ""
+            cells.append(_ms(row["median_seconds"]) + ratio)
+            if name == "disk alone":
+                cells.append(f"{row['kv_bytes'] / row['median_seconds'] / 1e9:.3g}")
+            if name == "exact":
+                cells.append(f"{row['of_disk']:.0%}")
         lines.append(cells)
     prefill = bench["prefill"]
     note = (
-        "ms for the attention of a decode step, 426m's 8 layers, K and V in a file on this machine's disk; measured on "
+        "426m's 8 layers, K and V in a file on this machine's disk; measured on "
         f"{machine['processor']}, {machine['threads']} threads, torch {machine['torch']}; but for `cached` the page "
-        "cache does not hold the file. `disk alone`: as many bytes of the file in direct reads of 1 MiB. SparF 1/8 in "
-        "brackets: times as fast as exact; its chosen tokens are scattered (independent random rows), or lie in runs "
-        "of similar rows. `cached` and `packed sdpa`: warm, in turns. "
+        "cache does not hold the file. `disk alone`: as many bytes of the file in direct reads of 1 MiB. The tokens "
+        "that SparF chooses are scattered (independent random rows), or lie in runs of similar rows. `cached` and "
+        "`packed sdpa`: warm, in turns. "
         f"{_real(bench['real'])} "
         f"Time to the first token with K and V on their way to the file: {prefill['overhead']:+.1%} "
         f"({prefill['model']}, {prefill['tokens']:,} tokens)."
     )
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n\n" + note
+    return _page(CPU_TARGET, lines, note)
+
+
+def _page(legend: str, lines: list[list[str]], note: str) -> str:
+    """What the cells say, the table, and where it was measured."""
+    return "\n".join([legend, "", *("| " + " | ".join(line) + " |" for line in lines), "", note])
 
 
 BLOCKS = (("bench-attention", attention), ("bench-decode", decode), ("bench-cpu-target", cpu_target))

@@ -23,9 +23,12 @@ def test_every_contender_is_measured_on_the_same_keys_and_values(tmp_path):
         "rows": [vars(row) | {"median_seconds": row.median} for row in rows.values()],
         "prefill": {"overhead": 0.01, "model": "tiny", "tokens": 20},
     }
-    head, _, line, _, note = readme.cpu_target(json.loads(json.dumps(report))).splitlines()
-    assert head.count("|") == line.count("|") == 8
+    legend, _, head, _, line, _, note = readme.cpu_target(json.loads(json.dumps(report))).splitlines()
+    assert "in brackets: how many times as fast as `exact`" in legend
+    assert head.count("|") == line.count("|") == 10
     assert line.startswith("| 8,192 | ")
-    assert "% of the disk)" in line
+    cells = dict(zip((c.strip() for c in head.strip("|").split("|")), line.strip("|").split("|"), strict=True))
+    assert cells["share of the disk's rate"].strip().endswith("%")
+    assert {name for name, cell in cells.items() if "(" in cell} == set(bench.SPARSE)
     assert "+1.0% (tiny, 20 tokens)" in note
     assert "SparF 1/8, mini's own K and V of 16,384 tokens of source code: 40% of the bytes, 1.5x." in note

@@ -61,8 +61,11 @@ def test_the_table_of_the_readme(model, tmp_path):
     machine = {"processor": "P", "threads": 1, "bytes_per_second": 1e9, "torch": "T"}
     decode = [vars(row) | {"median_seconds": row.median} for row in rows]
     report = {"machine": machine, "decode": decode, "prefill": [vars(prefill) | {"overhead": prefill.overhead}]}
-    head, _, line, _, note = readme.decode(json.loads(json.dumps(report))).splitlines()
+    legend, _, head, _, line, _, note = readme.decode(json.loads(json.dumps(report))).splitlines()
     assert head.count("|") == line.count("|") == 7
     assert line.startswith("| tiny, 70 | ")
-    assert "(1x)" in line
+    assert "in brackets: how many times the time of stock transformers" in legend
+    cells = [cell.strip() for cell in line.strip("|").split("|")[1:]]
+    assert ["(" in cell for cell in cells] == [False] + [True] * 4  # stock itself needs no ratio
+    assert all(cell.endswith("x)") for cell in cells[1:])
     assert "tiny, 20 tokens" in note
