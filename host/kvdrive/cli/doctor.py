@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from kvdrive.doctor.finding import Finding, State
+from kvdrive.waiting import IMPORTS, waiting_for
 
 app = typer.Typer()
 
@@ -35,7 +36,8 @@ def doctor(
     if model:
         _model(model, as_json)
         return
-    found = list(checks())
+    with waiting_for("checking this machine"):
+        found = list(checks())
     if as_json:
         typer.echo(json.dumps([asdict(finding) for finding in found]))
     else:
@@ -62,11 +64,13 @@ def _model(name: str, as_json: bool) -> None:
     """Print the row of a checkpoint. Raises InputError."""
     import shutil
 
-    from kvdrive.doctor.model import read_config, row_of
-    from kvdrive.generation import places
-    from kvdrive.targets.opening import cache_folder
+    with waiting_for(IMPORTS):
+        from kvdrive.doctor.model import read_config, row_of
+        from kvdrive.generation import places
+        from kvdrive.targets.opening import cache_folder
 
-    config = read_config(places.find(name))
+    with waiting_for(f"reading {name}"):
+        config = read_config(places.find(name))
     place = next(folder for folder in (cache_folder(), *cache_folder().parents) if folder.exists())
     row = row_of(name, config, shutil.disk_usage(place).free)
     if as_json:

@@ -9,6 +9,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
+from kvdrive.waiting import waiting_for
+
 app = typer.Typer()
 
 
@@ -27,6 +29,8 @@ def lm_eval(context: typer.Context) -> None:
 
     All arguments are those of the harness's own command `lm_eval`, --help included.
     """
-    import_module("kvdrive.plugins.lm_eval")  # adds the model to the harness's list
+    with waiting_for("importing lm-eval, torch and transformers"):
+        import_module("kvdrive.plugins.lm_eval")  # adds the model to the harness's list
+        harness = import_module("lm_eval.__main__")
     sys.argv = ["lm_eval", *context.obj]
-    import_module("lm_eval.__main__").cli_evaluate()
+    harness.cli_evaluate()

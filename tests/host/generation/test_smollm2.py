@@ -60,7 +60,8 @@ def served(path, kind):
     """The address of a drive that is served at a socket ("sock") or over NVMe/TCP ("tcp")."""
     subsystem = Subsystem(Drive(path / "drive.kv", "fast", 1, 1 << 28))
     if kind == "tcp":
-        yield f"tcp://127.0.0.1:{TcpServer(subsystem).port}"
+        server = TcpServer(subsystem)
+        yield f"tcp://127.0.0.1:{server.port}"
         return
     server = RingServer(subsystem, path / "drive.sock")
     thread = threading.Thread(target=server.run)
