@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An AXI4 slave in front of a memory, for one master. It checks every rule for the master's bursts."""
+"""An AXI4 slave in front of a memory, for one master. It checks every rule for the master's bursts.
+
+The code is our own: the slave of cocotbext-axi answers in order, one burst at a time, and has no times of a DRAM.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an AXI4 memory holds and how long it takes: buffers at device addresses, and a timing model in nanoseconds.
+// The code is our own: it must be C++, as Verilator's models are, and free models (cocotbext-axi) are Python and answer
+// in order.
 #pragma once
 
 #include <algorithm>
