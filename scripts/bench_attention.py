@@ -186,6 +186,12 @@ def cache_bytes() -> int:
     return max((int(size.read_text().strip().removesuffix("K")) * 1024 for size in sizes), default=0)
 
 
+def machine(threads: int, bandwidth: float) -> dict[str, object]:
+    """What a benchmark's report says of this machine; `bandwidth` of its memory in bytes/s."""
+    said = {"processor": processor(), "cpus": os.cpu_count(), "bytes_per_second": bandwidth}
+    return said | {"threads": threads, "torch": torch.__version__}
+
+
 def processor() -> str:
     """The processor's name."""
     info = Path("/proc/cpuinfo")

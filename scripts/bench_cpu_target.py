@@ -31,7 +31,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from attention_states import IN_RUNS, SCATTERED, Shape, States, made_up, of_a_model
-from bench_attention import processor
+from bench_attention import machine
 from bench_decode import load, measure_prefill, memory_bandwidth
 from kvdrive import abi
 from kvdrive.kernels.native import scale_bits
@@ -294,10 +294,8 @@ def main() -> None:
         f"{stock:.3g} s without: {prefill.overhead:+.1%}"
     )
     if args.json:
-        machine = {"processor": processor(), "cpus": os.cpu_count(), "bytes_per_second": bandwidth}
-        machine |= {"threads": args.threads, "torch": torch.__version__}
         report = {
-            "machine": machine,
+            "machine": machine(args.threads, bandwidth),
             "rows": [asdict(row) | {"median_seconds": row.median} for row in rows],
             "real": [asdict(row) | {"median_seconds": row.median} for row in real],
             "prefill": asdict(prefill) | {"overhead": prefill.overhead},

@@ -29,7 +29,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 from transformers.cache_utils import Cache, DynamicCache
 
 import llama_cpp
-from bench_attention import processor
+from bench_attention import machine
 from decode_contenders import SEED, contenders, sibling
 from kvdrive.generation import checkpoints
 from kvdrive.generation.checkpoints import Checkpoint, Shape
@@ -273,10 +273,8 @@ def main() -> None:
     for table in show(rows, prefills):
         console.print(table)
     if args.json:
-        machine = {"processor": processor(), "cpus": os.cpu_count(), "bytes_per_second": bandwidth}
-        machine |= {"threads": args.threads, "torch": torch.__version__}
         report = {
-            "machine": machine,
+            "machine": machine(args.threads, bandwidth),
             "decode": [asdict(row) | {"median_seconds": row.median} for row in rows],
             "prefill": [asdict(found) | {"overhead": found.overhead} for found in prefills],
         }

@@ -16,7 +16,8 @@ using nvme::QueueId;
 
 class Commands final : public Surface {
  public:
-  explicit Commands(const std::filesystem::path& folder) : drive_(folder / "drive.kv", make_fast_engine(), options()) {
+  explicit Commands(const std::filesystem::path& folder)
+      : drive_(folder / "drive.kv", make_fast_engine(), small_drive()) {
     require(controller_.set_property(nvme::kCc, 4, 0x00460061) == abi::kSuccess, "the controller cannot be enabled");
     connect();
   }
@@ -58,14 +59,6 @@ class Commands final : public Surface {
   }
 
  private:
-  static VolumeOptions options() {
-    VolumeOptions options;
-    options.capacity_bytes = 4 << 20;
-    options.preset = "mqsim-default";
-    options.pages_per_block = 4;
-    return options;
-  }
-
   void connect() {
     controller_.connect_queue(0, 32);
     controller_.connect_queue(1, 128);

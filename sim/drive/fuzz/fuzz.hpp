@@ -11,7 +11,18 @@
 #include <stdexcept>
 #include <vector>
 
+#include "volume.hpp"
+
 namespace kvdrive::fuzz {
+
+// A drive that is full after a few commands.
+inline VolumeOptions small_drive() {
+  VolumeOptions options;
+  options.capacity_bytes = 4 << 20;
+  options.preset = "mqsim-default";
+  options.pages_per_block = 4;
+  return options;
+}
 
 // A source of random choices. The same seed, or the same script, gives the same choices on every machine.
 class Random {

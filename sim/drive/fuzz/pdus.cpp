@@ -37,7 +37,7 @@ struct Slot {
 
 class Pdus final : public Surface {
  public:
-  explicit Pdus(const std::filesystem::path& folder) : drive_(folder / "drive.kv", make_fast_engine(), options()) {}
+  explicit Pdus(const std::filesystem::path& folder) : drive_(folder / "drive.kv", make_fast_engine(), small_drive()) {}
 
   void one(Random& random) override {
     now_ += std::chrono::microseconds(random.one_in(2000) ? 200'000 : random.below(200));
@@ -72,14 +72,6 @@ class Pdus final : public Surface {
   }
 
  private:
-  static VolumeOptions options() {
-    VolumeOptions options;
-    options.capacity_bytes = 4 << 20;
-    options.preset = "mqsim-default";
-    options.pages_per_block = 4;
-    return options;
-  }
-
   static tcp::TargetOptions target_options() {
     tcp::TargetOptions options;
     tcp::DhchapSecret secret{std::nullopt, Bytes(32)};

@@ -112,12 +112,8 @@ Runner = Callable[[Program, list[Case]], Ran]
 
 
 @pytest.fixture
-def tools() -> None:
+def tools(verilator: None) -> None:
     """Skips where a simulator is missing."""
-    try:
-        simulate.verilator()
-    except simulate.ToolError as error:
-        pytest.skip(str(error))
     if shutil.which("yosys") is None:
         pytest.skip("Yosys is missing: apt install yosys")
 

@@ -1,5 +1,4 @@
-# SPDX-License-Identifier: Apache-2.0
-"""Fixtures that the tests of RTL builds share."""
+"""A fixture that several folders share."""
 
 import pytest
 
