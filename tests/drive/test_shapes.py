@@ -9,6 +9,8 @@ from random_halves import halves
 import golden
 from golden.sparf import sparf
 from kvdrive import abi
+from kvdrive.errors import UnsupportedError
+from kvdrive.kernels.rtl import prepare_drives
 
 OK = abi.NvmeStatus.SUCCESS
 SPARSE = abi.AppendOption.APPEND_SPARSE
@@ -149,3 +151,14 @@ def test_device_time_of_a_group_is_that_of_the_kernel_calls_it_takes(make_drive)
     assert cycles(3, 64) == cycles(4, 64)
     assert cycles(16, 64) == 2 * cycles(8, 64)
     assert cycles(4, 40) == cycles(4, 64)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("group", [3, 9])
+def test_rtl_takes_groups_that_no_kernel_is_built_for(make_drive, group):
+    """A group of 3 uses the kernel of 4 with a zero head. 9 heads take two calls, of 8 and of 1."""
+    try:
+        prepare_drives(group)
+    except UnsupportedError as error:
+        pytest.skip(str(error))
+    check_every_mode(make_drive(engine="rtl"), np.random.default_rng(group), group, 40, heads=1)
