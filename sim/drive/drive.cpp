@@ -37,11 +37,14 @@ nvme::Reply Drive::execute(const nvme::Request& request) {
   const nvme::Command* const row = nvme::find_command(nvme::QueueKind::kIo, request.command);
   const std::uint32_t nsid = row ? row->nsid : request.command.nsid;
   nvme::Reply reply;
+  std::string failure;
   try {
     reply = dispatch(row, request);
-  } catch (const std::exception&) {  // the backing file failed or memory ran out: the command changed nothing
+  } catch (const std::exception& error) {  // the backing file failed or memory ran out: the command changed nothing
     reply = {.status = abi::kInternalError};
+    failure = error.what();
   }
+  if (reply.status == abi::kInternalError) failure_ = std::move(failure);
   state_.volume.device().trace().add(TraceTrack::kQueue, request.queue, TraceWork::kCommand, state_.now, reply.done,
                                      std::uint64_t{nsid} << 8 | request.command.opcode);
   reply.done = state_.now = std::max(state_.now, reply.done);
@@ -151,6 +154,11 @@ abi::NvmeStatus Drive::sanitize() {
     return abi::kInternalError;
   }
   return abi::kSuccess;
+}
+
+std::string Drive::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
 }
 
 std::uint64_t Drive::blocks_used() const {

@@ -124,6 +124,9 @@ class Drive {
   // One sentence for each damage that was repaired when the drive was opened.
   const std::vector<std::string>& notices() const { return state_.volume.notices(); }
 
+  // Why the latest command that ended with kInternalError failed, in words of the system; empty where nothing is known.
+  std::string failure() const;
+
   // `keep_trace` records the latest `events` events of device time (trace.hpp). `write_trace` writes them and returns
   // their number.
   void keep_trace(std::size_t events);
@@ -136,6 +139,7 @@ class Drive {
 
   mutable std::mutex mutex_;
   DriveState state_;
+  std::string failure_;
   std::atomic<bool> faults_armed_ = false;
 };
 

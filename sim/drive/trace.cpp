@@ -31,7 +31,8 @@ void Trace::keep(std::size_t events) {
 }
 
 std::size_t Trace::write(std::ostream& out, CommandName name_of) const {
-  out << "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[";
+  out << R"({"displayTimeUnit":"ns","otherData":{"clock":"modelled device time","events_in_all":)" << added_
+      << R"(},"traceEvents":[)";
   // In Chrome's terms, a kind of track is a process and a track is a thread.
   std::set<std::pair<std::size_t, std::uint32_t>> named;
   const char* comma = "\n";

@@ -41,7 +41,8 @@ class Trace {
     ++added_;
   }
 
-  // Writes the events as JSON and returns their number. `name_of` returns a command's name by namespace and opcode, or
+  // Writes the events as JSON and returns their number. `events_in_all` of its otherData counts those that were
+  // dropped, too. `name_of` returns a command's name by namespace and opcode, or
   // an empty name.
   using CommandName = std::string_view (*)(std::uint32_t nsid, std::uint8_t opcode);
   std::size_t write(std::ostream& out, CommandName name_of) const;

@@ -64,6 +64,9 @@ def test_each_queue_has_a_track_with_its_commands_by_name(make_drive, tmp_path):
 def test_a_trace_keeps_what_it_has_room_for(host, tmp_path):
     attend(host, 100)
     assert host.drive.write_trace(tmp_path / "trace.json") == 100
+    said = json.loads((tmp_path / "trace.json").read_text())["otherData"]
+    assert said["clock"] == "modelled device time"
+    assert said["events_in_all"] > 100
     host.drive.keep_trace(0)
     host.flush()
     assert host.drive.write_trace(tmp_path / "trace.json") == 0

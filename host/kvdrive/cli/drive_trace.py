@@ -70,8 +70,9 @@ def _finish_trace(queued: QueuedDrive, work: Iterable[None], out: Path, as_json:
     for _ in work:
         pass
     events = write_trace(queued.drive, out)
-    tracks, microseconds = _summary(out)
-    found = {"out": str(out), "events": events, "modelled_device_us": microseconds}
+    tracks, begin, end = _summary(out)
+    found = {"out": str(out), "events": events, "modelled_device_us": round(end - begin, 3)}
+    found |= {"modelled_from_us": begin, "modelled_to_us": end}
     if as_json:
         typer.echo(json.dumps(found | {"tracks": tracks}))
     else:
@@ -86,14 +87,14 @@ def write_trace(drive: Drive, out: Path) -> int:
         raise TargetError(str(error)) from error
 
 
-def _summary(path: Path) -> tuple[dict[str, int], float]:
-    """The number of tracks of each kind in a timeline, and its length in us."""
+def _summary(path: Path) -> tuple[dict[str, int], float, float]:
+    """The number of tracks of each kind in a timeline, and the device time that it covers in us."""
     events = json.loads(path.read_text())["traceEvents"]
     kinds = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
     spans = [event for event in events if event["ph"] == "X"]
     end = max((event["ts"] + event["dur"] for event in spans), default=0.0)
     tracks = Counter(kinds[event["pid"]] for event in events if event["name"] == "thread_name")
-    return dict(tracks), round(end - min((event["ts"] for event in spans), default=0.0), 3)
+    return dict(tracks), round(min((event["ts"] for event in spans), default=0.0), 3), round(end, 3)
 
 
 def _bars() -> Console:

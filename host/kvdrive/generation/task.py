@@ -21,6 +21,7 @@ from kvdrive.generation.progress import Display, bar
 from kvdrive.plugins.attach import AttentionOptions
 from kvdrive.report import files, plots
 from kvdrive.report.summary import Report, summarise, table
+from kvdrive.report.trace import covered
 from kvdrive.targets.opening import DriveOptions, open_drives, require_space
 from kvdrive.waiting import waiting_for
 
@@ -80,6 +81,8 @@ def run(settings: Settings, read_prompts: ReadPrompts, console: Console) -> Repo
     if settings.report:
         paths = files.write(settings.report, report, done.record)
         _say(console, f"report: {', '.join(map(str, paths))}")
+        for clock, time_span in covered(done.record):
+            _say(console, f"timeline of the {clock}: {time_span}")
     for line in verdicts(report):
         _say(console, line)
     return report

@@ -15,18 +15,22 @@ _STATUS_MASK = 0x7FF  # status code and status code type
 
 @dataclass(frozen=True)
 class Completion:
-    """`status`: status code type << 8 | code, 0 on success. `data`: what the drive sent to the host."""
+    """`status`: status code type << 8 | code, 0 on success. `data`: what the drive sent to the host.
+
+    `cause`: why a command failed with INTERNAL_ERROR, where the drive is in this process.
+    """
 
     identifier: int
     status: int
     result: int
     retry: bool
     data: NDArray[np.uint8]
+    cause: str = ""
 
     def check(self, opcode: int) -> Completion:
         """Return this completion. Raises CommandError when the command failed."""
         if self.status:
-            raise CommandError(opcode, self.status, self.result, self.retry)
+            raise CommandError(opcode, self.status, self.result, self.retry, self.cause)
         return self
 
 

@@ -22,20 +22,23 @@ class CommandError(KvdriveError):
     """A command completed with an error status and changed nothing.
 
     `status` is the status code type and code (`abi.NvmeStatus` where known), `result` the completion's 64-bit result,
-    `retry` whether the drive says that sending it again may help.
+    `retry` whether the drive says that sending it again may help. `cause`: what a drive in this process says besides.
     """
 
-    def __init__(self, opcode: int, status: int, result: int, retry: bool) -> None:
+    def __init__(self, opcode: int, status: int, result: int, retry: bool, cause: str = "") -> None:
         self.opcode = opcode
         self.status = status
         self.result = result
         self.retry = retry
+        self.cause = cause
         super().__init__(f"{command_name(opcode)} failed: {self._reason()}")
 
     def _reason(self) -> str:
         name = _name(abi.NvmeStatus, self.status)
         if self.status == abi.NvmeStatus.JOB_REFUSED:
             return f"{name}, the engine answered {abi.Status(self.result)!r}"
+        if self.cause:
+            return f"{name}, {self.cause}"
         meaning = _MEANING.get(abi.NvmeStatus(self.status)) if self.status in list(abi.NvmeStatus) else None
         return f"{name} ({meaning})" if meaning else name
 

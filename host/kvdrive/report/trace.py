@@ -8,6 +8,7 @@ steps are complete.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -66,9 +67,31 @@ def inside_events(record: Recorder) -> list[Event]:
 
 
 def write(path: Path, record: Recorder) -> None:
-    """Both timelines into one file."""
+    """Both timelines into one file. Its otherData say which time each of them covers."""
     events = host_events(record) + drive_events(record) + inside_events(record)
-    path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}))
+    covers = dict(covered(record))
+    path.write_text(json.dumps({"otherData": covers, "traceEvents": events, "displayTimeUnit": "ms"}))
+
+
+def covered(record: Recorder) -> Iterator[tuple[str, str]]:
+    """For each clock of a timeline its name, and the time that the events cover."""
+    yield "host, wall time", f"0 to {record.marks[-1].seconds:.3f} s"
+    steps = drive_events(record)
+    if steps:
+        yield "drive, modelled device time", f"{extent(steps)} (steps)"
+    for number, text in enumerate(record.traces):
+        found = json.loads(text)
+        kept = [event for event in found["traceEvents"] if event["ph"] == "X"]
+        if kept:
+            which = f"{len(kept):,} of {found['otherData']['events_in_all']:,} events"
+            yield f"inside drive {number}, modelled device time", f"{extent(kept, record.origins[number])} ({which})"
+
+
+def extent(events: Iterable[Event], origin_ns: int = 0) -> str:
+    """The modelled time from the first event's start to the last one's end, since `origin_ns`."""
+    spans = [event for event in events if event["ph"] == "X"]
+    begin, end = min(event["ts"] for event in spans), max(event["ts"] + event["dur"] for event in spans)
+    return f"{begin / 1e3 - origin_ns / 1e6:,.3f} to {end / 1e3 - origin_ns / 1e6:,.3f} ms"
 
 
 def _step(number: int) -> str:

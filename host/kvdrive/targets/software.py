@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +50,10 @@ class SoftwareDrive(Target):
 
     def submit_many(self, commands: Sequence[Command]) -> list[Completion]:
         """See Target."""
-        self._open_drive()
-        return rings.exchange(self._pairs, commands)
+        drive = self._open_drive()
+        done = rings.exchange(self._pairs, commands)
+        failed = any(one.status == abi.NvmeStatus.INTERNAL_ERROR for one in done)
+        return self._explained(done, drive.failure()) if failed else done
 
     def stats(self) -> TargetStats:
         """See Target."""
@@ -60,6 +65,15 @@ class SoftwareDrive(Target):
         count, stats = len(drive.sessions()), drive.flash_stats()
         size = stats["groups_live"] * abi.PAGE_BYTES + stats["staged_bytes"]
         return f"{count} session{'s' if count != 1 else ''} ({size / 2**20:.1f} MiB)" if count else ""
+
+    def _explained(self, done: list[Completion], failure: str) -> list[Completion]:
+        """Completions of which those that failed for a reason of the drive's file say so, with the file's path."""
+        if not failure:
+            return done
+        cause = f"the file {self.place}: {failure}"
+        if os.strerror(errno.ENOSPC) in failure or os.strerror(errno.EFBIG) in failure:
+            cause += f" (disk of {Path(self.place).parent}); what the drive held before is still there: free some space"
+        return [replace(one, cause=cause) if one.status == abi.NvmeStatus.INTERNAL_ERROR else one for one in done]
 
     def close(self) -> None:
         """See Target."""

@@ -301,6 +301,7 @@ void bind_drive(nb::module_& m) {
           nb::call_guard<nb::gil_scoped_release>(), "The same as text.")
       .def("check", &Drive::check, nb::call_guard<nb::gil_scoped_release>(),
            "Compare maps, spares and contents: one sentence per disagreement.")
+      .def("failure", &Drive::failure, "Why the latest INTERNAL_ERROR came about, where known.")
       .def("notices", &Drive::notices,
            "What was damaged when the drive was opened, and put right or, with salvage, lost: one sentence each.");
   m.def("timing_cases", &timing_cases, "The timing model beside published and measured values, a dict per case.");

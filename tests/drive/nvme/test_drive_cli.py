@@ -55,6 +55,20 @@ def test_create_info_and_fsck(tmp_path):
     assert json.loads(kvdrive("fsck", path, "--json").stdout)["disagreements"] == []
 
 
+@pytest.mark.parametrize("command", ["info", "fsck"])
+def test_looking_at_a_drive_neither_writes_nor_creates(tmp_path, command):
+    path, missing = tmp_path / "drive.kv", tmp_path / "missing.kv"
+    kvdrive("create", path, "--capacity", "64M")
+    os.utime(path, (1, 1))
+    before = path.read_bytes()
+    path.chmod(0o444)
+    assert kvdrive(command, path).returncode == 0
+    assert kvdrive(command, missing).returncode == 2
+    assert path.read_bytes() == before
+    assert path.stat().st_mtime == 1
+    assert sorted(tmp_path.iterdir()) == [path]
+
+
 def test_budgets_and_wear_of_a_new_drive(tmp_path):
     """Budgets are stored on the drive and shown by info. 0 means no limit for sessions."""
     path = tmp_path / "drive.kv"
@@ -157,6 +171,7 @@ def test_the_timeline_of_a_workload(tmp_path, workload, jobs):
     assert result.returncode == 0, result.stderr
     found, spans = json.loads(result.stdout), spans_of(out)
     assert found["events"] == len(spans)
+    assert found["modelled_device_us"] == pytest.approx(found["modelled_to_us"] - found["modelled_from_us"], abs=0.01)
     assert found["modelled_device_us"] > 0
     assert found["tracks"]["queue"] == len({track for kind, track, _ in spans if kind == "queue"}) == 2
     assert sum(kind == "engine" for kind, _, _ in spans) == jobs

@@ -97,7 +97,8 @@ def test_the_report_counts_what_the_drive_did(generate, tmp_path):
 def test_the_timeline_has_a_clock_for_the_host_and_one_for_the_drive(generate, tmp_path):
     result = generate("--prompt", PROMPTS[0], "--max-new-tokens", 4, "--report", tmp_path, "--ignore-stop")
     assert result.exit_code == 0, result.output
-    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    timeline = json.loads((tmp_path / "trace.json").read_text())
+    events = timeline["traceEvents"]
     names = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
     inside = {pid: name for pid, name in names.items() if pid not in (1, 2)}
     assert {names[1], names[2]} == {"host (wall time)", "drive (modelled time)"}
@@ -118,6 +119,17 @@ def test_the_timeline_has_a_clock_for_the_host_and_one_for_the_drive(generate, t
         assert before["ts"] + before["dur"] == pytest.approx(after["ts"])
     decode = device[1]["ts"], device[-1]["ts"] + device[-1]["dur"]
     assert all(decode[0] <= job["ts"] and job["ts"] + job["dur"] <= decode[1] for job in jobs)
+    covers = timeline["otherData"]
+    assert list(covers) == [
+        "host, wall time",
+        "drive, modelled device time",
+        "inside drive 0, modelled device time",
+    ]
+    assert covers["drive, modelled device time"] == f"0.000 to {decode[1] / 1e3:,.3f} ms (steps)"
+    count = sum(event["ph"] == "X" and event["pid"] in inside for event in events)
+    assert covers["inside drive 0, modelled device time"].endswith(f" ms ({count:,} of {count:,} events)")
+    for clock, covered in covers.items():
+        assert f"timeline of the {clock}: {covered}\n" in result.stderr
 
 
 def test_sampling_repeats_with_its_seed(generate):
