@@ -81,7 +81,7 @@ inline bin_t digit_of(ordinal_t ordinal, digit_t digit) {
   return bin_t(ordinal >> place_of(digit));
 }
 
-// Of the bits above the digit.
+// True if the bits above the digit are the same.
 inline bool same_prefix(ordinal_t a, ordinal_t b, digit_t digit) {
 #pragma HLS INLINE
   const ordinal_t above = ordinal_t(0xffffffff << kDigitBits) << place_of(digit);

@@ -35,7 +35,7 @@ inline ap_int<42> to_fixed(half_t h) {
   return ap_int<42>(parts.mantissa) << parts.shift.to_int();
 }
 
-// Of `count` lanes from `first` on.
+// True if `count` lanes from `first` on hold neither Inf nor NaN.
 inline bool all_finite(const beat_t& beat, int first = 0, int count = abi::kLanes) {
 #pragma HLS INLINE
   bool finite = true;

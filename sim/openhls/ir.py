@@ -211,7 +211,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Whether a loop is to be pipelined: the initiation interval that PIPELINE asks for, None without the pragma.
+    """How a loop is to be pipelined: the initiation interval that PIPELINE asks for, None without the pragma.
 
     `off` asks for one iteration after the other.
     """
@@ -266,7 +266,7 @@ class Loop:
 
     @property
     def innermost(self) -> bool:
-        """Whether the body is a single block."""
+        """True if the body is a single block."""
         return len(self.body) == 1 and isinstance(self.body[0], Block)
 
 

@@ -28,7 +28,6 @@ _BESIDE = (
     "__main__.py",
     "estimate.py",
     "synthesis.py",
-    "interpret.py",
     "printer.py",
 )
 _STAMP = "built.json"

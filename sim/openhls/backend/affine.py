@@ -106,6 +106,6 @@ def first_collision(earlier: Affine, later: Affine, steps: dict[str, int], varia
 
 
 def may_meet(earlier: Affine, later: Affine) -> bool:
-    """Whether two accesses of one iteration can have the same index."""
+    """True if two accesses of one iteration can have the same index."""
     difference = earlier.plus(later, -1)
     return bool(difference.terms) or difference.constant == 0

@@ -247,7 +247,7 @@ class Controller:
 
 
 def fits_in_setup(body: Body, schedule: Schedule, clock_mhz: float) -> bool:
-    """Whether a block without accesses leaves time for the choice between two values in its only step."""
+    """True if a block without accesses leaves time for the choice between two values in its only step."""
     slowest = max(time.offset for time in schedule.ends)
     plain = not any(operation.opcode in PREDICATED for operation in body.operations)
     return plain and schedule.depth == 1 and slowest + delays.logic(3) <= delays.budget(clock_mhz)

@@ -44,7 +44,7 @@ class Body:
         return cls(block.operations, storages, loop.carried, loop.dependences, True)
 
     def apart(self, a: int, b: int) -> bool:
-        """Whether two accesses are in branches that exclude each other."""
+        """True if two accesses are in branches that exclude each other."""
         return exclusive(self.operations[a].predicate, self.operations[b].predicate, self.definitions)
 
 
@@ -72,7 +72,7 @@ def stream_edges(body: Body) -> list[Edge]:
 
 
 def write_read_edges(body: Body) -> list[Edge]:
-    """A read waits; whatever was written before it in the program must be on its way by then."""
+    """A read waits. Everything that the program wrote before it must be on its way by then."""
     found: list[Edge] = []
     last_write: int | None = None
     for number, operation in enumerate(body.operations):

@@ -29,6 +29,6 @@ def conditions(predicate: Operand, definitions: dict[str, Operation]) -> Conditi
 
 
 def exclusive(a: Operand, b: Operand, definitions: dict[str, Operation]) -> bool:
-    """Whether at most one of two predicates of one iteration is 1."""
+    """True if at most one of two predicates of one iteration is 1."""
     other = conditions(b, definitions)
     return any((name, not wanted) in other for name, wanted in conditions(a, definitions))

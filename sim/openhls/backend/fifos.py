@@ -12,7 +12,7 @@ OwnFifos = dict[tuple[str, str], int]  # depth, by process and stream
 
 
 def own_fifos(program: Program) -> OwnFifos:
-    """Of the streams that a process writes itself and that lead to a FIFO wherever it is called; the deepest counts."""
+    """Depths of the FIFOs behind the streams that a process writes itself, over all its calls; the deepest counts."""
     depths: dict[tuple[str, str], list[int]] = {}
     others: set[tuple[str, str]] = set()
     for process in program.processes.values():

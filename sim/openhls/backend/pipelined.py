@@ -55,7 +55,7 @@ def attempt(loop: Loop, storages: dict[str, Storage], clock_mhz: float, most: in
 
 
 def keeps_interval(flat: Flat, storages: dict[str, Storage], clock_mhz: float) -> bool:
-    """Whether the flattened loop starts iterations as often as the inner loop alone."""
+    """True if the flattened loop starts iterations as often as the inner loop alone."""
     inner = pipelined(flat.inner, storages, clock_mhz)
     try:
         pipelined(flat.loop, storages, clock_mhz, inner.schedule.interval)

@@ -133,7 +133,7 @@ class RegisterFile:
         self.data, self.strobe = module.net("write_data", 32), module.net("write_strobe", 4)
 
     def at(self, side: str, offset: int) -> Term:
-        """Whether the bus reads or writes the word at `offset`."""
+        """True if the bus reads or writes the word at `offset`."""
         address = self.addresses[side]
         word = operate(Opcode.EXTRACT, address, width=address.width - 2, low=2)
         return equals(word, literal(address.width - 2, offset // 4))

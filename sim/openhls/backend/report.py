@@ -45,7 +45,7 @@ class RegionReport:
 
     @property
     def missed(self) -> bool:
-        """Whether the interval is longer than the pragma asks for."""
+        """True if the interval is longer than the pragma asks for."""
         return self.wish is not None and self.interval is not None and self.interval > self.wish
 
 

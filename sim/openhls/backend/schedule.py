@@ -189,7 +189,7 @@ class Attempt:
         raise TooShort(f"{kind} {name}: {sum(p == ports for p in self.ports)} accesses in an iteration")
 
     def shares(self, number: int, step: int, other: int) -> bool:
-        """Whether two accesses can use a port in the same step of an iteration."""
+        """True if two accesses can use a port in the same step of an iteration."""
         a, b = self.body.operations[number], self.body.operations[other]
         if Opcode.LOAD in (a.opcode, b.opcode) or self.start[other].step != step:
             return False

@@ -17,7 +17,7 @@ from openhls.errors import OpenHlsError
 HERE = Path(__file__).resolve().parent
 LIBRARY = sorted((HERE.parent / "rtl").glob("*.sv"))
 HARNESS = HERE / "cosim"
-# Bits that nobody needs and comparisons that are always true are left to synthesis; file names are the reader's; a pin
+# Unused bits and comparisons that are always true are left to synthesis; file names are the reader's; a pin
 # of a kernel is called `interrupt`.
 WAIVED = ("UNUSEDSIGNAL", "UNUSEDPARAM", "DECLFILENAME", "UNSIGNED", "CMPCONST", "SYMRSVDWORD")
 RUNTIME = ("verilated.cpp", "verilated_threads.cpp")

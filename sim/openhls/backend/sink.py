@@ -78,7 +78,7 @@ class Sink:
         return max(at)
 
     def in_time(self, name: str, end: tuple[int, float]) -> bool:
-        """Whether a value that is ready at `end` is not late for its users, which stay as they are."""
+        """True if a value that is ready at `end` is not late for its users, which stay as they are."""
         for user in self.uses[name]:
             if self.steps[user] < end[0] or (self.steps[user] == end[0] and self.offsets[user] < end[1] - 1e-9):
                 return False

@@ -84,7 +84,7 @@ class Context:
 
 
 def is_call_of_stage(module: Module, it: Instruction) -> bool:
-    """Whether an instruction calls a function that has a body."""
+    """True if an instruction calls a function that has a body."""
     return it.opcode == "call" and str(it.flag) in module.functions
 
 

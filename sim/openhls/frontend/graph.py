@@ -66,7 +66,7 @@ class Graph:
         return dominators
 
     def dominates(self, a: str, b: str) -> bool:
-        """Whether every way to b goes through a."""
+        """True if every way to b goes through a."""
         return a in self._dominators[b]
 
     def _find_loops(self) -> dict[str, NaturalLoop]:

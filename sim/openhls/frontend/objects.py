@@ -32,7 +32,7 @@ def leaves(of: Type, blobs: set[Path], prefix: Path = ()) -> list[tuple[Path, in
 
 
 def is_bytes(of: Type) -> bool:
-    """Whether clang may mean one wide number."""
+    """True if clang may mean one wide number."""
     return isinstance(of, Array) and of.element == Int(8)
 
 

@@ -38,7 +38,7 @@ class Places:
         return offset - self._lines[self.line_number(offset) - 1] + 1
 
     def is_system(self, offset: int) -> bool:
-        """Whether the text comes from a header of the system."""
+        """True if the text comes from a header of the system."""
         return self._entry(offset)[1][2]
 
     def files(self) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ class Simplifier(Builder):
     # ---- scopes ----
 
     def open_scope(self) -> None:
-        """What is made from now on is forgotten by the matching `close_scope`."""
+        """Operations made from now on are reused until the matching `close_scope` only."""
         self._scopes.append(dict(self._made))
 
     def close_scope(self) -> None:

@@ -58,7 +58,7 @@ def fuzz(first: int, count: int, jobs: int) -> Iterator[Summary]:
 
 
 def still_fails(name: str, text: str) -> bool:
-    """Whether g++ takes a program that has the top `name`, and RTL differs from it."""
+    """True if g++ takes a program that has the top `name`, and RTL differs from it."""
     with tempfile.TemporaryDirectory(prefix="openhls-shrink-") as folder:
         source = Path(folder) / "program.cpp"
         source.write_text(f"{text}\nauto* const top = &{name};\n")

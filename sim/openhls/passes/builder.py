@@ -50,7 +50,7 @@ class Builder:
         return self.emit(Opcode.OR, 1, a, b)
 
     def inverted(self, a: Operand) -> Operand:
-        """Of one bit."""
+        """`a` is one bit."""
         return self.fold(Opcode.XOR, 1, a, TRUE)
 
     def choice(self, condition: Operand, then: Operand, otherwise: Operand) -> Operand:

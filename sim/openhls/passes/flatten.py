@@ -3,7 +3,7 @@
 
 An iteration of the new loop is one of the inner loop. In the first one of a row it also runs what stands before the
 inner loop, in the last one what stands behind it. Operations without an effect run in every iteration: they see the
-same values, or nobody looks at their results. A row whose inner loop is skipped costs one iteration.
+same values, or their results are not used. A row whose inner loop is skipped costs one iteration.
 
 What the inner loop starts a row with is worked out at the end of the row before, so that no choice stands between a
 carried value and its use. Where it needs a word or an element that is read at the head of its row, there is one.
@@ -182,7 +182,7 @@ class Flattening(Builder):
         self.carried.append(Carried(running, Const(running.width, 0), item.following))
 
     def activity(self) -> Operand:
-        """Whether the iteration is one of the inner loop: 0 in the only one of a row that skips it."""
+        """True if the iteration is one of the inner loop: 0 in the only one of a row that skips it."""
         enter = self.inner.enter
         if isinstance(enter, Const) and enter == TRUE:
             return TRUE
@@ -206,7 +206,7 @@ class Flattening(Builder):
     # ---- operands ----
 
     def known_early(self, operand: Operand) -> bool:
-        """Whether a value at the start of a row follows from carried values of the outer loop alone."""
+        """True if a value at the start of a row follows from carried values of the outer loop alone."""
         return all(op.opcode not in PREDICATED for op in cone_of(operand, self.definitions))
 
     def copied(self, copy: Copy, operand: Operand) -> Operand:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program with every value, word and array element as narrow as it can be, and nothing in it that nobody looks at.
+"""Makes every value, word and array element of a program as narrow as it can be, and removes what is not used.
 
 What the top reads and writes stays as it is. Facts go from writers to readers and from callers to the called, demands
 the other way (`ranges`, `demand`); `rewrite` then follows both. The scheduler and the netlist see the new program only.

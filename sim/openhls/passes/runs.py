@@ -62,7 +62,7 @@ class Runs(Builder):
         return self._at(operand, 0)
 
     def moves(self, address: Operand) -> bool:
-        """Whether it is surely another one in every iteration."""
+        """True if it surely is another one in every iteration."""
         return self._slopes.of(address) not in (0, VARIES)
 
     def count(self) -> Operand:

@@ -111,7 +111,7 @@ class Slopes:
             raise NotEven(f"an index of {operand.width} bits that may wrap around; use int")
 
     def _is_straight(self, operand: Operand, is_signed: bool) -> bool:
-        """Whether a value never wraps around from iteration to iteration, as an unsigned or a signed number."""
+        """True if a value never wraps around from iteration to iteration, as an unsigned or a signed number."""
         if self.of(operand) == 0 or self._wrapping.fits(operand, operand.width - 1):
             return True  # from one half of the range, no step leads around it
         if is_signed and operand.width in C_WIDTHS:
@@ -136,7 +136,7 @@ class Slopes:
         return False
 
     def _has_room(self, operand: Operand, is_signed: bool) -> bool:
-        """Whether the sum of two such numbers fits in their width."""
+        """True if the sum of two such numbers fits in their width."""
         if isinstance(operand, Const):
             top = operand.bits >> (operand.width - 2)
             return top in (0, 3) if is_signed else top in (0, 1)

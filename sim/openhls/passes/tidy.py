@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Removes what has no effect: unused operations, carried values, results, and arrays nobody reads."""
+"""Removes what has no effect: unused operations, carried values, results, and arrays that are not read."""
 
 from __future__ import annotations
 

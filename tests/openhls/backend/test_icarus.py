@@ -5,11 +5,11 @@ import shutil
 from pathlib import Path
 
 import pytest
+from icarus import run_icarus
 
 from openhls.backend import simulate
 from openhls.backend.cosim import build_reference, parse_choice
 from openhls.backend.design import Design, write_design
-from openhls.backend.icarus import run_icarus
 from openhls.errors import OpenHlsError
 from openhls.frontend.compile import compile_program
 

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
+from ir_interpreter import interpret
+
 from openhls.backend.cosim import ELEMENTS, build_reference, parse_choice
 from openhls.frontend.compile import compile_program
-from openhls.interpret import interpret
 from openhls.ir import Direction, Program
 
 PROGRAMS = Path(__file__).parents[1] / "programs"

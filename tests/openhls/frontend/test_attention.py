@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ir_interpreter import interpret
 
 from csim import attention
 from csim.attention_images import attend_image, to_case
 from csim.vectors import Case
 from golden.abi import BEAT_BYTES, Mode
 from openhls.frontend.compile import compile_program
-from openhls.interpret import interpret
 from openhls.ir import Program
 
 KERNELS = Path(__file__).parents[3] / "hls"

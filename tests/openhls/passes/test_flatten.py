@@ -5,8 +5,8 @@ import random
 from dataclasses import dataclass, field, replace
 
 import pytest
+from ir_interpreter import Outcome, interpret
 
-from openhls.interpret import Outcome, interpret
 from openhls.ir import (
     TRUE,
     Array,

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from ir_interpreter import interpret
 
 from openhls.errors import OpenHlsError
 from openhls.frontend.compile import compile_program
 from openhls.fuzz.generate import random_program, top_name
-from openhls.interpret import interpret
 from openhls.ir import (
     BINARY,
     COMPARISONS,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which bits of every value of a process somebody looks at."""
+"""Demanded bits: which bits of every value of a process have an effect."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Demand:
     """`masks` of values; `words` that are read, `elements` that are loaded and `results` (by process and output) of
     calls, in the same way.
 
-    A store to an array that nobody loads from and an operation whose result nobody looks at ask for nothing.
+    A store to an array without loads, and an operation whose result is not used, demand nothing.
     """
 
     def __init__(self, process: Process, wanted: Wanted) -> None:

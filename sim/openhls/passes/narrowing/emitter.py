@@ -178,7 +178,7 @@ class Emitter(Builder):
         return self.concat(*pieces)
 
     def inverted(self, a: Operand) -> Operand:
-        """Of one bit."""
+        """`a` is one bit."""
         inner = self.definition(a, Opcode.XOR)
         if inner is not None and inner.operands[1] == TRUE:
             return inner.operands[0]

@@ -44,7 +44,7 @@ class Fact:
         return max(max(self.most, 0).bit_length(), (~min(self.least, -1)).bit_length()) + 1
 
     def has(self, bits: int) -> bool:
-        """Whether a pattern is in the set."""
+        """True if a pattern is in the set."""
         number = signed(bits, self.width)
         inside = self.low <= bits <= self.high and self.least <= number <= self.most
         return inside and not bits & self.zeros and bits & self.ones == self.ones

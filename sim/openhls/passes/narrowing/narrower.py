@@ -68,7 +68,7 @@ class Narrower:
         return emitter.low_bits(emitter.fold(opcode, self.fact.width, *self.operands), kept)
 
     def looked_at(self) -> list[Operand]:
-        """The parts of a concatenation, 0 for those that nobody looks at."""
+        """The parts of a concatenation, 0 for those that are not demanded."""
         kept: list[Operand] = []
         mask = self.mask
         for operand in reversed(self.operands):
@@ -79,7 +79,7 @@ class Narrower:
     # ---- bit by bit ----
 
     def pieces(self, shape: Shape) -> Operand:
-        """The result without the bits that are known or that nobody looks at, if those lie in a few groups."""
+        """The result without the bits that are known or not demanded, if those lie in a few groups."""
         full = (1 << shape.kept) - 1
         live = full if shape.signed else full & self.mask & ~self.fact.known
         groups = list(runs(live))

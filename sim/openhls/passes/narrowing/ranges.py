@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of every value of a process, whatever it is given.
+"""Known bits and ranges of every value of a process, for all inputs.
 
 Loops are solved by going round until nothing is new, with bounds that keep moving put at likely ends (`widen`), and
 then by going round twice more from what was found, which sharpens it again. A bound comes from the condition that lets

@@ -13,8 +13,8 @@ from openhls.passes.narrowing.facts import Fact
 
 @dataclass(frozen=True)
 class Shape:
-    """Of `width` bits those of the mask `live` travel, packed together. Others are as in `ones`, or copies of the
-    highest live bit above it if `signed`."""
+    """The bits of the mask `live`, out of `width` bits, travel packed together. Others are as in `ones`, or copies of
+    the highest live bit above it if `signed`."""
 
     width: int
     live: int

@@ -19,7 +19,7 @@ OPEN = (
 
 
 def result_fact(opcode: Opcode, width: int, facts: Sequence[Fact], low: int = 0) -> Fact:
-    """Of an operation that is no access; openhls.ir says what its operands mean."""
+    """The fact about the result of an operation that is no access; openhls.ir says what its operands mean."""
     if opcode in OPEN and all(fact is anything(fact.width) for fact in facts):
         return anything(width)
     constants = [fact.constant for fact in facts]

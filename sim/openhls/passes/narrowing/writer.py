@@ -44,7 +44,7 @@ class Shapes:
     outputs: dict[tuple[str, str], Shape] = field(default_factory=dict)
     words: dict[tuple[str, str], Shape] = field(default_factory=dict)
     elements: dict[tuple[str, str], Shape] = field(default_factory=dict)
-    unused: set[tuple[str, str]] = field(default_factory=set)  # arrays that nobody loads from
+    unused: set[tuple[str, str]] = field(default_factory=set)  # arrays without loads
 
 
 class Writer:

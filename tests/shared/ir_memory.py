@@ -56,8 +56,8 @@ class Memory:
             self.queues["b"].append(0)
         return True
 
-    def settle(self) -> None:
-        """Does all that was asked for."""
+    def serve(self) -> None:
+        """Serve all requests."""
         while self.read() or self.write():
             pass
 

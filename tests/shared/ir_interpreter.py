@@ -12,7 +12,8 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from openhls.buffers import Memory, attach
+from ir_memory import Memory, attach
+
 from openhls.errors import OpenHlsError
 from openhls.evaluate import evaluate
 from openhls.ir import (
@@ -171,7 +172,7 @@ class _Run:
                 channel.words.append(operands[0])
                 channel.has_room = False
                 if channel.memory is not None and self._machine.random.randrange(2):
-                    channel.memory.settle()
+                    channel.memory.serve()
                 return
             if operation.opcode is Opcode.READ:
                 while not channel.words:
