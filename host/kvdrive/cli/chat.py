@@ -12,6 +12,7 @@ import typer
 
 from kvdrive.cli.groups import command
 from kvdrive.cli.options import EngineOption, ModelOptions
+from kvdrive.cli.paths import output_folder
 from kvdrive.errors import InputError
 from kvdrive.waiting import IMPORTS, waiting_for
 
@@ -29,7 +30,10 @@ HELP = "/new starts anew, /quit or ^D leaves, ^C ends an answer"
 def chat(
     computed: ModelOptions,
     drive: Annotated[
-        Path | None, typer.Option(help="folder of the conversation and its drive; default: one for each model")
+        Path | None,
+        typer.Option(
+            callback=output_folder, help="folder of the conversation and its drive; default: one for each model"
+        ),
     ] = None,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="tokens of an answer at most")] = 256,
     temperature: Annotated[float, typer.Option(min=0, help="0: always the most likely token")] = 0.0,

@@ -17,7 +17,7 @@ from kvdrive.cli.drive_files import DriveFile, JsonFlag, open_drive, open_existi
 from kvdrive.cli.drive_salvage import fsck, recover
 from kvdrive.cli.drive_trace import KEPT_EVENTS, trace, write_trace
 from kvdrive.cli.options import EngineOption
-from kvdrive.cli.paths import output_file
+from kvdrive.cli.paths import input_file, output_file
 from kvdrive.cli.sizes import bytes_of
 from kvdrive.errors import InputError, TargetError
 from kvdrive.nvme import admin, commands, wire
@@ -92,7 +92,10 @@ def serve(
     socket: Annotated[Path | None, typer.Option(help="Unix socket for processes of this machine")] = None,
     nvme_tcp: Annotated[str, typer.Option(metavar="HOST:PORT", help="for NVMe/TCP hosts")] = "",
     hosts: Annotated[
-        Path | None, typer.Option(help="TOML file of the NVMe/TCP hosts that may come in; default: all of this machine")
+        Path | None,
+        typer.Option(
+            callback=input_file, help="TOML file of the NVMe/TCP hosts that may come in; default: all of this machine"
+        ),
     ] = None,
     buffers: Annotated[
         str, typer.Option(help="memory for data on their way from and to all NVMe/TCP hosts; 1M at least")

@@ -11,7 +11,7 @@ import typer
 
 from kvdrive.cli.groups import command
 from kvdrive.cli.options import ModelOptions, TargetOptions
-from kvdrive.cli.paths import output_folder
+from kvdrive.cli.paths import input_files, output_folder
 from kvdrive.errors import InputError
 from kvdrive.policies import POLICIES, parse_ratio
 from kvdrive.waiting import IMPORTS, waiting_for
@@ -30,7 +30,9 @@ def evaluate(
     targets: Annotated[int, typer.Option(min=1, help="tokens rated in each window")] = 64,
     tasks: Annotated[str, typer.Option(help="passkey, lines: comma-separated")] = "passkey,lines",
     cases: Annotated[int, typer.Option(min=0, help="cases per retrieval task and context")] = 5,
-    text: Annotated[list[Path] | None, typer.Option(help="UTF-8 file; default: held-out standard library")] = None,
+    text: Annotated[
+        list[Path] | None, typer.Option(callback=input_files, help="UTF-8 file; default: held-out standard library")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="of the retrieval cases")] = 1,
     out: Annotated[Path, typer.Option(callback=output_folder, help="folder for eval.json and eval.png")] = Path(
         "out/eval"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import typer
 
 from kvdrive.choices import DTYPES, ENGINES, TARGETS, OnFailure, explained
+from kvdrive.cli.paths import input_file, output_folder
 from kvdrive.cli.sizes import bytes_of
 from kvdrive.policies import POLICIES, parse_ratio
 
@@ -53,7 +54,10 @@ class TargetOptions:
         ),
     ] = "emulator"
     identity: Annotated[
-        Path | None, typer.Option(help="TOML file with this host's NVMe name and secrets, for drives at tcp://")
+        Path | None,
+        typer.Option(
+            callback=input_file, help="TOML file with this host's NVMe name and secrets, for drives at tcp://"
+        ),
     ] = None
     cache: Annotated[
         str, typer.Option(help="of the cpu target: K and V up to this size may stay in the page cache; K, M, G, T")
@@ -88,7 +92,10 @@ class FolderOptions:
         int, typer.Option(min=1, max=64, help="drives that share the KV heads; any number, same bits")
     ] = 1
     drive: Annotated[
-        Path | None, typer.Option(help="folder of the drives; what they hold is kept. Default: a temporary one")
+        Path | None,
+        typer.Option(
+            callback=output_folder, help="folder of the drives; what they hold is kept. Default: a temporary one"
+        ),
     ] = None
     format: Annotated[bool, typer.Option("--format", help="forget what existing drives of the folder hold")] = False
 

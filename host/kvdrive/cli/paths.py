@@ -32,3 +32,21 @@ def output_file(value: Path | None) -> Path | None:
     if not os.access(value if value.exists() else folder, os.W_OK):
         raise InputError(f"cannot write to {value}: no permission")
     return value
+
+
+def input_file(value: Path | None) -> Path | None:
+    """`value`, a file that can be read. Raises InputError otherwise."""
+    if value is None:
+        return None
+    try:
+        value.open("rb").close()
+    except OSError as error:
+        raise InputError(f"cannot read {value}: {error.strerror}") from error
+    return value
+
+
+def input_files(values: list[Path] | None) -> list[Path] | None:
+    """`values`, each of which can be read. Raises InputError otherwise."""
+    for value in values or []:
+        input_file(value)
+    return values

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from kvdrive.errors import InputError
@@ -54,6 +55,7 @@ def smollm2_folder() -> Path:
 
 def _convert(file: Path, folder: Path) -> None:
     """Write `file` as a Hugging Face folder. `folder` appears complete or not at all."""
+    transformers.utils.logging.disable_progress_bar()
     log.warning("converting %s into %s, once; this takes a minute", file.name, folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="converting-", dir=folder.parent) as scratch:

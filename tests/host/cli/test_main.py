@@ -57,7 +57,17 @@ def test_shapes_of_kernels_are_shown():
     assert "[k_top] uint32" in listed
 
 
-@pytest.mark.parametrize("command", ["generate --prompt x --report", "run --out", "eval --out"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "generate --prompt x --report",
+        "run --out",
+        "eval --out",
+        "generate --prompt x --drive",
+        "serve --drive",
+        "chat --drive",
+    ],
+)
 def test_output_folders_that_cannot_be_are_one_sentence_before_the_work(tmp_path, command):
     (tmp_path / "file").touch()
     result = RUNNER.invoke(main.app, [*command.split(), str(tmp_path / "file" / "inside")])
@@ -78,6 +88,16 @@ def test_output_files_that_cannot_be_are_one_sentence_before_the_work(tmp_path, 
     arguments = [str(out) if word == "OUT" else word for word in command]
     result = RUNNER.invoke(main.app, arguments)
     assert str(result.exception) == f"cannot write to {out}: there is no folder {out.parent}"
+
+
+@pytest.mark.parametrize(
+    "command", ["eval --text", "generate --prompt x --identity", "generate --prompt-file", "drive serve no.kv --hosts"]
+)
+def test_input_files_that_are_not_there_are_one_sentence_before_the_work(tmp_path, command):
+    missing = tmp_path / "missing"
+    result = RUNNER.invoke(main.app, [*command.split(), str(missing)])
+    assert isinstance(result.exception, InputError)
+    assert re.fullmatch(f"cannot read (the prompt )?{missing}: No such file or directory", str(result.exception))
 
 
 def test_doctor_fits_80_columns_leads_with_what_is_wrong_and_cuts_no_command():

@@ -76,8 +76,8 @@ def test_generate_on_a_drive_behind_a_socket(checkpoint, served, tmp_path):
     [
         ("--target ssd", "there is no target 'ssd'"),
         ("--target tcp://127.0.0.1:1 --preset zn540", "leave --preset, --drive, --drives out"),
-        ("--identity host.toml", "only drives at tcp://"),
-        ("--target a.sock --identity host.toml", "only drives at tcp://"),
+        (f"--identity {__file__}", "only drives at tcp://"),
+        (f"--target a.sock --identity {__file__}", "only drives at tcp://"),
         ("--target tcp://127.0.0.1:99999", "is no address"),
         ("--target nvme:/dev/sda", "no NVMe character device"),
         ("--target nvme:/dev/ng77n3", "there is no such device"),
