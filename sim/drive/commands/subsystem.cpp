@@ -69,24 +69,21 @@ void Subsystem::broadcast(Event event, std::uint32_t enabled_by) {
 
 Reply Subsystem::execute(const Request& request, bool write_cache) {
   const Command* const row = find_command(QueueKind::kIo, request.command);
-  Reply reply = dispatch(row, request, write_cache);
-  if (row) {
-    locate(*row, reply);
-    count(row->direction, request, reply);
-  }
+  if (!row) return drive_.execute(request);  // which refuses it
+  Reply reply = dispatch(*row, request, write_cache);
+  locate(*row, reply);
+  count(row->direction, request, reply);
   if (reply.status == abi::kSuccess && row->effects & kChangesContents) sanitizer_.stored();
   if (reply.status == abi::kUnrecoveredRead) broadcast(kReliabilityEvent, kReliabilityWarning);
   return reply;
 }
 
-Reply Subsystem::dispatch(const Command* row, const Request& request, bool write_cache) {
-  if (row && request.command.flags & kFuseMask) return {.status = abi::kInvalidField, .location = kInFlags};
-  if (row) {
-    if (const auto* const handler = std::get_if<MemoryHandler>(&row->handler)) return (*handler)(memory_, request);
-    if (const auto* const handler = std::get_if<ProgramHandler>(&row->handler)) return (*handler)(programs_, request);
-  }
+Reply Subsystem::dispatch(const Command& row, const Request& request, bool write_cache) {
+  if (request.command.flags & kFuseMask) return {.status = abi::kInvalidField, .location = kInFlags};
+  if (const auto* const handler = std::get_if<MemoryHandler>(&row.handler)) return (*handler)(memory_, request);
+  if (const auto* const handler = std::get_if<ProgramHandler>(&row.handler)) return (*handler)(programs_, request);
   Reply reply = drive_.execute(request);
-  const bool stored = reply.status == abi::kSuccess && row->nsid == abi::kNvm && row->effects & kChangesContents;
+  const bool stored = reply.status == abi::kSuccess && row.nsid == abi::kNvm && row.effects & kChangesContents;
   if (stored && !write_cache && drive_.flush() != abi::kSuccess) reply.status = abi::kInternalError;
   return reply;
 }

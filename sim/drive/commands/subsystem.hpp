@@ -51,7 +51,7 @@ class Subsystem {
   void detach(std::uint16_t id);
 
  private:
-  Reply dispatch(const Command* row, const Request& request, bool write_cache);
+  Reply dispatch(const Command& row, const Request& request, bool write_cache);
   void broadcast(Event event, std::uint32_t enabled_by);
   void count(Direction direction, const Request& request, const Reply& reply);
 
