@@ -125,7 +125,7 @@ def _(bench: Bench) -> None:
     holds(bench, stored)
 
 
-@check("FORMAT_NVM", "all sessions and blocks are forgotten", Ability.EMPTY)
+@check("FORMAT_NVM", "all sessions and blocks are removed", Ability.EMPTY)
 def _(bench: Bench) -> None:
     bench.store()
     bench.ok(namespaces.write_blocks(bench.first_block, bench.noise(2)))

@@ -64,7 +64,7 @@ def _(bench: Bench) -> None:
     bench.refused("UNRECOVERED_READ", query.fetch(bench.ok(query.submit(stored.number)).result))
 
 
-@check("SESSION_TRIM", "a lost group that must be shortened is reported and nothing is forgotten", Ability.FAULTS)
+@check("SESSION_TRIM", "a lost group that must be shortened is reported and nothing is removed", Ability.FAULTS)
 def _(bench: Bench) -> None:
     stored = bench.store(tokens=64)
     _in_flash(bench)
@@ -124,7 +124,7 @@ def _(bench: Bench) -> None:
     bench.device.lose_power()
 
 
-@check("SESSION_ERASE", "flash that cannot be erased is an error, and the session is forgotten", FAULTS)
+@check("SESSION_ERASE", "flash that cannot be erased is an error, and the session is removed", FAULTS)
 def _(bench: Bench) -> None:
     stored = bench.store(tokens=64)
     bench.ok(commands.flush())

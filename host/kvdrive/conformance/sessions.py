@@ -155,7 +155,7 @@ def fitting(command: Command) -> Command:
     return Command(command.entry, room=int(fields["heads"]) * int(fields["tokens"]) * int(fields["row_bytes"]))
 
 
-@check("SESSION_TRIM", "tokens from any one on are forgotten, and others can follow them")
+@check("SESSION_TRIM", "tokens from any one on are removed, and others can follow them")
 def _(bench: Bench) -> None:
     stored = bench.store(tokens=100, options=SPARSE)
     for left in (90, 64, 33):

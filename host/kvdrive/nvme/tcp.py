@@ -34,7 +34,7 @@ def serve_tcp(
     host, port = parse_address(address)
     hosts = read_hosts(hosts_file) if hosts_file else []
     if hosts_file and not hosts:
-        raise InputError(f"{hosts_file} names no host: nobody could come in")
+        raise InputError(f"{hosts_file} names no host, so no host could connect")
     try:
         return TcpServer(subsystem, host, port, hosts=hosts, buffer_bytes=buffer_bytes)
     except ValueError as error:

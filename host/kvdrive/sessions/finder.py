@@ -82,7 +82,7 @@ class Finder:
     def _fork(self, entry: Entry, ids: list[int] | None, known: int) -> tuple[Sequence, list[int]] | None:
         """Fork a session up to its last token in common with `ids` (None: all), and compare them on the drive.
 
-        At least `known` tokens must be there. A session that is not what the index says is forgotten.
+        At least `known` tokens must be there. A session that is not what the index says is dropped.
         """
         wanted = entry.tokens if ids is None else min(entry.tokens, len(ids))
         sequence: Sequence | None = None

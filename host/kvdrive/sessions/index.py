@@ -21,7 +21,7 @@ from kvdrive.sessions.entry import Entry, NewEntry
 _VERSION = 1
 _WAIT_SECONDS = 30
 _CANDIDATES = 16  # sessions with the same longest prefix whose last tokens are compared
-_SEEN = 100_000  # prefixes that were wanted and not kept; the oldest are forgotten
+_SEEN = 100_000  # prefixes that were wanted and not kept; the oldest are dropped
 _COLUMNS = (
     "id, root, name, tenant, model, tokens, tail, last, slices, record, bytes_per_token, block, created, used, tick, "
     "uses, pinned, owner"
