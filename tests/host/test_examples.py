@@ -26,6 +26,13 @@ def test_own_policy() -> None:
     assert whole[1] == exact[1]  # at ratio 1 it attends to every token
 
 
+def test_sessions_goes_on_in_another_process(tmp_path: Path) -> None:
+    first, second = (run("sessions.py", str(tmp_path / "drive.kv")) for _ in range(2))
+    assert first.startswith("0 of ")
+    found, _, tokens, *_ = second.split()
+    assert int(tokens) - 4 <= int(found) < int(tokens)  # text may give other tokens at its end
+
+
 def test_remote_drive(tmp_path: Path) -> None:
     drive = Drive(tmp_path / "drive.kv", "fast", 1, 1 << 26)
     server = TcpServer(Subsystem(drive, nqn="nqn.2026-01.org.kvdrive:example"))

@@ -49,7 +49,7 @@ def chat(
         import torch
 
         from kvdrive.generation import checkpoints
-        from kvdrive.generation.conversation import CACHE, Conversation, is_kept
+        from kvdrive.generation.conversation import Conversation, is_kept
         from kvdrive.generation.decode import Sampling
         from kvdrive.plugins.attach import attach
         from kvdrive.targets.opening import DriveOptions, cache_folder
@@ -60,11 +60,9 @@ def chat(
         checkpoint = checkpoints.load(computed.model, computed.dtype, computed.device)
     folder = drive or cache_folder() / "chats" / re.sub(r"[^\w.-]+", "_", checkpoint.path.resolve().name)
     folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / CACHE).exists():
-        (folder / "drive.kv").unlink(missing_ok=True)  # nothing on it can be found without CACHE
     capacity = max(1 << 26, _SPARE * checkpoint.context * checkpoint.shape.bytes_per_token)
     options = DriveOptions(engine=engine, threads=threads, capacity_bytes=capacity)
-    with attach(checkpoint.model, folder / "drive.kv", options=options) as attached:
+    with attach(checkpoint.model, folder / "drive.kv", options=options, sessions=True) as attached:
         if not is_kept(attached.cache()):
             raise InputError(f"{checkpoint.name} keeps layers in memory, which no drive can keep: use kvdrive serve")
         conversation = Conversation(checkpoint, attached, folder)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +15,7 @@ from kvdrive.cli.groups import command
 from kvdrive.cli.options import FolderOptions, ModelOptions, PolicyOptions, TargetOptions, kept_drives
 from kvdrive.cli.paths import output_folder
 from kvdrive.errors import InputError
+from kvdrive.targets.addresses import is_address
 from kvdrive.waiting import IMPORTS, waiting_for
 
 app = typer.Typer()
@@ -34,6 +37,9 @@ def generate(
     top_p: Annotated[float, typer.Option(min=0.001, max=1, help="sample from this share of the probability")] = 1.0,
     seed: Annotated[int, typer.Option(min=0, help="of the sampling")] = 0,
     ignore_stop: Annotated[bool, typer.Option("--ignore-stop", help="go on after the model's stop token")] = False,
+    session: Annotated[
+        str, typer.Option(help="go on with the session of this name on --drive or --target, and keep it")
+    ] = "",
     check: Annotated[bool, typer.Option("--check", help="compare with transformers; exit code 1 if other")] = False,
     report: Annotated[
         Path | None, typer.Option(callback=output_folder, help="folder for report.json, two plots and a timeline")
@@ -49,12 +55,15 @@ def generate(
         raise InputError("--check compares greedy generation: leave --temperature out")
     if batch and batch < len(texts):
         raise InputError(f"--batch {batch} is less than the {len(texts)} prompts: raise it or leave it out")
+    if session:
+        _require_one(session, max(batch, len(texts)), check, files.drive is not None or is_address(where.target))
     with waiting_for(IMPORTS):
         from rich.console import Console
 
         from kvdrive.generation.checkpoints import Checkpoint
         from kvdrive.generation.decode import Sampling
         from kvdrive.generation.task import Settings, passed, run
+    from kvdrive.sessions.options import SessionOptions
 
     settings = Settings(
         model=computed.model,
@@ -64,7 +73,8 @@ def generate(
         sampling=Sampling(temperature, top_k, top_p, seed),
         ignore_stop=ignore_stop,
         drives=where.options(files),
-        attention=how.options(),
+        attention=replace(how.options(), sessions=SessionOptions() if session else None),
+        session=session,
         check=check,
         report=report,
         stream=not as_json,
@@ -80,6 +90,18 @@ def generate(
         typer.echo(json.dumps(found))
     if not passed(found):
         raise typer.Exit(1)
+
+
+def _require_one(session: str, rows: int, check: bool, stays: bool) -> None:
+    """Raises InputError for options that do not go with a session."""
+    if rows > 1:
+        raise InputError("--session goes on with one sequence: give one prompt")
+    if check:
+        raise InputError("--check computes the prompt alone: leave it out with --session")
+    if not stays:
+        raise InputError("a temporary drive keeps no session: name a folder with --drive, or a drive with --target")
+    if not re.fullmatch(r"[\w.-]{1,128}", session):
+        raise InputError(f"'{session}' is no name of a session: take letters, digits, '_', '.' and '-'")
 
 
 def _prompts(texts: list[str], files: list[Path]) -> list[str]:

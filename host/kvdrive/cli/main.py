@@ -20,6 +20,7 @@ from kvdrive.cli.lm_eval import app as lm_eval_app
 from kvdrive.cli.plan import app as plan_app
 from kvdrive.cli.run import app as run_app
 from kvdrive.cli.serve import app as serve_app
+from kvdrive.cli.sessions import app as sessions_app
 from kvdrive.errors import KvdriveError, Stopped
 
 app = typer.Typer(
@@ -39,6 +40,7 @@ app.add_typer(ledger_app)
 app.add_typer(doctor_app)
 app.add_typer(kernel_app, name="kernel")
 app.add_typer(drive_app, name="drive")
+app.add_typer(sessions_app, name="sessions")
 
 
 # Iterations for which torch's idle OpenMP threads spin before they sleep: about 0.1 ms, the default is milliseconds.

@@ -12,15 +12,19 @@ from kvdrive.choices import DTYPES, ENGINES, TARGETS, OnFailure, explained
 from kvdrive.cli.paths import input_file, output_folder
 from kvdrive.cli.sizes import bytes_of
 from kvdrive.policies import POLICIES, parse_ratio
+from kvdrive.sessions.eviction import EVICTIONS
 
 if TYPE_CHECKING:
     from kvdrive.plugins.attach import AttentionOptions
+    from kvdrive.sessions.options import SessionOptions
     from kvdrive.targets.opening import DriveOptions
 
+    EvictionName: TypeAlias = str
     DtypeName: TypeAlias = str
     EngineName: TypeAlias = str
     PolicyName: TypeAlias = str
 else:
+    EvictionName = Literal[tuple(EVICTIONS)]
     DtypeName = Literal[tuple(DTYPES)]
     EngineName = Literal[tuple(ENGINES)]
     PolicyName = Literal[tuple(POLICIES)]
@@ -108,6 +112,27 @@ def kept_drives(given: dict[str, Any]) -> str:
     if folder is not None:
         return f"the drives in {folder} hold what they held before"
     return "no drive is left behind"
+
+
+@dataclass(frozen=True)
+class SessionLimits:
+    """How much of finished conversations stays on the drive, and for how long."""
+
+    tenant: Annotated[str, typer.Option(help="whose conversations these are; tenants share nothing")] = ""
+    session_days: Annotated[float, typer.Option(min=0, help="remove what nobody used for so long; 0: keep it")] = 0.0
+    session_bytes: Annotated[str, typer.Option(help="of K and V that are kept at most; K, M, G, T; 0: no bound")] = "0"
+    daily_writes: Annotated[
+        str, typer.Option(help="bytes a day; beyond them only what is wanted a second time is kept; 0: no bound")
+    ] = "0"
+    eviction: Annotated[EvictionName, typer.Option(help="which one leaves when there are too many")] = "lru"
+
+    def options(self, sessions: int) -> SessionOptions:
+        """The options as the store takes them, for at most `sessions` of them. Raises InputError."""
+        from kvdrive.sessions.bounds import Bounds
+        from kvdrive.sessions.options import SessionOptions
+
+        bounds = Bounds(bytes_of(self.session_bytes), sessions, self.session_days * 86_400)
+        return SessionOptions(None, self.tenant, bounds, self.eviction, bytes_of(self.daily_writes))
 
 
 @dataclass(frozen=True)

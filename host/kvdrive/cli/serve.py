@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from kvdrive.cli.groups import command
-from kvdrive.cli.options import FolderOptions, ModelOptions, PolicyOptions, TargetOptions, kept_drives
+from kvdrive.cli.options import FolderOptions, ModelOptions, PolicyOptions, SessionLimits, TargetOptions, kept_drives
 from kvdrive.errors import InputError
 from kvdrive.waiting import IMPORTS, waiting_for
 
@@ -27,6 +27,7 @@ def serve(
     where: TargetOptions,
     files: FolderOptions,
     how: PolicyOptions,
+    kept: SessionLimits,
     name: Annotated[str, typer.Option(help="name of the model for clients; default: that of its folder")] = "",
     host: Annotated[str, typer.Option(help="address; others than this machine's own need a key")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: a free one, which is printed")] = 8000,
@@ -38,7 +39,9 @@ def serve(
     ] = 0,
     queue: Annotated[int, typer.Option(min=1, help="requests that may wait; more are answered with 429")] = 64,
     concurrency: Annotated[int, typer.Option(min=1, help="sequences that generate at the same time")] = 4,
-    idle: Annotated[int, typer.Option(min=0, help="finished sequences kept on the drive for the next turn")] = 8,
+    idle: Annotated[
+        int, typer.Option(min=0, help="finished sequences kept for the next turn, as far as there is room; 0: none")
+    ] = 10_000,
 ) -> None:
     """Serve OpenAI's /v1/completions and /v1/chat/completions with the KV cache in drives.
 
@@ -72,10 +75,11 @@ def serve(
         needed_bytes=capacity,
         group=checkpoint.shape.group,
     )
-    opened = open_drives(options, lambda sentence: typer.echo(f"kvdrive: {sentence}", err=True))
+    opened = open_drives(options, None if idle else lambda sentence: typer.echo(f"kvdrive: {sentence}", err=True))
     longest = max_prompt_tokens or min(tokens, checkpoint.context) - 1
     metrics = Metrics()
-    scheduler = Scheduler(checkpoint, opened, how.options(), Limits(tokens, queue, concurrency, idle), metrics, threads)
+    limits = Limits(tokens, queue, concurrency, idle)
+    scheduler = Scheduler(checkpoint, opened, how.options(), limits, metrics, threads, kept.options(idle))
     scheduler.start()
     settings = Settings(name or checkpoint.path.name, longest, min(tokens, checkpoint.context), key, open_metrics)
     config = uvicorn.Config(

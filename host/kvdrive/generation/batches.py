@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -11,7 +11,9 @@ import torch
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.decode import GREEDY, Sampling, Step, steps
 from kvdrive.generation.generate import greedy
+from kvdrive.kvcache.base import AttachedCache
 from kvdrive.plugins.attach import AttentionOptions, attach_to
+from kvdrive.plugins.transformers import Attachment
 from kvdrive.report.record import Recorder
 from kvdrive.targets.group import DriveGroup
 
@@ -21,13 +23,17 @@ OnLayer = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Batch:
-    """Prompts of one generation, padded on the left: ids and mask int64 [rows, tokens], mask 0 = padding."""
+    """Prompts of one generation, padded on the left: ids and mask int64 [rows, tokens], mask 0 = padding.
+
+    `session`: the name of the session that goes on with `ids`, behind the tokens that it has; "": none.
+    """
 
     ids: torch.Tensor
     mask: torch.Tensor
     new_tokens: int
     sampling: Sampling = GREEDY
     stop_ids: frozenset[int] = frozenset()
+    session: str = ""
 
 
 def batch(
@@ -77,7 +83,7 @@ def generate(
     logits: list[torch.Tensor] = []
     record = Recorder(drives)
     with attach_to(checkpoint.model, record.drives, attention) as attachment:
-        cache = attachment.cache()
+        cache, work = _begin(attachment, work)
         record.begin()
         options = {"mask": work.mask, "sampling": work.sampling, "stop_ids": work.stop_ids}
         with record.watch_layers(checkpoint.model, lambda layer: None if rows else on_layer(layer)):
@@ -89,9 +95,23 @@ def generate(
                 if len(logits) < keep_logits:
                     logits.append(step.logits)
                 on_step(step)
+        if work.session:
+            with torch.no_grad():  # the last token has not been computed: the next text goes on behind it
+                checkpoint.model(rows[-1][:, None].to(checkpoint.model.device), past_key_values=cache)
         writeback = cache.writeback()
     record.end()
     return Generated(_until_stop(torch.stack(rows, dim=1), work.stop_ids), record, writeback, logits)
+
+
+def _begin(attachment: Attachment, work: Batch) -> tuple[AttachedCache, Batch]:
+    """The cache of a batch. A session's tokens come in front of those of the batch. Raises InputError."""
+    if not work.session:
+        return attachment.cache(), work
+    cache = attachment.sessions.cache(name=work.session)
+    if not cache.get_seq_length():
+        return cache, work
+    ids = torch.cat([cache.token_ids(), work.ids], dim=1)
+    return cache, replace(work, ids=ids, mask=torch.ones_like(ids))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A conversation whose K and V stay on a drive. It is saved after each answer; another process can continue it."""
+"""A conversation whose K and V stay on a drive as a session; another process can continue it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from kvdrive.errors import InputError, UnsupportedError
+from kvdrive.errors import InputError
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.decode import Sampling, steps
 from kvdrive.generation.text import TextStream
@@ -17,7 +17,7 @@ from kvdrive.kvcache.cache import DriveCache
 from kvdrive.plugins.transformers import Attachment
 
 Messages = list[dict[str, str]]  # each with "role" and "content", as chat templates take them
-MESSAGES, CACHE = "messages.json", "cache.json"
+MESSAGES, NAME = "messages.json", "chat"
 USER, ASSISTANT = "user", "assistant"
 
 
@@ -38,22 +38,25 @@ def wants_special(tokenizer: PreTrainedTokenizerBase) -> bool:
 
 
 class Conversation:
-    """Messages in `folder`/MESSAGES, their cache described in `folder`/CACHE and held by the drive."""
+    """Messages in `folder`/MESSAGES, their tokens in the session NAME of the drive. `computed`: tokens of the last
+    prompt
+    that had to be computed because they were not on the drive."""
 
     def __init__(self, checkpoint: Checkpoint, attachment: Attachment, folder: Path) -> None:
         self.messages: Messages = []
-        self.computed = 0  # tokens of the last prompt that had to be computed because they were not on the drive
+        self.computed = 0
         self._checkpoint = checkpoint
-        self._attachment = attachment
-        self._messages_file, self._cache_file = folder / MESSAGES, folder / CACHE
-        self._cache = attachment.cache()
+        self._store = attachment.sessions
+        self._messages_file = folder / MESSAGES
+        self._store.finder.require_own(NAME)
         if self._messages_file.exists():
-            self._reopen()
+            self._read()
 
     @property
     def tokens(self) -> int:
-        """Number of tokens whose K and V the drive holds."""
-        return int(self._cache.get_seq_length())
+        """Number of tokens whose K and V the drive keeps."""
+        entry = self._store.index.named(NAME, "")
+        return 0 if entry is None else entry.tokens
 
     def answer(self, text: str, new_tokens: int, sampling: Sampling) -> Iterator[str]:
         """Pieces of the answer to `text`. Ends early, and keeps what was said, when the iterator is closed.
@@ -68,13 +71,13 @@ class Conversation:
                 f"the conversation has {len(ids)} tokens and the model {self._checkpoint.context} positions: "
                 "start anew with /new"
             )
-        self._keep_common(ids)
-        self.computed = len(ids) - self.tokens
+        cache = self._store.cache(ids, NAME)
+        self.computed = len(ids) - int(cache.get_seq_length())
         stops = self._checkpoint.stop_ids
         stream, said = TextStream(tokenizer), ""
         try:
             for step in steps(
-                self._checkpoint.model, torch.tensor([ids]), self._cache, new_tokens, sampling=sampling, stop_ids=stops
+                self._checkpoint.model, torch.tensor([ids]), cache, new_tokens, sampling=sampling, stop_ids=stops
             ):
                 piece = stream.put(int(step.tokens[0]))
                 said += piece
@@ -84,43 +87,29 @@ class Conversation:
         except (GeneratorExit, KeyboardInterrupt):
             self._save([*messages, {"role": ASSISTANT, "content": said}])
             raise
+        finally:
+            self._store.release(cache)
         self._save([*messages, {"role": ASSISTANT, "content": said}])
 
     def start_anew(self) -> None:
         """Forget the messages, and erase their K and V from the drive."""
         self.messages = []
-        self._cache.erase()
+        self._store.shelf.erase([entry.id for entry in self._store.index.entries()])
         self._messages_file.unlink(missing_ok=True)
 
-    def _keep_common(self, ids: list[int]) -> None:
-        """Crop the cache to the tokens that `ids` begins with; at least the last one has to be computed."""
-        held = self._cache.token_ids()[0].tolist() if self.tokens else []
-        common = next((i for i, (a, b) in enumerate(zip(held, ids, strict=False)) if a != b), min(len(held), len(ids)))
-        common = min(common, len(ids) - 1)
-        if common == len(held):
-            return
-        try:
-            self._cache.crop(common - len(held))
-        except UnsupportedError:  # layers with a recurrent state cannot be cropped: everything is computed again
-            self._cache.reset()
-
     def _save(self, messages: Messages) -> None:
-        """Save the messages first: a cache that is older than they are costs time, but no text is lost."""
+        """Save the messages: a session that is older than they are costs time, but no text is lost."""
         self.messages = messages
         new = self._messages_file.with_suffix(".new")
         new.write_text(json.dumps(self.messages, ensure_ascii=False, indent=1))
         new.replace(self._messages_file)
-        if self.tokens:
-            self._attachment.save(self._cache, self._cache_file)
 
-    def _reopen(self) -> None:
-        """Open what an earlier process saved. Raises InputError when it is damaged or belongs to another model."""
+    def _read(self) -> None:
+        """Read what an earlier process saved. Raises InputError when it is damaged."""
         try:
             self.messages = json.loads(self._messages_file.read_text())
         except ValueError as error:
             raise InputError(f"{self._messages_file} is damaged: remove it to start anew") from error
-        if self._cache_file.exists():
-            self._cache = self._attachment.reopen(self._cache_file)
 
 
 def is_kept(cache: DriveCache) -> bool:

@@ -41,6 +41,7 @@ class Settings:
     ignore_stop: bool = False
     drives: DriveOptions = field(default_factory=DriveOptions)
     attention: AttentionOptions = field(default_factory=AttentionOptions)
+    session: str = ""  # the session that goes on, by name
     check: bool = False
     verify_steps: int = 0  # decode steps that the compiled kernels repeat; their results must have the same bits
     report: Path | None = None
@@ -100,7 +101,8 @@ def prepare(checkpoint: Checkpoint, settings: Settings, prompts: list[list[int]]
     """The prompts as a batch. Raises InputError when one is too long."""
     checkpoint.check_length(max(map(len, prompts)), settings.new_tokens)
     stop_ids = frozenset[int]() if settings.ignore_stop else checkpoint.stop_ids
-    return batches.batch(prompts, settings.new_tokens, settings.sampling, stop_ids)
+    work = batches.batch(prompts, settings.new_tokens, settings.sampling, stop_ids)
+    return replace(work, session=settings.session)
 
 
 def drive_bytes(checkpoint: Checkpoint, work: Batch) -> int:

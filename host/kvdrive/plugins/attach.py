@@ -28,6 +28,7 @@ class AttentionOptions:
     ratio: Fraction | None = None
     spill: int = DEFAULT_SPILL
     on_failure: OnFailure = "raise"
+    sessions: SessionOptions | None = None
 
 
 def attach(
@@ -75,5 +76,11 @@ def attach(
 def attach_to(model: PreTrainedModel, drives: DriveGroup, options: AttentionOptions) -> Attachment:
     """`attach` with its options as one value. Raises UnsupportedError, InputError."""
     return transformers.attach(
-        model, drives, options.attention, options.ratio, spill=options.spill, on_failure=options.on_failure
+        model,
+        drives,
+        options.attention,
+        options.ratio,
+        spill=options.spill,
+        on_failure=options.on_failure,
+        sessions=options.sessions or False,
     )

@@ -19,15 +19,16 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from kvdrive.errors import KvdriveError
+from kvdrive.errors import InputError, KvdriveError
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.text import TextStream
 from kvdrive.server import chat
 from kvdrive.server.errors import ApiError, invalid
 from kvdrive.server.metrics import Metrics
 from kvdrive.server.prompts import Prompts
-from kvdrive.server.protocol import Answer, ChatRequest, CompletionRequest, Json, Request, usage
+from kvdrive.server.protocol import Answer, ChatRequest, CompletionRequest, Json, Request, kept, usage
 from kvdrive.server.scheduler import End, Job, QueueFull, Scheduler, Token
+from kvdrive.server.session_paths import SessionPaths
 from kvdrive.server.stops import StopFilter
 
 AnyRequest = TypeVar("AnyRequest", bound=Request)
@@ -63,6 +64,8 @@ class _Generation:
         self._filter = StopFilter(stops)
         self._tokens = 0
         self._cached = 0
+        self._restore = "none"
+        self._session: int | None = None
         self.reason = "length"
 
     async def pieces(self) -> AsyncIterator[str]:
@@ -70,7 +73,7 @@ class _Generation:
         try:
             while isinstance(event := await self._events.get(), Token):
                 self._tokens += 1
-                self._cached = event.cached
+                self._cached, self._restore = event.cached, event.restore
                 if event.number in self._stop_ids:
                     self.reason = "stop"
                 if piece := self._filter.put(self._text.put(event.number)):
@@ -78,6 +81,9 @@ class _Generation:
                 if self._filter.stopped:
                     self.reason = "stop"
                     return
+            self._session = event.session
+            if isinstance(event.error, InputError):
+                raise ApiError(409, str(event.error), param="session", code="session_unavailable")
             if event.error:
                 raise ApiError(500, f"generation failed: {event.error}", code="generation_failed")
             if piece := self._filter.put(self._text.end()) + self._filter.end():
@@ -90,6 +96,11 @@ class _Generation:
         """Counts of the tokens so far."""
         return usage(len(self._job.prompt), self._tokens, self._cached)
 
+    @property
+    def kept(self) -> Json:
+        """The session of the sequence, and how its prompt was restored."""
+        return kept(self._session, self._job.session, self._restore)
+
 
 class _Server:
     def __init__(self, checkpoint: Checkpoint, scheduler: Scheduler, metrics: Metrics, settings: Settings) -> None:
@@ -97,6 +108,7 @@ class _Server:
         self._scheduler = scheduler
         self._metrics = metrics
         self._settings = settings
+        self._sessions = SessionPaths(scheduler)
         self._prompts = Prompts(checkpoint.tokenizer, settings.prompt_tokens)
         self._created = int(time.time())
 
@@ -104,6 +116,7 @@ class _Server:
         routes = [
             self._route("/v1/completions", self._completions, "POST"),
             self._route("/v1/chat/completions", self._chat, "POST"),
+            *[self._route(path, handler, method) for path, method, handler in self._sessions.routes()],
             self._route("/v1/models", self._models, "GET"),
             self._route("/v1/models/{name:path}", self._model, "GET"),
             Route("/health", self._health),
@@ -179,7 +192,7 @@ class _Server:
                 with suppress(asyncio.CancelledError):
                     await text
                 return Response(status_code=499)  # the client has gone: only the metrics read this status
-        return JSONResponse(answer.whole(text.result(), generation.reason, generation.usage))
+        return JSONResponse(answer.whole(text.result(), generation.reason, generation.usage, generation.kept))
 
     def _submit(self, request: Request, prompt: list[int], new_tokens: int) -> _Generation:
         loop = asyncio.get_running_loop()
@@ -189,7 +202,7 @@ class _Server:
             with suppress(RuntimeError):  # the loop is closed: the server has stopped
                 loop.call_soon_threadsafe(events.put_nowait, event)
 
-        job = Job(prompt, new_tokens, request.sampling, notify)
+        job = Job(prompt, new_tokens, request.sampling, notify, session=request.session_name)
         try:
             self._scheduler.submit(job)
         except QueueFull as error:
@@ -261,7 +274,7 @@ async def _server_sent(generation: _Generation, answer: Answer, with_usage: bool
             yield _event(answer.piece(piece))
         yield _event(answer.closing(generation.reason))
         if with_usage:
-            yield _event(answer.usage(generation.usage))
+            yield _event(answer.usage(generation.usage, generation.kept))
     except ApiError as error:
         yield _event(error.body())
     yield "data: [DONE]\n\n"

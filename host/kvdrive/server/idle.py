@@ -1,4 +1,7 @@
-"""Finished sequences that stay on the drive, so that the next turn of a conversation computes only what is new."""
+"""Finished sequences that stay in this process, for models and policies whose K and V no drive can keep.
+
+The next turn of a conversation computes only what is new. `kept.KeptSequences` does the same for what drives keep.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,17 @@ from dataclasses import dataclass
 
 from transformers.cache_utils import Cache
 
-# The drive computes the tokens after a kept sequence one at a time; a prefill on the host computes them together. So a
-# kept sequence is faster only if few tokens are new.
-_NEW_TOKENS_ALWAYS = 64
-_NEW_TOKENS_SHARE = 4  # or up to a quarter of the kept tokens
+from kvdrive.server.costs import Costs
+from kvdrive.sessions.finder import common_length
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A cache for a prompt, with the tokens that were kept of it. `restore`: "fork", "recompute" (it would be faster),
+    or "none" (nothing was kept)."""
+
+    cache: Cache
+    restore: str
 
 
 @dataclass
@@ -22,11 +32,12 @@ class Kept:
 
 
 class IdleSequences:
-    """The last `limit` finished sequences. `forget` takes their caches off the drive."""
+    """The last `limit` finished sequences. `new` makes an empty cache, `costs` decides if a kept one is used."""
 
-    def __init__(self, limit: int, forget: Callable[[Cache], None]) -> None:
+    def __init__(self, limit: int, new: Callable[[], Cache], costs: Costs) -> None:
         self._limit = limit
-        self._forget = forget
+        self._new = new
+        self._costs = costs
         self._kept: list[Kept] = []
 
     def __len__(self) -> int:
@@ -40,35 +51,40 @@ class IdleSequences:
     def shrink(self, tokens: int) -> None:
         """Forget the oldest sequences until at most `tokens` tokens are left."""
         while self._kept and self.tokens > tokens:
-            self._forget(self._kept.pop(0).cache)
+            self._kept.pop(0).cache.reset()
 
     def keep(self, tokens: list[int], cache: Cache) -> None:
         """Keep a finished sequence. May drop the oldest one. A cache that cannot be cropped is dropped at once."""
         if not all(layer.is_croppable for layer in cache.layers):
-            self._forget(cache)
+            cache.reset()
             return
         self._kept.append(Kept(tokens[: cache.get_seq_length()], cache))
         while len(self._kept) > self._limit:
-            self._forget(self._kept.pop(0).cache)
+            self._kept.pop(0).cache.reset()
 
-    def take(self, prompt: list[int]) -> Cache | None:
-        """A cache with the first tokens of `prompt`, cropped to them; None if a prefill is faster."""
-        best = max(self._kept, key=lambda kept: _common(kept.tokens, prompt), default=None)
-        if best is None:
-            return None
-        common = min(_common(best.tokens, prompt), len(prompt) - 1)
-        if len(prompt) - common > max(_NEW_TOKENS_ALWAYS, common // _NEW_TOKENS_SHARE) or common == 0:
-            return None
+    def take(self, prompt: list[int], name: str) -> Taken:
+        """A cache with the first tokens of `prompt`, cropped to them, or an empty one. Names are not kept here."""
+        best = max(self._kept, key=lambda kept: common_length(kept.tokens, prompt), default=None)
+        common = 0 if best is None else min(common_length(best.tokens, prompt), len(prompt) - 1)
+        if best is None or not self._costs.resume_pays(len(prompt), common):
+            return Taken(self._new(), "recompute" if common else "none")
         self._kept.remove(best)
         best.cache.crop(common - best.cache.get_seq_length())
-        return best.cache
+        return Taken(best.cache, "fork")
+
+    def drop(self, cache: Cache) -> None:
+        """Forget a sequence that failed."""
+        cache.reset()
+
+    def unsaved(self, cache: Cache) -> int:
+        """All tokens of a running sequence: none of them counts as kept."""
+        return int(cache.get_seq_length())
+
+    def figures(self) -> dict[str, float]:
+        """No counters."""
+        return {}
 
     def clear(self) -> None:
         """Forget all sequences."""
         while self._kept:
-            self._forget(self._kept.pop().cache)
-
-
-def _common(a: list[int], b: list[int]) -> int:
-    """Length of the common prefix."""
-    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+            self._kept.pop().cache.reset()

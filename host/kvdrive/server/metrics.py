@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from kvdrive.targets.base import TargetStats
@@ -41,6 +41,43 @@ class DriveCounters(Collector):
             yield CounterMetricFamily("kvdrive_drive_modelled_seconds", "device time, modelled", self._device_ns / 1e9)
 
 
+_SESSIONS = {  # what `KeptSequences.figures` calls it: counter or not, text
+    "lookups": (True, "prompts that were looked up"),
+    "hits": (True, "prompts whose first tokens were found on the drive"),
+    "hit_tokens": (True, "tokens found"),
+    "saves": (True, "saves of running and finished sequences"),
+    "failed_saves": (True, "saves that failed"),
+    "evictions": (True, "sessions that the bounds removed"),
+    "stale": (True, "sessions that were not what the index said"),
+    "lost": (True, "sessions of which the drive lost data"),
+    "bytes_written": (True, "bytes of K and V written for kept sessions, by all processes so far"),
+    "refused": (True, "sequences that the governor of writes did not keep"),
+    "kept": (False, "sessions on the drive"),
+    "kept_bytes": (False, "bytes of their K and V; what several share counts once"),
+    "bytes_today": (False, "bytes written since midnight UTC"),
+    "bytes_per_hit": (False, "bytes written for each hit, over all days"),
+    "admits_all": (False, "1: everything is kept; 0: only what is wanted a second time"),
+}
+
+
+class SessionFigures(Collector):
+    """The store's counters and sizes, as they were after the last step."""
+
+    def __init__(self) -> None:
+        self.figures: dict[str, float] = {}
+
+    def update(self, figures: dict[str, float]) -> None:
+        """After a step."""
+        self.figures = figures
+
+    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        """See prometheus_client."""
+        for name, value in self.figures.items():
+            counts, text = _SESSIONS[name]
+            kind = CounterMetricFamily if counts else GaugeMetricFamily
+            yield kind(f"kvdrive_sessions_{name}", text, value)
+
+
 class Metrics:
     """Names follow Prometheus: seconds, bytes, `_total` for counters."""
 
@@ -48,8 +85,12 @@ class Metrics:
         self._registry = CollectorRegistry()
         self.drive = DriveCounters()
         self._registry.register(self.drive)
+        self.sessions = SessionFigures()
+        self._registry.register(self.sessions)
         answers = "answers by path and status"
         self.requests = Counter("kvdrive_requests", answers, ["path", "status"], registry=self._registry)
+        restores = "prompts by what was done: fork of a kept prefix, recompute where that is faster, or none kept"
+        self.restores = Counter("kvdrive_restores", restores, ["decision"], registry=self._registry)
         self.cancelled = self._counter("cancelled_requests", "requests whose client went away")
         self.prompt_tokens = self._counter("prompt_tokens", "tokens of prompts that were begun")
         self.cached_tokens = self._counter("cached_prompt_tokens", "of those, found on the drive")

@@ -15,6 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, model_validator
 from kvdrive.generation.decode import Sampling
 
 Token = StrictInt
+NAME = r"^[\w.-]{1,128}$"  # of a session
+URI = "kvdrive:"
 Json = dict[str, Any]
 
 
@@ -41,6 +43,13 @@ class Request(BaseModel):
     presence_penalty: Literal[0] | None = None
     frequency_penalty: Literal[0] | None = None
     logit_bias: dict[str, float] | None = Field(None, max_length=0)
+    session: str | None = Field(None, pattern=NAME)
+    kv_uri: str | None = Field(None, pattern=f"^{URI}{NAME[1:]}")
+
+    @property
+    def session_name(self) -> str:
+        """The name under which the sequence is kept, as `session` or in `kv_uri`; "" without one."""
+        return self.session or (self.kv_uri or "").removeprefix(URI)
 
     @model_validator(mode="after")
     def _few_stops(self) -> Request:
@@ -121,11 +130,11 @@ class Answer:
             "model": model,
         }
 
-    def whole(self, text: str, reason: str, usage: Json) -> Json:
-        """The whole answer as one document."""
+    def whole(self, text: str, reason: str, usage: Json, kept: Json) -> Json:
+        """The whole answer as one document. `kept` is described by the function of this name."""
         content = {"message": {"role": "assistant", "content": text}} if self._chat else {"text": text}
         kind = "chat.completion" if self._chat else "text_completion"
-        return self._document(kind, [_choice(content, reason)]) | {"usage": usage}
+        return self._document(kind, [_choice(content, reason)]) | {"usage": usage, "kvdrive": kept}
 
     def opening(self) -> Json | None:
         """The chunk that begins a chat stream."""
@@ -139,9 +148,9 @@ class Answer:
         """The chunk with the reason why the answer ended."""
         return self._chunk({"delta": {}} if self._chat else {"text": ""}, reason)
 
-    def usage(self, usage: Json) -> Json:
+    def usage(self, usage: Json, kept: Json) -> Json:
         """The chunk with the counts, which has no choices."""
-        return self._document(self._chunk_kind, []) | {"usage": usage}
+        return self._document(self._chunk_kind, []) | {"usage": usage, "kvdrive": kept}
 
     @property
     def _chunk_kind(self) -> str:
@@ -166,3 +175,8 @@ def usage(prompt_tokens: int, new_tokens: int, cached_tokens: int) -> Json:
         "total_tokens": prompt_tokens + new_tokens,
         "prompt_tokens_details": {"cached_tokens": cached_tokens},
     }
+
+
+def kept(session: int | None, name: str, restore: str) -> Json:
+    """What an answer says of its session: number and address, and how its prompt was restored (see `idle.Taken`)."""
+    return {"session": session, "kv_uri": f"{URI}{name}" if name and session is not None else None, "restore": restore}

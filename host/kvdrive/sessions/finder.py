@@ -59,6 +59,14 @@ class Finder:
         forked = self._fork(entry, None, entry.tokens)
         return None if forked is None else (entry, *forked)
 
+    def check(self, entry: Entry) -> bool:
+        """True if the drives hold all of a session's tokens; the index forgets one that they do not."""
+        forked = self._fork(entry, None, entry.tokens)
+        if forked is None:
+            return False
+        trim_all([forked[0]])
+        return True
+
     def require_own(self, name: str) -> None:
         """Raises InputError for a name that another model has, or a session that is in use."""
         entry = self.index.named(name, self._shelf.options.tenant)

@@ -17,7 +17,6 @@ from kvdrive.sessions.index import Index
 from kvdrive.sessions.options import SessionOptions
 from kvdrive.sessions.rebuild import collect, rebuild
 from kvdrive.sessions.store import SessionStore
-from kvdrive.targets.base import Target
 
 if TYPE_CHECKING:
     from kvdrive.kvcache.cache import DriveCache
@@ -34,13 +33,14 @@ def open_store(
     An index that is not there is made from what the drives hold. Raises InputError, TargetError.
     """
     targets = [queue.target for queue in backing.queues]
-    index = Index(options.index or index_path(targets[0]))
+    index = Index(options.index or index_path(targets[0].place))
     try:
         if index.made:
             if count := rebuild(index, backing):
                 log.warning("the index of sessions was made again: %d sessions", count)
         elif options.index is None and all(target.exclusive for target in targets):
             collect(index, backing)
+        _report_others(index, backing)
         store = SessionStore(backing, index, shape, new_cache, options)
     except BaseException:
         index.close()
@@ -49,13 +49,24 @@ def open_store(
     return store
 
 
-def index_path(target: Target) -> Path:
+def _report_others(index: Index, backing: Backing) -> None:
+    """Say which sessions on the drives do not belong to the store."""
+    named = index.places()
+    for number, queue in enumerate(backing.queues):
+        others = sum((number, session) not in named for session in queue.target.sessions())
+        if others and queue.target.exclusive:
+            log.warning(
+                "%s holds %d sessions which this run does not use; --format forgets them", queue.target.place, others
+            )
+
+
+def index_path(place: str) -> Path:
     """The index's file: beside the drive's file or socket, or in the user's cache for a drive on another machine."""
-    place = Path(target.place)
-    if place.exists():
-        return place.with_name(place.name + SUFFIX)
+    path = Path(place)
+    if path.exists():
+        return path.with_name(path.name + SUFFIX)
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kvdrive" / "sessions"
-    return cache / hashlib.sha256(target.place.encode()).hexdigest()[:32]
+    return cache / hashlib.sha256(place.encode()).hexdigest()[:32]
 
 
 def end_on_sigterm() -> None:

@@ -64,6 +64,13 @@ class Shelf:
         self.remove(gone)
         return len(gone)
 
+    def erase(self, numbers: list[int]) -> None:
+        """Remove sessions and erase the bytes that no other session shares. Raises CommandError, TargetError."""
+        with self.index.transaction():
+            gone = [entry for number in numbers if (entry := self.index.remove(number))]
+        for entry in gone:
+            self.existing(entry).erase()
+
     def enforce(self) -> int:
         """Remove what the bounds do not allow. Returns how many sessions left."""
         bounds, index = self.options.bounds, self.index

@@ -92,13 +92,13 @@ class SessionStore:
 
     # ---- finding ----
 
-    def cache(self, ids: torch.Tensor | Several[int] = (), name: str = "") -> DriveCache:
-        """A cache that holds as many of the first tokens of `ids` [tokens] or [1, tokens] as the drives have, at
-        most all
-        but the last; with `name` all tokens of the session with this name. It is kept while the model computes, as
-        `name` if there is one.
+    def cache(self, ids: torch.Tensor | Several[int] = (), name: str = "", *, find: bool = True) -> DriveCache:
+        """A cache that holds as many of the first tokens of `ids` [tokens] or [1, tokens] as the drives have.
 
-        Raises InputError for a name that belongs to another model, TargetError.
+        At most all but the last; without `ids` all tokens of the session called `name`. It is kept while the model
+        computes, as `name` if there is one. `find` False: it is empty.
+
+        Raises InputError for a name that belongs to another model or is in use, TargetError.
         """
         wanted = _plain(ids)
         if name:
@@ -107,8 +107,10 @@ class SessionStore:
         cache.require_all_on_drives()
         kept = KeptSequence(self, cache, self._chain, name)
         cache.keeper = kept
-        found = self.finder.find_named(name) if name else self.finder.find(wanted)
-        self.stats.lookups += 1
+        found = None
+        if find:
+            found = self.finder.find_named(name) if name and not wanted else self.finder.find(wanted)
+            self.stats.lookups += 1
         if found is not None:
             self._fill(kept, *found)
         self._open.append(kept)

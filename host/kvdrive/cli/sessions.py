@@ -1,0 +1,243 @@
+"""`kvdrive sessions list|show|pin|drop|export|import|gc|stats`: what a drive keeps of conversations."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from kvdrive.cli.drive_files import JsonFlag, show
+from kvdrive.errors import InputError
+from kvdrive.targets.addresses import is_address
+
+if TYPE_CHECKING:
+    from kvdrive.sessions.entry import Entry
+    from kvdrive.sessions.index import Index
+    from kvdrive.sessions.shelf import Shelf
+
+app = typer.Typer(no_args_is_help=True, help="What drives keep of conversations.")
+
+Place = Annotated[str, typer.Argument(help="a drive's file, the folder of --drive, or an address as of --target")]
+Which = Annotated[str, typer.Argument(help="name or number of a session; `list` shows both")]
+Tenant = Annotated[str, typer.Option(help="whose sessions")]
+
+
+@app.command("list")
+def list_(place: Place, tenant: Tenant = "", as_json: JsonFlag = False) -> None:
+    """List the sessions, the last used first."""
+    with _index(place) as index:
+        rows = [_row(entry, index.now) for entry in index.entries(tenant)]
+    if as_json:
+        typer.echo(json.dumps(rows))
+        return
+    table = Table("number", "name", "tokens", "MiB", "last used", "uses", "state")
+    for row in rows:
+        state = ", ".join(word for word in ("pinned", "open") if row[word])
+        cells = (row["number"], row["name"], row["tokens"], f"{row['bytes'] / 2**20:.1f}", _ago(row["age_seconds"]))
+        table.add_row(*map(str, cells), str(row["uses"]), state)
+    Console().print(table)
+
+
+@app.command("show")
+def show_(place: Place, session: Which, tenant: Tenant = "", as_json: JsonFlag = False) -> None:
+    """Show what the index knows of a session."""
+    with _index(place) as index:
+        entry = _find(index, session, tenant)
+        values = _row(entry, index.now) | {
+            "model": entry.model,
+            "blocks": entry.tokens // entry.block,
+            "block tokens": entry.block,
+            "bytes per token": entry.bytes_per_token,
+            "on the drives": " ".join(f"{drive}:{number}" for drive, number, *_ in entry.slices),
+        }
+    show(f"session {session}", values, as_json)
+
+
+@app.command()
+def pin(
+    place: Place,
+    session: Which,
+    off: Annotated[bool, typer.Option("--off", help="let it leave again")] = False,
+    tenant: Tenant = "",
+) -> None:
+    """Keep a session whatever the bounds say."""
+    with _index(place) as index, index.transaction():
+        index.set(_find(index, session, tenant).id, pinned=not off)
+
+
+@app.command()
+def drop(
+    place: Place, session: Annotated[list[str], typer.Argument(help="names or numbers")], tenant: Tenant = ""
+) -> None:
+    """Remove sessions. What others share stays."""
+    with _shelf(place) as shelf:
+        entries = [_find(shelf.index, one, tenant) for one in session]
+        for entry in entries:
+            _require_closed(entry)
+        typer.echo(f"{shelf.drop([entry.id for entry in entries])} sessions removed")
+
+
+@app.command("export")
+def export_(place: Place, session: Which, file: Path, tenant: Tenant = "") -> None:
+    """Write a session to a file, for another drive or machine."""
+    from kvdrive.sessions.transfer import export
+
+    with _shelf(place) as shelf:
+        entry = _find(shelf.index, session, tenant)
+        size = export(shelf, entry, file)
+    typer.echo(f"{file}: {entry.tokens} tokens, {size / 2**20:.1f} MiB of K and V")
+
+
+@app.command("import")
+def import_(
+    place: Place, file: Path, name: Annotated[str, typer.Option(help="instead of the name in the file")] = ""
+) -> None:
+    """Store a session from a file on a drive."""
+    from kvdrive.sessions.transfer import import_file
+
+    with _shelf(place) as shelf:
+        typer.echo(f"session {import_file(shelf, file, name)}")
+
+
+@app.command()
+def gc(
+    place: Place, days: Annotated[float, typer.Option(min=0, help="remove what nobody used for so long")] = 0
+) -> None:
+    """Remove old sessions, and what killed processes left on a drive that no other process uses."""
+    from kvdrive.sessions.rebuild import collect
+
+    with _shelf(place) as shelf:
+        index = shelf.index
+        limit = index.now - days * 86_400
+        old = [one.id for one in index.entries() if days and one.used < limit and not one.pinned and not one.owner]
+        removed = shelf.drop(old)
+        alone = all(queue.target.exclusive for queue in shelf.backing.queues)
+        orphans = collect(index, shelf.backing) if alone else 0
+    typer.echo(f"{removed} old sessions removed, {orphans} that no index names")
+
+
+@app.command()
+def stats(
+    place: Place,
+    as_json: JsonFlag = False,
+    tenant: Tenant = "",
+    quota: Annotated[str, typer.Option(help="set the most bytes of this tenant; K, M, G, T; 0: none")] = "",
+) -> None:
+    """Show how much is kept, how much was written for it, and how often it was used."""
+    from kvdrive.cli.sizes import bytes_of
+    from kvdrive.sessions.wear import Governor
+
+    with _index(place) as index:
+        if quota:
+            with index.transaction():
+                index.set_quota(tenant, bytes_of(quota))
+        wear = Governor(index).wear()
+        values: dict[str, Any] = {
+            "sessions": index.count(),
+            "blocks": index.blocks(),
+            "bytes": index.bytes(),
+            "bytes of the tenant": index.bytes(tenant),
+            "quota of the tenant": index.quota(tenant),
+            "bytes written": wear.bytes_written,
+            "bytes written today": wear.bytes_today,
+            "hits": wear.hits,
+            "bytes written per hit": None if wear.bytes_per_hit is None else round(wear.bytes_per_hit),
+            "not kept, for wear": wear.refused,
+        }
+    show(f"sessions on {place}", values, as_json)
+
+
+@contextmanager
+def _index(place: str) -> Iterator[Index]:
+    """The index of the drives at `place`; they may be in use. Raises InputError where there is none."""
+    from kvdrive.sessions.index import Index
+    from kvdrive.sessions.opening import index_path
+
+    path = index_path(place if is_address(place) else str(_files(place)[0]))
+    if not path.exists():
+        raise InputError(f"there is no index at {path}: no sessions were kept there, or `gc` makes it again")
+    index = Index(path)
+    try:
+        yield index
+    finally:
+        index.close()
+
+
+@contextmanager
+def _shelf(place: str) -> Iterator[Shelf]:
+    """The sessions on the drives at `place`. An index that is not there is made again. Raises InputError,
+    TargetError.
+    """
+    from kvdrive.kvcache.backing import Backing
+    from kvdrive.sessions.index import Index
+    from kvdrive.sessions.opening import index_path
+    from kvdrive.sessions.options import SessionOptions
+    from kvdrive.sessions.rebuild import rebuild
+    from kvdrive.sessions.shelf import Shelf
+    from kvdrive.targets.opening import DriveOptions, open_named
+
+    places: list[str | Path] = [place] if is_address(place) else list(_files(place))
+    with ExitStack() as opened:
+        drives = [drive for one in places for drive in opened.enter_context(open_named(one, DriveOptions())).drives]
+        backing = Backing(drives, 1, b"")
+        opened.callback(backing.close)
+        index = Index(index_path(drives[0].place))
+        opened.callback(index.close)
+        if index.made:
+            rebuild(index, backing)
+        yield Shelf(index, backing, SessionOptions())
+
+
+def _files(place: str) -> list[Path]:
+    """The files of the drives in a folder, or one drive's file. Raises InputError."""
+    path = Path(place)
+    if path.is_dir():
+        first = path / "drive.kv"
+        others = sorted(path.glob("drive-*.kv"), key=lambda file: (len(file.name), file.name))
+        if first.exists():
+            return [first, *others]
+    if not path.is_file():
+        raise InputError(f"there is no drive at {place}")
+    return [path]
+
+
+def _find(index: Index, wanted: str, tenant: str) -> Entry:
+    entry = index.named(wanted, tenant) or (index.get(int(wanted)) if wanted.isdecimal() else None)
+    if entry is None or entry.tenant != tenant:
+        raise InputError(f"there is no session '{wanted}': `kvdrive sessions list` shows them")
+    return entry
+
+
+def _require_closed(entry: Entry) -> None:
+    from kvdrive.sessions.owner import is_alive
+
+    if entry.owner and is_alive(entry.owner):
+        raise InputError(f"session {entry.name or entry.id} is in use: end that process first")
+
+
+def _row(entry: Entry, now: float) -> dict[str, Any]:
+    return {
+        "number": entry.id,
+        "name": entry.name,
+        "tokens": entry.tokens,
+        "bytes": entry.bytes,
+        "created": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.created)),
+        "age_seconds": max(round(now - entry.used), 0),
+        "uses": entry.uses,
+        "pinned": entry.pinned,
+        "open": bool(entry.owner),
+    }
+
+
+def _ago(seconds: int) -> str:
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds // size} {unit} ago"
+    return f"{seconds} s ago"

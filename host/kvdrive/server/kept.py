@@ -1,0 +1,70 @@
+"""The finished sequences of the server in the store of sessions: found by their tokens, also after a restart."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from kvdrive.kvcache.cache import DriveCache
+from kvdrive.server.costs import Costs
+from kvdrive.server.idle import Taken
+from kvdrive.sessions.kept import KeptSequence
+from kvdrive.sessions.store import SessionStore
+
+
+class KeptSequences:
+    """Has the methods of IdleSequences. `costs` decides if a kept prefix is used."""
+
+    def __init__(self, store: SessionStore, costs: Costs, bytes_per_token: int) -> None:
+        self.store = store
+        self._costs = costs
+        self._bytes_per_token = bytes_per_token
+
+    def __len__(self) -> int:
+        return self.store.index.count()
+
+    def shrink(self, tokens: int) -> None:
+        """Remove sessions until the others leave room for `tokens` tokens that are not on the drive yet."""
+        self.store.shelf.shrink(max(tokens, 0) * self._bytes_per_token)
+
+    def take(self, prompt: list[int], name: str) -> Taken:
+        """A cache for `prompt`, with its kept tokens if that is faster. Raises InputError for a name that is in use."""
+        known, _ = self.store.finder.longest_prefix(prompt[:-1])
+        pays = self._costs.resume_pays(len(prompt), known)
+        cache = self.store.cache(prompt, name, find=pays)
+        decision = "fork" if cache.get_seq_length() else "recompute" if known else "none"
+        return Taken(cache, decision)
+
+    def keep(self, tokens: list[int], cache: DriveCache) -> int | None:
+        """Save a finished sequence. Returns the number of its session; None if it is not kept."""
+        if isinstance(cache.keeper, KeptSequence):
+            return self.store.release(cache)
+        cache.reset()
+        return None
+
+    def drop(self, cache: DriveCache) -> None:
+        """Forget a sequence that failed."""
+        if isinstance(cache.keeper, KeptSequence):
+            cache.keeper.stop("its generation failed")
+        cache.reset()
+
+    def unsaved(self, cache: DriveCache) -> int:
+        """Tokens of a running sequence that the index does not count yet."""
+        kept = cache.keeper
+        return int(cache.get_seq_length()) - (kept.saved if isinstance(kept, KeptSequence) else 0)
+
+    def figures(self) -> dict[str, float]:
+        """Counters and sizes for the metrics."""
+        wear = self.store.governor.wear()
+        return {
+            **asdict(self.store.stats),
+            "kept": self.store.index.count(),
+            "kept_bytes": self.store.index.bytes(),
+            "bytes_written": wear.bytes_written,
+            "bytes_today": wear.bytes_today,
+            "bytes_per_hit": wear.bytes_per_hit or 0,
+            "admits_all": wear.state == "open",
+            "refused": wear.refused,
+        }
+
+    def clear(self) -> None:
+        """Nothing: the sessions stay."""

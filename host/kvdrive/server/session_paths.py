@@ -1,0 +1,156 @@
+"""The server's paths for kept sessions: a list, removal, and slots as llama.cpp's server has them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from starlette.requests import Request as HttpRequest
+from starlette.responses import JSONResponse, Response
+
+from kvdrive.errors import InputError, KvdriveError, UnsupportedError
+from kvdrive.server.errors import ApiError
+from kvdrive.server.protocol import NAME, Json
+from kvdrive.server.scheduler import Scheduler
+from kvdrive.sessions.entry import Entry
+from kvdrive.sessions.store import SessionStore
+
+Result = TypeVar("Result")
+Handler = Callable[[HttpRequest], Awaitable[Response]]
+_BODY_BYTES = 4096
+
+
+class SessionPaths:
+    """Handlers that work with the store in the scheduler's thread."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+
+    def routes(self) -> list[tuple[str, str, Handler]]:
+        """Path, method and handler of each route."""
+        return [
+            ("/v1/sessions", "GET", self._list),
+            ("/v1/sessions/{session}", "DELETE", self._drop),
+            ("/slots/{slot:int}", "POST", self._slot),
+        ]
+
+    async def _list(self, http: HttpRequest) -> Response:
+        entries, now = await self._with(lambda store: (store.index.entries(store.options.tenant), store.index.now))
+        return JSONResponse({"object": "list", "data": [_card(entry, now) for entry in entries]})
+
+    async def _drop(self, http: HttpRequest) -> Response:
+        wanted = http.path_params["session"]
+
+        def drop(store: SessionStore) -> int:
+            entry = find(store, wanted)
+            if entry.owner:
+                raise InputError(f"session '{wanted}' is in use: try again when its answer is complete")
+            return store.shelf.drop([entry.id])
+
+        await self._with(drop)
+        return JSONResponse({"id": wanted, "object": "session", "deleted": True})
+
+    async def _slot(self, http: HttpRequest) -> Response:
+        slot, action = http.path_params["slot"], http.query_params.get("action")
+        actions = {"save": self._save, "restore": self._restore, "erase": self._erase}
+        if action not in actions:
+            raise ApiError(400, "action is save, restore or erase", param="action", code="invalid_value")
+        began = time.perf_counter()
+        answer = await actions[action](slot, "" if action == "erase" else await _filename(http))
+        took = round(1000 * (time.perf_counter() - began), 3)
+        return JSONResponse({"id_slot": slot, **answer, "timings": {f"{action}_ms": took}})
+
+    async def _save(self, slot: int, name: str) -> Json:
+        """Give the session that ran last on the slot a name. Its K and V are on the drive already."""
+
+        def save(store: SessionStore) -> Entry:
+            entry = self._on_slot(store, slot)
+            with store.index.transaction():
+                store.index.set(entry.id, name=name)
+            return entry
+
+        entry = await self._with(save)
+        return {"filename": name, "n_saved": entry.tokens, "n_written": entry.bytes}
+
+    async def _restore(self, slot: int, name: str) -> Json:
+        """Compare a session on the drive with what the index says of it, token by token."""
+
+        def restore(store: SessionStore) -> Entry:
+            entry = find(store, name)
+            found = store.finder.check(entry)
+            if not found:
+                raise InputError(f"session '{name}' is not on the drive any more: its prompt is computed again")
+            self._scheduler.slots[slot] = entry.id
+            return entry
+
+        entry = await self._with(restore)
+        return {"filename": name, "n_restored": entry.tokens, "n_read": entry.bytes}
+
+    async def _erase(self, slot: int, name: str) -> Json:
+        def erase(store: SessionStore) -> Entry:
+            entry = self._on_slot(store, slot)
+            store.shelf.drop([entry.id])
+            return entry
+
+        return {"n_erased": (await self._with(erase)).tokens}
+
+    def _on_slot(self, store: SessionStore, slot: int) -> Entry:
+        entry = store.index.get(self._scheduler.slots.get(slot, 0))
+        if entry is None:
+            raise InputError(f"slot {slot} has no finished sequence")
+        return entry
+
+    async def _with(self, work: Callable[[SessionStore], Result]) -> Result:
+        """Call `work` in the scheduler's thread. Raises ApiError."""
+        try:
+            return await asyncio.wrap_future(self._scheduler.with_sessions(work))
+        except InputError as error:
+            raise ApiError(404, str(error), code="session_not_found") from error
+        except UnsupportedError as error:
+            raise ApiError(501, str(error), code="no_sessions") from error
+        except KvdriveError as error:
+            raise ApiError(503, str(error), code="unavailable") from error
+
+
+def find(store: SessionStore, wanted: str) -> Entry:
+    """The session with this name or number. Raises InputError."""
+    entry = store.index.named(wanted, store.options.tenant)
+    if entry is None and wanted.isdecimal():
+        entry = store.index.get(int(wanted))
+    if entry is None or entry.tenant != store.options.tenant:
+        raise InputError(f"there is no session '{wanted[:100]}'")
+    return entry
+
+
+async def _filename(http: HttpRequest) -> str:
+    body = b""
+    async for chunk in http.stream():
+        body += chunk
+        if len(body) > _BODY_BYTES:
+            raise ApiError(413, f"the body exceeds {_BODY_BYTES} bytes", code="body_too_large")
+    try:
+        name = json.loads(body)["filename"]
+    except (ValueError, TypeError, KeyError):
+        name = None
+    if not isinstance(name, str) or not re.fullmatch(NAME, name):
+        raise ApiError(400, "filename is a name of letters, digits, '_', '.' and '-'", param="filename")
+    return name
+
+
+def _card(entry: Entry, now: float) -> Json:
+    return {
+        "id": entry.id,
+        "object": "session",
+        "name": entry.name or None,
+        "tokens": entry.tokens,
+        "bytes": entry.bytes,
+        "age_seconds": round(max(now - entry.used, 0), 1),
+        "uses": entry.uses,
+        "pinned": entry.pinned,
+        "open": bool(entry.owner),
+        "where": "flash",
+    }

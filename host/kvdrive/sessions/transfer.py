@@ -1,0 +1,132 @@
+"""Sessions as files: K, V, tokens and record, for another drive or another machine.
+
+The file is an uncompressed .npz, whose parts carry checksums. K and V are read by KV_READ, so that damaged groups
+are not exported, and get new groups when they are imported; the index entry follows when they are durable.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvdrive import abi
+from kvdrive.errors import InputError
+from kvdrive.kvcache.backing import Backing
+from kvdrive.kvcache.sequence import Sequence, Slice, gather
+from kvdrive.nvme.commands import Halves, flush
+from kvdrive.sessions import record
+from kvdrive.sessions.chain import Chain, GrowingChain
+from kvdrive.sessions.entry import Entry, NewEntry
+from kvdrive.sessions.record import Record
+from kvdrive.sessions.shelf import Shelf, trim_all
+from kvdrive.targets.base import Target
+from kvdrive.targets.group import split
+
+_VERSION = 1
+
+
+def export(shelf: Shelf, entry: Entry, path: Path) -> int:
+    """Write a session to `path`. Returns its bytes of K and V. Raises InputError, CommandError, TargetError."""
+    told = Record.of(entry.record)
+    sequence = shelf.existing(entry)
+    head = {"version": _VERSION, "record": asdict(replace(told, part=0, first=0, last=0))}
+    tokens = sequence.each(lambda session: record.read_tokens(session, entry.tokens))[0]
+    size = 0
+    try:
+        with zipfile.ZipFile(path, "w") as file:
+            _put(file, "head", np.frombuffer(json.dumps(head).encode(), np.uint8))
+            _put(file, "tokens", np.array(tokens, np.uint32))
+            for layer, shape in zip(told.indices, told.layers, strict=True):
+                for kind in abi.KvKind:
+                    rows = _read(sequence, layer, kind, entry.tokens, shape["head_dim"])
+                    _put(file, _part(kind, layer), rows)
+                    size += rows.nbytes
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}") from error
+    return size
+
+
+def import_file(shelf: Shelf, path: Path, name: str = "") -> int:
+    """Store the session of a file on the drives, as `name` if one is given. Returns its number.
+
+    Raises InputError for a file that is damaged or a name that is taken, CommandError, TargetError.
+    """
+    try:
+        with np.load(path) as file:
+            head = json.loads(file["head"].tobytes())
+            if head["version"] != _VERSION:
+                raise InputError(f"{path} was exported by another version: export it again")
+            return _store(shelf, Record(**head["record"]), file, name)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    except (zipfile.BadZipFile, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} is no exported session, or damaged: export it again") from error
+
+
+def _store(shelf: Shelf, told: Record, file: Any, name: str) -> int:
+    backing, index = shelf.backing, shelf.index
+    tokens: list[int] = file["tokens"].tolist()
+    heads = max(layer["kv_heads"] for layer in told.layers)
+    parts = split(1, heads, len(backing.queues))[0]
+    told = replace(told, name=name or told.name, parts=len(parts))
+    if told.name and index.named(told.name, told.tenant) is not None:
+        raise InputError(f"there is a session '{told.name}' already: choose another name with --name")
+    sequence = Sequence.open(backing.queues, parts, told.append_options, bytes.fromhex(told.model))
+    try:
+        for layer in told.indices:
+            k, v = (file[_part(kind, layer)] for kind in abi.KvKind)
+            gather(sequence.append(layer, 0, k, v, lambda seconds: None))
+        for part, one in enumerate(sequence):
+            one.queue.run(partial(_explain, one, replace(told, part=part), tokens))
+        _flush(backing)
+    except BaseException:
+        trim_all([sequence])
+        raise
+    chain = Chain(bytes.fromhex(told.model), told.tenant, told.layout, told.block)
+    growing = GrowingChain(chain)
+    growing.extend(tokens)
+    numbers = {queue: number for number, queue in enumerate(backing.queues)}
+    slices = [[numbers[one.queue], one.session.number, one.first, one.last] for one in sequence]
+    entry = NewEntry(
+        chain.root, told.tenant, told.model, slices, told.text(), told.bytes_per_token, told.block, told.name, "",
+        len(tokens), tokens[len(growing.keys) * told.block :], growing.last,
+    )  # fmt: skip
+    with index.transaction():
+        return index.add(entry, growing.keys)
+
+
+def _explain(one: Slice, told: Record, tokens: list[int], target: Target) -> None:
+    record.put_record(one.session, replace(told, first=one.first, last=one.last))
+    record.put_tokens(one.session, 0, tokens)
+
+
+def _read(sequence: Sequence, layer: int, kind: abi.KvKind, tokens: int, head_dim: int) -> Halves:
+    """K or V of a layer [heads, tokens, d], from all parts."""
+
+    def read(one: Slice, target: Target) -> Halves:
+        return one.session.read(layer, kind, 0, (one.last - one.first, tokens, head_dim))
+
+    return np.concatenate([one.queue.run(partial(read, one)) for one in sequence])
+
+
+def _flush(backing: Backing) -> None:
+    def work(target: Target) -> None:
+        target.execute(flush())
+
+    gather([queue.start(work) for queue in backing.queues])
+
+
+def _part(kind: abi.KvKind, layer: int) -> str:
+    return f"{'k' if kind == abi.KvKind.KEYS else 'v'}{layer}"
+
+
+def _put(file: zipfile.ZipFile, name: str, array: NDArray[Any]) -> None:
+    with file.open(f"{name}.npy", "w", force_zip64=True) as part:
+        np.lib.format.write_array(part, array)

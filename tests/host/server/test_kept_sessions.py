@@ -1,0 +1,147 @@
+"""Conversations of `kvdrive serve` outlive the server: found after SIGKILL and SIGTERM, named, listed, removed."""
+
+import pytest
+import torch
+from server_process import PROMPT, Server
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from typer.testing import CliRunner
+
+from kvdrive.cli.main import app
+
+LONG = " ".join([PROMPT] * 3)
+
+
+@pytest.fixture
+def serve(checkpoint, tmp_path):
+    servers = []
+
+    def start(*options, folder="drives", model=checkpoint):
+        servers.append(Server(model, tmp_path, "--drive", tmp_path / folder, *options))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        if server.process.poll() is None:
+            server.process.kill()
+            server.process.wait()
+            server.process.stdout.close()
+
+
+def kill(server):
+    server.process.kill()
+    server.process.wait()
+    server.process.stdout.close()
+    server.client.close()
+
+
+def ask(server, prompt, tokens=12, **fields):
+    answer = server.complete(prompt=prompt, max_tokens=tokens, **fields).json()
+    usage = answer["usage"]
+    return answer["choices"][0]["text"], usage["prompt_tokens_details"]["cached_tokens"], answer
+
+
+def test_a_conversation_survives_kill_9(serve, checkpoint):
+    server = serve()
+    first, cached, answer = ask(server, LONG, session="talk")
+    assert (cached, answer["kvdrive"]["restore"]) == (0, "none")
+    assert answer["kvdrive"]["kv_uri"] == "kvdrive:talk"
+    prompt_tokens = answer["usage"]["prompt_tokens"]
+    kill(server)
+
+    server = serve()
+    listed = server.client.get("/v1/sessions").json()["data"]
+    assert [(one["name"], one["tokens"], one["open"]) for one in listed] == [("talk", prompt_tokens + 11, False)]
+    second, cached, answer = ask(server, LONG + first, kv_uri="kvdrive:talk")
+    assert prompt_tokens - 4 < cached < answer["usage"]["prompt_tokens"]
+    assert answer["kvdrive"]["restore"] == "fork"
+    _, shared, _ = ask(server, LONG + " Another end.")  # another conversation with the same beginning
+    assert shared > prompt_tokens - 8
+    assert server.metric("kvdrive_sessions_hits_total") == 2
+    assert server.metric("kvdrive_sessions_kept") == 2
+    assert server.metric("kvdrive_sessions_bytes_written_total") > 0
+    assert server.metric("kvdrive_restores_total") == 2
+    assert (first, second) == (stock(checkpoint, LONG), stock(checkpoint, LONG + first))
+
+
+def stock(checkpoint, prompt, new_tokens=12):
+    """The text that transformers alone generates."""
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(checkpoint), AutoTokenizer.from_pretrained(checkpoint)
+    ids = torch.tensor([tokenizer(prompt)["input_ids"]])
+    mask = torch.ones_like(ids)
+    out = model.generate(ids, attention_mask=mask, max_new_tokens=new_tokens, do_sample=False, pad_token_id=0)
+    return tokenizer.decode(out[0, ids.shape[1] :], skip_special_tokens=True)
+
+
+def test_a_running_answer_is_saved_on_sigterm(serve):
+    server = serve()
+    request = {"model": "tiny", "prompt": LONG, "max_tokens": 3000, "stream": True, "temperature": 0}
+    with server.client.stream("POST", "/v1/completions", json=request) as response:
+        lines = response.iter_lines()
+        for _ in range(80):
+            next(lines)
+    server.close()
+    server = serve()
+    (kept,) = server.client.get("/v1/sessions").json()["data"]
+    _, cached, answer = ask(server, LONG)
+    assert cached == answer["usage"]["prompt_tokens"] - 1
+    assert kept["tokens"] >= cached + 30
+
+
+def test_slots_save_and_restore(serve):
+    server = serve()
+    text, _, answer = ask(server, LONG)
+    save = server.client.post("/slots/0?action=save", json={"filename": "saved"}).json()
+    assert save["n_saved"] == answer["usage"]["prompt_tokens"] + 11
+    kill(server)
+    server = serve()
+    restored = server.client.post("/slots/1?action=restore", json={"filename": "saved"}).json()
+    assert restored["n_restored"] == save["n_saved"]
+    assert ask(server, LONG + text)[1] > answer["usage"]["prompt_tokens"] - 4
+    for query, body, status in (
+        ("action=restore", {"filename": "nothing"}, 404),
+        ("action=save", {"filename": "../x"}, 400),
+        ("action=copy", {"filename": "x"}, 400),
+        ("action=save", {}, 400),
+    ):
+        assert server.client.post(f"/slots/7?{query}", json=body).status_code == status
+    empty = server.client.post("/slots/7?action=save", json={"filename": "x"})
+    assert empty.json()["error"]["code"] == "session_not_found"
+
+
+def test_sessions_are_removed_and_bounded(serve):
+    server = serve("--idle", 2, "--eviction", "fifo")
+    for word in ("one", "two", "three"):
+        ask(server, f"{word} {LONG}")
+    listed = server.client.get("/v1/sessions").json()["data"]
+    assert len(listed) == 2
+    assert server.metric("kvdrive_sessions_evictions_total") == 1
+    assert server.client.delete(f"/v1/sessions/{listed[0]['id']}").json()["deleted"]
+    assert server.client.delete("/v1/sessions/nothing").status_code == 404
+    assert server.metric("kvdrive_sessions_kept") == 1
+    assert server.complete(prompt="x", session="a/b").status_code == 400
+    assert server.complete(prompt="x", kv_uri="file:a").status_code == 400
+
+
+@pytest.mark.slow
+def test_a_server_may_keep_nothing(serve):
+    server = serve("--idle", 0)
+    ask(server, LONG)
+    assert ask(server, LONG)[1] == 0
+    assert server.client.get("/v1/sessions").status_code == 501
+
+
+@pytest.mark.slow
+def test_the_governor_and_other_tenants(serve):
+    server = serve("--daily-writes", "1")
+    assert ask(server, LONG)[2]["kvdrive"]["session"] is not None
+    assert ask(server, "something else " + LONG)[2]["kvdrive"]["session"] is None
+    assert server.metric("kvdrive_sessions_admits_all") == 0
+    server.close()
+    server = serve("--tenant", "other")
+    assert ask(server, LONG)[1] == 0
+    assert server.client.get("/v1/sessions").json()["data"][0]["tokens"] > 0
+
+
+def test_a_bound_that_is_no_size_is_refused(checkpoint):
+    done = CliRunner().invoke(app, ["serve", "--model", str(checkpoint), "--port", "0", "--daily-writes", "much"])
+    assert done.exit_code != 0

@@ -1,0 +1,56 @@
+"""`kvdrive serve` as a process of its own."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import httpx2 as httpx
+
+PROMPT = "The drive keeps the keys and the values of every token, and the host"
+
+
+class Server:
+    """A server process on a free port."""
+
+    def __init__(self, checkpoint, folder, *options, key=""):
+        environment = os.environ | {"XDG_CACHE_HOME": str(folder), "KVDRIVE_API_KEY": key}
+        arguments = ["serve", "--model", checkpoint, "--name", "tiny", "--port", 0, "--threads", 1, *options]
+        command = [sys.executable, "-m", "kvdrive", *map(str, arguments)]
+        self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115
+        self.process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=self._said, text=True)
+        line = self.process.stdout.readline()
+        assert "serving tiny at http://127.0.0.1:" in line
+        self.client = httpx.Client(base_url=line.split()[-1].removesuffix("/v1"), timeout=60)
+
+    def complete(self, **fields):
+        return self.client.post("/v1/completions", json={"model": "tiny", "temperature": 0, **fields})
+
+    def metric(self, name):
+        lines = self.client.get("/metrics").text.splitlines()
+        return sum(float(line.split()[-1]) for line in lines if line.startswith((name + " ", name + "{")))
+
+    def wait_for(self, name, value):
+        deadline = time.monotonic() + 30
+        while self.metric(name) != value:
+            assert time.monotonic() < deadline, f"{name} is {self.metric(name)}, not {value}"
+            time.sleep(0.02)
+
+    def said(self):
+        """Lines on stderr so far."""
+        self._said.seek(0)
+        return self._said.read()
+
+    def end(self, number):
+        """Send a signal; returns the exit status."""
+        self.client.close()
+        self.process.send_signal(number)
+        return self.process.wait(30)
+
+    def close(self):
+        code = self.end(signal.SIGTERM)
+        self.process.stdout.close()
+        self._said.close()
+        return code
