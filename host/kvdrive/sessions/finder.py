@@ -74,8 +74,8 @@ class Finder:
             return
         if entry.root != self._chain.root:
             raise InputError(
-                f"session '{name}' was kept by another model, other weights, another precision or another way to "
-                "attend: choose another name, or drop it first"
+                f"session '{name}' was kept by another model, other weights or another precision, or for another kind "
+                "of attention: choose another name, or drop it first"
             )
         if entry.owner:
             raise InputError(f"session '{name}' is in use: end that process, or choose another name")
