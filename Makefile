@@ -145,7 +145,7 @@ test-full: setup $(STAMPS)/system-check $(STAMPS)/system-fuzz $(STAMPS)/xrt ## t
 	@$(BIN)/python -m csim --sanitize --jobs $(JOBS) --seed $(SEED)
 
 .PHONY: lint
-lint: setup $(STAMPS)/system-lint ## ruff, mypy, clang-format, clang-tidy
+lint: setup $(STAMPS)/system-lint $(STAMPS)/system-arm ## ruff, mypy, clang-format, clang-tidy
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy

@@ -36,6 +36,8 @@ def flags(source: Path) -> list[str]:
         common += ["-mavx2", "-mfma", "-mf16c"]
     if source.stem.endswith("_avx512"):
         common += ["-mavx2", "-mfma", "-mf16c", "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl"]
+    if source.stem.endswith("_neon"):
+        common += ["--target=aarch64-linux-gnu"]
     if source.parent.name == "fuzz":  # the header of the sanitizers comes with g++
         found = subprocess.run(["g++", "-print-file-name=include"], capture_output=True, text=True, check=True)
         common += ["-idirafter", found.stdout.strip()]

@@ -24,6 +24,10 @@ fuzz) # libFuzzer
   packages=(clang-19 libclang-rt-19-dev)
   programs=(clang++-19)
   ;;
+arm) # boards: the cross compiler for 64-bit ARM, and an emulator of its programs
+  packages=(g++-aarch64-linux-gnu qemu-user-static)
+  programs=(aarch64-linux-gnu-g++ qemu-aarch64-static)
+  ;;
 bench) # the disk's own rate
   packages=(fio)
   programs=(fio)
@@ -33,7 +37,7 @@ xrt) # the vendor's runtime, which drives cards; sim/xrt emulates one under it
   programs=()
   ;;
 *)
-  echo "usage: system_packages.sh build|rtl|check|lint|fuzz|bench|xrt" >&2
+  echo "usage: system_packages.sh build|rtl|check|lint|fuzz|arm|bench|xrt" >&2
   exit 2
   ;;
 esac

@@ -8,6 +8,9 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_acle.h>
+#include <sys/auxv.h>
 #endif
 
 namespace kvdrive {
@@ -108,6 +111,23 @@ __attribute__((target("sse4.2"))) std::uint32_t with_instruction(std::uint32_t s
 
 const bool kHasInstruction = __builtin_cpu_supports("sse4.2");
 
+#elif defined(__aarch64__)
+
+__attribute__((target("+crc"))) std::uint32_t with_instruction(std::uint32_t crc, std::span<const std::byte> data) {
+  const std::byte* at = data.data();
+  std::size_t left = data.size();
+  for (; left >= 8; left -= 8, at += 8) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, at, sizeof word);
+    crc = __crc32cd(crc, word);
+  }
+  for (; left > 0; --left, ++at) crc = __crc32cb(crc, std::to_integer<std::uint8_t>(*at));
+  return crc;
+}
+
+constexpr unsigned long kCrcInstructions = 1 << 7;  // HWCAP_CRC32
+const bool kHasInstruction = (getauxval(AT_HWCAP) & kCrcInstructions) != 0;
+
 #endif
 
 }  // namespace
@@ -118,7 +138,7 @@ std::uint32_t crc32c(std::span<const std::byte> data) {
     crc = fold_crc32c(crc, data.data(), blocks);
     data = data.subspan(blocks * kFoldBytes);
   }
-#if defined(__x86_64__)
+#if defined(__x86_64__) || defined(__aarch64__)
   if (kHasInstruction) return ~with_instruction(crc, data);
 #endif
   return ~with_tables(crc, data);

@@ -98,6 +98,11 @@ abi::NvmeStatus Drive::flush() {
   return execute({.command = command}).status == abi::kSuccess ? abi::kSuccess : abi::kInternalError;
 }
 
+void Drive::abandon_tickets(std::uint16_t controller) {
+  const std::lock_guard lock(mutex_);
+  state_.tickets.abandon(controller);
+}
+
 void Drive::activate_program(std::uint32_t program, bool active) {
   const std::uint32_t bit = 1u << program;
   if (active) {

@@ -74,9 +74,6 @@ class Drive {
     Ns done;  // device time
   };
 
-  // The most results of ATTN_SUBMIT that can wait for their ATTN_FETCH.
-  static constexpr std::size_t kMaxTickets = 256;
-
   // Throws std::runtime_error if `path` cannot be used.
   Drive(const std::filesystem::path& path, std::unique_ptr<Engine> engine, const VolumeOptions& options);
 
@@ -90,6 +87,8 @@ class Drive {
   std::optional<std::uint64_t> payload_bytes(const abi::AttnSubmit& command) const;
   // Runs a job in memory that the host filled (subsystem local memory). Returns the engine's status word.
   std::uint32_t run_job(std::span<std::byte> memory, std::uint64_t job, std::uint32_t queue);
+  // The host of a controller has gone or has reset it: its results make room for others when there are too many.
+  void abandon_tickets(std::uint16_t controller);
   // Makes everything so far durable, like a FLUSH from the host.
   abi::NvmeStatus flush();
   // Switches a program of namespace 3 on or off (nvme::Program). All are active at first.

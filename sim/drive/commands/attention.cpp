@@ -35,18 +35,15 @@ Reply submit(DriveState& drive, const Request& request) {
     return {.status = status};
   }
   if (crc32c(data) != command.crc32c) return {.status = abi::kCrcMismatch};
-  if (drive.tickets.size() >= Drive::kMaxTickets) return {.status = abi::kTicketsExhausted};
+  if (drive.tickets.full()) return {.status = abi::kTicketsExhausted};
   const Ns arrival = drive.volume.device().to_host(data.size(), drive.now);
   if (drive.volume.faults().strikes(FaultKind::kEngineHang)) {
     return {.status = abi::kInternalError, .done = arrival + kEngineTimeout};
   }
   AttentionOutcome outcome = drive.attention.run(command, data, arrival);
   const Ns done = outcome.done;
-  do {
-    ++drive.last_ticket;
-  } while (drive.last_ticket == 0 || drive.tickets.contains(drive.last_ticket));
-  drive.tickets.emplace(drive.last_ticket, std::move(outcome));
-  return {.result = drive.last_ticket, .done = done};
+  const auto controller = static_cast<std::uint16_t>(request.queue >> 16);
+  return {.result = drive.tickets.add(controller, std::move(outcome)), .done = done};
 }
 
 Reply fetch(DriveState& drive, const Request& request) {
@@ -58,16 +55,16 @@ Reply fetch(DriveState& drive, const Request& request) {
   if (!std::ranges::all_of(command.reserved1, zero)) {
     return {.status = abi::kInvalidField, .location = offsetof(abi::AttnFetch, reserved1)};
   }
-  const auto found = drive.tickets.find(command.ticket);
-  if (found == drive.tickets.end()) return {.status = abi::kUnknownTicket};
-  AttentionOutcome& outcome = found->second;
+  AttentionOutcome* const found = drive.tickets.find(command.ticket);
+  if (found == nullptr) return {.status = abi::kUnknownTicket};
+  AttentionOutcome& outcome = *found;
   const std::size_t bytes = outcome.data.size();
   if (outcome.status == abi::kSuccess && (command.data_bytes != bytes || request.data.room < bytes)) {
     return {.status = abi::kDataLength};  // the ticket stays valid
   }
   const Ns sent = drive.volume.device().to_host(bytes, drive.now);
   Reply reply{.status = outcome.status, .result = outcome.result, .data = std::move(outcome.data), .done = sent};
-  drive.tickets.erase(found);
+  drive.tickets.erase(command.ticket);
   return reply;
 }
 

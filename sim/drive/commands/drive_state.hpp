@@ -7,12 +7,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "attention/attention_unit.hpp"
 #include "commands/reply.hpp"
+#include "commands/tickets.hpp"
 #include "engine/engine.hpp"
 #include "volume.hpp"
 
@@ -39,8 +39,7 @@ struct DriveState {
   Volume volume;
   std::unique_ptr<Engine> engine;
   AttentionUnit attention{*engine, volume.store(), volume.ftl(), volume.device()};
-  std::unordered_map<std::uint32_t, AttentionOutcome> tickets;
-  std::uint32_t last_ticket = 0;
+  Tickets tickets;
   std::atomic<std::uint32_t> inactive_programs = 0;  // one bit for each value of enum Program
   std::vector<std::byte> nothing;                    // the rows of a drive that stores no contents
   std::uint32_t journal_die = 0;                     // the die of the next journal program; they rotate over the dies

@@ -56,6 +56,7 @@ std::uint16_t Subsystem::attach(AdminContext* controller) {
 }
 
 void Subsystem::detach(std::uint16_t id) {
+  drive_.abandon_tickets(id);
   const std::lock_guard lock(controllers_mutex_);
   controllers_.at(id - 1u) = nullptr;
 }

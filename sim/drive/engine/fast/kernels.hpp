@@ -90,10 +90,14 @@ void each_tile(unsigned g, Work work) {
 }
 
 const Kernels& scalar_kernels();
+#if defined(__x86_64__)
 const Kernels& avx2_kernels();
 const Kernels& avx512_kernels();
+#elif defined(__aarch64__)
+const Kernels& neon_kernels();
+#endif
 
-// Returns the best variant for this machine, or the one that KVDRIVE_ISA (scalar, avx2, avx512) names. Throws
+// Returns the best variant for this machine, or the one that KVDRIVE_ISA (scalar, avx2, avx512, neon) names. Throws
 // std::invalid_argument for an unknown name, and std::runtime_error for a variant that this machine cannot run.
 const Kernels& choose_kernels();
 

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// NEON of 64-bit ARM: 2 binary64 numbers per register, 32 registers.
+#include <arm_neon.h>
+
+#include <cstdint>
+
+#include "engine/fast/rounding.hpp"
+
+namespace kvdrive::fast {
+namespace {
+
+struct Simd {
+  using Vector = float64x2_t;
+  static constexpr unsigned kLanes = 2;
+  static constexpr unsigned dot_rows(unsigned g) { return g <= 4 ? 4 : g <= 6 ? 2 : 1; }
+  static constexpr unsigned sum_registers(unsigned g) { return g == 1 ? 16 : g == 2 ? 8 : g <= 5 ? 4 : 2; }
+
+  static Vector zero() { return vdupq_n_f64(0); }
+  static Vector load(const double* p) { return vld1q_f64(p); }
+  static void store(double* p, Vector v) { vst1q_f64(p, v); }
+  static Vector broadcast(double x) { return vdupq_n_f64(x); }
+  static Vector multiply_add(Vector a, Vector b, Vector c) { return vfmaq_f64(c, a, b); }
+
+  static Vector widen(const std::uint16_t* h) {
+    std::uint32_t two;
+    __builtin_memcpy(&two, h, sizeof two);
+    const float32x4_t singles = vcvt_f32_f16(vreinterpret_f16_u32(vdup_n_u32(two)));
+    return vcvt_f64_f32(vget_low_f32(singles));
+  }
+
+  // out[i] = sum of the lanes of v[i]
+  template <unsigned N>
+  static void reduce(const Vector (&v)[N], double* out) {
+    for (unsigned i = 0; i < N; ++i) out[i] = vaddvq_f64(v[i]);
+  }
+
+  // x[i] = the score of s[i]. Scaling by 2^20 is exact. The conversion rounds to even and saturates.
+  static void scores(const float* s, float c, unsigned n, std::int32_t* x) {
+    const float32x4_t factor = vdupq_n_f32(c), one = vdupq_n_f32(0x1p20f);
+    unsigned i = 0;
+    for (; i + 4 <= n; i += 4) {
+      vst1q_s32(x + i, vcvtnq_s32_f32(vmulq_f32(vmulq_f32(vld1q_f32(s + i), factor), one)));
+    }
+    for (; i < n; ++i) x[i] = unbias_score(biased_score(s[i], c));
+  }
+
+  static void lookup(const std::uint32_t* table, const std::uint32_t* index, unsigned n, std::uint32_t* out) {
+    for (unsigned i = 0; i < n; ++i) out[i] = table[index[i]];
+  }
+};
+
+}  // namespace
+}  // namespace kvdrive::fast
+
+#include "engine/fast/kernels_impl.hpp"
+
+namespace kvdrive::fast {
+
+const Kernels& neon_kernels() {
+  static constexpr Kernels kernels = make_kernels("neon");
+  return kernels;
+}
+
+}  // namespace kvdrive::fast
