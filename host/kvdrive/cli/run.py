@@ -63,7 +63,9 @@ def run(
     def prompts(checkpoint: Checkpoint) -> list[list[int]]:
         tokens = prompt_tokens or min(_PROMPT_TOKENS, checkpoint.context - _ROOM)
         shown.append(demonstration(checkpoint, tokens))
-        console.print(f"{shown[0].about}: {shown[0].question}", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"text: {shown[0].about}", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"question: {shown[0].question}", highlight=False, markup=False, soft_wrap=True)
+        console.print("the model goes on:", highlight=False, markup=False)
         return [shown[0].ids]
 
     report = generate(settings, prompts, console)

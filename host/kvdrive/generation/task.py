@@ -83,7 +83,7 @@ def run(settings: Settings, read_prompts: ReadPrompts, console: Console) -> Repo
         paths = files.write(settings.report, report, done.record)
         _say(console, f"report: {', '.join(map(str, paths))}")
         for clock, time_span in covered(done.record):
-            _say(console, f"timeline of the {clock}: {time_span}")
+            _say(console, f"timeline ({clock}): {time_span}")
     for line in verdicts(report):
         _say(console, line)
     return report

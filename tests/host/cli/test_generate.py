@@ -129,7 +129,7 @@ def test_the_timeline_has_a_clock_for_the_host_and_one_for_the_drive(generate, t
     count = sum(event["ph"] == "X" and event["pid"] in inside for event in events)
     assert covers["inside drive 0, modelled device time"].endswith(f" ms ({count:,} of {count:,} events)")
     for clock, covered in covers.items():
-        assert f"timeline of the {clock}: {covered}\n" in result.stderr
+        assert f"timeline ({clock}): {covered}\n" in result.stderr
 
 
 def test_sampling_repeats_with_its_seed(generate):

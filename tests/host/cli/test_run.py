@@ -34,6 +34,10 @@ def test_text_table_report_and_comparisons(run, checkpoint, tmp_path):
     assert "tokens identical to transformers: 12/12" in result.output
     assert "decode steps bit-identical on the hls engine: 4/4" in result.output
     assert "read inside the drive" in result.output
+    text, question, goes_on = result.output.splitlines()[:3]
+    assert re.fullmatch(r"text: 300 tokens of .*, with a pass key in a comment", text)
+    assert question == "question: # What is the pass key? The pass key is"
+    assert goes_on == "the model goes on:"
     assert "stock transformers: tokens/s of decode" in result.output
     assert re.search(r"│ model +│ ", result.output)
     assert "LlamaForCausalLM, float32" in re.sub(r"\s*│\n│\s*│\s*", " ", result.output)  # the cell may be folded
