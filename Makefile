@@ -177,6 +177,10 @@ bench-decode: setup ## decode step with the cache in the drive, beside transform
 bench-cpu-target: setup ## attention over K and V on this machine's disk, beside the disk alone [QUICK=1]
 	@$(BIN)/python scripts/bench_cpu_target.py $(if $(QUICK),--quick,--json out/bench_cpu_target.json)
 
+.PHONY: bench-remote
+bench-remote: setup ## decode steps with the drive behind NVMe/TCP: loopback, and a shaped pair of network cards -> docs/remote.md
+	@$(BIN)/python scripts/bench_remote.py --json out/bench_remote.json
+
 .PHONY: bench
 bench: bench-attention bench-decode bench-cpu-target readme ## all benchmarks of the host, and the tables of README.md
 

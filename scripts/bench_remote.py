@@ -1,0 +1,239 @@
+"""Decode steps with K and V in a drive on the other side of a network, beside one in this process.
+
+Over loopback, and over a pair of virtual network cards of which one is in a network namespace of its own, without a
+limit and shaped to 10 and 25 Gb/s (token bucket). The pair needs root. Writes JSON, and docs/remote.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import os
+import secrets
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from kvdrive import abi
+from kvdrive.kernels.native import scale_bits
+from kvdrive.kvcache.session import Session
+from kvdrive.nvme.fabrics.association import RemoteOptions
+from kvdrive.nvme.fabrics.identity import host_identity
+from kvdrive.targets.base import Target
+from kvdrive.targets.emulator import Emulator
+from kvdrive.targets.remote import TcpDrive
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs/remote.md"
+HOST = "nqn.2014-08.org.nvmexpress:uuid:5b6a7a2e-0000-4000-8000-000000000001"
+NAMESPACE, NEAR, FAR = "kvdrive-bench", "kvbench0", "kvbench1"
+NEAR_ADDRESS, FAR_ADDRESS = "10.213.77.1", "10.213.77.2"
+RATES = {"veth": "", "veth, 25 Gb/s": "25gbit", "veth, 10 Gb/s": "10gbit"}
+
+
+@dataclass(frozen=True)
+class Shape:
+    layers: int = 8
+    heads: int = 8
+    group: int = 4
+    d: int = 128
+    tokens: int = 4096
+    steps: int = 8
+
+
+class Steps:
+    """A sequence on a drive. `run` appends a token and attends to all, layer by layer, as a decode step does."""
+
+    def __init__(self, drive: Target, shape: Shape) -> None:
+        self.drive, self.shape, self.tokens = drive, shape, 0
+        self.session, self.rng = Session(drive), np.random.default_rng(1)
+        self.store(shape.tokens)
+        self.run()
+
+    def rows(self, count: int) -> np.ndarray:
+        return self.rng.standard_normal((self.shape.heads, count, self.shape.d)).astype(np.float16)
+
+    def store(self, count: int) -> None:
+        for layer in range(self.shape.layers):
+            for kind in abi.KvKind:
+                self.session.append(layer, kind, self.tokens, self.rows(count))
+        self.tokens += count
+
+    def run(self) -> list[bytes]:
+        shape, outputs = self.shape, []
+        q = self.rng.standard_normal((shape.heads, shape.group, shape.d)).astype(np.float16)
+        for layer in range(shape.layers):
+            for kind in abi.KvKind:
+                self.session.append(layer, kind, self.tokens, self.rows(1))
+            outputs.append(self.session.attend(layer, q, self.tokens + 1, scale_bits(None, shape.d)).out.tobytes())
+        self.tokens += 1
+        return outputs
+
+
+@contextmanager
+def served(folder: Path, name: str, address: str, *prefix: str) -> Iterator[TcpDrive]:
+    """A drive that another process serves at `address`, and the connection to it."""
+    key = secrets.token_bytes(32)
+    secret = f"DHHC-1:00:{base64.b64encode(key + zlib.crc32(key).to_bytes(4, 'little')).decode()}:"
+    hosts = folder / f"{name}.toml"
+    hosts.touch(mode=0o600)
+    hosts.write_text(f'[[host]]\nnqn = "{HOST}"\nsecret = "{secret}"\n')
+    kvdrive = [sys.executable, "-m", "kvdrive", "drive"]
+    subprocess.run([*kvdrive, "create", folder / f"{name}.kv"], check=True, stdout=subprocess.DEVNULL)
+    command = [*prefix, *kvdrive, "serve", folder / f"{name}.kv", "--nvme-tcp", f"{address}:0", "--hosts", hosts]
+    with subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            port = int(process.stdout.readline().split(f"nvme-tcp {address}:")[1].split(",")[0])
+            with TcpDrive((address, port), RemoteOptions(identity=host_identity(hosts))) as drive:
+                yield drive
+        finally:
+            process.terminate()
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+@contextmanager
+def network() -> Iterator[bool]:
+    """A pair of virtual network cards, the far one in a namespace. False where this user may not make them."""
+    try:
+        ip("netns", "add", NAMESPACE)
+    except (OSError, subprocess.CalledProcessError):
+        yield False
+        return
+    try:
+        ip("link", "add", NEAR, "type", "veth", "peer", "name", FAR, "netns", NAMESPACE)
+        ip("address", "add", f"{NEAR_ADDRESS}/24", "dev", NEAR)
+        ip("link", "set", NEAR, "up")
+        ip("-n", NAMESPACE, "address", "add", f"{FAR_ADDRESS}/24", "dev", FAR)
+        ip("-n", NAMESPACE, "link", "set", FAR, "up")
+        yield True
+    finally:
+        ip("netns", "delete", NAMESPACE)  # removes both cards
+
+
+def limit(rate: str) -> None:
+    """Shape both directions of the pair; "" for no limit."""
+    for prefix, card in (((), NEAR), (("ip", "netns", "exec", NAMESPACE), FAR)):
+        subprocess.run([*prefix, "tc", "qdisc", "delete", "dev", card, "root"], capture_output=True, check=False)
+        if rate:
+            shape = ["tbf", "rate", rate, "burst", "4mb", "latency", "50ms"]
+            subprocess.run([*prefix, "tc", "qdisc", "add", "dev", card, "root", *shape], check=True)
+
+
+def wire_bytes() -> int:
+    """Bytes that went over the pair, both ways, with the headers of TCP and Ethernet."""
+    folder = Path(f"/sys/class/net/{NEAR}/statistics")
+    return sum(int((folder / name).read_text()) for name in ("rx_bytes", "tx_bytes"))
+
+
+def host_bytes(drive: Target) -> int:
+    stats = drive.stats()
+    return stats.host_bytes_in + stats.host_bytes_out
+
+
+def measure(shape: Shape, rounds: int, folder: Path) -> dict[str, dict[str, float]]:
+    """ms and bytes per step of each connection. The rounds take turns, so that all see the same load of the machine."""
+    with ExitStack() as opened:
+        local = Steps(opened.enter_context(Emulator(folder / "local.kv", "fast")), shape)
+        places = {"this process": local}
+        places["loopback"] = Steps(opened.enter_context(served(folder, "loopback", "127.0.0.1")), shape)
+        if opened.enter_context(network()):
+            prefix = ("ip", "netns", "exec", NAMESPACE)
+            far = Steps(opened.enter_context(served(folder, "far", FAR_ADDRESS, *prefix)), shape)
+            places |= dict.fromkeys(RATES, far)
+        times: dict[str, list[float]] = {name: [] for name in places}
+        sent: dict[str, list[int]] = {name: [] for name in places}
+        wired: dict[str, list[int]] = {name: [] for name in places}
+        for _ in range(rounds):
+            for name, steps in places.items():
+                if name in RATES:
+                    limit(RATES[name])
+                    wire = wire_bytes()
+                before, start = host_bytes(steps.drive), time.perf_counter()
+                for _ in range(shape.steps):
+                    steps.run()
+                times[name].append((time.perf_counter() - start) / shape.steps * 1e3)
+                if name in RATES:
+                    wired[name].append((wire_bytes() - wire) // shape.steps)
+                sent[name].append((host_bytes(steps.drive) - before) // shape.steps)
+        if local.run() != places["loopback"].run():
+            raise SystemExit("the drives gave different bits")
+    found = {}
+    for name, each in times.items():
+        ratios = [mine / theirs for mine, theirs in zip(each, times["this process"], strict=True)]
+        found[name] = {
+            "ms_per_step": statistics.median(each),
+            "over_this_process": statistics.median(ratios),
+            "bytes_per_token": statistics.median(sent[name]),
+        }
+        if wired[name]:
+            found[name]["wire_bytes_per_token"] = statistics.median(wired[name])
+    return found
+
+
+def page(shape: Shape, found: dict[str, dict[str, float]], rounds: int, load: float) -> str:
+    kv = shape.layers * shape.heads * shape.d * 2 * 2 * shape.tokens
+    sizes = f"{shape.layers} layers, {shape.heads} KV heads, {shape.group} query heads each, dimension {shape.d}"
+    out = [
+        "# A drive over the network, measured",
+        "",
+        "`make bench-remote` writes this page. A decode step appends one token's K and V and attends to all tokens,",
+        f"layer by layer: {sizes}, {shape.tokens:,} tokens,",
+        f"{kv / 2**20:.0f} MiB of K and V, which stay in the drive. The last step over loopback gave the same bits as",
+        "the drive in this process.",
+        "",
+        "| Drive | ms per step | times a drive in this process | bytes per token | on the wire |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for name, row in found.items():
+        wire = f"{row['wire_bytes_per_token']:,.0f}" if "wire_bytes_per_token" in row else "-"
+        times = f"{row['ms_per_step']:.1f} | {row['over_this_process']:.2f}"
+        out.append(f"| {name} | {times} | {row['bytes_per_token']:,.0f} | {wire} |")
+    out += [
+        "",
+        f"Medians of {rounds} rounds that take turns, on {os.cpu_count()} cores that other work shared (load",
+        f"{load:.0f}): compare the ratios, not the times. Host and drive share these cores as well. `veth` is a pair",
+        "of virtual network cards, the drive's in a network namespace of its own, shaped in both directions by the",
+        "token bucket of `tc`. Bytes per token count commands, completions and data; on the wire also the headers of",
+        "NVMe/TCP, TCP and Ethernet.",
+    ]
+    return "\n".join(out) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=Path, help="write the measurement here and docs/remote.md")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--tokens", type=int, default=Shape.tokens)
+    parser.add_argument("--layers", type=int, default=Shape.layers)
+    arguments = parser.parse_args()
+    shape = Shape(layers=arguments.layers, tokens=arguments.tokens)
+    with tempfile.TemporaryDirectory(prefix="kvdrive-") as folder:
+        found = measure(shape, arguments.rounds, Path(folder))
+    if len(found) == 2:
+        print("the pair of network cards needs root and iproute2: only loopback was measured", file=sys.stderr)
+    text = page(shape, found, arguments.rounds, os.getloadavg()[0])
+    print(text)
+    if arguments.json:
+        arguments.json.parent.mkdir(parents=True, exist_ok=True)
+        arguments.json.write_text(
+            json.dumps({"shape": vars(shape), "rounds": arguments.rounds, "found": found}, indent=1)
+        )
+        PAGE.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
