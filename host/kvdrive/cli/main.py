@@ -18,6 +18,7 @@ from kvdrive.cli.kernel import app as kernel_app
 from kvdrive.cli.ledger import app as ledger_app
 from kvdrive.cli.lm_eval import app as lm_eval_app
 from kvdrive.cli.plan import app as plan_app
+from kvdrive.cli.replay import app as replay_app
 from kvdrive.cli.run import app as run_app
 from kvdrive.cli.serve import app as serve_app
 from kvdrive.cli.sessions import app as sessions_app
@@ -41,6 +42,7 @@ app.add_typer(doctor_app)
 app.add_typer(kernel_app, name="kernel")
 app.add_typer(drive_app, name="drive")
 app.add_typer(sessions_app, name="sessions")
+app.add_typer(replay_app)
 
 
 # Iterations for which torch's idle OpenMP threads spin before they sleep: about 0.1 ms, the default is milliseconds.

@@ -1,0 +1,92 @@
+"""`kvdrive replay`: a trace of requests through the index and the eviction policies, in virtual time."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from kvdrive.cli.drive_files import JsonFlag
+from kvdrive.cli.groups import command
+from kvdrive.cli.paths import output_folder
+from kvdrive.errors import InputError
+from kvdrive.sessions.eviction import EVICTIONS
+
+app = typer.Typer()
+
+
+@command(app)
+def replay(
+    trace: Annotated[
+        str, typer.Argument(help="file of JSON lines as Mooncake's; or `sharegpt`, `azure`: generated conversations")
+    ],
+    policies: Annotated[str, typer.Option(help=f"eviction policies: {', '.join(EVICTIONS)}")] = "queue-aware,lru,fifo",
+    model: Annotated[
+        Literal["llama-13b", "llama-65b", "llama-70b", "falcon-40b"], typer.Option(help="size and speed of the model")
+    ] = "llama-13b",
+    memory: Annotated[float, typer.Option(min=0, help="GB of memory for sessions")] = 128,
+    disk: Annotated[float, typer.Option(min=0, help="GB of disk for sessions")] = 10_000,
+    slots: Annotated[int, typer.Option(min=1, help="sequences at once")] = 24,
+    resume: Annotated[
+        Literal["overlapped", "loaded", "in-place"],
+        typer.Option(help="K and V load layer by layer during the prefill, or before it; or the drive attends"),
+    ] = "overlapped",
+    no_prefetch: Annotated[bool, typer.Option("--no-prefetch", help="load from disk when a request runs")] = False,
+    requests: Annotated[int, typer.Option(min=0, help="replay so many requests at most; 0: all")] = 0,
+    stretch: Annotated[float, typer.Option(min=0.001, help="let the time of a trace go so many times slower")] = 1.0,
+    conversations: Annotated[int, typer.Option(min=1, help="of a generated trace")] = 2000,
+    rate: Annotated[float, typer.Option(min=0.001, help="new conversations a second of a generated trace")] = 1.0,
+    seed: Annotated[int, typer.Option(min=0, help="of a generated trace")] = 1,
+    report: Annotated[
+        Path | None, typer.Option(callback=output_folder, help="folder for replay.json and replay.png")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Replay requests in virtual time: hits, time to the first token, GPU time and cost by policy.
+
+    Index and policies are those of the server. Times and costs are modelled with AttentionStore's published parameters.
+    """
+    from kvdrive.sessions.replay import report as reports
+    from kvdrive.sessions.replay import simulation, traces
+    from kvdrive.sessions.replay.hardware import GB, MODELS, Machine
+
+    names = [name.strip() for name in policies.split(",")]
+    if unknown := set(names) - set(EVICTIONS):
+        raise InputError(f"there is no eviction policy '{unknown.pop()}': choose {', '.join(EVICTIONS)}")
+    if trace in ("sharegpt", "azure"):
+        given = traces.conversations(conversations, rate, seed, "poisson" if trace == "sharegpt" else "azure")
+        given = replace(given, requests=given.requests[: requests or None])
+    else:
+        given = traces.read(Path(trace), requests, stretch)
+    machine = Machine(
+        int(memory * GB),
+        int(disk * GB),
+        slots=slots,
+        overlap=resume == "overlapped",
+        in_place=resume == "in-place",
+        prefetch=not no_prefetch,
+    )
+    chosen = MODELS[model]
+    with Console(stderr=True).status("replaying"):
+        results = {name: simulation.replay(given, chosen, machine, name) for name in names}
+        results["recompute"] = simulation.replay(given, chosen, machine, "lru", keep=False)
+    described = reports.describe(given, chosen, machine, results)
+    if report:
+        reports.write(report, described)
+    if as_json:
+        typer.echo(json.dumps(described))
+        return
+    columns = {
+        "hit_rate": "hits", "token_hit_rate": "tokens found", "memory_share_of_hits": "hits in memory",
+        "mean_ttft_seconds": "TTFT, s", "gpu_prefill_seconds": "prefill, s", "prefill_usd": "prefill, USD",
+        "storage_usd": "storage, USD", "evictions": "evictions",
+    }  # fmt: skip
+    table = Table("", *columns.values(), title=f"{given.name}: modelled with {model}", title_justify="left")
+    for name, figures in described["results"].items():
+        table.add_row(name, *(f"{figures[key]:,.3g}" for key in columns))
+    Console().print(table)

@@ -1,0 +1,152 @@
+"""Replays: hit rates equal an independent calculation; policies, tiers and ways to resume differ as they should."""
+
+import json
+import random
+from collections import OrderedDict
+
+import pytest
+from typer.testing import CliRunner
+
+from kvdrive.cli.main import app
+from kvdrive.errors import InputError
+from kvdrive.sessions.replay.hardware import MODELS, Machine, Model
+from kvdrive.sessions.replay.simulation import replay
+from kvdrive.sessions.replay.traces import Request, Trace, conversations, read
+
+MODEL = Model(10, 0.001, 0.001)
+
+
+def branching(count, seed):
+    """Requests far apart, over trees of prefixes: they go on with, branch off and repeat earlier ones."""
+    rng, requests, known, fresh = random.Random(seed), [], [[]], iter(range(1, 10**6))
+    for number in range(count):
+        base = rng.choice(known[-12:])
+        keys = [*base[: rng.randint(0, len(base))], *(next(fresh) for _ in range(rng.randint(0, 4)))] or [next(fresh)]
+        known.append(keys)
+        requests.append(Request(1000.0 * number, tuple(keys), 4 * len(keys) + 1, 1, tuple(keys), 1))
+    return Trace("branching", 4, requests)
+
+
+def lru(trace, limit):
+    """Cached tokens, hits and evictions of an LRU of whole sessions that share blocks; nothing of the store is used."""
+    kept, cached, hits, evictions = OrderedDict(), 0, 0, 0
+
+    def longest(keys):
+        depth = max((common(other, keys) for other in kept.values()), default=0)
+        if not depth:
+            return 0, None
+        names = [name for name, other in kept.items() if common(other, keys) == depth]
+        whole = [name for name in names if len(kept[name]) == depth]
+        return depth, (whole or names)[-1]
+
+    for name, request in enumerate(trace.requests):
+        depth, found = longest(request.keys)
+        if found is not None:
+            kept.move_to_end(found)
+            cached += min(depth * trace.block, request.tokens - 1)
+            hits += 1
+        depth, found = longest(request.kept)
+        if depth == len(request.kept):
+            kept.move_to_end(found)
+            continue
+        if found is not None and len(kept[found]) == depth:
+            del kept[found]
+        kept[name] = request.kept
+        while len({key for keys in kept.values() for key in keys}) * trace.block * MODEL.bytes_per_token > limit:
+            kept.popitem(last=False)
+            evictions += 1
+    return cached, hits, evictions
+
+
+def common(a, b):
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+
+
+@pytest.mark.parametrize("blocks", [5, 20, 60])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_lru_equals_an_independent_calculation(blocks, seed):
+    trace, limit = branching(300, seed), blocks * 4 * MODEL.bytes_per_token
+    found = replay(trace, MODEL, Machine(memory=limit // 2, disk=limit - limit // 2, slots=1), "lru")
+    assert (found.cached_tokens, found.hits, found.evictions) == lru(trace, limit)
+    assert found.evictions > 0
+
+
+def test_without_a_bound_all_history_is_found():
+    trace = conversations(40, 0.5, seed=3)
+    found = replay(trace, MODELS["llama-13b"], Machine(in_place=True), "lru")
+    assert found.returning - 2 <= found.hits > 50  # a history of less than a block is none
+    nothing = replay(trace, MODELS["llama-13b"], Machine(), "lru", keep=False)
+    assert (nothing.hits, nothing.cached_tokens, nothing.bytes_written) == (0, 0, 0)
+    assert nothing.prefill > 2 * found.prefill
+
+
+def test_queue_aware_keeps_what_waits():
+    """A burst: many conversations wait for two slots, and the store holds few of them."""
+    trace = conversations(60, 1.0, seed=4, arrivals="azure")
+    machine = Machine(memory=5 * 10**9, disk=4 * 10**10, slots=2)
+    policies = ("queue-aware", "lru", "fifo")
+    hits = {policy: replay(trace, MODELS["llama-13b"], machine, policy).hits for policy in policies}
+    assert hits["queue-aware"] > hits["lru"]
+    assert hits["queue-aware"] > hits["fifo"]
+
+
+def test_overlap_saves_time_and_attention_in_place_loads_nothing():
+    trace = conversations(30, 0.3, seed=5)
+    machine = Machine(memory=10**9, disk=10**13)
+    ways = {
+        name: replay(trace, MODELS["llama-65b"], Machine(machine.memory, machine.disk, **options), "lru")
+        for name, options in (("loaded", {"overlap": False}), ("overlapped", {}), ("in place", {"in_place": True}))
+    }
+    assert ways["loaded"].prefill > ways["overlapped"].prefill > ways["in place"].prefill
+
+
+def test_prefetch_brings_sessions_into_memory():
+    trace = conversations(50, 1.0, seed=6)
+    machine = {"memory": 4 * 10**9, "disk": 10**13, "slots": 2}
+    with_it, without = (
+        replay(trace, MODELS["llama-13b"], Machine(**machine, prefetch=prefetch), "lru") for prefetch in (True, False)
+    )
+    assert with_it.memory_hits > without.memory_hits
+
+
+def test_conversations_have_the_published_statistics():
+    requests = conversations(3000, 1.0, seed=7).requests
+    longest, turns = {}, {}
+    for request in requests:
+        name = request.kept[0] if request.kept else id(request)
+        longest[name] = max(longest.get(name, 0), request.tokens + request.output)
+        turns[name] = turns.get(name, 0) + 1
+    assert 5.2 < len(requests) / 3000 < 6.3
+    assert 0.40 < sum(tokens > 2048 for tokens in longest.values()) / 3000 < 0.55
+    assert 0.22 < sum(tokens > 4096 for tokens in longest.values()) / 3000 < 0.38
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_a_trace_file_is_replayed_and_reported(tmp_path):
+    def row(n):
+        blocks = [0, 1 + n % 3, 10 + n % 3, 20 + n]
+        return {"timestamp": 60_000 * n, "input_length": 2036, "output_length": 5, "hash_ids": blocks}
+
+    write(tmp_path / "trace.jsonl", [row(n) for n in range(12)])
+    report = ["--report", str(tmp_path / "out"), "--json"]
+    arguments = ["replay", str(tmp_path / "trace.jsonl"), "--policies", "lru,fifo", *report]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert found["results"]["lru"]["hit_rate"] == 1
+    assert found["results"]["lru"]["token_hit_rate"] == (2 * 512 + 9 * 3 * 512) / (12 * 2036)
+    assert found["results"]["recompute"]["token_hit_rate"] == 0
+    assert json.loads((tmp_path / "out" / "replay.json").read_text()) == found
+    assert (tmp_path / "out" / "replay.png").stat().st_size > 5000
+
+
+def test_what_is_no_trace_is_refused(tmp_path):
+    (tmp_path / "x").write_text('{"timestamp": 1}\n')
+    with pytest.raises(InputError, match=r"line 1 of .* is no request"):
+        read(tmp_path / "x")
+    with pytest.raises(InputError, match="cannot read"):
+        read(tmp_path / "nothing")
+    assert CliRunner().invoke(app, ["replay", "azure", "--policies", "best"]).exit_code != 0
