@@ -114,6 +114,7 @@ class Drive {
   std::vector<std::byte> rows(std::uint32_t session, std::uint32_t layer, std::uint32_t head, abi::KvKind kind);
   const Preset& preset() const { return state_.volume.preset(); }
   const char* engine() const { return state_.engine->name(); }
+  std::vector<std::string> engine_notices() const { return state_.engine->notices(); }
   const Superblock& layout() const { return state_.volume.superblock(); }
 
   // Injects a fault into later operations (storage/faults.hpp).

@@ -8,6 +8,7 @@
 #include "attention/copied_pages.hpp"
 #include "attention/head.hpp"
 #include "attention/mapped_pages.hpp"
+#include "attention/queued_run.hpp"
 #include "attention/streamed_pages.hpp"
 
 namespace kvdrive {
@@ -55,6 +56,7 @@ AttentionOutcome AttentionUnit::run(const abi::AttnSubmit& command, std::span<co
   RunContext context{engine_,   ftl_,          clock_,
                      memory_,   threads_,      pages_,
                      filtered_, staged_bytes_, arrival + device_.firmware_read(sparf ? abi::kPageBytes : UINT32_MAX)};
+  if (!sparf && can_queue(context, heads)) return run_queued(context, heads);
   const auto source = make_source(context, heads);
   AttentionOutcome outcome = sparf ? run_sparf(context, heads, *source) : run_exact(context, heads, *source);
   if (const std::uint32_t damaged = source->damaged(); damaged > 0) {

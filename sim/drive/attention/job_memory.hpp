@@ -19,6 +19,9 @@ class JobMemory {
   abi::AttentionJob job{};
 
   explicit JobMemory(Engine& engine) : engine_(engine) {}
+  // A job in a part of the memory in use, beside other jobs. `origin`: the first byte of this part, which is large
+  // enough.
+  JobMemory(Engine& engine, std::uint64_t origin) : engine_(engine), origin_(origin), part_(true) {}
 
   // Starts a new job for a head: its queries and zeroed records. All earlier arrays are dropped.
   void start(const Head& head, abi::Mode mode) {
@@ -38,9 +41,9 @@ class JobMemory {
   // Makes room for an array of `bytes` with undefined contents and returns its address. Earlier pointers become
   // invalid.
   std::uint64_t place(std::uint64_t bytes) {
-    const std::uint64_t address = used_;
+    const std::uint64_t address = origin_ + used_;
     used_ += whole_beats(bytes);
-    base_ = engine_.memory().use(used_).data();
+    if (!part_) engine_.memory().use(used_);
     return address;
   }
   std::uint64_t place(std::span<const std::byte> contents) {
@@ -59,14 +62,18 @@ class JobMemory {
     job.tail_scores = place(head.inline_scores);
     job.tail_v = with_v ? place(head.inline_v) : 0;
   }
+  // Lets the next array begin at a page, as reads around the page cache need it.
+  void align_to_page() {
+    used_ = (origin_ + used_ + abi::kPageBytes - 1) / abi::kPageBytes * abi::kPageBytes - origin_;
+  }
 
   // Reserves `bytes` more, so that later arrays up to this size leave pointers valid.
   void reserve(std::uint64_t bytes) {
-    base_ = engine_.memory().use(used_ + bytes).data();
-    base_ = engine_.memory().use(used_).data();
+    engine_.memory().use(used_ + bytes);
+    engine_.memory().use(used_);
   }
 
-  std::byte* at(std::uint64_t address) { return base_ + address; }
+  std::byte* at(std::uint64_t address) { return engine_.memory().used().data() + address; }
   std::span<std::byte> records() { return {at(job.result), records_of(job.group) * sizeof(abi::AttentionResult)}; }
   abi::AttentionResult record() {
     abi::AttentionResult record;
@@ -76,16 +83,22 @@ class JobMemory {
 
   // Runs the job. K and V come from `pages` if it is given. Returns the engine's status word.
   std::uint32_t run(const KvPages* pages) {
-    std::memcpy(at(0), &job, sizeof job);
-    const std::uint32_t status = engine_.attend(0, pages);
-    base_ = engine_.memory().used().data();  // the engine may have grown its memory
-    return status;
+    write_descriptor();
+    return engine_.attend(origin_, pages);
+  }
+  // Starts the job beside others.
+  void start_on(JobQueue& queue) {
+    write_descriptor();
+    queue.start(origin_, used_);
   }
 
  private:
+  void write_descriptor() { std::memcpy(at(origin_), &job, sizeof job); }
+
   Engine& engine_;
-  std::byte* base_ = nullptr;
-  std::uint64_t used_ = 0;
+  const std::uint64_t origin_ = 0;
+  const bool part_ = false;
+  std::uint64_t used_ = 0;  // bytes from the origin on
 };
 
 }  // namespace kvdrive

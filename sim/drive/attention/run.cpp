@@ -5,7 +5,6 @@
 #include <cstring>
 
 namespace kvdrive {
-namespace {
 
 abi::NvmeStatus status_of(std::uint32_t engine_status) {
   if (engine_status == 0) return abi::kSuccess;
@@ -13,8 +12,6 @@ abi::NvmeStatus status_of(std::uint32_t engine_status) {
   if (engine_status == abi::kEmpty) return abi::kNoValidToken;
   return abi::kJobRefused;
 }
-
-}  // namespace
 
 HeadOutcome run_job(RunContext& context, Ns data_done, const KvPages* pages) {
   context.clock.count(context.memory.job, data_done);

@@ -39,6 +39,9 @@ struct RunContext {
   Ns ready = 0;                 // device time at which the command's reads start
 };
 
+// The status of a command whose job ended with this status word.
+abi::NvmeStatus status_of(std::uint32_t engine_status);
+
 struct HeadOutcome {
   abi::NvmeStatus status = abi::kSuccess;
   std::uint32_t engine_status = 0;

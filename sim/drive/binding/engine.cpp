@@ -22,6 +22,7 @@
 #include "engine/limits.hpp"
 #include "engine/rtl/rtl_engine.hpp"
 #include "engine/single_kernels.hpp"
+#include "engine/xrt/xrt_engine.hpp"
 
 namespace nb = nanobind;
 
@@ -157,7 +158,8 @@ std::unique_ptr<Engine> make_engine(const std::string& name, int threads) {
     const char* folder = std::getenv("KVDRIVE_RTL");
     return std::make_unique<RtlEngine>(folder ? folder : "build/rtl");
   }
-  throw nb::value_error(("unknown engine '" + name + "': choose hls, fast or rtl").c_str());
+  if (name == "xrt" || name.starts_with("xrt:")) return make_xrt_engine(name);
+  throw nb::value_error(("unknown engine '" + name + "': choose hls, fast, rtl or xrt").c_str());
 }
 
 std::unique_ptr<SingleKernels> make_kernels(const std::string& name, int threads) {

@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "common/abi.hpp"
@@ -66,6 +67,27 @@ class EngineMemory {
   virtual std::span<std::byte> used() = 0;
 };
 
+// Jobs that run beside the caller, on an engine whose compute units work on their own. The caller lays out the next job
+// meanwhile, in another part of the memory.
+class JobQueue {
+ public:
+  JobQueue() = default;
+  JobQueue(const JobQueue&) = delete;
+  JobQueue& operator=(const JobQueue&) = delete;
+  virtual ~JobQueue() = default;
+
+  // The number of EXACT and PARTIAL jobs of this shape that can run together. 0: they go through `attend`.
+  virtual unsigned units(unsigned group, unsigned head_dim) const = 0;
+  // Starts the job at byte `job`, whose arrays all lie in the `bytes` bytes from there on. Precondition: fewer than
+  // `units` jobs run.
+  virtual void start(std::uint64_t job, std::uint64_t bytes) = 0;
+  // Waits for the job that was started first. Returns its status word. Throws std::runtime_error if the job fails; no
+  // job runs then.
+  virtual std::uint32_t finish() = 0;
+  // Counts the times that the memory was replaced. Reads that were under way then have to be repeated.
+  virtual std::uint64_t generation() const = 0;
+};
+
 class Engine {
  public:
   Engine() = default;
@@ -94,6 +116,10 @@ class Engine {
   virtual bool reads_pages() const { return false; }
   virtual unsigned threads() const { return 1; }  // number of threads that compute
   virtual void wake() {}                          // announces that a job comes soon
+  // Null: the engine runs one job at a time, while the caller waits.
+  virtual JobQueue* queue() { return nullptr; }
+  // What the user should know about the engine, one sentence each.
+  virtual std::vector<std::string> notices() const { return {}; }
 };
 
 std::unique_ptr<Engine> make_hls_engine();
