@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A drive with engine `xrt` under commands of many shapes, each compared with the golden model. Run by tests.
 
-`drive_on_card.py FOLDER ENGINE SHAPES`, SHAPES: JSON list of [group, head_dim, heads, tokens]. Prints JSON: "failed" (what
-went wrong, or ""), the engine's notices, reads of the file.
+`drive_on_card.py FOLDER ENGINE SHAPES`, SHAPES: JSON list of [group, head_dim, heads, tokens]. Prints JSON: "failed"
+(what went wrong, or ""), the engine's notices, reads of the file.
 """
 
 import json

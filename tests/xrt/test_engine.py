@@ -16,7 +16,7 @@ MakeCards = Callable[..., Cards]
 
 
 def drive(cards: Cards, image: Path, shapes: list[list[int]], **environment: str) -> dict:
-    done = cards.python(HERE / "drive_on_card.py", cards.folder, f"xrt:0:{image}", json.dumps(shapes), **environment)
+    done = cards.python(HERE / "drive_on_card.py", cards.folder, f"xrt:0,{image}", json.dumps(shapes), **environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -98,7 +98,7 @@ def test_images_are_checked_before_they_are_loaded(cards: MakeCards) -> None:
     made = cards()
     assert "needs an image" in refusal(made, "xrt")
     image = made.image("attention_g1")
-    engine = f"xrt:0:{image}"
+    engine = f"xrt:0,{image}"
     text = text_path(image).read_text()
     text_path(image).write_text(text.replace("abi_version = ", "abi_version = 9"))
     assert "version 91 of the job layout" in refusal(made, engine)
@@ -119,6 +119,6 @@ def test_images_are_checked_before_they_are_loaded(cards: MakeCards) -> None:
 def test_images_of_other_cards_and_kernels_are_refused(cards: MakeCards) -> None:
     made = cards()
     other = made.image("attention_g1", platform="xilinx_u50_gen3x16_xdma_201920_3")
-    assert "was built for xilinx_u50_gen3x16_xdma_201920_3: choose" in refusal(made, f"xrt:0:{other}")
-    assert "no attention kernel" in refusal(made, f"xrt:0:{made.image('argtopk')}")
-    assert refusal(made, f"xrt:5:{made.image('attention_g1')}")  # no such card
+    assert "was built for xilinx_u50_gen3x16_xdma_201920_3: choose" in refusal(made, f"xrt:0,{other}")
+    assert "no attention kernel" in refusal(made, f"xrt:0,{made.image('argtopk')}")
+    assert refusal(made, f"xrt:5,{made.image('attention_g1')}")  # no such card

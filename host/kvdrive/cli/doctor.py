@@ -48,7 +48,7 @@ def doctor(
 
 def checks() -> Iterator[Finding]:
     """All findings, in the order in which they are shown."""
-    from kvdrive.doctor import machine, storage, tools
+    from kvdrive.doctor import cards, machine, storage, tools
     from kvdrive.targets.opening import cache_folder
 
     yield from machine.machine()
@@ -57,6 +57,7 @@ def checks() -> Iterator[Finding]:
     yield from machine.models()
     yield from storage.storage(cache_folder())
     yield from tools.tools()
+    yield from cards.cards()
     yield from tools.accelerator()
 
 

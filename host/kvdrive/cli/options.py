@@ -54,7 +54,8 @@ class TargetOptions:
     target: Annotated[
         str,
         typer.Option(
-            help=f"{explained(TARGETS)}; or its address: tcp://HOST:PORT[,HOST:PORT...], PATH.sock, nvme:/dev/ngXnY"
+            help=f"{explained(TARGETS)}; smartssd[:N]: the SmartSSDs of this machine; or its address: "
+            "tcp://HOST:PORT[,HOST:PORT...], PATH.sock, nvme:/dev/ngXnY"
         ),
     ] = "emulator"
     identity: Annotated[
@@ -66,6 +67,7 @@ class TargetOptions:
     cache: Annotated[
         str, typer.Option(help="of the cpu target: K and V up to this size may stay in the page cache; K, M, G, T")
     ] = "0"
+    image: Annotated[Path | None, typer.Option(help="of SmartSSDs: the FPGA image of the kernels (xclbin)")] = None
     engine: EngineOption = "fast"
     preset: Annotated[str, typer.Option(help="flash whose time is modelled; `kvdrive doctor` lists them")] = ""
     threads: Annotated[int, typer.Option(min=0, help="threads of host and engine; 0: all cores")] = 0
@@ -85,6 +87,7 @@ class TargetOptions:
             target=self.target,
             cache_bytes=bytes_of(self.cache),
             identity=self.identity,
+            image=self.image,
         )
 
 

@@ -20,6 +20,7 @@ from kvdrive.targets.base import Target
 from kvdrive.targets.cpu import PLAIN, CpuDrive
 from kvdrive.targets.emulator import Emulator
 from kvdrive.targets.group import DriveGroup
+from kvdrive.targets.smartssd import CardDrive, is_smartssd, plan
 from kvdrive.targets.temporary import temporary_folder
 
 
@@ -30,7 +31,8 @@ class DriveOptions:
     with this host's name and secrets, for drives at tcp://.
 
     `engine` computes, with `threads`; `preset` names the flash that is modelled ("": the default one). The cpu target
-    reads up to `cache_bytes` of K and V through the page cache, and more around it.
+    reads up to `cache_bytes` of K and V through the page cache, and more around it. SmartSSDs (`smartssd.py`) compute
+    with their FPGA, which loads `image`.
 
     `capacity_bytes` of K and V, of all drives together, and `preset` apply to new drives. `folder` keeps the drives'
     files; None stands for a temporary folder in the user's cache. Existing drives are mounted with their sessions and
@@ -50,11 +52,17 @@ class DriveOptions:
     identity: Path | None = None
     format: bool = False
     needed_bytes: int = 0
+    image: Path | None = None
     group: int = 0
 
     def __post_init__(self) -> None:
         """Raises InputError for options that the target does not have."""
-        if is_address(self.target):
+        if self.image is not None and not is_smartssd(self.target):
+            raise InputError("only SmartSSDs load an image: leave --image out, or take --target smartssd")
+        if is_smartssd(self.target):
+            if self.preset or self.drives != 1:
+                raise InputError(f"{self.target} says which cards and flash: leave --preset and --drives out")
+        elif is_address(self.target):
             if self.preset or self.folder is not None or self.drives != 1:
                 raise InputError(f"{self.target} has flash and files of its own: leave --preset, --drive, --drives out")
         elif self.target not in TARGETS:
@@ -90,6 +98,10 @@ def open_drives(options: DriveOptions, say: Say | None = None) -> Iterator[Drive
         with open_address(options.target, options.identity) as group:
             yield group
         return
+    if is_smartssd(options.target):
+        with _open_cards(plan(options.target, options.image), options, say) as group:
+            yield group
+        return
     with drive_folder(options.folder) as folder, ExitStack() as opened:
         drives = []
         for number in range(options.drives):
@@ -101,10 +113,38 @@ def open_drives(options: DriveOptions, say: Say | None = None) -> Iterator[Drive
 
 
 @contextmanager
+def _open_cards(cards: list[CardDrive], options: DriveOptions, say: Say | None) -> Iterator[DriveGroup]:
+    """A drive on each card's own SSD, in a temporary folder there unless `options` name one."""
+    if options.folder is not None and len(cards) > 1:
+        raise InputError("each card keeps its drive on its own SSD: leave --drive out, or take one card")
+    with ExitStack() as opened:
+        drives = []
+        for card in cards:
+            folder = options.folder or opened.enter_context(temporary_folder(_made(card.folder)))
+            part = replace(options, target="cpu", image=None, engine=card.engine, folder=folder, drives=1)
+            part = replace(part, capacity_bytes=-(-options.capacity_bytes // len(cards)))
+            drive = opened.enter_context(_open(folder / "drive.kv", part))
+            drives.append(drive)
+            if say is not None:
+                for sentence in card.notes:
+                    say(sentence)
+        yield DriveGroup(drives)
+
+
+def _made(folder: Path) -> Path:
+    """Raises TargetError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise TargetError(f"cannot make {folder} on the card's SSD: {error.strerror}") from error
+    return folder
+
+
+@contextmanager
 def open_named(target: str | Path, options: DriveOptions) -> Iterator[DriveGroup]:
     """`target` as `attach` takes it. Raises InputError, TargetError."""
     options = replace(options, threads=options.threads or os.cpu_count() or 1)
-    if isinstance(target, str) and (target in TARGETS or is_address(target)):
+    if isinstance(target, str) and (target in TARGETS or is_address(target) or is_smartssd(target)):
         with open_drives(replace(options, target=str(target))) as drives:
             yield drives
         return
@@ -173,7 +213,7 @@ def drive_folder(chosen: Path | None) -> Iterator[Path]:
 
 def require_space(options: DriveOptions) -> None:
     """Raises InputError when the disk of new or existing drives has less than `needed_bytes` left."""
-    if is_address(options.target):
+    if is_address(options.target) or is_smartssd(options.target):
         return
     place = options.folder or cache_folder()
     there = next(parent for parent in (place, *place.absolute().parents) if parent.exists())

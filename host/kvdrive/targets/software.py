@@ -59,6 +59,10 @@ class SoftwareDrive(Target):
         """See Target."""
         return TargetStats(**self._open_drive().stats())
 
+    def notices(self) -> list[str]:
+        """What the user should know about the engine, such as a card that was reset. Raises TargetError."""
+        return self._open_drive().engine_notices()
+
     def contents(self) -> str:
         """The drive's sessions as a text, such as "3 sessions (12 MiB)"; empty without sessions. Raises TargetError."""
         drive = self._open_drive()

@@ -52,7 +52,7 @@ class Card {
 };
 
 struct CardPlace {
-  unsigned device = 0;  // the runtime's number of the card
+  std::string device = "0";  // the runtime's number of the card, or its PCI address
   std::filesystem::path image;
   bool peer_to_peer = true;  // false: copy through host memory
 };

@@ -190,11 +190,13 @@ class XrtCard final : public Card {
   void open() {
     session_ = std::make_unique<Session>();
     Session& session = *session_;
-    session.device = xrt::device(place_.device);
+    const bool address = place_.device.find(':') != std::string::npos;
+    session.device = address ? xrt::device(place_.device)
+                             : xrt::device(static_cast<unsigned>(std::strtoul(place_.device.c_str(), nullptr, 10)));
     const std::string there = session.device.get_info<xrt::info::device::name>();
-    require(card_of(there) == card_of(text_.platform), "card " + std::to_string(place_.device) + " is a " + there +
-                                                           ", and " + place_.image.string() + " was built for " +
-                                                           text_.platform + ": choose the image of this card");
+    require(card_of(there) == card_of(text_.platform), "card " + place_.device + " is a " + there + ", and " +
+                                                           place_.image.string() + " was built for " + text_.platform +
+                                                           ": choose the image of this card");
     const xrt::uuid uuid = session.device.load_xclbin(place_.image.string());
     for (const ComputeUnit& unit : text_.units) {
       session.kernels.emplace_back(session.device, uuid, unit.kernel + ":{" + unit.name + "}");

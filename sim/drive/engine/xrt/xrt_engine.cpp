@@ -198,15 +198,15 @@ void XrtEngine::repeat(Started& started, bool hung) {
 std::unique_ptr<Engine> make_xrt_engine(const std::string& name) {
   CardPlace place;
   std::string device = setting("KVDRIVE_XRT_DEVICE", "0"), image = setting("KVDRIVE_XRT_IMAGE", "");
-  if (const auto first = name.find(':'); first != std::string::npos) {
-    const auto second = name.find(':', first + 1);
-    device = name.substr(first + 1, second - first - 1);
-    image = second == std::string::npos ? "" : name.substr(second + 1);
+  if (const auto colon = name.find(':'); colon != std::string::npos) {
+    const auto comma = name.find(',', colon + 1);
+    device = name.substr(colon + 1, comma - colon - 1);
+    image = comma == std::string::npos ? "" : name.substr(comma + 1);
   }
   if (image.empty()) {
-    throw std::runtime_error("engine xrt needs an image: xrt:DEVICE:X.xclbin, or KVDRIVE_XRT_IMAGE in the environment");
+    throw std::runtime_error("engine xrt needs an image: xrt:DEVICE,X.xclbin, or KVDRIVE_XRT_IMAGE in the environment");
   }
-  place.device = static_cast<unsigned>(std::strtoul(device.c_str(), nullptr, 10));
+  place.device = device;
   place.image = image;
   place.peer_to_peer = setting("KVDRIVE_XRT_P2P", "1") != "0";
   const std::string patience = setting("KVDRIVE_XRT_DEADLINE_MS", "");

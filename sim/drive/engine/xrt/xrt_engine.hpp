@@ -99,7 +99,7 @@ class XrtEngine final : public Engine {
   std::vector<std::string> notices_;
 };
 
-// `name`: xrt, or xrt:DEVICE:IMAGE. Without a device and image the environment names them: KVDRIVE_XRT_DEVICE,
+// `name`: xrt, or xrt:DEVICE,IMAGE. Without a device and image the environment names them: KVDRIVE_XRT_DEVICE,
 // KVDRIVE_XRT_IMAGE. KVDRIVE_XRT_P2P=0 copies through host memory; KVDRIVE_XRT_DEADLINE_MS bounds a kernel's run.
 std::unique_ptr<Engine> make_xrt_engine(const std::string& name);
 
