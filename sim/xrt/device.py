@@ -99,7 +99,7 @@ class Device:
         self._buffers[address] = size
         if not call.number(3):  # the host sees no more than copies of it
             return encode((1, 1), (2, b""))
-        path = self._folder / f"buffer-{address:x}"
+        path = self._folder / f"buffer-{os.getpid()}-{address:x}"
         path.unlink(missing_ok=True)
         self.memory.share(address, size, path)
         return encode((1, 1), (2, str(path).encode()))

@@ -6,6 +6,7 @@
 #include <map>
 #include <new>
 #include <optional>
+#include <semaphore>
 #include <set>
 #include <stdexcept>
 #include <thread>
@@ -107,6 +108,34 @@ struct Session {
   std::vector<xrt::run> runs;        // by unit
 };
 
+// In the emulation of XRT 2.13, commands of several cards that run together end without having run. So emulated cards
+// of one process take turns. Real cards do not.
+class Turn {
+ public:
+  Turn() = default;
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  ~Turn() { release(); }
+
+  void start(std::size_t unit) {
+    if (!emulated_) return;
+    if (running_.empty()) taken_.acquire();
+    running_.insert(unit);
+  }
+  void end(std::size_t unit) {
+    if (running_.erase(unit) > 0 && running_.empty()) taken_.release();
+  }
+  void release() {
+    if (!running_.empty()) taken_.release();
+    running_.clear();
+  }
+
+ private:
+  static inline std::binary_semaphore taken_{1};
+  const bool emulated_ = std::getenv("XCL_EMULATION_MODE") != nullptr;
+  std::set<std::size_t> running_;
+};
+
 class XrtCard final : public Card {
  public:
   XrtCard(const CardPlace& place, const ImageText& text) : place_(place), text_(text) {
@@ -136,12 +165,14 @@ class XrtCard final : public Card {
     for (int pointer = 0; pointer < kPointers; ++pointer) run.set_arg(pointer, buffer.object());
     run.set_arg(kPointers, job);
     run.set_arg(kPointers + 1, static_cast<std::uint64_t>(buffer.bytes().size() / kBeatBytes));
+    turn_.start(unit);
     run.start();
   }
 
   RunState state(std::size_t unit) override {
     const ert_cmd_state state = session_->runs[unit].state();
     if (!ended(state)) return RunState::kRunning;
+    turn_.end(unit);
     return state == ERT_CMD_STATE_COMPLETED ? RunState::kDone : RunState::kFailed;
   }
 
@@ -160,9 +191,11 @@ class XrtCard final : public Card {
         // The runtime waits for ever for such a run when it is destroyed.
         for (XrtBuffer* buffer : buffers_) lost_.insert(buffer);
         static_cast<void>(session_.release());
+        turn_.release();
         return false;
       }
     }
+    turn_.release();
     close();
     open();
     return true;
@@ -231,6 +264,7 @@ class XrtCard final : public Card {
   bool peer_to_peer_ = false;
   std::vector<XrtBuffer*> buffers_;  // those that exist
   std::set<XrtBuffer*> lost_;        // those that must not be freed
+  Turn turn_;
   std::unique_ptr<Session> session_;
 };
 

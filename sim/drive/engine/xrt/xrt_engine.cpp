@@ -72,7 +72,7 @@ XrtEngine::XrtEngine(const CardPlace& place, std::chrono::milliseconds deadline)
         "the card has no peer-to-peer memory: K and V go through host memory. On a SmartSSD enable it with "
         "`sudo xbutil p2p --enable` after each cold boot");
   }
-  memory_.use(kPage);
+  // No memory yet: the emulation of XRT 2.13 unmaps the buffers of all cards when the image of another one is loaded.
 }
 
 abi::AttentionJob XrtEngine::fields_at(std::uint64_t job) {
