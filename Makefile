@@ -97,19 +97,19 @@ estimate: setup $(STAMPS)/system-check ## area of the kernels by Yosys, into man
 	@$(BIN)/python scripts/hardware.py
 
 .PHONY: synth
-synth: setup ## C synthesis with Vitis HLS KERNEL=x [PLATFORM=smartssd|zu17eg]
+synth: setup ## C synthesis with Vitis HLS KERNEL=x [PLATFORM=smartssd|u50|zcu104|zu17eg]
 	@$(VENDOR)
 
 .PHONY: cosim
-cosim: setup ## C/RTL co-simulation with Vitis HLS KERNEL=x [PLATFORM=smartssd|zu17eg]
+cosim: setup ## C/RTL co-simulation with Vitis HLS KERNEL=x [PLATFORM=smartssd|u50|zcu104|zu17eg]
 	@$(VENDOR)
 
 .PHONY: export
-export: setup ## kernel as .xo or as an IP, with Vitis HLS KERNEL=x [PLATFORM=smartssd|zu17eg]
+export: setup ## kernel as .xo or as an IP, with Vitis HLS KERNEL=x [PLATFORM=smartssd|u50|zcu104|zu17eg]
 	@$(VENDOR)
 
 .PHONY: link
-link: setup ## bitstream with Vitis or Vivado KERNEL=x [PLATFORM=smartssd|zu17eg]
+link: setup ## bitstream with Vitis or Vivado KERNEL=x [PLATFORM=smartssd|u50|zcu104|zu17eg]
 	@$(VENDOR)
 
 # ---- check ----

@@ -13,7 +13,7 @@ ENGINES = {
     "hls": "the compiled kernels",
     "rtl": "the kernels' RTL, which takes long",
 }
-KERNEL_ENGINES = ("golden", *ENGINES, "xrt", "float64")  # for single kernels: also the golden model, a card, float64
+KERNEL_ENGINES = ("golden", *ENGINES, "xrt", "pynq", "float64")  # for single kernels: also on a card or Zynq board
 DTYPES = ("float32", "bfloat16", "float16", "auto")  # precision of a model's weights; auto keeps the stored one
 OnFailure = Literal["raise", "recompute"]  # what the loss of a drive, or of data on it, leads to
 

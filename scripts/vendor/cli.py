@@ -11,11 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
+from kvdrive.xrt.image import write_text
 from openhls.errors import OpenHlsError
 from rtl import manifest
 from rtl.kernels import ROOT, Top, find_tops
 from vendor import hls, link, reports, tools
 from vendor.platforms import PLATFORMS
+from xrt.axlf import read_bank
 
 OUT = ROOT / "build/vendor"
 
@@ -28,6 +30,7 @@ def prepare(job: hls.HlsJob, step: str) -> None:
     """The scripts of a step, in the job's folder. Raises OpenHlsError for a kernel that cannot be linked alone."""
     job.folder.mkdir(parents=True, exist_ok=True)
     if step == "link":
+        (job.folder / "STEPS.md").write_text(link.steps_text(job))
         if job.platform.shell:
             (job.folder / "link.cfg").write_text(link.link_config(job, tools.find("vitis-run") is not None))
         else:
@@ -57,6 +60,9 @@ def run_link(job: hls.HlsJob) -> None:
     if job.platform.shell:
         binary = f"{job.top.name}.xclbin"
         _run([str(linker), "-l", "-t", "hw", "--config", "link.cfg", "-o", binary, str(job.package)], job.folder)
+        image = job.folder / binary
+        names = [(job.top.name, name) for name in link.unit_names(job)]
+        write_text(image, job.platform.shell, names, read_bank(image), round(job.platform.clock_mhz))
         routed = sorted(job.folder.glob("_x/reports/link/imp/*kernel_util_routed.rpt"))
         _record(job, reports.read_link_utilization(routed[-1], job.top.name))
         return

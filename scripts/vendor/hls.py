@@ -9,7 +9,8 @@ from pathlib import Path
 from rtl.kernels import HLS, Top
 from vendor.platforms import Platform
 
-CFLAGS = f"-std=c++17 -I{HLS}"
+CFLAGS = f"-std=c++14 -I{HLS}"  # the last tools for the SmartSSD come with a compiler of that age
+TESTBENCH_CFLAGS = f"-std=c++17 -I{HLS}"
 STEPS = ("synth", "cosim", "export")
 
 
@@ -51,7 +52,7 @@ def config_text(job: HlsJob) -> str:
         f"syn.cflags={CFLAGS}",
         f"tb.file={job.testbench}",
         *(f"tb.file={path}" for path in job.others),
-        f"tb.cflags={CFLAGS}",
+        f"tb.cflags={TESTBENCH_CFLAGS}",
         f"cosim.argv={job.cases}",
         f"package.output.format={job.platform.package}",
         f"package.output.file={job.package}",
@@ -65,7 +66,7 @@ def tcl_text(job: HlsJob, step: str) -> str:
         f"open_project -reset {job.top.name}",
         f"set_top {job.top.name}",
         f"add_files {job.top.source} -cflags {{{CFLAGS}}}",
-        *(f"add_files -tb {path} -cflags {{{CFLAGS}}}" for path in (job.testbench, *job.others)),
+        *(f"add_files -tb {path} -cflags {{{TESTBENCH_CFLAGS}}}" for path in (job.testbench, *job.others)),
         f"open_solution -reset -flow_target {job.platform.flow} solution",
         f"set_part {job.platform.part}",
         f"create_clock -period {job.platform.period_ns} -name default",

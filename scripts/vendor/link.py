@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from openhls.errors import OpenHlsError
+from rtl import manifest
 from rtl.kernels import Top
 from vendor.hls import HlsJob
 
@@ -15,9 +16,28 @@ def memory_ports(top: Top) -> list[str]:
     return [interface["name"] for interface in top.interfaces if interface["kind"] == "m_axi"]
 
 
+_FULL = 0.7  # share of the LUTs above which a design hardly meets its clock
+
+
+def units_of(job: HlsJob) -> int:
+    """Compute units: two where their estimated LUTs leave room on the part, else one."""
+    luts = _estimate(job).get("LUT", 0)
+    return 2 if 0 < 2 * luts <= _FULL * job.platform.luts else 1
+
+
+def _estimate(job: HlsJob) -> dict[str, int]:
+    """Resources of one compute unit by Yosys; empty where the manifest has none."""
+    total: dict[str, int] = (manifest.load(job.top) or {}).get("yosys", {}).get("total", {})
+    return total
+
+
+def unit_names(job: HlsJob) -> list[str]:
+    return [f"{job.top.name}_{number + 1}" for number in range(units_of(job))]
+
+
 def link_config(job: HlsJob, unified: bool) -> str:
-    """link.cfg for `v++ -l`: one instance, every memory port on the platform's bank, and the clock."""
-    name, instance = job.top.name, f"{job.top.name}_1"
+    """link.cfg for `v++ -l`: the compute units, every memory port on the platform's bank, and the clock."""
+    names = unit_names(job)
     hertz, megahertz = round(job.platform.clock_mhz * 1e6), round(job.platform.clock_mhz)
     lines = [
         f"platform={job.platform.shell}",
@@ -25,8 +45,37 @@ def link_config(job: HlsJob, unified: bool) -> str:
         "save-temps=1",
         "",
         "[connectivity]",
-        f"nk={name}:1:{instance}",
-        *(f"sp={instance}.{port}:{job.platform.memory}" for port in memory_ports(job.top)),
+        f"nk={job.top.name}:{len(names)}:{'.'.join(names)}",
+        *(f"sp={name}.{port}:{job.platform.memory}" for name in names for port in memory_ports(job.top)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def steps_text(job: HlsJob) -> str:
+    """STEPS.md of a job: what each step needs, how long it takes, and which resources to expect."""
+    yosys = _estimate(job)
+    count = units_of(job)
+    found = [f"{name} {count * yosys[name]:,g}" for name in ("LUT", "FF", "DSP", "BRAM", "URAM") if name in yosys]
+    product = f"{job.top.name}.xclbin" if job.platform.shell else f"{job.top.name}.bit"
+    linker = "`v++`, the platform" if job.platform.shell else "`vivado`, the board's PS_PRESET"
+    place = job.platform.shell or job.platform.part
+    expected = ", ".join(found) or "no estimate yet: make estimate"
+    offered = f"; the part offers about {job.platform.luts:,} LUTs" if job.platform.luts else ""
+    make = f"KERNEL={job.top.name} PLATFORM={job.platform.name}"
+    lines = [
+        f"# {job.top.name} on {job.platform.name}",
+        "",
+        f"{place}, {job.platform.clock_mhz:g} MHz, compute units: {count}.",
+        f"Expected, by Yosys: {expected}{offered}.",
+        "",
+        "| Step | Command | Needs | Takes about |",
+        "|---|---|---|---|",
+        f"| 1 | `make export {make}` | Vitis HLS | 10 to 30 minutes, 16 GB of memory |",
+        f"| 2 | `make link {make}` | {linker} | 3 to 8 hours, 64 GB of memory |",
+        f"| 3 | copy `{product}` and its `.toml` to `bitstreams/` | - | - |",
+        "| 4 | `kvdrive doctor` | the board | a second |",
+        "",
+        "The times are rough figures for designs of this size. Nobody has run these steps on these kernels yet.",
     ]
     return "\n".join(lines) + "\n"
 

@@ -47,19 +47,29 @@ def sources(kernel: str) -> list[Path]:
     return [*(bench.parent / name for name in names), bench]
 
 
-def compile_program(files: Sequence[Path], program: Path, *, sanitize: bool = False, extra: Sequence[str] = ()) -> Path:
-    """Compile C++17 `files` into `program`, through ccache where installed; `extra` flags come last.
+def compile_program(
+    files: Sequence[Path],
+    program: Path,
+    *,
+    sanitize: bool = False,
+    extra: Sequence[str] = (),
+    kernels_as: str = "c++17",
+) -> Path:
+    """Compile C++ `files` into `program`, through ccache where installed; `extra` flags come last.
+
+    `kernels_as`: the standard of all files but the testbench, which is C++17.
 
     Raises BuildError with g++'s messages.
     """
     program.parent.mkdir(parents=True, exist_ok=True)
     compiler = [*([ccache] if (ccache := shutil.which("ccache")) else []), "g++"]
-    flags = ["-std=c++17", *(["-O1", "-g1", *SANITIZE] if sanitize else ["-O2"]), *WARNINGS]
+    flags = [*(["-O1", "-g1", *SANITIZE] if sanitize else ["-O2"]), *WARNINGS]
     paths = [f"-I{ROOT / 'hls'}", "-isystem", str(ap_headers()), *extra]
     objects = []
     for file in files:
         target = program.parent / f"{program.name}.{file.stem}.o"
-        _run([*compiler, *flags, *paths, "-c", str(file), "-o", str(target)])
+        standard = "c++17" if file.stem.endswith("_tb") else kernels_as
+        _run([*compiler, f"-std={standard}", *flags, *paths, "-c", str(file), "-o", str(target)])
         objects.append(str(target))
     _run(["g++", *flags, *objects, "-o", str(program)])
     return program

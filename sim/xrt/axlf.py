@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the container of an FPGA image (xclbin, whose format is called axlf).
+"""Writes and reads the container of an FPGA image (xclbin, whose format is called axlf).
 
 Layouts: struct axlf, mem_topology, connectivity, ip_layout and clock_freq_topology of the runtime's header xclbin.h.
 """
@@ -10,6 +10,7 @@ import hashlib
 import json
 import struct
 from dataclasses import dataclass
+from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 MAGIC = b"xclbin2\0"
@@ -235,3 +236,26 @@ def _argument_xml(index: int, argument: Argument) -> str:
             "memory": "",
         },
     )
+
+
+def read_bank(path: Path) -> int:
+    """The index of the memory bank, or group of banks, that all memory ports of an image reach.
+
+    Raises ValueError: no image, or ports on different banks.
+    """
+    data = path.read_bytes()
+    if not data.startswith(MAGIC) or len(data) < _FIRST_SECTION_AT:
+        raise ValueError(f"{path} is no image (xclbin)")
+    count = _AXLF_HEADER.unpack_from(data, _HEADER_AT)[-1]
+    places = {}
+    for number in range(count):
+        kind, _, at, _ = _SECTION_HEADER.unpack_from(data, _FIRST_SECTION_AT + _SECTION_HEADER.size * number)
+        places[kind] = at
+    at = places.get(_SECTIONS["GROUP_CONNECTIVITY"], places.get(_SECTIONS["CONNECTIVITY"]))
+    if at is None:
+        raise ValueError(f"{path} does not say which memory its kernels reach")
+    (rows,) = struct.unpack_from("<i", data, at)
+    banks = {struct.unpack_from("<iii", data, at + 4 + 12 * row)[2] for row in range(rows)}
+    if len(banks) != 1:
+        raise ValueError(f"the memory ports of {path} are on different banks: {sorted(banks)}")
+    return int(banks.pop())

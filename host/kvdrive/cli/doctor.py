@@ -6,6 +6,7 @@ import json
 import textwrap
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -28,6 +29,7 @@ _TITLES = {
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="machine-readable output")] = False,
     model: Annotated[str, typer.Option(help="only this checkpoint: what a drive would hold of it")] = "",
+    report: Annotated[Path | None, typer.Option(help="write the findings and measured rates to this JSON file")] = None,
 ) -> None:
     """Say what works on this machine and what is missing. Exit code 1 when something that everybody needs is broken.
 
@@ -38,6 +40,11 @@ def doctor(
         return
     with waiting_for("checking this machine"):
         found = list(checks())
+    if report is not None:
+        from kvdrive.doctor.rates import rates
+
+        report.write_text(json.dumps({"findings": [asdict(one) for one in found], "rates": rates()}, indent=1) + "\n")
+        typer.echo(f"{report} holds the findings and rates; docs/boards.md says how to send them", err=True)
     if as_json:
         typer.echo(json.dumps([asdict(finding) for finding in found]))
     else:

@@ -34,6 +34,10 @@ def kernels_of(engine: str) -> Kernels:
         from kvdrive.xrt.single import XrtBoard
 
         return NativeKernels(CardEngine(engine, XrtBoard()))
+    if engine == "pynq":
+        from kvdrive.xrt.pynq import open_board
+
+        return NativeKernels(CardEngine(engine, open_board()))
     from kvdrive.kernels import oracle
 
     return oracle.GoldenKernels() if engine == "golden" else oracle.Float64Kernels()
