@@ -81,6 +81,13 @@ def test_what_an_image_lacks_is_named(cards: MakeCards) -> None:
     assert "no attention_g2" in wrong.stderr
 
 
+def test_the_example_runs(cards: MakeCards) -> None:
+    made = cards()
+    done = made.python(HERE.parents[1] / "examples/card.py", made.image("argtopk"))
+    assert done.returncode == 0, done.stderr
+    assert "as numpy chooses: True" in done.stdout
+
+
 def test_a_card_refuses_an_image(cards: MakeCards) -> None:
     made = cards(fault="image")
     attention_arrays(made.folder / "rows.npz")

@@ -81,9 +81,9 @@ def test_kernels_give_the_golden_bits() -> None:
 
 def test_a_kernel_that_the_overlay_lacks_is_named() -> None:
     engine = CardEngine("pynq", emulated_board("argtopk"))
+    memory = np.zeros(abi.AttentionJob.itemsize, np.uint8)
+    memory.view(abi.AttentionJob)["group"] = 4
     with pytest.raises(UnsupportedError, match="no attention_g4, only argtopk"):
-        memory = np.zeros(abi.AttentionJob.itemsize, np.uint8)
-        memory.view(abi.AttentionJob)["group"] = 4
         engine.attention(memory, 0)
 
 

@@ -184,3 +184,21 @@ def test_doctor_shows_cards_pairs_and_what_is_missing(
     assert any("mkfs.ext4 /dev/nvme5n1" in remedy for remedy in remedies)
     monkeypatch.setenv(ROOT_VARIABLE, str(tmp_path / "none"))
     assert [finding.detail for finding in doctor_cards()] == ["no card (PCI 10ee:9134)"]
+
+
+@pytest.mark.slow
+def test_the_report_of_doctor_measures_each_card(cards: MakeCards) -> None:
+    made = cards()
+    mount = made.folder / "ssd"
+    mount.mkdir()
+    root = machine(made.folder, MadeUpCard(mount), MadeUpCard(None))
+    report = made.folder / "report.json"
+    environment = {ROOT_VARIABLE: str(root), IMAGE_VARIABLE: str(made.image("attention_g1"))}
+    done = made.kvdrive("doctor", "--report", report, **environment)
+    assert report.is_file(), done.stderr
+    fast, card, lacking = json.loads(report.read_text())["rates"]
+    assert (fast["engine"], card["engine"], lacking["engine"]) == ("fast", "smartssd:0", "smartssd:1")
+    assert fast["seconds"] > 0
+    assert card["seconds"] > 0
+    assert card["bytes"] == fast["bytes"] == 2 * 4 * 16_384 * 128 * 2
+    assert "no file system" in lacking["problem"]
