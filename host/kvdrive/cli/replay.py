@@ -84,7 +84,7 @@ def replay(
     columns = {
         "hit_rate": "hits", "token_hit_rate": "tokens found", "memory_share_of_hits": "hits in memory",
         "mean_ttft_seconds": "TTFT, s", "gpu_prefill_seconds": "prefill, s", "prefill_usd": "prefill, USD",
-        "storage_usd": "storage, USD", "evictions": "evictions",
+        "storage_usd": "storage, USD", "recomputed": "recomputed", "evictions": "evictions",
     }  # fmt: skip
     table = Table("", *columns.values(), title=f"{given.name}: modelled with {model}", title_justify="left")
     for name, figures in described["results"].items():

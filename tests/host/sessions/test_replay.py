@@ -92,12 +92,19 @@ def test_queue_aware_keeps_what_waits():
 
 def test_overlap_saves_time_and_attention_in_place_loads_nothing():
     trace = conversations(30, 0.3, seed=5)
-    machine = Machine(memory=10**9, disk=10**13)
+    machine = Machine(memory=10**12, disk=10**13)
     ways = {
         name: replay(trace, MODELS["llama-65b"], Machine(machine.memory, machine.disk, **options), "lru")
         for name, options in (("loaded", {"overlap": False}), ("overlapped", {}), ("in place", {"in_place": True}))
     }
     assert ways["loaded"].prefill > ways["overlapped"].prefill > ways["in place"].prefill
+
+
+def test_a_restore_that_does_not_pay_is_a_recompute():
+    trace, slow = conversations(20, 0.3, seed=8), Machine(memory=0, disk_rate=1e8)
+    found, never = (replay(trace, MODELS["llama-13b"], slow, "lru", keep=keep) for keep in (True, False))
+    assert found.recomputed > 0.9 * found.returning > 0
+    assert found.prefill <= never.prefill
 
 
 def test_prefetch_brings_sessions_into_memory():

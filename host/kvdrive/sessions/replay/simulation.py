@@ -23,7 +23,8 @@ _LOOKED_AT = 64  # waiting requests that the window looks at, at most
 class Result:
     """What a replay counted. `hits`: requests with history, that found some of it (`returning`: all with history).
 
-    `memory_hits`: of the hits, those whose session was in memory. Times in seconds; `prefill` is GPU time.
+    `memory_hits`: of the hits, those whose session was in memory. `recomputed`: requests
+    whose K and V would have taken longer to load than to compute. Times in seconds; `prefill` is GPU time.
     """
 
     requests: int = 0
@@ -32,6 +33,7 @@ class Result:
     memory_hits: int = 0
     prompt_tokens: int = 0
     cached_tokens: int = 0
+    recomputed: int = 0
     evictions: int = 0
     bytes_written: int = 0
     prefill: float = 0.0
@@ -55,6 +57,7 @@ class Result:
             "gpu_decode_seconds": self.decode,
             "prefill_usd": gpu,
             "storage_usd": store,
+            "recomputed": self.recomputed,
             "evictions": self.evictions,
             "bytes_written": self.bytes_written,
         }
@@ -117,6 +120,9 @@ class _Replay:
         load = self._load(entry, cached, begin, counts=cached > request.common and request.turn > 0)
         compute = (request.tokens - cached) * model.prefill
         busy = max(load, compute) if self._machine.overlap else load + compute
+        if busy > (whole := request.tokens * model.prefill):  # a restore that does not pay is a recompute
+            busy, cached = whole, 0
+            result.recomputed += 1
         self._prefill_free = begin + busy
         result.requests += 1
         result.returning += request.turn > 0
