@@ -7,7 +7,7 @@ import re
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -21,7 +21,14 @@ from kvdrive.waiting import IMPORTS, waiting_for
 app = typer.Typer()
 
 
-@command(app, kept=lambda given: f"there is only the text so far; {kept_drives(given)}")
+def _kept(given: dict[str, Any]) -> str:
+    """What a generation that ^C has stopped leaves, from its arguments."""
+    if given["session"]:
+        return f"the session {given['session']} keeps the text so far"
+    return f"there is only the text so far; {kept_drives(given)}"
+
+
+@command(app, kept=_kept)
 def generate(
     computed: ModelOptions,
     where: TargetOptions,

@@ -6,10 +6,11 @@ import ipaddress
 import os
 import socket
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from kvdrive.choices import TARGETS
 from kvdrive.cli.groups import command
 from kvdrive.cli.options import FolderOptions, ModelOptions, PolicyOptions, SessionLimits, TargetOptions, kept_drives
 from kvdrive.errors import InputError
@@ -21,7 +22,13 @@ _SHUTDOWN_SECONDS = 5  # how long a stopping server waits for open streams
 _SPARE = 2  # extra capacity for partly filled pages and collection
 
 
-@command(app, kept=kept_drives)
+def _kept(given: dict[str, Any]) -> str:
+    """What a server that ^C has stopped leaves, from its arguments."""
+    stays = given["files"].drive is not None or given["where"].target not in TARGETS
+    return f"{kept_drives(given)}{', and the sequences that the server kept' if stays and given['idle'] else ''}"
+
+
+@command(app, kept=_kept)
 def serve(
     computed: ModelOptions,
     where: TargetOptions,

@@ -14,7 +14,7 @@ from kvdrive._native import Drive
 from kvdrive.cli import main
 from kvdrive.cli.main import app
 from kvdrive.errors import Stopped
-from kvdrive.generation import batches, checkpoints
+from kvdrive.generation import batches, checkpoints, progress
 from kvdrive.generation.conversation import Conversation, as_text
 from kvdrive.generation.generate import greedy
 from kvdrive.kvcache.layer import DriveLayer
@@ -66,6 +66,25 @@ def test_a_temporary_drive_is_removed(checkpoint, cache, monkeypatch):
     assert isinstance(result.exception, Stopped)
     assert str(result.exception) == "stopped: there is only the text so far; no drive is left behind"
     assert list(cache.iterdir()) == []
+
+
+def test_a_session_keeps_the_text_so_far(checkpoint, tmp_path, monkeypatch):
+    def stop(self, step):
+        raise KeyboardInterrupt
+
+    def tokens():
+        (session,) = json.loads(CliRunner().invoke(app, ["sessions", "list", str(tmp_path), "--json"]).stdout)
+        return session["tokens"]
+
+    arguments = generate(checkpoint, "--drive", tmp_path, "--session", "talk")
+    CliRunner().invoke(app, arguments)
+    before = tokens()
+    with monkeypatch.context() as patched:
+        patched.setattr(progress.Display, "on_step", stop)
+        result = CliRunner().invoke(app, arguments)
+    assert str(result.exception) == "stopped: the session talk keeps the text so far"
+    prompt = before - 20  # both texts begin with it
+    assert tokens() == before + prompt  # the one token that followed was not computed
 
 
 @pytest.fixture

@@ -314,7 +314,8 @@ def test_a_drive_of_earlier_runs_is_mounted_and_held_alone(checkpoint, tmp_path)
     assert str(tmp_path / "drive.kv") in sentence
     assert "another drive has it open" in sentence
     assert server.end(signal.SIGINT) == 130
-    assert server.said().endswith(f"kvdrive: stopped: the drives in {tmp_path} hold what they held before\n")
+    kept = "hold what they held before, and the sequences that the server kept"
+    assert server.said().endswith(f"kvdrive: stopped: the drives in {tmp_path} {kept}\n")
     assert "Traceback" not in server.said()
     assert len(Drive(tmp_path / "drive.kv", "fast", read_only=True).sessions()) == 2
 
