@@ -65,6 +65,3 @@ class KeptSequences:
             "admits_all": wear.state == "open",
             "refused": wear.refused,
         }
-
-    def clear(self) -> None:
-        """Nothing: the sessions stay."""

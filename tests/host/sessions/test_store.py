@@ -1,6 +1,7 @@
 """K and V that outlive the process: what is found again, what is refused, and what a fault costs."""
 
 import logging
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -344,3 +345,15 @@ def test_sessions_are_asked_for(target, model):
         assert attached is not None
     with pytest.raises(UnsupportedError, match="in memory"):
         attach(model, target, "h2o", sessions=True)
+
+
+def test_sparse_attention_keeps_sessions_of_its_own(opened, model):
+    sparse = {"attention": "sparf", "ratio": Fraction(1, 4)}
+    with opened(model, **sparse) as attached:
+        tokens, _ = generate(attached, PROMPT, 10)
+    with opened(model) as attached:
+        assert attached.sessions.cache(tokens).get_seq_length() == 0
+    with opened(model, **sparse) as attached:
+        cache = attached.sessions.cache(tokens)
+        assert cache.get_seq_length() == 159
+        greedy(model, tokens, 5, past_key_values=cache)
