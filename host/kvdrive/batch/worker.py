@@ -1,0 +1,58 @@
+"""What answers prompts: a model with its K and V in drives."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from kvdrive.errors import InputError
+from kvdrive.generation import batches, checkpoints
+from kvdrive.plugins.attach import AttentionOptions
+from kvdrive.targets.opening import DriveOptions, open_drives
+
+
+@dataclass(frozen=True)
+class Work:
+    """How each prompt is answered: greedily, `new_tokens` at most."""
+
+    model: str
+    dtype: str
+    device: str
+    new_tokens: int
+    drives: DriveOptions
+    attention: AttentionOptions
+
+
+class Worker:
+    """A loaded model and its open drives. Raises InputError, TargetError."""
+
+    def __init__(self, work: Work, longest: int) -> None:
+        """`longest`: characters of the longest prompt, which bound its tokens."""
+        threads = work.drives.threads or os.cpu_count() or 1
+        torch.set_num_threads(threads)
+        self._work, self._opened = work, ExitStack()
+        self._checkpoint = checkpoints.load(work.model, work.dtype, work.device)
+        tokens = min(4 * longest + 8, self._checkpoint.context) + work.new_tokens
+        capacity = max(work.drives.capacity_bytes, 4 * tokens * self._checkpoint.shape.bytes_per_token)
+        options = replace(work.drives, threads=threads, capacity_bytes=capacity, group=self._checkpoint.shape.group)
+        self._drives = self._opened.enter_context(open_drives(options))
+
+    def answer(self, name: str, text: str) -> dict[str, Any]:
+        """The answer as its line has it. A prompt that is too long gets an "error" instead of a "text"."""
+        ids = self._checkpoint.encode(text)
+        try:
+            self._checkpoint.check_length(len(ids), self._work.new_tokens)
+        except InputError as error:
+            return {"id": name, "error": str(error)}
+        batch = batches.batch([ids], self._work.new_tokens, stop_ids=self._checkpoint.stop_ids)
+        done = batches.generate(self._checkpoint, batch, self._drives, self._work.attention).tokens[0]
+        text = self._checkpoint.tokenizer.decode(done, skip_special_tokens=True)
+        return {"id": name, "text": text, "prompt_tokens": len(ids), "new_tokens": len(done)}
+
+    def close(self) -> None:
+        """Release the drives."""
+        self._opened.close()

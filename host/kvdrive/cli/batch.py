@@ -1,0 +1,80 @@
+"""`kvdrive batch`: answers to the prompts of a file, on this machine or on several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from kvdrive.cli.groups import command
+from kvdrive.cli.options import FolderOptions, ModelOptions, PolicyOptions, TargetOptions
+from kvdrive.cli.paths import input_file
+from kvdrive.errors import InputError
+
+app = typer.Typer()
+
+
+@command(app, kept=lambda given: f"{given['out']} holds the answers so far: the same command goes on")
+def batch(
+    prompts: Annotated[
+        Path, typer.Argument(callback=input_file, help='JSONL file: {"prompt": "..."} in each line, and "id" if wanted')
+    ],
+    computed: ModelOptions,
+    where: TargetOptions,
+    files: FolderOptions,
+    how: PolicyOptions,
+    out: Annotated[Path, typer.Option(help="JSONL file of the answers; what it holds already is not asked again")],
+    max_new_tokens: Annotated[int, typer.Option(min=1, help="tokens of an answer at most")] = 256,
+    actors: Annotated[int, typer.Option(min=0, help="Ray actors; 0: this process, without Ray")] = 0,
+    ray_address: Annotated[str, typer.Option(help="of a Ray cluster; default: start one on this machine")] = "",
+) -> None:
+    """Answer every prompt of a file once, greedily, with K and V in drives.
+
+    Each answer is written when it is there. A batch that was stopped goes on with the same command. Actors on several
+    machines share drives at tcp://.
+    """
+    from kvdrive.batch.files import Answers, read_prompts
+    from kvdrive.batch.worker import Work
+
+    if ray_address and not actors:
+        raise InputError("--ray-address goes with --actors")
+    if actors and files.drive is not None:
+        raise InputError("actors cannot share the files of --drive: serve the drives and take --target tcp://")
+    asked = read_prompts(prompts)
+    work = Work(computed.model, computed.dtype, computed.device, max_new_tokens, where.options(files), how.options())
+    console = Console(stderr=True)
+    with Answers(out) as answers:
+        left = [prompt for prompt in asked if prompt.id not in answers.done]
+        with _progress(console) as progress:
+            task = progress.add_task("prompts", total=len(asked), completed=len(asked) - len(left))
+            for answer in _answers(left, work, actors, ray_address):
+                progress.advance(task, answers.write(answer))
+    console.print(f"{len(asked)} answers in {out}")
+
+
+def _answers(left: Sequence[Any], work: Any, actors: int, address: str) -> Iterator[dict[str, Any]]:
+    """The answers to prompts, by Ray's actors or by this process."""
+    if not left:
+        return
+    if actors:
+        from kvdrive.batch import actors as ray_actors
+
+        yield from ray_actors.answers(left, work, actors, address)
+        return
+    from kvdrive.batch.worker import Worker
+
+    worker = Worker(work, max(len(prompt.text) for prompt in left))
+    try:
+        for prompt in left:
+            yield worker.answer(prompt.id, prompt.text)
+    finally:
+        worker.close()
+
+
+def _progress(console: Console) -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=console)
