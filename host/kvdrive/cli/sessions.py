@@ -15,6 +15,7 @@ from rich.table import Table
 
 from kvdrive.cli.drive_files import JsonFlag, show
 from kvdrive.errors import InputError
+from kvdrive.sessions.owner import is_alive
 from kvdrive.targets.addresses import is_address
 
 if TYPE_CHECKING:
@@ -216,9 +217,7 @@ def _find(index: Index, wanted: str, tenant: str) -> Entry:
 
 
 def _require_closed(entry: Entry) -> None:
-    from kvdrive.sessions.owner import is_alive
-
-    if entry.owner and is_alive(entry.owner):
+    if is_alive(entry.owner):
         raise InputError(f"session {entry.name or entry.id} is in use: end that process first")
 
 
@@ -232,7 +231,7 @@ def _row(entry: Entry, now: float) -> dict[str, Any]:
         "age_seconds": max(round(now - entry.used), 0),
         "uses": entry.uses,
         "pinned": entry.pinned,
-        "open": bool(entry.owner),
+        "open": is_alive(entry.owner),
     }
 
 

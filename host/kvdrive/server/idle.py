@@ -83,8 +83,3 @@ class IdleSequences:
     def figures(self) -> dict[str, float]:
         """No counters."""
         return {}
-
-    def clear(self) -> None:
-        """Forget all sequences."""
-        while self._kept:
-            self._kept.pop().cache.reset()

@@ -12,6 +12,7 @@ from kvdrive.nvme.errors import CommandError
 from kvdrive.sessions import record
 from kvdrive.sessions.chain import Chain
 from kvdrive.sessions.entry import Entry
+from kvdrive.sessions.owner import is_alive
 from kvdrive.sessions.record import Record
 from kvdrive.sessions.shelf import Shelf, trim_all
 from kvdrive.sessions.wear import Governor
@@ -77,7 +78,7 @@ class Finder:
                 f"session '{name}' was kept by another model, other weights or another precision, or for another kind "
                 "of attention: choose another name, or drop it first"
             )
-        if entry.owner:
+        if is_alive(entry.owner):
             raise InputError(f"session '{name}' is in use: end that process, or choose another name")
 
     def _common(self, entry: Entry, depth: int, ids: Several[int]) -> int:

@@ -12,7 +12,7 @@ def this_process(number: int = 0) -> str:
 
 
 def is_alive(owner: str) -> bool:
-    """True if the process with this name runs on this machine."""
+    """True if the process with this name runs on this machine; "" stands for none."""
     try:
         boot, pid, started, _ = owner.split(":")
         return boot == _boot() and _started(int(pid)) == started != ""

@@ -270,7 +270,7 @@ class SessionStore:
         """The session that `kept` takes the place of: the one of its name, or the one that it goes on with."""
         if kept.name:
             named = self.index.named(kept.name, self.options.tenant)
-            return named if named is not None and named.id != kept.number and not named.owner else None
+            return named if named is not None and named.id != kept.number and not owner.is_alive(named.owner) else None
         source = None if kept.source is None else self.index.get(kept.source.id)
         if source is None or source.pinned or source.name or source.owner or source.tokens > kept.saved:
             return None

@@ -357,3 +357,14 @@ def test_sparse_attention_keeps_sessions_of_its_own(opened, model):
         cache = attached.sessions.cache(tokens)
         assert cache.get_seq_length() == 159
         greedy(model, tokens, 5, past_key_values=cache)
+
+
+def test_a_dead_process_holds_no_name(opened, model):
+    with opened(model) as attached:
+        generate(attached, PROMPT, 5, name="notes")
+        for kept in list(attached.sessions._open):
+            attached.sessions.finish(kept)
+        entry = attached.sessions.index.named("notes", "")
+        with attached.sessions.index.transaction():
+            attached.sessions.index.set(entry.id, owner="another-boot:1:1:0")
+        assert attached.sessions.cache(name="notes").get_seq_length() == 154
