@@ -18,7 +18,6 @@ from kvdrive import abi
 from kvdrive.errors import UnsupportedError
 from kvdrive.kernels.job import whole_beats
 from kvdrive.tree import use_tools
-from kvdrive.waiting import waiting_for
 
 if TYPE_CHECKING:
     from rtl.library import Model
@@ -188,6 +187,8 @@ def _library(name: str) -> tuple[Path, float]:
         raise UnsupportedError(f"engine rtl needs the kernels' tools, and {error.name} is missing") from error
     try:
         (top,) = find_tops(name)
+        from kvdrive.waiting import waiting_for  # not needed, and not there, where only the bits are compared
+
         with waiting_for(f"preparing the RTL of {name}; its first compilation takes a minute or more"):
             return library_of(top), top.clock_mhz
     except OpenHlsError as error:
