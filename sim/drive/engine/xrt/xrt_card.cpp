@@ -4,8 +4,8 @@
 #include <chrono>
 #include <cstdlib>
 #include <map>
+#include <memory>
 #include <new>
-#include <optional>
 #include <semaphore>
 #include <set>
 #include <stdexcept>
@@ -72,18 +72,26 @@ void check_arguments(const xrt::xclbin& image, const std::string& kernel_name) {
   require(same, kernel_name + " of the image has other arguments than this program's: build the image again");
 }
 
+// Keeps an object whose destructor would wait for ever.
+template <typename Object>
+void keep_for_ever(std::unique_ptr<Object> object) {
+  static auto& kept = *new std::vector<std::unique_ptr<Object>>;
+  kept.push_back(std::move(object));
+}
+
 class XrtBuffer final : public CardBuffer {
  public:
   XrtBuffer(const xrt::device& device, std::size_t bytes, std::int32_t bank, bool peer_to_peer)
       : peer_to_peer_(peer_to_peer),
-        buffer_(std::in_place, device, bytes, peer_to_peer ? xrt::bo::flags::p2p : xrt::bo::flags::normal, bank),
+        buffer_(std::make_unique<xrt::bo>(device, bytes, peer_to_peer ? xrt::bo::flags::p2p : xrt::bo::flags::normal,
+                                          bank)),
         bytes_(buffer_->map<std::byte*>(), bytes) {}
 
   std::span<std::byte> bytes() override { return bytes_; }
   void to_card(std::size_t first, std::size_t count) override { sync(XCL_BO_SYNC_BO_TO_DEVICE, first, count); }
   void from_card(std::size_t first, std::size_t count) override { sync(XCL_BO_SYNC_BO_FROM_DEVICE, first, count); }
 
-  xrt::bo& object() { return buffer_.value(); }
+  xrt::bo& object() { return *buffer_; }
   void drop() {
     buffer_.reset();
     bytes_ = {};
@@ -97,7 +105,7 @@ class XrtBuffer final : public CardBuffer {
   }
 
   const bool peer_to_peer_;
-  std::optional<xrt::bo> buffer_;
+  std::unique_ptr<xrt::bo> buffer_;
   std::span<std::byte> bytes_;
 };
 
@@ -190,7 +198,7 @@ class XrtCard final : public Card {
       if (running()) {
         // The runtime waits for ever for such a run when it is destroyed.
         for (XrtBuffer* buffer : buffers_) lost_.insert(buffer);
-        static_cast<void>(session_.release());
+        keep_for_ever(std::move(session_));
         turn_.release();
         return false;
       }
@@ -207,8 +215,9 @@ class XrtCard final : public Card {
    public:
     Owned(XrtCard& card, std::unique_ptr<XrtBuffer> buffer) : card_(card), buffer_(std::move(buffer)) {}
     ~Owned() override {
-      if (card_.lost_.contains(buffer_.get())) static_cast<void>(buffer_.release());
-      std::erase(card_.buffers_, buffer_.get());
+      const XrtBuffer* const buffer = buffer_.get();
+      if (card_.lost_.contains(buffer_.get())) keep_for_ever(std::move(buffer_));
+      std::erase(card_.buffers_, buffer);
     }
     std::span<std::byte> bytes() override { return buffer_->bytes(); }
     void to_card(std::size_t first, std::size_t count) override { buffer_->to_card(first, count); }
