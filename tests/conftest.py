@@ -1,8 +1,13 @@
-"""A fixture that several folders share."""
+"""What all folders share: a fixture, and a ^C that works."""
+
+import signal
 
 import pytest
 
 from openhls.backend import simulate
+
+# Shells start background jobs with SIGINT ignored, and programs that the tests start would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
