@@ -100,9 +100,8 @@ RtlEngine::RtlEngine(const std::filesystem::path& folder) {
     if (!library.empty()) kernels_.emplace(group, std::make_unique<Kernel>(library));
   }
   if (kernels_.empty()) {
-    throw std::runtime_error(
-        "engine rtl finds no verilated attention kernel in " + folder.string() +
-        ": run `kvdrive kernel run attention --engine rtl` once, or choose hls");
+    throw std::runtime_error("engine rtl finds no verilated attention kernel in " + folder.string() +
+                             ": run `kvdrive kernel run attention --engine rtl` once, or choose hls");
   }
 }
 
