@@ -6,8 +6,11 @@ import pytest
 
 from openhls.backend import simulate
 
-# Shells start background jobs with SIGINT ignored, and programs that the tests start would inherit that.
-signal.signal(signal.SIGINT, signal.default_int_handler)
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """^C works in each test. Shells start background jobs with SIGINT ignored, and commands set their own handlers."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
