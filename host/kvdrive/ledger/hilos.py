@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import json
-
 from kvdrive.ledger.claim import Claim, Kind, Relation
 from kvdrive.perf import hardware, xcache
+from kvdrive.perf.kernel import kernel_rate
 from kvdrive.perf.shapes import HALF_BYTES, OPT_66B, OPT_175B
-from kvdrive.tree import ROOT
 
 THIRD = xcache.Rates(drive=3.0, link=1.0)  # the paper's B_SSD / B_PCI = 3
 KERNEL_HZ = 296.05e6
 ENDURANCE = 1.47  # HIL-31: of the requests in HIL-33
 
 
-def _kernel_rate(group: int) -> float:
-    """Bytes of K and V per second of our simulated kernel behind DDR4-2400, at the paper's clock."""
-    manifest = json.loads((ROOT / f"bitstreams/attention_exact_g{group}.json").read_text())
-    jobs = [job for job in manifest["measured"] if job["memory"] == "ddr4"]
-    job = max(jobs, key=lambda job: job["amount"])
-    return float(job["amount"] / job["cycles"] * KERNEL_HZ)
-
-
 def _gflops(group: int) -> float:
     """A byte is half an element; an element takes a multiplication and an addition for each of the queries."""
-    return group * _kernel_rate(group) / 1e9
+    return group * kernel_rate(group, KERNEL_HZ) / 1e9
 
 
 def _host_batch() -> float:
@@ -161,7 +151,7 @@ CLAIMS = (
         (3.0, 3.0, 3.0),
         "GB/s",
         Kind.measured,
-        lambda: tuple(_kernel_rate(group) / 1e9 for group in (1, 4, 5)),
+        lambda: tuple(kernel_rate(group, KERNEL_HZ) / 1e9 for group in (1, 4, 5)),
         Relation.at_least,
         command="make sim",
     ),

@@ -22,13 +22,9 @@ def _paper(value: float, what: str) -> Figure:
 
 
 A100_FLOPS = _published(312e12, "NVIDIA A100 data sheet, binary16 tensor cores")
-A100_BYTES = _published(2.039e12, "NVIDIA A100 80 GB data sheet")
-A6000_BYTES = _published(768e9, "NVIDIA RTX A6000 data sheet")
-PCIE4_X16 = _published(32e9, "PCI Express 4.0, 16 lanes")
 PCIE4_X16_EFFECTIVE = _paper(26e9, "AttentionStore, section 2.4")
 INSTCSD_CHANNELS = _paper(8 * 1.4e9, "InstInfer, section V: 8 channels of 1.4 GB/s")
 SMARTSSD_P2P = _paper(3e9, "HILOS, section 6: reads of a SmartSSD by its own FPGA")
-SMARTSSD_DRAM = _published(19.2e9, "DDR4-2400, 64 bits")
 SMARTSSD_WRITTEN = _published(7.008e15, "Samsung SmartSSD 3.84 TB: 1 drive write a day for 5 years")
 M1_MAX_SEQUENTIAL = _paper(6.1e9, "LLM in a flash, table 2")
 

@@ -9,10 +9,10 @@ import math
 from dataclasses import dataclass
 
 from kvdrive.perf import xcache
+from kvdrive.perf.kernel import kernel_rate
 from kvdrive.perf.shapes import HALF_BYTES, ModelShape
 from kvdrive.perf.systems import System
 
-ENGINE_RATE = 17.9e9  # bytes of K and V per second of one engine: docs/hardware.md, exact attention behind DDR4-2400
 PAGE_BYTES = 4096
 DAY = 86400
 
@@ -100,7 +100,7 @@ class Plan:
 
 def plan(model: ModelShape, system: System, tokens: int, batch: int, drives: int, alpha: float | None = None) -> Plan:
     """Plan a decode step of `batch` sequences of `tokens` tokens. `alpha` None: the best share of X-cache."""
-    inside = min(system.drive.rate, ENGINE_RATE) * drives
+    inside = min(system.drive.rate, kernel_rate(model.group)) * drives
     rates = xcache.Rates(inside, system.link, system.flops)
     cached = tokens * batch
     best = xcache.chosen(model, cached, rates)

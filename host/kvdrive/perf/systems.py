@@ -20,15 +20,14 @@ class Drives:
 
 @dataclass(frozen=True)
 class System:
-    """The processor that runs the model (`flops`, `memory_rate`, bytes of `memory`), the host's memory, and the rate of
-    the link to the processor from drives and host."""
+    """The processor that runs the model (`flops`, `memory_rate`, bytes of `memory`), and the rate of the link to it
+    from drives and host."""
 
     name: str
     processor: str
     flops: float
     memory_rate: float
     memory: float
-    host_memory: float
     link: float
     drive: Drives
     source: str
@@ -44,16 +43,19 @@ _LINK = PCIE4_X16_EFFECTIVE.value
 SYSTEMS = {
     system.name: system
     for system in (
-        System("a100-smartssd", "A100 40 GB", 312e12, 1.555e12, 40e9, 512e9, _LINK, SMARTSSD, "published: NVIDIA A100"),
+        System("a100-smartssd", "A100 40 GB", 312e12, 1.555e12, 40e9, _LINK, SMARTSSD, "published: NVIDIA A100"),
         System(
-            "h100-smartssd", "H100 80 GB", 989e12, 3.35e12, 80e9, 512e9, 2 * _LINK, SMARTSSD, "published: NVIDIA H100"
+            "h100-smartssd",
+            "H100 80 GB",
+            989e12,
+            3.35e12,
+            80e9,
+            2 * _LINK,
+            SMARTSSD,
+            "published: NVIDIA H100; link: PCI Express 5.0 as twice 4.0",
         ),
-        System(
-            "a6000-instcsd", "RTX A6000", 154.8e12, 768e9, 48e9, 96e9, _LINK, INSTCSD, "published: NVIDIA RTX A6000"
-        ),
-        System(
-            "4090-smartssd", "RTX 4090", 165.2e12, 1.008e12, 24e9, 64e9, _LINK, SMARTSSD, "published: NVIDIA RTX 4090"
-        ),
-        System("a100-isp", "A100 80 GB", 312e12, 2.039e12, 80e9, 512e9, _LINK, ISP_CSD, "published: NVIDIA A100"),
+        System("a6000-instcsd", "RTX A6000", 154.8e12, 768e9, 48e9, _LINK, INSTCSD, "published: NVIDIA RTX A6000"),
+        System("4090-smartssd", "RTX 4090", 165.2e12, 1.008e12, 24e9, _LINK, SMARTSSD, "published: NVIDIA RTX 4090"),
+        System("a100-isp", "A100 80 GB", 312e12, 2.039e12, 80e9, _LINK, ISP_CSD, "published: NVIDIA A100"),
     )
 }
