@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kvdrive.perf.hardware import INSTCSD_CHANNELS, PCIE4_X16_EFFECTIVE, SMARTSSD_P2P, SMARTSSD_WRITTEN
+from kvdrive.perf import hardware
+from kvdrive.perf.hardware import AttendingDrive, Figure, Gpu
 
 
 @dataclass(frozen=True)
@@ -33,29 +34,25 @@ class System:
     source: str
 
 
-SMARTSSD = Drives(
-    "SmartSSD", SMARTSSD_P2P.value, 3.84e12, SMARTSSD_WRITTEN.value, f"{SMARTSSD_P2P.source}; {SMARTSSD_WRITTEN.source}"
-)
-INSTCSD = Drives("InstCSD", INSTCSD_CHANNELS.value, 2e12, 0, INSTCSD_CHANNELS.source)
-ISP_CSD = Drives("ISP-CSD", 16e9, 16e12, 0, "paper: HILOS, section 7.1: 8 channels of 2000 MT/s")
+def _drive(of: AttendingDrive) -> Drives:
+    sources = "; ".join(figure.source for figure in (of.rate, of.capacity, of.written))
+    return Drives(of.name, of.rate.value, of.capacity.value, of.written.value, sources)
 
-_LINK = PCIE4_X16_EFFECTIVE.value
+
+def _system(name: str, gpu: Gpu, link: Figure, drive: AttendingDrive) -> System:
+    sources = "; ".join(figure.source for figure in (gpu.flops, gpu.memory_rate, gpu.memory, link))
+    return System(
+        name, gpu.name, gpu.flops.value, gpu.memory_rate.value, gpu.memory.value, link.value, _drive(drive), sources
+    )
+
+
 SYSTEMS = {
     system.name: system
     for system in (
-        System("a100-smartssd", "A100 40 GB", 312e12, 1.555e12, 40e9, _LINK, SMARTSSD, "published: NVIDIA A100"),
-        System(
-            "h100-smartssd",
-            "H100 80 GB",
-            989e12,
-            3.35e12,
-            80e9,
-            2 * _LINK,
-            SMARTSSD,
-            "published: NVIDIA H100; link: PCI Express 5.0 as twice 4.0",
-        ),
-        System("a6000-instcsd", "RTX A6000", 154.8e12, 768e9, 48e9, _LINK, INSTCSD, "published: NVIDIA RTX A6000"),
-        System("4090-smartssd", "RTX 4090", 165.2e12, 1.008e12, 24e9, _LINK, SMARTSSD, "published: NVIDIA RTX 4090"),
-        System("a100-isp", "A100 80 GB", 312e12, 2.039e12, 80e9, _LINK, ISP_CSD, "published: NVIDIA A100"),
+        _system("a100-smartssd", hardware.A100_40, hardware.PCIE4_X16_EFFECTIVE, hardware.SMARTSSD),
+        _system("h100-smartssd", hardware.H100_80, hardware.PCIE5_X16_EFFECTIVE, hardware.SMARTSSD),
+        _system("a6000-instcsd", hardware.A6000, hardware.PCIE4_X16_EFFECTIVE, hardware.INSTCSD),
+        _system("4090-smartssd", hardware.RTX_4090, hardware.PCIE4_X16_EFFECTIVE, hardware.SMARTSSD),
+        _system("a100-isp", hardware.A100_80, hardware.PCIE4_X16_EFFECTIVE, hardware.ISP_CSD),
     )
 }

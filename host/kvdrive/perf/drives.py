@@ -1,0 +1,112 @@
+"""Device time of attention and of appends: asked of the drive library, which executes the commands without contents.
+
+One command over a layer of one sequence is executed; a drive takes its commands one after the other.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from functools import lru_cache
+
+import numpy as np
+
+from kvdrive import abi
+from kvdrive._native import Drive
+from kvdrive.kernels.native import scale_bits
+from kvdrive.nvme import commands
+from kvdrive.nvme.commands import MAX_TOKENS_PER_APPEND
+from kvdrive.nvme.completions import decode
+from kvdrive.perf.hardware import AttendingDrive
+from kvdrive.perf.workloads import QueuedDrive
+
+_SESSION = 1
+_SEED = 1
+_RUN = 256  # similar tokens in a row, where SparF's choice lies together
+
+
+def attention_seconds(drive: AttendingDrive, heads: float, tokens: int, head_dim: int, group: int) -> float:
+    """Seconds that the drive takes to attend to `tokens` tokens of `heads` KV heads, `group` queries each.
+
+    Fractions of heads are what several sequences leave for one drive; times between two counts are interpolated.
+    A drive without a preset takes the time that its rate says.
+    """
+    size = 4 * heads * tokens * head_dim
+    if not drive.preset:
+        return size / drive.rate.value
+    low = max(1, int(heads))
+    at_low = _executed(drive.preset, low, tokens, head_dim, group)
+    if heads <= low:
+        return at_low * heads / low
+    return at_low + (heads - low) * (_executed(drive.preset, low + 1, tokens, head_dim, group) - at_low)
+
+
+@lru_cache(maxsize=4096)
+def _executed(preset: str, heads: int, tokens: int, head_dim: int, group: int) -> float:
+    if tokens > abi.MAX_TOKENS:
+        return tokens / abi.MAX_TOKENS * _executed(preset, heads, abi.MAX_TOKENS, head_dim, group)
+    with tempfile.TemporaryDirectory(prefix="kvdrive-") as folder:
+        size = 4 * heads * tokens * head_dim
+        drive = Drive(f"{folder}/drive.kv", "fast", 1, 3 * size + (1 << 26), preset=preset, payload=False)
+        sequence = 0
+        for kind in abi.KvKind:
+            for first in range(0, tokens, MAX_TOKENS_PER_APPEND):
+                part = min(MAX_TOKENS_PER_APPEND, tokens - first)
+                _submit(drive, _append(kind, heads, first, part, head_dim, sequence))
+                sequence += 1
+        _submit(drive, commands.flush().entry)
+        before = drive.flash_stats()["device_ns"]
+        q = np.ones((heads, group, head_dim), np.float16)
+        command = commands.attn_submit(_SESSION, 0, 0, q, tokens, scale_bits(None, head_dim))
+        reply = drive.submit(command.entry, command.data)
+        decode(*reply).check(command.opcode)
+        return float(drive.flash_stats()["device_ns"] - before) / 1e9
+
+
+def _append(kind: abi.KvKind, heads: int, first: int, tokens: int, head_dim: int, sequence: int) -> bytes:
+    entry = np.zeros((), abi.KvAppend)
+    fields = {
+        "opcode": abi.Opcode.KV_APPEND,
+        "nsid": abi.Namespace.NVM,
+        "session": _SESSION,
+        "heads": heads,
+        "first_token": first,
+        "tokens": tokens,
+        "kind": kind,
+        "type": abi.KvType.BINARY16,
+        "row_bytes": 2 * head_dim,
+        "sequence": sequence,
+    }
+    for name, value in fields.items():
+        entry[name] = value
+    return entry.tobytes()
+
+
+def _submit(drive: Drive, entry: bytes) -> None:
+    decode(*drive.submit(entry, None)).check(entry[0])
+
+
+@lru_cache(maxsize=256)
+def sparse_share(preset: str, heads: int, tokens: int, head_dim: int, ratio: int, *, in_runs: bool) -> float:
+    """Device time of SparF over that of exact attention, both executed with contents, one query per head.
+
+    `in_runs`: K of neighbouring tokens is similar, so that chosen tokens lie together; otherwise they lie anywhere.
+    """
+    rng = np.random.default_rng(_SEED)
+    k, v = (rng.standard_normal((heads, tokens, head_dim), np.float32) for _ in range(2))
+    if in_runs:
+        runs = rng.standard_normal((heads, -(-tokens // _RUN), head_dim), np.float32)
+        k = np.repeat(runs, _RUN, axis=1)[:, :tokens] + 0.3 * k
+    q = rng.standard_normal((heads, 1, head_dim), np.float32).astype(np.float16)
+    with tempfile.TemporaryDirectory(prefix="kvdrive-") as folder:
+        drive = Drive(f"{folder}/drive.kv", "fast", 1, 16 * heads * tokens * head_dim + (1 << 26), preset=preset)
+        queued = QueuedDrive(drive, 1)
+        for number, (kind, rows) in enumerate(zip(abi.KvKind, (k, v), strict=True)):
+            options = int(abi.AppendOption.APPEND_SPARSE)
+            queued.send(0, commands.kv_append(_SESSION, 0, 0, kind, 0, number, rows.astype(np.float16), options))
+        queued.send(0, commands.flush())
+        times: list[int] = []
+        for r, k_top in ((0, 0), (max(1, head_dim // ratio), max(1, tokens // ratio))):
+            before = drive.flash_stats()["device_ns"]
+            queued.attend(_SESSION, 0, 0, q, tokens, r, k_top)
+            times.append(drive.flash_stats()["device_ns"] - before)
+    return times[1] / times[0]
