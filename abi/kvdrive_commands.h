@@ -168,6 +168,7 @@
 
 /* SessionOpcode */
 #define KVDRIVE_SESSION_OPCODE_KV_READ 0x82u
+#define KVDRIVE_SESSION_OPCODE_SESSION_REMOVE 0x90u
 #define KVDRIVE_SESSION_OPCODE_SESSION_ERASE 0x8cu
 
 /* MemoryOpcode */
@@ -285,6 +286,7 @@
   X(KV_READ, 1, 0x82, 2) \
   X(SESSION_TRIM, 1, 0x84, 0) \
   X(SESSION_ERASE, 1, 0x8c, 0) \
+  X(SESSION_REMOVE, 1, 0x90, 0) \
   X(SESSION_FORK, 1, 0x88, 0) \
   X(ATTN_SUBMIT, 3, 0x85, 1) \
   X(ATTN_FETCH, 3, 0x86, 2) \
@@ -501,6 +503,24 @@ typedef struct kvdrive_kv_read {
   uint32_t reserved1[2];
 } kvdrive_kv_read;
 typedef char kvdrive_kv_read_has_its_size[sizeof(kvdrive_kv_read) == 64 ? 1 : -1];
+
+typedef struct kvdrive_session_remove {
+  uint8_t opcode;
+  uint8_t flags;
+  uint16_t cid;
+  uint32_t nsid;
+  uint32_t session;
+  uint32_t reserved0;
+  uint64_t mptr;
+  uint64_t prp1;
+  uint64_t prp2;
+  uint32_t first_token;
+  uint32_t tokens;
+  uint32_t before;
+  uint32_t layers;
+  uint32_t reserved1[2];
+} kvdrive_session_remove;
+typedef char kvdrive_session_remove_has_its_size[sizeof(kvdrive_session_remove) == 64 ? 1 : -1];
 
 typedef struct kvdrive_memory_range {
   uint32_t nsid;

@@ -23,6 +23,7 @@ OPCODES = {
     "submit": (abi.AttnSubmit, abi.Opcode.ATTN_SUBMIT, abi.Namespace.CP),
     "fetch": (abi.AttnFetch, abi.Opcode.ATTN_FETCH, abi.Namespace.CP),
     "fork": (abi.SessionFork, abi.Opcode.SESSION_FORK, abi.Namespace.NVM),
+    "remove": (wire.SessionRemove, wire.SessionOpcode.SESSION_REMOVE, abi.Namespace.NVM),
     "erase": (abi.SessionTrim, wire.SessionOpcode.SESSION_ERASE, abi.Namespace.NVM),
     "flush": (abi.Sqe, abi.Opcode.FLUSH, abi.Namespace.NVM),
 }
@@ -104,6 +105,10 @@ class DriveHost:
         if reply.status == abi.NvmeStatus.SUCCESS and from_token == 0:
             self.sequence[session] = 0
         return reply
+
+    def remove(self, tokens: int, before: int, session: int = 1, layers: int = 0, group: int = 32) -> Reply:
+        entry = self.entry("remove", session=session, first_token=group, tokens=tokens, before=before, layers=layers)
+        return self.raw(entry)
 
     def erase(self, session: int = 1, from_token: int = 0) -> Reply:
         return self.trim(session, from_token, "erase")

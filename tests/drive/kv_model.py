@@ -13,6 +13,7 @@ from kvdrive import abi
 
 LAYERS, HEADS, D = 2, 2, 64
 MOST_TOKENS = 1600
+GROUP = 32  # tokens of D dimensions in a group
 
 
 @dataclass
@@ -35,6 +36,10 @@ class Model:
             self.rows.pop(session, None)
         for key, rows in self.rows.get(session, {}).items():
             self.rows[session][key] = rows[:, :tokens]
+
+    def remove(self, session, tokens):
+        for key, rows in self.rows[session].items():
+            self.rows[session][key] = np.concatenate([rows[:, :GROUP], rows[:, GROUP + tokens :]], axis=1)
 
     def fork(self, session, target, tokens):
         self.rows[target] = {key: rows[:, :tokens] for key, rows in self.rows[session].items()}
@@ -61,7 +66,7 @@ def random_step(rng, model):
     """A step that can succeed: (name, arguments)."""
     session = int(rng.integers(1, 4))
     layer, which = int(rng.integers(LAYERS)), int(rng.integers(2))
-    kind = rng.choice(["append"] * 12 + ["trim", "trim", "end", "fork", "flush"])
+    kind = rng.choice(["append"] * 12 + ["trim", "trim", "end", "fork", "flush", "remove", "remove"])
     if kind != "append" and kind != "flush" and session not in model.rows:
         kind = "append"
     if kind == "append" and model.tokens(session, layer, which) > MOST_TOKENS // 2:
@@ -73,6 +78,12 @@ def random_step(rng, model):
         return "trim", (session, int(rng.integers(1, 400)))
     if kind == "end":
         return "trim", (session, 0)
+    if kind == "remove":
+        counts = {rows.shape[1] for rows in model.rows[session].values()}
+        groups = min(counts) // GROUP
+        if len(counts) > 1 or groups < 3:  # a removal takes the same range from heads of the same length
+            return "trim", (session, max(1, min(counts)))
+        return "remove", (session, GROUP * int(rng.integers(1, groups)))
     if kind == "fork":
         target = int(rng.integers(4, 6))
         return ("trim", (target, 0)) if target in model.rows else ("fork", (session, target, int(rng.integers(1, 400))))
@@ -95,6 +106,10 @@ def send(host, model, name, arguments):
         return host.append(rows, session=session, layer=layer, kind=kind, first_token=first, options=options).status
     if name == "trim":
         return host.trim(*arguments).status
+    if name == "remove":
+        session, tokens = arguments
+        before = next(iter(model.rows[session].values())).shape[1]
+        return host.remove(tokens, before, session).status
     return getattr(host, name)(*arguments).status
 
 

@@ -188,3 +188,28 @@ def test_repair_in_place_says_what_is_gone(stored):
     assert "session 1, layer 0, head" in notice
     assert "tokens are kept" in notice
     assert kvdrive("fsck", stored.path).returncode == 0
+
+
+def test_salvage_does_not_join_groups_across_a_removal_that_the_journal_lost(make_drive, memory_folder):
+    """Groups behind the removal continue the numbers of those before it. They must not be taken for one history."""
+    rng = np.random.default_rng(8)
+    host = make_drive(path=memory_folder / "drive.kv", run_groups=1, **OPTIONS)
+    first, later = (rng.standard_normal((1, tokens, 64)).astype(np.float16) for tokens in (320, 12800))
+    host.store(first, first)
+    assert host.flush().status == S.SUCCESS
+    assert host.remove(5 * GROUP, before=320).status == S.SUCCESS
+    host.store(later, later, first_token=160)
+    assert host.flush().status == S.SUCCESS
+    host.drive = None
+    kept = []
+    for lost in (1, 2):
+        path = copy(host.path, memory_folder / "lost.kv")
+        spoil(path, lost)
+        drive = Drive(path, "fast", salvage=True)
+        assert drive.check() == []
+        for session in drive.sessions():
+            kept.append(drive.rows(session, 0, 0, 0))
+            states = (first, np.concatenate([first[:, :GROUP], first[:, 6 * GROUP :], later], axis=1))
+            assert any(state[0].tobytes().startswith(kept[-1].tobytes()) for state in states)
+        del drive
+    assert any(len(rows) for rows in kept)

@@ -79,6 +79,15 @@ def _(bench: Bench) -> None:
     holds(bench, stored)
 
 
+@check("SESSION_REMOVE", "a lost group whose rows are in a sum is reported and nothing is removed", Ability.FAULTS)
+def _(bench: Bench) -> None:
+    stored = bench.store(tokens=100, options=int(abi.AppendOption.APPEND_SPARSE))
+    _in_flash(bench)
+    bench.device.inject("read_uncorrectable")
+    bench.refused("UNRECOVERED_READ", commands.session_remove(stored.number, range(32, 64), 100))
+    holds(bench, stored)
+
+
 @check("ATTN_SUBMIT", "an engine that does not answer is an error, and the next query is computed", Ability.FAULTS)
 def _(bench: Bench) -> None:
     stored = bench.store(tokens=20)

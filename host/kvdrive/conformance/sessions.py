@@ -1,4 +1,4 @@
-"""Checks of KV_APPEND, SESSION_TRIM, SESSION_ERASE and SESSION_FORK."""
+"""Checks of KV_APPEND, SESSION_TRIM, SESSION_ERASE, SESSION_REMOVE and SESSION_FORK."""
 
 from __future__ import annotations
 
@@ -216,6 +216,59 @@ def _(bench: Bench) -> None:
     stored = bench.store(tokens=64)
     for field in ("cdw3", "cdw11", "cdw15"):
         bench.refused("INVALID_FIELD", with_fields(commands.session_erase(stored.number), **{field: 1}))
+    holds(bench, stored)
+
+
+def without(stored: Stored, removed: range) -> None:
+    """Take these tokens out of the rows that the session should have."""
+    stored.k, stored.v = (np.delete(rows, removed, axis=1) for rows in (stored.k, stored.v))
+
+
+@check("SESSION_REMOVE", "what remains is attended to bit for bit, after more removals and rows, and a fork keeps all")
+def _(bench: Bench) -> None:
+    for options in (0, SPARSE):
+        stored = bench.store(tokens=300, options=options)
+        fork = Stored(bench.session(), stored.k, stored.v, 0)
+        bench.ok(commands.session_fork(stored.number, fork.number, 300))
+        for removed, added in ((range(32, 64), 9), (range(32, 160), 40), (range(32, 64), 0)):
+            bench.ok(commands.session_remove(stored.number, removed, stored.k.shape[1]))
+            without(stored, removed)
+            holds(bench, stored)
+            if added:
+                bench.extend(stored, added, options)
+                holds(bench, stored)
+        holds(bench, fork)
+        bench.ok(commands.session_trim(fork.number, 0))
+        holds(bench, stored)
+
+
+@check("SESSION_REMOVE", "later layers keep their tokens")
+def _(bench: Bench) -> None:
+    stored = bench.store(tokens=100)
+    rows = bench.halves(2, 100, 64)
+    bench.ok(commands.kv_append(stored.number, 7, 0, abi.KvKind.KEYS, 0, stored.sequence, rows))
+    bench.ok(commands.session_remove(stored.number, range(32, 64), 100, layers=7))
+    without(stored, range(32, 64))
+    holds(bench, stored)
+    read = bench.ok(commands.kv_read(stored.number, 7, 0, abi.KvKind.KEYS, 0, rows.shape))
+    bench.same("rows of the later layer", read.data.tobytes(), rows.tobytes())
+
+
+@check("SESSION_REMOVE", "ranges that are not whole groups behind the first one, and repetitions, are refused")
+def _(bench: Bench) -> None:
+    stored, free = bench.store(tokens=100), bench.session()
+    for removed in (range(0, 32), range(16, 48), range(64, 96), range(32, 63), range(32, 32)):
+        bench.refused("INVALID_FIELD", commands.session_remove(stored.number, removed, 100))
+    for removed in (range(32, 128), range(32, 320)):
+        bench.refused("TOKENS_MISSING", commands.session_remove(stored.number, removed, 100))
+    bench.refused("UNKNOWN_SESSION", commands.session_remove(free, range(32, 64), 100))
+    right = commands.session_remove(stored.number, range(32, 64), 100)
+    for field in ("cdw3", "cdw14", "cdw15"):
+        bench.refused("INVALID_FIELD", with_fields(right, **{field: 1}))
+    holds(bench, stored)
+    bench.ok(right)
+    bench.refused("TOKEN_GAP", right)
+    without(stored, range(32, 64))
     holds(bench, stored)
 
 

@@ -56,6 +56,13 @@ COMMANDS = {
         "UNRECOVERED_READ": 0x281,
         "INTERNAL_ERROR": 0x006,
     }),
+    "SESSION_REMOVE": Row(0x90, 1, "none", {
+        "INVALID_FIELD": 0x002,
+        "UNKNOWN_SESSION": 0x703,
+        "TOKEN_GAP": 0x704,
+        "TOKENS_MISSING": 0x705,
+        "UNRECOVERED_READ": 0x281,
+    }),
     "SESSION_FORK": Row(0x88, 1, "none", {
         "INVALID_FIELD": 0x002,
         "UNKNOWN_SESSION": 0x703,

@@ -16,7 +16,7 @@ from kvdrive import abi
 from kvdrive._native import crc32c
 from kvdrive.nvme.completions import Completion
 from kvdrive.nvme.errors import CommandError
-from kvdrive.nvme.wire import KvRead, SessionOpcode
+from kvdrive.nvme.wire import KvRead, SessionOpcode, SessionRemove
 
 Bytes = NDArray[np.uint8]
 Halves = NDArray[np.float16]
@@ -124,6 +124,22 @@ def session_erase(session: int, from_token: int = 0) -> Command:
     """
     fields = {"session": session, "from_token": from_token}
     return Command(_entry(abi.SessionTrim, SessionOpcode.SESSION_ERASE, abi.Namespace.NVM, fields))
+
+
+def session_remove(session: int, removed: range, before: int, layers: int = 0) -> Command:
+    """SESSION_REMOVE: remove the tokens `removed` from the layers below `layers` (0: all); later tokens move down.
+
+    `removed` begins behind the first group of 4096 bytes and is whole groups of every head. `before`: tokens that each
+    of the heads has; the command is refused if that is wrong, so it can be sent again.
+    """
+    fields = {
+        "session": session,
+        "first_token": removed.start,
+        "tokens": len(removed),
+        "before": before,
+        "layers": layers,
+    }
+    return Command(_entry(SessionRemove, SessionOpcode.SESSION_REMOVE, abi.Namespace.NVM, fields))
 
 
 def session_fork(session: int, target: int, tokens: int) -> Command:

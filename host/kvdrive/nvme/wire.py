@@ -82,6 +82,7 @@ class NvmOpcode(IntEnum):
 
 class SessionOpcode(IntEnum):
     KV_READ = 0x82
+    SESSION_REMOVE = 0x90
     SESSION_ERASE = 0x8c
 
 
@@ -221,6 +222,24 @@ KvRead = np.dtype(
         ("row_bytes", "<u4"),
         ("kind", "<u1"),
         ("reserved0", "<u1", (3,)),
+        ("reserved1", "<u4", (2,)),
+    ]
+)
+SessionRemove = np.dtype(
+    [
+        ("opcode", "<u1"),
+        ("flags", "<u1"),
+        ("cid", "<u2"),
+        ("nsid", "<u4"),
+        ("session", "<u4"),
+        ("reserved0", "<u4"),
+        ("mptr", "<u8"),
+        ("prp1", "<u8"),
+        ("prp2", "<u8"),
+        ("first_token", "<u4"),
+        ("tokens", "<u4"),
+        ("before", "<u4"),
+        ("layers", "<u4"),
         ("reserved1", "<u4", (2,)),
     ]
 )

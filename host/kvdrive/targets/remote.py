@@ -63,6 +63,7 @@ _EXECUTED_BEFORE: dict[int, abi.NvmeStatus] = {
     abi.Opcode.KV_APPEND: abi.NvmeStatus.OUT_OF_SEQUENCE,
     abi.Opcode.SESSION_FORK: abi.NvmeStatus.SESSION_EXISTS,
     abi.Opcode.SESSION_TRIM: abi.NvmeStatus.UNKNOWN_SESSION,
+    wire.SessionOpcode.SESSION_REMOVE: abi.NvmeStatus.TOKEN_GAP,
     wire.SessionOpcode.SESSION_ERASE: abi.NvmeStatus.UNKNOWN_SESSION,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Namespace 1: the KV cache. Append, trim, erase, fork.
+// Namespace 1: the KV cache. Append, trim, remove, erase, fork.
 #include <algorithm>
 #include <bit>
 #include <cstddef>
@@ -48,6 +48,12 @@ Reply trim(DriveState& drive, const Request& request) {
   const auto command = std::bit_cast<abi::SessionTrim>(request.command);
   if (const auto at = invalid_field(command)) return {.status = abi::kInvalidField, .location = *at};
   return {.status = drive.volume.store().trim(command)};
+}
+
+Reply remove(DriveState& drive, const Request& request) {
+  const auto command = std::bit_cast<SessionRemove>(request.command);
+  if (const auto at = invalid_field(command)) return {.status = abi::kInvalidField, .location = *at};
+  return {.status = drive.volume.store().remove(command)};
 }
 
 // Results that wait for their ATTN_FETCH stay available.
@@ -140,6 +146,12 @@ constexpr StatusField kReadFields[] = {
     {abi::kRowMismatch, offsetof(KvRead, row_bytes)},
 };
 constexpr StatusField kTrimFields[] = {{abi::kUnknownSession, offsetof(abi::SessionTrim, session)}};
+constexpr StatusField kRemoveFields[] = {
+    {abi::kUnknownSession, offsetof(SessionRemove, session)},
+    {abi::kInvalidField, offsetof(SessionRemove, first_token)},
+    {abi::kTokenGap, offsetof(SessionRemove, before)},
+    {abi::kTokensMissing, offsetof(SessionRemove, tokens)},
+};
 constexpr StatusField kForkFields[] = {
     {abi::kUnknownSession, offsetof(abi::SessionFork, session)},
     {abi::kSessionExists, offsetof(abi::SessionFork, target)},
@@ -168,6 +180,12 @@ constexpr Command kCommands[] = {
      .effects = kChangesContents,
      .handler = trim,
      .fields = kTrimFields},
+    {.opcode = kSessionRemove,
+     .nsid = abi::kNvm,
+     .name = "SESSION_REMOVE",
+     .effects = kChangesContents,
+     .handler = remove,
+     .fields = kRemoveFields},
     {.opcode = kSessionErase,
      .nsid = abi::kNvm,
      .name = "SESSION_ERASE",

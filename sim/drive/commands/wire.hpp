@@ -81,6 +81,7 @@ enum NvmOpcode : std::uint32_t {
 
 enum SessionOpcode : std::uint32_t {
   kKvRead = 0x82,
+  kSessionRemove = 0x90,
   kSessionErase = 0x8c,
 };
 
@@ -239,6 +240,38 @@ static_assert(offsetof(KvRead, row_bytes) == 48);
 static_assert(offsetof(KvRead, kind) == 52);
 static_assert(offsetof(KvRead, reserved0) == 53);
 static_assert(offsetof(KvRead, reserved1) == 56);
+
+struct SessionRemove {
+  std::uint8_t opcode;
+  std::uint8_t flags;
+  std::uint16_t cid;
+  std::uint32_t nsid;
+  std::uint32_t session;
+  std::uint32_t reserved0;
+  std::uint64_t mptr;
+  std::uint64_t prp1;
+  std::uint64_t prp2;
+  std::uint32_t first_token;
+  std::uint32_t tokens;
+  std::uint32_t before;
+  std::uint32_t layers;
+  std::uint32_t reserved1[2];
+};
+static_assert(sizeof(SessionRemove) == 64);
+static_assert(offsetof(SessionRemove, opcode) == 0);
+static_assert(offsetof(SessionRemove, flags) == 1);
+static_assert(offsetof(SessionRemove, cid) == 2);
+static_assert(offsetof(SessionRemove, nsid) == 4);
+static_assert(offsetof(SessionRemove, session) == 8);
+static_assert(offsetof(SessionRemove, reserved0) == 12);
+static_assert(offsetof(SessionRemove, mptr) == 16);
+static_assert(offsetof(SessionRemove, prp1) == 24);
+static_assert(offsetof(SessionRemove, prp2) == 32);
+static_assert(offsetof(SessionRemove, first_token) == 40);
+static_assert(offsetof(SessionRemove, tokens) == 44);
+static_assert(offsetof(SessionRemove, before) == 48);
+static_assert(offsetof(SessionRemove, layers) == 52);
+static_assert(offsetof(SessionRemove, reserved1) == 56);
 
 struct MemoryRange {
   std::uint32_t nsid;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace kvdrive {
 
@@ -18,6 +19,10 @@ void Ftl::remove(ListId list, std::uint32_t index) {
   state_.map.remove(list, index, [this](Unit unit, std::uint32_t count) { free_units(unit, count); });
 }
 
+void Ftl::remove_behind_first(ListId list, std::uint32_t count) {
+  state_.map.remove_behind_first(list, count, [this](Unit unit, std::uint32_t freed) { free_units(unit, freed); });
+}
+
 // Frees units that no list references any more.
 void Ftl::free_units(Unit unit, std::uint32_t count) {
   state_.live -= count;
@@ -28,13 +33,15 @@ void Ftl::free_units(Unit unit, std::uint32_t count) {
   }
 }
 
-void Ftl::put(ListId list, const Owner& owner, std::span<const std::byte> first, std::span<const std::byte> rest) {
+void Ftl::put(ListId list, Owner owner, std::span<const std::byte> first, std::span<const std::byte> rest) {
   const bool full = state_.live >= capacity_ || state_.live >= state_.bands.room();
   if (full || state_.faults.strikes(FaultKind::kFull) || metadata_left() == 0) throw DriveFull();
   while (state_.queue.size() + 1 >= writes_.row_units() && !state_.bands.open_band()) {
     if (!collector_.make_room()) throw DriveFull();
   }
   const Family family = state_.map.family(list);
+  const std::uint32_t position = std::exchange(owner.index, state_.map.index(list, owner.index));
+  owner.removals = static_cast<std::uint8_t>(state_.map.removals(list));
   std::byte* const to = state_.queue.push({.family = family, .owner = owner, .order = state_.order.take()});
   if (to != nullptr) {
     if (!first.empty()) std::memcpy(to, first.data(), first.size());
@@ -43,8 +50,8 @@ void Ftl::put(ListId list, const Owner& owner, std::span<const std::byte> first,
     if (used < abi::kPageBytes) std::memset(to + used, 0, abi::kPageBytes - used);
     state_.queue.back().crc = crc32c({to, abi::kPageBytes});
   }
-  const auto old = state_.map.at(list, owner.index);
-  state_.map.set(list, owner.index, state_.queue.last_number());
+  const auto old = state_.map.at(list, position);
+  state_.map.set(list, position, state_.queue.last_number());
   ++state_.live;
   if (old && !state_.map.holds(family, owner.index, *old)) free_units(*old, 1);
   ++state_.counters.groups_written;
@@ -61,14 +68,14 @@ std::uint64_t Ftl::available() const {
 std::uint64_t Ftl::run_bytes(ListId list, ListId other) const {
   std::uint64_t bytes = 0;
   for (const ListId one : {list, other}) {
-    bytes += state_.map.exists(one) ? state_.map.extents(one).memory_bytes() : 0;
+    bytes += state_.map.exists(one) ? state_.map.run_bytes(one) : 0;
   }
   return bytes;
 }
 
 std::uint32_t Ftl::groups(ListId list, std::uint32_t count) const {
   std::uint32_t groups = 0;
-  state_.map.extents(list).for_each(0, count, [&groups](const Extent& run) { groups += run.count; });
+  state_.map.for_each(list, 0, count, [&groups](const Extent& run, std::uint32_t) { groups += run.count; });
   return groups;
 }
 

@@ -46,11 +46,14 @@ class Ftl {
   void drop_list(ListId list);
   // Removes one group. Precondition: the list holds it.
   void remove(ListId list, std::uint32_t index);
+  // Removes the `count` groups behind the first one; later groups move to lower positions. Precondition: the list holds
+  // them.
+  void remove_behind_first(ListId list, std::uint32_t count);
 
-  // Stores a page as group `owner.index` of the list and replaces an earlier group there. The page consists of `first`,
-  // then `rest`, then zeros. Throws DriveFull, and any exception of `commit`; the list may or may not hold the group
-  // then.
-  void put(ListId list, const Owner& owner, std::span<const std::byte> first, std::span<const std::byte> rest);
+  // Stores a page at position `owner.index` of the list and replaces an earlier group there. The page consists of
+  // `first`, then `rest`, then zeros. Throws DriveFull, and any exception of `commit`; the list may or may not hold the
+  // group then.
+  void put(ListId list, Owner owner, std::span<const std::byte> first, std::span<const std::byte> rest);
 
   // See ReadPath.
   ReadResult read(std::span<const GroupRead> reads, Ns ready, Sink sink) { return reads_.read(reads, ready, sink); }
@@ -117,11 +120,14 @@ class Ftl {
   // Drive memory for the runs of two lists. A list that does not exist counts as empty.
   std::uint64_t run_bytes(ListId list, ListId other) const;
 
-  // Reads the owner that the spare of the group's page names. Returns false if there is no valid spare.
+  // Reads the owner that the spare of the group's page names, which counts indexes (see GroupMap). Returns false if
+  // there is no valid spare.
   bool owner_of(ListId list, std::uint32_t index, Owner& owner) const;
   // The number of groups that exist among the first `count`.
   std::uint32_t groups(ListId list, std::uint32_t count) const;
   Family family(ListId list) const { return state_.map.family(list); }
+  std::uint32_t index(ListId list, std::uint32_t position) const { return state_.map.index(list, position); }
+  std::uint8_t removals(ListId list) const { return static_cast<std::uint8_t>(state_.map.removals(list)); }
   bool holds(ListId list, std::uint32_t index) const {
     return state_.map.exists(list) && state_.map.at(list, index).has_value();
   }

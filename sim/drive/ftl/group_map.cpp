@@ -38,20 +38,36 @@ ListId GroupMap::create() {
 
 ListId GroupMap::fork(ListId list, std::uint32_t count) {
   const ListId copy = take(lists_[list].family);
+  lists_[copy].removed = lists_[list].removed;
+  lists_[copy].removals = lists_[list].removals;
   change(copy, [&](Extents& extents) {
     extents = lists_[list].extents;
-    extents.cut(count);
+    extents.cut(index(list, count));
     extents.forget_saved();
   });
   return copy;
 }
 
-void GroupMap::cut(ListId list, std::uint32_t from, const Freed& freed) {
-  List& one = lists_[list];
+// Calls `freed` with the units of the indexes [from, to) that no other list of the family holds.
+void GroupMap::free(ListId list, std::uint32_t from, std::uint32_t to, const Freed& freed) const {
+  const List& one = lists_[list];
   std::vector<ListId> others = families_.at(one.family);
   std::erase(others, list);
-  one.extents.for_each(from, UINT32_MAX, [&](const Extent& run) { for_each_unshared(others, run, freed); });
-  change(list, [from](Extents& extents) { extents.cut(from); });
+  one.extents.for_each(from, to, [&](const Extent& run) { for_each_unshared(others, run, freed); });
+}
+
+void GroupMap::cut(ListId list, std::uint32_t from, const Freed& freed) {
+  const std::uint32_t first = index(list, from);
+  free(list, first, UINT32_MAX, freed);
+  change(list, [first](Extents& extents) { extents.cut(first); });
+}
+
+void GroupMap::remove_behind_first(ListId list, std::uint32_t count, const Freed& freed) {
+  const std::uint32_t first = index(list, 1);
+  free(list, first, first + count, freed);
+  lists_[list].removed += count;
+  ++lists_[list].removals;
+  change(list, [first, count](Extents& extents) { extents.remove(first, count); });
 }
 
 void GroupMap::drop(ListId list, const Freed& freed) {
@@ -71,25 +87,24 @@ void GroupMap::for_each_unshared(const std::vector<ListId>& others, const Extent
     return;
   }
   for (std::uint32_t i = 0; i < run.count; ++i) {
-    const auto holds = [&](ListId other) { return at(other, run.index + i) == run.unit + i; };
+    const auto holds = [&](ListId other) { return lists_[other].extents.at(run.index + i) == run.unit + i; };
     if (std::ranges::none_of(others, holds)) visit(run.unit + i, 1);
   }
 }
 
-void GroupMap::set(ListId list, std::uint32_t index, Unit unit) {
-  change(list, [=](Extents& extents) { extents.set(index, 1, unit); });
+void GroupMap::set(ListId list, std::uint32_t position, Unit unit) {
+  const std::uint32_t at = index(list, position);
+  change(list, [=](Extents& extents) { extents.set(at, 1, unit); });
 }
 
-void GroupMap::remove(ListId list, std::uint32_t index, const Freed& freed) {
-  List& one = lists_[list];
-  std::vector<ListId> others = families_.at(one.family);
-  std::erase(others, list);
-  for_each_unshared(others, {index, 1, unit(list, index)}, freed);
-  change(list, [index](Extents& extents) { extents.remove(index, 1); });
+void GroupMap::remove(ListId list, std::uint32_t position, const Freed& freed) {
+  const std::uint32_t at = index(list, position);
+  free(list, at, at + 1, freed);
+  change(list, [at](Extents& extents) { extents.remove(at, 1); });
 }
 
-Unit GroupMap::unit(ListId list, std::uint32_t index) const {
-  const auto found = at(list, index);
+Unit GroupMap::unit(ListId list, std::uint32_t position) const {
+  const auto found = at(list, position);
   if (!found) throw std::logic_error("the map does not hold the group");
   return *found;
 }
@@ -97,7 +112,7 @@ Unit GroupMap::unit(ListId list, std::uint32_t index) const {
 bool GroupMap::holds(Family family, std::uint32_t index, Unit unit) const {
   const auto found = families_.find(family);
   return found != families_.end() &&
-         std::ranges::any_of(found->second, [&](ListId list) { return at(list, index) == unit; });
+         std::ranges::any_of(found->second, [&](ListId list) { return lists_[list].extents.at(index) == unit; });
 }
 
 void GroupMap::move(Family family, std::uint32_t index, std::uint32_t count, Unit from, Unit to) {
@@ -142,8 +157,8 @@ void GroupMap::save(RecordWriter& writer, bool everything) const {
     const auto runs = list.extents.runs();
     const std::size_t kept = everything ? 0 : list.extents.unsaved();
     writer.put(RecordType::kList);
-    writer.put(
-        Saved{number, list.family, static_cast<std::uint32_t>(kept), static_cast<std::uint32_t>(runs.size() - kept)});
+    writer.put(Saved{number, list.family, list.removed, list.removals, static_cast<std::uint32_t>(kept),
+                     static_cast<std::uint32_t>(runs.size() - kept)});
     writer.put_all(runs.subspan(kept));
     writer.end_record();
   };
@@ -170,7 +185,13 @@ void GroupMap::load(RecordReader& reader) {
   if (list.used && list.family != saved.family) list = {};  // a later list has reused the number
   list.used = true;
   list.family = saved.family;
+  list.removed = saved.removed;
+  list.removals = saved.removals;
   list.extents.load(saved.kept, reader.get_all<Extent>(saved.added));  // finish_loading counts the memory
+  if (saved.removed > kMostRemoved) throw std::runtime_error("a list record is damaged");
+  list.extents.for_each(1, 1 + saved.removed, [](const Extent& run) {
+    if (run.count > 0) throw std::runtime_error("a list record holds a group that was removed");
+  });
   next_family_ = std::max(next_family_, saved.family + 1);
 }
 

@@ -4,6 +4,10 @@
 // maps the index to it.
 //
 // A list and its forks are a family. They share each unit until one of them changes its group.
+//
+// Groups can be removed from the middle of a list, behind its first group. The later groups then move to lower
+// positions, but keep their index, which is the number in their spares. Members that take a list count positions;
+// members that take a family count indexes.
 #pragma once
 
 #include <cstddef>
@@ -33,20 +37,44 @@ class GroupMap {
   ListId fork(ListId list, std::uint32_t count);
   // Removes the groups from `from` on. Calls `freed` with the units that no other list of the family holds.
   void cut(ListId list, std::uint32_t from, const Freed& freed);
+  // Removes the `count` groups behind the first one. Precondition: the list holds them.
+  void remove_behind_first(ListId list, std::uint32_t count, const Freed& freed);
   void drop(ListId list, const Freed& freed);
-  void set(ListId list, std::uint32_t index, Unit unit);
+  void set(ListId list, std::uint32_t position, Unit unit);
   // Removes one group. Precondition: the list holds it.
-  void remove(ListId list, std::uint32_t index, const Freed& freed);
+  void remove(ListId list, std::uint32_t position, const Freed& freed);
 
   bool exists(ListId list) const { return list < lists_.size() && lists_[list].used; }
-  const Extents& extents(ListId list) const { return lists_[list].extents; }
+  // Bytes of the list's runs.
+  std::uint64_t run_bytes(ListId list) const { return lists_[list].extents.memory_bytes(); }
+  // Visits the runs between two positions. `Extent::index` is the position of a run's first group; add `shift` to get
+  // its index.
+  template <typename Visit>
+  void for_each(ListId list, std::uint32_t from, std::uint32_t to, Visit visit) const {
+    const List& one = lists_[list];
+    const auto part = [&](std::uint32_t first, std::uint32_t end, std::uint32_t shift) {
+      if (first >= end || first > UINT32_MAX - shift) return;
+      one.extents.for_each(first + shift, end > UINT32_MAX - shift ? UINT32_MAX : end + shift,
+                           [&](const Extent& run) { visit(Extent{run.index - shift, run.count, run.unit}, shift); });
+    };
+    if (one.removed == 0) return part(from, to, 0);
+    part(from, to < 1 ? to : 1, 0);
+    part(from > 1 ? from : 1, to, one.removed);
+  }
+  std::uint32_t index(ListId list, std::uint32_t position) const {
+    return position == 0 ? 0 : position + lists_[list].removed;
+  }
+  // The number of times that groups were removed from the middle.
+  std::uint32_t removals(ListId list) const { return lists_[list].removals; }
   Family family(ListId list) const { return lists_[list].family; }
   Family next_family() const { return next_family_; }
   // Reserves all families below `family`: no new list gets one of them.
   void skip_families(Family family) { next_family_ = family > next_family_ ? family : next_family_; }
-  std::optional<Unit> at(ListId list, std::uint32_t index) const { return lists_[list].extents.at(index); }
+  std::optional<Unit> at(ListId list, std::uint32_t position) const {
+    return lists_[list].extents.at(index(list, position));
+  }
   // Like `at`, but throws std::logic_error if the list does not hold the group.
-  Unit unit(ListId list, std::uint32_t index) const;
+  Unit unit(ListId list, std::uint32_t position) const;
   // True if a list of the family maps the group to this unit.
   bool holds(Family family, std::uint32_t index, Unit unit) const;
   // Maps `count` groups from `index` on to the units from `to` on. Does so in every list of the family that maps them
@@ -77,22 +105,28 @@ class GroupMap {
     bool used = false;
     bool dirty = false;
     bool claimed = false;
-    Extents extents;
+    std::uint32_t removed = 0;   // indexes behind 0 that are not used any more
+    std::uint32_t removals = 0;  // removals from the middle
+    Extents extents;             // by index
   };
   struct Saved {
     ListId list;
     Family family;
+    std::uint32_t removed, removals;
     std::uint32_t kept, added;
   };
 
   // The journal names lists in any order, but no new number is far beyond those in use. A larger step means damage.
   static constexpr std::size_t kListsAtOnce = 1 << 20;
+  // Positions and removed groups are both below this number, so that indexes do not overflow.
+  static constexpr std::uint32_t kMostRemoved = 1U << 31;
 
   // Memory of a family with one member: two nodes on the heap.
   static constexpr std::uint64_t kFamilyBytes =
       sizeof(Family) + sizeof(std::vector<ListId>) + sizeof(ListId) + 6 * sizeof(void*);
 
   ListId take(Family family);
+  void free(ListId list, std::uint32_t from, std::uint32_t to, const Freed& freed) const;
   template <typename Change>
   void change(ListId list, Change change);
   void mark_dirty(ListId list);

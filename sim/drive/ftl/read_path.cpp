@@ -51,7 +51,8 @@ ReadResult ReadPath::read_directly(std::span<const GroupRead> reads, Ns ready, S
       const GroupRead& read = reads[done++];
       std::memcpy(read.out, page, abi::kPageBytes);
       const Unit unit = state_.map.unit(read.list, read.index);
-      if (piece.whole && intact(state_.map.family(read.list), read.index, unit, read.out)) continue;
+      const std::uint32_t index = state_.map.index(read.list, read.index);
+      if (piece.whole && intact(state_.map.family(read.list), index, unit, read.out)) continue;
       ++state_.counters.lost_groups;
       result.whole = false;
     }
@@ -78,7 +79,8 @@ ReadResult ReadPath::read(std::span<const GroupRead> reads, Ns ready, Sink sink)
   for (std::size_t i = 0; i < reads.size(); ++i) {
     std::memcpy(reads[i].out, page(units[i]), abi::kPageBytes);
     const bool failed = strikes(units[i]);
-    if (!failed && intact(state_.map.family(reads[i].list), reads[i].index, units[i], reads[i].out)) continue;
+    const std::uint32_t index = state_.map.index(reads[i].list, reads[i].index);
+    if (!failed && intact(state_.map.family(reads[i].list), index, units[i], reads[i].out)) continue;
     ++state_.counters.lost_groups;
     result.whole = false;
   }
@@ -90,7 +92,7 @@ ReadResult ReadPath::view(ListId list, const std::vector<bool>& wanted, Ns ready
   std::vector<UnitRead> from_flash;
   ReadResult result;
   const std::uint64_t queued = state_.counters.queued_reads;
-  state_.map.extents(list).for_each(0, static_cast<std::uint32_t>(wanted.size()), [&](const Extent& run) {
+  state_.map.for_each(list, 0, static_cast<std::uint32_t>(wanted.size()), [&](const Extent& run, std::uint32_t) {
     for (std::uint32_t i = 0; i < run.count; ++i) {
       const Unit unit = run.unit + i;
       pages.push_back(wanted[run.index + i] ? page(unit) : nullptr);
@@ -111,7 +113,7 @@ ReadResult ReadPath::view(ListId list, const std::vector<bool>& wanted, Ns ready
 }
 
 void ReadPath::fetch(ListId list, const std::vector<bool>& wanted) const {
-  state_.map.extents(list).for_each(0, static_cast<std::uint32_t>(wanted.size()), [&](const Extent& run) {
+  state_.map.for_each(list, 0, static_cast<std::uint32_t>(wanted.size()), [&](const Extent& run, std::uint32_t) {
     if (WriteQueue::holds(run.unit)) return;
     for (std::uint32_t i = 0; i < run.count;) {
       const std::uint32_t first = i;
@@ -124,7 +126,7 @@ void ReadPath::fetch(ListId list, const std::vector<bool>& wanted) const {
 
 bool ReadPath::fetched(ListId list, const std::vector<bool>& wanted) const {
   bool all = true;
-  state_.map.extents(list).for_each(0, static_cast<std::uint32_t>(wanted.size()), [&](const Extent& run) {
+  state_.map.for_each(list, 0, static_cast<std::uint32_t>(wanted.size()), [&](const Extent& run, std::uint32_t) {
     all = all && (WriteQueue::holds(run.unit) || state_.media.fetched(run.unit, run.count));
   });
   return all;
@@ -133,10 +135,11 @@ bool ReadPath::fetched(ListId list, const std::vector<bool>& wanted) const {
 std::uint32_t ReadPath::damaged(ListId list, std::uint32_t first, std::span<const std::byte* const> pages) const {
   const Family family = state_.map.family(list);
   std::uint32_t count = 0;
-  state_.map.extents(list).for_each(first, first + static_cast<std::uint32_t>(pages.size()), [&](const Extent& run) {
+  const auto end = first + static_cast<std::uint32_t>(pages.size());
+  state_.map.for_each(list, first, end, [&](const Extent& run, std::uint32_t shift) {
     for (std::uint32_t i = 0; i < run.count; ++i) {
       const std::byte* const page = pages[run.index + i - first];
-      if (page != nullptr && !intact(family, run.index + i, run.unit + i, page)) ++count;
+      if (page != nullptr && !intact(family, run.index + shift + i, run.unit + i, page)) ++count;
     }
   });
   return count;

@@ -43,9 +43,10 @@ void Salvage::adopt_bands() {
 void Salvage::adopt(ListId list, std::uint32_t index, Unit unit) {
   const Family family = state_.map.family(list);
   const auto old = state_.map.at(list, index);
-  const bool shared = state_.map.holds(family, index, unit);
+  const std::uint32_t stored = state_.map.index(list, index);
+  const bool shared = state_.map.holds(family, stored, unit);
   state_.map.set(list, index, unit);
-  if (old && !state_.map.holds(family, index, *old)) release(*old);
+  if (old && !state_.map.holds(family, stored, *old)) release(*old);
   if (shared) return;
   state_.bands.adopt(unit / state_.geometry.units_per_band());
   state_.bands.add_live(unit, 1);
@@ -66,7 +67,8 @@ bool Salvage::verified(ListId list, std::uint32_t index) const {
   if (!unit) return false;
   if (WriteQueue::holds(*unit)) return true;       // the journal's checksums covered the contents
   bool good = order(list, index) < known_order();  // not rewritten later by another state of the list
-  recovery_.verify(state_.map.family(list), {index, 1, *unit}, [&good](std::uint32_t, const char*) { good = false; });
+  const Extent run{state_.map.index(list, index), 1, *unit};
+  recovery_.verify(state_.map.family(list), run, [&good](std::uint32_t, const char*) { good = false; });
   return good;
 }
 

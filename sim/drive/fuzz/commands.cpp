@@ -117,6 +117,13 @@ class Commands final : public Surface {
         command.opcode = random.pick<std::uint8_t>({abi::kSessionTrim, abi::kSessionFork});
         if (random.one_in(20)) command.opcode = nvme::kSessionErase;
         command.cdw2 = 1;
+        if (random.one_in(5)) {
+          command.opcode = nvme::kSessionRemove;
+          command.cdw10 = random.one_in(8) ? static_cast<std::uint32_t>(random.bits()) : 32;
+          command.cdw11 = 32 * static_cast<std::uint32_t>(1 + random.below(4));
+          command.cdw12 = static_cast<std::uint32_t>(random.below(400));
+          return command;
+        }
         command.cdw10 = static_cast<std::uint32_t>(random.below(60));
         command.cdw11 = command.opcode == abi::kSessionFork ? static_cast<std::uint32_t>(random.below(60)) : 0;
         return command;

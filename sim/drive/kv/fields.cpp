@@ -42,4 +42,11 @@ std::optional<std::uint16_t> invalid_field(const abi::SessionFork& command) {
   return std::nullopt;
 }
 
+std::optional<std::uint16_t> invalid_field(const nvme::SessionRemove& command) {
+  if (command.tokens == 0) return offsetof(nvme::SessionRemove, tokens);
+  if (command.reserved0 != 0) return offsetof(nvme::SessionRemove, reserved0);
+  if (!all_zero(command.reserved1)) return offsetof(nvme::SessionRemove, reserved1);
+  return std::nullopt;
+}
+
 }  // namespace kvdrive

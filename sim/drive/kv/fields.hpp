@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "commands/wire.hpp"
 #include "common/abi.hpp"
 
 namespace kvdrive {
@@ -16,5 +17,6 @@ inline bool sparse(const abi::KvAppend& command) { return (command.options & abi
 std::optional<std::uint16_t> invalid_field(const abi::KvAppend& command);
 std::optional<std::uint16_t> invalid_field(const abi::SessionTrim& command);
 std::optional<std::uint16_t> invalid_field(const abi::SessionFork& command);
+std::optional<std::uint16_t> invalid_field(const nvme::SessionRemove& command);
 
 }  // namespace kvdrive

@@ -28,7 +28,7 @@ Owner HeadRows::owner(GroupKind kind, std::size_t index) const {
           .kind = kind,
           .index = static_cast<std::uint32_t>(index),
           .row_bytes = static_cast<std::uint16_t>(row_bytes_),
-          .sparse = static_cast<std::uint16_t>(sparse_ ? 1 : 0)};
+          .sparse = static_cast<std::uint8_t>(sparse_ ? 1 : 0)};
 }
 
 std::uint64_t HeadRows::groups_to_append(std::uint32_t tokens) const {
@@ -142,20 +142,43 @@ bool HeadRows::prepare_truncate(Ftl& ftl, std::uint32_t tokens, Change& change) 
   change.staged.resize(std::size_t{tokens - first} * row_bytes_);
   if (!read_rows(ftl, {}, first, tokens - first, change.staged.data())) return false;
   if (change.groups == groups_) change.kept_staged = change.staged.size();
-  if (sums_.empty()) return true;
   change.sums = sums_;
+  return subtract_rows(ftl, tokens, tokens_, change.sums);
+}
+
+// Subtracts the rows of the tokens [first, end) from `sums`, unless it is empty. Returns false if a group is lost.
+bool HeadRows::subtract_rows(Ftl& ftl, std::uint32_t first, std::uint32_t end, std::vector<std::int64_t>& sums) const {
+  if (sums.empty()) return true;
   std::vector<std::byte> row(row_bytes_ * std::size_t{tokens_per_group()});
-  for (std::uint32_t token = tokens; token < tokens_;) {
-    const std::uint32_t count = std::min(tokens_per_group() - token % tokens_per_group(), tokens_ - token);
+  for (std::uint32_t token = first; token < end;) {
+    const std::uint32_t count = std::min(tokens_per_group() - token % tokens_per_group(), end - token);
     if (!read_rows(ftl, {}, token, count, row.data())) return false;
-    add_rows(std::span(row).first(std::size_t{count} * row_bytes_), change.sums, -1);
+    add_rows(std::span(row).first(std::size_t{count} * row_bytes_), sums, -1);
     token += count;
   }
   return true;
 }
 
+bool HeadRows::prepare_remove(Ftl& ftl, std::uint32_t tokens, Change& change) const {
+  const std::uint32_t first = tokens_per_group();
+  const std::uint32_t stored = std::max(tokens_in_groups(), first);  // staged rows are removed from here on
+  change.removed = std::min(tokens / tokens_per_group(), stored / tokens_per_group() - 1);
+  change.groups = groups_ - change.removed;
+  change.tokens = tokens_ - tokens;
+  change.staged = staged_;
+  change.kept_staged = staged_.size();
+  if (const std::uint32_t left = tokens - change.removed * tokens_per_group(); left > 0) {
+    change.kept_staged = std::size_t{stored - tokens_in_groups()} * row_bytes_;
+    const auto from = change.staged.begin() + static_cast<std::ptrdiff_t>(change.kept_staged);
+    change.staged.erase(from, from + std::ptrdiff_t{left} * row_bytes_);
+  }
+  change.sums = sums_;
+  return subtract_rows(ftl, first, first + tokens, change.sums);
+}
+
 void HeadRows::apply(Ftl& ftl, Change&& change) {
-  if (change.groups < groups_) ftl.cut(list_, change.groups);
+  if (change.removed > 0) ftl.remove_behind_first(list_, change.removed);
+  if (change.groups < groups_ - change.removed) ftl.cut(list_, change.groups);
   if (change.embedding < embedding_) ftl.cut(embedding_list_, change.embedding);
   groups_ = change.groups;
   embedding_ = change.embedding;

@@ -37,6 +37,7 @@ class HeadRows {
     std::size_t kept_staged = 0;  // length of the unchanged first part of `staged`
     std::vector<std::int64_t> sums;
     std::uint32_t tokens = 0;
+    std::uint32_t removed = 0;  // groups of the list behind the first one that are removed
   };
 
   // `sparse`: keep the copy of K and the sum of V that SparF needs. `row_bytes` is at most kPageBytes.
@@ -77,6 +78,14 @@ class HeadRows {
   // Precondition: `tokens` <= tokens(). Returns false if the group that must be cut is lost.
   [[nodiscard]] bool prepare_truncate(Ftl& ftl, std::uint32_t tokens, Change& change) const;
 
+  // Removes `tokens` tokens behind the first group. Precondition: can_remove(tokens). Returns false if a removed group
+  // is lost and its rows are in a sum. The embedding-indexed copy of K is dropped; the next append makes it again.
+  [[nodiscard]] bool prepare_remove(Ftl& ftl, std::uint32_t tokens, Change& change) const;
+  // True if these are whole groups, and the head has them behind its first group.
+  bool can_remove(std::uint32_t tokens) const {
+    return tokens % tokens_per_group() == 0 && tokens / tokens_per_group() < tokens_ / tokens_per_group();
+  }
+
   void apply(Ftl& ftl, Change&& change);
 
   // Makes a head with the same rows under another name. The heads share groups.
@@ -106,6 +115,7 @@ class HeadRows {
 
  private:
   Owner owner(GroupKind kind, std::size_t index) const;
+  bool subtract_rows(Ftl& ftl, std::uint32_t first, std::uint32_t end, std::vector<std::int64_t>& sums) const;
   bool read_rows(Ftl& ftl, std::span<const std::byte> added_rows, std::uint32_t first, std::uint32_t count,
                  std::byte* out) const;
   void keep_groups(Ftl& ftl, std::uint32_t groups);

@@ -81,8 +81,9 @@ void HeadRows::check(Ftl& ftl, const std::function<void(const std::string&)>& re
       if (!ftl.holds(list, i)) {
         report(place + ": the map does not hold it");
       } else if (ftl.owner_of(list, i, found)) {
-        Owner expected = owner(kind, i);
-        expected.session = found.session;  // a shared group names the session that wrote it
+        Owner expected = owner(kind, ftl.index(list, i));
+        expected.session = found.session;    // a shared group names the session that wrote it
+        expected.removals = found.removals;  // the state of the list when the group was written
         if (found != expected) report(place + ": its page belongs to another place");
       }
     }

@@ -250,6 +250,27 @@ abi::NvmeStatus KvStore::trim(const abi::SessionTrim& command) {
   return abi::kSuccess;
 }
 
+abi::NvmeStatus KvStore::remove(const nvme::SessionRemove& command) {
+  const auto found = sessions_.find(command.session);
+  if (found == sessions_.end()) return abi::kUnknownSession;
+  std::vector<Prepared> prepared;
+  for (auto& [key, rows] : found->second.heads) {
+    if (command.layers > 0 && rows.name().layer >= command.layers) continue;
+    const bool whole = command.tokens % rows.tokens_per_group() == 0;
+    if (command.first_token != rows.tokens_per_group() || !whole) return abi::kInvalidField;
+    if (command.before != rows.tokens()) return abi::kTokenGap;
+    if (!rows.can_remove(command.tokens)) return abi::kTokensMissing;
+    prepared.push_back({&rows, {}});
+  }
+  if (prepared.empty()) return abi::kUnknownSession;
+  for (Prepared& entry : prepared) {
+    if (!entry.rows->prepare_remove(ftl_, command.tokens, entry.change)) return abi::kUnrecoveredRead;
+  }
+  apply_all(found->second, prepared);
+  dirty_.insert(command.session);
+  return abi::kSuccess;
+}
+
 std::vector<Family> KvStore::families(std::uint32_t session) const {
   std::vector<Family> found;
   for (const HeadRows* rows : heads(session)) {

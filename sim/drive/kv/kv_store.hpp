@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "commands/wire.hpp"
 #include "common/abi.hpp"
 #include "kv/head_rows.hpp"
 #include "kv/limits.hpp"
@@ -24,12 +25,15 @@ class KvStore {
 
   void set_limits(const Limits& limits) { limits_ = limits; }
 
-  // Append, trim and fork have a precondition: their command has no invalid_field().
+  // Append, trim, remove and fork have a precondition: their command has no invalid_field().
   // Appends `data` [heads][tokens][row_bytes]. On success `tokens_in_groups` is the smallest value over the heads.
   abi::NvmeStatus append(const abi::KvAppend& command, std::span<const std::byte> data,
                          std::uint32_t& tokens_in_groups);
 
   abi::NvmeStatus trim(const abi::SessionTrim& command);
+
+  // Removes tokens behind the first group of each head.
+  abi::NvmeStatus remove(const nvme::SessionRemove& command);
 
   // Returns the families of a session's lists, in ascending order; empty for an unknown session.
   std::vector<Family> families(std::uint32_t session) const;

@@ -2,8 +2,9 @@
 // Salvages the sessions of a damaged drive. Rows that verify are kept; others are cut off and reported.
 //
 // Spares record the order in which groups were written. The journal's last readable state is a state that the head
-// really had. Groups that were written later continue it under three conditions: each is the newest for its index, no
-// index of the known state was written again, and the order increases along the head.
+// really had. Groups that were written later continue it under four conditions: each is the newest for its index, no
+// index of the known state was written again, no groups were removed from the middle in between, and the order
+// increases along the head.
 #include <algorithm>
 #include <string>
 #include <tuple>
@@ -77,21 +78,26 @@ void HeadRows::salvage(Ftl& ftl, std::span<const FoundGroup> found,
   Salvage& salvage = ftl.salvage();
   const std::uint32_t known = groups_, tokens = tokens_;
   const std::uint64_t later = salvage.known_order();
-  const Family family = list_ == GroupMap::kNoList ? 0 : ftl.family(list_);
+  const bool listed = list_ != GroupMap::kNoList;
+  const Family family = listed ? ftl.family(list_) : 0;
+  const auto newest_at = [&](std::uint32_t position, std::uint64_t first, std::uint64_t last) {
+    return newest(found, family, listed ? ftl.index(list_, position) : position, first, last);
+  };
   std::uint32_t index = 0;
-  bool continued = list_ != GroupMap::kNoList;
+  bool continued = listed;
   for (; index < known; ++index) {
-    if (newest(found, family, index, later, UINT64_MAX) != nullptr) continued = false;
+    if (newest_at(index, later, UINT64_MAX) != nullptr) continued = false;
     if (salvage.verified(list_, index)) continue;
-    const FoundGroup* copy = newest(found, family, index, 0, later);  // a copy that garbage collection moved
+    const FoundGroup* copy = newest_at(index, 0, later);  // a copy that garbage collection moved
     if (copy == nullptr || !salvage.verified(*copy)) break;
     salvage.adopt(list_, index, copy->unit);
   }
   const bool whole = index == known;
   for (std::uint64_t order = later; whole && continued; ++index) {
-    const FoundGroup* next = newest(found, family, index, order, UINT64_MAX);
-    const bool fits = next != nullptr && next == newest(found, family, index, 0, UINT64_MAX) &&
-                      salvage.verified(*next) && (index > known || salvage.begins_with(*next, staged_));
+    const FoundGroup* next = newest_at(index, order, UINT64_MAX);
+    const bool fits = next != nullptr && next == newest_at(index, 0, UINT64_MAX) &&
+                      next->owner.removals == ftl.removals(list_) && salvage.verified(*next) &&
+                      (index > known || salvage.begins_with(*next, staged_));
     if (!fits) break;
     salvage.adopt(list_, index, next->unit);
     order = next->order + 1;

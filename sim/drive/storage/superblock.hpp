@@ -18,7 +18,7 @@
 namespace kvdrive {
 
 struct Superblock {
-  static constexpr std::uint32_t kFormatVersion = 5;
+  static constexpr std::uint32_t kFormatVersion = 6;
 
   std::array<char, 8> magic{'k', 'v', 'd', 'r', 'i', 'v', 'e', '\n'};
   std::uint32_t format_version = kFormatVersion;

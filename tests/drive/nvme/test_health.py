@@ -131,6 +131,11 @@ WRONG_FIELDS = {
     "append checksum": (append(crc32c=1), S.CRC_MISMATCH, "crc32c"),
     "trim session": (commands.session_trim(9, 0), S.UNKNOWN_SESSION, "session"),
     "erase reserved": (changed(abi.SessionTrim, commands.session_erase(1), reserved0=1), S.INVALID_FIELD, "reserved0"),
+    "remove session": (commands.session_remove(9, range(32, 64), 8), S.UNKNOWN_SESSION, "session"),
+    "remove first": (commands.session_remove(1, range(64), 8), S.INVALID_FIELD, "first_token"),
+    "remove nothing": (commands.session_remove(1, range(32, 32), 8), S.INVALID_FIELD, "tokens"),
+    "remove again": (commands.session_remove(1, range(32, 64), 9), S.TOKEN_GAP, "before"),
+    "remove more": (commands.session_remove(1, range(32, 64), 8), S.TOKENS_MISSING, "tokens"),
     "fork onto itself": (commands.session_fork(1, 1, 4), S.INVALID_FIELD, "target"),
     "fork of nothing": (commands.session_fork(9, 2, 4), S.UNKNOWN_SESSION, "session"),
     "submit mode": (submit(mode=99), S.INVALID_FIELD, "mode"),
@@ -142,7 +147,13 @@ WRONG_FIELDS = {
     "fetch ticket": (fetch(ticket=77), S.UNKNOWN_TICKET, "ticket"),
     "fetch reserved": (fetch(reserved0=[0, 1]), S.INVALID_FIELD, "reserved0"),
 }
-LAYOUTS = {"append": abi.KvAppend, "fork": abi.SessionFork, "submit": abi.AttnSubmit, "fetch": abi.AttnFetch}
+LAYOUTS = {
+    "append": abi.KvAppend,
+    "fork": abi.SessionFork,
+    "remove": wire.SessionRemove,
+    "submit": abi.AttnSubmit,
+    "fetch": abi.AttnFetch,
+}
 
 
 @pytest.mark.parametrize("case", WRONG_FIELDS)

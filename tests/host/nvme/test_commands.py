@@ -44,6 +44,8 @@ def test_append_options_flush_and_fork_layout():
     options = abi.AppendOption.APPEND_FUA | abi.AppendOption.APPEND_SPARSE
     assert dwords(commands.kv_append(1, 0, 0, abi.KvKind.KEYS, 0, 0, rows, options))[15] == 3
     assert dwords(commands.flush()) == (0x00, abi.Namespace.NVM, *(0,) * 14)
+    removed = commands.session_remove(9, range(32, 96), 500, layers=30)
+    assert dwords(removed) == (0x90, abi.Namespace.NVM, 9, *(0,) * 7, 32, 64, 500, 30, 0, 0)
     assert dwords(commands.session_fork(9, 10, 500)) == (0x88, abi.Namespace.NVM, 9, *(0,) * 7, 10, 500, *(0,) * 4)
 
 

@@ -194,17 +194,18 @@ def test_a_lost_io_queue_comes_back_to_the_same_controller(served, remote):
     assert counters["associations"] == 2  # the discovery service's and one controller's
 
 
-@pytest.mark.parametrize("lost", range(1, 7))
+@pytest.mark.parametrize("lost", range(1, 8))
 def test_a_lost_completion_is_no_second_execution(served, lost):
     """The completion of each command of a sequence is lost once. No command is executed twice."""
     with TcpDrive(served.address, RemoteOptions(timeout=0.5, reconnect=5)) as drive:
         session = drive.new_session()
-        rows = np.ones((1, 40, 64), np.float16)
+        rows = np.ones((1, 100, 64), np.float16)
         fork = drive.new_session()
         steps = [
             lambda: drive.execute(commands.kv_append(session, 0, 0, abi.KvKind.KEYS, 0, 0, rows)),
             lambda: drive.execute(commands.kv_append(session, 0, 0, abi.KvKind.VALUES, 0, 1, rows)),
-            lambda: drive.execute(commands.session_fork(session, fork, 40)),
+            lambda: drive.execute(commands.session_fork(session, fork, 100)),
+            lambda: drive.execute(commands.session_remove(fork, range(32, 64), 100)),
             lambda: drive.execute(commands.session_trim(fork, 0)),
             lambda: drive.execute(namespaces.write_blocks(3, np.full(wire.LBA_BYTES, 9, np.uint8))),
             lambda: drive.execute(commands.session_erase(session)),
