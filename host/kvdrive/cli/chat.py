@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kvdrive.cli.groups import command
-from kvdrive.cli.options import EngineOption, ModelOptions
+from kvdrive.cli.options import EngineOption, MemoryTier, ModelOptions
 from kvdrive.cli.paths import output_folder
 from kvdrive.errors import InputError
 from kvdrive.waiting import IMPORTS, waiting_for
@@ -29,6 +29,7 @@ HELP = "/new starts anew, /quit or ^D leaves, ^C ends an answer"
 @command(app, kept=lambda given: "all answers so far are kept; the same command goes on after them")
 def chat(
     computed: ModelOptions,
+    tier: MemoryTier,
     drive: Annotated[
         Path | None,
         typer.Option(
@@ -51,7 +52,7 @@ def chat(
         from kvdrive.generation import checkpoints
         from kvdrive.generation.conversation import Conversation, is_kept
         from kvdrive.generation.decode import Sampling
-        from kvdrive.plugins.attach import attach
+        from kvdrive.plugins.attach import AttentionOptions, attach
         from kvdrive.targets.opening import DriveOptions, cache_folder
 
     threads = threads or os.cpu_count() or 1
@@ -62,7 +63,15 @@ def chat(
     folder.mkdir(parents=True, exist_ok=True)
     capacity = max(1 << 26, _SPARE * checkpoint.context * checkpoint.shape.bytes_per_token)
     options = DriveOptions(engine=engine, threads=threads, capacity_bytes=capacity)
-    with attach(checkpoint.model, folder / "drive.kv", options=options, sessions=True) as attached:
+    chosen = tier.applied(AttentionOptions())
+    with attach(
+        checkpoint.model,
+        folder / "drive.kv",
+        options=options,
+        sessions=True,
+        active=chosen.active,
+        memory=chosen.memory,
+    ) as attached:
         if not is_kept(attached.cache()):
             raise InputError(f"{checkpoint.name} keeps layers in memory, which no drive can keep: use kvdrive serve")
         conversation = Conversation(checkpoint, attached, folder)

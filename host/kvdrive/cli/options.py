@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
-from kvdrive.choices import DTYPES, ENGINES, TARGETS, OnFailure, explained
+from kvdrive.choices import DTYPES, ENGINES, TARGETS, Active, OnFailure, explained
 from kvdrive.cli.paths import input_file, output_folder
 from kvdrive.cli.sizes import bytes_of
 from kvdrive.policies import POLICIES, parse_ratio
@@ -164,3 +164,36 @@ class PolicyOptions:
 
         ratio = parse_ratio(self.ratio) if self.ratio else None
         return AttentionOptions(self.attention, ratio, self.spill, self.on_failure)
+
+
+@dataclass(frozen=True)
+class MemoryTier:
+    """Where running sequences are."""
+
+    active: Annotated[
+        Literal["auto", "drive", "memory"],
+        typer.Option(
+            help="drive: it attends to K and V where they are; memory: running sequences are in memory, the drive "
+            "keeps them, and the model's own attention reads them; auto: memory if --memory is given"
+        ),
+    ] = "auto"
+    memory: Annotated[
+        str,
+        typer.Option(
+            help="for K and V of running sequences; those that do not fit are attended to in the drive; K, M, G, T; "
+            "0 with --active memory: no bound"
+        ),
+    ] = "0"
+
+    @property
+    def place(self) -> Active:
+        """Where they are. Raises InputError."""
+        if self.active != "auto":
+            return self.active
+        return "memory" if bytes_of(self.memory) else "drive"
+
+    def applied(self, attention: AttentionOptions) -> AttentionOptions:
+        """`attention` with sequences in this place. Raises InputError."""
+        from kvdrive.kvcache.budget import MemoryOptions
+
+        return replace(attention, active=self.place, memory=MemoryOptions(bytes_of(self.memory)))

@@ -12,7 +12,15 @@ import typer
 
 from kvdrive.choices import TARGETS
 from kvdrive.cli.groups import command
-from kvdrive.cli.options import FolderOptions, ModelOptions, PolicyOptions, SessionLimits, TargetOptions, kept_drives
+from kvdrive.cli.options import (
+    FolderOptions,
+    MemoryTier,
+    ModelOptions,
+    PolicyOptions,
+    SessionLimits,
+    TargetOptions,
+    kept_drives,
+)
 from kvdrive.errors import InputError
 from kvdrive.waiting import IMPORTS, waiting_for
 
@@ -34,6 +42,7 @@ def serve(
     where: TargetOptions,
     files: FolderOptions,
     how: PolicyOptions,
+    tier: MemoryTier,
     kept: SessionLimits,
     name: Annotated[str, typer.Option(help="name of the model for clients; default: that of its folder")] = "",
     host: Annotated[str, typer.Option(help="address; others than this machine's own need a key")] = "127.0.0.1",
@@ -86,7 +95,7 @@ def serve(
     longest = max_prompt_tokens or min(tokens, checkpoint.context) - 1
     metrics = Metrics()
     limits = Limits(tokens, queue, concurrency, idle)
-    scheduler = Scheduler(checkpoint, opened, how.options(), limits, metrics, threads, kept.options(idle))
+    scheduler = Scheduler(checkpoint, opened, tier.applied(how.options()), limits, metrics, threads, kept.options(idle))
     scheduler.start()
     settings = Settings(name or checkpoint.path.name, longest, min(tokens, checkpoint.context), key, open_metrics)
     config = uvicorn.Config(

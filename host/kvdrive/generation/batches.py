@@ -106,8 +106,9 @@ def generate(
 def _begin(attachment: Attachment, work: Batch) -> tuple[AttachedCache, Batch]:
     """The cache of a batch. A session's tokens come in front of those of the batch. Raises InputError."""
     if not work.session:
-        return attachment.cache(), work
-    cache = attachment.sessions.cache(name=work.session)
+        rows, tokens = work.ids.shape
+        return attachment.cache(tokens + work.new_tokens, rows), work
+    cache = attachment.sessions.cache(name=work.session, new_tokens=work.ids.shape[1] + work.new_tokens)
     if not cache.get_seq_length():
         return cache, work
     ids = torch.cat([cache.token_ids(), work.ids], dim=1)

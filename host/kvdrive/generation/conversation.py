@@ -71,7 +71,7 @@ class Conversation:
                 f"the conversation has {len(ids)} tokens and the model {self._checkpoint.context} positions: "
                 "start anew with /new"
             )
-        cache = self._store.cache(ids, NAME)
+        cache = self._store.cache(ids, NAME, new_tokens=new_tokens)
         self.computed = len(ids) - int(cache.get_seq_length())
         stops = self._checkpoint.stop_ids
         stream, said = TextStream(tokenizer), ""

@@ -70,6 +70,9 @@ class AttachedCache(Cache, ABC):  # type: ignore[misc]
         self.saved_at: Path | None = None
         super().__init__(layers=layers)
 
+    def calling(self, arguments: dict[str, Any]) -> None:
+        """Told before each call of the model, with the arguments of its `forward`."""
+
     def called(self, arguments: dict[str, Any]) -> None:
         """Remember a successful call of the model, with the arguments of its `forward`."""
         self.history.add_call(arguments)
@@ -97,6 +100,10 @@ class AttachedCache(Cache, ABC):  # type: ignore[misc]
 
         Raises KvdriveError.
         """
+
+    def compute_instead(self, forward: Callable[..., Any], device: torch.device) -> None:
+        """A load is late: compute its tokens with the model's `forward` on `device`, and go on. Raises KvdriveError."""
+        raise NotImplementedError
 
     @abstractmethod
     def reset(self) -> None:

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from transformers.cache_utils import CacheLayerMixin, LinearAttentionCacheLayerMixin
@@ -28,6 +28,7 @@ from kvdrive.nvme.commands import flush
 from kvdrive.targets.base import Target
 
 if TYPE_CHECKING:
+    from kvdrive.kvcache.loading import LoadStats
     from kvdrive.policies.drive import DrivePolicy
 
 
@@ -37,8 +38,10 @@ class DriveCache(AttachedCache):
     `in_memory` makes the layers that do not go to the drives, by index. `asks_together`: tokens of one call share reads
     of K and V where the policy lets them; False makes each a decode step of its own. Sequences of a cache that is
     garbage are trimmed, unless `saved_at` names a file that a later process opens them from. `keeper`: what keeps the
-    tokens beyond the process, if something does.
+    tokens beyond the process, if something does. `saves_behind`: it saves them while the model computes on.
     """
+
+    saves_behind: ClassVar[bool] = False
 
     def __init__(self, backing: Backing, layers: int, policy: DrivePolicy, in_memory: LayersInMemory) -> None:
         self.backing = backing
@@ -54,9 +57,13 @@ class DriveCache(AttachedCache):
         self._finalizer.atexit = False
         self._in_memory = in_memory
         others = in_memory()
-        self.drive_layers = [DriveLayer(self, index) for index in range(layers) if index not in others]
+        self.drive_layers = [self.new_layer(index) for index in range(layers) if index not in others]
         on_drives = {layer.index: layer for layer in self.drive_layers}
         super().__init__(layers=[on_drives.get(index) or others[index] for index in range(layers)])
+
+    def new_layer(self, index: int) -> DriveLayer:
+        """An empty layer of this cache."""
+        return DriveLayer(self, index)
 
     @property
     def sessions(self) -> list[Sequence]:
@@ -100,6 +107,10 @@ class DriveCache(AttachedCache):
     def describe_layers(self) -> list[dict[str, Any]]:
         """Shape and scales of each layer on the drives, as plain values."""
         return [layer.describe() for layer in self.drive_layers]
+
+    def load_ended(self) -> LoadStats | None:
+        """What a load into memory has read, told once after its end; None: nothing was loaded since."""
+        return None
 
     def flush(self) -> None:
         """Make what the drives have received durable. Raises CommandError, TargetError."""

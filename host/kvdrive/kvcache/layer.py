@@ -109,25 +109,33 @@ class DriveLayer(AttachedLayer):
         there are `spill` of them.
         Raises RangeError, CommandError, TargetError, UnsupportedError.
         """
+        self._begin_call(key_states, value_states)
+        first = self.tokens
+        k, v = self.key_scale.convert(key_states), self.value_scale.convert(value_states)
+        self._turn = (k, v) if self._take(k, v) and first > 0 else None
+        handle = KvHandle(self, first, key_states, value_states)
+        return handle, handle
+
+    def _begin_call(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+        """Check that a call fits the cache, and wait until there is room for its K and V on their way."""
         self.cache.require_usable()
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-        assert self.pending is not None
         if len(self.cache.sequences) != key_states.shape[0]:
             raise UnsupportedError(
                 f"the cache holds {len(self.cache.sequences)} sequences, the call {key_states.shape[0]}"
             )
-        first, spill = self.tokens, self.cache.backing.spill
         self.cache.transfers.make_room()
-        k, v = self.key_scale.convert(key_states), self.value_scale.convert(value_states)
-        if first == 0 or k.shape[2] >= spill:
-            self._spill(self.pending.count)
-            self._send(k, v)
-            self._turn = (k, v) if first > 0 else None
-        else:
+
+    def _take(self, k: Halves, v: Halves) -> bool:
+        """Send new tokens to the drives and return True, or let them be pending if they are few."""
+        assert self.pending is not None
+        if self.tokens and k.shape[2] < self.cache.backing.spill:
             self.pending.add(k, v)
-        handle = KvHandle(self, first, key_states, value_states)
-        return handle, handle
+            return False
+        self._spill(self.pending.count)
+        self._send(k, v)
+        return True
 
     def prefilled(self, call: LayerCall) -> None:
         """See AttachedLayer. K and V are already being sent."""

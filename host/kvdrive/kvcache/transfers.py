@@ -34,9 +34,13 @@ class TransferStats:
 
 
 class Transfers:
-    """Appends that drives have not finished. The error of a failed append is raised by the next method called."""
+    """Appends that drives have not finished. The error of a failed append is raised by the next method called.
 
-    def __init__(self) -> None:
+    `most_bytes`: how much may be on its way; 0: the K and V of LAYERS_AT_ONCE layers.
+    """
+
+    def __init__(self, most_bytes: int = 0) -> None:
+        self._most_bytes = most_bytes
         self._pending: deque[tuple[int, list[Future[None]]]] = deque()
         self._lock = threading.Lock()
         self._bytes = self._peak = self._sent = self._writes = 0
@@ -44,8 +48,12 @@ class Transfers:
 
     def make_room(self) -> None:
         """Wait until memory for the K and V of one more layer is free. Raises the error of a drive that failed."""
-        while len(self._pending) >= LAYERS_AT_ONCE:
+        while self._pending and self._is_full():
             self._finish_oldest()
+
+    def outstanding(self) -> list[Future[None]]:
+        """The appends that are on their way now."""
+        return [future for _, futures in self._pending for future in futures]
 
     def add(self, size: int, futures: list[Future[None]]) -> None:
         """Note that `size` bytes are being sent."""
@@ -75,6 +83,11 @@ class Transfers:
     def stats(self) -> TransferStats:
         """The statistics so far."""
         return TransferStats(self._writes, self._sent, self._peak, self._sending, self._waiting)
+
+    def _is_full(self) -> bool:
+        if self._most_bytes:
+            return self._bytes >= self._most_bytes
+        return len(self._pending) >= LAYERS_AT_ONCE
 
     def _finish_oldest(self) -> None:
         size, futures = self._pending.popleft()

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 
 from transformers import PreTrainedModel
 
-from kvdrive.choices import OnFailure
+from kvdrive.choices import Active, OnFailure
 from kvdrive.errors import InputError
+from kvdrive.kvcache.budget import MemoryOptions
 from kvdrive.plugins import transformers
 from kvdrive.plugins.support import decoder_config, group_of
 from kvdrive.plugins.transformers import DEFAULT_SPILL, Attachment
@@ -29,6 +30,8 @@ class AttentionOptions:
     spill: int = DEFAULT_SPILL
     on_failure: OnFailure = "raise"
     sessions: SessionOptions | None = None
+    active: Active = "drive"
+    memory: MemoryOptions = field(default_factory=MemoryOptions)
 
 
 def attach(
@@ -41,6 +44,8 @@ def attach(
     on_failure: OnFailure = "raise",
     options: DriveOptions | None = None,
     sessions: SessionOptions | bool = False,
+    active: Active = "drive",
+    memory: MemoryOptions | None = None,
 ) -> Attachment:
     """Send the decode attention of `model` to drives; as a context manager it restores the model.
 
@@ -53,6 +58,9 @@ def attach(
     "recompute" makes the same K and V again on what is left, and the text goes on as it would have.
 
     `sessions`: keep K and V beyond the process; `attached.sessions.cache(ids)` begins with what the drive has of `ids`.
+
+    `active`: "drive" attends to K and V where they are stored. "memory" keeps running sequences in memory, as far as
+    `memory` allows, for the model's own attention; the drives keep them, and a stored session is loaded layer by layer.
     Raises UnsupportedError for models that a drive cannot serve exactly, InputError, TargetError.
     """
     if options is not None and not isinstance(target, str | Path):
@@ -67,7 +75,15 @@ def attach(
         else:
             drives = target
         attachment = transformers.attach(
-            model, drives, attention, ratio, spill=spill, on_failure=on_failure, sessions=sessions
+            model,
+            drives,
+            attention,
+            ratio,
+            spill=spill,
+            on_failure=on_failure,
+            sessions=sessions,
+            active=active,
+            memory=memory,
         )
         attachment.close_with(opened.pop_all())
     return attachment
@@ -83,4 +99,6 @@ def attach_to(model: PreTrainedModel, drives: DriveGroup, options: AttentionOpti
         spill=options.spill,
         on_failure=options.on_failure,
         sessions=options.sessions or False,
+        active=options.active,
+        memory=options.memory,
     )

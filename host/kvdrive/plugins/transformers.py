@@ -29,12 +29,16 @@ from transformers.cache_utils import DynamicCache
 from transformers.masking_utils import sdpa_mask
 
 from kvdrive import abi
-from kvdrive.choices import OnFailure
+from kvdrive.choices import Active, OnFailure
 from kvdrive.errors import InputError, TargetError, UnsupportedError
 from kvdrive.kvcache.backing import Backing
 from kvdrive.kvcache.base import AttachedCache, KvHandle, LayerCall
+from kvdrive.kvcache.budget import Budget, MemoryOptions
 from kvdrive.kvcache.cache import DriveCache
 from kvdrive.kvcache.fingerprint import fingerprint
+from kvdrive.kvcache.loading import LateLoadError
+from kvdrive.kvcache.memory import MemoryCache
+from kvdrive.kvcache.rows import Place, capacity_for
 from kvdrive.nvme.errors import CommandError
 from kvdrive.plugins.host_attention import attend_on_host
 from kvdrive.plugins.probe import CHANGES_SCORES, probe
@@ -47,8 +51,11 @@ from kvdrive.plugins.support import (
     report_layers_in_memory,
 )
 from kvdrive.policies import Policy, make_policy
+from kvdrive.policies.drive import DrivePolicy
+from kvdrive.sessions.calibration import LONGEST, Shape, measure
 from kvdrive.sessions.opening import open_store
 from kvdrive.sessions.options import SessionOptions
+from kvdrive.sessions.resume import Rates
 from kvdrive.sessions.store import SessionStore
 from kvdrive.targets.group import Drives, drives_of
 
@@ -68,13 +75,16 @@ def attach(
     spill: int = DEFAULT_SPILL,
     on_failure: OnFailure = "raise",
     sessions: SessionOptions | bool = False,
+    active: Active = "drive",
+    memory: MemoryOptions | None = None,
 ) -> Attachment:
     """Send the decode attention of `model` to a drive or to several; as a context manager it restores the model.
 
     `attention`: a policy or its name, at compression `ratio`. `spill`: new tokens of a layer wait on the host until so
     many can be written at once; 1 writes each at once. `on_failure`: what happens when a drive is lost or loses data:
     "recompute" makes the same K and V again on what is left, and the text goes on as it would have. `sessions`: keep K
-    and V beyond the process (`Attachment.sessions`).
+    and V beyond the process (`Attachment.sessions`). `active` "memory": running sequences are in memory, as far as
+    `memory` allows, and the model's own attention reads them there; the drives keep them.
     Raises UnsupportedError for models that the drive cannot serve exactly, InputError.
     """
     policy = make_policy(attention, ratio or Fraction(1)) if isinstance(attention, str) else attention
@@ -84,7 +94,14 @@ def attach(
     _check_attention(model, policy)
     if model.config._attn_implementation == NAME:
         raise UnsupportedError(f"{type(model).__name__} is attached already: detach it first")
-    attachment = Attachment(model, target, policy, spill, on_failure)
+    if active not in get_args(Active):
+        raise InputError(f"active is {' or '.join(map(repr, get_args(Active)))}, not {active!r}")
+    if active == "memory" and policy.name != "exact":
+        raise UnsupportedError(
+            f"{policy.name} attention has no sequences in memory: take exact attention, or active='drive'"
+        )
+    in_memory = memory or MemoryOptions() if active == "memory" else None
+    attachment = Attachment(model, target, policy, spill, on_failure, in_memory)
     if sessions:
         try:
             attachment.keep_sessions(SessionOptions() if isinstance(sessions, bool) else sessions)
@@ -98,7 +115,13 @@ class Attachment:
     """A model that is attached to drives, until `detach`."""
 
     def __init__(
-        self, model: PreTrainedModel, target: Drives, policy: Policy, spill: int, on_failure: OnFailure
+        self,
+        model: PreTrainedModel,
+        target: Drives,
+        policy: Policy,
+        spill: int,
+        on_failure: OnFailure,
+        memory: MemoryOptions | None = None,
     ) -> None:
         self.target = target
         self.recoveries = 0
@@ -110,6 +133,9 @@ class Attachment:
         self._backing = Backing(drives_of(target), spill, fingerprint(model))
         self._caches: weakref.WeakSet[AttachedCache] = weakref.WeakSet()
         self._sessions: SessionStore | None = None
+        self._others = partial(layers_in_memory, model)
+        self._memory = memory
+        self._budget = Budget(memory.bytes if memory else 0)
         report_layers_in_memory(model)
         AttentionInterface.register(NAME, attention_function)
         AttentionMaskInterface.register(NAME, sdpa_mask)
@@ -119,9 +145,41 @@ class Attachment:
         model.set_attn_implementation(NAME)
         model.forward = self._wrapped()
 
-    def cache(self) -> AttachedCache:
-        """A new, empty cache for one batch: pass it as `past_key_values`. Detaching the model empties it."""
-        cache = self._policy.new_cache(self._backing, self._layers, partial(layers_in_memory, self._model))
+    def cache(self, tokens: int = 0, rows: int = 1) -> AttachedCache:
+        """A new, empty cache for one batch: pass it as `past_key_values`. Detaching the model empties it.
+
+        `tokens`: how many each of its `rows` will have, where that is known. If memory has no room for them, the drives
+        attend.
+        """
+        in_memory = self.in_memory(tokens, rows)
+        if in_memory is not None:
+            return in_memory
+        cache = self._policy.new_cache(self._backing, self._layers, self._others)
+        self._caches.add(cache)
+        return cache
+
+    def on_drives(self) -> DriveCache:
+        """See sessions.store.Places. Raises UnsupportedError for policies that keep K and V in memory."""
+        cache = self._policy.new_cache(self._backing, self._layers, self._others)
+        if not isinstance(cache, DriveCache):
+            raise UnsupportedError(
+                f"{self._policy.name} attention keeps K and V in memory: sessions need a drive's policy"
+            )
+        self._caches.add(cache)
+        return cache
+
+    def in_memory(self, tokens: int, rows: int = 1) -> MemoryCache | None:
+        """See sessions.store.Places."""
+        if self._memory is None or not isinstance(self._policy, DrivePolicy):
+            return None
+        model, (_, kv_heads, head_dim) = self._model, heads_of(decoder_config(self._model))
+        size = 2 * self._layers * kv_heads * head_dim * model.dtype.itemsize * rows * capacity_for(tokens)
+        if not self._budget.fits(size):
+            return None
+        claim = self._budget.claim(size)
+        place = Place(model.dtype, model.device, claim)
+        cache = MemoryCache(self._backing, self._layers, self._policy, self._others, place, self._memory, tokens)
+        weakref.finalize(cache, claim.release).atexit = False
         self._caches.add(cache)
         return cache
 
@@ -135,15 +193,14 @@ class Attachment:
     def keep_sessions(self, options: SessionOptions) -> None:
         """Open the store. Raises InputError, TargetError, UnsupportedError."""
         _, kv_heads, head_dim = heads_of(decoder_config(self._model))
-        self._sessions = open_store(self._backing, (kv_heads, head_dim), self._drive_cache, options)
+        self._sessions = open_store(self._backing, (kv_heads, head_dim), self, options)
 
-    def _drive_cache(self) -> DriveCache:
-        cache = self.cache()
-        if not isinstance(cache, DriveCache):
-            raise UnsupportedError(
-                f"{self._policy.name} attention keeps K and V in memory: sessions need a drive's policy"
-            )
-        return cache
+    def measure(self) -> Rates:
+        """What this model and its drives take, measured now. Raises CommandError, TargetError."""
+        config = decoder_config(self._model)
+        shape = Shape(self._layers, *heads_of(config), getattr(config, "max_position_embeddings", None) or LONGEST)
+        like = torch.empty(0, dtype=self._model.dtype, device=self._model.device)
+        return measure(self._forward, shape, like, self._backing)
 
     def reopen(self, path: Path) -> AttachedCache:
         """The cache that `save` left on these drives, maybe in another process; its tokens are `cache.token_ids()`.
@@ -203,12 +260,17 @@ class Attachment:
         if cache is None:
             return self._forward(*args, **kwargs)
         bound.arguments["past_key_values"] = cache
+        cache.calling(bound.arguments)
         before = cache.get_seq_length()
         for attempt in range(_RECOVERIES + 1):
             try:
                 output = self._forward(*bound.args, **bound.kwargs)
                 cache.called(bound.arguments)
                 return output
+            except LateLoadError as error:
+                log.warning("%s", error)
+                cache.undo(before)
+                cache.compute_instead(self._forward, self._model.device)
             except (TargetError, CommandError) as error:
                 if _is_full(error) and cache.make_room() and attempt < _RECOVERIES:
                     cache.undo(before)
@@ -235,7 +297,8 @@ class Attachment:
         if given is None and not (self._model.config.use_cache if use_cache is None else use_cache):
             return None
         if given is None or (isinstance(given, DynamicCache) and given.get_seq_length() == 0):
-            return self.cache()
+            rows, tokens = _shape_of(arguments)
+            return self.cache(tokens, rows)
         raise UnsupportedError(f"the drives do not have what this {type(given).__name__} holds: pass attached.cache()")
 
 
@@ -281,6 +344,13 @@ def attention_function(
         key.layer.prefilled(call)
         return out
     return key.layer.attend(call), None
+
+
+def _shape_of(arguments: dict[str, Any]) -> tuple[int, int]:
+    """Rows and tokens of a call of the model."""
+    given = arguments.get("input_ids")
+    given = arguments.get("inputs_embeds") if given is None else given
+    return (1, 0) if given is None else (given.shape[0], given.shape[1])
 
 
 def _is_full(error: Exception) -> bool:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
+from kvdrive.errors import KvdriveError
 from kvdrive.sessions.chain import Chain, GrowingChain
 from kvdrive.sessions.entry import Entry
+from kvdrive.sessions.resume import Way
 
 if TYPE_CHECKING:
     from kvdrive.kvcache.cache import DriveCache
@@ -22,12 +25,15 @@ class KeptSequence:
     `named`: how many each part of it on the drives names. `source`: the session that it was forked from, which it
     replaces once it holds all of its tokens. `recorded`: the record that the drives have. `admitted`: what the governor
     said; None before it was asked. `counted`: tokens whose writes were counted, or that were not written again.
+    `way`: how it goes on with tokens that were found; None: none were. `saving`: its save in the background.
     """
 
-    def __init__(self, store: SessionStore, cache: DriveCache, chain: Chain, name: str) -> None:
+    def __init__(self, store: SessionStore, cache: DriveCache, chain: Chain, name: str, way: Way | None = None) -> None:
         self.store = store
         self.cache: DriveCache = cache
         self.name = name
+        self.way = way
+        self.saving: Future[None] | None = None
         self.ids: list[int] = []
         self.number: int | None = None
         self.saved = 0
@@ -41,8 +47,8 @@ class KeptSequence:
 
     @property
     def stored(self) -> int:
-        """Tokens that the drives have in every layer."""
-        return min((layer.stored for layer in self.cache.drive_layers), default=0)
+        """Tokens that the drives have in every layer, as far as their numbers are known."""
+        return min(len(self.ids), *(layer.stored for layer in self.cache.drive_layers))
 
     @property
     def tail(self) -> list[int]:
@@ -56,11 +62,17 @@ class KeptSequence:
             return self.stop("it has several rows, or its tokens are not known")
         if mask is not None and not bool(mask.all()):
             return self.stop("its mask hides tokens")
+        if (load := self.cache.load_ended()) is not None:
+            self.way = "recompute" if load.late else "load"
+            self.store.loaded(load)
         before = len(self.ids)
         self.ids += ids[0].tolist()
         if self.stored // self.store.every > self.saved // self.store.every:
             try:
-                self.store.save(self)
+                if self.cache.saves_behind:
+                    self.store.save_behind(self)
+                else:
+                    self.store.save(self)
             except BaseException:
                 self.ids = self.ids[:before]  # the call counts as failed
                 raise
@@ -68,6 +80,7 @@ class KeptSequence:
 
     def shrinks(self, tokens: int) -> None:
         """See Keeper. The index forgets the session before the drives do; a later save adds it again."""
+        self._wait()
         if tokens < self.saved:
             self.store.withdraw(self)
             self.growing = GrowingChain(self._chain)
@@ -83,6 +96,7 @@ class KeptSequence:
 
     def lost(self) -> None:
         """See Keeper. The session that this one was forked from has lost the same tokens."""
+        self._wait()
         self.store.drop_lost(self)
         self.growing = GrowingChain(self._chain)
         self.named, self.recorded, self.counted = [], None, 0
@@ -95,9 +109,23 @@ class KeptSequence:
         """See Keeper."""
         self.store.finish(self)
 
+    def settle(self) -> None:
+        """Wait for the save in the background. Raises its TargetError."""
+        if self.saving is not None:
+            saving, self.saving = self.saving, None
+            saving.result()
+
+    def _wait(self) -> None:
+        """`settle` where an error of the drive does not matter any more."""
+        try:
+            self.settle()
+        except KvdriveError as error:
+            log.info("a save in the background failed: %s", error)
+
     def stop(self, reason: str) -> None:
         """Do not keep this sequence any more; what was saved before stays if the cache still has it."""
         log.info("a sequence is not kept: %s", reason)
+        self._wait()
         self.store.withdraw(self)
         self.store.forget(self)
         self.cache.keeper = None

@@ -7,27 +7,20 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
 
 from kvdrive.kvcache.backing import Backing
 from kvdrive.sessions.index import Index
 from kvdrive.sessions.options import SessionOptions
 from kvdrive.sessions.rebuild import collect, rebuild
-from kvdrive.sessions.store import SessionStore
-
-if TYPE_CHECKING:
-    from kvdrive.kvcache.cache import DriveCache
+from kvdrive.sessions.store import Places, SessionStore
 
 log = logging.getLogger(__name__)
 SUFFIX = ".sessions"
 
 
-def open_store(
-    backing: Backing, shape: tuple[int, int], new_cache: Callable[[], DriveCache], options: SessionOptions
-) -> SessionStore:
+def open_store(backing: Backing, shape: tuple[int, int], places: Places, options: SessionOptions) -> SessionStore:
     """The store on these drives, for a model with `shape` (KV heads, head dimension).
 
     An index that is not there is made from what the drives hold. Raises InputError, TargetError.
@@ -41,7 +34,7 @@ def open_store(
         elif options.index is None and all(target.exclusive for target in targets):
             collect(index, backing)
         _report_others(index, backing)
-        store = SessionStore(backing, index, shape, new_cache, options)
+        store = SessionStore(backing, index, shape, places, options)
     except BaseException:
         index.close()
         raise

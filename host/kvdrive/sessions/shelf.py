@@ -20,13 +20,16 @@ from kvdrive.sessions.eviction import make_eviction
 from kvdrive.sessions.index import Index
 from kvdrive.sessions.options import SessionOptions
 from kvdrive.sessions.record import Record
+from kvdrive.sessions.resume import Way
 
 log = logging.getLogger(__name__)
 
 
 @dataclass
 class StoreStats:
-    """Counts of this process. `hit_tokens`: tokens that were found and did not have to be computed."""
+    """Counts of this process. `hit_tokens`: tokens that were found. `loads`, `attends`, `recomputes`: how requests
+    went on with them; `late_loads`: loads that were given up for computing again; `loaded_bytes`: of K and V.
+    """
 
     lookups: int = 0
     hits: int = 0
@@ -36,6 +39,17 @@ class StoreStats:
     evictions: int = 0
     stale: int = 0
     lost: int = 0
+    loads: int = 0
+    attends: int = 0
+    recomputes: int = 0
+    late_loads: int = 0
+    loaded_bytes: int = 0
+
+    def count(self, way: Way | None) -> None:
+        """Count a request that goes on with found tokens in this way."""
+        self.loads += way == "load"
+        self.attends += way == "attend"
+        self.recomputes += way == "recompute"
 
 
 class Shelf:

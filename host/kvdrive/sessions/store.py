@@ -14,15 +14,18 @@ import logging
 import sqlite3
 from collections.abc import Callable
 from collections.abc import Sequence as Several
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 
 from kvdrive import abi
 from kvdrive.errors import UnsupportedError
 from kvdrive.kvcache.backing import Backing
+from kvdrive.kvcache.loading import LoadStats
 from kvdrive.kvcache.sequence import Sequence, Slice, gather
 from kvdrive.nvme.errors import CommandError
 from kvdrive.sessions import owner, record
@@ -33,24 +36,42 @@ from kvdrive.sessions.index import Index
 from kvdrive.sessions.kept import KeptSequence
 from kvdrive.sessions.options import SessionOptions
 from kvdrive.sessions.record import Record
-from kvdrive.sessions.shelf import Shelf
+from kvdrive.sessions.resume import STEPS, Costs, Rates, Turn, Way
+from kvdrive.sessions.shelf import Shelf, trim_all
 from kvdrive.sessions.wear import Governor
 from kvdrive.targets.base import Target
 from kvdrive.targets.group import split
 
 if TYPE_CHECKING:
     from kvdrive.kvcache.cache import DriveCache
+    from kvdrive.kvcache.memory import MemoryCache
 
 log = logging.getLogger(__name__)
 _stores = itertools.count()
 _TRIES = 4  # sessions that are tried when the first ones turn out to be stale
 
 
+Found = tuple[Entry, Sequence, list[int]]  # what the finder returns
+
+
+class Places(Protocol):
+    """Where the sequences of an attached model can be."""
+
+    def on_drives(self) -> DriveCache:
+        """An empty cache: the drives attend."""
+
+    def in_memory(self, tokens: int) -> MemoryCache | None:
+        """An empty cache in memory for `tokens` tokens; None where there is no room, or sequences are on drives."""
+
+    def measure(self) -> Rates:
+        """What the model and its drives take, measured now. Raises CommandError, TargetError."""
+
+
 class SessionStore:
     """Sessions of one model on one group of drives. `shape`: the model's KV heads and head dimension.
 
-    `new_cache` makes an empty cache of the attached model. `on_step` is called with the name of each step of a save,
-    for tests. Raises InputError.
+    `places` makes empty caches of the attached model, and says what loading into memory costs. `on_step` is called
+    with the name of each step of a save, for tests. Raises InputError.
     """
 
     def __init__(
@@ -58,7 +79,7 @@ class SessionStore:
         backing: Backing,
         index: Index,
         shape: tuple[int, int],
-        new_cache: Callable[[], DriveCache],
+        places: Places,
         options: SessionOptions,
     ) -> None:
         kv_heads, head_dim = shape
@@ -71,9 +92,11 @@ class SessionStore:
         self.governor = Governor(index, options.daily_bytes)
         self.on_step: Callable[[str], None] = lambda step: None
         self._backing = backing
-        self._new_cache = new_cache
+        self._places = places
+        self.costs = Costs(_costs_file(index.path), self._rates_key(), places.measure)
+        self._saver = ThreadPoolExecutor(1, "kvdrive-saver")
         self._owner = owner.this_process(next(_stores))
-        self._append_options = int(new_cache().append_options)
+        self._append_options = int(places.on_drives().append_options)
         parts = len(split(1, kv_heads, len(backing.queues))[0])
         self._record_of = Record(backing.label.hex(), options.tenant, "", self._append_options, block, parts=parts)
         self._chain = Chain(backing.label, options.tenant, self._record_of.layout, block)
@@ -92,34 +115,67 @@ class SessionStore:
 
     # ---- finding ----
 
-    def cache(self, ids: torch.Tensor | Several[int] = (), name: str = "", *, find: bool = True) -> DriveCache:
+    def cache(
+        self, ids: torch.Tensor | Several[int] = (), name: str = "", *, find: bool = True, new_tokens: int = STEPS
+    ) -> DriveCache:
         """A cache that holds as many of the first tokens of `ids` [tokens] or [1, tokens] as the drives have.
 
         At most all but the last; without `ids` all tokens of the session called `name`. It is kept while the model
-        computes, as `name` if there is one. `find` False: it is empty.
+        computes, as `name` if there is one. `find` False: it is empty. `new_tokens`: how many will be generated behind
+        `ids`. Where sequences are in memory, the fastest way is taken (`resume`): the tokens are loaded, or the drive
+        attends to them, or the cache is empty because computing them again is faster.
 
         Raises InputError for a name that belongs to another model or is in use, TargetError.
         """
         wanted = _plain(ids)
         if name:
             self.finder.require_own(name)
-        cache = self._new_cache()
-        cache.require_all_on_drives()
-        kept = KeptSequence(self, cache, self._chain, name)
-        cache.keeper = kept
         found = None
         if find:
             found = self.finder.find_named(name) if name and not wanted else self.finder.find(wanted)
             self.stats.lookups += 1
+        tokens = len(wanted or (found[2] if found else ())) + new_tokens
+        try:
+            cache, way = self._cache_for(found, tokens, len(wanted), new_tokens)
+        except BaseException:
+            if found is not None:
+                trim_all([found[1]])
+            raise
+        cache.require_all_on_drives()
+        kept = KeptSequence(self, cache, self._chain, name, way)
+        cache.keeper = kept
         if found is not None:
             self._fill(kept, *found)
+            self.stats.count(way)
         self._open.append(kept)
         return cache
 
+    def _cache_for(
+        self, found: Found | None, tokens: int, prompt: int, new_tokens: int
+    ) -> tuple[DriveCache, Way | None]:
+        """An empty cache for a request with `tokens` tokens in all, and how it goes on with what was found."""
+        memory = self._places.in_memory(tokens)
+        if found is None:
+            return memory or self._places.on_drives(), None
+        if memory is None:
+            return self._places.on_drives(), "attend"
+        entry, _, ids = found
+        turn = Turn(
+            len(ids), max(prompt - len(ids), 1), new_tokens, len(ids) * Record.of(entry.record).bytes_per_token,
+            len(memory.drive_layers),
+        )  # fmt: skip
+        ways: tuple[Way, ...] = ("load", "attend", "recompute") if prompt else ("load", "attend")
+        choice = self.costs.choose(turn, ways, memory.options.read_buffer)
+        if choice.way == "attend":
+            return self._places.on_drives(), "attend"
+        memory.plan = choice.plan
+        return memory, choice.way
+
     def _fill(self, kept: KeptSequence, entry: Entry, sequence: Sequence, ids: list[int]) -> None:
-        found = Record.of(entry.record)
-        kept.cache.adopt([sequence], torch.tensor([ids]), found.layers)
-        kept.ids, kept.named = list(ids), [len(ids)] * len(sequence.slices)
+        told = Record.of(entry.record)
+        kept.cache.adopt([sequence], torch.tensor([ids]), told.layers)
+        kept.ids = list(ids) if kept.way != "recompute" else []
+        kept.named = [len(ids)] * len(sequence.slices)
         kept.recorded, kept.counted, kept.source = entry.record, len(ids), entry
         kept.growing.extend(kept.ids)
 
@@ -131,13 +187,52 @@ class SessionStore:
 
         Raises TargetError, and CommandError when K and V themselves could not be stored.
         """
+        kept.settle()
+        tokens = self._to_save(kept)
+        if tokens:
+            kept.cache.synchronize()
+            self._try_to_save(kept, tokens)
+
+    def save_behind(self, kept: KeptSequence) -> None:
+        """`save` what is on its way to the drives now, in the background. One save of a sequence runs at a time.
+
+        Raises the TargetError of the save before.
+        """
+        if kept.saving is not None and not kept.saving.done():
+            return
+        kept.settle()
+        tokens = self._to_save(kept)
+        if tokens:
+            kept.saving = self._saver.submit(self._save_sent, kept, tokens, kept.cache.transfers.outstanding())
+
+    def _save_sent(self, kept: KeptSequence, tokens: int, sent: list[Future[None]]) -> None:
+        """In the background: save `tokens` tokens once the appends `sent` have ended."""
+        wait(sent)
+        if not any(one.exception() for one in sent):  # the next call of the model raises such an error
+            self._try_to_save(kept, tokens)
+
+    def loaded(self, stats: LoadStats) -> None:
+        """A load has ended. The next choices know its rate."""
+        self.stats.late_loads += stats.late
+        self.stats.loaded_bytes += stats.bytes
+        self.costs.loaded(stats)
+
+    def _rates_key(self) -> str:
+        """What rates depend on, besides the machine and the drive's place."""
+        return f"{self._backing.label.hex()[:16]}/{len(self._backing.queues)}/{torch.get_num_threads()}"
+
+    def _to_save(self, kept: KeptSequence) -> int:
+        """Tokens that should be saved now; 0: there is nothing to do."""
         tokens = kept.stored
         if tokens <= kept.saved or not self._admits(kept, tokens):
-            return
+            return 0
         if len(kept.cache.sequences[0].slices) != self._record_of.parts:
             kept.stop("a drive has failed")
-            return
-        kept.cache.synchronize()
+            return 0
+        return tokens
+
+    def _try_to_save(self, kept: KeptSequence, tokens: int) -> None:
+        """Save; a failure is counted and said. Raises TargetError."""
         try:
             self._save(kept, tokens)
         except (CommandError, sqlite3.Error) as error:
@@ -169,6 +264,7 @@ class SessionStore:
     def finish(self, kept: KeptSequence) -> int | None:
         """Save all tokens; nothing is added to the session any more, and its cache is empty. Returns its number."""
         cache = kept.cache
+        kept.settle()
         try:
             if kept.ids and kept.stored:
                 self.keep(cache)
@@ -307,7 +403,13 @@ class SessionStore:
             self.finish(kept)
         with self.index.transaction():
             self.index.close_owned(self._owner)
+        self._saver.shutdown()
         self.index.close()
+
+
+def _costs_file(index: Path | str) -> Path | None:
+    """Where the rates are kept: beside the index."""
+    return index.with_suffix(".costs") if isinstance(index, Path) else None
 
 
 def _plain(ids: torch.Tensor | Several[int]) -> list[int]:

@@ -1,0 +1,87 @@
+"""K and V of one layer in preallocated tensors, in the model's precision, where the model computes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from kvdrive.kvcache.budget import Claim
+from kvdrive.kvcache.scaling import Exponents, Halves
+
+_STEP = 256  # tokens; tensors grow to a multiple of it
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one cache keeps K and V in memory. `claim` is asked before bytes are allocated."""
+
+    dtype: torch.dtype
+    device: torch.device
+    claim: Claim
+
+
+class Rows:
+    """K and V [batch, heads, capacity, d]. The caller knows how many tokens are in use."""
+
+    def __init__(self, place: Place, batch: int, heads: int, head_dim: int, capacity: int = 0) -> None:
+        self._place = place
+        self._shape = (batch, heads, head_dim)
+        self.k = self.v = self._empty(0)
+        if capacity:
+            self.grow(capacity, 0)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of both tensors."""
+        return int(self.k.nbytes) + int(self.v.nbytes)
+
+    def grow(self, tokens: int, used: int) -> None:
+        """Make room for `tokens` tokens in all and keep the first `used`. Raises UnsupportedError without room."""
+        have = self.k.shape[2]
+        if tokens <= have:
+            return
+        capacity = capacity_for(max(tokens, have + have // 2) if have else tokens)
+        batch, heads, head_dim = self._shape
+        self._place.claim.reserve((capacity - have) * 2 * batch * heads * head_dim * self._place.dtype.itemsize)
+        for name in ("k", "v"):
+            new = self._empty(capacity)
+            new[:, :, :used] = getattr(self, name)[:, :, :used]
+            setattr(self, name, new)
+
+    def put(self, first: int, k: Halves, v: Halves, exponents: tuple[Exponents, Exponents]) -> None:
+        """Store [batch, heads, tokens, d] from token `first` on, multiplied by 2^exponents [batch, heads]."""
+        for own, halves, scale in ((self.k, k, exponents[0]), (self.v, v, exponents[1])):
+            store(own[:, :, first : first + halves.shape[2]], halves, scale)
+
+    def rearrange(self, rows: list[int]) -> None:
+        """Row i becomes what row rows[i] was."""
+        self._place.claim.reserve(self.bytes // self._shape[0] * (len(rows) - self._shape[0]))
+        chosen = torch.tensor(rows, device=self.k.device)
+        self.k, self.v = self.k[chosen], self.v[chosen]
+        self._shape = (len(rows), *self._shape[1:])
+
+    def release(self) -> None:
+        """Give the memory back."""
+        self._place.claim.reserve(-self.bytes)
+        self.k = self.v = self._empty(0)
+
+    def _empty(self, capacity: int) -> torch.Tensor:
+        batch, heads, head_dim = self._shape
+        return torch.empty(batch, heads, capacity, head_dim, dtype=self._place.dtype, device=self._place.device)
+
+
+def capacity_for(tokens: int) -> int:
+    """Tokens for which tensors are made that have to hold `tokens`."""
+    return -(-tokens // _STEP) * _STEP
+
+
+def store(target: torch.Tensor, halves: Halves, exponents: Exponents) -> None:
+    """Copy halves [..., heads, tokens, d] to `target` of the same shape, multiplied by 2^exponents [..., heads]."""
+    source = torch.from_numpy(halves)
+    if target.device.type == "cuda":
+        source = source.pin_memory()
+    if exponents.any():
+        source = source.double() * torch.from_numpy(np.exp2(exponents.astype(np.float64)))[..., None, None]
+    target.copy_(source)

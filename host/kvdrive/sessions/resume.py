@@ -1,0 +1,162 @@
+"""How a request goes on with a stored history: load it into memory, attend to it in the drive, or compute it again."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Literal
+
+from kvdrive.kvcache.loading import LoadPlan, LoadStats
+
+Way = Literal["load", "attend", "recompute"]
+STEPS = 64  # tokens that a request is taken to generate where nobody says
+_MEMORY = 0.5  # weight of what was known before a load was measured
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Seconds on this machine, for a whole model on its drives. `calibration.measure` makes them.
+
+    `token`: of a prefill, each; `step`: a decode step; both without attention. `pair`: attention in memory, for each
+    pair of a prefill's token and a token that it sees; `step_pair`: the same in a decode step. `load_byte`,
+    `load_command`: reading K and V. `attend_token`: attention in the drive, for each token that asks; `attend_pair`:
+    for each token that it sees.
+    """
+
+    token: float
+    pair: float
+    step: float
+    step_pair: float
+    load_byte: float
+    load_command: float
+    attend_token: float
+    attend_pair: float
+
+    def prefill(self, first: int, tokens: int) -> float:
+        """Computing `tokens` tokens behind `first` others that are in memory."""
+        return self.token * tokens + self.pair * tokens * (first + (tokens + 1) / 2)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A request: tokens that are stored, new ones behind them, and those that it will generate.
+
+    `bytes`: K and V of the history; `layers`: of the model.
+    """
+
+    history: int
+    new_tokens: int
+    steps: int
+    bytes: int
+    layers: int
+
+
+@dataclass(frozen=True)
+class Choice:
+    """`seconds`: what each way is estimated to take. `plan`: how to load, for the way "load"."""
+
+    way: Way
+    seconds: dict[Way, float]
+    plan: LoadPlan | None = None
+
+
+def estimate(rates: Rates, turn: Turn) -> dict[Way, float]:
+    """Seconds of each way until the last token."""
+    context = turn.history + turn.new_tokens
+    load, new = load_seconds(rates, turn), rates.prefill(turn.history, turn.new_tokens)
+    in_memory = turn.steps * (rates.step + rates.step_pair * context)
+    asking = turn.new_tokens + turn.steps
+    return {
+        # layers load while others compute; the first one's load is not hidden
+        "load": max(load, new) + min(load, new) / max(turn.layers, 1) + in_memory,
+        "attend": rates.token * turn.new_tokens
+        + rates.step * turn.steps
+        + asking * (rates.attend_token + rates.attend_pair * context),
+        "recompute": rates.prefill(0, context) + in_memory,
+    }
+
+
+def load_seconds(rates: Rates, turn: Turn) -> float:
+    """Reading the history's K and V from the drives."""
+    return rates.load_byte * turn.bytes + rates.load_command * turn.layers
+
+
+def read_buffer(rates: Rates, turn: Turn) -> int:
+    """Bytes that have to be loaded before the prefill of the new tokens begins, so that it never waits.
+
+    AttentionStore's S_buf = B (T_load L_hist - T_pref L_new).
+    """
+    missing = load_seconds(rates, turn) - rates.prefill(turn.history, turn.new_tokens)
+    return int(max(0.0, missing) / rates.load_byte) if rates.load_byte else 0
+
+
+class Costs:
+    """The rates of one model on one group of drives: measured once, kept in `path` under `key`, corrected by loads.
+
+    `path` None: they are kept nowhere.
+    """
+
+    def __init__(self, path: Path | None, key: str, measure: Callable[[], Rates]) -> None:
+        self._path = path
+        self._key = key
+        self._measure = measure
+        self._rates: Rates | None = None
+
+    @property
+    def rates(self) -> Rates:
+        """Read from the file, or measured now, which takes seconds. Raises CommandError, TargetError."""
+        if self._rates is None:
+            self._rates = self._read()
+        if self._rates is None:
+            self.rates = self._measure()
+            assert self._rates is not None
+        return self._rates
+
+    @rates.setter
+    def rates(self, rates: Rates) -> None:
+        self._rates = rates
+        self._write()
+
+    def choose(self, turn: Turn, ways: tuple[Way, ...], buffer_bytes: int) -> Choice:
+        """The fastest of `ways`. A load's read buffer has at most `buffer_bytes`."""
+        rates = self.rates
+        seconds = estimate(rates, turn)
+        way = min(ways, key=lambda way: seconds[way])
+        if way != "load":
+            return Choice(way, seconds)
+        plan = LoadPlan(min(buffer_bytes, read_buffer(rates, turn)), rates.prefill(0, turn.history))
+        return Choice(way, seconds, plan)
+
+    def loaded(self, stats: LoadStats) -> None:
+        """Correct the rate of loads by one that was measured, whole or not."""
+        if stats.bytes:
+            before, now = self.rates, stats.seconds / stats.bytes
+            self.rates = replace(before, load_byte=_MEMORY * before.load_byte + (1 - _MEMORY) * now)
+
+    def _read(self) -> Rates | None:
+        known = self._known().get(self._key)
+        names = {field.name for field in fields(Rates)}
+        if not isinstance(known, dict) or known.keys() != names:
+            return None
+        return Rates(**{name: float(known[name]) for name in names})
+
+    def _write(self) -> None:
+        if self._path is None or self._rates is None:
+            return
+        new = self._path.with_name(self._path.name + ".new")
+        try:
+            new.write_text(json.dumps(self._known() | {self._key: asdict(self._rates)}, indent=1))
+            new.replace(self._path)
+        except OSError as error:
+            log.warning("measured rates are not kept: %s", error)
+
+    def _known(self) -> dict[str, object]:
+        try:
+            found = json.loads(self._path.read_text()) if self._path is not None else {}
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
