@@ -79,11 +79,12 @@ def random_step(rng, model):
     if kind == "end":
         return "trim", (session, 0)
     if kind == "remove":
-        counts = {rows.shape[1] for rows in model.rows[session].values()}
+        counts = {rows.shape[1]: place for place, rows in model.rows[session].items()}
         groups = min(counts) // GROUP
-        if len(counts) > 1 or groups < 3:  # a removal takes the same range from heads of the same length
-            return "trim", (session, max(1, min(counts)))
-        return "remove", (session, GROUP * int(rng.integers(1, groups)))
+        if len(counts) > 1:  # a removal takes the same range from heads of the same length
+            rows = halves(rng, HEADS, max(counts) - min(counts), D)
+            return "append", (session, *counts[min(counts)], rows, False)
+        return ("remove", (session, GROUP * int(rng.integers(1, groups)))) if groups > 1 else ("trim", (session, 0))
     if kind == "fork":
         target = int(rng.integers(4, 6))
         return ("trim", (target, 0)) if target in model.rows else ("fork", (session, target, int(rng.integers(1, 400))))
