@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Any, Protocol, TypeVar
 
-from kvdrive.sessions.entry import Entry
-from kvdrive.sessions.index import Index
+Kept = TypeVar("Kept", covariant=True)
+K = TypeVar("K")
+
+
+class Ranking(Protocol[Kept]):
+    """An index of sessions or blocks: its columns `id`, `tick`, `used`, `uses` and `tenant` say when each was used."""
+
+    def first(self, order: str, condition: str = "1", values: tuple[Any, ...] = ()) -> Kept | None:
+        """The first that may leave, in the SQL order `order`."""
 
 
 class Eviction(ABC):
-    """Chooses among the sessions that may leave: those neither pinned nor open."""
+    """Chooses among what may leave: sessions neither pinned nor open, blocks neither read nor written."""
 
     @abstractmethod
-    def victim(self, index: Index, tenant: str | None = None) -> Entry | None:
-        """The session that leaves next, of `tenant` only if one is named; None if no session may leave."""
+    def victim(self, index: Ranking[K], tenant: str | None = None) -> K | None:
+        """What leaves next, of `tenant` only if one is named; None if nothing may leave."""
 
     def look_ahead(self, sessions: list[int]) -> None:  # noqa: B027 (most policies need no window)
         """The sessions that waiting requests will use, the next request first."""
 
 
 def of_tenant(tenant: str | None) -> tuple[str, tuple[str, ...]]:
-    """Condition and values for Index.first."""
+    """Condition and values for Ranking.first."""
     return ("1", ()) if tenant is None else ("tenant=?", (tenant,))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from kvdrive.sessions.entry import Entry
-from kvdrive.sessions.eviction.base import Eviction, of_tenant
-from kvdrive.sessions.index import Index
+from kvdrive.sessions.eviction.base import Eviction, K, Ranking, of_tenant
 
 
 class Lru(Eviction):
     """Evicts the one that was not used for the longest time."""
 
-    def victim(self, index: Index, tenant: str | None = None) -> Entry | None:
+    def victim(self, index: Ranking[K], tenant: str | None = None) -> K | None:
         """See Eviction."""
         return index.first("tick", *of_tenant(tenant))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from kvdrive.sessions.entry import Entry
-from kvdrive.sessions.eviction.base import Eviction, of_tenant
-from kvdrive.sessions.index import Index
+from kvdrive.sessions.eviction.base import Eviction, K, Ranking, of_tenant
 
 
 class QueueAware(Eviction):
@@ -22,7 +20,7 @@ class QueueAware(Eviction):
         for place, session in enumerate(sessions):
             self._window.setdefault(session, place)
 
-    def victim(self, index: Index, tenant: str | None = None) -> Entry | None:
+    def victim(self, index: Ranking[K], tenant: str | None = None) -> K | None:
         """See Eviction."""
         condition, values = of_tenant(tenant)
         wanted = ",".join(map(str, self._window))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from kvdrive.sessions.entry import Entry
-from kvdrive.sessions.eviction.base import Eviction, of_tenant
-from kvdrive.sessions.index import Index
+from kvdrive.sessions.eviction.base import Eviction, K, Ranking, of_tenant
 
 
 class Ttl(Eviction):
     """Evicts the session whose last use, by the clock, is the oldest; the order of uses does not count."""
 
-    def victim(self, index: Index, tenant: str | None = None) -> Entry | None:
+    def victim(self, index: Ranking[K], tenant: str | None = None) -> K | None:
         """See Eviction."""
         return index.first("used, id", *of_tenant(tenant))

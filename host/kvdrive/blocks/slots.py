@@ -1,0 +1,65 @@
+"""Slots of one size in a file, read and written around the page cache.
+
+A slot is a header of 64 bytes and a block, filled up to a multiple of 4096 bytes. The header names the block's key and
+a CRC-32C of key, length and bytes. So a slot proves itself: one that was torn by a kill or a power cut, damaged later
+or given to another block meanwhile is recognised when it is read.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+from pathlib import Path
+
+from kvdrive._native import crc32c
+from kvdrive.blocks.buffers import Bytes
+
+HEADER_BYTES = 64
+KEY_BYTES = 32
+_PAGE = 4096
+_MAGIC = b"kvb1"
+_HEADER = struct.Struct("<4sIQ32s16x")  # magic, checksum of what follows it, length of the block, key
+_CHECKED = 8  # the checksum begins behind itself
+
+
+class SlotFile:
+    """The file `path`, made where there is none. `block_bytes`: length of a block. Raises OSError.
+
+    Buffers have `slot_bytes` bytes: the block lies behind HEADER_BYTES. Calls from several threads at once are safe.
+    """
+
+    def __init__(self, path: Path, block_bytes: int) -> None:
+        self.block_bytes = block_bytes
+        self.slot_bytes = -(-(HEADER_BYTES + block_bytes) // _PAGE) * _PAGE
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        try:
+            self._file = os.open(path, flags | os.O_DIRECT, 0o600)
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # a file system in memory has no page cache to go around
+                raise
+            self._file = os.open(path, flags, 0o600)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+
+    def write(self, slot: int, key: bytes, buffer: Bytes) -> None:
+        """Write the block in `buffer` to `slot`; the header is made in the buffer. Raises OSError."""
+        _HEADER.pack_into(buffer.data, 0, _MAGIC, 0, self.block_bytes, key)
+        _HEADER.pack_into(buffer.data, 0, _MAGIC, self._checksum(buffer), self.block_bytes, key)
+        written = os.pwrite(self._file, buffer.data, slot * self.slot_bytes)
+        if written != self.slot_bytes:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def read(self, slot: int, key: bytes, buffer: Bytes) -> bool:
+        """Read `slot` into `buffer`. False if it does not hold the block `key`, whole. Raises OSError."""
+        if os.preadv(self._file, [buffer.data], slot * self.slot_bytes) != self.slot_bytes:
+            return False
+        magic, checksum, length, found = _HEADER.unpack_from(buffer.data)
+        return bool(
+            magic == _MAGIC and found == key and length == self.block_bytes and checksum == self._checksum(buffer)
+        )
+
+    def _checksum(self, buffer: Bytes) -> int:
+        return crc32c(buffer[_CHECKED : HEADER_BYTES + self.block_bytes])

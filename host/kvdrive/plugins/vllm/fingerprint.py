@@ -1,0 +1,48 @@
+"""Which engine computed a block: weights, precision and how the block's bytes lie."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from kvdrive.errors import InputError
+
+_LAYOUT = "kvdrive vllm blocks 1"  # change this text when the bytes of a block change
+_WEIGHTS = (".safetensors", ".bin", ".pt", ".gguf")
+_CHUNK = 1 << 22
+
+
+def weights_digest(folder: Path, threads: int) -> str:
+    """SHA-256 of all files of weights in `folder`: their names and contents. Raises InputError."""
+    files = sorted(path for path in folder.iterdir() if path.suffix in _WEIGHTS) if folder.is_dir() else []
+    if not files:
+        raise InputError(
+            f"the weights of '{folder}' are not in a folder of that name: name the folder as the model, or give "
+            "'model_fingerprint', a text that you change whenever the weights change"
+        )
+    with ThreadPoolExecutor(threads) as pool:
+        digests = list(pool.map(_digest, files))
+    return hashlib.sha256(
+        json.dumps([[path.name, one] for path, one in zip(files, digests, strict=True)]).encode()
+    ).hexdigest()
+
+
+def fingerprint(parts: dict[str, Any]) -> bytes:
+    """32 bytes that stand for `parts`: everything that K and V and their layout depend on."""
+    return hashlib.sha256(json.dumps([_LAYOUT, parts], sort_keys=True, default=str).encode()).digest()
+
+
+def block_key(fingerprint: bytes, key: bytes) -> bytes:
+    """The key in the store of a block that vLLM calls `key`: 32 bytes."""
+    return hashlib.blake2b(key, key=fingerprint, digest_size=32).digest()
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()

@@ -1,0 +1,72 @@
+"""What `kv_connector_extra_config` says to this plugin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from kvdrive.errors import InputError
+from kvdrive.sessions.eviction import EVICTIONS
+
+TESTED = ("0.32.0",)
+MOST_BLOCKS = 8  # of vLLM, in one stored block
+# Read by vLLM itself.
+_OF_VLLM = {
+    "spec_name",
+    "spec_module_path",
+    "blocks_per_chunk",
+    "block_size",
+    "offload_prompt_only",
+    "self_describing_kv_events",
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """`path`: the file of blocks. `bytes`: the most that it may have.
+
+    `buffer_bytes`: memory for blocks on their way from the file; a longer prefix is used as far as it fits.
+    `write_buffers`: blocks that are written at the same time. `threads`: reads and writes at the same time. `tenant`:
+    tenants share nothing. `model_fingerprint`: a text that stands for the weights, for models that are not a folder.
+    Raises InputError.
+    """
+
+    path: Path
+    bytes: int = 16 << 30
+    buffer_bytes: int = 1 << 30
+    write_buffers: int = 4
+    threads: int = 4
+    eviction: str = "lru"
+    tenant: str = ""
+    model_fingerprint: str = ""
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Options:
+        """The options in `given`."""
+        own = {name: value for name, value in given.items() if name not in _OF_VLLM}
+        known = {field.name for field in fields(cls)}
+        if unknown := sorted(own.keys() - known):
+            raise InputError(f"kv_connector_extra_config has no '{unknown[0]}': known are {', '.join(sorted(known))}")
+        if not own.get("path"):
+            raise InputError("kv_connector_extra_config needs a 'path': the file that keeps the blocks")
+        numbers = ("bytes", "buffer_bytes", "write_buffers", "threads")
+        try:
+            values = {name: int(value) if name in numbers else str(value) for name, value in own.items()}
+        except (TypeError, ValueError) as error:
+            raise InputError(f"kv_connector_extra_config: {error}; {', '.join(numbers)} are whole numbers") from error
+        if bad := [name for name in numbers if int(values.get(name, 1)) < 1]:
+            raise InputError(f"kv_connector_extra_config: '{bad[0]}' must be at least 1")
+        if values.get("eviction", "lru") not in EVICTIONS:
+            raise InputError(f"there is no eviction policy '{values['eviction']}': choose {', '.join(EVICTIONS)}")
+        return cls(**{**values, "path": Path(str(values["path"])).expanduser()})  # type: ignore[arg-type]
+
+
+def require_tested(version: str) -> None:
+    """Raises InputError for a version of vLLM that this plugin was not tested with."""
+    if version.partition("+")[0] not in TESTED:
+        raise InputError(
+            f"this plugin was tested with vLLM {', '.join(TESTED)} and this is {version}: "
+            "the interface that it uses changes between versions, so install a tested one"
+        )

@@ -1,0 +1,123 @@
+"""The worker's side: threads that copy blocks between KV tensors and buffers, and write them to the file."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+
+import torch
+
+from kvdrive.blocks import BlockStore, Buffers
+from kvdrive.blocks.slots import HEADER_BYTES
+from kvdrive.plugins.vllm.pages import Pages
+from kvdrive.plugins.vllm.staging import Staged, Staging
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Done:
+    """A job that ended: its bytes of K and V, and the seconds from its submission."""
+
+    job: int
+    bytes: int
+    seconds: float
+
+
+class Transfers:
+    """Stores and loads of one engine. `staged`: buffers with blocks that were read; `free`: buffers for writing.
+
+    A block that could not be written is not in the store afterwards; the job counts as done, because vLLM has no
+    failed jobs.
+    """
+
+    def __init__(
+        self,
+        pages: Pages,
+        store: BlockStore,
+        staging: Staging,
+        staged: Buffers,
+        free: Buffers,
+        pool: ThreadPoolExecutor,
+    ) -> None:
+        self._pages = pages
+        self._store = store
+        self._staging = staging
+        self._staged = staged
+        self._free = free
+        self._pool = pool
+        self._lock = threading.Lock()
+        self._running: dict[int, Future[None]] = {}
+        self._done: list[Done] = []
+
+    def store(self, job: int, blocks: Sequence[int], keys: Sequence[bytes]) -> None:
+        """Write the engine's `blocks`, `blocks_per_chunk` for each of `keys`, which are reserved."""
+        self._start(job, self._write, blocks, keys)
+
+    def load(self, job: int, staged: Sequence[Staged], skip: int, blocks: Sequence[int]) -> None:
+        """Copy `staged`, without the first `skip` blocks of the first one, to the engine's `blocks`."""
+        self._start(job, self._copy, blocks, staged, skip)
+
+    def finished(self) -> list[Done]:
+        """Jobs that ended since the last call."""
+        with self._lock:
+            done, self._done = self._done, []
+        return done
+
+    def wait(self, jobs: set[int]) -> None:
+        """Until these jobs have ended."""
+        with self._lock:
+            running = [self._running[job] for job in jobs if job in self._running]
+        wait(running)
+
+    # ---- in threads ----
+
+    def _start(self, job: int, work, *arguments) -> None:  # type: ignore[no-untyped-def]
+        began = time.perf_counter()
+
+        def run() -> None:
+            size = 0
+            try:
+                size = work(*arguments)
+            except Exception:
+                log.exception("a transfer of blocks failed")
+                raise
+            finally:
+                with self._lock:
+                    self._done.append(Done(job, size, time.perf_counter() - began))
+                    self._running.pop(job, None)
+
+        with self._lock:
+            self._running[job] = self._pool.submit(run)
+
+    def _write(self, blocks: Sequence[int], keys: Sequence[bytes]) -> int:
+        each = self._pages.blocks_per_chunk
+        written: list[bytes] = []
+        buffer = self._free.wait()
+        try:
+            for place, key in enumerate(keys):
+                self._pages.gather(blocks[place * each : (place + 1) * each], self._body(self._free, buffer))
+                if self._store.write(key, self._free[buffer]):
+                    written.append(key)
+        finally:
+            self._free.give(buffer)
+            self._store.finish(written, [key for key in keys if key not in set(written)])
+        return len(written) * self._pages.bytes
+
+    def _copy(self, blocks: Sequence[int], staged: Sequence[Staged], skip: int) -> int:
+        each, first = self._pages.blocks_per_chunk, 0
+        try:
+            for block in staged:
+                count = min(each - skip, len(blocks) - first)
+                self._pages.scatter(self._body(self._staged, block.buffer), skip, blocks[first : first + count])
+                first, skip = first + count, 0
+        finally:
+            self._staging.release(staged)
+        return first * self._pages.bytes // each
+
+    def _body(self, buffers: Buffers, number: int) -> torch.Tensor:
+        return torch.from_numpy(buffers[number])[HEADER_BYTES : HEADER_BYTES + self._pages.bytes].view(torch.int8)

@@ -1,0 +1,54 @@
+"""Stored blocks hold the pages of all layers, whatever the strides of the engine's tensors."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from kvdrive.errors import UnsupportedError
+from kvdrive.plugins.vllm.pages import Layer, Pages
+
+
+def layers(count: int = 3, blocks: int = 20, page: int = 48, padding: int = 0) -> list[Layer]:
+    """Views [blocks, page] of one tensor in which layers alternate, or lie one behind the other."""
+    memory = torch.randint(-128, 127, (blocks, count, page + padding), dtype=torch.int8)
+    return [Layer(memory[:, number], page) for number in range(count)]
+
+
+@pytest.mark.parametrize("factor", range(1, 9))
+@pytest.mark.parametrize("padding", [0, 16])
+def test_blocks_come_back(factor, padding):
+    pages = Pages(layers(padding=padding), factor)
+    assert pages.bytes == 3 * 48 * factor
+    source = list(range(1, factor + 1))
+    stored = torch.zeros(pages.bytes, dtype=torch.int8)
+    pages.gather(source, stored)
+    other = layers(padding=padding)
+    before = [layer.view.clone() for layer in other]
+    skip = factor // 2
+    target = list(range(12, 12 + factor - skip))
+    Pages(other, factor).scatter(stored, skip, target)
+    for mine, theirs, old in zip(pages._parts, other, before, strict=True):
+        assert torch.equal(theirs.view[target, :48], mine[0][source[skip:]])
+        rest = [block for block in range(20) if block not in target]
+        assert torch.equal(theirs.view[rest], old[rest])
+        assert torch.equal(theirs.view[:, 48:], old[:, 48:]), "padding is not touched"
+
+
+def test_layers_of_different_sizes():
+    sizes = [16, 48, 32]
+    given = [Layer(torch.randint(-128, 127, (9, size), dtype=torch.int8), size) for size in sizes]
+    pages = Pages(given, 2)
+    stored = torch.zeros(pages.bytes, dtype=torch.int8)
+    pages.gather([3, 7], stored)
+    first = 0
+    for layer, size in zip(given, sizes, strict=True):
+        assert torch.equal(stored[first : first + 2 * size].view(2, size), layer.view[[3, 7]])
+        first += 2 * size
+    assert pages.layout == [2, *sizes]
+
+
+def test_other_tensors_are_refused():
+    for view in (torch.zeros(4, 8), torch.zeros(4, 8, 2, dtype=torch.int8), torch.zeros(8, 4, dtype=torch.int8).T):
+        with pytest.raises(UnsupportedError, match=r"this plugin needs \[blocks, bytes of a page\]"):
+            Pages([Layer(view, 8)], 1)
