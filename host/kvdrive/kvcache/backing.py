@@ -8,6 +8,8 @@ from collections.abc import Sequence as Several
 
 from kvdrive.errors import InputError, TargetError
 from kvdrive.kvcache.sequence import Sequence
+from kvdrive.kvcache.xcache.inputs import XCache
+from kvdrive.kvcache.xcache.sequence import InputSequence
 from kvdrive.targets.base import Target
 from kvdrive.targets.group import split
 from kvdrive.targets.queue import DriveQueue
@@ -19,14 +21,17 @@ log = logging.getLogger(__name__)
 class Backing:
     """`label` (32 bytes) marks every session that is opened here; `spill` tokens of a layer are written back at once.
 
+    `xcache`: stores a share of the rows as layer inputs; None: all as K and V.
+
     Raises InputError for a spill interval outside 1 to MAX_SPILL.
     """
 
-    def __init__(self, drives: Several[Target], spill: int, label: bytes) -> None:
+    def __init__(self, drives: Several[Target], spill: int, label: bytes, xcache: XCache | None = None) -> None:
         if not 1 <= spill <= MAX_SPILL:
             raise InputError(f"the spill interval {spill} is outside 1 to {MAX_SPILL} tokens")
         self.spill = spill
         self.label = label
+        self.xcache = xcache
         self.queues = [DriveQueue(drive) for drive in drives]
         self._alive = list(self.queues)
         self._abandoned: deque[list[Sequence]] = deque()
@@ -47,7 +52,13 @@ class Backing:
         self._trim_abandoned()
         opened: list[Sequence] = []
         try:
-            for parts in split(rows, heads, len(self._alive)):
+            as_inputs = 0
+            if self.xcache is not None:
+                as_inputs = self.xcache.sequences_of(rows)
+                for parts in split(as_inputs, self.xcache.rows.slices, len(self._alive)):
+                    found = Sequence.open(self._alive, parts, append_options, self.label)
+                    opened.append(InputSequence(found.slices, self.xcache))
+            for parts in split(rows - as_inputs, heads, len(self._alive)):
                 opened.append(Sequence.open(self._alive, parts, append_options, self.label))
         except BaseException:
             drop(opened)
@@ -61,6 +72,8 @@ class Backing:
     def close(self) -> None:
         """Trim abandoned sequences and end the threads."""
         self._trim_abandoned()
+        if self.xcache is not None:
+            self.xcache.close()
         for queue in self.queues:
             queue.close()
 

@@ -24,6 +24,7 @@ from kvdrive.kvcache.layer import DriveLayer
 from kvdrive.kvcache.pending import Scorer
 from kvdrive.kvcache.sequence import Sequence, gather
 from kvdrive.kvcache.transfers import Transfers, TransferStats
+from kvdrive.kvcache.xcache.sequence import InputSequence
 from kvdrive.nvme.commands import flush
 from kvdrive.targets.base import Target
 
@@ -74,6 +75,11 @@ class DriveCache(AttachedCache):
         """Sequences for `batch` rows of `heads` KV heads, unless they are open. Raises CommandError, TargetError."""
         if not self.sequences:
             self.sequences += self.backing.open(batch, heads, self.append_options)
+
+    def layer_after(self, layer: DriveLayer) -> DriveLayer | None:
+        """The next layer on the drives; None after the last one."""
+        place = self.drive_layers.index(layer) + 1
+        return self.drive_layers[place] if place < len(self.drive_layers) else None
 
     def require_usable(self) -> None:
         """Raises TargetError after a failure that could not be undone."""
@@ -219,6 +225,8 @@ class DriveCache(AttachedCache):
         if any(layer.stored > tokens for layer in self.drive_layers):
             self._unsave()
             gather([future for sequence in self.sequences for future in sequence.trim(tokens)])
+        for sequence in self.sequences:
+            sequence.keep(tokens)
         for layer in self.drive_layers:
             layer.truncate(tokens)
 
@@ -299,7 +307,15 @@ class DriveCache(AttachedCache):
             **asdict(transfers),
             "overlap": transfers.overlap,
             **self.range_stats(),
+            "xcache": self.input_stats(),
         }
+
+    def input_stats(self) -> dict[str, Any] | None:
+        """The counters of X-cache (InputStats) and `alpha`, the share of the rows that is stored as X; None without."""
+        if self.backing.xcache is None:
+            return None
+        stored = sum(isinstance(sequence, InputSequence) for sequence in self.sequences)
+        return {"alpha": stored / max(len(self.sequences), 1), **asdict(self.backing.xcache.stats)}
 
     def transfer_stats(self) -> TransferStats:
         """Bytes and times of the transfers of K and V to the drives."""

@@ -20,11 +20,11 @@ from kvdrive.kvcache.base import AttachedLayer, KvHandle, LayerCall
 from kvdrive.kvcache.pending import PendingTokens, Scores, sink_scores, with_sinks
 from kvdrive.kvcache.scaling import HeadScale, to_halves
 from kvdrive.kvcache.seen import HIDDEN, LOWEST_MAX, Seen, blocks, seen_by
-from kvdrive.kvcache.sequence import Slice, gather
-from kvdrive.kvcache.session import Query, attend
-from kvdrive.nvme.commands import AttentionOutput, Halves
-from kvdrive.targets.base import Target
-from kvdrive.targets.queue import DriveQueue
+from kvdrive.kvcache.sequence import Answer, Endpoint, gather
+from kvdrive.kvcache.session import Query
+from kvdrive.kvcache.xcache.sequence import InputSequence
+from kvdrive.nvme.commands import Halves
+from kvdrive.targets.queue import WorkQueue
 
 if TYPE_CHECKING:
     from kvdrive.kvcache.cache import DriveCache
@@ -112,6 +112,7 @@ class DriveLayer(AttachedLayer):
         self._begin_call(key_states, value_states)
         first = self.tokens
         k, v = self.key_scale.convert(key_states), self.value_scale.convert(value_states)
+        self._note_inputs(first)
         self._turn = (k, v) if self._take(k, v) and first > 0 else None
         handle = KvHandle(self, first, key_states, value_states)
         return handle, handle
@@ -228,11 +229,33 @@ class DriveLayer(AttachedLayer):
             self._send(*self.pending.take(tokens))
 
     def _send(self, k: Halves, v: Halves) -> None:
-        futures: list[Future[None]] = []
+        size, futures = 0, []
         for row, sequence in enumerate(self.cache.sequences):
-            futures += sequence.append(self.index, self.stored, k[row], v[row], self.cache.transfers.worked)
-        self.cache.transfers.add(k.nbytes + v.nbytes, futures)
+            sent = sequence.append(self.index, self.stored, k[row], v[row], self.cache.transfers.worked)
+            size += sent.size
+            futures += sent.futures
+        self.cache.transfers.add(size, futures)
         self.stored += k.shape[2]
+
+    def _note_inputs(self, first: int) -> None:
+        """Give the rows that are stored as X their inputs; the layer's tokens from `first` on are new."""
+        xcache = self.cache.backing.xcache
+        if xcache is None:
+            return
+        x, positions = xcache.call(self.index)
+        exponents = self._exponents(self.key_scale), self._exponents(self.value_scale)
+        for row, sequence in enumerate(self.cache.sequences):
+            if isinstance(sequence, InputSequence):
+                at = positions[min(row, len(positions) - 1)]
+                sequence.note(self.index, first, x[row], at, (exponents[0][row], exponents[1][row]))
+
+    def _rebuild_next(self, new_tokens: int) -> None:
+        """Rebuild K and V of the next layer while the drives work, unless a call of this length changes them first."""
+        later = self.cache.layer_after(self)
+        if later is not None and new_tokens < self.cache.backing.spill:
+            for sequence in self.cache.sequences:
+                if isinstance(sequence, InputSequence):
+                    sequence.rebuild_ahead(later.index)
 
     def _exponents(self, scale: HeadScale) -> NDArray[np.int64]:
         assert scale.exponents is not None
@@ -240,16 +263,18 @@ class DriveLayer(AttachedLayer):
 
     def _ask(self, call: Queries, parts: Iterator[range]) -> None:
         """Send the queries in `parts` of the call's tokens and wait for the answers."""
-        asked: dict[DriveQueue, list[Job]] = {}
+        asked: dict[tuple[WorkQueue[Any], Answer], list[Job]] = {}
         answers: list[Future[None]] = []
         for part, (row, sequence) in product(parts, enumerate(self.cache.sequences)):
             for tokens, seen in seen_by(call.mask, row, part, call.first_token, self.stored):
-                for one in sequence:
-                    jobs = asked.setdefault(one.queue, [])
+                for one in sequence.endpoints():
+                    where = one.queue, one.answer
+                    jobs = asked.setdefault(where, [])
                     jobs += self._jobs(call, one, row, tokens, seen)
                     if len(jobs) >= _MINI_BATCH:
-                        answers.append(one.queue.start(partial(_answer, asked.pop(one.queue))))
-        answers += [queue.start(partial(_answer, jobs)) for queue, jobs in asked.items()]
+                        answers.append(one.queue.start(partial(_answer, asked.pop(where), one.answer)))
+        answers += [queue.start(partial(_answer, jobs, answer)) for (queue, answer), jobs in asked.items()]
+        self._rebuild_next(call.q.shape[3])
         try:
             gather(answers)
         except HiddenCountsError:
@@ -258,7 +283,7 @@ class DriveLayer(AttachedLayer):
             self.cache.transfers.finish()  # if an append failed, this raises its error, which explains more
             raise
 
-    def _jobs(self, call: Queries, one: Slice, row: int, tokens: range, seen: Seen) -> Iterator[Job]:
+    def _jobs(self, call: Queries, one: Endpoint, row: int, tokens: range, seen: Seen) -> Iterator[Job]:
         """One job for each run of KV heads of equal scale. The `tokens` of `row` see the same tokens on the drive."""
         chosen = slice(tokens[0], tokens[-1] + 1)
         head_dim = call.q.shape[-1]
@@ -301,9 +326,9 @@ class DriveLayer(AttachedLayer):
         return result.to(query.dtype)
 
 
-def _answer(jobs: list[Job], target: Target) -> None:
+def _answer(jobs: list[Job], answer: Answer, target: Any) -> None:
     """Attend, and copy every output to its place. Raises HiddenCountsError."""
-    results: list[AttentionOutput] = attend(target, [job.query for job in jobs])
+    results = answer(target, [job.query for job in jobs])
     for job, result in zip(jobs, results, strict=True):
         if job.hides and int(result.max.min()) < LOWEST_MAX:
             raise HiddenCountsError

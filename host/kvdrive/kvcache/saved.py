@@ -18,12 +18,13 @@ from kvdrive.kvcache.backing import Backing
 from kvdrive.kvcache.history import Call
 from kvdrive.kvcache.sequence import Sequence, Slice, gather
 from kvdrive.kvcache.session import Session
+from kvdrive.kvcache.xcache.sequence import InputSequence
 from kvdrive.nvme.errors import CommandError
 
 if TYPE_CHECKING:
     from kvdrive.kvcache.cache import DriveCache
 
-_VERSION = 1
+_VERSION = 2
 
 
 def save(cache: DriveCache, path: Path) -> None:
@@ -48,6 +49,7 @@ def reopen(cache: DriveCache, path: Path) -> None:
     """
     found = _read(path)
     backing = cache.backing
+    _check_inputs(backing, found, path)
     if bytes.fromhex(found["fingerprint"]) != backing.label:
         raise InputError(
             f"{path} was saved by another model, other weights or another precision: attach that model, or start anew"
@@ -66,7 +68,11 @@ def reopen(cache: DriveCache, path: Path) -> None:
     if labels != {backing.label}:
         raise InputError(f"a session that {path} names now belongs to another model: start anew")
     ids = torch.tensor(found["token_ids"])
-    cache.adopt([sequence.fork(tokens) for sequence in before], ids, found["layers"])
+    forks = [
+        _restored(backing, sequence.fork(tokens), tokens, inputs)
+        for sequence, inputs in zip(before, found["inputs"], strict=True)
+    ]
+    cache.adopt(forks, ids, found["layers"])
     if found["mask"] is not None:
         mask = torch.tensor(found["mask"], dtype=torch.bool)
         cache.history.events[-1] = Call(ids, None, mask, True)
@@ -84,6 +90,8 @@ def _describe(cache: DriveCache, ids: torch.Tensor) -> dict[str, Any]:
         "tokens": ids.shape[1],
         "append_options": int(cache.append_options),
         "rows": [[[numbers[s.queue], s.session.number, s.first, s.last] for s in row] for row in cache.sequences],
+        "inputs": [row.describe() if isinstance(row, InputSequence) else None for row in cache.sequences],
+        "arithmetic": None if cache.backing.xcache is None else cache.backing.xcache.arithmetic(),
         "layers": cache.describe_layers(),
         "token_ids": ids.tolist(),
         "mask": None if mask is None else mask.long().tolist(),
@@ -98,6 +106,27 @@ def _existing(backing: Backing, slices: list[list[int]], append_options: int) ->
             for drive, number, first, last in slices
         ]
     )
+
+
+def _check_inputs(backing: Backing, found: dict[str, Any], path: Path) -> None:
+    """Raises InputError where rows of the file are stored as layer inputs that cannot be used here."""
+    if not any(found["inputs"]):
+        return
+    if backing.xcache is None:
+        raise InputError(f"{path} was saved with X-cache: attach the model with it")
+    if found["arithmetic"] != backing.xcache.arithmetic():
+        raise InputError(
+            f"{path} was saved with X-cache on {found['arithmetic']}; here it is {backing.xcache.arithmetic()}: "
+            "use that setting, so that K and V become the same bits, or start anew"
+        )
+
+
+def _restored(backing: Backing, sequence: Sequence, tokens: int, inputs: dict[str, Any] | None) -> Sequence:
+    """A row as it was saved; `inputs` describes one that is stored as X."""
+    if inputs is None:
+        return sequence
+    assert backing.xcache is not None
+    return InputSequence.restored(sequence, backing.xcache, tokens, inputs)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from collections.abc import Sequence as Several
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kvdrive import abi
-from kvdrive.kvcache.session import Session
-from kvdrive.nvme.commands import Halves
+from kvdrive.kvcache.session import Query, Session, attend
+from kvdrive.nvme.commands import AttentionOutput, Halves
 from kvdrive.targets.base import Target
 from kvdrive.targets.group import Part
-from kvdrive.targets.queue import DriveQueue
+from kvdrive.targets.queue import DriveQueue, WorkQueue
 
 Result = TypeVar("Result")
+Answer = Callable[[Any, Several[Query]], list[AttentionOutput]]
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,27 @@ class Slice:
     session: Session
     first: int
     last: int
+
+
+@dataclass(frozen=True)
+class Sent:
+    """An append that drives work on, and its bytes."""
+
+    size: int
+    futures: list[Future[None]]
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where queries of KV heads `first` to `last` - 1 of a row are answered: `answer(queue.target, queries)`, in the
+    thread of `queue`. A query names `session`.
+    """
+
+    queue: WorkQueue[Any]
+    session: Any
+    first: int
+    last: int
+    answer: Answer
 
 
 class Sequence:
@@ -47,9 +70,7 @@ class Sequence:
             raise
         return sequence
 
-    def append(
-        self, layer: int, first_token: int, k: Halves, v: Halves, worked: Callable[[float], None]
-    ) -> list[Future[None]]:
+    def append(self, layer: int, first_token: int, k: Halves, v: Halves, worked: Callable[[float], None]) -> Sent:
         """K and V [heads, tokens, d] of a layer, after its first `first_token` tokens.
 
         `worked` is called for each slice with the seconds that it took, in the thread of its drive.
@@ -61,7 +82,14 @@ class Sequence:
             one.session.append(layer, abi.KvKind.VALUES, first_token, v[one.first : one.last])
             worked(time.perf_counter() - began)
 
-        return [one.queue.start(partial(send, one)) for one in self.slices]
+        return Sent(k.nbytes + v.nbytes, [one.queue.start(partial(send, one)) for one in self.slices])
+
+    def endpoints(self) -> list[Endpoint]:
+        """Where queries of this row are answered."""
+        return [Endpoint(one.queue, one.session, one.first, one.last, attend) for one in self.slices]
+
+    def keep(self, tokens: int) -> None:
+        """The cache has removed all but the first `tokens` tokens, pending ones included. Sends no command."""
 
     def trim(self, from_token: int) -> list[Future[None]]:
         """Remove the tokens from `from_token` on in every layer; 0 removes the sequence."""

@@ -32,6 +32,7 @@ class AttentionOptions:
     sessions: SessionOptions | None = None
     active: Active = "drive"
     memory: MemoryOptions = field(default_factory=MemoryOptions)
+    xcache: float = 0.0
 
 
 def attach(
@@ -46,6 +47,7 @@ def attach(
     sessions: SessionOptions | bool = False,
     active: Active = "drive",
     memory: MemoryOptions | None = None,
+    xcache: float = 0.0,
 ) -> Attachment:
     """Send the decode attention of `model` to drives; as a context manager it restores the model.
 
@@ -61,6 +63,9 @@ def attach(
 
     `active`: "drive" attends to K and V where they are stored. "memory" keeps running sequences in memory, as far as
     `memory` allows, for the model's own attention; the drives keep them, and a stored session is loaded layer by layer.
+
+    `xcache`: of this share of a batch's sequences the drives keep layer inputs instead of K and V, which the host
+    rebuilds (docs/xcache.md).
     Raises UnsupportedError for models that a drive cannot serve exactly, InputError, TargetError.
     """
     if options is not None and not isinstance(target, str | Path):
@@ -84,6 +89,7 @@ def attach(
             sessions=sessions,
             active=active,
             memory=memory,
+            xcache=xcache,
         )
         attachment.close_with(opened.pop_all())
     return attachment
@@ -101,4 +107,5 @@ def attach_to(model: PreTrainedModel, drives: DriveGroup, options: AttentionOpti
         sessions=options.sessions or False,
         active=options.active,
         memory=options.memory,
+        xcache=options.xcache,
     )

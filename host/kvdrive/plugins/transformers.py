@@ -39,8 +39,10 @@ from kvdrive.kvcache.fingerprint import fingerprint
 from kvdrive.kvcache.loading import LateLoadError
 from kvdrive.kvcache.memory import MemoryCache
 from kvdrive.kvcache.rows import Place, capacity_for
+from kvdrive.kvcache.xcache.inputs import XCache
 from kvdrive.nvme.errors import CommandError
 from kvdrive.plugins.host_attention import attend_on_host
+from kvdrive.plugins.layer_inputs import make_xcache
 from kvdrive.plugins.probe import CHANGES_SCORES, probe
 from kvdrive.plugins.support import (
     check_model,
@@ -77,6 +79,7 @@ def attach(
     sessions: SessionOptions | bool = False,
     active: Active = "drive",
     memory: MemoryOptions | None = None,
+    xcache: float = 0.0,
 ) -> Attachment:
     """Send the decode attention of `model` to a drive or to several; as a context manager it restores the model.
 
@@ -85,6 +88,7 @@ def attach(
     "recompute" makes the same K and V again on what is left, and the text goes on as it would have. `sessions`: keep K
     and V beyond the process (`Attachment.sessions`). `active` "memory": running sequences are in memory, as far as
     `memory` allows, and the model's own attention reads them there; the drives keep them.
+    `xcache`: of this share of a batch's sequences the drives keep layer inputs instead of K and V.
     Raises UnsupportedError for models that the drive cannot serve exactly, InputError.
     """
     policy = make_policy(attention, ratio or Fraction(1)) if isinstance(attention, str) else attention
@@ -101,7 +105,13 @@ def attach(
             f"{policy.name} attention has no sequences in memory: take exact attention, or active='drive'"
         )
     in_memory = memory or MemoryOptions() if active == "memory" else None
-    attachment = Attachment(model, target, policy, spill, on_failure, in_memory)
+    inputs = _xcache(model, policy, xcache, keeps_kv=bool(sessions) or active == "memory")
+    try:
+        attachment = Attachment(model, target, policy, spill, on_failure, in_memory, inputs)
+    except BaseException:
+        if inputs is not None:
+            inputs.close()
+        raise
     if sessions:
         try:
             attachment.keep_sessions(SessionOptions() if isinstance(sessions, bool) else sessions)
@@ -122,6 +132,7 @@ class Attachment:
         spill: int,
         on_failure: OnFailure,
         memory: MemoryOptions | None = None,
+        xcache: XCache | None = None,
     ) -> None:
         self.target = target
         self.recoveries = 0
@@ -130,7 +141,7 @@ class Attachment:
         self._policy = policy
         self._recompute = on_failure == "recompute"
         self._layers = decoder_config(model).num_hidden_layers
-        self._backing = Backing(drives_of(target), spill, fingerprint(model))
+        self._backing = Backing(drives_of(target), spill, fingerprint(model), xcache)
         self._caches: weakref.WeakSet[AttachedCache] = weakref.WeakSet()
         self._sessions: SessionStore | None = None
         self._others = partial(layers_in_memory, model)
@@ -300,6 +311,19 @@ class Attachment:
             rows, tokens = _shape_of(arguments)
             return self.cache(tokens, rows)
         raise UnsupportedError(f"the drives do not have what this {type(given).__name__} holds: pass attached.cache()")
+
+
+def _xcache(model: PreTrainedModel, policy: Policy, share: float, *, keeps_kv: bool) -> XCache | None:
+    """The X-cache that `attach` was asked for. Raises InputError, UnsupportedError."""
+    if share == 0:
+        return None
+    if not isinstance(share, float | int) or not 0 < share <= 1:
+        raise InputError(f"the share of X-cache is a number from 0 to 1, not {share!r}")
+    if policy.name != "exact":
+        raise InputError(f"X-cache rebuilds K and V for exact attention: {policy.name} cannot use it")
+    if keeps_kv:
+        raise InputError("kept sessions and sequences in memory hold K and V: attach with them or with X-cache")
+    return make_xcache(model, probe(model).layers, float(share))
 
 
 def _check_attention(model: PreTrainedModel, policy: Policy) -> None:

@@ -6,26 +6,27 @@ import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from kvdrive.errors import TargetError
 from kvdrive.targets.base import Target
 
 Result = TypeVar("Result")
+Subject = TypeVar("Subject")
 
 
-class DriveQueue:
-    """The thread that sends commands to `target`. `failed`: the connection to the drive was lost."""
+class WorkQueue(Generic[Subject]):
+    """A thread that works with `target`. `failed`: the connection to a drive was lost."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Subject, name: str) -> None:
         self.target = target
         self.failed = False
-        self._work: queue.SimpleQueue[tuple[Future[Any], Callable[[Target], Any]] | None] = queue.SimpleQueue()
+        self._work: queue.SimpleQueue[tuple[Future[Any], Callable[[Subject], Any]] | None] = queue.SimpleQueue()
         self._closed = False
-        self._thread = threading.Thread(target=self._serve, name="kvdrive-drive", daemon=True)
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
 
-    def start(self, work: Callable[[Target], Result]) -> Future[Result]:
+    def start(self, work: Callable[[Subject], Result]) -> Future[Result]:
         """Call `work(target)` after all work that was started before. The future has its result or error."""
         future: Future[Result] = Future()
         if self._closed:
@@ -34,7 +35,7 @@ class DriveQueue:
             self._work.put((future, work))
         return future
 
-    def run(self, work: Callable[[Target], Result]) -> Result:
+    def run(self, work: Callable[[Subject], Result]) -> Result:
         """`start` and wait. Raises the errors of `work`."""
         return self.start(work).result()
 
@@ -56,3 +57,10 @@ class DriveQueue:
             else:
                 future.set_result(result)
             del item, future, work
+
+
+class DriveQueue(WorkQueue[Target]):
+    """The thread that sends commands to `target`."""
+
+    def __init__(self, target: Target) -> None:
+        super().__init__(target, "kvdrive-drive")

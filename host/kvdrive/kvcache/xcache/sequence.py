@@ -1,0 +1,218 @@
+"""A row of a batch of which the drives hold layer inputs X. Its K and V are rebuilt, and attended to, on the host."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from collections.abc import Sequence as Several
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from kvdrive import abi
+from kvdrive.kvcache.scaling import Halves, scaled_halves
+from kvdrive.kvcache.sequence import Endpoint, Sent, Sequence, Slice, gather
+from kvdrive.kvcache.session import Query
+from kvdrive.kvcache.xcache.attention import MemoryAttention
+from kvdrive.kvcache.xcache.corrections import Corrections
+from kvdrive.kvcache.xcache.inputs import XCache
+from kvdrive.nvme.commands import AttentionOutput
+from kvdrive.targets.base import Target
+
+Exponents = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class LayerState:
+    """What the host keeps of one layer: X of the pending tokens, behind `stored` tokens on the drives.
+
+    `exponents`: of the scales of K and of V, [heads] each.
+    """
+
+    stored: int
+    pending: torch.Tensor
+    keys: Corrections
+    values: Corrections
+    exponents: tuple[Exponents, Exponents]
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """K and V [heads, tokens, d] of a layer's first tokens, as if they had been stored."""
+
+    k: Halves
+    v: Halves
+
+
+class InputSequence(Sequence):
+    """The slices of X of one row. Values that the threads share are replaced, never changed."""
+
+    def __init__(self, slices: list[Slice], shared: XCache) -> None:
+        super().__init__(slices)
+        self._shared = shared
+        self._layers: dict[int, LayerState] = {}
+        self._positions = np.empty(0, np.int64)
+        self._held: tuple[int, Rebuilt] | None = None  # the layer that is being asked, or that will be asked next
+        self._epoch = 0  # counts removals of tokens: what is rebuilt during one is of no use
+
+    def note(self, layer: int, first: int, x: torch.Tensor, positions: NDArray[np.int64], exponents: Any) -> None:
+        """Tokens from `first` on enter the layer: x [tokens, width], `positions` [tokens], `exponents` of K and V."""
+        before = self._layers.get(layer)
+        if before is None:
+            none = torch.empty(0, x.shape[1], dtype=x.dtype)
+            before = LayerState(first, none, Corrections.none(), Corrections.none(), exponents)
+        pending = torch.cat([before.pending, x.cpu()])
+        self._layers[layer] = replace(before, pending=pending, exponents=exponents)
+        if len(self._positions) < first + len(x):
+            self._positions = np.concatenate([self._positions[:first], positions])
+
+    def append(self, layer: int, first_token: int, k: Halves, v: Halves, worked: Callable[[float], None]) -> Sent:
+        """Store X of the oldest pending tokens, whose K and V these are; see Sequence. Raises RangeError."""
+        tokens = k.shape[1]
+        state = self._layers[layer]
+        x = state.pending[:tokens]
+        rows = self._shared.rows.encode(x)
+        rebuilt = self._projected(layer, x, first_token)
+        keys = state.keys.found(first_token, k, rebuilt.k)
+        values = state.values.found(first_token, v, rebuilt.v)
+        with self._shared.lock:
+            self._shared.stats.bytes_written += rows.nbytes
+            self._shared.stats.corrected += len(keys) - len(state.keys) + len(values) - len(state.values)
+        self._layers[layer] = replace(
+            state, stored=first_token + tokens, pending=state.pending[tokens:], keys=keys, values=values
+        )
+
+        def send(one: Slice, target: Target) -> None:
+            began = time.perf_counter()
+            one.session.append(layer, abi.KvKind.KEYS, first_token, rows[one.first : one.last])
+            worked(time.perf_counter() - began)
+
+        return Sent(rows.nbytes, [one.queue.start(partial(send, one)) for one in self.slices])
+
+    def endpoints(self) -> list[Endpoint]:
+        """See Sequence: all heads are answered in memory."""
+        heads = len(next(iter(self._layers.values())).exponents[0])
+        return [Endpoint(self._shared.worker, self, 0, heads, _answer)]
+
+    def rebuild_ahead(self, layer: int) -> None:
+        """Start rebuilding K and V of a layer that will be asked next. Does not wait; errors come when it is asked."""
+        epoch = self._epoch
+
+        def work(_: MemoryAttention) -> None:
+            self._hold(layer, self._rebuilt(layer), epoch)
+
+        self._shared.worker.start(work)
+
+    def take(self, layer: int) -> Rebuilt:
+        """K and V of the layer's stored tokens; the worker's thread calls it. Raises CommandError, TargetError."""
+        with self._shared.lock:
+            epoch, held = self._epoch, self._held
+        if held is not None and held[0] == layer and held[1].k.shape[1] == self._layers[layer].stored:
+            return held[1]
+        rebuilt = self._rebuilt(layer)
+        self._hold(layer, rebuilt, epoch)
+        return rebuilt
+
+    def _hold(self, layer: int, rebuilt: Rebuilt, epoch: int) -> None:
+        """Keep one layer's K and V until another layer is rebuilt, unless tokens were removed since `epoch`."""
+        with self._shared.lock:
+            if epoch == self._epoch:
+                self._held = (layer, rebuilt)
+
+    def keep(self, tokens: int) -> None:
+        """See Sequence."""
+        with self._shared.lock:
+            self._epoch += 1
+            self._held = None
+        self._positions = self._positions[:tokens]
+        for layer, state in self._layers.items():
+            stored = min(state.stored, tokens)
+            self._layers[layer] = replace(
+                state,
+                stored=stored,
+                pending=state.pending[: max(tokens - state.stored, 0)],
+                keys=state.keys.keep(stored),
+                values=state.values.keep(stored),
+            )
+
+    def fork(self, tokens: int = abi.MAX_TOKENS) -> InputSequence:
+        """See Sequence."""
+        copy = InputSequence(super().fork(tokens).slices, self._shared)
+        copy._layers, copy._positions = dict(self._layers), self._positions
+        copy.keep(tokens)
+        return copy
+
+    def describe(self) -> dict[str, Any]:
+        """What the host knows of the tokens on the drives, as plain values for `restored`."""
+        layers = {
+            str(layer): {
+                "keys": state.keys.plain(),
+                "values": state.values.plain(),
+                "exponents": [one.tolist() for one in state.exponents],
+            }
+            for layer, state in self._layers.items()
+        }
+        return {"positions": self._positions.tolist(), "layers": layers}
+
+    @classmethod
+    def restored(cls, sequence: Sequence, shared: XCache, tokens: int, plain: dict[str, Any]) -> InputSequence:
+        """A row whose slices hold X of `tokens` tokens; `describe` made `plain`."""
+        row = cls(sequence.slices, shared)
+        row._positions = np.array(plain["positions"], np.int64)
+        empty = torch.empty(0, shared.rows.width, dtype=shared.rows.dtype)
+        for layer, one in plain["layers"].items():
+            keys, values = Corrections.restored(one["keys"]), Corrections.restored(one["values"])
+            exponents = [np.array(scale, np.int64) for scale in one["exponents"]]
+            row._layers[int(layer)] = LayerState(tokens, empty, keys, values, (exponents[0], exponents[1]))
+        return row
+
+    def _rebuilt(self, layer: int) -> Rebuilt:
+        """Read X and project it."""
+        state = self._layers[layer]
+        shape = (state.stored, self._shared.rows.slice_dim)
+
+        def read(one: Slice, target: Target) -> Halves:
+            return one.session.read(layer, abi.KvKind.KEYS, 0, (one.last - one.first, *shape))
+
+        parts = gather([one.queue.start(partial(read, one)) for one in self.slices])
+        began = time.perf_counter()
+        x = self._shared.rows.decode(np.concatenate(parts) if len(parts) > 1 else parts[0])
+        rebuilt = self._projected(layer, x, 0)
+        state.keys.apply(rebuilt.k)
+        state.values.apply(rebuilt.v)
+        with self._shared.lock:
+            self._shared.stats.bytes_read += sum(part.nbytes for part in parts)
+            self._shared.stats.rebuild_seconds += time.perf_counter() - began
+            self._shared.stats.tokens_rebuilt += state.stored
+        return rebuilt
+
+    def _projected(self, layer: int, x: torch.Tensor, first: int) -> Rebuilt:
+        """K and V of x [tokens, width], which are tokens `first` and following ones."""
+        positions = self._positions[first : first + len(x)]
+        k, v = self._shared.projections.project(layer, x, positions, first)
+        of_keys, of_values = self._layers[layer].exponents
+        return Rebuilt(_halves(k, of_keys), _halves(v, of_values))
+
+
+def _halves(tensor: torch.Tensor, exponents: Exponents) -> Halves:
+    """[heads, tokens, d], divided by 2^exponents [heads], in binary16 as `HeadScale` rounds."""
+    if exponents.any():
+        tensor = torch.from_numpy(scaled_halves(tensor[None], exponents[None])[0][0])
+    halves: Halves = tensor.float().to(torch.float16).contiguous().numpy()
+    return halves
+
+
+def _answer(attention: MemoryAttention, queries: Several[Query]) -> list[AttentionOutput]:
+    """Answer queries in the worker's thread; those of one row and layer share what is rebuilt."""
+    held: tuple[Any, int] | None = None
+    answers = []
+    for one in queries:
+        row = cast(InputSequence, cast(object, one.session))
+        if held != (row, one.layer):
+            held, rebuilt = (row, one.layer), row.take(one.layer)
+        answers.append(attention.attend(one, rebuilt.k, rebuilt.v))
+    return answers
