@@ -189,6 +189,11 @@ bench-remote: setup ## decode steps with the drive behind NVMe/TCP: loopback, an
 bench-sessions: setup ## first token of a turn found on the drive beside computing it again, writes, look-ups -> docs/sessions.md
 	@$(BIN)/python scripts/bench_sessions.py
 
+.PHONY: replay
+replay: setup ## replays AttentionStore's evaluation in virtual time (a quarter of an hour), for docs/ledger.md
+	@$(BIN)/python scripts/replay.py
+	@$(BIN)/kvdrive ledger --write docs/ledger.md
+
 .PHONY: bench
 bench: bench-attention bench-decode bench-cpu-target readme ## all benchmarks of the host, and the tables of README.md
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -37,11 +36,16 @@ def replay(
         typer.Option(help="K and V load layer by layer during the prefill, or before it; or the drive attends"),
     ] = "overlapped",
     no_prefetch: Annotated[bool, typer.Option("--no-prefetch", help="load from disk when a request runs")] = False,
-    requests: Annotated[int, typer.Option(min=0, help="replay so many requests at most; 0: all")] = 0,
+    requests: Annotated[int, typer.Option(min=0, help="read so many requests of a file at most; 0: all")] = 0,
     stretch: Annotated[float, typer.Option(min=0.001, help="let the time of a trace go so many times slower")] = 1.0,
     conversations: Annotated[int, typer.Option(min=1, help="of a generated trace")] = 2000,
     rate: Annotated[float, typer.Option(min=0.001, help="new conversations a second of a generated trace")] = 1.0,
     seed: Annotated[int, typer.Option(min=0, help="of a generated trace")] = 1,
+    think: Annotated[float, typer.Option(min=0.001, help="mean seconds between an answer and the next question")] = 60,
+    recompute_cut: Annotated[
+        bool, typer.Option("--recompute-cut", help="compute again what is left of a context that was cut")
+    ] = False,
+    warm_up: Annotated[int, typer.Option(min=0, help="do not count so many requests at the beginning")] = 0,
     report: Annotated[
         Path | None, typer.Option(callback=output_folder, help="folder for replay.json and replay.png")
     ] = None,
@@ -58,9 +62,11 @@ def replay(
     names = [name.strip() for name in policies.split(",")]
     if unknown := set(names) - set(EVICTIONS):
         raise InputError(f"there is no eviction policy '{unknown.pop()}': choose {', '.join(EVICTIONS)}")
+    chosen = MODELS[model]
     if trace in ("sharegpt", "azure"):
-        given = traces.conversations(conversations, rate, seed, "poisson" if trace == "sharegpt" else "azure")
-        given = replace(given, requests=given.requests[: requests or None])
+        context = traces.Context(chosen.window, decoupled=not recompute_cut)
+        arrivals = "poisson" if trace == "sharegpt" else "azure"
+        given = traces.conversations(conversations, rate, seed, arrivals, think, context)
     else:
         given = traces.read(Path(trace), requests, stretch)
     machine = Machine(
@@ -71,22 +77,26 @@ def replay(
         in_place=resume == "in-place",
         prefetch=not no_prefetch,
     )
-    chosen = MODELS[model]
     with Console(stderr=True).status("replaying"):
-        results = {name: simulation.replay(given, chosen, machine, name) for name in names}
-        results["recompute"] = simulation.replay(given, chosen, machine, "lru", keep=False)
+        results = {name: simulation.replay(given, chosen, machine, name, warm_up=warm_up) for name in names}
+        results["recompute"] = simulation.replay(given, chosen, machine, "lru", keep=False, warm_up=warm_up)
     described = reports.describe(given, chosen, machine, results)
     if report:
         reports.write(report, described)
     if as_json:
         typer.echo(json.dumps(described))
         return
-    columns = {
-        "hit_rate": "hits", "token_hit_rate": "tokens found", "memory_share_of_hits": "hits in memory",
-        "mean_ttft_seconds": "TTFT, s", "gpu_prefill_seconds": "prefill, s", "prefill_usd": "prefill, USD",
+    rows = {
+        "hit_rate": "hits among requests with history", "hit_rate_of_all": "hits among all requests",
+        "token_hit_rate": "tokens found", "memory_share_of_hits": "hits in memory", "mean_ttft_seconds": "TTFT, s",
+        "gpu_prefill_seconds": "prefill, s", "gpu_decode_seconds": "decode, s", "prefill_usd": "prefill, USD",
         "storage_usd": "storage, USD", "recomputed": "recomputed", "evictions": "evictions",
     }  # fmt: skip
-    table = Table("", *columns.values(), title=f"{given.name}: modelled with {model}", title_justify="left")
-    for name, figures in described["results"].items():
-        table.add_row(name, *(f"{figures[key]:,.3g}" for key in columns))
+    table = Table("", *described["results"], title=f"{given.name}: modelled with {model}", title_justify="left")
+    for key, label in rows.items():
+        table.add_row(label, *(_number(figures[key]) for figures in described["results"].values()))
     Console().print(table)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

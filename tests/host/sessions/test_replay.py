@@ -3,15 +3,17 @@
 import json
 import random
 from collections import OrderedDict
+from itertools import pairwise
 
 import pytest
 from typer.testing import CliRunner
 
 from kvdrive.cli.main import app
 from kvdrive.errors import InputError
+from kvdrive.sessions.replay import attention_store as evaluation
 from kvdrive.sessions.replay.hardware import MODELS, Machine, Model
 from kvdrive.sessions.replay.simulation import replay
-from kvdrive.sessions.replay.traces import Request, Trace, conversations, read
+from kvdrive.sessions.replay.traces import Context, Request, Trace, conversations, read
 
 MODEL = Model(10, 0.001, 0.001)
 
@@ -116,16 +118,65 @@ def test_prefetch_brings_sessions_into_memory():
     assert with_it.memory_hits > without.memory_hits
 
 
+def turns(first):
+    chain = [first]
+    while chain[-1].then is not None:
+        chain.append(chain[-1].then)
+    return chain
+
+
 def test_conversations_have_the_published_statistics():
-    requests = conversations(3000, 1.0, seed=7).requests
-    longest, turns = {}, {}
-    for request in requests:
-        name = request.kept[0] if request.kept else id(request)
-        longest[name] = max(longest.get(name, 0), request.tokens + request.output)
-        turns[name] = turns.get(name, 0) + 1
-    assert 5.2 < len(requests) / 3000 < 6.3
-    assert 0.40 < sum(tokens > 2048 for tokens in longest.values()) / 3000 < 0.55
-    assert 0.22 < sum(tokens > 4096 for tokens in longest.values()) / 3000 < 0.38
+    chains = [turns(first) for first in conversations(3000, 1.0, seed=7).requests]
+    longest = [max(request.tokens + request.output for request in chain) for chain in chains]
+    assert 5.5 < sum(map(len, chains)) / 3000 < 6.0
+    assert 0.70 < sum(len(chain) > 1 for chain in chains) / 3000 < 0.76
+    assert 0.40 < sum(tokens > 2048 for tokens in longest) / 3000 < 0.55
+    assert 0.22 < sum(tokens > 4096 for tokens in longest) / 3000 < 0.38
+
+
+def test_a_question_comes_after_the_answer():
+    """With one slot and slow steps, turns of a conversation still follow each other: their history is found."""
+    trace = conversations(8, 100.0, seed=2, think=1.0)
+    found = replay(trace, Model(10, 0.01, 1.0), Machine(slots=1), "lru")
+    assert found.returning - 2 <= found.hits > 10
+    assert found.decode == pytest.approx(sum(request.output for request in trace))
+
+
+@pytest.mark.parametrize("decoupled", [True, False])
+def test_a_context_is_cut_at_the_window(decoupled):
+    window = 512
+    trace = conversations(30, 1.0, seed=3, context=Context(window, decoupled=decoupled))
+    assert all(request.tokens + request.output <= window for request in trace)
+    pairs = [pair for first in trace.requests for pair in pairwise(turns(first))]
+    cut = [(a, b) for a, b in pairs if b.tokens <= a.tokens + a.output and len(b.keys) > 1 and a.kept]
+    assert len(cut) > 20
+    assert all((a.kept[:1] == b.keys[:1]) == decoupled for a, b in cut)
+    found = replay(trace, MODELS["llama-13b"], Machine(), "lru")
+    assert (found.hits > found.returning - len(cut)) == decoupled
+    # What a cut has made worthless does not stay: a conversation has one session at most.
+    bounded = replay(trace, MODELS["llama-13b"], Machine(memory=0, disk=30 * window * 820_000), "lru")
+    assert bounded.evictions == 0
+
+
+def test_the_first_requests_are_not_counted():
+    trace = conversations(20, 1.0, seed=5)
+    count = sum(1 for _ in trace)
+    whole, rest = (replay(trace, MODELS["llama-13b"], Machine(), "lru", warm_up=warm_up) for warm_up in (0, 50))
+    assert (whole.requests, rest.requests) == (count, count - 50)
+    assert rest.hits < whole.hits
+    assert rest.decode < whole.decode
+
+
+def test_the_recorded_evaluation_names_every_setting():
+    for setting in evaluation.SETTINGS:
+        assert (evaluation.result(setting).hits > 0) == bool(setting.policy)
+    assert {setting.model for setting in evaluation.SETTINGS} == set(MODELS)
+
+
+@pytest.mark.slow
+def test_the_recorded_evaluation_is_what_a_replay_finds():
+    setting = evaluation.Setting("llama-70b")
+    assert evaluation.run(setting) == evaluation.result(setting)
 
 
 def write(path, rows):

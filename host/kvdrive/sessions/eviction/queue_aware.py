@@ -23,8 +23,10 @@ class QueueAware(Eviction):
     def victim(self, index: Ranking[K], tenant: str | None = None) -> K | None:
         """See Eviction."""
         condition, values = of_tenant(tenant)
-        wanted = ",".join(map(str, self._window))
-        outside = index.first("tick", f"{condition} AND id NOT IN ({wanted})", values)
+        index.want(self._window.keys())
+        outside = index.first(
+            "tick", f"{condition} AND NOT EXISTS (SELECT 1 FROM waiting WHERE waiting.id=sessions.id)", values
+        )
         if outside is not None:
             return outside
         for session in sorted(self._window, key=lambda session: self._window[session], reverse=True):

@@ -4,24 +4,45 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kvdrive.perf.hardware import A100_80, A100_FLOPS
+from kvdrive.perf.reuse import efficiency
+from kvdrive.perf.shapes import FALCON_40B, LLAMA_13B, LLAMA_65B, LLAMA_70B, ModelShape
+
 GB = 10**9
+
+
+SLOTS = 24  # sequences that decode at once
 
 
 @dataclass(frozen=True)
 class Model:
-    """`bytes_per_token` of K and V; `prefill`, `decode`: seconds per token."""
+    """`bytes_per_token` of K and V; `prefill`: seconds per token; `decode`: seconds of a step of all sequences.
+
+    `window`: tokens of the model's context, 0: without a bound. `gpus`: that compute it.
+    """
 
     bytes_per_token: int
     prefill: float
     decode: float = 0.03
+    window: int = 0
+    gpus: int = 4
 
 
-_PREFILL_65B = 0.360 / 2048  # published; those of the other models are in proportion to their parameters
+def _model(shape: ModelShape, gpus: int, window: int) -> Model:
+    """A prefill uses the share of the GPUs' FLOP that the published one of LLaMA-65B does; a decode step reads the
+    weights and the K and V of all slots, each half a window long, with the same share of their memories' rate."""
+    share = efficiency(LLAMA_65B, 2048, 0.360, 4)
+    half = window // 2
+    prefill = shape.prefill_flop(half) / half / (gpus * A100_FLOPS.value * share)
+    step = (shape.weight_bytes + shape.kv_bytes(SLOTS, half)) / (gpus * A100_80.memory_rate.value * share)
+    return Model(shape.kv_bytes_per_token, prefill, step, window, gpus)
+
+
 MODELS = {
-    "llama-13b": Model(780_000, _PREFILL_65B * 13 / 65),
-    "llama-65b": Model(2_500_000, _PREFILL_65B),
-    "llama-70b": Model(310_000, _PREFILL_65B * 70 / 65),
-    "falcon-40b": Model(120_000, _PREFILL_65B * 40 / 65),
+    "llama-13b": _model(LLAMA_13B, 2, 2048),
+    "llama-65b": _model(LLAMA_65B, 4, 2048),
+    "llama-70b": _model(LLAMA_70B, 4, 4096),
+    "falcon-40b": _model(FALCON_40B, 4, 2048),
 }
 
 
@@ -29,19 +50,19 @@ MODELS = {
 class Machine:
     """`memory`, `disk`: bytes for kept sessions. `pcie`, `disk_rate`: bytes a second. `slots`: sequences at once.
 
-    `overlap`: K and V of a layer load while the one before computes. `in_place`: attention is in the drive, and nothing
-    is loaded. `prefetch`: waiting requests' sessions go from disk to memory before they run. Prices in USD an hour.
+    `overlap`: K and V load while the layers and the request before them compute, into a read buffer. `in_place`:
+    attention is in the drive, and nothing is loaded. `prefetch`: waiting requests' sessions go from disk to memory
+    before they run. Prices in USD an hour.
     """
 
     memory: int = 128 * GB
     disk: int = 10_000 * GB
     pcie: float = 26e9
     disk_rate: float = 5e9
-    slots: int = 24
+    slots: int = SLOTS
     overlap: bool = True
     in_place: bool = False
     prefetch: bool = True
-    gpus: int = 4
     gpu_price: float = 5.0
     memory_price: float = 0.0088  # of a GB
     disk_price: float = 0.000082  # of a GB

@@ -15,7 +15,7 @@ from kvdrive.sessions.replay.traces import Trace
 def describe(trace: Trace, model: Model, machine: Machine, results: dict[str, Result]) -> dict[str, Any]:
     """Everything that was put in and came out. All times and costs are modelled."""
     return {
-        "trace": {"name": trace.name, "block": trace.block, "requests": len(trace.requests)},
+        "trace": {"name": trace.name, "block": trace.block, "requests": sum(1 for _ in trace)},
         "model": asdict(model),
         "machine": asdict(machine),
         "results": {name: result.figures(machine) for name, result in results.items()},

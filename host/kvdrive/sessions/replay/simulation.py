@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count, islice
 
@@ -16,17 +16,17 @@ from kvdrive.sessions.replay.hardware import Machine, Model
 from kvdrive.sessions.replay.traces import Request, Trace
 
 _ROOT = -1
-_LOOKED_AT = 64  # waiting requests that the window looks at, at most
 
 
 @dataclass
 class Result:
-    """What a replay counted. `hits`: requests with history, that found some of it (`returning`: all with history).
+    """What a replay counted. `returning`: requests with history; `hits`: those of them that found some of it.
 
-    `memory_hits`: of the hits, those whose session was in memory. `recomputed`: requests
-    whose K and V would have taken longer to load than to compute. Times in seconds; `prefill` is GPU time.
+    `memory_hits`: of the hits, those whose session was in memory. `recomputed`: requests whose K and V would have taken
+    longer to load than to compute. Times in seconds; `prefill` and `decode` are those of `gpus` GPUs.
     """
 
+    gpus: int = 1
     requests: int = 0
     returning: int = 0
     hits: int = 0
@@ -39,16 +39,18 @@ class Result:
     prefill: float = 0.0
     decode: float = 0.0
     first_token: float = 0.0
+    begin: float = 0.0
     end: float = 0.0
 
     def figures(self, machine: Machine) -> dict[str, float]:
         """Shares, means and costs."""
-        hours = self.end / 3600
-        gpu = self.prefill / 3600 * machine.gpus * machine.gpu_price
+        hours = (self.end - self.begin) / 3600
+        gpu = self.prefill / 3600 * self.gpus * machine.gpu_price
         store = hours * (machine.memory * machine.memory_price + machine.disk * machine.disk_price) / 1e9
         return {
             "requests": self.requests,
             "hit_rate": _share(self.hits, self.returning),
+            "hit_rate_of_all": _share(self.hits, self.requests),
             "memory_share_of_hits": _share(self.memory_hits, self.hits),
             "token_hit_rate": _share(self.cached_tokens, self.prompt_tokens),
             "mean_ttft_seconds": _share(self.first_token, self.requests),
@@ -63,76 +65,118 @@ class Result:
         }
 
 
-def replay(trace: Trace, model: Model, machine: Machine, policy: str, *, keep: bool = True) -> Result:
-    """Replay all requests; `policy` names an eviction policy. `keep` False: every prompt is computed whole."""
-    return _Replay(trace, model, machine, policy, keep=keep).run()
+def replay(trace: Trace, model: Model, machine: Machine, policy: str, *, keep: bool = True, warm_up: int = 0) -> Result:
+    """Replay all requests; `policy` names an eviction policy. `keep` False: every prompt is computed whole.
+
+    The first `warm_up` requests fill the store and are not counted.
+    """
+    return _Replay(trace, model, machine, policy, keep=keep).run(warm_up)
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    """A request that waits for a slot since `seconds`. `entry`: the kept session that it will use, or None."""
+
+    seconds: float
+    request: Request
+    entry: int | None
 
 
 class _Replay:
     """`shelf` indexes what is kept at all, `memory` what of it is in memory: each of its entries stands for one of
-    the shelf's, whose number is the session number in its slices."""
+    the shelf's, whose number is the session number in its slices.
+
+    One GPU (or group of them) computes a prefill or a decode step of all running sequences, never both: `clock` is the
+    time spent on decode steps, and stands still during a prefill.
+    """
 
     def __init__(self, trace: Trace, model: Model, machine: Machine, policy: str, *, keep: bool) -> None:
         self._trace, self._model, self._machine, self._keep = trace, model, machine, keep
-        self._now = 0.0
+        self._now = self._clock = 0.0
         self._shelf = Index(":memory:", lambda: self._now)
         self._memory = Index(":memory:", lambda: self._now)
         self._shelf_policy, self._memory_policy = make_eviction(policy), make_eviction(policy)
         self._looks_ahead = isinstance(self._shelf_policy, QueueAware)
+        self._there: dict[int, Entry] = {}  # all of the shelf
+        self._tails: dict[int, int] = {}  # their tokens beyond whole blocks
         self._resident: dict[int, int] = {}  # number on the shelf -> number in memory
         self._ready: dict[int, float] = {}  # when a prefetch is complete
         self._names = count(1)
-        self._queue: deque[Request] = deque()
-        self._prefill_free = self._disk_free = 0.0
+        self._queue: deque[_Waiting] = deque()
+        self._running: list[tuple[float, int, Request]] = []  # the clock when it ends
+        self._disk_free = 0.0
+        self._began = self._loaded = 0.0  # when the last prefill began; when the last load ended
         self._sizes = self._kept = 0
-        self.result = Result()
+        self._order = count()
+        self._arrivals = [(request.seconds, next(self._order), request) for request in trace.requests]
+        heapq.heapify(self._arrivals)
+        self.result = Result(model.gpus)
 
-    def run(self) -> Result:
-        arrivals: Iterator[Request] = iter(self._trace.requests)
-        ends: list[tuple[float, int, Request]] = []
-        order, free = count(), self._machine.slots
-        upcoming = next(arrivals, None)
-        while upcoming is not None or ends:
-            if upcoming is not None and (not ends or upcoming.seconds <= ends[0][0]):
-                self._now = upcoming.seconds
-                self._queue.append(upcoming)
-                upcoming = next(arrivals, None)
+    def run(self, warm_up: int) -> Result:
+        started = 0
+        while self._arrivals or self._queue or self._running:
+            while self._arrivals and self._arrivals[0][0] <= self._now:
+                self._arrive()
+            if self._queue and len(self._running) < self._machine.slots:
+                if started == warm_up:
+                    self.result = Result(self._model.gpus, begin=self._now)
+                started += 1
+                self._start(self._queue.popleft())
             else:
-                self._now, _, done = heapq.heappop(ends)
-                free += 1
-                if self._keep:
-                    self._put(done)
-            self._prefetch()
-            while free and self._queue:
-                request = self._queue.popleft()
-                free -= 1
-                heapq.heappush(ends, (self._start(request), next(order), request))
+                self._decode()
         self.result.end = self._now
         self._shelf.close()
         self._memory.close()
         return self.result
 
-    def _start(self, request: Request) -> float:
-        """Begin a request. Returns when its last token is generated."""
-        result, model = self.result, self._model
+    def _arrive(self) -> None:
+        seconds, _, request = heapq.heappop(self._arrivals)
+        depth, entries = self._shelf.find(_ROOT, request.keys) if self._keep else (0, [])
+        self._queue.append(_Waiting(seconds, request, entries[0].id if depth else None))
+        self._prefetch()
+
+    def _decode(self) -> None:
+        """Let the running sequences decode until one ends or a request arrives."""
+        end = self._now + self._running[0][0] - self._clock if self._running else math.inf
+        until = min(end, self._arrivals[0][0] if self._arrivals else math.inf)
+        if self._running:
+            self._clock += until - self._now
+            self.result.decode += until - self._now
+        self._now = until
+        if until < end:
+            return
+        self._clock, _, done = heapq.heappop(self._running)
+        if self._keep:
+            self._put(done)
+        if done.then is not None:
+            heapq.heappush(self._arrivals, (self._now + done.then.seconds, next(self._order), done.then))
+        self._prefetch()
+
+    def _start(self, waiting: _Waiting) -> None:
+        """Compute the prompt of a request; then it runs."""
+        result, model, request = self.result, self._model, waiting.request
         cached, entry = self._find(request)
-        begin = max(self._now, self._prefill_free)
-        load = self._load(entry, cached, begin, counts=cached > request.common and request.turn > 0)
+        load = self._load(entry, cached, counts=cached > request.common and request.turn > 0)
         compute = (request.tokens - cached) * model.prefill
-        busy = max(load, compute) if self._machine.overlap else load + compute
+        if self._machine.overlap:  # the read buffer takes K and V while the request before computes
+            loaded = max(self._loaded, self._began, waiting.seconds) + load
+            busy = max(loaded - self._now, compute)
+        else:
+            loaded, busy = self._now + load, load + compute
         if busy > (whole := request.tokens * model.prefill):  # a restore that does not pay is a recompute
             busy, cached = whole, 0
             result.recomputed += 1
-        self._prefill_free = begin + busy
+        elif cached:
+            self._loaded = loaded
+        self._began = self._now
+        self._now += busy
         result.requests += 1
         result.returning += request.turn > 0
-        result.hits += cached > request.common and request.turn > 0
         result.prompt_tokens += request.tokens
         result.cached_tokens += cached
         result.prefill += busy
-        result.first_token += begin + busy - request.seconds
-        result.decode += request.output * model.decode
-        return begin + busy + request.output * model.decode
+        result.first_token += self._now - waiting.seconds
+        heapq.heappush(self._running, (self._clock + request.output * model.decode, next(self._order), request))
 
     def _find(self, request: Request) -> tuple[int, Entry | None]:
         depth, entries = self._shelf.find(_ROOT, request.keys) if self._keep else (0, [])
@@ -140,14 +184,18 @@ class _Replay:
             return 0, None
         with self._shelf.transaction():
             self._shelf.use(entries[0].id)
-        return min(depth * self._trace.block, request.tokens - 1), entries[0]
+        entry, found = entries[0], depth * self._trace.block
+        if entry.tokens == found:  # this conversation's own, to its last token
+            found += self._tails[entry.id]
+        return min(found, request.tokens - 1), entry
 
-    def _load(self, entry: Entry | None, tokens: int, begin: float, *, counts: bool) -> float:
+    def _load(self, entry: Entry | None, tokens: int, *, counts: bool) -> float:
         """Seconds until K and V of the first `tokens` tokens are in the GPU."""
         if entry is None:
             return 0.0
+        self.result.hits += counts
         resident = self._resident.get(entry.id)
-        if resident is not None and self._ready.get(entry.id, 0.0) <= begin:
+        if resident is not None and self._ready.get(entry.id, 0.0) <= self._now:
             self.result.memory_hits += counts
             with self._memory.transaction():
                 self._memory.use(resident)
@@ -159,6 +207,8 @@ class _Replay:
 
     def _put(self, request: Request) -> None:
         """Keep what a request has computed, in memory first. The session that it goes on with is replaced."""
+        if request.replaces:
+            self._replace(request.replaces)
         keys = list(request.kept)
         if not keys:
             return
@@ -175,14 +225,23 @@ class _Replay:
                     break
             new = NewEntry(_ROOT, "", "", [], "", per_token, block, tokens=len(keys) * block, last=keys[-1])
             number = self._shelf.add(new, keys)
-        self.result.bytes_written += (len(keys) - depth) * block * per_token
+        new_tokens = min(request.tokens + request.output, (len(keys) - depth) * block)
+        self.result.bytes_written += new_tokens * per_token
         self._sizes += len(keys) * block * per_token
         self._kept += 1
-        entry_now = self._shelf.get(number)
-        assert entry_now is not None
-        self._bring(entry_now)
+        added = self._shelf.get(number)
+        assert added is not None
+        self._there[number] = added
+        self._tails[number] = request.tail
+        self._bring(added)
         self._ready.pop(number, None)
         self._shrink()
+
+    def _replace(self, last: int) -> None:
+        _, entries = self._shelf.find(last, ())
+        with self._shelf.transaction():
+            for entry in entries[:1]:
+                self._forget(entry)
 
     def _bring(self, entry: Entry) -> None:
         """Put a session into memory; others leave for the disk."""
@@ -203,7 +262,9 @@ class _Replay:
         with self._memory.transaction():
             self._resident[entry.id] = self._memory.add(new, [name])
             if self._looks_ahead and self._memory.bytes() > self._machine.memory:
-                self._memory_policy.look_ahead([self._resident[n] for n in self._wanted() if n in self._resident])
+                self._memory_policy.look_ahead(
+                    [self._resident[n] for n in self._wanted(self._machine.memory) if n in self._resident]
+                )
             while self._memory.bytes() > self._machine.memory:
                 victim = self._memory_policy.victim(self._memory)
                 assert victim is not None
@@ -213,7 +274,7 @@ class _Replay:
     def _shrink(self) -> None:
         limit = self._machine.memory + self._machine.disk
         if self._looks_ahead and self._shelf.bytes() > limit:
-            self._shelf_policy.look_ahead(self._wanted())
+            self._shelf_policy.look_ahead(self._wanted(limit))
         while self._shelf.bytes() > limit:
             victim = self._shelf_policy.victim(self._shelf)
             assert victim is not None
@@ -223,27 +284,31 @@ class _Replay:
 
     def _forget(self, entry: Entry) -> None:
         self._shelf.remove(entry.id)
+        del self._there[entry.id], self._tails[entry.id]
         resident = self._resident.pop(entry.id, None)
         if resident is not None:
             with self._memory.transaction():
                 self._memory.remove(resident)
 
-    def _wanted(self, window: int = _LOOKED_AT) -> list[int]:
-        """Sessions that the first `window` waiting requests will use."""
+    def _wanted(self, size: int) -> list[int]:
+        """Sessions of waiting requests, as many as `size` bytes hold on average, the next request's first."""
         if not (self._kept and self._queue):
             return []
-        mean = self._sizes / self._kept
-        window = min(window, _LOOKED_AT, int((self._machine.memory + self._machine.disk) / mean))
-        found = (self._shelf.find(_ROOT, request.keys) for request in islice(self._queue, window))
-        return [entries[0].id for depth, entries in found if depth]
+        window = max(1, int(size * self._kept / self._sizes))
+        return [waiting.entry for waiting in islice(self._queue, window) if waiting.entry is not None]
 
     def _prefetch(self) -> None:
         """Bring the sessions of waiting requests from disk to memory: as many as fit there."""
-        if not (self._machine.prefetch and self._queue and len(self._resident) < self._shelf.count()):
+        if not (self._machine.prefetch and self._queue and len(self._resident) < len(self._there)):
             return
-        for number in self._wanted(max(1, int(self._machine.memory / (self._sizes / self._kept)))):
-            entry = self._shelf.get(number)
-            if entry is None or number in self._resident:
+        room = self._machine.memory
+        for number in self._wanted(room):
+            if (entry := self._there.get(number)) is None:
+                continue
+            room -= entry.bytes
+            if room < 0:
+                break
+            if number in self._resident:
                 continue
             self._disk_free = max(self._now, self._disk_free) + entry.bytes / self._machine.disk_rate
             self._ready[number] = self._disk_free
