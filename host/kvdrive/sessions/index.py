@@ -10,7 +10,7 @@ import json
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,6 @@ class Index:
         self.path = path
         self._clock = clock
         self._lock = threading.RLock()
-        self._waiting: set[int] | None = None
         if isinstance(path, Path):
             path.parent.mkdir(parents=True, exist_ok=True)
         self._db = sqlite3.connect(path, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False)
@@ -134,17 +133,6 @@ class Index:
         """The first session that may leave, in the SQL order `order`: neither pinned nor open."""
         found = self._entries(f"WHERE pinned=0 AND owner='' AND {condition} ORDER BY {order} LIMIT 1", values)
         return found[0] if found else None
-
-    def want(self, numbers: Collection[int]) -> None:
-        """Make `numbers` the rows of the table `waiting`, which `first` may name and no other connection sees."""
-        numbers = set(numbers)
-        with self._lock:
-            if self._waiting is None:
-                self._db.execute("CREATE TEMP TABLE waiting(id INTEGER PRIMARY KEY)")
-                self._waiting = set()
-            self._db.executemany("DELETE FROM waiting WHERE id=?", [(number,) for number in self._waiting - numbers])
-            self._db.executemany("INSERT INTO waiting VALUES (?)", [(number,) for number in numbers - self._waiting])
-            self._waiting = numbers
 
     def owners(self) -> list[str]:
         """Owners of open sessions."""

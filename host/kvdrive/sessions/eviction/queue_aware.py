@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from kvdrive.sessions.eviction.base import Eviction, K, Ranking, of_tenant
 
 
@@ -23,10 +25,8 @@ class QueueAware(Eviction):
     def victim(self, index: Ranking[K], tenant: str | None = None) -> K | None:
         """See Eviction."""
         condition, values = of_tenant(tenant)
-        index.want(self._window.keys())
-        outside = index.first(
-            "tick", f"{condition} AND NOT EXISTS (SELECT 1 FROM waiting WHERE waiting.id=sessions.id)", values
-        )
+        unwanted = f"{condition} AND id NOT IN (SELECT value FROM json_each(?))"
+        outside = index.first("tick", unwanted, (*values, json.dumps(list(self._window))))
         if outside is not None:
             return outside
         for session in sorted(self._window, key=lambda session: self._window[session], reverse=True):
