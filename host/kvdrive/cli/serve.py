@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import math
 import os
 import socket
 from dataclasses import replace
@@ -10,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kvdrive.choices import TARGETS
+from kvdrive.choices import PREFILL_CHUNK, TARGETS
 from kvdrive.cli.groups import command
 from kvdrive.cli.options import (
     FolderOptions,
@@ -55,14 +56,21 @@ def serve(
     ] = 0,
     queue: Annotated[int, typer.Option(min=1, help="requests that may wait; more are answered with 429")] = 64,
     concurrency: Annotated[int, typer.Option(min=1, help="sequences that generate at the same time")] = 4,
+    max_batch: Annotated[
+        int, typer.Option(min=1, help="sequences that share a decode step; 1: each has a call of the model to itself")
+    ] = 16,
+    prefill_chunk: Annotated[
+        int, typer.Option(min=0, help="tokens of a prompt between two decode steps of the others; 0: all")
+    ] = PREFILL_CHUNK,
+    deadline: Annotated[float, typer.Option(min=0, help="seconds after which an answer ends; 0: none")] = 0,
     idle: Annotated[
         int, typer.Option(min=0, help="finished sequences kept for the next turn, as far as there is room; 0: none")
     ] = 10_000,
 ) -> None:
     """Serve OpenAI's /v1/completions and /v1/chat/completions with the KV cache in drives.
 
-    Also /v1/models, /health and Prometheus /metrics. The prompts of up to --concurrency requests are computed one after
-    the other, their tokens in turns.
+    Also /v1/models, /health and Prometheus /metrics. Up to --concurrency requests run at the same time: one call of the
+    model computes the next token of all of them, and between two such calls a part of one prompt is computed.
     """
     if not key and not _own_machine(host):
         raise InputError(f"{host} can be reached from elsewhere: set KVDRIVE_API_KEY (or --key) first")
@@ -73,8 +81,9 @@ def serve(
     with waiting_for(IMPORTS):
         from kvdrive.generation import checkpoints
         from kvdrive.server.app import Settings, application
+        from kvdrive.server.jobs import Limits
         from kvdrive.server.metrics import Metrics
-        from kvdrive.server.scheduler import Limits, Scheduler
+        from kvdrive.server.scheduler import Scheduler
         from kvdrive.targets.opening import open_drives
 
     with waiting_for(f"loading {computed.model}"):
@@ -94,10 +103,12 @@ def serve(
     opened = open_drives(options, None if idle else lambda sentence: typer.echo(f"kvdrive: {sentence}", err=True))
     longest = max_prompt_tokens or min(tokens, checkpoint.context) - 1
     metrics = Metrics()
-    limits = Limits(tokens, queue, concurrency, idle)
+    limits = Limits(tokens, queue, concurrency, idle, max_batch, prefill_chunk)
     scheduler = Scheduler(checkpoint, opened, tier.applied(how.options()), limits, metrics, threads, kept.options(idle))
     scheduler.start()
-    settings = Settings(name or checkpoint.path.name, longest, min(tokens, checkpoint.context), key, open_metrics)
+    settings = Settings(
+        name or checkpoint.path.name, longest, min(tokens, checkpoint.context), key, open_metrics, deadline or math.inf
+    )
     config = uvicorn.Config(
         application(checkpoint, scheduler, metrics, settings),
         log_level="warning",

@@ -25,6 +25,13 @@ class AttachedLayer(CacheLayerMixin, ABC):  # type: ignore[misc]
     def prefilled(self, call: LayerCall) -> None:
         """Told after the first call of a sequence, which attends on the host."""
 
+    def earlier(self, handle: KvHandle) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """K and V [batch, heads, tokens, d] of the tokens before a call that attends on the host; None: `attend` does.
+
+        Such calls are the later parts of a prompt that is computed in parts (`AttachedCache.in_prompt`).
+        """
+        return None
+
     @abstractmethod
     def attend(self, call: LayerCall) -> torch.Tensor:
         """Attention of a later call: [batch, q, heads, d]."""
@@ -63,9 +70,15 @@ class LayerCall:
 
 
 class AttachedCache(Cache, ABC):  # type: ignore[misc]
-    """The cache of one batch. `saved_at`: the file from which a later process can open it."""
+    """The cache of one batch. `saved_at`: the file from which a later process can open it.
+
+    `in_prompt`: the next call goes on with a prompt whose first part the cache holds. Set by the caller, who computes a
+    prompt in parts; attention in its later parts is then on the host as well, as in the first one, where the cache can
+    give K and V back.
+    """
 
     def __init__(self, layers: list[CacheLayerMixin]) -> None:
+        self.in_prompt = False
         self.history = History()
         self.saved_at: Path | None = None
         super().__init__(layers=layers)
@@ -75,7 +88,7 @@ class AttachedCache(Cache, ABC):  # type: ignore[misc]
 
     def called(self, arguments: dict[str, Any]) -> None:
         """Remember a successful call of the model, with the arguments of its `forward`."""
-        self.history.add_call(arguments)
+        self.history.add_call(arguments, self.in_prompt)
 
     def token_ids(self) -> torch.Tensor:
         """The tokens that the cache holds, int64 [batch, tokens]. Raises UnsupportedError when they are not known."""

@@ -256,7 +256,7 @@ class DriveCache(AttachedCache):
 
     def recompute(self, forward: Callable[..., Any], device: torch.device) -> None:
         """See AttachedCache."""
-        history = self.history
+        history, in_prompt = self.history, self.in_prompt
         if self.keeper:
             self.keeper.lost()
         self.restart()
@@ -265,7 +265,7 @@ class DriveCache(AttachedCache):
         try:
             history.replay(forward, self, device)
         finally:
-            self.history = history
+            self.history, self.in_prompt = history, in_prompt
 
     def leave(self) -> None:
         """See AttachedCache."""

@@ -13,15 +13,19 @@ from kvdrive.errors import UnsupportedError
 
 @dataclass(frozen=True)
 class Call:
-    """One call of the model. `mask` bool [batch, tokens so far]; None stands for no mask or one without padding."""
+    """One call of the model. `mask` bool [batch, tokens so far]; None stands for no mask or one without padding.
+
+    `in_prompt`: see AttachedCache.
+    """
 
     input_ids: torch.Tensor
     position_ids: torch.Tensor | None
     mask: torch.Tensor | None
     had_mask: bool
+    in_prompt: bool = False
 
     @classmethod
-    def of(cls, arguments: dict[str, Any]) -> Call:
+    def of(cls, arguments: dict[str, Any], in_prompt: bool = False) -> Call:
         """The call with these arguments of the model's forward. Raises UnsupportedError if they cannot be kept."""
         ids, mask = arguments.get("input_ids"), arguments.get("attention_mask")
         if not isinstance(ids, torch.Tensor):
@@ -29,7 +33,7 @@ class Call:
         if mask is not None and (not isinstance(mask, torch.Tensor) or mask.dim() != 2):
             raise UnsupportedError("a call with a mask that is not [batch, tokens] cannot be repeated")
         padding = None if mask is None or bool(mask.all()) else mask.bool()
-        return cls(ids.detach().clone(), arguments.get("position_ids"), padding, mask is not None)
+        return cls(ids.detach().clone(), arguments.get("position_ids"), padding, mask is not None, in_prompt)
 
     def arguments(self, tokens: int, device: torch.device) -> dict[str, Any]:
         """Arguments for the forward, on `device`, that repeat the call. The cache holds `tokens` tokens before it."""
@@ -64,10 +68,10 @@ class History:
         self.events: list[Call | Crop | Rearrange] = []
         self.incomplete: str | None = None
 
-    def add_call(self, arguments: dict[str, Any]) -> None:
+    def add_call(self, arguments: dict[str, Any], in_prompt: bool = False) -> None:
         """Add a call that succeeded."""
         try:
-            self.events.append(Call.of(arguments))
+            self.events.append(Call.of(arguments, in_prompt))
         except UnsupportedError as error:
             self.incomplete = str(error)
 
@@ -105,6 +109,7 @@ class History:
         with torch.no_grad():
             for event in self.events:
                 if isinstance(event, Call):
+                    cache.in_prompt = event.in_prompt
                     forward(
                         **event.arguments(cache.get_seq_length(), device),
                         past_key_values=cache,

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise, product
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from kvdrive import abi
 from kvdrive.errors import UnsupportedError
 from kvdrive.kernels.native import scale_bits
 from kvdrive.kvcache.base import AttachedLayer, KvHandle, LayerCall
 from kvdrive.kvcache.pending import PendingTokens, Scores, sink_scores, with_sinks
 from kvdrive.kvcache.scaling import HeadScale, to_halves
 from kvdrive.kvcache.seen import HIDDEN, LOWEST_MAX, Seen, blocks, seen_by
-from kvdrive.kvcache.sequence import Answer, Endpoint, gather
+from kvdrive.kvcache.sequence import Answer, Endpoint, Slice, gather
 from kvdrive.kvcache.session import Query
 from kvdrive.kvcache.xcache.sequence import InputSequence
 from kvdrive.nvme.commands import Halves
+from kvdrive.targets.base import Target
 from kvdrive.targets.queue import WorkQueue
 
 if TYPE_CHECKING:
@@ -141,11 +143,29 @@ class DriveLayer(AttachedLayer):
     def prefilled(self, call: LayerCall) -> None:
         """See AttachedLayer. K and V are already being sent."""
 
+    def earlier(self, handle: KvHandle) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """See AttachedLayer. Reads the tokens back from the drives, as they were rounded to binary16."""
+        if not self.cache.in_prompt or handle.first_token > self.stored:
+            return None
+        self._turn = None
+        self._write_back()
+        k, v = (self._read(kind, handle.first_token) for kind in (abi.KvKind.KEYS, abi.KvKind.VALUES))
+        return self._as_states(k, self.key_scale, handle.keys), self._as_states(v, self.value_scale, handle.values)
+
     def attend(self, call: LayerCall) -> torch.Tensor:
         """See AttachedLayer.
 
         Writes pending tokens when they are due. Raises RangeError, CommandError, TargetError, UnsupportedError.
         """
+        queries = self.queries(call)
+        try:
+            self._ask(queries)
+        except HiddenCountsError:
+            self._ask(queries, together=False)
+        return self.answer(queries, call.query)
+
+    def queries(self, call: LayerCall) -> Queries:
+        """The queries of a call, for `jobs`. Raises RangeError."""
         batch, heads, new_tokens, head_dim = call.query.shape
         kv_heads = self._kv_heads
         grouped = call.query.reshape(batch, kv_heads, -1, head_dim)
@@ -153,18 +173,15 @@ class DriveLayer(AttachedLayer):
         q = halves.reshape(batch, kv_heads, heads // kv_heads, new_tokens, head_dim)
         out = np.empty((batch, new_tokens, kv_heads, heads // kv_heads, head_dim), np.float16)
         scales = _score_scales(exponents + self._exponents(self.key_scale), call.scaling, head_dim)
-
         scores = None if call.sinks is None else sink_scores(call.sinks, kv_heads)
-        ask = partial(self._ask, Queries(q, out, scales, scores, call.mask, call.handle.first_token))
-        group = heads // kv_heads
-        together = self.cache.asks_together and not self.cache.policy.sees_query
-        try:
-            ask(blocks(new_tokens, group, together))
-        except HiddenCountsError:
-            ask(blocks(new_tokens, group, together=False))
+        return Queries(q, out, scales, scores, call.mask, call.handle.first_token)
+
+    def answer(self, queries: Queries, like: torch.Tensor) -> torch.Tensor:
+        """The answers [batch, q, heads, d] in the precision of `like`. Pending tokens that are due are on their way."""
         self._turn = None
         self._write_back()
-        return self._to_tensor(out, call.query).reshape(batch, new_tokens, heads, head_dim)
+        batch, new_tokens, kv_heads, group, head_dim = queries.out.shape
+        return self._to_tensor(queries.out, like).reshape(batch, new_tokens, kv_heads * group, head_dim)
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Length and offset of the keys that a mask for `query_length` new tokens covers."""
@@ -257,24 +274,32 @@ class DriveLayer(AttachedLayer):
                 if isinstance(sequence, InputSequence):
                     sequence.rebuild_ahead(later.index)
 
+    def _read(self, kind: abi.KvKind, tokens: int) -> Halves:
+        """K or V [rows, heads, tokens, d] of the first tokens, from the drives. Raises CommandError, TargetError."""
+        head_dim = self.shape()["head_dim"]
+
+        def read(one: Slice, target: Target) -> Halves:
+            return one.session.read(self.index, kind, 0, (one.last - one.first, tokens, head_dim))
+
+        rows = [[one.queue.start(partial(read, one)) for one in sequence] for sequence in self.cache.sequences]
+        return np.stack([np.concatenate(gather(row)) for row in rows])
+
+    def _as_states(self, halves: Halves, scale: HeadScale, like: torch.Tensor) -> torch.Tensor:
+        """Stored rows [rows, heads, tokens, d] as the model had them, in the precision of `like`."""
+        states = torch.from_numpy(halves).to(like.device)
+        exponents = self._exponents(scale)
+        if exponents.any():
+            states = states.double() * torch.from_numpy(np.exp2(exponents))[..., None, None].to(like.device)
+        return states.to(like.dtype)
+
     def _exponents(self, scale: HeadScale) -> NDArray[np.int64]:
         assert scale.exponents is not None
         return scale.exponents
 
-    def _ask(self, call: Queries, parts: Iterator[range]) -> None:
-        """Send the queries in `parts` of the call's tokens and wait for the answers."""
-        asked: dict[tuple[WorkQueue[Any], Answer], list[Job]] = {}
-        answers: list[Future[None]] = []
-        for part, (row, sequence) in product(parts, enumerate(self.cache.sequences)):
-            for tokens, seen in seen_by(call.mask, row, part, call.first_token, self.stored):
-                for one in sequence.endpoints():
-                    where = one.queue, one.answer
-                    jobs = asked.setdefault(where, [])
-                    jobs += self._jobs(call, one, row, tokens, seen)
-                    if len(jobs) >= _MINI_BATCH:
-                        answers.append(one.queue.start(partial(_answer, asked.pop(where), one.answer)))
-        answers += [queue.start(partial(_answer, jobs, answer)) for (queue, answer), jobs in asked.items()]
-        self._rebuild_next(call.q.shape[3])
+    def _ask(self, queries: Queries, together: bool = True) -> None:
+        """Send the queries of a call and wait for the answers."""
+        answers = send(self.jobs(queries, together))
+        self._rebuild_next(queries.q.shape[3])
         try:
             gather(answers)
         except HiddenCountsError:
@@ -282,6 +307,20 @@ class DriveLayer(AttachedLayer):
         except Exception:
             self.cache.transfers.finish()  # if an append failed, this raises its error, which explains more
             raise
+
+    def jobs(self, call: Queries, together: bool = True) -> Iterator[tuple[Endpoint, Job]]:
+        """The jobs of a call, each with what answers it. `together` False: each token is a job of its own.
+
+        Raises UnsupportedError for masks that a drive cannot apply.
+        """
+        group, new_tokens = call.q.shape[2:4]
+        together = together and self.cache.asks_together and not self.cache.policy.sees_query
+        for part in blocks(new_tokens, group, together):
+            for row, sequence in enumerate(self.cache.sequences):
+                for tokens, seen in seen_by(call.mask, row, part, call.first_token, self.stored):
+                    for one in sequence.endpoints():
+                        for job in self._jobs(call, one, row, tokens, seen):
+                            yield one, job
 
     def _jobs(self, call: Queries, one: Endpoint, row: int, tokens: range, seen: Seen) -> Iterator[Job]:
         """One job for each run of KV heads of equal scale. The `tokens` of `row` see the same tokens on the drive."""
@@ -324,6 +363,22 @@ class DriveLayer(AttachedLayer):
         if exponents.any():
             result = result.double() * torch.from_numpy(np.exp2(exponents))[:, None, :, None, None].to(query.device)
         return result.to(query.dtype)
+
+
+def send(jobs: Iterable[tuple[Endpoint, Job]]) -> list[Future[None]]:
+    """Start jobs where they are answered, several at a time. A future may raise HiddenCountsError, and drives' errors.
+
+    When all futures are done, every answer is in its place.
+    """
+    waiting: dict[tuple[WorkQueue[Any], Answer], list[Job]] = {}
+    answers: list[Future[None]] = []
+    for one, job in jobs:
+        where = one.queue, one.answer
+        mine = waiting.setdefault(where, [])
+        mine.append(job)
+        if len(mine) >= _MINI_BATCH:
+            answers.append(one.queue.start(partial(_answer, waiting.pop(where), one.answer)))
+    return answers + [queue.start(partial(_answer, rest, answer)) for (queue, answer), rest in waiting.items()]
 
 
 def _answer(jobs: list[Job], answer: Answer, target: Any) -> None:

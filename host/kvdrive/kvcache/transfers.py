@@ -80,6 +80,12 @@ class Transfers:
             self._bytes -= size
             wait(futures)
 
+    def failed(self) -> list[Future[None]]:
+        """Wait for all transfers; those that failed. Their errors are still raised by the next method called."""
+        futures = [future for _, several in self._pending for future in several]
+        wait(futures)
+        return [future for future in futures if future.exception()]
+
     def stats(self) -> TransferStats:
         """The statistics so far."""
         return TransferStats(self._writes, self._sent, self._peak, self._sending, self._waiting)

@@ -44,3 +44,11 @@ def attend_on_host(
         attention_mask = pad(attention_mask, (1, 0), value=True)
     out, _ = sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **kwargs)
     return out[:, 1 if causal else 0 :, :, :head_dim], None
+
+
+def causal_mask(mask: torch.Tensor | None, new_tokens: int, tokens: int, device: torch.device) -> torch.Tensor:
+    """`mask`, or bool [1, 1, new_tokens, tokens] where the last of `new_tokens` queries sees all `tokens` keys."""
+    if mask is not None:
+        return mask
+    whole = torch.ones(new_tokens, tokens, dtype=torch.bool, device=device)
+    return whole.tril(tokens - new_tokens)[None, None]

@@ -41,7 +41,8 @@ from kvdrive.kvcache.memory import MemoryCache
 from kvdrive.kvcache.rows import Place, capacity_for
 from kvdrive.kvcache.xcache.inputs import XCache
 from kvdrive.nvme.errors import CommandError
-from kvdrive.plugins.host_attention import attend_on_host
+from kvdrive.plugins import together
+from kvdrive.plugins.host_attention import attend_on_host, causal_mask
 from kvdrive.plugins.layer_inputs import make_xcache
 from kvdrive.plugins.probe import CHANGES_SCORES, probe
 from kvdrive.plugins.support import (
@@ -229,6 +230,19 @@ class Attachment:
         """
         cache.save(path)
 
+    def why_alone(self, cache: AttachedCache) -> str | None:
+        """The reason why `step_together` cannot take `cache`; None if it can."""
+        return together.refusal(self._model, self._signature, cache)
+
+    def step_together(self, caches: list[DriveCache], ids: torch.Tensor) -> tuple[torch.Tensor, list[int]]:
+        """One decode step of several caches in one call of the model: ids int64 [rows] -> logits [rows, vocabulary].
+
+        Each cache holds one sequence. A call that fails is undone in all caches, and raises its error. Also returns
+        the rows for which only the end of the call failed: it was undone for them, and their logits mean nothing. What
+        failed can be repeated with one cache at a time, where lost data is recomputed.
+        """
+        return together.step(self._forward, caches, ids.to(self._model.device))
+
     def detach(self) -> None:
         """Give the model its own attention back and forget every cache that is not saved."""
         if self._model.config._attn_implementation != NAME:
@@ -367,6 +381,10 @@ def attention_function(
         out = attend_on_host(module, query, key.keys, key.values, attention_mask, scaling=scaling, **kwargs)
         key.layer.prefilled(call)
         return out
+    if (earlier := key.layer.earlier(key)) is not None:
+        keys, values = (torch.cat(pair, 2) for pair in zip(earlier, (key.keys, key.values), strict=True))
+        mask = causal_mask(attention_mask, query.shape[2], keys.shape[2], query.device)
+        return attend_on_host(module, query, keys, values, mask, scaling=scaling, **kwargs)
     return key.layer.attend(call), None
 
 

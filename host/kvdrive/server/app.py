@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -24,10 +25,11 @@ from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.text import TextStream
 from kvdrive.server import chat
 from kvdrive.server.errors import ApiError, invalid
+from kvdrive.server.jobs import DeadlinePassed, End, Job, QueueFull, Token
 from kvdrive.server.metrics import Metrics
 from kvdrive.server.prompts import Prompts
 from kvdrive.server.protocol import Answer, ChatRequest, CompletionRequest, Json, Request, kept, usage
-from kvdrive.server.scheduler import End, Job, QueueFull, Scheduler, Token
+from kvdrive.server.scheduler import Scheduler
 from kvdrive.server.session_paths import SessionPaths
 from kvdrive.server.stops import StopFilter
 
@@ -38,7 +40,8 @@ AnyRequest = TypeVar("AnyRequest", bound=Request)
 class Settings:
     """`name`: the model's name in answers. `prompt_tokens`: of the longest prompt; `context`: with its answer.
 
-    `key`: the key that clients must send. `open_metrics`: the metrics need no key.
+    `key`: the key that clients must send. `open_metrics`: the metrics need no key. `seconds`: the longest time that an
+    answer may take.
     """
 
     name: str
@@ -46,6 +49,7 @@ class Settings:
     context: int
     key: str = ""
     open_metrics: bool = False
+    seconds: float = math.inf
 
 
 def application(checkpoint: Checkpoint, scheduler: Scheduler, metrics: Metrics, settings: Settings) -> Starlette:
@@ -84,6 +88,8 @@ class _Generation:
             self._session = event.session
             if isinstance(event.error, InputError):
                 raise ApiError(409, str(event.error), param="session", code="session_unavailable")
+            if isinstance(event.error, DeadlinePassed):
+                raise ApiError(504, str(event.error), code="deadline_passed")
             if event.error:
                 raise ApiError(500, f"generation failed: {event.error}", code="generation_failed")
             if piece := self._filter.put(self._text.end()) + self._filter.end():
@@ -203,6 +209,7 @@ class _Server:
                 loop.call_soon_threadsafe(events.put_nowait, event)
 
         job = Job(prompt, new_tokens, request.sampling, notify, session=request.session_name)
+        job.seconds = min(request.deadline_seconds or math.inf, self._settings.seconds)
         try:
             self._scheduler.submit(job)
         except QueueFull as error:

@@ -37,7 +37,7 @@ class IdleSequences:
     def __init__(self, limit: int, new: Callable[[], Cache], costs: Costs) -> None:
         self._limit = limit
         self._new = new
-        self._costs = costs
+        self.costs = costs
         self._kept: list[Kept] = []
 
     def __len__(self) -> int:
@@ -66,7 +66,7 @@ class IdleSequences:
         """A cache with the first tokens of `prompt`, cropped to them, or an empty one. Names are not kept here."""
         best = max(self._kept, key=lambda kept: common_length(kept.tokens, prompt), default=None)
         common = 0 if best is None else min(common_length(best.tokens, prompt), len(prompt) - 1)
-        if best is None or not self._costs.resume_pays(len(prompt), common):
+        if best is None or not self.costs.resume_pays(len(prompt), common):
             return Taken(self._new(), "recompute" if common else "none")
         self._kept.remove(best)
         best.cache.crop(common - best.cache.get_seq_length())

@@ -16,7 +16,7 @@ class KeptSequences:
 
     def __init__(self, store: SessionStore, costs: Costs, bytes_per_token: int) -> None:
         self.store = store
-        self._costs = costs
+        self.costs = costs
         self._bytes_per_token = bytes_per_token
 
     def __len__(self) -> int:
@@ -29,7 +29,7 @@ class KeptSequences:
     def take(self, prompt: list[int], name: str) -> Taken:
         """A cache for `prompt`, with its kept tokens if that is faster. Raises InputError for a name that is in use."""
         known, _ = self.store.finder.longest_prefix(prompt[:-1])
-        pays = self._costs.resume_pays(len(prompt), known)
+        pays = self.costs.resume_pays(len(prompt), known)
         cache = self.store.cache(prompt, name, find=pays)
         decision = "fork" if cache.get_seq_length() else "recompute" if known else "none"
         return Taken(cache, decision)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from collections.abc import Callable, Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -10,6 +12,8 @@ from prometheus_client.registry import Collector
 
 from kvdrive.targets.base import TargetStats
 
+RATE_SECONDS = 10
+_SEQUENCES = (1, 2, 4, 8, 16, 32, 64)
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 
 
@@ -83,6 +87,29 @@ class SessionFigures(Collector):
             yield kind(f"kvdrive_sessions_{name}", text, value)
 
 
+class Rate:
+    """How many of something happened per second, over the last RATE_SECONDS. `clock` returns seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._counts: deque[tuple[float, int]] = deque()
+
+    def add(self, count: int) -> None:
+        """So many have just happened."""
+        self._counts.append((self._clock(), count))
+        self._forget()
+
+    def per_second(self) -> float:
+        """The rate now. It may be read from another thread."""
+        since = self._clock() - RATE_SECONDS
+        return sum(count for at, count in tuple(self._counts) if at >= since) / RATE_SECONDS
+
+    def _forget(self) -> None:
+        since = self._clock() - RATE_SECONDS
+        while self._counts[0][0] < since:
+            self._counts.popleft()
+
+
 class Metrics:
     """Names follow Prometheus: seconds, bytes, `_total` for counters."""
 
@@ -101,7 +128,12 @@ class Metrics:
         self.cached_tokens = self._counter("cached_prompt_tokens", "of those, found on the drive")
         self.new_tokens = self._counter("generated_tokens", "tokens generated")
         self.first_token = self._histogram("time_to_first_token_seconds", "from the request to its first token")
-        self.step = self._histogram("step_seconds", "one decode step of one sequence")
+        self.step = self._histogram("step_seconds", "one decode step of the sequences that share a call of the model")
+        self.batch = self._histogram("batch_size", "sequences that shared a decode step", _SEQUENCES)
+        self.chunks = self._counter("prefill_chunks", "parts of prompts that were computed")
+        self.repeated = self._counter("repeated_steps", "shared decode steps that failed and were repeated one by one")
+        self.rate = Rate()
+        self.watch("tokens_per_second", f"tokens generated in the last {RATE_SECONDS} seconds", self.rate.per_second)
 
     def watch(self, name: str, text: str, value: Callable[[], float]) -> None:
         """A gauge whose value is asked for when the metrics are read."""
@@ -114,5 +146,5 @@ class Metrics:
     def _counter(self, name: str, text: str) -> Counter:
         return Counter(f"kvdrive_{name}", text, registry=self._registry)
 
-    def _histogram(self, name: str, text: str) -> Histogram:
-        return Histogram(f"kvdrive_{name}", text, buckets=_SECONDS, registry=self._registry)
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...] = _SECONDS) -> Histogram:
+        return Histogram(f"kvdrive_{name}", text, buckets=buckets, registry=self._registry)

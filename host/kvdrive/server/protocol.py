@@ -45,6 +45,7 @@ class Request(BaseModel):
     logit_bias: dict[str, float] | None = Field(None, max_length=0)
     session: str | None = Field(None, pattern=NAME)
     kv_uri: str | None = Field(None, pattern=f"^{URI}{NAME[1:]}")
+    deadline_seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
 
     @property
     def session_name(self) -> str:

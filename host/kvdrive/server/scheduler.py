@@ -1,106 +1,36 @@
-"""The thread that owns model and drive: it takes requests from a queue and generates for several of them in turns.
+"""The thread that owns model and drive: it takes requests from a queue and lets `turns` generate for several of them.
 
-Each turn advances every running sequence by one token, so that a short answer does not wait for a long one; a prefill
-takes a turn as well. Everything that touches the drive happens in this thread.
+Everything that touches the model or the drive happens in this thread.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import torch
-from transformers.cache_utils import Cache
 
-from kvdrive.errors import InputError, KvdriveError, TargetError, UnsupportedError
+from kvdrive.errors import InputError, TargetError, UnsupportedError
 from kvdrive.generation.checkpoints import Checkpoint
-from kvdrive.generation.decode import Sampling, Step, steps
-from kvdrive.plugins.attach import AttentionOptions
-from kvdrive.plugins.transformers import Attachment, attach
+from kvdrive.plugins.attach import AttentionOptions, attach_to
+from kvdrive.plugins.transformers import Attachment
 from kvdrive.server.costs import Costs
 from kvdrive.server.idle import IdleSequences
+from kvdrive.server.jobs import End, Job, Limits, QueueFull
 from kvdrive.server.kept import KeptSequences
 from kvdrive.server.metrics import Metrics
+from kvdrive.server.turns import Finished, Running, Turns
 from kvdrive.sessions.options import SessionOptions
 from kvdrive.sessions.store import SessionStore
 from kvdrive.targets.group import DriveGroup
 
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
-Finished = IdleSequences | KeptSequences
-
-
-@dataclass(frozen=True)
-class Limits:
-    """The most requests that wait, sequences that run at once, and finished sequences that are kept; 0 keeps none.
-
-    `tokens`: room on the drive for all sequences together. A request counts with the most tokens it may generate.
-    """
-
-    tokens: int
-    waiting: int = 64
-    running: int = 4
-    idle: int = 8
-
-
-class QueueFull(KvdriveError):
-    """The queue of waiting requests is full."""
-
-
-@dataclass(frozen=True)
-class Token:
-    """A new token; `cached` tokens of the prompt were on the drive. `restore`: see `idle.Taken`."""
-
-    number: int
-    cached: int
-    restore: str = "none"
-
-
-@dataclass(frozen=True)
-class End:
-    """The generation is over; `error` says why it failed. `session`: the number of its kept session, if it has one."""
-
-    error: Exception | None = None
-    session: int | None = None
-
-
-@dataclass(eq=False)
-class Job:
-    """A request. `notify` is called in the scheduler's thread; any thread may set `cancelled` at any time.
-
-    `session`: the name under which its sequence is kept, or "". `slot`: where it ran, from 0 on.
-    """
-
-    prompt: list[int]
-    new_tokens: int
-    sampling: Sampling
-    notify: Callable[[Token | End], None]
-    cancelled: threading.Event = field(default_factory=threading.Event)
-    arrived: float = field(default_factory=time.perf_counter)
-    session: str = ""
-    slot: int = 0
-
-    @property
-    def most_tokens(self) -> int:
-        """The most tokens that the sequence can have on the drive."""
-        return len(self.prompt) + self.new_tokens
-
-
-@dataclass(eq=False)
-class _Running:
-    job: Job
-    cache: Cache
-    cached: int
-    restore: str
-    steps: Iterator[Step]
-    tokens: list[int]
 
 
 class Scheduler:
@@ -125,11 +55,10 @@ class Scheduler:
         self._metrics = metrics
         self._changed = threading.Condition()
         self._waiting: deque[Job] = deque()
-        self._running: list[_Running] = []
+        self._turns: Turns | None = None
         self._idle_count = 0
         self._costs = Costs()
         self._tasks: deque[tuple[Future[Any], Callable[[SessionStore], Any]]] = deque()
-        self.slots: dict[int, int] = {}  # the session that was kept last on each slot
         self._stopping = False
         self._ready = threading.Event()
         self.failure: Exception | None = None
@@ -183,18 +112,27 @@ class Scheduler:
         """The numbers of waiting and of running jobs."""
         return len(self._waiting), len(self._running)
 
+    @property
+    def slots(self) -> dict[int, int]:
+        """The session that was kept last on each slot. For the scheduler's thread."""
+        return self._turns.slots if self._turns else {}
+
+    @property
+    def _running(self) -> list[Running]:
+        return self._turns.running if self._turns else []
+
     # ---- in the scheduler's thread ----
 
     def _serve(self) -> None:
         torch.set_num_threads(self._threads)  # counts for this thread only
         try:
-            with self._drives as drives, self._attach(drives) as attachment:
+            with self._drives as drives, attach_to(self._checkpoint.model, drives, self._attention) as attachment:
                 idle = self._finished(attachment)
+                turns = self._turns = Turns(self._checkpoint, attachment, idle, self._limits, self._metrics)
                 self._update(idle, drives)
                 self._ready.set()
-                while self._admit(idle):
-                    for running in list(self._running):
-                        self._advance(running, idle)
+                while self._admit(turns):
+                    turns.turn()
                     self._work(idle)
                     self._update(idle, drives)
         except Exception as error:
@@ -204,17 +142,6 @@ class Scheduler:
         finally:
             self._ready.set()
             self._end_all()
-
-    def _attach(self, drives: DriveGroup) -> Attachment:
-        chosen = self._attention
-        return attach(
-            self._checkpoint.model,
-            drives,
-            chosen.attention,
-            chosen.ratio,
-            spill=chosen.spill,
-            on_failure=chosen.on_failure,
-        )
 
     def _finished(self, attachment: Attachment) -> Finished:
         """Where finished sequences are kept: in the store, or in this process where drives cannot keep them."""
@@ -249,96 +176,41 @@ class Scheduler:
             except Exception as error:
                 future.set_exception(error)
 
-    def _admit(self, idle: Finished) -> bool:
+    def _admit(self, turns: Turns) -> bool:
         """Wait for jobs and begin those that may run. Returns False when the server stops."""
         with self._changed:
-            self._changed.wait_for(lambda: self._stopping or self._waiting or self._running or self._tasks)
+            self._changed.wait_for(lambda: self._stopping or self._waiting or turns.running or self._tasks)
             if self._stopping:
                 return False
             jobs = self._next_jobs()
+        idle = turns.finished
         for job in jobs:
-            running = [(one.job.most_tokens, idle.unsaved(one.cache), one.cache) for one in self._running]
-            unwritten = sum(most - one.get_seq_length() + unsaved for most, unsaved, one in running)
+            running = [(one.job.most_tokens, idle.unsaved(one.cache), one.computed) for one in turns.running]
+            unwritten = sum(most - computed + unsaved for most, unsaved, computed in running)
             idle.shrink(self._limits.tokens - unwritten - job.most_tokens)
             try:
-                self._running.append(self._begin(job, idle))
+                turns.begin(job)
             except (InputError, UnsupportedError) as error:
                 job.notify(End(error))
         return True
 
     def _next_jobs(self) -> list[Job]:
-        """The jobs that may begin now, in the order of arrival. Jobs cancelled while they waited are skipped."""
+        """The jobs that may begin now, in the order of arrival. Those that were cancelled or late meanwhile leave."""
+        for job in list(self._waiting):
+            if job.cancelled.is_set():
+                self._metrics.cancelled.inc()
+            elif not job.late:
+                continue
+            self._waiting.remove(job)
+            job.notify(End(job.late))
         jobs: list[Job] = []
         taken = sum(running.job.most_tokens for running in self._running)
         while self._waiting and len(self._running) + len(jobs) < self._limits.running:
-            if self._waiting[0].cancelled.is_set():
-                self._metrics.cancelled.inc()
-                self._waiting.popleft().notify(End())
-                continue
             taken += self._waiting[0].most_tokens
             if taken > self._limits.tokens:
                 break
             jobs.append(self._waiting.popleft())
         return jobs
-
-    def _begin(self, job: Job, idle: Finished) -> _Running:
-        """Raises InputError for the name of a session that is in use."""
-        taken = idle.take(job.prompt, job.session)
-        cache, cached = taken.cache, int(taken.cache.get_seq_length())
-        self._metrics.restores.labels(taken.restore).inc()
-        job.slot = min(set(range(self._limits.running)) - {running.job.slot for running in self._running})
-        self._metrics.prompt_tokens.inc(len(job.prompt))
-        self._metrics.cached_tokens.inc(cached)
-        generation = steps(
-            self._checkpoint.model,
-            torch.tensor([job.prompt]),
-            cache,
-            job.new_tokens,
-            sampling=job.sampling,
-            stop_ids=self._checkpoint.stop_ids,
-        )
-        return _Running(job, cache, cached, taken.restore, generation, list(job.prompt))
-
-    def _advance(self, running: _Running, idle: Finished) -> None:
-        """Compute a sequence's next token, or end it. A failed command ends only this sequence, a lost drive all."""
-        job = running.job
-        if job.cancelled.is_set():
-            self._metrics.cancelled.inc()
-            self._finish(running, idle)
-            return
-        began = time.perf_counter()
-        try:
-            step = next(running.steps, None)
-        except TargetError:
-            raise
-        except Exception as error:
-            log.warning("a generation failed: %s", error)
-            self._running.remove(running)
-            idle.drop(running.cache)
-            job.notify(End(error))
-            return
-        if step is None:
-            self._finish(running, idle)
-            return
-        first = len(running.tokens) == len(job.prompt)
-        now = time.perf_counter()
-        if first:
-            self._costs.measured(len(job.prompt) - running.cached, running.cached, now - began)
-        (self._metrics.first_token if first else self._metrics.step).observe(now - (job.arrived if first else began))
-        self._metrics.new_tokens.inc()
-        running.tokens.append(int(step.tokens[0]))
-        job.notify(Token(running.tokens[-1], running.cached, running.restore))
-
-    def _finish(self, running: _Running, idle: Finished) -> None:
-        self._running.remove(running)
-        number = None
-        if running.cache.get_seq_length():
-            number = idle.keep(running.tokens, running.cache)
-        else:
-            idle.drop(running.cache)
-        if number is not None:
-            self.slots[running.job.slot] = number
-        running.job.notify(End(session=number))
 
     def _end_all(self) -> None:
         with self._changed:
@@ -347,6 +219,6 @@ class Scheduler:
                 future.set_exception(TargetError("the server is stopping"))
             self._tasks.clear()
             jobs = [running.job for running in self._running] + list(self._waiting)
-            self._running, self._waiting = [], deque()
+            self._turns, self._waiting = None, deque()
         for job in jobs:
             job.notify(End(self.failure or TargetError("the server is stopping")))

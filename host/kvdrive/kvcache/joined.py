@@ -1,0 +1,98 @@
+"""Several caches of one sequence each as the cache of one decode step: one call of the model, a row for each of them.
+
+Each row keeps its own session, length and scales. Only the new tokens are side by side; nothing is padded.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from transformers.cache_utils import Cache
+
+from kvdrive.errors import TargetError, UnsupportedError
+from kvdrive.kvcache.base import AttachedLayer, KvHandle, LayerCall
+from kvdrive.kvcache.cache import DriveCache
+from kvdrive.kvcache.layer import DriveLayer, send
+from kvdrive.kvcache.sequence import gather
+from kvdrive.nvme.errors import CommandError
+
+
+class JoinedLayer(AttachedLayer):
+    """The layers `rows` of several caches, for calls with one new token in each row."""
+
+    def __init__(self, rows: Sequence[DriveLayer]) -> None:
+        super().__init__()
+        self._rows = rows
+        self._handles: list[KvHandle] = []
+        self.is_initialized = True
+
+    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+        """Never needed: the rows hold tokens."""
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
+    ) -> tuple[KvHandle, KvHandle]:
+        """Give each row its K and V: [rows, heads, 1, d]. Raises what `DriveLayer.update` raises."""
+        states = zip(self._rows, key_states.split(1), value_states.split(1), strict=True)
+        self._handles = [row.update(k, v)[0] for row, k, v in states]
+        handle = KvHandle(self, self.get_seq_length(), key_states, value_states)
+        return handle, handle
+
+    def prefilled(self, call: LayerCall) -> None:
+        """Never called: the rows hold tokens."""
+
+    def attend(self, call: LayerCall) -> torch.Tensor:
+        """See AttachedLayer. The queries of all rows are with the drives at the same time."""
+        if call.mask is not None:
+            raise UnsupportedError("the model masks tokens of a decode step: its sequences are computed one by one")
+        parts = call.query.split(1)
+        calls = [replace(call, handle=one, query=q) for one, q in zip(self._handles, parts, strict=True)]
+        queries = [row.queries(one) for row, one in zip(self._rows, calls, strict=True)]
+        jobs = (row.jobs(one) for row, one in zip(self._rows, queries, strict=True))
+        gather(send(itertools.chain.from_iterable(jobs)))
+        return torch.cat([row.answer(*one) for row, *one in zip(self._rows, queries, parts, strict=True)])
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        """Those of the longest row. A step of one token needs no mask."""
+        return self.get_seq_length() + query_length, 0
+
+    def get_seq_length(self) -> int:
+        """Tokens of the longest row."""
+        return max(row.tokens for row in self._rows)
+
+
+class JoinedCache(Cache):  # type: ignore[misc]
+    """The cache of one decode step of `caches`, which hold one sequence each and all their layers on drives."""
+
+    def __init__(self, caches: Sequence[DriveCache]) -> None:
+        self._caches = caches
+        self.lengths = [int(cache.get_seq_length()) for cache in caches]
+        rows = zip(*(cache.drive_layers for cache in caches), strict=True)
+        super().__init__(layers=[JoinedLayer(layers) for layers in rows])
+
+    def called(self, ids: torch.Tensor, positions: torch.Tensor) -> list[int]:
+        """Tell the caches of a call with ids and positions [rows, 1]. Returns the rows that failed and were undone."""
+        failed = []
+        for row, cache in enumerate(self._caches):
+            try:
+                cache.called({"input_ids": ids[row : row + 1], "position_ids": positions[row : row + 1]})
+            except (CommandError, TargetError):
+                self._undo(row)
+                failed.append(row)
+        return failed
+
+    def undo(self) -> None:
+        """Go back to the tokens before the call, in all caches."""
+        for row in range(len(self._caches)):
+            self._undo(row)
+
+    def _undo(self, row: int) -> None:
+        """An append that failed is remembered: the row's next call, which is alone, raises its error and can repair."""
+        cache = self._caches[row]
+        failed = cache.transfers.failed()
+        cache.undo(self.lengths[row])
+        if failed:
+            cache.transfers.add(0, failed)

@@ -1,0 +1,86 @@
+"""Requests as the scheduler sees them, what it answers, and how much it does at the same time."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from kvdrive.choices import PREFILL_CHUNK
+from kvdrive.errors import KvdriveError
+from kvdrive.generation.decode import Sampling
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The most requests that wait, sequences that run at once, and finished sequences that are kept; 0 keeps none.
+
+    `tokens`: room on the drive for all sequences together. A request counts with the most tokens it may generate.
+    `batch`: sequences whose decode steps share a call of the model. `chunk`: tokens of a prompt that are computed
+    between two decode steps; 0: all of them.
+    """
+
+    tokens: int
+    waiting: int = 64
+    running: int = 4
+    idle: int = 8
+    batch: int = 16
+    chunk: int = PREFILL_CHUNK
+
+
+class QueueFull(KvdriveError):
+    """The queue of waiting requests is full."""
+
+
+class DeadlinePassed(KvdriveError):
+    """The time that a request was given is over."""
+
+
+@dataclass(frozen=True)
+class Token:
+    """A new token; `cached` tokens of the prompt were on the drive. `restore`: see `idle.Taken`."""
+
+    number: int
+    cached: int
+    restore: str = "none"
+
+
+@dataclass(frozen=True)
+class End:
+    """The generation is over; `error` says why it failed. `session`: the number of its kept session, if it has one."""
+
+    error: Exception | None = None
+    session: int | None = None
+
+
+@dataclass(eq=False)
+class Job:
+    """A request. `notify` is called in the scheduler's thread; any thread may set `cancelled` at any time.
+
+    `session`: the name under which its sequence is kept, or "". `slot`: where it ran, from 0 on. `seconds`: from its
+    arrival until it ends, whatever it has by then.
+    """
+
+    prompt: list[int]
+    new_tokens: int
+    sampling: Sampling
+    notify: Callable[[Token | End], None]
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    arrived: float = field(default_factory=time.perf_counter)
+    session: str = ""
+    slot: int = 0
+    seconds: float = math.inf
+
+    @property
+    def most_tokens(self) -> int:
+        """The most tokens that the sequence can have on the drive."""
+        return len(self.prompt) + self.new_tokens
+
+    @property
+    def late(self) -> DeadlinePassed | None:
+        """The error of a request whose time is over; None before that."""
+        if time.perf_counter() - self.arrived <= self.seconds:
+            return None
+        return DeadlinePassed(f"the answer was not complete after {self.seconds:g} s: allow more, or ask for less")

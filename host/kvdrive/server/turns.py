@@ -1,0 +1,204 @@
+"""The running sequences, and the calls of the model that advance them.
+
+A turn is one decode step of every sequence whose prompt is computed, in one call of the model for up to `batch` of
+them, and then one chunk of one prompt. So a long prompt delays the others' tokens by a chunk, not by itself. Sequences
+join and leave between two calls.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from transformers import PreTrainedModel
+
+from kvdrive.errors import TargetError
+from kvdrive.generation.checkpoints import Checkpoint
+from kvdrive.generation.decode import choose
+from kvdrive.kvcache.base import AttachedCache
+from kvdrive.plugins.together import in_parts
+from kvdrive.plugins.transformers import Attachment
+from kvdrive.server.costs import Costs
+from kvdrive.server.idle import IdleSequences
+from kvdrive.server.jobs import End, Job, Limits, Token
+from kvdrive.server.kept import KeptSequences
+from kvdrive.server.metrics import Metrics
+
+log = logging.getLogger(__name__)
+Finished = IdleSequences | KeptSequences
+
+
+@dataclass(eq=False)
+class Running:
+    """A sequence in generation. `tokens`: its prompt and what came behind it; `cached` of them were on the drive.
+
+    `shares`: its decode steps may share calls of the model. `prefill`: seconds spent on its prompt so far.
+    """
+
+    job: Job
+    cache: AttachedCache
+    cached: int
+    restore: str
+    tokens: list[int]
+    generator: torch.Generator
+    shares: bool
+    prefill: float = field(default=0.0)
+
+    @property
+    def computed(self) -> int:
+        """Tokens that the cache holds."""
+        return int(self.cache.get_seq_length())
+
+    @property
+    def in_prompt(self) -> bool:
+        """True until the prompt's last chunk is computed."""
+        return len(self.tokens) == len(self.job.prompt)
+
+
+class Turns:
+    """Begins, advances and ends sequences. `slots`: the session that was kept last on each slot.
+
+    `finished` keeps the sequences that end. All methods are for the scheduler's thread.
+    """
+
+    def __init__(
+        self, checkpoint: Checkpoint, attachment: Attachment, finished: Finished, limits: Limits, metrics: Metrics
+    ) -> None:
+        self.finished = finished
+        self.running: list[Running] = []
+        self.slots: dict[int, int] = {}
+        self._model: PreTrainedModel = checkpoint.model
+        self._stop_ids = checkpoint.stop_ids
+        self._attachment = attachment
+        self._limits = limits
+        self._metrics = metrics
+        self._said = min(limits.batch, limits.running) == 1
+
+    @property
+    def costs(self) -> Costs:
+        """The times that the choice between resuming and recomputing is made by."""
+        return self.finished.costs
+
+    def begin(self, job: Job) -> None:
+        """Let a job join. Raises InputError for the name of a session that is in use."""
+        taken = self.finished.take(job.prompt, job.session)
+        cached = int(taken.cache.get_seq_length())
+        job.slot = min(set(range(self._limits.running)) - {running.job.slot for running in self.running})
+        self._metrics.restores.labels(taken.restore).inc()
+        self._metrics.prompt_tokens.inc(len(job.prompt))
+        self._metrics.cached_tokens.inc(cached)
+        alone = self._attachment.why_alone(taken.cache)
+        if alone and not self._said:
+            log.warning("sequences do not share decode steps: %s", alone)
+            self._said = True
+        generator = torch.Generator().manual_seed(job.sampling.seed)
+        self.running.append(Running(job, taken.cache, cached, taken.restore, list(job.prompt), generator, not alone))
+
+    def turn(self) -> None:
+        """Advance every sequence. A failed command ends only the sequence that needs it. Raises TargetError."""
+        for running in list(self.running):
+            if running.job.cancelled.is_set():
+                self._metrics.cancelled.inc()
+                self._end(running)
+            elif late := running.job.late:
+                self._end(running, late)
+        decoding = [running for running in self.running if not running.in_prompt]
+        shared = [running for running in decoding if running.shares]
+        for first in range(0, len(shared), self._limits.batch):
+            self._decode(shared[first : first + self._limits.batch])
+        for running in decoding:
+            if not running.shares:
+                self._decode([running])
+        prompt = next((running for running in self.running if running.in_prompt), None)
+        if prompt is not None:
+            self._prefill(prompt)
+
+    def _decode(self, several: Sequence[Running]) -> None:
+        """One decode step of each, in one call if there are several."""
+        began = time.perf_counter()
+        self._metrics.batch.observe(len(several))
+        alone = list(several)
+        if len(several) > 1:
+            alone = self._together(several)
+        for running in alone:
+            logits = self._call(running, [running.tokens[-1]])
+            if logits is not None:
+                self._take(running, logits)
+        self._metrics.step.observe(time.perf_counter() - began)
+
+    def _together(self, several: Sequence[Running]) -> list[Running]:
+        """Advance all in one call. Returns those that have to be advanced alone, where errors are told apart."""
+        ids = torch.tensor([running.tokens[-1] for running in several])
+        try:
+            logits, failed = self._attachment.step_together([running.cache for running in several], ids)
+        except Exception as error:
+            log.warning("a decode step of %d sequences is repeated one by one: %s", len(several), error)
+            self._metrics.repeated.inc()
+            return list(several)
+        for row, running in enumerate(several):
+            if row not in failed:
+                self._take(running, logits[row : row + 1])
+        return [several[row] for row in failed]
+
+    def _prefill(self, running: Running) -> None:
+        """Compute the next chunk of a prompt; behind its last one, choose the first token. Prompts take turns."""
+        began = time.perf_counter()
+        computed, prompt = running.computed, running.job.prompt
+        size = self._limits.chunk if in_parts(running.cache) else 0
+        chunk = prompt[computed : computed + size] if size else prompt[computed:]
+        running.cache.in_prompt = running.cached == 0 and computed > 0
+        logits = self._call(running, chunk)
+        if logits is None:
+            return
+        running.cache.in_prompt = False
+        self._metrics.chunks.inc()
+        running.prefill += time.perf_counter() - began
+        if running.computed < len(prompt):
+            self.running.remove(running)  # the next prompt's turn
+            self.running.append(running)
+            return
+        self.costs.measured(len(prompt) - running.cached, running.cached, running.prefill)
+        self._metrics.first_token.observe(time.perf_counter() - running.job.arrived)
+        self._take(running, logits)
+
+    def _call(self, running: Running, tokens: list[int]) -> torch.Tensor | None:
+        """Logits [1, vocabulary] behind `tokens`; None if the call failed and the sequence has ended."""
+        try:
+            with torch.no_grad():
+                ids = torch.tensor([tokens], device=self._model.device)
+                output = self._model(ids, past_key_values=running.cache, use_cache=True, logits_to_keep=1)
+        except TargetError:
+            raise
+        except Exception as error:
+            log.warning("a generation failed: %s", error)
+            self.running.remove(running)
+            self.finished.drop(running.cache)
+            running.job.notify(End(error))
+            return None
+        return output.logits[:, -1].float().cpu()
+
+    def _take(self, running: Running, logits: torch.Tensor) -> None:
+        """Choose the next token and tell the client; after the last one, the sequence ends."""
+        job = running.job
+        token = int(choose(logits, job.sampling, running.generator)[0])
+        running.tokens.append(token)
+        self._metrics.new_tokens.inc()
+        self._metrics.rate.add(1)
+        job.notify(Token(token, running.cached, running.restore))
+        if token in self._stop_ids or len(running.tokens) == job.most_tokens:
+            self._end(running)
+
+    def _end(self, running: Running, error: Exception | None = None) -> None:
+        """Keep what was computed, and let the sequence leave."""
+        self.running.remove(running)
+        number = None
+        if running.cache.get_seq_length():
+            number = self.finished.keep(running.tokens, running.cache)
+        else:
+            self.finished.drop(running.cache)
+        if number is not None:
+            self.slots[running.job.slot] = number
+        running.job.notify(End(error, number))

@@ -1,0 +1,240 @@
+"""Sequences that share calls of the model: the same tokens as alone, joining and leaving, long prompts in chunks."""
+
+import logging
+import queue
+import threading
+from fractions import Fraction
+
+import pytest
+import torch
+from small_models import SMALL, random_model
+from transformers import LlamaConfig, MistralConfig
+
+from kvdrive.errors import RangeError
+from kvdrive.generation.checkpoints import Checkpoint
+from kvdrive.generation.decode import GREEDY, Sampling
+from kvdrive.kvcache.layer import DriveLayer
+from kvdrive.plugins.attach import AttentionOptions
+from kvdrive.server.jobs import DeadlinePassed, Job, Limits, Token
+from kvdrive.server.metrics import RATE_SECONDS, Metrics, Rate
+from kvdrive.server.scheduler import Scheduler
+from kvdrive.sessions.options import SessionOptions
+from kvdrive.targets.opening import DriveOptions, open_drives
+
+LONG = SMALL | {"max_position_embeddings": 4096}
+
+
+@pytest.fixture
+def each_row_alone(monkeypatch):
+    """Dense layers whose result for a row does not depend on the other rows."""
+
+    def forward(self, x):
+        rows = [torch.nn.functional.linear(row[None], self.weight, self.bias) for row in x]
+        return torch.cat(rows)
+
+    monkeypatch.setattr(torch.nn.Linear, "forward", forward)
+
+
+class Requests:
+    """A scheduler on a drive in this process. `order` has the name of the request of each new token."""
+
+    def __init__(self, config=None, attention=None, drives=1, sessions=None, **limits):
+        self.model = random_model(config or LlamaConfig(**LONG, num_key_value_heads=2))
+        checkpoint = Checkpoint("tiny", None, self.model, None)
+        opened = open_drives(DriveOptions(drives=drives, capacity_bytes=1 << 26))
+        self.metrics = Metrics()
+        self.scheduler = Scheduler(
+            checkpoint, opened, attention or AttentionOptions(), Limits(20_000, **limits), self.metrics, 1, sessions
+        )
+        self.order, self.ends = [], {}
+        self._ends = queue.Queue()
+        self._came = threading.Condition()
+        self.tokens = {}
+
+    def __enter__(self):
+        self.scheduler.start()
+        return self
+
+    def __exit__(self, *error):
+        self.scheduler.stop()
+
+    def ask(self, name, prompt, new_tokens, sampling=GREEDY, **fields):
+        def notify(event):
+            with self._came:
+                if isinstance(event, Token):
+                    self.order.append(name)
+                    self.tokens[name].append(event.number)
+                else:
+                    self.ends[name] = event
+                self._came.notify()
+
+        self.tokens[name] = []
+        job = Job(prompt, new_tokens, sampling, notify, **fields)
+        self.scheduler.submit(job)
+        return job
+
+    def wait(self, ready):
+        with self._came:
+            assert self._came.wait_for(ready, 60)
+
+    def all_of(self, names):
+        self.wait(lambda: all(name in self.ends for name in names))
+        assert all(self.ends[name].error is None for name in names), self.ends
+        return [self.tokens[name] for name in names]
+
+    def metric(self, name):
+        lines = self.metrics.text().decode().splitlines()
+        return sum(float(line.split()[-1]) for line in lines if line.startswith((name + " ", name + "{")))
+
+
+def prompt(tokens, seed):
+    return torch.randint(2, 300, (tokens,), generator=torch.Generator().manual_seed(seed)).tolist()
+
+
+WORK = {
+    "a": (prompt(70, 1), 25, Sampling()),
+    "b": (prompt(131, 2), 12, Sampling(temperature=1.5, seed=7)),
+    "c": (prompt(3, 3), 30, Sampling(temperature=1.2, top_k=40, seed=8)),
+    "d": (prompt(64, 4), 18, Sampling(temperature=2.0, top_p=0.9, seed=9)),
+    "e": (prompt(200, 5), 7, Sampling()),
+}
+
+
+def tokens_of(**options):
+    with Requests(running=4, chunk=64, **options) as requests:
+        for name, work in WORK.items():
+            requests.ask(name, *work)
+        found = requests.all_of(WORK)
+        joined = requests.metric("kvdrive_batch_size_sum") > requests.metric("kvdrive_batch_size_count")
+        assert requests.metric("kvdrive_repeated_steps_total") == 0
+    return found, joined
+
+
+@pytest.mark.usefixtures("each_row_alone")
+@pytest.mark.parametrize("options", [
+    {},
+    {"drives": 2},
+    {"attention": AttentionOptions("sparf", ratio=Fraction(1, 4), spill=8)},
+    {"sessions": SessionOptions()},
+], ids=["exact", "two drives", "sparf", "sessions"])  # fmt: skip
+def test_a_request_gets_the_tokens_that_it_gets_alone(options):
+    """Five requests of several lengths, with sampling; one joins when another leaves."""
+    together, joined = tokens_of(**options)
+    alone, never = tokens_of(**options, batch=1)
+    assert together == alone
+    assert joined
+    assert not never
+
+
+def test_a_long_prompt_does_not_stop_running_streams():
+    """Between the beginning of a prompt and its first token, a running stream gets a token for each chunk."""
+    between = {}
+    for chunk in (64, 0):
+        with Requests(running=2, chunk=chunk) as requests:
+            stream = requests.ask("stream", prompt(20, 1), 3000)
+            requests.wait(lambda requests=requests: len(requests.order) >= 5)
+            requests.ask("long", prompt(1000, 2), 2)
+            requests.wait(lambda requests=requests: "long" in requests.ends)
+            stream.cancelled.set()
+            requests.wait(lambda requests=requests: "stream" in requests.ends)
+            first = requests.order.index("long")
+            between[chunk] = first, requests.metric("kvdrive_prefill_chunks_total") - 1
+            after = len(requests.order) - first
+        assert after > 1
+    assert between[64][1] == 16  # 1000 / 64
+    assert between[64][0] >= 5 + 15
+    assert between[0][1] == 1
+
+
+def test_two_prompts_take_turns():
+    """A short prompt behind a long one does not wait for all of it."""
+    with Requests(running=3, chunk=64) as requests:
+        requests.ask("long", prompt(2000, 1), 2)
+        requests.ask("short", prompt(30, 2), 2)
+        requests.all_of(["long", "short"])
+        assert requests.order.index("short") < requests.order.index("long")
+
+
+def test_a_prompt_is_left_between_two_chunks():
+    with Requests(running=2, chunk=64) as requests:
+        requests.ask("stream", prompt(20, 1), 500)
+        requests.wait(lambda: len(requests.order) >= 3)
+        begun = len(requests.order)
+        long = requests.ask("long", prompt(3000, 2), 2)
+        requests.wait(lambda: len(requests.order) >= begun + 4)
+        long.cancelled.set()
+        requests.wait(lambda: "long" in requests.ends)
+        assert "stream" not in requests.ends
+        assert requests.tokens["long"] == []
+        assert requests.metric("kvdrive_prefill_chunks_total") < 1 + 47
+        assert requests.metric("kvdrive_cancelled_requests_total") == 1
+
+
+def test_deadlines_end_waiting_and_running_requests():
+    with Requests(running=1) as requests:
+        requests.ask("running", prompt(20, 1), 4000, seconds=0.5)
+        requests.ask("waiting", prompt(20, 1), 4000, seconds=0.01)
+        requests.ask("last", prompt(20, 1), 3)
+        requests.wait(lambda: "last" in requests.ends)
+        assert isinstance(requests.ends["waiting"].error, DeadlinePassed)
+        assert isinstance(requests.ends["running"].error, DeadlinePassed)
+        assert requests.tokens["waiting"] == []
+        assert 0 < len(requests.tokens["running"]) < 4000
+        assert len(requests.tokens["last"]) == 3
+
+
+@pytest.mark.usefixtures("each_row_alone")
+def test_a_sequence_that_fails_leaves_the_others_alone(monkeypatch):
+    """The shared step is undone and repeated one by one; only the sequence at fault ends."""
+    alone, _ = tokens_of(batch=1)
+    update, failing = DriveLayer.update, {}
+
+    def faulty(self, key_states, *args, **kwargs):
+        if self.index == 1 and self.tokens == 131 + 5 and key_states.shape[2] == 1:
+            failing["cache"] = self.cache
+        if self.index == 1 and failing.get("cache") is self.cache:
+            raise RangeError("K of layer 1 outgrew its scale")
+        return update(self, key_states, *args, **kwargs)
+
+    monkeypatch.setattr(DriveLayer, "update", faulty)
+    with Requests(running=4, chunk=64) as requests:
+        for name, work in WORK.items():
+            requests.ask(name, *work)
+        requests.wait(lambda: len(requests.ends) == len(WORK))
+        assert requests.metric("kvdrive_repeated_steps_total") == 1
+    assert isinstance(requests.ends["b"].error, RangeError)
+    found = [requests.tokens[name] for name in WORK]
+    assert found[1] == alone[1][: len(found[1])]
+    assert 0 < len(found[1]) < 12
+    assert [found[0], *found[2:]] == [alone[0], *alone[2:]]
+
+
+def test_a_model_with_layers_in_memory_runs_one_sequence_at_a_time(caplog):
+    config = MistralConfig(**SMALL, num_key_value_heads=4, sliding_window=32)
+    with caplog.at_level(logging.WARNING), Requests(config, running=2) as requests:
+        for name in "ab":
+            requests.ask(name, *WORK[name])
+        requests.all_of("ab")
+        assert requests.metric("kvdrive_batch_size_sum") == requests.metric("kvdrive_batch_size_count") > 0
+    assert "sequences do not share decode steps: its K and V, or some of them, are not on drives" in caplog.text
+
+
+def test_sequences_in_memory_have_prompts_in_parts_and_steps_of_their_own():
+    with Requests(attention=AttentionOptions(active="memory"), running=2, chunk=64) as requests:
+        for name in "be":
+            requests.ask(name, *WORK[name])
+        found = requests.all_of("be")
+        assert requests.metric("kvdrive_batch_size_sum") == requests.metric("kvdrive_batch_size_count") > 0
+        assert requests.metric("kvdrive_prefill_chunks_total") == 3 + 4
+    assert [len(tokens) for tokens in found] == [12, 7]
+
+
+def test_the_rate_counts_the_last_seconds():
+    now = [0.0]
+    rate = Rate(lambda: now[0])
+    for _ in range(20):
+        rate.add(1)
+        now[0] += 1
+    assert rate.per_second() == pytest.approx(1)
+    now[0] += RATE_SECONDS + 1
+    assert rate.per_second() == 0
