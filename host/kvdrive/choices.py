@@ -17,6 +17,7 @@ KERNEL_ENGINES = ("golden", *ENGINES, "xrt", "pynq", "float64")  # for single ke
 DTYPES = ("float32", "bfloat16", "float16", "auto")  # precision of a model's weights; auto keeps the stored one
 PREFILL_CHUNK = 512  # tokens of a prompt that a server computes between two decode steps
 OnFailure = Literal["raise", "recompute"]  # what the loss of a drive, or of data on it, leads to
+OnOverflow = Literal["error", "trim"]  # what happens when a sequence has used up the model's positions
 Active = Literal["drive", "memory"]  # where running sequences are, and who attends to them
 
 

@@ -11,7 +11,9 @@ from typing import Any
 import torch
 from transformers.cache_utils import Cache, CacheLayerMixin
 
+from kvdrive.errors import UnsupportedError
 from kvdrive.kvcache.history import History
+from kvdrive.kvcache.overflow import Removal
 
 LayersInMemory = Callable[[], dict[int, CacheLayerMixin]]  # makes the layers that stay in memory, by index
 
@@ -98,6 +100,27 @@ class AttachedCache(Cache, ABC):  # type: ignore[misc]
     def is_kept(self) -> bool:
         """True if a store of sessions keeps the tokens: what a drive loses of them is computed again."""
         return False
+
+    @property
+    def removals(self) -> list[Removal]:
+        """Tokens that were removed because the positions were used up, in order."""
+        return self.history.removals()
+
+    @property
+    def removed(self) -> int:
+        """How many tokens were removed. `get_seq_length` counts them, because positions go on counting."""
+        return 0
+
+    def remove(self, tokens: int, forward: Callable[..., Any], device: torch.device) -> None:
+        """Remove `tokens` tokens, whole groups, behind the first group.
+
+        The model's `forward` computes the first group again on `device`, so that it is next to the rest. Raises
+        UnsupportedError.
+        """
+        raise UnsupportedError("this cache cannot lose tokens in its middle: take overflow 'error'")
+
+    def catch_up(self, forward: Callable[..., Any], device: torch.device) -> None:
+        """Told before each call: do what `remove` did for tokens that were removed in another process."""
 
     def make_room(self) -> bool:
         """A drive is full. Returns True if kept sessions were removed, so that the call may succeed now."""

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from collections.abc import Sequence as Several
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
-from transformers.cache_utils import CacheLayerMixin, LinearAttentionCacheLayerMixin
+from transformers.cache_utils import CacheLayerMixin, DynamicCache, LinearAttentionCacheLayerMixin
 
 from kvdrive.errors import TargetError, UnsupportedError
 from kvdrive.kvcache import saved
@@ -21,6 +22,7 @@ from kvdrive.kvcache.base import AttachedCache, LayersInMemory
 from kvdrive.kvcache.history import Call, Crop, History, Rearrange
 from kvdrive.kvcache.keeper import Keeper
 from kvdrive.kvcache.layer import DriveLayer
+from kvdrive.kvcache.overflow import Removal, group_tokens
 from kvdrive.kvcache.pending import Scorer
 from kvdrive.kvcache.sequence import Sequence, gather
 from kvdrive.kvcache.transfers import Transfers, TransferStats
@@ -54,6 +56,7 @@ class DriveCache(AttachedCache):
         self.transfers = Transfers()
         self.scorer = Scorer()
         self._lost: str | None = None
+        self._removed = 0
         self._finalizer = weakref.finalize(self, backing.abandon, self.sequences)
         self._finalizer.atexit = False
         self._in_memory = in_memory
@@ -101,14 +104,26 @@ class DriveCache(AttachedCache):
         """See AttachedCache."""
         return self.keeper is not None and self.keeper.make_room()
 
-    def adopt(self, sequences: list[Sequence], ids: torch.Tensor, layers: list[dict[str, Any]]) -> None:
+    def adopt(
+        self,
+        sequences: list[Sequence],
+        ids: torch.Tensor,
+        layers: list[dict[str, Any]],
+        removals: Several[Removal] = (),
+    ) -> None:
         """Fill the empty cache with sequences that hold K and V of ids [batch, tokens]; `describe_layers` made
-        `layers`.
+        `layers`. `removals` were made since the first token; `ids` includes those tokens.
         """
         self.sequences += sequences
+        held = ids.shape[1] - sum(removal.tokens for removal in removals)
         for layer, kept in zip(self.drive_layers, layers, strict=True):
-            layer.resume(ids.shape[1], len(sequences), kept)
-        self.history.events.append(Call(ids, None, None, True))
+            layer.resume(held, len(sequences), kept)
+        first = 0
+        for removal in removals:
+            self.history.events += [Call(ids[:, first : removal.at], None, None, True), removal]
+            first = removal.at
+        self.history.events.append(Call(ids[:, first:], None, None, True))
+        self._removed = ids.shape[1] - held
 
     def describe_layers(self) -> list[dict[str, Any]]:
         """Shape and scales of each layer on the drives, as plain values."""
@@ -149,6 +164,10 @@ class DriveCache(AttachedCache):
                 layer.crop(tokens_to_remove)
         if tokens_to_remove < 0 and self.sequences:
             left = max(self._drive_tokens + tokens_to_remove, 0)
+            if self._removed and left < self._group and -tokens_to_remove < self.get_seq_length():
+                raise UnsupportedError(
+                    "the cache cannot go back to a token that was removed when the positions were used up"
+                )
             self.truncate(left)
             if left:
                 self.history.events.append(Crop(-tokens_to_remove))
@@ -230,9 +249,67 @@ class DriveCache(AttachedCache):
         for layer in self.drive_layers:
             layer.truncate(tokens)
 
+    @property
+    def removed(self) -> int:
+        """See AttachedCache."""
+        return self._removed
+
+    def catch_up(self, forward: Callable[..., Any], device: torch.device) -> None:
+        """See AttachedCache."""
+        if self._removed and self.drive_layers[0].moved is None:
+            self._move_first(forward, device)
+
+    def _move_first(self, forward: Callable[..., Any], device: torch.device) -> None:
+        """Compute the first group at the positions next to the other tokens that are left.
+
+        Otherwise each removal would take it further away from the rest than the model has ever seen. The drives keep
+        it at its old positions; the new K and V come along with each query.
+        """
+        ids = self.history.token_ids()[:, : self._group].to(device)
+        positions = torch.arange(self._removed, self._removed + ids.shape[1], device=device)
+        computed = DynamicCache()
+        with torch.no_grad():
+            forward(input_ids=ids, position_ids=positions[None], past_key_values=computed, logits_to_keep=1)
+        for layer, first in zip(self.drive_layers, computed.layers, strict=True):
+            layer.move_first(first.keys, first.values)
+
+    def remove(self, tokens: int, forward: Callable[..., Any], device: torch.device) -> None:
+        """See AttachedCache. Raises CommandError, TargetError."""
+        self.require_usable()
+        self.require_all_on_drives()
+        layers, group = self.drive_layers, self._group
+        if len({layer.stored for layer in layers} | {-layer.shape()["head_dim"] for layer in layers}) != 2:
+            raise UnsupportedError("the layers' heads differ, so they have no groups of the same tokens to remove")
+        if group + tokens > layers[0].stored // group * group:
+            for layer in layers:
+                layer.write_all()
+        self.transfers.finish()
+        if self.keeper:
+            self.keeper.removes(tokens)
+        self._unsave()
+        try:
+            for sequence in self.sequences:
+                sequence.remove(range(group, group + tokens), layers[0].stored, len(self.layers))
+        except Exception as error:
+            self._lost = str(error)  # other drives or rows may have removed them
+            raise
+        self.history.events.append(Removal(self.get_seq_length(), tokens))
+        for layer in layers:
+            layer.stored -= tokens
+        self._removed += tokens
+        if self.keeper:
+            self.keeper.removed_tokens(tokens)
+        self._move_first(forward, device)
+
+    @property
+    def _group(self) -> int:
+        """Tokens of the first group."""
+        return group_tokens(self.drive_layers[0].shape()["head_dim"])
+
     def undo(self, tokens: int) -> None:
         """Go back to the first `tokens` tokens after a failed call, if the drives still respond."""
         self.transfers.abandon()
+        tokens = max(tokens - self._removed, 0)
         try:
             if tokens:
                 self._require_croppable()
@@ -257,15 +334,16 @@ class DriveCache(AttachedCache):
     def recompute(self, forward: Callable[..., Any], device: torch.device) -> None:
         """See AttachedCache."""
         history, in_prompt = self.history, self.in_prompt
-        if self.keeper:
-            self.keeper.lost()
+        keeper, self.keeper = self.keeper, None  # it knows what happened already
+        if keeper:
+            keeper.lost()
         self.restart()
         self.backing.exclude_failed()
         self.history = History()
         try:
             history.replay(forward, self, device)
         finally:
-            self.history, self.in_prompt = history, in_prompt
+            self.history, self.in_prompt, self.keeper = history, in_prompt, keeper
 
     def leave(self) -> None:
         """See AttachedCache."""
@@ -361,6 +439,7 @@ class DriveCache(AttachedCache):
         return max((layer.tokens for layer in self.drive_layers), default=0)
 
     def _clear(self) -> None:
+        self._removed = 0
         others = self._in_memory()
         for index, layer in enumerate(self.layers):
             if isinstance(layer, DriveLayer):

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from kvdrive.errors import UnsupportedError
+from kvdrive.kvcache.overflow import Removal
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class History:
     """Events of one cache in order. `incomplete`: why a replay is impossible, if it is."""
 
     def __init__(self) -> None:
-        self.events: list[Call | Crop | Rearrange] = []
+        self.events: list[Call | Crop | Rearrange | Removal] = []
         self.incomplete: str | None = None
 
     def add_call(self, arguments: dict[str, Any], in_prompt: bool = False) -> None:
@@ -75,14 +76,21 @@ class History:
         except UnsupportedError as error:
             self.incomplete = str(error)
 
+    def removals(self) -> list[Removal]:
+        """All removals from the middle, in order."""
+        return [event for event in self.events if isinstance(event, Removal)]
+
     def token_ids(self) -> torch.Tensor:
-        """Tokens of the cache, int64 [batch, tokens]. Raises UnsupportedError when they are not known."""
+        """Tokens of the cache, int64 [batch, tokens], those included that were removed from the middle.
+
+        Raises UnsupportedError when they are not known.
+        """
         self.require_complete()
         ids: torch.Tensor | None = None
         for event in self.events:
             if isinstance(event, Call):
                 ids = event.input_ids if ids is None else torch.cat([ids, event.input_ids], dim=1)
-            elif ids is not None:
+            elif ids is not None and not isinstance(event, Removal):
                 ids = ids[:, : -event.tokens] if isinstance(event, Crop) else ids[event.rows]
         if ids is None:
             raise UnsupportedError("the cache is empty")
@@ -94,7 +102,7 @@ class History:
         for event in self.events:
             if isinstance(event, Call):
                 mask = event.mask
-            elif mask is not None:
+            elif mask is not None and not isinstance(event, Removal):
                 mask = mask[:, : -event.tokens] if isinstance(event, Crop) else mask[event.rows]
         return mask
 
@@ -118,5 +126,7 @@ class History:
                     )
                 elif isinstance(event, Crop):
                     cache.crop(-event.tokens)
+                elif isinstance(event, Removal):
+                    cache.remove(event.tokens, forward, device)
                 else:
                     cache.rearrange(event.rows)

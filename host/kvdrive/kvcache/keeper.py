@@ -14,6 +14,12 @@ class Keeper(Protocol):
     def shrinks(self, tokens: int) -> None:
         """All but the first `tokens` tokens are about to be removed from the drives."""
 
+    def removes(self, tokens: int) -> None:
+        """`tokens` tokens behind the first group are about to be removed from the drives."""
+
+    def removed_tokens(self, tokens: int) -> None:
+        """They were removed."""
+
     def released(self) -> None:
         """The rows of the cache are about to change places: it cannot be kept any more."""
 

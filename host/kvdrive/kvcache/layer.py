@@ -87,6 +87,7 @@ class DriveLayer(AttachedLayer):
         self.stored = 0
         self.pending: PendingTokens | None = None
         self._turn: tuple[Halves, Halves] | None = None  # K and V of a call that went to the drives at once
+        self.moved: tuple[Halves, Halves] | None = None  # K and V of the first group, moved behind removed tokens
         self.key_scale = HeadScale(f"K of layer {self.index}")
         self.value_scale = HeadScale(f"V of layer {self.index}")
         self.is_initialized = False
@@ -185,11 +186,11 @@ class DriveLayer(AttachedLayer):
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Length and offset of the keys that a mask for `query_length` new tokens covers."""
-        return self.tokens + query_length, 0
+        return self.tokens + query_length, self.cache.removed
 
     def get_seq_length(self) -> int:
-        """Tokens held."""
-        return self.tokens
+        """Tokens so far, removed ones included: the position of the next one."""
+        return self.tokens + self.cache.removed
 
     def write_all(self) -> None:
         """Send all pending tokens. Raises CommandError, TargetError."""
@@ -226,8 +227,14 @@ class DriveLayer(AttachedLayer):
         """Row i becomes what row rows[i] was."""
         if self.pending:
             self.pending.rearrange(rows)
+        if self.moved:
+            self.moved = self.moved[0][rows], self.moved[1][rows]
         self.key_scale.rearrange(rows)
         self.value_scale.rearrange(rows)
+
+    def move_first(self, keys: torch.Tensor, values: torch.Tensor) -> None:
+        """From now on attend to these K and V [batch, heads, tokens, d] instead of those of the first tokens."""
+        self.moved = self.key_scale.convert(keys), self.value_scale.convert(values)
 
     @property
     def _kv_heads(self) -> int:
@@ -317,7 +324,8 @@ class DriveLayer(AttachedLayer):
         together = together and self.cache.asks_together and not self.cache.policy.sees_query
         for part in blocks(new_tokens, group, together):
             for row, sequence in enumerate(self.cache.sequences):
-                for tokens, seen in seen_by(call.mask, row, part, call.first_token, self.stored):
+                for tokens, all_seen in seen_by(call.mask, row, part, call.first_token, self.stored):
+                    seen = all_seen.without_first(self.moved[0].shape[2]) if self.moved else all_seen
                     for one in sequence.endpoints():
                         for job in self._jobs(call, one, row, tokens, seen):
                             yield one, job
@@ -326,18 +334,19 @@ class DriveLayer(AttachedLayer):
         """One job for each run of KV heads of equal scale. The `tokens` of `row` see the same tokens on the drive."""
         chosen = slice(tokens[0], tokens[-1] + 1)
         head_dim = call.q.shape[-1]
-        how = self.cache.policy.parameters(seen.stored, head_dim, seen.valid, len(seen.inline))
+        moved = self.moved[0].shape[2] if self.moved else 0
+        how = self.cache.policy.parameters(seen.stored, head_dim, seen.valid, moved + len(seen.inline))
         for first, last in _runs(call.scales[row, one.first : one.last], one.first):
             scale = int(call.scales[row, first])
             places = call.out[row, chosen, first:last].transpose(1, 0, 2, 3)
             together = np.ascontiguousarray(call.q[row, first:last, :, chosen].transpose(0, 2, 1, 3))  # heads first
             queries = together.reshape(last - first, -1, head_dim)
             scores = inline_v = None
-            if len(seen.inline):
+            if moved or len(seen.inline):
                 k, inline_v = self._inline(row, slice(first, last), seen)
                 scores = self.cache.scorer.scores(queries, k, scale)
                 if seen.hidden is not None:
-                    of_tokens = scores.reshape(*together.shape[:3], -1)
+                    of_tokens = scores.reshape(*together.shape[:3], -1)[..., moved:]
                     of_tokens[np.broadcast_to(seen.hidden[:, None], of_tokens.shape)] = HIDDEN
             if call.sinks is not None:
                 scores, inline_v = with_sinks(call.sinks[first:last], queries, scores, inline_v)
@@ -347,14 +356,20 @@ class DriveLayer(AttachedLayer):
             yield Job(query, places, seen.hidden is not None)
 
     def _inline(self, row: int, heads: slice, seen: Seen) -> tuple[Halves, Halves]:
-        """K and V [heads, n, d] of inline tokens: pending tokens, or tokens of this call that the drive already has."""
+        """K and V [heads, n, d] of inline tokens: the first group if it moved, then pending tokens, or tokens of this
+        call that the drive already has.
+        """
         assert self.pending is not None
-        if seen.stored == self.stored:
-            return self.pending.k[row, heads][:, seen.inline], self.pending.v[row, heads][:, seen.inline]
-        assert self._turn is not None
-        places = seen.inline + seen.stored - (self.stored - self._turn[0].shape[2])
-        k, v = self._turn
-        return k[row, heads][:, places], v[row, heads][:, places]
+        places, (k, v) = seen.inline, (self.pending.k, self.pending.v)
+        if seen.stored != self.stored:
+            assert self._turn is not None
+            k, v = self._turn
+            places = places + seen.stored - (self.stored - k.shape[2])
+        k, v = k[row, heads][:, places], v[row, heads][:, places]
+        if self.moved is None:
+            return k, v
+        first_k, first_v = self.moved
+        return np.concatenate([first_k[row, heads], k], axis=1), np.concatenate([first_v[row, heads], v], axis=1)
 
     def _to_tensor(self, out: Halves, query: torch.Tensor) -> torch.Tensor:
         """The answers [batch, q, heads, g, d] in the model's precision, multiplied by V's scale."""

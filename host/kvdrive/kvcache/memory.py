@@ -8,10 +8,12 @@ the drives in the background, by layer, as those of any cache on drives.
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Sequence as Several
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import torch
 
+from kvdrive.errors import UnsupportedError
 from kvdrive.kvcache.backing import Backing
 from kvdrive.kvcache.base import LayerCall, LayersInMemory
 from kvdrive.kvcache.budget import MemoryOptions
@@ -19,6 +21,7 @@ from kvdrive.kvcache.cache import DriveCache
 from kvdrive.kvcache.history import History
 from kvdrive.kvcache.layer import DriveLayer
 from kvdrive.kvcache.loading import Loading, LoadPlan, LoadStats
+from kvdrive.kvcache.overflow import Removal
 from kvdrive.kvcache.rows import Place, Rows
 from kvdrive.kvcache.sequence import Sequence
 from kvdrive.kvcache.transfers import Transfers
@@ -147,11 +150,19 @@ class MemoryCache(DriveCache):
         """The layers whose home is the drives."""
         return cast(list[MemoryLayer], self.drive_layers)
 
-    def adopt(self, sequences: list[Sequence], ids: torch.Tensor, layers: list[dict[str, Any]]) -> None:
+    def adopt(
+        self,
+        sequences: list[Sequence],
+        ids: torch.Tensor,
+        layers: list[dict[str, Any]],
+        removals: Several[Removal] = (),
+    ) -> None:
         """See DriveCache. Begins to load the tokens by `plan`; without one, they are computed again.
 
         Then the cache is empty for the model, and the drives keep what they have: tokens that differ replace theirs.
         """
+        if removals:
+            raise UnsupportedError("a sequence that lost tokens in its middle stays on the drives")
         super().adopt(sequences, ids, layers)
         if self.plan is not None:
             self.loading = Loading(self.memory_layers, self.sequences, ids.shape[1], self.plan)

@@ -16,6 +16,7 @@ import torch
 from kvdrive.errors import InputError
 from kvdrive.kvcache.backing import Backing
 from kvdrive.kvcache.history import Call
+from kvdrive.kvcache.overflow import Removal
 from kvdrive.kvcache.sequence import Sequence, Slice, gather
 from kvdrive.kvcache.session import Session
 from kvdrive.kvcache.xcache.sequence import InputSequence
@@ -68,11 +69,13 @@ def reopen(cache: DriveCache, path: Path) -> None:
     if labels != {backing.label}:
         raise InputError(f"a session that {path} names now belongs to another model: start anew")
     ids = torch.tensor(found["token_ids"])
+    removals = [Removal(*one) for one in found["removals"]]
+    held = tokens - sum(removal.tokens for removal in removals)
     forks = [
-        _restored(backing, sequence.fork(tokens), tokens, inputs)
+        _restored(backing, sequence.fork(held), held, inputs)
         for sequence, inputs in zip(before, found["inputs"], strict=True)
     ]
-    cache.adopt(forks, ids, found["layers"])
+    cache.adopt(forks, ids, found["layers"], removals)
     if found["mask"] is not None:
         mask = torch.tensor(found["mask"], dtype=torch.bool)
         cache.history.events[-1] = Call(ids, None, mask, True)
@@ -88,6 +91,7 @@ def _describe(cache: DriveCache, ids: torch.Tensor) -> dict[str, Any]:
         "fingerprint": cache.backing.label.hex(),
         "drives": len(cache.backing.alive),
         "tokens": ids.shape[1],
+        "removals": [[removal.at, removal.tokens] for removal in cache.removals],
         "append_options": int(cache.append_options),
         "rows": [[[numbers[s.queue], s.session.number, s.first, s.last] for s in row] for row in cache.sequences],
         "inputs": [row.describe() if isinstance(row, InputSequence) else None for row in cache.sequences],

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -29,6 +29,12 @@ class Seen:
     valid: NDArray[np.bool_] | None
     inline: NDArray[np.intp]
     hidden: NDArray[np.bool_] | None
+
+    def without_first(self, tokens: int) -> Seen:
+        """The same without the first `tokens` tokens on the drive."""
+        valid = np.ones(self.stored, np.bool_) if self.valid is None else self.valid.copy()
+        valid[:tokens] = False
+        return replace(self, valid=valid)
 
 
 def blocks(new_tokens: int, group: int, together: bool) -> Iterator[range]:

@@ -99,6 +99,10 @@ class Sequence:
 
         return [one.queue.start(partial(trim, one.session)) for one in self.slices]
 
+    def remove(self, removed: range, before: int, layers: int) -> None:
+        """See Session.remove. Raises CommandError, TargetError."""
+        self.each(lambda session: session.remove(removed, before, layers))
+
     def erase(self) -> None:
         """Remove the sequence and erase its bytes from the drives' files. Raises CommandError, TargetError."""
         self.each(Session.erase)

@@ -21,6 +21,7 @@ from kvdrive.nvme.commands import (
     kv_read,
     session_erase,
     session_fork,
+    session_remove,
     session_trim,
     stored_rows,
 )
@@ -90,6 +91,13 @@ class Session:
         if from_token == 0:
             self._exists = False
             self._sequence = 0
+
+    def remove(self, removed: range, before: int, layers: int) -> None:
+        """Remove the tokens `removed`, whole groups behind the first one, from the layers below `layers`.
+
+        `before`: tokens that these layers have. Raises CommandError.
+        """
+        self.target.execute(session_remove(self.number, removed, before, layers))
 
     def erase(self) -> None:
         """Remove the session and erase its bytes from the drive's file. Raises CommandError."""

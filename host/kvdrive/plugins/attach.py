@@ -9,7 +9,7 @@ from pathlib import Path
 
 from transformers import PreTrainedModel
 
-from kvdrive.choices import Active, OnFailure
+from kvdrive.choices import Active, OnFailure, OnOverflow
 from kvdrive.errors import InputError
 from kvdrive.kvcache.budget import MemoryOptions
 from kvdrive.plugins import transformers
@@ -33,6 +33,9 @@ class AttentionOptions:
     active: Active = "drive"
     memory: MemoryOptions = field(default_factory=MemoryOptions)
     xcache: float = 0.0
+    overflow: OnOverflow = "error"
+    overflow_ratio: float = 0.5
+    context: int = 0
 
 
 def attach(
@@ -48,6 +51,9 @@ def attach(
     active: Active = "drive",
     memory: MemoryOptions | None = None,
     xcache: float = 0.0,
+    overflow: OnOverflow = "error",
+    overflow_ratio: float = 0.5,
+    context: int = 0,
 ) -> Attachment:
     """Send the decode attention of `model` to drives; as a context manager it restores the model.
 
@@ -66,6 +72,9 @@ def attach(
 
     `xcache`: of this share of a batch's sequences the drives keep layer inputs instead of K and V, which the host
     rebuilds (docs/xcache.md).
+    `overflow`: what happens when a sequence has `context` tokens, or as many as the model has positions (0). "error":
+    the call fails. "trim": the share `overflow_ratio` of its tokens, behind the first group, leaves the drives; the
+    others keep their K and V, and positions go on counting.
     Raises UnsupportedError for models that a drive cannot serve exactly, InputError, TargetError.
     """
     if options is not None and not isinstance(target, str | Path):
@@ -90,6 +99,9 @@ def attach(
             active=active,
             memory=memory,
             xcache=xcache,
+            overflow=overflow,
+            overflow_ratio=overflow_ratio,
+            context=context,
         )
         attachment.close_with(opened.pop_all())
     return attachment
@@ -108,4 +120,7 @@ def attach_to(model: PreTrainedModel, drives: DriveGroup, options: AttentionOpti
         active=options.active,
         memory=options.memory,
         xcache=options.xcache,
+        overflow=options.overflow,
+        overflow_ratio=options.overflow_ratio,
+        context=options.context,
     )

@@ -29,7 +29,7 @@ from transformers.cache_utils import DynamicCache
 from transformers.masking_utils import sdpa_mask
 
 from kvdrive import abi
-from kvdrive.choices import Active, OnFailure
+from kvdrive.choices import Active, OnFailure, OnOverflow
 from kvdrive.errors import InputError, TargetError, UnsupportedError
 from kvdrive.kvcache.backing import Backing
 from kvdrive.kvcache.base import AttachedCache, KvHandle, LayerCall
@@ -38,12 +38,14 @@ from kvdrive.kvcache.cache import DriveCache
 from kvdrive.kvcache.fingerprint import fingerprint
 from kvdrive.kvcache.loading import LateLoadError
 from kvdrive.kvcache.memory import MemoryCache
+from kvdrive.kvcache.overflow import Overflow, group_tokens
 from kvdrive.kvcache.rows import Place, capacity_for
 from kvdrive.kvcache.xcache.inputs import XCache
 from kvdrive.nvme.errors import CommandError
 from kvdrive.plugins import together
 from kvdrive.plugins.host_attention import attend_on_host, causal_mask
 from kvdrive.plugins.layer_inputs import make_xcache
+from kvdrive.plugins.positions import positions_of, require_removable
 from kvdrive.plugins.probe import CHANGES_SCORES, probe
 from kvdrive.plugins.support import (
     check_model,
@@ -81,6 +83,9 @@ def attach(
     active: Active = "drive",
     memory: MemoryOptions | None = None,
     xcache: float = 0.0,
+    overflow: OnOverflow = "error",
+    overflow_ratio: float = 0.5,
+    context: int = 0,
 ) -> Attachment:
     """Send the decode attention of `model` to a drive or to several; as a context manager it restores the model.
 
@@ -89,7 +94,9 @@ def attach(
     "recompute" makes the same K and V again on what is left, and the text goes on as it would have. `sessions`: keep K
     and V beyond the process (`Attachment.sessions`). `active` "memory": running sequences are in memory, as far as
     `memory` allows, and the model's own attention reads them there; the drives keep them.
-    `xcache`: of this share of a batch's sequences the drives keep layer inputs instead of K and V.
+    `xcache`: of this share of a batch's sequences the drives keep layer inputs instead of K and V. `overflow`: what
+    happens when a sequence has `context` tokens, or as many as the model has positions (0): "error", or "trim", which
+    removes the share `overflow_ratio` of its tokens behind the first group; positions go on counting.
     Raises UnsupportedError for models that the drive cannot serve exactly, InputError.
     """
     policy = make_policy(attention, ratio or Fraction(1)) if isinstance(attention, str) else attention
@@ -106,6 +113,13 @@ def attach(
             f"{policy.name} attention has no sequences in memory: take exact attention, or active='drive'"
         )
     in_memory = memory or MemoryOptions() if active == "memory" else None
+    full = Overflow(overflow, overflow_ratio, context)
+    if overflow == "trim":
+        require_removable(model)
+        if active == "memory" or xcache or not isinstance(policy, DrivePolicy):
+            raise UnsupportedError(
+                "overflow 'trim' removes K and V on drives: it needs a drive's policy, active='drive' and no X-cache"
+            )
     inputs = _xcache(model, policy, xcache, keeps_kv=bool(sessions) or active == "memory")
     try:
         attachment = Attachment(model, target, policy, spill, on_failure, in_memory, inputs)
@@ -113,6 +127,7 @@ def attach(
         if inputs is not None:
             inputs.close()
         raise
+    attachment.overflow = full
     if sessions:
         try:
             attachment.keep_sessions(SessionOptions() if isinstance(sessions, bool) else sessions)
@@ -137,6 +152,7 @@ class Attachment:
     ) -> None:
         self.target = target
         self.recoveries = 0
+        self.overflow = Overflow()
         self._opened = ExitStack()
         self._model = model
         self._policy = policy
@@ -241,6 +257,8 @@ class Attachment:
         the rows for which only the end of the call failed: it was undone for them, and their logits mean nothing. What
         failed can be repeated with one cache at a time, where lost data is recomputed.
         """
+        for row, cache in enumerate(caches):
+            self._fit(cache, {"input_ids": ids[row : row + 1, None]})
         return together.step(self._forward, caches, ids.to(self._model.device))
 
     def detach(self) -> None:
@@ -289,6 +307,7 @@ class Attachment:
         before = cache.get_seq_length()
         for attempt in range(_RECOVERIES + 1):
             try:
+                self._fit(cache, bound.arguments)
                 output = self._forward(*bound.args, **bound.kwargs)
                 cache.called(bound.arguments)
                 return output
@@ -310,6 +329,24 @@ class Attachment:
             except BaseException:
                 cache.undo(before)
                 raise
+
+    def _fit(self, cache: AttachedCache, arguments: dict[str, Any]) -> None:
+        """Remove tokens if the positions are used up. Raises InputError if that is not allowed, CommandError."""
+        cache.catch_up(self._forward, self._model.device)
+        limit, (_, new_tokens) = self.overflow.context or positions_of(self._model), _shape_of(arguments)
+        held = cache.get_seq_length() - cache.removed
+        if limit is None or held + new_tokens <= limit:
+            return
+        if self.overflow.how == "error":
+            raise InputError(
+                f"{held} tokens and {new_tokens} new ones exceed the {limit} positions of the model: take overflow "
+                "'trim', which removes old tokens, or start anew"
+            )
+        mask = arguments.get("attention_mask")
+        if mask is not None and not bool(torch.as_tensor(mask).all()):
+            raise UnsupportedError("prompts of different lengths in one batch cannot lose tokens: compute them singly")
+        group = group_tokens(heads_of(decoder_config(self._model))[2])
+        cache.remove(self.overflow.tokens_to_remove(held, new_tokens, limit, group), self._forward, self._model.device)
 
     def _cache_of(self, arguments: dict[str, Any]) -> AttachedCache | None:
         """The cache of a call; a new one where transformers would start with an empty one. Raises UnsupportedError."""

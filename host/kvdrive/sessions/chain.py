@@ -6,7 +6,9 @@ it, so that it names everything up to its end. Keys are the same in every proces
 
 from __future__ import annotations
 
+import copy
 import hashlib
+import json
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -35,6 +37,17 @@ class Chain:
         self.block = block
         parts = (_LAYOUT.encode(), fingerprint, tenant.encode(), layout.encode(), str(block).encode())
         self._root = hashlib.sha256(b"".join(len(part).to_bytes(4, "little") + part for part in parts)).digest()
+
+    def without(self, removals: list[list[int]]) -> Chain:
+        """The chain of sequences that lost tokens from their middle: [at, tokens] each (`kvcache.overflow.Removal`).
+
+        It has no key in common with this one: their K and V depend on tokens that are gone.
+        """
+        if not removals:
+            return self
+        other = copy.copy(self)
+        other._root = hashlib.sha256(self._root + json.dumps(removals).encode()).digest()
+        return other
 
     @property
     def root(self) -> int:

@@ -57,12 +57,53 @@ class Finder:
         entry = self.index.named(name, self._shelf.options.tenant)
         if entry is None:
             return None
-        forked = self._fork(entry, None, entry.tokens)
+        forked = self._fork_all(entry)
         return None if forked is None else (entry, *forked)
+
+    def find_shortened(self, name: str, ids: list[int]) -> tuple[Entry, Sequence, list[int]] | None:
+        """Fork the session with this name if tokens were removed from its middle, and `ids` begin with all of its
+        tokens up to the last removal.
+        """
+        entry = self.index.named(name, self._shelf.options.tenant)
+        if entry is None or not Record.of(entry.record).removals:
+            return None
+        forked = self._fork_shortened(entry, ids)
+        return None if forked is None else (entry, *forked)
+
+    def _fork_all(self, entry: Entry) -> tuple[Sequence, list[int]] | None:
+        if Record.of(entry.record).removals:
+            return self._fork_shortened(entry, None)
+        return self._fork(entry, None, entry.tokens)
+
+    def _fork_shortened(self, entry: Entry, ids: list[int] | None) -> tuple[Sequence, list[int]] | None:
+        """Fork a session that lost tokens, up to its last token in common with `ids` (None: all). The tokens that are
+        returned include the removed ones. None if `ids` differ from it before the last removal: what is left of it
+        depends on all tokens until then.
+        """
+        told, sequence = Record.of(entry.record), None
+        try:
+            with self.index.transaction():
+                if self.index.get(entry.id) is None:
+                    return None
+                existing = self._shelf.existing(entry)
+                stored = self._verify(existing, entry, entry.tokens + told.removed)
+                common = len(stored) if ids is None else common_length(stored, ids[:-1])
+                if common < told.removals[-1][0]:
+                    return None
+                sequence = existing.fork(common - told.removed)
+                self.index.use(entry.id)
+                self._governor.hit()
+            self._verify(sequence, entry, 0)
+        except (CommandError, _StaleError) as error:
+            self._forget(entry, sequence, error)
+            return None
+        self.stats.hits += 1
+        self.stats.hit_tokens += common - told.removed
+        return sequence, stored[:common]
 
     def check(self, entry: Entry) -> bool:
         """True if the drives hold all of a session's tokens; the index forgets one that they do not."""
-        forked = self._fork(entry, None, entry.tokens)
+        forked = self._fork_all(entry)
         if forked is None:
             return False
         trim_all([forked[0]])
@@ -73,7 +114,7 @@ class Finder:
         entry = self.index.named(name, self._shelf.options.tenant)
         if entry is None:
             return
-        if entry.root != self._chain.root:
+        if entry.root != self._chain.without(Record.of(entry.record).removals).root:
             raise InputError(
                 f"session '{name}' was kept by another model, other weights or another precision, or for another kind "
                 "of attention: choose another name, or drop it first"
@@ -109,18 +150,22 @@ class Finder:
             if common < wanted:
                 gather(sequence.trim(common))
         except (CommandError, _StaleError, IndexError) as error:
-            log.warning(
-                "session %d is not what the index says (%s): the index forgets it", entry.id, error or "other tokens"
-            )
-            self.stats.stale += 1
-            if sequence is not None:
-                trim_all([sequence])
-            with self.index.transaction():
-                self.index.remove(entry.id)
+            self._forget(entry, sequence, error)
             return None
         self.stats.hits += 1
         self.stats.hit_tokens += common
         return sequence, stored[:common]
+
+    def _forget(self, entry: Entry, fork: Sequence | None, error: Exception) -> None:
+        """Remove a session from the index that is not on the drives as it should be."""
+        log.warning(
+            "session %d is not what the index says (%s): the index forgets it", entry.id, error or "other tokens"
+        )
+        self.stats.stale += 1
+        if fork is not None:
+            trim_all([fork])
+        with self.index.transaction():
+            self.index.remove(entry.id)
 
     def _verify(self, sequence: Sequence, entry: Entry, count: int) -> list[int]:
         """The tokens that every part of a forked session names. Raises _StaleError, CommandError."""
@@ -136,6 +181,8 @@ class Finder:
             if (
                 found.model != expected.model
                 or found.layers != expected.layers
+                or found.removals != expected.removals
+                or not found.usable
                 or found.part != part
                 or found.parts != len(parts)
             ):

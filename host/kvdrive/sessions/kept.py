@@ -21,11 +21,12 @@ log = logging.getLogger(__name__)
 class KeptSequence:
     """The keeper of `cache` (see `kvcache.keeper.Keeper`).
 
-    `ids`: its tokens. `saved`: how many of them the index knows, as session `number`; None: it does not know it.
-    `named`: how many each part of it on the drives names. `source`: the session that it was forked from, which it
-    replaces once it holds all of its tokens. `recorded`: the record that the drives have. `admitted`: what the governor
-    said; None before it was asked. `counted`: tokens whose writes were counted, or that were not written again.
-    `way`: how it goes on with tokens that were found; None: none were. `saving`: its save in the background.
+    `ids`: its tokens; `removed`: those that were behind the first group and are gone. `saved`: how many of `ids` the
+    index knows, as session `number`; None: it does not know it. `named`: how many each part of it on the drives names.
+    `source`: the session that it was forked from, which it replaces once it holds all of its tokens. `recorded`: the
+    record that the drives have. `admitted`: what the governor said; None before it was asked. `counted`: tokens whose
+    writes were counted, or that were not written again. `way`: how it goes on with tokens that were found; None: none
+    were. `saving`: its save in the background.
     """
 
     def __init__(self, store: SessionStore, cache: DriveCache, chain: Chain, name: str, way: Way | None = None) -> None:
@@ -42,8 +43,24 @@ class KeptSequence:
         self.recorded: str | None = None
         self.admitted: bool | None = None
         self.counted = 0
+        self.removed: list[int] = []
         self._chain = chain
         self.growing = GrowingChain(chain)
+
+    @property
+    def removals(self) -> list[list[int]]:
+        """See Record."""
+        return [[removal.at, removal.tokens] for removal in self.cache.removals]
+
+    @property
+    def chain(self) -> Chain:
+        """The chain of its tokens."""
+        return self._chain.without(self.removals)
+
+    def all_ids(self, tokens: int) -> list[int]:
+        """Its first `tokens` tokens, and those that were removed from between them."""
+        first = self.store.group
+        return self.ids[:first] + self.removed + self.ids[first:tokens] if self.removed else self.ids[:tokens]
 
     @property
     def stored(self) -> int:
@@ -83,12 +100,26 @@ class KeptSequence:
         self._wait()
         if tokens < self.saved:
             self.store.withdraw(self)
-            self.growing = GrowingChain(self._chain)
+            self.growing = GrowingChain(self.chain)
         self.ids = self.ids[:tokens]
         self.named = [min(named, tokens) for named in self.named]
         self.counted = min(self.counted, tokens)
         if tokens == 0:
-            self.named, self.recorded = [], None
+            self.named, self.recorded, self.removed = [], None, []
+            self.growing = GrowingChain(self._chain)
+
+    def removes(self, tokens: int) -> None:
+        """See Keeper. What the index names stays as it is; the cache goes on with a fork of it."""
+        self._wait()
+        self.store.leave_behind(self)
+
+    def removed_tokens(self, tokens: int) -> None:
+        """See Keeper."""
+        first = self.store.group
+        self.removed += self.ids[first : first + tokens]
+        del self.ids[first : first + tokens]
+        self.counted = max(self.counted - tokens, 0)
+        self.growing = GrowingChain(self.chain)
 
     def released(self) -> None:
         """See Keeper."""
@@ -98,7 +129,7 @@ class KeptSequence:
         """See Keeper. The session that this one was forked from has lost the same tokens."""
         self._wait()
         self.store.drop_lost(self)
-        self.growing = GrowingChain(self._chain)
+        self.growing = GrowingChain(self.chain)
         self.named, self.recorded, self.counted = [], None, 0
 
     def make_room(self) -> bool:

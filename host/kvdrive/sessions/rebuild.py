@@ -39,6 +39,8 @@ def rebuild(index: Index, backing: Backing) -> int:
     """Fill an empty index. Returns the number of sessions. Raises TargetError."""
     whole: dict[tuple[str, tuple[int, ...]], list[Found]] = defaultdict(list)
     for found in _survey(backing, read_tokens=True):
+        if not found.record.usable:
+            continue  # a process was killed while it removed tokens
         plain = replace(found.record, part=0, first=0, last=0).text()
         whole[plain, tuple(found.tokens)].append(found)
     count = 0
@@ -93,12 +95,12 @@ def _trim(session: Session, target: Target) -> None:
 
 def _tokens(session: Session, told: Record) -> list[int]:
     """The tokens of which K and V are there in every layer. Raises CommandError."""
-    count = record.chain_tokens(session)
+    count = max(record.chain_tokens(session) - told.removed, 0)
     for layer, shape in zip(told.indices, told.layers, strict=True):
         for kind in abi.KvKind:
             if count and shape["kv_heads"] and not record.holds(session, layer, kind, count - 1, shape["head_dim"]):
                 count = min(count, record.stored_tokens(session, layer, kind, shape["head_dim"]))
-    return record.read_tokens(session, count)
+    return record.read_tokens(session, count + told.removed) if count else []
 
 
 def _complete(parts: list[Found]) -> list[list[Found]]:
@@ -112,8 +114,9 @@ def _complete(parts: list[Found]) -> list[list[Found]]:
 
 def _add(index: Index, parts: list[Found], tokens: list[int]) -> None:
     told = parts[0].record
-    chain = Chain(bytes.fromhex(told.model), told.tenant, told.layout, told.block)
+    chain = Chain(bytes.fromhex(told.model), told.tenant, told.layout, told.block).without(told.removals)
     growing = GrowingChain(chain)
+    tokens, _ = told.split(tokens)
     growing.extend(tokens)
     taken = bool(told.name) and index.named(told.name, told.tenant) is not None
     slices = [[part.drive, part.session.number, part.record.first, part.record.last] for part in parts]

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from kvdrive import abi
+from kvdrive.kvcache.overflow import group_tokens
 from kvdrive.kvcache.session import Session
 from kvdrive.nvme.commands import Halves
 from kvdrive.nvme.errors import CommandError
@@ -33,7 +34,8 @@ class Record:
     `model`: the fingerprint, in hexadecimal digits. `block`: see `chain`. `indices`: the layers that are on the drives;
     `layers`: KV heads, head dimension and the scales of K and V of each
     layer on the drives (see `DriveCache.describe_layers`). `part`: this drive's number among the `parts` that share the
-    KV heads, which are `first` to `last` - 1 here.
+    KV heads, which are `first` to `last` - 1 here. `removals`: [at, tokens] each (see `kvcache.overflow.Removal`); the
+    chain names the removed tokens as well. `usable` False: tokens are being removed, so K and V do not fit the chain.
     """
 
     model: str
@@ -47,6 +49,20 @@ class Record:
     parts: int = 1
     first: int = 0
     last: int = 0
+    removals: list[list[int]] = field(default_factory=list)
+    usable: bool = True
+
+    @property
+    def removed(self) -> int:
+        """Tokens that were removed from the middle."""
+        return sum(tokens for _, tokens in self.removals)
+
+    def split(self, ids: list[int]) -> tuple[list[int], list[int]]:
+        """The tokens of which there are K and V, and the removed ones; `ids`: all tokens of the session."""
+        if not self.removals:
+            return ids, []
+        first = group_tokens(self.layers[0]["head_dim"])
+        return ids[:first] + ids[first + self.removed :], ids[first : first + self.removed]
 
     @property
     def bytes_per_token(self) -> int:

@@ -26,10 +26,11 @@ from kvdrive import abi
 from kvdrive.errors import UnsupportedError
 from kvdrive.kvcache.backing import Backing
 from kvdrive.kvcache.loading import LoadStats
+from kvdrive.kvcache.overflow import Removal, group_tokens
 from kvdrive.kvcache.sequence import Sequence, Slice, gather
 from kvdrive.nvme.errors import CommandError
 from kvdrive.sessions import owner, record
-from kvdrive.sessions.chain import Chain, block_tokens
+from kvdrive.sessions.chain import Chain, GrowingChain, block_tokens
 from kvdrive.sessions.entry import Entry, NewEntry
 from kvdrive.sessions.finder import Finder
 from kvdrive.sessions.index import Index
@@ -84,6 +85,7 @@ class SessionStore:
     ) -> None:
         kv_heads, head_dim = shape
         block = block_tokens(head_dim)
+        self.group = group_tokens(head_dim)
         self.index = index
         self.options = options
         self.shelf = Shelf(index, backing, options)
@@ -130,10 +132,10 @@ class SessionStore:
         wanted = _plain(ids)
         if name:
             self.finder.require_own(name)
-        found = None
-        if find:
+        found = self.finder.find_shortened(name, wanted) if name and wanted else None
+        if find and found is None:
             found = self.finder.find_named(name) if name and not wanted else self.finder.find(wanted)
-            self.stats.lookups += 1
+        self.stats.lookups += find or found is not None
         tokens = len(wanted or (found[2] if found else ())) + new_tokens
         try:
             cache, way = self._cache_for(found, tokens, len(wanted), new_tokens)
@@ -157,9 +159,9 @@ class SessionStore:
         memory = self._places.in_memory(tokens)
         if found is None:
             return memory or self._places.on_drives(), None
-        if memory is None:
-            return self._places.on_drives(), "attend"
         entry, _, ids = found
+        if memory is None or Record.of(entry.record).removals:
+            return self._places.on_drives(), "attend"
         turn = Turn(
             len(ids), max(prompt - len(ids), 1), new_tokens, len(ids) * Record.of(entry.record).bytes_per_token,
             len(memory.drive_layers),
@@ -173,10 +175,14 @@ class SessionStore:
 
     def _fill(self, kept: KeptSequence, entry: Entry, sequence: Sequence, ids: list[int]) -> None:
         told = Record.of(entry.record)
-        kept.cache.adopt([sequence], torch.tensor([ids]), told.layers)
-        kept.ids = list(ids) if kept.way != "recompute" else []
-        kept.named = [len(ids)] * len(sequence.slices)
-        kept.recorded, kept.counted, kept.source = entry.record, len(ids), entry
+        kept.cache.adopt(
+            [sequence], torch.tensor([ids]), told.layers, [Removal(at, tokens) for at, tokens in told.removals]
+        )
+        held, kept.removed = told.split(ids)
+        kept.ids = list(held) if kept.way != "recompute" else []
+        kept.named = [len(held)] * len(sequence.slices)
+        kept.recorded, kept.counted, kept.source = entry.record, len(held), entry
+        kept.growing = GrowingChain(kept.chain)
         kept.growing.extend(kept.ids)
 
     # ---- keeping ----
@@ -302,21 +308,22 @@ class SessionStore:
     def _record(self, kept: KeptSequence) -> Record:
         cache = kept.cache
         indices = [layer.index for layer in cache.drive_layers]
-        return replace(self._record_of, name=kept.name, indices=indices, layers=cache.describe_layers())
+        layers = cache.describe_layers()
+        return replace(self._record_of, name=kept.name, indices=indices, layers=layers, removals=kept.removals)
 
     def _explain(self, kept: KeptSequence, tokens: int) -> None:
         """Give the session on the drives its record and the numbers of its tokens. Raises CommandError."""
         slices = kept.cache.sequences[0].slices
         kept.named = kept.named or [0] * len(slices)
-        told = self._record(kept)
+        told, ids = self._record(kept), kept.all_ids(tokens)
         fresh = kept.recorded != told.text()
 
         def work(part: int, one: Slice, target: Target) -> None:
             if fresh:
                 record.put_record(one.session, replace(told, part=part, first=one.first, last=one.last))
-            if kept.named[part] < tokens:
-                record.put_tokens(one.session, kept.named[part], kept.ids[kept.named[part] : tokens])
-                kept.named[part] = tokens
+            if kept.named[part] < len(ids):
+                record.put_tokens(one.session, kept.named[part], ids[kept.named[part] :])
+                kept.named[part] = len(ids)
 
         gather([one.queue.start(partial(work, part, one)) for part, one in enumerate(slices)])
         kept.recorded = told.text()
@@ -358,7 +365,7 @@ class SessionStore:
         numbers = {queue: number for number, queue in enumerate(self._backing.queues)}
         slices = [[numbers[s.queue], s.session.number, s.first, s.last] for s in kept.cache.sequences[0]]
         return NewEntry(
-            self._chain.root, self.options.tenant, told.model, slices, told.text(), told.bytes_per_token, self.block,
+            kept.chain.root, self.options.tenant, told.model, slices, told.text(), told.bytes_per_token, self.block,
             kept.name, self._owner, kept.saved, kept.tail, kept.growing.last,
         )  # fmt: skip
 
@@ -368,13 +375,38 @@ class SessionStore:
             named = self.index.named(kept.name, self.options.tenant)
             return named if named is not None and named.id != kept.number and not owner.is_alive(named.owner) else None
         source = None if kept.source is None else self.index.get(kept.source.id)
-        if source is None or source.pinned or source.name or source.owner or source.tokens > kept.saved:
+        if source is None or Record.of(source.record).removals != kept.removals:
+            return None
+        if source.pinned or source.name or source.owner or source.tokens > kept.saved:
             return None
         known = source.tokens - len(source.tail)
         same = kept.growing.keys[known // self.block - 1] == source.last if known else True
         return source if same and kept.ids[known : source.tokens] == source.tail else None
 
     # ---- removing ----
+
+    def leave_behind(self, kept: KeptSequence) -> None:
+        """Tokens are about to be removed from the middle of a running sequence. What the index names of it stays, as a
+        session of its own; the sequence goes on with a fork, which no rebuilt index takes for whole. Raises
+        CommandError, TargetError.
+        """
+        cache = kept.cache
+        if kept.number is not None:
+            cache.sequences[:] = [sequence.fork() for sequence in cache.sequences]
+            with self.index.transaction():
+                self.index.set(kept.number, owner="")
+            kept.source = self.index.get(kept.number)
+            kept.number, kept.saved = None, 0
+        if kept.recorded is None:
+            return
+        told = replace(self._record(kept), usable=False)
+        slices = cache.sequences[0].slices
+
+        def mark(part: int, one: Slice, target: Target) -> None:
+            record.put_record(one.session, replace(told, part=part, first=one.first, last=one.last))
+
+        kept.recorded = None
+        gather([one.queue.start(partial(mark, part, one)) for part, one in enumerate(slices)])
 
     def withdraw(self, kept: KeptSequence) -> None:
         """Remove a running sequence from the index; its cache is still in use."""

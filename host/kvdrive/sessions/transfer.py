@@ -37,7 +37,7 @@ def export(shelf: Shelf, entry: Entry, path: Path) -> int:
     told = Record.of(entry.record)
     sequence = shelf.existing(entry)
     head = {"version": _VERSION, "record": asdict(replace(told, part=0, first=0, last=0))}
-    tokens = sequence.each(lambda session: record.read_tokens(session, entry.tokens))[0]
+    tokens = sequence.each(lambda session: record.read_tokens(session, entry.tokens + told.removed))[0]
     size = 0
     try:
         with zipfile.ZipFile(path, "w") as file:
@@ -73,6 +73,7 @@ def import_file(shelf: Shelf, path: Path, name: str = "") -> int:
 def _store(shelf: Shelf, told: Record, file: Any, name: str) -> int:
     backing, index = shelf.backing, shelf.index
     tokens: list[int] = file["tokens"].tolist()
+    held, _ = told.split(tokens)
     heads = max(layer["kv_heads"] for layer in told.layers)
     parts = split(1, heads, len(backing.queues))[0]
     told = replace(told, name=name or told.name, parts=len(parts))
@@ -89,14 +90,14 @@ def _store(shelf: Shelf, told: Record, file: Any, name: str) -> int:
     except BaseException:
         trim_all([sequence])
         raise
-    chain = Chain(bytes.fromhex(told.model), told.tenant, told.layout, told.block)
+    chain = Chain(bytes.fromhex(told.model), told.tenant, told.layout, told.block).without(told.removals)
     growing = GrowingChain(chain)
-    growing.extend(tokens)
+    growing.extend(held)
     numbers = {queue: number for number, queue in enumerate(backing.queues)}
     slices = [[numbers[one.queue], one.session.number, one.first, one.last] for one in sequence]
     entry = NewEntry(
         chain.root, told.tenant, told.model, slices, told.text(), told.bytes_per_token, told.block, told.name, "",
-        len(tokens), tokens[len(growing.keys) * told.block :], growing.last,
+        len(held), held[len(growing.keys) * told.block :], growing.last,
     )  # fmt: skip
     with index.transaction():
         return index.add(entry, growing.keys)

@@ -112,7 +112,7 @@ def test_rows_beams_and_crops_work_in_memory(target, model):
 
 def test_what_does_not_fit_is_attended_to_in_the_drive(target, model):
     size = 2 * 2 * 2 * 32 * 4 * 256  # layers, K and V, heads, d, float32, tokens
-    with attach(model, target, active="memory", memory=MemoryOptions(size)) as attached, torch.no_grad():
+    with attach(model, target, active="memory", memory=MemoryOptions(size), context=999) as attached, torch.no_grad():
         first = attached.cache(200)
         greedy(model, PROMPT, 10, past_key_values=first)
         assert target.stats().attention_jobs == 0

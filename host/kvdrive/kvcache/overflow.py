@@ -1,0 +1,58 @@
+"""What happens when a sequence has used up the positions of its model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import get_args
+
+from kvdrive import abi
+from kvdrive.choices import OnOverflow
+from kvdrive.errors import InputError
+
+
+@dataclass(frozen=True)
+class Overflow:
+    """`how` "error": the call fails. "trim": tokens behind the first group leave, at least the share `ratio` of all.
+
+    The first group stays, because it holds the attention sinks (CachedAttention's token truncation keeps none).
+    `context`: tokens that a sequence holds at most; 0: as many as the model has positions. Raises InputError.
+    """
+
+    how: OnOverflow = "error"
+    ratio: float = 0.5
+    context: int = 0
+
+    def __post_init__(self) -> None:
+        if self.how not in get_args(OnOverflow):
+            raise InputError(f"overflow is {' or '.join(map(repr, get_args(OnOverflow)))}, not {self.how!r}")
+        if not 0 < self.ratio < 1:
+            raise InputError(f"the overflow ratio {self.ratio} is outside 0 to 1: 0.5 removes half of the tokens")
+        if self.context < 0:
+            raise InputError("the context cannot be negative: 0 stands for the model's positions")
+
+    def tokens_to_remove(self, held: int, new_tokens: int, limit: int, group: int) -> int:
+        """Tokens to remove, whole groups, so that `held` and `new_tokens` together are at most `limit`.
+
+        The first group of `group` tokens and the last whole one stay. Raises InputError when that cannot be.
+        """
+        needed = max(held + new_tokens - limit, int(held * self.ratio))
+        tokens = -(-needed // group) * group
+        if held + new_tokens - limit > (removable := max(held // group - 2, 0) * group):
+            raise InputError(
+                f"{new_tokens} tokens at once do not fit into a context of {limit} tokens: shorten the text, or raise "
+                "the context"
+            )
+        return min(tokens, removable)
+
+
+@dataclass(frozen=True)
+class Removal:
+    """`tokens` tokens behind the first group were removed when the sequence had `at` tokens, removed ones included."""
+
+    at: int
+    tokens: int
+
+
+def group_tokens(head_dim: int) -> int:
+    """Tokens of a group: the rows of a head that fit a page."""
+    return abi.PAGE_BYTES // (2 * head_dim)

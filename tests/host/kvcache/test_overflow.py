@@ -1,0 +1,229 @@
+"""Tokens leave when the positions are used up: the rest against plain torch, and who is refused."""
+
+from fractions import Fraction
+
+import pytest
+import torch
+from small_models import CONFIGS, prompts, random_model
+from transformers import DynamicCache, LlamaConfig
+
+from kvdrive.errors import InputError, UnsupportedError
+from kvdrive.generation.generate import greedy
+from kvdrive.kvcache.overflow import Overflow, Removal
+from kvdrive.nvme.errors import CommandError
+from kvdrive.plugins.transformers import attach
+from kvdrive.targets.emulator import Emulator
+
+GROUP, CONTEXT = 32, 128  # tokens of 64 dimensions in a group; fewer than the model has positions
+PROMPT = prompts(1, 100)
+TRIM = {"overflow": "trim", "context": CONTEXT}
+
+
+@pytest.fixture(scope="module")
+def model():
+    return random_model(CONFIGS["qwen3"])
+
+
+@pytest.fixture
+def drives(tmp_path):
+    opened = [Emulator(tmp_path / f"{number}.kv", "fast", capacity_bytes=1 << 26) for number in range(2)]
+    yield opened
+    for drive in opened:
+        drive.close()
+
+
+def cut(model, cache, ids, tokens, removed):
+    """The cache without `tokens` tokens behind the first group, which moves to the positions from `removed` on."""
+    rest, first = DynamicCache(), DynamicCache()
+    with torch.no_grad():
+        model(ids[:, :GROUP], position_ids=torch.arange(removed, removed + GROUP)[None], past_key_values=first)
+    for number, (layer, moved) in enumerate(zip(cache.layers, first.layers, strict=True)):
+        k = torch.cat([moved.keys, layer.keys[:, :, GROUP + tokens :]], 2)
+        rest.update(k, torch.cat([moved.values, layer.values[:, :, GROUP + tokens :]], 2), number)
+    return rest
+
+
+def expected(model, ids, new_tokens, context=CONTEXT, ratio=0.5):
+    """Greedy tokens by stock attention over K and V that are cut in the same places; and the places."""
+    cache, given, position, removals = DynamicCache(), ids, 0, []
+    for _ in range(new_tokens):
+        held = cache.get_seq_length()
+        if held + given.shape[1] > context:
+            removals.append(Removal(position, -(-int(held * ratio) // GROUP) * GROUP))
+            cache = cut(model, cache, ids, removals[-1].tokens, sum(one.tokens for one in removals))
+        positions = torch.arange(position, position + given.shape[1])[None]
+        with torch.no_grad():
+            logits = model(given, past_key_values=cache, position_ids=positions).logits[:, -1]
+        position += given.shape[1]
+        given = logits.argmax(-1, keepdim=True)
+        ids = torch.cat([ids, given], dim=1)
+    return ids, removals
+
+
+@pytest.mark.parametrize(("count", "spill", "ratio"), [(1, 16, 0.5), (2, 1, 0.25), (1, 64, 0.5)])
+def test_text_goes_on_as_plain_torch_over_what_is_left(model, drives, count, spill, ratio):
+    wanted, removals = expected(model, PROMPT, 150, ratio=ratio)
+    with attach(model, drives[:count], spill=spill, overflow_ratio=ratio, **TRIM) as attached:
+        cache = attached.cache()
+        assert torch.equal(greedy(model, PROMPT, 150, past_key_values=cache), wanted)
+        assert cache.removals == removals
+        assert len(removals) > 1
+        assert cache.removed == sum(removal.tokens for removal in removals)
+        assert cache.get_seq_length() == 249
+        assert torch.equal(cache.token_ids(), wanted[:, :-1])
+        assert cache.drive_layers[0].tokens <= CONTEXT
+
+
+def test_calls_of_several_tokens_get_the_right_masks(model, drives):
+    turns = [prompts(1, tokens, seed=tokens) for tokens in (100, 40, 7, 40)]
+    reference, position, found = DynamicCache(), 0, []
+    with attach(model, drives[0], **TRIM) as attached, torch.no_grad():
+        cache = attached.cache()
+        for ids in turns:
+            found.append(model(ids, past_key_values=cache).logits)
+        removals = {removal.at: removal.tokens for removal in cache.removals}
+    assert len(removals) == 2
+    removed = 0
+    for ids, logits in zip(turns, found, strict=True):
+        if position in removals:
+            removed += removals[position]
+            reference = cut(model, reference, turns[0], removals[position], removed)
+        places = torch.arange(position, position + ids.shape[1])[None]
+        with torch.no_grad():
+            torch.testing.assert_close(
+                logits, model(ids, past_key_values=reference, position_ids=places).logits, atol=2e-2, rtol=0
+            )
+        position += ids.shape[1]
+
+
+def test_sparf_goes_on_with_the_same_bits_on_one_drive_and_on_two(model, drives):
+    found = []
+    for some in (drives[:1], drives):
+        with attach(model, some, "sparf", Fraction(1, 2), **TRIM) as attached:
+            cache = attached.cache()
+            found.append(greedy(model, PROMPT, 100, past_key_values=cache))
+            assert len(cache.removals) > 1
+    assert torch.equal(*found)
+
+
+def test_rows_of_a_batch_lose_the_same_tokens(model, drives):
+    ids = torch.cat([PROMPT, prompts(1, 100, seed=5)])
+    with attach(model, drives[0], **TRIM):
+        found = greedy(model, ids, 45)  # the first removal is at the 29th
+    for row in range(2):
+        assert torch.equal(found[row : row + 1], expected(model, ids[row : row + 1], 45)[0])
+
+
+def test_padded_rows_cannot_lose_tokens(model, drives):
+    mask = torch.ones_like(PROMPT)
+    mask[0, :3] = 0
+    with attach(model, drives[0], **TRIM), pytest.raises(UnsupportedError, match="different lengths"):
+        greedy(model, PROMPT, 60, mask)
+
+
+def test_without_trim_the_call_fails_and_the_cache_stays_as_it_was(model, drives):
+    with attach(model, drives[0], context=CONTEXT) as attached, torch.no_grad():
+        cache = attached.cache()
+        model(PROMPT, past_key_values=cache)
+        with pytest.raises(InputError, match="exceed the 128 positions"):
+            model(prompts(1, 29), past_key_values=cache)
+        assert cache.get_seq_length() == 100
+        model(prompts(1, 28), past_key_values=cache)
+    with attach(model, drives[0]), pytest.raises(InputError, match="exceed the 256 positions"):
+        greedy(model, PROMPT, 200)
+
+
+def test_a_call_that_never_fits_is_refused(model, drives):
+    with attach(model, drives[0], **TRIM) as attached, torch.no_grad():
+        with pytest.raises(InputError, match="do not fit"):
+            model(prompts(1, 129), past_key_values=attached.cache())
+        cache = attached.cache()
+        model(PROMPT, past_key_values=cache)
+        with pytest.raises(InputError, match="do not fit"):
+            model(prompts(1, 100), past_key_values=cache)
+        assert cache.removals == []
+
+
+def test_a_cache_goes_back_only_to_tokens_that_it_has(model, drives):
+    with attach(model, drives[0], **TRIM) as attached, torch.no_grad():
+        cache = attached.cache()
+        model(PROMPT, past_key_values=cache)
+        model(prompts(1, 40, seed=3), past_key_values=cache)  # 32 tokens leave, 108 are left
+        cache.crop(-30)
+        assert (cache.get_seq_length(), cache.drive_layers[0].tokens) == (110, 78)
+        with pytest.raises(UnsupportedError, match="cannot go back"):
+            cache.crop(-50)
+        again = model(prompts(1, 30, seed=4), past_key_values=cache).logits
+        assert torch.isfinite(again).all()
+        cache.crop(-140)
+        assert (cache.get_seq_length(), cache.removed, cache.removals) == (0, 0, [])
+
+
+def test_lost_data_is_computed_again_with_the_same_removals(model, drives):
+    wanted = expected(model, PROMPT, 120)[0]
+    with attach(model, drives[0], on_failure="recompute", **TRIM) as attached:
+        cache = attached.cache()
+        greedy(model, PROMPT, 60, past_key_values=cache)
+        drives[0]._drive.inject("read_uncorrectable")
+        assert torch.equal(greedy(model, wanted[:, :160], 60, past_key_values=cache), wanted)
+        assert len(cache.removals) > 1
+
+
+def test_a_removal_that_fails_loses_the_cache_and_nothing_else(model, drives):
+    with attach(model, drives[0], **TRIM) as attached, torch.no_grad():
+        cache = attached.cache()
+        model(PROMPT, past_key_values=cache)
+        one = cache.sequences[0].slices[0].session
+        one.number += 1000  # no such session
+        with pytest.raises(CommandError):
+            model(prompts(1, 40), past_key_values=cache)
+        assert cache.removals == []
+        one.number -= 1000
+
+
+def test_a_saved_cache_knows_its_removals(model, drives, tmp_path):
+    wanted, removals = expected(model, PROMPT, 120)
+    with attach(model, drives[0], **TRIM) as attached:
+        cache = attached.cache()
+        greedy(model, PROMPT, 60, past_key_values=cache)
+        attached.save(cache, tmp_path / "kept.json")
+    with attach(model, drives[0], **TRIM) as attached:
+        cache = attached.reopen(tmp_path / "kept.json")
+        assert torch.equal(greedy(model, wanted[:, :160], 60, past_key_values=cache), wanted)
+        assert cache.removals == removals
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        (CONFIGS["opt"], "not rotary"),
+        (
+            LlamaConfig(**CONFIGS["llama"].to_dict() | {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0}}),
+            "dynamic",
+        ),
+        (CONFIGS["mistral"].__class__(**CONFIGS["mistral"].to_dict() | {"sliding_window": 64}), "stay in memory"),
+    ],
+    ids=["learned", "dynamic", "window"],
+)
+def test_models_whose_rest_would_be_wrong_are_refused(config, reason, drives):
+    with pytest.raises(UnsupportedError, match=reason):
+        attach(random_model(config), drives[0], overflow="trim")
+
+
+def test_where_sequences_are_in_memory_nothing_is_removed(model, drives):
+    with pytest.raises(UnsupportedError, match="active='drive'"):
+        attach(model, drives[0], overflow="trim", active="memory")
+
+
+@pytest.mark.parametrize("fields", [{"how": "forget"}, {"ratio": 0.0}, {"ratio": 1.0}, {"context": -1}])
+def test_wrong_options_are_refused(fields):
+    with pytest.raises(InputError):
+        Overflow(**fields)
+
+
+def test_whole_groups_are_removed_and_enough_of_them():
+    trim = Overflow("trim", 0.5)
+    assert trim.tokens_to_remove(128, 1, 128, 32) == 64
+    assert trim.tokens_to_remove(256, 160, 256, 32) == 160  # more than half: the new tokens need it
+    assert Overflow("trim", 0.1).tokens_to_remove(128, 1, 128, 32) == 32
+    assert Overflow("trim", 0.99).tokens_to_remove(128, 1, 128, 32) == 64  # the first and the last whole group stay
