@@ -112,7 +112,10 @@ class History:
             raise UnsupportedError(self.incomplete)
 
     def replay(self, forward: Callable[..., object], cache: Any, device: torch.device) -> None:
-        """Repeat all calls with the model's own `forward` on `device`. Raises the errors of `forward`."""
+        """Repeat all calls with the model's own `forward` on `device`; `cache` may have a history of its own meanwhile.
+
+        Raises the errors of `forward`.
+        """
         self.require_complete()
         with torch.no_grad():
             for event in self.events:
@@ -124,6 +127,8 @@ class History:
                         use_cache=True,
                         logits_to_keep=1,
                     )
+                    if cache.history is not self:
+                        cache.history.events.append(event)
                 elif isinstance(event, Crop):
                     cache.crop(-event.tokens)
                 elif isinstance(event, Removal):

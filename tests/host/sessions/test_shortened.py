@@ -1,0 +1,167 @@
+"""Sessions that lost tokens from their middle: kept under their name, never taken for a whole prefix."""
+
+import shutil
+
+import pytest
+import torch
+from small_models import CONFIGS, prompts, random_model
+
+from kvdrive.generation.generate import greedy
+from kvdrive.plugins.transformers import attach
+from kvdrive.sessions import record
+from kvdrive.sessions.transfer import export, import_file
+from kvdrive.targets.emulator import Emulator
+
+PROMPT = prompts(1, 100)
+TRIM = {"overflow": "trim", "context": 192}
+
+
+@pytest.fixture(scope="module")
+def model():
+    return random_model(CONFIGS["qwen3"])
+
+
+@pytest.fixture
+def opened(tmp_path):
+    """Attaches a model to the drives in the test's folder, each time as a new process would."""
+
+    def attached(model, folder="a", drives=1, **options):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        paths = [tmp_path / folder / f"{number}.kv" for number in range(drives)]
+        targets = [Emulator(path, "fast", capacity_bytes=1 << 26) for path in paths]
+        attachment = attach(model, targets, **({"sessions": True} | TRIM | options))
+        for target in targets:
+            attachment._opened.callback(target.close)
+        return attachment
+
+    return attached
+
+
+@pytest.fixture(scope="module")
+def text(model, tmp_path_factory):
+    """The text of 300 new tokens in one process, without a store."""
+    path = tmp_path_factory.mktemp("text") / "drive.kv"
+    with Emulator(path, "fast", capacity_bytes=1 << 26) as target, attach(model, target, **TRIM):
+        return greedy(model, PROMPT, 300)
+
+
+@pytest.mark.parametrize("drives", [1, 2])
+def test_a_named_session_goes_on_in_other_processes(opened, model, text, drives):
+    at = 100
+    for end in (150, 220, 290, 340, 400):
+        with opened(model, drives=drives) as attached:
+            cache = attached.sessions.cache(text[:, :at], "talk")
+            assert cache.get_seq_length() == (0 if at == 100 else at - 1)
+            found = greedy(attached._model, text[:, :at], end - at, past_key_values=cache)
+            assert torch.equal(found, text[:, :end])
+            removed = cache.removed
+            attached.sessions.release(cache)
+            entry = attached.sessions.index.named("talk", "")
+            assert entry.tokens + removed == end - 1
+        at = end
+    assert removed > 0
+    with opened(model, drives=drives) as attached:
+        cache = attached.sessions.cache(name="talk")
+        assert torch.equal(cache.token_ids(), text[:, :399])
+        assert cache.removed == removed
+
+
+def shortened(opened, model, text, **options):
+    """A session "talk" that lost tokens; the folder's drive is closed."""
+    with opened(model, **options) as attached:
+        cache = attached.sessions.cache(text[:, :100], "talk")
+        greedy(model, text[:, :100], 150, past_key_values=cache)
+        assert cache.removed == 96
+        attached.sessions.release(cache)
+
+
+def test_it_is_no_prefix_of_anything_else(opened, model, text):
+    shortened(opened, model, text)
+    with opened(model) as attached:
+        store = attached.sessions
+        assert store.cache(text[:, :250]).get_seq_length() == 0  # without its name
+        assert store.cache(text[:, :250], "other").get_seq_length() == 0
+        other = text[:, :250].clone()
+        other[0, 120] += 1  # before the removal at 192: what is left depends on it
+        assert store.cache(other, "talk").get_seq_length() == 0
+        assert store.index.named("talk", "") is not None
+        later = text[:, :250].clone()
+        later[0, 230] += 1  # behind the removal
+        cache = store.cache(later, "talk")
+        assert (cache.get_seq_length(), cache.removed) == (230, 96)
+        assert cache.drive_layers[0].tokens == 134
+
+
+def test_without_a_name_the_whole_beginning_stays(opened, model, text):
+    with opened(model) as attached:
+        cache = attached.sessions.cache(text[:, :100])
+        greedy(model, text[:, :100], 150, past_key_values=cache)
+        attached.sessions.release(cache)
+        whole = [entry for entry in attached.sessions.index.entries() if not record.Record.of(entry.record).removals]
+        assert [entry.tokens for entry in whole] == [192]
+    with opened(model) as attached:
+        cache = attached.sessions.cache(text[:, :250])
+        assert (cache.get_seq_length(), cache.removed) == (192, 0)
+        assert torch.equal(greedy(model, text[:, :250], 20, past_key_values=cache)[:, :250], text[:, :250])
+        assert cache.removed > 0
+
+
+def test_a_lost_index_is_made_again(opened, model, text, tmp_path):
+    shortened(opened, model, text)
+    for path in (tmp_path / "a").glob("0.kv.sessions*"):
+        path.unlink()
+    with opened(model) as attached:
+        entry = attached.sessions.index.named("talk", "")
+        assert (entry.tokens, record.Record.of(entry.record).removed) == (153, 96)
+        assert attached.sessions.cache(text[:, :250]).get_seq_length() == 0
+        cache = attached.sessions.cache(text[:, :250], "talk")
+        assert cache.get_seq_length() == 249
+        assert torch.equal(greedy(model, text[:, :250], 50, past_key_values=cache), text[:, :300])
+
+
+def test_a_process_that_dies_while_tokens_leave_serves_nothing_wrong(opened, model, text, tmp_path):
+    """The removal has happened, and neither record nor index say so yet; then the index is lost as well."""
+    with opened(model) as attached:
+        cache = attached.sessions.cache(text[:, :100], "talk")
+        attached.sessions.every = 16
+        greedy(model, text[:, :100], 92, past_key_values=cache)
+        cache.remove(96, attached._forward, model.device)
+        cache.flush()
+        attached.sessions._open.clear()  # as if the process had been killed here
+        cache.keeper = None
+        cache.let_go()
+    for again in ("kept", "lost"):
+        shutil.copytree(tmp_path / "a", tmp_path / again)
+        if again == "lost":
+            for path in (tmp_path / again).glob("0.kv.sessions*"):
+                path.unlink()
+        with opened(model, folder=again) as attached:
+            (entry,) = attached.sessions.index.entries()  # the one from before the removal
+            assert (entry.name, entry.tokens, record.Record.of(entry.record).removals) == ("talk", 176, [])
+            cache = attached.sessions.cache(text[:, :250], "talk")
+            assert (cache.get_seq_length(), cache.removed) == (176, 0)
+            assert torch.equal(greedy(model, text[:, :192], 1, past_key_values=cache), text[:, :193])
+
+
+def test_it_moves_to_another_drive(opened, model, text, tmp_path):
+    shortened(opened, model, text)
+    with opened(model) as attached:
+        entry = attached.sessions.index.named("talk", "")
+        export(attached.sessions.shelf, entry, tmp_path / "talk.npz")
+    with opened(model, folder="b", drives=2) as attached:
+        import_file(attached.sessions.shelf, tmp_path / "talk.npz")
+        cache = attached.sessions.cache(text[:, :250], "talk")
+        assert cache.get_seq_length() == 249
+        assert torch.equal(greedy(model, text[:, :250], 30, past_key_values=cache), text[:, :280])
+
+
+def test_lost_data_of_a_kept_sequence_is_computed_again(opened, model, text):
+    with opened(model) as attached:
+        cache = attached.sessions.cache(text[:, :100], "talk")
+        greedy(model, text[:, :100], 150, past_key_values=cache)
+        attached._backing.queues[0].target._drive.inject("read_uncorrectable")
+        assert torch.equal(greedy(model, text[:, :250], 50, past_key_values=cache), text[:, :300])
+        assert attached.recoveries == 1
+        attached.sessions.release(cache)
+    with opened(model) as attached:
+        assert attached.sessions.cache(text[:, :300], "talk").get_seq_length() == 299
