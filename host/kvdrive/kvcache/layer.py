@@ -146,7 +146,7 @@ class DriveLayer(AttachedLayer):
 
     def earlier(self, handle: KvHandle) -> tuple[torch.Tensor, torch.Tensor] | None:
         """See AttachedLayer. Reads the tokens back from the drives, as they were rounded to binary16."""
-        if not self.cache.in_prompt or handle.first_token > self.stored:
+        if not self.cache.in_prompt or self.moved or handle.first_token > self.stored:
             return None
         self._turn = None
         self._write_back()
