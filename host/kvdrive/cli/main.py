@@ -14,6 +14,7 @@ from kvdrive.cli.chat import app as chat_app
 from kvdrive.cli.doctor import app as doctor_app
 from kvdrive.cli.drive import app as drive_app
 from kvdrive.cli.eval import app as eval_app
+from kvdrive.cli.figures import app as figures_app
 from kvdrive.cli.generate import app as generate_app
 from kvdrive.cli.kernel import app as kernel_app
 from kvdrive.cli.ledger import app as ledger_app
@@ -40,6 +41,7 @@ app.add_typer(eval_app)
 app.add_typer(lm_eval_app)
 app.add_typer(plan_app)
 app.add_typer(ledger_app)
+app.add_typer(figures_app)
 app.add_typer(doctor_app)
 app.add_typer(kernel_app, name="kernel")
 app.add_typer(drive_app, name="drive")

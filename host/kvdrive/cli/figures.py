@@ -1,0 +1,72 @@
+"""`kvdrive figures`: the papers' figures from our models."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from kvdrive.cli.paths import output_folder
+from kvdrive.errors import InputError
+
+app = typer.Typer()
+
+
+class PaperName(StrEnum):
+    """The papers whose figures are drawn."""
+
+    instinfer = "instinfer"
+    hilos = "hilos"
+    cachedattention = "cachedattention"
+    flash = "llm-in-a-flash"
+    paged = "ssd-paged"
+
+
+@app.command()
+def figures(
+    paper: Annotated[
+        list[PaperName] | None, typer.Option(help="draw this paper's figures only; may be repeated")
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(callback=output_folder, help="folder for pictures and JSON; papers.md lies beside it")
+    ] = Path("papers"),
+    predictions: Annotated[
+        bool, typer.Option("--predictions", help="print the predictions as JSON, draw nothing")
+    ] = False,
+) -> None:
+    """Draw the papers' figures from our models, with the values that the papers state beside ours.
+
+    Everything is modelled. The page is written from the JSON files in the folder. Those of papers that are not drawn
+    now come from an earlier run.
+    """
+    from kvdrive.figures import page
+    from kvdrive.figures.predictions import predictions as predict
+
+    if predictions:
+        typer.echo(json.dumps(page.predicted(predict())))
+        return
+    out.mkdir(parents=True, exist_ok=True)
+    chosen = [name.value for name in paper] if paper else list(page.PAPERS)
+    console = Console(stderr=True)
+    for name in chosen:
+        with console.status(f"figures of {name}"):
+            found = page.write_paper(out, page.PAPERS[name]())
+        typer.echo(f"{found['paper']}: {len(found['figures'])} figures")
+    if paper is None:
+        with console.status("predictions"):
+            page.write_json(out, page.PREDICTIONS, page.predicted(predict()))
+    missing = [name for name in page.PAPERS if not (out / f"{name}.json").is_file()]
+    if missing or not (out / page.PREDICTIONS).is_file():
+        return  # a page needs all of them
+    try:
+        records = [json.loads((out / f"{name}.json").read_text()) for name in page.PAPERS]
+        foreseen = json.loads((out / page.PREDICTIONS).read_text())
+    except ValueError as error:
+        raise InputError(f"{out} has a damaged JSON file: run kvdrive figures --out {out} again") from error
+    text = page.page(records, foreseen, out.name)
+    (out.parent / "papers.md").write_text(text)
+    typer.echo(f"page: {out.parent / 'papers.md'}")

@@ -1,0 +1,1 @@
+"""The papers' figures from our models: numbers, pictures and one page."""

@@ -1,0 +1,116 @@
+"""Files of the figures: a picture each, JSON for each paper, one page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from kvdrive.figures.figure import Paper, record, rounded
+from kvdrive.figures.predictions import Prediction
+from kvdrive.perf import calibration
+
+PREDICTIONS = "predictions.json"
+
+
+def _load(name: str) -> Callable[[], Paper]:
+    def paper() -> Paper:
+        from importlib import import_module
+
+        found: Paper = import_module(f"kvdrive.figures.{name}").paper()
+        return found
+
+    return paper
+
+
+PAPERS = {
+    "instinfer": _load("instinfer"),
+    "hilos": _load("hilos"),
+    "cachedattention": _load("cached"),
+    "llm-in-a-flash": _load("flash"),
+    "ssd-paged": _load("paged"),
+}
+
+_HEAD = """\
+# The papers' figures, from our models
+
+Written by `kvdrive figures`. One performance model (`host/kvdrive/perf/`) is behind all of them: discrete events over
+GPU, host, links and drives. Times of drives that attend are device times of the drive library, which executes the
+commands; kernels' cycles are those of their manifests. Nothing here is measured on the papers' hardware. Stars and
+dashed lines are values that a paper states in its text. We have no more of its figures: axes and settings that the text
+does not state are ours. The numbers are in `papers/*.json`; [ledger.md](ledger.md) has every claim.
+[performance.md](performance.md) compares the model with what is measured on this machine.
+
+## Inputs that are results of the papers
+
+A claim that an input comes from says nothing about the model; every other claim is a prediction. Nothing is fitted to
+a figure.
+
+| input | value | from claim | how |
+|---|---|---|---|
+"""
+_PREDICTIONS_HEAD = """
+## Predictions
+
+Settings that none of the claims at hand states. Each range has two ends that are named, no fitted spread.
+
+| system | setting | what | from | to | unit | the range |
+|---|---|---|---|---|---|---|
+"""
+
+
+def write_json(folder: Path, name: str, content: Any) -> None:
+    """A file of the numbers."""
+    (folder / name).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+
+
+def write_paper(folder: Path, paper: Paper) -> dict[str, Any]:
+    """JSON and pictures of a paper; returns the record. Raises InputError without matplotlib."""
+    from kvdrive.figures.draw import draw
+
+    found = record(paper)
+    write_json(folder, f"{paper.key}.json", found)
+    for figure in found["figures"]:
+        draw(figure, folder / f"{figure['key']}.png")
+    return found
+
+
+def predicted(found: Sequence[Prediction]) -> list[dict[str, Any]]:
+    """For JSON."""
+    return [rounded(asdict(prediction)) for prediction in found]
+
+
+def page(records: Sequence[dict[str, Any]], predictions: Sequence[dict[str, Any]], folder: str = "papers") -> str:
+    """The page as Markdown, from the records in the JSON files."""
+    lines = [_HEAD.rstrip("\n")]
+    for name, one in calibration.INPUTS.items():
+        lines.append(f"| `{name}` | {one.value:.4g} {one.unit} | {one.claim} | {one.says} |")
+    for paper in records:
+        lines += ["", f"## {paper['paper']}"]
+        for figure in paper["figures"]:
+            number = figure["number"] if figure["number"].startswith("table") else f"figure {figure['number']}"
+            lines += [
+                "",
+                f"### {number[0].upper()}{number[1:]}: {figure['title']}",
+                "",
+                f"![{figure['title']}]({folder}/{figure['key']}.png)",
+                "",
+                f"{figure['agreement']} {figure['assumes']}".strip(),
+            ]
+        if paper["left_out"]:
+            lines += ["", "Not drawn: " + "; ".join(f"{number} ({why})" for number, why in paper["left_out"]) + "."]
+    lines.append(_PREDICTIONS_HEAD.rstrip("\n"))
+    for row in predictions:
+        cells = (
+            row["system"],
+            row["setting"],
+            row["says"],
+            f"{row['low']:g}",
+            f"{row['high']:g}",
+            row["unit"],
+            row["how"],
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"

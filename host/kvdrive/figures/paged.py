@@ -1,0 +1,70 @@
+"""The benchmark of PagedAttention with a tier on SSD: GPU alone, a tier in memory, a tier on SSD, by replay."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from kvdrive.figures.figure import Chart, Figure, Paper, Series, Style
+from kvdrive.sessions.replay import simulation, traces
+from kvdrive.sessions.replay.hardware import GB, Machine, Model
+
+CONVERSATIONS = 120
+# Llama-3.2-1B: 16 layers of 8 KV heads of 64 elements; a prefill at the calibrated share of an A100's FLOP.
+BYTES_PER_TOKEN = 2 * 16 * 8 * 64 * 2
+MODEL = Model(BYTES_PER_TOKEN, 2 * 1.24e9 / (312e12 * 0.6), 0.01)
+TIERS = (0.25, 0.5, 1.0, 2.0, 4.0)  # GB
+
+
+@cache
+def replayed(memory: float, disk: float) -> dict[str, float]:
+    """A replay with tiers of so many GB."""
+    trace = traces.conversations(CONVERSATIONS, 4.0, 1)
+    machine = Machine(int(memory * GB), int(disk * GB), slots=64)
+    keep = bool(memory + disk)
+    return simulation.replay(trace, MODEL, machine, "lru", keep=keep).figures(machine)
+
+
+def hit_rates() -> tuple[list[float], list[float]]:
+    """Hit rates in percent by size of the tier: in memory alone, and on SSD behind 0.25 GB of memory."""
+    memory = [100 * replayed(size, 0)["hit_rate"] for size in TIERS]
+    return memory, [100 * replayed(TIERS[0], size)["hit_rate"] for size in TIERS]
+
+
+def paper() -> Paper:
+    """The benchmark's hit rates."""
+    memory, disk = hit_rates()
+    full = [100 * replayed(TIERS[1], size)["hit_rate"] for size in (0.0, *TIERS)]
+    rates = Chart(
+        "Llama-3.2-1B, generated conversations",
+        "GB of the tier",
+        "hit rate, %",
+        [f"{size:g}" for size in TIERS],
+        [Series("tier in memory", memory), Series("0.25 GB in memory, the rest on SSD", disk)],
+        style=Style.bars,
+    )
+    rising = Chart(
+        "0.5 GB of memory, which is full",
+        "GB of SSD",
+        "hit rate, %",
+        [f"{size:g}" for size in (0.0, *TIERS)],
+        [Series("ours", full)],
+        style=Style.bars,
+    )
+    return Paper(
+        "ssd-paged",
+        "PagedAttention on SSD",
+        [
+            Figure(
+                "ssd-paged-hits",
+                "11 and 12",
+                "Hits of the tiers",
+                [rates, rising],
+                "Hits go on rising with the SSD when memory is full, as the paper says (SPA-04). Its first prompts do "
+                "not return, so that its own rates are near 0; ours are conversations of several turns.",
+            )
+        ],
+        [
+            ("4 to 9", "speeds of vLLM with a GPU"),
+            ("13 and 14", "speeds on a machine whose GPU and host share one memory"),
+        ],
+    )

@@ -1,0 +1,108 @@
+"""The papers' figures: numbers, pictures and page belong together and are current."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from kvdrive.cli.main import app
+from kvdrive.figures import draw, figure, instinfer, page
+from kvdrive.figures.figure import Chart, Figure, Paper, Published, Series, Style
+from kvdrive.figures.predictions import predictions
+from kvdrive.ledger.page import PAPERS as CLAIMS
+
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+FOLDER = DOCS / "papers"
+SLOW = ("cachedattention", "ssd-paged")  # replays
+RUNNER = CliRunner()
+
+
+def stored(name):
+    return json.loads((FOLDER / f"{name}.json").read_text())
+
+
+def as_stored(content):
+    return json.loads(json.dumps(content))
+
+
+@pytest.mark.parametrize("name", [n if n not in SLOW else pytest.param(n, marks=pytest.mark.slow) for n in page.PAPERS])
+def test_numbers_are_current(name):
+    assert as_stored(figure.record(page.PAPERS[name]())) == stored(name), f"kvdrive figures --out {FOLDER}"
+
+
+def test_predictions_are_current():
+    assert as_stored(page.predicted(predictions())) == json.loads((FOLDER / page.PREDICTIONS).read_text())
+
+
+@pytest.mark.parametrize("name", page.PAPERS)
+def test_pictures_show_the_numbers_and_are_small(name):
+    for one in stored(name)["figures"]:
+        path = FOLDER / f"{one['key']}.png"
+        assert draw.stored_digest(path) == draw.digest(one), f"{path.name}: kvdrive figures --out {FOLDER}"
+        assert path.stat().st_size < 80_000
+
+
+def test_the_page_is_current_and_shows_every_picture():
+    text = page.page([stored(name) for name in page.PAPERS], json.loads((FOLDER / page.PREDICTIONS).read_text()))
+    assert (DOCS / "papers.md").read_text() == text
+    assert {path.name for path in FOLDER.glob("*.png")} == {
+        f"{one['key']}.png" for name in page.PAPERS for one in stored(name)["figures"]
+    }
+    assert all(path.name in text for path in FOLDER.glob("*.png"))
+    assert sum(path.stat().st_size for path in FOLDER.iterdir()) < 2_500_000
+
+
+def test_published_values_are_those_of_claims():
+    claims = {claim.key: claim for paper in CLAIMS.values() for claim in paper}
+    for name in page.PAPERS:
+        for one in stored(name)["figures"]:
+            for chart in one["charts"]:
+                for point in chart["published"]:
+                    assert point["claim"] in claims
+                    assert point["x"] is None or point["x"] in chart["places"]
+                    assert point["series"] in ("", *(series["name"] for series in chart["series"]))
+
+
+def test_every_figure_has_as_many_values_as_places_and_a_paragraph():
+    for name in page.PAPERS:
+        for one in stored(name)["figures"]:
+            assert len(one["agreement"]) > 60
+            for chart in one["charts"]:
+                assert chart["y"]
+                assert all(len(series["values"]) == len(chart["places"]) for series in chart["series"])
+
+
+def test_a_figure_is_drawn_in_each_style(tmp_path):
+    charts = [
+        Chart(
+            style,
+            "x",
+            "y, a unit",
+            ["a", "b"] if style is not Style.lines else [1024, 2048],
+            [Series("one", [1.0, None]), Series("two", [2.0, -1.0])],
+            [Published(3, "X", "there"), Published(1, "X", "here", "a" if style is not Style.lines else 1024, "one")],
+            style,
+            "x" if style is Style.lines else "",
+        )
+        for style in Style
+    ]
+    paper = Paper("p", "P", [Figure("p-1", "1", "drawn", charts, "Well.")])
+    record = page.write_paper(tmp_path, paper)
+    picture = tmp_path / "p-1.png"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert draw.stored_digest(picture) == draw.digest(record["figures"][0])
+    record["figures"][0]["agreement"] = "Badly."
+    assert draw.stored_digest(picture) != draw.digest(record["figures"][0])
+
+
+def test_the_command_draws_one_paper(tmp_path):
+    result = RUNNER.invoke(app, ["figures", "--paper", "llm-in-a-flash", "--out", str(tmp_path / "papers")])
+    assert result.exit_code == 0
+    assert result.output == "LLM in a flash: 3 figures\n"
+    assert len(list((tmp_path / "papers").glob("*.png"))) == 3
+
+
+def test_flexgen_runs_out_of_memory_where_the_paper_says():
+    assert instinfer.flexgen_batch() == 64
+    assert instinfer.flexgen(128) is None
