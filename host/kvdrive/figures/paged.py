@@ -30,10 +30,14 @@ def hit_rates() -> tuple[list[float], list[float]]:
     return memory, [100 * replayed(TIERS[0], size)["hit_rate"] for size in TIERS]
 
 
+def full_memory() -> list[float]:
+    """Hit rates in percent behind 0.5 GB of memory, which is full: without an SSD, then by its size."""
+    return [100 * replayed(TIERS[1], size)["hit_rate"] for size in (0.0, *TIERS)]
+
+
 def paper() -> Paper:
     """The benchmark's hit rates."""
     memory, disk = hit_rates()
-    full = [100 * replayed(TIERS[1], size)["hit_rate"] for size in (0.0, *TIERS)]
     rates = Chart(
         "Llama-3.2-1B, generated conversations",
         "GB of the tier",
@@ -47,7 +51,7 @@ def paper() -> Paper:
         "GB of SSD",
         "hit rate, %",
         [f"{size:g}" for size in (0.0, *TIERS)],
-        [Series("ours", full)],
+        [Series("ours", full_memory())],
         style=Style.bars,
     )
     return Paper(

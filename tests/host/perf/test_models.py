@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM, OPTConfig, OPTForCausalLM
 
@@ -63,6 +63,7 @@ def test_weights_of_experts_are_those_of_transformers():
     )
 
 
+@settings(deadline=None)
 @given(st.floats(0.2, 20), st.floats(0.2, 20))
 def test_the_closed_form_is_the_best_share(drive, link):
     rates = xcache.Rates(drive, link)
