@@ -73,7 +73,7 @@ def replay(trace: Trace, model: Model, machine: Machine, policy: str, *, keep: b
     return _Replay(trace, model, machine, policy, keep=keep).run(warm_up)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Waiting:
     """A request that waits for a slot since `seconds`. `entry`: the kept session that it will use, or None."""
 
@@ -107,6 +107,7 @@ class _Replay:
         self._disk_free = 0.0
         self._began = self._loaded = 0.0  # when the last prefill began; when the last load ended
         self._sizes = self._kept = 0
+        self._overlapping = not any(request.then for request in trace.requests)  # turns do not wait for answers
         self._order = count()
         self._arrivals = [(request.seconds, next(self._order), request) for request in trace.requests]
         heapq.heapify(self._arrivals)
@@ -131,9 +132,12 @@ class _Replay:
 
     def _arrive(self) -> None:
         seconds, _, request = heapq.heappop(self._arrivals)
-        depth, entries = self._shelf.find(_ROOT, request.keys) if self._keep else (0, [])
-        self._queue.append(_Waiting(seconds, request, entries[0].id if depth else None))
+        self._queue.append(_Waiting(seconds, request, self._session_of(request)))
         self._prefetch()
+
+    def _session_of(self, request: Request) -> int | None:
+        depth, entries = self._shelf.find(_ROOT, request.keys) if self._keep else (0, [])
+        return entries[0].id if depth else None
 
     def _decode(self) -> None:
         """Let the running sequences decode until one ends or a request arrives."""
@@ -148,6 +152,9 @@ class _Replay:
         self._clock, _, done = heapq.heappop(self._running)
         if self._keep:
             self._put(done)
+        if self._overlapping:  # what a waiting request goes on with may have ended just now
+            for waiting in islice(self._queue, self._window(self._machine.memory)):
+                waiting.entry = self._session_of(waiting.request)
         if done.then is not None:
             heapq.heappush(self._arrivals, (self._now + done.then.seconds, next(self._order), done.then))
         self._prefetch()
@@ -292,10 +299,12 @@ class _Replay:
 
     def _wanted(self, size: int) -> list[int]:
         """Sessions of waiting requests, as many as `size` bytes hold on average, the next request's first."""
-        if not (self._kept and self._queue):
-            return []
-        window = max(1, int(size * self._kept / self._sizes))
-        return [waiting.entry for waiting in islice(self._queue, window) if waiting.entry is not None]
+        queued = islice(self._queue, self._window(size))
+        return [waiting.entry for waiting in queued if waiting.entry is not None]
+
+    def _window(self, size: int) -> int:
+        """Sessions that `size` bytes hold on average, 1 at least."""
+        return max(1, int(size * self._kept / self._sizes)) if self._sizes else 1
 
     def _prefetch(self) -> None:
         """Bring the sessions of waiting requests from disk to memory: as many as fit there."""
