@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kvdrive.cli.groups import command
-from kvdrive.cli.options import EngineOption, MemoryTier, ModelOptions
+from kvdrive.cli.options import EngineOption, MemoryTier, ModelOptions, OverflowOptions
 from kvdrive.cli.paths import output_folder
 from kvdrive.errors import InputError
 from kvdrive.waiting import IMPORTS, waiting_for
@@ -30,6 +30,7 @@ HELP = "/new starts anew, /quit or ^D leaves, ^C ends an answer"
 def chat(
     computed: ModelOptions,
     tier: MemoryTier,
+    full: OverflowOptions,
     drive: Annotated[
         Path | None,
         typer.Option(
@@ -63,7 +64,7 @@ def chat(
     folder.mkdir(parents=True, exist_ok=True)
     capacity = max(1 << 26, _SPARE * checkpoint.context * checkpoint.shape.bytes_per_token)
     options = DriveOptions(engine=engine, threads=threads, capacity_bytes=capacity)
-    chosen = tier.applied(AttentionOptions())
+    chosen = full.applied(tier.applied(AttentionOptions()))
     with attach(
         checkpoint.model,
         folder / "drive.kv",
@@ -71,6 +72,9 @@ def chat(
         sessions=True,
         active=chosen.active,
         memory=chosen.memory,
+        overflow=chosen.overflow,
+        overflow_ratio=chosen.overflow_ratio,
+        context=chosen.context,
     ) as attached:
         if not is_kept(attached.cache()):
             raise InputError(f"{checkpoint.name} keeps layers in memory, which no drive can keep: use kvdrive serve")

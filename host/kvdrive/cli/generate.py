@@ -12,7 +12,15 @@ from typing import Annotated, Any
 import typer
 
 from kvdrive.cli.groups import command
-from kvdrive.cli.options import FolderOptions, MemoryTier, ModelOptions, PolicyOptions, TargetOptions, kept_drives
+from kvdrive.cli.options import (
+    FolderOptions,
+    MemoryTier,
+    ModelOptions,
+    OverflowOptions,
+    PolicyOptions,
+    TargetOptions,
+    kept_drives,
+)
 from kvdrive.cli.paths import output_folder
 from kvdrive.errors import InputError
 from kvdrive.targets.addresses import is_address
@@ -35,6 +43,7 @@ def generate(
     files: FolderOptions,
     how: PolicyOptions,
     tier: MemoryTier,
+    full: OverflowOptions,
     prompt: Annotated[list[str] | None, typer.Option(help="text to continue; again for a batch; - reads stdin")] = None,
     prompt_file: Annotated[list[Path] | None, typer.Option(help="file to continue; again for a batch")] = None,
     prompt_tokens: Annotated[int, typer.Option(min=0, help="keep only the last so many prompt tokens; 0: all")] = 0,
@@ -81,7 +90,7 @@ def generate(
         sampling=Sampling(temperature, top_k, top_p, seed),
         ignore_stop=ignore_stop,
         drives=where.options(files),
-        attention=replace(tier.applied(how.options()), sessions=SessionOptions() if session else None),
+        attention=replace(full.applied(tier.applied(how.options())), sessions=SessionOptions() if session else None),
         session=session,
         check=check,
         report=report,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
-from kvdrive.choices import DTYPES, ENGINES, TARGETS, Active, OnFailure, explained
+from kvdrive.choices import DTYPES, ENGINES, TARGETS, Active, OnFailure, OnOverflow, explained
 from kvdrive.cli.paths import input_file, output_folder
 from kvdrive.cli.sizes import bytes_of
 from kvdrive.policies import POLICIES, parse_ratio
@@ -164,6 +164,26 @@ class PolicyOptions:
 
         ratio = parse_ratio(self.ratio) if self.ratio else None
         return AttentionOptions(self.attention, ratio, self.spill, self.on_failure)
+
+
+@dataclass(frozen=True)
+class OverflowOptions:
+    """What happens when a text has used up the model's positions."""
+
+    overflow: Annotated[
+        OnOverflow,
+        typer.Option(help="of the positions. error: the text ends; trim: old tokens leave, behind the first few"),
+    ] = "error"
+    overflow_ratio: Annotated[
+        float, typer.Option(min=0.01, max=0.99, help="share of the tokens that leave at once with --overflow trim")
+    ] = 0.5
+    context: Annotated[
+        int, typer.Option(min=0, help="tokens that a text holds at most; 0: as many as the model has positions")
+    ] = 0
+
+    def applied(self, attention: AttentionOptions) -> AttentionOptions:
+        """`attention` with these options."""
+        return replace(attention, overflow=self.overflow, overflow_ratio=self.overflow_ratio, context=self.context)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from kvdrive.cli.options import (
     FolderOptions,
     MemoryTier,
     ModelOptions,
+    OverflowOptions,
     PolicyOptions,
     SessionLimits,
     TargetOptions,
@@ -29,6 +30,7 @@ app = typer.Typer()
 
 _SHUTDOWN_SECONDS = 5  # how long a stopping server waits for open streams
 _SPARE = 2  # extra capacity for partly filled pages and collection
+_TURNS = 16  # contexts that a conversation may have in all, if old tokens leave
 
 
 def _kept(given: dict[str, Any]) -> str:
@@ -44,6 +46,7 @@ def serve(
     files: FolderOptions,
     how: PolicyOptions,
     tier: MemoryTier,
+    full: OverflowOptions,
     kept: SessionLimits,
     name: Annotated[str, typer.Option(help="name of the model for clients; default: that of its folder")] = "",
     host: Annotated[str, typer.Option(help="address; others than this machine's own need a key")] = "127.0.0.1",
@@ -90,7 +93,8 @@ def serve(
         checkpoint = checkpoints.load(computed.model, computed.dtype, computed.device)
     listening = _bind(host, port)
     threads = where.threads or os.cpu_count() or 1
-    tokens = max_tokens or concurrency * checkpoint.context
+    context = full.context or checkpoint.context
+    tokens = max_tokens or concurrency * context
     capacity = _SPARE * tokens * checkpoint.shape.bytes_per_token
     options = where.options(files)
     options = replace(
@@ -101,13 +105,17 @@ def serve(
         group=checkpoint.shape.group,
     )
     opened = open_drives(options, None if idle else lambda sentence: typer.echo(f"kvdrive: {sentence}", err=True))
-    longest = max_prompt_tokens or min(tokens, checkpoint.context) - 1
+    longest = min(tokens, context)
+    if full.overflow == "trim":  # tokens that left need no room, but they are part of the next prompt
+        longest = max(longest, _TURNS * context)
+        prefill_chunk = min(prefill_chunk or context, max(1, context // 4))
+    attention = full.applied(tier.applied(how.options()))
     metrics = Metrics()
-    limits = Limits(tokens, queue, concurrency, idle, max_batch, prefill_chunk)
-    scheduler = Scheduler(checkpoint, opened, tier.applied(how.options()), limits, metrics, threads, kept.options(idle))
+    limits = Limits(tokens, queue, concurrency, idle, max_batch, prefill_chunk, _held(full, context))
+    scheduler = Scheduler(checkpoint, opened, attention, limits, metrics, threads, kept.options(idle))
     scheduler.start()
     settings = Settings(
-        name or checkpoint.path.name, longest, min(tokens, checkpoint.context), key, open_metrics, deadline or math.inf
+        name or checkpoint.path.name, max_prompt_tokens or longest - 1, longest, key, open_metrics, deadline or math.inf
     )
     config = uvicorn.Config(
         application(checkpoint, scheduler, metrics, settings),
@@ -116,6 +124,11 @@ def serve(
     )
     typer.echo(f"serving {settings.name} at http://{host}:{listening.getsockname()[1]}/v1")
     uvicorn.Server(config).run(sockets=[listening])
+
+
+def _held(full: OverflowOptions, context: int) -> int:
+    """Tokens of a sequence that are on the drive at once; 0: all of them."""
+    return context if full.overflow == "trim" else 0
 
 
 def _own_machine(host: str) -> bool:

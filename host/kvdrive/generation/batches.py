@@ -12,6 +12,7 @@ from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.decode import GREEDY, Sampling, Step, steps
 from kvdrive.generation.generate import greedy
 from kvdrive.kvcache.base import AttachedCache
+from kvdrive.kvcache.overflow import Removal
 from kvdrive.plugins.attach import AttentionOptions, attach_to
 from kvdrive.plugins.transformers import Attachment
 from kvdrive.report.record import Recorder
@@ -56,12 +57,14 @@ def batch(
 class Generated:
     """New tokens of each row up to its first stop token, the record, and how K and V went to the drives.
 
-    `writeback` is None where nothing goes to drives; `logits` are those of the first steps asked for.
+    `writeback` is None where nothing goes to drives; `removals`: see AttachedCache; `logits` are those of the
+    first steps asked for.
     """
 
     tokens: list[list[int]]
     record: Recorder
     writeback: dict[str, Any] | None
+    removals: list[Removal]
     logits: list[torch.Tensor] = field(default_factory=list)
 
 
@@ -98,9 +101,9 @@ def generate(
         if work.session:
             with torch.no_grad():  # the last token has not been computed: the next text goes on behind it
                 checkpoint.model(rows[-1][:, None].to(checkpoint.model.device), past_key_values=cache)
-        writeback = cache.writeback()
+        writeback, removals = cache.writeback(), cache.removals
     record.end()
-    return Generated(_until_stop(torch.stack(rows, dim=1), work.stop_ids), record, writeback, logits)
+    return Generated(_until_stop(torch.stack(rows, dim=1), work.stop_ids), record, writeback, removals, logits)
 
 
 def _begin(attachment: Attachment, work: Batch) -> tuple[AttachedCache, Batch]:

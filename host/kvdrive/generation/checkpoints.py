@@ -74,12 +74,13 @@ class Checkpoint:
             raise InputError("the prompt is empty: give it some text")
         return ids
 
-    def check_length(self, prompt_tokens: int, new_tokens: int) -> None:
-        """Raises InputError when the model has fewer positions than the text needs."""
-        if prompt_tokens + new_tokens > self.context:
+    def check_length(self, prompt_tokens: int, new_tokens: int, context: int = 0) -> None:
+        """Raises InputError when the text needs more than `context` tokens; 0: than the model has positions."""
+        if prompt_tokens + new_tokens > (context or self.context):
             raise InputError(
-                f"{prompt_tokens} prompt tokens and {new_tokens} new ones exceed the {self.context} positions of "
-                f"{self.name}: shorten the prompt (--prompt-tokens) or generate less"
+                f"{prompt_tokens} prompt tokens and {new_tokens} new ones exceed the {context or self.context} "
+                f"positions of {self.name}: shorten the prompt (--prompt-tokens), generate less, or let old tokens "
+                "leave (--overflow trim)"
             )
 
 

@@ -47,6 +47,7 @@ class Conversation:
         self.computed = 0
         self._checkpoint = checkpoint
         self._store = attachment.sessions
+        self._overflow = attachment.overflow
         self._messages_file = folder / MESSAGES
         self._store.finder.require_own(NAME)
         if self._messages_file.exists():
@@ -66,10 +67,11 @@ class Conversation:
         messages = [*self.messages, {"role": USER, "content": text}]
         tokenizer = self._checkpoint.tokenizer
         ids = self._checkpoint.encode(as_text(tokenizer, messages), special=wants_special(tokenizer))
-        if len(ids) + new_tokens > self._checkpoint.context:
+        context = self._overflow.context or self._checkpoint.context
+        if self._overflow.how == "error" and len(ids) + new_tokens > context:
             raise InputError(
-                f"the conversation has {len(ids)} tokens and the model {self._checkpoint.context} positions: "
-                "start anew with /new"
+                f"the conversation has {len(ids)} tokens and the model {context} positions: start anew with /new, or "
+                "let old tokens leave (--overflow trim)"
             )
         cache = self._store.cache(ids, NAME, new_tokens=new_tokens)
         self.computed = len(ids) - int(cache.get_seq_length())
@@ -77,8 +79,9 @@ class Conversation:
         stream, said = TextStream(tokenizer), ""
         try:
             for step in steps(
-                self._checkpoint.model, torch.tensor([ids]), cache, new_tokens, sampling=sampling, stop_ids=stops
-            ):
+                self._checkpoint.model, torch.tensor([ids]), cache, new_tokens, sampling=sampling, stop_ids=stops,
+                at_once=context // 4 if self._overflow.how == "trim" else 0,
+            ):  # fmt: skip
                 piece = stream.put(int(step.tokens[0]))
                 said += piece
                 yield piece

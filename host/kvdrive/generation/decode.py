@@ -43,12 +43,14 @@ def steps(
     mask: torch.Tensor | None = None,
     sampling: Sampling = GREEDY,
     stop_ids: frozenset[int] = frozenset(),
+    at_once: int = 0,
 ) -> Iterator[Step]:
     """Continue ids [batch, tokens] int64; the first step is the prefill of what `cache` does not hold yet.
 
     `cache` holds the first tokens of ids, fewer than all. `mask` [batch, tokens], 0 = padding on the left. A row that
-    reached one of `stop_ids` repeats it; generation ends when all rows did, or when the iterator is closed. Raises what
-    the cache raises.
+    reached one of `stop_ids` repeats it; generation ends when all rows did, or when the iterator is closed. `at_once`:
+    one call computes so many tokens of a prompt without padding, so that a prompt longer than the context fits; 0: all.
+    Raises what the cache raises.
     """
     if mask is not None and bool(mask.all()):
         mask = None
@@ -56,6 +58,10 @@ def steps(
     stops = torch.tensor(sorted(stop_ids), dtype=torch.int64)
     finished = torch.zeros(ids.shape[0], dtype=torch.bool)
     chosen = ids[:, cache.get_seq_length() :]
+    while at_once and mask is None and chosen.shape[1] > at_once:
+        with torch.no_grad():
+            model(chosen[:, :at_once].to(model.device), past_key_values=cache, use_cache=True, logits_to_keep=1)
+        chosen = chosen[:, at_once:]
     for _ in range(max_new_tokens):
         position_ids = None if mask is None else (mask.cumsum(-1) - 1).clamp(min=0)[:, -chosen.shape[1] :]
         with torch.no_grad():

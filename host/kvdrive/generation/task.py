@@ -99,7 +99,9 @@ def passed(report: Report) -> bool:
 
 def prepare(checkpoint: Checkpoint, settings: Settings, prompts: list[list[int]]) -> Batch:
     """The prompts as a batch. Raises InputError when one is too long."""
-    checkpoint.check_length(max(map(len, prompts)), settings.new_tokens)
+    attention = settings.attention
+    new_tokens = 0 if attention.overflow == "trim" else settings.new_tokens
+    checkpoint.check_length(max(map(len, prompts)), new_tokens, attention.context)
     stop_ids = frozenset[int]() if settings.ignore_stop else checkpoint.stop_ids
     work = batches.batch(prompts, settings.new_tokens, settings.sampling, stop_ids)
     return replace(work, session=settings.session)

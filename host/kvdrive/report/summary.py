@@ -41,6 +41,7 @@ def summarise(checkpoint: Checkpoint, work: Batch, done: Generated, options: dic
             "decode": _counted(names, decode),
         },
         "writeback": done.writeback,
+        "removals": [asdict(removal) for removal in done.removals],
         "modelled": {
             "prefill_device_ns": prefill["device_ns"],
             "device_ns_per_token": _mean([step["device_ns"] for step in decode]),
@@ -87,6 +88,9 @@ def _rows(report: Report) -> Iterator[tuple[str, str]]:
         yield f"tokens still pending (of {written['spill']})", f"{written['pending_tokens']}"
         yield "sending, wall time", f"{written['sending']:.2f} s"
         yield "share of it while the model computed", f"{written['overlap']:.0%}"
+    if removals := report["removals"]:
+        left = f"{sum(one['tokens'] for one in removals):,}, at {', '.join(str(one['at']) for one in removals)}"
+        yield "tokens that left because the positions were used up", left
     total = {name: prefill[name] + decode[name] for name in prefill}
     yield "pages written", f"{total['pages_written']:,}"
     yield "pages read", f"{total['pages_read']:,}"

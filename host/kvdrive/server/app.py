@@ -70,6 +70,7 @@ class _Generation:
         self._cached = 0
         self._restore = "none"
         self._session: int | None = None
+        self._removed = 0
         self.reason = "length"
 
     async def pieces(self) -> AsyncIterator[str]:
@@ -85,7 +86,7 @@ class _Generation:
                 if self._filter.stopped:
                     self.reason = "stop"
                     return
-            self._session = event.session
+            self._session, self._removed = event.session, event.removed
             if isinstance(event.error, InputError):
                 raise ApiError(409, str(event.error), param="session", code="session_unavailable")
             if isinstance(event.error, DeadlinePassed):
@@ -105,7 +106,7 @@ class _Generation:
     @property
     def kept(self) -> Json:
         """The session of the sequence, and how its prompt was restored."""
-        return kept(self._session, self._job.session, self._restore)
+        return kept(self._session, self._job.session, self._restore, self._removed)
 
 
 class _Server:
@@ -279,7 +280,7 @@ async def _server_sent(generation: _Generation, answer: Answer, with_usage: bool
             yield _event(opening)
         async for piece in generation.pieces():
             yield _event(answer.piece(piece))
-        yield _event(answer.closing(generation.reason))
+        yield _event(answer.closing(generation.reason, generation.kept))
         if with_usage:
             yield _event(answer.usage(generation.usage, generation.kept))
     except ApiError as error:

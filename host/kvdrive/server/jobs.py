@@ -19,7 +19,8 @@ class Limits:
 
     `tokens`: room on the drive for all sequences together. A request counts with the most tokens it may generate.
     `batch`: sequences whose decode steps share a call of the model. `chunk`: tokens of a prompt that are computed
-    between two decode steps; 0: all of them.
+    between two decode steps; 0: all of them. `context`: tokens of a sequence that are held at once; older ones leave;
+    0: none leave.
     """
 
     tokens: int
@@ -28,6 +29,11 @@ class Limits:
     idle: int = 8
     batch: int = 16
     chunk: int = PREFILL_CHUNK
+    context: int = 0
+
+    def room(self, job: Job) -> int:
+        """The most tokens of a job that are on the drive at the same time."""
+        return min(job.most_tokens, self.context or job.most_tokens)
 
 
 class QueueFull(KvdriveError):
@@ -49,10 +55,14 @@ class Token:
 
 @dataclass(frozen=True)
 class End:
-    """The generation is over; `error` says why it failed. `session`: the number of its kept session, if it has one."""
+    """The generation is over; `error` says why it failed. `session`: the number of its kept session, if it has one.
+
+    `removed`: tokens that have left the sequence because the positions were used up.
+    """
 
     error: Exception | None = None
     session: int | None = None
+    removed: int = 0
 
 
 @dataclass(eq=False)
@@ -75,7 +85,7 @@ class Job:
 
     @property
     def most_tokens(self) -> int:
-        """The most tokens that the sequence can have on the drive."""
+        """The tokens of the prompt and the longest answer."""
         return len(self.prompt) + self.new_tokens
 
     @property

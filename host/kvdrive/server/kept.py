@@ -50,7 +50,7 @@ class KeptSequences:
     def unsaved(self, cache: DriveCache) -> int:
         """Tokens of a running sequence that the index does not count yet."""
         kept = cache.keeper
-        return int(cache.get_seq_length()) - (kept.saved if isinstance(kept, KeptSequence) else 0)
+        return int(cache.get_seq_length()) - cache.removed - (kept.saved if isinstance(kept, KeptSequence) else 0)
 
     def figures(self) -> dict[str, float]:
         """Counters and sizes for the metrics."""

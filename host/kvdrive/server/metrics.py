@@ -127,6 +127,7 @@ class Metrics:
         self.prompt_tokens = self._counter("prompt_tokens", "tokens of prompts that were begun")
         self.cached_tokens = self._counter("cached_prompt_tokens", "of those, found on the drive")
         self.new_tokens = self._counter("generated_tokens", "tokens generated")
+        self.removed_tokens = self._counter("removed_tokens", "tokens that left because the positions were used up")
         self.first_token = self._histogram("time_to_first_token_seconds", "from the request to its first token")
         self.step = self._histogram("step_seconds", "one decode step of the sequences that share a call of the model")
         self.batch = self._histogram("batch_size", "sequences that shared a decode step", _SEQUENCES)

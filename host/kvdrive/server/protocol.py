@@ -145,9 +145,9 @@ class Answer:
         """A chunk with text."""
         return self._chunk({"delta": {"content": text}} if self._chat else {"text": text}, None)
 
-    def closing(self, reason: str) -> Json:
-        """The chunk with the reason why the answer ended."""
-        return self._chunk({"delta": {}} if self._chat else {"text": ""}, reason)
+    def closing(self, reason: str, kept: Json) -> Json:
+        """The chunk with the reason why the answer ended, and what is kept of it."""
+        return self._chunk({"delta": {}} if self._chat else {"text": ""}, reason) | {"kvdrive": kept}
 
     def usage(self, usage: Json, kept: Json) -> Json:
         """The chunk with the counts, which has no choices."""
@@ -178,6 +178,10 @@ def usage(prompt_tokens: int, new_tokens: int, cached_tokens: int) -> Json:
     }
 
 
-def kept(session: int | None, name: str, restore: str) -> Json:
-    """What an answer says of its session: number and address, and how its prompt was restored (see `idle.Taken`)."""
-    return {"session": session, "kv_uri": f"{URI}{name}" if name and session is not None else None, "restore": restore}
+def kept(session: int | None, name: str, restore: str, removed: int) -> Json:
+    """What an answer says of its session: number and address, and how its prompt was restored (see `idle.Taken`).
+
+    `removed`: tokens that have left it because the positions were used up.
+    """
+    uri = f"{URI}{name}" if name and session is not None else None
+    return {"session": session, "kv_uri": uri, "restore": restore, "removed_tokens": removed}

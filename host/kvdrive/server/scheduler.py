@@ -185,9 +185,10 @@ class Scheduler:
             jobs = self._next_jobs()
         idle = turns.finished
         for job in jobs:
-            running = [(one.job.most_tokens, idle.unsaved(one.cache), one.computed) for one in turns.running]
-            unwritten = sum(most - computed + unsaved for most, unsaved, computed in running)
-            idle.shrink(self._limits.tokens - unwritten - job.most_tokens)
+            limits = self._limits
+            running = [(limits.room(one.job), idle.unsaved(one.cache), one.held) for one in turns.running]
+            unwritten = sum(most - held + unsaved for most, unsaved, held in running)
+            idle.shrink(limits.tokens - unwritten - limits.room(job))
             try:
                 turns.begin(job)
             except (InputError, UnsupportedError) as error:
@@ -204,9 +205,9 @@ class Scheduler:
             self._waiting.remove(job)
             job.notify(End(job.late))
         jobs: list[Job] = []
-        taken = sum(running.job.most_tokens for running in self._running)
+        taken = sum(self._limits.room(running.job) for running in self._running)
         while self._waiting and len(self._running) + len(jobs) < self._limits.running:
-            taken += self._waiting[0].most_tokens
+            taken += self._limits.room(self._waiting[0])
             if taken > self._limits.tokens:
                 break
             jobs.append(self._waiting.popleft())

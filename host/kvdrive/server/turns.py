@@ -46,11 +46,17 @@ class Running:
     generator: torch.Generator
     shares: bool
     prefill: float = field(default=0.0)
+    removed_before: int = field(default=0)
 
     @property
     def computed(self) -> int:
-        """Tokens that the cache holds."""
+        """Tokens that were computed, those included that have left the cache."""
         return int(self.cache.get_seq_length())
+
+    @property
+    def held(self) -> int:
+        """Tokens of it that are on the drives or on their way."""
+        return self.computed - self.cache.removed
 
     @property
     def in_prompt(self) -> bool:
@@ -96,6 +102,7 @@ class Turns:
             self._said = True
         generator = torch.Generator().manual_seed(job.sampling.seed)
         self.running.append(Running(job, taken.cache, cached, taken.restore, list(job.prompt), generator, not alone))
+        self.running[-1].removed_before = taken.cache.removed
 
     def turn(self) -> None:
         """Advance every sequence. A failed command ends only the sequence that needs it. Raises TargetError."""
@@ -194,11 +201,12 @@ class Turns:
     def _end(self, running: Running, error: Exception | None = None) -> None:
         """Keep what was computed, and let the sequence leave."""
         self.running.remove(running)
-        number = None
+        number, removed = None, running.cache.removed
+        self._metrics.removed_tokens.inc(removed - running.removed_before)
         if running.cache.get_seq_length():
             number = self.finished.keep(running.tokens, running.cache)
         else:
             self.finished.drop(running.cache)
         if number is not None:
             self.slots[running.job.slot] = number
-        running.job.notify(End(error, number))
+        running.job.notify(End(error, number, removed))
