@@ -16,7 +16,7 @@ C_TYPES = {
     "i32": "int32_t",
     "f32": "uint32_t",
 }
-NAMESPACES = {0: "admin", 1: "K, V and blocks", 2: "drive memory", 3: "attention"}
+NAMESPACES = {0: "admin", 1: "K, V and blocks", 2: "drive memory", 3: "attention", 4: "values by key"}
 DIRECTIONS = ("none", "to_controller", "to_host")
 ENTRY = 64  # bytes of a submission queue entry
 # Enums of statuses in C. The kernels' own status word has another name.
@@ -107,9 +107,8 @@ def render_page(commands: CommandSet) -> str:
 def _title(name: str, namespace: int) -> str:
     if namespace == 1:
         return "sessions" if name == "KV_APPEND" else "blocks"
-    return {0: "Admin commands", 2: "drive memory", 3: "programs" if name == "EXECUTE_PROGRAM" else "attention"}[
-        namespace
-    ]
+    titles = {0: "Admin commands", 2: "drive memory", 4: "values by key"}
+    return titles.get(namespace) or ("programs" if name == "EXECUTE_PROGRAM" else "attention")
 
 
 def _section(commands: CommandSet, name: str, row: Toml) -> list[str]:

@@ -29,8 +29,12 @@
 #define KVDRIVE_VERSION_2_1 131328
 #define KVDRIVE_LBA_BYTES 4096
 #define KVDRIVE_IDENTIFY_BYTES 4096
-#define KVDRIVE_MAX_NSID 3
+#define KVDRIVE_MAX_NSID 4
 #define KVDRIVE_NSID_MEMORY 2
+#define KVDRIVE_NSID_VALUES 4
+#define KVDRIVE_MAX_KEY_BYTES 16
+#define KVDRIVE_MAX_VALUE_BYTES 1073741824
+#define KVDRIVE_MAX_UPLOADS 64
 #define KVDRIVE_NSID_ALL 4294967295u
 #define KVDRIVE_MEMORY_ALIGNMENT 4
 #define KVDRIVE_MAX_MEMORY_RANGES 1
@@ -171,6 +175,24 @@
 #define KVDRIVE_SESSION_OPCODE_SESSION_REMOVE 0x90u
 #define KVDRIVE_SESSION_OPCODE_SESSION_ERASE 0x8cu
 
+/* ValueOpcode */
+#define KVDRIVE_VALUE_OPCODE_STORE 0x1u
+#define KVDRIVE_VALUE_OPCODE_RETRIEVE 0x2u
+#define KVDRIVE_VALUE_OPCODE_LIST 0x6u
+#define KVDRIVE_VALUE_OPCODE_DELETE 0x10u
+#define KVDRIVE_VALUE_OPCODE_EXIST 0x14u
+
+/* StoreOption */
+#define KVDRIVE_STORE_OPTION_MUST_EXIST 0x1u
+#define KVDRIVE_STORE_OPTION_MUST_NOT_EXIST 0x2u
+#define KVDRIVE_STORE_OPTION_UNCOMPRESSED 0x4u
+#define KVDRIVE_STORE_OPTION_FUA 0x40u
+#define KVDRIVE_STORE_OPTION_PART 0x80u
+
+/* RetrieveOption */
+#define KVDRIVE_RETRIEVE_OPTION_RAW 0x1u
+#define KVDRIVE_RETRIEVE_OPTION_OFFSET 0x80u
+
 /* MemoryOpcode */
 #define KVDRIVE_MEMORY_OPCODE_READ 0x2u
 #define KVDRIVE_MEMORY_OPCODE_FILL 0x4u
@@ -181,6 +203,7 @@
 
 /* CommandSet */
 #define KVDRIVE_COMMAND_SET_NVM 0x0u
+#define KVDRIVE_COMMAND_SET_KEY_VALUE 0x1u
 #define KVDRIVE_COMMAND_SET_MEMORY 0x3u
 #define KVDRIVE_COMMAND_SET_PROGRAMS 0x4u
 
@@ -240,6 +263,7 @@
 #define KVDRIVE_FEATURE_KEEP_ALIVE 0xfu
 #define KVDRIVE_FEATURE_HOST_BEHAVIOR 0x16u
 #define KVDRIVE_FEATURE_COMMAND_SET_PROFILE 0x19u
+#define KVDRIVE_FEATURE_KEY_VALUE 0x20u
 #define KVDRIVE_FEATURE_HOST_ID 0x81u
 
 /* StatusCode */
@@ -255,6 +279,11 @@
 #define KVDRIVE_STATUS_NAMESPACE_WRITE_PROTECTED 0x20u
 #define KVDRIVE_STATUS_BAD_PRP_OFFSET 0x13u
 #define KVDRIVE_STATUS_LBA_OUT_OF_RANGE 0x80u
+#define KVDRIVE_STATUS_INVALID_VALUE_SIZE 0x85u
+#define KVDRIVE_STATUS_INVALID_KEY_SIZE 0x86u
+#define KVDRIVE_STATUS_KEY_DOES_NOT_EXIST 0x87u
+#define KVDRIVE_STATUS_UNRECOVERED_ERROR 0x88u
+#define KVDRIVE_STATUS_KEY_EXISTS 0x89u
 #define KVDRIVE_STATUS_BAD_COMPLETION_QUEUE 0x100u
 #define KVDRIVE_STATUS_BAD_QUEUE_ID 0x101u
 #define KVDRIVE_STATUS_BAD_QUEUE_SIZE 0x102u
@@ -298,6 +327,12 @@
   X(COMPARE, 1, 0x05, 1) \
   X(VERIFY, 1, 0x0c, 0) \
   X(COPY, 1, 0x19, 1) \
+  X(STORE, 4, 0x01, 1) \
+  X(RETRIEVE, 4, 0x02, 2) \
+  X(LIST, 4, 0x06, 2) \
+  X(DELETE, 4, 0x10, 0) \
+  X(EXIST, 4, 0x14, 0) \
+  X(FLUSH_VALUES, 4, 0x00, 0) \
   X(MEMORY_READ, 2, 0x02, 2) \
   X(MEMORY_WRITE, 2, 0x05, 1) \
   X(MEMORY_FILL, 2, 0x04, 0) \
@@ -521,6 +556,25 @@ typedef struct kvdrive_session_remove {
   uint32_t reserved1[2];
 } kvdrive_session_remove;
 typedef char kvdrive_session_remove_has_its_size[sizeof(kvdrive_session_remove) == 64 ? 1 : -1];
+
+typedef struct kvdrive_value_command {
+  uint8_t opcode;
+  uint8_t flags;
+  uint16_t cid;
+  uint32_t nsid;
+  uint8_t key_low[8];
+  uint64_t mptr;
+  uint64_t prp1;
+  uint64_t prp2;
+  uint32_t size;
+  uint8_t key_bytes;
+  uint8_t options;
+  uint16_t upload;
+  uint32_t offset;
+  uint32_t total;
+  uint8_t key_high[8];
+} kvdrive_value_command;
+typedef char kvdrive_value_command_has_its_size[sizeof(kvdrive_value_command) == 64 ? 1 : -1];
 
 typedef struct kvdrive_memory_range {
   uint32_t nsid;
@@ -777,6 +831,40 @@ typedef struct kvdrive_programs_namespace {
 } kvdrive_programs_namespace;
 typedef char kvdrive_programs_namespace_has_its_size[sizeof(kvdrive_programs_namespace) == 4096 ? 1 : -1];
 
+typedef struct kvdrive_key_value_format {
+  uint16_t key_bytes;
+  uint8_t reserved0;
+  uint8_t performance;
+  uint32_t value_bytes;
+  uint32_t keys;
+  uint32_t reserved1;
+} kvdrive_key_value_format;
+typedef char kvdrive_key_value_format_has_its_size[sizeof(kvdrive_key_value_format) == 16 ? 1 : -1];
+
+typedef struct kvdrive_key_value_namespace {
+  uint64_t nsze;
+  uint64_t reserved0;
+  uint64_t nuse;
+  uint8_t nsfeat;
+  uint8_t nkvf;
+  uint8_t nmic;
+  uint8_t rescap;
+  uint8_t fpi;
+  uint8_t kvfc;
+  uint8_t reserved1[2];
+  uint32_t novg;
+  uint32_t anagrpid;
+  uint8_t reserved2[3];
+  uint8_t nsattr;
+  uint16_t nvmsetid;
+  uint16_t endgid;
+  uint8_t nguid[16];
+  uint8_t eui64[8];
+  uint32_t kvf[64];
+  uint8_t reserved3[3768];
+} kvdrive_key_value_namespace;
+typedef char kvdrive_key_value_namespace_has_its_size[sizeof(kvdrive_key_value_namespace) == 4096 ? 1 : -1];
+
 typedef struct kvdrive_program_descriptor {
   uint8_t occupied;
   uint8_t active;
@@ -838,8 +926,7 @@ typedef struct kvdrive_ana_log {
   uint64_t group_changes;
   uint8_t state;
   uint8_t reserved1[15];
-  uint32_t nsid[3];
-  uint32_t reserved2;
+  uint32_t nsid[4];
 } kvdrive_ana_log;
 typedef char kvdrive_ana_log_has_its_size[sizeof(kvdrive_ana_log) == 64 ? 1 : -1];
 
@@ -970,7 +1057,11 @@ typedef struct kvdrive_drive_statistics {
   uint64_t groups_levelled;
   uint64_t reads_retried;
   uint64_t sensings_repeated;
-  uint64_t reserved1[19];
+  uint64_t values;
+  uint64_t value_bytes;
+  uint64_t value_stores;
+  uint64_t value_retrieves;
+  uint64_t reserved1[15];
 } kvdrive_drive_statistics;
 typedef char kvdrive_drive_statistics_has_its_size[sizeof(kvdrive_drive_statistics) == 512 ? 1 : -1];
 

@@ -98,9 +98,10 @@ abi::NvmeStatus Drive::flush() {
   return execute({.command = command}).status == abi::kSuccess ? abi::kSuccess : abi::kInternalError;
 }
 
-void Drive::abandon_tickets(std::uint16_t controller) {
+void Drive::abandon(std::uint16_t controller) {
   const std::lock_guard lock(mutex_);
   state_.tickets.abandon(controller);
+  state_.uploads.abandon(controller);
 }
 
 void Drive::activate_program(std::uint32_t program, bool active) {
@@ -126,7 +127,7 @@ std::uint32_t Drive::run_job(std::span<std::byte> memory, std::uint64_t job, std
   return status;
 }
 
-void Drive::forget_everything() {
+void Drive::forget_sessions_and_blocks() {
   for (const std::uint32_t session : state_.volume.store().sessions()) {
     abi::SessionTrim everything{};
     everything.session = session;
@@ -134,14 +135,20 @@ void Drive::forget_everything() {
   }
   state_.volume.blocks().deallocate(0, state_.volume.blocks().size());
   state_.tickets.clear();
-  state_.volume.commit();
 }
 
-abi::NvmeStatus Drive::format() {
+void Drive::forget_values() {
+  state_.uploads.clear();
+  state_.volume.values().clear();
+}
+
+abi::NvmeStatus Drive::format(std::uint32_t nsid) {
   const std::lock_guard lock(mutex_);
   if (state_.volume.read_only()) return abi::kInternalError;
   try {
-    forget_everything();
+    if (nsid != nvme::kNsidValues) forget_sessions_and_blocks();
+    if (nsid != abi::kNvm) forget_values();
+    state_.volume.commit();
   } catch (const std::exception&) {
     return abi::kInternalError;
   }
@@ -153,7 +160,9 @@ abi::NvmeStatus Drive::sanitize() {
   if (state_.volume.read_only()) return abi::kInternalError;
   state_.volume.ftl().set_time(state_.now);
   try {
-    forget_everything();
+    forget_sessions_and_blocks();
+    forget_values();
+    state_.volume.commit();
     state_.volume.sanitize();
   } catch (const std::exception&) {
     return abi::kInternalError;
@@ -204,6 +213,8 @@ FlashStats Drive::flash_stats() const {
                    .groups_queued = ftl.queued(),
                    .staged_bytes = state_.volume.store().staged_bytes(),
                    .metadata_bytes = ftl.metadata_bytes(),
+                   .values = state_.volume.values().values().size(),
+                   .value_bytes = state_.volume.values().stored_bytes(),
                    .run_groups = state_.volume.store().run_groups(),
                    .limits = state_.volume.limits(),
                    .channels = {}};

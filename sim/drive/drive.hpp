@@ -41,7 +41,9 @@ struct FlashStats {
   std::uint64_t groups_queued = 0;
   std::uint64_t staged_bytes = 0;
   std::uint64_t metadata_bytes = 0;
-  std::uint32_t run_groups = 0;  // present value of KvStore::run_groups
+  std::uint64_t values = 0;
+  std::uint64_t value_bytes = 0;  // of keys and values
+  std::uint32_t run_groups = 0;   // present value of KvStore::run_groups
   Limits limits;
   std::vector<ChannelCounters> channels;
 };
@@ -77,8 +79,8 @@ class Drive {
   // Throws std::runtime_error if `path` cannot be used.
   Drive(const std::filesystem::path& path, std::unique_ptr<Engine> engine, const VolumeOptions& options);
 
-  // Executes a command of namespace 1 or 3. No content of a command makes it throw. May be called from several threads.
-  // In device time the command arrives when the previous one is done.
+  // Executes a command of namespace 1, 3 or 4. No content of a command makes it throw. May be called from several
+  // threads. In device time the command arrives when the previous one is done.
   nvme::Reply execute(const nvme::Request& request);
   // Like `execute`, with the bytes of the submission entry.
   Completion submit(SqeView sqe, std::span<const std::byte> data);
@@ -87,17 +89,18 @@ class Drive {
   std::optional<std::uint64_t> payload_bytes(const abi::AttnSubmit& command) const;
   // Runs a job in memory that the host filled (subsystem local memory). Returns the engine's status word.
   std::uint32_t run_job(std::span<std::byte> memory, std::uint64_t job, std::uint32_t queue);
-  // The host of a controller has gone or has reset it: its results make room for others when there are too many.
-  void abandon_tickets(std::uint16_t controller);
+  // The host of a controller has gone or has reset it: its results make room for others when there are too many, and
+  // values of which it sent only a part are dropped.
+  void abandon(std::uint16_t controller);
   // Makes everything so far durable, like a FLUSH from the host.
   abi::NvmeStatus flush();
   // Switches a program of namespace 3 on or off (nvme::Program). All are active at first.
   void activate_program(std::uint32_t program, bool active);
   bool program_active(std::uint32_t program) const { return (state_.inactive_programs >> program & 1) == 0; }
-  // Drops all sessions and blocks, durably.
-  abi::NvmeStatus format();
-  // Drops all sessions and blocks and erases their flash. Returns kInternalError if the file cannot be written; bytes
-  // may then remain in it, but no session or block refers to them.
+  // Drops the contents of a namespace, or of all of them (kNsidAll), durably.
+  abi::NvmeStatus format(std::uint32_t nsid);
+  // Drops all sessions, blocks and values and erases their flash. Returns kInternalError if the file cannot be written;
+  // bytes may then remain in it, but no session, block or key refers to them.
   abi::NvmeStatus sanitize();
   std::uint64_t blocks_used() const;
   // Counts an operation that an injected fault may affect. True if it must fail.
@@ -135,7 +138,8 @@ class Drive {
  private:
   void work();
   nvme::Reply dispatch(const nvme::Command* row, const nvme::Request& request);
-  void forget_everything();
+  void forget_sessions_and_blocks();
+  void forget_values();
 
   mutable std::mutex mutex_;
   DriveState state_;

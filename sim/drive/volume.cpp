@@ -140,6 +140,7 @@ Volume::Volume(const std::filesystem::path& path, const VolumeOptions& options)
       ftl_(journal_.superblock(), media_, device_, faults_, [this] { commit(); }),
       store_(ftl_),
       blocks_(ftl_, journal_.superblock().capacity_units),
+      values_(ftl_),
       limits_(limits_that_fit(journal_.superblock())),
       salvaging_(options.salvage) {
   if (!preset_.timing.modelled() && media_.keeps_payload()) {
@@ -185,9 +186,11 @@ void Volume::load() {
   }
   store_.claim_lists();
   blocks_.claim_lists();
+  values_.claim_lists();
   ftl_.finish_loading();
   store_.finish_loading();
   blocks_.finish_loading();
+  values_.finish_loading();
 }
 
 // Keeps the groups that verify. If the journal is damaged, the spares name further groups.
@@ -198,6 +201,7 @@ void Volume::salvage() {
   if (journal_.half_ended()) found = ftl_.salvage().scan();
   store_.salvage(found, report);
   blocks_.salvage(found, report);
+  values_.salvage(found, report);
   journal_.end_half();
   commit();
 }
@@ -245,6 +249,9 @@ void Volume::replay() {
         case RecordType::kBlocks:
           blocks_.load(reader);
           break;
+        case RecordType::kValue:
+          values_.load(reader);
+          break;
         default:
           throw std::runtime_error("a metadata record has an unknown type");
       }
@@ -278,6 +285,7 @@ void Volume::commit() {
   ftl_.save(changes, false);
   store_.save(changes, false);
   blocks_.save(changes, false);
+  values_.save(changes, false);
   if (changes.empty() && !health_.must_save() && !journal_.half_ended()) return;
   health_.set_device(ftl_.now(), ftl_.counters().lost_groups);
   health_.save(changes, false);
@@ -292,6 +300,7 @@ void Volume::commit() {
   ftl_.committed();
   store_.committed();
   blocks_.committed();
+  values_.committed();
 }
 
 void Volume::snapshot() {
@@ -304,6 +313,7 @@ void Volume::snapshot() {
     ftl_.save(everything, true);
     store_.save(everything, true);
     blocks_.save(everything, true);
+    values_.save(everything, true);
     journal_.append(everything);
     journal_.finish_snapshot();
   } catch (...) {
@@ -347,6 +357,7 @@ std::vector<std::string> Volume::check(std::size_t most) {
   ftl_.check(report);
   store_.check(report);
   blocks_.check(report);
+  values_.check(report);
   return disagreements;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything below the commands, opened together: backing file, journal, flash, translation layer and KV store.
+// Everything below the commands, opened together: backing file, journal, flash, translation layer and
+// what is stored: K and V, blocks, values.
 //
 // Changes that a commit has written survive the end of the process, and a power loss at any later write. Before a
 // commit (flush, FUA, close, or a collection that needs erased blocks) changes are in memory only: that is the volatile
@@ -25,6 +26,7 @@
 #include "storage/journal.hpp"
 #include "storage/media.hpp"
 #include "storage/superblock.hpp"
+#include "values/value_store.hpp"
 
 namespace kvdrive {
 
@@ -89,6 +91,8 @@ class Volume {
   const KvStore& store() const { return store_; }
   BlockStore& blocks() { return blocks_; }
   const BlockStore& blocks() const { return blocks_; }
+  ValueStore& values() { return values_; }
+  const ValueStore& values() const { return values_; }
   Health& health() { return health_; }
   Faults& faults() { return faults_; }
   // Null if all reads go through the page cache.
@@ -116,6 +120,7 @@ class Volume {
   Ftl ftl_;
   KvStore store_;
   BlockStore blocks_;
+  ValueStore values_;
   Health health_;
   Limits limits_;
   bool limits_changed_ = false;

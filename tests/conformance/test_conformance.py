@@ -131,7 +131,7 @@ def test_the_command_line_refuses(arguments, message):
 
 def test_a_drive_that_exists_is_not_destroyed_unless_this_is_allowed(tmp_path):
     OwnDevice(tmp_path / "drive.kv", fresh=True).close()
-    for destroy, skipped in ((False, 2), (True, 1)):
+    for destroy, skipped in ((False, 3), (True, 1)):
         device = OwnDevice(tmp_path / "drive.kv", destroy=destroy)
         report = suite.run(device, ["FORMAT_NVM"])
         assert (failures(report), report.count("skipped")) == ([], skipped)

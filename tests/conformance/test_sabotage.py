@@ -89,7 +89,7 @@ def flipped(done, bit):
 
 
 @pytest.mark.parametrize("bit", [0, 12345, 1000003])
-@pytest.mark.parametrize("name", ["READ", "MEMORY_READ", "KV_READ"])
+@pytest.mark.parametrize("name", ["READ", "MEMORY_READ", "KV_READ", "RETRIEVE"])
 def test_a_single_wrong_bit_of_data_is_caught(tmp_path, name, bit):
     assert is_caught(tmp_path, name, lambda done: flipped(done, bit))
 
@@ -115,7 +115,17 @@ def test_a_page_of_other_data_is_caught(tmp_path, name):
     assert is_caught(tmp_path, name, lambda done: replace(done, data=done.data ^ 0xFF, result=done.result ^ 3))
 
 
-WITH_RESULT = ["KV_APPEND", "KV_READ", "ATTN_SUBMIT", "EXECUTE_PROGRAM", "GET_FEATURES", "ABORT", "MEMORY_RANGE_SET"]
+WITH_RESULT = [
+    "KV_APPEND",
+    "KV_READ",
+    "ATTN_SUBMIT",
+    "EXECUTE_PROGRAM",
+    "GET_FEATURES",
+    "ABORT",
+    "MEMORY_RANGE_SET",
+    "STORE",
+    "RETRIEVE",
+]
 
 
 @pytest.mark.parametrize("name", [*WITH_RESULT, "ASYNC_EVENT_REQUEST"])
@@ -140,7 +150,7 @@ CHANGING = [
     "KV_APPEND", "SESSION_TRIM", "SESSION_ERASE", "SESSION_REMOVE", "SESSION_FORK",
     "WRITE", "WRITE_ZEROES", "DATASET_MANAGEMENT", "COPY",
     "MEMORY_WRITE", "MEMORY_FILL", "EXECUTE_PROGRAM", "SET_FEATURES", "PROGRAM_ACTIVATION", "FORMAT_NVM", "SANITIZE",
-    "FLUSH", "DEVICE_SELF_TEST", "DELETE_SQ",
+    "FLUSH", "DEVICE_SELF_TEST", "DELETE_SQ", "STORE", "DELETE", "FLUSH_VALUES",
 ]  # fmt: skip
 
 
@@ -156,12 +166,14 @@ class Forgetful(OwnDevice):
         entry = np.frombuffer(command.entry, abi.Sqe).copy()
         if is_command("KV_APPEND", command, admin):
             entry["cdw15"] &= ~np.uint32(abi.AppendOption.APPEND_FUA)
+        elif is_command("STORE", command, admin):
+            entry["cdw11"] &= ~np.uint32(wire.StoreOption.STORE_FUA << 8)
         elif not admin and entry["nsid"][0] == 1:
             entry["cdw12"] &= ~np.uint32(1 << 30)
         return super().send(replace(command, entry=entry.tobytes()), admin=admin)
 
 
-@pytest.mark.parametrize("name", ["KV_APPEND", "WRITE", "WRITE_ZEROES", "COPY"])
+@pytest.mark.parametrize("name", ["KV_APPEND", "WRITE", "WRITE_ZEROES", "COPY", "STORE"])
 def test_a_drive_that_ignores_force_unit_access_is_caught(tmp_path, name):
     found = failures(suite.run(Forgetful(tmp_path / "drive.kv", fresh=True), [name]))
     assert any("loss of power" in sentence for _, sentence, _ in found)

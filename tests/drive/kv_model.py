@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The contents of sessions as plain arrays, the reference for histories of commands."""
+"""The contents of sessions and values as plain arrays, the reference for histories of commands."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from random_halves import halves
+from stored_values import KEYS, put, read_value, stored_keys
 
 from kvdrive import abi
+from kvdrive.nvme import values, wire
 
 LAYERS, HEADS, D = 2, 2, 64
 MOST_TOKENS = 1600
@@ -18,9 +20,10 @@ GROUP = 32  # tokens of D dimensions in a group
 
 @dataclass
 class Model:
-    """`rows[session][layer, kind]`: float16 [heads, tokens, D]."""
+    """`rows[session][layer, kind]`: float16 [heads, tokens, D]. `values[key]`: bytes."""
 
     rows: dict[int, dict[tuple[int, int], np.ndarray]] = field(default_factory=dict)
+    values: dict[bytes, bytes] = field(default_factory=dict)
 
     def append(self, session, layer, kind, rows):
         heads = self.rows.setdefault(session, {})
@@ -44,12 +47,20 @@ class Model:
     def fork(self, session, target, tokens):
         self.rows[target] = {key: rows[:, :tokens] for key, rows in self.rows[session].items()}
 
+    def put(self, key, value, options):
+        self.values[key] = value
+
+    def delete(self, key):
+        self.values.pop(key, None)
+
     def clone(self):
-        return Model({session: copy.copy(heads) for session, heads in self.rows.items()})
+        return Model({session: copy.copy(heads) for session, heads in self.rows.items()}, dict(self.values))
 
     def equals(self, drive):
-        """True if the drive holds exactly these sessions and rows."""
-        if drive.sessions() != sorted(self.rows):
+        """True if the drive holds exactly these sessions, rows and values."""
+        if drive.sessions() != sorted(self.rows) or stored_keys(drive) != sorted(self.values):
+            return False
+        if any(read_value(drive, key) != value for key, value in self.values.items()):
             return False
         for session, heads in self.rows.items():
             for layer in range(LAYERS):
@@ -66,8 +77,15 @@ def random_step(rng, model):
     """A step that can succeed: (name, arguments)."""
     session = int(rng.integers(1, 4))
     layer, which = int(rng.integers(LAYERS)), int(rng.integers(2))
-    kind = rng.choice(["append"] * 12 + ["trim", "trim", "end", "fork", "flush", "remove", "remove"])
-    if kind != "append" and kind != "flush" and session not in model.rows:
+    kind = rng.choice(
+        ["append"] * 12 + ["trim", "trim", "end", "fork", "flush", "remove", "remove"] + ["put"] * 3 + ["delete"]
+    )
+    if kind in ("put", "delete"):
+        key = KEYS[int(rng.integers(len(KEYS)))]
+        value = rng.bytes(int(rng.choice([0, 10, 4096, 4097, 30_000])))
+        fua = wire.StoreOption.STORE_FUA if rng.random() < 0.3 else 0
+        return ("put", (key, value, fua)) if kind == "put" else ("delete", (key,))
+    if kind not in ("append", "flush") and session not in model.rows:
         kind = "append"
     if kind == "append" and model.tokens(session, layer, which) > MOST_TOKENS // 2:
         kind = "trim"
@@ -105,6 +123,10 @@ def send(host, model, name, arguments):
         options = abi.AppendOption.APPEND_SPARSE | (abi.AppendOption.APPEND_FUA if fua else 0)
         first = model.tokens(session, layer, kind)
         return host.append(rows, session=session, layer=layer, kind=kind, first_token=first, options=options).status
+    if name == "put":
+        return put(host, *arguments)
+    if name == "delete":
+        return host.raw(values.delete(*arguments).entry).status
     if name == "trim":
         return host.trim(*arguments).status
     if name == "remove":
@@ -116,4 +138,4 @@ def send(host, model, name, arguments):
 
 def durable(name, arguments):
     """True if the step's success makes everything before it durable."""
-    return name == "flush" or (name == "append" and arguments[4])
+    return name == "flush" or (name == "append" and arguments[4]) or (name == "put" and arguments[2] > 0)

@@ -27,6 +27,7 @@ import numpy as np
 from conftest import DriveHost, check_attention
 from disk import DAMAGES, JOURNAL, PAGE, SUPERBLOCK, damage, put, transactions, written_pages
 from kv_model import HEADS, LAYERS, D, Model, apply, durable, halves, random_step, send
+from stored_values import read_value, stored_keys
 
 from kvdrive import abi
 from kvdrive._native import Drive
@@ -248,6 +249,11 @@ class Soak:
     def compare(self, drive: Drive) -> None:
         """Check that all readable rows are those that were stored."""
         assert drive.sessions() == sorted(self.state.model.rows)
+        assert stored_keys(drive) == sorted(self.state.model.values)
+        for key, value in self.state.model.values.items():
+            found = read_value(drive, key)
+            assert found in (None, value)
+            self.counts["reads refused"] += found is None
         for session, layer, kind, head, rows in self.heads():
             try:
                 assert drive.rows(session, layer, head, kind).tobytes() == rows.tobytes()
@@ -255,7 +261,7 @@ class Soak:
                 self.counts["reads refused"] += 1
 
     def take(self, drive: Drive) -> None:
-        """After a repair, each head must hold a prefix of its rows. Removes shortened sessions from the model."""
+        """After a repair, heads hold prefixes of their rows, values are whole. Removes the others from the model."""
         for session, layer, kind, head, rows in list(self.heads()):
             left = drive.rows(session, layer, head, kind).tobytes()
             assert rows.tobytes().startswith(left)
@@ -273,6 +279,9 @@ class Soak:
             if session in drive.sessions():
                 assert host.trim(session).status == OK
             self.state = self.state.after("trim", (session, 0))
+        for key in sorted(set(self.state.model.values) - set(stored_keys(drive))):
+            self.counts["values dropped by a repair"] += 1
+            self.state = self.state.after("delete", (key,))
         assert host.flush().status == OK
         assert self.state.model.equals(drive)
 

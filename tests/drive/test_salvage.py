@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from disk import PAGE, copy, damage, journal_start, put, superblock, transactions
 from kv_model import HEADS, LAYERS, Model, apply, random_step, send
+from stored_values import KEYS, read_value, stored_keys
+from stored_values import put as put_value
 
 from kvdrive import abi
 from kvdrive._native import Drive
@@ -119,11 +121,14 @@ def test_what_comes_back_is_a_state_that_the_session_had(make_drive, memory_fold
     host = make_drive(path=memory_folder / "drive.kv", **options)
     rng, model = np.random.default_rng(seed), Model()
     had: dict[tuple, list[np.ndarray]] = {}
+    values_had: dict[bytes, set[bytes]] = {key: set() for key in KEYS}
     for number in range(400):
         step = random_step(rng, model)
         if send(host, model, *step) != S.SUCCESS:
             continue
         apply(model, *step)
+        for key, value in model.values.items():
+            values_had[key].add(value)
         for session, stored in model.rows.items():
             for (layer, kind), data in stored.items():
                 states = had.setdefault((session, layer, int(kind)), [])
@@ -150,6 +155,7 @@ def test_what_comes_back_is_a_state_that_the_session_had(make_drive, memory_fold
                         states = had.get((session, layer, int(kind)), [])
                         assert not got or any(state[head].tobytes().startswith(got) for state in states)
         assert back > 0
+        assert all(read_value(drive, key) in values_had[key] for key in stored_keys(drive))
         del drive
 
 
@@ -213,3 +219,25 @@ def test_salvage_does_not_join_groups_across_a_removal_that_the_journal_lost(mak
             assert any(state[0].tobytes().startswith(kept[-1].tobytes()) for state in states)
         del drive
     assert any(len(rows) for rows in kept)
+
+
+def test_values_with_a_damaged_page_are_dropped_and_the_others_stay(stored):
+    stored.reopen()
+    contents = {key: np.random.default_rng(i).bytes(40_000) for i, key in enumerate(KEYS)}
+    for key, value in contents.items():
+        assert put_value(stored, key, value) == S.SUCCESS
+    assert stored.append(rows(7, GROUP * 200), session=9, sequence=0).status == S.SUCCESS  # fills the row with others
+    assert stored.flush().status == S.SUCCESS
+    file = stored.path.read_bytes()
+    page = file.index(contents[KEYS[1]][8192 : 8192 + PAGE])
+    stored.drive = None
+    damage(stored.path, page, "bit", np.random.default_rng(0))
+    assert any("contents are damaged" in line for line in Drive(stored.path, "fast", read_only=True).check())
+    drive = Drive(stored.path, "fast", salvage=True)
+    assert drive.notices() == ["the value of key 6b6579 is dropped: one of its pages or spares is damaged"]
+    assert stored_keys(drive) == sorted(set(KEYS) - {KEYS[1]})
+    assert all(read_value(drive, key) == contents[key] for key in stored_keys(drive))
+    assert drive.check() == []
+    del drive
+    stored.reopen()  # the repair is durable
+    assert stored_keys(stored.drive) == sorted(set(KEYS) - {KEYS[1]})

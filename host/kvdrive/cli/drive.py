@@ -1,4 +1,4 @@
-"""`kvdrive drive create|info|serve|fsck|recover|erase|stats|trace|conformance`: drives as files and as processes."""
+"""`kvdrive drive create|info|serve|fsck|recover|erase|stats|trace|conformance|kv`: drives as files and as processes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from kvdrive import abi
 from kvdrive._native import Drive, QueuePairs, RingError, RingServer, Subsystem
 from kvdrive.cli.drive_conformance import conformance
 from kvdrive.cli.drive_files import DriveFile, JsonFlag, open_drive, open_existing, show
+from kvdrive.cli.drive_kv import app as kv
 from kvdrive.cli.drive_salvage import fsck, recover
 from kvdrive.cli.drive_trace import KEPT_EVENTS, trace, write_trace
 from kvdrive.cli.options import EngineOption
@@ -29,6 +30,7 @@ app.command()(trace)
 app.command()(fsck)
 app.command()(recover)
 app.command()(conformance)
+app.add_typer(kv, name="kv")
 
 
 _MOST_ERASES = 1_000_000

@@ -14,7 +14,12 @@ from kvdrive.nvme.commands import Command
 from kvdrive.nvme.completions import Completion
 
 A, C, F, L = wire.AdminOpcode, wire.Cns, wire.Feature, wire.LogPage
-_SETS = {1: wire.CommandSet.CSI_NVM, 2: wire.CommandSet.CSI_MEMORY, 3: wire.CommandSet.CSI_PROGRAMS}
+_SETS = {
+    1: wire.CommandSet.CSI_NVM,
+    2: wire.CommandSet.CSI_MEMORY,
+    3: wire.CommandSet.CSI_PROGRAMS,
+    4: wire.CommandSet.CSI_KEY_VALUE,
+}
 
 
 def ask(bench: Bench, command: Command) -> Completion:
@@ -34,10 +39,10 @@ def _(bench: Bench) -> None:
     bench.same("capacity", found["kv_capacity_bytes"] > 0, True)
 
 
-@check("IDENTIFY", "the three namespaces have their command sets")
+@check("IDENTIFY", "the four namespaces have their command sets")
 def _(bench: Bench) -> None:
     active = ask(bench, admin.identify(C.CNS_ACTIVE_NAMESPACES)).data.view(np.uint32)
-    bench.same("active namespaces", active[:4].tolist(), [1, 2, 3, 0])
+    bench.same("active namespaces", active[:5].tolist(), [1, 2, 3, 4, 0])
     for nsid, csi in _SETS.items():
         descriptors = ask(bench, admin.identify(C.CNS_NAMESPACE_DESCRIPTORS, nsid)).data
         bench.same("the command set's descriptor", descriptors[20:25].tolist(), [4, 1, 0, 0, csi])
@@ -58,7 +63,7 @@ def _(bench: Bench) -> None:
     refused = [
         ("INVALID_FIELD", admin.identify(0x55)),  # type: ignore[arg-type]
         ("INVALID_NAMESPACE", admin.identify(C.CNS_NAMESPACE, 0)),
-        ("INVALID_NAMESPACE", admin.identify(C.CNS_NAMESPACE, 4)),
+        ("INVALID_NAMESPACE", admin.identify(C.CNS_NAMESPACE, 5)),
         ("INVALID_NAMESPACE", admin.identify(C.CNS_ACTIVE_NAMESPACES, 0xFFFFFFFE)),
         ("BAD_COMMAND_SET", admin.identify(C.CNS_NAMESPACE, 2)),
         ("BAD_COMMAND_SET", admin.identify(C.CNS_CSI_NAMESPACE, 1, 2)),
@@ -90,12 +95,12 @@ def _(bench: Bench) -> None:
 def _(bench: Bench) -> None:
     known = {(row.namespace, row.opcode) for row in COMMANDS.values()}
     everywhere = {row.opcode for row in COMMANDS.values() if row.namespace}
-    for nsid in (1, 2, 3, 4) if Ability.RAW in bench.device.abilities else (1, 2, 3):
+    for nsid in (1, 2, 3, 4, 5) if Ability.RAW in bench.device.abilities else (1, 2, 3, 4):
         for opcode in range(0, 256, 3):
             if (nsid, opcode) in known:
                 continue
             done = bench.send(admin.command(opcode, nsid=nsid))
-            want = "INVALID_NAMESPACE" if nsid == 4 or opcode in everywhere else "INVALID_OPCODE"
+            want = "INVALID_NAMESPACE" if nsid == 5 or opcode in everywhere else "INVALID_OPCODE"
             bench.same(f"opcode {opcode:#x} in namespace {nsid}", status_name(done.status), want)
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from kvdrive import abi
 from kvdrive.conformance.device import Device
-from kvdrive.nvme import admin, commands, namespaces, wire
+from kvdrive.nvme import admin, commands, namespaces, values, wire
 from kvdrive.nvme.command_set import COMMANDS, GENERAL, Row
 from kvdrive.nvme.commands import Command
 from kvdrive.nvme.completions import Completion
@@ -22,6 +22,7 @@ Bytes = NDArray[np.uint8]
 
 BLOCKS = 64  # at the end of the namespace, which the checks overwrite and restore
 _FIRST_SESSION = 0xC0F00000
+_KEYS = b"\xc0conf"  # the checks' keys begin so
 _BY_ENTRY = {(row.namespace, row.opcode): name for name, row in COMMANDS.items()}
 _NAMES = {code: name for row in COMMANDS.values() for name, code in row.statuses.items()}
 _NAMES |= {code: name for name, code in GENERAL.items()} | {0: "SUCCESS"}
@@ -54,6 +55,7 @@ class Bench:
         self.rng = np.random.default_rng(7)
         self.seen: dict[str, set[str]] = {name: set() for name in COMMANDS}
         self.used: list[int] = []  # session numbers that were given to checks
+        self.keys: list[bytes] = []  # given to checks
         self.taken = self._sessions_of_others()
         identity = self.ok(admin.identify(wire.Cns.CNS_CONTROLLER), admin=True).data
         self.identity = admin.decode(wire.IdentifyController, identity)
@@ -136,14 +138,24 @@ class Bench:
             else:
                 stored.v = np.concatenate([stored.v, rows], axis=1)
 
-    def end_sessions(self) -> None:
-        """End the sessions of all checks so far, whatever is left of them. A loss of power can bring them back."""
+    def clean_up(self) -> None:
+        """End the sessions and delete the keys of all checks so far. A loss of power can bring them back."""
         for number in self.used:
             self.device.send(commands.session_trim(number, 0))
+        for key in self.keys:
+            self.device.send(values.delete(key))
 
     def _sessions_of_others(self) -> set[int]:
         page = self.ok(admin.get_log_page(wire.LogPage.LOG_SESSIONS, 1 << 16), admin=True).data.view(np.uint32)
         return set(page[1 : 1 + int(page[0])].tolist())
+
+    # ---- values ----
+
+    def key(self, length: int = 8) -> bytes:
+        """A key of 7 bytes or more for one check, which is deleted after it."""
+        key = (_KEYS + len(self.keys).to_bytes(2, "big")).ljust(length, b"k")
+        self.keys.append(key)
+        return key
 
     # ---- blocks ----
 

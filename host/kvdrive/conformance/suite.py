@@ -13,7 +13,7 @@ from kvdrive.errors import TargetError
 from kvdrive.nvme.command_set import COMMANDS
 
 Say = Callable[[str], None]
-_MODULES = ("sessions", "attention", "blocks", "memory", "admin", "durability", "faults")
+_MODULES = ("sessions", "attention", "blocks", "memory", "admin", "durability", "faults", "values")
 
 
 @dataclass(frozen=True)
@@ -111,12 +111,12 @@ def _outcome(bench: Bench, one: Check) -> Outcome:
         return Outcome(one.sentence, "skipped", WITHOUT[missing[0]])
     try:
         one.run(bench)
-        bench.end_sessions()
+        bench.clean_up()
     except MismatchError as error:
-        bench.end_sessions()
+        bench.clean_up()
         return Outcome(one.sentence, "failed", str(error))
     except TargetError as error:
         bench.device.reset()
-        bench.end_sessions()
+        bench.clean_up()
         return Outcome(one.sentence, "failed", f"the connection to the drive was lost: {error}")
     return Outcome(one.sentence, "passed")

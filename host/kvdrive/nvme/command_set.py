@@ -122,6 +122,37 @@ COMMANDS = {
         "UNRECOVERED_READ": 0x281,
         "CAPACITY_EXCEEDED": 0x081,
     }),
+    "STORE": Row(0x01, 4, "to_controller", {
+        "INVALID_FIELD": 0x002,
+        "INVALID_KEY_SIZE": 0x086,
+        "INVALID_VALUE_SIZE": 0x085,
+        "KEY_DOES_NOT_EXIST": 0x087,
+        "KEY_EXISTS": 0x089,
+        "COMMAND_SEQUENCE": 0x00c,
+        "CAPACITY_EXCEEDED": 0x081,
+    }),
+    "RETRIEVE": Row(0x02, 4, "to_host", {
+        "INVALID_FIELD": 0x002,
+        "INVALID_KEY_SIZE": 0x086,
+        "KEY_DOES_NOT_EXIST": 0x087,
+        "UNRECOVERED_ERROR": 0x088,
+    }),
+    "LIST": Row(0x06, 4, "to_host", {
+        "INVALID_FIELD": 0x002,
+    }),
+    "DELETE": Row(0x10, 4, "none", {
+        "INVALID_FIELD": 0x002,
+        "INVALID_KEY_SIZE": 0x086,
+        "KEY_DOES_NOT_EXIST": 0x087,
+    }),
+    "EXIST": Row(0x14, 4, "none", {
+        "INVALID_FIELD": 0x002,
+        "INVALID_KEY_SIZE": 0x086,
+        "KEY_DOES_NOT_EXIST": 0x087,
+    }),
+    "FLUSH_VALUES": Row(0x00, 4, "none", {
+        "INTERNAL_ERROR": 0x006,
+    }),
     "MEMORY_READ": Row(0x02, 2, "to_host", {
         "INVALID_FIELD": 0x002,
         "LBA_OUT_OF_RANGE": 0x080,

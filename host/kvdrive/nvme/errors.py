@@ -6,7 +6,7 @@ from enum import IntEnum
 
 from kvdrive import abi
 from kvdrive.errors import KvdriveError
-from kvdrive.nvme.wire import SessionOpcode
+from kvdrive.nvme.wire import SessionOpcode, StatusCode
 
 _MEANING = {
     abi.NvmeStatus.CAPACITY_EXCEEDED: "the drive is full: trim sessions or open it with a larger capacity",
@@ -41,6 +41,36 @@ class CommandError(KvdriveError):
             return f"{name}, {self.cause}"
         meaning = _MEANING.get(abi.NvmeStatus(self.status)) if self.status in list(abi.NvmeStatus) else None
         return f"{name} ({meaning})" if meaning else name
+
+
+_VALUE_MEANING: dict[int, str] = {
+    abi.NvmeStatus.CAPACITY_EXCEEDED: "the drive is full: delete keys or sessions, or make a larger drive",
+    StatusCode.SC_UNRECOVERED_ERROR: "the drive lost a page of the value: delete the key or store it again",
+    StatusCode.SC_KEY_DOES_NOT_EXIST: "the key does not exist",
+    StatusCode.SC_KEY_EXISTS: "the key exists already",
+    StatusCode.SC_COMMAND_SEQUENCE: "the value was replaced or its parts were dropped meanwhile: try again",
+    StatusCode.SC_NAMESPACE_WRITE_PROTECTED: "the drive is open for reading only",
+    StatusCode.SC_INVALID_VALUE_SIZE: "a value has 1 GiB at most",
+    abi.NvmeStatus.INVALID_NAMESPACE: "the drive has no key-value namespace: serve it with this version of kvdrive",
+}
+
+
+class ValueCommandError(CommandError):
+    """A command of the Key Value command set failed and changed nothing. `name` is the command's."""
+
+    def __init__(self, name: str, status: int, *, retry: bool = False, cause: str = "") -> None:
+        kind = abi.NvmeStatus if status in list(abi.NvmeStatus) else StatusCode
+        said = cause or _VALUE_MEANING.get(status, "")
+        self.opcode, self.status, self.result, self.retry, self.cause = 0, status, 0, retry, cause
+        KvdriveError.__init__(self, f"{name} failed: {_name(kind, status)}" + (f" ({said})" if said else ""))
+
+
+class MissingKeyError(ValueCommandError):
+    """The key does not exist."""
+
+
+class KeyExistsError(ValueCommandError):
+    """The key exists already."""
 
 
 def command_name(opcode: int) -> str:

@@ -11,8 +11,12 @@ import numpy as np
 VERSION_2_1 = 131328
 LBA_BYTES = 4096
 IDENTIFY_BYTES = 4096
-MAX_NSID = 3
+MAX_NSID = 4
 NSID_MEMORY = 2
+NSID_VALUES = 4
+MAX_KEY_BYTES = 16
+MAX_VALUE_BYTES = 1073741824
+MAX_UPLOADS = 64
 NSID_ALL = 4294967295
 MEMORY_ALIGNMENT = 4
 MAX_MEMORY_RANGES = 1
@@ -86,6 +90,27 @@ class SessionOpcode(IntEnum):
     SESSION_ERASE = 0x8c
 
 
+class ValueOpcode(IntEnum):
+    VALUE_STORE = 0x1
+    VALUE_RETRIEVE = 0x2
+    VALUE_LIST = 0x6
+    VALUE_DELETE = 0x10
+    VALUE_EXIST = 0x14
+
+
+class StoreOption(IntEnum):
+    STORE_MUST_EXIST = 0x1
+    STORE_MUST_NOT_EXIST = 0x2
+    STORE_UNCOMPRESSED = 0x4
+    STORE_FUA = 0x40
+    STORE_PART = 0x80
+
+
+class RetrieveOption(IntEnum):
+    RETRIEVE_RAW = 0x1
+    RETRIEVE_OFFSET = 0x80
+
+
 class MemoryOpcode(IntEnum):
     MEMORY_READ = 0x2
     MEMORY_FILL = 0x4
@@ -98,6 +123,7 @@ class ProgramOpcode(IntEnum):
 
 class CommandSet(IntEnum):
     CSI_NVM = 0x0
+    CSI_KEY_VALUE = 0x1
     CSI_MEMORY = 0x3
     CSI_PROGRAMS = 0x4
 
@@ -162,6 +188,7 @@ class Feature(IntEnum):
     FEATURE_KEEP_ALIVE = 0xf
     FEATURE_HOST_BEHAVIOR = 0x16
     FEATURE_COMMAND_SET_PROFILE = 0x19
+    FEATURE_KEY_VALUE = 0x20
     FEATURE_HOST_ID = 0x81
 
 
@@ -178,6 +205,11 @@ class StatusCode(IntEnum):
     SC_NAMESPACE_WRITE_PROTECTED = 0x20
     SC_BAD_PRP_OFFSET = 0x13
     SC_LBA_OUT_OF_RANGE = 0x80
+    SC_INVALID_VALUE_SIZE = 0x85
+    SC_INVALID_KEY_SIZE = 0x86
+    SC_KEY_DOES_NOT_EXIST = 0x87
+    SC_UNRECOVERED_ERROR = 0x88
+    SC_KEY_EXISTS = 0x89
     SC_BAD_COMPLETION_QUEUE = 0x100
     SC_BAD_QUEUE_ID = 0x101
     SC_BAD_QUEUE_SIZE = 0x102
@@ -241,6 +273,25 @@ SessionRemove = np.dtype(
         ("before", "<u4"),
         ("layers", "<u4"),
         ("reserved1", "<u4", (2,)),
+    ]
+)
+ValueCommand = np.dtype(
+    [
+        ("opcode", "<u1"),
+        ("flags", "<u1"),
+        ("cid", "<u2"),
+        ("nsid", "<u4"),
+        ("key_low", "<u1", (8,)),
+        ("mptr", "<u8"),
+        ("prp1", "<u8"),
+        ("prp2", "<u8"),
+        ("size", "<u4"),
+        ("key_bytes", "<u1"),
+        ("options", "<u1"),
+        ("upload", "<u2"),
+        ("offset", "<u4"),
+        ("total", "<u4"),
+        ("key_high", "<u1", (8,)),
     ]
 )
 MemoryRange = np.dtype(
@@ -498,6 +549,40 @@ ProgramsNamespace = np.dtype(
         ("reserved", "<u1", (4084,)),
     ]
 )
+KeyValueFormat = np.dtype(
+    [
+        ("key_bytes", "<u2"),
+        ("reserved0", "<u1"),
+        ("performance", "<u1"),
+        ("value_bytes", "<u4"),
+        ("keys", "<u4"),
+        ("reserved1", "<u4"),
+    ]
+)
+KeyValueNamespace = np.dtype(
+    [
+        ("nsze", "<u8"),
+        ("reserved0", "<u8"),
+        ("nuse", "<u8"),
+        ("nsfeat", "<u1"),
+        ("nkvf", "<u1"),
+        ("nmic", "<u1"),
+        ("rescap", "<u1"),
+        ("fpi", "<u1"),
+        ("kvfc", "<u1"),
+        ("reserved1", "<u1", (2,)),
+        ("novg", "<u4"),
+        ("anagrpid", "<u4"),
+        ("reserved2", "<u1", (3,)),
+        ("nsattr", "<u1"),
+        ("nvmsetid", "<u2"),
+        ("endgid", "<u2"),
+        ("nguid", "<u1", (16,)),
+        ("eui64", "<u1", (8,)),
+        ("kvf", "<u4", (64,)),
+        ("reserved3", "<u1", (3768,)),
+    ]
+)
 ProgramDescriptor = np.dtype(
     [
         ("occupied", "<u1"),
@@ -560,8 +645,7 @@ AnaLog = np.dtype(
         ("group_changes", "<u8"),
         ("state", "<u1"),
         ("reserved1", "<u1", (15,)),
-        ("nsid", "<u4", (3,)),
-        ("reserved2", "<u4"),
+        ("nsid", "<u4", (4,)),
     ]
 )
 SelfTestResult = np.dtype(
@@ -692,6 +776,10 @@ DriveStatistics = np.dtype(
         ("groups_levelled", "<u8"),
         ("reads_retried", "<u8"),
         ("sensings_repeated", "<u8"),
-        ("reserved1", "<u8", (19,)),
+        ("values", "<u8"),
+        ("value_bytes", "<u8"),
+        ("value_stores", "<u8"),
+        ("value_retrieves", "<u8"),
+        ("reserved1", "<u8", (15,)),
     ]
 )

@@ -143,6 +143,8 @@ nb::dict flash_stats(const Drive& drive) {
   result["groups_queued"] = stats.groups_queued;
   result["block_reads"] = drive.stats().block_reads;
   result["block_writes"] = drive.stats().block_writes;
+  result["values"] = stats.values;
+  result["value_bytes"] = stats.value_bytes;
   result["staged_bytes"] = stats.staged_bytes;
   result["staged_budget"] = stats.limits.staged_bytes;
   result["metadata_bytes"] = stats.metadata_bytes;

@@ -14,6 +14,7 @@
 #include "commands/reply.hpp"
 #include "commands/tickets.hpp"
 #include "engine/engine.hpp"
+#include "values/uploads.hpp"
 #include "volume.hpp"
 
 namespace kvdrive {
@@ -30,6 +31,8 @@ struct DriveStats {
   std::uint64_t attention_jobs = 0;
   std::uint64_t block_reads = 0;  // logical blocks
   std::uint64_t block_writes = 0;
+  std::uint64_t value_stores = 0;
+  std::uint64_t value_retrieves = 0;
 };
 
 struct DriveState {
@@ -40,6 +43,7 @@ struct DriveState {
   std::unique_ptr<Engine> engine;
   AttentionUnit attention{*engine, volume.store(), volume.ftl(), volume.device()};
   Tickets tickets;
+  Uploads uploads{volume.values()};
   std::atomic<std::uint32_t> inactive_programs = 0;  // one bit for each value of enum Program
   std::vector<std::byte> nothing;                    // the rows of a drive that stores no contents
   std::uint32_t journal_die = 0;                     // the die of the next journal program; they rotate over the dies

@@ -21,8 +21,12 @@ bool changeable(std::uint32_t feature) {
 
 bool saveable(std::uint32_t feature) {
   return feature == kFeatureArbitration || feature == kFeatureTemperatureThreshold ||
-         feature == kFeatureErrorRecovery || feature == kFeatureWriteCache || feature == kFeatureAsyncEvents;
+         feature == kFeatureErrorRecovery || feature == kFeatureWriteCache || feature == kFeatureAsyncEvents ||
+         feature == kFeatureKeyValue;
 }
+
+// True for features of namespace 4. Their values belong to the drive, for all controllers, and are always saved.
+bool of_namespace(std::uint32_t feature) { return feature == kFeatureKeyValue; }
 
 // The key of a feature's value. Empty for the threshold of a temperature that the drive does not measure.
 std::optional<std::uint32_t> key_of(std::uint32_t feature, std::uint32_t cdw11) {
@@ -41,6 +45,7 @@ bool acceptable(std::uint32_t feature, std::uint32_t value, std::uint16_t queues
     case kFeatureCommandSetProfile:
       return value == 0;
     case kFeatureWriteCache:
+    case kFeatureKeyValue:
       return value <= 1;
     case kFeatureQueues:
       return (value & 0xffff) != 0xffff && value >> 16 != 0xffff && queues > 0;
@@ -118,9 +123,9 @@ Reply Features::get(const abi::Sqe& command) const {
   if (feature == kFeatureHostId && fabrics_ && !(command.cdw11 & kExtendedHostId)) {
     return {.status = abi::kInvalidField, .location = kInCdw11};  // hosts over fabrics have 128-bit identifiers
   }
-  Reply reply{.result = select == kCurrent   ? values_.at(*key)
-                        : select == kDefault ? default_value(*key)
-                                             : saved_value(*key)};
+  Reply reply{.result = select == kCurrent && !of_namespace(feature) ? values_.at(*key)
+                        : select == kDefault                         ? default_value(*key)
+                                                                     : saved_value(*key)};
   switch (feature) {
     case kFeatureTimestamp:  // 48 bits of milliseconds, then their origin
       reply.data = bytes_of((timestamp() & 0xffff'ffff'ffff) | (timestamp_set_ ? std::uint64_t{2} << 48 : 0));
@@ -146,7 +151,8 @@ Reply Features::set(const abi::Sqe& command, std::span<const std::byte> data) {
   const std::uint32_t value = feature == kFeatureTemperatureThreshold ? command.cdw11 & 0xffff : command.cdw11;
   const bool save = command.cdw10 & kSave;
   if (!values_.contains(feature)) return {.status = abi::kInvalidField, .location = kInCdw10};
-  if (command.nsid != 0 && command.nsid != kNsidAll) {
+  const bool named = command.nsid != 0 && command.nsid != kNsidAll;
+  if (named && !(of_namespace(feature) && command.nsid == kNsidValues)) {
     return {.status = kScFeatureNotNamespaceSpecific, .location = kInNsid};
   }
   if (save && !saveable(feature)) return {.status = kScFeatureNotSaveable, .location = kInCdw10 + 3};
@@ -154,7 +160,7 @@ Reply Features::set(const abi::Sqe& command, std::span<const std::byte> data) {
   if (!key || !acceptable(feature, value, queues_)) return {.status = abi::kInvalidField, .location = kInCdw11};
   if (data.size() < data_bytes(command)) return {.status = abi::kDataLength};
   std::uint32_t& current = values_.at(*key);
-  if (save) health_.save_feature(*key, value);
+  if (save || of_namespace(feature)) health_.save_feature(*key, value);
   switch (feature) {
     case kFeatureQueues: {  // low half: submission queues; high half: completion queues; both 0's based
       const std::uint32_t most = queues_ - 1u;

@@ -41,6 +41,7 @@ class Features {
                                      kFeatureKeepAlive,
                                      kFeatureHostBehavior,
                                      kFeatureCommandSetProfile,
+                                     kFeatureKeyValue,
                                      kFeatureHostId};
 
   Features(Health& health, const ControllerOptions& options);

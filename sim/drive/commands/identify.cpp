@@ -113,6 +113,21 @@ IdentifyNamespace block_namespace(Subsystem& subsystem, bool common) {
   return n;
 }
 
+KeyValueNamespace value_namespace(Subsystem& subsystem) {
+  KeyValueNamespace n{};
+  n.nsze = subsystem.drive().layout().capacity_units * abi::kPageBytes;  // shared with K, V and blocks
+  n.nuse = subsystem.drive().flash_stats().value_bytes;
+  n.nmic = 0x1;  // several controllers share the namespace
+  n.novg = abi::kPageBytes;
+  n.anagrpid = kAnaGroup;
+  std::ranges::copy(nguid_of(subsystem, kNsidValues), n.nguid);
+  KeyValueFormat format{};  // the only one; `keys` stays 0: drive memory and flash are the limits
+  format.key_bytes = kMaxKeyBytes;
+  format.value_bytes = kMaxValueBytes;
+  std::memcpy(n.kvf, &format, sizeof format);
+  return n;
+}
+
 std::vector<std::byte> descriptors(const Subsystem& subsystem, std::uint32_t nsid) {
   constexpr std::uint8_t kNguidType = 2, kCsiType = 4;
   std::vector<std::byte> list;
@@ -141,6 +156,8 @@ std::vector<std::byte> active_list(std::uint32_t after, auto wanted) {
 Reply of_command_set(Subsystem& subsystem, std::uint32_t nsid, std::uint32_t csi) {
   if (csi != command_set_of(nsid)) return {.status = kScBadCommandSet};
   switch (csi) {
+    case kCsiKeyValue:
+      return {.data = bytes_of(value_namespace(subsystem))};
     case kCsiMemory: {
       MemoryNamespace m{};
       m.nsze = m.ncap = subsystem.memory().size();
@@ -168,7 +185,7 @@ Reply identify(Subsystem& subsystem, const ControllerOptions& options, std::uint
                const abi::Sqe& command) {
   const std::uint32_t cns = command.cdw10 & 0xff, csi = command.cdw11 >> 24, nsid = command.nsid;
   const bool exists = nsid >= 1 && nsid <= kMaxNsid;
-  const bool known_set = csi == kCsiNvm || csi == kCsiMemory || csi == kCsiPrograms;
+  const bool known_set = csi == kCsiNvm || csi == kCsiKeyValue || csi == kCsiMemory || csi == kCsiPrograms;
   const bool of_namespace = cns == kCnsNamespace || cns == kCnsNamespaceDescriptors || cns == kCnsCsiNamespace ||
                             cns == kCnsIndependentNamespace;
   const bool common = cns == kCnsNamespace && nsid == kNsidAll;
@@ -209,8 +226,8 @@ Reply identify(Subsystem& subsystem, const ControllerOptions& options, std::uint
       reply.data = bytes_of(n);
       break;
     }
-    case kCnsCommandSets:  // one combination: all three command sets
-      reply.data = bytes_of(std::uint64_t{1 << kCsiNvm | 1 << kCsiMemory | 1 << kCsiPrograms});
+    case kCnsCommandSets:  // one combination: all command sets
+      reply.data = bytes_of(std::uint64_t{1 << kCsiNvm | 1 << kCsiKeyValue | 1 << kCsiMemory | 1 << kCsiPrograms});
       break;
     default:
       return {.status = abi::kInvalidField, .location = kInCdw10};

@@ -53,9 +53,10 @@ std::vector<std::byte> ana_log(bool groups_only) {
 }
 
 std::vector<std::byte> feature_effects() {
-  constexpr std::uint32_t kOfController = 1 << 21;
+  constexpr std::uint32_t kOfNamespace = 1 << 20, kOfController = 1 << 21;
   std::array<std::uint32_t, 256> features{};
   for (const Feature feature : Features::kKnown) features[feature] = kSupported | kOfController;
+  features[kFeatureKeyValue] = kSupported | kOfNamespace;
   return bytes_of(features);
 }
 
@@ -166,6 +167,10 @@ std::vector<std::byte> statistics(Subsystem& subsystem) {
   s.groups_levelled = flash.ftl.groups_levelled;
   s.reads_retried = flash.ecc.reads_retried;
   s.sensings_repeated = flash.ecc.sensings;
+  s.values = flash.values;
+  s.value_bytes = flash.value_bytes;
+  s.value_stores = drive.value_stores;
+  s.value_retrieves = drive.value_retrieves;
   return bytes_of(s);
 }
 
@@ -200,7 +205,8 @@ Reply log_page(AdminContext& host, const abi::Sqe& command, std::uint64_t room) 
       page.resize(4096);  // its contents never change
       break;
     case kLogCommandEffects:
-      if (csi != kCsiNvm && csi != kCsiMemory && csi != kCsiPrograms) return {.status = kScBadCommandSet};
+      if (csi != kCsiNvm && csi != kCsiKeyValue && csi != kCsiMemory && csi != kCsiPrograms)
+        return {.status = kScBadCommandSet};
       page = effects_log(csi);
       break;
     case kLogSelfTest:

@@ -56,7 +56,7 @@ std::uint16_t Subsystem::attach(AdminContext* controller) {
 }
 
 void Subsystem::detach(std::uint16_t id) {
-  drive_.abandon_tickets(id);
+  drive_.abandon(id);
   const std::lock_guard lock(controllers_mutex_);
   controllers_.at(id - 1u) = nullptr;
 }
@@ -75,7 +75,8 @@ Reply Subsystem::execute(const Request& request, bool write_cache) {
   locate(*row, reply);
   count(row->direction, request, reply);
   if (reply.status == abi::kSuccess && row->effects & kChangesContents) sanitizer_.stored();
-  if (reply.status == abi::kUnrecoveredRead) broadcast(kReliabilityEvent, kReliabilityWarning);
+  const bool lost = reply.status == abi::kUnrecoveredRead || reply.status == kScUnrecoveredError;
+  if (lost) broadcast(kReliabilityEvent, kReliabilityWarning);
   return reply;
 }
 
@@ -84,21 +85,21 @@ Reply Subsystem::dispatch(const Command& row, const Request& request, bool write
   if (const auto* const handler = std::get_if<MemoryHandler>(&row.handler)) return (*handler)(memory_, request);
   if (const auto* const handler = std::get_if<ProgramHandler>(&row.handler)) return (*handler)(programs_, request);
   Reply reply = drive_.execute(request);
-  const bool stored = reply.status == abi::kSuccess && row.nsid == abi::kNvm && row.effects & kChangesContents;
+  const bool stored = reply.status == abi::kSuccess && row.effects & kChangesContents;
   if (stored && !write_cache && drive_.flush() != abi::kSuccess) reply.status = abi::kInternalError;
   return reply;
 }
 
 // CDW10: LBA format in bits 3:0, protection in 7:5, secure erase in 11:9. Only 0 is supported in each.
 Reply Subsystem::format(const abi::Sqe& command) {
-  if (command.nsid != abi::kNvm && command.nsid != kNsidAll) {
+  if (command.nsid != abi::kNvm && command.nsid != kNsidValues && command.nsid != kNsidAll) {
     return {.status = abi::kInvalidNamespace, .location = kInNsid};
   }
   if (command.cdw10 & 0xf || command.cdw10 >> 5 & 0x7) return {.status = kScBadFormat, .location = kInCdw10};
   if (command.cdw10 >> 9 & 0x7)
     return {.status = abi::kInvalidField, .location = kInCdw10 + 1};  // unsupported: flash is erased before its reuse
   events_.format_started(command);
-  const Status status = drive_.format();
+  const Status status = drive_.format(command.nsid);
   events_.format_done(command, status);
   return {.status = status};
 }

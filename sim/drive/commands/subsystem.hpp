@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An NVM subsystem: one drive with its three namespaces, shared by all controllers.
+// An NVM subsystem: one drive with its namespaces, shared by all controllers.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ class Subsystem {
   // completes.
   Reply execute(const Request& request, bool write_cache);
 
-  // FORMAT_NVM: drops all sessions and blocks.
+  // FORMAT_NVM: drops sessions and blocks, values, or both.
   Reply format(const abi::Sqe& command);
   Sanitizer& sanitizer() { return sanitizer_; }
 

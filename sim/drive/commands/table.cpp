@@ -12,8 +12,8 @@ namespace {
 class Table {
  public:
   Table() {
-    for (const auto family : {kv_commands(), attention_commands(), block_commands(), memory_commands(),
-                              program_commands(), admin_commands()}) {
+    for (const auto family : {kv_commands(), attention_commands(), block_commands(), value_commands(),
+                              memory_commands(), program_commands(), admin_commands()}) {
       rows_.insert(rows_.end(), family.begin(), family.end());
     }
     for (const Command& row : rows_) {
@@ -85,7 +85,16 @@ std::string_view command_name(std::uint32_t nsid, std::uint8_t opcode) {
 }
 
 CommandSet command_set_of(std::uint32_t nsid) {
-  return nsid == abi::kNvm ? kCsiNvm : nsid == kNsidMemory ? kCsiMemory : kCsiPrograms;
+  switch (nsid) {
+    case abi::kNvm:
+      return kCsiNvm;
+    case kNsidMemory:
+      return kCsiMemory;
+    case kNsidValues:
+      return kCsiKeyValue;
+    default:
+      return kCsiPrograms;
+  }
 }
 
 }  // namespace kvdrive::nvme

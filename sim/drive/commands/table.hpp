@@ -13,6 +13,7 @@ namespace kvdrive::nvme {
 std::span<const Command> kv_commands();
 std::span<const Command> attention_commands();
 std::span<const Command> block_commands();
+std::span<const Command> value_commands();
 std::span<const Command> memory_commands();
 std::span<const Command> program_commands();
 std::span<const Command> admin_commands();

@@ -11,8 +11,12 @@ namespace kvdrive::nvme {
 constexpr int kVersion21 = 131328;
 constexpr int kLbaBytes = 4096;
 constexpr int kIdentifyBytes = 4096;
-constexpr int kMaxNsid = 3;
+constexpr int kMaxNsid = 4;
 constexpr int kNsidMemory = 2;
+constexpr int kNsidValues = 4;
+constexpr int kMaxKeyBytes = 16;
+constexpr int kMaxValueBytes = 1073741824;
+constexpr int kMaxUploads = 64;
 constexpr std::uint32_t kNsidAll = 4294967295;
 constexpr int kMemoryAlignment = 4;
 constexpr int kMaxMemoryRanges = 1;
@@ -85,6 +89,27 @@ enum SessionOpcode : std::uint32_t {
   kSessionErase = 0x8c,
 };
 
+enum ValueOpcode : std::uint32_t {
+  kValueStore = 0x1,
+  kValueRetrieve = 0x2,
+  kValueList = 0x6,
+  kValueDelete = 0x10,
+  kValueExist = 0x14,
+};
+
+enum StoreOption : std::uint32_t {
+  kStoreMustExist = 0x1,
+  kStoreMustNotExist = 0x2,
+  kStoreUncompressed = 0x4,
+  kStoreFua = 0x40,
+  kStorePart = 0x80,
+};
+
+enum RetrieveOption : std::uint32_t {
+  kRetrieveRaw = 0x1,
+  kRetrieveOffset = 0x80,
+};
+
 enum MemoryOpcode : std::uint32_t {
   kMemoryRead = 0x2,
   kMemoryFill = 0x4,
@@ -97,6 +122,7 @@ enum ProgramOpcode : std::uint32_t {
 
 enum CommandSet : std::uint32_t {
   kCsiNvm = 0x0,
+  kCsiKeyValue = 0x1,
   kCsiMemory = 0x3,
   kCsiPrograms = 0x4,
 };
@@ -161,6 +187,7 @@ enum Feature : std::uint32_t {
   kFeatureKeepAlive = 0xf,
   kFeatureHostBehavior = 0x16,
   kFeatureCommandSetProfile = 0x19,
+  kFeatureKeyValue = 0x20,
   kFeatureHostId = 0x81,
 };
 
@@ -177,6 +204,11 @@ enum StatusCode : std::uint32_t {
   kScNamespaceWriteProtected = 0x20,
   kScBadPrpOffset = 0x13,
   kScLbaOutOfRange = 0x80,
+  kScInvalidValueSize = 0x85,
+  kScInvalidKeySize = 0x86,
+  kScKeyDoesNotExist = 0x87,
+  kScUnrecoveredError = 0x88,
+  kScKeyExists = 0x89,
   kScBadCompletionQueue = 0x100,
   kScBadQueueId = 0x101,
   kScBadQueueSize = 0x102,
@@ -272,6 +304,40 @@ static_assert(offsetof(SessionRemove, tokens) == 44);
 static_assert(offsetof(SessionRemove, before) == 48);
 static_assert(offsetof(SessionRemove, layers) == 52);
 static_assert(offsetof(SessionRemove, reserved1) == 56);
+
+struct ValueCommand {
+  std::uint8_t opcode;
+  std::uint8_t flags;
+  std::uint16_t cid;
+  std::uint32_t nsid;
+  std::uint8_t key_low[8];
+  std::uint64_t mptr;
+  std::uint64_t prp1;
+  std::uint64_t prp2;
+  std::uint32_t size;
+  std::uint8_t key_bytes;
+  std::uint8_t options;
+  std::uint16_t upload;
+  std::uint32_t offset;
+  std::uint32_t total;
+  std::uint8_t key_high[8];
+};
+static_assert(sizeof(ValueCommand) == 64);
+static_assert(offsetof(ValueCommand, opcode) == 0);
+static_assert(offsetof(ValueCommand, flags) == 1);
+static_assert(offsetof(ValueCommand, cid) == 2);
+static_assert(offsetof(ValueCommand, nsid) == 4);
+static_assert(offsetof(ValueCommand, key_low) == 8);
+static_assert(offsetof(ValueCommand, mptr) == 16);
+static_assert(offsetof(ValueCommand, prp1) == 24);
+static_assert(offsetof(ValueCommand, prp2) == 32);
+static_assert(offsetof(ValueCommand, size) == 40);
+static_assert(offsetof(ValueCommand, key_bytes) == 44);
+static_assert(offsetof(ValueCommand, options) == 45);
+static_assert(offsetof(ValueCommand, upload) == 46);
+static_assert(offsetof(ValueCommand, offset) == 48);
+static_assert(offsetof(ValueCommand, total) == 52);
+static_assert(offsetof(ValueCommand, key_high) == 56);
 
 struct MemoryRange {
   std::uint32_t nsid;
@@ -739,6 +805,66 @@ static_assert(offsetof(ProgramsNamespace, max_memory_ranges) == 6);
 static_assert(offsetof(ProgramsNamespace, max_program_bytes) == 8);
 static_assert(offsetof(ProgramsNamespace, reserved) == 12);
 
+struct KeyValueFormat {
+  std::uint16_t key_bytes;
+  std::uint8_t reserved0;
+  std::uint8_t performance;
+  std::uint32_t value_bytes;
+  std::uint32_t keys;
+  std::uint32_t reserved1;
+};
+static_assert(sizeof(KeyValueFormat) == 16);
+static_assert(offsetof(KeyValueFormat, key_bytes) == 0);
+static_assert(offsetof(KeyValueFormat, reserved0) == 2);
+static_assert(offsetof(KeyValueFormat, performance) == 3);
+static_assert(offsetof(KeyValueFormat, value_bytes) == 4);
+static_assert(offsetof(KeyValueFormat, keys) == 8);
+static_assert(offsetof(KeyValueFormat, reserved1) == 12);
+
+struct KeyValueNamespace {
+  std::uint64_t nsze;
+  std::uint64_t reserved0;
+  std::uint64_t nuse;
+  std::uint8_t nsfeat;
+  std::uint8_t nkvf;
+  std::uint8_t nmic;
+  std::uint8_t rescap;
+  std::uint8_t fpi;
+  std::uint8_t kvfc;
+  std::uint8_t reserved1[2];
+  std::uint32_t novg;
+  std::uint32_t anagrpid;
+  std::uint8_t reserved2[3];
+  std::uint8_t nsattr;
+  std::uint16_t nvmsetid;
+  std::uint16_t endgid;
+  std::uint8_t nguid[16];
+  std::uint8_t eui64[8];
+  std::uint32_t kvf[64];
+  std::uint8_t reserved3[3768];
+};
+static_assert(sizeof(KeyValueNamespace) == 4096);
+static_assert(offsetof(KeyValueNamespace, nsze) == 0);
+static_assert(offsetof(KeyValueNamespace, reserved0) == 8);
+static_assert(offsetof(KeyValueNamespace, nuse) == 16);
+static_assert(offsetof(KeyValueNamespace, nsfeat) == 24);
+static_assert(offsetof(KeyValueNamespace, nkvf) == 25);
+static_assert(offsetof(KeyValueNamespace, nmic) == 26);
+static_assert(offsetof(KeyValueNamespace, rescap) == 27);
+static_assert(offsetof(KeyValueNamespace, fpi) == 28);
+static_assert(offsetof(KeyValueNamespace, kvfc) == 29);
+static_assert(offsetof(KeyValueNamespace, reserved1) == 30);
+static_assert(offsetof(KeyValueNamespace, novg) == 32);
+static_assert(offsetof(KeyValueNamespace, anagrpid) == 36);
+static_assert(offsetof(KeyValueNamespace, reserved2) == 40);
+static_assert(offsetof(KeyValueNamespace, nsattr) == 43);
+static_assert(offsetof(KeyValueNamespace, nvmsetid) == 44);
+static_assert(offsetof(KeyValueNamespace, endgid) == 46);
+static_assert(offsetof(KeyValueNamespace, nguid) == 48);
+static_assert(offsetof(KeyValueNamespace, eui64) == 64);
+static_assert(offsetof(KeyValueNamespace, kvf) == 72);
+static_assert(offsetof(KeyValueNamespace, reserved3) == 328);
+
 struct ProgramDescriptor {
   std::uint8_t occupied;
   std::uint8_t active;
@@ -840,8 +966,7 @@ struct AnaLog {
   std::uint64_t group_changes;
   std::uint8_t state;
   std::uint8_t reserved1[15];
-  std::uint32_t nsid[3];
-  std::uint32_t reserved2;
+  std::uint32_t nsid[4];
 };
 static_assert(sizeof(AnaLog) == 64);
 static_assert(offsetof(AnaLog, changes) == 0);
@@ -853,7 +978,6 @@ static_assert(offsetof(AnaLog, group_changes) == 24);
 static_assert(offsetof(AnaLog, state) == 32);
 static_assert(offsetof(AnaLog, reserved1) == 33);
 static_assert(offsetof(AnaLog, nsid) == 48);
-static_assert(offsetof(AnaLog, reserved2) == 60);
 
 struct SelfTestResult {
   std::uint8_t status;
@@ -1038,7 +1162,11 @@ struct DriveStatistics {
   std::uint64_t groups_levelled;
   std::uint64_t reads_retried;
   std::uint64_t sensings_repeated;
-  std::uint64_t reserved1[19];
+  std::uint64_t values;
+  std::uint64_t value_bytes;
+  std::uint64_t value_stores;
+  std::uint64_t value_retrieves;
+  std::uint64_t reserved1[15];
 };
 static_assert(sizeof(DriveStatistics) == 512);
 static_assert(offsetof(DriveStatistics, version) == 0);
@@ -1087,6 +1215,10 @@ static_assert(offsetof(DriveStatistics, run_groups) == 328);
 static_assert(offsetof(DriveStatistics, groups_levelled) == 336);
 static_assert(offsetof(DriveStatistics, reads_retried) == 344);
 static_assert(offsetof(DriveStatistics, sensings_repeated) == 352);
-static_assert(offsetof(DriveStatistics, reserved1) == 360);
+static_assert(offsetof(DriveStatistics, values) == 360);
+static_assert(offsetof(DriveStatistics, value_bytes) == 368);
+static_assert(offsetof(DriveStatistics, value_stores) == 376);
+static_assert(offsetof(DriveStatistics, value_retrieves) == 384);
+static_assert(offsetof(DriveStatistics, reserved1) == 392);
 
 }  // namespace kvdrive::nvme

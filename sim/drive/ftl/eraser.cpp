@@ -62,7 +62,9 @@ bool Eraser::holds_dropped(std::uint32_t number, std::span<const Family> familie
         ++known;
         continue;
       }
-      const bool by_session = spare.owner.session == session && spare.owner.kind != GroupKind::kBlock;
+      const GroupKind kind = spare.owner.kind;
+      const bool of_session = kind != GroupKind::kBlock && kind != GroupKind::kValue;
+      const bool by_session = of_session && spare.owner.session == session;
       if (by_session || std::ranges::binary_search(families, spare.family)) return true;
     }
   }

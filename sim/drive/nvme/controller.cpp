@@ -144,7 +144,7 @@ void Controller::reset() {
   told_events_ = 0;
   stuck_.clear();
   subsystem_.events().forget_context(id_);
-  subsystem_.drive().abandon_tickets(id_);
+  subsystem_.drive().abandon(id_);
   const std::uint32_t keep_alive = features_.value(kFeatureKeepAlive);
   features_.reset();
   if (options_.fabrics) features_.set_keep_alive(keep_alive);

@@ -31,7 +31,8 @@ enum class RecordType : std::uint32_t {
   kHealth,
   kLogEntry,
   kSavedFeature,
-  kCounters
+  kCounters,
+  kValue
 };
 
 class RecordWriter {

@@ -1,4 +1,7 @@
-"""Runs in the guest: K and V through /dev/ngXnY, attention, refusals, a reset. Prints what the test compares."""
+"""Runs in the guest: K and V through /dev/ngXnY, attention, values under keys, refusals, a reset.
+
+Prints what the test compares.
+"""
 
 import base64
 import os
@@ -12,6 +15,7 @@ from kvdrive import abi
 from kvdrive.errors import TargetError
 from kvdrive.kvcache.session import Session
 from kvdrive.nvme import commands, namespaces, wire
+from kvdrive.targets.key_value import KeyValueNamespace
 from kvdrive.targets.linux import LinuxDrive
 
 
@@ -44,6 +48,14 @@ with LinuxDrive("/dev/ng0n3") as drive:
     drive.execute(namespaces.write_blocks(5, blocks))
     say("blocks", drive.submit(namespaces.read_blocks(5, 2)).data.tobytes() == blocks.tobytes())
     say("refused", hex(drive.submit(commands.session_trim(77, 0)).status))
+
+    values, value = KeyValueNamespace(drive), Path("/value").read_bytes()
+    values.store(b"from Linux", value)
+    values.store(b"small", b"1")
+    values.delete(b"gone")
+    same = values.retrieve(b"from Linux") == value, values.retrieve(b"from Linux", 5000) == value[5000:]
+    say("values", *same, list(values.keys()), values.exists(b"gone"), Path("/dev/ng0n4").exists())
+    values.flush()
 
     # A reset in the middle: commands wait for the kernel or fail with a message. The session still exists afterwards.
     threading.Timer(0.1, lambda: Path("/sys/class/nvme/nvme0/reset_controller").write_text("1")).start()

@@ -91,7 +91,7 @@ def test_a_linux_host_uses_the_drive(tmp_path, image):
     assert "discovered 1" in said
     assert "queues 3" in said  # the admin queue and two I/O queues
     devices = next(line for line in said if line.startswith("devices")).split()[1:]
-    assert set(devices) == {"nvme0n1", "ng0n1", "ng0n2", "ng0n3"}
+    assert set(devices) == {"nvme0n1", "ng0n1", "ng0n2", "ng0n3", "ng0n4"}
     assert [line for line in said if "same" in line] == ["blocks same", "blocks same after reset"]
     assert "state live" in said
     assert "unknown opcode refused" in said

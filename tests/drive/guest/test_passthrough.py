@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from guest_drive import GuestDrive, script
+from stored_values import stored_keys
 
 import golden
 from guest import Guest
@@ -31,6 +32,7 @@ def test_python_in_a_linux_guest_attends_through_the_passthrough(tmp_path, image
     scale = golden.scale_bits(None, d)
     rig = GuestDrive(tmp_path / "drive.kv")
     files = {"k.npy": saved(k), "v.npy": saved(v), "q.npy": saved(q), "scale": str(scale).encode()}
+    files["value"] = rng.bytes((3 << 20) + 5)  # several commands
     files["passthrough.py"] = (HERE / "passthrough.py").read_bytes()
     text = script("passthrough.sh", PYTHON=COMMAND)
     guest = Guest(image, text, files, rig.server.port, more=python_files(), memory_mib=MEMORY_MIB)
@@ -43,6 +45,8 @@ def test_python_in_a_linux_guest_attends_through_the_passthrough(tmp_path, image
     assert data["sum"] == b"".join(np.asarray(one.sum, np.uint64).tobytes() for one in want)
     (sessions,) = [line for line in said if line.startswith("sessions")]
     assert sessions == f"sessions {rig.drive.sessions()[0]} is {rig.drive.sessions()[0]}"
+    assert "values True True [b'from Linux', b'small'] False True" in said
+    assert stored_keys(rig.drive) == [b"from Linux", b"small"]
     assert {f"jobs {heads}", "blocks True", "refused 0x703", "after reset True True"} <= set(said)
     said_of = {line.split(":")[0]: line for line in said if ": " in line}
     assert "there is no such device" in said_of["missing"]

@@ -14,7 +14,7 @@ def test_identify_controller(nvme):
     found = admin.decode(wire.IdentifyController, nvme.admin(admin.identify(wire.Cns.CNS_CONTROLLER)).data)
     assert (found["sn"], found["engine"], found["preset"]) == ("TEST0001", "fast", "970pro")
     assert found["subnqn"] == nvme.subsystem.nqn
-    assert (found["ver"], found["nn"], found["sqes"], found["cqes"]) == (wire.VERSION_2_1, 3, 0x66, 0x44)
+    assert (found["ver"], found["nn"], found["sqes"], found["cqes"]) == (wire.VERSION_2_1, 4, 0x66, 0x44)
     assert found["cntlid"] == 1
     assert found["vwc"] & 1
     assert found["tnvmcap"] == found["kv_capacity_bytes"] == 1 << 26
@@ -22,8 +22,9 @@ def test_identify_controller(nvme):
 
 def test_namespaces_and_their_command_sets(nvme):
     active = nvme.admin(admin.identify(wire.Cns.CNS_ACTIVE_NAMESPACES)).data.view(np.uint32)
-    assert active[:4].tolist() == [1, 2, 3, 0]
-    for nsid, csi in ((1, wire.CommandSet.CSI_NVM), (2, wire.CommandSet.CSI_MEMORY), (3, wire.CommandSet.CSI_PROGRAMS)):
+    assert active[:5].tolist() == [1, 2, 3, 4, 0]
+    sets = wire.CommandSet
+    for nsid, csi in enumerate((sets.CSI_NVM, sets.CSI_MEMORY, sets.CSI_PROGRAMS, sets.CSI_KEY_VALUE), 1):
         descriptors = nvme.admin(admin.identify(wire.Cns.CNS_NAMESPACE_DESCRIPTORS, nsid)).data
         assert descriptors[:2].tolist() == [2, 16]  # NGUID
         assert descriptors[20:25].tolist() == [4, 1, 0, 0, csi]
@@ -35,7 +36,7 @@ def test_namespaces_and_their_command_sets(nvme):
         assert nvme.admin(admin.identify(wire.Cns.CNS_CSI_NAMESPACE, nsid, csi)).status == 0
         assert nvme.admin(admin.identify(wire.Cns.CNS_CSI_NAMESPACE, nsid, 2)).status == SC.SC_BAD_COMMAND_SET
     sets = nvme.admin(admin.identify(wire.Cns.CNS_COMMAND_SETS)).data.view(np.uint64)
-    assert sets[:2].tolist() == [0b11001, 0]
+    assert sets[:2].tolist() == [0b11011, 0]
     block = admin.decode(wire.IdentifyNamespace, nvme.admin(admin.identify(wire.Cns.CNS_NAMESPACE, 1)).data)
     assert (block["nsze"], block["lbaf"][0] >> 16 & 0xFF) == ((1 << 26) // 4096, 12)
 
@@ -44,7 +45,7 @@ def test_namespaces_and_their_command_sets(nvme):
     ("cns", "nsid", "status"),
     [
         (wire.Cns.CNS_NAMESPACE, 0, S.INVALID_NAMESPACE),
-        (wire.Cns.CNS_NAMESPACE, 4, S.INVALID_NAMESPACE),
+        (wire.Cns.CNS_NAMESPACE, 5, S.INVALID_NAMESPACE),
         (wire.Cns.CNS_NAMESPACE, 2, SC.SC_BAD_COMMAND_SET),
         (wire.Cns.CNS_ACTIVE_NAMESPACES, 0xFFFFFFFE, S.INVALID_NAMESPACE),
         (0x55, 0, S.INVALID_FIELD),
@@ -110,7 +111,7 @@ def test_log_pages(nvme):
 
 def test_effects_log_is_true(nvme):
     """Commands that the log does not list are unknown opcodes; those that it lists are not."""
-    for nsid, csi in ((1, 0), (2, 3), (3, 4)):
+    for nsid, csi in ((1, 0), (2, 3), (3, 4), (4, 1)):
         log = nvme.admin(admin.get_log_page(wire.LogPage.LOG_COMMAND_EFFECTS, 4096, csi=csi)).data.view(np.uint32)
         for opcode in range(256):
             status = nvme.send(admin.command(opcode, nsid=nsid)).status

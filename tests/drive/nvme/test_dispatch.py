@@ -10,7 +10,7 @@ from kvdrive.nvme import admin, commands, namespaces, wire
 
 S = abi.NvmeStatus
 TABLE = native_commands()
-IO = {nsid: {row["opcode"] for row in TABLE if row["nsid"] == nsid} for nsid in (1, 2, 3)}
+IO = {nsid: {row["opcode"] for row in TABLE if row["nsid"] == nsid} for nsid in (1, 2, 3, 4)}
 IO[wire.NSID_ALL] = {row["opcode"] for row in TABLE if row["broadcast"]}
 ADMIN = {row["opcode"]: row for row in TABLE if row["nsid"] == 0}
 REFUSALS = {S.INVALID_OPCODE, S.INVALID_NAMESPACE}
@@ -35,21 +35,20 @@ def stored(nvme):
     return nvme
 
 
-@pytest.mark.parametrize("nsid", [0, 1, 2, 3, 4, 0xFFFFFFFE, 0xFFFFFFFF])
+@pytest.mark.parametrize("nsid", [0, 1, 2, 3, 4, 5, 0xFFFFFFFE, 0xFFFFFFFF])
 def test_io_opcodes_that_no_table_lists_are_refused(stored, nsid):
-    everywhere = {opcode for nsid in (1, 2, 3) for opcode in IO[nsid]}
+    everywhere = {opcode for nsid in (1, 2, 3, 4) for opcode in IO[nsid]}
     for opcode in set(range(256)) - IO.get(nsid, set()):
         status = stored.send(admin.command(opcode, nsid=nsid, cdw2=SESSION)).status
-        foreign = nsid not in (1, 2, 3) or opcode in everywhere
+        foreign = nsid not in (1, 2, 3, 4) or opcode in everywhere
         assert status == (S.INVALID_NAMESPACE if foreign else S.INVALID_OPCODE), (hex(opcode), hex(status))
     stored.unchanged()
 
 
-@pytest.mark.parametrize("nsid", [0, 1, 2, 3, 4, 0xFFFFFFFF])
+@pytest.mark.parametrize("nsid", [0, 1, 2, 3, 4, 5, 0xFFFFFFFF])
 def test_the_drive_refuses_them_without_a_controller(stored, nsid):
-    known = {1: IO[1], 3: IO[3] - {wire.ProgramOpcode.EXECUTE_PROGRAM}, wire.NSID_ALL: IO[wire.NSID_ALL]}.get(
-        nsid, set()
-    )
+    programs = IO[3] - {wire.ProgramOpcode.EXECUTE_PROGRAM}
+    known = {1: IO[1], 3: programs, 4: IO[4], wire.NSID_ALL: IO[wire.NSID_ALL]}.get(nsid, set())
     for opcode in set(range(256)) - known:
         entry, _ = stored.drive.submit(admin.command(opcode, nsid=nsid, cdw2=SESSION).entry)
         status = int(np.frombuffer(entry, abi.Cqe)["status"][0]) >> 1 & 0x7FF
@@ -70,25 +69,31 @@ def test_admin_opcodes_that_no_table_lists_are_refused(stored):
     stored.unchanged()
 
 
+def plain(name):
+    """An opcode's name without the prefix of its namespace."""
+    return name.removeprefix("NVM_").removeprefix("VALUE_")
+
+
 def test_the_table_agrees_with_the_hosts_opcodes():
     """The host's names of opcodes and the table's are the same."""
     names = {0: [wire.AdminOpcode], 2: [wire.MemoryOpcode], 3: [abi.Opcode, wire.ProgramOpcode]}
     names[1] = [abi.Opcode, wire.NvmOpcode, wire.SessionOpcode]
+    names[4] = [wire.NvmOpcode, wire.ValueOpcode]
     assert len({(row["nsid"], row["opcode"]) for row in TABLE}) == len(TABLE)
     assert len({row["name"] for row in TABLE}) == len(TABLE)
     for row in TABLE:
         known = {member.value: member.name for kind in names[row["nsid"]] for member in kind}
-        assert known[row["opcode"]].removeprefix("NVM_") == row["name"]
+        assert plain(known[row["opcode"]]) == row["name"].removesuffix("_VALUES")  # FLUSH has two namespaces
         if row["direction"] != "none":
             assert row["direction"] == {1: "to_controller", 2: "to_host"}[row["opcode"] & 3]
     listed = {row["name"] for row in TABLE}
-    for kind in (abi.Opcode, *(kind for nsid in (0, 1, 2, 3) for kind in names[nsid])):
-        missing = {member.name.removeprefix("NVM_") for member in kind} - listed
+    for kind in (abi.Opcode, *(kind for nsid in (0, 1, 2, 3, 4) for kind in names[nsid])):
+        missing = {plain(member.name) for member in kind} - listed
         assert missing <= {"FABRICS"}, missing  # the transport's own
 
 
 def test_the_effects_log_is_the_table(nvme):
-    for nsid, csi in ((1, 0), (2, 3), (3, 4)):
+    for nsid, csi in ((1, 0), (2, 3), (3, 4), (4, 1)):
         log = nvme.admin(admin.get_log_page(wire.LogPage.LOG_COMMAND_EFFECTS, 4096, csi=csi)).data.view(np.uint32)
         want = np.zeros(1024, np.uint32)
         for row in TABLE:
