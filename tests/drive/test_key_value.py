@@ -8,13 +8,13 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from nvme.conftest import Host
 from stored_values import KEYS, put, read_value, stored_keys
 
 from kvdrive import abi
-from kvdrive._native import Drive, RingServer, Subsystem, TcpServer
+from kvdrive._native import Drive, QueuePairs, RingServer, Subsystem, TcpServer
 from kvdrive.errors import InputError
 from kvdrive.nvme import admin, values, wire
+from kvdrive.nvme.completions import decode
 from kvdrive.nvme.errors import KeyExistsError, MissingKeyError, ValueCommandError
 from kvdrive.nvme.fabrics.association import RemoteOptions
 from kvdrive.targets.emulator import Emulator
@@ -22,6 +22,22 @@ from kvdrive.targets.key_value import KeyValueNamespace
 from kvdrive.targets.remote import SocketDrive, TcpDrive
 
 SC = wire.StatusCode
+
+
+class Host:
+    """A drive with queue pairs in this process."""
+
+    def __init__(self, path):
+        self.drive = Drive(path, "fast", 1, 1 << 26)
+        self.pairs = QueuePairs(Subsystem(self.drive), 1 << 24)
+
+    def send(self, command, queue=1):
+        return decode(*self.pairs.execute(queue, command.entry, command.data, command.room))
+
+    def ok(self, command, queue=1):
+        done = self.send(command, queue)
+        assert done.status == 0, hex(done.status)
+        return done
 
 
 @contextmanager

@@ -52,6 +52,8 @@ class Commands final : public Surface {
     require(response->cqe.cid == command.cid, "a completion has another command's identifier");
     require(response->data.size() <= data.room, "a reply is longer than the host's buffer");
     require(response->status() == abi::kSuccess || response->data.empty(), "a failed command sent data");
+    const bool part = queue == 1 && command.nsid == nvme::kNsidValues && command.opcode == nvme::kValueStore;
+    if (part && response->cqe.result != 0) upload_ = response->cqe.result;
     if (queue == 1 && command.opcode == abi::kKvAppend && response->status() == abi::kSuccess) ++sequence_;
     const bool trims = command.opcode == abi::kSessionTrim || command.opcode == nvme::kSessionErase;
     if (queue == 1 && trims && command.cdw10 == 0) sequence_ = 0;
@@ -80,7 +82,7 @@ class Commands final : public Surface {
     const bool forgets = command.opcode == nvme::kFormatNvm || command.opcode == nvme::kSanitize;
     if (forgets) command.opcode = nvme::kIdentify;
     if (random.one_in(1000)) command.opcode = random.pick<std::uint8_t>({nvme::kFormatNvm, nvme::kSanitize});
-    command.nsid = static_cast<std::uint32_t>(random.below(5));
+    command.nsid = static_cast<std::uint32_t>(random.below(6));
     command.cdw10 = static_cast<std::uint32_t>(random.one_in(2) ? random.below(0x20) : random.bits() & 0x01ff00ff);
     command.cdw11 = static_cast<std::uint32_t>(random.below(4) << (random.one_in(2) ? 24 : 0));
     command.cdw12 = random.one_in(4) ? static_cast<std::uint32_t>(random.bits()) : 0;
@@ -97,8 +99,8 @@ class Commands final : public Surface {
     random.fill(std::span(payload_).first(4096));
     for (std::size_t i = 1; i < 4096; i += 2) payload_[i] &= std::byte{0xbf};  // makes binary16 values finite
     abi::Sqe command{};
-    command.nsid = static_cast<std::uint32_t>(1 + random.below(3));
-    switch (random.below(10)) {
+    command.nsid = static_cast<std::uint32_t>(1 + random.below(4));
+    switch (random.below(11)) {
       case 0:
       case 1:
         return std::bit_cast<abi::Sqe>(append(random));
@@ -148,9 +150,11 @@ class Commands final : public Surface {
         command.cdw2 = static_cast<std::uint32_t>(random.below(4) | random.below(4) << 16);
         command.cdw12 = static_cast<std::uint32_t>(random.below(1 << 10)) * 64;
         return command;
+      case 9:
+        return std::bit_cast<abi::Sqe>(value(random));
       default:
         random.fill(std::as_writable_bytes(std::span(&command, 1)));
-        command.nsid = static_cast<std::uint32_t>(random.below(5));
+        command.nsid = static_cast<std::uint32_t>(random.below(6));
         if (random.one_in(2)) {  // a command of the table with random fields
           const nvme::Command& row = any_row(random, false);
           command.opcode = row.opcode;
@@ -158,6 +162,31 @@ class Commands final : public Surface {
         }
         return command;
     }
+  }
+
+  nvme::ValueCommand value(Random& random) {
+    nvme::ValueCommand command{};
+    command.nsid = nvme::kNsidValues;
+    command.opcode = random.pick<std::uint8_t>({nvme::kValueStore, nvme::kValueStore, nvme::kValueRetrieve,
+                                                nvme::kValueList, nvme::kValueDelete, nvme::kValueExist});
+    command.key_low[0] = static_cast<std::uint8_t>(random.below(4));
+    command.key_bytes = static_cast<std::uint8_t>(random.pick({1, 2, 16, 0, 17}));
+    const bool data = (command.opcode & 3) != 0;
+    command.size =
+        data ? static_cast<std::uint32_t>(random.one_in(2) ? 4096 * random.below(4) : random.below(9000)) : 0;
+    if (command.opcode == nvme::kValueStore) {
+      command.options = static_cast<std::uint8_t>(random.pick({0, 0, 1, 2, 3, 0x40, 0x80, 0x80, 0x80, 0x82}));
+    } else if (command.opcode == nvme::kValueRetrieve) {
+      command.options = static_cast<std::uint8_t>(random.pick({0, 1, 0x80}));
+    }
+    if (command.options & 0x80) {
+      command.offset = static_cast<std::uint32_t>(random.one_in(4) ? random.below(20'000) : 4096 * random.below(4));
+    }
+    if (command.options & nvme::kStorePart && command.opcode == nvme::kValueStore) {
+      command.total = static_cast<std::uint32_t>(random.one_in(8) ? random.bits() : 16'384);
+      command.upload = static_cast<std::uint16_t>(command.offset == 0 ? 0 : upload_);
+    }
+    return command;
   }
 
   static const nvme::Command& any_row(Random& random, bool admin) {
@@ -208,6 +237,7 @@ class Commands final : public Surface {
   nvme::Controller controller_{subsystem_, {.fabrics = true}, [](QueueId, nvme::Response) {}};
   std::vector<std::byte> payload_ = std::vector<std::byte>(1 << 20);
   std::uint32_t sequence_ = 0;
+  std::uint64_t upload_ = 1;  // number of the latest upload
 };
 
 }  // namespace

@@ -16,7 +16,7 @@
 namespace kvdrive::fuzz {
 namespace {
 
-constexpr std::uint32_t kHeads = 2, kRowBytes = 64, kBlocks = 12;
+constexpr std::uint32_t kHeads = 2, kRowBytes = 64, kBlocks = 12, kMostKeys = 5;
 constexpr std::uint32_t kShortened = 6, kRemoved = 128;  // a session, and the tokens that it lost
 constexpr std::size_t kPage = abi::kPageBytes, kSector = PowerCut::kSectorBytes;
 
@@ -39,6 +39,13 @@ Bytes rows_of(std::uint32_t head, std::uint32_t kind, std::uint32_t first, std::
 Bytes block(std::uint64_t number) {
   Bytes bytes(nvme::kLbaBytes);
   Random(1'000'000 + number).fill(bytes);
+  return bytes;
+}
+
+// The value of a key of one byte.
+Bytes value(std::uint8_t key) {
+  Bytes bytes(3000 * std::size_t{key});
+  Random(2'000'000 + key).fill(bytes);
   return bytes;
 }
 
@@ -134,6 +141,9 @@ class Host {
   std::uint32_t write(std::uint64_t number) { return send(of_block(nvme::kNvmWrite, number), block(number)).status; }
   nvme::Reply read(std::uint64_t number) { return send(of_block(nvme::kNvmRead, number)); }
   std::uint32_t zero(std::uint64_t number) { return send(of_block(nvme::kNvmWriteZeroes, number)).status; }
+  std::uint32_t store(std::uint8_t key) { return send(of_value(nvme::kValueStore, key), value(key)).status; }
+  nvme::Reply retrieve(std::uint8_t key) { return send(of_value(nvme::kValueRetrieve, key)); }
+  std::uint32_t forget(std::uint8_t key) { return send(of_value(nvme::kValueDelete, key)).status; }
   std::uint32_t flush() {
     abi::Sqe flush{};
     flush.opcode = abi::kFlush;
@@ -149,6 +159,15 @@ class Host {
     command.cdw10 = static_cast<std::uint32_t>(number);
     return command;
   }
+  static nvme::ValueCommand of_value(std::uint8_t opcode, std::uint8_t key) {
+    nvme::ValueCommand command{};
+    command.opcode = opcode;
+    command.nsid = nvme::kNsidValues;
+    command.key_low[0] = key;
+    command.key_bytes = 1;
+    if (opcode != nvme::kValueDelete) command.size = static_cast<std::uint32_t>(value(key).size());
+    return command;
+  }
   template <typename Command>
   nvme::Reply send(const Command& command, std::span<const std::byte> data = {}) {
     const auto entry = std::bit_cast<abi::Sqe>(command);
@@ -158,7 +177,8 @@ class Host {
   Drive& drive_;
 };
 
-// A history with every kind of record: both indexes, staged rows, forks, ended sessions, blocks, several snapshots.
+// A history with every kind of record: both indexes, staged rows, forks, ended sessions, blocks, values, several
+// snapshots.
 void live(Host& host) {
   const auto well = [](std::uint32_t status) { require(status == abi::kSuccess, "the base file cannot be made"); };
   for (const std::uint32_t kind : {abi::kKeys, abi::kValues}) well(host.append(5, kind, kind, 0, 300));
@@ -180,6 +200,10 @@ void live(Host& host) {
   well(host.trim(2, 310));
   for (std::uint64_t number = 2; number < kBlocks; ++number) well(host.write(number));
   well(host.zero(3));
+  for (std::uint8_t key = 0; key < kMostKeys; ++key) well(host.store(key));
+  well(host.flush());
+  well(host.store(1));
+  well(host.forget(2));
   well(host.flush());
   for (const std::uint32_t kind : {abi::kKeys, abi::kValues}) well(host.append(kShortened, kind, kind, 0, 400));
   well(host.flush());
@@ -386,7 +410,14 @@ class Files final : public Surface {
       require(!plain || reply.status != abi::kSuccess || empty || reply.data == block(number),
               "a damaged block is given away as good");
     }
+    for (std::uint8_t key = 0; key < kMostKeys; ++key) {
+      const nvme::Reply reply = host.retrieve(key);
+      require(!plain || reply.status != abi::kSuccess || reply.data == value(key),
+              "a damaged value is given away as good");
+    }
     if (random.one_in(4)) {
+      host.store(static_cast<std::uint8_t>(random.below(kMostKeys)));
+      host.forget(static_cast<std::uint8_t>(random.below(kMostKeys)));
       const auto number = static_cast<std::uint32_t>(random.below(5));
       host.append(number, static_cast<std::uint32_t>(random.below(10)), 0, 600, 80);
       const auto opcode = random.pick<std::uint8_t>({nvme::kSessionErase, abi::kSessionTrim});

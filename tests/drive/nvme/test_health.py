@@ -196,7 +196,7 @@ def test_the_error_log_names_the_damaged_block(nvme, tmp_path):
     nvme.ok(namespaces.read_blocks(0, 11))
 
 
-@pytest.mark.parametrize("nsid", [4, 0xFFFFFFFE])
+@pytest.mark.parametrize("nsid", [5, 0xFFFFFFFE])
 def test_namespaces_that_do_not_exist_are_invalid(nvme, nsid):
     A = wire.AdminOpcode
     commands = [
