@@ -193,6 +193,7 @@ bench-sessions: setup ## first token of a turn found on the drive beside computi
 replay: setup ## replays AttentionStore's evaluation in virtual time (a quarter of an hour), for docs/ledger.md
 	@$(BIN)/python scripts/replay.py
 	@$(BIN)/kvdrive ledger --write docs/ledger.md
+
 .PHONY: bench-kv
 bench-kv: setup $(STAMPS)/system-bench ## values per second over NVMe/TCP, beside fio and a folder of files -> docs/key-value.md
 	@$(BIN)/python scripts/bench_kv.py

@@ -97,7 +97,8 @@ class TcpDrive(ServedDrive):
 
     Several threads may use it: each call takes a free I/O queue. A lost connection is connected again automatically.
     Commands that may or may not have been executed are then sent again. The drive's status tells if they had been
-    executed (`_EXECUTED_BEFORE`), so no command takes effect twice. Raises TargetError.
+    executed (`_EXECUTED_BEFORE`), so no append, fork or trim takes effect twice; blocks and values are stored again as
+    they were. Raises TargetError.
     """
 
     def __init__(self, address: tuple[str, int], options: RemoteOptions | None = None, nqn: str = "") -> None:

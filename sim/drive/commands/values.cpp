@@ -108,6 +108,7 @@ Reply store_part(DriveState& drive, const Request& request, const ValueCommand& 
   if (command.size == command.total) return store_whole(drive, command, request.data.in);
   if (const auto refused = refuse_condition(drive, command)) return *refused;
   ValueStore& values = drive.volume.values();
+  if (command.offset == 0 && !values.fits(command.total)) return {.status = abi::kCapacityExceeded};
   const Key key = key_of(command);
   const auto controller = static_cast<std::uint16_t>(request.queue >> 16);
   Upload* const upload = command.offset == 0 ? &drive.uploads.begin(controller, key, command.total, kMaxUploads)

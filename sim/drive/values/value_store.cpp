@@ -61,9 +61,11 @@ void ValueStore::count(const Key& key, const Value& value, int sign) {
   ftl_.charge(sign * kKeyBytes);
 }
 
+bool ValueStore::fits(std::uint64_t bytes) const { return pages(bytes) <= ftl_.available(); }
+
 void ValueStore::append(const Key& key, Value& value, std::span<const std::byte> data) {
   if (data.empty()) return;
-  if (pages(data.size()) > ftl_.available()) throw DriveFull();
+  if (!fits(data.size())) throw DriveFull();
   if (value.list == GroupMap::kNoList) value.list = ftl_.create_list();
   std::uint32_t index = pages(value.bytes);
   for (std::size_t at = 0; at < data.size(); at += abi::kPageBytes, ++index) {

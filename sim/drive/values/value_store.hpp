@@ -48,6 +48,8 @@ class ValueStore {
   }
   std::uint64_t stored_bytes() const { return stored_bytes_; }  // of keys and values
 
+  // True if the flash has room for so many more bytes.
+  bool fits(std::uint64_t bytes) const;
   // Appends pages to a value that no key refers to yet. Throws DriveFull or an exception of `commit`; the value then
   // has to be discarded. Precondition: the value has whole pages so far.
   void append(const Key& key, Value& value, std::span<const std::byte> data);
