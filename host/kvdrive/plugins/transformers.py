@@ -21,7 +21,7 @@ from fractions import Fraction
 from functools import partial, wraps
 from pathlib import Path
 from types import TracebackType
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import torch
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
@@ -116,7 +116,7 @@ def attach(
     full = Overflow(overflow, overflow_ratio, context)
     if overflow == "trim":
         require_removable(model)
-        if active == "memory" or xcache or not isinstance(policy, DrivePolicy):
+        if active == "memory" or xcache or not policy.in_drive:
             raise UnsupportedError(
                 "overflow 'trim' removes K and V on drives: it needs a drive's policy, active='drive' and no X-cache"
             )
@@ -198,15 +198,16 @@ class Attachment:
 
     def in_memory(self, tokens: int, rows: int = 1) -> MemoryCache | None:
         """See sessions.store.Places."""
-        if self._memory is None or not isinstance(self._policy, DrivePolicy):
+        if self._memory is None:
             return None
+        policy = cast(DrivePolicy, self._policy)  # `attach` takes exact attention only
         model, (_, kv_heads, head_dim) = self._model, heads_of(decoder_config(self._model))
         size = 2 * self._layers * kv_heads * head_dim * model.dtype.itemsize * rows * capacity_for(tokens)
         if not self._budget.fits(size):
             return None
         claim = self._budget.claim(size)
         place = Place(model.dtype, model.device, claim)
-        cache = MemoryCache(self._backing, self._layers, self._policy, self._others, place, self._memory, tokens)
+        cache = MemoryCache(self._backing, self._layers, policy, self._others, place, self._memory, tokens)
         weakref.finalize(cache, claim.release).atexit = False
         self._caches.add(cache)
         return cache
