@@ -65,7 +65,7 @@ def _(bench: Bench) -> None:
         ("INVALID_NAMESPACE", admin.identify(C.CNS_NAMESPACE, 0)),
         ("INVALID_NAMESPACE", admin.identify(C.CNS_NAMESPACE, 5)),
         ("INVALID_NAMESPACE", admin.identify(C.CNS_ACTIVE_NAMESPACES, 0xFFFFFFFE)),
-        ("BAD_COMMAND_SET", admin.identify(C.CNS_NAMESPACE, 2)),
+        ("INVALID_FIELD", admin.identify(C.CNS_NAMESPACE, 2)),
         ("BAD_COMMAND_SET", admin.identify(C.CNS_CSI_NAMESPACE, 1, 2)),
     ]
     for status, command in refused:

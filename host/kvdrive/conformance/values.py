@@ -368,3 +368,6 @@ def _(bench: Bench) -> None:
     bench.same("the longest value", after["value_bytes"] >= 16 << 20, True)
     bench.same("bytes in use", after["nuse"] - before["nuse"], PAGE + len(key))
     bench.same("bytes of the namespace", after["nsze"], bench.size * wire.LBA_BYTES)
+    pages = bench.ok(admin.identify(wire.Cns.CNS_NAMESPACE, wire.NSID_VALUES), admin=True).data
+    blocks = admin.decode(wire.IdentifyNamespace, pages)
+    bench.same("the size where hosts ask before they know the set", blocks["ncap"] * wire.LBA_BYTES, after["nsze"])

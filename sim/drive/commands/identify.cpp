@@ -128,6 +128,18 @@ KeyValueNamespace value_namespace(Subsystem& subsystem) {
   return n;
 }
 
+// Some hosts ask for the sizes of every namespace before they ask for its command set, and take one without a capacity
+// for inactive. The values have no blocks; their sizes are in units of a page.
+IdentifyNamespace values_as_blocks(Subsystem& subsystem) {
+  IdentifyNamespace n = block_namespace(subsystem, true);
+  const KeyValueNamespace values = value_namespace(subsystem);
+  n.nsze = n.ncap = values.nsze / kLbaBytes;
+  n.nuse = (values.nuse + kLbaBytes - 1) / kLbaBytes;
+  n.anagrpid = kAnaGroup;
+  std::ranges::copy(values.nguid, n.nguid);
+  return n;
+}
+
 std::vector<std::byte> descriptors(const Subsystem& subsystem, std::uint32_t nsid) {
   constexpr std::uint8_t kNguidType = 2, kCsiType = 4;
   std::vector<std::byte> list;
@@ -193,8 +205,13 @@ Reply identify(Subsystem& subsystem, const ControllerOptions& options, std::uint
   Reply reply;
   switch (cns) {
     case kCnsNamespace:
-      if (!common && nsid != abi::kNvm) return {.status = kScBadCommandSet};
-      reply.data = bytes_of(block_namespace(subsystem, common));
+      if (nsid == kNsidValues) {
+        reply.data = bytes_of(values_as_blocks(subsystem));
+      } else if (common || nsid == abi::kNvm) {
+        reply.data = bytes_of(block_namespace(subsystem, common));
+      } else {
+        return {.status = abi::kInvalidField, .location = kInNsid};
+      }
       break;
     case kCnsController:
       reply.data = bytes_of(controller_data(subsystem, options, controller_id));

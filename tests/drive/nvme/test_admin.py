@@ -46,7 +46,7 @@ def test_namespaces_and_their_command_sets(nvme):
     [
         (wire.Cns.CNS_NAMESPACE, 0, S.INVALID_NAMESPACE),
         (wire.Cns.CNS_NAMESPACE, 5, S.INVALID_NAMESPACE),
-        (wire.Cns.CNS_NAMESPACE, 2, SC.SC_BAD_COMMAND_SET),
+        (wire.Cns.CNS_NAMESPACE, 2, S.INVALID_FIELD),
         (wire.Cns.CNS_ACTIVE_NAMESPACES, 0xFFFFFFFE, S.INVALID_NAMESPACE),
         (0x55, 0, S.INVALID_FIELD),
     ],
