@@ -260,12 +260,12 @@ def test_every_controller_tells_one_story_of_shared_namespaces(nvme):
     assert (controller["nanagrpid"], controller["anagrpmax"]) == (1, 1)
     block = admin.decode(wire.IdentifyNamespace, nvme.admin(admin.identify(wire.Cns.CNS_NAMESPACE, 1)).data)
     assert (block["nmic"], block["anagrpid"]) == (1, 1)
-    for nsid in (1, 2, 3):
+    for nsid in (1, 2, 3, 4):
         data = nvme.admin(admin.identify(wire.Cns.CNS_INDEPENDENT_NAMESPACE, nsid)).data
         independent = admin.decode(wire.IndependentNamespace, data)
         assert (independent["nmic"], independent["anagrpid"]) == (1, 1)
     log = admin.decode(wire.AnaLog, nvme.admin(admin.get_log_page(L.LOG_ANA, 64)).data)
-    assert (log["groups"], log["group"], log["namespaces"], log["state"], log["nsid"]) == (1, 1, 3, 1, [1, 2, 3])
+    assert (log["groups"], log["group"], log["namespaces"], log["state"], log["nsid"]) == (1, 1, 4, 1, [1, 2, 3, 4])
 
 
 def test_persistent_events(make_nvme):
