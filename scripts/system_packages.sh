@@ -28,6 +28,10 @@ arm) # boards: the cross compiler for 64-bit ARM, and an emulator of its program
   packages=(g++-aarch64-linux-gnu qemu-user-static)
   programs=(aarch64-linux-gnu-g++ qemu-aarch64-static)
   ;;
+page) # a browser, for tests of the server's page and its picture
+  packages=(chromium-headless-shell)
+  programs=(chromium)
+  ;;
 bench) # the disk's own rate
   packages=(fio)
   programs=(fio)
@@ -37,7 +41,7 @@ xrt) # the vendor's runtime, which drives cards; sim/xrt emulates one under it
   programs=()
   ;;
 *)
-  echo "usage: system_packages.sh build|rtl|check|lint|fuzz|arm|bench|xrt" >&2
+  echo "usage: system_packages.sh build|rtl|check|lint|fuzz|arm|page|bench|xrt" >&2
   exit 2
   ;;
 esac

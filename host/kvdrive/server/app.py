@@ -23,7 +23,7 @@ from starlette.routing import Route
 from kvdrive.errors import InputError, KvdriveError
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.text import TextStream
-from kvdrive.server import chat
+from kvdrive.server import chat, page
 from kvdrive.server.errors import ApiError, invalid
 from kvdrive.server.jobs import DeadlinePassed, End, Job, QueueFull, Token
 from kvdrive.server.metrics import Metrics
@@ -85,6 +85,10 @@ class _Generation:
                     yield piece
                 if self._filter.stopped:
                     self.reason = "stop"
+                    self._job.cancelled.set()
+                    while isinstance(event := await self._events.get(), Token):
+                        pass  # a step that was under way
+                    self._session, self._removed = event.session, event.removed
                     return
             self._session, self._removed = event.session, event.removed
             if isinstance(event.error, InputError):
@@ -127,6 +131,8 @@ class _Server:
             self._route("/v1/models", self._models, "GET"),
             self._route("/v1/models/{name:path}", self._model, "GET"),
             Route("/health", self._health),
+            self._route("/v1/stats", self._stats, "GET"),
+            *[self._route(path, handler, "GET", open_to_all=True) for path, handler in page.routes()],
             self._route("/metrics", self._show_metrics, "GET", open_to_all=self._settings.open_metrics),
         ]
         return Starlette(routes=routes, exception_handlers={HTTPException: _http_error}, lifespan=self._lifespan)
@@ -264,6 +270,11 @@ class _Server:
         load = {"model": self._settings.name, "waiting": waiting, "running": running}
         body = {"status": state["status"]} if self._settings.key else state | load
         return JSONResponse(body, 503 if failed else 200)
+
+    async def _stats(self, http: HttpRequest) -> Response:
+        waiting, running = self._scheduler.load
+        state = {"model": self._settings.name, "context": self._settings.context}
+        return JSONResponse(state | {"waiting": waiting, "running": running} | self._metrics.figures())
 
     async def _show_metrics(self, http: HttpRequest) -> Response:
         return Response(self._metrics.text(), media_type=CONTENT_TYPE_LATEST)

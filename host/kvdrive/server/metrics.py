@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -139,6 +140,20 @@ class Metrics:
     def watch(self, name: str, text: str, value: Callable[[], float]) -> None:
         """A gauge whose value is asked for when the metrics are read."""
         Gauge(f"kvdrive_{name}", text, registry=self._registry).set_function(value)
+
+    def figures(self) -> dict[str, Any]:
+        """What the page shows: counters since the start of the server; `sessions` is None where none are kept."""
+        tokens = {"prompt": "prompt", "cached": "cached_prompt", "generated": "generated"}
+        counts = {f"{name}_tokens": self.value(f"{metric}_tokens_total") for name, metric in tokens.items()}
+        moved = {
+            name: self.value(f"drive_{name}_total") for name in ("host_in_bytes", "host_out_bytes", "read_inside_bytes")
+        }
+        rate = {"tokens_per_second": self.rate.per_second()}
+        return counts | moved | rate | {"sessions": self.sessions.figures or None}
+
+    def value(self, name: str) -> float:
+        """The value of a metric without labels; 0 for one that is not there yet."""
+        return self._registry.get_sample_value(f"kvdrive_{name}") or 0
 
     def text(self) -> bytes:
         """The exposition format."""

@@ -118,6 +118,11 @@ class Scheduler:
         return self._turns.slots if self._turns else {}
 
     @property
+    def in_memory(self) -> set[int]:
+        """The sessions whose K and V are in memory now. For the scheduler's thread."""
+        return self._turns.in_memory if self._turns else set()
+
+    @property
     def _running(self) -> list[Running]:
         return self._turns.running if self._turns else []
 

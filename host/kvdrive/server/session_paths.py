@@ -39,19 +39,24 @@ class SessionPaths:
         ]
 
     async def _list(self, http: HttpRequest) -> Response:
-        entries, now = await self._with(lambda store: (store.index.entries(store.options.tenant), store.index.now))
-        return JSONResponse({"object": "list", "data": [_card(entry, now) for entry in entries]})
+        def cards(store: SessionStore) -> list[Json]:
+            now, in_memory = store.index.now, self._scheduler.in_memory
+            return [_card(entry, now, entry.id in in_memory) for entry in store.index.entries(store.options.tenant)]
+
+        return JSONResponse({"object": "list", "data": await self._with(cards)})
 
     async def _drop(self, http: HttpRequest) -> Response:
         wanted = http.path_params["session"]
 
-        def drop(store: SessionStore) -> int:
+        def drop(store: SessionStore) -> bool:
             entry = find(store, wanted)
-            if entry.owner:
-                raise InputError(f"session '{wanted}' is in use: try again when its answer is complete")
-            return store.shelf.drop([entry.id])
+            if not entry.owner:
+                store.shelf.drop([entry.id])
+            return not entry.owner
 
-        await self._with(drop)
+        if not await self._with(drop):
+            text = f"session '{wanted}' is in use: try again when its answer is complete"
+            raise ApiError(409, text, code="session_unavailable")
         return JSONResponse({"id": wanted, "object": "session", "deleted": True})
 
     async def _slot(self, http: HttpRequest) -> Response:
@@ -141,7 +146,7 @@ async def _filename(http: HttpRequest) -> str:
     return name
 
 
-def _card(entry: Entry, now: float) -> Json:
+def _card(entry: Entry, now: float, in_memory: bool) -> Json:
     return {
         "id": entry.id,
         "object": "session",
@@ -152,5 +157,5 @@ def _card(entry: Entry, now: float) -> Json:
         "uses": entry.uses,
         "pinned": entry.pinned,
         "open": bool(entry.owner),
-        "where": "flash",
+        "where": "memory" if in_memory else "flash",
     }

@@ -19,6 +19,7 @@ from kvdrive.errors import TargetError
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.decode import choose
 from kvdrive.kvcache.base import AttachedCache
+from kvdrive.kvcache.memory import MemoryCache
 from kvdrive.plugins.together import in_parts
 from kvdrive.plugins.transformers import Attachment
 from kvdrive.server.costs import Costs
@@ -26,6 +27,7 @@ from kvdrive.server.idle import IdleSequences
 from kvdrive.server.jobs import End, Job, Limits, Token
 from kvdrive.server.kept import KeptSequences
 from kvdrive.server.metrics import Metrics
+from kvdrive.sessions.kept import KeptSequence
 
 log = logging.getLogger(__name__)
 Finished = IdleSequences | KeptSequences
@@ -87,6 +89,13 @@ class Turns:
     def costs(self) -> Costs:
         """The times that the choice between resuming and recomputing is made by."""
         return self.finished.costs
+
+    @property
+    def in_memory(self) -> set[int]:
+        """The sessions whose running sequence is in memory, with the drive as its home."""
+        caches = [running.cache for running in self.running]
+        kept = [cache.keeper for cache in caches if isinstance(cache, MemoryCache)]
+        return {one.number for one in kept if isinstance(one, KeptSequence) and one.number is not None}
 
     def begin(self, job: Job) -> None:
         """Let a job join. Raises InputError for the name of a session that is in use."""

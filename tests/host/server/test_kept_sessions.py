@@ -1,5 +1,7 @@
 """Conversations of `kvdrive serve` outlive the server: found after SIGKILL and SIGTERM, named, listed, removed."""
 
+import shutil
+
 import pytest
 import torch
 from server_process import PROMPT, Server
@@ -120,6 +122,27 @@ def test_sessions_are_removed_and_bounded(serve):
     assert server.metric("kvdrive_sessions_kept") == 1
     assert server.complete(prompt="x", session="a/b").status_code == 400
     assert server.complete(prompt="x", kv_uri="file:a").status_code == 400
+
+
+def test_models_refuse_each_others_k_and_v(serve, checkpoint, tmp_path):
+    """Other weights of the same name and shape, on the same drives: nothing is found, and names are not taken over."""
+    server = serve()
+    ask(server, LONG, session="talk")
+    server.close()
+    other = shutil.copytree(checkpoint, tmp_path / "other")
+    model = AutoModelForCausalLM.from_pretrained(checkpoint)
+    with torch.no_grad():
+        model.model.layers[1].self_attn.k_proj.weight.mul_(-1.5)
+    model.save_pretrained(other)
+    server = serve(model=other)
+    refused = server.complete(prompt=LONG, max_tokens=2, session="talk")
+    assert refused.status_code == 409
+    assert refused.json()["error"]["code"] == "session_unavailable"
+    assert "another model" in refused.json()["error"]["message"]
+    text, cached, answer = ask(server, LONG)
+    assert (cached, answer["kvdrive"]["restore"]) == (0, "none")
+    assert text == stock(other, LONG) != stock(checkpoint, LONG)
+    assert server.metric("kvdrive_sessions_hits_total") == 0
 
 
 @pytest.mark.slow

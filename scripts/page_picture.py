@@ -1,0 +1,81 @@
+"""The picture of the server's page: two conversations with a real model, in a headless browser."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from browser import Browser, program
+from kvdrive.errors import InputError
+
+PICTURE = Path(__file__).resolve().parents[1] / "docs" / "page.png"
+OTHER = "Name three rivers of Europe."
+QUESTIONS = (
+    "Why do some computers keep their data on flash memory?",
+    "What happens to it when the power is gone?",
+    "Say that in one short sentence.",
+)
+
+
+def ask(page: Browser, question: str) -> None:
+    """Type a question and wait for the whole answer."""
+    page.value("document.getElementById('question').focus()")
+    page.type(question)
+    page.press("Enter")
+    page.wait("running !== null")
+    page.wait("running === null")
+
+
+def main() -> None:
+    """Start a server, talk, write the picture."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", default="smollm2")
+    parser.add_argument("--name", default="smollm2")
+    parser.add_argument("--out", type=Path, default=PICTURE)
+    parser.add_argument("--dark", action="store_true")
+    parser.add_argument("--width", type=int, default=1280)
+    parser.add_argument("--height", type=int, default=760)
+    given = parser.parse_args()
+    path = program()
+    if path is None:
+        raise InputError("there is no Chromium here: scripts/system_packages.sh page installs one")
+    with tempfile.TemporaryDirectory() as folder:
+        options = [
+            "--model",
+            given.model,
+            "--port",
+            "0",
+            "--drive",
+            folder,
+            "--max-tokens",
+            "2000",
+            "--name",
+            given.name,
+        ]
+        command = [sys.executable, "-m", "kvdrive", "serve", *options]
+        server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert server.stdout is not None
+        try:
+            address = server.stdout.readline().split()[-1].removesuffix("/v1")
+            with Browser(path) as page:
+                page.resize(given.width, given.height, given.dark)
+                page.open(address)
+                page.wait("model !== null")
+                page.value("document.getElementById('most').value = 90")
+                page.value("document.getElementById('heat').value = 0")
+                ask(page, OTHER)
+                page.value("begin()")
+                for question in QUESTIONS:
+                    ask(page, question)
+                page.wait("document.querySelectorAll('#conversations .where').length === 2")
+                page.picture(given.out)
+        finally:
+            server.terminate()
+            server.wait(30)
+
+
+if __name__ == "__main__":
+    main()
