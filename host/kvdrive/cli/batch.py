@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from kvdrive.cli.groups import command
-from kvdrive.cli.options import FolderOptions, ModelOptions, PolicyOptions, TargetOptions
+from kvdrive.cli.options import FolderOptions, InputTier, ModelOptions, PolicyOptions, TargetOptions
 from kvdrive.cli.paths import input_file
 from kvdrive.errors import InputError
 
@@ -27,6 +27,7 @@ def batch(
     where: TargetOptions,
     files: FolderOptions,
     how: PolicyOptions,
+    inputs: InputTier,
     out: Annotated[Path, typer.Option(help="JSONL file of the answers; what it holds already is not asked again")],
     max_new_tokens: Annotated[int, typer.Option(min=1, help="tokens of an answer at most")] = 256,
     actors: Annotated[int, typer.Option(min=0, help="Ray actors; 0: this process, without Ray")] = 0,
@@ -45,7 +46,8 @@ def batch(
     if actors and files.drive is not None:
         raise InputError("actors cannot share the files of --drive: serve the drives and take --target tcp://")
     asked = read_prompts(prompts)
-    work = Work(computed.model, computed.dtype, computed.device, max_new_tokens, where.options(files), how.options())
+    attention = inputs.applied(how.options())
+    work = Work(computed.model, computed.dtype, computed.device, max_new_tokens, where.options(files), attention)
     console = Console(stderr=True)
     with Answers(out) as answers:
         left = [prompt for prompt in asked if prompt.id not in answers.done]

@@ -14,6 +14,7 @@ import typer
 from kvdrive.cli.groups import command
 from kvdrive.cli.options import (
     FolderOptions,
+    InputTier,
     MemoryTier,
     ModelOptions,
     OverflowOptions,
@@ -44,6 +45,7 @@ def generate(
     how: PolicyOptions,
     tier: MemoryTier,
     full: OverflowOptions,
+    inputs: InputTier,
     prompt: Annotated[list[str] | None, typer.Option(help="text to continue; again for a batch; - reads stdin")] = None,
     prompt_file: Annotated[list[Path] | None, typer.Option(help="file to continue; again for a batch")] = None,
     prompt_tokens: Annotated[int, typer.Option(min=0, help="keep only the last so many prompt tokens; 0: all")] = 0,
@@ -90,7 +92,9 @@ def generate(
         sampling=Sampling(temperature, top_k, top_p, seed),
         ignore_stop=ignore_stop,
         drives=where.options(files),
-        attention=replace(full.applied(tier.applied(how.options())), sessions=SessionOptions() if session else None),
+        attention=replace(
+            inputs.applied(full.applied(tier.applied(how.options()))), sessions=SessionOptions() if session else None
+        ),
         session=session,
         check=check,
         report=report,

@@ -11,6 +11,7 @@ import typer
 from kvdrive.choices import DTYPES, ENGINES, TARGETS, Active, OnFailure, OnOverflow, explained
 from kvdrive.cli.paths import input_file, output_folder
 from kvdrive.cli.sizes import bytes_of
+from kvdrive.errors import InputError
 from kvdrive.policies import POLICIES, parse_ratio
 from kvdrive.sessions.eviction import EVICTIONS
 
@@ -217,3 +218,25 @@ class MemoryTier:
         from kvdrive.kvcache.budget import MemoryOptions
 
         return replace(attention, active=self.place, memory=MemoryOptions(bytes_of(self.memory)))
+
+
+@dataclass(frozen=True)
+class InputTier:
+    """What the drives keep of a sequence."""
+
+    xcache: Annotated[
+        str,
+        typer.Option(
+            help="share of the sequences of which the drives keep layer inputs instead of K and V, 0 to 1: fewer bytes "
+            "are written, and the host rebuilds K and V; auto: the share that is fastest here"
+        ),
+    ] = "0"
+
+    def applied(self, attention: AttentionOptions) -> AttentionOptions:
+        """`attention` with this share. Raises InputError."""
+        if self.xcache == "auto":
+            return replace(attention, xcache="auto")
+        try:
+            return replace(attention, xcache=float(self.xcache))
+        except ValueError as error:
+            raise InputError(f"--xcache {self.xcache} is no share: give a number from 0 to 1, or auto") from error

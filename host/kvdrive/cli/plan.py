@@ -15,6 +15,7 @@ from kvdrive.errors import InputError
 from kvdrive.perf.plan import Plan, plan
 from kvdrive.perf.shapes import HALF_BYTES, SHAPES, ModelShape
 from kvdrive.perf.systems import SYSTEMS
+from kvdrive.perf.xcache import FLOP_PER_WEIGHT
 
 app = typer.Typer()
 
@@ -32,6 +33,10 @@ def show(
         float | None,
         typer.Option("--x-cache", min=0, max=1, help="share of the work that X-cache takes; default: the best"),
     ] = None,
+    flop_factor: Annotated[
+        float,
+        typer.Option(min=0.5, help="FLOP of X-cache for a weight of both projections: two need 4, HILOS prints 2"),
+    ] = FLOP_PER_WEIGHT,
     as_json: Annotated[bool, typer.Option("--json", help="machine-readable output")] = False,
 ) -> None:
     """Say what a decode step would take, what bounds it, and what to change. Modelled from published rates."""
@@ -40,7 +45,7 @@ def show(
     tokens = bytes_of(context)
     if tokens < 1:
         raise InputError("a context has at least one token")
-    found = plan(_shape(model), SYSTEMS[hardware], tokens, batch, drives, x_cache)
+    found = plan(_shape(model), SYSTEMS[hardware], tokens, batch, drives, x_cache, flop_factor)
     typer.echo(json.dumps(record(found))) if as_json else _print(found)
 
 
@@ -102,6 +107,7 @@ def record(found: Plan) -> dict[str, object]:
         "spill_interval": found.interval,
         "pending_bytes": found.pending,
         "years_of_writes": found.years,
+        "batch_limit": found.batch_limit,
         "advice": found.advice,
     }
 
@@ -127,5 +133,6 @@ def _print(found: Plan) -> None:
         f"drives: {found.stored / 1e9:,.1f} GB on each; {found.drives_needed} hold everything; writes last {years}\n"
         f"host: {found.pending / 1e6:,.1f} MB wait for the next write, every {found.interval} tokens; "
         f"weights {'on the processor' if found.weights_on_processor else 'come over the link in each step'}\n"
+        f"batch: {found.batch_limit:,} sequences at most fit the processor's memory\n"
         f"next: {found.advice}"
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kvdrive.cli.groups import command
-from kvdrive.cli.options import MemoryTier, ModelOptions, TargetOptions, kept_drives
+from kvdrive.cli.options import InputTier, MemoryTier, ModelOptions, TargetOptions, kept_drives
 from kvdrive.cli.paths import output_folder
 from kvdrive.waiting import IMPORTS, waiting_for
 
@@ -27,6 +27,7 @@ def run(
     computed: ModelOptions,
     where: TargetOptions,
     tier: MemoryTier,
+    inputs: InputTier,
     prompt_tokens: Annotated[int, typer.Option(min=0, help="of document and question; 0: 8192 or what fits")] = 0,
     new_tokens: Annotated[int, typer.Option(min=2, help="tokens to generate at most")] = 48,
     out: Annotated[
@@ -50,7 +51,7 @@ def run(
         from kvdrive.plugins.attach import AttentionOptions
 
     console = Console()
-    attention = tier.applied(AttentionOptions())
+    attention = inputs.applied(tier.applied(AttentionOptions()))
     settings = Settings(
         model=computed.model,
         dtype=computed.dtype,

@@ -71,6 +71,18 @@ class Plan:
         return float(self.model.kv_bytes(self.batch, self.interval))
 
     @property
+    def batch_limit(self) -> int:
+        """The most sequences whose part fits the processor's memory, beside the weights that are there.
+
+        Of each sequence these are the tokens that wait for a write, and K and V of two layers where they are rebuilt.
+        """
+        layers = self.model.layers
+        weights = self.model.weight_bytes * (1 if self.weights_on_processor else 2 / layers)
+        rebuilt = 2 * self.alpha * self.model.kv_bytes(1, self.tokens) / layers
+        each = self.model.kv_bytes(1, self.interval) + rebuilt
+        return max(0, int((self.system.memory - weights) / each))
+
+    @property
     def drives_needed(self) -> int:
         """The fewest drives that hold K and V."""
         return max(1, math.ceil(self.stored * self.drives / self.system.drive.capacity))
@@ -89,6 +101,8 @@ class Plan:
         longest = max(self.parts, key=lambda part: part.seconds)
         if self.drives < self.drives_needed:
             return f"K and V need {self.drives_needed} drives"
+        if self.batch > self.batch_limit:
+            return f"the processor's memory holds what {self.batch_limit} sequences need there: a smaller batch"
         if longest is self.parts[0]:
             if self.weights_on_processor:
                 return "the model's own weights take longest: a larger batch costs little"
@@ -98,10 +112,21 @@ class Plan:
         return f"{longest.bound} takes longest: a smaller share of X-cache, or a faster {longest.bound}"
 
 
-def plan(model: ModelShape, system: System, tokens: int, batch: int, drives: int, alpha: float | None = None) -> Plan:
-    """Plan a decode step of `batch` sequences of `tokens` tokens. `alpha` None: the best share of X-cache."""
+def plan(
+    model: ModelShape,
+    system: System,
+    tokens: int,
+    batch: int,
+    drives: int,
+    alpha: float | None = None,
+    flop_per_weight: float = xcache.FLOP_PER_WEIGHT,
+) -> Plan:
+    """Plan a decode step of `batch` sequences of `tokens` tokens. `alpha` None: the best share of X-cache.
+
+    `flop_per_weight`: FLOP that rebuilding K and V of a token takes for a weight of both projections.
+    """
     inside = min(system.drive.rate, kernel_rate(model.group)) * drives
-    rates = xcache.Rates(inside, system.link, system.flops)
+    rates = xcache.Rates(inside, system.link, system.flops, flop_per_weight)
     cached = tokens * batch
     best = xcache.chosen(model, cached, rates)
     reason = _reason(model, rates, cached, best)

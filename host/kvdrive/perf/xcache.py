@@ -10,17 +10,18 @@ from dataclasses import dataclass
 
 from kvdrive.perf.shapes import HALF_BYTES, ModelShape
 
-FLOP_PER_WEIGHT = 4  # X times two projections, 2 FLOP each; the paper prints 2 for both
+FLOP_PER_WEIGHT = 4.0  # X times two projections, 2 FLOP each; the paper prints 2 for both
 
 
 @dataclass(frozen=True)
 class Rates:
     """Bytes per second inside the drives (`drive`) and over the host interface (`link`); FLOP per second that rebuild K
-    and V (`compute`)."""
+    and V (`compute`), of which a weight of the two projections takes `flop_per_weight` for both."""
 
     drive: float
     link: float
     compute: float = math.inf
+    flop_per_weight: float = FLOP_PER_WEIGHT
 
 
 @dataclass(frozen=True)
@@ -37,12 +38,10 @@ class Times:
         return max(self.link, self.compute, self.drive)
 
 
-def times(
-    shape: ModelShape, tokens: int, alpha: float, rates: Rates, flop_per_weight: float = FLOP_PER_WEIGHT
-) -> Times:
+def times(shape: ModelShape, tokens: int, alpha: float, rates: Rates) -> Times:
     """Times of a step with `tokens` tokens in the caches of the batch; a share `alpha` of them is stored as X."""
     x, kv = shape.x_bytes_per_token * tokens, shape.kv_bytes_per_token * tokens
-    projected = flop_per_weight / 2 * shape.layers * shape.hidden * shape.kv_heads * shape.head_dim * tokens
+    projected = rates.flop_per_weight / 2 * shape.layers * shape.hidden * shape.kv_heads * shape.head_dim * tokens
     return Times(
         link=alpha * x / rates.link,
         compute=alpha * projected / rates.compute,

@@ -13,6 +13,7 @@ from kvdrive.choices import Active, OnFailure, OnOverflow
 from kvdrive.errors import InputError
 from kvdrive.kvcache.budget import MemoryOptions
 from kvdrive.plugins import transformers
+from kvdrive.plugins.layer_inputs import Share
 from kvdrive.plugins.support import decoder_config, group_of
 from kvdrive.plugins.transformers import DEFAULT_SPILL, Attachment
 from kvdrive.policies import Policy
@@ -32,7 +33,7 @@ class AttentionOptions:
     sessions: SessionOptions | None = None
     active: Active = "drive"
     memory: MemoryOptions = field(default_factory=MemoryOptions)
-    xcache: float = 0.0
+    xcache: Share = 0.0
     overflow: OnOverflow = "error"
     overflow_ratio: float = 0.5
     context: int = 0
@@ -50,7 +51,7 @@ def attach(
     sessions: SessionOptions | bool = False,
     active: Active = "drive",
     memory: MemoryOptions | None = None,
-    xcache: float = 0.0,
+    xcache: Share = 0.0,
     overflow: OnOverflow = "error",
     overflow_ratio: float = 0.5,
     context: int = 0,
@@ -71,7 +72,8 @@ def attach(
     `memory` allows, for the model's own attention; the drives keep them, and a stored session is loaded layer by layer.
 
     `xcache`: of this share of a batch's sequences the drives keep layer inputs instead of K and V, which the host
-    rebuilds (docs/xcache.md).
+    rebuilds (docs/xcache.md); "auto": the share that is fastest here, often none.
+
     `overflow`: what happens when a sequence has `context` tokens, or as many as the model has positions (0). "error":
     the call fails. "trim": the share `overflow_ratio` of its tokens, behind the first group, leaves the drives; the
     others keep their K and V, and positions go on counting.

@@ -41,10 +41,12 @@ from kvdrive.kvcache.memory import MemoryCache
 from kvdrive.kvcache.overflow import Overflow, group_tokens
 from kvdrive.kvcache.rows import Place, capacity_for
 from kvdrive.kvcache.xcache.inputs import XCache
+from kvdrive.kvcache.xcache.measured import Heads
+from kvdrive.kvcache.xcache.share import choose_here
 from kvdrive.nvme.errors import CommandError
 from kvdrive.plugins import together
 from kvdrive.plugins.host_attention import attend_on_host, causal_mask
-from kvdrive.plugins.layer_inputs import make_xcache
+from kvdrive.plugins.layer_inputs import Share, open_xcache, why_not
 from kvdrive.plugins.positions import positions_of, require_removable
 from kvdrive.plugins.probe import CHANGES_SCORES, probe
 from kvdrive.plugins.support import (
@@ -82,7 +84,7 @@ def attach(
     sessions: SessionOptions | bool = False,
     active: Active = "drive",
     memory: MemoryOptions | None = None,
-    xcache: float = 0.0,
+    xcache: Share = 0.0,
     overflow: OnOverflow = "error",
     overflow_ratio: float = 0.5,
     context: int = 0,
@@ -94,9 +96,10 @@ def attach(
     "recompute" makes the same K and V again on what is left, and the text goes on as it would have. `sessions`: keep K
     and V beyond the process (`Attachment.sessions`). `active` "memory": running sequences are in memory, as far as
     `memory` allows, and the model's own attention reads them there; the drives keep them.
-    `xcache`: of this share of a batch's sequences the drives keep layer inputs instead of K and V. `overflow`: what
-    happens when a sequence has `context` tokens, or as many as the model has positions (0): "error", or "trim", which
-    removes the share `overflow_ratio` of its tokens behind the first group; positions go on counting.
+    `xcache`: of this share of a batch's sequences the drives keep layer inputs instead of K and V; "auto": the share
+    that is fastest here, often none. `overflow`: what happens when a sequence has `context` tokens, or as many as the
+    model has positions (0): "error", or "trim", which removes the share `overflow_ratio` of its tokens behind the first
+    group; positions go on counting.
     Raises UnsupportedError for models that the drive cannot serve exactly, InputError.
     """
     policy = make_policy(attention, ratio or Fraction(1)) if isinstance(attention, str) else attention
@@ -120,7 +123,8 @@ def attach(
             raise UnsupportedError(
                 "overflow 'trim' removes K and V on drives: it needs a drive's policy, active='drive' and no X-cache"
             )
-    inputs = _xcache(model, policy, xcache, keeps_kv=bool(sessions) or active == "memory")
+    reason = why_not(policy.name, keeps_kv=bool(sessions) or active == "memory")
+    inputs = open_xcache(model, probe(model).layers, xcache, reason)
     try:
         attachment = Attachment(model, target, policy, spill, on_failure, in_memory, inputs)
     except BaseException:
@@ -128,12 +132,14 @@ def attach(
             inputs.close()
         raise
     attachment.overflow = full
-    if sessions:
-        try:
+    try:
+        if xcache == "auto" and inputs is not None:
+            attachment.choose_share()
+        if sessions:
             attachment.keep_sessions(SessionOptions() if isinstance(sessions, bool) else sessions)
-        except BaseException:
-            attachment.detach()
-            raise
+    except BaseException:
+        attachment.detach()
+        raise
     return attachment
 
 
@@ -218,6 +224,19 @@ class Attachment:
         if self._sessions is None:
             raise InputError("no sessions are kept here: attach the model with sessions=True")
         return self._sessions
+
+    def choose_share(self) -> None:
+        """Measure, and give X-cache the share of the sequences that is fastest. Raises CommandError, TargetError."""
+        xcache = self._backing.xcache
+        assert xcache is not None
+        heads = Heads(*heads_of(decoder_config(self._model)))
+        shared = self._model.device.type == "cpu" and all(drive.exclusive for drive in drives_of(self.target))
+        found = choose_here(xcache, self._backing, heads, shared)
+        xcache.share = found.share
+        log.warning("X-cache takes %g of the sequences: %s", found.share, found.reason)
+        if not found.share:
+            self._backing.xcache = None
+            xcache.close()
 
     def keep_sessions(self, options: SessionOptions) -> None:
         """Open the store. Raises InputError, TargetError, UnsupportedError."""
@@ -363,19 +382,6 @@ class Attachment:
             rows, tokens = _shape_of(arguments)
             return self.cache(tokens, rows)
         raise UnsupportedError(f"the drives do not have what this {type(given).__name__} holds: pass attached.cache()")
-
-
-def _xcache(model: PreTrainedModel, policy: Policy, share: float, *, keeps_kv: bool) -> XCache | None:
-    """The X-cache that `attach` was asked for. Raises InputError, UnsupportedError."""
-    if share == 0:
-        return None
-    if not isinstance(share, float | int) or not 0 < share <= 1:
-        raise InputError(f"the share of X-cache is a number from 0 to 1, not {share!r}")
-    if policy.name != "exact":
-        raise InputError(f"X-cache rebuilds K and V for exact attention: {policy.name} cannot use it")
-    if keeps_kv:
-        raise InputError("kept sessions and sequences in memory hold K and V: attach with them or with X-cache")
-    return make_xcache(model, probe(model).layers, float(share))
 
 
 def _check_attention(model: PreTrainedModel, policy: Policy) -> None:

@@ -88,6 +88,11 @@ def _rows(report: Report) -> Iterator[tuple[str, str]]:
         yield f"tokens still pending (of {written['spill']})", f"{written['pending_tokens']}"
         yield "sending, wall time", f"{written['sending']:.2f} s"
         yield "share of it while the model computed", f"{written['overlap']:.0%}"
+        if inputs := written["xcache"]:
+            yield "sequences stored as layer inputs", f"{inputs['alpha']:.0%}"
+            yield "bytes of layer inputs written, read", f"{inputs['bytes_written']:,}, {inputs['bytes_read']:,}"
+            yield "rebuilding K and V, wall time", f"{inputs['rebuild_seconds']:.2f} s"
+            yield "numbers corrected", f"{inputs['corrected']:,}"
     if removals := report["removals"]:
         left = f"{sum(one['tokens'] for one in removals):,}, at {', '.join(str(one['at']) for one in removals)}"
         yield "tokens that left because the positions were used up", left

@@ -11,7 +11,9 @@ from transformers import LlamaConfig
 
 from kvdrive.errors import InputError, RangeError, TargetError, UnsupportedError
 from kvdrive.generation.generate import greedy
+from kvdrive.kvcache.xcache.measured import Line, Measured
 from kvdrive.kvcache.xcache.rows import InputRows
+from kvdrive.kvcache.xcache.share import choose
 from kvdrive.plugins.transformers import attach
 from kvdrive.targets.emulator import Emulator
 
@@ -239,7 +241,7 @@ def test_a_lost_drive_is_a_clear_error(drives):
 @pytest.mark.parametrize(
     ("name", "share", "options", "error", "reason"),
     [
-        ("llama", 1.5, {}, InputError, "a number from 0 to 1"),
+        ("llama", 1.5, {}, InputError, "'auto' or a number from 0 to 1"),
         ("llama", 0.5, {"attention": "sparf"}, InputError, "sparf cannot use it"),
         ("llama", 0.5, {"sessions": True}, InputError, "with them or with X-cache"),
         ("llama", 0.5, {"active": "memory"}, InputError, "with them or with X-cache"),
@@ -300,3 +302,50 @@ def test_widths_and_precisions_that_do_not_fit_are_refused():
         InputRows(44, torch.float16, 64)
     with pytest.raises(UnsupportedError, match=r"not torch\.float64"):
         InputRows(64, torch.float64, 64)
+
+
+def line(token):
+    return Line(1e-6, token)
+
+
+@pytest.mark.parametrize(
+    ("shared", "attend", "read", "host", "share"),
+    [
+        (True, 1.0, 0.1, 1.1, 0.0),  # on the same cores, what costs more is never worth it
+        (True, 1.0, 0.1, 0.5, 1.0),
+        (False, 1.0, 0.5, 1.0, 0.5),  # side by side they share the work: 0.5 x 1 + 0.5 x 0.5 against 0.5
+        (False, 1.0, 0.5, 3.0, 0.25),
+        (False, 1.0, 0.5, 20.0, 0.0),
+        (False, 1.0, 0.2, 0.2, 1.0),
+    ],
+)
+def test_the_share_follows_from_what_was_measured(shared, attend, read, host, share):
+    rates = Measured(line(attend), line(read), line(host - read if shared else host), Line(0, 0), shared)
+    found = choose(512, 1024, lambda: rates)
+    assert found.share == share
+    assert ("times as long without" in found.reason) == bool(share)
+
+
+def test_grouped_queries_are_refused_without_measuring():
+    def measured():
+        raise AssertionError
+
+    assert choose(4096, 1024, measured).reason.startswith("X of a token is 4 times its K and V")
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "reason"),
+    [
+        ("llama", {}, "X of a token is 2 times its K and V"),
+        ("opt", {}, "measured here"),
+        ("phi3", {}, "projections of K and V of their own"),
+        ("llama", {"attention": "sparf"}, "sparf cannot use it"),
+    ],
+)
+def test_auto_explains_itself_in_a_line(target, name, options, reason, caplog):
+    model, ids = random_model(CONFIGS[name]).to(torch.bfloat16), prompts(2, 20)
+    with attach(model, target, xcache="auto", **options) as attached:
+        assert [record.message for record in caplog.records if reason in record.message]
+        greedy(model, ids, 4, past_key_values=attached.cache())
+    assert target._drive.sessions() == []
+    assert not any(module._forward_pre_hooks for module in model.modules())

@@ -51,6 +51,29 @@ def test_endurance_counts_what_a_step_writes():
     assert found.years == pytest.approx(7.008e15 / a_step * found.overlapped / (365 * 86400))
 
 
+def test_flop_of_rebuilding_decide_where_the_processor_is_slow():
+    """With the paper's 2 FLOP for both projections, half as fast a processor takes the same share."""
+    slow, slower = (dataclasses.replace(SMART, flops=SMART.flops / factor) for factor in (100, 200))
+
+    def attention(system, flop):
+        return plan(shapes.OPT_66B, system, 32768, 16, 64, 0.5, flop).parts[1]
+
+    assert attention(slow, 4.0) == attention(slower, 2.0)
+    assert attention(slow, 4.0).bound == "processor"
+    assert attention(slow, 2.0).seconds < attention(slow, 4.0).seconds
+    assert RUNNER.invoke(app, ["plan", "--model", "opt-13b", "--flop-factor", "2"]).exit_code == 0
+
+
+def test_the_batch_is_limited_by_what_the_processor_holds_of_each_sequence():
+    found = plan(shapes.OPT_13B, SMART, 32768, 16, 16, alpha=0.0)
+    each = shapes.OPT_13B.kv_bytes(1, found.interval)
+    assert found.batch_limit == int((40e9 - shapes.OPT_13B.weight_bytes) / each)
+    rebuilt = plan(shapes.OPT_13B, SMART, 32768, 16, 16, alpha=1.0)
+    assert rebuilt.batch_limit < found.batch_limit  # K and V of two layers of each sequence
+    beyond = plan(shapes.OPT_13B, SMART, 32768, rebuilt.batch_limit + 1, 64, alpha=1.0)
+    assert beyond.advice.startswith(f"the processor's memory holds what {rebuilt.batch_limit} sequences need")
+
+
 def test_json_has_the_parts_and_the_label():
     row = json.loads(RUNNER.invoke(app, ["plan", "--model", "opt-13b", "--context", "64K", "--json"]).output)
     assert (row["tokens"], row["label"], len(row["parts"])) == (65536, "modelled", 3)

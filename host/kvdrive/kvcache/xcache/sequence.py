@@ -76,7 +76,7 @@ class InputSequence(Sequence):
         state = self._layers[layer]
         x = state.pending[:tokens]
         rows = self._shared.rows.encode(x)
-        rebuilt = self._projected(layer, x, first_token)
+        rebuilt = self.project(layer, x, first_token)
         keys = state.keys.found(first_token, k, rebuilt.k)
         values = state.values.found(first_token, v, rebuilt.v)
         with self._shared.lock:
@@ -181,7 +181,7 @@ class InputSequence(Sequence):
         parts = gather([one.queue.start(partial(read, one)) for one in self.slices])
         began = time.perf_counter()
         x = self._shared.rows.decode(np.concatenate(parts) if len(parts) > 1 else parts[0])
-        rebuilt = self._projected(layer, x, 0)
+        rebuilt = self.project(layer, x, 0)
         state.keys.apply(rebuilt.k)
         state.values.apply(rebuilt.v)
         with self._shared.lock:
@@ -190,7 +190,7 @@ class InputSequence(Sequence):
             self._shared.stats.tokens_rebuilt += state.stored
         return rebuilt
 
-    def _projected(self, layer: int, x: torch.Tensor, first: int) -> Rebuilt:
+    def project(self, layer: int, x: torch.Tensor, first: int) -> Rebuilt:
         """K and V of x [tokens, width], which are tokens `first` and following ones."""
         positions = self._positions[first : first + len(x)]
         k, v = self._shared.projections.project(layer, x, positions, first)
