@@ -194,6 +194,10 @@ bench-remote: setup ## decode steps with the drive behind NVMe/TCP: loopback, an
 bench-sessions: setup ## first token of a turn found on the drive beside computing it again, writes, look-ups -> docs/sessions.md
 	@$(BIN)/python scripts/bench_sessions.py
 
+.PHONY: bench-resume
+bench-resume: setup ## first token behind a stored history: attended to in the drive, loaded by layer, computed again -> docs/sessions.md
+	@$(BIN)/python scripts/bench_resume.py
+
 .PHONY: bench-serve
 bench-serve: setup ## conversations with and without a store, and alone or in shared steps -> docs/serve.md
 	@mkdir -p out

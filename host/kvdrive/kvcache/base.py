@@ -11,9 +11,11 @@ from typing import Any
 import torch
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-from kvdrive.errors import UnsupportedError
+from kvdrive import abi
+from kvdrive.errors import KvdriveError, UnsupportedError
 from kvdrive.kvcache.history import History
 from kvdrive.kvcache.overflow import Removal
+from kvdrive.nvme.errors import CommandError
 
 LayersInMemory = Callable[[], dict[int, CacheLayerMixin]]  # makes the layers that stay in memory, by index
 
@@ -125,6 +127,11 @@ class AttachedCache(Cache, ABC):  # type: ignore[misc]
     def make_room(self) -> bool:
         """A drive is full. Returns True if kept sessions were removed, so that the call may succeed now."""
         return False
+
+    def survives(self, error: KvdriveError) -> bool:
+        """True if a call that failed with `error` may succeed now: kept sessions were removed from a full drive."""
+        full = isinstance(error, CommandError) and error.status == abi.NvmeStatus.CAPACITY_EXCEEDED
+        return full and self.make_room()
 
     @abstractmethod
     def undo(self, tokens: int) -> None:

@@ -26,6 +26,9 @@ class Keeper(Protocol):
     def lost(self) -> None:
         """A drive lost some of the tokens; they are about to be computed again."""
 
+    def leave_drives(self, reason: str) -> bool:
+        """The cache goes on without the drives. Returns True if they keep what was saved, as a session."""
+
     def make_room(self) -> bool:
         """A drive is full. Returns True if sessions were removed, so that the call may succeed now."""
 

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import torch
 
-from kvdrive.errors import UnsupportedError
-from kvdrive.kvcache.backing import Backing
+from kvdrive import abi
+from kvdrive.errors import KvdriveError, UnsupportedError
+from kvdrive.kvcache.backing import Backing, drop
 from kvdrive.kvcache.base import LayerCall, LayersInMemory
 from kvdrive.kvcache.budget import MemoryOptions
 from kvdrive.kvcache.cache import DriveCache
@@ -25,6 +26,7 @@ from kvdrive.kvcache.overflow import Removal
 from kvdrive.kvcache.rows import Place, Rows
 from kvdrive.kvcache.sequence import Sequence
 from kvdrive.kvcache.transfers import Transfers
+from kvdrive.nvme.errors import CommandError
 
 if TYPE_CHECKING:
     from kvdrive.policies.drive import DrivePolicy
@@ -136,6 +138,7 @@ class MemoryCache(DriveCache):
         self.expected_tokens = expected_tokens
         self.plan: LoadPlan | None = LoadPlan(options.read_buffer)
         self.loading = Loading.nothing()
+        self._alone = False  # the drives are full: the sequences have no home
         self._ended: LoadStats | None = None
         self._known: torch.Tensor | None = None  # tokens that the drives have and that are computed again
         super().__init__(backing, layers, policy, in_memory)
@@ -149,6 +152,12 @@ class MemoryCache(DriveCache):
     def memory_layers(self) -> list[MemoryLayer]:
         """The layers whose home is the drives."""
         return cast(list[MemoryLayer], self.drive_layers)
+
+    def open(self, batch: int, heads: int) -> None:
+        """See DriveCache."""
+        if self._alone and not self.sequences:
+            self.sequences += [Sequence([]) for _ in range(batch)]
+        super().open(batch, heads)
 
     def adopt(
         self,
@@ -192,6 +201,24 @@ class MemoryCache(DriveCache):
             layer.leave_memory()
         self.history.replay(forward, self, device)
 
+    def survives(self, error: KvdriveError) -> bool:
+        """See AttachedCache. When the drives cannot store any more, the sequences go on in memory alone."""
+        if super().survives(error):
+            return True
+        if not isinstance(error, CommandError) or error.opcode != abi.Opcode.KV_APPEND or not self.sequences:
+            return False
+        try:
+            self.loading.finish()
+        except KvdriveError:
+            return False
+        self.transfers.abandon()
+        rows, self._alone = len(self.sequences), True
+        if self.keeper is not None and self.keeper.leave_drives(str(error)):
+            self.sequences.clear()
+        drop(self.sequences)
+        self.sequences += [Sequence([]) for _ in range(rows)]
+        return True
+
     def truncate(self, tokens: int) -> None:
         """See DriveCache."""
         if tokens == 0:
@@ -213,7 +240,7 @@ class MemoryCache(DriveCache):
     def reset(self) -> None:
         """See AttachedCache."""
         self._stop_loading()
-        self._known = None
+        self._known, self._alone = None, False
         super().reset()
 
     @property

@@ -48,7 +48,7 @@ class Transfers:
 
     def make_room(self) -> None:
         """Wait until memory for the K and V of one more layer is free. Raises the error of a drive that failed."""
-        while self._pending and self._is_full():
+        while self._pending and (self._is_full() or all(one.done() for one in self._pending[0][1])):
             self._finish_oldest()
 
     def outstanding(self) -> list[Future[None]]:

@@ -193,7 +193,7 @@ class Attachment:
         return cache
 
     def on_drives(self) -> DriveCache:
-        """See sessions.store.Places. Raises UnsupportedError for policies that keep K and V in memory."""
+        """See sessions.placing.Places. Raises UnsupportedError for policies that keep K and V in memory."""
         cache = self._policy.new_cache(self._backing, self._layers, self._others)
         if not isinstance(cache, DriveCache):
             raise UnsupportedError(
@@ -202,21 +202,27 @@ class Attachment:
         self._caches.add(cache)
         return cache
 
+    def fits(self, tokens: int, rows: int = 1) -> bool:
+        """See sessions.placing.Places."""
+        return self._memory is not None and self._budget.fits(self._bytes_in_memory(tokens, rows))
+
     def in_memory(self, tokens: int, rows: int = 1) -> MemoryCache | None:
-        """See sessions.store.Places."""
-        if self._memory is None:
+        """See sessions.placing.Places."""
+        if self._memory is None or not self.fits(tokens, rows):
             return None
         policy = cast(DrivePolicy, self._policy)  # `attach` takes exact attention only
-        model, (_, kv_heads, head_dim) = self._model, heads_of(decoder_config(self._model))
-        size = 2 * self._layers * kv_heads * head_dim * model.dtype.itemsize * rows * capacity_for(tokens)
-        if not self._budget.fits(size):
-            return None
-        claim = self._budget.claim(size)
-        place = Place(model.dtype, model.device, claim)
+        claim = self._budget.claim(self._bytes_in_memory(tokens, rows))
+        place = Place(self._model.dtype, self._model.device, claim)
         cache = MemoryCache(self._backing, self._layers, policy, self._others, place, self._memory, tokens)
         weakref.finalize(cache, claim.release).atexit = False
         self._caches.add(cache)
         return cache
+
+    def _bytes_in_memory(self, tokens: int, rows: int) -> int:
+        """K and V of so many tokens in the model's precision."""
+        _, kv_heads, head_dim = heads_of(decoder_config(self._model))
+        per_token = 2 * self._layers * kv_heads * head_dim * self._model.dtype.itemsize
+        return int(rows * capacity_for(tokens) * per_token)
 
     @property
     def sessions(self) -> SessionStore:
@@ -287,6 +293,8 @@ class Attachment:
             return
         self._model.set_attn_implementation(self._stock)
         del self._model.forward  # uncovers the forward of the class
+        if self._sessions is not None:
+            self._sessions.ahead.close()
         for cache in list(self._caches):
             cache.leave()
         if self._sessions is not None:
@@ -336,7 +344,7 @@ class Attachment:
                 cache.undo(before)
                 cache.compute_instead(self._forward, self._model.device)
             except (TargetError, CommandError) as error:
-                if _is_full(error) and cache.make_room() and attempt < _RECOVERIES:
+                if attempt < _RECOVERIES and cache.survives(error):
                     cache.undo(before)
                     continue
                 recompute = self._recompute or (cache.is_kept and isinstance(error, CommandError))
@@ -437,10 +445,6 @@ def _shape_of(arguments: dict[str, Any]) -> tuple[int, int]:
     given = arguments.get("input_ids")
     given = arguments.get("inputs_embeds") if given is None else given
     return (1, 0) if given is None else (given.shape[0], given.shape[1])
-
-
-def _is_full(error: Exception) -> bool:
-    return isinstance(error, CommandError) and error.status == abi.NvmeStatus.CAPACITY_EXCEEDED
 
 
 def _is_loss(error: Exception) -> bool:

@@ -5,19 +5,20 @@ The next turn of a conversation computes only what is new. `kept.KeptSequences` 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from transformers.cache_utils import Cache
 
 from kvdrive.server.costs import Costs
+from kvdrive.sessions.ahead import Waiting
 from kvdrive.sessions.finder import common_length
 
 
 @dataclass(frozen=True)
 class Taken:
-    """A cache for a prompt, with the tokens that were kept of it. `restore`: "fork", "recompute" (it would be faster),
-    or "none" (nothing was kept)."""
+    """A cache for a prompt, with the tokens that were kept of it. `restore`: how it goes on with them: "attend" where
+    they are, "load" into memory, "recompute" (that is faster), or "none" (nothing was kept)."""
 
     cache: Cache
     restore: str
@@ -62,7 +63,7 @@ class IdleSequences:
         while len(self._kept) > self._limit:
             self._kept.pop(0).cache.reset()
 
-    def take(self, prompt: list[int], name: str) -> Taken:
+    def take(self, prompt: list[int], name: str, new_tokens: int) -> Taken:
         """A cache with the first tokens of `prompt`, cropped to them, or an empty one. Names are not kept here."""
         best = max(self._kept, key=lambda kept: common_length(kept.tokens, prompt), default=None)
         common = 0 if best is None else min(common_length(best.tokens, prompt), len(prompt) - 1)
@@ -70,7 +71,14 @@ class IdleSequences:
             return Taken(self._new(), "recompute" if common else "none")
         self._kept.remove(best)
         best.cache.crop(common - best.cache.get_seq_length())
-        return Taken(best.cache, "fork")
+        return Taken(best.cache, "attend")
+
+    def look_ahead(self, waiting: Sequence[Waiting]) -> None:
+        """Told which requests wait: nothing has to be brought for them."""
+
+    def way(self, cache: Cache) -> str | None:
+        """What `take` said stays true."""
+        return None
 
     def drop(self, cache: Cache) -> None:
         """Forget a sequence that failed."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from kvdrive.kvcache.cache import DriveCache
 from kvdrive.server.costs import Costs
 from kvdrive.server.idle import Taken
+from kvdrive.sessions.ahead import Waiting
 from kvdrive.sessions.kept import KeptSequence
 from kvdrive.sessions.store import SessionStore
 
@@ -18,6 +20,8 @@ class KeptSequences:
         self.store = store
         self.costs = costs
         self._bytes_per_token = bytes_per_token
+        if store.placing.in_memory:
+            store.costs.measure()
 
     def __len__(self) -> int:
         return self.store.index.count()
@@ -26,12 +30,15 @@ class KeptSequences:
         """Remove sessions until the others leave room for `tokens` tokens that are not on the drive yet."""
         self.store.shelf.shrink(max(tokens, 0) * self._bytes_per_token)
 
-    def take(self, prompt: list[int], name: str) -> Taken:
+    def take(self, prompt: list[int], name: str, new_tokens: int) -> Taken:
         """A cache for `prompt`, with its kept tokens if that is faster. Raises InputError for a name that is in use."""
+        if self.store.placing.in_memory:
+            cache = self.store.cache(prompt, name, new_tokens=new_tokens)
+            return Taken(cache, self.way(cache) or "none")
         known, _ = self.store.finder.longest_prefix(prompt[:-1])
         pays = self.costs.resume_pays(len(prompt), known)
         cache = self.store.cache(prompt, name, find=pays)
-        decision = "fork" if cache.get_seq_length() else "recompute" if known else "none"
+        decision = "attend" if cache.get_seq_length() else "recompute" if known else "none"
         return Taken(cache, decision)
 
     def keep(self, tokens: list[int], cache: DriveCache) -> int | None:
@@ -40,6 +47,17 @@ class KeptSequences:
             return self.store.release(cache)
         cache.reset()
         return None
+
+    def look_ahead(self, waiting: Sequence[Waiting]) -> None:
+        """The requests that wait now, the next one first: their sessions stay, and are loaded where there is room.
+
+        Raises TargetError.
+        """
+        self.store.ahead.see(waiting)
+
+    def way(self, cache: DriveCache) -> str | None:
+        """How a running sequence goes on with its history; a load that was late has become a recomputation."""
+        return cache.keeper.way if isinstance(cache.keeper, KeptSequence) and self.store.placing.in_memory else None
 
     def drop(self, cache: DriveCache) -> None:
         """Forget a sequence that failed."""

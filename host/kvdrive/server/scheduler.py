@@ -25,6 +25,7 @@ from kvdrive.server.jobs import End, Job, Limits, QueueFull
 from kvdrive.server.kept import KeptSequences
 from kvdrive.server.metrics import Metrics
 from kvdrive.server.turns import Finished, Running, Turns
+from kvdrive.sessions.ahead import Waiting
 from kvdrive.sessions.options import SessionOptions
 from kvdrive.sessions.store import SessionStore
 from kvdrive.targets.group import DriveGroup
@@ -59,6 +60,7 @@ class Scheduler:
         self._idle_count = 0
         self._costs = Costs()
         self._tasks: deque[tuple[Future[Any], Callable[[SessionStore], Any]]] = deque()
+        self._seen: list[Waiting] = []
         self._stopping = False
         self._ready = threading.Event()
         self.failure: Exception | None = None
@@ -198,7 +200,16 @@ class Scheduler:
                 turns.begin(job)
             except (InputError, UnsupportedError) as error:
                 job.notify(End(error))
+        self._look_ahead(idle)
         return True
+
+    def _look_ahead(self, idle: Finished) -> None:
+        """Tell where finished sequences are kept which requests wait, when these have changed."""
+        with self._changed:
+            waiting = [Waiting(tuple(job.prompt), job.session, job.new_tokens) for job in self._waiting]
+        if waiting != self._seen:
+            idle.look_ahead(waiting)
+            self._seen = waiting
 
     def _next_jobs(self) -> list[Job]:
         """The jobs that may begin now, in the order of arrival. Those that were cancelled or late meanwhile leave."""

@@ -99,7 +99,7 @@ class Turns:
 
     def begin(self, job: Job) -> None:
         """Let a job join. Raises InputError for the name of a session that is in use."""
-        taken = self.finished.take(job.prompt, job.session)
+        taken = self.finished.take(job.prompt, job.session, job.new_tokens)
         cached = int(taken.cache.get_seq_length())
         job.slot = min(set(range(self._limits.running)) - {running.job.slot for running in self.running})
         self._metrics.restores.labels(taken.restore).inc()
@@ -177,6 +177,7 @@ class Turns:
             self.running.append(running)
             return
         self.costs.measured(len(prompt) - running.cached, running.cached, running.prefill)
+        running.restore = self.finished.way(running.cache) or running.restore
         self._metrics.first_token.observe(time.perf_counter() - running.job.arrived)
         self._take(running, logits)
 

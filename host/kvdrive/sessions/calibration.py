@@ -15,7 +15,7 @@ from kvdrive import abi
 from kvdrive.kernels.native import scale_bits
 from kvdrive.kvcache.backing import Backing, drop
 from kvdrive.kvcache.sequence import Sequence, Slice, gather
-from kvdrive.kvcache.session import Query, attend
+from kvdrive.kvcache.session import Query, Session, attend
 from kvdrive.nvme.commands import flush
 from kvdrive.plugins.host_attention import attend_on_host
 from kvdrive.sessions.resume import Rates
@@ -24,6 +24,7 @@ from kvdrive.targets.group import split
 
 _TOKENS = 2048  # of the sequence that is written, read and attended to for the measurement
 _FEW = 16
+_READS = 6  # of single rows, when a session is compared with its index entry
 _QUERIES = 64
 LONGEST = 512  # tokens of a prefill
 _ENOUGH = 0.2  # seconds: a prefill that takes as long is measured well enough
@@ -87,8 +88,8 @@ def _attention(shape: Shape, like: torch.Tensor, clock: Callable[[], float]) -> 
         return once(_QUERIES), once(1)
 
 
-def _drives(shape: Shape, backing: Backing, clock: Callable[[], float]) -> tuple[float, float, float, float]:
-    """Seconds of a byte and of a command of KV_READ, and of a token and a pair of attention in the drives."""
+def _drives(shape: Shape, backing: Backing, clock: Callable[[], float]) -> tuple[float, float, float, float, float]:
+    """Seconds of a byte and of a command of KV_READ, of opening a session, of a token and of a pair of attention."""
     rows = np.random.default_rng(1).standard_normal((shape.kv_heads, _TOKENS, shape.head_dim)).astype(np.float16)
     sequence = Sequence.open(backing.alive, split(1, shape.kv_heads, len(backing.alive))[0], 0, backing.label)
     try:
@@ -109,14 +110,24 @@ def _drives(shape: Shape, backing: Backing, clock: Callable[[], float]) -> tuple
 
             return _best(partial(_everywhere, sequence, work), clock) * shape.layers
 
+        def use() -> None:
+            def compare(session: Session) -> None:
+                session.label()
+                for _ in range(_READS):
+                    session.read(0, abi.KvKind.KEYS, 0, (1, 1, shape.head_dim))
+
+            forked = sequence.fork(_TOKENS)
+            forked.each(compare)
+            drop([forked])
+
+        opened = _best(use, clock)
         few, many = read(_FEW), read(_TOKENS)
         asked_few, asked_many = ask(_FEW), ask(_TOKENS)
     finally:
         drop([sequence])
     size = 4 * shape.kv_heads * shape.head_dim
-    byte = max(many - few, 0.0) / (size * (_TOKENS - _FEW))
-    pair = max(asked_many - asked_few, 0.0) / (_TOKENS - _FEW)
-    return byte, max(few - byte * size * _FEW, 0.0), max(asked_few - pair * _FEW, 0.0), pair
+    # fixed costs count twice, in few and in many: estimates err on the side of computing in memory
+    return many / (size * _TOKENS), few, opened, asked_few, asked_many / _TOKENS
 
 
 def _everywhere(sequence: Sequence, work: Callable[[Slice, Target], None]) -> None:

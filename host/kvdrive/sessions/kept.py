@@ -136,6 +136,14 @@ class KeptSequence:
         """See Keeper."""
         return self.store.shelf.make_room()
 
+    def leave_drives(self, reason: str) -> bool:
+        """See Keeper."""
+        log.warning("a sequence goes on in memory, its later tokens are not kept: %s", reason)
+        self._wait()
+        self.store.close_entry(self)
+        self.cache.keeper = None
+        return self.number is not None
+
     def leave(self) -> None:
         """See Keeper."""
         self.store.finish(self)

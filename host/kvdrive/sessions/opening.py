@@ -13,8 +13,9 @@ from types import FrameType
 from kvdrive.kvcache.backing import Backing
 from kvdrive.sessions.index import Index
 from kvdrive.sessions.options import SessionOptions
+from kvdrive.sessions.placing import Places
 from kvdrive.sessions.rebuild import collect, rebuild
-from kvdrive.sessions.store import Places, SessionStore
+from kvdrive.sessions.store import SessionStore
 
 log = logging.getLogger(__name__)
 SUFFIX = ".sessions"

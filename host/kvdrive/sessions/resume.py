@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from kvdrive.kvcache.loading import LoadPlan, LoadStats
 
 Way = Literal["load", "attend", "recompute"]
+WAYS: tuple[Way, ...] = get_args(Way)
 STEPS = 64  # tokens that a request is taken to generate where nobody says
 _MEMORY = 0.5  # weight of what was known before a load was measured
 log = logging.getLogger(__name__)
@@ -23,8 +25,8 @@ class Rates:
 
     `token`: of a prefill, each; `step`: a decode step; both without attention. `pair`: attention in memory, for each
     pair of a prefill's token and a token that it sees; `step_pair`: the same in a decode step. `load_byte`,
-    `load_command`: reading K and V. `attend_token`: attention in the drive, for each token that asks; `attend_pair`:
-    for each token that it sees.
+    `load_command`: reading K and V. `open`: finding a session, forking it and comparing its tokens. `attend_token`:
+    attention in the drive, for each token that asks; `attend_pair`: for each token that it sees.
     """
 
     token: float
@@ -33,6 +35,7 @@ class Rates:
     step_pair: float
     load_byte: float
     load_command: float
+    open: float
     attend_token: float
     attend_pair: float
 
@@ -55,13 +58,20 @@ class Turn:
     layers: int
 
 
+_NO_FORK = 0.02  # share of the time for computing again that opening the stored session may take beside it
+
+
 @dataclass(frozen=True)
 class Choice:
-    """`seconds`: what each way is estimated to take. `plan`: how to load, for the way "load"."""
+    """`seconds`: what each way is estimated to take. `plan`: how to load, for the way "load".
+
+    `forks`: the stored session is opened, so that what is computed again is not written again.
+    """
 
     way: Way
     seconds: dict[Way, float]
     plan: LoadPlan | None = None
+    forks: bool = True
 
 
 def estimate(rates: Rates, turn: Turn) -> dict[Way, float]:
@@ -72,8 +82,9 @@ def estimate(rates: Rates, turn: Turn) -> dict[Way, float]:
     asking = turn.new_tokens + turn.steps
     return {
         # layers load while others compute; the first one's load is not hidden
-        "load": max(load, new) + min(load, new) / max(turn.layers, 1) + in_memory,
-        "attend": rates.token * turn.new_tokens
+        "load": rates.open + max(load, new) + min(load, new) / max(turn.layers, 1) + in_memory,
+        "attend": rates.open
+        + rates.token * turn.new_tokens
         + rates.step * turn.steps
         + asking * (rates.attend_token + rates.attend_pair * context),
         "recompute": rates.prefill(0, context) + in_memory,
@@ -97,10 +108,13 @@ def read_buffer(rates: Rates, turn: Turn) -> int:
 class Costs:
     """The rates of one model on one group of drives: measured once, kept in `path` under `key`, corrected by loads.
 
-    `path` None: they are kept nowhere.
+    `path` None: they are kept nowhere. `clock` gives the seconds of loads.
     """
 
-    def __init__(self, path: Path | None, key: str, measure: Callable[[], Rates]) -> None:
+    def __init__(
+        self, path: Path | None, key: str, measure: Callable[[], Rates], clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self.clock = clock
         self._path = path
         self._key = key
         self._measure = measure
@@ -121,14 +135,18 @@ class Costs:
         self._rates = rates
         self._write()
 
-    def choose(self, turn: Turn, ways: tuple[Way, ...], buffer_bytes: int) -> Choice:
-        """The fastest of `ways`. A load's read buffer has at most `buffer_bytes`."""
+    def measure(self) -> None:
+        """Measure now what is not known yet, so that no request waits for it. Raises CommandError, TargetError."""
+        log.info("the rates of model and drives: %s", self.rates)
+
+    def choose(self, turn: Turn, ways: tuple[Way, ...]) -> Choice:
+        """The fastest of `ways`. Raises CommandError, TargetError when the rates have to be measured."""
         rates = self.rates
         seconds = estimate(rates, turn)
         way = min(ways, key=lambda way: seconds[way])
         if way != "load":
-            return Choice(way, seconds)
-        plan = LoadPlan(min(buffer_bytes, read_buffer(rates, turn)), rates.prefill(0, turn.history))
+            return Choice(way, seconds, forks=way == "attend" or rates.open <= _NO_FORK * seconds[way])
+        plan = LoadPlan(read_buffer(rates, turn), rates.prefill(0, turn.history), self.clock)
         return Choice(way, seconds, plan)
 
     def loaded(self, stats: LoadStats) -> None:

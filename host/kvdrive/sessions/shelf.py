@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from kvdrive.errors import TargetError
 from kvdrive.kvcache.backing import Backing
 from kvdrive.kvcache.sequence import Sequence, Slice
 from kvdrive.kvcache.session import Session
@@ -143,7 +144,7 @@ class Shelf:
             try:
                 if all(sequence.each(ours)):
                     trim_all([sequence])
-            except CommandError as error:
+            except (CommandError, TargetError) as error:
                 log.info("a session could not be removed from the drive: %s", error)
 
 

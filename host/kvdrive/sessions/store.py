@@ -17,27 +17,28 @@ from collections.abc import Sequence as Several
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import torch
 
 from kvdrive import abi
-from kvdrive.errors import UnsupportedError
+from kvdrive.errors import TargetError, UnsupportedError
 from kvdrive.kvcache.backing import Backing
 from kvdrive.kvcache.loading import LoadStats
 from kvdrive.kvcache.overflow import Removal, group_tokens
 from kvdrive.kvcache.sequence import Sequence, Slice, gather
 from kvdrive.nvme.errors import CommandError
 from kvdrive.sessions import owner, record
+from kvdrive.sessions.ahead import LookAhead, Waiting
 from kvdrive.sessions.chain import Chain, GrowingChain, block_tokens
 from kvdrive.sessions.entry import Entry, NewEntry
 from kvdrive.sessions.finder import Finder
 from kvdrive.sessions.index import Index
 from kvdrive.sessions.kept import KeptSequence
 from kvdrive.sessions.options import SessionOptions
+from kvdrive.sessions.placing import Places, Placing, costs_file
 from kvdrive.sessions.record import Record
-from kvdrive.sessions.resume import STEPS, Costs, Rates, Turn, Way
+from kvdrive.sessions.resume import STEPS, Costs
 from kvdrive.sessions.shelf import Shelf, trim_all
 from kvdrive.sessions.wear import Governor
 from kvdrive.targets.base import Target
@@ -45,27 +46,10 @@ from kvdrive.targets.group import split
 
 if TYPE_CHECKING:
     from kvdrive.kvcache.cache import DriveCache
-    from kvdrive.kvcache.memory import MemoryCache
 
 log = logging.getLogger(__name__)
 _stores = itertools.count()
 _TRIES = 4  # sessions that are tried when the first ones turn out to be stale
-
-
-Found = tuple[Entry, Sequence, list[int]]  # what the finder returns
-
-
-class Places(Protocol):
-    """Where the sequences of an attached model can be."""
-
-    def on_drives(self) -> DriveCache:
-        """An empty cache: the drives attend."""
-
-    def in_memory(self, tokens: int) -> MemoryCache | None:
-        """An empty cache in memory for `tokens` tokens; None where there is no room, or sequences are on drives."""
-
-    def measure(self) -> Rates:
-        """What the model and its drives take, measured now. Raises CommandError, TargetError."""
 
 
 class SessionStore:
@@ -94,8 +78,7 @@ class SessionStore:
         self.governor = Governor(index, options.daily_bytes)
         self.on_step: Callable[[str], None] = lambda step: None
         self._backing = backing
-        self._places = places
-        self.costs = Costs(_costs_file(index.path), self._rates_key(), places.measure)
+        self.costs = Costs(costs_file(index.path), self._rates_key(), places.measure)
         self._saver = ThreadPoolExecutor(1, "kvdrive-saver")
         self._owner = owner.this_process(next(_stores))
         self._append_options = int(places.on_drives().append_options)
@@ -103,6 +86,8 @@ class SessionStore:
         self._record_of = Record(backing.label.hex(), options.tenant, "", self._append_options, block, parts=parts)
         self._chain = Chain(backing.label, options.tenant, self._record_of.layout, block)
         self.finder = Finder(self.shelf, self._chain, self.governor)
+        self.placing = Placing(places, self.costs, self.finder)
+        self.ahead = LookAhead(self)
         self._open: list[KeptSequence] = []
         with index.transaction():
             for name in index.owners():
@@ -129,49 +114,66 @@ class SessionStore:
 
         Raises InputError for a name that belongs to another model or is in use, TargetError.
         """
-        wanted = _plain(ids)
+        request = Waiting(tuple(_plain(ids)), name, new_tokens)
+        return self.ahead.take(request) or self._begin(request, find=find)
+
+    def _begin(self, request: Waiting, *, find: bool = True, ahead: bool = False) -> DriveCache:
+        """See `cache`. `ahead`: the request waits, so that all layers may be loaded before the first one computes."""
+        wanted, name = list(request.prompt), request.name
         if name:
             self.finder.require_own(name)
         found = self.finder.find_shortened(name, wanted) if name and wanted else None
-        if find and found is None:
+        anew = find and found is None and self.placing.pays_anew(request)
+        if find and found is None and not anew:
             found = self.finder.find_named(name) if name and not wanted else self.finder.find(wanted)
         self.stats.lookups += find or found is not None
-        tokens = len(wanted or (found[2] if found else ())) + new_tokens
         try:
-            cache, way = self._cache_for(found, tokens, len(wanted), new_tokens)
+            cache, way = self.placing.cache_for(request, found, ahead=ahead)
+            cache.require_all_on_drives()
         except BaseException:
             if found is not None:
                 trim_all([found[1]])
             raise
-        cache.require_all_on_drives()
-        kept = KeptSequence(self, cache, self._chain, name, way)
+        kept = KeptSequence(self, cache, self._chain, name, "recompute" if anew else way)
         cache.keeper = kept
+        self.stats.count(kept.way)
         if found is not None:
             self._fill(kept, *found)
-            self.stats.count(way)
         self._open.append(kept)
         return cache
 
-    def _cache_for(
-        self, found: Found | None, tokens: int, prompt: int, new_tokens: int
-    ) -> tuple[DriveCache, Way | None]:
-        """An empty cache for a request with `tokens` tokens in all, and how it goes on with what was found."""
-        memory = self._places.in_memory(tokens)
-        if found is None:
-            return memory or self._places.on_drives(), None
-        entry, _, ids = found
-        if memory is None or Record.of(entry.record).removals:
-            return self._places.on_drives(), "attend"
-        turn = Turn(
-            len(ids), max(prompt - len(ids), 1), new_tokens, len(ids) * Record.of(entry.record).bytes_per_token,
-            len(memory.drive_layers),
-        )  # fmt: skip
-        ways: tuple[Way, ...] = ("load", "attend", "recompute") if prompt else ("load", "attend")
-        choice = self.costs.choose(turn, ways, memory.options.read_buffer)
-        if choice.way == "attend":
-            return self._places.on_drives(), "attend"
-        memory.plan = choice.plan
-        return memory, choice.way
+    def load_ahead(self, request: Waiting, known: int, entry: Entry) -> DriveCache | None:
+        """Begin to load `known` tokens of a waiting request; None where that does not pay, or memory has no room.
+
+        Raises InputError, TargetError.
+        """
+        return self._begin(request, ahead=True) if self.placing.loads(request, known, entry) else None
+
+    @property
+    def cache_bytes(self) -> int:
+        """K and V that the drives keep in this machine's memory once they were read, where they attend to them."""
+        return 0 if self.placing.in_memory else sum(queue.target.cache_bytes for queue in self._backing.alive)
+
+    def warm(self, entry: Entry, tokens: int) -> None:
+        """Begin to read a session's first `tokens` tokens, so that they are in the page cache. Layer by layer, so that
+        the drives attend to other sequences in between.
+        """
+        told = Record.of(entry.record)
+
+        def read(one: Slice, layer: int, head_dim: int, target: Target) -> None:
+            for kind in abi.KvKind:
+                one.session.read(layer, kind, 0, (one.last - one.first, tokens, head_dim))
+
+        for one in self.shelf.existing(entry):
+            for layer, shape in zip(told.indices, told.layers, strict=True):
+                one.queue.start(partial(read, one, layer, shape["head_dim"]))
+
+    def discard(self, cache: DriveCache) -> None:
+        """Forget a cache of `cache` that nobody has used."""
+        kept = self._kept(cache)
+        self.forget(kept)
+        cache.keeper = None
+        cache.reset()
 
     def _fill(self, kept: KeptSequence, entry: Entry, sequence: Sequence, ids: list[int]) -> None:
         told = Record.of(entry.record)
@@ -270,11 +272,11 @@ class SessionStore:
     def finish(self, kept: KeptSequence) -> int | None:
         """Save all tokens; nothing is added to the session any more, and its cache is empty. Returns its number."""
         cache = kept.cache
-        kept.settle()
         try:
+            kept.settle()
             if kept.ids and kept.stored:
                 self.keep(cache)
-        except CommandError as error:
+        except (CommandError, TargetError) as error:
             self.stats.failed_saves += 1
             log.warning("the last tokens of a session could not be saved: %s", str(error))
         finally:
@@ -283,8 +285,7 @@ class SessionStore:
             cache.transfers.abandon()
             if kept.number is not None:
                 cache.let_go()
-                with self.index.transaction():
-                    self.index.set(kept.number, owner="")
+                self.close_entry(kept)
             cache.reset()
         self.shelf.enforce()
         return kept.number
@@ -420,6 +421,13 @@ class SessionStore:
         if kept in self._open:
             self._open.remove(kept)
 
+    def close_entry(self, kept: KeptSequence) -> None:
+        """Nothing is added to a running sequence's session any more; it stays as it was saved last."""
+        self.forget(kept)
+        if kept.number is not None:
+            with self.index.transaction():
+                self.index.set(kept.number, owner="")
+
     def drop_lost(self, kept: KeptSequence) -> None:
         """A drive lost tokens of a running sequence: neither it nor the one that it was forked from is used again."""
         self.stats.lost += 1
@@ -431,17 +439,13 @@ class SessionStore:
 
     def close(self) -> None:
         """Save what is open, and close the index."""
+        self.ahead.close()
         for kept in list(self._open):
             self.finish(kept)
         with self.index.transaction():
             self.index.close_owned(self._owner)
         self._saver.shutdown()
         self.index.close()
-
-
-def _costs_file(index: Path | str) -> Path | None:
-    """Where the rates are kept: beside the index."""
-    return index.with_suffix(".costs") if isinstance(index, Path) else None
 
 
 def _plain(ids: torch.Tensor | Several[int]) -> list[int]:

@@ -59,12 +59,14 @@ class TargetStats:
 class Target(ABC):
     """A drive that executes commands. `max_transfer_bytes`: the most data that one of them may carry.
 
-    `place`: the drive's file or address. `exclusive`: no other process can use the drive meanwhile.
+    `place`: the drive's file or address. `exclusive`: no other process can use the drive meanwhile. `cache_bytes`: of K
+    and V that it keeps in this machine's memory once they were read.
     """
 
     max_transfer_bytes = 1 << 32
     place = ""
     exclusive = False
+    cache_bytes = 0
 
     def __init__(self) -> None:
         self._session_numbers = itertools.count(1)

@@ -58,6 +58,7 @@ class CpuDrive(SoftwareDrive):
             staged_bytes=_STAGED_BYTES,
             cache_bytes=cache_bytes,
         )
+        self.cache_bytes = cache_bytes
 
     def stats(self) -> TargetStats:
         """See Target."""

@@ -20,6 +20,7 @@ from kvdrive.targets.base import Target
 from kvdrive.targets.cpu import PLAIN, CpuDrive
 from kvdrive.targets.emulator import Emulator
 from kvdrive.targets.group import DriveGroup
+from kvdrive.targets.slowed import SlowedTarget
 from kvdrive.targets.smartssd import CardDrive, is_smartssd, plan
 from kvdrive.targets.temporary import temporary_folder
 
@@ -38,7 +39,7 @@ class DriveOptions:
     files; None stands for a temporary folder in the user's cache. Existing drives are mounted with their sessions and
     must have room for their part of `needed_bytes`; `format` removes their sessions. `drives`: how many drives share
     the KV heads of the batch. `group`: query heads per KV head of the model, for which the engine rtl is compiled
-    where it is not yet; 0: as it is.
+    where it is not yet; 0: as it is. `slowdown`: every command of a drive in this process takes so many times as long.
     """
 
     engine: str = "fast"
@@ -54,6 +55,7 @@ class DriveOptions:
     needed_bytes: int = 0
     image: Path | None = None
     group: int = 0
+    slowdown: float = 1
 
     def __post_init__(self) -> None:
         """Raises InputError for options that the target does not have."""
@@ -239,6 +241,11 @@ def _share(options: DriveOptions) -> int:
 
 
 def _make(path: Path, options: DriveOptions, *, disk: bool) -> Target:
+    drive = _drive(path, options, disk=disk)
+    return drive if options.slowdown == 1 else SlowedTarget(drive, options.slowdown)
+
+
+def _drive(path: Path, options: DriveOptions, *, disk: bool) -> Target:
     engine, threads, capacity, anew = options.engine, options.threads, _share(options), options.format
     if engine == "rtl":
         prepare_drives(options.group)

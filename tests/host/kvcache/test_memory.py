@@ -19,7 +19,7 @@ PROMPT = prompts(1, 150)
 DEEP = LlamaConfig(**SMALL | {"num_hidden_layers": 6}, num_key_value_heads=4)
 
 
-LOADING_PAYS = Rates(1, 0, 1, 0, 1e-9, 0, 1, 1)  # a second for each token, and no time for reading
+LOADING_PAYS = Rates(1, 0, 1, 0, 1e-9, 0, 0, 1, 1)  # a second for each token, and no time for reading
 
 
 class RoundedLayer(DynamicLayer):

@@ -19,6 +19,7 @@ from kvdrive.server.jobs import DeadlinePassed, Job, Limits, Token
 from kvdrive.server.metrics import RATE_SECONDS, Metrics, Rate
 from kvdrive.server.scheduler import Scheduler
 from kvdrive.sessions.options import SessionOptions
+from kvdrive.sessions.resume import Rates
 from kvdrive.targets.opening import DriveOptions, open_drives
 
 LONG = SMALL | {"max_position_embeddings": 4096}
@@ -227,6 +228,23 @@ def test_sequences_in_memory_have_prompts_in_parts_and_steps_of_their_own():
         assert requests.metric("kvdrive_batch_size_sum") == requests.metric("kvdrive_batch_size_count") > 0
         assert requests.metric("kvdrive_prefill_chunks_total") == 3 + 4
     assert [len(tokens) for tokens in found] == [12, 7]
+
+
+def test_the_session_of_a_waiting_request_is_loaded_ahead():
+    loading_pays = Rates(1, 0, 1, 0, 1e-9, 0, 0, 1, 1)
+    with Requests(attention=AttentionOptions(active="memory"), sessions=SessionOptions(), running=1) as requests:
+        requests.scheduler.with_sessions(lambda store: setattr(store.costs, "rates", loading_pays)).result(30)
+        requests.ask("first", *WORK["a"])
+        text = WORK["a"][0] + requests.all_of(["first"])[0]
+        requests.ask("long", prompt(131, 2), 400)
+        requests.wait(lambda: requests.tokens["long"])
+        requests.ask("again", [*text, 5], 3)
+        requests.wait(lambda: requests.metric("kvdrive_sessions_loads_total") == 1)
+        assert "long" not in requests.ends
+        assert requests.metric("kvdrive_restores_total") == 2
+        requests.all_of(["again"])
+        assert requests.metric("kvdrive_sessions_hits_total") == requests.metric("kvdrive_sessions_loads_total") == 1
+        assert 'kvdrive_restores_total{decision="load"} 1.0' in requests.metrics.text().decode()
 
 
 def test_the_rate_counts_the_last_seconds():

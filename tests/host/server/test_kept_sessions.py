@@ -42,6 +42,24 @@ def ask(server, prompt, tokens=12, **fields):
     return answer["choices"][0]["text"], usage["prompt_tokens_details"]["cached_tokens"], answer
 
 
+def test_sequences_in_memory_survive_kill_9_as_well(serve):
+    options = ("--active", "memory", "--memory", "64M", "--concurrency", "1")
+    server = serve(*options)
+    first, cached, answer = ask(server, LONG, session="talk")
+    assert (cached, answer["kvdrive"]["restore"]) == (0, "none")
+    kill(server)
+
+    server = serve(*options)
+    _, cached, answer = ask(server, LONG + first, session="talk")
+    way = answer["kvdrive"]["restore"]
+    assert way in ("load", "attend", "recompute")  # as the rates of this machine say
+    assert (cached > 0) == (way != "recompute")
+    assert server.metric(f"kvdrive_sessions_{way}s_total") == 1
+    assert server.metric("kvdrive_sessions_hits_total") == 1
+    assert (server.metric("kvdrive_sessions_loaded_bytes_total") > 0) == (way == "load")
+    assert server.close() in (0, -15, 143)
+
+
 def test_a_conversation_survives_kill_9(serve, checkpoint):
     server = serve()
     first, cached, answer = ask(server, LONG, session="talk")
@@ -55,7 +73,7 @@ def test_a_conversation_survives_kill_9(serve, checkpoint):
     assert [(one["name"], one["tokens"], one["open"]) for one in listed] == [("talk", prompt_tokens + 11, False)]
     second, cached, answer = ask(server, LONG + first, kv_uri="kvdrive:talk")
     assert prompt_tokens - 4 < cached < answer["usage"]["prompt_tokens"]
-    assert answer["kvdrive"]["restore"] == "fork"
+    assert answer["kvdrive"]["restore"] == "attend"
     _, shared, _ = ask(server, LONG + " Another end.")  # another conversation with the same beginning
     assert shared > prompt_tokens - 8
     assert server.metric("kvdrive_sessions_hits_total") == 2

@@ -1,6 +1,6 @@
 """Conversations in processes that are killed at a random step of what they do, again and again on the same drive.
 
-    python kills.py FOLDER KILLS SEED
+    python kills.py FOLDER KILLS SEED [drive|memory]
 
 A step is a command of the drive, or a step of a save. Each process first finds what the one before it has saved, checks
 it, and goes on. Prints the number of kills, of processes and of tokens that were found again.
@@ -17,9 +17,11 @@ from small_models import CONFIGS, prompts, random_model
 
 from kvdrive.generation.generate import greedy
 from kvdrive.plugins.transformers import attach
+from kvdrive.sessions.resume import Rates
 from kvdrive.targets.emulator import Emulator
 
 PROMPT, END, CHATS, TURN = 130, 230, 3, 20
+LOADING_PAYS = Rates(1, 0, 1, 0, 1e-9, 0, 0, 1, 1)  # a second for each token, and no time for reading
 
 
 class Killer:
@@ -44,15 +46,16 @@ class DyingDrive(Emulator):
         return done
 
 
-def process(model, texts, folder, rng, at):
+def process(model, texts, folder, rng, at, active):
     """What one process does: the next turn of some conversations. Raises AssertionError when anything is wrong."""
     killer = Killer(at)
     DyingDrive.killer = killer
     found = 0
     with DyingDrive(folder / "drive.kv", "fast", capacity_bytes=1 << 24) as drive:
         assert drive._drive.check() == []
-        with attach(model, drive, sessions=True, spill=8) as attached:
+        with attach(model, drive, sessions=True, spill=8, active=active) as attached:
             store = attached.sessions
+            store.costs.rates = LOADING_PAYS
             for chat in rng.sample(range(CHATS), CHATS):
                 text, acknowledged = texts[chat], folder / f"{chat}.acknowledged"
                 saved = int(acknowledged.read_text()) if acknowledged.exists() else 0
@@ -79,7 +82,7 @@ def process(model, texts, folder, rng, at):
     return found
 
 
-def main(folder, kills, seed):
+def main(folder, kills, seed, active="drive"):
     torch.set_num_threads(1)
     model = random_model(CONFIGS["llama"])
     texts = [greedy(model, prompts(1, PROMPT, seed=50 + chat), END - PROMPT + TURN) for chat in range(CHATS)]
@@ -91,7 +94,7 @@ def main(folder, kills, seed):
         child = os.fork()
         if child == 0:
             try:
-                process(model, texts, folder, order, at)
+                process(model, texts, folder, order, at, active)
             except BaseException as error:
                 print(f"process {processes}, killed at {at}: {error!r}", flush=True)
                 os._exit(1)
@@ -103,8 +106,9 @@ def main(folder, kills, seed):
             killed += 1
         else:
             assert os.WEXITSTATUS(status) == 0, "see above"
-    print(f"{killed} kills in {processes} processes, {process(model, texts, folder, rng, 0)} tokens found at the end")
+    found = process(model, texts, folder, rng, 0, active)
+    print(f"{killed} kills in {processes} processes, {found} tokens found at the end")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:])

@@ -10,10 +10,18 @@ import small_models
 FOLDERS = [str(Path(file).parent) for file in (__file__, small_models.__file__)]
 
 
-@pytest.mark.parametrize("kills", [20, pytest.param(500, marks=pytest.mark.slow)])
-def test_killed_processes_lose_nothing(tmp_path, kills):
+@pytest.mark.parametrize(
+    ("kills", "active"),
+    [
+        (20, "drive"),
+        (15, "memory"),  # saves run in the background
+        pytest.param(500, "drive", marks=pytest.mark.slow),
+        pytest.param(500, "memory", marks=pytest.mark.slow),
+    ],
+)
+def test_killed_processes_lose_nothing(tmp_path, kills, active):
     paths = f"import sys; sys.path[:0] = {FOLDERS!r}"
-    script = f"{paths}; import kills, pathlib; kills.main(pathlib.Path({str(tmp_path)!r}), {kills}, 1)"
+    script = f"{paths}; import kills, pathlib; kills.main(pathlib.Path({str(tmp_path)!r}), {kills}, 1, {active!r})"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{kills} kills in" in done.stdout

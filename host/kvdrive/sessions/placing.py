@@ -1,0 +1,95 @@
+"""Where the sequence of a request is while it runs, and how stored tokens get there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from kvdrive.kvcache.sequence import Sequence
+from kvdrive.sessions.ahead import Waiting
+from kvdrive.sessions.entry import Entry
+from kvdrive.sessions.finder import Finder
+from kvdrive.sessions.record import Record
+from kvdrive.sessions.resume import WAYS, Costs, Rates, Turn, Way
+
+if TYPE_CHECKING:
+    from kvdrive.kvcache.cache import DriveCache
+    from kvdrive.kvcache.memory import MemoryCache
+
+Found = tuple[Entry, Sequence, list[int]]  # what the finder returns
+
+
+class Places(Protocol):
+    """Where the sequences of an attached model can be."""
+
+    def on_drives(self) -> DriveCache:
+        """An empty cache: the drives attend."""
+
+    def fits(self, tokens: int) -> bool:
+        """True if memory has room for a sequence of `tokens` tokens."""
+
+    def in_memory(self, tokens: int) -> MemoryCache | None:
+        """An empty cache in memory for `tokens` tokens; None where there is no room, or sequences are on drives."""
+
+    def measure(self) -> Rates:
+        """What the model and its drives take, measured now. Raises CommandError, TargetError."""
+
+
+class Placing:
+    """Chooses for one store, by `costs`, among the places of its model."""
+
+    def __init__(self, places: Places, costs: Costs, finder: Finder) -> None:
+        self._places = places
+        self._costs = costs
+        self._finder = finder
+
+    @property
+    def in_memory(self) -> bool:
+        """True if running sequences are in memory, as far as it has room."""
+        return self._places.fits(0)
+
+    def pays_anew(self, request: Waiting) -> bool:
+        """True if not even opening a stored session pays: everything is computed, and written, again."""
+        if not request.prompt or not self._places.fits(len(request.prompt) + request.new_tokens):
+            return False
+        known, entry = self._finder.longest_prefix(request.prompt[:-1])
+        return entry is not None and not self._costs.choose(self._turn(request, entry, known), WAYS).forks
+
+    def cache_for(self, request: Waiting, found: Found | None, *, ahead: bool) -> tuple[DriveCache, Way | None]:
+        """An empty cache for a request, and how it goes on with what was found.
+
+        `ahead`: the request waits, so that all layers may be loaded before the first one computes.
+        """
+        held = 0 if found is None else len(found[2])
+        memory = self._places.in_memory(max(len(request.prompt), held) + request.new_tokens)
+        if found is None:
+            return memory or self._places.on_drives(), None
+        if memory is None or Record.of(found[0].record).removals:
+            return self._places.on_drives(), "attend"
+        turn = self._turn(request, found[0], held)
+        choice = self._costs.choose(turn, WAYS if request.prompt else ("load", "attend"))
+        if choice.way == "attend":
+            return self._places.on_drives(), "attend"
+        memory.plan = choice.plan
+        if memory.plan is not None:
+            bytes_ahead = turn.bytes if ahead else min(memory.plan.buffer_bytes, memory.options.read_buffer)
+            memory.plan = replace(memory.plan, buffer_bytes=bytes_ahead)
+        return memory, choice.way
+
+    def _turn(self, request: Waiting, entry: Entry, held: int) -> Turn:
+        """A request that goes on behind `held` stored tokens."""
+        told = Record.of(entry.record)
+        new_tokens = max(len(request.prompt) - held, 1)
+        return Turn(held, new_tokens, request.new_tokens, held * told.bytes_per_token, len(told.layers))
+
+    def loads(self, request: Waiting, known: int, entry: Entry) -> bool:
+        """True if memory has room for a waiting request, and loading its `known` stored tokens pays."""
+        if not self._places.fits(len(request.prompt) + request.new_tokens):
+            return False
+        return self._costs.choose(self._turn(request, entry, known), WAYS).way == "load"
+
+
+def costs_file(index: Path | str) -> Path | None:
+    """Where the rates are kept: beside the index."""
+    return index.with_suffix(".costs") if isinstance(index, Path) else None
