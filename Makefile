@@ -223,6 +223,15 @@ bench: bench-attention bench-decode bench-cpu-target readme ## all benchmarks of
 bench-drive: setup $(STAMPS)/system-bench ## times, append beside fio, commands/s, attention, memory, mount, simulation speed -> docs/drive.md
 	@$(BIN)/python scripts/bench_drive.py
 
+.PHONY: papers
+papers: setup ## draw the papers' figures -> docs/papers.md, and write docs/ledger.md
+	@$(BIN)/kvdrive figures --out docs/papers
+	@$(BIN)/kvdrive ledger --write docs/ledger.md
+
+.PHONY: validate-perf
+validate-perf: setup ## steps of the cpu target and the emulator, predicted by the performance model and measured -> docs/performance.md
+	@$(BIN)/python scripts/validate_perf.py
+
 .PHONY: models-page
 models-page: setup ## write the table of docs/models.md from the families of the tests
 	@$(BIN)/python scripts/models_page.py

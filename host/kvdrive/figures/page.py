@@ -40,7 +40,8 @@ Written by `kvdrive figures`. One performance model (`host/kvdrive/perf/`) is be
 GPU, host, links and drives. Times of drives that attend are device times of the drive library, which executes the
 commands; kernels' cycles are those of their manifests. Nothing here is measured on the papers' hardware. Stars and
 dashed lines are values that a paper states in its text. We have no more of its figures: axes and settings that the text
-does not state are ours. The numbers are in `papers/*.json`; [ledger.md](ledger.md) has every claim.
+does not state are ours. The numbers are in `papers/*.json`; [ledger.md](ledger.md) has every claim;
+[performance.md](performance.md) compares predicted steps with steps that this machine's own targets take.
 
 ## Inputs that are results of the papers
 
