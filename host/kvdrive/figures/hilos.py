@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cache
 
 from kvdrive.figures.figure import Chart, Figure, Paper, Published, Series, Style
@@ -26,7 +25,6 @@ OPTS = (OPT_30B, OPT_66B, OPT_175B)
 OTHERS = (QWEN2_5_32B, MIXTRAL_8X7B, GLAM_143B)
 SHARES = (0.0, 0.125, 0.25, 0.5, 1.0)
 KERNEL_HZ = 296.05e6
-H100 = replace(HILOS, name="HILOS, H100", gpu=hardware.H100_80, link=hardware.PCIE5_X16_EFFECTIVE)
 
 
 @cache

@@ -10,7 +10,6 @@ from kvdrive.perf.shapes import OPT_13B
 
 TOKENS = 1536
 BATCHES = (4, 8, 16, 32, 64, 128, 256)
-FLEXGEN_MOST = 64  # INST-06: see `flexgen_memory`
 PROMPT = 1024
 PAPER_PAGES = 0.375  # bytes of SparF 1/8 over exact, if pages keep half of the sparsity: 1/4 of K, then of K and V
 KINDS = ("K and V", "attention", "GPU", "software", "queries")

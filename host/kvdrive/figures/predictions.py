@@ -139,20 +139,20 @@ def _ablations() -> Iterator[Prediction]:
 
 def _gpus() -> Iterator[Prediction]:
     links = {
-        "RTX 4090": (hardware.RTX_4090, hardware.PCIE4_X16_EFFECTIVE),
-        "A100 40 GB": (hardware.A100_40, hardware.PCIE4_X16_EFFECTIVE),
-        "H100 80 GB": (hardware.H100_80, hardware.PCIE5_X16_EFFECTIVE),
+        **{f"{gpu.name}, PCIe 4.0": (gpu, hardware.PCIE4_X16_EFFECTIVE) for gpu in (hardware.A6000, hardware.RTX_4090)},
+        **{f"A100 40 GB, {name}": (hardware.A100_40, link) for name, link in hardware.LINKS.items()},
+        "H100 80 GB, PCIe 5.0 x16": (hardware.H100_80, hardware.PCIE5_X16_EFFECTIVE),
     }
     base = _attended(HILOS, Work(OPT_66B, 16, 32768), Attending(16, 0.5))
     for name, (gpu, link) in links.items():
-        machine = replace(HILOS, gpu=gpu, link=link)
+        machine = replace(HILOS, gpu=gpu, link=link, uplink=link)
         values = [
             a / b for a, b in zip(_attended(machine, Work(OPT_66B, 16, 32768), Attending(16, 0.5)), base, strict=True)
         ]
         yield Prediction(
             "HILOS",
             f"opt-66b, 32K tokens, batch 16, 16 drives, half as X, {name}",
-            "throughput over the A100's",
+            "throughput over the A100 with PCIe 4.0",
             *_range(values),
             "times",
             _NOMINAL,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from kvdrive.figures import cached
 from kvdrive.ledger.claim import Claim, Kind
-from kvdrive.perf import hardware, reuse
+from kvdrive.perf import calibration, hardware, reuse
 from kvdrive.perf.shapes import FALCON_40B, LLAMA_13B, LLAMA_65B, LLAMA_70B, MISTRAL_7B, OPT_175B, ModelShape
 from kvdrive.sessions.replay import attention_store as evaluation
 from kvdrive.sessions.replay.attention_store import Setting
@@ -15,9 +15,7 @@ from kvdrive.sessions.replay.attention_store import Setting
 MIB = 2**20
 GIB = 2**30
 LINK = hardware.PCIE4_X16_EFFECTIVE.value
-# AS-05: 2K tokens of LLaMA-65B take 360 ms on four GPUs. This share of their FLOP is used for every model.
-EFFICIENCY = reuse.efficiency(LLAMA_65B, 2048, 0.360, 4)
-ONE_GPU = reuse.Machine(1, EFFICIENCY)
+ONE_GPU = reuse.Machine(1, calibration.A100_USE.value)
 _REPLAY = "kvdrive replay sharegpt"
 _ASSUMED = "60 s between turns and decode steps by their bytes are assumed"
 # The largest errors of what is replayed, where they exceed 10 %. GPU time: the paper's ratios leave decoding a seventh

@@ -145,6 +145,9 @@ def test_every_number_of_a_preset_has_a_source():
     for kind in (hardware.Gpu, hardware.Host, hardware.Ssd, hardware.AttendingDrive):
         numbers = [field for field in dataclasses.fields(kind) if field.name not in ("name", "preset")]
         assert all(field.type == "Figure" for field in numbers)
+    assert {"A100 40 GB", "A100 80 GB", "H100 80 GB", "RTX A6000", "RTX 4090", "M1 Max"} == set(hardware.GPUS)
+    assert {"PM9A3", "980 PRO", "SmartSSD", "InstCSD", "ISP-CSD"} == {*hardware.SSDS, *hardware.DRIVES}
+    assert len(hardware.HOSTS) == 2
     bare = [name for name, value in vars(hardware).items() if isinstance(value, int | float)]
     assert bare == []
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kvdrive.perf.calibration import A100_USE
 from kvdrive.perf.hardware import A100_80, A100_FLOPS
-from kvdrive.perf.reuse import efficiency
 from kvdrive.perf.shapes import FALCON_40B, LLAMA_13B, LLAMA_65B, LLAMA_70B, ModelShape
 
 GB = 10**9
@@ -31,7 +31,7 @@ class Model:
 def _model(shape: ModelShape, gpus: int, window: int) -> Model:
     """A prefill uses the share of the GPUs' FLOP that the published one of LLaMA-65B does; a decode step reads the
     weights and the K and V of all slots, each half a window long, with the same share of their memories' rate."""
-    share = efficiency(LLAMA_65B, 2048, 0.360, 4)
+    share = A100_USE.value
     half = window // 2
     prefill = shape.prefill_flop(half) / half / (gpus * A100_FLOPS.value * share)
     step = (shape.weight_bytes + shape.kv_bytes(SLOTS, half)) / (gpus * A100_80.memory_rate.value * share)
