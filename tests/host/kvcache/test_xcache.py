@@ -98,6 +98,16 @@ def test_written_bytes_fall_by_half_of_the_share(drives, name, share):
     assert written(drives[1], share) == (pages * (1 - share / 2), sent * (1 - share / 2))
 
 
+def test_inputs_of_a_prompt_leave_memory_when_they_are_stored(target):
+    model, ids = model_of("qwen3"), prompts(2, 100)
+    with attach(model, target, xcache=0.5) as attached, torch.no_grad():
+        cache = attached.cache()
+        for tokens, pending in ((ids, 0), (ids[:, :3], 3)):
+            model(tokens, past_key_values=cache)
+            held = {state.pending.untyped_storage().nbytes() for state in cache.sequences[0]._layers.values()}
+            assert held == {pending * 256 * 2}
+
+
 def test_a_projection_that_rounds_otherwise_changes_nothing(target, monkeypatch):
     """Numbers that a rebuilt block has in other last bits are corrected, also in a forked and in a cropped row."""
     from kvdrive.kvcache.xcache.projections import Projections
@@ -349,3 +359,15 @@ def test_auto_explains_itself_in_a_line(target, name, options, reason, caplog):
         greedy(model, ids, 4, past_key_values=attached.cache())
     assert target._drive.sessions() == []
     assert not any(module._forward_pre_hooks for module in model.modules())
+
+
+def test_auto_measures_once_for_the_same_drives(target, caplog):
+    model = model_of("opt")
+    commands = []
+    for _ in range(2):
+        before = target.stats().commands
+        with attach(model, target, xcache="auto"):
+            commands.append(target.stats().commands - before)
+    assert commands[0] > 20
+    assert commands[1] == 0
+    assert caplog.records[0].message == caplog.records[1].message

@@ -82,9 +82,8 @@ class InputSequence(Sequence):
         with self._shared.lock:
             self._shared.stats.bytes_written += rows.nbytes
             self._shared.stats.corrected += len(keys) - len(state.keys) + len(values) - len(state.values)
-        self._layers[layer] = replace(
-            state, stored=first_token + tokens, pending=state.pending[tokens:], keys=keys, values=values
-        )
+        left = state.pending[tokens:].clone()  # a view would keep X of the whole prompt in memory
+        self._layers[layer] = replace(state, stored=first_token + tokens, pending=left, keys=keys, values=values)
 
         def send(one: Slice, target: Target) -> None:
             began = time.perf_counter()

@@ -11,6 +11,7 @@ from kvdrive.kvcache.xcache.measured import Heads, Measured, measure
 
 SHARES = (0.0, 0.125, 0.25, 0.5, 1.0)  # powers of two
 _CONTEXT = 32768  # of the comparison: long, so that what is the same for any context does not count
+_known: dict[object, Measured] = {}  # what was measured in this process
 _BATCH = 8  # sequences that each of the shares divides
 
 
@@ -23,9 +24,17 @@ class Choice:
 
 
 def choose_here(xcache: XCache, backing: Backing, heads: Heads, shared: bool) -> Choice:
-    """The share for a model of these heads on these drives, measured now. Raises CommandError, TargetError."""
-    kv_bytes = 4 * heads.kv_heads * heads.head_dim
-    return choose(xcache.rows.token_bytes, kv_bytes, lambda: measure(xcache, backing, heads, shared))
+    """The share for a model of these heads on these drives, measured once. Raises CommandError, TargetError."""
+    rows = xcache.rows
+    places = tuple(queue.target.place for queue in backing.alive)
+    key = (places, rows.width, rows.dtype, heads, shared, xcache.arithmetic())
+
+    def rates() -> Measured:
+        if key not in _known:
+            _known[key] = measure(xcache, backing, heads, shared)
+        return _known[key]
+
+    return choose(rows.token_bytes, 4 * heads.kv_heads * heads.head_dim, rates)
 
 
 def choose(x_bytes: int, kv_bytes: int, measure: Callable[[], Measured]) -> Choice:
