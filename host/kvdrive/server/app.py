@@ -68,7 +68,7 @@ class _Generation:
         self._filter = StopFilter(stops)
         self._tokens = 0
         self._cached = 0
-        self._restore = "none"
+        self._resume = "none"
         self._session: int | None = None
         self._removed = 0
         self.reason = "length"
@@ -78,7 +78,7 @@ class _Generation:
         try:
             while isinstance(event := await self._events.get(), Token):
                 self._tokens += 1
-                self._cached, self._restore = event.cached, event.restore
+                self._cached, self._resume = event.cached, event.resume
                 if event.number in self._stop_ids:
                     self.reason = "stop"
                 if piece := self._filter.put(self._text.put(event.number)):
@@ -109,8 +109,8 @@ class _Generation:
 
     @property
     def kept(self) -> Json:
-        """The session of the sequence, and how its prompt was restored."""
-        return kept(self._session, self._job.session, self._restore, self._removed)
+        """The session of the sequence, and how its prompt went on with its history."""
+        return kept(self._session, self._job.session, self._resume, self._removed)
 
 
 class _Server:

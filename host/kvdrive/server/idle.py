@@ -17,11 +17,11 @@ from kvdrive.sessions.finder import common_length
 
 @dataclass(frozen=True)
 class Taken:
-    """A cache for a prompt, with the tokens that were kept of it. `restore`: how it goes on with them: "attend" where
+    """A cache for a prompt, with the tokens that were kept of it. `resume`: how it goes on with them: "attend" where
     they are, "load" into memory, "recompute" (that is faster), or "none" (nothing was kept)."""
 
     cache: Cache
-    restore: str
+    resume: str
 
 
 @dataclass

@@ -46,11 +46,11 @@ class DeadlinePassed(KvdriveError):
 
 @dataclass(frozen=True)
 class Token:
-    """A new token; `cached` tokens of the prompt were on the drive. `restore`: see `idle.Taken`."""
+    """A new token; `cached` tokens of the prompt were on the drive. `resume`: see `idle.Taken`."""
 
     number: int
     cached: int
-    restore: str = "none"
+    resume: str = "none"
 
 
 @dataclass(frozen=True)

@@ -122,8 +122,8 @@ class Metrics:
         self._registry.register(self.sessions)
         answers = "answers by path and status"
         self.requests = Counter("kvdrive_requests", answers, ["path", "status"], registry=self._registry)
-        restores = "prompts by how their kept prefix was used: attend, load, recompute where that is faster, none kept"
-        self.restores = Counter("kvdrive_restores", restores, ["decision"], registry=self._registry)
+        resumes = "prompts by how their kept prefix was used: attend, load, recompute where that is faster, none kept"
+        self.resumes = Counter("kvdrive_resumes", resumes, ["way"], registry=self._registry)
         self.cancelled = self._counter("cancelled_requests", "requests whose client went away")
         self.prompt_tokens = self._counter("prompt_tokens", "tokens of prompts that were begun")
         self.cached_tokens = self._counter("cached_prompt_tokens", "of those, found on the drive")

@@ -178,10 +178,10 @@ def usage(prompt_tokens: int, new_tokens: int, cached_tokens: int) -> Json:
     }
 
 
-def kept(session: int | None, name: str, restore: str, removed: int) -> Json:
-    """What an answer says of its session: number and address, and how its prompt was restored (see `idle.Taken`).
+def kept(session: int | None, name: str, resume: str, removed: int) -> Json:
+    """What an answer says of its session: number and address, and how its prompt went on with it (see `idle.Taken`).
 
     `removed`: tokens that have left it because the positions were used up.
     """
     uri = f"{URI}{name}" if name and session is not None else None
-    return {"session": session, "kv_uri": uri, "restore": restore, "removed_tokens": removed}
+    return {"session": session, "kv_uri": uri, "resume": resume, "removed_tokens": removed}

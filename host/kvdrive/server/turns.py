@@ -43,7 +43,7 @@ class Running:
     job: Job
     cache: AttachedCache
     cached: int
-    restore: str
+    resume: str
     tokens: list[int]
     generator: torch.Generator
     shares: bool
@@ -102,7 +102,7 @@ class Turns:
         taken = self.finished.take(job.prompt, job.session, job.new_tokens)
         cached = int(taken.cache.get_seq_length())
         job.slot = min(set(range(self._limits.running)) - {running.job.slot for running in self.running})
-        self._metrics.restores.labels(taken.restore).inc()
+        self._metrics.resumes.labels(taken.resume).inc()
         self._metrics.prompt_tokens.inc(len(job.prompt))
         self._metrics.cached_tokens.inc(cached)
         alone = self._attachment.why_alone(taken.cache)
@@ -110,7 +110,7 @@ class Turns:
             log.warning("sequences do not share decode steps: %s", alone)
             self._said = True
         generator = torch.Generator().manual_seed(job.sampling.seed)
-        self.running.append(Running(job, taken.cache, cached, taken.restore, list(job.prompt), generator, not alone))
+        self.running.append(Running(job, taken.cache, cached, taken.resume, list(job.prompt), generator, not alone))
         self.running[-1].removed_before = taken.cache.removed
 
     def turn(self) -> None:
@@ -177,7 +177,7 @@ class Turns:
             self.running.append(running)
             return
         self.costs.measured(len(prompt) - running.cached, running.cached, running.prefill)
-        running.restore = self.finished.way(running.cache) or running.restore
+        running.resume = self.finished.way(running.cache) or running.resume
         self._metrics.first_token.observe(time.perf_counter() - running.job.arrived)
         self._take(running, logits)
 
@@ -204,7 +204,7 @@ class Turns:
         running.tokens.append(token)
         self._metrics.new_tokens.inc()
         self._metrics.rate.add(1)
-        job.notify(Token(token, running.cached, running.restore))
+        job.notify(Token(token, running.cached, running.resume))
         if token in self._stop_ids or len(running.tokens) == job.most_tokens:
             self._end(running)
 

@@ -75,7 +75,7 @@ def test_the_server_goes_on_and_finds_what_is_left_after_kill_9(checkpoint, tmp_
         with server.client.stream("POST", "/v1/completions", json=request | {"stream": True}) as response:
             events = [json.loads(line[6:]) for line in response.iter_lines() if line.startswith("data: {")]
         assert events[-1]["choices"][0]["finish_reason"]
-        assert events[-1]["kvdrive"]["restore"] == "fork"  # without include_usage as well
+        assert events[-1]["kvdrive"]["resume"] == "attend"  # without include_usage as well
         assert events[-1]["kvdrive"]["removed_tokens"] >= first["kvdrive"]["removed_tokens"]
         assert server.metric("kvdrive_cached_prompt_tokens_total") > 384
     finally:

@@ -241,10 +241,10 @@ def test_the_session_of_a_waiting_request_is_loaded_ahead():
         requests.ask("again", [*text, 5], 3)
         requests.wait(lambda: requests.metric("kvdrive_sessions_loads_total") == 1)
         assert "long" not in requests.ends
-        assert requests.metric("kvdrive_restores_total") == 2
+        assert requests.metric("kvdrive_resumes_total") == 2
         requests.all_of(["again"])
         assert requests.metric("kvdrive_sessions_hits_total") == requests.metric("kvdrive_sessions_loads_total") == 1
-        assert 'kvdrive_restores_total{decision="load"} 1.0' in requests.metrics.text().decode()
+        assert 'kvdrive_resumes_total{way="load"} 1.0' in requests.metrics.text().decode()
 
 
 def test_the_rate_counts_the_last_seconds():

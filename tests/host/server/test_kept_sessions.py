@@ -46,12 +46,12 @@ def test_sequences_in_memory_survive_kill_9_as_well(serve):
     options = ("--active", "memory", "--memory", "64M", "--concurrency", "1")
     server = serve(*options)
     first, cached, answer = ask(server, LONG, session="talk")
-    assert (cached, answer["kvdrive"]["restore"]) == (0, "none")
+    assert (cached, answer["kvdrive"]["resume"]) == (0, "none")
     kill(server)
 
     server = serve(*options)
     _, cached, answer = ask(server, LONG + first, session="talk")
-    way = answer["kvdrive"]["restore"]
+    way = answer["kvdrive"]["resume"]
     assert way in ("load", "attend", "recompute")  # as the rates of this machine say
     assert (cached > 0) == (way != "recompute")
     assert server.metric(f"kvdrive_sessions_{way}s_total") == 1
@@ -63,7 +63,7 @@ def test_sequences_in_memory_survive_kill_9_as_well(serve):
 def test_a_conversation_survives_kill_9(serve, checkpoint):
     server = serve()
     first, cached, answer = ask(server, LONG, session="talk")
-    assert (cached, answer["kvdrive"]["restore"]) == (0, "none")
+    assert (cached, answer["kvdrive"]["resume"]) == (0, "none")
     assert answer["kvdrive"]["kv_uri"] == "kvdrive:talk"
     prompt_tokens = answer["usage"]["prompt_tokens"]
     kill(server)
@@ -73,13 +73,13 @@ def test_a_conversation_survives_kill_9(serve, checkpoint):
     assert [(one["name"], one["tokens"], one["open"]) for one in listed] == [("talk", prompt_tokens + 11, False)]
     second, cached, answer = ask(server, LONG + first, kv_uri="kvdrive:talk")
     assert prompt_tokens - 4 < cached < answer["usage"]["prompt_tokens"]
-    assert answer["kvdrive"]["restore"] == "attend"
+    assert answer["kvdrive"]["resume"] == "attend"
     _, shared, _ = ask(server, LONG + " Another end.")  # another conversation with the same beginning
     assert shared > prompt_tokens - 8
     assert server.metric("kvdrive_sessions_hits_total") == 2
     assert server.metric("kvdrive_sessions_kept") == 2
     assert server.metric("kvdrive_sessions_bytes_written_total") > 0
-    assert server.metric("kvdrive_restores_total") == 2
+    assert server.metric("kvdrive_resumes_total") == 2
     assert (first, second) == (stock(checkpoint, LONG), stock(checkpoint, LONG + first))
 
 
@@ -158,7 +158,7 @@ def test_models_refuse_each_others_k_and_v(serve, checkpoint, tmp_path):
     assert refused.json()["error"]["code"] == "session_unavailable"
     assert "another model" in refused.json()["error"]["message"]
     text, cached, answer = ask(server, LONG)
-    assert (cached, answer["kvdrive"]["restore"]) == (0, "none")
+    assert (cached, answer["kvdrive"]["resume"]) == (0, "none")
     assert text == stock(other, LONG) != stock(checkpoint, LONG)
     assert server.metric("kvdrive_sessions_hits_total") == 0
 

@@ -64,7 +64,7 @@ def test_stats_count_and_the_last_chunk_names_the_session(server):
     assert all("kvdrive" not in piece for piece in pieces)
     assert closing["choices"][0]["finish_reason"] == "length"
     assert closing["kvdrive"]["kv_uri"] == "kvdrive:page"
-    assert closing["kvdrive"]["restore"] == "none"
+    assert closing["kvdrive"]["resume"] == "none"
     (kept,) = server.client.get("/v1/sessions", headers=headers).json()["data"]
     assert kept["id"] == closing["kvdrive"]["session"]
     assert (kept["name"], kept["where"], kept["open"]) == ("page", "flash", False)

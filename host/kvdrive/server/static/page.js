@@ -224,7 +224,7 @@ async function* events(response) {
 
 function counts({ usage, kvdrive }, seconds) {
   const found = usage.prompt_tokens_details.cached_tokens;
-  const how = kvdrive.restore === "recompute" ? ", computed again because that is faster" : "";
+  const how = kvdrive.resume === "recompute" ? ", computed again because that is faster" : "";
   return `${found} of ${usage.prompt_tokens} prompt tokens were on the drive${how}; ` +
     `${usage.completion_tokens} new tokens, ${(usage.completion_tokens / seconds).toFixed(1)} a second`;
 }
