@@ -352,8 +352,10 @@ class Files final : public Surface {
         return;
       }
       case 1: {
-        const std::uint64_t slots = superblock_.spare_bytes() / sizeof(Spare);
-        edit(file, superblock_.spare_offset() + random.below(slots) * sizeof(Spare),
+        const Geometry& geometry = superblock_.geometry;  // the spares of a row of this drive lie in one page
+        const std::uint64_t rows = std::uint64_t{geometry.rows_per_band()} * geometry.blocks_per_die;
+        const std::uint64_t row = superblock_.spare_offset() + random.below(rows) * superblock_.row_spare_bytes();
+        edit(file, row + random.below(geometry.units_per_row()) * sizeof(Spare),
              [&random](std::span<std::byte> page, std::size_t offset) {
                Spare spare;
                std::memcpy(&spare, page.data() + offset, sizeof spare);
