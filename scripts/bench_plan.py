@@ -1,7 +1,7 @@
 """Decode steps predicted from calibrations beside measured ones, with K and V or layer inputs on the drives.
 
 A calibration belongs to a model's shape and a target: steps at a context of 16 tokens, and what a sequence of 256 and
-of 16,384 tokens takes in one layer (`kvcache.xcache.measured`). Nothing is fitted to a setting. The settings have other
+of 8,192 tokens takes in one layer (`kvcache.xcache.measured`). Nothing is fitted to a setting. The settings have other
 contexts, batches and shares of X-cache; their caches are filled with random numbers, so that no prefill is waited for.
 """
 
@@ -30,7 +30,7 @@ from kvdrive.plugins.support import decoder_config, heads_of
 from kvdrive.plugins.transformers import Attachment, attach
 from kvdrive.targets.opening import DriveOptions, cache_folder, open_drives
 
-SHORT, LONG = 16, 16384  # contexts of the calibrations
+SHORT, LONG = 16, 8192  # contexts of the calibrations
 STEPS = 9
 OPT_125M = {
     "vocab_size": 50272,

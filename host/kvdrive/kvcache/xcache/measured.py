@@ -20,7 +20,7 @@ from kvdrive.targets.base import Target
 from kvdrive.targets.group import split
 
 _FEW, _MANY = 256, 2048  # tokens that are measured; whole blocks of projections
-_ROUNDS = 5
+_ROUNDS = 3
 
 
 @dataclass(frozen=True)
