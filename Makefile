@@ -190,6 +190,10 @@ bench-cpu-target: setup ## attention over K and V on this machine's disk, beside
 bench-remote: setup ## decode steps with the drive behind NVMe/TCP: loopback, and a shaped pair of network cards -> docs/remote.md
 	@$(BIN)/python scripts/bench_remote.py --json out/bench_remote.json
 
+.PHONY: bench-overflow
+bench-overflow: setup $(STAMPS)/smollm2 ## perplexity after half of a context has left, in several ways (ten minutes) -> docs/sessions.md
+	@$(BIN)/python scripts/bench_overflow.py --drive
+
 .PHONY: bench-sessions
 bench-sessions: setup ## first token of a turn found on the drive beside computing it again, writes, look-ups -> docs/sessions.md
 	@$(BIN)/python scripts/bench_sessions.py

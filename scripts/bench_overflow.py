@@ -21,6 +21,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,48 @@ def texts(checkpoint: Checkpoint, count: int, tokens: int) -> list[Tokens]:
     raise SystemExit(f"the library has only {len(found)} texts of {tokens} tokens")
 
 
+NAMES = {
+    "full": "nothing leaves",
+    "truncated": "the last half computed again (token truncation)",
+    "moved": "**half leaves, first group next to the rest (kvdrive)**",
+    "trimmed": "half leaves, first group at its old positions",
+    "headless": "half leaves, the first group too",
+    "renumbered": "half leaves, new tokens numbered from what is left",
+    **{f"far {by}": f"first group {by:,} positions further away" for by in FAR},
+}
+
+
+def table(results: dict[str, Any]) -> str:
+    """The figures as they stand in the page."""
+    lines = [f"| perplexity | {' | '.join(results)} |", f"|---|{'---:|' * len(results)}"]
+    for way, name in NAMES.items():
+        rated = (f"{one['perplexity'][way]:.2f}" for one in results.values())
+        lines.append(f"| {name} | {' | '.join(rated)} |")
+    for way in ("full", "moved", "truncated"):
+        name = {"full": "nothing leaves", "moved": "kvdrive", "truncated": "token truncation"}[way]
+        cells = (f"{one['perplexity'][f'echo {way}']:.2f}" for one in results.values())
+        lines.append(f"| of removed tokens said again: {name} | {' | '.join(cells)} |")
+    some = next(iter(results.values()))
+    drives = [
+        f"{name} {one['first text']['drive']:.3f} against {one['first text']['moved']:.3f}"
+        for name, one in results.items()
+        if "drive" in one["first text"]
+    ]
+    note = (
+        f"{some['tokens']:,} tokens of {len(some['each'])} modules of Python's library that models/mini never saw, "
+        f"half of them leave, the next {some['targets']} tokens are rated. Stock attention over K and V that were cut; "
+        f"the first text with the drive itself: {', '.join(drives)}."
+    )
+    return "\n".join([*lines, "", *textwrap.wrap(note, 140)])
+
+
+def write_page(results: dict[str, Any]) -> None:
+    """Put the table into docs/sessions.md."""
+    page, marks = Path("docs/sessions.md"), ("<!-- bench-overflow -->", "<!-- end -->")
+    before, rest = page.read_text().split(marks[0])
+    page.write_text(f"{before}{marks[0]}\n{table(results)}\n{marks[1]}{rest.partition(marks[1])[2]}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", default=["mini", "smollm2"])
@@ -166,6 +209,7 @@ def main() -> None:
         }
         given.out.parent.mkdir(parents=True, exist_ok=True)
         given.out.write_text(json.dumps(results, indent=1) + "\n")
+    write_page(results)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from kvdrive.cli.drive_files import JsonFlag, show
-from kvdrive.errors import InputError
+from kvdrive.errors import InputError, TargetError
 from kvdrive.sessions.owner import is_alive
 from kvdrive.targets.addresses import is_address
 
@@ -185,7 +185,7 @@ def _shelf(place: str) -> Iterator[Shelf]:
     from kvdrive.targets.opening import DriveOptions, open_named
 
     places: list[str | Path] = [place] if is_address(place) else list(_files(place))
-    with ExitStack() as opened:
+    with ExitStack() as opened, _told_who_has(places):
         drives = [drive for one in places for drive in opened.enter_context(open_named(one, DriveOptions())).drives]
         backing = Backing(drives, 1, b"")
         opened.callback(backing.close)
@@ -194,6 +194,35 @@ def _shelf(place: str) -> Iterator[Shelf]:
         if index.made:
             rebuild(index, backing)
         yield Shelf(index, backing, SessionOptions())
+
+
+@contextmanager
+def _told_who_has(places: list[str | Path]) -> Iterator[None]:
+    """Add to the error of a drive's file that another process has open which process that is."""
+    try:
+        yield
+    except TargetError as error:
+        holders = [text for place in places if isinstance(place, Path) and (text := _holder(place))]
+        if not holders:
+            raise
+        raise TargetError(
+            f"{error}; process {', '.join(holders)} has it: end that process, or let it do this "
+            "(a server removes a session by DELETE /v1/sessions/NAME)"
+        ) from error
+
+
+def _holder(path: Path) -> str:
+    """Number and command of the process that holds the lock on a file; "" if this machine does not tell."""
+    try:
+        inode = str(path.stat().st_ino)
+        for line in Path("/proc/locks").read_text().splitlines():
+            fields = line.split()
+            if len(fields) > 5 and fields[1] == "FLOCK" and fields[5].rpartition(":")[2] == inode:
+                command = Path(f"/proc/{fields[4]}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                return f"{fields[4]} ({command.strip()[:80]})"
+    except OSError:
+        pass
+    return ""
 
 
 def _files(place: str) -> list[Path]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from kvdrive.errors import InputError
+from kvdrive.sessions import lasting
 from kvdrive.sessions.entry import Entry, NewEntry
 
 _VERSION = 1
@@ -55,6 +56,7 @@ class Index:
         self.path = path
         self._clock = clock
         self._lock = threading.RLock()
+        self._lasting_changed = False
         if isinstance(path, Path):
             path.parent.mkdir(parents=True, exist_ok=True)
         self._db = sqlite3.connect(path, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False)
@@ -78,6 +80,7 @@ class Index:
     def close(self) -> None:
         """Close the file."""
         with self._lock:
+            lasting.write(self)
             self._db.close()
 
     @contextmanager
@@ -91,6 +94,9 @@ class Index:
                 self._db.execute("ROLLBACK")
                 raise
             self._db.execute("COMMIT")
+            if self._lasting_changed:
+                self._lasting_changed = False
+                lasting.write(self)
 
     # ---- looking up ----
 
@@ -157,6 +163,7 @@ class Index:
         cursor = self._db.execute(f"INSERT INTO sessions({_COLUMNS.removeprefix('id, ')}) VALUES ({marks})", row)
         number = cursor.lastrowid
         assert number is not None
+        self._lasting_changed |= pinned
         self._count(new.tenant, len(new.tail) * new.bytes_per_token)
         self._add_blocks(number, new.tenant, keys, new.block * new.bytes_per_token)
         return number
@@ -188,6 +195,7 @@ class Index:
         self._count(entry.tenant, -gone * size - len(entry.tail) * entry.bytes_per_token)
         self._db.execute("DELETE FROM blocks WHERE session=?", (number,))
         self._db.execute("DELETE FROM sessions WHERE id=?", (number,))
+        self._lasting_changed |= entry.pinned
         return entry
 
     def use(self, number: int) -> None:
@@ -199,6 +207,7 @@ class Index:
         """Change `name`, `pinned` or `owner`. Raises InputError for a name that another session of the tenant has."""
         assert fields.keys() <= {"name", "pinned", "owner"}
         assignments = ", ".join(f"{name}=?" for name in fields)
+        self._lasting_changed |= "pinned" in fields
         try:
             self._db.execute(f"UPDATE sessions SET {assignments} WHERE id=?", (*fields.values(), number))
         except sqlite3.IntegrityError as error:
@@ -234,8 +243,17 @@ class Index:
             return int(self._rows("SELECT coalesce(sum(bytes), 0) FROM tenants")[0][0])
         return int(self._rows("SELECT coalesce(sum(bytes), 0) FROM tenants WHERE name=?", (tenant,))[0][0])
 
+    def pinned(self) -> list[Entry]:
+        """All pinned sessions."""
+        return self._entries("WHERE pinned=1 ORDER BY id", ())
+
+    def quotas(self) -> dict[str, int]:
+        """The quota of each tenant that has one."""
+        return dict(self._rows("SELECT name, quota FROM tenants WHERE quota IS NOT NULL"))
+
     def set_quota(self, tenant: str, quota: int | None) -> None:
         """The most bytes that a tenant's sessions may have; None: no limit of its own."""
+        self._lasting_changed = True
         self._db.execute(
             "INSERT INTO tenants VALUES (?, 0, ?) ON CONFLICT(name) DO UPDATE SET quota=excluded.quota", (tenant, quota)
         )

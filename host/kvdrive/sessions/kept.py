@@ -163,7 +163,7 @@ class KeptSequence:
 
     def stop(self, reason: str) -> None:
         """Do not keep this sequence any more; what was saved before stays if the cache still has it."""
-        log.info("a sequence is not kept: %s", reason)
+        log.warning("a sequence is not kept: %s", reason)
         self._wait()
         self.store.withdraw(self)
         self.store.forget(self)

@@ -15,7 +15,7 @@ from kvdrive import abi
 from kvdrive.kvcache.backing import Backing
 from kvdrive.kvcache.session import Session
 from kvdrive.nvme.errors import CommandError
-from kvdrive.sessions import record
+from kvdrive.sessions import lasting, record
 from kvdrive.sessions.chain import Chain, GrowingChain
 from kvdrive.sessions.entry import NewEntry
 from kvdrive.sessions.index import Index
@@ -49,6 +49,7 @@ def rebuild(index: Index, backing: Backing) -> int:
             for one in _complete(parts):
                 _add(index, one, list(tokens))
                 count += 1
+        lasting.restore(index)
     return count
 
 

@@ -20,6 +20,7 @@ from kvdrive.sessions.entry import Entry
 from kvdrive.sessions.eviction import make_eviction
 from kvdrive.sessions.index import Index
 from kvdrive.sessions.options import SessionOptions
+from kvdrive.sessions.owner import is_alive
 from kvdrive.sessions.record import Record
 from kvdrive.sessions.resume import Way
 
@@ -92,6 +93,7 @@ class Shelf:
         gone: list[Entry] = []
         with index.transaction():
             if bounds.seconds:
+                self.close_dead()
                 index.forget_future()
                 while old := index.first("used", "used < ?", (index.now - bounds.seconds,)):
                     gone += [old]
@@ -119,8 +121,16 @@ class Shelf:
         self.shrink(self.index.bytes() // 8 * 7)
         return self.stats.evictions > before
 
+    def close_dead(self) -> None:
+        """Let sessions leave whose process has died before it could close them."""
+        for name in self.index.owners():
+            if not is_alive(name):
+                self.index.close_owned(name)
+
     def _shrink(self, too_much: Callable[[], bool], tenant: str | None) -> list[Entry]:
         gone: list[Entry] = []
+        if too_much():
+            self.close_dead()
         while too_much():
             victim = self.eviction.victim(self.index, tenant)
             if victim is None:

@@ -90,9 +90,7 @@ class SessionStore:
         self.ahead = LookAhead(self)
         self._open: list[KeptSequence] = []
         with index.transaction():
-            for name in index.owners():
-                if not owner.is_alive(name):
-                    index.close_owned(name)
+            self.shelf.close_dead()
             index.forget_future()
 
     @property

@@ -1,6 +1,7 @@
 """`kvdrive sessions`: what a drive keeps, moved, pinned and removed from the command line."""
 
 import json
+import os
 
 import pytest
 import torch
@@ -109,3 +110,11 @@ def test_what_a_killed_process_left_is_removed(place, model):
         cache.let_go()  # the fork stays on the drive, and no index names it
     assert "1 that no index names" in run("gc", place)
     assert len(json.loads(run("list", place, "--json"))) == 2
+
+
+def test_a_drive_that_another_process_has_is_named_with_that_process(place, model):
+    with attach(model, place):
+        refused = run("drop", place, "notes", code=1)
+    assert f"process {os.getpid()} (" in refused
+    assert "DELETE /v1/sessions/NAME" in refused
+    assert "1 sessions removed" in run("drop", place, "notes")

@@ -324,16 +324,19 @@ def test_the_governor_keeps_only_what_is_wanted_twice(opened, model):
         assert (wear.refused, wear.bytes_today) == (1, 2 * 80 * store.index.entries()[0].bytes_per_token)
 
 
-def test_several_rows_and_beams_are_not_kept(opened, model):
+def test_several_rows_and_beams_are_not_kept(opened, model, caplog):
     with opened(model) as attached:
         with pytest.raises(UnsupportedError, match="one row"):
             attached.sessions.cache(prompts(2, 10))
         cache = attached.sessions.cache()
         greedy(model, prompts(2, 40), 20, past_key_values=cache)
         assert attached.sessions.index.count() == 0
+        assert "a sequence is not kept: it has several rows" in caplog.text
         cache = attached.sessions.cache()
+        caplog.clear()
         model.generate(PROMPT, past_key_values=cache, num_beams=2, max_new_tokens=4, do_sample=False)
         assert attached.sessions.index.count() == 0
+        assert "a sequence is not kept" in caplog.text
     with opened(model) as attached:
         assert drive_sessions(attached) == []
 
@@ -368,3 +371,74 @@ def test_a_dead_process_holds_no_name(opened, model):
         with attached.sessions.index.transaction():
             attached.sessions.index.set(entry.id, owner="another-boot:1:1:0")
         assert attached.sessions.cache(name="notes").get_seq_length() == 154
+
+
+def test_a_padded_prompt_is_not_kept_and_the_user_is_told(opened, model, caplog):
+    mask = torch.ones_like(PROMPT)
+    mask[0, :3] = 0
+    with opened(model) as attached:
+        greedy(model, PROMPT, 5, mask, past_key_values=attached.sessions.cache())
+        assert attached.sessions.index.count() == 0
+    assert "a sequence is not kept: its mask hides tokens" in caplog.text
+
+
+def test_layers_in_memory_are_refused_with_the_reason(opened):
+    config = CONFIGS["mistral"].__class__(**CONFIGS["mistral"].to_dict() | {"sliding_window": 64})
+    with opened(random_model(config)) as attached, pytest.raises(UnsupportedError, match="layers stay in memory"):
+        attached.sessions.cache(PROMPT)
+
+
+def test_what_a_dead_process_left_open_leaves_when_there_are_too_many(opened, model):
+    with opened(model, sessions=SessionOptions(bounds=Bounds(sessions=2))) as attached:
+        store = attached.sessions
+        for seed in range(3):
+            with torch.no_grad():
+                model(ids := prompts(1, 80, seed=seed), past_key_values=(cache := store.cache(ids)))
+            number = store.release(cache)
+            if seed == 0:
+                with store.index.transaction():
+                    store.index.set(number, owner="another-boot:1:1:0")
+        assert [entry.id for entry in store.index.entries()] == [3, 2]
+
+
+def test_pins_quotas_and_wear_outlive_the_index(opened, model, tmp_path):
+    with opened(model, sessions=SessionOptions(tenant="a")) as attached:
+        store = attached.sessions
+        for seed in range(2):
+            with torch.no_grad():
+                model(ids := prompts(1, 80, seed=seed), past_key_values=(cache := store.cache(ids)))
+            number = store.release(cache)
+        with store.index.transaction():
+            store.index.set(number, pinned=True)
+            store.index.set_quota("a", 10**9)
+        written = store.governor.wear().bytes_written
+        assert written > 0
+    for path in tmp_path.glob("0.kv.sessions*"):
+        if path.suffix != ".lasting":
+            path.unlink()
+    with opened(model, sessions=SessionOptions(tenant="a")) as attached:
+        store = attached.sessions
+        assert store.index.count() == 2
+        assert [entry.tokens for entry in store.index.pinned()] == [80]
+        assert store.cache(prompts(1, 80, seed=1)).keeper.source.pinned
+        assert store.index.quota("a") == 10**9
+        assert store.governor.wear().bytes_written == written
+    (tmp_path / "0.kv.sessions").unlink()
+    (tmp_path / "0.kv.sessions.lasting").write_text("[")  # damaged: it says nothing
+    with opened(model) as attached:
+        assert attached.sessions.index.count() > 0
+        assert attached.sessions.index.pinned() == []
+
+
+def test_the_quota_of_a_tenant_goes_before_the_bound_of_all(opened, model):
+    with opened(model, sessions=SessionOptions(tenant="a", bounds=Bounds(tenant_bytes=1))) as attached:
+        store = attached.sessions
+        for seed in range(3):
+            with torch.no_grad():
+                model(ids := prompts(1, 80, seed=seed), past_key_values=(cache := store.cache(ids)))
+            with store.index.transaction():
+                size = 2 * 80 * store._record(cache.keeper).bytes_per_token
+                store.index.set_quota("a", size)
+            store.release(cache)
+        assert store.index.count() == 2
+        assert store.index.bytes("a") <= size
