@@ -80,8 +80,8 @@ class Bench:
         options: dict[str, Any] = {"active": "drive"} if way == "attend" else {"active": "memory"}
         with attach(self.model, target, sessions=True, **options) as attached:
             if way == "load":
-                rates = attached.sessions.costs.rates
-                attached.sessions.costs._rates = replace(rates, load_byte=0.0, load_command=0.0, attend_pair=1.0)
+                costs = attached.sessions.costs
+                costs._path, costs._rates = None, replace(costs.rates, load_byte=0.0, attend_pair=1.0)
             elif way is None:
                 _ = attached.sessions.costs.rates  # measured once for each drive, before the first turn
             return self._turn(attached)
@@ -146,7 +146,7 @@ def table(bench: dict[str, Any]) -> str:
     where = bench["machine"]
     note = (
         f"Seconds to the first token of a turn with {NEW} new tokens. Measured on {where['processor']}, "
-        f"{where['cpus']} shared cores: only the ratios mean something. cpu target, its file not in the page cache."
+        f"{where['cpus']} shared cores, while other work ran: only the ratios mean something. cpu target, its file not in the page cache."
     )
     return "\n".join([*lines, "", note])
 
