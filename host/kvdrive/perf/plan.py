@@ -102,7 +102,8 @@ class Plan:
         if self.drives < self.drives_needed:
             return f"K and V need {self.drives_needed} drives"
         if self.batch > self.batch_limit:
-            return f"the processor's memory holds what {self.batch_limit} sequences need there: a smaller batch"
+            less = "a smaller batch, or a smaller share of X-cache" if self.alpha else "a smaller batch"
+            return f"the processor's memory holds what {self.batch_limit} sequences need there: {less}"
         if longest is self.parts[0]:
             if self.weights_on_processor:
                 return "the model's own weights take longest: a larger batch costs little"
