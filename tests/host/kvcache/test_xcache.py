@@ -13,6 +13,7 @@ from kvdrive.errors import InputError, RangeError, TargetError, UnsupportedError
 from kvdrive.generation.generate import greedy
 from kvdrive.kvcache.xcache.measured import Line, Measured
 from kvdrive.kvcache.xcache.rows import InputRows
+from kvdrive.kvcache.xcache.sequence import InputSequence
 from kvdrive.kvcache.xcache.share import choose
 from kvdrive.plugins.transformers import attach
 from kvdrive.targets.emulator import Emulator
@@ -96,6 +97,25 @@ def test_written_bytes_fall_by_half_of_the_share(drives, name, share):
     pages, sent = written(drives[0], 0.0)
     assert pages * 4096 >= sent > 0
     assert written(drives[1], share) == (pages * (1 - share / 2), sent * (1 - share / 2))
+
+
+def test_layers_are_rebuilt_once_a_step_and_ahead_of_the_model(target, monkeypatch):
+    model, ids = model_of("qwen3"), prompts(1, 20)
+    ready = []
+    take = InputSequence.take
+
+    def watched(self, layer):
+        ready.append((layer, self._held is not None and self._held[0] == layer))
+        return take(self, layer)
+
+    monkeypatch.setattr(InputSequence, "take", watched)
+    with attach(model, target, xcache=1.0) as attached, torch.no_grad():
+        cache = attached.cache()
+        model(ids, past_key_values=cache)
+        for _ in range(3):
+            model(ids[:, :1], past_key_values=cache)
+        assert cache.input_stats()["tokens_rebuilt"] == 3 * 2 * 20
+    assert ready == 3 * [(0, False), (1, True)]
 
 
 def test_inputs_of_a_prompt_leave_memory_when_they_are_stored(target):
