@@ -8,7 +8,7 @@ nvme connect -t tcp -a 10.0.2.2 -s "$PORT" -n "$NQN" --hostnqn="$HOSTNQN" -i 2 -
   --keep-alive-tmo=30 || say "error: connect"
 wait_for() { i=0; while [ ! -e "$1" ] && [ $i -lt 100 ]; do sleep 0.1; i=$((i + 1)); done; }
 wait_for /dev/nvme0n1
-wait_for /dev/ng0n3
+wait_for /dev/ng0n4
 say "devices $(cd /dev && ls -d nvme0n* ng0n* | tr '\n' ' ')"
 say "queues $(cat /sys/class/nvme/nvme0/queue_count)"
 nvme id-ctrl /dev/nvme0 >/tmp/controller || say "error: id-ctrl"
