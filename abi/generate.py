@@ -129,6 +129,16 @@ def cpp_constant(name: str, value: int) -> str:
     return f"constexpr {kind} {camel(name)} = {value};"
 
 
+def opening(namespace: str, *includes: str) -> list[str]:
+    """The begin of a header. C++14 has no nested names of namespaces."""
+    lines = [f"#include <{name}>" for name in includes]
+    return ["#pragma once", "", *lines, "", "namespace kvdrive {", f"namespace {namespace} {{", ""]
+
+
+def closing(namespace: str) -> list[str]:
+    return ["", f"}}  // namespace {namespace}", "}  // namespace kvdrive", ""]
+
+
 def cpp_list(name: str, values: list[int]) -> str:
     return f"constexpr std::uint32_t {camel(name)}[{len(values)}] = {{\n{wrapped(values, '    ')}\n}};"
 
@@ -136,8 +146,8 @@ def cpp_list(name: str, values: list[int]) -> str:
 def cpp_struct(name: str, struct: dict) -> list[str]:
     rows = cpp_layout(struct)
     body = "\n".join(f"  {CPP_TYPES[kind]} {field}{f'[{n}]' if n > 1 else ''};" for field, kind, n, _ in rows)
-    out = [f"\nstruct {name} {{\n{body}\n}};", f"static_assert(sizeof({name}) == {struct['bytes']});"]
-    return out + [f"static_assert(offsetof({name}, {field}) == {offset});" for field, _, _, offset in rows]
+    out = [f"\nstruct {name} {{\n{body}\n}};", f'static_assert(sizeof({name}) == {struct["bytes"]}, "size");']
+    return out + [f'static_assert(offsetof({name}, {field}) == {offset}, "offset");' for field, _, _, offset in rows]
 
 
 def cpp_enums(abi: dict) -> list[str]:
@@ -150,7 +160,7 @@ def cpp_enums(abi: dict) -> list[str]:
 
 def render_cpp(abi: dict) -> str:
     out = ["// SPDX-License-Identifier: Apache-2.0", f"// {NOTE.format(source='abi.toml')}", "// clang-format off"]
-    out += ["#pragma once", "", "#include <cstddef>", "#include <cstdint>", "", "namespace kvdrive::abi {", ""]
+    out += opening("abi", "cstddef", "cstdint")
     out.append(f"constexpr int kAbiVersion = {abi['abi_version']};")
     out += [cpp_constant(name, value) for name, value in abi["constants"].items()]
     tables = {**abi["lists"], **exp2_tables(abi["constants"])}
@@ -162,26 +172,26 @@ def render_cpp(abi: dict) -> str:
         rows = cpp_layout(struct)
         positions = "\n".join(f"constexpr int {camel(field)} = {offset * 8};" for field, _, _, offset in rows)
         out.append(f"namespace {name.lower()}_bit {{\n{positions}\n}}  // namespace {name.lower()}_bit")
-    out += ["", "}  // namespace kvdrive::abi", ""]
+    out += closing("abi")
     return "\n".join(out)
 
 
 def render_commands_cpp(abi: dict) -> str:
     out = ["// SPDX-License-Identifier: Apache-2.0", f"// {NOTE.format(source='abi.toml')}", "// clang-format off"]
-    out += ["#pragma once", "", "#include <cstdint>", "", "namespace kvdrive::abi {", ""]
+    out += opening("abi", "cstdint")
     out += [cpp_constant(name, value) for name, value in abi["commands"]["constants"].items()]
     out += [cpp_list(name, values) for name, values in abi["commands"]["lists"].items()]
-    return "\n".join([*out, "", "}  // namespace kvdrive::abi", ""])
+    return "\n".join(out + closing("abi"))
 
 
 def render_nvme_cpp(abi: dict) -> str:
     out = ["// SPDX-License-Identifier: Apache-2.0", f"// {NOTE.format(source='nvme.toml')}", "// clang-format off"]
-    out += ["#pragma once", "", "#include <cstddef>", "#include <cstdint>", "", "namespace kvdrive::nvme {", ""]
+    out += opening("nvme", "cstddef", "cstdint")
     out += [cpp_constant(name, value) for name, value in abi["constants"].items()]
     out += cpp_enums(abi)
     for name, struct in abi["structs"].items():
         out += cpp_struct(name, struct)
-    out += ["", "}  // namespace kvdrive::nvme", ""]
+    out += closing("nvme")
     return "\n".join(out)
 
 

@@ -14,6 +14,7 @@
 
 namespace kvdrive {
 
-int argtopk(const beat_t* keys, beat_t* indices, beat_t* bitmap, int n, int k, int key_type);
+// C linkage: v++ finds a kernel by its linker name.
+extern "C" int argtopk(const beat_t* keys, beat_t* indices, beat_t* bitmap, int n, int k, int key_type);
 
 }  // namespace kvdrive

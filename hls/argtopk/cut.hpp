@@ -7,7 +7,7 @@
 namespace kvdrive {
 
 using rank_t = ap_uint<18>;  // 0 to MAX_TOKENS
-static_assert(abi::kMaxTokens < (1 << 18));
+static_assert(abi::kMaxTokens < (1 << 18), "a count has 18 bits");
 
 // Chosen are the keys above `threshold`, the k-th largest key, and the first `ties` keys equal to it.
 // During a radix select: the digits found so far, and the rank of the wanted key among the keys that begin with them.

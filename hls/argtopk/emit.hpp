@@ -12,7 +12,7 @@ constexpr int kIndicesPerBeat = 16;
 constexpr int kGroupsPerWord = abi::kBeatBits / kGroupKeys;
 
 using index_t = ap_uint<17>;
-static_assert(abi::kMaxTokens <= (1 << 17));
+static_assert(abi::kMaxTokens <= (1 << 17), "an index has 17 bits");
 
 inline int bitmap_words(int keys) {
 #pragma HLS INLINE

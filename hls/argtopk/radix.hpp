@@ -23,7 +23,7 @@ using bin_t = ap_uint<kDigitBits>;
 using lane_count_t = ap_uint<14>;
 using Histogram = lane_count_t[2][kBinPairs];  // even bins, odd bins
 using Histograms = Histogram[kGroupKeys];
-static_assert(abi::kMaxTokens / kGroupKeys < (1 << 14));
+static_assert(abi::kMaxTokens / kGroupKeys < (1 << 14), "a counter of groups has 14 bits");
 
 // The latest updates of one histogram, the newest first.
 struct InFlight {
@@ -106,7 +106,7 @@ inline void count_group(const group_t& group, bool used, digit_t digit, ordinal_
 }
 
 inline bool count_digit(Stream<group_t>& groups, int n, digit_t digit, ordinal_t prefix, Histograms& histograms) {
-  static_assert(kInFlight == 3);  // one less than the distance in the DEPENDENCE pragma
+  static_assert(kInFlight == 3, "one less than the distance in the DEPENDENCE pragma");
   InFlight latest[kGroupKeys];
 #pragma HLS ARRAY_PARTITION variable = latest complete
   bool finite = true;

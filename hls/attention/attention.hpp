@@ -13,7 +13,8 @@
 #include "attention/queries.hpp"
 #include "attention/sparf.hpp"
 
-namespace kvdrive::attention {
+namespace kvdrive {
+namespace attention {
 
 // Reads and checks what SPARF_TOKENS takes over from SPARF_ROWS.
 template <int G>
@@ -173,4 +174,5 @@ status_t attention(const beat_t* kv, const beat_t* io, beat_t* out, ap_uint<64> 
   return status;
 }
 
-}  // namespace kvdrive::attention
+}  // namespace attention
+}  // namespace kvdrive

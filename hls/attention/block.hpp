@@ -4,7 +4,8 @@
 
 #include "common/types.hpp"
 
-namespace kvdrive::attention {
+namespace kvdrive {
+namespace attention {
 
 template <int kDepth>
 void load_block(const beat_t* memory, ap_uint<58> first, beat_t (&block)[kDepth]) {
@@ -26,4 +27,5 @@ store_block:
   }
 }
 
-}  // namespace kvdrive::attention
+}  // namespace attention
+}  // namespace kvdrive

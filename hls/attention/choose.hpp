@@ -6,7 +6,8 @@
 #include "attention/keys.hpp"
 #include "common/dataflow.hpp"
 
-namespace kvdrive::attention {
+namespace kvdrive {
+namespace attention {
 
 inline void send_keys(GroupMemory& keys, int n, Stream<group_t>& groups) {
 replay:
@@ -27,4 +28,5 @@ inline void insert_keys(int n, int k, GroupMemory& keys, Cut& cut) {
   DATAFLOW_END
 }
 
-}  // namespace kvdrive::attention
+}  // namespace attention
+}  // namespace kvdrive

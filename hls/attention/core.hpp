@@ -16,7 +16,8 @@
 #include "common/single.hpp"
 #include "gemv/accumulators.hpp"
 
-namespace kvdrive::attention {
+namespace kvdrive {
+namespace attention {
 
 // False when q holds an Inf or NaN.
 template <int G>
@@ -306,4 +307,5 @@ passes:
   if (!chooses_tokens(job)) drain_sums<G>(job, sums, out);
 }
 
-}  // namespace kvdrive::attention
+}  // namespace attention
+}  // namespace kvdrive

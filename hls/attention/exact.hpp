@@ -9,7 +9,8 @@
 #include "attention/open.hpp"
 #include "attention/output.hpp"
 
-namespace kvdrive::attention {
+namespace kvdrive {
+namespace attention {
 
 template <int G>
 void attend_exactly(const beat_t* kv, const beat_t* io, beat_t* out, ExactJob job, ScoreMemory (&scores)[G],
@@ -71,4 +72,5 @@ status_t exact_attention(const beat_t* kv, const beat_t* io, beat_t* out, ap_uin
   return status;
 }
 
-}  // namespace kvdrive::attention
+}  // namespace attention
+}  // namespace kvdrive

@@ -5,7 +5,8 @@
 #include "attention/heads.hpp"
 #include "common/memory.hpp"
 
-namespace kvdrive::attention {
+namespace kvdrive {
+namespace attention {
 
 constexpr int kScoresPerBeat = abi::kBeatBits / 32;
 
@@ -98,4 +99,5 @@ order_words:
   }
 }
 
-}  // namespace kvdrive::attention
+}  // namespace attention
+}  // namespace kvdrive

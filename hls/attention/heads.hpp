@@ -8,7 +8,8 @@
 #include "common/ratio.hpp"
 #include "common/stream.hpp"
 
-namespace kvdrive::attention {
+namespace kvdrive {
+namespace attention {
 
 constexpr int kLowestScore = -2147483647 - 1;
 
@@ -97,4 +98,5 @@ inline sum_t sum_of(ap_uint<64> total) {
   return sum_t(total);
 }
 
-}  // namespace kvdrive::attention
+}  // namespace attention
+}  // namespace kvdrive

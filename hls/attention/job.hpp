@@ -5,7 +5,8 @@
 
 #include "common/types.hpp"
 
-namespace kvdrive::attention {
+namespace kvdrive {
+namespace attention {
 
 using status_t = ap_uint<32>;
 using descriptor_t = ap_uint<8 * sizeof(abi::AttentionJob)>;
@@ -248,4 +249,5 @@ Job<kSparf> to_job(const Descriptor& d, const Sizes& sizes) {
   return job;
 }
 
-}  // namespace kvdrive::attention
+}  // namespace attention
+}  // namespace kvdrive

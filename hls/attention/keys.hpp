@@ -10,7 +10,8 @@
 #include "common/round.hpp"
 #include "gemv/accumulators.hpp"
 
-namespace kvdrive::attention {
+namespace kvdrive {
+namespace attention {
 
 constexpr std::uint32_t kLocalOrdinal = 0xff7fffff;
 constexpr std::uint32_t kMaskedOrdinal = 0x00800000;
@@ -74,11 +75,14 @@ inline ordinal_t order_probability(Probability p) {
 template <int G>
 ordinal_t key_of(bool rows, const beat_t words[G], int lane, const Probability p[G], const weight_t weights[G]) {
 #pragma HLS INLINE
-  if constexpr (kWeighted<G>) {
-    return order_single(magnitude_to_single<0>(false, rows ? row_sum<G>(words, lane) : token_sum<G>(p, weights)));
-  } else {
-    return rows ? order_magnitude(half_lane(words[0], lane)) : order_probability(p[0]);
-  }
+  static_assert(kWeighted<G>, "one head has no weights");
+  return order_single(magnitude_to_single<0>(false, rows ? row_sum<G>(words, lane) : token_sum<G>(p, weights)));
+}
+
+template <>
+inline ordinal_t key_of<1>(bool rows, const beat_t words[1], int lane, const Probability p[1], const weight_t*) {
+#pragma HLS INLINE
+  return rows ? order_magnitude(half_lane(words[0], lane)) : order_probability(p[0]);
 }
 
 // What a walk over the tokens is for.
@@ -98,7 +102,7 @@ void walk(int kind, bool counted, int digit, const Cut& cut, const SparfJob& job
   constexpr int kLanes = kTokenLanes<G>;
   constexpr int kSteps = kGroupKeys / kLanes;  // cycles of a group
   constexpr int kTokenBits = 18;
-  static_assert(kInFlight == 3);  // one less than the distance in the DEPENDENCE pragma
+  static_assert(kInFlight == 3, "one less than the distance in the DEPENDENCE pragma");
   const bool rows = chooses_rows(job);
   const int n = keys_of(job);
   const int groups = groups_of(n);
@@ -195,4 +199,5 @@ tokens:
   }
 }
 
-}  // namespace kvdrive::attention
+}  // namespace attention
+}  // namespace kvdrive

@@ -5,7 +5,8 @@
 #include "attention/block.hpp"
 #include "attention/job.hpp"
 
-namespace kvdrive::attention {
+namespace kvdrive {
+namespace attention {
 
 // Reads and checks the descriptor.
 template <int G, bool kSparf>
@@ -21,4 +22,5 @@ status_t open_job(const beat_t* io, ap_uint<64> address, ap_uint<64> memory_beat
   return check<kSparf>(descriptor, sizes, G, memory_beats);
 }
 
-}  // namespace kvdrive::attention
+}  // namespace attention
+}  // namespace kvdrive

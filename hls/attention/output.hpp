@@ -9,7 +9,8 @@
 #include "common/single.hpp"
 #include "gemv/accumulators.hpp"
 
-namespace kvdrive::attention {
+namespace kvdrive {
+namespace attention {
 
 constexpr int kOne = 0x3f800000;  // 1 as binary32
 
@@ -126,4 +127,5 @@ void store_rows(Stream<beat_t>& rows, Job<kSparf> job, beat_t* out) {
   write_beats(rows, G * row_beats, out + job.out);
 }
 
-}  // namespace kvdrive::attention
+}  // namespace attention
+}  // namespace kvdrive

@@ -5,7 +5,8 @@
 #include "attention/job.hpp"
 #include "gemv/transpose.hpp"
 
-namespace kvdrive::attention {
+namespace kvdrive {
+namespace attention {
 
 struct Pass {
   bool scoring;
@@ -70,4 +71,5 @@ inline Position advance(Position at, const Pass& pass) {
   return at;
 }
 
-}  // namespace kvdrive::attention
+}  // namespace attention
+}  // namespace kvdrive

@@ -6,7 +6,8 @@
 #include "attention/pass.hpp"
 #include "gemv/accumulators.hpp"
 
-namespace kvdrive::attention {
+namespace kvdrive {
+namespace attention {
 
 // Reads q [G][beats]; false when it holds an Inf or NaN.
 template <int G>
@@ -103,4 +104,5 @@ void choose_queries(Stream<beat_t>& in, SparfJob job, beat_t rows, Stream<beat_t
   }
 }
 
-}  // namespace kvdrive::attention
+}  // namespace attention
+}  // namespace kvdrive

@@ -7,7 +7,8 @@
 #include "common/exp2.hpp"
 #include "common/ratio.hpp"
 
-namespace kvdrive::attention {
+namespace kvdrive {
+namespace attention {
 
 struct Record {
   beat_t head;    // status, selected, max
@@ -16,7 +17,7 @@ struct Record {
 };
 
 constexpr int kRecordBeats = 3;
-static_assert(sizeof(abi::AttentionResult) == kRecordBeats * abi::kBeatBytes);
+static_assert(sizeof(abi::AttentionResult) == kRecordBeats * abi::kBeatBytes, "a record is whole beats");
 
 inline Record no_record() {
 #pragma HLS INLINE
@@ -44,7 +45,8 @@ constexpr int kSelected = at::kSelected / 32;
 constexpr int kMax = at::kMax / 32;
 constexpr int kScale = (at::kScale - 2 * abi::kBeatBits) / 32;
 constexpr int kAlpha = (at::kAlpha - 2 * abi::kBeatBits) / 32;
-static_assert(at::kMax < abi::kBeatBits && at::kSum == abi::kBeatBits && at::kScale == 2 * abi::kBeatBits);
+static_assert(at::kMax < abi::kBeatBits && at::kSum == abi::kBeatBits && at::kScale == 2 * abi::kBeatBits,
+              "each of these fields is in the beat that is written for it");
 }  // namespace record_lane
 
 inline single_t scale_of(const Record& record, int head) {
@@ -98,4 +100,5 @@ inline void set_alphas(Record& record, const single_t alpha[G]) {
   }
 }
 
-}  // namespace kvdrive::attention
+}  // namespace attention
+}  // namespace kvdrive

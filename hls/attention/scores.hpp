@@ -5,7 +5,8 @@
 
 #include "attention/on_chip.hpp"
 
-namespace kvdrive::attention {
+namespace kvdrive {
+namespace attention {
 
 constexpr int kScoreBanks = 16;
 constexpr int kScoreBankBits = 4;
@@ -66,4 +67,5 @@ inline score_t get_score(ScoreMemory& scores, ap_uint<18> token) {
   return found[0];
 }
 
-}  // namespace kvdrive::attention
+}  // namespace attention
+}  // namespace kvdrive

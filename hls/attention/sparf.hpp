@@ -8,7 +8,8 @@
 #include "attention/record.hpp"
 #include "common/single.hpp"
 
-namespace kvdrive::attention {
+namespace kvdrive {
+namespace attention {
 
 // A sum of |q| over all dimensions, LSB 2^-24.
 using norm_t = ap_uint<50>;
@@ -133,4 +134,5 @@ walks:
   }
 }
 
-}  // namespace kvdrive::attention
+}  // namespace attention
+}  // namespace kvdrive

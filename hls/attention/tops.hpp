@@ -8,6 +8,9 @@
 
 namespace kvdrive {
 
+// C linkage: v++ finds a kernel by its linker name.
+extern "C" {
+
 std::uint32_t attention_g1(const beat_t* kv, const beat_t* io, beat_t* out, std::uint64_t job,
                            std::uint64_t memory_beats);
 std::uint32_t attention_g2(const beat_t* kv, const beat_t* io, beat_t* out, std::uint64_t job,
@@ -26,5 +29,7 @@ std::uint32_t attention_exact_g4(const beat_t* kv, const beat_t* io, beat_t* out
                                  std::uint64_t memory_beats);
 std::uint32_t attention_exact_g5(const beat_t* kv, const beat_t* io, beat_t* out, std::uint64_t job,
                                  std::uint64_t memory_beats);
+
+}  // extern "C"
 
 }  // namespace kvdrive

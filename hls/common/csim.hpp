@@ -22,7 +22,8 @@
 
 #include "common/stream.hpp"
 
-namespace kvdrive::csim {
+namespace kvdrive {
+namespace csim {
 
 // Whole beats that hold `values`, zero padded.
 template <typename T>
@@ -274,4 +275,5 @@ int run(int argc, char** argv, Check check) {
   }
 }
 
-}  // namespace kvdrive::csim
+}  // namespace csim
+}  // namespace kvdrive

@@ -3,6 +3,8 @@
 // Every zero that comes out is +0, overflow gives infinity.
 #pragma once
 
+#include <type_traits>
+
 #include "common/types.hpp"
 
 namespace kvdrive {
@@ -81,21 +83,23 @@ struct Upper {
 };
 
 template <int kWidth>
-inline Upper<kWidth> upper_bits(ap_uint<kWidth> magnitude) {
+inline std::enable_if_t<(kWidth <= 64), Upper<kWidth>> upper_bits(ap_uint<kWidth> magnitude) {
 #pragma HLS INLINE
-  if constexpr (kWidth <= 64) {
-    return {magnitude, 0, false};
-  } else {
-    int zeros = 0;
-    for (int step = 64; step >= 32; step >>= 1) {
+  return {magnitude, 0, false};
+}
+
+template <int kWidth>
+inline std::enable_if_t<(kWidth > 64), Upper<kWidth>> upper_bits(ap_uint<kWidth> magnitude) {
+#pragma HLS INLINE
+  int zeros = 0;
+  for (int step = 64; step >= 32; step >>= 1) {
 #pragma HLS UNROLL
-      if (ap_uint<kWidth>(magnitude >> (kWidth - step)) == 0) {
-        magnitude <<= step;
-        zeros += step;
-      }
+    if (ap_uint<kWidth>(magnitude >> (kWidth - step)) == 0) {
+      magnitude <<= step;
+      zeros += step;
     }
-    return {ap_uint<64>(magnitude >> (kWidth - 64)), zeros, ap_uint<kWidth - 64>(magnitude) != 0};
   }
+  return {ap_uint<64>(magnitude >> (kWidth - 64)), zeros, ap_uint<kWidth - 64>(magnitude) != 0};
 }
 
 // fl32(+-magnitude * 2^kLsb). The static bounds exclude subnormals and overflow.

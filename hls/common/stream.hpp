@@ -144,7 +144,7 @@ class Stream {
 
 template <typename T, int kDepth = 2>
 class Fifo : public Stream<T> {
-  static_assert(kDepth > 0);
+  static_assert(kDepth > 0, "a stream holds at least one word");
 
  public:
   explicit Fifo(const char* name = "unnamed") : Stream<T>(name, kDepth) {}

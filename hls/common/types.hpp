@@ -24,12 +24,12 @@ using score_t = ap_int<32>;    // Q12.20
 template <int kWidth, int kWord>
 ap_uint<kWidth> lane(const ap_uint<kWord>& word, int index) {
 #pragma HLS INLINE
-  static_assert(kWidth == 8 || kWidth == 16 || kWidth == 32 || kWidth == 64);
-  static_assert(kWord > 64);
+  static_assert(kWidth == 8 || kWidth == 16 || kWidth == 32 || kWidth == 64, "a lane is a machine word");
+  static_assert(kWord > 64, "shorter words have no bytes in order");
 #ifdef KVDRIVE_SYNTHESIS
   return word.range(kWidth * index + kWidth - 1, kWidth * index);
 #else
-  static_assert(sizeof(word) == (kWord + 63) / 64 * 8);
+  static_assert(sizeof(word) == (kWord + 63) / 64 * 8, "the word is only its bytes");
   unsigned long long value = 0;
   std::memcpy(&value, reinterpret_cast<const unsigned char*>(&word) + kWidth / 8 * index, kWidth / 8);
   return value;
@@ -39,12 +39,12 @@ ap_uint<kWidth> lane(const ap_uint<kWord>& word, int index) {
 template <int kWidth, int kWord>
 void set_lane(ap_uint<kWord>& word, int index, ap_uint<kWidth> value) {
 #pragma HLS INLINE
-  static_assert(kWidth == 8 || kWidth == 16 || kWidth == 32 || kWidth == 64);
-  static_assert(kWord > 64);
+  static_assert(kWidth == 8 || kWidth == 16 || kWidth == 32 || kWidth == 64, "a lane is a machine word");
+  static_assert(kWord > 64, "shorter words have no bytes in order");
 #ifdef KVDRIVE_SYNTHESIS
   word.range(kWidth * index + kWidth - 1, kWidth * index) = value;
 #else
-  static_assert(sizeof(word) == (kWord + 63) / 64 * 8);
+  static_assert(sizeof(word) == (kWord + 63) / 64 * 8, "the word is only its bytes");
   const unsigned long long bits = value.to_uint64();
   std::memcpy(reinterpret_cast<unsigned char*>(&word) + kWidth / 8 * index, &bits, kWidth / 8);
 #endif

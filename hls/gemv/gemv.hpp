@@ -105,7 +105,7 @@ void run_gemv(Stream<beat_t>& operands, Stream<beat_t>& beats, const GemvPlan& p
 template <int kGroup>
 int gemv(Stream<beat_t>& operands, Stream<beat_t>& beats, Stream<beat_t>& results, int mode, int width, int tokens) {
 #pragma HLS INLINE
-  static_assert(kGroup >= 1 && kGroup <= abi::kMaxGroup);
+  static_assert(kGroup >= 1 && kGroup <= abi::kMaxGroup, "as many heads as a job may have");
   const GemvPlan plan = make_gemv_plan(mode, width, tokens);
   if (plan.status != 0) return plan.status;
   bool finite = true;
@@ -113,10 +113,13 @@ int gemv(Stream<beat_t>& operands, Stream<beat_t>& beats, Stream<beat_t>& result
   return finite ? 0 : static_cast<int>(abi::kNonFinite);
 }
 
+// C linkage: v++ finds a kernel by its linker name.
+extern "C" {
 int gemv_g1(Stream<beat_t>& operands, Stream<beat_t>& beats, Stream<beat_t>& results, int mode, int width, int tokens);
 int gemv_g2(Stream<beat_t>& operands, Stream<beat_t>& beats, Stream<beat_t>& results, int mode, int width, int tokens);
 int gemv_g4(Stream<beat_t>& operands, Stream<beat_t>& beats, Stream<beat_t>& results, int mode, int width, int tokens);
 int gemv_g5(Stream<beat_t>& operands, Stream<beat_t>& beats, Stream<beat_t>& results, int mode, int width, int tokens);
 int gemv_g8(Stream<beat_t>& operands, Stream<beat_t>& beats, Stream<beat_t>& results, int mode, int width, int tokens);
+}
 
 }  // namespace kvdrive

@@ -11,10 +11,10 @@ constexpr int kGranuleBytes = abi::kRowBytesStep;
 constexpr int kGranuleBits = 8 * kGranuleBytes;
 constexpr int kMaxRowGranules = abi::kMaxRowBytes / kGranuleBytes;
 constexpr int kMaxPageGranules = 16384 / kGranuleBytes;
-static_assert(abi::kBeatBytes == 2 * kGranuleBytes && abi::kMinRowBytes == kGranuleBytes);
-static_assert(abi::kFilterPageBytes[2] == kMaxPageGranules * kGranuleBytes);
-static_assert(abi::kFilterPageBytes[1] == 2 * abi::kFilterPageBytes[0]);
-static_assert(abi::kFilterPageBytes[2] == 4 * abi::kFilterPageBytes[0]);
+static_assert(abi::kBeatBytes == 2 * kGranuleBytes && abi::kMinRowBytes == kGranuleBytes, "a beat is two granules");
+static_assert(abi::kFilterPageBytes[2] == kMaxPageGranules * kGranuleBytes, "the largest page");
+static_assert(abi::kFilterPageBytes[1] == 2 * abi::kFilterPageBytes[0], "page sizes are powers of two");
+static_assert(abi::kFilterPageBytes[2] == 4 * abi::kFilterPageBytes[0], "page sizes are powers of two");
 
 using row_granules_t = ap_uint<5>;    // 1 to 16
 using page_granules_t = ap_uint<10>;  // 0 to 512

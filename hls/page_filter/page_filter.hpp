@@ -13,7 +13,8 @@
 
 namespace kvdrive {
 
-int page_filter(Stream<beat_t>& pages, Stream<beat_t>& bitmap, Stream<filtered_t>& filtered, Stream<report_t>& reports,
-                int page_count, int rows, int row_bytes, int page_bytes);
+// C linkage: v++ finds a kernel by its linker name.
+extern "C" int page_filter(Stream<beat_t>& pages, Stream<beat_t>& bitmap, Stream<filtered_t>& filtered,
+                           Stream<report_t>& reports, int page_count, int rows, int row_bytes, int page_bytes);
 
 }  // namespace kvdrive

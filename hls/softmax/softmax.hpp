@@ -66,7 +66,8 @@ emit:
   return sum;
 }
 
-int softmax(Stream<score_t>& dense_scores, Stream<beat_t>& valid, Stream<score_t>& tail_scores, Stream<prob_t>& p,
-            int dense, int tail, int masked, int& max, ap_uint<64>& sum);
+// C linkage: v++ finds a kernel by its linker name.
+extern "C" int softmax(Stream<score_t>& dense_scores, Stream<beat_t>& valid, Stream<score_t>& tail_scores,
+                       Stream<prob_t>& p, int dense, int tail, int masked, int& max, ap_uint<64>& sum);
 
 }  // namespace kvdrive

@@ -1,6 +1,7 @@
 """The csim runner: kernels equal the golden model, and the runner detects faults."""
 
 import importlib
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,8 @@ import numpy as np
 import pytest
 
 from csim import argtopk, build, run, vectors
+from csim.ap_headers import ap_headers
+from rtl.kernels import find_tops
 
 pytestmark = pytest.mark.xdist_group("csim")
 
@@ -67,19 +70,30 @@ def test_every_kernel_has_a_description_a_testbench_and_cases() -> None:
 
 
 ATTENTION = pytest.param("attention", marks=pytest.mark.slow)  # eight tops to compile
+STAND_IN = Path(__file__).with_name("vendor")
+# As in synthesis, and without any language extension: the last tools for the SmartSSD bring GCC 6.
+AS_THE_VENDOR = ("-D__VITIS_HLS__", "-pedantic-errors", f"-I{STAND_IN}")
 
 
 @pytest.mark.parametrize("kernel", ["argtopk", "gemv", "page_filter", "softmax", ATTENTION])
 def test_kernel_equals_golden_with_the_vendor_streams(kernel: str, tmp_path: Path) -> None:
-    """The sources as in synthesis: C++14, stages are plain calls, and streams come from the vendor's header.
-
-    `if constexpr` is the one later feature; compilers that are older than C++17 itself do not have it.
-    """
-    stand_in = Path(__file__).with_name("vendor")
-    flags = ["-D__VITIS_HLS__", "-Wno-c++17-extensions", f"-I{stand_in}"]
-    program = build.compile_program(build.sources(kernel), tmp_path / kernel, extra=flags, kernels_as="c++14")
+    """The sources as in synthesis: strict C++14, stages are plain calls, and streams come from the vendor's header."""
+    program = build.compile_program(build.sources(kernel), tmp_path / kernel, extra=AS_THE_VENDOR, kernels_as="c++14")
     cases = importlib.import_module(f"csim.{kernel}").cases(np.random.default_rng(SEED), True)
     vectors.write(tmp_path / "cases", cases)
     report = run.run_program(program, tmp_path / "cases")
     assert (report["mismatches"], report["shown"], report["streams"]) == (0, [], [])
     assert report["cases"] > 100
+    objects = [tmp_path / f"{kernel}.{path.stem}.o" for path in build.sources(kernel) if not path.stem.endswith("_tb")]
+    listed = subprocess.run(["nm", "-g", "--defined-only", *objects], capture_output=True, text=True, check=True).stdout
+    tops = {top.name for top in find_tops(kernel)}
+    assert tops <= {line.split()[-1] for line in listed.splitlines() if " T " in line}  # v++ finds tops by linker name
+
+
+@pytest.mark.parametrize("top", ["attention_g1", "attention_g4", "attention_exact_g1"])
+def test_attention_is_strict_cpp14_in_synthesis(top: str) -> None:
+    source = build.ROOT / f"hls/attention/{top}.cpp"
+    command = ["g++", "-std=c++14", "-fsyntax-only", *build.WARNINGS, *AS_THE_VENDOR]
+    command += [f"-I{build.ROOT / 'hls'}", "-isystem", str(ap_headers()), str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -5,7 +5,8 @@
 
 #include <cstdint>
 
-namespace kvdrive::abi {
+namespace kvdrive {
+namespace abi {
 
 constexpr int kCommandHeadDimStep = 8;
 constexpr int kMaxCommandGroup = 128;
@@ -16,4 +17,5 @@ constexpr std::uint32_t kCommandGroups[30] = {
     88, 96, 104, 112, 120, 128,
 };
 
-}  // namespace kvdrive::abi
+}  // namespace abi
+}  // namespace kvdrive
