@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import gzip
+import hashlib
 import os
 import re
 import shutil
@@ -18,12 +19,13 @@ HERE = Path(__file__).resolve().parent
 # The drivers, and checksum modules that the kernel requests by name.
 MODULES = [
     "virtio_pci", "virtio_net", "crc32c_generic", "crct10dif_generic", "crc64_rocksoft_generic",
-    "nvme-tcp",
+    "nvme-tcp", "9pnet_virtio", "9p",
 ]  # fmt: skip
 MODULE_FOLDERS = ["net/core", "drivers/net", "drivers/virtio", "crypto", "lib", "block", "drivers/nvme"]
+MODULE_FOLDERS += ["net/9p", "fs"]  # this machine's files in the guest
 APPLETS = [
     "sh", "mount", "insmod", "ip", "cat", "ls", "dd", "sleep", "poweroff", "echo", "cmp", "head",
-    "tail", "grep", "cut", "sed", "tr", "timeout", "dmesg", "base64", "wc", "test", "true",
+    "tail", "grep", "cut", "sed", "tr", "timeout", "dmesg", "base64", "wc", "test", "true", "chroot",
 ]  # fmt: skip
 
 
@@ -42,15 +44,25 @@ class Image:
 
 def prepare(folder: Path) -> Image:
     """The image in `folder`. The first call fetches 90 MB of packages. Raises GuestUnavailableError if that fails."""
+    folder = folder.resolve()  # apt takes relative paths for parts of its own
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
-            if not (folder / "complete").exists():
+            complete = folder / "complete"
+            if not complete.exists() or complete.read_text() != recipe():
                 fetch(folder)
+                complete.write_text(recipe())
             return load(folder)
         except (PackagesUnavailableError, subprocess.TimeoutExpired, OSError) as error:
             raise GuestUnavailableError(f"no Linux guest: {error}") from error
+
+
+def recipe() -> str:
+    """A hash of everything that decides what is in the image, but for the packages' versions."""
+    return hashlib.sha256(
+        b"".join((HERE / name).read_bytes() for name in ("image.py", "cpio.py", "init.sh"))
+    ).hexdigest()
 
 
 def fetch(folder: Path) -> None:
@@ -71,7 +83,6 @@ def fetch(folder: Path) -> None:
     unpack(kernel, root, "./boot/vmlinuz-*", *[f"./lib/modules/*/kernel/{place}/*" for place in MODULE_FOLDERS])
     archive = cpio.archive(base_files(root))
     (folder / "base.cpio.gz").write_bytes(gzip.compress(archive, compresslevel=1, mtime=0))
-    (folder / "complete").write_text("\n".join(sorted(p.name for p in apt.cache.glob("*.deb"))) + "\n")
 
 
 def fetch_packages(apt: Apt) -> Path:

@@ -20,7 +20,8 @@ MARK = "@@ "
 class Guest:
     """The lines that the script prints, in order. `asked` is called for requests of the script.
 
-    `files` and `more` (contents, executable) are there beside the image's own.
+    `files` and `more` (contents, executable) are there beside the image's own. With `shared`, the guest can mount this
+    machine's files, for reading only: `mount -t 9p -o trans=virtio,ro machine FOLDER`.
     """
 
     def __init__(
@@ -33,9 +34,10 @@ class Guest:
         module_options: str = "",
         more: Mapping[str, tuple[bytes, bool]] | None = None,
         memory_mib: int = 512,
+        shared: bool = False,
     ) -> None:
         self.image = image
-        self.memory_mib = memory_mib
+        self.memory_mib, self.shared = memory_mib, shared
         self.asked = asked
         self.console: list[str] = []
         contents = {path: (data, False) for path, data in files.items()}
@@ -55,7 +57,11 @@ class Guest:
         command += ["-accel", "tcg,thread=multi", "-cpu", "max"]
         command += ["-machine", "q35", "-m", str(self.memory_mib), "-smp", "2", "-kernel", str(self.image.kernel)]
         command += ["-initrd", str(archive), "-netdev", "user,id=net,ipv6=off"]
-        command += ["-device", "virtio-net-pci,netdev=net,romfile=", "-append"]
+        command += ["-device", "virtio-net-pci,netdev=net,romfile="]
+        if self.shared:
+            command += ["-fsdev", "local,id=files,path=/,security_model=none,readonly=on,multidevs=remap"]
+            command += ["-device", "virtio-9p-pci,fsdev=files,mount_tag=machine"]
+        command += ["-append"]
         return [*command, f"console=ttyS0 panic=-1 quiet mitigations=off tsc=reliable nvme_port={port}"]
 
     def run(self, timeout_s: float) -> list[str]:

@@ -11,9 +11,23 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from xrt import images
+import pytest
+
+from xrt import card, images
+from xrt.prefix import RuntimeMissing, system_libraries
 
 TIMEOUT_S = 120
+
+
+def set_up_cards(folder: Path, **options: object) -> Cards:
+    """Cards in `folder` with the given options (xrt.card.CardOptions). Skips where XRT cannot be used."""
+    try:
+        system_libraries()
+        if images.kernels_library() is None:
+            pytest.skip("the native extension was built before XRT was installed: make setup")
+        return Cards(folder, card.set_up(folder, card.CardOptions(**options)))  # type: ignore[arg-type]
+    except RuntimeMissing as error:
+        pytest.skip(str(error))
 
 
 @dataclass
@@ -44,7 +58,7 @@ class Cards:
             stderr=subprocess.PIPE,
             text=True,
         )
-        timer = threading.Timer(TIMEOUT_S, os.killpg, (process.pid, signal.SIGKILL))
+        timer = threading.Timer(timeout, os.killpg, (process.pid, signal.SIGKILL))
         timer.start()
         out, err = process.communicate()
         timer.cancel()

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kvdrive.doctor.finding import Finding, State
+from kvdrive.targets.linux import ring_problem
 
 _BLOCK = 4096
 _IO_URING_SETUP = 425  # system call, the same number on every architecture
@@ -32,6 +33,10 @@ def storage(folder: Path) -> Iterator[Finding]:
     state, detail = (State.missing, failure) if failure else (State.ok, "works")
     remedy = "a kernel from 5.6 on, and a container that lets io_uring_setup through"
     yield Finding("storage", "io_uring", state, detail, "many reads in flight", remedy)
+    failure = ring_problem()
+    state, detail = (State.missing, f"one command at a time: {failure}") if failure else (State.ok, "io_uring")
+    remedy = "a kernel from 5.19 on, and a container that lets io_uring_setup through"
+    yield Finding("storage", "NVMe passthrough", state, detail, "many commands in flight to nvme:/dev/ngXnY", remedy)
     found = sorted(path.name for path in Path("/dev").glob("nvme*n*"))
     state, detail = (State.ok, ", ".join(found)) if found else (State.missing, "no device")
     yield Finding("storage", "NVMe devices", state, detail, "targets other than the emulator", "none needed here")

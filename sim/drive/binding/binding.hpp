@@ -17,5 +17,6 @@ void bind_engine(nanobind::module_& m);
 void bind_drive(nanobind::module_& m);
 void bind_nvme(nanobind::module_& m);
 void bind_tcp(nanobind::module_& m);
+void bind_passthrough(nanobind::module_& m);
 
 }  // namespace kvdrive

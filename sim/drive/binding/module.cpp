@@ -10,4 +10,5 @@ NB_MODULE(_native, m) {
   kvdrive::bind_drive(m);
   kvdrive::bind_nvme(m);
   kvdrive::bind_tcp(m);
+  kvdrive::bind_passthrough(m);
 }

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Asynchronous transfers of a file: an io_uring, or blocking calls if the kernel provides none.
-//
-// The ring is used through its three system calls. The library liburing would be one more package on each machine, in
-// place of the 60 lines that set up the ring, fill entries and read completions.
 #pragma once
 
 #include <sys/uio.h>
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -15,8 +11,7 @@
 #include <utility>
 #include <vector>
 
-struct io_uring_sqe;
-struct io_uring_cqe;
+#include "storage/io_ring.hpp"
 
 namespace kvdrive {
 
@@ -47,7 +42,7 @@ class AsyncTransfers {
   void wait(unsigned most);
 
   unsigned in_flight() const { return in_flight_; }
-  bool asynchronous() const { return ring_ >= 0; }
+  bool asynchronous() const { return ring_.is_open(); }
 
  private:
   enum class Way : std::uint8_t { kRead, kWrite };
@@ -57,23 +52,13 @@ class AsyncTransfers {
     Done done;
     bool busy = false;
   };
-  using Word = std::atomic_ref<std::uint32_t>;
 
-  Word word(std::uint32_t offset) const { return Word(*reinterpret_cast<std::uint32_t*>(shared_ + offset)); }
   void start(Way way, int file, std::uint64_t offset, std::span<const iovec> parts, Done done);
   void queue(Way way, unsigned slot, int file, std::uint64_t offset);
-  void enter(unsigned wait_for);
 
-  int ring_ = -1;
-  std::byte* shared_ = nullptr;  // the words of both queues
-  std::size_t shared_bytes_ = 0;
-  io_uring_sqe* entries_ = nullptr;
-  std::size_t entries_bytes_ = 0;
-  io_uring_cqe* completions_ = nullptr;
-  std::uint32_t sq_tail_ = 0, sq_mask_ = 0, sq_array_ = 0, cq_head_ = 0, cq_tail_ = 0, cq_mask_ = 0;  // byte offsets
   std::vector<Transfer> transfers_;
+  IoRing ring_;  // closed first: the kernel reads `transfers_`
   unsigned in_flight_ = 0;
-  unsigned queued_ = 0;  // transfers that the kernel has not received yet
 };
 
 }  // namespace kvdrive

@@ -31,9 +31,39 @@ def refusal(device: str) -> str:
     return "nothing"
 
 
+def both_ways(ring: LinuxDrive, ioctl: LinuxDrive) -> None:
+    """Many commands, some of which fail, have the same completions through the io_uring and one at a time."""
+    rng = np.random.default_rng(5)
+    blocks = rng.integers(0, 256, 300 * wire.LBA_BYTES, np.uint8)
+    for first in range(0, 300, 50):
+        part = blocks[first * wire.LBA_BYTES : (first + 50) * wire.LBA_BYTES]
+        ring.execute(namespaces.write_blocks(100 + first, part))
+    asked = [namespaces.read_blocks(100 + number, 1) for number in range(300)]
+    asked[77:77] = [commands.session_trim(77, 0), commands.flush(), namespaces.read_blocks(1 << 40, 1)]
+    found, again = ring.submit_many(asked), ioctl.submit_many(asked)
+    same = [(one.status, one.result, one.retry) for one in found] == [
+        (one.status, one.result, one.retry) for one in again
+    ]
+    same &= all(one.data.tobytes() == other.data.tobytes() for one, other in zip(found, again, strict=True))
+    read = b"".join(one.data.tobytes() for number, one in enumerate(found) if number not in (77, 78, 79))
+    say("both ways", ring.passthrough, ioctl.passthrough, same, read == blocks.tobytes(), hex(found[77].status))
+
+
+def reset_in_the_middle(drive: LinuxDrive) -> list[str]:
+    """Commands in flight wait for the kernel, complete with a status, or fail with a message. Returns the messages."""
+    threading.Timer(0.1, lambda: Path("/sys/class/nvme/nvme0/reset_controller").write_text("1")).start()
+    end, failures = time.monotonic() + 3, []
+    while time.monotonic() < end:
+        try:
+            drive.submit_many([namespaces.read_blocks(5, 1)] * 100)
+        except TargetError as error:
+            failures.append(str(error))
+    return failures
+
+
 arrays = {name: np.load(f"/{name}.npy") for name in ("k", "v", "q")}
 tokens = arrays["k"].shape[1]
-with LinuxDrive("/dev/ng0n3") as drive:
+with LinuxDrive("/dev/ng0n3") as drive, LinuxDrive("/dev/ng0n3", ring=False) as slow:
     session = Session(drive)
     session.append(0, abi.KvKind.KEYS, 0, arrays["k"])
     session.append(0, abi.KvKind.VALUES, 0, arrays["v"])
@@ -48,6 +78,7 @@ with LinuxDrive("/dev/ng0n3") as drive:
     drive.execute(namespaces.write_blocks(5, blocks))
     say("blocks", drive.submit(namespaces.read_blocks(5, 2)).data.tobytes() == blocks.tobytes())
     say("refused", hex(drive.submit(commands.session_trim(77, 0)).status))
+    both_ways(drive, slow)
 
     values, value = KeyValueNamespace(drive), Path("/value").read_bytes()
     values.store(b"from Linux", value)
@@ -57,16 +88,22 @@ with LinuxDrive("/dev/ng0n3") as drive:
     say("values", *same, list(values.keys()), values.exists(b"gone"), Path("/dev/ng0n4").exists())
     values.flush()
 
-    # A reset in the middle: commands wait for the kernel or fail with a message. The session still exists afterwards.
-    threading.Timer(0.1, lambda: Path("/sys/class/nvme/nvme0/reset_controller").write_text("1")).start()
-    end, failures = time.monotonic() + 3, []
-    while time.monotonic() < end:
-        try:
-            drive.submit(namespaces.read_blocks(5, 1))
-        except TargetError as error:
-            failures.append(str(error))
-    again = session.attend(0, arrays["q"], tokens, scale)
-    say("after reset", again.out.tobytes() == got.out.tobytes(), all("open the drive again" in f for f in failures))
+    for one in (drive, slow):
+        failures = reset_in_the_middle(one)
+        time.sleep(0.5)
+        again = session.attend(0, arrays["q"], tokens, scale)
+        same = again.out.tobytes() == got.out.tobytes()
+        say("after reset", one.passthrough, same, all("open the drive again" in failure for failure in failures))
+
+    if os.fork() == 0:  # the devices are open, and the process may not use them any more
+        os.setuid(65534)
+        for one in (drive, slow):
+            try:
+                one.submit(namespaces.write_blocks(5, blocks))
+            except TargetError as error:
+                say(f"taken away from {one.passthrough}:", error)
+        os._exit(0)
+    os.wait()
 
 say("missing:", refusal("/dev/ng7n1"))
 say("name:", refusal("/dev/sda"))

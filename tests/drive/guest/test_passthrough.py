@@ -47,8 +47,12 @@ def test_python_in_a_linux_guest_attends_through_the_passthrough(tmp_path, image
     assert sessions == f"sessions {rig.drive.sessions()[0]} is {rig.drive.sessions()[0]}"
     assert "values True True [b'from Linux', b'small'] False True" in said
     assert stored_keys(rig.drive) == [b"from Linux", b"small"]
-    assert {f"jobs {heads}", "blocks True", "refused 0x703", "after reset True True"} <= set(said)
+    assert {f"jobs {heads}", "blocks True", "refused 0x703"} <= set(said)
+    assert "both ways io_uring ioctl True True 0x703" in said, said[4:]
+    assert {"after reset io_uring True True", "after reset ioctl True True"} <= set(said)
     said_of = {line.split(":")[0]: line for line in said if ": " in line}
     assert "there is no such device" in said_of["missing"]
     assert "write /dev/ngXnY" in said_of["name"]
     assert "no permission" in said_of["permission"]
+    assert "no permission" in said_of["taken away from io_uring"]
+    assert "no permission" in said_of["taken away from ioctl"]

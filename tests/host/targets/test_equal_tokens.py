@@ -1,18 +1,28 @@
-"""One generation on every kind of target gives the same tokens: those of stock transformers."""
+"""One generation on every kind of target gives the same tokens. With exact attention they are stock transformers'."""
 
+import functools
+import json
 import subprocess
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
-import torch
-from small_models import prompts
+import same_generation
+from emulated_cards import Cards, set_up_cards
+from made_up_machine import MadeUpCard, make_machine
 
-import kvdrive
-from kvdrive.generation.generate import greedy
+from kvdrive.xrt.pci import ROOT_VARIABLE
+from kvdrive.xrt.single import IMAGE_VARIABLE
 
-TOKENS = 24
-PROMPT = prompts(1, 70)
+PROGRAM = Path(same_generation.__file__)
+POLICIES = list(same_generation.POLICIES)
+
+
+@functools.cache
+def expected(policy):
+    """Stock transformers' tokens. SparF chooses tokens, so its own are those with the emulator."""
+    return same_generation.stock() if policy == "exact" else same_generation.generate("emulator", policy)
 
 
 @contextmanager
@@ -41,8 +51,26 @@ def place(kind, folder):
         yield kind
 
 
+@pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("kind", ["emulator", "cpu", "rings", "tcp"])
-def test_every_target_gives_the_tokens_of_transformers(llama, tmp_path, kind):
-    expected = greedy(llama, PROMPT, TOKENS)
-    with place(kind, tmp_path) as target, kvdrive.attach(llama, target):
-        assert torch.equal(greedy(llama, PROMPT, TOKENS), expected)
+def test_targets_of_this_process_and_served_ones(kind, policy, tmp_path):
+    with place(kind, tmp_path) as target:
+        found = same_generation.generate(target, policy)
+    assert len(found) == same_generation.TOKENS
+    assert found == expected(policy)
+
+
+def test_a_smartssd(tmp_path):
+    """On the emulated card; its log says that the card computed."""
+    cards: Cards = set_up_cards(tmp_path)
+    mount = tmp_path / "ssd"
+    mount.mkdir()
+    root = make_machine(tmp_path / "machine", [MadeUpCard(mount)])
+    image = cards.image("attention_g4", units=2)
+    environment = {ROOT_VARIABLE: str(root), IMAGE_VARIABLE: str(image)}
+    done = cards.python(PROGRAM, "smartssd", **environment)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["smartssd"] == {policy: expected(policy) for policy in POLICIES}
+    logs = [json.loads(line) for line in (tmp_path / "card.log").read_text().splitlines()]
+    assert sum(start for log in logs for start in log["starts"].values()) > 2 * same_generation.TOKENS

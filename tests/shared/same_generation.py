@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One generation, for every kind of target: a small model's 64 tokens after a prompt, with exact attention and SparF.
+
+As a program, for targets that need a process or a machine of their own: `same_generation.py TARGET...` prints JSON:
+"stock" -> tokens of transformers without a drive; each target -> its tokens by policy.
+"""
+
+import json
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path.append(str(Path(__file__).resolve().parents[1] / "host"))
+
+from small_models import CONFIGS, prompts, random_model
+
+import kvdrive
+from kvdrive.generation.generate import greedy
+
+TOKENS = 64
+MODEL = "llama"  # four query heads for each KV head
+POLICIES = {"exact": {}, "sparf": {"attention": "sparf", "ratio": Fraction(1, 4)}}
+
+
+def stock() -> list[int]:
+    """The tokens of transformers without a drive."""
+    return _new_tokens(random_model(CONFIGS[MODEL]))
+
+
+def generate(target: str, policy: str) -> list[int]:
+    """The tokens with K and V in `target`."""
+    model = random_model(CONFIGS[MODEL])
+    with kvdrive.attach(model, target, **POLICIES[policy]):
+        return _new_tokens(model)
+
+
+def _new_tokens(model) -> list[int]:
+    prompt = prompts(1, 70)
+    return greedy(model, prompt, TOKENS)[0, prompt.shape[1] :].tolist()
+
+
+if __name__ == "__main__":
+    found = {target: {policy: generate(target, policy) for policy in POLICIES} for target in sys.argv[1:]}
+    print(json.dumps({"stock": stock(), **found}))
