@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import base64
+import ipaddress
 import json
 import os
 import secrets
@@ -36,8 +37,11 @@ from kvdrive.targets.remote import TcpDrive
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/remote.md"
 HOST = "nqn.2014-08.org.nvmexpress:uuid:5b6a7a2e-0000-4000-8000-000000000001"
-NAMESPACE, NEAR, FAR = "kvdrive-bench", "kvbench0", "kvbench1"
-NEAR_ADDRESS, FAR_ADDRESS = "10.213.77.1", "10.213.77.2"
+# Names of this process's own, so that two runs do not share a network. Names of cards have at most 15 characters.
+NAMESPACE, NEAR, FAR = f"kvdrive-bench-{os.getpid()}", f"kvn{os.getpid()}", f"kvf{os.getpid()}"
+# RFC 2544 keeps these addresses for benchmarks: 32,768 networks of two.
+NETWORK = ipaddress.ip_network("198.18.0.0/15")[os.getpid() % 32768 * 4]
+NEAR_ADDRESS, FAR_ADDRESS = str(NETWORK + 1), str(NETWORK + 2)
 RATES = {"veth": "", "veth, 25 Gb/s": "25gbit", "veth, 10 Gb/s": "10gbit"}
 
 
@@ -115,9 +119,9 @@ def network() -> Iterator[bool]:
         return
     try:
         ip("link", "add", NEAR, "type", "veth", "peer", "name", FAR, "netns", NAMESPACE)
-        ip("address", "add", f"{NEAR_ADDRESS}/24", "dev", NEAR)
+        ip("address", "add", f"{NEAR_ADDRESS}/30", "dev", NEAR)
         ip("link", "set", NEAR, "up")
-        ip("-n", NAMESPACE, "address", "add", f"{FAR_ADDRESS}/24", "dev", FAR)
+        ip("-n", NAMESPACE, "address", "add", f"{FAR_ADDRESS}/30", "dev", FAR)
         ip("-n", NAMESPACE, "link", "set", FAR, "up")
         yield True
     finally:

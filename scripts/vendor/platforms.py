@@ -9,8 +9,8 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Platform:
     """`shell`: the Vitis platform, "" where the kernel becomes an IP of a Vivado design. `memory`: the bank of all
-    memory ports in the terms of `sp=`. `package`: what `export` makes. `luts`: of the part, less what the platform
-    takes; compute units share them."""
+    memory ports in the terms of `sp=`. `package`: what `export` makes. `luts`: about what the platform leaves; compute
+    units share them. Sources are in docs/boards.md; `platforminfo -p` of the vendor's tools says the exact figures."""
 
     name: str
     part: str
@@ -35,7 +35,7 @@ PLATFORMS = {
     for platform in (
         # 4 GB of DDR4-2400 in one bank, 19.2 GB/s. Vitis 2021.2 is the last version that supports this card.
         Platform(
-            "smartssd", "xcku15p-ffva1156-2LV-e", 300.0, "xilinx_u2_gen3x4_xdma_gc_2_202110_1", "bank0", "xo", 400_000
+            "smartssd", "xcku15p-ffva1156-2LV-e", 300.0, "xilinx_u2_gen3x4_xdma_gc_2_202110_1", "bank0", "xo", 330_000
         ),
         # Alveo U50: 8 GB of HBM. Sixteen of its 32 channels together are one bank of 4 GB.
         Platform("u50", "xcu50-fsvh2104-2-e", 300.0, "xilinx_u50_gen3x16_xdma_5_202210_1", "HBM[0:15]", "xo", 730_000),

@@ -36,8 +36,8 @@ class Broken(OwnDevice):
         done = super().send(command, admin=admin)
         return self.spoil(done) if is_command(self.name, command, admin) else done
 
-    def send_many(self, many):
-        done = super().send_many(many)
+    def send_many(self, many, *, second=False):
+        done = super().send_many(many, second=second)
         return [self.spoil(x) if is_command(self.name, one, False) else x for one, x in zip(many, done, strict=True)]
 
     def finish(self, ticket):

@@ -37,6 +37,7 @@ class Ability(Flag):
     POWER = auto()  # take its power away
     EMPTY = auto()  # destroy what it holds
     RAW = auto()  # send any flags and any namespace
+    POINTERS = auto()  # send any data pointer
 
 
 WITHOUT = {
@@ -46,6 +47,7 @@ WITHOUT = {
     Ability.POWER: "this drive's power cannot be taken away",
     Ability.EMPTY: "the drive may hold something: --destroy allows it to be erased",
     Ability.RAW: "Linux' driver carries neither fused operations nor other namespaces",
+    Ability.POINTERS: "this connection sets the data pointers itself",
 }
 
 
@@ -62,8 +64,11 @@ class Device(ABC):
         """Execute a command and return its completion, failed or not. Raises TargetError."""
 
     @abstractmethod
-    def send_many(self, commands: Sequence[Command]) -> list[Completion]:
-        """Execute I/O commands, many in flight where the connection can. Raises TargetError."""
+    def send_many(self, commands: Sequence[Command], *, second: bool = False) -> list[Completion]:
+        """Execute I/O commands, many in flight where the connection can. Raises TargetError.
+
+        `second`: through another queue, which a second thread may use at the same time.
+        """
 
     @abstractmethod
     def reset(self) -> None:
@@ -81,8 +86,8 @@ class Device(ABC):
         """Lose everything that is not durable and start again (`Ability.POWER`)."""
         raise NotImplementedError
 
-    def limit_sessions(self, size: int) -> None:
-        """Open the drive again with `size` bytes of flash for each session; 0: no limit (`Ability.FAULTS`)."""
+    def open_again(self, *, session_bytes: int | None = None, read_only: bool = False) -> None:
+        """Open the drive again (`Ability.FAULTS`): with so much flash for each session (0: no limit), or read-only."""
         raise NotImplementedError
 
     def begin(self, command: Command) -> int:
@@ -101,24 +106,30 @@ class ServedDevice(Device):
         super().__init__(place)
         self._connect = connect
         self._drive = connect()
+        self._second: ServedDrive | None = None  # another connection, made when it is needed
         self.abilities = Ability.EMPTY if destroy else Ability.NONE
         if not isinstance(self._drive, LinuxDrive):
             self.abilities |= Ability.RAW
+        if isinstance(self._drive, SocketDrive):
+            self.abilities |= Ability.POINTERS
 
     def send(self, command: Command, *, admin: bool = False) -> Completion:
         """See Device."""
         return self._drive.admin(command) if admin else self._drive.submit(command)
 
-    def send_many(self, commands: Sequence[Command]) -> list[Completion]:
+    def send_many(self, commands: Sequence[Command], *, second: bool = False) -> list[Completion]:
         """See Device."""
-        return self._drive.submit_many(commands)
+        if second and self._second is None:
+            self._second = self._connect()
+        drive = self._second if second and self._second is not None else self._drive
+        return drive.submit_many(commands)
 
     def reset(self) -> None:
         """See Device."""
         if isinstance(self._drive, LinuxDrive):
             with Path(self._drive.controller).open("rb") as controller:
                 fcntl.ioctl(controller, _NVME_IOCTL_RESET)
-        self._drive.close()
+        self.close()
         end = time.monotonic() + _RESET_TIMEOUT_S
         while True:
             try:
@@ -132,6 +143,9 @@ class ServedDevice(Device):
     def close(self) -> None:
         """See Device."""
         self._drive.close()
+        if self._second is not None:
+            self._second.close()
+            self._second = None
 
 
 class OwnDevice(Device):
@@ -142,7 +156,7 @@ class OwnDevice(Device):
     ) -> None:
         super().__init__(str(path))
         self._path, self._engine = path, engine
-        self.abilities = Ability.QUEUES | Ability.PENDING | Ability.RAW
+        self.abilities = Ability.QUEUES | Ability.PENDING | Ability.RAW | Ability.POINTERS
         if fresh or destroy:
             self.abilities |= Ability.EMPTY
         if fresh:
@@ -154,9 +168,9 @@ class OwnDevice(Device):
         queue = 0 if admin else rings.IO_QUEUE
         return rings.exchange(self._pairs, [command], queue)[0]
 
-    def send_many(self, commands: Sequence[Command]) -> list[Completion]:
+    def send_many(self, commands: Sequence[Command], *, second: bool = False) -> list[Completion]:
         """See Device."""
-        return rings.exchange(self._pairs, commands)
+        return rings.exchange(self._pairs, commands, rings.IO_QUEUE + second)
 
     def reset(self) -> None:
         """See Device."""
@@ -176,10 +190,10 @@ class OwnDevice(Device):
         self.close()
         self._open()
 
-    def limit_sessions(self, size: int) -> None:
+    def open_again(self, *, session_bytes: int | None = None, read_only: bool = False) -> None:
         """See Device."""
         self.close()
-        self._open(session_bytes=size)
+        self._open(session_bytes=session_bytes, read_only=read_only)
 
     def begin(self, command: Command) -> int:
         """See Device. The low half of a ticket is the command's identifier."""
@@ -189,16 +203,18 @@ class OwnDevice(Device):
         """See Device."""
         return decode(*self._pairs.wait(ticket))
 
-    def _open(self, preset: str = "", session_bytes: int | None = None) -> None:
+    def _open(self, preset: str = "", session_bytes: int | None = None, read_only: bool = False) -> None:
         try:
-            self._drive = Drive(self._path, self._engine, preset=preset, session_bytes=session_bytes)
+            self._drive = Drive(
+                self._path, self._engine, preset=preset, session_bytes=session_bytes, read_only=read_only
+            )
         except (OSError, RuntimeError, ValueError) as error:
             raise TargetError(str(error)) from error
         self._subsystem = Subsystem(self._drive, serial="CONFORMANCE")
         self._pairs = self._connect()
 
     def _connect(self) -> QueuePairs:
-        return QueuePairs(self._subsystem, _SEGMENT_BYTES, entries=_ENTRIES, timeout=_TIMEOUT_S)
+        return QueuePairs(self._subsystem, _SEGMENT_BYTES, io_queues=2, entries=_ENTRIES, timeout=_TIMEOUT_S)
 
 
 def open_address(name: str, options: RemoteOptions, *, destroy: bool = False) -> Device:

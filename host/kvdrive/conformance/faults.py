@@ -116,11 +116,11 @@ def _(bench: Bench) -> None:
 @check("SESSION_FORK", "a fork beyond the session's budget is refused, a shorter one is not", Ability.FAULTS)
 def _(bench: Bench) -> None:
     stored, free = bench.store(tokens=128), bench.session()
-    bench.device.limit_sessions(4 * abi.PAGE_BYTES)
+    bench.device.open_again(session_bytes=4 * abi.PAGE_BYTES)
     bench.refused("CAPACITY_EXCEEDED", commands.session_fork(stored.number, free, 128))
     bench.refused("UNKNOWN_SESSION", commands.session_trim(free, 0))
     bench.ok(commands.session_fork(stored.number, free, 32))
-    bench.device.limit_sessions(0)
+    bench.device.open_again(session_bytes=0)
     bench.ok(commands.flush())
     holds(bench, stored)
 

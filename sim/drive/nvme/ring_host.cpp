@@ -116,7 +116,7 @@ bool RingHost::full(const Queue& queue) const {
 void RingHost::point(abi::Sqe& entry, Command& command, std::uint64_t bytes) {
   const std::uint64_t address = command.buffer.address;
   if (!options_.prp) {
-    entry.flags = kSglPointer;
+    entry.flags |= kSglPointer;  // keeps the bits of a fused operation
     entry.prp1 = address;
     entry.prp2 = bytes;  // low half: length; type and subtype 0 are a data block
     return;
