@@ -88,7 +88,7 @@ def write(image: Image, mode: str, bitstream: bytes) -> bytes:
         ("CONNECTIVITY", _connectivity(image)),
         ("CLOCK_FREQ_TOPOLOGY", _clocks(image)),
         ("BUILD_METADATA", json.dumps(_build_metadata(image)).encode()),
-        ("EMBEDDED_METADATA", _xml(image, mode).encode()),
+        ("EMBEDDED_METADATA", description(image, mode).encode()),
         ("GROUP_TOPOLOGY", _memories(image)),
         ("GROUP_CONNECTIVITY", _connectivity(image)),
     ]
@@ -176,7 +176,7 @@ def _tag(name: str, attributes: dict[str, object], *children: str) -> str:
     return f"<{name}{text}>{''.join(children)}</{name}>"
 
 
-def _xml(image: Image, mode: str) -> str:
+def description(image: Image, mode: str) -> str:
     """The description of kernels that the runtime reads: names, arguments, offsets and addresses."""
     vendor, board, name = _platform_parts(image)
     clock = f"{image.clock_mhz}MHz"

@@ -2,7 +2,8 @@
 """The device process: `python -m xrt.device`, which XRT's shim starts for each card that a program opens.
 
 Environment: EMULATION_SOCKETID, USER (set by the shim); KVDRIVE_CARD_KERNELS: compiled, rtl; KVDRIVE_CARD_FAULT:
-KIND[:START] of xrt.units.Fault, or `image`, which refuses every image; KVDRIVE_CARD_LOG: a file for what happened.
+KIND[:START] of xrt.units.Fault, or `image`, which refuses every image; KVDRIVE_CARD_LOG: a file for what happened;
+KVDRIVE_CARD_DESIGN: in hw_emu, the folder of the simulation, which is the design: the runtime sends no image.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+from xrt.images import DESIGN, KERNELS
 from xrt.memory import CardMemory
 from xrt.units import REGISTER_BYTES, Body, Fault, FunctionBody, Register, Unit, make_units
 from xrt.wire import Call, Message, encode, receive, respond
@@ -71,14 +73,17 @@ class Device:
     def _load(self, call: Message) -> bytes:
         if self._refuses_images:
             return _REFUSED
-        description, library = call.text(1), call.text(2)
         self._folder = Path(call.text(5))
         if self._memory is None:
             size = sum(bank.number(7) for bank in call.messages(8))
             self._memory = CardMemory(size or _DEFAULT_MEMORY)
-        if description:
-            self._units = make_units(Path(description), self._bodies(Path(library)))
+        if call.text(1):
+            self.load_design(Path(call.text(1)), Path(call.text(2)))
         return _OK
+
+    def load_design(self, description: Path, library: Path) -> None:
+        """Make the compute units of an image from its description (XML); `library`: the compiled kernels."""
+        self._units = make_units(description, self._bodies(library))
 
     def _bodies(self, library: Path) -> Callable[[str, list[Register]], Body]:
         if self._rtl:
@@ -193,6 +198,8 @@ def _connect() -> socket.socket:
 
 def main() -> None:
     device = Device(os.environ.get("KVDRIVE_CARD_KERNELS", "compiled"), os.environ.get("KVDRIVE_CARD_FAULT", ""))
+    if design := os.environ.get("KVDRIVE_CARD_DESIGN"):
+        device.load_design(Path(design) / DESIGN, Path(design) / KERNELS)
     log = os.environ.get("KVDRIVE_CARD_LOG")
     try:
         with _connect() as connection:

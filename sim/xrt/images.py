@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
+import zipfile
 from pathlib import Path
 
 from kvdrive.xrt import image
@@ -14,6 +17,8 @@ PLATFORM = "xilinx_u2_gen3x4_xdma_gc_2_202110_1"
 _PART = "kintexuplus:xcku15p:ffve1517:-2-e"
 _CONTROL = ("ap_ctrl", "gie", "ier", "isr", "ap_return", "bus_error")  # registers that are no arguments
 _FIRST_UNIT, _UNIT_BYTES = 0x1800000, 0x10000
+_SIMULATION = "behav_waveform/xsim"  # where XRT looks for the simulator's script
+DESIGN, KERNELS = "design.xml", "kernels.so"  # beside it
 _BANK = axlf.Bank("bank0", 0, 4 << 30)
 
 
@@ -35,12 +40,29 @@ def describe(tops: list[str], units: int = 1, platform: str = PLATFORM) -> axlf.
     return axlf.Image(platform, _PART, clock, (_BANK,), tuple(kernels))
 
 
-def write_image(path: Path, tops: list[str], units: int, mode: str, bitstream: bytes, platform: str = PLATFORM) -> None:
-    """An image and its text."""
+def write_image(path: Path, tops: list[str], units: int, mode: str, library: bytes, platform: str = PLATFORM) -> None:
+    """An image and its text. `library`: the compiled kernels."""
     described = describe(tops, units, platform)
-    path.write_bytes(axlf.write(described, mode, bitstream))
+    path.write_bytes(axlf.write(described, mode, _simulation(described, library) if mode == "hw_emu" else library))
     names = [(kernel.name, name) for kernel in described.kernels for name, _ in kernel.instances]
     image.write_text(path, platform, names, 0, described.clock_mhz)
+
+
+def _simulation(image: axlf.Image, library: bytes) -> bytes:
+    """The archive that XRT unpacks in hw_emu, with the script that it starts instead of the vendor's simulator."""
+    script = (
+        "#!/bin/sh\n"
+        "unset LD_LIBRARY_PATH\n"
+        f'KVDRIVE_CARD_DESIGN="$PWD" PYTHONPATH={ROOT / "sim"} exec {sys.executable} -m xrt.device\n'
+    )
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as files:
+        program = zipfile.ZipInfo(f"{_SIMULATION}/simulate.sh")
+        program.external_attr = 0o755 << 16
+        files.writestr(program, script)
+        files.writestr(f"{_SIMULATION}/{DESIGN}", axlf.description(image, "hw_emu"))
+        files.writestr(f"{_SIMULATION}/{KERNELS}", library)
+    return archive.getvalue()
 
 
 def _arguments(manifest: dict[str, object]) -> tuple[axlf.Argument, ...]:

@@ -41,7 +41,8 @@ class Cards:
         path = self.folder / f"{'-'.join(tops)}-{units}.xclbin"
         library = images.kernels_library()
         assert library is not None
-        images.write_image(path, list(tops), units, "sw_emu", library.read_bytes(), platform)
+        mode = self.environment["XCL_EMULATION_MODE"]
+        images.write_image(path, list(tops), units, mode, library.read_bytes(), platform)
         return path
 
     def run(

@@ -98,15 +98,17 @@ def test_a_card_refuses_an_image(cards: MakeCards) -> None:
 
 
 @pytest.mark.slow
-def test_the_verilated_kernel_answers_through_its_registers(cards: MakeCards) -> None:
+@pytest.mark.parametrize("mode", ["sw_emu", "hw_emu"])
+def test_the_verilated_kernel_answers_through_its_registers(cards: MakeCards, mode: str) -> None:
     try:
         simulate.verilator()
     except simulate.ToolError as error:
         pytest.skip(str(error))
-    made = cards(kernels="rtl")
+    made = cards(kernels="rtl", mode=mode)
     keys = np.random.default_rng(2).standard_normal(500).astype(np.float32)
     np.savez(made.folder / "keys.npz", keys=keys, k_top=40)
     command = ["kernel", "compare", "argtopk", "--in", "keys.npz", "--engines", "golden,xrt", "--json"]
     done = made.kvdrive(*command, **{IMAGE_VARIABLE: str(made.image("argtopk"))})
     assert done.returncode == 0, done.stderr
     assert all(row["identical"] for row in json.loads(done.stdout.splitlines()[-1]))
+    assert [entry["starts"] for entry in log_of(made)] == [{"argtopk_1": 1}]

@@ -46,6 +46,15 @@ def test_two_units_share_the_heads(cards: MakeCards) -> None:
     assert starts(made) == {"attention_g1_1": 8 + 24, "attention_g1_2": 8}
 
 
+@pytest.mark.slow
+def test_hardware_emulation_gives_the_golden_bits(cards: MakeCards) -> None:
+    """The same engine and image format in the runtime's other mode, whose shim writes registers one by one."""
+    made = cards(mode="hw_emu")
+    report = drive(made, made.image("attention_g1", units=2), [[1, 64, 5, 700]])
+    assert (report["failed"], report["notices"]) == ("", [])
+    assert report["reads"] > 0
+
+
 def test_without_peer_to_peer_memory_rows_are_copied_and_the_drive_says_so(cards: MakeCards) -> None:
     made = cards()
     report = drive(made, made.image("attention_g1"), [[1, 64, 3, 200]], KVDRIVE_XRT_P2P="0")
