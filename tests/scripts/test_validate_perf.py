@@ -9,7 +9,7 @@ from validate_perf import BOUND, CONTEXTS, Outcome, Setting, Timed, from_known, 
 def test_two_points_predict_a_third():
     assert line([Timed(100, 2.0), Timed(300, 3.0)])(500) == pytest.approx(4.0)
     times = {Setting("t", "p", "exact", 1, tokens): Timed(tokens, 1 + tokens / 1024) for tokens in CONTEXTS}
-    assert [one.setting.tokens for one in from_known(times)] == [4096, 16384, 65536]
+    assert [one.setting.tokens for one in from_known(times)] == [8192, 16384, 65536]
     assert all(one.error == pytest.approx(0) for one in from_known(times))
 
 
