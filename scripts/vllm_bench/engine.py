@@ -1,0 +1,208 @@
+"""One engine with one configuration and one workload, in the environment of vLLM; figures as JSON on a file.
+
+python scripts/vllm_bench/engine.py JOB.json     (see bench_vllm.py)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+import time
+from pathlib import Path
+
+os.environ.update(
+    HF_HUB_OFFLINE="1",
+    OMP_NUM_THREADS=os.environ.get("OMP_NUM_THREADS", "2"),
+    VLLM_CPU_KVCACHE_SPACE="1",
+    VLLM_CPU_OMP_THREADS_BIND="nobind",
+    VLLM_ENABLE_V1_MULTIPROCESSING="0",
+    VLLM_LOGGING_LEVEL=os.environ.get("VLLM_LOGGING_LEVEL", "ERROR"),
+    VLLM_NO_USAGE_STATS="1",
+)
+sys.path.insert(0, str(Path(__file__).parent))
+
+from vllm import LLM, SamplingParams, TokensPrompt
+
+BLOCK = 32
+
+
+def connector(job: dict) -> dict | None:
+    """vLLM's kv_transfer_config of a configuration."""
+    config, folder = job["config"], job["folder"]
+    common = {"offload_prompt_only": False}
+    ours = {"spec_name": "DriveOffloadingSpec", "spec_module_path": "kvdrive.plugins.vllm.spec"}
+    ours |= {"path": f"{folder}/blocks.kv", "bytes": job["bytes"], "blocks_per_chunk": job["factor"]}
+    extra = {
+        "none": None,
+        "naive": {"spec_name": "NaiveSpec", "spec_module_path": "naive_spec", "path": folder},
+        "ssd": ours,
+        "memory": ours,
+        "lmcache": {"lmcache.mp.host": "tcp://127.0.0.1", "lmcache.mp.port": job.get("port")},
+    }[config]
+    if extra is None:
+        return None
+    name = "LMCacheMPConnector" if config == "lmcache" else "OffloadingConnector"
+    own = {} if config == "lmcache" else common
+    return {"kv_connector": name, "kv_role": "kv_both", "kv_connector_extra_config": extra | own}
+
+
+def forget_pages(folder: str) -> None:
+    """Drop the files of `folder` from the page cache."""
+    os.sync()
+    for path in Path(folder).rglob("*"):
+        if path.is_file():
+            with path.open("rb") as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def disk_bytes(folder: str) -> tuple[int, int]:
+    """Bytes that this process has read from and written to disks."""
+    fields = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return int(fields["read_bytes"]), int(fields["write_bytes"])
+
+
+def allow_numba() -> None:
+    """Let vLLM 0.32 start after LMCache has imported numba: its search for kernels fails on llvmlite's objects."""
+    from llvmlite.binding import ffi
+
+    ffi._lib_fn_wrapper.get = lambda self, name: None
+
+
+class Bench:
+    """An engine, and what its requests took."""
+
+    def __init__(self, job: dict) -> None:
+        self.job = job
+        if job["config"] == "lmcache":
+            allow_numba()
+        self.llm = LLM(
+            job["model"], dtype=job["dtype"], max_model_len=job["length"], enforce_eager=True, max_num_seqs=4,
+            block_size=BLOCK, num_gpu_blocks_override=job["blocks"], kv_transfer_config=connector(job),
+            skip_tokenizer_init=True, seed=1,
+        )  # fmt: skip
+        self.engine = self.llm.llm_engine
+        self.requests = 0
+        self.samples: list[dict] = []
+        self.began = 0.0
+
+    def play(self, prompts: list[list[int]], tokens: int) -> list[dict]:
+        """Submit prompts at once; the answers, with the seconds until the first token and the last one."""
+        params = SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True, detokenize=False)
+        began = time.perf_counter()
+        names = []
+        for prompt in prompts:
+            names.append(str(self.requests))
+            self.requests += 1
+            self.engine.add_request(names[-1], TokensPrompt(prompt_token_ids=prompt), params)
+        answers: dict[str, dict] = {}
+        remaining, generated = len(prompts), 0
+        read, written = disk_bytes(self.job["folder"])
+        while self.engine.has_unfinished_requests():
+            outputs = self.engine.step()
+            if not outputs:
+                time.sleep(0.001)  # as vLLM's own engine process does while it only waits for transfers
+            now = time.perf_counter() - began
+            for output in outputs:
+                answer = answers.setdefault(output.request_id, {"first": now, "tokens": []})
+                answer["tokens"] = list(output.outputs[0].token_ids)
+                if output.finished:
+                    answer |= {"last": now, "cached": output.num_cached_tokens, "prompt": len(output.prompt_token_ids)}
+                    remaining -= 1
+            if outputs:
+                generated = sum(len(one["tokens"]) for one in answers.values())
+                now_read, now_written = disk_bytes(self.job["folder"])
+                self.samples.append(
+                    {"seconds": now, "remaining": remaining, "generated": generated, "read": now_read - read,
+                     "written": now_written - written}
+                )  # fmt: skip
+        return [answers[name] for name in names]
+
+    def settle(self) -> None:
+        """Let stores end, then drop their files from the page cache."""
+        for _ in range(200):
+            self.engine.step()
+            time.sleep(0.005)
+        forget_pages(self.job["folder"])
+
+
+def prompt(seed: int, tokens: int) -> list[int]:
+    numbers = random.Random(seed)
+    return [numbers.randrange(3, 1000) for _ in range(tokens)]
+
+
+def rounds(bench: Bench) -> dict:
+    """The same prompts, one after the other, in one or two rounds."""
+    job = bench.job
+    prompts, found = [prompt(number, job["tokens"]) for number in range(job["prompts"])], []
+    for _ in range(job["rounds"]):
+        bench.settle()
+        began = time.perf_counter()
+        answers = [bench.play([one], job["answer"])[0] for one in prompts]
+        found.append(
+            {
+                "seconds": time.perf_counter() - began,
+                "first": [one["first"] for one in answers],
+                "cached": [one["cached"] for one in answers],
+                "tokens": [one["tokens"] for one in answers],
+            }
+        )
+    return {"rounds": found}
+
+
+def turns(bench: Bench) -> dict:
+    """Conversations that take turns: each turn adds a question and an answer to the history."""
+    job = bench.job
+    histories = [prompt(100 + number, job["question"]) for number in range(job["prompts"])]
+    bench.settle()
+    began = time.perf_counter()
+    first, cached, given, tokens = [], [], [], []
+    for turn in range(job["turns"]):
+        for number, history in enumerate(histories):
+            if turn:
+                history += prompt(1000 * turn + number, job["question"])
+            (answer,) = bench.play([history], job["answer"])
+            first.append(answer["first"])
+            cached.append(answer["cached"])
+            given.append(len(history))
+            tokens.append(answer["tokens"])
+            history += answer["tokens"]
+    return {"seconds": time.perf_counter() - began, "first": first, "cached": cached, "prompt": given, "tokens": tokens}
+
+
+def burst(bench: Bench) -> dict:
+    """Questions about a few documents, all at once, after each document was read once."""
+    job = bench.job
+    documents = [prompt(number, job["tokens"]) for number in range(job["prompts"])]
+    for document in documents:
+        bench.play([document], 1)
+    bench.settle()
+    bench.samples.clear()
+    asked = [documents[number % len(documents)] + prompt(5000 + number, 24) for number in range(job["questions"])]
+    began = time.perf_counter()
+    answers = bench.play(asked, job["answer"])
+    return {
+        "seconds": time.perf_counter() - began,
+        "samples": bench.samples,
+        "cached": [one["cached"] for one in answers],
+        "prompt": [one["prompt"] for one in answers],
+        "first": [one["first"] for one in answers],
+        "tokens": [one["tokens"] for one in answers],
+    }
+
+
+def main() -> None:
+    job = json.loads(Path(sys.argv[1]).read_text())
+    bench = Bench(job)
+    found = {"rounds": rounds, "turns": turns, "burst": burst}[job["workload"]](bench)
+    if job["config"] in ("ssd", "memory"):
+        from kvdrive.plugins.vllm import spec
+
+        found["store"] = vars(next(iter(spec._engines.values())).store.stats)
+    Path(job["out"]).write_text(json.dumps(found))
+    bench.engine.engine_core.shutdown()
+
+
+if __name__ == "__main__":
+    main()
