@@ -33,6 +33,11 @@ class Pages:
                     f"a KV tensor is {view.dtype} {tuple(view.shape)} with strides {view.stride()}: "
                     "this plugin needs [blocks, bytes of a page]"
                 )
+            if view.device.type != "cpu":
+                raise UnsupportedError(
+                    f"the KV tensors are on '{view.device}': this plugin is for vLLM on the processor, because copies "
+                    "from other devices have to wait for their streams, and none was there to test that"
+                )
         self.blocks_per_chunk = blocks_per_chunk
         self._parts = []
         first = 0
@@ -50,16 +55,11 @@ class Pages:
         """Copy all blocks of a stored block to `stored` [bytes] int8."""
         numbers = torch.tensor(blocks)
         for view, first, page in self._parts:
-            out = stored[first : first + len(blocks) * page].view(len(blocks), page)
-            if view.device.type == "cpu":
-                torch.index_select(view, 0, numbers, out=out)
-            else:
-                out.copy_(view[numbers.to(view.device)])
+            torch.index_select(view, 0, numbers, out=stored[first : first + len(blocks) * page].view(len(blocks), page))
 
     def scatter(self, stored: torch.Tensor, skip: int, blocks: Sequence[int]) -> None:
         """Copy `stored` [bytes] int8, without its first `skip` blocks, to `blocks` of the engine."""
         numbers = torch.tensor(blocks)
         for view, first, page in self._parts:
             begin = first + skip * page
-            rows = stored[begin : begin + len(blocks) * page].view(len(blocks), page)
-            view.index_copy_(0, numbers.to(view.device), rows.to(view.device))
+            view.index_copy_(0, numbers, stored[begin : begin + len(blocks) * page].view(len(blocks), page))

@@ -52,3 +52,11 @@ def test_other_tensors_are_refused():
     for view in (torch.zeros(4, 8), torch.zeros(4, 8, 2, dtype=torch.int8), torch.zeros(8, 4, dtype=torch.int8).T):
         with pytest.raises(UnsupportedError, match=r"this plugin needs \[blocks, bytes of a page\]"):
             Pages([Layer(view, 8)], 1)
+
+
+def test_other_devices_are_refused():
+    view = torch.zeros(4, 8, dtype=torch.int8, device="meta")
+    with pytest.raises(
+        UnsupportedError, match="the KV tensors are on 'meta': this plugin is for vLLM on the processor"
+    ):
+        Pages([Layer(view, 8)], 1)
