@@ -1,6 +1,1 @@
-"""Blocks of bytes kept by key in a file, for engines that keep K and V in blocks of their own."""
-
-from kvdrive.blocks.buffers import Buffers
-from kvdrive.blocks.store import BlockStore
-
-__all__ = ["BlockStore", "Buffers"]
+"""Blocks of bytes kept by key in a file or on a drive, for engines that keep K and V in blocks of their own."""

@@ -23,6 +23,29 @@ _HEADER = struct.Struct("<4sIQ32s16x")  # magic, checksum of what follows it, le
 _CHECKED = 8  # the checksum begins behind itself
 
 
+class Seal:
+    """Headers of blocks of `block_bytes` bytes in buffers of `slot_bytes` bytes; the block lies behind HEADER_BYTES."""
+
+    def __init__(self, block_bytes: int) -> None:
+        self.block_bytes = block_bytes
+        self.slot_bytes = -(-(HEADER_BYTES + block_bytes) // _PAGE) * _PAGE
+
+    def put(self, key: bytes, buffer: Bytes) -> None:
+        """Make the header of the block in `buffer`."""
+        _HEADER.pack_into(buffer.data, 0, _MAGIC, 0, self.block_bytes, key)
+        _HEADER.pack_into(buffer.data, 0, _MAGIC, self._checksum(buffer), self.block_bytes, key)
+
+    def holds(self, key: bytes, buffer: Bytes) -> bool:
+        """True if `buffer` has the block `key`, whole."""
+        magic, checksum, length, found = _HEADER.unpack_from(buffer.data)
+        if (magic, length, found) != (_MAGIC, self.block_bytes, key):
+            return False
+        return bool(checksum == self._checksum(buffer))
+
+    def _checksum(self, buffer: Bytes) -> int:
+        return crc32c(buffer[_CHECKED : HEADER_BYTES + self.block_bytes])
+
+
 class SlotFile:
     """The file `path`, made where there is none. `block_bytes`: length of a block. Raises OSError.
 
@@ -30,8 +53,8 @@ class SlotFile:
     """
 
     def __init__(self, path: Path, block_bytes: int) -> None:
-        self.block_bytes = block_bytes
-        self.slot_bytes = -(-(HEADER_BYTES + block_bytes) // _PAGE) * _PAGE
+        self._seal = Seal(block_bytes)
+        self.slot_bytes = self._seal.slot_bytes
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         try:
             self._file = os.open(path, flags | os.O_DIRECT, 0o600)
@@ -46,20 +69,12 @@ class SlotFile:
 
     def write(self, slot: int, key: bytes, buffer: Bytes) -> None:
         """Write the block in `buffer` to `slot`; the header is made in the buffer. Raises OSError."""
-        _HEADER.pack_into(buffer.data, 0, _MAGIC, 0, self.block_bytes, key)
-        _HEADER.pack_into(buffer.data, 0, _MAGIC, self._checksum(buffer), self.block_bytes, key)
+        self._seal.put(key, buffer)
         written = os.pwrite(self._file, buffer.data, slot * self.slot_bytes)
         if written != self.slot_bytes:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def read(self, slot: int, key: bytes, buffer: Bytes) -> bool:
         """Read `slot` into `buffer`. False if it does not hold the block `key`, whole. Raises OSError."""
-        if os.preadv(self._file, [buffer.data], slot * self.slot_bytes) != self.slot_bytes:
-            return False
-        magic, checksum, length, found = _HEADER.unpack_from(buffer.data)
-        return bool(
-            magic == _MAGIC and found == key and length == self.block_bytes and checksum == self._checksum(buffer)
-        )
-
-    def _checksum(self, buffer: Bytes) -> int:
-        return crc32c(buffer[_CHECKED : HEADER_BYTES + self.block_bytes])
+        size = os.preadv(self._file, [buffer.data], slot * self.slot_bytes)
+        return size == self.slot_bytes and self._seal.holds(key, buffer)

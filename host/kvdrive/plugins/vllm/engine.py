@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from kvdrive.blocks import BlockStore, Buffers
+from kvdrive.blocks.base import Blocks
+from kvdrive.blocks.buffers import Buffers
+from kvdrive.blocks.file_blocks import FileBlocks
 from kvdrive.plugins.vllm.fingerprint import block_key, fingerprint
 from kvdrive.plugins.vllm.options import Options
 from kvdrive.plugins.vllm.pages import Pages
@@ -26,14 +28,13 @@ class EngineBlocks:
     def __init__(self, options: Options, pages: Pages, identity: dict[str, Any]) -> None:
         self.pages = pages
         self.fingerprint = fingerprint({**identity, "layout": pages.layout, "tenant": options.tenant})
-        self.store = BlockStore(options.path, pages.bytes, options.bytes, self.fingerprint, options.eviction)
+        self.store = _opened(options, pages.bytes, self.fingerprint)
         size = self.store.slot_bytes
         staged = Buffers(max(options.buffer_bytes // size, 1), size)
         free = Buffers(options.write_buffers, size)
         self._readers = ThreadPoolExecutor(options.threads, "kvdrive-read")
-        self._movers = ThreadPoolExecutor(options.write_buffers, "kvdrive-move")
         self.staging = Staging(self.store, staged, self._readers)
-        self.transfers = Transfers(pages, self.store, self.staging, staged, free, self._movers)
+        self.transfers = Transfers(pages, self.store, self.staging, staged, free)
 
     def key(self, key: bytes) -> bytes:
         """The key in the file."""
@@ -48,11 +49,11 @@ class EngineBlocks:
         return self.staging.use([self.key(key) for key in keys], request)
 
     def touch(self, keys: Sequence[bytes]) -> None:
-        """See BlockStore."""
+        """See Blocks."""
         self.store.touch([self.key(key) for key in keys])
 
     def reserve(self, keys: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
-        """See BlockStore: pairs of vLLM's key and the key in the file."""
+        """See Blocks: pairs of vLLM's key and the key in the file."""
         own = {self.key(key): key for key in keys}
         return [(own[key], key) for key in self.store.reserve(list(own))]
 
@@ -64,5 +65,13 @@ class EngineBlocks:
     def close(self) -> None:
         """End the threads and close the file."""
         self._readers.shutdown(cancel_futures=True)
-        self._movers.shutdown()
+        self.transfers.close()
         self.store.close()
+
+
+def _opened(options: Options, size: int, model: bytes) -> Blocks:
+    if options.drive:
+        from kvdrive.blocks.drive_blocks import DriveBlocks  # brings everything that opens drives
+
+        return DriveBlocks(options.drive, size, options.bytes, model)
+    return FileBlocks(options.path, size, options.bytes, model, options.eviction)

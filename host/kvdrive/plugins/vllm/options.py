@@ -25,7 +25,7 @@ _OF_VLLM = {
 
 @dataclass(frozen=True)
 class Options:
-    """`path`: the file of blocks. `bytes`: the most that it may have.
+    """`path`: the file of blocks, or `drive`: one with the Key Value command set. `bytes`: the most that they may have.
 
     `buffer_bytes`: memory for blocks on their way from the file; a longer prefix is used as far as it fits.
     `write_buffers`: blocks that are written at the same time. `threads`: reads and writes at the same time. `tenant`:
@@ -33,7 +33,8 @@ class Options:
     Raises InputError.
     """
 
-    path: Path
+    path: Path = Path()
+    drive: str = ""
     bytes: int = 16 << 30
     buffer_bytes: int = 1 << 30
     write_buffers: int = 4
@@ -49,8 +50,13 @@ class Options:
         known = {field.name for field in fields(cls)}
         if unknown := sorted(own.keys() - known):
             raise InputError(f"kv_connector_extra_config has no '{unknown[0]}': known are {', '.join(sorted(known))}")
-        if not own.get("path"):
-            raise InputError("kv_connector_extra_config needs a 'path': the file that keeps the blocks")
+        if bool(own.get("path")) == bool(own.get("drive")):
+            raise InputError(
+                "kv_connector_extra_config needs either 'path', the file that keeps the blocks, or 'drive', "
+                "a drive's file or address"
+            )
+        if own.get("drive") and own.get("eviction", "lru") != "lru":
+            raise InputError("blocks on a drive leave by the policy 'lru': leave 'eviction' out")
         numbers = ("bytes", "buffer_bytes", "write_buffers", "threads")
         try:
             values = {name: int(value) if name in numbers else str(value) for name, value in own.items()}
@@ -60,7 +66,7 @@ class Options:
             raise InputError(f"kv_connector_extra_config: '{bad[0]}' must be at least 1")
         if values.get("eviction", "lru") not in EVICTIONS:
             raise InputError(f"there is no eviction policy '{values['eviction']}': choose {', '.join(EVICTIONS)}")
-        return cls(**{**values, "path": Path(str(values["path"])).expanduser()})  # type: ignore[arg-type]
+        return cls(**{**values, "path": Path(str(values.get("path", ""))).expanduser()})  # type: ignore[arg-type]
 
 
 def require_tested(version: str) -> None:

@@ -71,7 +71,7 @@ class LoadFrom(LoadStoreSpec):  # type: ignore[misc]
 
 
 class DriveManager(OffloadingManager):  # type: ignore[misc]
-    """See OffloadingManager. Called by the scheduler only; nothing here waits for the file."""
+    """See OffloadingManager. Called by the scheduler only; no bytes of blocks are moved here."""
 
     def __init__(self, blocks: EngineBlocks) -> None:
         self._blocks = blocks
@@ -169,7 +169,8 @@ class DriveOffloadingSpec(OffloadingSpec):  # type: ignore[misc]
         pages = Pages(layers, self.blocks_per_chunk)
         blocks = EngineBlocks(self.options, pages, self._identity())
         _engines[self.config.engine_id] = blocks
-        log.info("kvdrive: %d blocks of %d bytes in %s", blocks.store.count(), pages.bytes, self.options.path)
+        place = self.options.drive or self.options.path
+        log.info("kvdrive: %d blocks of %d bytes in %s", blocks.store.count(), pages.bytes, place)
         return DriveWorker(blocks)
 
     def _identity(self) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from kvdrive.blocks import BlockStore, Buffers
+from kvdrive.blocks.base import Blocks
+from kvdrive.blocks.buffers import Buffers
 
 
 class Found(Enum):
@@ -46,7 +47,7 @@ class Staged:
 class Staging:
     """Reads blocks of `store` into `buffers` with the threads of `pool`. Thread-safe."""
 
-    def __init__(self, store: BlockStore, buffers: Buffers, pool: ThreadPoolExecutor) -> None:
+    def __init__(self, store: Blocks, buffers: Buffers, pool: ThreadPoolExecutor) -> None:
         self._store = store
         self._buffers = buffers
         self._pool = pool

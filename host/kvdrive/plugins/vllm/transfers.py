@@ -5,18 +5,21 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
-from kvdrive.blocks import BlockStore, Buffers
+from kvdrive.blocks.base import Blocks
+from kvdrive.blocks.buffers import Buffers
 from kvdrive.blocks.slots import HEADER_BYTES
 from kvdrive.plugins.vllm.pages import Pages
 from kvdrive.plugins.vllm.staging import Staged, Staging
 
 log = logging.getLogger(__name__)
+_COPIERS = 2
 
 
 @dataclass(frozen=True)
@@ -35,32 +38,25 @@ class Transfers:
     failed jobs.
     """
 
-    def __init__(
-        self,
-        pages: Pages,
-        store: BlockStore,
-        staging: Staging,
-        staged: Buffers,
-        free: Buffers,
-        pool: ThreadPoolExecutor,
-    ) -> None:
+    def __init__(self, pages: Pages, store: Blocks, staging: Staging, staged: Buffers, free: Buffers) -> None:
         self._pages = pages
         self._store = store
         self._staging = staging
         self._staged = staged
         self._free = free
-        self._pool = pool
+        self._writers = ThreadPoolExecutor(free.count, "kvdrive-write")
+        self._copiers = ThreadPoolExecutor(_COPIERS, "kvdrive-copy")  # a load never waits behind stores
         self._lock = threading.Lock()
         self._running: dict[int, Future[None]] = {}
         self._done: list[Done] = []
 
     def store(self, job: int, blocks: Sequence[int], keys: Sequence[bytes]) -> None:
         """Write the engine's `blocks`, `blocks_per_chunk` for each of `keys`, which are reserved."""
-        self._start(job, self._write, blocks, keys)
+        self._start(self._writers, job, partial(self._write, blocks, keys))
 
     def load(self, job: int, staged: Sequence[Staged], skip: int, blocks: Sequence[int]) -> None:
         """Copy `staged`, without the first `skip` blocks of the first one, to the engine's `blocks`."""
-        self._start(job, self._copy, blocks, staged, skip)
+        self._start(self._copiers, job, partial(self._copy, blocks, staged, skip))
 
     def finished(self) -> list[Done]:
         """Jobs that ended since the last call."""
@@ -74,15 +70,20 @@ class Transfers:
             running = [self._running[job] for job in jobs if job in self._running]
         wait(running)
 
+    def close(self) -> None:
+        """End the threads, after the jobs that were submitted."""
+        self._writers.shutdown()
+        self._copiers.shutdown()
+
     # ---- in threads ----
 
-    def _start(self, job: int, work, *arguments) -> None:  # type: ignore[no-untyped-def]
+    def _start(self, pool: ThreadPoolExecutor, job: int, work: Callable[[], int]) -> None:
         began = time.perf_counter()
 
         def run() -> None:
             size = 0
             try:
-                size = work(*arguments)
+                size = work()
             except Exception:
                 log.exception("a transfer of blocks failed")
                 raise
@@ -92,7 +93,7 @@ class Transfers:
                     self._running.pop(job, None)
 
         with self._lock:
-            self._running[job] = self._pool.submit(run)
+            self._running[job] = pool.submit(run)
 
     def _write(self, blocks: Sequence[int], keys: Sequence[bytes]) -> int:
         each = self._pages.blocks_per_chunk

@@ -20,8 +20,10 @@ def test_options():
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({}, "needs a 'path'"),
-        ({"path": "x", "byte": 1}, "has no 'byte': known are buffer_bytes, bytes"),
+        ({}, "needs either 'path'"),
+        ({"path": "x", "drive": "y"}, "needs either 'path'"),
+        ({"drive": "x", "eviction": "fifo"}, "leave 'eviction' out"),
+        ({"path": "x", "byte": 1}, "has no 'byte': known are buffer_bytes, bytes, drive"),
         ({"path": "x", "bytes": "many"}, "are whole numbers"),
         ({"path": "x", "threads": 0}, "'threads' must be at least 1"),
         ({"path": "x", "eviction": "random"}, "choose lru, fifo"),

@@ -6,7 +6,8 @@ from concurrent.futures import Future
 
 import pytest
 
-from kvdrive.blocks import BlockStore, Buffers
+from kvdrive.blocks.buffers import Buffers
+from kvdrive.blocks.file_blocks import FileBlocks
 from kvdrive.plugins.vllm.staging import Found, Staging
 
 BLOCK = 4000
@@ -36,7 +37,7 @@ class Bench:
     """A store with blocks 0 to 9, and memory for 4."""
 
     def __init__(self, path) -> None:
-        self.store = BlockStore(path, BLOCK, 1 << 20)
+        self.store = FileBlocks(path, BLOCK, 1 << 20)
         self.buffers = Buffers(4, self.store.slot_bytes)
         self.pool = Later()
         self.staging = Staging(self.store, self.buffers, self.pool)

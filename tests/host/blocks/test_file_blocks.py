@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kvdrive.blocks import BlockStore, Buffers
+from kvdrive.blocks.buffers import Buffers
+from kvdrive.blocks.file_blocks import FileBlocks
 from kvdrive.blocks.slots import HEADER_BYTES
 from kvdrive.errors import InputError
 
@@ -24,7 +25,7 @@ def key(number: int) -> bytes:
     return number.to_bytes(32, "little")
 
 
-def fill(store: BlockStore, buffers: Buffers, numbers: list[int]) -> list[int]:
+def fill(store: FileBlocks, buffers: Buffers, numbers: list[int]) -> list[int]:
     """Store blocks whose bytes are their number. Returns those that were written."""
     reserved = store.reserve([key(number) for number in numbers])
     written = []
@@ -36,7 +37,7 @@ def fill(store: BlockStore, buffers: Buffers, numbers: list[int]) -> list[int]:
     return [one[0] for one in written]
 
 
-def found(store: BlockStore, buffers: Buffers, number: int) -> bool:
+def found(store: FileBlocks, buffers: Buffers, number: int) -> bool:
     """True if the block is read, and its bytes are right."""
     if not store.read(key(number), buffers[1]):
         return False
@@ -54,8 +55,8 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "blocks.kv"
 
 
-def opened(path: Path, slots: int = 8) -> BlockStore:
-    return BlockStore(path, BLOCK, slots * SLOT, b"model")
+def opened(path: Path, slots: int = 8) -> FileBlocks:
+    return FileBlocks(path, BLOCK, slots * SLOT, b"model")
 
 
 def test_blocks_are_found_by_a_later_process(path, buffers):
@@ -170,12 +171,30 @@ def test_a_full_disk_keeps_what_is_there_and_reuses_its_room(path, buffers):
     assert path.stat().st_size <= 40 * SLOT
 
 
+def test_a_disk_without_room_for_the_index_stops_nothing(path, buffers):
+    store = opened(path)
+    fill(store, buffers, [1, 2])
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        assert fill(store, buffers, [3]) == []
+        store.touch([key(1)])
+        store.finish([], [key(9)])
+        assert found(store, buffers, 1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert store.uses(key(3)) == 0
+    assert fill(store, buffers, [3]) == [3]
+    assert found(store, buffers, 3)
+
+
 KILLED = """
 import os, signal, sys
 from pathlib import Path
 import numpy as np
-from kvdrive.blocks import BlockStore, Buffers
-store, buffers = BlockStore(Path(sys.argv[1]), 10_000, 2 * 12_288, b"model"), Buffers(1, 12_288)
+from kvdrive.blocks.buffers import Buffers
+from kvdrive.blocks.file_blocks import FileBlocks
+store, buffers = FileBlocks(Path(sys.argv[1]), 10_000, 2 * 12_288, b"model"), Buffers(1, 12_288)
 keys = [number.to_bytes(32, "little") for number in (1, 2)]
 assert store.reserve(keys) == keys
 store.write(keys[0], buffers[0])
@@ -209,7 +228,7 @@ def test_two_stores_share_a_file(path, buffers):
 
 
 def test_models_are_forgotten_one_by_one(path, buffers):
-    one, other = BlockStore(path, BLOCK, 8 * SLOT, b"one"), BlockStore(path, BLOCK, 8 * SLOT, b"other")
+    one, other = FileBlocks(path, BLOCK, 8 * SLOT, b"one"), FileBlocks(path, BLOCK, 8 * SLOT, b"other")
     fill(one, buffers, [1])
     fill(other, buffers, [2])
     one.forget_model()
@@ -220,14 +239,14 @@ def test_models_are_forgotten_one_by_one(path, buffers):
 def test_what_cannot_be_used_is_refused_in_a_sentence(path, tmp_path):
     opened(path).close()
     with pytest.raises(InputError, match=r"is for blocks of 10000 bytes, and this engine's have 5000: choose another"):
-        BlockStore(path, 5000, 1 << 20)
+        FileBlocks(path, 5000, 1 << 20)
     with pytest.raises(InputError, match=r"a block takes 12288 bytes and the bound is 1000: raise it"):
-        BlockStore(tmp_path / "small", BLOCK, 1000)
+        FileBlocks(tmp_path / "small", BLOCK, 1000)
     (tmp_path / "text.index").write_text("no index" * 1000)
     with pytest.raises(InputError, match="is no index of blocks"):
-        BlockStore(tmp_path / "text", BLOCK, 1 << 20)
+        FileBlocks(tmp_path / "text", BLOCK, 1 << 20)
     with pytest.raises(InputError, match="cannot be opened"):
-        BlockStore(tmp_path, BLOCK, 1 << 20)
+        FileBlocks(tmp_path, BLOCK, 1 << 20)
 
 
 def test_buffers_are_bounded():

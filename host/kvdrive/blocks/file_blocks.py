@@ -9,12 +9,13 @@ from __future__ import annotations
 import errno
 import itertools
 import logging
+import sqlite3
 import threading
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from kvdrive.blocks.base import Blocks, BlockStats
 from kvdrive.blocks.buffers import Bytes
 from kvdrive.blocks.index import Block, BlockIndex
 from kvdrive.blocks.slots import SlotFile
@@ -26,24 +27,10 @@ log = logging.getLogger(__name__)
 _stores = itertools.count()
 
 
-@dataclass
-class BlockStats:
-    """Counts of this process, in blocks and bytes. `damaged`: read, and not what the index promised."""
+class FileBlocks(Blocks):
+    """See Blocks. Those of `block_bytes` bytes in the file `path`, which has at most `capacity_bytes`.
 
-    written: int = 0
-    bytes_written: int = 0
-    failed_writes: int = 0
-    read: int = 0
-    bytes_read: int = 0
-    damaged: int = 0
-    evictions: int = 0
-
-
-class BlockStore:
-    """Blocks of `block_bytes` bytes in the file `path`, which has at most `capacity_bytes`.
-
-    `model`: whose blocks these are. `eviction`: a policy's name. Several processes may use one file at once. Calls from
-    several threads are safe.
+    `model`: whose blocks these are. `eviction`: a policy's name. Several processes may use one file at once.
     Raises InputError.
     """
 
@@ -55,6 +42,7 @@ class BlockStore:
             self._file = SlotFile(path, block_bytes)
         except OSError as error:
             raise InputError(f"{path} cannot be opened ({error.strerror}): choose another path") from error
+        self.slot_bytes = self._file.slot_bytes
         self.slots = capacity_bytes // self.slot_bytes
         if self.slots == 0:
             self._file.close()
@@ -75,37 +63,32 @@ class BlockStore:
             self._index.remove_unfinished()
             self._index.remove_from(self.slots)  # the bound may have been higher before
 
-    @property
-    def slot_bytes(self) -> int:
-        """Bytes of a buffer: header, block, padding."""
-        return self._file.slot_bytes
-
     def close(self) -> None:
         """Close the files. What was not written completely is forgotten."""
-        with self._index.transaction():
-            self._index.remove([key for key, uses in self._uses.items() if uses < 0])
+        unfinished = [key for key, uses in self._uses.items() if uses < 0]
+        self._change(lambda: self._index.remove(unfinished))
         self._index.close()
         self._file.close()
 
     # ---- looking up ----
 
     def holds(self, key: bytes) -> bool:
-        """True if the block is written completely."""
-        found = self._index.find(key)
+        """See Blocks."""
+        found = self._find(key)
         return found is not None and found[1]
 
     def uses(self, key: bytes) -> int:
-        """-1 if this process writes the block, the number of its readers if it reads it, 0 otherwise."""
+        """See Blocks."""
         return self._uses[key]
 
     def count(self) -> int:
-        """Number of blocks, those that are being written included."""
+        """See Blocks."""
         return self._index.count()
 
     def read(self, key: bytes, buffer: Bytes) -> bool:
-        """Read a block into `buffer` [slot_bytes]. False if it is not there or damaged; then it is forgotten."""
+        """See Blocks."""
         with self._lock:
-            found = self._index.find(key)
+            found = self._find(key)
             if found is None or not found[1]:
                 return False
             block = found[0]
@@ -125,38 +108,27 @@ class BlockStore:
             self.stats.bytes_read += whole * self.slot_bytes
             self.stats.damaged += not whole
             if not whole:
-                with self._index.transaction():
-                    self._index.remove([key])
+                self._change(lambda: self._index.remove([key]))
         return whole
 
     def touch(self, keys: Sequence[bytes]) -> None:
-        """Note that blocks were used; the first of `keys` leaves last."""
-        with self._index.transaction():
-            self._index.use(keys)
+        """See Blocks."""
+        self._change(lambda: self._index.use(keys))
 
     # ---- changing ----
 
     def reserve(self, keys: Sequence[bytes]) -> list[bytes]:
-        """Make room for blocks, the first ones first. Returns those that have to be written: each must be, or failed.
-
-        Blocks that are there or being written are not among them, and none for which nothing may leave.
-        """
+        """See Blocks."""
         reserved: list[bytes] = []
-        with self._lock, self._index.transaction():
-            for key in keys:
-                if self._index.find(key) is not None:
-                    continue
-                slot = self._room()
-                if slot is None:
-                    break
-                self._index.add(key, slot, self._model, self._writer)
-                self._uses[key] = -1
-                reserved.append(key)
+        with self._lock:
+            if not self._change(lambda: self._reserve(keys, reserved)):
+                return []
+            self._uses.update(dict.fromkeys(reserved, -1))
         return reserved
 
     def write(self, key: bytes, buffer: Bytes) -> bool:
-        """Write a reserved block from `buffer` [slot_bytes]. False if that failed: `finish` has to be told."""
-        found = self._index.find(key)
+        """See Blocks."""
+        found = self._find(key)
         if found is None:
             return False
         try:
@@ -170,19 +142,49 @@ class BlockStore:
         return True
 
     def finish(self, written: Sequence[bytes], failed: Sequence[bytes]) -> None:
-        """Reserved blocks are written, or will not be."""
-        with self._lock, self._index.transaction():
+        """See Blocks."""
+
+        def work() -> None:
             self._index.written(written)
             self._index.remove(failed)
+
+        with self._lock:
+            self._change(work)
             for key in (*written, *failed):
                 self._uses.pop(key, None)
 
     def forget_model(self) -> None:
-        """Remove all written blocks of this store's model."""
-        with self._index.transaction():
-            self._index.remove_model(self._model)
+        """See Blocks."""
+        self._change(lambda: self._index.remove_model(self._model))
 
     # ---- parts ----
+
+    def _change(self, work: Callable[[], object]) -> bool:
+        """Change the index. False if the disk has no room for that: nothing has changed, and the engine goes on."""
+        try:
+            with self._index.transaction():
+                work()
+        except sqlite3.Error as error:
+            log.warning("the index of %s cannot be changed: %s", self.path, error)
+            return False
+        return True
+
+    def _find(self, key: bytes) -> tuple[Block, bool] | None:
+        try:
+            return self._index.find(key)
+        except sqlite3.Error as error:
+            log.warning("the index of %s cannot be read: %s", self.path, error)
+            return None
+
+    def _reserve(self, keys: Sequence[bytes], reserved: list[bytes]) -> None:
+        for key in keys:
+            if self._index.find(key) is not None:
+                continue
+            slot = self._room()
+            if slot is None:
+                return
+            self._index.add(key, slot, self._model, self._writer)
+            reserved.append(key)
 
     def _room(self) -> int | None:
         """A slot that nobody has; a block that may leave makes room for it."""

@@ -1,0 +1,75 @@
+"""Blocks by key, wherever they lie: what an engine's plugin asks of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kvdrive.blocks.buffers import Bytes
+
+
+@dataclass
+class BlockStats:
+    """Counts of this process, in blocks and bytes. `damaged`: read, and not what was promised."""
+
+    written: int = 0
+    bytes_written: int = 0
+    failed_writes: int = 0
+    read: int = 0
+    bytes_read: int = 0
+    damaged: int = 0
+    evictions: int = 0
+
+
+class Blocks(ABC):
+    """Blocks of one size under keys of 32 bytes, within a bound. Calls from several threads are safe.
+
+    Buffers have `slot_bytes` bytes; the block lies behind slots.HEADER_BYTES.
+    """
+
+    slot_bytes: int
+    stats: BlockStats
+
+    @abstractmethod
+    def holds(self, key: bytes) -> bool:
+        """True if the block is written completely, as far as this process knows. Does not wait."""
+
+    @abstractmethod
+    def uses(self, key: bytes) -> int:
+        """-1 if this process writes the block, the number of its readers if it reads it, 0 otherwise."""
+
+    @abstractmethod
+    def count(self) -> int:
+        """Number of blocks, those that are being written included."""
+
+    @abstractmethod
+    def read(self, key: bytes, buffer: Bytes) -> bool:
+        """Read a block into `buffer`. False if it is not there or damaged; then it is forgotten."""
+
+    @abstractmethod
+    def touch(self, keys: Sequence[bytes]) -> None:
+        """Note that blocks were used; the first of `keys` leaves last."""
+
+    @abstractmethod
+    def reserve(self, keys: Sequence[bytes]) -> list[bytes]:
+        """Make room for blocks, the first ones first. Returns those that have to be written: `finish` follows.
+
+        Blocks that are there or being written are not among them, and none for which nothing may leave.
+        """
+
+    @abstractmethod
+    def write(self, key: bytes, buffer: Bytes) -> bool:
+        """Write a reserved block from `buffer`. False if that failed: `finish` has to be told."""
+
+    @abstractmethod
+    def finish(self, written: Sequence[bytes], failed: Sequence[bytes]) -> None:
+        """Reserved blocks are written, or will not be."""
+
+    @abstractmethod
+    def forget_model(self) -> None:
+        """Remove all written blocks of this model."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the file or the connection."""
