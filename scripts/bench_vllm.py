@@ -192,7 +192,8 @@ def tables(bench: dict[str, Any]) -> str:
         f"process after the other. {bench['model']} Files were not in the page cache; the block manager of vLLM had "
         f"{JOB['blocks'] * 32:,} tokens."
     )
-    return "\n".join([*lines, note])
+    shown = "\n![Remaining requests, tokens, hits and disk reads of the burst](vllm.png)" if "burst" in found else ""
+    return "\n".join([*lines, note]) + shown
 
 
 def picture(found: dict[str, Any], path: Path) -> None:
