@@ -31,6 +31,7 @@ NAMES = {
     "lmcache": "LMCache, files",
     "memory": "kvdrive, file in memory",
     "ssd": "kvdrive, file on the SSD",
+    "drive": "kvdrive, values on a drive",
 }
 JOB = {
     "dtype": "float32", "length": 4096, "blocks": 200, "bytes": 4 << 30, "factor": 4, "prompts": 6, "tokens": 3000,
@@ -56,6 +57,14 @@ def tiny(folder: Path) -> Path:
     return folder
 
 
+def make_drive(path: Path) -> None:
+    """A drive for values, where there is none."""
+    from kvdrive.targets.cpu import CpuDrive
+
+    with CpuDrive(path, 1, 2 << 30):
+        pass
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -75,6 +84,8 @@ class Bench:
         if not keep:
             shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True, exist_ok=True)
+        if config == "drive":
+            make_drive(place / "drive.kv")
         out = self.folder / "out.json"
         out.unlink(missing_ok=True)
         job = JOB | {"model": str(self.model), "folder": str(place), "out": str(out)}
@@ -138,10 +149,8 @@ def measure(bench: Bench, parts: list[str], configs: list[str]) -> dict[str, Any
     found: dict[str, Any] = {}
     if "rounds" in parts:
         found["rounds"] = {name: bench.run(name, "rounds") for name in configs if name != "memory"}
-        if "ssd" in configs:
-            found["restart"] = {"ssd": bench.run("ssd", "rounds", keep=True, rounds=1)}
-        if "lmcache" in configs:
-            found["restart"]["lmcache"] = bench.run("lmcache", "rounds", keep=True, rounds=1)
+        lasting = [name for name in ("lmcache", "ssd", "drive") if name in configs]
+        found["restart"] = {name: bench.run(name, "rounds", keep=True, rounds=1) for name in lasting}
     for part, changes in (("turns", CONVERSATIONS), ("burst", {"rounds": 1})):
         if part in parts:
             three = [name for name in ("none", "memory", "ssd") if name in configs]
@@ -238,7 +247,7 @@ def main() -> None:
     parser.add_argument("--vllm", type=Path, default=TREE / "build" / "vllm-env")
     parser.add_argument("--lmcache", type=Path, default=TREE / "build" / "lmcache-env")
     parser.add_argument("--parts", default="rounds,turns,burst")
-    parser.add_argument("--configs", default="none,naive,lmcache,memory,ssd")
+    parser.add_argument("--configs", default="none,naive,lmcache,memory,ssd,drive")
     parser.add_argument("--model", type=Path, help="a folder; without it a small one is made")
     given = parser.parse_args()
     given.json.parent.mkdir(parents=True, exist_ok=True)

@@ -33,12 +33,13 @@ def connector(job: dict) -> dict | None:
     config, folder = job["config"], job["folder"]
     common = {"offload_prompt_only": False}
     ours = {"spec_name": "DriveOffloadingSpec", "spec_module_path": "kvdrive.plugins.vllm.spec"}
-    ours |= {"path": f"{folder}/blocks.kv", "bytes": job["bytes"], "blocks_per_chunk": job["factor"]}
+    ours |= {"bytes": job["bytes"], "blocks_per_chunk": job["factor"]}
     extra = {
         "none": None,
         "naive": {"spec_name": "NaiveSpec", "spec_module_path": "naive_spec", "path": folder},
-        "ssd": ours,
-        "memory": ours,
+        "ssd": ours | {"path": f"{folder}/blocks.kv"},
+        "memory": ours | {"path": f"{folder}/blocks.kv"},
+        "drive": ours | {"drive": f"{folder}/drive.kv"},
         "lmcache": {"lmcache.mp.host": "tcp://127.0.0.1", "lmcache.mp.port": job.get("port")},
     }[config]
     if extra is None:
@@ -196,7 +197,7 @@ def main() -> None:
     job = json.loads(Path(sys.argv[1]).read_text())
     bench = Bench(job)
     found = {"rounds": rounds, "turns": turns, "burst": burst}[job["workload"]](bench)
-    if job["config"] in ("ssd", "memory"):
+    if job["config"] in ("ssd", "memory", "drive"):
         from kvdrive.plugins.vllm import spec
 
         found["store"] = vars(next(iter(spec._engines.values())).store.stats)

@@ -87,6 +87,16 @@ def test_second_rounds_and_later_processes_find_the_blocks(engines, factor):
     assert again["store"]["read"] == 3 * whole // (32 * factor)
 
 
+def test_blocks_on_a_drive_are_found_by_later_processes(engines):
+    expected = tokens(engines.run("none", rounds=1))
+    bench_vllm.make_drive(engines.folder / "blocks" / "drive.kv")
+    assert tokens(engines.run("drive", rounds=1)) == expected
+    found = engines.run("drive", rounds=1)
+    assert tokens(found) == expected
+    assert found["rounds"][0]["cached"] == [384] * 3
+    assert found["store"]["written"] == 0
+
+
 def test_damaged_blocks_are_computed_again(engines):
     expected = tokens(engines.run(rounds=1))
     with engines.file.open("r+b") as file:
