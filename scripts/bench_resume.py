@@ -146,7 +146,8 @@ def table(bench: dict[str, Any]) -> str:
     where = bench["machine"]
     note = (
         f"Seconds to the first token of a turn with {NEW} new tokens. Measured on {where['processor']}, "
-        f"{where['cpus']} shared cores, while other work ran: only the ratios mean something. cpu target, its file not in the page cache."
+        f"{where['cpus']} shared cores, while other work ran: only the ratios mean something. cpu target, "
+        "its file not in the page cache."
     )
     return "\n".join([*lines, "", note])
 
