@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import torch
 from transformers import PreTrainedModel
 
-from kvdrive.errors import TargetError
+from kvdrive.errors import TargetError, UnsupportedError
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.decode import choose
 from kvdrive.kvcache.base import AttachedCache
@@ -146,11 +146,16 @@ class Turns:
         self._metrics.step.observe(time.perf_counter() - began)
 
     def _together(self, several: Sequence[Running]) -> list[Running]:
-        """Advance all in one call. Returns those that have to be advanced alone, where errors are told apart."""
+        """Advance all in one call. Returns those that have to be advanced alone, where errors are told apart.
+
+        A call that is not supported is not tried again.
+        """
         ids = torch.tensor([running.tokens[-1] for running in several])
         try:
             logits, failed = self._attachment.step_together([running.cache for running in several], ids)
         except Exception as error:
+            for running in several:
+                running.shares = not isinstance(error, UnsupportedError)
             log.warning("a decode step of %d sequences is repeated one by one: %s", len(several), error)
             self._metrics.repeated.inc()
             return list(several)

@@ -110,6 +110,20 @@ def test_a_failed_append_is_told_to_its_own_row(target, monkeypatch):
         assert [cache.get_seq_length() for cache in joined[1:]] == [length + 1 for length in lengths[1:]]
 
 
+def test_rows_lose_their_oldest_tokens_at_their_own_time(target):
+    model = random_model(CONFIGS["llama"]).double()
+    with attach(model, target, overflow="trim", context=256) as attached:
+        lengths = (5, 230, 250)
+        single, joined = fill(attached, model, lengths), fill(attached, model, lengths)
+        for step in range(40):
+            ids = prompts(1, 3, seed=step)[0]
+            expected = step_alone(model, single, ids).float()
+            found, _ = attached.step_together(joined, ids)
+            torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+        assert [cache.removed > 0 for cache in joined] == [False, True, True]
+        assert [cache.removed for cache in joined] == [cache.removed for cache in single]
+
+
 @pytest.mark.parametrize("policy", ["exact", "sparf"])
 @pytest.mark.parametrize("chunk", [20, 64, 100])
 def test_a_prompt_in_parts_attends_exactly(policy, chunk, target):

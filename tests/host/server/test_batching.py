@@ -10,9 +10,10 @@ import torch
 from small_models import SMALL, random_model
 from transformers import LlamaConfig, MistralConfig
 
-from kvdrive.errors import RangeError
+from kvdrive.errors import RangeError, UnsupportedError
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.decode import GREEDY, Sampling
+from kvdrive.kvcache.joined import JoinedLayer
 from kvdrive.kvcache.layer import DriveLayer
 from kvdrive.plugins.attach import AttentionOptions
 from kvdrive.server.jobs import DeadlinePassed, Job, Limits, Token
@@ -208,6 +209,18 @@ def test_a_sequence_that_fails_leaves_the_others_alone(monkeypatch):
     assert found[1] == alone[1][: len(found[1])]
     assert 0 < len(found[1]) < 12
     assert [found[0], *found[2:]] == [alone[0], *alone[2:]]
+
+
+def test_steps_that_no_model_can_share_are_not_tried_again(monkeypatch):
+    def refuse(self, call):
+        raise UnsupportedError("the model masks tokens of a decode step")
+
+    monkeypatch.setattr(JoinedLayer, "attend", refuse)
+    with Requests(running=4, chunk=64) as requests:
+        for name in "abd":
+            requests.ask(name, *WORK[name])
+        requests.all_of("abd")
+        assert 1 <= requests.metric("kvdrive_repeated_steps_total") <= 2
 
 
 def test_a_model_with_layers_in_memory_runs_one_sequence_at_a_time(caplog):
