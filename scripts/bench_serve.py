@@ -2,7 +2,8 @@
 
 Every way runs the same conversations in this process, on a drive of the cpu target: each turn sends the history and a
 new question, and the conversations run side by side. Times on a busy machine mean little: the ways take turns within
-one run, and the ratios are taken between their medians. Writes the table of docs/serve.md.
+one run, the ratios are taken between their medians, and CPU time, of all threads, is measured as well. Writes the
+table of docs/serve.md.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def run(checkpoint: Checkpoint, work: Work, batch: int, idle: int, threads: int)
     scheduler = Scheduler(checkpoint, drives, AttentionOptions(), limits, metrics, threads, sessions)
     scheduler.start()
     vocabulary = checkpoint.model.get_input_embeddings().num_embeddings
-    began = time.perf_counter()
+    began, worked = time.perf_counter(), time.process_time()
     talks = [
         threading.Thread(target=talk, args=(scheduler, work, number, vocabulary))
         for number in range(work.conversations)
@@ -93,12 +94,13 @@ def run(checkpoint: Checkpoint, work: Work, batch: int, idle: int, threads: int)
         one.start()
     for one in talks:
         one.join()
-    seconds = time.perf_counter() - began
+    seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - worked
     scheduler.stop()
     found = metrics.figures()
     steps = metrics.value("batch_size_count")
     return {
         "seconds": seconds,
+        "cpu_seconds": cpu_seconds,
         "tokens": found["generated_tokens"],
         "prompt_tokens": found["prompt_tokens"],
         "cached_tokens": found["cached_tokens"],
@@ -119,21 +121,22 @@ def measure(model: str, work: Work, rounds: int, threads: int) -> dict[str, dict
 
 def table(model: str, work: Work, found: dict[str, dict[str, float]]) -> str:
     """The rows of docs/serve.md."""
-    slowest = max(one["seconds"] for one in found.values())
+    slowest, busiest = (max(one[key] for one in found.values()) for key in ("seconds", "cpu_seconds"))
     lines = [
-        "| way | tokens a second | as fast | sequences in a step | prompt tokens found |",
-        "|---|---:|---:|---:|---:|",
+        "| way | tokens a second | as fast | CPU of a token | as little | sequences in a step | prompt tokens found |",
+        "|---|---:|---:|---:|---:|---:|---:|",
     ]
     for name, one in found.items():
         share = one["cached_tokens"] / one["prompt_tokens"]
         lines.append(
             f"| {name} | {one['tokens'] / one['seconds']:.0f} | {slowest / one['seconds']:.1f}x "
+            f"| {1000 * one['cpu_seconds'] / one['tokens']:.1f} ms | {busiest / one['cpu_seconds']:.1f}x "
             f"| {one['rows_of_a_step']:.1f} | {share:.0%} |"
         )
     about = (
         f"Model `{model}`, {work.conversations} conversations of {work.turns} turns side by side: {work.first} tokens, "
         f"then {work.question} new ones for each turn, answers of {work.answer} tokens. cpu target, float32. "
-        f"Measured on {processor()}, while other work ran: only the ratios mean something."
+        f"Measured on {processor()}, while other work ran: the times mean little, CPU time and ratios more."
     )
     return "\n".join([*lines, "", about])
 
