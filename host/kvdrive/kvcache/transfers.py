@@ -42,6 +42,7 @@ class Transfers:
     def __init__(self, most_bytes: int = 0) -> None:
         self._most_bytes = most_bytes
         self._pending: deque[tuple[int, list[Future[None]]]] = deque()
+        self._raised: list[Future[None]] = []
         self._lock = threading.Lock()
         self._bytes = self._peak = self._sent = self._writes = 0
         self._sending = self._waiting = 0.0
@@ -75,14 +76,15 @@ class Transfers:
 
     def abandon(self) -> None:
         """Wait for all transfers and ignore their errors."""
+        self._raised.clear()
         while self._pending:
             size, futures = self._pending.popleft()
             self._bytes -= size
             wait(futures)
 
     def failed(self) -> list[Future[None]]:
-        """Wait for all transfers; those that failed. Their errors are still raised by the next method called."""
-        futures = [future for _, several in self._pending for future in several]
+        """Wait for all transfers. Returns those that failed since `abandon`, whose errors were raised or will be."""
+        futures = [*self._raised, *self.outstanding()]
         wait(futures)
         return [future for future in futures if future.exception()]
 
@@ -100,6 +102,9 @@ class Transfers:
         began = time.perf_counter()
         try:
             gather(futures)
+        except BaseException:
+            self._raised += futures
+            raise
         finally:
             self._bytes -= size
             self._waiting += time.perf_counter() - began
