@@ -162,10 +162,11 @@ def table(results: dict[str, Any]) -> str:
         for name, one in results.items()
         if "drive" in one["first text"]
     ]
+    texts_rated = ", ".join(f"{len(one['each'])} for {name}" for name, one in results.items())
     note = (
-        f"{some['tokens']:,} tokens of {len(some['each'])} modules of Python's library that models/mini never saw, "
-        f"half of them leave, the next {some['targets']} tokens are rated. Stock attention over K and V that were cut; "
-        f"the first text with the drive itself: {', '.join(drives)}."
+        f"{some['tokens']:,} tokens of modules of Python's library that models/mini never saw ({texts_rated}): half of "
+        f"them leave, and the next {some['targets']} tokens are rated. Stock attention over K and V that were cut; the "
+        f"first text with the drive itself: {', '.join(drives)}."
     )
     return "\n".join([*lines, "", *textwrap.wrap(note, 140)])
 
