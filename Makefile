@@ -93,10 +93,6 @@ $(STAMPS)/vllm: $(STAMPS)/develop scripts/vllm_env.sh scripts/vllm_bench/constra
 	@scripts/step.sh "vLLM in build/vllm-env (0.6 GB to download, 3.5 GB of disk)" scripts/vllm_env.sh build/vllm-env
 	@touch $@
 
-# For the comparison only: the benchmark leaves LMCache out where it cannot be installed.
-$(STAMPS)/lmcache: $(STAMPS)/vllm scripts/lmcache_env.sh
-	@scripts/step.sh "LMCache in build/lmcache-env" scripts/lmcache_env.sh build/lmcache-env build/vllm-env && touch $@ || true
-
 .PHONY: csim
 csim: setup ## compiled kernels against the golden model, plain and under sanitizers [KERNEL=x] [SEED=n]
 	@$(BIN)/python -m csim $(KERNEL) --sanitize --jobs $(JOBS) --seed $(SEED)
@@ -232,7 +228,7 @@ bench-kv: setup $(STAMPS)/system-bench ## values per second over NVMe/TCP, besid
 	@$(BIN)/python scripts/bench_kv.py
 
 .PHONY: bench-vllm
-bench-vllm: $(STAMPS)/vllm $(STAMPS)/lmcache ## vLLM alone, with the smallest SSD tier, with LMCache and with kvdrive's; five minutes -> docs/vllm.md
+bench-vllm: $(STAMPS)/vllm ## vLLM alone, with the smallest SSD tier and with kvdrive's; five minutes -> docs/vllm.md
 	@$(BIN)/python scripts/bench_vllm.py
 
 .PHONY: bench
@@ -274,4 +270,4 @@ hardware: setup ## run the kernels' RTL for cycles and write docs/hardware.md [K
 
 .PHONY: clean
 clean: ## remove what was built (the virtual environment stays)
-	@rm -rf build out $(STAMPS)/native $(STAMPS)/vllm $(STAMPS)/lmcache
+	@rm -rf build out $(STAMPS)/native $(STAMPS)/vllm

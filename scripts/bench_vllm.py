@@ -1,4 +1,4 @@
-"""vLLM without a tier, with the smallest SSD tier, with LMCache and with kvdrive's: the same prompts, the same tokens.
+"""vLLM without a tier, with the smallest SSD tier and with kvdrive's: the same prompts, the same tokens.
 
 Prepared by `make bench-vllm`. Each configuration runs in a process of its own, one after the other. Writes
 out/bench_vllm.json, docs/vllm.png and the tables of docs/vllm.md.
@@ -11,12 +11,8 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +24,6 @@ ENGINE = TREE / "scripts" / "vllm_bench" / "engine.py"
 NAMES = {
     "none": "vLLM alone",
     "naive": "the smallest SSD tier",
-    "lmcache": "LMCache, files",
     "memory": "kvdrive, file in memory",
     "ssd": "kvdrive, file on the SSD",
     "drive": "kvdrive, values on a drive",
@@ -38,7 +33,6 @@ JOB = {
     "answer": 16, "rounds": 2, "turns": 6, "question": 400, "questions": 24,
 }  # fmt: skip
 CONVERSATIONS = {"prompts": 8, "answer": 32}
-CHUNK = 128  # tokens of a stored block, here and in LMCache
 
 
 def tiny(folder: Path) -> Path:
@@ -65,18 +59,11 @@ def make_drive(path: Path) -> None:
         pass
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 class Bench:
-    """Runs jobs in the environments of vLLM and of LMCache; `folder`: on the SSD."""
+    """Runs jobs in the environment of vLLM; `folder`: on the SSD."""
 
-    def __init__(self, folder: Path, model: Path, vllm: Path, lmcache: Path) -> None:
-        self.folder, self.model = folder, model
-        self.vllm, self.lmcache = vllm, lmcache
+    def __init__(self, folder: Path, model: Path, vllm: Path) -> None:
+        self.folder, self.model, self.vllm = folder, model, vllm
 
     def run(self, config: str, workload: str, *, keep: bool = False, **changes: Any) -> dict[str, Any]:
         """The figures of one process. `keep`: what an earlier process stored is still there."""
@@ -90,50 +77,18 @@ class Bench:
         out.unlink(missing_ok=True)
         job = JOB | {"model": str(self.model), "folder": str(place), "out": str(out)}
         job |= {"config": config, "workload": workload} | changes
-        python = (self.lmcache if config == "lmcache" else self.vllm) / "bin" / "python"
+        python = self.vllm / "bin" / "python"
         print(f"{NAMES[config]}: {workload} ...", flush=True)
         try:
-            with self.server(place) if config == "lmcache" else free() as port:
-                path = self.folder / "job.json"
-                path.write_text(json.dumps(job | {"port": port}))
-                done = subprocess.run([python, ENGINE, path], capture_output=True, text=True, timeout=600, check=False)
+            path = self.folder / "job.json"
+            path.write_text(json.dumps(job))
+            done = subprocess.run([python, ENGINE, path], capture_output=True, text=True, timeout=600, check=False)
         finally:
             if config == "memory":
                 shutil.rmtree(place, ignore_errors=True)
         if done.returncode or not out.exists():
             raise SystemExit(f"{NAMES[config]} failed:\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
         return dict(json.loads(out.read_text()))
-
-    @contextmanager
-    def server(self, place: Path) -> Iterator[int]:
-        """LMCache's server with its blocks in files below `place`; its memory holds them only on their way."""
-        port, adapter = free_port(), json.dumps({"type": "fs", "base_path": str(place)})
-        command = [
-            self.lmcache / "bin" / "lmcache", "server", "--host", "127.0.0.1", "--port", port, "--http-port",
-            free_port(), "--prometheus-port", free_port(), "--chunk-size", CHUNK, "--l1-size-gb", 1,
-            "--eviction-policy", "LRU",
-            "--l2-store-policy", "skip_l1", "--l2-adapter", adapter, "--max-workers", 2,
-        ]  # fmt: skip
-        with (self.folder / "lmcache.log").open("w") as log:
-            process = subprocess.Popen(list(map(str, command)), stdout=log, stderr=log)
-        try:
-            for _ in range(600):
-                with socket.socket() as probe:
-                    if probe.connect_ex(("127.0.0.1", port)) == 0:
-                        break
-                time.sleep(0.1)
-            yield port
-        finally:
-            process.terminate()
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-
-
-@contextmanager
-def free() -> Iterator[None]:
-    yield None
 
 
 def hit_rate(found: dict[str, Any]) -> float:
@@ -149,7 +104,7 @@ def measure(bench: Bench, parts: list[str], configs: list[str]) -> dict[str, Any
     found: dict[str, Any] = {}
     if "rounds" in parts:
         found["rounds"] = {name: bench.run(name, "rounds") for name in configs if name != "memory"}
-        lasting = [name for name in ("lmcache", "ssd", "drive") if name in configs]
+        lasting = [name for name in ("ssd", "drive") if name in configs]
         found["restart"] = {name: bench.run(name, "rounds", keep=True, rounds=1) for name in lasting}
     for part, changes in (("turns", CONVERSATIONS), ("burst", {"rounds": 1})):
         if part in parts:
@@ -245,16 +200,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, default=TREE / "out" / "bench_vllm.json")
     parser.add_argument("--vllm", type=Path, default=TREE / "build" / "vllm-env")
-    parser.add_argument("--lmcache", type=Path, default=TREE / "build" / "lmcache-env")
     parser.add_argument("--parts", default="rounds,turns,burst")
-    parser.add_argument("--configs", default="none,naive,lmcache,memory,ssd,drive")
+    parser.add_argument("--configs", default="none,naive,memory,ssd,drive")
     parser.add_argument("--model", type=Path, help="a folder; without it a small one is made")
     given = parser.parse_args()
     given.json.parent.mkdir(parents=True, exist_ok=True)
-    configs = [name for name in given.configs.split(",") if name != "lmcache" or given.lmcache.exists()]
     with tempfile.TemporaryDirectory(dir=given.json.parent) as folder:
         model = given.model or tiny(Path(folder) / "tiny")
-        found = measure(Bench(Path(folder), model, given.vllm, given.lmcache), given.parts.split(","), configs)
+        found = measure(Bench(Path(folder), model, given.vllm), given.parts.split(","), given.configs.split(","))
     old = json.loads(given.json.read_text())["found"] if given.json.exists() else {}
     about = "A Llama of 4 million random parameters." if given.model is None else f"Model {given.model.name}."
     machine = {"processor": processor(), "cpus": os.cpu_count()}

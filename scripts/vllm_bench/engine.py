@@ -31,7 +31,6 @@ BLOCK = 32
 def connector(job: dict) -> dict | None:
     """vLLM's kv_transfer_config of a configuration."""
     config, folder = job["config"], job["folder"]
-    common = {"offload_prompt_only": False}
     ours = {"spec_name": "DriveOffloadingSpec", "spec_module_path": "kvdrive.plugins.vllm.spec"}
     ours |= {"bytes": job["bytes"], "blocks_per_chunk": job["factor"]}
     extra = {
@@ -40,13 +39,11 @@ def connector(job: dict) -> dict | None:
         "ssd": ours | {"path": f"{folder}/blocks.kv"},
         "memory": ours | {"path": f"{folder}/blocks.kv"},
         "drive": ours | {"drive": f"{folder}/drive.kv"},
-        "lmcache": {"lmcache.mp.host": "tcp://127.0.0.1", "lmcache.mp.port": job.get("port")},
     }[config]
     if extra is None:
         return None
-    name = "LMCacheMPConnector" if config == "lmcache" else "OffloadingConnector"
-    own = {} if config == "lmcache" else common
-    return {"kv_connector": name, "kv_role": "kv_both", "kv_connector_extra_config": extra | own}
+    extra |= {"offload_prompt_only": False}
+    return {"kv_connector": "OffloadingConnector", "kv_role": "kv_both", "kv_connector_extra_config": extra}
 
 
 def forget_pages(folder: str) -> None:
@@ -64,20 +61,11 @@ def disk_bytes(folder: str) -> tuple[int, int]:
     return int(fields["read_bytes"]), int(fields["write_bytes"])
 
 
-def allow_numba() -> None:
-    """Let vLLM 0.32 start after LMCache has imported numba: its search for kernels fails on llvmlite's objects."""
-    from llvmlite.binding import ffi
-
-    ffi._lib_fn_wrapper.get = lambda self, name: None
-
-
 class Bench:
     """An engine, and what its requests took."""
 
     def __init__(self, job: dict) -> None:
         self.job = job
-        if job["config"] == "lmcache":
-            allow_numba()
         self.llm = LLM(
             job["model"], dtype=job["dtype"], max_model_len=job["length"], enforce_eager=True, max_num_seqs=4,
             block_size=BLOCK, num_gpu_blocks_override=job["blocks"], kv_transfer_config=connector(job),

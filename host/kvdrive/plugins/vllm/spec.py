@@ -1,10 +1,11 @@
 """The adapter that vLLM loads by name; everything it does is in the other modules of this package.
 
-    --kv-transfer-config '{"kv_connector": "OffloadingConnector", "kv_role": "kv_both", "kv_connector_extra_config":
-        {"spec_name": "DriveOffloadingSpec", "spec_module_path": "kvdrive.plugins.vllm.spec", "path": "blocks.kv"}}'
+    {"kv_connector": "OffloadingConnector", "kv_role": "kv_both", "kv_connector_extra_config":
+        {"spec_name": "DriveOffloadingSpec", "spec_module_path": "kvdrive.plugins.vllm.spec", "path": "blocks.kv"}}
 
 Written for vllm.v1.kv_offload.base of the versions in options.TESTED. The manager is called by the scheduler, the
-worker by the model runner; both must be in one process, which is so for one worker.
+worker by the model runner; both must be in one process, which vLLM on the processor does for one worker if
+VLLM_ENABLE_V1_MULTIPROCESSING is 0.
 """
 
 # ruff: noqa: E402 (the version is checked before anything else of vLLM is imported)
@@ -159,7 +160,9 @@ class DriveOffloadingSpec(OffloadingSpec):  # type: ignore[misc]
         """See OffloadingSpec."""
         blocks = _engines.get(self.config.engine_id)
         if blocks is None:
-            raise UnsupportedError("the worker is in another process than the scheduler: use the executor 'uni'")
+            raise UnsupportedError(
+                "the worker is in another process than the scheduler: set VLLM_ENABLE_V1_MULTIPROCESSING=0"
+            )
         return DriveManager(blocks)
 
     def get_worker(self, kv_caches: CanonicalKVCaches) -> OffloadingWorker:
