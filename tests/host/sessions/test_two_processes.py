@@ -9,18 +9,26 @@ from kvdrive.errors import InputError
 from kvdrive.generation.generate import greedy
 from kvdrive.plugins.transformers import attach
 from kvdrive.sessions.options import SessionOptions
+from kvdrive.sessions.resume import Rates
 from kvdrive.targets.remote import TcpDrive
 
 PROMPT = prompts(1, 150)
+LOADING_PAYS = Rates(1, 0, 1, 0, 1e-9, 0, 0, 1, 1)  # a second for each token, and no time for reading
 
 
-@pytest.fixture
-def hosts(tmp_path):
+@pytest.fixture(params=["drive", "memory"])
+def hosts(tmp_path, request):
     """Two hosts of one drive, each with a model of its own, and one index."""
     server = TcpServer(Subsystem(Drive(tmp_path / "drive.kv", "fast", 1, 1 << 26), nqn="nqn.2026-01.org.kvdrive:two"))
     targets = [TcpDrive(("127.0.0.1", server.port)) for _ in range(2)]
     options = SessionOptions(index=tmp_path / "index")
-    attached = [attach(random_model(CONFIGS["llama"]), target, sessions=options) for target in targets]
+    models = [random_model(CONFIGS["llama"]) for _ in targets]
+    attached = [
+        attach(model, target, sessions=options, active=request.param)
+        for model, target in zip(models, targets, strict=True)
+    ]
+    for one in attached:
+        one.sessions.costs.rates = LOADING_PAYS
     yield attached
     for one, target in zip(attached, targets, strict=True):
         one.detach()
@@ -35,6 +43,7 @@ def generate(attached, ids, new_tokens, name=""):
 def test_one_goes_on_with_what_the_other_has_computed(hosts):
     first, second = hosts
     tokens, cache = generate(first, PROMPT, 20, "notes")
+    cache.keeper.settle()  # in memory, it is saved in the background
     with pytest.raises(InputError, match="in use"):
         second.sessions.cache(PROMPT, "notes")
     running = second.sessions.cache(PROMPT)  # a running session may be forked
