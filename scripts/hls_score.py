@@ -8,44 +8,72 @@ from __future__ import annotations
 
 import argparse
 import re
+import subprocess
 import sys
 import tempfile
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "sim"))
 
-from openhls.backend.design import CLOCK_MHZ, write_design
-from openhls.config import read_config
+from openhls.backend.cosim.testbench import replay_testbench
+from openhls.backend.design import CLOCK_MHZ, Design, write_design
+from openhls.config import Component, read_config
 from openhls.errors import OpenHlsError
 from openhls.frontend.compile import compile_program
+from openhls.ir import Program
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """`refused`: why there is no RTL, or empty. `slow`: loops that miss the interval of their pragma."""
+    """`refused`: why there is no RTL, or empty. `slow`: loops that miss the interval of their pragma. `differs`: why
+    the RTL is not verified with the design's own testbench, or empty."""
 
     design: str
     refused: str = ""
     slow: int = 0
     warnings: int = 0
+    differs: str = "not tried"
 
 
-def judge(suite: Path, config: Path) -> Verdict:
-    """Compiles one design to RTL."""
+def judge(suite: Path, verify: bool, config: Path) -> Verdict:
+    """Compiles one design to RTL. `verify`: repeats the calls of its testbench on it."""
     name = config.parent.relative_to(suite).as_posix()
+    differs = "not tried"
     try:
         component = read_config(config)
         program = compile_program(component.sources, component.top, component.includes, component.defines)
         with tempfile.TemporaryDirectory(prefix="openhls-") as folder:
             design = write_design(program, component.top, Path(folder), component.clock_mhz or CLOCK_MHZ)
+            if verify:
+                differs = verdict_of_testbench(design, program, component)
     except OpenHlsError as error:
         return Verdict(name, str(error))
     except Exception as error:  # an error other than a refusal is a bug of the compiler
         return Verdict(name, f"fault of openhls: {type(error).__name__}")
-    return Verdict(name, "", sum(region.missed for region in design.regions), len(program.warnings))
+    return Verdict(name, "", sum(region.missed for region in design.regions), len(program.warnings), differs)
+
+
+def verdict_of_testbench(design: Design, program: Program, component: Component) -> str:
+    """Why the testbench does not verify the RTL; empty if it does: same results, and main returns 0."""
+    if not component.testbenches:
+        return "no testbench"
+    try:
+        run = replay_testbench(
+            design,
+            component.sources,
+            program.function,
+            component.testbenches,
+            includes=component.includes,
+            defines=component.defines,
+            output=subprocess.DEVNULL,
+        )
+    except OpenHlsError as error:
+        return " ".join(str(error).split())[:200]
+    return run.found.problem or (f"main returns {run.status}" if run.status else "")
 
 
 def reason(text: str) -> str:
@@ -64,19 +92,23 @@ def main() -> int:
     parser.add_argument("suite", type=Path, help="a folder with designs below it")
     parser.add_argument("--jobs", type=int, default=1, help="designs side by side (default %(default)s)")
     parser.add_argument("--list", action="store_true", help="print the verdict on each design, too")
+    parser.add_argument("--verify", action="store_true", help="run each design's testbench, and its calls on the RTL")
     options = parser.parse_args()
     configs = sorted(options.suite.rglob("hls_config*.cfg"))
     if not configs:
         print(f"hls_score: no hls_config.cfg below {options.suite}", file=sys.stderr)
         return 2
     with ProcessPoolExecutor(options.jobs) as pool:
-        verdicts = list(pool.map(judge, [options.suite] * len(configs), configs))
+        verdicts = list(pool.map(partial(judge, options.suite, options.verify), configs))
     if options.list:
         for each in verdicts:
-            print(f"{each.design}: {each.refused.splitlines()[0] if each.refused else 'accepted'}")
+            verified = f", {each.differs or 'verified'}" if options.verify else ""
+            print(f"{each.design}: {each.refused.splitlines()[0] if each.refused else 'accepted' + verified}")
     accepted = [each for each in verdicts if not each.refused]
     print(f"{len(verdicts)} designs, {len(accepted)} accepted as they are, ", end="")
     print(f"{sum(not each.slow for each in accepted)} of them with every loop at the interval its pragma asks for")
+    if options.verify:
+        print(f"{sum(not each.differs for each in accepted)} of them verified with their own testbenches")
     for text, count in Counter(reason(each.refused) for each in verdicts if each.refused).most_common():
         print(f"  {count:3} refused: {text}")
     return 0

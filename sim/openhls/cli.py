@@ -11,7 +11,8 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from openhls.backend.cosim import Cosimulation, cosimulate, parse_choice, parse_elements, run_testbench
+from openhls.backend.cosim import Cosimulation, cosimulate, parse_choice, parse_elements
+from openhls.backend.cosim.testbench import TestbenchRun, replay_testbench, run_testbench
 from openhls.backend.design import CLOCK_MHZ, Design, write_design
 from openhls.backend.expect import read_expectation
 from openhls.backend.netlist import NetlistError
@@ -48,11 +49,15 @@ def _parser() -> argparse.ArgumentParser:
         "--expect", type=Path, metavar="TOML", help="fail unless each loop has the II of its table [loops]"
     )
     hardware.add_argument("--json", action="store_true", help="print the report as JSON")
-    csim = commands.add_parser("csim", parents=[software], help="compile with g++ and run the testbench's main")
-    csim.add_argument("--tb", dest="benches", type=Path, action="append", default=[], help="a file of the testbench")
+    bench = argparse.ArgumentParser(add_help=False)
+    bench.add_argument("--tb", dest="benches", type=Path, action="append", default=[], help="a file of the testbench")
+    commands.add_parser("csim", parents=[software, bench], help="compile with g++ and run the testbench's main")
     build = commands.add_parser("build", parents=[source, hardware], help="write the RTL and the schedule report")
     build.add_argument("--out", type=Path, required=True, help="the folder to write")
-    cosim = commands.add_parser("cosim", parents=[source, hardware], help="compare g++ and RTL on random inputs")
+    cosim = commands.add_parser(
+        "cosim", parents=[source, hardware, bench], help="compare g++ and RTL: the testbench's calls, or random inputs"
+    )
+    cosim.add_argument("--random", action="store_true", help="random inputs although there is a testbench")
     cosim.add_argument("--cases", type=int, default=20, help="how many random cases (default %(default)s)")
     cosim.add_argument("--seed", type=int, default=1, help="seed of the first case, each next one adds 1")
     cosim.add_argument("--stalls", action="store_true", help="also run every case with random stalls on every stream")
@@ -135,31 +140,45 @@ def _build(options: argparse.Namespace, component: Component, program: Program) 
 
 def _cosim(options: argparse.Namespace, component: Component, program: Program, out: Path) -> int:
     design = _design(options, component, program, out)
-    found = cosimulate(
-        design,
-        component.sources,
-        program.function,
-        cases=options.cases,
-        seed=options.seed,
-        includes=component.includes,
-        defines=component.defines,
-        choices=dict(parse_choice(text) for text in options.choices),
-        elements=dict(parse_elements(text) for text in options.sizes),
-    )
+    benches = (*component.testbenches, *options.benches)
+    run = None
+    if benches and not options.random:
+        run = replay_testbench(
+            design,
+            component.sources,
+            program.function,
+            benches,
+            includes=component.includes,
+            defines=component.defines,
+        )
+        found, what = run.found, f"testbench: status {run.status}, {run.calls} calls of {component.top}"
+    else:
+        found = cosimulate(
+            design,
+            component.sources,
+            program.function,
+            cases=options.cases,
+            seed=options.seed,
+            includes=component.includes,
+            defines=component.defines,
+            choices=dict(parse_choice(text) for text in options.choices),
+            elements=dict(parse_elements(text) for text in options.sizes),
+        )
+        what = f"seeds {options.seed} to {options.seed + options.cases - 1}"
     problem = found.problem if options.stalls else found.free.problem
     if options.json:
-        print(json.dumps(_report(program, design) | _comparison(found, problem), indent=1))
+        print(json.dumps(_report(program, design) | _comparison(found, problem, run), indent=1))
     else:
         print(design.text())
-        last = options.seed + options.cases - 1
-        print(f"seeds {options.seed} to {last}: {found.free.words} words compared")
+        print(f"{what}: {found.free.words} words compared")
         print(f"cycles without stalls: {' '.join(str(count) for count in found.free.cycles)}")
         print(problem or "g++ and RTL agree")
-    return 1 if problem else 0
+    return 1 if problem else 0 if run is None else run.status
 
 
-def _comparison(found: Cosimulation, problem: str) -> dict[str, object]:
-    return {"seed": found.seed, "words": found.free.words, "cycles": list(found.free.cycles), "problem": problem}
+def _comparison(found: Cosimulation, problem: str, run: TestbenchRun | None) -> dict[str, object]:
+    common = {"words": found.free.words, "cycles": list(found.free.cycles), "problem": problem}
+    return common | ({"seed": found.seed} if run is None else {"status": run.status, "calls": run.calls})
 
 
 def _of_folder(options: argparse.Namespace) -> int:
@@ -193,7 +212,7 @@ def _of_source(options: argparse.Namespace) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     """0: done, or g++ and RTL agree; 1: they differ; 2: the program is refused or a tool is missing; 3: openhls itself
-    is at fault. `csim` returns what the testbench does."""
+    is at fault. `csim`, and `cosim` where g++ and RTL agree, return what the testbench does."""
     options = _parser().parse_args(arguments)
     try:
         return _of_folder(options) if options.command in ("estimate", "report") else _of_source(options)

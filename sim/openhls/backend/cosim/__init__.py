@@ -75,15 +75,8 @@ def ap_headers() -> Path:
     raise ToolError("the vendor's ap_int headers are missing: pip install --no-deps hls4ml==1.3.0")
 
 
-def reference_text(
-    design: Design,
-    sources: Path | Sequence[Path],
-    function: str,
-    choices: Choices,
-    entry: str = "main",
-    elements: dict[str, int] | None = None,
-) -> str:
-    """The function `entry` that runs the C++ and records. `elements`: how many a pointer has, where not ELEMENTS."""
+def argument_table(design: Design, choices: Choices, sizes: dict[str, int]) -> str:
+    """The arguments of the top, as C++ in braces. `sizes`: how many elements a pointer has, where not ELEMENTS."""
     streams = {stream.name: stream for stream in design.process.streams}
     scalars = {scalar.name for scalar in design.process.scalars}
     outputs = {name for name, _ in design.process.outputs}
@@ -91,7 +84,6 @@ def reference_text(
     unknown = set(choices) - set(design.arguments) | set(choices) & (set(streams) | pointers)
     if unknown:
         raise OpenHlsError(f"--set: {', '.join(sorted(unknown))} is no scalar argument of {design.top}")
-    sizes = elements or {}
     unknown = set(sizes) - pointers
     if unknown:
         raise OpenHlsError(f"--elements: {', '.join(sorted(unknown))} is no pointer of {design.top}")
@@ -108,16 +100,28 @@ def reference_text(
         items = ", ".join(f"{{{first}, {last}, {step}}}" for first, last, step in choices.get(name, DEFAULT_CHOICE))
         count = sizes.get(name, ELEMENTS)
         arguments.append(f"    {{openhls::Role::{role}, {{{{{items}}}}}, {count}}},")
-    table = "\n".join(arguments)
+    return "{\n" + "\n".join(arguments) + "\n  }"
+
+
+def included(header: str, sources: Path | Sequence[Path]) -> str:
+    """The lines that include a header of this folder and the sources of the top."""
     files = [sources] if isinstance(sources, Path) else sources
-    included = "\n".join(f'#include "{file}"' for file in files)
-    return f"""#include "reference.hpp"
-{included}
+    return "\n".join(f'#include "{file}"' for file in (header, *files))
+
+
+def reference_text(
+    design: Design,
+    sources: Path | Sequence[Path],
+    function: str,
+    choices: Choices,
+    entry: str = "main",
+    elements: dict[str, int] | None = None,
+) -> str:
+    """The function `entry` that runs the C++ and records. `elements`: how many a pointer has, where not ELEMENTS."""
+    return f"""{included("reference.hpp", sources)}
 
 int {entry}(int argc, char** argv) {{
-  const std::vector<openhls::Argument> arguments = {{
-{table}
-  }};
+  const std::vector<openhls::Argument> arguments = {argument_table(design, choices, elements or {})};
   return openhls::run(&{function}, arguments, argc, argv);
 }}
 """
@@ -142,20 +146,6 @@ def build_reference(
     return link_reference(main, includes, design.folder / "reference", flags)
 
 
-def run_testbench(
-    files: Sequence[Path], folder: Path, includes: tuple[Path, ...] = (), defines: tuple[str, ...] = ()
-) -> int:
-    """Compiles sources and testbenches with g++ and runs them in the folder of the first testbench; returns the status
-    of `main`. Raises OpenHlsError where g++ refuses them."""
-    objects = []
-    for number, file in enumerate(files):
-        objects.append(folder / f"{number}_{file.stem}.o")
-        compile_reference(file.resolve(), includes, objects[-1].resolve(), tuple(f"-D{each}" for each in defines))
-    program = folder.resolve() / "testbench"
-    simulate.run(["g++", *objects, "-o", program])
-    return subprocess.run([program], cwd=files[-1].resolve().parent, check=False).returncode
-
-
 def compile_reference(main: Path, includes: tuple[Path, ...], target: Path, flags: tuple[str, ...] = ()) -> None:
     """The C++ as software, an object file."""
     paths = [f"-I{HARNESS}", *(f"-I{include.resolve()}" for include in includes), "-isystem", str(ap_headers())]
@@ -167,6 +157,12 @@ def link_reference(main: Path, includes: tuple[Path, ...], program: Path, flags:
     compile_reference(main, includes, program.with_suffix(".o"), flags)
     simulate.run(["g++", *flags, program.with_suffix(".o"), "-o", program])
     return program
+
+
+def check_readable(design: Design) -> None:
+    """Verilator's lint and Yosys take the design. Raises OpenHlsError."""
+    simulate.lint(list(design.files), design.top)
+    simulate.second_reader(list(design.files), design.top)
 
 
 def cosimulate(
@@ -183,8 +179,7 @@ def cosimulate(
     patience: int = 20000,
 ) -> Cosimulation:
     """Run `cases` random cases through both. Raises OpenHlsError where a tool is missing or the C++ itself fails."""
-    simulate.lint(list(design.files), design.top)
-    simulate.second_reader(list(design.files), design.top)
+    check_readable(design)
     reference = build_reference(design, sources, function, includes, choices or {}, elements, defines)
     record = design.folder / "cases.bin"
     done = subprocess.run(
@@ -193,6 +188,11 @@ def cosimulate(
     if done.returncode != 0:
         said = "\n".join(done.stderr.strip().splitlines()[:12])
         raise OpenHlsError(f"the C++ itself fails with random inputs (--set, --elements), seed {seed} on:\n{said}")
+    return replayed(design, record, seed, patience)
+
+
+def replayed(design: Design, record: Path, seed: int, patience: int) -> Cosimulation:
+    """Run recorded cases on the RTL."""
     program = build_simulation(design)
     modes = ("stalls", "none", "resets")
     return Cosimulation(seed, *(run_cases(program, record, mode=mode, patience=patience) for mode in modes))

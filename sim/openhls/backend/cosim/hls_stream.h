@@ -5,6 +5,7 @@
 // hardware: what a program puts out must not depend on it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -65,6 +66,7 @@ class stream<T, 0> {
     has_room_ = false;
   }
   void operator<<(const T& word) { write(word); }
+  std::size_t size() const { return words_.size(); }
 
   std::function<T()> source;
   std::vector<T> log;  // words of the source that were read
