@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from kvdrive.figures.figure import Chart, Figure, Paper, Published, Series, Style
+from kvdrive.perf import calibration
 from kvdrive.perf.hardware import M1_MAX_SEQUENTIAL
 from kvdrive.perf.shapes import HALF_BYTES, OPT_6_7B
 
 SEQUENTIAL = M1_MAX_SEQUENTIAL.value
 ROW = OPT_6_7B.hidden * HALF_BYTES  # bytes of a neuron's row; a bundle has two
-ROWS = 1.25e9  # table 2: bytes per second of reads of single rows
-BUNDLES = 2.25e9  # table 2: of bundled rows and columns
+ROWS, BUNDLES = calibration.FLASH_ROWS.value, calibration.FLASH_BUNDLES.value
 FFN = OPT_6_7B.ffn_weights * HALF_BYTES
-NEW_NEURONS = 0.024  # of a layer's neurons, with a window of 4 tokens
+NEW_NEURONS = calibration.FLASH_NEW.value
 _EACH = ROW / ROWS - ROW / SEQUENTIAL  # seconds that a read takes beside its bytes, several at a time
 # Table 3: memory and computing of a token in ms, naive and with everything; the paper's totals.
 MACHINES: dict[str, tuple[float, float, float, float, str]] = {

@@ -13,7 +13,7 @@ from kvdrive.figures import hilos as figures
 from kvdrive.ledger.claim import Claim, Kind, Relation
 from kvdrive.nvme import commands
 from kvdrive.nvme.completions import decode as decode_reply
-from kvdrive.perf import costs, decode, hardware, xcache
+from kvdrive.perf import calibration, costs, decode, hardware, xcache
 from kvdrive.perf.decode import Step
 from kvdrive.perf.kernel import kernel_rate
 from kvdrive.perf.shapes import HALF_BYTES, OPT_66B, OPT_175B, ModelShape
@@ -22,7 +22,7 @@ _LONG = figures.CONTEXTS[3:]  # 32K to 128K tokens
 
 THIRD = xcache.Rates(drive=3.0, link=1.0)  # the paper's B_SSD / B_PCI = 3
 KERNEL_HZ = 296.05e6
-ENDURANCE = 1.47  # HIL-31: of the requests in HIL-33
+ENDURANCE = calibration.ENDURANCE.value
 
 
 def _gflops(group: int) -> float:

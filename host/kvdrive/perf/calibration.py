@@ -84,6 +84,10 @@ A100_USE = Input(
     "AS-05",
     "2K tokens of LLaMA-65B in 360 ms on four A100; used for every matrix of many rows on A100 and H100",
 )
+FLASH_ROWS = Input(1.25e9, "B/s", "LIF-03", "reads of single rows on an M1 Max, table 2")
+FLASH_BUNDLES = Input(2.25e9, "B/s", "LIF-05", "reads of bundled rows and columns, table 2")
+FLASH_NEW = Input(0.024, "of a layer's neurons", "LIF-04", "new neurons of a token with a window of 4 tokens")
+ENDURANCE = Input(1.47, "times", "HIL-31", "requests in the drives' life, for the number of requests in HIL-33")
 INPUTS = {
     "FLEXGEN_RATE": FLEXGEN_RATE,
     "A6000_USE": A6000_USE,
@@ -92,4 +96,8 @@ INPUTS = {
     "DEEPSPEED_SWAP": DEEPSPEED_SWAP,
     "CPU_ATTENTION": CPU_ATTENTION,
     "A100_USE": A100_USE,
+    "FLASH_ROWS": FLASH_ROWS,
+    "FLASH_BUNDLES": FLASH_BUNDLES,
+    "FLASH_NEW": FLASH_NEW,
+    "ENDURANCE": ENDURANCE,
 }
