@@ -59,6 +59,7 @@ def attach(
     """Send the decode attention of `model` to drives; as a context manager it restores the model.
 
     `target`: drives that are open, and stay so; or "emulator" or "cpu", empty drives as `options` describes them; or
+    "smartssd", the cards of this machine; or an address ("tcp://HOST:PORT", "PATH.sock", "nvme:/dev/ngXnY"); or
     the path of a drive's file, which is mounted with what it holds, or made where there is none (an emulator, unless
     `options.target` is "cpu"). What is opened here is closed when the model is detached.
 
