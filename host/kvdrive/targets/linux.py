@@ -81,10 +81,15 @@ class LinuxDrive(ServedDrive):
             return [self._pass(self._file(_namespace(one)), _IO64, one) for one in commands]
         requests = [_Request(one, self._timeout_ms) for one in commands]
         results = self._through_ring([(self._file(_namespace(one.command)), one.fields) for one in requests])
-        for request, (status, _) in zip(requests, results, strict=True):
-            if status < 0:
+        completions = []
+        for request, (status, result) in zip(requests, results, strict=True):
+            if status == -errno.EINVAL:  # not sent: Linux takes some buffers by ioctl only
+                completions.append(self._pass(self._file(_namespace(request.command)), _IO64, request.command))
+            elif status < 0:
                 raise self._failure(request.command, OSError(-status, os.strerror(-status)))
-        return [one.completion(*result) for one, result in zip(requests, results, strict=True)]
+            else:
+                completions.append(request.completion(status, result))
+        return completions
 
     def close(self) -> None:
         """See Target."""
