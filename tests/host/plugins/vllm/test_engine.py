@@ -103,10 +103,10 @@ def test_damaged_blocks_are_computed_again(engines):
         for place in range(1000, engines.file.stat().st_size, 5 * 135_168):
             file.seek(place)
             file.write(b"damage")
-    found = engines.run()
+    found = engines.run(rounds=4)  # a round finds no damage behind a prompt's first damaged block
     assert tokens(found) == expected
     assert found["store"]["damaged"] > 0
-    assert found["rounds"][1]["cached"] == [384] * 3, "they were written again"
+    assert found["rounds"][-1]["cached"] == [384] * 3, "they were written again"
 
 
 def test_a_full_disk_costs_hits_and_nothing_else(engines):
