@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import math
 import os
 import socket
@@ -75,12 +74,14 @@ def serve(
     Also /v1/models, /health and Prometheus /metrics. Up to --concurrency requests run at the same time: one call of the
     model computes the next token of all of them, and between two such calls a part of one prompt is computed.
     """
-    if not key and not _own_machine(host):
-        raise InputError(f"{host} can be reached from elsewhere: set KVDRIVE_API_KEY (or --key) first")
     try:
         import uvicorn
     except ImportError as error:
         raise InputError("serving needs more packages: pip install 'kvdrive[serve]'") from error
+    from kvdrive.server.local import own_machine
+
+    if not key and not own_machine(host):
+        raise InputError(f"{host} can be reached from elsewhere: set KVDRIVE_API_KEY (or --key) first")
     with waiting_for(IMPORTS):
         from kvdrive.generation import checkpoints
         from kvdrive.server.app import Settings, application
@@ -129,13 +130,6 @@ def serve(
 def _held(full: OverflowOptions, context: int) -> int:
     """Tokens of a sequence that are on the drive at once; 0: all of them."""
     return context if full.overflow == "trim" else 0
-
-
-def _own_machine(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _bind(host: str, port: int) -> socket.socket:

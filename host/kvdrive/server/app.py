@@ -26,6 +26,7 @@ from kvdrive.generation.text import TextStream
 from kvdrive.server import chat, page
 from kvdrive.server.errors import ApiError, invalid
 from kvdrive.server.jobs import DeadlinePassed, End, Job, QueueFull, Token
+from kvdrive.server.local import check_local
 from kvdrive.server.metrics import Metrics
 from kvdrive.server.prompts import Prompts
 from kvdrive.server.protocol import Answer, ChatRequest, CompletionRequest, Json, Request, kept, usage
@@ -155,7 +156,9 @@ class _Server:
 
         async def handle(request: HttpRequest) -> Response:
             try:
-                if not open_to_all:
+                if not self._settings.key:
+                    check_local(request)
+                elif not open_to_all:
                     self._authorise(request)
                 response = await handler(request)
             except ApiError as error:
@@ -167,7 +170,7 @@ class _Server:
 
     def _authorise(self, request: HttpRequest) -> None:
         sent = request.headers.get("authorization", "").removeprefix("Bearer ")
-        if self._settings.key and not hmac.compare_digest(sent.encode(), self._settings.key.encode()):
+        if not hmac.compare_digest(sent.encode(), self._settings.key.encode()):
             raise ApiError(401, "wrong or missing API key: send 'Authorization: Bearer KEY'", code="invalid_api_key")
 
     async def _completions(self, http: HttpRequest) -> Response:

@@ -86,7 +86,14 @@ def test_stats_count_and_the_last_chunk_names_the_session(server):
 
 def test_a_session_in_use_is_not_removed(server):
     headers = authorised(server)
-    request = {"model": "tiny", "prompt": PROMPT, "max_tokens": 3000, "stream": True, "session": "busy"}
+    request = {
+        "model": "tiny",
+        "prompt": PROMPT,
+        "max_tokens": 3000,
+        "temperature": 0,
+        "stream": True,
+        "session": "busy",
+    }
     with server.client.stream("POST", "/v1/completions", json=request, headers=headers) as response:
         lines = response.iter_lines()
         for _ in range(80):

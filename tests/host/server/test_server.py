@@ -358,3 +358,20 @@ def test_what_cannot_be_served_is_one_sentence(options, message):
     assert isinstance(refused, InputError)
     assert message in str(refused)
     assert "\n" not in str(refused)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"Origin": "http://localhost:3000"}, 200),
+        ({"Origin": "https://example.org"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Host": "rebound.example.org"}, 403),
+        ({"Host": "[::1]:8000"}, 200),
+    ],
+)
+def test_without_a_key_other_pages_get_nothing(server, headers, status):
+    """A page from elsewhere may neither use the browser of this machine nor a name that points to it."""
+    for path in ("/v1/models", "/metrics", "/v1/stats"):
+        assert server.client.get(path, headers=headers).status_code == status
