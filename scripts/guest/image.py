@@ -21,6 +21,7 @@ MODULES = [
     "virtio_pci", "virtio_net", "crc32c_generic", "crct10dif_generic", "crc64_rocksoft_generic",
     "nvme-tcp", "9pnet_virtio", "9p",
 ]  # fmt: skip
+LATER = ["nvme"]  # loaded by tests that ask for it: NVMe drives on PCI
 MODULE_FOLDERS = ["net/core", "drivers/net", "drivers/virtio", "crypto", "lib", "block", "drivers/nvme"]
 MODULE_FOLDERS += ["net/9p", "fs"]  # this machine's files in the guest
 APPLETS = [
@@ -132,8 +133,8 @@ def base_files(root: Path) -> dict[str, tuple[bytes, bool]]:
     files["bin/nvme"] = (nvme.read_bytes(), True)
     for target, source in shared_objects(nvme, libraries(root)).items():
         files[target] = (source.read_bytes(), True)
-    order = load_order(root)
-    for module in order:
+    order = load_order(root, MODULES)
+    for module in [*order, *(found for found in load_order(root, LATER) if found not in order)]:
         files[f"modules/{module.name}"] = (module.read_bytes(), False)
     files["modules/order"] = ("".join(f"{module.stem}\n" for module in order).encode(), False)
     for folder in ("proc", "sys", "dev", "tmp", "etc/nvme"):
@@ -156,7 +157,7 @@ def shared_objects(program: Path, extra: str) -> dict[str, Path]:
     return objects
 
 
-def load_order(root: Path) -> list[Path]:
+def load_order(root: Path, names: list[str]) -> list[Path]:
     """The modules and their dependencies, dependencies first."""
     known = {path.stem.replace("-", "_"): path for path in root.glob("lib/modules/*/kernel/**/*.ko")}
     order: list[Path] = []
@@ -174,6 +175,6 @@ def load_order(root: Path) -> list[Path]:
             add(other, True)
         order.append(path)
 
-    for name in MODULES:
-        add(name, name in ("virtio_net", "nvme-tcp"))  # the others may be built into the kernel
+    for name in names:
+        add(name, name in ("virtio_net", "nvme-tcp", *LATER))  # the others may be built into the kernel
     return order

@@ -8,20 +8,27 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from guest import cpio
 from guest.image import Image
 
 MARK = "@@ "
+# QEMU's own NVMe drive, with a namespace of zeros.
+FOREIGN_DRIVE = [
+    "-blockdev",
+    "null-co,node-name=other,size=1048576,read-zeroes=on",
+    "-device",
+    "nvme,serial=other,drive=other",
+]
 
 
 class Guest:
     """The lines that the script prints, in order. `asked` is called for requests of the script.
 
-    `files` and `more` (contents, executable) are there beside the image's own. With `shared`, the guest can mount this
-    machine's files, for reading only: `mount -t 9p -o trans=virtio,ro machine FOLDER`.
+    `devices`: more arguments of QEMU. `files` and `more` (contents, executable) are there beside the image's own. With
+    `shared`, the guest can mount this machine's files, for reading only: `mount -t 9p -o trans=virtio machine FOLDER`.
     """
 
     def __init__(
@@ -35,9 +42,10 @@ class Guest:
         more: Mapping[str, tuple[bytes, bool]] | None = None,
         memory_mib: int = 512,
         shared: bool = False,
+        devices: Sequence[str] = (),
     ) -> None:
         self.image = image
-        self.memory_mib, self.shared = memory_mib, shared
+        self.memory_mib, self.shared, self.devices = memory_mib, shared, devices
         self.asked = asked
         self.console: list[str] = []
         contents = {path: (data, False) for path, data in files.items()}
@@ -61,7 +69,7 @@ class Guest:
         if self.shared:
             command += ["-fsdev", "local,id=files,path=/,security_model=none,readonly=on,multidevs=remap"]
             command += ["-device", "virtio-9p-pci,fsdev=files,mount_tag=machine"]
-        command += ["-append"]
+        command += [*self.devices, "-append"]
         return [*command, f"console=ttyS0 panic=-1 quiet mitigations=off tsc=reliable nvme_port={port}"]
 
     def run(self, timeout_s: float) -> list[str]:

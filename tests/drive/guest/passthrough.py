@@ -5,6 +5,7 @@ Prints what the test compares.
 
 import base64
 import os
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -61,6 +62,40 @@ def reset_in_the_middle(drive: LinuxDrive) -> list[str]:
     return failures
 
 
+def answer(drive: LinuxDrive) -> bytes | None:
+    """Block 5, or None while the drive does not answer."""
+    try:
+        done = drive.submit(namespaces.read_blocks(5, 2))
+    except TargetError:
+        return None
+    return None if done.status else done.data.tobytes()
+
+
+def too_slow(ring: bool) -> str:
+    """A command whose completion the network has lost. Returns what its caller is told after two seconds."""
+    with LinuxDrive("/dev/ng0n3", timeout_ms=2000, ring=ring) as drive:
+        say("ask lose_completion")
+        input()
+        began = time.monotonic()
+        try:
+            said = hex(drive.submit(namespaces.read_blocks(5, 1)).status)
+        except TargetError as error:
+            said = str(error)
+        in_time = 1 < time.monotonic() - began < 30
+        while (again := answer(drive)) is None and time.monotonic() < began + 60:  # the kernel connects again
+            time.sleep(0.1)
+        right = again == blocks.tobytes()
+        return f"{drive.passthrough} {in_time} {right} {said}"
+
+
+def foreign() -> str:
+    """What is said of a drive of another maker."""
+    subprocess.run(["/bin/busybox", "insmod", "/modules/nvme.ko"], check=True)
+    while not Path("/dev/ng1n1").exists():
+        time.sleep(0.1)
+    return refusal("/dev/ng1n1")
+
+
 arrays = {name: np.load(f"/{name}.npy") for name in ("k", "v", "q")}
 tokens = arrays["k"].shape[1]
 with LinuxDrive("/dev/ng0n3") as drive, LinuxDrive("/dev/ng0n3", ring=False) as slow:
@@ -95,6 +130,9 @@ with LinuxDrive("/dev/ng0n3") as drive, LinuxDrive("/dev/ng0n3", ring=False) as 
         same = again.out.tobytes() == got.out.tobytes()
         say("after reset", one.passthrough, same, all("open the drive again" in failure for failure in failures))
 
+    for ring in (True, False):
+        say("too slow", too_slow(ring))
+
     if os.fork() == 0:  # the devices are open, and the process may not use them any more
         os.setuid(65534)
         for one in (drive, slow):
@@ -107,6 +145,7 @@ with LinuxDrive("/dev/ng0n3") as drive, LinuxDrive("/dev/ng0n3", ring=False) as 
 
 say("missing:", refusal("/dev/ng7n1"))
 say("name:", refusal("/dev/sda"))
+say("foreign:", foreign())
 os.chmod("/dev/ng0n3", 0o600)
 os.setuid(65534)
 say("permission:", refusal("/dev/ng0n3"))

@@ -11,6 +11,7 @@ from stored_values import stored_keys
 
 import golden
 from guest import Guest
+from guest.machine import FOREIGN_DRIVE
 from guest.python import COMMAND, MEMORY_MIB, python_files
 
 HERE = Path(__file__).resolve().parent
@@ -35,7 +36,16 @@ def test_python_in_a_linux_guest_attends_through_the_passthrough(tmp_path, image
     files["value"] = rng.bytes((3 << 20) + 5)  # several commands
     files["passthrough.py"] = (HERE / "passthrough.py").read_bytes()
     text = script("passthrough.sh", PYTHON=COMMAND)
-    guest = Guest(image, text, files, rig.server.port, more=python_files(), memory_mib=MEMORY_MIB)
+    guest = Guest(
+        image,
+        text,
+        files,
+        rig.server.port,
+        asked=rig.server.inject,
+        more=python_files(),
+        memory_mib=MEMORY_MIB,
+        devices=FOREIGN_DRIVE,
+    )
     said = guest.run(TIMEOUT_S)
     assert not [line for line in said if line.startswith("error")], guest.report(str(said))
 
@@ -50,9 +60,13 @@ def test_python_in_a_linux_guest_attends_through_the_passthrough(tmp_path, image
     assert {f"jobs {heads}", "blocks True", "refused 0x703"} <= set(said)
     assert "both ways io_uring ioctl True True 0x703" in said, said[4:]
     assert {"after reset io_uring True True", "after reset ioctl True True"} <= set(said)
+    slow = [line.split(maxsplit=5) for line in said if line.startswith("too slow")]
+    assert [words[2:5] for words in slow] == [["io_uring", "True", "True"], ["ioctl", "True", "True"]]
+    assert all(words[5] != "0x0" for words in slow), slow
     said_of = {line.split(":")[0]: line for line in said if ": " in line}
     assert "there is no such device" in said_of["missing"]
     assert "write /dev/ngXnY" in said_of["name"]
     assert "no permission" in said_of["permission"]
+    assert "/dev/ng1n1 is QEMU NVMe Ctrl, which has no attention engine" in said_of["foreign"]
     assert "no permission" in said_of["taken away from io_uring"]
     assert "no permission" in said_of["taken away from ioctl"]

@@ -24,6 +24,13 @@ PROMPT, END, CHATS, TURN = 130, 230, 3, 20
 LOADING_PAYS = Rates(1, 0, 1, 0, 1e-9, 0, 0, 1, 1)  # a second for each token, and no time for reading
 
 
+def write_whole(path, text):
+    """The file has its earlier text or this one, whenever the process is killed."""
+    new = path.with_name(path.name + ".new")
+    new.write_text(text)
+    new.replace(path)
+
+
 class Killer:
     """Ends this process at its step number `at`."""
 
@@ -72,7 +79,7 @@ def process(model, texts, folder, rng, at, active):
 
                 def step(name, kept=kept, acknowledged=acknowledged):
                     if name == "committed":
-                        acknowledged.write_text(str(kept.saved))
+                        write_whole(acknowledged, str(kept.saved))
                     killer()
 
                 store.on_step = step

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -103,10 +104,16 @@ def argument_table(design: Design, choices: Choices, sizes: dict[str, int]) -> s
     return "{\n" + "\n".join(arguments) + "\n  }"
 
 
-def included(header: str, sources: Path | Sequence[Path]) -> str:
-    """The lines that include a header of this folder and the sources of the top."""
+def included(header: str, sources: Path | Sequence[Path], function: str) -> str:
+    """The lines that include a header of this folder and the sources of the top, and make `function` visible: with C
+    linkage its name says nothing of its namespace."""
     files = [sources] if isinstance(sources, Path) else sources
-    return "\n".join(f'#include "{file}"' for file in (header, *files))
+    lines = [f'#include "{file}"' for file in (header, *files)]
+    if "::" not in function:
+        texts = (file.read_text() for file in files if file.exists())
+        names = (name for text in texts for name in re.findall(r"^\s*namespace\s+(\w[\w:]*)\s*\{", text, re.MULTILINE))
+        lines += [f"using namespace {name};" for name in dict.fromkeys(names)]
+    return "\n".join(lines)
 
 
 def reference_text(
@@ -118,7 +125,7 @@ def reference_text(
     elements: dict[str, int] | None = None,
 ) -> str:
     """The function `entry` that runs the C++ and records. `elements`: how many a pointer has, where not ELEMENTS."""
-    return f"""{included("reference.hpp", sources)}
+    return f"""{included("reference.hpp", sources, function)}
 
 int {entry}(int argc, char** argv) {{
   const std::vector<openhls::Argument> arguments = {argument_table(design, choices, elements or {})};

@@ -93,7 +93,7 @@ def _objects(files: Sequence[Path], folder: Path, includes: tuple[Path, ...], fl
 
 
 def _recorder_text(design: Design, sources: Sequence[Path], function: str) -> str:
-    return f"""{included("recorder.hpp", sources)}
+    return f"""{included("recorder.hpp", sources, function)}
 
 const std::vector<openhls::Argument>& openhls::arguments() {{
   static const std::vector<Argument> all = {argument_table(design, {}, {})};
