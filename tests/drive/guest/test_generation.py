@@ -12,7 +12,7 @@ from guest import Guest
 
 TIMEOUT_S = 1200  # importing transformers takes minutes where QEMU translates each instruction
 MEMORY_MIB = 2048
-pytestmark = [pytest.mark.xdist_group("guest"), pytest.mark.slow]
+pytestmark = pytest.mark.xdist_group("guest")
 
 
 def test_a_model_in_the_guest_generates_the_same_tokens(tmp_path, image):
