@@ -194,7 +194,7 @@ bench-cpu-target: setup ## attention over K and V on this machine's disk, beside
 	@$(BIN)/python scripts/bench_cpu_target.py $(if $(QUICK),--quick,--json out/bench_cpu_target.json)
 
 .PHONY: bench-remote
-bench-remote: setup ## decode steps with the drive behind NVMe/TCP: loopback, and a shaped pair of network cards -> docs/remote.md
+bench-remote: setup ## decode steps with the drive behind a socket and NVMe/TCP: loopback, a shaped pair of network cards -> docs/remote.md
 	@$(BIN)/python scripts/bench_remote.py --json out/bench_remote.json
 
 .PHONY: bench-overflow

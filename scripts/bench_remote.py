@@ -1,7 +1,7 @@
-"""Decode steps with K and V in a drive on the other side of a network, beside one in this process.
+"""Decode steps with K and V in a drive of another process or machine, beside one in this process.
 
-Over loopback, and over a pair of virtual network cards of which one is in a network namespace of its own, without a
-limit and shaped to 10 and 25 Gb/s (token bucket). The pair needs root. Writes JSON, and docs/remote.md.
+Behind a socket, over loopback, and over a pair of virtual network cards of which one is in a network namespace of its
+own, without a limit and shaped to 10 and 25 Gb/s (token bucket). The pair needs root. Writes JSON, and docs/remote.md.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from kvdrive.nvme.fabrics.association import RemoteOptions
 from kvdrive.nvme.fabrics.identity import host_identity
 from kvdrive.targets.base import Target
 from kvdrive.targets.emulator import Emulator
-from kvdrive.targets.remote import TcpDrive
+from kvdrive.targets.remote import SocketDrive, TcpDrive
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/remote.md"
@@ -85,6 +85,28 @@ class Steps:
 
 
 @contextmanager
+def serving(folder: Path, name: str, where: list[str | Path], *prefix: str) -> Iterator[str]:
+    """A process that serves a new drive as the options `where` say; yields its first line."""
+    kvdrive = [sys.executable, "-m", "kvdrive", "drive"]
+    subprocess.run([*kvdrive, "create", folder / f"{name}.kv"], check=True, stdout=subprocess.DEVNULL)
+    command = [*prefix, *kvdrive, "serve", folder / f"{name}.kv", *where]
+    with subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline()
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def behind_socket(folder: Path) -> Iterator[SocketDrive]:
+    """A drive in another process of this machine, and the connection to it."""
+    path = folder / "drive.sock"
+    with serving(folder, "socket", ["--socket", path]), SocketDrive(path) as drive:
+        yield drive
+
+
+@contextmanager
 def served(folder: Path, name: str, address: str, *prefix: str) -> Iterator[TcpDrive]:
     """A drive that another process serves at `address`, and the connection to it."""
     key = secrets.token_bytes(32)
@@ -92,17 +114,10 @@ def served(folder: Path, name: str, address: str, *prefix: str) -> Iterator[TcpD
     hosts = folder / f"{name}.toml"
     hosts.touch(mode=0o600)
     hosts.write_text(f'[[host]]\nnqn = "{HOST}"\nsecret = "{secret}"\n')
-    kvdrive = [sys.executable, "-m", "kvdrive", "drive"]
-    subprocess.run([*kvdrive, "create", folder / f"{name}.kv"], check=True, stdout=subprocess.DEVNULL)
-    command = [*prefix, *kvdrive, "serve", folder / f"{name}.kv", "--nvme-tcp", f"{address}:0", "--hosts", hosts]
-    with subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            port = int(process.stdout.readline().split(f"nvme-tcp {address}:")[1].split(",")[0])
-            with TcpDrive((address, port), RemoteOptions(identity=host_identity(hosts))) as drive:
-                yield drive
-        finally:
-            process.terminate()
+    with serving(folder, name, ["--nvme-tcp", f"{address}:0", "--hosts", hosts], *prefix) as said:
+        port = int(said.split(f"nvme-tcp {address}:")[1].split(",")[0])
+        with TcpDrive((address, port), RemoteOptions(identity=host_identity(hosts))) as drive:
+            yield drive
 
 
 def ip(*words: str) -> None:
@@ -153,6 +168,7 @@ def measure(shape: Shape, rounds: int, folder: Path) -> dict[str, dict[str, floa
     with ExitStack() as opened:
         local = Steps(opened.enter_context(Emulator(folder / "local.kv", "fast")), shape)
         places = {"this process": local}
+        places["socket"] = Steps(opened.enter_context(behind_socket(folder)), shape)
         places["loopback"] = Steps(opened.enter_context(served(folder, "loopback", "127.0.0.1")), shape)
         if opened.enter_context(network()):
             prefix = ("ip", "netns", "exec", NAMESPACE)
@@ -173,7 +189,8 @@ def measure(shape: Shape, rounds: int, folder: Path) -> dict[str, dict[str, floa
                 if name in RATES:
                     wired[name].append((wire_bytes() - wire) // shape.steps)
                 sent[name].append((host_bytes(steps.drive) - before) // shape.steps)
-        if local.run() != places["loopback"].run():
+        last = local.run()
+        if any(places[name].run() != last for name in ("socket", "loopback")):
             raise SystemExit("the drives gave different bits")
     found = {}
     for name, each in times.items():
@@ -192,12 +209,12 @@ def page(shape: Shape, found: dict[str, dict[str, float]], rounds: int, load: fl
     kv = shape.layers * shape.heads * shape.d * 2 * 2 * shape.tokens
     sizes = f"{shape.layers} layers, {shape.heads} KV heads, {shape.group} query heads each, dimension {shape.d}"
     out = [
-        "# A drive over the network, measured",
+        "# A drive in another process or over the network, measured",
         "",
         "`make bench-remote` writes this page. A decode step appends one token's K and V and attends to all tokens,",
         f"layer by layer: {sizes}, {shape.tokens:,} tokens,",
-        f"{kv / 2**20:.0f} MiB of K and V, which stay in the drive. The last step over loopback gave the same bits as",
-        "the drive in this process.",
+        f"{kv / 2**20:.0f} MiB of K and V, which stay in the drive. The last step behind the socket and over loopback",
+        "gave the same bits as the drive in this process.",
         "",
         "| Drive | ms per step | times a drive in this process | bytes per token | on the wire |",
         "|---|---:|---:|---:|---:|",
@@ -227,8 +244,8 @@ def main() -> None:
     shape = Shape(layers=arguments.layers, tokens=arguments.tokens)
     with tempfile.TemporaryDirectory(prefix="kvdrive-") as folder:
         found = measure(shape, arguments.rounds, Path(folder))
-    if len(found) == 2:
-        print("the pair of network cards needs root and iproute2: only loopback was measured", file=sys.stderr)
+    if len(found) == 3:
+        print("the pair of network cards needs root and iproute2: it was not measured", file=sys.stderr)
     text = page(shape, found, arguments.rounds, os.getloadavg()[0])
     print(text)
     if arguments.json:
