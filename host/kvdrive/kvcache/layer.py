@@ -145,8 +145,13 @@ class DriveLayer(AttachedLayer):
         """See AttachedLayer. K and V are already being sent."""
 
     def earlier(self, handle: KvHandle) -> tuple[torch.Tensor, torch.Tensor] | None:
-        """See AttachedLayer. Reads the tokens back from the drives, as they were rounded to binary16."""
+        """See AttachedLayer. Reads the tokens back from the drives, as they were rounded to binary16.
+
+        The drives have no K and V of rows that are stored as X: a batch with such rows is answered as in a later turn.
+        """
         if not self.cache.in_prompt or self.moved or handle.first_token > self.stored:
+            return None
+        if any(isinstance(sequence, InputSequence) for sequence in self.cache.sequences):
             return None
         self._turn = None
         self._write_back()

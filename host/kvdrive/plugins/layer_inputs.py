@@ -93,10 +93,11 @@ def _check(model: PreTrainedModel, xcache: XCache) -> None:
     mask = torch.ones_like(ids)
     mask[1, :_PADDING] = 0
     cache = DynamicCache(config=decoder_config(model))
-    with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        model(ids, attention_mask=mask, past_key_values=cache, use_cache=True)
-    for layer in xcache.projections.modules:
-        x, positions = xcache.call(layer)
+    with xcache.inputs.kept():
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            model(ids, attention_mask=mask, past_key_values=cache, use_cache=True)
+        calls = {layer: xcache.call(layer) for layer in xcache.projections.modules}
+    for layer, (x, positions) in calls.items():
         for row in range(len(ids)):
             wanted = [states[row].float().cpu() for states in (cache.layers[layer].keys, cache.layers[layer].values)]
             try:

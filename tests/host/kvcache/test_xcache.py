@@ -12,6 +12,7 @@ from transformers import LlamaConfig
 from kvdrive.errors import InputError, RangeError, TargetError, UnsupportedError
 from kvdrive.generation.generate import greedy
 from kvdrive.kvcache.xcache.measured import Line, Measured
+from kvdrive.kvcache.xcache.projections import Projections
 from kvdrive.kvcache.xcache.rows import InputRows
 from kvdrive.kvcache.xcache.sequence import InputSequence
 from kvdrive.kvcache.xcache.share import choose
@@ -128,10 +129,28 @@ def test_inputs_of_a_prompt_leave_memory_when_they_are_stored(target):
             assert held == {pending * 256 * 2}
 
 
+def test_calls_without_a_cache_leave_no_inputs_in_memory(target):
+    model, ids = model_of("qwen3"), prompts(2, 20)
+    with attach(model, target, xcache=1.0) as attached, torch.no_grad():
+        model(ids, use_cache=False)
+        assert not attached._backing.xcache.inputs._latest
+
+
+def test_later_parts_of_a_prompt_attend_to_what_is_rebuilt(target):
+    """The drives cannot give K and V of such rows back, so the host attends to them as in any later turn."""
+    model, ids, more = model_of("qwen3"), prompts(2, 20), prompts(2, 30, seed=3)
+    found = []
+    for in_prompt in (False, True):
+        with attach(model, target, xcache=0.5) as attached, torch.no_grad():
+            cache = attached.cache()
+            model(ids, past_key_values=cache)
+            cache.in_prompt = in_prompt
+            found.append(model(more, past_key_values=cache).logits)
+    assert torch.equal(*found)
+
+
 def test_a_projection_that_rounds_otherwise_changes_nothing(target, monkeypatch):
     """Numbers that a rebuilt block has in other last bits are corrected, also in a forked and in a cropped row."""
-    from kvdrive.kvcache.xcache.projections import Projections
-
     model = model_of("llama-mha")
     wanted, _ = logits(model, target, 0.0)
     exact = Projections._block

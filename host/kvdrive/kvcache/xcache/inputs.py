@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,17 +32,33 @@ class InputStats:
 
 
 class LayerInputs:
-    """The latest inputs of the attention modules, by layer, noted by hooks until `remove`."""
+    """The inputs of the attention modules' calls that run now, by layer, noted by hooks until `remove`.
+
+    A call whose inputs nobody takes, such as one without a cache, leaves nothing when it ends, but for calls inside
+    `kept`.
+    """
 
     def __init__(self, modules: Mapping[int, torch.nn.Module]) -> None:
         self._latest: dict[int, tuple[torch.Tensor, dict[str, Any]]] = {}
-        self._hooks = [
-            module.register_forward_pre_hook(self._noter(layer), with_kwargs=True) for layer, module in modules.items()
-        ]
+        self._forgets = True
+        self._hooks = []
+        for layer, module in modules.items():
+            self._hooks.append(module.register_forward_pre_hook(self._noter(layer), with_kwargs=True))
+            self._hooks.append(module.register_forward_hook(self._forgetter(layer), always_call=True))
 
     def take(self, layer: int) -> tuple[torch.Tensor, dict[str, Any]]:
-        """X [batch, tokens, width] of the layer's latest call and the call's other arguments. Forgets them."""
+        """X [batch, tokens, width] of the layer's call and the call's other arguments. Forgets them."""
         return self._latest.pop(layer)
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Inside, the inputs of a call outlive it, until they are taken or the block ends."""
+        self._forgets = False
+        try:
+            yield
+        finally:
+            self._forgets = True
+            self._latest.clear()
 
     def remove(self) -> None:
         """Remove the hooks."""
@@ -54,6 +71,13 @@ class LayerInputs:
             self._latest[layer] = (x, kwargs)
 
         return note
+
+    def _forgetter(self, layer: int) -> Any:
+        def forget(module: torch.nn.Module, args: tuple[Any, ...], output: Any) -> None:
+            if self._forgets:
+                self._latest.pop(layer, None)
+
+        return forget
 
 
 class XCache:
