@@ -341,9 +341,17 @@ class DriveCache(AttachedCache):
         self.backing.exclude_failed()
         self.history = History()
         try:
-            history.replay(forward, self, device)
+            self._replay(history, forward, device)
         finally:
             self.history, self.in_prompt, self.keeper = history, in_prompt, keeper
+
+    def _replay(self, history: History, forward: Callable[..., Any], device: torch.device) -> None:
+        """Fill the cache with what `history` says. A replay that fails leaves a cache that has lost its tokens."""
+        try:
+            history.replay(forward, self, device)
+        except BaseException as error:
+            self._lost = str(error) or type(error).__name__
+            raise
 
     def leave(self) -> None:
         """See AttachedCache."""

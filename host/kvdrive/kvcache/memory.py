@@ -199,7 +199,7 @@ class MemoryCache(DriveCache):
         self._stop_loading()
         for layer in self.memory_layers:
             layer.leave_memory()
-        self.history.replay(forward, self, device)
+        self._replay(self.history, forward, device)
 
     def survives(self, error: KvdriveError) -> bool:
         """See AttachedCache. When the drives cannot store any more, the sequences go on in memory alone."""

@@ -333,7 +333,8 @@ class Attachment:
         bound.arguments["past_key_values"] = cache
         cache.calling(bound.arguments)
         before = cache.get_seq_length()
-        for attempt in range(_RECOVERIES + 1):
+        failures = 0
+        while True:
             try:
                 self._fit(cache, bound.arguments)
                 output = self._forward(*bound.args, **bound.kwargs)
@@ -344,16 +345,18 @@ class Attachment:
                 cache.undo(before)
                 cache.compute_instead(self._forward, self._model.device)
             except (TargetError, CommandError) as error:
-                if attempt < _RECOVERIES and cache.survives(error):
+                failures += 1
+                if failures <= _RECOVERIES and cache.survives(error):
                     cache.undo(before)
                     continue
                 recompute = self._recompute or (cache.is_kept and isinstance(error, CommandError))
-                if not recompute or not _is_loss(error) or attempt == _RECOVERIES:
+                if not recompute or not _is_loss(error) or failures > _RECOVERIES:
                     cache.undo(before)
                     raise
                 log.warning("%s; computing its tokens again", error)
                 self.recoveries += 1
                 cache.recompute(self._forward, self._model.device)
+                before = cache.get_seq_length()  # more than at first, if an earlier recovery had failed halfway
             except BaseException:
                 cache.undo(before)
                 raise

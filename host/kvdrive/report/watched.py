@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from kvdrive.nvme.commands import Command
 from kvdrive.nvme.completions import Completion
 from kvdrive.nvme.errors import command_name
-from kvdrive.targets.base import Target, TargetStats
+from kvdrive.targets.base import Target
 from kvdrive.targets.group import DriveGroup
+from kvdrive.targets.wrapped import WrappedTarget
 
 
 @dataclass(frozen=True)
@@ -23,64 +24,23 @@ class CommandSpan:
     end: float
 
 
-class WatchedTarget(Target):
-    """`inner`, with a span for each call of `submit` and `submit_many` in `spans`."""
+class WatchedTarget(WrappedTarget):
+    """`drive`, with a span for each call of `submit` and `submit_many` in `spans`."""
 
-    def __init__(self, inner: Target, number: int, spans: list[CommandSpan]) -> None:
-        super().__init__()
-        self._inner = inner
-        self.place, self.exclusive = inner.place, inner.exclusive
-        self.max_transfer_bytes = inner.max_transfer_bytes
+    def __init__(self, drive: Target, number: int, spans: list[CommandSpan]) -> None:
+        super().__init__(drive)
         self._number = number
         self._spans = spans
-
-    def submit(self, command: Command) -> Completion:
-        """See Target."""
-        begin = time.perf_counter()
-        completion = self._inner.submit(command)
-        self._ended([command], begin)
-        return completion
 
     def submit_many(self, commands: Sequence[Command]) -> list[Completion]:
         """See Target."""
         begin = time.perf_counter()
-        completions = self._inner.submit_many(commands)
-        self._ended(commands, begin)
-        return completions
-
-    def stats(self) -> TargetStats:
-        """See Target."""
-        return self._inner.stats()
-
-    def device_ns(self) -> int | None:
-        """See Target."""
-        return self._inner.device_ns()
-
-    def keep_trace(self, events: int) -> bool:
-        """See Target."""
-        return self._inner.keep_trace(events)
-
-    def trace(self) -> str:
-        """See Target."""
-        return self._inner.trace()
-
-    def new_session(self) -> int:
-        """See Target."""
-        return self._inner.new_session()
-
-    def sessions(self) -> set[int]:
-        """See Target."""
-        return self._inner.sessions()
-
-    def close(self) -> None:
-        """See Target."""
-        self._inner.close()
-
-    def _ended(self, commands: Sequence[Command], begin: float) -> None:
+        completions = self.drive.submit_many(commands)
         if commands:
             name = command_name(commands[0].opcode)
             name = name if len(commands) == 1 else f"{len(commands)} x {name}"
             self._spans.append(CommandSpan(self._number, name, begin, time.perf_counter()))
+        return completions
 
 
 def watch(drives: DriveGroup) -> tuple[DriveGroup, list[CommandSpan]]:

@@ -1,0 +1,61 @@
+"""A drive behind another: what is not changed is what the drive does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kvdrive.nvme.commands import Command
+from kvdrive.nvme.completions import Completion
+from kvdrive.targets.base import Target, TargetStats
+
+
+class WrappedTarget(Target):
+    """Forwards everything to `drive`. Subclasses change `submit_many`; closing it closes `drive`."""
+
+    def __init__(self, drive: Target) -> None:
+        super().__init__()
+        self.drive = drive
+        self.place = drive.place
+        self.exclusive = drive.exclusive
+        self.cache_bytes = drive.cache_bytes
+        self.max_transfer_bytes = drive.max_transfer_bytes
+
+    def submit(self, command: Command) -> Completion:
+        """See Target."""
+        return self.submit_many([command])[0]
+
+    def submit_many(self, commands: Sequence[Command]) -> list[Completion]:
+        """See Target."""
+        return self.drive.submit_many(commands)
+
+    def stats(self) -> TargetStats:
+        """See Target."""
+        return self.drive.stats()
+
+    def device_ns(self) -> int | None:
+        """See Target: the modelled time is the drive's own."""
+        return self.drive.device_ns()
+
+    def keep_trace(self, events: int) -> bool:
+        """See Target."""
+        return self.drive.keep_trace(events)
+
+    def trace(self) -> str:
+        """See Target."""
+        return self.drive.trace()
+
+    def sessions(self) -> set[int]:
+        """See Target."""
+        return self.drive.sessions()
+
+    def contents(self) -> str:
+        """See Target."""
+        return self.drive.contents()
+
+    def new_session(self) -> int:
+        """See Target."""
+        return self.drive.new_session()
+
+    def close(self) -> None:
+        """See Target."""
+        self.drive.close()
