@@ -2,6 +2,8 @@
 
 vLLM hands out, for each layer, a view [blocks, page] in bytes. A stored block is `blocks_per_chunk` consecutive blocks
 of a sequence: for each layer their pages, one behind the other.
+
+Pages are copied with numpy: a copy by torch in a thread of ours would start OpenMP threads that compete with the model.
 """
 
 from __future__ import annotations
@@ -9,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
+from kvdrive.blocks.buffers import Bytes
 from kvdrive.errors import UnsupportedError
 
 
@@ -39,27 +43,28 @@ class Pages:
                     "from other devices have to wait for their streams, and none was there to test that"
                 )
         self.blocks_per_chunk = blocks_per_chunk
-        self._parts = []
+        # For each layer: [blocks, page], its first byte in a stored block, bytes of a page.
+        self._parts: list[tuple[Bytes, int, int]] = []
         first = 0
         for layer in layers:
-            self._parts.append((layer.view[:, : layer.page_bytes], first, layer.page_bytes))
+            pages = layer.view.numpy().view(np.uint8)[:, : layer.page_bytes]
+            self._parts.append((pages, first, layer.page_bytes))
             first += layer.page_bytes * blocks_per_chunk
         self.bytes = first
 
     @property
     def layout(self) -> list[int]:
         """What else than the model decides where a byte of a stored block belongs."""
-        return [self.blocks_per_chunk, *(page for _, _, page in self._parts)]
+        return [self.blocks_per_chunk, *(size for _, _, size in self._parts)]
 
-    def gather(self, blocks: Sequence[int], stored: torch.Tensor) -> None:
-        """Copy all blocks of a stored block to `stored` [bytes] int8."""
-        numbers = torch.tensor(blocks)
-        for view, first, page in self._parts:
-            torch.index_select(view, 0, numbers, out=stored[first : first + len(blocks) * page].view(len(blocks), page))
+    def gather(self, blocks: Sequence[int], stored: Bytes) -> None:
+        """Copy all blocks of a stored block to `stored` [bytes]."""
+        for pages, first, size in self._parts:
+            for place, block in enumerate(blocks):
+                stored[first + place * size :][:size] = pages[block]
 
-    def scatter(self, stored: torch.Tensor, skip: int, blocks: Sequence[int]) -> None:
-        """Copy `stored` [bytes] int8, without its first `skip` blocks, to `blocks` of the engine."""
-        numbers = torch.tensor(blocks)
-        for view, first, page in self._parts:
-            begin = first + skip * page
-            view.index_copy_(0, numbers, stored[begin : begin + len(blocks) * page].view(len(blocks), page))
+    def scatter(self, stored: Bytes, skip: int, blocks: Sequence[int]) -> None:
+        """Copy `stored` [bytes], without its first `skip` blocks, to `blocks` of the engine."""
+        for pages, first, size in self._parts:
+            for place, block in enumerate(blocks, skip):
+                pages[block] = stored[first + place * size :][:size]

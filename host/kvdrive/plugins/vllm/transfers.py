@@ -10,10 +10,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
 
-import torch
-
 from kvdrive.blocks.base import Blocks
-from kvdrive.blocks.buffers import Buffers
+from kvdrive.blocks.buffers import Buffers, Bytes
 from kvdrive.blocks.slots import HEADER_BYTES
 from kvdrive.plugins.vllm.pages import Pages
 from kvdrive.plugins.vllm.staging import Staged, Staging
@@ -106,7 +104,8 @@ class Transfers:
                     written.append(key)
         finally:
             self._free.give(buffer)
-            self._store.finish(written, [key for key in keys if key not in set(written)])
+            there = set(written)
+            self._store.finish(written, [key for key in keys if key not in there])
         return len(written) * self._pages.bytes
 
     def _copy(self, blocks: Sequence[int], staged: Sequence[Staged], skip: int) -> int:
@@ -120,5 +119,5 @@ class Transfers:
             self._staging.release(staged)
         return first * self._pages.bytes // each
 
-    def _body(self, buffers: Buffers, number: int) -> torch.Tensor:
-        return torch.from_numpy(buffers[number])[HEADER_BYTES : HEADER_BYTES + self._pages.bytes].view(torch.int8)
+    def _body(self, buffers: Buffers, number: int) -> Bytes:
+        return buffers[number][HEADER_BYTES : HEADER_BYTES + self._pages.bytes]

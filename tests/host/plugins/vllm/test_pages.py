@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
@@ -18,18 +19,19 @@ def layers(count: int = 3, blocks: int = 20, page: int = 48, padding: int = 0) -
 @pytest.mark.parametrize("factor", range(1, 9))
 @pytest.mark.parametrize("padding", [0, 16])
 def test_blocks_come_back(factor, padding):
-    pages = Pages(layers(padding=padding), factor)
+    mine = layers(padding=padding)
+    pages = Pages(mine, factor)
     assert pages.bytes == 3 * 48 * factor
     source = list(range(1, factor + 1))
-    stored = torch.zeros(pages.bytes, dtype=torch.int8)
+    stored = np.zeros(pages.bytes, np.uint8)
     pages.gather(source, stored)
     other = layers(padding=padding)
     before = [layer.view.clone() for layer in other]
     skip = factor // 2
     target = list(range(12, 12 + factor - skip))
     Pages(other, factor).scatter(stored, skip, target)
-    for mine, theirs, old in zip(pages._parts, other, before, strict=True):
-        assert torch.equal(theirs.view[target, :48], mine[0][source[skip:]])
+    for own, theirs, old in zip(mine, other, before, strict=True):
+        assert torch.equal(theirs.view[target, :48], own.view[source[skip:], :48])
         rest = [block for block in range(20) if block not in target]
         assert torch.equal(theirs.view[rest], old[rest])
         assert torch.equal(theirs.view[:, 48:], old[:, 48:]), "padding is not touched"
@@ -39,11 +41,12 @@ def test_layers_of_different_sizes():
     sizes = [16, 48, 32]
     given = [Layer(torch.randint(-128, 127, (9, size), dtype=torch.int8), size) for size in sizes]
     pages = Pages(given, 2)
-    stored = torch.zeros(pages.bytes, dtype=torch.int8)
+    stored = np.zeros(pages.bytes, np.uint8)
     pages.gather([3, 7], stored)
     first = 0
     for layer, size in zip(given, sizes, strict=True):
-        assert torch.equal(stored[first : first + 2 * size].view(2, size), layer.view[[3, 7]])
+        here = torch.from_numpy(stored[first : first + 2 * size]).view(torch.int8)
+        assert torch.equal(here.view(2, size), layer.view[[3, 7]])
         first += 2 * size
     assert pages.layout == [2, *sizes]
 
