@@ -1,8 +1,8 @@
 """Generate the shared constants from abi.toml and nvme.toml.
 
 abi.toml becomes the C++ header of the kernels and the drive, and the Python module of the host, which the golden model
-holds as a copy because it imports nothing but numpy. What only commands know gets a header of the drive's own: the
-kernels' stays as it is. nvme.toml becomes a header and a module of the drive's controller and the host's commands.
+holds as a copy because it imports nothing but numpy. What only commands or policy groups know gets a header of its own:
+the kernels' stays as it is. nvme.toml becomes a header and a module of the drive's controller and the host's commands.
 commands.toml, the specification of the command set, becomes a page, a C header for firmware and a Python module
 (command_set.py). `--check` reports drift and writes nothing.
 """
@@ -20,6 +20,7 @@ import command_set
 ROOT = Path(__file__).resolve().parent.parent
 CPP = ROOT / "hls/common/abi.hpp"
 COMMANDS_CPP = ROOT / "sim/drive/engine/limits.hpp"
+GROUPS_CPP = ROOT / "hls/group_choice/abi.hpp"
 PYTHON = (ROOT / "host/kvdrive/abi.py", ROOT / "sim/golden/abi.py")
 NVME_CPP = ROOT / "sim/drive/commands/wire.hpp"
 NVME_PYTHON = ROOT / "host/kvdrive/nvme/wire.py"
@@ -114,8 +115,19 @@ def render_python(abi: dict) -> str:
     out = [f'"""Constants, opcodes and memory layouts shared with the kernels and the drive.\n\n{note}\n"""\n']
     out += ["# fmt: off", "from enum import IntEnum, IntFlag\n", "import numpy as np\n"]
     out.append(f"ABI_VERSION = {abi['abi_version']}")
-    both = {kind: {**abi[kind], **abi["commands"][kind]} for kind in ("constants", "lists")}
-    return "\n".join([*out, *render_python_body(abi | both)]) + "\n"
+    more = (abi["commands"], abi["groups"])
+    return "\n".join([*out, *render_python_body(joined(abi, *more))]) + "\n"
+
+
+def joined(abi: dict, *more: dict) -> dict:
+    """One description from several; members of enums of the same name come together."""
+    result = {kind: dict(abi[kind]) for kind in ("constants", "lists", "enums", "structs")}
+    for part in more:
+        for kind in ("constants", "lists", "structs"):
+            result[kind] |= part.get(kind, {})
+        for name, members in part.get("enums", {}).items():
+            result["enums"][name] = result["enums"].get(name, {}) | members
+    return result
 
 
 def render_nvme_python(abi: dict) -> str:
@@ -166,14 +178,31 @@ def render_cpp(abi: dict) -> str:
     tables = {**abi["lists"], **exp2_tables(abi["constants"])}
     out += [cpp_list(name, values) for name, values in tables.items()]
     out += cpp_enums(abi)
+    out += kernel_structs(abi)
+    out += closing("abi")
+    return "\n".join(out)
+
+
+def kernel_structs(abi: dict) -> list[str]:
+    """Structs with their bit positions, for kernels that unpack a layout from wide words."""
+    out = []
     for name, struct in abi["structs"].items():
         out += cpp_struct(name, struct)
-        # Bit positions, for kernels that unpack a layout from wide words.
         rows = cpp_layout(struct)
         positions = "\n".join(f"constexpr int {camel(field)} = {offset * 8};" for field, _, _, offset in rows)
         out.append(f"namespace {name.lower()}_bit {{\n{positions}\n}}  // namespace {name.lower()}_bit")
-    out += closing("abi")
-    return "\n".join(out)
+    return out
+
+
+def render_groups_cpp(abi: dict) -> str:
+    groups = abi["groups"]
+    out = ["// SPDX-License-Identifier: Apache-2.0", f"// {NOTE.format(source='abi.toml')}", "// clang-format off"]
+    out += opening("abi", "cstddef", "cstdint")
+    out += [cpp_constant(name, value) for name, value in groups["constants"].items()]
+    out += [cpp_list(name, values) for name, values in groups["lists"].items()]
+    out += cpp_enums({"enums": {f"Groups{name}": members for name, members in groups["enums"].items()}})
+    out += kernel_structs(groups)
+    return "\n".join(out + closing("abi"))
 
 
 def render_commands_cpp(abi: dict) -> str:
@@ -204,6 +233,7 @@ def main() -> int:
     files = {
         CPP: render_cpp(abi),
         COMMANDS_CPP: render_commands_cpp(abi),
+        GROUPS_CPP: render_groups_cpp(abi),
         **{path: render_python(abi) for path in PYTHON},
     }
     files |= {NVME_CPP: render_nvme_cpp(nvme), NVME_PYTHON: render_nvme_python(nvme)}

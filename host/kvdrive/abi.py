@@ -38,6 +38,9 @@ CQE_STATUS_SHIFT = 1
 CQE_DO_NOT_RETRY = 32768
 COMMAND_HEAD_DIM_STEP = 8
 MAX_COMMAND_GROUP = 128
+SPAN_TOKENS = 32
+MIN_INDEX_EXPONENT = 2
+MAX_INDEX_EXPONENT = 34
 GROUP_SIZES = (1, 2, 4, 5, 8)
 FILTER_PAGE_BYTES = (4096, 8192, 16384)
 COMMAND_GROUPS = (
@@ -46,6 +49,7 @@ COMMAND_GROUPS = (
     24, 32, 40, 48, 56, 64, 72, 80,
     88, 96, 104, 112, 120, 128,
 )
+UNIT_TOKENS = (16, 32, 64, 128)
 EXP2_C0 = (
     4194304, 4239977, 4286147, 4332820, 4380002, 4427697, 4475911, 4524651,
     4573921, 4623728, 4674077, 4724974, 4776426, 4828438, 4881016, 4934167,
@@ -106,6 +110,8 @@ class Status(IntFlag):
     BAD_PAGE_BYTES = 0x800
     NON_FINITE = 0x10000
     EMPTY = 0x20000
+    BAD_UNIT = 0x1000
+    BAD_EXPONENT = 0x2000
 
 
 class Opcode(IntEnum):
@@ -318,5 +324,37 @@ AttnFetch = np.dtype(
         ("ticket", "<u4"),
         ("data_bytes", "<u4"),
         ("reserved1", "<u4", (4,)),
+    ]
+)
+GroupChoiceJob = np.dtype(
+    [
+        ("version", "<u2"),
+        ("group", "<u1"),
+        ("unit", "<u1"),
+        ("head_dim", "<u2"),
+        ("exponent", "<u2"),
+        ("tokens", "<u4"),
+        ("tail_tokens", "<u4"),
+        ("k_top", "<u4"),
+        ("scale_log2e", "<u4"),
+        ("reserved0", "<u8"),
+        ("q", "<u8"),
+        ("index", "<u8"),
+        ("tail_scores", "<u8"),
+        ("valid", "<u8"),
+        ("out", "<u8"),
+        ("result", "<u8"),
+        ("reserved1", "<u8", (6,)),
+    ]
+)
+GroupChoiceResult = np.dtype(
+    [
+        ("status", "<u4"),
+        ("selected", "<u4"),
+        ("reserved0", "<u4", (2,)),
+        ("max", "<i4", (8,)),
+        ("reserved1", "<u4", (4,)),
+        ("sum", "<u8", (8,)),
+        ("unread", "<u8", (8,)),
     ]
 )

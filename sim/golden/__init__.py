@@ -3,7 +3,7 @@
 `golden.float64` is a second, plain floating-point model of the same algorithms; it only measures errors.
 """
 
-from golden import abi, bitmap, exp2, float64, half, job, single, wide
+from golden import abi, bitmap, exp2, float64, group_job, half, job, single, wide
 from golden.argtopk import ArgtopkResult, argtopk
 from golden.attention import AttentionResult, attention, merge_partials, scale_bits
 from golden.gemv import (
@@ -14,6 +14,8 @@ from golden.gemv import (
     gemv_columns,
     gemv_rows,
 )
+from golden.group_index import GroupIndex, build_index, index_exponent
+from golden.groups import ChoiceResult, GroupsResult, group_choice, groups
 from golden.page_filter import FilterResult, page_filter
 from golden.softmax import SoftmaxResult, scores, softmax
 from golden.sparf import (
@@ -31,8 +33,11 @@ __all__ = [
     "AccumulateResult",
     "ArgtopkResult",
     "AttentionResult",
+    "ChoiceResult",
     "FilterResult",
     "GemvResult",
+    "GroupIndex",
+    "GroupsResult",
     "RowsResult",
     "SoftmaxResult",
     "SparfResult",
@@ -42,12 +47,17 @@ __all__ = [
     "attention",
     "bitmap",
     "block_columns",
+    "build_index",
     "exp2",
     "float64",
     "gemv_accumulate",
     "gemv_columns",
     "gemv_rows",
+    "group_choice",
+    "group_job",
+    "groups",
     "half",
+    "index_exponent",
     "job",
     "merge_partials",
     "page_filter",

@@ -24,6 +24,15 @@ class Sparf:
     alpha: Real
 
 
+@dataclass(frozen=True)
+class Groups:
+    """`out` [g, d]; `units`: chosen indices, ascending; `left` [g]: estimated mass of what was not read."""
+
+    out: Real
+    units: NDArray[np.intp]
+    left: Real
+
+
 def _real(x: ArrayLike) -> Real:
     return np.asarray(x).astype(np.float64)
 
@@ -136,6 +145,53 @@ def sparf(
     near = attention(query, keys[tokens], values[tokens], scale=scale, tail_scores=tail_scores, tail_v=tail_v)
     mean = all_values.sum(axis=0) / (np.count_nonzero(mask) + tail_tokens)
     return Sparf(alpha[:, None] * near + (1.0 - alpha[:, None]) * mean, rows, tokens, alpha)
+
+
+def group_keys(k: ArrayLike, scale: float) -> Real:
+    """What the 2-bit index stands for, [whole spans of 32 tokens, d], with ranges in multiples of `scale`."""
+    keys = _real(k)
+    spans = keys[: len(keys) // 32 * 32].reshape(-1, 32, keys.shape[1])
+    lowest = np.clip(np.floor(spans.min(axis=1, keepdims=True) / scale), -128, 127) * scale
+    step = np.clip(np.ceil(4 * (spans.max(axis=1, keepdims=True) - lowest) / (3 * scale)), 1, 255) * scale / 4
+    codes = np.clip(np.floor((spans - lowest) / step + 0.5), 0, 3)
+    return (lowest + codes * step).reshape(-1, keys.shape[1])
+
+
+def groups(
+    q: ArrayLike,
+    k: ArrayLike,
+    v: ArrayLike,
+    *,
+    unit: int,
+    k_top: int,
+    scale: float | None = None,
+    mask: Mask | None = None,
+    tail_scores: ArrayLike | None = None,
+    tail_v: ArrayLike | None = None,
+) -> Groups:
+    """Attention to the k_top units of `unit` tokens with the largest estimated mass."""
+    query, keys, values = _real(q), _real(k), _real(v)
+    scale = _scale(q, scale)
+    mask = np.ones(len(keys), np.bool_) if mask is None else mask
+    approximate = group_keys(keys, 2.0 ** np.ceil(np.log2(np.abs(keys).max() / 127)))
+    tokens = len(approximate)
+    exponents = 2.0 ** np.ceil(np.log2(np.abs(query).max(axis=1, keepdims=True) / 127))
+    estimate = np.rint(query / exponents) * exponents @ approximate.T * scale
+    estimate = np.where(mask[:tokens], estimate, -np.inf)
+    estimate, _ = _with_tail(estimate, np.zeros((0, values.shape[1])), tail_scores, tail_v)
+    p = softmax(estimate)[:, :tokens]
+    starts = np.arange(0, tokens, unit)
+    mass = np.add.reduceat(p, starts, axis=1)
+    order = mass.sum(axis=0)
+    order[[0, -1]] = np.inf
+    units = argtopk(order, k_top)
+    chosen = np.isin(np.arange(len(keys)) // unit, units) | (np.arange(len(keys)) >= tokens)
+    read = chosen & mask
+    out = attention(query, keys[read], values[read], scale=scale, tail_scores=tail_scores, tail_v=tail_v)
+    # What was read has exact weights, the rest estimated ones.
+    logits, _ = _with_tail(query @ keys[read].T * scale, values[read], tail_scores, tail_v)
+    unread = np.where(chosen[:tokens], 0, np.exp(estimate[:, :tokens])).sum(axis=1)
+    return Groups(out, units, unread / (unread + np.exp(logits).sum(axis=1)))
 
 
 def _scale(q: ArrayLike, scale: float | None) -> float:

@@ -84,21 +84,21 @@ def check(
     `memory` uint8 is the kernel's memory; its content is looked at only when all other checks passed. `modes`: those of
     the engine.
     """
-    status = _check_address(job_address, AttentionJob.itemsize, memory)
+    status = check_address(job_address, AttentionJob.itemsize, memory)
     if int(job["version"]) != ABI_VERSION:
         status |= Status.BAD_VERSION
     if int(job["mode"]) not in modes:
         return status | Status.BAD_MODE
     status |= _check_sizes(job, shapes)
     for name, array in arrays(job, shapes).items():
-        status |= _check_address(int(job[name]), array.size, memory)
+        status |= check_address(int(job[name]), array.size, memory)
     return status or _check_content(job, memory, shapes)
 
 
 def run(memory: Memory, job_address: int, modes: frozenset[Mode] = ALL_MODES, shapes: Shapes = KERNEL_SHAPES) -> int:
     """Run the job at byte `job_address` of `memory` (uint8), in place, on an engine with `modes`; returns the status
     word."""
-    status = _check_address(job_address, AttentionJob.itemsize, memory)
+    status = check_address(job_address, AttentionJob.itemsize, memory)
     if status:
         return int(status)
     job = memory[job_address : job_address + AttentionJob.itemsize].copy().view(AttentionJob)[0]
@@ -108,7 +108,8 @@ def run(memory: Memory, job_address: int, modes: frozenset[Mode] = ALL_MODES, sh
     return int(_RUN[Mode(int(job["mode"]))](_View(job, memory, shapes)))
 
 
-def _check_address(address: int, size: int, memory: Memory) -> Status:
+def check_address(address: int, size: int, memory: Memory) -> Status:
+    """UNALIGNED and OUT_OF_RANGE of `size` bytes at `address`."""
     status = Status.UNALIGNED if address % BEAT_BYTES else Status(0)
     return status | Status.OUT_OF_RANGE if address + size > memory.size else status
 

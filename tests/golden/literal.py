@@ -172,3 +172,55 @@ def _tokens(p, sums, s, k_top, local, valid):
         keys.append(key if valid[t] else value32(0xFF7FFFFF))
     best = sorted(range(s), key=lambda t: (-keys[t], t))[:k_top]
     return sorted(t for t in best if valid[t])
+
+
+def group_span(k, e):
+    """(lo, step, codes) of a span of patterns k [32][d] under u = 2^e, with Fractions; codes [32][d]."""
+    u = Fraction(2) ** e * Fraction(1, 2**24)
+    lo, step, codes = [], [], [[] for _ in k]
+    for column in zip(*k, strict=True):
+        values = [value16(x) for x in column]
+        low = max(-128, min(127, min(values) // u))
+        width = max(1, min(255, -(-4 * (max(values) - low * u) // (3 * u))))
+        for row, value in zip(codes, values, strict=True):
+            row.append(int(max(0, min(3, (value - low * u) / (width * u / 4) + Fraction(1, 2)) // 1)))
+        lo.append(int(low))
+        step.append(int(width))
+    return lo, step, codes
+
+
+def quantised_query(q):
+    """(q8, f) of one head of patterns."""
+    values = [value16(x) * 2**24 for x in q]
+    f = 0
+    while max(abs(v) for v in values) > 127 * 2**f:
+        f += 1
+    return [rne(v / 2**f) for v in values], f
+
+
+def group_choice(q, spans, e, unit, k_top, c, valid, tail_scores, tables):
+    """Chosen units, and per head M, Z and the mass of the others: patterns q [g][d], spans as `group_span` gives them.
+
+    valid [32 n], tail scores [g][t].
+    """
+    heads = []
+    for head, tail in zip(q, tail_scores, strict=True):
+        q8, f = quantised_query(head)
+        scores = []
+        for lo, step, codes in spans:
+            for row in codes:
+                terms = zip(q8, lo, step, row, strict=True)
+                total = sum(x * (low + Fraction(width * code, 4)) for x, low, width, code in terms)
+                scores.append(score(fl32(total * Fraction(2) ** (f + e - 48)), c))
+        heads.append(softmax(scores + list(tail), list(valid) + [True] * len(tail), tables))
+    s = len(valid)
+    units = [range(first, min(first + unit, s)) for first in range(0, s, unit)]
+    least = min(total for _, _, total in heads)
+    keys = []
+    for members in units:
+        mass = sum(sum(p[t] for t in members) * (least * 2**24 // total) for p, _, total in heads)
+        keys.append(value32(fl32(Fraction(mass))))
+    keys[0] = keys[-1] = value32(0x7F7FFFFF)
+    chosen = sorted(sorted(range(len(units)), key=lambda n: (-keys[n], n))[:k_top])
+    others = [t for n, members in enumerate(units) if n not in chosen for t in members]
+    return chosen, [m for _, m, _ in heads], [z for _, _, z in heads], [sum(p[t] for t in others) for p, _, _ in heads]
