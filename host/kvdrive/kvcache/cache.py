@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from transformers.cache_utils import CacheLayerMixin, DynamicCache, LinearAttentionCacheLayerMixin
 
-from kvdrive.errors import TargetError, UnsupportedError
+from kvdrive.errors import KvdriveError, TargetError, UnsupportedError
 from kvdrive.kvcache import saved
 from kvdrive.kvcache.backing import Backing, drop
 from kvdrive.kvcache.base import AttachedCache, LayersInMemory
@@ -103,6 +103,28 @@ class DriveCache(AttachedCache):
     def make_room(self) -> bool:
         """See AttachedCache."""
         return self.keeper is not None and self.keeper.make_room()
+
+    def survives(self, error: KvdriveError) -> bool:
+        """See AttachedCache."""
+        return self.send_again(error)
+
+    def send_again(self, error: KvdriveError) -> bool:
+        """A drive refused tokens, maybe of earlier calls. True if it has them now: kept sessions made room for them."""
+        left: BaseException | None = error
+        while isinstance(left, KvdriveError) and super().survives(left):
+            left = self.transfers.send_again()
+            if left is None:
+                return self._trim_to_stored()
+        return False
+
+    def _trim_to_stored(self) -> bool:
+        """Remove tokens that were sent again though their call has been undone. Returns False if a drive failed."""
+        stored = max((layer.stored for layer in self.drive_layers), default=0)
+        try:
+            gather([future for sequence in self.sequences if stored for future in sequence.trim(stored)])
+        except KvdriveError:
+            return False
+        return True
 
     def adopt(
         self,
@@ -281,8 +303,7 @@ class DriveCache(AttachedCache):
         if len({layer.stored for layer in layers} | {-layer.shape()["head_dim"] for layer in layers}) != 2:
             raise UnsupportedError("the layers' heads differ, so they have no groups of the same tokens to remove")
         if group + tokens > layers[0].stored // group * group:
-            for layer in layers:
-                layer.write_all()
+            self.write_all()
         self.transfers.finish()
         if self.keeper:
             self.keeper.removes(tokens)
@@ -322,6 +343,12 @@ class DriveCache(AttachedCache):
 
     def synchronize(self) -> None:
         """See AttachedCache."""
+        self.transfers.finish()
+
+    def write_all(self) -> None:
+        """Send all pending tokens, and wait until the drives have them. Raises CommandError, TargetError."""
+        for layer in self.drive_layers:
+            layer.write_all()
         self.transfers.finish()
 
     def restart(self) -> None:

@@ -258,12 +258,12 @@ class DriveLayer(AttachedLayer):
             self._send(*self.pending.take(tokens))
 
     def _send(self, k: Halves, v: Halves) -> None:
-        size, futures = 0, []
+        size, appends = 0, []
         for row, sequence in enumerate(self.cache.sequences):
             sent = sequence.append(self.index, self.stored, k[row], v[row], self.cache.transfers.worked)
             size += sent.size
-            futures += sent.futures
-        self.cache.transfers.add(size, futures)
+            appends += sent.appends
+        self.cache.transfers.add(size, appends)
         self.stored += k.shape[2]
 
     def _note_inputs(self, first: int) -> None:

@@ -203,7 +203,7 @@ class MemoryCache(DriveCache):
 
     def survives(self, error: KvdriveError) -> bool:
         """See AttachedCache. When the drives cannot store any more, the sequences go on in memory alone."""
-        if super().survives(error):
+        if self.send_again(error):
             return True
         if not isinstance(error, CommandError) or error.opcode != abi.Opcode.KV_APPEND or not self.sequences:
             return False

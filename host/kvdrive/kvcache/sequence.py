@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Several
 from concurrent.futures import Future, wait
@@ -31,12 +32,52 @@ class Slice:
     last: int
 
 
+class Append:
+    """Rows [heads, tokens, d] of a layer on their way to one drive, kind by kind, behind `first_token` tokens.
+
+    `future` ends when the drive has them all. `worked` is told the seconds that this took, in the drive's thread.
+    """
+
+    def __init__(
+        self,
+        one: Slice,
+        layer: int,
+        first_token: int,
+        rows: dict[abi.KvKind, Halves],
+        worked: Callable[[float], None],
+    ) -> None:
+        self._one = one
+        self._layer = layer
+        self._left = deque(
+            (kind, first_token + start, part)
+            for kind, all_rows in rows.items()
+            for start, part in one.session.parts(all_rows)
+        )
+        self._worked = worked
+        self.future = one.queue.start(self._send)
+
+    def again(self) -> None:
+        """Send what the drive has not taken."""
+        self.future = self._one.queue.start(self._send)
+
+    def _send(self, target: Target) -> None:
+        began = time.perf_counter()
+        while self._left:
+            self._one.session.append(self._layer, *self._left[0])
+            self._left.popleft()
+        self._worked(time.perf_counter() - began)
+
+
 @dataclass(frozen=True)
 class Sent:
-    """An append that drives work on, and its bytes."""
+    """What drives work on, and its bytes."""
 
     size: int
-    futures: list[Future[None]]
+    appends: list[Append]
+
+    def wait(self) -> None:
+        """Return when the drives have it. Raises CommandError, TargetError."""
+        gather([one.future for one in self.appends])
 
 
 @dataclass(frozen=True)
@@ -75,14 +116,12 @@ class Sequence:
 
         `worked` is called for each slice with the seconds that it took, in the thread of its drive.
         """
-
-        def send(one: Slice, target: Target) -> None:
-            began = time.perf_counter()
-            one.session.append(layer, abi.KvKind.KEYS, first_token, k[one.first : one.last])
-            one.session.append(layer, abi.KvKind.VALUES, first_token, v[one.first : one.last])
-            worked(time.perf_counter() - began)
-
-        return Sent(k.nbytes + v.nbytes, [one.queue.start(partial(send, one)) for one in self.slices])
+        kinds = {abi.KvKind.KEYS: k, abi.KvKind.VALUES: v}
+        appends = [
+            Append(one, layer, first_token, {kind: rows[one.first : one.last] for kind, rows in kinds.items()}, worked)
+            for one in self.slices
+        ]
+        return Sent(k.nbytes + v.nbytes, appends)
 
     def endpoints(self) -> list[Endpoint]:
         """Where queries of this row are answered."""

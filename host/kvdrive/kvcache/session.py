@@ -52,15 +52,18 @@ class Session:
 
         Raises CommandError; commands before the failed one stay.
         """
-        at_once = _tokens_at_once(rows, self.target.max_transfer_bytes)
-        for start in range(0, rows.shape[1], at_once):
-            part = rows[:, start : start + at_once]
+        for start, part in self.parts(rows):
             command = kv_append(
                 self.number, layer, 0, kind, first_token + start, self._sequence, part, self.append_options
             )
             self.target.execute(command)
             self._exists = True
             self._sequence += 1
+
+    def parts(self, rows: Halves) -> list[tuple[int, Halves]]:
+        """Rows [heads, tokens, d] as the commands of `append` carry them, each with its first token."""
+        at_once = _tokens_at_once(rows, self.target.max_transfer_bytes)
+        return [(start, rows[:, start : start + at_once]) for start in range(0, rows.shape[1], at_once)]
 
     def read(
         self, layer: int, kind: abi.KvKind, first_token: int, shape: tuple[int, int, int], head: int = 0

@@ -8,7 +8,7 @@ from collections import deque
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 
-from kvdrive.kvcache.sequence import gather
+from kvdrive.kvcache.sequence import Append, gather
 
 LAYERS_AT_ONCE = 2
 
@@ -41,28 +41,28 @@ class Transfers:
 
     def __init__(self, most_bytes: int = 0) -> None:
         self._most_bytes = most_bytes
-        self._pending: deque[tuple[int, list[Future[None]]]] = deque()
-        self._raised: list[Future[None]] = []
+        self._pending: deque[tuple[int, list[Append]]] = deque()
+        self._raised: list[Append] = []
         self._lock = threading.Lock()
         self._bytes = self._peak = self._sent = self._writes = 0
         self._sending = self._waiting = 0.0
 
     def make_room(self) -> None:
         """Wait until memory for the K and V of one more layer is free. Raises the error of a drive that failed."""
-        while self._pending and (self._is_full() or all(one.done() for one in self._pending[0][1])):
+        while self._pending and (self._is_full() or all(one.future.done() for one in self._pending[0][1])):
             self._finish_oldest()
 
     def outstanding(self) -> list[Future[None]]:
         """The appends that are on their way now."""
-        return [future for _, futures in self._pending for future in futures]
+        return [one.future for _, appends in self._pending for one in appends]
 
-    def add(self, size: int, futures: list[Future[None]]) -> None:
+    def add(self, size: int, appends: list[Append]) -> None:
         """Note that `size` bytes are being sent."""
         self._bytes += size
         self._sent += size
         self._writes += 1
         self._peak = max(self._peak, self._bytes)
-        self._pending.append((size, futures))
+        self._pending.append((size, appends))
 
     def worked(self, seconds: float) -> None:
         """Add the time that a drive's thread has spent on an append."""
@@ -78,15 +78,23 @@ class Transfers:
         """Wait for all transfers and ignore their errors."""
         self._raised.clear()
         while self._pending:
-            size, futures = self._pending.popleft()
+            size, appends = self._pending.popleft()
             self._bytes -= size
-            wait(futures)
+            wait([one.future for one in appends])
 
-    def failed(self) -> list[Future[None]]:
+    def failed(self) -> list[Append]:
         """Wait for all transfers. Returns those that failed since `abandon`, whose errors were raised or will be."""
-        futures = [*self._raised, *self.outstanding()]
-        wait(futures)
-        return [future for future in futures if future.exception()]
+        appends = [*self._raised, *(one for _, several in self._pending for one in several)]
+        wait([one.future for one in appends])
+        return [one for one in appends if one.future.exception()]
+
+    def send_again(self) -> BaseException | None:
+        """Send what the drives refused since `abandon`, and wait. Returns the first error; None: they have it now."""
+        failed = self.failed()
+        for one in failed:
+            one.again()
+        wait([one.future for one in failed])
+        return next((error for one in failed if (error := one.future.exception())), None)
 
     def stats(self) -> TransferStats:
         """The statistics so far."""
@@ -98,12 +106,12 @@ class Transfers:
         return len(self._pending) >= LAYERS_AT_ONCE
 
     def _finish_oldest(self) -> None:
-        size, futures = self._pending.popleft()
+        size, appends = self._pending.popleft()
         began = time.perf_counter()
         try:
-            gather(futures)
+            gather([one.future for one in appends])
         except BaseException:
-            self._raised += futures
+            self._raised += appends
             raise
         finally:
             self._bytes -= size

@@ -93,7 +93,7 @@ def _drives(shape: Shape, backing: Backing, clock: Callable[[], float]) -> tuple
     rows = np.random.default_rng(1).standard_normal((shape.kv_heads, _TOKENS, shape.head_dim)).astype(np.float16)
     sequence = Sequence.open(backing.alive, split(1, shape.kv_heads, len(backing.alive))[0], 0, backing.label)
     try:
-        gather(sequence.append(0, 0, rows, rows, lambda seconds: None).futures)
+        sequence.append(0, 0, rows, rows, lambda seconds: None).wait()
         gather([one.queue.start(_flush) for one in sequence])
 
         def read(tokens: int) -> float:

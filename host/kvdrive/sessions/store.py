@@ -262,8 +262,13 @@ class SessionStore:
     def keep(self, cache: DriveCache) -> int | None:
         """Save all tokens of `cache`, pending ones as well. Returns the session's number; None if it is not kept."""
         kept = self._kept(cache)
-        for layer in cache.drive_layers:
-            layer.write_all()
+        while True:
+            try:
+                cache.write_all()
+                break
+            except CommandError as error:
+                if not cache.send_again(error):
+                    raise
         self.save(kept)
         return kept.number
 

@@ -83,7 +83,7 @@ def _store(shelf: Shelf, told: Record, file: Any, name: str) -> int:
     try:
         for layer in told.indices:
             k, v = (file[_part(kind, layer)] for kind in abi.KvKind)
-            gather(sequence.append(layer, 0, k, v, lambda seconds: None).futures)
+            sequence.append(layer, 0, k, v, lambda seconds: None).wait()
         for part, one in enumerate(sequence):
             one.queue.run(partial(_explain, one, replace(told, part=part), tokens))
         _flush(backing)

@@ -244,23 +244,6 @@ def test_removed_tokens_are_not_found(opened, model):
         assert attached.sessions.cache(tokens).get_seq_length() == 69
 
 
-def test_a_full_drive_makes_room(tmp_path, model):
-    """The drive has room for about two of these sessions."""
-    size = 3 * 528 * 1100
-    target = Emulator(tmp_path / "small.kv", "fast", capacity_bytes=size)
-    config = CONFIGS["llama"]
-    assert config.max_position_embeddings == 256
-    with target, attach(model, target, sessions=True, spill=64) as attached:
-        for seed in range(40):
-            cache = attached.sessions.cache(ids := prompts(1, 250, seed=seed))
-            with torch.no_grad():
-                model(ids, past_key_values=cache)
-            attached.sessions.release(cache)
-        assert attached.sessions.stats.evictions > 0
-        assert 0 < attached.sessions.index.count() < 40
-        assert len(drive_sessions(attached)) == attached.sessions.index.count()
-
-
 def test_bounds_and_pins(opened, model):
     with opened(model, sessions=SessionOptions(bounds=Bounds(sessions=2))) as attached:
         store = attached.sessions

@@ -94,7 +94,7 @@ def measure(xcache: XCache, backing: Backing, heads: Heads, shared: bool, most: 
             as_inputs.note(layer, first, x[first:tokens], np.arange(first, tokens), (zeros, zeros))
             rebuilt = as_inputs.project(layer, x[first:tokens], first)
             for sequence in opened:
-                gather(sequence.append(layer, first, rebuilt.k, rebuilt.v, lambda seconds: None).futures)
+                sequence.append(layer, first, rebuilt.k, rebuilt.v, lambda seconds: None).wait()
             gather([one.queue.start(_flush) for one in as_kv])
             times.append(_times(xcache, as_kv, as_inputs, layer, tokens, heads))
             first = tokens

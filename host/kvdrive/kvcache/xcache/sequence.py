@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from kvdrive import abi
 from kvdrive.kvcache.scaling import Halves, scaled_halves
-from kvdrive.kvcache.sequence import Endpoint, Sent, Sequence, Slice, gather
+from kvdrive.kvcache.sequence import Append, Endpoint, Sent, Sequence, Slice, gather
 from kvdrive.kvcache.session import Query
 from kvdrive.kvcache.xcache.attention import MemoryAttention
 from kvdrive.kvcache.xcache.corrections import Corrections
@@ -84,13 +84,11 @@ class InputSequence(Sequence):
             self._shared.stats.corrected += len(keys) - len(state.keys) + len(values) - len(state.values)
         left = state.pending[tokens:].clone()  # a view would keep X of the whole prompt in memory
         self._layers[layer] = replace(state, stored=first_token + tokens, pending=left, keys=keys, values=values)
-
-        def send(one: Slice, target: Target) -> None:
-            began = time.perf_counter()
-            one.session.append(layer, abi.KvKind.KEYS, first_token, rows[one.first : one.last])
-            worked(time.perf_counter() - began)
-
-        return Sent(rows.nbytes, [one.queue.start(partial(send, one)) for one in self.slices])
+        appends = [
+            Append(one, layer, first_token, {abi.KvKind.KEYS: rows[one.first : one.last]}, worked)
+            for one in self.slices
+        ]
+        return Sent(rows.nbytes, appends)
 
     def endpoints(self) -> list[Endpoint]:
         """See Sequence: all heads are answered in memory."""
