@@ -75,7 +75,7 @@ nvme::Reply Drive::dispatch(const nvme::Command* row, const nvme::Request& reque
 void Drive::work() {
   state_.volume.ftl().set_time(state_.now);
   try {
-    state_.volume.store().work();
+    state_.volume.work();
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): no command waits for it
   }
 }

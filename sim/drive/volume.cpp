@@ -277,6 +277,13 @@ void Volume::save_limits(RecordWriter& writer, bool everything) const {
   if (everything || limits_changed_) put_limits(writer, limits_);
 }
 
+// Names of ended sessions and deleted keys take drive memory until the journal has them.
+void Volume::work() {
+  constexpr std::size_t kMostUnsaved = 4096;
+  store_.work();
+  if (store_.unsaved_ends() + values_.unsaved() > kMostUnsaved) commit();
+}
+
 void Volume::commit() {
   if (read_only()) return;  // a read-only drive never changes
   media_.drain();

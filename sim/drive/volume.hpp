@@ -93,6 +93,8 @@ class Volume {
   const BlockStore& blocks() const { return blocks_; }
   ValueStore& values() { return values_; }
   const ValueStore& values() const { return values_; }
+  // To be called between commands.
+  void work();
   Health& health() { return health_; }
   Faults& faults() { return faults_; }
   // Null if all reads go through the page cache.

@@ -140,7 +140,7 @@ def test_any_one_damaged_page_of_superblocks_and_journal_loses_nothing(acknowled
     host, model = acknowledged
     rng = np.random.default_rng(1)
     found = transactions(host.path)
-    assert len(found) == 11
+    assert len(found) == 12
     pages = [0, PAGE] + [offset + i * PAGE for offset, count in found for i in range(count)]
     clean = head_of(host.path, pages[-1] + PAGE)
     for number, page in enumerate(2 * pages):
@@ -199,13 +199,13 @@ def test_a_last_transaction_that_lost_two_pages_is_damage_and_said(acknowledged)
     clean = head_of(host.path, offset + pages * PAGE)
     for page in range(2):
         damage(host.path, offset + page * PAGE, "bit", np.random.default_rng(page))
-    with pytest.raises(RuntimeError, match=r"journal of .* is damaged: transaction 10"):
+    with pytest.raises(RuntimeError, match=r"journal of .* is damaged: transaction 11"):
         host.reopen()
     put(host.path, 0, clean)
     host.reopen()  # a clean close stores the number of transactions, so even one that left no trace is missed
     host.drive = None
     put(host.path, offset, bytes(pages * PAGE))
-    with pytest.raises(RuntimeError, match="is damaged: transaction 10 cannot be read"):
+    with pytest.raises(RuntimeError, match="is damaged: transaction 11 cannot be read"):
         host.reopen()
 
 

@@ -215,6 +215,59 @@ def test_a_corrupt_page_is_never_served(make_drive):
     assert host.drive.flash_stats()["lost_groups"] == 2
 
 
+def test_a_client_is_told_of_a_lost_page_in_a_later_part(tmp_path):
+    value, path = np.random.default_rng(5).bytes(1 << 20), tmp_path / "drive.kv"
+    with Emulator(path, engine="fast") as target:
+        namespace = KeyValueNamespace(target)
+        namespace.store(b"key", value)
+        namespace.store(b"other", bytes(1 << 23))  # so that the value is in flash
+        namespace.flush()
+    at = path.read_bytes().index(value[700_416:704_512])
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(bytes([value[700_416] ^ 1]))
+    with Emulator(path, engine="fast") as target, pytest.raises(ValueCommandError) as error:
+        KeyValueNamespace(target).retrieve(b"key")
+    assert error.value.status == SC.SC_UNRECOVERED_ERROR
+
+
+def test_no_version_is_used_again_after_a_power_cut(make_drive):
+    """A reader that goes on behind a power cut does not take the new value for the one that it began to read."""
+    host = make_drive()
+    versions = []
+    for value in (b"first", b"second", b"third"):
+        assert put(host, b"key", value) == 0
+        versions.append(values.value_version(host.raw(values.retrieve(b"key", 5).entry).result))
+        host.drive.inject("power_cut")
+        host.reopen()
+        assert stored_keys(host.drive) == []  # nothing was flushed
+    assert len(set(versions)) == 3
+
+
+def test_deleted_keys_and_ended_sessions_do_not_wait_for_a_flush_without_end(make_drive):
+    """A drive keeps their names in memory until the journal has them, so it commits by itself when there are many."""
+    host = make_drive()
+    row = np.zeros((1, 1, 64), np.float16)
+
+    def delete_a_key(number):
+        key = b"%08d" % number
+        assert put(host, key, b"") == 0
+        assert host.raw(values.delete(key).entry).status == 0
+
+    def end_a_session(number):
+        assert host.append(row, session=number).status == 0
+        assert host.trim(number).status == 0
+
+    for work in (delete_a_key, end_a_session):
+        written = host.drive.flash_stats()["file_writes"]
+        for number in range(1, 5000):
+            work(number)
+        assert host.drive.flash_stats()["file_writes"] > written
+    host.drive.inject("power_cut")
+    host.reopen()
+    assert (stored_keys(host.drive), host.drive.sessions(), host.drive.check()) == ([], [], [])
+
+
 def test_a_read_only_drive_serves_values_and_refuses_changes(make_drive):
     host = make_drive()
     assert put(host, b"key", b"value") == 0

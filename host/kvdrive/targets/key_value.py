@@ -141,9 +141,11 @@ class KeyValueNamespace:
         places = range(first, whole.size, self._part)
         commands = [values.retrieve(key, min(self._part, whole.size - at), offset + at) for at in places]
         for at, command, completion in zip(places, commands, self._target.submit_many(commands), strict=True):
-            if completion.status == wire.StatusCode.SC_KEY_DOES_NOT_EXIST or completion.result != done.result:
+            if completion.status == wire.StatusCode.SC_KEY_DOES_NOT_EXIST:
                 return None
             _check(command, completion)
+            if completion.result != done.result:
+                return None
             whole[at : at + command.room] = completion.data[: command.room]
         return whole
 

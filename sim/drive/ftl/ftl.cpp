@@ -7,6 +7,11 @@
 
 namespace kvdrive {
 
+ListId Ftl::create_list() {
+  if (!state_.order.reserved(state_.map)) state_.commit();
+  return state_.map.create();
+}
+
 void Ftl::cut(ListId list, std::uint32_t from) {
   state_.map.cut(list, from, [this](Unit unit, std::uint32_t count) { free_units(unit, count); });
 }

@@ -37,7 +37,8 @@ class Ftl {
   Ftl(const Ftl&) = delete;
   Ftl& operator=(const Ftl&) = delete;
 
-  ListId create_list() { return state_.map.create(); }
+  // Commits first if the journal has reserved no more families. Throws any exception of `commit`.
+  ListId create_list();
   // Makes a new list with the first `count` groups of another one. The lists share each group until one of them changes
   // it.
   ListId fork_list(ListId list, std::uint32_t count) { return state_.map.fork(list, count); }

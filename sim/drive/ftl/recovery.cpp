@@ -18,7 +18,7 @@ void Recovery::save(RecordWriter& writer, bool everything) const {
 
 void Recovery::committed() {
   state_.map.committed();
-  state_.order.committed();
+  state_.order.committed(state_.map);
   state_.marks.committed();
   state_.queue.committed();
   state_.bands.committed();

@@ -51,6 +51,7 @@ class KvStore {
   const HeadRows* find(std::uint32_t session, std::uint32_t layer, std::uint32_t head, abi::KvKind kind) const;
 
   std::uint64_t staged_bytes() const { return staged_bytes_; }
+  std::size_t unsaved_ends() const { return ended_.size(); }  // sessions that ended since the last commit
   // The number of groups of a head that at present move to flash together; fewer groups stay staged.
   std::uint32_t run_groups() const;
 

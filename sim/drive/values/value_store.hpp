@@ -47,6 +47,7 @@ class ValueStore {
     return value.list == GroupMap::kNoList ? 0 : ftl_.family(value.list);
   }
   std::uint64_t stored_bytes() const { return stored_bytes_; }  // of keys and values
+  std::size_t unsaved() const { return changed_.size(); }       // keys that changed since the last commit
 
   // True if the flash has room for so many more bytes.
   bool fits(std::uint64_t bytes) const;
