@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from transformers.cache_utils import Cache
 
-from kvdrive.server.costs import Costs
 from kvdrive.sessions.ahead import Waiting
 from kvdrive.sessions.finder import common_length
+from kvdrive.sessions.resume import ON_DRIVES, Costs, Turn
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,12 @@ class Kept:
 
 
 class IdleSequences:
-    """The last `limit` finished sequences. `new` makes an empty cache, `costs` decides if a kept one is used."""
+    """The last `limit` finished sequences. `new` makes an empty cache; `costs` decides if a kept one is used."""
 
     def __init__(self, limit: int, new: Callable[[], Cache], costs: Costs) -> None:
         self._limit = limit
         self._new = new
-        self.costs = costs
+        self._costs = costs
         self._kept: list[Kept] = []
 
     def __len__(self) -> int:
@@ -67,8 +67,11 @@ class IdleSequences:
         """A cache with the first tokens of `prompt`, cropped to them, or an empty one. Names are not kept here."""
         best = max(self._kept, key=lambda kept: common_length(kept.tokens, prompt), default=None)
         common = 0 if best is None else min(common_length(best.tokens, prompt), len(prompt) - 1)
-        if best is None or not self.costs.resume_pays(len(prompt), common):
-            return Taken(self._new(), "recompute" if common else "none")
+        if best is None or not common:
+            return Taken(self._new(), "none")
+        turn = Turn(common, len(prompt) - common, new_tokens, 0, len(best.cache.layers), in_memory=False)
+        if self._costs.choose(turn, ON_DRIVES).way == "recompute":
+            return Taken(self._new(), "recompute")
         self._kept.remove(best)
         best.cache.crop(common - best.cache.get_seq_length())
         return Taken(best.cache, "attend")

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from kvdrive.kvcache.cache import DriveCache
-from kvdrive.server.costs import Costs
 from kvdrive.server.idle import Taken
 from kvdrive.sessions.ahead import Waiting
 from kvdrive.sessions.kept import KeptSequence
@@ -14,14 +13,12 @@ from kvdrive.sessions.store import SessionStore
 
 
 class KeptSequences:
-    """Has the methods of IdleSequences. `costs` decides if a kept prefix is used."""
+    """Has the methods of IdleSequences. Measures what `store` chooses by, so that no request waits for it."""
 
-    def __init__(self, store: SessionStore, costs: Costs, bytes_per_token: int) -> None:
+    def __init__(self, store: SessionStore, bytes_per_token: int) -> None:
         self.store = store
-        self.costs = costs
         self._bytes_per_token = bytes_per_token
-        if store.placing.in_memory:
-            store.costs.measure()
+        store.costs.measure()
 
     def __len__(self) -> int:
         return self.store.index.count()
@@ -32,14 +29,8 @@ class KeptSequences:
 
     def take(self, prompt: list[int], name: str, new_tokens: int) -> Taken:
         """A cache for `prompt`, with its kept tokens if that is faster. Raises InputError for a name that is in use."""
-        if self.store.placing.in_memory:
-            cache = self.store.cache(prompt, name, new_tokens=new_tokens)
-            return Taken(cache, self.way(cache) or "none")
-        known, _ = self.store.finder.longest_prefix(prompt[:-1])
-        pays = self.costs.resume_pays(len(prompt), known)
-        cache = self.store.cache(prompt, name, find=pays)
-        decision = "attend" if cache.get_seq_length() else "recompute" if known else "none"
-        return Taken(cache, decision)
+        cache = self.store.cache(prompt, name, new_tokens=new_tokens)
+        return Taken(cache, self.way(cache) or "none")
 
     def keep(self, tokens: list[int], cache: DriveCache) -> int | None:
         """Save a finished sequence. Returns the number of its session; None if it is not kept."""
@@ -57,7 +48,7 @@ class KeptSequences:
 
     def way(self, cache: DriveCache) -> str | None:
         """How a running sequence goes on with its history; a load that was late has become a recomputation."""
-        return cache.keeper.way if isinstance(cache.keeper, KeptSequence) and self.store.placing.in_memory else None
+        return cache.keeper.way if isinstance(cache.keeper, KeptSequence) else None
 
     def drop(self, cache: DriveCache) -> None:
         """Forget a sequence that failed."""

@@ -19,7 +19,6 @@ from kvdrive.errors import InputError, TargetError, UnsupportedError
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.plugins.attach import AttentionOptions, attach_to
 from kvdrive.plugins.transformers import Attachment
-from kvdrive.server.costs import Costs
 from kvdrive.server.idle import IdleSequences
 from kvdrive.server.jobs import End, Job, Limits, QueueFull
 from kvdrive.server.kept import KeptSequences
@@ -27,6 +26,7 @@ from kvdrive.server.metrics import Metrics
 from kvdrive.server.turns import Finished, Running, Turns
 from kvdrive.sessions.ahead import Waiting
 from kvdrive.sessions.options import SessionOptions
+from kvdrive.sessions.resume import Costs
 from kvdrive.sessions.store import SessionStore
 from kvdrive.targets.group import DriveGroup
 
@@ -58,7 +58,6 @@ class Scheduler:
         self._waiting: deque[Job] = deque()
         self._turns: Turns | None = None
         self._idle_count = 0
-        self._costs = Costs()
         self._tasks: deque[tuple[Future[Any], Callable[[SessionStore], Any]]] = deque()
         self._seen: list[Waiting] = []
         self._stopping = False
@@ -68,8 +67,6 @@ class Scheduler:
         metrics.watch("requests_waiting", "requests in the queue", lambda: len(self._waiting))
         metrics.watch("sequences_running", "sequences in generation", lambda: len(self._running))
         metrics.watch("sequences_idle", "finished sequences kept on the drive", lambda: self._idle_count)
-        metrics.watch("seconds_per_token_recompute", "of a prompt, measured", lambda: self._costs.recompute or 0)
-        metrics.watch("seconds_per_token_resume", "behind a kept prefix, measured", lambda: self._costs.resume or 0)
 
     def start(self) -> None:
         """Open the drive. Raises the errors of opening it."""
@@ -160,8 +157,8 @@ class Scheduler:
                 log.warning("sessions do not survive the server: %s", error)
             else:
                 per_token = self._checkpoint.shape.bytes_per_token
-                return KeptSequences(attachment.sessions, self._costs, per_token)
-        return IdleSequences(self._limits.idle, attachment.cache, self._costs)
+                return KeptSequences(attachment.sessions, per_token)
+        return IdleSequences(self._limits.idle, attachment.cache, Costs(None, "", attachment.measure))
 
     def _update(self, idle: Finished, drives: DriveGroup) -> None:
         self._idle_count = len(idle)

@@ -22,7 +22,6 @@ from kvdrive.kvcache.base import AttachedCache
 from kvdrive.kvcache.memory import MemoryCache
 from kvdrive.plugins.together import in_parts
 from kvdrive.plugins.transformers import Attachment
-from kvdrive.server.costs import Costs
 from kvdrive.server.idle import IdleSequences
 from kvdrive.server.jobs import End, Job, Limits, Token
 from kvdrive.server.kept import KeptSequences
@@ -37,7 +36,7 @@ Finished = IdleSequences | KeptSequences
 class Running:
     """A sequence in generation. `tokens`: its prompt and what came behind it; `cached` of them were on the drive.
 
-    `shares`: its decode steps may share calls of the model. `prefill`: seconds spent on its prompt so far.
+    `shares`: its decode steps may share calls of the model.
     """
 
     job: Job
@@ -47,7 +46,6 @@ class Running:
     tokens: list[int]
     generator: torch.Generator
     shares: bool
-    prefill: float = field(default=0.0)
     removed_before: int = field(default=0)
 
     @property
@@ -84,11 +82,6 @@ class Turns:
         self._limits = limits
         self._metrics = metrics
         self._said = min(limits.batch, limits.running) == 1
-
-    @property
-    def costs(self) -> Costs:
-        """The times that the choice between resuming and recomputing is made by."""
-        return self.finished.costs
 
     @property
     def in_memory(self) -> set[int]:
@@ -166,7 +159,6 @@ class Turns:
 
     def _prefill(self, running: Running) -> None:
         """Compute the next chunk of a prompt; behind its last one, choose the first token. Prompts take turns."""
-        began = time.perf_counter()
         computed, prompt = running.computed, running.job.prompt
         size = self._limits.chunk if in_parts(running.cache) else 0
         chunk = prompt[computed : computed + size] if size else prompt[computed:]
@@ -176,12 +168,10 @@ class Turns:
             return
         running.cache.in_prompt = False
         self._metrics.chunks.inc()
-        running.prefill += time.perf_counter() - began
         if running.computed < len(prompt):
             self.running.remove(running)  # the next prompt's turn
             self.running.append(running)
             return
-        self.costs.measured(len(prompt) - running.cached, running.cached, running.prefill)
         running.resume = self.finished.way(running.cache) or running.resume
         self._metrics.first_token.observe(time.perf_counter() - running.job.arrived)
         self._take(running, logits)

@@ -11,7 +11,7 @@ from kvdrive.sessions.ahead import Waiting
 from kvdrive.sessions.entry import Entry
 from kvdrive.sessions.finder import Finder
 from kvdrive.sessions.record import Record
-from kvdrive.sessions.resume import WAYS, Costs, Rates, Turn, Way
+from kvdrive.sessions.resume import ON_DRIVES, WAYS, Costs, Rates, Turn, Way
 
 if TYPE_CHECKING:
     from kvdrive.kvcache.cache import DriveCache
@@ -50,11 +50,18 @@ class Placing:
         return self._places.fits(0)
 
     def pays_anew(self, request: Waiting) -> bool:
-        """True if not even opening a stored session pays: everything is computed, and written, again."""
-        if not request.prompt or not self._places.fits(len(request.prompt) + request.new_tokens):
+        """True if not even opening a stored session pays: everything is computed, and written, again.
+
+        On the drives False as long as no rates are known: they attend.
+        """
+        in_memory = self._places.fits(len(request.prompt) + request.new_tokens)
+        if not request.prompt or not (in_memory or self._costs.known):
             return False
         known, entry = self._finder.longest_prefix(request.prompt[:-1])
-        return entry is not None and not self._costs.choose(self._turn(request, entry, known), WAYS).forks
+        if entry is None or known == 0:
+            return False
+        turn = self._turn(request, entry, known, in_memory=in_memory)
+        return not self._costs.choose(turn, WAYS if in_memory else ON_DRIVES).forks
 
     def cache_for(self, request: Waiting, found: Found | None, *, ahead: bool) -> tuple[DriveCache, Way | None]:
         """An empty cache for a request, and how it goes on with what was found.
@@ -77,11 +84,11 @@ class Placing:
             memory.plan = replace(memory.plan, buffer_bytes=bytes_ahead)
         return memory, choice.way
 
-    def _turn(self, request: Waiting, entry: Entry, held: int) -> Turn:
+    def _turn(self, request: Waiting, entry: Entry, held: int, *, in_memory: bool = True) -> Turn:
         """A request that goes on behind `held` stored tokens."""
         told = Record.of(entry.record)
         new_tokens = max(len(request.prompt) - held, 1)
-        return Turn(held, new_tokens, request.new_tokens, held * told.bytes_per_token, len(told.layers))
+        return Turn(held, new_tokens, request.new_tokens, held * told.bytes_per_token, len(told.layers), in_memory)
 
     def loads(self, request: Waiting, known: int, entry: Entry) -> bool:
         """True if memory has room for a waiting request, and loading its `known` stored tokens pays."""

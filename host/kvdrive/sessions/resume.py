@@ -14,6 +14,7 @@ from kvdrive.kvcache.loading import LoadPlan, LoadStats
 
 Way = Literal["load", "attend", "recompute"]
 WAYS: tuple[Way, ...] = get_args(Way)
+ON_DRIVES: tuple[Way, ...] = ("attend", "recompute")  # where sequences are not in memory
 STEPS = 64  # tokens that a request is taken to generate where nobody says
 _MEMORY = 0.5  # weight of what was known before a load was measured
 log = logging.getLogger(__name__)
@@ -48,7 +49,7 @@ class Rates:
 class Turn:
     """A request: tokens that are stored, new ones behind them, and those that it will generate.
 
-    `bytes`: K and V of the history; `layers`: of the model.
+    `bytes`: K and V of the history; `layers`: of the model. `in_memory`: it runs in memory, unless the way is "attend".
     """
 
     history: int
@@ -56,9 +57,12 @@ class Turn:
     steps: int
     bytes: int
     layers: int
+    in_memory: bool = True
 
 
 _NO_FORK = 0.02  # share of the time for computing again that opening the stored session may take beside it
+_SLOWER = 0.05  # share of the same time by which attending may be slower: it writes nothing again
+_LITTLE = 0.05  # seconds that do not matter beside these writes
 
 
 @dataclass(frozen=True)
@@ -79,15 +83,13 @@ def estimate(rates: Rates, turn: Turn) -> dict[Way, float]:
     context = turn.history + turn.new_tokens
     load, new = load_seconds(rates, turn), rates.prefill(turn.history, turn.new_tokens)
     in_memory = turn.steps * (rates.step + rates.step_pair * context)
-    asking = turn.new_tokens + turn.steps
+    asked = rates.attend_token + rates.attend_pair * context
+    on_drives = turn.steps * (rates.step + asked)
     return {
         # layers load while others compute; the first one's load is not hidden
         "load": rates.open + max(load, new) + min(load, new) / max(turn.layers, 1) + in_memory,
-        "attend": rates.open
-        + rates.token * turn.new_tokens
-        + rates.step * turn.steps
-        + asking * (rates.attend_token + rates.attend_pair * context),
-        "recompute": rates.prefill(0, context) + in_memory,
+        "attend": rates.open + turn.new_tokens * (rates.token + asked) + on_drives,
+        "recompute": rates.prefill(0, context) + (in_memory if turn.in_memory else on_drives),
     }
 
 
@@ -123,11 +125,9 @@ class Costs:
     @property
     def rates(self) -> Rates:
         """Read from the file, or measured now, which takes seconds. Raises CommandError, TargetError."""
-        if self._rates is None:
-            self._rates = self._read()
-        if self._rates is None:
+        if not self.known:
             self.rates = self._measure()
-            assert self._rates is not None
+        assert self._rates is not None
         return self._rates
 
     @rates.setter
@@ -135,15 +135,30 @@ class Costs:
         self._rates = rates
         self._write()
 
+    @property
+    def known(self) -> bool:
+        """True if the rates were measured, now or before: `choose` answers at once."""
+        if self._rates is None:
+            self._rates = self._read()
+        return self._rates is not None
+
     def measure(self) -> None:
         """Measure now what is not known yet, so that no request waits for it. Raises CommandError, TargetError."""
         log.info("the rates of model and drives: %s", self.rates)
 
     def choose(self, turn: Turn, ways: tuple[Way, ...]) -> Choice:
-        """The fastest of `ways`. Raises CommandError, TargetError when the rates have to be measured."""
+        """The fastest of `ways`. A sequence on the drives whose history would be computed again is written again as
+        well, so there "attend" may be a little slower.
+
+        Raises CommandError, TargetError when the rates have to be measured.
+        """
         rates = self.rates
         seconds = estimate(rates, turn)
         way = min(ways, key=lambda way: seconds[way])
+        if way == "recompute" and not turn.in_memory:
+            slower = seconds["attend"] - seconds[way]
+            attends = slower <= max(_SLOWER * rates.prefill(0, turn.history + turn.new_tokens), _LITTLE)
+            return Choice("attend" if attends else way, seconds, forks=attends)
         if way != "load":
             return Choice(way, seconds, forks=way == "attend" or rates.open <= _NO_FORK * seconds[way])
         plan = LoadPlan(read_buffer(rates, turn), rates.prefill(0, turn.history), self.clock)

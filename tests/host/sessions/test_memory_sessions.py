@@ -17,9 +17,10 @@ from kvdrive.kvcache.history import History
 from kvdrive.kvcache.session import Session
 from kvdrive.nvme.wire import KvRead, SessionOpcode
 from kvdrive.plugins.transformers import attach
+from kvdrive.server.kept import KeptSequences
 from kvdrive.sessions.ahead import Waiting
 from kvdrive.sessions.options import SessionOptions
-from kvdrive.sessions.resume import Costs, Rates, Turn, estimate, read_buffer
+from kvdrive.sessions.resume import ON_DRIVES, Costs, Rates, Turn, estimate, read_buffer
 from kvdrive.targets.cpu import CpuDrive
 from kvdrive.targets.emulator import Emulator
 from kvdrive.targets.slowed import SlowedTarget
@@ -159,6 +160,44 @@ def test_never_slower_than_computing_again_by_more_than_5_percent():
             choice = Costs(None, "", lambda rates=rates: rates).choose(turn, tuple(seconds))
             opening = rates.open if choice.way == "recompute" and choice.forks else 0
             assert seconds[choice.way] + opening <= 1.05 * seconds["recompute"]
+
+
+def test_a_sequence_on_the_drive_is_computed_again_only_if_that_is_clearly_faster():
+    """Both ways decode in the drive. What is computed again is also written again, so a little time does not matter."""
+    rates = Rates(1e-3, 1e-7, 0.01, 1e-6, 1e-9, 1e-4, 1e-3, 5e-3, 1e-6)
+    choose = Costs(None, "", lambda: rates).choose
+    long = Turn(history=2000, new_tokens=100, steps=10_000, bytes=0, layers=8, in_memory=False)
+    assert choose(long, ON_DRIVES).way == "attend"
+    seconds = estimate(rates, replace(long, history=100, new_tokens=2000))
+    assert seconds["attend"] > 1.05 * rates.prefill(0, 2100) + seconds["recompute"] - rates.prefill(0, 2100)
+    choice = choose(replace(long, history=100, new_tokens=2000), ON_DRIVES)
+    assert (choice.way, choice.forks) == ("recompute", False)
+    short = replace(long, history=1, new_tokens=8)
+    assert 0 < estimate(rates, short)["attend"] - estimate(rates, short)["recompute"] < 0.05
+    assert choose(short, ON_DRIVES).way == "attend"
+
+
+def test_the_server_asks_the_same_model(opened, model):
+    """With `--active drive`: few stored tokens before many new ones are computed again, many before few are not."""
+    asking_is_slow = replace(LOADING_PAYS, attend_token=3.0)
+    with opened(model, rates=asking_is_slow, active="drive") as attached:
+        kept = KeptSequences(attached.sessions, 1)
+        ids = PROMPT[0].tolist()
+        with torch.no_grad():
+            model(PROMPT[:, :100], past_key_values=(cache := kept.take(ids[:100], "", 1).cache))
+        kept.keep(ids[:100], cache)
+        for new_tokens, cached, way in ((1, 99, "attend"), (51, 0, "recompute")):
+            taken = kept.take(ids[: 99 + new_tokens], "", 4)
+            assert (taken.cache.get_seq_length(), taken.resume) == (cached, way)
+            kept.drop(taken.cache)
+        assert kept.take(prompts(1, 20, seed=5)[0].tolist(), "", 1).resume == "none"
+        figures = kept.figures()
+        assert (figures["attends"], figures["recomputes"]) == (1, 1)
+    with opened(model, active="drive") as attached:
+        costs = attached.sessions.costs
+        costs._path, costs._rates = None, None
+        assert attached.sessions.cache(PROMPT).get_seq_length() == 100  # nothing is measured for it
+        assert not costs.known
 
 
 def test_the_read_buffer_is_that_of_attention_store():
