@@ -163,6 +163,9 @@ class DriveCache(AttachedCache):
 
         gather([queue.start(work) for queue in self.backing.alive])
 
+    def write_nothing(self) -> None:
+        """Told of an empty cache whose tokens nobody wants later: it need not write them. Here the drives attend."""
+
     def disown(self) -> None:
         """Leave the sequences on the drives when this cache goes."""
         self._finalizer.detach()

@@ -138,7 +138,7 @@ class MemoryCache(DriveCache):
         self.expected_tokens = expected_tokens
         self.plan: LoadPlan | None = LoadPlan(options.read_buffer)
         self.loading = Loading.nothing()
-        self._alone = False  # the drives are full: the sequences have no home
+        self._alone = False  # the sequences have no home: the drives are full, or not to be written
         self._ended: LoadStats | None = None
         self._known: torch.Tensor | None = None  # tokens that the drives have and that are computed again
         super().__init__(backing, layers, policy, in_memory)
@@ -152,6 +152,10 @@ class MemoryCache(DriveCache):
     def memory_layers(self) -> list[MemoryLayer]:
         """The layers whose home is the drives."""
         return cast(list[MemoryLayer], self.drive_layers)
+
+    def write_nothing(self) -> None:
+        """See DriveCache. Nothing is written."""
+        self._alone = True
 
     def open(self, batch: int, heads: int) -> None:
         """See DriveCache."""

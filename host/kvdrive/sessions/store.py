@@ -137,6 +137,8 @@ class SessionStore:
         self.stats.count(kept.way)
         if found is not None:
             self._fill(kept, *found)
+        elif wanted and not self._admits(kept, wanted):
+            cache.write_nothing()
         self._open.append(kept)
         return cache
 
@@ -230,7 +232,7 @@ class SessionStore:
     def _to_save(self, kept: KeptSequence) -> int:
         """Tokens that should be saved now; 0: there is nothing to do."""
         tokens = kept.stored
-        if tokens <= kept.saved or not self._admits(kept, tokens):
+        if tokens <= kept.saved or not self._admits(kept, kept.ids[:tokens]):
             return 0
         if len(kept.cache.sequences[0].slices) != self._record_of.parts:
             kept.stop("a drive has failed")
@@ -277,7 +279,10 @@ class SessionStore:
         cache = kept.cache
         try:
             kept.settle()
-            if kept.ids and kept.stored:
+            if kept.admitted is False:
+                with self.index.transaction():  # somebody who goes on with all of it wants it a second time
+                    self.index.wanted(list(self._chain.keys(kept.ids)))
+            elif kept.ids and kept.stored:
                 self.keep(cache)
         except (CommandError, TargetError) as error:
             self.stats.failed_saves += 1
@@ -302,9 +307,10 @@ class SessionStore:
             raise UnsupportedError("this cache is not kept: get one from sessions.cache()")
         return cache.keeper
 
-    def _admits(self, kept: KeptSequence, tokens: int) -> bool:
+    def _admits(self, kept: KeptSequence, ids: list[int]) -> bool:
+        """True if a sequence that begins with `ids` is written for later use. The governor is asked once."""
         if kept.admitted is None:
-            keys = list(self._chain.keys(kept.ids[:tokens]))
+            keys = list(self._chain.keys(ids))
             with self.index.transaction():
                 kept.admitted = bool(kept.name) or kept.source is not None or self.governor.admits(keys)
         return kept.admitted

@@ -12,10 +12,12 @@ import kvdrive
 from kvdrive import abi
 from kvdrive.errors import InputError, UnsupportedError
 from kvdrive.generation.generate import greedy
-from kvdrive.kvcache.session import Session
+from kvdrive.kvcache.cache import DriveCache
+from kvdrive.kvcache.session import LABEL_LAYER, Session
 from kvdrive.plugins.transformers import attach
 from kvdrive.sessions.bounds import Bounds
 from kvdrive.sessions.options import SessionOptions
+from kvdrive.sessions.resume import Rates
 from kvdrive.targets.emulator import Emulator
 
 PROMPT = prompts(1, 150)
@@ -305,6 +307,47 @@ def test_the_governor_keeps_only_what_is_wanted_twice(opened, model):
         assert once(2) is not None
         wear = store.governor.wear()
         assert (wear.refused, wear.bytes_today) == (1, 2 * 80 * store.index.entries()[0].bytes_per_token)
+
+
+@pytest.mark.parametrize("active", ["drive", "memory"])
+def test_what_the_governor_refuses_is_not_written(opened, model, active, monkeypatch):
+    """In memory nothing at all; on the drive K and V, which it attends to, and neither tokens nor a FLUSH."""
+    append, flush, appended, flushes = Session.append, DriveCache.flush, [], []
+    monkeypatch.setattr(
+        Session, "append", lambda self, *of: appended.append((of[0], of[3].nbytes)) or append(self, *of)
+    )
+    monkeypatch.setattr(DriveCache, "flush", lambda self: flushes.append(1) or flush(self))
+    with opened(model, sessions=SessionOptions(daily_bytes=1), active=active) as attached:
+        store, drive = attached.sessions, attached._backing.queues[0].target
+        store.costs.rates = Rates(1, 0, 1, 0, 1e-9, 0, 0, 1e-9, 1e-9)  # what was found is loaded, or attended to
+        per_token = store.index.get(store.release(run(store, model, 1))).bytes_per_token
+
+        def written(seed, tokens):
+            appended.clear()
+            flushes.clear()
+            return store.release(run(store, model, seed, tokens)), sum(size for _, size in appended)
+
+        commands = drive.stats().commands
+        number, size = written(2, 90)
+        assert (number, flushes) == (None, [])
+        if active == "memory":
+            assert size == 0
+            assert drive.stats().commands == commands
+        else:
+            assert 0 < size <= 90 * per_token
+            assert {layer for layer, _ in appended} == {0, 1, LABEL_LAYER}  # no tokens, no record
+        number, size = written(2, 110)  # goes on with what was refused: wanted a second time
+        assert number is not None
+        assert size > 110 * per_token
+        assert len(drive_sessions(attached)) == 2
+
+
+def run(store, model, seed, tokens=80):
+    """A sequence of `tokens` tokens, the last 20 of them generated."""
+    ids = prompts(1, 200, seed=seed)[:, : tokens - 20]
+    cache = store.cache(ids)
+    greedy(model, ids, 21, past_key_values=cache)
+    return cache
 
 
 def test_several_rows_and_beams_are_not_kept(opened, model, caplog):
