@@ -63,7 +63,8 @@ class LayerCall:
     """What one call of the model asks of a layer: `query` [batch, heads, q, d].
 
     `mask` bool [batch, 1, q, tokens], None: every token sees all before it. `scaling` None: 1 / sqrt(d). `sinks`
-    [heads]: each query head also attends to a token with this score and V = 0.
+    [heads]: each query head also attends to a token with this score and V = 0. `in_memory`: the same attention, without
+    a mask, of a query to K and V [1, heads, tokens, d] in memory.
     """
 
     handle: KvHandle
@@ -71,6 +72,7 @@ class LayerCall:
     mask: torch.Tensor | None
     scaling: float | None
     sinks: torch.Tensor | None = None
+    in_memory: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor] | None = None
 
 
 class AttachedCache(Cache, ABC):  # type: ignore[misc]

@@ -1,6 +1,7 @@
 """Several caches of one sequence each as the cache of one decode step: one call of the model, a row for each of them.
 
-Each row keeps its own session, length and scales. Only the new tokens are side by side; nothing is padded.
+Each row keeps its own session, length and scales. Only the new tokens are side by side; nothing is padded. Rows whose
+K and V are in memory attend there, one by one, while the drives answer the others.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class JoinedLayer(AttachedLayer):
     def __init__(self, rows: Sequence[DriveLayer]) -> None:
         super().__init__()
         self._rows = rows
-        self._handles: list[KvHandle] = []
+        self._given: list[KvHandle | tuple[torch.Tensor, torch.Tensor]] = []  # by the rows: a handle, or K and V
         self.is_initialized = True
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
@@ -37,7 +38,7 @@ class JoinedLayer(AttachedLayer):
     ) -> tuple[KvHandle, KvHandle]:
         """Give each row its K and V: [rows, heads, 1, d]. Raises what `DriveLayer.update` raises."""
         states = zip(self._rows, key_states.split(1), value_states.split(1), strict=True)
-        self._handles = [row.update(k, v)[0] for row, k, v in states]
+        self._given = [_given(row, k, v) for row, k, v in states]
         handle = KvHandle(self, self.get_seq_length(), key_states, value_states)
         return handle, handle
 
@@ -48,12 +49,20 @@ class JoinedLayer(AttachedLayer):
         """See AttachedLayer. The queries of all rows are with the drives at the same time."""
         if call.mask is not None:
             raise UnsupportedError("the model masks tokens of a decode step: its sequences are computed one by one")
-        parts = call.query.split(1)
-        calls = [replace(call, handle=one, query=q) for one, q in zip(self._handles, parts, strict=True)]
-        queries = [row.queries(one) for row, one in zip(self._rows, calls, strict=True)]
-        jobs = (row.jobs(one) for row, one in zip(self._rows, queries, strict=True))
-        gather(send(itertools.chain.from_iterable(jobs)))
-        return torch.cat([row.answer(*one) for row, *one in zip(self._rows, queries, parts, strict=True)])
+        assert call.in_memory is not None
+        rows, parts = self._rows, call.query.split(1)
+        queries, answers = {}, {}
+        for row, given in enumerate(self._given):
+            if isinstance(given, KvHandle):
+                queries[row] = rows[row].queries(replace(call, handle=given, query=parts[row]))
+        asked = send(itertools.chain.from_iterable(rows[row].jobs(one) for row, one in queries.items()))
+        for row, given in enumerate(self._given):
+            if not isinstance(given, KvHandle):
+                answers[row] = call.in_memory(parts[row], *given)
+        gather(asked)
+        for row, one in queries.items():
+            answers[row] = rows[row].answer(one, parts[row])
+        return torch.cat([answers[row] for row in range(len(rows))])
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Those of the longest row. A step of one token needs no mask."""
@@ -61,11 +70,17 @@ class JoinedLayer(AttachedLayer):
 
     def get_seq_length(self) -> int:
         """Tokens of the longest row."""
-        return max(row.tokens for row in self._rows)
+        return max(row.get_mask_sizes(0)[0] for row in self._rows)
+
+
+def _given(layer: DriveLayer, k: torch.Tensor, v: torch.Tensor) -> KvHandle | tuple[torch.Tensor, torch.Tensor]:
+    """What a row gives for its new K and V: the handle of its drives, or all of its K and V in memory."""
+    found, values = layer.update(k, v)
+    return found if isinstance(found, KvHandle) else (found, values)
 
 
 class JoinedCache(Cache):  # type: ignore[misc]
-    """The cache of one decode step of `caches`, which hold one sequence each and all their layers on drives."""
+    """The cache of one decode step of `caches`, which hold one sequence each, no layer of it on the host alone."""
 
     def __init__(self, caches: Sequence[DriveCache]) -> None:
         self._caches = caches

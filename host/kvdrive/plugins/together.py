@@ -12,7 +12,6 @@ from transformers import PreTrainedModel
 from kvdrive.kvcache.base import AttachedCache
 from kvdrive.kvcache.cache import DriveCache
 from kvdrive.kvcache.joined import JoinedCache
-from kvdrive.kvcache.memory import MemoryCache
 from kvdrive.plugins.support import decoder_config
 
 _SHARED_POSITIONS = ("dynamic", "longrope")  # rotary tables that depend on the longest sequence of a call
@@ -20,8 +19,8 @@ _SHARED_POSITIONS = ("dynamic", "longrope")  # rotary tables that depend on the 
 
 def refusal(model: PreTrainedModel, signature: Signature, cache: AttachedCache) -> str | None:
     """The reason why the sequence of `cache` cannot share a call of `model` with others; None if it can."""
-    if not in_parts(cache) or isinstance(cache, MemoryCache):
-        return "its K and V, or some of them, are not on drives while it runs"
+    if not in_parts(cache):
+        return "its K and V, or some of them, are on the host alone"
     if "position_ids" not in signature.parameters:
         return "the model takes no positions"
     if _rope_types(model) & set(_SHARED_POSITIONS):

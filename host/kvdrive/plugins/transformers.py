@@ -284,7 +284,9 @@ class Attachment:
         failed can be repeated with one cache at a time, where lost data is recomputed.
         """
         for row, cache in enumerate(caches):
-            self._fit(cache, {"input_ids": ids[row : row + 1, None]})
+            arguments = {"input_ids": ids[row : row + 1, None]}
+            cache.calling(arguments)
+            self._fit(cache, arguments)
         return together.step(self._forward, caches, ids.to(self._model.device))
 
     def detach(self) -> None:
@@ -431,7 +433,11 @@ def attention_function(
     extra = [name for name in CHANGES_SCORES if kwargs.get(name) is not None]
     if extra:
         raise UnsupportedError(f"{type(module).__name__} uses {', '.join(extra)}, which the drive does not compute")
-    call = LayerCall(key, query, attention_mask, scaling, kwargs.get("s_aux"))
+
+    def in_memory(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return attend_on_host(module, q, k, v, None, scaling=scaling, **kwargs)[0]
+
+    call = LayerCall(key, query, attention_mask, scaling, kwargs.get("s_aux"), in_memory)
     if key.first_token == 0:
         out = attend_on_host(module, query, key.keys, key.values, attention_mask, scaling=scaling, **kwargs)
         key.layer.prefilled(call)

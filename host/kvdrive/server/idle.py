@@ -33,9 +33,9 @@ class Kept:
 
 
 class IdleSequences:
-    """The last `limit` finished sequences. `new` makes an empty cache; `costs` decides if a kept one is used."""
+    """The last `limit` finished sequences. `new` makes an empty cache for so many tokens; `costs` decides if a kept one is used."""
 
-    def __init__(self, limit: int, new: Callable[[], Cache], costs: Costs) -> None:
+    def __init__(self, limit: int, new: Callable[[int], Cache], costs: Costs) -> None:
         self._limit = limit
         self._new = new
         self._costs = costs
@@ -68,10 +68,10 @@ class IdleSequences:
         best = max(self._kept, key=lambda kept: common_length(kept.tokens, prompt), default=None)
         common = 0 if best is None else min(common_length(best.tokens, prompt), len(prompt) - 1)
         if best is None or not common:
-            return Taken(self._new(), "none")
+            return Taken(self._new(len(prompt) + new_tokens), "none")
         turn = Turn(common, len(prompt) - common, new_tokens, 0, len(best.cache.layers), in_memory=False)
         if self._costs.choose(turn, ON_DRIVES).way == "recompute":
-            return Taken(self._new(), "recompute")
+            return Taken(self._new(len(prompt) + new_tokens), "recompute")
         self._kept.remove(best)
         best.cache.crop(common - best.cache.get_seq_length())
         return Taken(best.cache, "attend")

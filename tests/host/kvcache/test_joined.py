@@ -64,6 +64,31 @@ def test_rows_go_on_alone_and_in_other_company(target):
             assert torch.equal(one.token_ids(), other.token_ids())
 
 
+def test_rows_in_memory_share_steps_with_rows_on_drives(target):
+    """Each row has the logits of its single steps, in either company, and the drive gets what is written back."""
+    model = random_model(CONFIGS["llama"]).double()
+    with attach(model, target, active="memory") as attached:
+        assert attached.why_alone(attached.cache()) is None
+
+        def filled():
+            caches = [attached.cache(), attached.on_drives(), attached.cache(), attached.on_drives()]
+            with torch.no_grad():
+                for row, cache in enumerate(caches):
+                    model(prompts(1, 40 * row + 5, seed=row), past_key_values=cache)
+            return caches
+
+        single, joined = filled(), filled()
+        for step in range(20):  # across write-backs
+            ids = prompts(1, 4, seed=100 + step)[0]
+            expected = step_alone(model, single, ids).float()
+            found, failed = attached.step_together(joined, ids)
+            assert failed == []
+            torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+        for one, other in zip(single, joined, strict=True):
+            assert one.drive_layers[1].stored == other.drive_layers[1].stored
+            assert one.get_seq_length() == other.get_seq_length()
+
+
 def test_a_failed_step_is_undone_in_every_row(target, monkeypatch):
     model = random_model(CONFIGS["llama"]).double()
     attend = DriveLayer.queries

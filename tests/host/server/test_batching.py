@@ -13,6 +13,7 @@ from transformers import LlamaConfig, MistralConfig
 from kvdrive.errors import RangeError, UnsupportedError
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.decode import GREEDY, Sampling
+from kvdrive.kvcache.budget import MemoryOptions
 from kvdrive.kvcache.joined import JoinedLayer
 from kvdrive.kvcache.layer import DriveLayer
 from kvdrive.plugins.attach import AttentionOptions
@@ -118,7 +119,9 @@ def tokens_of(**options):
     {"drives": 2},
     {"attention": AttentionOptions("sparf", ratio=Fraction(1, 4), spill=8)},
     {"sessions": SessionOptions()},
-], ids=["exact", "two drives", "sparf", "sessions"])  # fmt: skip
+    {"attention": AttentionOptions(active="memory"), "sessions": SessionOptions()},
+    {"attention": AttentionOptions(active="memory", memory=MemoryOptions(bytes=1 << 20)), "drives": 2},
+], ids=["exact", "two drives", "sparf", "sessions", "memory", "some in memory"])  # fmt: skip
 def test_a_request_gets_the_tokens_that_it_gets_alone(options):
     """Five requests of several lengths, with sampling; one joins when another leaves."""
     together, joined = tokens_of(**options)
@@ -230,16 +233,16 @@ def test_a_model_with_layers_in_memory_runs_one_sequence_at_a_time(caplog):
             requests.ask(name, *WORK[name])
         requests.all_of("ab")
         assert requests.metric("kvdrive_batch_size_sum") == requests.metric("kvdrive_batch_size_count") > 0
-    assert "sequences do not share decode steps: its K and V, or some of them, are not on drives" in caplog.text
+    assert "sequences do not share decode steps: its K and V, or some of them, are on the host alone" in caplog.text
 
 
-def test_sequences_in_memory_have_prompts_in_parts_and_steps_of_their_own():
+def test_sequences_in_memory_have_prompts_in_parts():
     with Requests(attention=AttentionOptions(active="memory"), running=2, chunk=64) as requests:
         for name in "be":
             requests.ask(name, *WORK[name])
         found = requests.all_of("be")
-        assert requests.metric("kvdrive_batch_size_sum") == requests.metric("kvdrive_batch_size_count") > 0
         assert requests.metric("kvdrive_prefill_chunks_total") == 3 + 4
+        assert requests.metric("kvdrive_drive_attention_jobs_total") == 0
     assert [len(tokens) for tokens in found] == [12, 7]
 
 
