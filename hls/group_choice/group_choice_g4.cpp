@@ -1,0 +1,3 @@
+// SPDX-License-Identifier: Apache-2.0
+#define CHOICE_GROUP 4
+#include "group_choice/top.hpp"
