@@ -20,6 +20,7 @@ from kvdrive.cli.options import (
     OverflowOptions,
     PolicyOptions,
     TargetOptions,
+    WeightsTier,
     kept_drives,
 )
 from kvdrive.cli.paths import output_folder
@@ -46,6 +47,7 @@ def generate(
     tier: MemoryTier,
     full: OverflowOptions,
     inputs: InputTier,
+    placed: WeightsTier,
     prompt: Annotated[list[str] | None, typer.Option(help="text to continue; again for a batch; - reads stdin")] = None,
     prompt_file: Annotated[list[Path] | None, typer.Option(help="file to continue; again for a batch")] = None,
     prompt_tokens: Annotated[int, typer.Option(min=0, help="keep only the last so many prompt tokens; 0: all")] = 0,
@@ -91,6 +93,7 @@ def generate(
         new_tokens=max_new_tokens,
         sampling=Sampling(temperature, top_k, top_p, seed),
         ignore_stop=ignore_stop,
+        weights=placed.options(),
         drives=where.options(files),
         attention=replace(
             inputs.applied(full.applied(tier.applied(how.options()))), sessions=SessionOptions() if session else None

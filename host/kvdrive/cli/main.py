@@ -11,6 +11,7 @@ import typer
 from kvdrive import __version__
 from kvdrive.cli.batch import app as batch_app
 from kvdrive.cli.chat import app as chat_app
+from kvdrive.cli.convert import app as convert_app
 from kvdrive.cli.doctor import app as doctor_app
 from kvdrive.cli.drive import app as drive_app
 from kvdrive.cli.eval import app as eval_app
@@ -34,6 +35,7 @@ app = typer.Typer(
 )
 app.add_typer(run_app)
 app.add_typer(generate_app)
+app.add_typer(convert_app)
 app.add_typer(batch_app)
 app.add_typer(chat_app)
 app.add_typer(serve_app)
@@ -61,6 +63,7 @@ EXTRAS = {
     "torch": "models",
     "transformers": "models",
     "safetensors": "models",
+    "accelerate": "models",
     "tokenizers": "models",
     "matplotlib": "figures",
     "starlette": "serve",

@@ -10,22 +10,26 @@ import typer
 
 from kvdrive.choices import DTYPES, ENGINES, TARGETS, Active, OnFailure, OnOverflow, explained
 from kvdrive.cli.paths import input_file, output_folder
-from kvdrive.cli.sizes import bytes_of
+from kvdrive.cli.sizes import bytes_of, share_or_bytes
 from kvdrive.errors import InputError
 from kvdrive.policies import POLICIES, parse_ratio
 from kvdrive.sessions.eviction import EVICTIONS
+from kvdrive.weights.eviction import EVICTIONS as EXPERT_CACHES
 
 if TYPE_CHECKING:
     from kvdrive.plugins.attach import AttentionOptions
     from kvdrive.sessions.options import SessionOptions
     from kvdrive.targets.opening import DriveOptions
+    from kvdrive.weights.opening import FlashOptions
 
     EvictionName: TypeAlias = str
+    ExpertCacheName: TypeAlias = str
     DtypeName: TypeAlias = str
     EngineName: TypeAlias = str
     PolicyName: TypeAlias = str
 else:
     EvictionName = Literal[tuple(EVICTIONS)]
+    ExpertCacheName = Literal[tuple(EXPERT_CACHES)]
     DtypeName = Literal[tuple(DTYPES)]
     EngineName = Literal[tuple(ENGINES)]
     PolicyName = Literal[tuple(POLICIES)]
@@ -185,6 +189,37 @@ class OverflowOptions:
     def applied(self, attention: AttentionOptions) -> AttentionOptions:
         """`attention` with these options."""
         return replace(attention, overflow=self.overflow, overflow_ratio=self.overflow_ratio, context=self.context)
+
+
+@dataclass(frozen=True)
+class WeightsTier:
+    """Where the model's weights are."""
+
+    weights: Annotated[
+        Literal["memory", "flash"],
+        typer.Option(
+            help="flash: the experts of a mixture of experts are read when a token needs them, with the same tokens; "
+            "`kvdrive convert` makes their file"
+        ),
+    ] = "memory"
+    weights_file: Annotated[
+        Path | None,
+        typer.Option(callback=input_file, help="the file that `kvdrive convert` has made; default: in your cache"),
+    ] = None
+    weights_memory: Annotated[
+        str, typer.Option(help="for all weights, with --weights flash: a share as 50%, or a size with K, M, G, T")
+    ] = "50%"
+    weights_cache: Annotated[
+        ExpertCacheName, typer.Option(help=f"which expert leaves memory. {explained(EXPERT_CACHES)}")
+    ] = "lfu"
+
+    def options(self) -> FlashOptions | None:
+        """The options as `weights.opening` takes them; None for weights in memory. Raises InputError."""
+        if self.weights == "memory":
+            return None
+        from kvdrive.weights.opening import FlashOptions
+
+        return FlashOptions(self.weights_file, share_or_bytes(self.weights_memory), self.weights_cache)
 
 
 @dataclass(frozen=True)

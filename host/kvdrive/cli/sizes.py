@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 
 from kvdrive.errors import InputError
 
@@ -18,3 +19,14 @@ def bytes_of(text: str) -> int:
     if size >= 1 << 63:
         raise InputError(f"'{text}' is more than there is: write a smaller size")
     return size
+
+
+def share_or_bytes(text: str) -> int | Fraction:
+    """Parse a share like 50% or a size like 8G. Raises InputError."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*%", text.strip())
+    if not found:
+        return bytes_of(text)
+    share = Fraction(found[1]) / 100
+    if not 0 < share <= 1:
+        raise InputError(f"'{text}' is no share: give more than 0% and at most 100%")
+    return share

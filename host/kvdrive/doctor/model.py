@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoConfig
-
-from kvdrive.errors import InputError
+from kvdrive.generation import checkpoints
 from kvdrive.generation.checkpoints import shape_of
 from kvdrive.plugins.support import config_reason
 
@@ -67,11 +65,4 @@ def row_of(name: str, config: Any, free_bytes: int) -> ModelRow:
 
 def read_config(path: Path) -> Any:
     """The decoder's configuration in a checkpoint folder or GGUF file. Raises InputError."""
-    place: dict[str, Any] = {"gguf_file": path.name} if path.is_file() else {}
-    folder = path.parent if path.is_file() else path
-    try:
-        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False, **place)
-        return config.get_text_config(decoder=True)
-    except Exception as error:  # damaged files raise any kind of error in transformers
-        text = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"transformers cannot read the configuration of {path}: {text}") from error
+    return checkpoints.read_config(path).get_text_config(decoder=True)

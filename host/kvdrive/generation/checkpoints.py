@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import transformers
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from kvdrive.errors import InputError
 from kvdrive.generation import gguf, places
 from kvdrive.plugins.support import ON_DRIVES, decoder_config, heads_of, layer_types
+
+if TYPE_CHECKING:
+    from kvdrive.weights.loading import FlashWeights
 
 
 @dataclass(frozen=True)
@@ -44,12 +47,16 @@ def shape_of(config: Any) -> Shape:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A model in evaluation mode with its tokenizer. `name`: what the user called it."""
+    """A model in evaluation mode with its tokenizer. `name`: what the user called it.
+
+    `weights`: where the experts are, if they stay on flash; whoever has loaded the checkpoint closes them.
+    """
 
     name: str
     path: Path
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
+    weights: FlashWeights | None = None
 
     @property
     def shape(self) -> Shape:
@@ -90,8 +97,7 @@ def load(name: str, dtype: str = "float32", device: str = "cpu") -> Checkpoint:
     `dtype` is one of choices.DTYPES; "auto" keeps what is stored (of GGUF files: float32). `device` computes the model,
     as torch names it. Raises InputError.
     """
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
+    quiet()
     where = _device(device)
     path = places.find(name)
     model, tokenizer = _read_gguf(path, dtype) if path.is_file() else _read_folder(path, dtype)
@@ -102,21 +108,49 @@ def load(name: str, dtype: str = "float32", device: str = "cpu") -> Checkpoint:
     return Checkpoint(name, path, model, tokenizer)
 
 
+def quiet() -> None:
+    """transformers prints errors only, and no progress of its own."""
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+
+
+def read_config(path: Path) -> Any:
+    """The configuration of a checkpoint folder or GGUF file. Raises InputError."""
+    try:
+        return AutoConfig.from_pretrained(trust_remote_code=False, **_place(path))
+    except Exception as error:  # damaged files raise any kind of error, from three libraries
+        raise InputError(f"transformers cannot read the configuration of {path}: {_first_line(error)}") from error
+
+
+def read_tokenizer(path: Path) -> PreTrainedTokenizerBase:
+    """The tokenizer of a checkpoint folder or GGUF file. Raises InputError."""
+    try:
+        return AutoTokenizer.from_pretrained(trust_remote_code=False, **_place(path))
+    except Exception as error:
+        raise InputError(f"{path} holds no usable tokenizer: {_first_line(error)}") from error
+
+
+def _place(path: Path) -> dict[str, Any]:
+    """What transformers wants to know about the place of a checkpoint; nothing is downloaded."""
+    if path.is_file():
+        return {"pretrained_model_name_or_path": path.parent, "gguf_file": path.name, "local_files_only": True}
+    return {"pretrained_model_name_or_path": path, "local_files_only": True}
+
+
 def _read_folder(path: Path, dtype: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     if not any(path.glob("*.safetensors")):
         raise InputError(f"{path} holds no *.safetensors: convert its weights (save_pretrained writes them)")
-    options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     try:
         model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
-            path, dtype=dtype if dtype == "auto" else getattr(torch, dtype), use_safetensors=True, **options
+            path,
+            dtype=dtype if dtype == "auto" else getattr(torch, dtype),
+            use_safetensors=True,
+            local_files_only=True,
+            trust_remote_code=False,
         )
     except Exception as error:  # damaged files raise any kind of error, from three libraries
         raise InputError(f"transformers cannot load {path}: {_first_line(error)}") from error
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(path, **options)
-    except Exception as error:
-        raise InputError(f"{path} holds no usable tokenizer: {_first_line(error)}") from error
-    return model, tokenizer
+    return model, read_tokenizer(path)
 
 
 def _read_gguf(path: Path, dtype: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:

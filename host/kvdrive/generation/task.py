@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from kvdrive.errors import UnsupportedError
 from kvdrive.generation import batches, checkpoints
 from kvdrive.generation.batches import Batch, Generated
 from kvdrive.generation.checkpoints import Checkpoint
@@ -24,9 +26,12 @@ from kvdrive.report.summary import Report, summarise, table
 from kvdrive.report.trace import covered
 from kvdrive.targets.opening import DriveOptions, open_drives, require_space
 from kvdrive.waiting import waiting_for
+from kvdrive.weights import opening
+from kvdrive.weights.opening import FlashOptions
 
 ReadPrompts = Callable[[Checkpoint], list[list[int]]]
 _VERIFIER = "hls"
+NO_COMPARISON: Report = {"check": None, "transformers": None}
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,7 @@ class Settings:
     device: str = "cpu"
     sampling: Sampling = GREEDY
     ignore_stop: bool = False
+    weights: FlashOptions | None = None  # experts stay on flash; None: all weights in memory
     drives: DriveOptions = field(default_factory=DriveOptions)
     attention: AttentionOptions = field(default_factory=AttentionOptions)
     session: str = ""  # the session that goes on, by name
@@ -67,12 +73,27 @@ def run(settings: Settings, read_prompts: ReadPrompts, console: Console) -> Repo
     torch.set_num_threads(threads)
     settings = replace(settings, drives=replace(settings.drives, threads=threads))
     with waiting_for(f"loading {settings.model}", console):
-        checkpoint = checkpoints.load(settings.model, settings.dtype, settings.device)
+        checkpoint = _load(settings)
+    with closing(checkpoint.weights) if checkpoint.weights else nullcontext():
+        return _run(checkpoint, settings, read_prompts, console)
+
+
+def _load(settings: Settings) -> Checkpoint:
+    """The checkpoint with its weights where the user wants them. Raises InputError, UnsupportedError, TargetError."""
+    if settings.weights is None:
+        return checkpoints.load(settings.model, settings.dtype, settings.device)
+    if settings.device != "cpu":
+        raise UnsupportedError(f"experts on flash are computed on the cpu, not on {settings.device}")
+    return opening.load(settings.model, settings.dtype, settings.weights)
+
+
+def _run(checkpoint: Checkpoint, settings: Settings, read_prompts: ReadPrompts, console: Console) -> Report:
+    """`run` with the model in memory."""
     work = prepare(checkpoint, settings, read_prompts(checkpoint))
     settings = replace(settings, drives=_with_room(settings.drives, checkpoint, work))
     done = _generate(checkpoint, work, settings, console)
     report = summarise(checkpoint, work, done, settings.options())
-    report |= _compare(checkpoint, work, done, console) if settings.check else {"check": None, "transformers": None}
+    report |= _compare(_whole(checkpoint, settings), work, done, console) if settings.check else NO_COMPARISON
     report["verify"] = _verify(checkpoint, work, done, settings, console) if settings.verify_steps else None
     if settings.stream:
         for number, row in enumerate(report["text"][1:], start=1):
@@ -170,6 +191,13 @@ def _verify(
         )
     same = [torch.equal(a, b) for a, b in zip(done.logits[1 : steps + 1], again.logits[1:], strict=True)]
     return {"engine": _VERIFIER, "steps": steps, "identical": sum(same)}
+
+
+def _whole(checkpoint: Checkpoint, settings: Settings) -> Checkpoint:
+    """The checkpoint with all weights in memory, which must have room for them."""
+    if checkpoint.weights is None:
+        return checkpoint
+    return checkpoints.load(settings.model, settings.dtype, settings.device)
 
 
 def _compare(checkpoint: Checkpoint, work: Batch, done: Generated, console: Console) -> Report:

@@ -41,6 +41,7 @@ def summarise(checkpoint: Checkpoint, work: Batch, done: Generated, options: dic
             "decode": _counted(names, decode),
         },
         "writeback": done.writeback,
+        "weights": checkpoint.weights.report() if checkpoint.weights else None,
         "removals": [asdict(removal) for removal in done.removals],
         "modelled": {
             "prefill_device_ns": prefill["device_ns"],
@@ -93,6 +94,12 @@ def _rows(report: Report) -> Iterator[tuple[str, str]]:
             yield "bytes of layer inputs written, read", f"{inputs['bytes_written']:,}, {inputs['bytes_read']:,}"
             yield "rebuilding K and V, wall time", f"{inputs['rebuild_seconds']:.2f} s"
             yield "numbers corrected", f"{inputs['corrected']:,}"
+    if weights := report["weights"]:
+        yield "experts in memory", f"{weights['experts_in_memory']:,} of {weights['experts']:,}"
+        yield "uses of an expert that was in memory", f"{weights['hit_rate']:.0%}"
+        if weights["recall"] is not None:
+            yield "experts that the layer before had foreseen", f"{weights['recall']:.0%}"
+        yield "bytes of experts read", f"{weights['flash_bytes']:,}"
     if removals := report["removals"]:
         left = f"{sum(one['tokens'] for one in removals):,}, at {', '.join(str(one['at']) for one in removals)}"
         yield "tokens that left because the positions were used up", left
@@ -128,7 +135,7 @@ def _model(checkpoint: Checkpoint) -> dict[str, Any]:
         "name": checkpoint.name,
         "class": type(model).__name__,
         "dtype": str(model.dtype).removeprefix("torch."),
-        "parameters": model.num_parameters(),
+        "parameters": model.num_parameters() + (checkpoint.weights.parameters if checkpoint.weights else 0),
         **asdict(checkpoint.shape),
     }
 

@@ -11,4 +11,5 @@ NB_MODULE(_native, m) {
   kvdrive::bind_nvme(m);
   kvdrive::bind_tcp(m);
   kvdrive::bind_passthrough(m);
+  kvdrive::bind_weights(m);
 }

@@ -1,0 +1,47 @@
+"""`kvdrive convert`: a checkpoint into a file of weights that can stay on flash."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from kvdrive.cli.groups import command
+from kvdrive.cli.paths import output_file
+from kvdrive.waiting import IMPORTS, waiting_for
+
+app = typer.Typer()
+
+
+@command(app, kept=lambda given: "the same command goes on with what is converted already")
+def convert(
+    model: Annotated[str, typer.Option(help="folder of a Hugging Face checkpoint with experts, or a .gguf file")],
+    weights_file: Annotated[
+        Path | None, typer.Option(callback=output_file, help="the file to write; default: in your cache folder")
+    ] = None,
+    weights_dtype: Annotated[
+        Literal["auto", "float32", "bfloat16", "float16"],
+        typer.Option(help="precision on flash; auto: as stored, so that nothing is lost"),
+    ] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="print the result as JSON")] = False,
+) -> None:
+    """Write the weights of a mixture of experts in bundles, for `kvdrive generate --weights flash`.
+
+    A conversion that was stopped goes on where it was. Afterwards only the configuration and the tokenizer of the
+    checkpoint are needed.
+    """
+    with waiting_for(IMPORTS):
+        from rich.console import Console
+
+        from kvdrive.generation import places
+        from kvdrive.weights.opening import make_file
+
+    done = make_file(places.find(model), weights_file, weights_dtype, Console(stderr=True))
+    if as_json:
+        fields = {"path": str(done.path), "bytes": done.file_bytes, "experts": done.experts, "resumed": done.resumed}
+        typer.echo(json.dumps(fields))
+    else:
+        again = f", {done.resumed} parts were there" if done.resumed else ""
+        typer.echo(f"{done.path}: {done.experts} experts, {done.file_bytes / 2**20:,.1f} MiB{again}")

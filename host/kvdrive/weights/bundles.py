@@ -1,0 +1,116 @@
+"""Where everything lies in a file of weights.
+
+The file holds *bundles*: parts of tensors that are always read together, at page-aligned places. An expert is a bundle
+of its matrices; a tensor that stays in memory is a bundle of its own. A bundle is read and checked in *pieces*.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from kvdrive import abi
+
+U8 = NDArray[np.uint8]
+Table = NDArray[np.uint32]  # a checksum for each piece
+PAGE = abi.PAGE_BYTES
+PIECE_BYTES = 512 * 1024  # between 256 KiB and 1 MiB: a disk reaches its bandwidth, and a read ends soon
+_PART_ALIGNMENT = 64  # bytes; vector loads of every instruction set
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def rounded_up(count: int, step: int) -> int:
+    """The first multiple of `step` that is not less than `count`."""
+    return -(-count // step) * step
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece of a tensor in a bundle: its name in the module, its precision, shape, and byte offset in the bundle."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        """The precision as torch has it."""
+        return DTYPES[self.dtype]
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers the part has."""
+        return math.prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        """Its size on flash."""
+        return self.numbers * int(self.torch_dtype.itemsize)
+
+
+def place_parts(tensors: Sequence[tuple[str, str, Sequence[int]]]) -> tuple[tuple[Part, ...], int]:
+    """Parts (name, dtype, shape) one behind the other in a bundle, and the bytes of the bundle in whole pages."""
+    parts, end = [], 0
+    for name, dtype, shape in tensors:
+        part = Part(name, dtype, tuple(shape), rounded_up(end, _PART_ALIGNMENT))
+        parts.append(part)
+        end = part.offset + part.bytes
+    return tuple(parts), rounded_up(end, PAGE)
+
+
+@dataclass(frozen=True)
+class Array:
+    """Equal bundles one behind the other: the experts of a module, or one tensor that stays in memory.
+
+    `name`: the module, or the tensor. `offset`: of the first bundle in the file; `stride`: bytes of a bundle;
+    `first_piece`: number of its first piece in the table of checksums.
+    """
+
+    name: str
+    kind: str
+    count: int
+    stride: int
+    offset: int
+    first_piece: int
+    parts: tuple[Part, ...]
+
+    def pieces_of_bundle(self, piece_bytes: int) -> int:
+        """Pieces of each bundle; the last one of a bundle may be shorter."""
+        return -(-self.stride // piece_bytes)
+
+    @property
+    def bytes(self) -> int:
+        """All bundles together."""
+        return self.count * self.stride
+
+    def bundle(self, index: int) -> int:
+        """Byte offset of a bundle in the file."""
+        return self.offset + index * self.stride
+
+    def bytes_in(self, dtype: torch.dtype) -> int:
+        """Bytes of the numbers of one bundle in memory, in this precision."""
+        return sum(part.numbers for part in self.parts) * int(dtype.itemsize)
+
+    def as_json(self) -> dict[str, Any]:
+        """The fields for the manifest."""
+        parts = [[part.name, part.dtype, list(part.shape), part.offset] for part in self.parts]
+        return {name: getattr(self, name) for name in _FIELDS} | {"parts": parts}
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Array:
+        """The array with these fields. Raises KeyError, TypeError, ValueError for other fields."""
+        parts = tuple(Part(name, dtype, tuple(shape), offset) for name, dtype, shape, offset in fields["parts"])
+        if not all(part.dtype in DTYPES for part in parts):
+            raise ValueError("an unknown precision")
+        return cls(**{name: fields[name] for name in _FIELDS}, parts=parts)
+
+
+_FIELDS = ("name", "kind", "count", "stride", "offset", "first_piece")
+EXPERTS, RESIDENT = "experts", "resident"

@@ -1,0 +1,116 @@
+"""Checkpoints into files of weights. A conversion that was stopped goes on where it was."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import torch
+
+from kvdrive._native import crc32c
+from kvdrive.errors import InputError
+from kvdrive.weights.bundles import EXPERTS, PAGE, U8, Array, Table
+from kvdrive.weights.manifest import Manifest, header_of, read_front
+from kvdrive.weights.sources import Source
+
+OnArray = Callable[[int, int], None]  # arrays that are done, and all of them
+_PARTIAL = ".partial"
+
+
+def write(manifest: Manifest, source: Source, path: Path, on_array: OnArray = lambda done, total: None) -> int:
+    """Write the file of weights `path`, which appears complete or not at all. Returns the arrays it went on from.
+
+    A stopped conversion leaves `path` + ".partial"; the same call goes on with it. One layer's experts are in memory
+    at a time. Raises InputError when the disk is too small, before anything is written.
+    """
+    partial = path.with_name(path.name + _PARTIAL)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    ready, table = _resume(partial, manifest)
+    _require_space(partial, manifest)
+    with partial.open("r+b" if ready else "w+b") as file:
+        if not ready:
+            _begin(file, manifest)
+        for number, array in enumerate(manifest.arrays):
+            if number >= ready:
+                _write_array(file, array, manifest, source, table)
+                if array.kind == EXPERTS or number + 1 == len(manifest.arrays):  # the others are small
+                    _mark(file, manifest, table, number + 1)
+            on_array(number + 1, len(manifest.arrays))
+    partial.replace(path)
+    return ready
+
+
+def _resume(partial: Path, manifest: Manifest) -> tuple[int, Table]:
+    """How many arrays of an earlier conversion of the same checkpoint are there, and the table of checksums."""
+    empty = np.zeros(manifest.pieces, np.uint32)
+    try:
+        with partial.open("rb") as file:
+            header, found, table = read_front(file, partial)
+    except (OSError, InputError):
+        return 0, empty
+    return (header.ready, table.copy()) if found == manifest else (0, empty)
+
+
+def _require_space(partial: Path, manifest: Manifest) -> None:
+    """Raises InputError when the disk has less space left than the file still needs."""
+    there = partial.stat().st_blocks * 512 if partial.exists() else 0
+    free, needed = shutil.disk_usage(partial.parent).free, manifest.file_bytes - there
+    if free < needed:
+        raise InputError(
+            f"the weights take {manifest.file_bytes / 2**20:,.1f} MiB and the disk of {partial.parent} has "
+            f"{free / 2**20:,.1f} MiB left: free some space, or name another disk with --weights-file"
+        )
+
+
+def _begin(file: BinaryIO, manifest: Manifest) -> None:
+    """Take the space, and write the manifest and a header that says that no array is ready. Raises InputError."""
+    try:
+        os.posix_fallocate(file.fileno(), 0, manifest.file_bytes)
+    except OSError as error:
+        size = f"{manifest.file_bytes / 2**20:,.1f} MiB"
+        raise InputError(f"the disk has no {size} for the weights ({error.strerror}): free some space") from error
+    file.seek(PAGE)
+    file.write(manifest.to_bytes())
+    _mark(file, manifest, np.zeros(manifest.pieces, np.uint32), 0)
+
+
+def _mark(file: BinaryIO, manifest: Manifest, table: Table, ready: int) -> None:
+    """Make data and table durable, then the header that counts `ready` arrays."""
+    header = header_of(manifest, ready)
+    file.seek(header.table_offset)
+    file.write(table.tobytes())
+    _sync(file)
+    file.seek(0)
+    file.write(header.to_page())
+    _sync(file)
+
+
+def _write_array(file: BinaryIO, array: Array, manifest: Manifest, source: Source, table: Table) -> None:
+    """All bundles of an array, and their checksums into `table`."""
+    names = {part.name: f"{array.name}.{part.name}" if array.kind == EXPERTS else part.name for part in array.parts}
+    tensors = {part: source.read(names[part.name]).to(part.torch_dtype).contiguous() for part in array.parts}
+    piece = array.first_piece
+    file.seek(array.offset)
+    for index in range(array.count):
+        bundle = np.zeros(array.stride, np.uint8)
+        for part, tensor in tensors.items():
+            one = tensor[index] if array.kind == EXPERTS else tensor
+            bundle[part.offset : part.offset + part.bytes] = one.reshape(-1).view(torch.uint8).numpy()
+        for data in _pieces(bundle, manifest.piece_bytes):
+            table[piece] = crc32c(data)
+            piece += 1
+        file.write(bundle.data)
+
+
+def _pieces(bundle: U8, piece_bytes: int) -> Iterator[U8]:
+    for begin in range(0, len(bundle), piece_bytes):
+        yield bundle[begin : begin + piece_bytes]
+
+
+def _sync(file: BinaryIO) -> None:
+    file.flush()
+    os.fdatasync(file.fileno())

@@ -1,0 +1,33 @@
+"""Least frequently used, with the counts of earlier runs: popular experts stay from the first token on."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from kvdrive.weights.eviction.base import Key
+from kvdrive.weights.eviction.lfu import Lfu
+
+
+class Prior(Lfu):
+    """`path`: the file with the counts of earlier runs; it need not exist."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        super().__init__(_read(path))
+
+    def save(self) -> None:
+        """Write the counts, with those of this run, for the next one."""
+        rows = [[*key, count] for key, count in sorted(self.counts.items())]
+        scratch = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+        scratch.write_text(json.dumps(rows))
+        scratch.replace(self._path)
+
+
+def _read(path: Path) -> dict[Key, int]:
+    """The counts in a file. A missing or damaged one counts nothing: it only guides what stays in memory."""
+    try:
+        return {(int(module), int(expert)): int(count) for module, expert, count in json.loads(path.read_text())}
+    except (OSError, ValueError, TypeError):
+        return {}

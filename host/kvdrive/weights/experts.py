@@ -1,0 +1,138 @@
+"""Experts that are read when a token needs them, through transformers' interface for experts.
+
+The arithmetic is transformers' own `grouped_mm`: it gets the slots in memory as if they were all the experts, and for
+each token the numbers of slots in place of the numbers of experts. So results have the same bits as with all experts
+in memory.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
+
+from kvdrive.weights.bundles import Array
+from kvdrive.weights.eviction import Key
+from kvdrive.weights.lookahead import LookAhead
+from kvdrive.weights.slots import Slots
+
+NAME = "kvdrive_flash"
+_STOCK = "grouped_mm"  # transformers' own choice on a CPU
+_HANDLE = "kvdrive_layer"
+
+
+@dataclass
+class Streamed:
+    """What all modules with experts share. `dtype`: precision of the computation; `at_once`: experts of one round."""
+
+    slots: Slots
+    arrays: list[Array]
+    lookahead: LookAhead | None
+    dtype: torch.dtype
+    at_once: int
+    _converted: dict[str, torch.Tensor] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for part in self.arrays[0].parts:
+            if part.torch_dtype != self.dtype:
+                self._converted[part.name] = torch.empty(self.at_once, *part.shape, dtype=self.dtype)
+
+    def tensors(self, places: list[int]) -> tuple[dict[str, torch.Tensor], list[int]]:
+        """The matrices of the experts in these slots, and the number of each in them."""
+        if not self._converted:
+            return self.slots.tensors, places
+        for name, converted in self._converted.items():
+            for number, place in enumerate(places):
+                converted[number].copy_(self.slots.tensors[name][place])
+        kept = {name: tensor[places] for name, tensor in self.slots.tensors.items() if name not in self._converted}
+        return self._converted | kept, list(range(len(places)))
+
+
+class LayerExperts:
+    """The experts of one module: number `number` of the model's modules with experts."""
+
+    def __init__(self, module: torch.nn.Module, number: int, shared: Streamed) -> None:
+        self._number, self._shared = number, shared
+        self._stock = ALL_EXPERTS_FUNCTIONS[_STOCK]
+        self._view = copy.copy(module)  # a module with other matrices, for the stock function
+        self._view.__dict__["_parameters"] = {}
+
+    def compute(self, hidden: torch.Tensor, chosen: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        """hidden [tokens, h], chosen experts and their weights [tokens, k] -> [tokens, h]. Raises TargetError."""
+        needed: list[int] = torch.unique(chosen).tolist()
+        if self._shared.lookahead is not None:
+            self._shared.lookahead.routed(self._number, needed)
+        if len(needed) <= self._shared.at_once:
+            return self._round(needed, hidden, chosen, weights, self._next_layer)
+        return self._in_rounds(needed, hidden, chosen, weights)
+
+    def _in_rounds(
+        self, needed: list[int], hidden: torch.Tensor, chosen: torch.Tensor, weights: torch.Tensor
+    ) -> torch.Tensor:
+        """As `compute`, a few experts after the other; each is read once, for all tokens that are routed to it."""
+        tokens, k = chosen.shape
+        pairs = chosen.reshape(-1)
+        out = hidden.new_empty(tokens * k, hidden.shape[-1])
+        in_memory = [key[1] for key in self._keys(needed) if key in self._shared.slots]
+        needed = in_memory + [expert for expert in needed if expert not in in_memory]
+        size = max(1, self._shared.at_once // 2)  # the other half of the slots is read meanwhile
+        rounds = [needed[begin : begin + size] for begin in range(0, len(needed), size)]
+        for experts, following in zip(rounds, [*rounds[1:], None], strict=True):
+            mine = torch.isin(pairs, torch.tensor(experts)).nonzero()[:, 0]
+            ones = weights.new_ones(len(mine), 1)
+            ahead = self._next_layer if following is None else partial(self._keys, following)
+            out[mine] = self._round(experts, hidden[mine // k], pairs[mine, None], ones, ahead)
+        weighted = out * weights.reshape(-1, 1)  # from here on as the stock function adds the experts of a token
+        return weighted.view(tokens, k, -1).sum(dim=1).to(hidden.dtype)
+
+    def _round(
+        self,
+        experts: list[int],
+        hidden: torch.Tensor,
+        chosen: torch.Tensor,
+        weights: torch.Tensor,
+        following: Callable[[], list[Key]],
+    ) -> torch.Tensor:
+        """The stock function with these experts, which fit into memory together. `following` are read meanwhile."""
+        slots, keys = self._shared.slots, self._keys(experts)
+        places = slots.fetch(keys)
+        slots.read_ahead(following(), keeping=keys)
+        slots.ready(keys)
+        tensors, numbers = self._shared.tensors(places)
+        number_of = torch.zeros(max(experts) + 1, dtype=chosen.dtype)
+        number_of[experts] = torch.tensor(numbers, dtype=chosen.dtype)
+        view: Any = self._view
+        view.__dict__.update(tensors, num_experts=len(next(iter(tensors.values()))))
+        out: torch.Tensor = self._stock(view, hidden, number_of[chosen], weights)
+        return out
+
+    def _next_layer(self) -> list[Key]:
+        """The experts that the next module will probably need."""
+        ahead = self._shared.lookahead
+        return [] if ahead is None else [(self._number + 1, expert) for expert in ahead.guess(self._number)]
+
+    def _keys(self, experts: list[int]) -> list[Key]:
+        return [(self._number, expert) for expert in experts]
+
+
+def install(modules: list[torch.nn.Module], shared: Streamed) -> None:
+    """Give each of these modules its experts on flash. They lose their own matrices."""
+    for number, module in enumerate(modules):
+        module._parameters.clear()
+        module.__dict__[_HANDLE] = LayerExperts(module, number, shared)
+
+
+def experts_from_flash(
+    module: torch.nn.Module, hidden_states: torch.Tensor, top_k_index: torch.Tensor, top_k_weights: torch.Tensor
+) -> torch.Tensor:
+    """Function of transformers' interface for experts; tensors as in `LayerExperts.compute`."""
+    layer: LayerExperts = module.__dict__[_HANDLE]
+    return layer.compute(hidden_states, top_k_index, top_k_weights)
+
+
+ALL_EXPERTS_FUNCTIONS.register(NAME, experts_from_flash)

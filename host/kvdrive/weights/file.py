@@ -1,0 +1,85 @@
+"""An open file of weights: reads of bundles around the page cache, checked, many at once."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from pathlib import Path
+
+import numpy as np
+
+from kvdrive._native import PieceReader
+from kvdrive.errors import InputError, TargetError
+from kvdrive.weights.bundles import U8, Array
+from kvdrive.weights.manifest import read_front
+
+DEPTH = 64  # reads in flight; fast disks want at least 32
+
+
+class WeightsFile:
+    """A complete file of weights, open for reading. Raises InputError with a sentence for any other file."""
+
+    def __init__(self, path: Path, depth: int = DEPTH) -> None:
+        try:
+            with path.open("rb") as file:
+                header, self.manifest, self._table = read_front(file, path)
+        except OSError as error:
+            raise InputError(f"cannot read the weights {path}: {error.strerror}") from error
+        if header.ready < len(self.manifest.arrays):
+            raise InputError(
+                f"the conversion to {path} has not ended: {header.ready} of {len(self.manifest.arrays)} parts are "
+                "there; run `kvdrive convert` again, and it goes on"
+            )
+        if path.stat().st_size < self.manifest.file_bytes:
+            raise InputError(f"{path} is truncated: convert the checkpoint again")
+        self.path = path
+        try:
+            self._reader = PieceReader(path, self.manifest.piece_bytes, depth)
+        except RuntimeError as error:
+            raise TargetError(str(error)) from error
+
+    def start(self, array: Array, index: int, to: U8, *, ahead: bool = False) -> int:
+        """Start to read bundle `index` of `array` into page-aligned memory of `array.stride` bytes: a ticket.
+
+        The memory must stay in place until `wait`. `ahead`: nobody waits for it yet.
+        """
+        pieces = array.pieces_of_bundle(self.manifest.piece_bytes)
+        first = array.first_piece + index * pieces
+        return self._reader.start(array.bundle(index), to, self._table[first : first + pieces], ahead)
+
+    def hurry(self, ticket: int) -> None:
+        """Somebody waits for a read ahead now."""
+        self._reader.hurry(ticket)
+
+    def done(self, ticket: int) -> bool:
+        """True if `wait` would return at once."""
+        return self._reader.done(ticket)
+
+    def wait(self, ticket: int, array: Array, index: int) -> None:
+        """Wait until the bundle is in memory and has been checked. Raises TargetError."""
+        error, bad = self._reader.wait(ticket)
+        what = f"bundle {index} of {array.name} in {self.path}"
+        if error:
+            raise TargetError(
+                f"cannot read {what}: {os.strerror(error)}; check the disk, or convert the checkpoint again"
+            )
+        if bad >= 0:
+            raise TargetError(f"{what} is damaged (piece {bad}): convert the checkpoint again")
+
+    def read(self, array: Array, index: int, to: U8) -> None:
+        """Read a bundle at once. Raises TargetError."""
+        self.wait(self.start(array, index, to), array, index)
+
+    def counters(self) -> dict[str, int]:
+        """Reads, bytes, the most reads in flight, time with reads in flight (ns)."""
+        return self._reader.counters()
+
+    @property
+    def around_cache(self) -> bool:
+        """True if reads bypass the page cache, so that every one of them is a read of the disk."""
+        return self._reader.around_cache
+
+
+def aligned(count: int) -> U8:
+    """Memory of `count` bytes at the beginning of a page, allocated by the kernel when it is written."""
+    return np.frombuffer(mmap.mmap(-1, max(count, 1)), np.uint8)

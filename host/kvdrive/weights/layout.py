@@ -1,0 +1,65 @@
+"""The manifest of a model: which bundles its file of weights has, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import torch
+from transformers import PreTrainedModel
+
+from kvdrive.errors import UnsupportedError
+from kvdrive.weights.bundles import DTYPES, EXPERTS, PIECE_BYTES, RESIDENT, Array, place_parts
+from kvdrive.weights.manifest import Manifest, data_offset
+from kvdrive.weights.modules import experts_of, own_tensors
+from kvdrive.weights.sources import Source
+
+_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+
+
+def plan(
+    model: PreTrainedModel, source: Source, config: str, checkpoint: str, dtype: str = "auto", piece: int = PIECE_BYTES
+) -> Manifest:
+    """The manifest of a file for this (empty) model. `dtype`: of all numbers, or "auto" as they are stored.
+
+    `config` and `checkpoint`: the fingerprints. Raises UnsupportedError for models without experts.
+    """
+    experts = experts_of(model)
+    if not experts:
+        raise UnsupportedError(f"{type(model).__name__} has no experts: only their weights can be read from flash")
+    arrays = [_experts(name, module, source, dtype) for name, module in experts.items()]
+    arrays += _resident(model, tuple(experts), source, dtype)
+    manifest = Manifest(model.config.model_type, config, checkpoint, piece, tuple(_placed(arrays, piece, 1 << 40)))
+    front = len(manifest.to_bytes())  # long enough: its offsets have more digits than the final ones
+    return replace(manifest, arrays=tuple(_placed(arrays, piece, data_offset(front, manifest.pieces))))
+
+
+def stored(source: Source, name: str, dtype: str) -> str:
+    """The precision in which a parameter goes to the file."""
+    return _NAMES[source.dtype(name)] if dtype == "auto" else dtype
+
+
+def _experts(name: str, module: torch.nn.Module, source: Source, dtype: str) -> Array:
+    """The experts of one module; places are given later."""
+    tensors = [
+        (part, stored(source, f"{name}.{part}", dtype), tensor.shape[1:]) for part, tensor in own_tensors(module)
+    ]
+    parts, stride = place_parts(tensors)
+    return Array(name, EXPERTS, int(module.num_experts), stride, 0, 0, parts)
+
+
+def _resident(model: PreTrainedModel, experts: tuple[str, ...], source: Source, dtype: str) -> Iterator[Array]:
+    """What stays in memory: all parameters and stored buffers outside the experts. Tied ones are stored once."""
+    for name, tensor in model.state_dict().items():
+        if not name.startswith(tuple(f"{one}." for one in experts)) and source.has(name):
+            parts, stride = place_parts([(name, stored(source, name, dtype), tensor.shape)])
+            yield Array(name, RESIDENT, 1, stride, 0, 0, parts)
+
+
+def _placed(arrays: Sequence[Array], piece: int, offset: int) -> Iterator[Array]:
+    """The arrays one behind the other, the first at `offset`."""
+    pieces = 0
+    for array in arrays:
+        yield replace(array, offset=offset, first_piece=pieces)
+        offset += array.bytes
+        pieces += array.count * array.pieces_of_bundle(piece)

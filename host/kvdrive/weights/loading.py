@@ -1,0 +1,122 @@
+"""Models whose experts stay on flash. No tensor of an expert is in memory while the model is made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+from kvdrive.errors import InputError
+from kvdrive.weights.bundles import Array
+from kvdrive.weights.eviction import Eviction, make_eviction
+from kvdrive.weights.eviction.prior import Prior
+from kvdrive.weights.experts import NAME, Streamed, install
+from kvdrive.weights.file import WeightsFile, aligned
+from kvdrive.weights.lookahead import LookAhead
+from kvdrive.weights.memory import needs
+from kvdrive.weights.modules import experts_of
+from kvdrive.weights.slots import Slots
+from kvdrive.weights.sources import empty_model
+
+
+@dataclass(frozen=True)
+class WeightsOptions:
+    """How much memory all weights may take: bytes, or a share of what they take together. `eviction`: see EVICTIONS."""
+
+    memory: int | Fraction = Fraction(1, 2)
+    eviction: str = "lfu"
+    look_ahead: bool = True
+
+
+class FlashWeights:
+    """A model and the file with its experts; closing it ends the reads.
+
+    `model` has the resident tensors in `dtype`. Raises InputError if the memory is too small.
+    """
+
+    def __init__(self, file: WeightsFile, config: Any, dtype: torch.dtype, options: WeightsOptions) -> None:
+        self.file, self.dtype = file, dtype
+        arrays = list(file.manifest.experts)
+        self.need = needs(file.manifest, dtype, int(getattr(config, "num_experts_per_tok", 1)))
+        self._eviction: Eviction = make_eviction(options.eviction, file.path)
+        count = self.need.slots_in(options.memory)
+        config._experts_implementation = NAME
+        self.model = _resident_model(file, config, dtype)
+        modules = experts_of(self.model)
+        if list(modules) != [array.name for array in arrays]:
+            raise InputError(f"{file.path} holds the experts of another model: convert this one")
+        self.slots = Slots(file, arrays, count, self._eviction)
+        ahead = LookAhead(self.model, list(modules)) if options.look_ahead else None
+        self.lookahead = ahead if ahead is not None and ahead.works else None
+        origin = bytes.fromhex(file.manifest.source or file.manifest.config)  # tells sessions of other experts apart
+        self.model.register_buffer("weights_on_flash", torch.tensor(list(origin), dtype=torch.uint8))
+        at_once = min(count, self.need.experts_at_once)
+        install(list(modules.values()), Streamed(self.slots, arrays, self.lookahead, dtype, at_once))
+
+    @property
+    def parameters(self) -> int:
+        """Numbers in all experts on flash."""
+        return sum(array.count * part.numbers for array in self.file.manifest.experts for part in array.parts)
+
+    def report(self) -> dict[str, Any]:
+        """Counters for the report of a generation."""
+        slots, reads = self.slots.counters, self.file.counters()
+        recall = self.lookahead.recall if self.lookahead else None
+        return {
+            "bytes": self.need.whole,
+            "resident_bytes": self.need.resident,
+            "experts_in_memory": self.slots.count,
+            "experts": sum(array.count for array in self.file.manifest.experts),
+            "hits": slots.hits,
+            "hits_ahead": slots.ahead_hits,
+            "misses": slots.misses,
+            "hit_rate": slots.hit_rate,
+            "read_ahead": slots.ahead,
+            "recall": recall.share if recall else None,
+            "around_page_cache": self.file.around_cache,
+            **{f"flash_{name}": value for name, value in reads.items()},
+        }
+
+    def close(self) -> None:
+        """End the reads, and keep what the policy has learned."""
+        self.slots.close()
+        if isinstance(self._eviction, Prior):
+            self._eviction.save()
+
+
+def _resident_model(file: WeightsFile, config: Any, dtype: torch.dtype) -> PreTrainedModel:
+    """The model with its resident tensors; those of experts are without memory."""
+    model = empty_model(config)
+    for array in file.manifest.resident:
+        _set(model, array.name, _read(file, array, dtype))
+    model.tie_weights()
+    inside = tuple(f"{name}." for name in experts_of(model))
+    left = [name for name, one in model.named_parameters() if one.is_meta and not name.startswith(inside)]
+    if left:
+        raise InputError(f"{file.path} lacks {left[0]}: convert the checkpoint again")
+    return model
+
+
+def _read(file: WeightsFile, array: Array, dtype: torch.dtype) -> torch.Tensor:
+    """A resident tensor in this precision; whole numbers keep theirs. Raises TargetError."""
+    memory = aligned(array.stride)
+    file.read(array, 0, memory)
+    part = array.parts[0]
+    stored = torch.from_numpy(memory[part.offset : part.offset + part.bytes]).view(part.torch_dtype)
+    return stored.view(part.shape).to(dtype)
+
+
+def _set(model: PreTrainedModel, name: str, tensor: torch.Tensor) -> None:
+    """Replace a parameter or buffer. Raises InputError for one of another shape."""
+    place, _, own = name.rpartition(".")
+    module = model.get_submodule(place)
+    there = module._parameters.get(own, module._buffers.get(own))
+    if there is None or there.shape != tensor.shape:
+        raise InputError(f"{name} has another shape in the weights than in the model: convert this checkpoint")
+    if own in module._buffers:
+        module._buffers[own] = tensor
+    else:
+        module._parameters[own] = torch.nn.Parameter(tensor, requires_grad=False)

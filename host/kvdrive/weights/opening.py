@@ -1,0 +1,108 @@
+"""A checkpoint with its experts on flash: finds the file of weights, makes it where there is none, and opens it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from transformers import GenerationConfig
+
+from kvdrive.errors import InputError, UnsupportedError
+from kvdrive.generation import checkpoints, gguf, places
+from kvdrive.generation.checkpoints import Checkpoint
+from kvdrive.generation.progress import bar
+from kvdrive.targets.opening import cache_folder
+from kvdrive.weights import convert, fingerprint
+from kvdrive.weights.bundles import DTYPES
+from kvdrive.weights.file import WeightsFile
+from kvdrive.weights.layout import plan
+from kvdrive.weights.loading import FlashWeights, WeightsOptions
+from kvdrive.weights.sources import LoadedSource, SafetensorsSource, Source, empty_model
+
+SUFFIX = ".kvw"
+
+
+@dataclass(frozen=True)
+class Converted:
+    """What a conversion did. `resumed`: parts that an earlier one had left."""
+
+    path: Path
+    file_bytes: int
+    experts: int
+    resumed: int
+
+
+def make_file(checkpoint: Path, path: Path | None, dtype: str, console: Console) -> Converted:
+    """Convert a checkpoint folder or GGUF file; progress on `console`. `path`: None for the place in the cache.
+
+    `dtype`: precision on flash, "auto" as stored. Raises InputError, UnsupportedError.
+    """
+    checkpoints.quiet()
+    config = checkpoints.read_config(checkpoint)
+    if getattr(config, "quantization_config", None) and not checkpoint.is_file():
+        raise UnsupportedError(f"{checkpoint} has quantised weights: only float32, bfloat16 and float16 are converted")
+    config.__dict__.pop("quantization_config", None)  # of a GGUF file
+    model = empty_model(config)
+    source: Source
+    if checkpoint.is_file():
+        source = LoadedSource(gguf.load(checkpoint, torch.float32)[0])  # all of it in memory, dequantised
+    else:
+        source = SafetensorsSource(checkpoint, model)
+    manifest = plan(model, source, fingerprint.of_config(config), fingerprint.of_source(checkpoint), dtype)
+    to = path or default_path(checkpoint)
+    with bar(console, "weights: tensors", len(manifest.arrays)) as (bars, task):
+        resumed = convert.write(manifest, source, to, lambda done, total: bars.update(task, completed=done))
+    return Converted(to, manifest.file_bytes, sum(array.count for array in manifest.experts), resumed)
+
+
+@dataclass(frozen=True)
+class FlashOptions:
+    """The file of weights, None for its place in the cache; and see `WeightsOptions`."""
+
+    weights_file: Path | None = None
+    weights_memory: int | Fraction = Fraction(1, 2)
+    weights_cache: str = "lfu"
+    look_ahead: bool = True
+
+
+def load(name: str, dtype: str, options: FlashOptions) -> Checkpoint:
+    """A checkpoint whose experts are in a file of weights, which `Checkpoint.weights` closes.
+
+    `name` and `dtype` as in `checkpoints.load`. Raises InputError, UnsupportedError, TargetError.
+    """
+    checkpoints.quiet()
+    path = places.find(name)
+    file = options.weights_file or default_path(path)
+    if not file.exists():
+        raise InputError(f"there are no weights in {file}: `kvdrive convert --model {name}` writes them")
+    config = checkpoints.read_config(path)
+    weights = WeightsFile(file)
+    check_origin(weights, config, path)
+    stored = weights.manifest.experts[0].parts[0].torch_dtype
+    computed = (getattr(config, "dtype", None) or stored) if dtype == "auto" else DTYPES[dtype]
+    config.__dict__.pop("quantization_config", None)  # of a GGUF file, whose weights were dequantised
+    how = WeightsOptions(options.weights_memory, options.weights_cache, options.look_ahead)
+    found = FlashWeights(weights, config, computed, how)
+    if (path / "generation_config.json").is_file():
+        found.model.generation_config = GenerationConfig.from_pretrained(path, local_files_only=True)
+    return Checkpoint(name, path, found.model, checkpoints.read_tokenizer(path), found)
+
+
+def check_origin(weights: WeightsFile, config: Any, checkpoint: Path) -> None:
+    """Raises InputError when the file was not made from this checkpoint. Its own weights may have been deleted."""
+    source = fingerprint.of_source(checkpoint)
+    manifest = weights.manifest
+    if fingerprint.of_config(config) != manifest.config or source not in ("", manifest.source):
+        raise InputError(
+            f"{weights.path} was made from another checkpoint than {checkpoint}: convert this one, to another place"
+        )
+
+
+def default_path(checkpoint: Path) -> Path:
+    """Where the weights of a checkpoint are when nobody says where."""
+    name = checkpoint.stem if checkpoint.is_file() else checkpoint.absolute().name
+    return cache_folder() / "weights" / f"{name}-{fingerprint.of_source(checkpoint)[:12]}{SUFFIX}"

@@ -1,0 +1,143 @@
+"""Memory for some of the experts, allocated once. An expert that is needed takes the slot of one that is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import torch
+
+from kvdrive.errors import TargetError
+from kvdrive.weights.bundles import U8, Array, Part
+from kvdrive.weights.eviction import Eviction, Key
+from kvdrive.weights.file import WeightsFile, aligned
+
+
+@dataclass
+class SlotCounters:
+    """Experts that tokens were routed to, each counted once per call of a layer.
+
+    `hits` were in memory, `ahead_hits` were on their way or there because they were read ahead, `misses` had to be
+    read. `ahead`: experts that were read ahead.
+    """
+
+    hits: int = 0
+    ahead_hits: int = 0
+    misses: int = 0
+    ahead: int = 0
+
+    @property
+    def hit_rate(self) -> float:
+        """Share of the experts that were in memory already."""
+        return self.hits / max(1, self.hits + self.ahead_hits + self.misses)
+
+
+class Slots:
+    """`count` experts in memory, of any module. Not safe to call concurrently.
+
+    `arrays`: the modules with experts, whose bundles are alike. `tensors[name]` is [count, ...] over all slots: a view
+    of the memory into which bundles are read.
+    """
+
+    def __init__(self, file: WeightsFile, arrays: Sequence[Array], count: int, eviction: Eviction) -> None:
+        self._file, self._arrays, self._eviction = file, arrays, eviction
+        self.count = count
+        stride = arrays[0].stride
+        self._memory = aligned(count * stride)
+        self._slots = [self._memory[slot * stride : (slot + 1) * stride] for slot in range(count)]
+        self.tensors = {part.name: _view(self._memory, count, stride, part) for part in arrays[0].parts}
+        self._slot_of: dict[Key, int] = {}
+        self._free = list(range(count))
+        self._tickets: dict[Key, int] = {}  # reads that nobody has waited for
+        self._ahead: set[Key] = set()  # read ahead and not used yet
+        self.counters = SlotCounters()
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._slot_of
+
+    def fetch(self, keys: Sequence[Key]) -> list[int]:
+        """Slots for these experts, at most `count`; `ready` waits until they are there. Raises TargetError."""
+        for key in keys:
+            self._eviction.used(key)
+            if key not in self._slot_of:
+                self.counters.misses += 1
+            elif key in self._ahead:
+                self.counters.ahead_hits += 1
+                if key in self._tickets:
+                    self._file.hurry(self._tickets[key])
+            else:
+                self.counters.hits += 1
+            self._ahead.discard(key)
+        for key in keys:
+            if key not in self._slot_of:
+                self._start(key, self._slot(keeping=keys), ahead=False)
+        return [self._slot_of[key] for key in keys]
+
+    def ready(self, keys: Iterable[Key]) -> None:
+        """Wait until these experts are in memory. Raises TargetError."""
+        for key in keys:
+            self._settle(key)
+
+    def read_ahead(self, keys: Sequence[Key], keeping: Sequence[Key]) -> None:
+        """Start to read experts that will probably be needed, in place of others but those of `keeping`.
+
+        Experts that do not fit are left out. Raises TargetError.
+        """
+        wanted = keys[: max(0, self.count - len(keeping))]
+        for key in wanted:
+            if key in self._slot_of:
+                continue
+            self._start(key, self._slot(keeping=[*keeping, *wanted]), ahead=True)
+            self._ahead.add(key)
+            self.counters.ahead += 1
+
+    def close(self) -> None:
+        """Wait for reads in flight; errors of reads that nobody needs are dropped."""
+        for key in list(self._tickets):
+            self._drop(key)
+
+    def _start(self, key: Key, slot: int, *, ahead: bool) -> None:
+        module, expert = key
+        self._tickets[key] = self._file.start(self._arrays[module], expert, self._slots[slot], ahead=ahead)
+        self._slot_of[key] = slot
+
+    def _slot(self, keeping: Sequence[Key]) -> int:
+        """A free slot, from an expert that leaves if there is none."""
+        if self._free:
+            return self._free.pop()
+        kept = set(keeping)
+        candidates = [key for key in self._slot_of if key not in kept]
+        at_rest = [key for key in candidates if key not in self._tickets]
+        leaves = self._eviction.victim(at_rest or candidates)
+        self._drop(leaves)
+        return self._free.pop()
+
+    def _drop(self, key: Key) -> None:
+        """The expert leaves its slot. Its read, if one is in flight, ends first."""
+        with suppress(TargetError):  # nobody needs what was read
+            self._settle(key)
+        if key in self._slot_of:
+            self._free.append(self._slot_of.pop(key))
+        self._ahead.discard(key)
+
+    def _settle(self, key: Key) -> None:
+        """Wait for the read of an expert. One that fails leaves its slot. Raises TargetError."""
+        ticket = self._tickets.pop(key, None)
+        if ticket is None:
+            return
+        module, expert = key
+        try:
+            self._file.wait(ticket, self._arrays[module], expert)
+        except BaseException:
+            self._free.append(self._slot_of.pop(key))
+            self._ahead.discard(key)
+            raise
+
+
+def _view(memory: U8, count: int, stride: int, part: Part) -> torch.Tensor:
+    """A part of every slot as one tensor [count, *shape]."""
+    size = part.torch_dtype.itemsize
+    flat = torch.from_numpy(memory).view(part.torch_dtype)
+    inner = torch.empty(part.shape, device="meta").stride()
+    return flat.as_strided((count, *part.shape), (stride // size, *inner), part.offset // size)

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads checked pieces of a file around the page cache, many at once, while the caller computes.
+//
+// A thread keeps reads in flight and verifies the CRC-32C of each piece when it arrives. Reads that somebody waits for
+// go before reads ahead, and reads ahead never fill the queue: a read that becomes urgent finds the disk nearly free.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "storage/async_transfers.hpp"
+#include "storage/backing_file.hpp"
+
+namespace kvdrive {
+
+class PieceReader {
+ public:
+  using Ticket = std::uint64_t;
+  enum class Urgency : std::uint8_t { kNow, kAhead };
+
+  // What became of a read: `error` is an errno or 0, `bad_piece` the first piece whose checksum differs, or -1.
+  struct Outcome {
+    int error = 0;
+    std::int64_t bad_piece = -1;
+  };
+
+  struct Counters {
+    std::uint64_t reads = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t most_in_flight = 0;
+    std::uint64_t busy_ns = 0;  // time with at least one read in flight
+  };
+
+  // Pieces have `piece_bytes`, whole pages. At most `depth` reads are in flight, a quarter of them reads ahead. Throws
+  // std::runtime_error with a sentence for the user.
+  PieceReader(const std::filesystem::path& path, std::size_t piece_bytes, unsigned depth);
+  PieceReader(const PieceReader&) = delete;
+  PieceReader& operator=(const PieceReader&) = delete;
+  // Waits for reads in flight, and drops those that have not begun.
+  ~PieceReader();
+
+  // Reads `to.size()` bytes at `offset`, whole pages into page-aligned memory; the last piece may be shorter. There is
+  // one checksum for each piece. The memory must stay in place until `wait` has returned.
+  Ticket start(std::uint64_t offset, std::span<std::byte> to, std::vector<std::uint32_t> checksums, Urgency urgency);
+  // Puts a read ahead among those that somebody waits for.
+  void hurry(Ticket ticket);
+  bool done(Ticket ticket) const;
+  // Waits for the end of a read and forgets its ticket.
+  Outcome wait(Ticket ticket);
+
+  Counters counters() const;
+  std::uint64_t file_bytes() const { return file_.size(); }
+  bool around_cache() const { return file_.has_direct(); }
+  bool asynchronous() const { return transfers_.asynchronous(); }
+
+ private:
+  struct Request {
+    std::uint64_t offset = 0;
+    std::span<std::byte> to;
+    std::vector<std::uint32_t> checksums;
+    std::size_t begun = 0, ended = 0;  // pieces
+    Outcome outcome;
+
+    bool is_done() const { return ended == checksums.size(); }
+  };
+  struct Piece {
+    Ticket ticket;
+    std::int64_t number;
+    std::uint64_t offset;
+    std::span<std::byte> to;
+    std::uint32_t checksum;
+    bool ahead;
+    int error = 0;
+    bool bad = false;
+  };
+
+  void serve();
+  // Both need the mutex.
+  std::vector<Piece> take(unsigned in_flight);
+  void settle();
+  void begin(const Piece& piece);
+
+  const std::size_t piece_bytes_;
+  const unsigned depth_;
+  BackingFile file_;
+  AsyncTransfers transfers_;    // of the thread
+  std::vector<Piece> arrived_;  // of the thread: pieces that `settle` has not seen
+  mutable std::mutex mutex_;
+  std::condition_variable work_;   // signalled when there are pieces to read, or when the thread is to stop
+  std::condition_variable ended_;  // signalled when a request has ended
+  std::map<Ticket, Request> requests_;
+  std::deque<Ticket> now_, ahead_;  // requests with pieces that have not begun
+  unsigned ahead_in_flight_ = 0;
+  Ticket last_ = 0;
+  Counters counters_;
+  bool stop_ = false;
+  std::thread thread_;  // last: it uses all members
+};
+
+}  // namespace kvdrive

@@ -1,0 +1,124 @@
+"""`kvdrive convert`, and `kvdrive generate --weights flash`."""
+
+import json
+import subprocess
+import sys
+from fractions import Fraction
+
+import moe_models
+import pytest
+from typer.testing import CliRunner
+
+from kvdrive.cli.main import app
+from kvdrive.cli.sizes import share_or_bytes
+from kvdrive.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return moe_models.save("mixtral", tmp_path_factory.mktemp("mixtral"))
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(one) for one in arguments])
+
+
+GENERATE = ("--prompt", "def main():", "--max-new-tokens", "12", "--ignore-stop", "--threads", "1")
+
+
+def test_a_converted_checkpoint_generates_the_tokens_of_transformers(folder, tmp_path):
+    done = run("convert", "--model", folder, "--json")
+    assert done.exit_code == 0, done.output
+    made = json.loads(done.stdout)
+    assert (made["experts"], made["resumed"]) == (24, 0)
+    assert str(tmp_path / "cache") in made["path"]
+    for path in folder.glob("*.kvw"):
+        raise AssertionError(f"{path} is in the checkpoint")
+    memory = ("--weights", "flash", "--weights-memory", "60%")
+    result = run("generate", "--model", folder, *GENERATE, *memory, "--check", "--json")
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)
+    weights = report["weights"]
+    assert report["check"]["identical"] == report["check"]["total"] == 12
+    assert weights["experts_in_memory"] < weights["experts"] == 24
+    assert weights["hits"] + weights["hits_ahead"] + weights["misses"] >= 12 * 3 * 2
+    assert weights["flash_bytes"] > 0
+    assert 0 < weights["recall"] <= 1
+    assert report["options"]["weights_memory"] == "3/5"
+
+
+def test_the_table_says_how_much_was_in_memory(folder, tmp_path):
+    file = tmp_path / "w.kvw"
+    assert run("convert", "--model", folder, "--weights-file", file).exit_code == 0
+    result = run("generate", "--model", folder, *GENERATE, "--weights", "flash", "--weights-file", file)
+    assert result.exit_code == 0, result.output
+    assert "experts in memory" in result.stderr
+    assert "bytes of experts read" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("--weights", "flash"), "`kvdrive convert --model"),
+        (("--weights", "flash", "--weights-memory", "150%"), "'150%' is no share"),
+        (("--weights", "flash", "--device", "cuda"), "computed on the cpu"),
+    ],
+)
+def test_what_cannot_be_done_is_a_sentence(options, sentence, folder):
+    result = run("generate", "--model", folder, *GENERATE, *options)
+    assert result.exit_code != 0
+    assert sentence in str(result.exception)
+
+
+def test_a_dense_model_has_nothing_to_convert(byte_checkpoint):
+    result = run("convert", "--model", byte_checkpoint)
+    assert result.exit_code != 0
+    assert "has no experts" in str(result.exception)
+
+
+def test_shares_and_sizes():
+    assert share_or_bytes("50%") == Fraction(1, 2)
+    assert share_or_bytes("12.5 %") == Fraction(1, 8)
+    assert share_or_bytes("8G") == 8 << 30
+    for text in ("0%", "101%", "half"):
+        with pytest.raises(InputError):
+            share_or_bytes(text)
+
+
+_PEAK = """
+import resource, sys
+from fractions import Fraction
+from pathlib import Path
+import torch
+from kvdrive.weights.opening import FlashOptions, load
+torch.set_num_threads(1)
+load(sys.argv[1], "auto", FlashOptions(Path(sys.argv[2]), 24 << 20)).weights.close()  # what importing costs
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+data = int(Path("/proc/self/statm").read_text().split()[5]) * 4096
+resource.setrlimit(resource.RLIMIT_DATA, (data + (96 << 20), resource.RLIM_INFINITY))
+checkpoint = load(sys.argv[3], "auto", FlashOptions(Path(sys.argv[4]), 24 << 20))
+with torch.no_grad():
+    checkpoint.model(torch.arange(200)[None])
+report = checkpoint.weights.report()
+checkpoint.weights.close()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, report["bytes"] >> 10)
+"""
+
+
+def test_experts_never_are_in_memory_together(folder, tmp_path):
+    """156 MiB of weights in a process that may allocate 96 MiB more, and takes less than 64."""
+    small, large = tmp_path / "small.kvw", tmp_path / "large.kvw"
+    big = moe_models.save("big", tmp_path / "big")
+    for model, file in ((folder, small), (big, large)):
+        assert run("convert", "--model", model, "--weights-file", file).exit_code == 0
+    command = [sys.executable, "-c", _PEAK, folder, small, big, large]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    peak_kib, whole_kib = map(int, done.stdout.split())
+    assert whole_kib > 150 << 10
+    assert peak_kib < 64 << 10

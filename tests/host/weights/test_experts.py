@@ -1,0 +1,189 @@
+"""Models whose experts stay on flash: the same tokens as in memory, whatever fits, and what is said when it fails."""
+
+import shutil
+from fractions import Fraction
+
+import moe_models
+import pytest
+import torch
+from rich.console import Console
+
+from kvdrive.errors import InputError, TargetError
+from kvdrive.plugins.transformers import attach
+from kvdrive.weights.opening import FlashOptions, load, make_file
+
+QUIET = Console(quiet=True)
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+@pytest.fixture(scope="module")
+def converted(tmp_path_factory):
+    """(family, stored precision) -> checkpoint folder and its file of weights."""
+    made = {}
+
+    def of(name, stored="float32"):
+        if (name, stored) not in made:
+            folder = moe_models.save(name, tmp_path_factory.mktemp(name), DTYPES[stored])
+            made[name, stored] = folder, make_file(folder, folder / "w.kvw", "auto", QUIET).path
+        return made[name, stored]
+
+    return of
+
+
+def opened(folder, path, memory=Fraction(1, 2), dtype="float32", **options):
+    return load(str(folder), dtype, FlashOptions(path, memory, **options))
+
+
+def least(folder, path, dtype="float32"):
+    """The least memory that the model takes, in bytes."""
+    checkpoint = opened(folder, path, Fraction(1), dtype)
+    checkpoint.weights.close()
+    return checkpoint.weights.need.minimum
+
+
+def ids(rows, tokens, seed=3):
+    return torch.randint(0, 256, (rows, tokens), generator=torch.Generator().manual_seed(seed))
+
+
+def greedy(model, prompt, new_tokens=10):
+    return model.generate(prompt, max_new_tokens=new_tokens, do_sample=False, eos_token_id=-1, pad_token_id=0)
+
+
+@pytest.mark.parametrize("name", moe_models.CONFIGS)
+@pytest.mark.parametrize(("stored", "dtype"), [("float32", "float32"), ("bfloat16", "float32"), ("bfloat16", "auto")])
+def test_tokens_equal_those_of_the_model_in_memory(name, stored, dtype, converted):
+    folder, path = converted(name, stored)
+    whole = moe_models.in_memory(folder, DTYPES[stored if dtype == "auto" else dtype])
+    prompt = ids(2, 24)
+    expected, logits = greedy(whole, prompt), whole(prompt).logits
+    for memory in (least(folder, path, dtype), Fraction(9, 10)):
+        checkpoint = opened(folder, path, memory, dtype)
+        assert torch.equal(greedy(checkpoint.model, prompt), expected)
+        if name != "gpt-oss":  # torch's sigmoid gives the last of several rows another last bit than a single one
+            assert torch.equal(checkpoint.model(prompt).logits, logits)
+        assert checkpoint.weights.slots.count < checkpoint.weights.need.experts or memory == Fraction(9, 10)
+        checkpoint.weights.close()
+
+
+@pytest.mark.parametrize("cache", ["lfu", "lru", "prior"])
+@pytest.mark.parametrize("look_ahead", [True, False])
+def test_no_policy_changes_a_token(cache, look_ahead, converted):
+    folder, path = converted("qwen3-moe")
+    expected = greedy(moe_models.in_memory(folder), ids(1, 6), 20)
+    checkpoint = opened(folder, path, weights_cache=cache, look_ahead=look_ahead)
+    assert torch.equal(greedy(checkpoint.model, ids(1, 6), 20), expected)
+    report = checkpoint.weights.report()
+    checkpoint.weights.close()
+    assert (report["recall"] is None) == (not look_ahead)
+    assert bool(report["read_ahead"]) == look_ahead
+
+
+def test_a_prefill_reads_each_expert_once(converted):
+    folder, path = converted("olmoe")
+    checkpoint = opened(folder, path, least(folder, path))
+    weights = checkpoint.weights
+    assert weights.slots.count == 4  # of 16 in each of 3 layers
+    before = weights.file.counters()["bytes"]
+    with torch.no_grad():
+        checkpoint.model(ids(4, 60))  # 240 tokens use every expert
+    weights.close()
+    read = (weights.file.counters()["bytes"] - before) / weights.file.manifest.experts[0].stride
+    assert 48 <= read <= 48 + 4 * 2  # guesses for the next layer may take as many as there are slots, twice
+
+
+def test_with_room_for_all_experts_each_is_read_once(converted):
+    folder, path = converted("mixtral")
+    checkpoint = opened(folder, path, 1 << 30)
+    greedy(checkpoint.model, ids(2, 30), 30)
+    weights = checkpoint.weights
+    weights.close()
+    assert weights.slots.count == 24
+    assert weights.slots.counters.misses + weights.slots.counters.ahead <= 24
+    assert weights.slots.counters.hit_rate > 0.8
+
+
+def test_recall_is_what_was_foreseen_of_what_was_used(converted):
+    folder, path = converted("olmoe")
+    checkpoint = opened(folder, path)
+    ahead = checkpoint.weights.lookahead
+    greedy(checkpoint.model, ids(1, 3), 5)
+    recall = ahead.recall
+    assert 0 < recall.found <= recall.used
+    assert recall.guessed > 0
+    before = recall.found, recall.used
+    ahead._guess[1] = [3, 7, 5]
+    ahead.routed(1, [5, 6, 7])
+    assert (recall.found - before[0], recall.used - before[1]) == (2, 3)
+    checkpoint.weights.close()
+
+
+def test_the_counts_of_earlier_runs_stay(converted, tmp_path):
+    folder, path = converted("olmoe")
+    path = shutil.copy(path, tmp_path / "w.kvw")
+    first = opened(folder, path, weights_cache="prior")
+    greedy(first.model, ids(1, 6), 10)
+    first.weights.close()
+    uses = sum(first.weights._eviction.counts.values())
+    assert uses > 0
+    again = opened(folder, path, weights_cache="prior")
+    assert sum(again.weights._eviction.counts.values()) == uses
+    again.weights.close()
+
+
+def test_attention_in_a_drive_and_experts_on_flash(converted, target):
+    folder, path = converted("mixtral")
+    prompt = ids(1, 30)
+    expected = greedy(moe_models.in_memory(folder), prompt)
+    checkpoint = opened(folder, path)
+    with attach(checkpoint.model, target):
+        assert torch.equal(greedy(checkpoint.model, prompt), expected)
+    checkpoint.weights.close()
+
+
+def test_too_little_memory_says_what_is_needed(converted):
+    folder, path = converted("mixtral")
+    needed = least(folder, path)
+    with pytest.raises(InputError, match=rf"give --weights-memory {-(-needed // 2**20)}M or more"):
+        opened(folder, path, needed - 1)
+
+
+@pytest.mark.parametrize("damage", ["bit", "truncated"])
+def test_damage_in_the_middle_of_a_text_ends_it(damage, converted, tmp_path):
+    folder, path = converted("olmoe")
+    path = shutil.copy(path, tmp_path / "w.kvw")
+    checkpoint = opened(folder, path, least(folder, path), look_ahead=False)
+    array = checkpoint.weights.file.manifest.experts[2]
+    expected = greedy(moe_models.in_memory(folder), ids(1, 12))
+    contents = path.read_bytes()
+    if damage == "bit":
+        with path.open("r+b") as file:
+            for expert in range(array.count):
+                file.seek(array.bundle(expert))
+                file.write(bytes([contents[array.bundle(expert)] ^ 1]))
+        message = r"bundle \d+ of model.layers.2.mlp.experts in .* is damaged"
+    else:
+        with path.open("r+b") as file:
+            file.truncate(array.offset)
+        message = r"cannot read bundle \d+ of model.layers.2.mlp.experts in .*: Input/output error"
+    with pytest.raises(TargetError, match=message):
+        greedy(checkpoint.model, ids(1, 12))
+    path.write_bytes(contents)  # nothing of the damaged data is left in memory
+    assert torch.equal(greedy(checkpoint.model, ids(1, 12)), expected)
+    checkpoint.weights.close()
+
+
+def test_the_fingerprint_of_sessions_tells_experts_apart(converted, tmp_path):
+    from kvdrive.kvcache.fingerprint import fingerprint
+
+    folder, path = converted("mixtral")
+    other = shutil.copytree(folder, tmp_path / "other", ignore=shutil.ignore_patterns("*.kvw"))
+    model = moe_models.in_memory(other)
+    with torch.no_grad():
+        model.model.layers[1].mlp.experts.down_proj[3, 0, 0] += 1
+    model.save_pretrained(other)
+    found = []
+    for place, file in ((folder, path), (other, make_file(other, other / "w.kvw", "auto", QUIET).path)):
+        checkpoint = opened(place, file)
+        found.append(fingerprint(checkpoint.model))
+        checkpoint.weights.close()
+    assert found[0] != found[1]
