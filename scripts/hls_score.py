@@ -45,7 +45,14 @@ def judge(suite: Path, verify: bool, config: Path) -> Verdict:
     differs = "not tried"
     try:
         component = read_config(config)
-        program = compile_program(component.sources, component.top, component.includes, component.defines)
+        program = compile_program(
+            component.sources,
+            component.top,
+            component.includes,
+            component.defines,
+            flow=component.flow,
+            directives=component.directives,
+        )
         with tempfile.TemporaryDirectory(prefix="openhls-") as folder:
             design = write_design(program, component.top, Path(folder), component.clock_mhz or CLOCK_MHZ)
             if verify:

@@ -21,6 +21,8 @@ from openhls.config import Component, read_config
 from openhls.errors import OpenHlsError
 from openhls.estimate import estimate
 from openhls.frontend.compile import compile_program
+from openhls.frontend.directives import read_tcl
+from openhls.frontend.interfaces import FLOWS
 from openhls.ir import Program
 from openhls.pipeline import checked
 from openhls.printer import print_program
@@ -41,6 +43,8 @@ def _parser() -> argparse.ArgumentParser:
     software.add_argument("-D", dest="defines", action="append", default=[], metavar="NAME[=X]", help="a macro")
     source = argparse.ArgumentParser(add_help=False, parents=[software])
     source.add_argument("--top", default="", help="the function that becomes the top, without namespaces")
+    source.add_argument("--flow", choices=FLOWS, help="what arguments without INTERFACE are (vitis: m_axi)")
+    source.add_argument("--directives", type=Path, metavar="TCL", help="set_directive_... commands")
     source.add_argument("--strict", action="store_true", help="refuse what would be a warning: pragmas without effect")
     source.add_argument("--verify", action="store_true", help="check the rules of the IR after every pass")
     hardware = argparse.ArgumentParser(add_help=False)
@@ -86,7 +90,10 @@ def _component(options: argparse.Namespace) -> Component:
         includes=(*found.includes, *options.includes),
         defines=(*found.defines, *options.defines),
         top=getattr(options, "top", "") or found.top,
+        flow=getattr(options, "flow", None) or found.flow,
     )
+    if getattr(options, "directives", None) is not None:
+        found = replace(found, directives=(*found.directives, *read_tcl(options.directives)))
     if not found.sources:
         raise OpenHlsError("name a C++ file, or a --config that does")
     missing = [str(path) for path in (*found.sources, *found.testbenches) if not path.exists()]
@@ -99,7 +106,13 @@ def _compiled(options: argparse.Namespace, component: Component) -> Program:
     if not component.top:
         raise OpenHlsError("name the function that becomes the top: --top NAME")
     program = compile_program(
-        component.sources, component.top, component.includes, component.defines, strict=options.strict
+        component.sources,
+        component.top,
+        component.includes,
+        component.defines,
+        strict=options.strict,
+        flow=component.flow,
+        directives=component.directives,
     )
     for warning in program.warnings:
         print(f"openhls: {warning}", file=sys.stderr)

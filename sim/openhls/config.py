@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
 from openhls.errors import OpenHlsError
+from openhls.frontend.directives import Directive, make_directive
+from openhls.frontend.interfaces import FLOWS
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,8 @@ class Component:
     defines: tuple[str, ...] = ()
     testbenches: tuple[Path, ...] = ()
     clock_mhz: float | None = None
+    flow: str = FLOWS[0]
+    directives: tuple[Directive, ...] = ()
 
 
 def read_config(path: Path) -> Component:
@@ -44,6 +49,8 @@ def read_config(path: Path) -> Component:
         flag for key in ("syn.cflags", "syn.csimflags") for text in values.get(key, []) for flag in shlex.split(text)
     ]
     sources, top = files("syn.file"), values.get("syn.top", [""])[-1]
+    for name in values.get("syn.blackbox.file", []):
+        sources += _models(path.parent / name)
     if not sources or not top:
         raise OpenHlsError(f"{path}: write syn.file and syn.top")
     return Component(
@@ -53,7 +60,24 @@ def read_config(path: Path) -> Component:
         tuple(flag[2:] for flag in flags if flag.startswith("-D")),
         files("tb.file"),
         _clock(values.get("clock", [""])[-1], path),
+        "vitis" if values.get("flow_target", [""])[-1] == "vitis" else FLOWS[0],
+        tuple(
+            make_directive(key.removeprefix("syn.directive."), words[0], words[1:])
+            for key, texts in values.items()
+            if key.startswith("syn.directive.")
+            for text in texts
+            if (words := text.split())
+        ),
     )
+
+
+def _models(path: Path) -> tuple[Path, ...]:
+    """The C++ models that a description of a black box names: they are compiled in place of its RTL."""
+    try:
+        found = json.loads(path.read_text())
+        return tuple(path.parent / entry["c_file"] for entry in found["c_files"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise OpenHlsError(f"{path}: no description of a black box with c_files") from None
 
 
 def _clock(text: str, path: Path) -> float | None:

@@ -286,7 +286,8 @@ class Call:
 
     Scalars of the process get operands that are visible before the region. `streams` names, for each stream of the
     process, a FIFO of the region or a stream of the caller; `arrays`, for each external array, an array of the caller.
-    `results` binds outputs of the process, by name, to values that are visible after the region.
+    `results` binds outputs of the process, by name, to values that are visible after the region. The process starts
+    when the calls with the numbers `after`, which come before it in the region, have ended.
     """
 
     process: str
@@ -295,11 +296,13 @@ class Call:
     arrays: tuple[tuple[str, str], ...] = ()
     results: tuple[tuple[str, Value], ...] = ()
     location: Location = UNKNOWN
+    after: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class Dataflow:
-    """Calls that run at the same time. Each FIFO has one writer and one reader, each array one user."""
+    """Calls that run at the same time, unless one is `after` another. Each FIFO has one writer and one reader; an array
+    and a stream of the caller have one user at a time. Calls that a FIFO connects are after the same calls."""
 
     label: str
     fifos: tuple[Fifo, ...]
@@ -412,6 +415,45 @@ class MemoryPort:
 
 
 @dataclass(frozen=True)
+class ArrayPort:
+    """An external `array` of the top's process that is (a part of) the array argument `argument`.
+
+    Its element i, with i written in the mixed radix of the lengths of `levels`, most significant first, lies in the
+    memory of the argument at byte `offset` plus each digit times its stride; `levels` are (length, stride in bytes),
+    the first one that of the whole argument.
+    """
+
+    array: str
+    argument: str
+    offset: int
+    levels: tuple[tuple[int, int], ...]
+
+    def place(self, index: int) -> int:
+        """The byte of element `index`."""
+        place = self.offset
+        for length, stride in reversed(self.levels):
+            index, digit = divmod(index, length)
+            place += digit * stride
+        return place
+
+
+@dataclass(frozen=True)
+class State:
+    """What the top keeps from one job to the next: a global or static variable of the C++, or a number in one.
+
+    `name` is an external array of the top's process, or an output; `initial` is what it holds after a reset. For a
+    number, `scalar` is the scalar of the process that it goes to at the start of each job ("" if the process does not
+    look at it).
+    """
+
+    name: str
+    initial: tuple[int, ...]
+    scalar: str = ""
+    is_array: bool = False
+    location: Location = UNKNOWN
+
+
+@dataclass(frozen=True)
 class Program:
     """Processes by name, callees before callers; `top` is the last one.
 
@@ -419,7 +461,8 @@ class Program:
     for a scalar by reference, an output. A reference that is also read has the name of its output plus `_in` among the
     scalars. `registers` are the arguments (and "return") that INTERFACE s_axilite puts behind the AXI4-Lite port; the
     others are ports of the top. `function` is the C++ name of the top with its namespaces; `sources` are the C++ files
-    that were read. `warnings` name the lines of what was accepted and has no effect.
+    that were read. `warnings` name the lines of what was accepted and has no effect. The external arrays of the top's
+    process are those of `ports` and of `states`.
     """
 
     top: str
@@ -430,6 +473,8 @@ class Program:
     memories: tuple[MemoryPort, ...] = ()
     registers: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    ports: tuple[ArrayPort, ...] = ()
+    states: tuple[State, ...] = ()
 
 
 def walk(regions: tuple[Region, ...]) -> Iterator[Region]:

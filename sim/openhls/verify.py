@@ -224,13 +224,19 @@ class _ProcessCheck:
         local = {fifo.name: fifo.width for fifo in region.fifos}
         if self._names & set(local):
             self._fail("a FIFO with a name in use in", region.label)
-        users: dict[str, str] = {}
+        users: dict[str, int] = {}
         defined: list[Value] = []
-        for call in region.calls:
+        earlier: list[set[int]] = []  # calls that have ended when a call starts
+        for number, call in enumerate(region.calls):
+            if any(not 0 <= before < number for before in call.after):
+                self._fail("a call that is after itself or a later one in", region.label)
+            earlier.append({*call.after}.union(*(earlier[before] for before in call.after)))
             self._call(call, visible, local, ends)
-            for _, array in call.arrays:
-                if users.setdefault(array, call.process) != call.process and self._arrays[array].initial is None:
-                    self._fail(f"two users of {array} in", region.label)
+            shared = [name for _, name in call.arrays if self._arrays[name].initial is None]
+            for name in dict.fromkeys((*shared, *(name for _, name in call.streams if name not in local))):
+                if name in users and users[name] not in earlier[number]:
+                    self._fail(f"two users of {name} in", region.label)
+                users[name] = number
             defined += [value for _, value in call.results]
         for fifo in region.fifos:
             for direction in Direction:
@@ -257,9 +263,8 @@ class _ProcessCheck:
             width = fifos.get(name, own.width if own is not None else 0)
             if width != stream.width or (own is not None and own.direction is not stream.direction):
                 self._fail(f"the stream {name} does not fit in the call of", call.process)
-            if ends.setdefault((name, stream.direction), call.process + repr(call.location)) != call.process + repr(
-                call.location
-            ):
+            end = call.process + repr(call.location)
+            if ends.setdefault((name, stream.direction), end) != end and name in fifos:
                 self._fail(f"two processes at one end of {name}")
         external = {array.name: array for array in callee.arrays if array.external}
         if {name for name, _ in call.arrays} != set(external):

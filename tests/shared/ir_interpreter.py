@@ -7,6 +7,7 @@ arrays) is random here, so that a program that depends on it fails its tests.
 
 from __future__ import annotations
 
+import math
 import random
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from ir_memory import Memory, attach
 from openhls.errors import OpenHlsError
 from openhls.evaluate import evaluate
 from openhls.ir import (
+    ArrayPort,
     Block,
     Const,
     Dataflow,
@@ -31,6 +33,7 @@ from openhls.ir import (
     Value,
 )
 
+Kept = dict[str, list[int]]
 POLLING = ""
 _MOST_POLLS = 200_000
 
@@ -220,6 +223,8 @@ class _Run:
             before = self._progress()
             waiting = {}
             for index, steps in list(active.items()):
+                if active.keys() & region.calls[index].after:
+                    continue
                 stream = next(steps, None)
                 if stream is None:
                     del active[index]
@@ -244,9 +249,11 @@ def interpret(
     streams: Mapping[str, Sequence[int]],
     seed: int = 1,
     buffers: Mapping[str, bytes] | None = None,
+    kept: Kept | None = None,
 ) -> Outcome:
     """Runs the top once. `streams` holds all words of the input streams; output streams take any number. `buffers` are
-    what pointers lead to; memory does what it is asked for at once, or as late as it can.
+    what pointers and array arguments lead to; memory does what it is asked for at once, or as late as it can. `kept`
+    is what the program keeps from one run to the next, as after a reset if it is left out; it is changed.
 
     Raises Stuck if the program waits for ever, OutOfRange for an index beyond an array, MemoryFault for one beyond a
     buffer.
@@ -259,7 +266,12 @@ def interpret(
         channels[name].memory = memory
     pointers = {memory.port.name: memory for memory in memories.values()}
     given = {**scalars, **{name: memory.address for name, memory in pointers.items()}}
-    run = _Run(machine, top, given, channels, {})
+    kept = initial_state(program) if kept is None else kept
+    given |= {state.scalar: kept[state.name][0] for state in program.states if state.scalar}
+    contents = {name: bytes(buffers[name]) for name in {port.argument for port in program.ports} if buffers}
+    arrays = {state.name: kept[state.name] for state in program.states if state.is_array}
+    arrays |= {port.array: _elements(program, port, contents[port.argument]) for port in program.ports}
+    run = _Run(machine, top, given, channels, arrays)
     for polls, waiting in enumerate(run.steps()):
         if waiting != POLLING or polls > _MOST_POLLS:
             raise Stuck(f"{top.name} waits for ever: {waiting or 'it polls'}")
@@ -268,5 +280,34 @@ def interpret(
     plain = [stream for stream in top.streams if stream.name not in memories]
     written = {s.name: list(channels[s.name].words) for s in plain if s.direction is Direction.WRITE}
     unread = {s.name: list(channels[s.name].words) for s in plain if s.direction is Direction.READ}
-    contents = {name: bytes(memory.contents) for name, memory in pointers.items()}
-    return Outcome(run.outputs(), written, unread, machine.operations, contents)
+    outputs = run.outputs()
+    for state in (state for state in program.states if not state.is_array):
+        kept[state.name] = [outputs.pop(state.name)]
+    for port in program.ports:
+        contents[port.argument] = _with_elements(program, port, contents[port.argument], arrays[port.array])
+    contents |= {name: bytes(memory.contents) for name, memory in pointers.items()}
+    return Outcome(outputs, written, unread, machine.operations, contents)
+
+
+def initial_state(program: Program) -> Kept:
+    """What a program keeps, as it is after a reset."""
+    return {state.name: list(state.initial) for state in program.states}
+
+
+def _width(program: Program, port: ArrayPort) -> int:
+    return next(array.width for array in program.processes[program.top].arrays if array.name == port.array)
+
+
+def _elements(program: Program, port: ArrayPort, contents: bytes) -> list[int]:
+    """An array as it lies in the memory of its argument."""
+    size = _width(program, port) // 8
+    places = map(port.place, range(math.prod(length for length, _ in port.levels)))
+    return [int.from_bytes(contents[place : place + size], "little") for place in places]
+
+
+def _with_elements(program: Program, port: ArrayPort, contents: bytes, elements: list[int]) -> bytes:
+    changed, size = bytearray(contents), _width(program, port) // 8
+    for index, element in enumerate(elements):
+        place = port.place(index)
+        changed[place : place + size] = element.to_bytes(size, "little")
+    return bytes(changed)

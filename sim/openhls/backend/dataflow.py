@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from openhls.backend.datapath import Surroundings
-from openhls.backend.netlist import RESET, Net, Term, all_of, any_of
+from openhls.backend.netlist import RESET, Net, Term, all_of, any_of, negate
 from openhls.backend.pulses import flag
 from openhls.backend.storage import storage_of
 from openhls.ir import Call, Dataflow, Direction, Fifo, Operand, Process, Program
@@ -28,7 +28,15 @@ class Stages:
         ends: dict[str, dict[str, Net]] = {}
         for fifo in region.fifos:
             ends[fifo.name] = self.fifo(fifo, begin)
-        done = [self.call(call, begin, ends) for call in region.calls]
+        done: list[Net] = []
+        for call in region.calls:
+            start: Term = begin
+            if call.after:
+                ready = all_of([done[before] for before in call.after])
+                started = module.net(f"{call.process}_started", 1)
+                start = module.wire(f"{call.process}_starts", all_of([ready, negate(started)]))
+                module.register(started, any_of([start, all_of([started, negate(begin)])]), reset=0)
+            done.append(self.call(call, begin, start, ends))
         finished = module.net(f"{name}_finished", 1)
         busy = flag(module, f"{name}_busy", begin, finished)
         module.assign(finished, all_of([busy, *done]))
@@ -63,12 +71,12 @@ class Stages:
         )
         return nets
 
-    def call(self, call: Call, begin: Net, fifos: dict[str, dict[str, Net]]) -> Net:
-        """An instance of a process; returns a bit that is 1 once it has ended."""
+    def call(self, call: Call, begin: Net, start: Term, fifos: dict[str, dict[str, Net]]) -> Net:
+        """An instance of a process that starts with the pulse `start`; returns a bit that is 1 once it has ended."""
         module = self.around.module
         callee = self.program.processes[call.process]
         name = f"{callee.name}_run"
-        inputs: dict[str, Term] = {"start": begin}
+        inputs: dict[str, Term] = {"start": start}
         done = module.net(f"{name}_done", 1)
         outputs: dict[str, Net] = {"done": done}
         for scalar, operand in call.scalars:

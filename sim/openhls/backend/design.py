@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from openhls.backend.expect import Expectation, check_intervals
+from openhls.backend.outside import Uses, uses_of
 from openhls.backend.process import build_program
 from openhls.backend.registers import RegisterMap, register_map
 from openhls.backend.report import RegionReport, as_json, as_text, report
 from openhls.backend.simulate import LIBRARY
 from openhls.backend.top import build_top, module_of
 from openhls.backend.verilog import module_text
-from openhls.ir import MemoryPort, Process, Program
+from openhls.ir import ArrayPort, MemoryPort, Process, Program, State
 from openhls.pipeline import finish_program
 
 CLOCK_MHZ = 300.0
@@ -30,6 +31,9 @@ class Design:
     process: Process
     arguments: tuple[str, ...]
     memories: tuple[MemoryPort, ...]
+    ports: tuple[ArrayPort, ...]
+    states: tuple[State, ...]
+    uses: dict[str, Uses]  # of the arrays in `ports`
     registers: RegisterMap | None
     files: tuple[Path, ...]
     library: tuple[Path, ...]
@@ -67,7 +71,8 @@ def write_design(
     registers = register_map(program)
     (out / "registers.json").write_text(json.dumps(registers.as_json() if registers else {}, indent=1) + "\n")
     (out / "schedule.json").write_text(json.dumps(as_json(list(regions)), indent=1) + "\n")
-    arguments = program.arguments, program.memories, registers
-    design = Design(top, process, *arguments, tuple(files), library, regions, clock_mhz, out)
+    arguments = program.arguments, program.memories, program.ports, program.states
+    uses = {port.array: uses_of(program, process, port.array) for port in program.ports}
+    design = Design(top, process, *arguments, uses, registers, tuple(files), library, regions, clock_mhz, out)
     (out / "schedule.txt").write_text(design.text() + "\n")
     return design

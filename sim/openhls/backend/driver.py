@@ -9,7 +9,9 @@ from pathlib import Path
 from openhls.backend import simulate
 from openhls.backend.axi import bus_widths
 from openhls.backend.design import Design
+from openhls.backend.outside import bank_name
 from openhls.backend.registers import PORT, Register, RegisterMap
+from openhls.backend.storage import Kind, storage_of
 from openhls.ir import Direction
 
 
@@ -46,7 +48,13 @@ def connections(design: Design) -> list[str]:
         lines.append("harness.pins(top.ap_start, top.ap_done);")
     for bundle, width in bus_widths(design.memories).items():
         lines.append(f"harness.memory(OPENHLS_AXI_PINS(top, {bundle}, {width // 8}));")
-    for name in (name for key in design.arguments for name in (key, f"{key}_in") if name in scalars):
+    if design.states:
+        lines.append("harness.keeps_state();")
+    in_memory = {each.argument for each in design.ports}
+    for name in (name for key in design.arguments for name in (key, f"{key}_in") if name in (*scalars, *in_memory)):
+        if name in in_memory:
+            lines += memory_ports(design, name)
+            continue
         place = port(name, name, scalars[name].width, held.scalars.get(name))
         if name in pointers:
             lines.append(f"harness.pointer({place}, {pointers[name].width // 8});")
@@ -60,6 +68,37 @@ def connections(design: Design) -> list[str]:
         if name in outputs:
             net, shown = ("ap_return", "return") if name == "result" else (name, name)
             lines.append(f"harness.result({port(shown, net, outputs[name].width, held.outputs.get(name))});")
+    return lines
+
+
+def memory_ports(design: Design, argument: str) -> list[str]:
+    """The same for an array argument: its buffer, and the pins of each of its banks or registers."""
+    lines = [f'harness.array("{argument}");']
+    arrays = {array.name: array for array in design.process.arrays}
+    for port in (port for port in design.ports if port.argument == argument):
+        storage, uses = storage_of(arrays[port.array]), design.uses[port.array]
+        levels = ", ".join(f"{{{length}, {stride}}}" for length, stride in port.levels)
+        size, width, name = storage.array.width // 8, storage.array.width, port.array
+        layout = f"{port.offset}, {{{levels}}}, {size}"
+        if storage.kind is Kind.REGISTERS:
+            for number in range(storage.array.length):
+                place = f"{{{port.place(number)}, {{}}, {size}}}, 1, 0, 1"
+                read = f'openhls::port("{name}", {width}, top.{name}_{number}_i)' if uses.reads else "{}"
+                pins = f"&top.{name}_{number}_o_ap_vld" if uses.writes else "nullptr"
+                data = f'openhls::port("{name}", {width}, top.{name}_{number}_o)' if uses.writes else "{}"
+                lines.append(f"harness.bank({{{place}, nullptr, {{}}, {read}, {pins}, {{}}, {data}}});")
+            continue
+        for bank in range(storage.factor):
+            pins, bits, number = bank_name(storage, bank), storage.address_bits, int(uses.reads)
+            step, first = (storage.factor, bank) if storage.cyclic else (1, bank * storage.bank_length)
+            parts = [f"{{{layout}}}, {storage.array.length}, {first}, {step}"]
+            parts.append(f"&top.{pins}_ce0" if uses.reads else "nullptr")
+            parts.append(f'openhls::port("{name}", {bits}, top.{pins}_address0)' if uses.reads else "{}")
+            parts.append(f'openhls::port("{name}", {width}, top.{pins}_q0)' if uses.reads else "{}")
+            parts.append(f"&top.{pins}_we{number}" if uses.writes else "nullptr")
+            parts.append(f'openhls::port("{name}", {bits}, top.{pins}_address{number})' if uses.writes else "{}")
+            parts.append(f'openhls::port("{name}", {width}, top.{pins}_d{number})' if uses.writes else "{}")
+            lines.append(f"harness.bank({{{', '.join(parts)}}});")
     return lines
 
 

@@ -89,7 +89,8 @@ def register_map(program: Program) -> RegisterMap | None:
     """Where the arguments of INTERFACE s_axilite live; None without any. What the hardware lacks has none."""
     process = program.processes[program.top]
     scalars = {scalar.name: scalar.width for scalar in process.scalars}
-    outputs = {name: operand.width for name, operand in process.outputs}
+    hidden = {state.name for state in program.states}
+    outputs = {name: operand.width for name, operand in process.outputs if name not in hidden}
     found = RegisterMap("return" in program.registers)
     if found.controlled and "result" in outputs:
         found.add("ap_return", outputs["result"], "r", output="result", gap=1)

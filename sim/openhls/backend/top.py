@@ -3,7 +3,7 @@
 
 ap_ctrl_hs: hold `ap_start` until `ap_ready`; `ap_done` is high for one cycle; outputs stay until the next start. With
 registers (registers.py) these are bits behind AXI4-Lite. Streams are AXI4-Stream, bundles of pointers AXI4 masters
-(axi.py). Arguments are taken over at the start.
+(axi.py), arrays ports of memory (outside.py). Arguments are taken over at the start.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from openhls.backend.axi import Masters, stream_names
 from openhls.backend.dataflow import module_name
 from openhls.backend.netlist import Module, Net, Term, all_of, any_of, negate, operate
+from openhls.backend.outside import Outside
 from openhls.backend.registers import RegisterMap, build_registers, register_map
 from openhls.errors import Unsupported
 from openhls.ir import Direction, Opcode, Process, Program, Stream
@@ -26,7 +27,8 @@ def module_of(top: str) -> str:
 
 def check_names(process: Process) -> None:
     """Arguments keep their C++ names, so these must be names in SystemVerilog, too, and not those of other pins."""
-    for name in (*(scalar.name for scalar in process.scalars), *(output for output, _ in process.outputs)):
+    arrays = (array.name for array in process.arrays if array.external)
+    for name in (*(scalar.name for scalar in process.scalars), *(output for output, _ in process.outputs), *arrays):
         if name in KEYWORDS:
             raise Unsupported(process.location, f"argument {name}: a keyword of SystemVerilog", "give it another name")
         if name in PINS:
@@ -36,6 +38,8 @@ def check_names(process: Process) -> None:
 def build_top(program: Program, name: str) -> list[Module]:
     """The module `name`, with ap_clk and ap_rst_n in place of clk and rst, last; before it the one of its registers."""
     process = program.processes[program.top]
+    states = {state.name: state for state in program.states if not state.is_array}
+    hidden = {state.scalar for state in states.values()}
     check_names(process)
     registers = register_map(program)
     held = registers or RegisterMap(False)
@@ -46,12 +50,15 @@ def build_top(program: Program, name: str) -> list[Module]:
     file_inputs: dict[str, Term] = {}
     file_outputs: dict[str, Net] = {}
     given: dict[str, Net] = {}
-    for scalar in process.scalars:
+    for scalar in (scalar for scalar in process.scalars if scalar.name not in hidden):
         make = module.net if scalar.name in held.scalars else module.input
         given[scalar.name] = make(scalar.name, scalar.width)
         if scalar.name in held.scalars:
             file_outputs[f"arg_{scalar.name}"] = given[scalar.name]
     for output, operand in process.outputs:
+        if output in states:
+            outputs[f"out_{output}"] = module.net(f"{output}_following", operand.width)
+            continue
         make = module.net if output in held.outputs else module.output
         net = make("ap_return" if output == "result" else output, operand.width)
         outputs[f"out_{output}"] = file_inputs[f"out_{output}"] = net
@@ -61,11 +68,15 @@ def build_top(program: Program, name: str) -> list[Module]:
             add_stream(module, stream, inputs, outputs)
     done = module.net("ended", 1)
     running = module.net("running", 1)
-    begin = module.wire("begin_job", all_of([start, negate(running)]))
+    outside = Outside(module, program, inputs, outputs)
+    outside.build()
+    begin = module.wire("begin_job", all_of([start, negate(running), outside.ready]))
     begun = module.register(module.net("begun", 1), begin, reset=0)
     module.register(running, any_of([begin, all_of([running, negate(done)])]), reset=0)
     for argument, net in given.items():
         inputs[f"arg_{argument}"] = module.register(module.net(f"{argument}_taken", net.width), net, begin)
+    for state in (state for state in states.values() if state.scalar):
+        inputs[f"arg_{state.scalar}"] = outside.number(state, outputs[f"out_{state.name}"], done)
     masters = Masters(module, begin)
     masters.build(program.memories)
     if program.memories:

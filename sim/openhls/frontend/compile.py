@@ -7,15 +7,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from openhls.errors import Unsupported
+from openhls.frontend.addresses import Path as Steps
 from openhls.frontend.context import Context, make_context
-from openhls.frontend.interfaces import Interfaces
+from openhls.frontend.directives import Directive
+from openhls.frontend.interfaces import FLOWS, Interfaces
 from openhls.frontend.llvm.module import Function, Module
 from openhls.frontend.llvm.reader import read_module
 from openhls.frontend.lowering import Lowering
 from openhls.frontend.pragmas import Notes
 from openhls.frontend.stages import Interface
+from openhls.frontend.tables import elements_of, layout
 from openhls.frontend.toolchain import SHIM, compile_source
-from openhls.ir import Program
+from openhls.ir import ArrayPort, Location, Program, State
 from openhls.verify import verify
 
 
@@ -56,6 +59,39 @@ def _arguments(function: Function, interface: Interface) -> tuple[str, ...]:
     return tuple(by_parameter.get(name, name) for name in names)
 
 
+def _array_ports(context: Context, interface: Interface) -> tuple[ArrayPort, ...]:
+    """Where the elements of the external arrays of the top lie in its array arguments."""
+    return tuple(
+        ArrayPort(name, base, *layout(context.objects[base].root, path))
+        for name, base, path in interface.arrays
+        if not base.startswith("@")
+    )
+
+
+def _states(module: Module, interface: Interface) -> tuple[State, ...]:
+    """The global variables, in the arrays, outputs and scalars of the top's process."""
+
+    def initial(base: str, path: Steps) -> tuple[int, ...]:
+        kept = module.statics[base[1:]]
+        return elements_of(kept.data, kept.type, path)
+
+    def place(base: str) -> Location:
+        return module.statics[base[1:]].variable.location
+
+    given = {(base, path): name for name, base, path in interface.scalars}
+    arrays = [
+        State(name, initial(base, path), is_array=True, location=place(base))
+        for name, base, path in interface.arrays
+        if base.startswith("@")
+    ]
+    numbers = [
+        State(name, initial(base, path), given.get((base, path), ""), location=place(base))
+        for name, base, path in interface.outputs
+        if base.startswith("@") and path is not None
+    ]
+    return (*arrays, *numbers)
+
+
 def compile_program(
     source: Path | Sequence[Path],
     top: str,
@@ -63,19 +99,24 @@ def compile_program(
     defines: tuple[str, ...] = (),
     *,
     strict: bool = False,
+    flow: str = FLOWS[0],
+    directives: tuple[Directive, ...] = (),
 ) -> Program:
-    """Raises Unsupported for C++ outside the subset, with `strict` also for what would be a warning; OpenHlsError for
-    wrong C++ or missing tools."""
-    compiled = compile_source(source, top, includes, defines)
+    """`flow`: what arguments without INTERFACE are (interfaces.FLOWS). Raises Unsupported for C++ outside the subset,
+    with `strict` also for what would be a warning; OpenHlsError for wrong C++ or missing tools."""
+    compiled = compile_source(source, top, includes, defines, directives)
     module = read_module(compiled.text, str(SHIM))
     function = module.functions[compiled.top]
     compiler = _Compiler(module, compiled.notes)
-    interfaces = Interfaces(compiled.notes, function)
-    interface = compiler.compile(make_context(module, function, {}, interfaces.pointers()))
+    interfaces = Interfaces(compiled.notes, function, flow)
+    context = make_context(module, function, {}, interfaces.pointers(), bounds=compiled.notes.bounds)
+    interface = compiler.compile(context)
     arguments = _arguments(function, interface)
     parameters = (name for name, _ in function.parameters if name != function.returned)
     names = dict(zip(parameters, arguments, strict=True))
     notes = compiled.notes
+    for warning in module.warnings:
+        notes.warn(*warning)
     if strict and notes.warnings:
         location, problem = notes.warnings[0]
         raise Unsupported(location, problem, "leave it out, or compile without --strict")
@@ -88,6 +129,8 @@ def compile_program(
         interfaces.memories(interface.process, names),
         interfaces.registers(interface.process, names),
         tuple(f"{location}: warning: {text}" for location, text in notes.warnings),
+        _array_ports(context, interface),
+        _states(module, interface),
     )
     verify(program)
     return program

@@ -16,6 +16,14 @@ _OPERATORS: dict[type, Callable[[int, int], int]] = {
     ast.LShift: operator.lshift,
     ast.RShift: operator.rshift,
 }
+_RELATIONS: dict[type, Callable[[int, int], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
 _DEEP = 16  # names behind a name
 _MOST_SHIFT = 64
 
@@ -31,7 +39,9 @@ class Constants:
     def value(self, expression: str, deep: int = _DEEP) -> int | None:
         """The value of an expression of integers and names, None if it is something else."""
         try:
-            tree = ast.parse(re.sub(r"(?<=\d)[uUlL]+\b", "", expression).strip(), mode="eval")
+            text = re.sub(r"(?<=\d)[uUlL]+\b", "", expression)
+            text = re.sub(r"!(?!=)", " not ", text.replace("&&", " and ").replace("||", " or "))
+            tree = ast.parse(text.strip(), mode="eval")
         except (SyntaxError, ValueError):
             return None
         return self._of(tree.body, deep)
@@ -45,6 +55,18 @@ class Constants:
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             inner = self._of(node.operand, deep)
             return None if inner is None else -inner
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            inner = self._of(node.operand, deep)
+            return None if inner is None else int(not inner)
+        if isinstance(node, ast.BoolOp):
+            parts = [self._of(each, deep) for each in node.values]
+            if any(each is None for each in parts):
+                return None
+            return int(all(parts) if isinstance(node.op, ast.And) else any(parts))
+        if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _RELATIONS:
+            first, second = self._of(node.left, deep), self._of(node.comparators[0], deep)
+            known = first is not None and second is not None
+            return int(_RELATIONS[type(node.ops[0])](first, second)) if known else None  # type: ignore[arg-type]
         if not isinstance(node, ast.BinOp) or type(node.op) not in _OPERATORS:
             return None
         a, b = self._of(node.left, deep), self._of(node.right, deep)

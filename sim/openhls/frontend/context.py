@@ -7,6 +7,7 @@ the whole tree of calls before anything is lowered.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from openhls.errors import Unsupported
@@ -14,7 +15,7 @@ from openhls.frontend.addresses import STREAM_BYTES, Address, element_address, w
 from openhls.frontend.graph import Graph
 from openhls.frontend.llvm.module import Function, Global, Instruction, Local, Module, Number, Operand, Variable
 from openhls.frontend.objects import Shape
-from openhls.frontend.types import Int, Pointer, Type
+from openhls.frontend.types import Array, Int, Pointer, Type
 from openhls.ir import UNKNOWN, Location
 
 IGNORED = ("llvm.lifetime.", "llvm.experimental.noalias", "llvm.dbg.", "llvm.assume", "llvm.invariant.")
@@ -94,8 +95,11 @@ def make_context(
     bound: dict[str, Object],
     memories: frozenset[str],
     callers: tuple[str, ...] = (),
+    bounds: Mapping[str, int] | None = None,
 ) -> Context:
-    """`bound` holds what the pointer parameters lead to, if the caller knows; the top has no callers."""
+    """`bounds`: lengths of the array parameters of the top, which has no callers. `bound` holds what the pointer
+    parameters and global variables ("@" and the name) lead to, if the caller knows.
+    """
     context = Context(function, dict(bound), callers=callers, memories=memories)
     for name, of in function.parameters:
         if isinstance(of, Pointer):
@@ -107,7 +111,16 @@ def make_context(
                 _find_ways(context, it, selects)
             elif it.opcode == "select" and all(isinstance(each, Number) for each in it.operands[1:]):
                 selects[it.name] = it
+    _strip_volatile(module, context)
     if not callers:
+        for static in sorted(function.statics):
+            kept = module.statics[static]
+            if kept.type.size and kept.type.size % STREAM_BYTES == 0:
+                context.streams.add("@" + static)
+            else:
+                name = kept.variable.name
+                context.objects["@" + static] = Object(kept.type, 0, Shape(), [kept.variable], True, name)
+        _add_arrays(context, bounds or {})
         _invent_roots(context)
     for it in _instructions(function):
         _learn(module, context, it)
@@ -163,6 +176,29 @@ def _instructions(function: Function) -> list[Instruction]:
     return [it for block in function.blocks.values() for it in block.instructions]
 
 
+def _strip_volatile(module: Module, context: Context) -> None:
+    """Volatile variables that are no streams are variables: nothing else changes them while a job runs."""
+    for it in _instructions(context.function):
+        if it.opcode not in ("load", "store") or it.flag != "volatile":
+            continue
+        for way in context.ways_of(it.operands[-1], it.location):
+            base = way.address.base
+            declared = context.function.declared.get(base, "")
+            if (declared and not declared.startswith("stream<")) or base in context.objects:
+                it.flag = ""
+                if base not in context.memories:
+                    module.warnings.append((it.location, f"volatile {base} is taken as if it were not volatile"))
+
+
+def _add_arrays(context: Context, bounds: Mapping[str, int]) -> None:
+    """The array parameters of the top. They stay arrays even if all indices are constant."""
+    for name, element in context.function.pointees.items():
+        root = Array(bounds[name], element) if name in bounds else element
+        if isinstance(root, Array) and name in context.ways and name not in context.memories:
+            shape = Shape({(("any", 0),)})
+            context.objects[name] = Object(root, 0, shape, context.function.variables.get(name, []), True, name)
+
+
 def _invent_roots(context: Context) -> None:
     """What the references of the top lead to: one number each, as wide as declared, or as the widest access."""
     declared = {
@@ -171,7 +207,7 @@ def _invent_roots(context: Context) -> None:
         for variable in context.function.variables.get(name, [])
         if variable.argument and variable.number is not None
     }
-    references = context.ways.keys() - context.memories
+    references = context.ways.keys() - context.memories - context.objects.keys()
     widest = {name: Int(number[0]).size for name, number in declared.items() if name in references}
     for it in _instructions(context.function):
         if it.opcode not in ("load", "store") or it.flag == "volatile":
@@ -207,7 +243,8 @@ def _learn(module: Module, context: Context, it: Instruction) -> None:
                         f"a volatile access to {address.base}",
                         "leave out volatile, or put it into memory with INTERFACE m_axi",
                     )
-                if address.base not in context.streams and address.base not in dict(context.function.parameters):
+                known = (*context.streams, *dict(context.function.parameters))
+                if address.base not in known and address.base.removeprefix("@") not in context.function.statics:
                     raise Unsupported(
                         it.location,
                         "a stream of its own that is used outside the stages, or a volatile variable",
@@ -261,11 +298,16 @@ def _learn_call(module: Module, context: Context, it: Instruction) -> None:
             )
         variables = [*held.variables, *callee.variables.get(name, [])]
         bound[name] = Object(held.root, held.offset + address.offset, held.shape, variables, True, name)
+    for static in callee.statics:
+        held = context.objects.get("@" + static)
+        if held is not None:
+            bound["@" + static] = Object(held.root, 0, held.shape, held.variables, True, held.name)
     stage = make_context(module, callee, bound, frozenset(memories), (*context.callers, context.function.name))
     context.calls[id(it)] = stage
     for (name, _), operand in zip(callee.parameters, it.operands, strict=True):
         if name in stage.streams:
             context.streams.add(context.address(operand, it.location).base)
+    context.streams |= {name for name in stage.streams if name.startswith("@")}
 
 
 def place_of(context: Context, it: Instruction) -> Location:

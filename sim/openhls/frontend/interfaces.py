@@ -9,15 +9,18 @@ from collections.abc import Mapping
 from openhls.errors import Unsupported
 from openhls.frontend.llvm.module import Function
 from openhls.frontend.pragmas import Notes, Pragma
+from openhls.frontend.types import Array
 from openhls.ir import Location, MemoryPort, Process
 
-MODES = ("m_axi", "s_axilite", "axis", "ap_none", "ap_ctrl_hs")
+MODES = ("m_axi", "s_axilite", "axis", "ap_memory", "ap_none", "ap_ctrl_hs")
 # Other handshakes around the same values, and the mode that takes the place of each here.
 SIMILAR = {
     **dict.fromkeys(("ap_vld", "ap_ovld", "ap_ack", "ap_hs", "ap_stable"), "ap_none"),
     **dict.fromkeys(("ap_ctrl_chain", "ap_ctrl_none"), "ap_ctrl_hs"),
     "ap_fifo": "axis",
+    "bram": "ap_memory",
 }
+FLOWS = ("vivado", "vitis")
 # What does not change the hardware here: where the address comes from is a matter of s_axilite, the rest are hints.
 HINTS = frozenset({"offset", "depth", "latency", "name"})
 STREAM = re.compile(r"stream<(.*)>([*&]*)")
@@ -27,21 +30,37 @@ NUMBERS = frozenset(
 
 
 class Interfaces:
-    """The interface pragmas of one function."""
+    """The interface pragmas of one function. `flow`: what arguments are without one.
 
-    def __init__(self, notes: Notes, function: Function) -> None:
+    vivado: pins, and ports of memory for arrays; vitis: pointers and arrays are m_axi, the rest lives in registers.
+    """
+
+    def __init__(self, notes: Notes, function: Function, flow: str = FLOWS[0]) -> None:
         place = function.location
         self._pragmas = [
             note.pragma
             for note in notes.interfaces
             if note.pragma.location.file == place.file and note.first_line <= place.line <= note.last_line
         ]
+        self._arrays = {name for name in function.pointees if name in notes.bounds}
+        self._arrays |= {name for name, of in function.pointees.items() if isinstance(of, Array)}
         self._notes = notes
         known = {name.removesuffix(".coerce") for name, _ in function.parameters} | {*function.declared, "return"}
-        for pragma in self._pragmas:
+        for pragma in list(self._pragmas):
             self._check(pragma, known)
+        if flow == "vitis":
+            self._add_defaults(function)
         for name, kind in function.declared.items():
             self._check_type(name, kind, place)
+
+    def _add_defaults(self, function: Function) -> None:
+        chosen = {pragma.options["port"] for pragma in self._pragmas}
+        for name, kind in (*function.declared.items(), ("return", "")):
+            if name not in chosen and not STREAM.match(kind):
+                memory = kind.endswith("*") or name in self._arrays
+                options = {"mode": "m_axi", "offset": "slave"} if memory else {"mode": "s_axilite"}
+                options["port"] = name
+                self._pragmas.append(Pragma("INTERFACE", options, frozenset(), function.location))
 
     def mode(self, pragma: Pragma) -> str:
         named = self._named_mode(pragma)
@@ -62,7 +81,7 @@ class Interfaces:
         if stream is not None and word.startswith("struct "):
             advice = "pack it into one ap_uint; TLAST, TKEEP and TUSER do not exist here"
             raise Unsupported(place, f"argument {name}: a stream of {word} at the top", advice)
-        if stream is None and word.startswith("struct ") and name not in self.pointers():
+        if stream is None and word.startswith("struct ") and name not in self.pointers() | self._arrays:
             raise Unsupported(
                 place, f"argument {name}: a {word} at the top", "pass its fields, or pack it into an ap_uint"
             )
@@ -71,8 +90,16 @@ class Interfaces:
         mode, port = self.mode(pragma), pragma.options.get("port", "")
         if (named := self._named_mode(pragma)) in SIMILAR:
             self._notes.warn(pragma.location, f"INTERFACE mode {named} is taken as {mode}")
+        if not mode and "register" in pragma.words:
+            self._notes.warn(pragma.location, "INTERFACE register has no effect")
+            self._pragmas.remove(pragma)
+            return
         if mode not in MODES:
             raise Unsupported(pragma.location, f"INTERFACE mode {mode or '(none)'}", f"use {', '.join(MODES)}")
+        if mode in ("s_axilite", "axis") and port in self._arrays and port not in self.pointers():
+            raise Unsupported(
+                pragma.location, f"INTERFACE {mode} of the array {port}", "use ap_memory or m_axi, or a stream"
+            )
         if port not in known:
             raise Unsupported(pragma.location, f"INTERFACE of {port or 'no port'}, which is no argument", "name one")
         allowed = {"mode", "port", "bundle", *HINTS, *(NUMBERS if mode == "m_axi" else ())}
@@ -82,7 +109,7 @@ class Interfaces:
 
     def pointers(self) -> frozenset[str]:
         """Arguments that point into memory."""
-        return frozenset(pragma.options["port"] for pragma in self._pragmas if self.mode(pragma) == "m_axi")
+        return frozenset(pragma.options.get("port", "") for pragma in self._pragmas if self.mode(pragma) == "m_axi")
 
     def registers(self, process: Process, names: Mapping[str, str]) -> tuple[str, ...]:
         """Arguments behind AXI4-Lite, by their `names` in hardware: pointers whose address software sets, too."""

@@ -41,8 +41,10 @@ def describe_loop(
         raise OpenHlsError(f"{location}: the pragmas of this loop were lost; this is a fault of openhls")
     if note is None:
         return replace(loop, label=names.fresh(f"loop_{location.line}"), location=location, trip_count=trip_count)
-    _check_unrolled(note)
+    _check_unrolled(note, notes)
     pipeline = note.of_kind("PIPELINE")
+    if pipeline and "rewind" in pipeline[0].words:
+        notes.warn(pipeline[0].location, "PIPELINE rewind: the next run of the loop starts when this one has ended")
     if pipeline and not loop.innermost:
         raise Unsupported(
             pipeline[0].location,
@@ -74,21 +76,15 @@ def _stated_trips(pragma: Pragma, notes: Notes) -> TripCount | None:
         return None
 
 
-def _check_unrolled(note: LoopNote) -> None:
+def _check_unrolled(note: LoopNote, notes: Notes) -> None:
     for pragma in note.of_kind("UNROLL"):
         if "factor" not in pragma.options and "off" not in pragma.words:
-            raise Unsupported(
-                note.location,
-                "this loop cannot be unrolled, its trip count is not a constant",
-                "give it constant bounds",
-            )
+            notes.warn(note.location, "UNROLL has no effect: the trip count of this loop is not a constant")
 
 
 def _pipeline(pragma: Pragma) -> Pipeline:
     if "off" in pragma.words or "off" in pragma.options:
         return Pipeline(off=True)
-    if "rewind" in pragma.words:
-        raise Unsupported(pragma.location, "PIPELINE rewind", "leave out rewind")
     interval = pragma.number("ii", 1)  # as Vitis has it
     if interval < 1:
         raise Unsupported(pragma.location, f"PIPELINE II = {interval}", "write II = 1 or more")

@@ -41,7 +41,8 @@ class Memory:
                 length *= each
             partition, factor = self._partition(held, levels) if lengths else (Partition.COMPLETE, 1)
             wish = "_".join([held.name, *choices(held.root, piece.key)])
-            name = self._draft.reserved.get(wish) or self._draft.names.fresh(wish)
+            known = self._draft.reserved.get(wish) if base in self._draft.reserved else None
+            name = known or self._draft.names.fresh(wish)
             self.arrays[key] = Array(
                 name,
                 8 * piece.leaf_size,
@@ -84,7 +85,12 @@ class Memory:
             if kind == "complete":
                 complete.update(covered)
             elif covered and len(varying) == 1:
-                return Partition(kind), pragma.number("factor", 2)
+                factor, length = pragma.number("factor", 2), levels[varying[0] - 1][0]
+                divisor = factor if kind == "cyclic" else -(-length // factor)
+                if divisor & (divisor - 1) == 0:
+                    return Partition(kind), factor
+                advice = f"use a power of two as {'factor' if kind == 'cyclic' else 'length of each block'}"
+                self._draft.notes.warn(pragma.location, f"{pragma.kind} has no effect: {advice}")
         if complete == set(varying) and complete:
             return Partition.COMPLETE, 1
         if complete == {varying[-1]}:
@@ -123,7 +129,7 @@ class Memory:
             raise Unsupported(
                 location, "a load of something that is not a number", "keep to integers, arrays and streams"
             )
-        if address.base.startswith("@"):
+        if address.base.startswith("@") and address.base not in self._context.objects:
             return self._low_bits(self._load_table(address, of, predicate, hint, location), of.width)
         held = self._object(address, location)
         parts = []
@@ -140,8 +146,6 @@ class Memory:
 
     def store(self, address: Address, value: Operand, size: int, predicate: Operand, location: Location) -> None:
         """Stores a value; its bytes above its width become 0."""
-        if address.base.startswith("@"):
-            raise Unsupported(location, "a store to a global variable", "make it a local variable of the top")
         held = self._object(address, location)
         if value.width < 8 * size:
             value = self._builder.make(Opcode.ZEXT, 8 * size, value)
@@ -212,7 +216,7 @@ class Memory:
         """A load from a constant table: a constant, or an array that is never stored to."""
         name = address.base[1:]
         if name not in self._draft.module.tables:
-            advice = "make it constexpr, of plain integers, or local to the top"
+            advice = "keep to integers, arrays and structs of them, with constant initial values"
             raise Unsupported(location, f"the global or static variable {cpp_name(name)}", advice)
         data, root = self._draft.module.tables[name]
         if not address.terms:

@@ -104,10 +104,12 @@ class Notes:
     stages: set[tuple[int, int]] = field(default_factory=set)
     files: tuple[str, ...] = ()
     warnings: list[tuple[Location, str]] = field(default_factory=list)
+    bounds: dict[str, int] = field(default_factory=dict)  # of the array parameters of the top
 
     def warn(self, location: Location, text: str) -> None:
         """Something of the source that is accepted and has no effect."""
-        self.warnings.append((location, text))
+        if (location, text) not in self.warnings:  # code that is inlined comes more than once
+            self.warnings.append((location, text))
 
 
 def parse_pragma(text: str, location: Location) -> Pragma:

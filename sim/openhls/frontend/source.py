@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from openhls.errors import Unsupported
+from openhls.errors import OpenHlsError, Unsupported
 from openhls.frontend.constants import Constants
+from openhls.frontend.directives import Directive
 from openhls.frontend.places import Places
 from openhls.frontend.pragmas import (
     BEGIN_DATAFLOW,
@@ -30,6 +31,7 @@ from openhls.frontend.pragmas import (
     VariableNote,
     parse_pragma,
 )
+from openhls.ir import Location
 
 
 def blank_literals(text: str) -> str:
@@ -52,9 +54,18 @@ class _Loop:
 
 
 class Source:
-    """One pass over a preprocessed text; `notes` and `text()` are its results. `macros` gives its `#define` lines."""
+    """One pass over a preprocessed text; `notes` and `text()` are its results. `macros` gives its `#define` lines.
 
-    def __init__(self, source: str, macros: Callable[[], str] = str) -> None:
+    `directives` are taken as pragmas of the scopes they name; `top` is the function whose array bounds are noted.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        macros: Callable[[], str] = str,
+        top: str = "",
+        directives: tuple[Directive, ...] = (),
+    ) -> None:
         self._source = source
         self._constants = Constants(source, macros)
         self._masked = blank_literals(source)
@@ -63,7 +74,12 @@ class Source:
         self._closing = self._match_brackets()
         self._loops = self._find_loops()
         self.notes = Notes(files=self._places.files())
+        self._opening = sorted(start for start in self._closing if self._masked[start] == "{")
         self._read_pragmas()
+        for directive in directives:
+            self._apply(directive)
+        for head, _ in self._definitions(top) if top else ():
+            self._note_bounds(head)
         for loop in self._loops:
             self._mark_loop(loop)
 
@@ -119,16 +135,64 @@ class Source:
         return match.end()
 
     def _read_pragmas(self) -> None:
-        opening = sorted(start for start in self._closing if self._masked[start] == "{")
         for match in re.finditer(r"^[ \t]*#pragma[ \t]+HLS[ \t]+(.*)$", self._source, re.MULTILINE | re.IGNORECASE):
-            pragma = self._with_numbers(parse_pragma(match.group(1), self._places.location(match.start())))
-            scope = self._scope_of(match.start(), opening, pragma)
-            if pragma.kind in OF_LOOPS:
-                self._note_of_loop(pragma, match.start(), scope)
-            else:
-                self._note(pragma, scope)
-            replacement = f'asm volatile("{BEGIN_DATAFLOW}");' if pragma.kind == "DATAFLOW" else ""
+            text = self._chosen(match.group(1), self._places.location(match.start()))
+            kind = self._take(text, match.start()) if text else ""
+            replacement = f'asm volatile("{BEGIN_DATAFLOW}");' if kind == "DATAFLOW" else ""
             self._edits.append((match.start(), match.end(), replacement))
+
+    def _take(self, text: str, offset: int) -> str:
+        """Notes a pragma that stands at `offset`; returns its kind."""
+        pragma = self._with_numbers(parse_pragma(text, self._places.location(offset)))
+        scope = self._scope_of(offset, pragma)
+        if pragma.kind in OF_LOOPS:
+            self._note_of_loop(pragma, offset, scope)
+        else:
+            self._note(pragma, scope)
+        return pragma.kind
+
+    def _chosen(self, text: str, location: Location) -> str:
+        """The pragma behind `if (condition)`, or "" where the condition does not hold."""
+        found = re.match(r"\s*if\s*\(((?:[^()]|\([^()]*\))*)\)\s*(.*)$", text)
+        if found is None:
+            return text
+        holds = self._constants.value(found.group(1))
+        if holds is None:
+            self.notes.warn(location, f"the condition ({found.group(1)}) is not known here: the pragma has no effect")
+        return found.group(2) if holds else ""
+
+    # ---- directives, and the head of the top ----
+
+    def _definitions(self, name: str) -> Iterator[tuple[int, int]]:
+        """The opening parenthesis of the parameters and the brace of the body of each definition of a function."""
+        for match in re.finditer(rf"(?<![\w.>])(?:\w+::)*{re.escape(name)}\s*\(", self._masked):
+            first = match.end() - 1
+            brace = self._skip_space(self._closing[first] + 1) if first in self._closing else len(self._masked)
+            if self._masked[brace : brace + 1] == "{":
+                yield first, brace
+
+    def _apply(self, directive: Directive) -> None:
+        function, _, label = directive.place.partition("/")
+        found = False
+        for _, brace in self._definitions(function.rpartition("::")[2]):
+            inside = (loop for loop in self._loops if brace < loop.keyword < self._closing[brace])
+            # A body without braces begins behind the condition, which is inside the loop, too.
+            offsets = [loop.first + 1 for loop in inside if loop.label == label] if label else [brace + 1]
+            for offset in offsets:
+                found = True
+                if self._take(directive.text, offset) == "DATAFLOW":
+                    self._edits.append((offset, offset, f' asm volatile("{BEGIN_DATAFLOW}"); '))
+        if not found:
+            raise OpenHlsError(f"the directive {directive.text}: there is no {directive.place} in the source")
+
+    def _note_bounds(self, head: int) -> None:
+        """`int a[N]`: the parameter is a pointer to clang, which forgets N."""
+        text = re.sub(r"^#[^\n]*$", "", self._masked[head + 1 : self._closing[head]], flags=re.MULTILINE)
+        for part in re.split(r",(?![^<(\[]*[>)\]])", text):
+            found = re.search(r"(\w+)\s*\[([^\]]+)\]\s*(?:\[[^\]]*\]\s*)*$", part.strip())
+            bound = self._constants.value(found.group(2)) if found else None
+            if found and bound is not None and bound > 0:
+                self.notes.bounds[found.group(1)] = bound
 
     def _with_numbers(self, pragma: Pragma) -> Pragma:
         """The pragma with numbers in place of the names of constants."""
@@ -136,8 +200,8 @@ class Source:
         known = {key: str(value) for key, value in found.items() if value is not None}
         return replace(pragma, options=pragma.options | known) if known else pragma
 
-    def _scope_of(self, offset: int, opening: list[int], pragma: Pragma) -> int:
-        for start in reversed(opening[: bisect_right(opening, offset)]):
+    def _scope_of(self, offset: int, pragma: Pragma) -> int:
+        for start in reversed(self._opening[: bisect_right(self._opening, offset)]):
             if self._closing[start] > offset:
                 return start
         raise Unsupported(pragma.location, f"{pragma.kind} outside a function", "move it into the scope it governs")

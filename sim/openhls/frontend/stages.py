@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from openhls.errors import Unsupported
 from openhls.frontend.addresses import STREAM_BYTES, Address, Path
 from openhls.frontend.boolean import Node
 from openhls.frontend.context import place_of
 from openhls.frontend.draft import Draft
-from openhls.frontend.llvm.module import Instruction
+from openhls.frontend.llvm.module import Global, Instruction
 from openhls.frontend.llvm.module import Operand as LlvmOperand
 from openhls.frontend.memory import Memory
 from openhls.frontend.pointers import Pointers
@@ -39,15 +41,62 @@ class Interface:
 
 @dataclass
 class Opened:
-    """A region whose end has not come yet. `written` are the scalars that its stages set, `pointers` those they have;
-    `calls` come with the leaves that their results are for."""
+    """A region whose end has not come yet. `written` are the scalars that its stages set, `users` the numbers of the
+    stages that have an array or a pointer; `calls` come with the leaves that their results are for."""
 
     reach: Node
     instruction: Instruction
     calls: list[tuple[Call, list[tuple[str, Path, Value]]]] = field(default_factory=list)
     written: set[tuple[str, Path]] = field(default_factory=set)
-    pointers: set[str] = field(default_factory=set)
-    arrays: dict[str, str] = field(default_factory=dict)  # by name, the process that has it
+    users: dict[str, list[int]] = field(default_factory=dict)
+
+    def use(self, name: str) -> bool:
+        """Notes that the next stage has an array or a pointer; False if it has it already."""
+        known = self.users.setdefault(name, [])
+        if len(self.calls) in known:
+            return False
+        known.append(len(self.calls))
+        return True
+
+
+def in_order(opened: Opened, lent: Collection[str]) -> tuple[Call, ...]:
+    """The calls of a region: those that share an array or a pointer run one after the other, in the order of the C++.
+    `lent` are the streams of pointers.
+
+    Calls that streams connect start together, once all that one of them waits for has ended. Raises Unsupported where
+    one of them would wait for another.
+    """
+    calls = [call for call, _ in opened.calls]
+    group = list(range(len(calls)))  # the first of the calls that streams connect
+    ends: dict[str, int] = {}
+    for number, call in enumerate(calls):
+        for name in (name for _, name in call.streams if name not in lent):
+            before = group[ends.setdefault(name, number)]
+            group = [min(before, group[number]) if each in (before, group[number]) else each for each in group]
+    waits: dict[int, set[int]] = {each: set() for each in group}
+    for name, users in opened.users.items():
+        for first, second in pairwise(users):
+            if _reaches(waits, group[first], group[second]):
+                raise Unsupported(
+                    calls[second].location,
+                    f"{name} is passed to two stages, {calls[first].process} and {calls[second].process}, that would "
+                    "wait for one another",
+                    "send its elements through a stream, too, or let the stages share nothing but streams",
+                )
+            waits[group[second]].add(group[first])
+    order: list[int] = []
+    while len(order) < len(calls):
+        known = {group[number] for number in range(len(calls)) if number not in order}  # groups that are to come
+        order += [n for n in range(len(calls)) if n not in order and not waits[group[n]] & known]
+    return tuple(
+        replace(calls[n], after=tuple(at for at, other in enumerate(order) if group[other] in waits[group[n]]))
+        for n in order
+    )
+
+
+def _reaches(waits: dict[int, set[int]], start: int, end: int) -> bool:
+    """True if `start` is `end` or waits for it."""
+    return start == end or any(_reaches(waits, each, end) for each in waits[start])
 
 
 @dataclass
@@ -102,7 +151,7 @@ class Stages:
 
     def region(self, opened: Opened, enter: Operand) -> Dataflow:
         """The region. What its stages have set is stored in the block that follows."""
-        calls = tuple(call for call, _ in opened.calls)
+        calls = in_order(opened, self.lent.keys())
         fifos = self.streams.fifos({name for call in calls for _, name in call.streams}, self.draft.builder.location)
         label = self.draft.names.fresh("stages")
         for _, results in opened.calls:
@@ -123,6 +172,7 @@ class Stages:
             )
         parameters = self.draft.module.functions[str(it.flag)].parameters
         given = {name: operand for (name, _), operand in zip(parameters, it.operands, strict=True)}
+        given |= {f"@{name}": Global(name) for name in self.draft.module.functions[str(it.flag)].statics}
         lent = {name for name, of in parameters if isinstance(of, Pointer)}
         scalars = tuple(
             (name, self._scalar(interface, parameter, leaf, given[parameter], parameter in lent))
@@ -187,27 +237,20 @@ class Stages:
     def _array(self, interface: Interface, given: LlvmOperand, leaf: Path) -> str:
         assert self._open is not None
         array = self._declare(self._address(given).base, leaf)
-        other = self._open.arrays.setdefault(array.name, interface.process.name)
-        if other != interface.process.name and array.initial is None:
-            raise Unsupported(
-                self.draft.builder.location,
-                f"the array {array.name} is passed to two stages of a dataflow region, {other} and "
-                f"{interface.process.name}",
-                "send its elements through a stream: there are no ping-pong buffers",
-            )
+        if array.initial is None:
+            self._open.use(array.name)
         self.shared.add(array.name)
         return array.name
 
     def _lend(self, interface: Interface, parameter: str, address: Address) -> Operand:
         """The address that a stage gets; it has the pointer for itself."""
         assert self._open is not None
-        if address.base in self._open.pointers:
+        if not self._open.use(self.draft.reserved[address.base]):
             raise Unsupported(
                 self.draft.builder.location,
-                f"the pointer {address.base} is passed to two stages of a dataflow region, or twice to one",
-                "let one stage access it, or make it two arguments of the top",
+                f"the pointer {address.base} is passed to a stage of a dataflow region twice",
+                "pass it once, or make it two arguments of the top",
             )
-        self._open.pointers.add(address.base)
         lent = {name for name, owner in interface.memories if owner == parameter and name.endswith(("_r", "_w"))}
         widths = [stream.width for stream in interface.process.streams if stream.name in lent]
         return self.pointers.place(address, max([8, *widths]) // 8)

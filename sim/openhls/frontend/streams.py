@@ -36,6 +36,8 @@ class Streams:
         self._builder = draft.builder
         self._flow = flow
         self._parameters = {parameter for parameter, _ in self._function.parameters}
+        if draft.context.callers:
+            self._parameters |= {f"@{name}" for name in self._function.statics}
         self._uses: dict[tuple[str, int], StreamUse] = {}
 
     def find(self, address: Address) -> tuple[StreamUse, int]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from openhls.errors import OpenHlsError
+from openhls.frontend.directives import Directive
 from openhls.frontend.pragmas import Notes
 from openhls.frontend.source import Source
 
@@ -89,7 +90,11 @@ def _inline_arguments(text: str, stages: set[tuple[int, int]]) -> str:
 
 
 def compile_source(
-    sources: Path | Sequence[Path], top: str, includes: tuple[Path, ...] = (), defines: tuple[str, ...] = ()
+    sources: Path | Sequence[Path],
+    top: str,
+    includes: tuple[Path, ...] = (),
+    defines: tuple[str, ...] = (),
+    directives: tuple[Directive, ...] = (),
 ) -> Compiled:
     """Several sources are one translation unit, in their order.
 
@@ -106,7 +111,7 @@ def compile_source(
     def run_preprocessor(*more: str) -> str:
         return _run([*preprocess, *more], whole)
 
-    rewriter = Source(run_preprocessor(), lambda: run_preprocessor("-dM"))
+    rewriter = Source(run_preprocessor(), lambda: run_preprocessor("-dM"), top, directives)
     unoptimised = _run(
         [
             *(CLANG, *_CLANG_FLAGS, "-x", "c++-cpp-output", "-O1", "-g", "-gcolumn-info", "-Xclang"),

@@ -127,6 +127,12 @@ class Function:
         self.put(depth, f"{variable.type} {variable.name} = {value};")
         self.scope.append(variable)
 
+    def keep(self, depth: int) -> None:
+        """A number that one call hands to the next."""
+        variable = Variable(self.fresh("s"), self.rng.choice((1, 7, 16, 40)), self.rng.random() < 0.5)
+        self.put(depth, f"static {variable.type} {variable.name} = {self.rng.randint(-9, 9)};")
+        self.scope.append(variable)
+
     def assign(self, depth: int) -> None:
         targets = self.scalars(writable=True)
         if targets:
@@ -271,9 +277,17 @@ class Function:
     def array(self, depth: int) -> None:
         length = self.rng.choice((4, 8, 16, 32))
         array = Variable(self.fresh("a"), self.rng.choice((3, 16, 32, 45)), self.rng.random() < 0.5, length)
-        self.put(depth, f"{array.type} {array.name}[{length}];")
+        kept = self.rng.random() < 0.25  # from one call to the next
+        values = ", ".join(str(i * 37 % 5 - i) for i in range(length if self.rng.random() < 0.7 else 1))
+        self.put(
+            depth,
+            f"static {array.type} {array.name}[{length}] = {{{values}}};"
+            if kept
+            else f"{array.type} {array.name}[{length}];",
+        )
         partition = self.rng.choice(("", "", "complete", "cyclic factor = 2", "block factor = 4"))
         if partition:
             self.pragma(f"ARRAY_PARTITION variable = {array.name} {partition}")
-        self.put(depth, f"for (int i = 0; i < {length}; ++i) {array.name}[i] = {array.type}(i * 37 + 5);")
+        if not kept:
+            self.put(depth, f"for (int i = 0; i < {length}; ++i) {array.name}[i] = {array.type}(i * 37 + 5);")
         self.scope.append(array)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 
-from openhls.fuzz.function import Function, K
+from openhls.fuzz.function import Function, K, Variable
 
 HEAD = "#include <ap_int.h>\n#include <hls_stream.h>\n"
 # What the arguments of every program may be; see `openhls cosim --set`.
@@ -18,9 +18,8 @@ CHOICES = ("n=0:12", "k=-65536,-3:3,65535")
 ELEMENTS = 128  # behind each pointer
 
 
-def arguments(inputs: list[str], outputs: list[str], scalar: str, pointers: dict[str, str] | None = None) -> str:
+def arguments(inputs: list[str], outputs: list[str], scalar: str, memory: tuple[str, ...] = ()) -> str:
     streams = [f"hls::stream<ap_uint<32> >& {name}" for name in (*inputs, *outputs)]
-    memory = [f"{kind}* {name}" for name, kind in (pointers or {}).items()]
     return ", ".join([*streams, *memory, "int n", f"{scalar} k"])
 
 
@@ -32,11 +31,20 @@ def plain_program(rng: random.Random, top: str) -> list[str]:
         sign = rng.choice(("", "u"))
         function.pointers = {"mem_in": f"const ap_{sign}int<{wide}>", "mem_out": f"ap_{sign}int<{narrow}>"}
     function.scope.append(K)
-    function.put(0, f"ap_int<40> {top}({arguments(function.inputs, function.outputs, K.type, function.pointers)}) {{")
+    memory = [f"{kind}* {name}" for name, kind in function.pointers.items()]
+    if rng.random() < 0.3:
+        table = Variable("table", rng.choice((8, 16, 32)), rng.random() < 0.5, rng.choice((4, 16)))
+        memory.append(f"{table.type} {table.name}[{table.length}]")
+        function.scope.append(table)
+    function.put(0, f"ap_int<40> {top}({arguments(function.inputs, function.outputs, K.type, tuple(memory))}) {{")
+    if memory[len(function.pointers) :] and (partition := rng.choice(("", "", "complete", "cyclic factor = 2"))):
+        function.pragma(f"ARRAY_PARTITION variable = table {partition}")
     for name in function.pointers:
         function.pragma(f"INTERFACE m_axi port = {name} bundle = {rng.choice(('gmem', name))}")
     for _ in range(rng.randint(0, 2)):
         function.array(1)
+    if rng.random() < 0.3:
+        function.keep(1)
     for _ in range(rng.randint(1, 3)):
         function.declare(1, function.expression(2))
     for _ in range(rng.randint(1, 3)):
@@ -56,6 +64,8 @@ def stage(rng: random.Random, name: str, source: str, target: str) -> list[str]:
     function.put(0, f"static void {name}({arguments([source], [target], 'int')}) {{")
     if rng.random() < 0.5:
         function.array(1)
+    if rng.random() < 0.3:
+        function.keep(1)
     function.declare(1, function.expression(1))
     function.put(1, "for (int i = 0; i < n; ++i) {")
     function.pragma(f"PIPELINE II = {rng.choice((1, 1, 2, 4))}")

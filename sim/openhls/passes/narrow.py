@@ -44,7 +44,9 @@ class Facts:
     def __init__(self, program: Program, links: Links) -> None:
         self.links = links
         self.order = callers_first(program)
-        self.fixed = {links.root((program.top, stream.name)) for stream in program.processes[program.top].streams}
+        top = program.processes[program.top]
+        self.fixed = {links.root((program.top, stream.name)) for stream in top.streams}
+        self.outside = {links.root((program.top, array.name)) for array in top.arrays if array.external}
         self.words: dict[Name, Fact] = {}
         self.elements: dict[Name, Fact] = {}
         self.scalars: dict[Name, Fact] = {}
@@ -75,7 +77,8 @@ class Facts:
                 for bits in array.initial or ():
                     add(stored, self.links.root((name, array.name)), exactly(array.width, bits))
         self.words = {root: fact for root, fact in written.items() if root not in self.fixed}
-        self.elements, self.scalars, self.outputs = stored, scalars, outputs
+        self.elements = {root: fact for root, fact in stored.items() if root not in self.outside}
+        self.scalars, self.outputs = scalars, outputs
 
     def given(self, process: Process, scalars: dict[Name, Fact]) -> Given:
         name, root = process.name, self.links.root
@@ -117,6 +120,8 @@ class Demands:
         top = program.processes[program.top]
         for stream in top.streams:
             self.words[links.root((top.name, stream.name))] = (1 << stream.width) - 1
+        for array in (array for array in top.arrays if array.external):
+            self.elements[links.root((top.name, array.name))] = (1 << array.width) - 1
         for name, operand in top.outputs:
             self.outputs[top.name, name] = (1 << operand.width) - 1
         before = None

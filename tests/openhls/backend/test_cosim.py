@@ -26,6 +26,9 @@ FAST = {
     "polling": ("count=0:20",),
     "ranges": ("n=0:20",),
     "search": ("n=0:8", "mode=0:8"),
+    "in_turns": ("n=0:4",),
+    "statics": ("n=0:20",),
+    "array_ports": ("n=-20:20",),
     "stages": ("words=0:24", "shift=0:31", "negate=0:1"),
     "tables": (),
 }

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from openhls.backend import control, datapath, dependence, process, schedule, simulate, verilog
+from openhls.backend import control, datapath, dependence, outside, process, schedule, simulate, verilog
 from openhls.backend.cosim import cosimulate, parse_choice
 from openhls.backend.design import write_design
 from openhls.backend.netlist import ONE, ZERO, NetlistError, negate
@@ -19,6 +19,9 @@ from openhls.passes import flatten, look_ahead
 SOURCE = Path(__file__).parents[1] / "programs/everything.cpp"
 NESTS = Path(__file__).parents[1] / "programs/nests.cpp"
 POLLING = Path(__file__).parents[1] / "programs/polling.cpp"
+STATICS = Path(__file__).parents[1] / "programs/statics.cpp"
+ARRAY_PORTS = Path(__file__).parents[1] / "programs/array_ports.cpp"
+STATE_CHOICES = dict([parse_choice("n=0:20")])
 NEST_CHOICES = dict(parse_choice(text) for text in ("rows=0:6", "columns=0:9"))
 CHOICES = dict(parse_choice(text) for text in ("n=0:30", "k=-100:100"))
 
@@ -218,6 +221,40 @@ def looks_are_inverted(patch: Patch) -> None:
     )
 
 
+def number_reset_to_zero(patch: Patch) -> None:
+    """A reset clears the global numbers, whatever they start with."""
+
+    def change(original, self, state, following, ends):
+        return original(self, replace(state, initial=(0,)), following, ends)
+
+    changed(patch, outside.Outside, "number", change)
+
+
+def numbers_forgotten(patch: Patch) -> None:
+    changed(
+        patch,
+        outside.Outside,
+        "number",
+        lambda original, self, state, following, ends: original(self, state, following, ZERO),
+    )
+
+
+def memory_not_put_back(patch: Patch) -> None:
+    patch.setattr(outside.Outside, "put_back", lambda self, end, state: None)
+
+
+def contents_in_the_wrong_order(patch: Patch) -> None:
+    changed(patch, outside, "bank_contents", lambda original, *args: original(*args)[::-1])
+
+
+def jobs_start_during_a_reset(patch: Patch) -> None:
+    patch.setattr(outside.Outside, "ready", ONE)
+
+
+def array_ports_not_read(patch: Patch) -> None:
+    changed(patch, outside, "uses_of", lambda original, *args: replace(original(*args), reads=False))
+
+
 def library_with(old: str, new: str, patch: Patch, folder: Path) -> None:
     """A mistake in the hand-written library."""
     files = []
@@ -269,6 +306,19 @@ POLL_FAULTS: dict[str, Fault] = {
     "a granted place is not taken": claims_nothing,
 }
 
+STATE_FAULTS: dict[str, Fault] = {
+    "global numbers reset to zero": number_reset_to_zero,
+    "global numbers forgotten": numbers_forgotten,
+    "global memory not put back": memory_not_put_back,
+    "initial contents in the wrong order": contents_in_the_wrong_order,
+    "jobs start during a reset": jobs_start_during_a_reset,
+}
+
+PORT_FAULTS: dict[str, Fault] = {
+    "array ports are not read": array_ports_not_read,
+    "predicates of stores ignored": predicate_ignored("store"),
+}
+
 LIBRARY_FAULTS = {
     "queue forgets a word when full": ("held != COUNT'(DEPTH)", "1'b1"),
     "queue wraps too late": ("POINTER'(DEPTH - 1)", "POINTER'(DEPTH - 2)"),
@@ -288,6 +338,16 @@ def polling() -> Program:
 
 
 @pytest.fixture(scope="module")
+def statics() -> Program:
+    return compile_program(STATICS, "statics")
+
+
+@pytest.fixture(scope="module")
+def array_ports() -> Program:
+    return compile_program(ARRAY_PORTS, "array_ports")
+
+
+@pytest.fixture(scope="module")
 def nests() -> Program:
     return compile_program(NESTS, "nests")
 
@@ -297,7 +357,8 @@ def noticed(program: Program, out: Path) -> str:
     source = Path(program.sources[0])
     try:
         design = write_design(program, program.function, out)
-        choices = {NESTS: NEST_CHOICES, POLLING: {}}.get(source, CHOICES)
+        kept = dict.fromkeys((STATICS, ARRAY_PORTS), STATE_CHOICES)
+        choices = {NESTS: NEST_CHOICES, POLLING: {}, **kept}.get(source, CHOICES)
         return cosimulate(design, source, program.function, cases=25, seed=1, choices=choices, patience=2000).problem
     except (OpenHlsError, NetlistError) as error:
         return f"{type(error).__name__}: {error}"
@@ -332,6 +393,24 @@ def test_a_fault_in_polling_is_noticed(
 ) -> None:
     POLL_FAULTS[fault](monkeypatch)
     assert noticed(polling, tmp_path) != ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", STATE_FAULTS)
+def test_a_fault_of_global_variables_is_noticed(
+    fault: str, statics: Program, tools: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    STATE_FAULTS[fault](monkeypatch)
+    assert noticed(statics, tmp_path) != ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", PORT_FAULTS)
+def test_a_fault_of_array_arguments_is_noticed(
+    fault: str, array_ports: Program, tools: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    PORT_FAULTS[fault](monkeypatch)
+    assert noticed(array_ports, tmp_path) != ""
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
-from ir_interpreter import interpret
+from ir_interpreter import initial_state, interpret
 
 from openhls.backend.cosim import ELEMENTS, build_reference, parse_choice
 from openhls.frontend.compile import compile_program
@@ -48,9 +48,10 @@ def read_cases(program: Program, path: Path) -> Iterator[Case]:
         return number(32 * count).to_bytes(4 * count, "little")[:size]
 
     top = program.processes[program.top]
-    pointers = {port.name for port in program.memories}
-    scalars = {value.name: value.width for value in top.scalars if value.name not in pointers}
-    widths = {name: operand.width for name, operand in top.outputs}
+    pointers = {port.name for port in program.memories} | {port.argument for port in program.ports}
+    hidden = {name for state in program.states for name in (state.name, state.scalar)}
+    scalars = {value.name: value.width for value in top.scalars if value.name not in pointers | hidden}
+    widths = {name: operand.width for name, operand in top.outputs if name not in hidden}
     streams = {stream.name: stream for stream in top.streams}
     for _ in range(number(32)):
         seed = number(32)
@@ -91,7 +92,12 @@ def differences(
     program = compile_program(source, top, includes)
     process = program.processes[program.top]
     design = SimpleNamespace(
-        process=process, arguments=program.arguments, memories=program.memories, folder=folder, top=top
+        process=process,
+        arguments=program.arguments,
+        memories=program.memories,
+        ports=program.ports,
+        folder=folder,
+        top=top,
     )
     chosen = dict(parse_choice(text) for text in choices)
     sizes = {port.name: elements for port in program.memories}
@@ -99,9 +105,10 @@ def differences(
     record = folder / "cases.bin"
     subprocess.run([reference, str(cases), str(seed), record], check=True)
     found = []
+    kept = initial_state(program)
     for case in read_cases(program, record):
         before = {name: contents for name, (contents, _) in case.buffers.items()}
-        outcome = interpret(program, case.scalars, case.inputs, case.seed, before)
+        outcome = interpret(program, case.scalars, case.inputs, case.seed, before, kept)
         for what, expected, got in (
             ("outputs", case.results, outcome.outputs),
             ("streams", case.outputs, outcome.streams),

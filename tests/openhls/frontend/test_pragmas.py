@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from openhls.backend.design import Design, write_design
-from openhls.errors import Unsupported
+from openhls.errors import OpenHlsError, Unsupported
 from openhls.frontend.compile import compile_program
+from openhls.frontend.directives import read_tcl
+from openhls.ir import Partition, loops_of
 
 HEAD = """#include <ap_int.h>
 #include <hls_stream.h>
@@ -30,6 +32,11 @@ WARNED = {
     "trips": ("#pragma HLS LOOP_TRIPCOUNT max = 3", "LOOP_TRIPCOUNT outside a loop has no effect"),
     "flatten": ("#pragma HLS LOOP_FLATTEN off", "LOOP_FLATTEN off has no effect"),
     "option": ("#pragma HLS INTERFACE s_axilite port = n channel = 3", "INTERFACE option channel has no effect"),
+    "condition": (
+        "#pragma HLS if (words > 2) PIPELINE",
+        "the condition (words > 2) is not known here: the pragma has no effect",
+    ),
+    "register": ("#pragma HLS INTERFACE port = n register", "INTERFACE register has no effect"),
     "mode": ("#pragma HLS INTERFACE ap_vld port = n", "INTERFACE mode ap_vld is taken as ap_none"),
 }
 
@@ -48,6 +55,55 @@ def built(text: str, folder: Path) -> Design:
     source = folder / "program.cpp"
     source.write_text(HEAD + text)
     return write_design(compile_program(source, "top", strict=True), "top", folder)
+
+
+def test_a_loop_whose_count_varies_stays_as_it_is(tmp_path: Path) -> None:
+    source = tmp_path / "program.cpp"
+    loop = "  for (int i = 0; i < n; ++i) {\n#pragma HLS UNROLL\n    out.write(in.read());\n  }\n"
+    source.write_text(f"{HEAD}void top(Words& in, Words& out, int n) {{\n{loop}}}\n")
+    (warning,) = compile_program(source, "top").warnings
+    assert warning.startswith(f"{source}:5: warning: UNROLL has no effect")
+
+
+def test_banks_that_need_a_division_are_one_memory(tmp_path: Path) -> None:
+    source = tmp_path / "program.cpp"
+    pragma = "#pragma HLS ARRAY_PARTITION variable = a cyclic factor = 3\n"
+    source.write_text(f"{HEAD}void top(Words& in, int a[12], int n) {{\n{pragma}  a[n] = in.read();\n}}\n")
+    (warning,) = compile_program(source, "top").warnings
+    assert warning == f"{source}:5: warning: ARRAY_PARTITION has no effect: use a power of two as factor"
+
+
+DIRECTIVES = """open_project demo
+set_directive_pipeline -II 2 "top/rows"
+set_directive_array_partition -type cyclic -factor 2 "top" table
+set_directive_interface -mode m_axi -bundle far "top" data
+"""
+
+
+def test_directives_of_a_tcl_file_are_pragmas(tmp_path: Path) -> None:
+    source, script = tmp_path / "program.cpp", tmp_path / "directives.tcl"
+    body = "rows:\n  for (int i = 0; i < 8; ++i) data[i] = table[i] + n;\n"
+    source.write_text(f"void top(const int table[8], int* data, int n) {{\n{body}}}\n")
+    script.write_text(DIRECTIVES)
+    program = compile_program(source, "top", directives=read_tcl(script))
+    (port,) = program.memories
+    assert (port.name, port.bundle) == ("data", "far")
+    (table,) = program.processes["top"].arrays
+    assert (table.partition, table.factor) == (Partition.CYCLIC, 2)
+    (loop,) = loops_of(program.processes["top"].body)
+    assert loop.pipeline.interval == 2
+    script.write_text('set_directive_pipeline "top/columns"\n')
+    with pytest.raises(OpenHlsError, match="there is no top/columns"):
+        compile_program(source, "top", directives=read_tcl(script))
+
+
+def test_the_kernel_flow_puts_pointers_into_memory_and_scalars_into_registers(tmp_path: Path) -> None:
+    source = tmp_path / "program.cpp"
+    source.write_text("void top(const int in[8], int* out, int n) {\n  *out = in[n & 7];\n}\n")
+    plain, kernel = compile_program(source, "top"), compile_program(source, "top", flow="vitis")
+    assert ([port.argument for port in plain.ports], plain.memories, plain.registers) == (["in"], (), ())
+    assert [(port.name, port.bundle) for port in kernel.memories] == [("in", "gmem"), ("out", "gmem")]
+    assert kernel.registers == ("in", "out", "n", "return")
 
 
 # The body of a top, and the interval that its loop must have.

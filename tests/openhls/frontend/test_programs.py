@@ -26,6 +26,9 @@ CHOICES = {
     "memory_stages": ("passes=0:3", "count=0:20"),
     "odd_memory": ("n=0:40", "step=-9:9", "both=-64:63"),
     "ranges": ("n=0:20",),
+    "in_turns": ("n=0:4",),
+    "statics": ("n=0:20",),
+    "array_ports": ("n=-20:20",),
 }
 
 ELEMENTS = 256  # behind each pointer

@@ -81,11 +81,12 @@ def argument_table(design: Design, choices: Choices, sizes: dict[str, int]) -> s
     streams = {stream.name: stream for stream in design.process.streams}
     scalars = {scalar.name for scalar in design.process.scalars}
     outputs = {name for name, _ in design.process.outputs}
-    pointers = {port.name for port in design.memories}
+    arrays = {port.argument: port.levels[0][0] for port in design.ports}
+    pointers = {port.name for port in design.memories} | arrays.keys()
     unknown = set(choices) - set(design.arguments) | set(choices) & (set(streams) | pointers)
     if unknown:
         raise OpenHlsError(f"--set: {', '.join(sorted(unknown))} is no scalar argument of {design.top}")
-    unknown = set(sizes) - pointers
+    unknown = set(sizes) - pointers | set(sizes) & arrays.keys()
     if unknown:
         raise OpenHlsError(f"--elements: {', '.join(sorted(unknown))} is no pointer of {design.top}")
     arguments = []
@@ -99,7 +100,7 @@ def argument_table(design: Design, choices: Choices, sizes: dict[str, int]) -> s
         else:
             role = "kScalar" if name in scalars else "kUnused"
         items = ", ".join(f"{{{first}, {last}, {step}}}" for first, last, step in choices.get(name, DEFAULT_CHOICE))
-        count = sizes.get(name, ELEMENTS)
+        count = sizes.get(name, arrays.get(name, ELEMENTS))
         arguments.append(f"    {{openhls::Role::{role}, {{{{{items}}}}}, {count}}},")
     return "{\n" + "\n".join(arguments) + "\n  }"
 

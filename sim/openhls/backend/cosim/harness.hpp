@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "array_port.hpp"
 #include "axi_lite.hpp"
 #include "axi_memory.hpp"
 #include "axi_stream.hpp"
@@ -40,6 +41,13 @@ class Harness {
   void output(StreamPorts port) { sinks_.emplace_back(port); }
   void result(Port port) { results_.push_back(port); }
   void pointer(Port address, std::size_t element_bytes) { pointers_.push_back({address, element_bytes, {}}); }
+  // An array argument: its buffer; then the pins of its banks or registers.
+  void array(const char* name) {
+    pointers_.push_back({{name, 0, [](const std::uint32_t*) {}, [](std::uint32_t*) {}}, 1, {}});
+  }
+  void bank(ArrayPins pins) { arrays_.emplace_back(std::move(pins), buffers_, pointers_.size() - 1); }
+  // A job starts with what the one before has left; only a reset brings the initial contents back.
+  void keeps_state() { keeps_state_ = true; }
   void memory(AxiPins pins) { memories_.emplace_back(pins, buffers_, channel_); }
   AxiLite& bus(AxiLitePins pins) {
     bus_ = std::make_unique<AxiLite>(pins, [this] { step(); });
@@ -56,7 +64,8 @@ class Harness {
 
   // Arguments: file, mode, most cycles without a transfer. Modes: "none", every channel always open and memory 100
   // cycles away; "ddr4", the same with the memory of Timing::ddr4 at 300 MHz; "stalls", every channel stalls at random;
-  // "resets", which stalls, too, and begins each case with a job that a reset ends. Prints one line of JSON; 0: equal.
+  // "resets", which stalls, too, and begins each case (of a model with state, the first) with a job that a reset ends.
+  // Prints one line of JSON; 0: equal.
   int run(int argc, char** argv) {
     if (argc != 4) return 2;
     record_.load(argv[1]);
@@ -72,7 +81,7 @@ class Harness {
       seed_ = record_.next();
       random_.seed(seed_);
       const std::size_t at = record_.position();
-      if (mode == "resets") {
+      if (mode == "resets" && (i == 0 || !keeps_state_)) {
         prepare();
         run_some();
         reset();
@@ -130,6 +139,7 @@ class Harness {
     for (auto& source : sources_) source.drive(random_);
     for (auto& sink : sinks_) sink.drive(random_);
     for (auto& memory : memories_) memory.drive(random_);
+    for (auto& array : arrays_) array.drive();
     if (bus_ != nullptr) bus_->drive();
     top_.eval();
     bool moved = false;
@@ -143,6 +153,7 @@ class Harness {
       moved = memory.sample(random_) || moved;
       fail(memory.problem());
     }
+    for (auto& array : arrays_) fail(array.sample());
     if (bus_ != nullptr) {
       bus_->sample();
       fail(bus_->problem());
@@ -160,6 +171,7 @@ class Harness {
   void finish_cycle() {
     top_.ap_clk = 1;
     top_.eval();
+    for (auto& array : arrays_) array.finish();
     ++cycle_;
   }
 
@@ -280,6 +292,8 @@ class Harness {
   Buffers buffers_;
   Channel channel_;
   std::deque<AxiMemory> memories_;
+  std::deque<ArrayPort> arrays_;
+  bool keeps_state_ = false;
   std::unique_ptr<AxiLite> bus_;
   std::unique_ptr<JobRegisters> job_;
   CData* start_ = nullptr;

@@ -110,7 +110,7 @@ struct Passed<T*> {  // a buffer, or a scalar by reference
     if (argument.role == Role::kMemory) {
       count = elements();
       initial = memory_words(const_cast<const Element*>(value), count);
-    } else if constexpr (kIsNumber<Element>) {
+    } else if constexpr (kIsNumber<Element> && !std::is_array<Element>::value) {
       if (argument.role == Role::kScalar || argument.role == Role::kInOut) Bits<Element>::put(record.scalars, *value);
     }
   }
@@ -118,7 +118,7 @@ struct Passed<T*> {  // a buffer, or a scalar by reference
     if (argument.role == Role::kMemory) {
       const Words now = memory_words(const_cast<const Element*>(value), count);
       put_buffer(record, count * memory_bytes<Element>(), initial, now);
-    } else if constexpr (kIsNumber<Element>) {
+    } else if constexpr (kIsNumber<Element> && !std::is_array<Element>::value) {
       if (argument.role == Role::kResult || argument.role == Role::kInOut) Bits<Element>::put(record.results, *value);
     }
   }

@@ -96,13 +96,14 @@ struct Holder<hls::stream<T, kDepth>&> {
 
 template <typename T>
 struct Holder<T*> {  // a buffer, or a scalar by reference
-  using Element = typename std::remove_cv<T>::type;
+  using Element = typename std::remove_cv<typename std::remove_all_extents<T>::type>::type;
+  static constexpr std::size_t kInner = sizeof(T) / sizeof(Element);  // a row of an array has several
   std::unique_ptr<Element[]> elements;
   std::size_t count = 0;
   Words initial;
 
   void prepare(const Argument& argument, Random& random) {
-    count = argument.role == Role::kMemory ? argument.elements : 1;
+    count = argument.role == Role::kMemory ? argument.elements * kInner : 1;
     elements.reset(new Element[count]);
     for (std::size_t i = 0; i < count; ++i) elements[i] = random_element(random);
     if constexpr (kNumber) {
@@ -123,7 +124,7 @@ struct Holder<T*> {  // a buffer, or a scalar by reference
     }
     if (argument.role == Role::kMemory) put_buffer(record, count * memory_bytes<Element>(), initial, words());
   }
-  T* pass() { return elements.get(); }
+  T* pass() { return reinterpret_cast<T*>(elements.get()); }
 
  private:
   static constexpr bool kNumber = kIsNumber<Element>;

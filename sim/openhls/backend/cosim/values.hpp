@@ -81,7 +81,9 @@ constexpr bool kIsNumber = !std::is_class<T>::value || IsAp<T>::value;
 // Memory pads a number to a power of two of bytes, with copies of the sign of an ap_int.
 template <typename Element>
 constexpr std::size_t memory_bytes() {
-  if constexpr (kIsNumber<Element>) {
+  if constexpr (std::is_array<Element>::value) {
+    return std::extent<Element>::value * memory_bytes<typename std::remove_extent<Element>::type>();
+  } else if constexpr (kIsNumber<Element>) {
     std::size_t size = 1;
     while (8 * size < static_cast<std::size_t>(Bits<Element>::kWidth)) size *= 2;
     return size;
@@ -100,11 +102,16 @@ void extend(Words& one) {
 // Elements one after the other.
 template <typename Element>
 Words memory_words(const Element* elements, std::size_t count) {
+  if constexpr (std::is_array<Element>::value) {
+    using Inner = typename std::remove_all_extents<Element>::type;
+    return memory_words(reinterpret_cast<const Inner*>(elements), count * (sizeof(Element) / sizeof(Inner)));
+  }
   constexpr std::size_t kBytes = memory_bytes<Element>();
   std::vector<std::uint8_t> all;
   for (std::size_t i = 0; i < count; ++i) {
     Words one;
-    if constexpr (kIsNumber<Element>) {
+    if constexpr (std::is_array<Element>::value) {
+    } else if constexpr (kIsNumber<Element>) {
       Bits<Element>::put(one, elements[i]);
       extend<Element>(one);
     } else {

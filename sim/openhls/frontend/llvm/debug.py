@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 
 from openhls.frontend.llvm.module import Variable
+from openhls.frontend.types import Array, Int, Pointer, Struct, Type
 from openhls.ir import Location
 
 
@@ -79,11 +80,87 @@ class DebugInfo:
         if name.startswith("stream<"):
             first = re.match(r"!\{(!\d+)", self.node(self.entry(reference, "templateParams")))
             return f"stream<{self.spelled(self.entry(first.group(1), 'type'))}>" if first else name
+        if "DW_TAG_array_type" in text:
+            bounds = re.findall(r"!\d+", self.node(self.entry(reference, "elements")))
+            counts = "".join(f"[{self.entry(bound, 'count')}]" for bound in bounds)
+            return self.spelled(self.entry(reference, "baseType")) + counts
         if not text.startswith("!DIDerivedType"):
             is_struct = "DW_TAG_structure_type" in text or "DW_TAG_class_type" in text
             return f"struct {name}" if is_struct and not re.fullmatch(r"ap_u?int<\d+>", name) else name
         suffix = {"DW_TAG_pointer_type": "*", "DW_TAG_reference_type": "&"}.get(self.entry(reference, "tag"), "")
         return self.spelled(self.entry(reference, "baseType")) + suffix
+
+    def pointees(self, subprogram: str) -> dict[str, Type]:
+        """What the pointers and references among the parameters of a function lead to, by parameter, where known."""
+        found = {}
+        for text in self._nodes.values():
+            if text.startswith("!DILocalVariable") and f"scope: {subprogram}," in text and "arg: " in text:
+                name = re.search(r'name: "([^"]*)"', text)
+                kind = re.search(r"\btype: (!\d+)", text)
+                of = self._behind_pointer(kind.group(1)) if name and kind else None
+                if name and of is not None:
+                    found[name.group(1)] = of
+        return found
+
+    def _behind_pointer(self, reference: str) -> Type | None:
+        if not self.node(reference).startswith("!DIDerivedType"):
+            return None
+        base = self.entry(reference, "baseType")
+        if self.entry(reference, "tag") in ("DW_TAG_pointer_type", "DW_TAG_reference_type"):
+            return self.type_of(base)
+        return self._behind_pointer(base)
+
+    def type_of(self, reference: str) -> Type | None:
+        """The type in memory; None for what has no equal here (floating point, streams, unions)."""
+        text = self.node(reference)
+        tag = self.entry(reference, "tag")
+        bits = int(self.entry(reference, "size") or 0)
+        if text.startswith("!DIBasicType"):
+            return None if self.entry(reference, "encoding") == "DW_ATE_float" else Int(bits)
+        if text.startswith("!DIDerivedType"):
+            return Pointer() if tag == "DW_TAG_pointer_type" else self.type_of(self.entry(reference, "baseType"))
+        if tag == "DW_TAG_enumeration_type":
+            return Int(bits)
+        if tag == "DW_TAG_array_type":
+            return self._array(reference)
+        number = self.number(reference)
+        if number is not None:
+            return Int(number[0])
+        if tag in ("DW_TAG_structure_type", "DW_TAG_class_type") and not self.entry(reference, "name").startswith(
+            "stream<"
+        ):
+            return self._struct(reference, bits)
+        return None
+
+    def _array(self, reference: str) -> Type | None:
+        of = self.type_of(self.entry(reference, "baseType"))
+        for bound in reversed(re.findall(r"!\d+", self.node(self.entry(reference, "elements")))):
+            count = self.entry(bound, "count")
+            if of is None or not count.isdecimal():
+                return None
+            of = Array(int(count), of)
+        return of
+
+    def _struct(self, reference: str, bits: int) -> Type | None:
+        """None if its fields do not lie where the rules of the target put them."""
+        fields, offsets = [], []
+        for member in re.findall(r"!\d+", self.node(self.entry(reference, "elements"))):
+            tag = self.entry(member, "tag")
+            if tag not in ("DW_TAG_member", "DW_TAG_inheritance") or "DIFlagStaticMember" in self.node(member):
+                continue
+            of = self.type_of(self.entry(member, "baseType"))
+            if of is None or "DIFlagBitField" in self.node(member):
+                return None
+            fields.append(of)
+            offsets.append(int(self.entry(member, "offset") or 0) // 8)
+        found = Struct(tuple(fields))
+        return found if found.offsets() == [*offsets, bits // 8] and bits else None
+
+    def static(self, expression: str) -> Variable:
+        """The variable of a DIGlobalVariableExpression."""
+        reference = self.entry(expression, "var")
+        location = Location(self.file(reference), int(self.entry(reference, "line") or 0))
+        return Variable(self.entry(reference, "name"), location, 0, self.number(self.entry(reference, "type")))
 
     def full_name(self, reference: str) -> str:
         """The name of a function with its namespaces."""

@@ -78,6 +78,15 @@ class Variable:
 
 
 @dataclass
+class Static:
+    """A global or static variable that keeps what is stored to it: its first contents, type and place."""
+
+    data: bytes
+    type: Type
+    variable: Variable
+
+
+@dataclass
 class Function:
     """A function with a body. `cpp_name` has neither scopes nor template arguments, `full_name` has both."""
 
@@ -93,12 +102,17 @@ class Function:
     returned: str = ""  # the parameter that points to the result
     declared_result: tuple[int, bool] | None = None  # width and sign of an integer result
     declared: dict[str, str] = field(default_factory=dict)  # C++ types of the parameters
+    pointees: dict[str, Type] = field(default_factory=dict)  # what pointer and reference parameters lead to
+    statics: set[str] = field(default_factory=set)  # linker names of those that it or a function it calls uses
 
 
 @dataclass
 class Module:
-    """All functions with a body, constant tables as (bytes, type) and the start of each loop."""
+    """All functions with a body, constant tables as (bytes, type), variables that keep their values, and the start of
+    each loop."""
 
     functions: dict[str, Function] = field(default_factory=dict)
     tables: dict[str, tuple[bytes, Type]] = field(default_factory=dict)
+    statics: dict[str, Static] = field(default_factory=dict)
     loop_starts: dict[int, tuple[str, int, int]] = field(default_factory=dict)
+    warnings: list[tuple[Location, str]] = field(default_factory=list)

@@ -8,10 +8,11 @@ import re
 from openhls.errors import OpenHlsError
 from openhls.frontend.llvm.debug import DebugInfo
 from openhls.frontend.llvm.instructions import read_instruction
-from openhls.frontend.llvm.module import Block, Function, Instruction, Module
+from openhls.frontend.llvm.module import Block, Function, Global, Instruction, Local, Module, Static, Variable
 from openhls.frontend.llvm.tokens import Cursor, clean, constant_bytes
 from openhls.frontend.types import Type, Void
 from openhls.ir import UNKNOWN, Location
+from openhls.names import cpp_name
 
 
 class Reader:
@@ -26,6 +27,7 @@ class Reader:
         self._read_tables()
         for match in re.finditer(r"^define (.*?) \{\n(.*?)^\}$", text, re.MULTILINE | re.DOTALL):
             self._read_function(match.group(1), match.group(2))
+        self._sort_statics()
 
     def _read_structs(self) -> None:
         pending = re.findall(r'^(%(?:"[^"]*"|[\w.$-]+)) = type (.*)$', self._text, re.MULTILINE)
@@ -48,6 +50,33 @@ class Reader:
             data = constant_bytes(cursor, of)
             if data is not None:
                 self.module.tables[clean(name)] = (data, of)
+        pattern = r'^(@(?:"[^"]*"|[\w.$-]+)) = ([^\n]*?\bglobal )([^\n]*)$'
+        for name, linkage, rest in re.findall(pattern, self._text, re.MULTILINE):
+            if "external" in linkage.split():
+                continue
+            debug = re.search(r", !dbg (!\d+)", rest)
+            cursor = Cursor(rest[: debug.start()] if debug else rest, self._structs)
+            of = cursor.type()
+            data = constant_bytes(cursor, of)
+            if data is not None:
+                variable = self._debug.static(debug.group(1)) if debug else Variable(cpp_name(clean(name)), UNKNOWN)
+                self.module.statics[clean(name)] = Static(data, of, variable)
+
+    def _sort_statics(self) -> None:
+        """Global variables that nothing changes are tables; of the others, which functions use which."""
+        changed: set[str] = set()
+        for function in self.module.functions.values():
+            changed |= _changed(function)
+        for name in self.module.statics.keys() - changed:
+            kept = self.module.statics.pop(name)
+            self.module.tables[name] = (kept.data, kept.type)
+        for _ in self.module.functions:  # callers use what those they call use
+            for function in self.module.functions.values():
+                for it in (it for block in function.blocks.values() for it in block.instructions):
+                    used = {each.name for each in it.operands if isinstance(each, Global)}
+                    function.statics |= used & self.module.statics.keys()
+                    if it.opcode == "call" and str(it.flag) in self.module.functions:
+                        function.statics |= self.module.functions[str(it.flag)].statics
 
     def _read_function(self, head: str, body: str) -> None:
         match = re.search(r'(@(?:"[^"]*"|[\w.$-]+))\((.*)\)(.*)$', head)
@@ -66,6 +95,7 @@ class Reader:
         self.module.functions[name] = function
         function.declared_result = self._debug.result(subprogram)
         function.declared = self._debug.parameters(subprogram)
+        function.pointees = self._debug.pointees(subprogram)
         for attribute, parameter in re.findall(
             r"\b(byval|sret)\((?:[^()]|\([^()]*\))*\)[^,]*?%([\w.$-]+)", match.group(2)
         ):
@@ -117,6 +147,30 @@ class Reader:
                 self.module.loop_starts[instruction.loop] = start
         read_instruction(instruction, cursor)
         return instruction
+
+
+def _changed(function: Function) -> set[str]:
+    """Global variables that a function may store to, or whose address it hands on."""
+    origins: dict[str, set[str]] = {}  # of pointers, by local name
+
+    def of(operand: object) -> set[str]:
+        if isinstance(operand, Global):
+            return {operand.name}
+        return origins.get(operand.name, set()) if isinstance(operand, Local) else set()
+
+    instructions = [it for block in function.blocks.values() for it in block.instructions]
+    found = -1
+    while found != (found := sum(map(len, origins.values()))):  # phis may come before what they choose from
+        for it in instructions:
+            if it.opcode in ("getelementptr", "select", "phi", "bitcast", "freeze"):
+                origins.setdefault(it.name, set()).update(*(of(operand) for operand in it.operands))
+    changed: set[str] = set()
+    for it in instructions:
+        copies = it.opcode == "call" and str(it.flag).startswith(("llvm.memcpy", "llvm.memmove"))
+        if it.opcode in ("store", "call", "ptrtoint", "ret"):
+            for operand in it.operands[:1] if copies else it.operands:
+                changed |= of(operand)
+    return changed
 
 
 def read_module(text: str, hidden: str) -> Module:

@@ -48,7 +48,7 @@ using bits = typename storage<W, S>::type;
 // Functions here pass numbers by reference, results too: the calling convention cuts numbers of more than 64 bits into
 // pieces, and these would stay pieces.
 template <int W, bool S, typename T>
-AP_INLINE void put(bits<W, S>& target, const T& value) {
+AP_INLINE constexpr void put(bits<W, S>& target, const T& value) {
   if constexpr (W == 1 && S) {
     target = (value & 1) != 0 ? -1 : 0;
   } else {
@@ -230,20 +230,21 @@ struct ap_int_base {
 
   ap_int_base() = default;
   // Not trivial: copies are then loads and stores of numbers, which clang keeps out of memory, not copies of bytes.
-  AP_INLINE ap_int_base(const ap_int_base& other) : V(other.V) {}
+  AP_INLINE constexpr ap_int_base(const ap_int_base& other) : V(other.V) {}
   AP_INLINE ap_int_base& operator=(const ap_int_base& other) {
     V = other.V;
     return *this;
   }
+  // Constant expressions: a table of constants becomes a ROM.
   template <typename T, typename = openhls::if_known<T>>
-  AP_INLINE ap_int_base(const T& value) {
+  AP_INLINE constexpr ap_int_base(const T& value) {
     *this = value;
   }
   ap_int_base(float) = delete;
   ap_int_base(double) = delete;
 
   template <typename T, typename = openhls::if_known<T>>
-  AP_INLINE ap_int_base& operator=(const T& value) {
+  AP_INLINE constexpr ap_int_base& operator=(const T& value) {
     if constexpr (openhls::operand<T>::kNumber) {
       const openhls::value_of<T>& same = value;
       openhls::put<W, S>(V, same.V);
@@ -354,7 +355,7 @@ struct ap_int_base {
 
  private:
   template <typename T>
-  AP_INLINE void assign(const T& value) {
+  AP_INLINE constexpr void assign(const T& value) {
     openhls::put<W, S>(V, value);
   }
   template <int W2, bool S2>
@@ -376,7 +377,7 @@ struct ap_uint : ap_int_base<W, false> {
   using Base = ap_int_base<W, false>;
   ap_uint() = default;
   template <typename T, typename = openhls::if_known<T>>
-  AP_INLINE ap_uint(const T& value) : Base(value) {}
+  AP_INLINE constexpr ap_uint(const T& value) : Base(value) {}
   ap_uint(float) = delete;
   ap_uint(double) = delete;
   template <typename T, typename = openhls::if_known<T>>
@@ -391,7 +392,7 @@ struct ap_int : ap_int_base<W, true> {
   using Base = ap_int_base<W, true>;
   ap_int() = default;
   template <typename T, typename = openhls::if_known<T>>
-  AP_INLINE ap_int(const T& value) : Base(value) {}
+  AP_INLINE constexpr ap_int(const T& value) : Base(value) {}
   ap_int(float) = delete;
   ap_int(double) = delete;
   template <typename T, typename = openhls::if_known<T>>
