@@ -243,6 +243,10 @@ papers: setup ## draw the papers' figures -> docs/papers.md, and write docs/ledg
 	@$(BIN)/kvdrive figures --out docs/papers
 	@$(BIN)/kvdrive ledger --write docs/ledger.md
 
+.PHONY: bench-plan
+bench-plan: setup ## steps of whole models beside the plans of `kvdrive plan --hardware here`; three minutes -> docs/xcache.md
+	@$(BIN)/python scripts/bench_plan.py
+
 .PHONY: validate-perf
 validate-perf: setup ## steps of the cpu target and the emulator, predicted by the performance model and measured -> docs/performance.md
 	@$(BIN)/python scripts/validate_perf.py

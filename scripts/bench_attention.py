@@ -11,7 +11,6 @@ import argparse
 import json
 import math
 import os
-import platform
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -29,6 +28,7 @@ from rich.table import Table
 from kvdrive import _native, abi
 from kvdrive.kernels.job import JobMemory
 from kvdrive.kernels.native import scale_bits
+from kvdrive.perf.kept import processor
 
 Run = Callable[[], object]
 SEED = 1
@@ -190,13 +190,6 @@ def machine(threads: int, bandwidth: float) -> dict[str, object]:
     """What a benchmark's report says of this machine; `bandwidth` of its memory in bytes/s."""
     said = {"processor": processor(), "cpus": os.cpu_count(), "bytes_per_second": bandwidth}
     return said | {"threads": threads, "torch": torch.__version__}
-
-
-def processor() -> str:
-    """The processor's name."""
-    info = Path("/proc/cpuinfo")
-    names = [line for line in info.read_text().splitlines() if line.startswith("model name")] if info.exists() else []
-    return names[0].split(":")[1].strip() if names else platform.processor()
 
 
 def show(rows: list[Row]) -> Table:

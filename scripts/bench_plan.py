@@ -1,8 +1,9 @@
-"""Decode steps predicted from calibrations beside measured ones, with K and V or layer inputs on the drives.
+"""The steps that `kvdrive plan --hardware here` predicts, beside steps of the whole model.
 
-A calibration belongs to a model's shape and a target: steps at a context of 16 tokens, and what a sequence of 256 and
-of 8,192 tokens takes in one layer (`kvcache.xcache.measured`). Nothing is fitted to a setting. The settings have other
-contexts, batches and shares of X-cache; their caches are filled with random numbers, so that no prefill is waited for.
+A plan measures a few of the model's layers with a short context, and one layer's attention with 256 and 4,096 tokens
+(`kvdrive.perf.here`). The settings have other contexts, shares of X-cache and all layers; nothing is fitted to them.
+Their caches are filled with random numbers, so that no prefill is waited for. Everything is measured by two clocks:
+wall time wants a machine that does nothing else; processor time hardly does.
 """
 
 from __future__ import annotations
@@ -10,10 +11,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
-import tempfile
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +20,19 @@ import torch
 from rich.console import Console
 from transformers import AutoModelForCausalLM, LlamaConfig, OPTConfig, PreTrainedModel
 
-from bench_attention import processor
 from bench_decode import LLAMA_426M
 from kvdrive.kvcache.cache import DriveCache
-from kvdrive.kvcache.xcache.measured import Heads, Measured, measure
 from kvdrive.kvcache.xcache.sequence import InputSequence
+from kvdrive.perf.here import Here, measure
+from kvdrive.perf.kept import KeptRates, processor
 from kvdrive.plugins.support import decoder_config, heads_of
 from kvdrive.plugins.transformers import Attachment, attach
 from kvdrive.targets.opening import DriveOptions, cache_folder, open_drives
+from kvdrive.targets.temporary import temporary_folder
 
-SHORT, LONG = 16, 8192  # contexts of the calibrations
+PAGE = Path(__file__).parents[1] / "docs/xcache.md"
+MARKS = "<!-- bench-plan -->", "<!-- end -->"
+BOUND = 0.15
 STEPS = 9
 OPT_125M = {
     "vocab_size": 50272,
@@ -66,17 +68,14 @@ SETTINGS = (
 
 
 @dataclass(frozen=True)
-class Calibration:
-    """A model on a target: what was measured, and seconds of a step at SHORT tokens by its batch."""
+class Time:
+    """Seconds of the fastest decode step: wall time, and processor time of all threads."""
 
-    rates: Measured
-    short: dict[int, float]
-    layers: int
+    wall: float
+    processor: float
 
-    def predicted(self, setting: Setting, as_inputs: int) -> float:
-        """Seconds of a step."""
-        attention = self.rates.step(setting.tokens, setting.batch - as_inputs, as_inputs)
-        return self.short[setting.batch] + self.layers * (attention - self.rates.step(SHORT, setting.batch, 0))
+
+CLOCKS = {"wall": time.perf_counter, "processor": time.process_time}
 
 
 def fill(model: PreTrainedModel, attached: Attachment, cache: DriveCache, setting: Setting) -> None:
@@ -100,87 +99,97 @@ def fill(model: PreTrainedModel, attached: Attachment, cache: DriveCache, settin
     cache.synchronize()
 
 
-def steps(model: PreTrainedModel, cache: DriveCache, setting: Setting) -> list[float]:
-    """Seconds of some decode steps; the first one warms up."""
+def fastest(model: PreTrainedModel, cache: DriveCache, setting: Setting) -> Time:
+    """The fastest of some decode steps, by each clock."""
     found = []
     with torch.no_grad():
         for number in range(STEPS + 1):
             ids = torch.ones(setting.batch, 1, dtype=torch.int64)
             # without a mask and with positions of its own, as a filled cache has no token ids
             at = torch.full((setting.batch, 1), setting.tokens + number)
-            began = time.perf_counter()
+            began, computed = time.perf_counter(), time.process_time()
             model(ids, position_ids=at, past_key_values=cache, use_cache=True, logits_to_keep=1)
-            found.append(time.perf_counter() - began)
-    return found[1:]
+            found.append((time.perf_counter() - began, time.process_time() - computed))
+    return Time(*(min(times) for times in zip(*found, strict=True)))
 
 
-def run(model: PreTrainedModel, setting: Setting, options: dict[str, Any], folder: Path) -> tuple[list[float], int]:
-    """Measure a setting: seconds of the steps, and how many sequences were stored as X."""
+def measured(model: PreTrainedModel, setting: Setting, drives: DriveOptions) -> tuple[Time, int]:
+    """The setting's step, and how many sequences were stored as X."""
     per_token = 4 * decoder_config(model).num_hidden_layers * decoder_config(model).hidden_size
     capacity = max(1 << 30, 4 * setting.batch * setting.tokens * per_token)
-    drives = DriveOptions("fast", "", options["threads"], capacity, folder, target=setting.target, format=True)
-    with open_drives(drives) as opened, attach(model, opened, xcache=setting.share) as attached:
+    options = replace(drives, capacity_bytes=capacity)
+    with open_drives(options) as opened, attach(model, opened, xcache=setting.share) as attached:
         cache = attached.cache()
         assert isinstance(cache, DriveCache)
         fill(model, attached, cache, setting)
         as_inputs = sum(isinstance(row, InputSequence) for row in cache.sequences)
-        return steps(model, cache, setting), as_inputs
+        return fastest(model, cache, setting), as_inputs
 
 
-def calibrate(model: PreTrainedModel, target: str, batches: set[int], threads: int, folder: Path) -> Calibration:
-    """Calibrate a model on a target."""
-    heads = Heads(*heads_of(decoder_config(model)))
-    drives = DriveOptions("fast", "", threads, 4 << 30, folder, target=target, format=True)
-    with open_drives(drives) as opened, attach(model, opened, xcache=1.0) as attached:
-        xcache = attached._backing.xcache
-        assert xcache is not None
-        rates = measure(xcache, attached._backing, heads, shared=True, most=LONG)
-    short = {
-        batch: statistics.median(run(model, Setting("", target, SHORT, batch, 0.0), {"threads": threads}, folder)[0])
-        for batch in sorted(batches)
-    }
-    return Calibration(rates, short, decoder_config(model).num_hidden_layers)
+def compare(setting: Setting, model: PreTrainedModel, known: dict[str, Here], drives: DriveOptions) -> dict[str, Any]:
+    """A setting's row. `known`: the rates by each clock."""
+    found, as_inputs = measured(model, setting, drives)
+    row = asdict(setting)
+    for clock, rates in known.items():
+        parts = rates.parts(decoder_config(model).num_hidden_layers, setting.tokens, setting.batch, as_inputs)
+        predicted, seconds = sum(part.seconds for part in parts), getattr(found, clock)
+        row |= {f"{clock}_ms": 1e3 * seconds, f"{clock}_predicted_ms": 1e3 * predicted}
+        row |= {f"{clock}_error": predicted / seconds - 1}
+        row |= {f"{clock}_{part.name}_ms": 1e3 * part.seconds for part in parts}
+    return row
+
+
+def table(rows: list[dict[str, Any]], threads: int) -> str:
+    """The page's table and the sentence below it."""
+    lines = [
+        "| model | target | tokens | batch | X-cache | ms | predicted | error | processor ms | predicted | error |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for row in rows:
+        cells = [row["model"], row["target"], f"{row['tokens']:,}", f"{row['batch']}", f"{row['share']:g}"]
+        for clock in CLOCKS:
+            cells += [f"{row[f'{clock}_{what}']:,.1f}" for what in ("ms", "predicted_ms")]
+            cells.append(f"{row[f'{clock}_error']:+.0%}")
+        lines.append(f"| {' | '.join(cells)} |")
+    within = {clock: sum(abs(row[f"{clock}_error"]) <= BOUND for row in rows) for clock in CLOCKS}
+    return "\n".join(lines) + (
+        f"\n\nWithin {BOUND:.0%}: {within['wall']} of {len(rows)} by wall time, {within['processor']} by processor "
+        f"time. Measured on {processor()}, {threads} threads; bfloat16 models with random weights; the fastest of "
+        f"{STEPS} steps."
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", choices=sorted(CONFIGS), help="only its settings")
+    parser.add_argument("--model", choices=sorted(CONFIGS), help="only its settings; the page stays as it is")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--json", type=Path, help="write the numbers there")
+    parser.add_argument("--json", type=Path, default=Path("out/bench_plan.json"), help="write the numbers there")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     console, rows = Console(stderr=True), []
     cache_folder().mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache_folder()) as name:
-        folder = Path(name)
-        for model_name, config in CONFIGS.items():
-            settings = [one for one in SETTINGS if one.model == model_name]
-            if given.model not in (None, model_name):
+    with temporary_folder(cache_folder()) as folder:
+        for name, config in CONFIGS.items():
+            settings = [one for one in SETTINGS if one.model == name and given.model in (None, name)]
+            if not settings:
                 continue
             torch.manual_seed(1)
-            model = AutoModelForCausalLM.from_config(config).to(torch.bfloat16).eval()
-            for target in sorted({one.target for one in settings}):
-                here = [one for one in settings if one.target == target]
-                console.print(f"calibrating {model_name} on {target}")
-                known = calibrate(model, target, {one.batch for one in here}, given.threads, folder)
-                for setting in here:
-                    seconds, as_inputs = run(model, setting, {"threads": given.threads}, folder)
-                    measured, predicted = statistics.median(seconds), known.predicted(setting, as_inputs)
-                    rows.append(
-                        asdict(setting)
-                        | {"ms": 1e3 * measured, "predicted_ms": 1e3 * predicted, "error": predicted / measured - 1}
-                    )
-                    console.print(rows[-1])
-    print("| model | target | tokens | batch | X-cache | measured ms | predicted ms | error |")
-    print("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |")
-    for row in rows:
-        print(
-            f"| {row['model']} | {row['target']} | {row['tokens']:,} | {row['batch']} | {row['share']:g} "
-            f"| {row['ms']:,.1f} | {row['predicted_ms']:,.1f} | {row['error']:+.0%} |"
-        )
-    print(f"\nMeasured on {processor()}, {given.threads} threads; bfloat16 models with random weights.")
-    if given.json:
-        given.json.write_text(json.dumps({"rows": rows}, indent=1))
+            model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).eval()
+            for setting in settings:
+                drives = DriveOptions("fast", "", given.threads, 4 << 30, folder, target=setting.target, format=True)
+                known = {
+                    clock: measure(config, setting.batch, drives, KeptRates(None), read)
+                    for clock, read in CLOCKS.items()
+                }
+                rows.append(compare(setting, model, known, drives))
+                console.print(rows[-1])
+    text = table(rows, given.threads)
+    print(text)
+    given.json.parent.mkdir(parents=True, exist_ok=True)
+    given.json.write_text(json.dumps({"rows": rows}, indent=1))
+    if given.model is None:
+        before, rest = PAGE.read_text().split(MARKS[0])
+        PAGE.write_text(f"{before}{MARKS[0]}\n{text}\n{MARKS[1]}{rest.split(MARKS[1], 1)[1]}")
 
 
 if __name__ == "__main__":

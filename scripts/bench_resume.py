@@ -25,8 +25,8 @@ import torch
 from transformers import PreTrainedModel
 
 import bench_decode
-from bench_attention import processor
 from bench_sessions import PAGE, forget
+from kvdrive.perf.kept import processor
 from kvdrive.plugins.transformers import Attachment, attach
 from kvdrive.sessions.resume import Way
 from kvdrive.targets.base import Target

@@ -20,10 +20,10 @@ from pathlib import Path
 
 import torch
 
-from bench_attention import processor
 from kvdrive.generation import checkpoints
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.decode import Sampling
+from kvdrive.perf.kept import processor
 from kvdrive.plugins.attach import AttentionOptions
 from kvdrive.server.jobs import End, Job, Limits, Token
 from kvdrive.server.metrics import Metrics

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import torch
 
-from bench_attention import processor
 from kvdrive.generation import checkpoints
+from kvdrive.perf.kept import processor
 from kvdrive.plugins.transformers import attach
 from kvdrive.sessions.entry import NewEntry
 from kvdrive.sessions.index import Index

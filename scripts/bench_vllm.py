@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from bench_attention import processor
+from kvdrive.perf.kept import processor
 
 TREE = Path(__file__).resolve().parents[1]
 PAGE, PICTURE = TREE / "docs" / "vllm.md", TREE / "docs" / "vllm.png"

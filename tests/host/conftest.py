@@ -9,6 +9,7 @@ from small_models import CONFIGS, random_model
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from kvdrive.perf import kept
 from kvdrive.targets.emulator import Emulator
 
 TEXT = (
@@ -32,6 +33,14 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(autouse=True)
+def own_rates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rates that a test measures are kept in its own folder."""
+    monkeypatch.setattr(
+        kept, "of_this_machine", lambda *, anew=False: kept.KeptRates(tmp_path / "rates.json", anew=anew)
+    )
 
 
 @pytest.fixture(scope="session")

@@ -1,9 +1,10 @@
-"""`kvdrive plan`: what a decode step would take on hardware that is not here."""
+"""`kvdrive plan`: what a decode step would take on hardware that is not here, or on this machine."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -18,6 +19,7 @@ from kvdrive.perf.systems import SYSTEMS
 from kvdrive.perf.xcache import FLOP_PER_WEIGHT
 
 app = typer.Typer()
+HERE = "here"
 
 
 @app.command(name="plan")
@@ -27,8 +29,18 @@ def show(
     ],
     context: Annotated[str, typer.Option(help="tokens of each sequence, such as 64K")] = "32K",
     batch: Annotated[int, typer.Option(min=1, help="sequences")] = 16,
-    drives: Annotated[int, typer.Option(min=1, max=1024, help="drives that share the heads")] = 4,
-    hardware: Annotated[str, typer.Option(help=f"one of {', '.join(SYSTEMS)}")] = "a100-smartssd",
+    drives: Annotated[
+        int | None, typer.Option(min=1, max=1024, help="drives that share the heads; default: 4, and 1 here")
+    ] = None,
+    hardware: Annotated[
+        str, typer.Option(help=f"one of {', '.join(SYSTEMS)}; or {HERE}: this machine, measured")
+    ] = "a100-smartssd",
+    drive: Annotated[
+        Path | None, typer.Option(help=f"with {HERE}: a folder on the disk that would hold K and V; default: the cache")
+    ] = None,
+    anew: Annotated[
+        bool, typer.Option("--measure", help=f"with {HERE}: measure again what was measured before")
+    ] = False,
     x_cache: Annotated[
         float | None,
         typer.Option("--x-cache", min=0, max=1, help="share of the work that X-cache takes; default: the best"),
@@ -39,23 +51,52 @@ def show(
     ] = FLOP_PER_WEIGHT,
     as_json: Annotated[bool, typer.Option("--json", help="machine-readable output")] = False,
 ) -> None:
-    """Say what a decode step would take, what bounds it, and what to change. Modelled from published rates."""
-    if hardware not in SYSTEMS:
-        raise InputError(f"there is no hardware '{hardware}': choose one of {', '.join(SYSTEMS)}")
+    """Say what a decode step would take, what bounds it, and what to change.
+
+    Modelled from published rates; on this machine from a few of the model's layers, which are measured once.
+    """
     tokens = bytes_of(context)
     if tokens < 1:
         raise InputError("a context has at least one token")
-    found = plan(_shape(model), SYSTEMS[hardware], tokens, batch, drives, x_cache, flop_factor)
+    if hardware == HERE:
+        if drives not in (None, 1):
+            raise InputError(f"--hardware {HERE} plans one drive: leave --drives out")
+        found = _plan_here(model, tokens, batch, x_cache, drive, anew)
+    elif hardware not in SYSTEMS:
+        raise InputError(f"there is no hardware '{hardware}': choose one of {', '.join(SYSTEMS)}, {HERE}")
+    elif drive is not None or anew:
+        raise InputError(f"--drive and --measure go with --hardware {HERE}: other hardware is not measured")
+    else:
+        found = plan(_shape(model), SYSTEMS[hardware], tokens, batch, drives or 4, x_cache, flop_factor)
     typer.echo(json.dumps(record(found))) if as_json else _print(found)
+
+
+def _plan_here(name: str, tokens: int, batch: int, share: float | None, drive: Path | None, anew: bool) -> Plan:
+    """The plan for this machine. Raises InputError, UnsupportedError, TargetError."""
+    import torch
+
+    from kvdrive.perf import here, kept
+    from kvdrive.targets.opening import DriveOptions, drive_folder
+    from kvdrive.targets.temporary import temporary_folder
+
+    config = here.config_of(SHAPES[name]) if name in SHAPES else _config(name)
+    asked = here.Asked(config, _shape(name), tokens, batch, share)
+    with drive_folder(None) if drive is None else temporary_folder(drive) as folder:
+        options = DriveOptions(target="cpu", threads=torch.get_num_threads(), capacity_bytes=4 << 30, folder=folder)
+        return here.plan_here(asked, options, kept.of_this_machine(anew=anew))
+
+
+def _config(name: str) -> Any:
+    from kvdrive.doctor.model import read_config
+    from kvdrive.generation import places
+
+    return read_config(places.find(name))
 
 
 def _shape(name: str) -> ModelShape:
     if name in SHAPES:
         return SHAPES[name]
-    from kvdrive.doctor.model import read_config
-    from kvdrive.generation import places
-
-    config = read_config(places.find(name))
+    config = _config(name)
     missing = [key for key in ("hidden_size", "intermediate_size", "num_attention_heads") if not hasattr(config, key)]
     if missing:
         raise InputError(f"the configuration of {name} lacks {', '.join(missing)}")
@@ -95,7 +136,13 @@ def record(found: Plan) -> dict[str, object]:
         "tokens": found.tokens,
         "batch": found.batch,
         "drives": found.drives,
-        "label": "modelled",
+        "label": "from measured layers" if found.system.shared else "modelled",
+        "rates": {
+            "drive_bytes_per_s": found.system.drive.rate,
+            "link_bytes_per_s": found.system.link,
+            "flop_per_s": found.system.flops,
+            "weights_bytes_per_s": found.system.memory_rate,
+        },
         "alpha": found.alpha,
         "alpha_reason": found.reason,
         "parts": [asdict(part) for part in found.parts],
@@ -122,13 +169,19 @@ def _print(found: Plan) -> None:
     console = Console(highlight=False, soft_wrap=True)
     console.print(
         f"{found.model.name}, {found.batch} sequences of {found.tokens:,} tokens, "
-        f"{system.processor} with {found.drives} {system.drive.name} (modelled)\n"
+        f"{system.processor} with {found.drives} {system.drive.name} "
+        f"({'from measured layers' if system.shared else 'modelled'})\n"
     )
     console.print(table)
+    if system.shared:
+        console.print(
+            f"\nmeasured: attention reads {_rate(system.drive.rate)} in the drive; X comes at {_rate(system.link)}; "
+            f"projections {system.flops / 1e9:,.0f} GFLOP/s"
+        )
     years = "not published" if found.years is None else f"{found.years:,.1f} years of decoding"
+    halves = "" if system.shared else f", {1e3 * found.overlapped:,.2f} ms if halves of the batch took turns"
     console.print(
-        f"\na step: {1e3 * found.step:,.2f} ms, {1e3 * found.overlapped:,.2f} ms with the batch in two halves "
-        f"({found.batch / found.overlapped:,.1f} tokens/s)\n"
+        f"\na step: {1e3 * found.step:,.2f} ms{halves} ({found.batch / found.overlapped:,.1f} tokens/s)\n"
         f"X-cache: {found.alpha:g} of the work ({found.reason})\n"
         f"drives: {found.stored / 1e9:,.1f} GB on each; {found.drives_needed} hold everything; writes last {years}\n"
         f"host: {found.pending / 1e6:,.1f} MB wait for the next write, every {found.interval} tokens; "
@@ -136,3 +189,7 @@ def _print(found: Plan) -> None:
         f"batch: {found.batch_limit:,} sequences at most fit the processor's memory\n"
         f"next: {found.advice}"
     )
+
+
+def _rate(rate: float) -> str:
+    return f"{rate / 1e9:,.2f} GB/s" if rate else "an unknown rate"

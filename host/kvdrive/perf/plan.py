@@ -30,7 +30,7 @@ class Part:
 class Plan:
     """A decode step of a batch. `alpha`: the share of the work that X-cache takes; `reason` says why.
 
-    `parts` overlap where `kvdrive` splits the batch in two; `step` is without that, `overlapped` with it.
+    `step`: one part after the other, as the runtime computes a batch. `overlapped`: with the batch in two halves.
     """
 
     model: ModelShape
@@ -50,7 +50,13 @@ class Plan:
 
     @property
     def overlapped(self) -> float:
-        """Seconds of one step when halves of the batch take turns: the longer of the model's part and the rest."""
+        """Seconds of one step when halves of the batch take turns: the longer of the model's part and the rest.
+
+        The runtime does not do that: this is what it would gain. Where everything computes on the same cores it gains
+        nothing.
+        """
+        if self.system.shared:
+            return self.step
         dense = self.parts[0].seconds
         return max(dense, self.step - dense)
 
@@ -104,6 +110,9 @@ class Plan:
         if self.batch > self.batch_limit:
             less = "a smaller batch, or a smaller share of X-cache" if self.alpha else "a smaller batch"
             return f"the processor's memory holds what {self.batch_limit} sequences need there: {less}"
+        if self.system.shared:
+            what = "the model's matrices" if longest is self.parts[0] else "attention"
+            return f"{what} take{'s' if what == 'attention' else ''} longest, on the cores that do everything here"
         if longest is self.parts[0]:
             if self.weights_on_processor:
                 return "the model's own weights take longest: a larger batch costs little"

@@ -22,7 +22,10 @@ class Drives:
 @dataclass(frozen=True)
 class System:
     """The processor that runs the model (`flops`, `memory_rate`, bytes of `memory`), and the rate of the link to it
-    from drives and host."""
+    from drives and host.
+
+    `shared`: drives and model compute on the same cores, so that nothing overlaps.
+    """
 
     name: str
     processor: str
@@ -32,6 +35,7 @@ class System:
     link: float
     drive: Drives
     source: str
+    shared: bool = False
 
 
 def _drive(of: AttendingDrive) -> Drives:

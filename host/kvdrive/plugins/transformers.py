@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import time
 import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -35,15 +36,17 @@ from kvdrive.kvcache.backing import Backing
 from kvdrive.kvcache.base import AttachedCache, KvHandle, LayerCall
 from kvdrive.kvcache.budget import Budget, MemoryOptions
 from kvdrive.kvcache.cache import DriveCache
+from kvdrive.kvcache.drive_rates import Clock, Heads
 from kvdrive.kvcache.fingerprint import fingerprint
 from kvdrive.kvcache.loading import LateLoadError
 from kvdrive.kvcache.memory import MemoryCache
 from kvdrive.kvcache.overflow import Overflow, group_tokens
 from kvdrive.kvcache.rows import Place, capacity_for
 from kvdrive.kvcache.xcache.inputs import XCache
-from kvdrive.kvcache.xcache.measured import Heads
-from kvdrive.kvcache.xcache.share import choose_here
+from kvdrive.kvcache.xcache.measured import Measured, rates_here
+from kvdrive.kvcache.xcache.share import choose
 from kvdrive.nvme.errors import CommandError
+from kvdrive.perf.kept import KeptRates
 from kvdrive.plugins import together
 from kvdrive.plugins.host_attention import attend_on_host, causal_mask
 from kvdrive.plugins.layer_inputs import Share, open_xcache, why_not
@@ -235,14 +238,21 @@ class Attachment:
         """Measure, and give X-cache the share of the sequences that is fastest. Raises CommandError, TargetError."""
         xcache = self._backing.xcache
         assert xcache is not None
-        heads = Heads(*heads_of(decoder_config(self._model)))
-        shared = self._model.device.type == "cpu" and all(drive.exclusive for drive in drives_of(self.target))
-        found = choose_here(xcache, self._backing, heads, shared)
+        _, kv_heads, head_dim = heads_of(decoder_config(self._model))
+        found = choose(xcache.rows.token_bytes, 4 * kv_heads * head_dim, self.attention_rates)
         xcache.share = found.share
         log.warning("X-cache takes %g of the sequences: %s", found.share, found.reason)
         if not found.share:
             self._backing.xcache = None
             xcache.close()
+
+    def attention_rates(self, known: KeptRates | None = None, clock: Clock = time.perf_counter) -> Measured:
+        """What attention takes here, from `known` (default: this machine's file) or measured now by `clock`.
+
+        Raises CommandError, TargetError.
+        """
+        shared = self._model.device.type == "cpu" and all(drive.exclusive for drive in drives_of(self.target))
+        return rates_here(self._backing, Heads(*heads_of(decoder_config(self._model))), shared, known, clock)
 
     def keep_sessions(self, options: SessionOptions) -> None:
         """Open the store. Raises InputError, TargetError, UnsupportedError."""

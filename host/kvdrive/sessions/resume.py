@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
 from kvdrive.kvcache.loading import LoadPlan, LoadStats
+from kvdrive.perf.kept import KeptRates
 
 Way = Literal["load", "attend", "recompute"]
 WAYS: tuple[Way, ...] = get_args(Way)
@@ -117,7 +117,7 @@ class Costs:
         self, path: Path | None, key: str, measure: Callable[[], Rates], clock: Callable[[], float] = time.perf_counter
     ) -> None:
         self.clock = clock
-        self._path = path
+        self._kept = KeptRates(path)
         self._key = key
         self._measure = measure
         self._rates: Rates | None = None
@@ -133,13 +133,13 @@ class Costs:
     @rates.setter
     def rates(self, rates: Rates) -> None:
         self._rates = rates
-        self._write()
+        self._kept.put(self._key, rates)
 
     @property
     def known(self) -> bool:
         """True if the rates were measured, now or before: `choose` answers at once."""
         if self._rates is None:
-            self._rates = self._read()
+            self._rates = self._kept.get(self._key, Rates)
         return self._rates is not None
 
     def measure(self) -> None:
@@ -169,27 +169,3 @@ class Costs:
         if stats.bytes:
             before, now = self.rates, stats.seconds / stats.bytes
             self.rates = replace(before, load_byte=_MEMORY * before.load_byte + (1 - _MEMORY) * now)
-
-    def _read(self) -> Rates | None:
-        known = self._known().get(self._key)
-        names = {field.name for field in fields(Rates)}
-        if not isinstance(known, dict) or known.keys() != names:
-            return None
-        return Rates(**{name: float(known[name]) for name in names})
-
-    def _write(self) -> None:
-        if self._path is None or self._rates is None:
-            return
-        new = self._path.with_name(self._path.name + ".new")
-        try:
-            new.write_text(json.dumps(self._known() | {self._key: asdict(self._rates)}, indent=1))
-            new.replace(self._path)
-        except OSError as error:
-            log.warning("measured rates are not kept: %s", error)
-
-    def _known(self) -> dict[str, object]:
-        try:
-            found = json.loads(self._path.read_text()) if self._path is not None else {}
-        except (OSError, ValueError):
-            return {}
-        return found if isinstance(found, dict) else {}

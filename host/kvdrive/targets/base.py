@@ -60,13 +60,19 @@ class Target(ABC):
     """A drive that executes commands. `max_transfer_bytes`: the most data that one of them may carry.
 
     `place`: the drive's file or address. `exclusive`: no other process can use the drive meanwhile. `cache_bytes`: of K
-    and V that it keeps in this machine's memory once they were read.
+    and V that it keeps in this machine's memory once they were read. `speed`: what its times depend on; drives of the
+    same speed share measured rates.
     """
 
     max_transfer_bytes = 1 << 32
     place = ""
     exclusive = False
     cache_bytes = 0
+
+    @property
+    def speed(self) -> str:
+        """See Target."""
+        return f"{type(self).__name__} {self.place}"
 
     def __init__(self) -> None:
         self._session_numbers = itertools.count(1)

@@ -37,6 +37,11 @@ class SlowedTarget(WrappedTarget):
         self._factor = factor
         self._clock = clock or Clock()
 
+    @property
+    def speed(self) -> str:
+        """See Target."""
+        return f"{self.drive.speed}, {self._factor:g} times slower"
+
     def submit_many(self, commands: Sequence[Command]) -> list[Completion]:
         """See Target."""
         began = self._clock.now()

@@ -28,12 +28,19 @@ class SoftwareDrive(Target):
     def __init__(self, path: Path, engine: str, threads: int, capacity_bytes: int, **options: Any) -> None:
         super().__init__()
         self.place = str(path)
+        self._computes = f"{engine}, {threads} threads"
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._drive: Drive | None = Drive(path, engine, threads, capacity_bytes, **options)
             self._pairs = QueuePairs(Subsystem(self._drive), rings.SEGMENT_BYTES, entries=rings.QUEUE_ENTRIES)
         except (OSError, RuntimeError, ValueError) as error:
             raise TargetError(str(error)) from error
+
+    @property
+    def speed(self) -> str:
+        """See Target. Drives of one kind in files on one disk are equally fast."""
+        cached = f", {self.cache_bytes} bytes cached" if self.cache_bytes else ""
+        return f"{type(self).__name__}, {self._computes}, disk {Path(self.place).stat().st_dev}{cached}"
 
     def new_session(self) -> int:
         """See Target."""

@@ -20,6 +20,11 @@ class WrappedTarget(Target):
         self.cache_bytes = drive.cache_bytes
         self.max_transfer_bytes = drive.max_transfer_bytes
 
+    @property
+    def speed(self) -> str:
+        """See Target."""
+        return self.drive.speed
+
     def submit(self, command: Command) -> Completion:
         """See Target."""
         return self.submit_many([command])[0]

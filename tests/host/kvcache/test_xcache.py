@@ -11,7 +11,8 @@ from transformers import LlamaConfig
 
 from kvdrive.errors import InputError, RangeError, TargetError, UnsupportedError
 from kvdrive.generation.generate import greedy
-from kvdrive.kvcache.xcache.measured import Line, Measured
+from kvdrive.kvcache.drive_rates import Line
+from kvdrive.kvcache.xcache.measured import Measured
 from kvdrive.kvcache.xcache.projections import Projections
 from kvdrive.kvcache.xcache.rows import InputRows
 from kvdrive.kvcache.xcache.sequence import InputSequence

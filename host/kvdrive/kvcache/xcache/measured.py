@@ -1,50 +1,33 @@
-"""What a sequence takes on this machine, stored as K and V or as X: measured in about a second."""
+"""What a sequence takes on this machine, stored as K and V or as X."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 import torch
 
 from kvdrive.kernels.native import scale_bits
-from kvdrive.kvcache.backing import Backing, drop
-from kvdrive.kvcache.sequence import Endpoint, Sequence, gather
+from kvdrive.kvcache.backing import Backing
+from kvdrive.kvcache.drive_rates import FEW, MANY, Clock, Heads, Line, best, drive_rates
 from kvdrive.kvcache.session import Query
-from kvdrive.kvcache.xcache.inputs import InputStats, XCache
+from kvdrive.kvcache.xcache.attention import MemoryAttention
+from kvdrive.kvcache.xcache.inputs import XCache
 from kvdrive.kvcache.xcache.sequence import InputSequence
-from kvdrive.nvme.commands import Halves, flush
-from kvdrive.targets.base import Target
-from kvdrive.targets.group import split
+from kvdrive.perf import kept
+from kvdrive.perf.kept import KeptRates
 
-_FEW, _MANY = 256, 2048  # tokens that are measured; whole blocks of projections
-_ROUNDS = 3
-
-
-@dataclass(frozen=True)
-class Line:
-    """Seconds of one sequence and layer: `fixed`, and more for each token that it holds."""
-
-    fixed: float
-    token: float
-
-    @classmethod
-    def through(cls, few: tuple[int, float], many: tuple[int, float]) -> Line:
-        """The line through two measurements: tokens and seconds."""
-        token = max(many[1] - few[1], 0.0) / (many[0] - few[0])
-        return cls(max(few[1] - token * few[0], 0.0), token)
-
-    def at(self, tokens: int) -> float:
-        """Seconds with `tokens` tokens."""
-        return self.fixed + self.token * tokens
+NOTHING = Line(0.0, 0.0)
 
 
 @dataclass(frozen=True)
 class Measured:
-    """`attend`: in the drives, to K and V. `read`: X from the drives. `project`: K and V from X. `memory`: attention to
-    them. `shared`: drives and host compute on the same cores, so that they take turns.
+    """Seconds of one sequence and layer, by tokens. `attend`: in the drives, to K and V. `read`: X from the drives.
+    `project`: K and V from X. `memory`: attention to them.
+
+    `shared`: drives and host compute on the same cores, so that they take turns.
     """
 
     attend: Line
@@ -64,84 +47,57 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Heads:
-    """Shape of a layer's attention."""
+class HostRates:
+    """The host's part of `Measured`."""
 
-    query_heads: int
-    kv_heads: int
-    head_dim: int
+    project: Line
+    memory: Line
 
 
-def measure(xcache: XCache, backing: Backing, heads: Heads, shared: bool, most: int = _MANY) -> Measured:
-    """Measure on the drives of `backing`, with up to `most` tokens, which are removed again.
+def rates_here(
+    backing: Backing, heads: Heads, shared: bool, known: KeptRates | None = None, clock: Clock = time.perf_counter
+) -> Measured:
+    """Rates from `known`, by default this machine's file; those that are not there are measured now and kept there.
 
-    Raises CommandError, TargetError.
+    Without X-cache, the parts of rows that are stored as X are 0. Raises CommandError, TargetError.
     """
+    known = kept.of_this_machine() if known is None else known
+    drives = drive_rates(backing, heads, known, clock)
+    if backing.xcache is None:
+        return Measured(drives.attend, NOTHING, NOTHING, NOTHING, shared)
+    xcache = backing.xcache
+    shape = f"{heads.query_heads}, {heads.kv_heads}, {heads.head_dim}, {xcache.rows.width}, {xcache.rows.dtype}"
+    family = type(next(iter(xcache.projections.modules.values()))).__name__
+    key = f"X | {kept.fingerprint()} | {family} | {shape}"
+    host = known.get(key, HostRates)
+    if host is None:
+        host = _measure_host(xcache, heads, clock)
+        known.put(key, host)
+    read = Line(drives.read.fixed, drives.read.each * xcache.rows.token_bytes)
+    return Measured(drives.attend, read, host.project, host.memory, shared)
+
+
+def _measure_host(xcache: XCache, heads: Heads, clock: Clock) -> HostRates:
+    few, many = (_host(xcache, heads, tokens, clock) for tokens in (FEW, MANY))
+    project, memory = (Line.through((FEW, short), (MANY, long)) for short, long in zip(few, many, strict=True))
+    return HostRates(project, memory)
+
+
+def _host(xcache: XCache, heads: Heads, tokens: int, clock: Clock) -> tuple[float, float]:
+    """Seconds of projecting X as it is read, and of attention in memory, in the thread that does it in a step."""
     layer = min(xcache.projections.modules)
-    queues = backing.alive
-    generator = torch.Generator().manual_seed(1)
-    x = torch.randn(most, xcache.rows.width, generator=generator).to(xcache.rows.dtype)
+    x = torch.randn(tokens, xcache.rows.width, generator=torch.Generator().manual_seed(1)).to(xcache.rows.dtype)
     zeros = np.zeros(heads.kv_heads, np.int64)
-    as_kv = Sequence.open(queues, split(1, heads.kv_heads, len(queues))[0], 0, backing.label)
-    opened: list[Sequence] = [as_kv]
-    try:
-        slices = Sequence.open(queues, split(1, xcache.rows.slices, len(queues))[0], 0, backing.label).slices
-        as_inputs = InputSequence(slices, xcache)
-        opened.append(as_inputs)
-        times = []
-        first = 0
-        for tokens in (_FEW, most):
-            as_inputs.note(layer, first, x[first:tokens], np.arange(first, tokens), (zeros, zeros))
-            rebuilt = as_inputs.project(layer, x[first:tokens], first)
-            for sequence in opened:
-                sequence.append(layer, first, rebuilt.k, rebuilt.v, lambda seconds: None).wait()
-            gather([one.queue.start(_flush) for one in as_kv])
-            times.append(_times(xcache, as_kv, as_inputs, layer, tokens, heads))
-            first = tokens
-    finally:
-        drop(opened)
-        xcache.stats = InputStats()
-    attend, read, project, memory = (Line.through((_FEW, few), (most, many)) for few, many in zip(*times, strict=True))
-    return Measured(attend, read, project, memory, shared)
+    row = InputSequence([], xcache)
+    row.note(layer, 0, x, np.arange(tokens), (zeros, zeros))
+    patterns = xcache.rows.encode(x)
+    q = np.ones((heads.kv_heads, heads.query_heads // heads.kv_heads, heads.head_dim), np.float16)
+    query = Query(cast(Any, row), layer, q, tokens, scale_bits(None, heads.head_dim))
 
+    def work(attention: MemoryAttention) -> tuple[float, float]:
+        project = best(lambda: row.project(layer, xcache.rows.decode(patterns), 0), clock)
+        rebuilt = row.project(layer, x, 0)
+        return project, best(lambda: attention.attend(query, rebuilt.k, rebuilt.v), clock)
 
-def _times(
-    xcache: XCache, as_kv: Sequence, as_inputs: InputSequence, layer: int, tokens: int, heads: Heads
-) -> tuple[float, float, float, float]:
-    """Seconds of attention in the drives, of reading X, of projecting it, and of attention in memory."""
-    group = heads.query_heads // heads.kv_heads
-    scale = scale_bits(None, heads.head_dim)
-
-    def q(count: int) -> Halves:
-        return np.ones((count, group, heads.head_dim), np.float16)
-
-    def ask(one: Endpoint) -> Callable[[Target], object]:
-        query = Query(one.session, layer, q(one.last - one.first), tokens, scale)
-        return lambda target: one.answer(target, [query])
-
-    attend = _best(lambda: gather([one.queue.start(ask(one)) for one in as_kv.endpoints()]))
-    rebuild, project = [], []
-    for _ in range(_ROUNDS):
-        as_inputs.keep(tokens)  # what was rebuilt before
-        before, began = xcache.stats.rebuild_seconds, time.perf_counter()
-        rebuilt = as_inputs.take(layer)
-        rebuild.append(time.perf_counter() - began)
-        project.append(xcache.stats.rebuild_seconds - before)
-    read = min(whole - part for whole, part in zip(rebuild, project, strict=True))
-    query = Query(as_kv.slices[0].session, layer, q(heads.kv_heads), tokens, scale)
-    memory = _best(lambda: xcache.attention.attend(query, rebuilt.k, rebuilt.v))
-    return attend, read, min(project), memory
-
-
-def _flush(target: Target) -> None:
-    target.execute(flush())
-
-
-def _best(work: Callable[[], object]) -> float:
-    """The shortest time of some rounds."""
-    found = []
-    for _ in range(_ROUNDS):
-        began = time.perf_counter()
-        work()
-        found.append(time.perf_counter() - began)
-    return min(found)
+    found: tuple[float, float] = xcache.worker.start(work).result()
+    return found

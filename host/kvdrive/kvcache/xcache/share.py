@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kvdrive.kvcache.backing import Backing
-from kvdrive.kvcache.xcache.inputs import XCache
-from kvdrive.kvcache.xcache.measured import Heads, Measured, measure
+from kvdrive.kvcache.xcache.measured import Measured
 
 SHARES = (0.0, 0.125, 0.25, 0.5, 1.0)  # powers of two
 _CONTEXT = 32768  # of the comparison: long, so that what is the same for any context does not count
-_known: dict[object, Measured] = {}  # what was measured in this process
 _BATCH = 8  # sequences that each of the shares divides
 
 
@@ -21,20 +18,6 @@ class Choice:
 
     share: float
     reason: str
-
-
-def choose_here(xcache: XCache, backing: Backing, heads: Heads, shared: bool) -> Choice:
-    """The share for a model of these heads on these drives, measured once. Raises CommandError, TargetError."""
-    rows = xcache.rows
-    places = tuple(queue.target.place for queue in backing.alive)
-    key = (places, rows.width, rows.dtype, heads, shared, xcache.arithmetic())
-
-    def rates() -> Measured:
-        if key not in _known:
-            _known[key] = measure(xcache, backing, heads, shared)
-        return _known[key]
-
-    return choose(rows.token_bytes, 4 * heads.kv_heads * heads.head_dim, rates)
 
 
 def choose(x_bytes: int, kv_bytes: int, measure: Callable[[], Measured]) -> Choice:

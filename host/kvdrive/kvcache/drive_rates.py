@@ -1,0 +1,134 @@
+"""What drives take for attention and for reading rows back: measured once, kept, used by all that choose by it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from kvdrive import abi
+from kvdrive.kernels.native import scale_bits
+from kvdrive.kvcache.backing import Backing, drop
+from kvdrive.kvcache.sequence import Sequence, Slice, gather
+from kvdrive.kvcache.session import Query, attend
+from kvdrive.nvme.commands import flush
+from kvdrive.perf import kept
+from kvdrive.perf.kept import KeptRates
+from kvdrive.targets.base import Target
+from kvdrive.targets.group import split
+
+FEW, MANY = 256, 4096  # tokens that are measured
+_ROUNDS = 5
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True)
+class Line:
+    """Seconds: `fixed`, and more for each unit of size (`each`), which is a token or a byte."""
+
+    fixed: float
+    each: float
+
+    @classmethod
+    def through(cls, few: tuple[int, float], many: tuple[int, float]) -> Line:
+        """The line through two measurements: sizes and seconds."""
+        each = max(many[1] - few[1], 0.0) / (many[0] - few[0])
+        return cls(max(few[1] - each * few[0], 0.0), each)
+
+    def at(self, size: int) -> float:
+        """Seconds for a size."""
+        return self.fixed + self.each * size
+
+
+@dataclass(frozen=True)
+class Heads:
+    """Shape of a layer's attention."""
+
+    query_heads: int
+    kv_heads: int
+    head_dim: int
+
+
+@dataclass(frozen=True)
+class DriveRates:
+    """One sequence and layer on all drives together. `attend`: one token's attention, by the tokens that it sees.
+    `read`: one KV_READ to each drive, by bytes."""
+
+    attend: Line
+    read: Line
+
+
+def drive_rates(
+    backing: Backing, heads: Heads, known: KeptRates | None = None, clock: Clock = time.perf_counter
+) -> DriveRates:
+    """The rates of the drives of `backing`, from `known` or measured now and kept there. Raises CommandError,
+    TargetError.
+
+    `known`: by default this machine's file.
+    """
+    known = kept.of_this_machine() if known is None else known
+    speeds = ", ".join(queue.target.speed for queue in backing.alive)
+    key = f"drives | {kept.fingerprint()} | {speeds} | {heads.query_heads}, {heads.kv_heads}, {heads.head_dim}"
+    found = known.get(key, DriveRates)
+    if found is None:
+        found = _measure(backing, heads, clock)
+        known.put(key, found)
+    return found
+
+
+def _measure(backing: Backing, heads: Heads, clock: Clock) -> DriveRates:
+    group, scale = heads.query_heads // heads.kv_heads, scale_bits(heads.head_dim**-0.5, heads.head_dim)
+
+    def ask(tokens: int, one: Slice, target: Target) -> None:
+        q = np.ones((one.last - one.first, group, heads.head_dim), np.float16)
+        attend(target, [Query(one.session, 0, q, tokens, scale)])
+
+    def read(tokens: int, one: Slice, target: Target) -> None:
+        one.session.read(0, abi.KvKind.KEYS, 0, (one.last - one.first, tokens, heads.head_dim))
+
+    with stored(backing, heads, MANY) as sequence:
+        times = [
+            [best(partial(everywhere, sequence, partial(work, tokens)), clock) for tokens in (FEW, MANY)]
+            for work in (ask, read)
+        ]
+    row = 2 * heads.kv_heads * heads.head_dim
+    return DriveRates(
+        Line.through((FEW, times[0][0]), (MANY, times[0][1])),
+        Line.through((row * FEW, times[1][0]), (row * MANY, times[1][1])),
+    )
+
+
+@contextmanager
+def stored(backing: Backing, heads: Heads, tokens: int) -> Iterator[Sequence]:
+    """A sequence whose layer 0 has so many tokens of random K and V; it is removed at the end."""
+    rows = np.random.default_rng(1).standard_normal((heads.kv_heads, tokens, heads.head_dim)).astype(np.float16)
+    sequence = Sequence.open(backing.alive, split(1, heads.kv_heads, len(backing.alive))[0], 0, backing.label)
+    try:
+        sequence.append(0, 0, rows, rows, lambda seconds: None).wait()
+        gather([one.queue.start(_flush) for one in sequence.slices])
+        yield sequence
+    finally:
+        drop([sequence])
+
+
+def everywhere(sequence: Sequence, work: Callable[[Slice, Target], None]) -> None:
+    """Work on all slices of a sequence at once."""
+    gather([one.queue.start(partial(work, one)) for one in sequence.slices])
+
+
+def best(work: Callable[[], object], clock: Clock, rounds: int = _ROUNDS) -> float:
+    """The shortest time of some rounds."""
+    found = []
+    for _ in range(rounds):
+        began = clock()
+        work()
+        found.append(clock() - began)
+    return min(found)
+
+
+def _flush(target: Target) -> None:
+    target.execute(flush())

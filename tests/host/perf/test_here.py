@@ -1,0 +1,125 @@
+"""Plans for this machine: steps follow from measured layers; what was measured is kept and shared."""
+
+import json
+
+import pytest
+import torch
+from small_models import CONFIGS, random_model
+from typer.testing import CliRunner
+
+from kvdrive.cli.main import app
+from kvdrive.errors import InputError
+from kvdrive.kvcache import drive_rates
+from kvdrive.kvcache.drive_rates import Line
+from kvdrive.kvcache.xcache.measured import Measured
+from kvdrive.perf import here, kept
+from kvdrive.perf.here import Asked, Here, plan_here
+from kvdrive.perf.shapes import ModelShape
+from kvdrive.plugins.transformers import attach
+from kvdrive.targets.opening import DriveOptions
+from kvdrive.targets.slowed import SlowedTarget
+
+RUNNER = CliRunner()
+SMALL_OPT = ModelShape("small", 2, 64, 256, 2, 2, vocabulary=128)
+
+
+def test_rates_are_kept_by_their_class_and_key(tmp_path):
+    file = tmp_path / "folder/rates.json"
+    rates = Measured(Line(1, 2), Line(3, 4), Line(5, 6), Line(7, 8), True)
+    kept.KeptRates(file).put("a", rates)
+    kept.KeptRates(file).put("b", Line(1, 2))
+    assert kept.KeptRates(file).get("a", Measured) == rates
+    assert kept.KeptRates(file).get("a", Line) is None
+    assert kept.KeptRates(file).get("c", Line) is None
+    assert kept.KeptRates(file, anew=True).get("a", Measured) is None
+    assert kept.KeptRates(None).get("a", Measured) is None
+    file.write_text("{damaged")
+    assert kept.KeptRates(file).get("a", Measured) is None
+
+
+def test_the_oldest_rates_leave(tmp_path, monkeypatch):
+    monkeypatch.setattr(kept, "_MOST", 2)
+    known = kept.KeptRates(tmp_path / "rates.json")
+    for name in "abac":
+        known.put(name, Line(1, 2))
+    assert list(json.loads((tmp_path / "rates.json").read_text())) == ["a", "c"]
+
+
+def test_a_step_is_its_layers_and_their_attention():
+    """At the context of the measurement a step is what was measured, whatever its attention is."""
+    attention = Measured(Line(2, 1), Line(1, 3), Line(0, 5), Line(0, 7), True)
+    found = Here(Line(100, 50), attention, 8, "", "a drive")
+    assert sum(part.seconds for part in found.parts(4, here.SHORT, 3, 0)) == 100 + 4 * 50
+    model, attended = found.parts(4, 1000, 3, 1)
+    assert model.seconds == 100 + 4 * (50 - 3 * (2 + here.SHORT))
+    assert attended.seconds == 4 * (2 * (2 + 1000) + 1 + 15 * 1000)
+
+
+def asked(tokens=1000, share=None):
+    return Asked(here.config_of(SMALL_OPT), SMALL_OPT, tokens, 2, share)
+
+
+def test_a_plan_measures_once(tmp_path, monkeypatch):
+    options = DriveOptions(target="cpu", folder=tmp_path, capacity_bytes=1 << 28)
+    first = plan_here(asked(share=0.5), options)
+    assert (first.alpha, len(first.parts), first.overlapped) == (0.5, 2, first.step)
+    assert first.system.drive.rate > 0
+    assert first.system.link > 0
+    assert first.system.flops > 0
+
+    def measured(*arguments):
+        raise AssertionError
+
+    monkeypatch.setattr(here, "_fastest", measured)
+    monkeypatch.setattr(drive_rates, "_measure", measured)
+    assert plan_here(asked(share=0.5), options).parts == first.parts
+    with pytest.raises(AssertionError):
+        plan_here(asked(), options, kept.of_this_machine(anew=True))
+
+
+def test_x_cache_and_kept_sessions_share_the_rates_of_the_drives(target, monkeypatch):
+    model = random_model(CONFIGS["opt"]).to(torch.bfloat16)
+    with attach(model, target, xcache=1.0) as attached:
+        rates = attached.attention_rates()
+
+    def measured(*arguments):
+        raise AssertionError
+
+    monkeypatch.setattr(drive_rates, "_measure", measured)
+    with attach(model, target) as attached:
+        assert attached.attention_rates().attend == rates.attend
+        assert attached.measure().attend_pair == pytest.approx(
+            model.config.num_hidden_layers * rates.attend.at(2048) / 2048
+        )
+    with attach(model, SlowedTarget(target, 2)) as attached, pytest.raises(AssertionError):
+        attached.attention_rates()
+
+
+def test_the_command_plans_this_machine(monkeypatch):
+    result = RUNNER.invoke(app, ["plan", "--model", "mini", "--hardware", "here", "--context", "2K", "--json"])
+    row = json.loads(result.output)
+    assert (row["hardware"], row["label"], row["drives"]) == ("here", "from measured layers", 1)
+    assert row["alpha_reason"].startswith("X of a token is")
+    assert row["step_s"] == pytest.approx(sum(part["seconds"] for part in row["parts"]))
+    shown = RUNNER.invoke(app, ["plan", "--model", "mini", "--hardware", "here", "--context", "2K"]).output
+    assert "from measured layers" in shown
+    assert "on the cores that do everything here" in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--hardware", "here", "--drives", "2"], "--hardware here plans one drive: leave --drives out"),
+        (["--measure"], "--drive and --measure go with --hardware here: other hardware is not measured"),
+    ],
+)
+def test_options_that_do_not_go_together_are_one_sentence(options, sentence):
+    result = RUNNER.invoke(app, ["plan", "--model", "opt-13b", *options])
+    assert isinstance(result.exception, InputError)
+    assert str(result.exception) == sentence
+
+
+def test_layers_that_do_not_fit_are_refused(monkeypatch):
+    monkeypatch.setattr(here, "_memory", lambda: 1e5)
+    with pytest.raises(InputError, match="too much to measure them here"):
+        here._sample(here.config_of(SMALL_OPT), 2)
