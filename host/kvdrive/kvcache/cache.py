@@ -265,6 +265,7 @@ class DriveCache(AttachedCache):
             self._clear()
             return
         self.transfers.finish()
+        self.transfers.forget_after(tokens)
         self._announce(tokens)
         if any(layer.stored > tokens for layer in self.drive_layers):
             self._unsave()
@@ -280,7 +281,12 @@ class DriveCache(AttachedCache):
         return self._removed
 
     def catch_up(self, forward: Callable[..., Any], device: torch.device) -> None:
-        """See AttachedCache."""
+        """See AttachedCache. Also sends tokens of earlier calls again that a drive has refused."""
+        if not self._lost and self.transfers.refused:
+            error = self.transfers.send_again()
+            if error:
+                raise error
+            self._trim_to_stored()
         if self._removed and self.drive_layers[0].moved is None:
             self._move_first(forward, device)
 
@@ -332,8 +338,8 @@ class DriveCache(AttachedCache):
 
     def undo(self, tokens: int) -> None:
         """Go back to the first `tokens` tokens after a failed call, if the drives still respond."""
-        self.transfers.abandon()
         tokens = max(tokens - self._removed, 0)
+        self.transfers.abandon(tokens)
         try:
             if tokens:
                 self._require_croppable()

@@ -46,6 +46,7 @@ class Append:
         rows: dict[abi.KvKind, Halves],
         worked: Callable[[float], None],
     ) -> None:
+        self.first_token = first_token
         self._one = one
         self._layer = layer
         self._left = deque(

@@ -74,13 +74,21 @@ class Transfers:
         while self._pending:
             self._finish_oldest()
 
-    def abandon(self) -> None:
-        """Wait for all transfers and ignore their errors."""
-        self._raised.clear()
-        while self._pending:
-            size, appends = self._pending.popleft()
-            self._bytes -= size
-            wait([one.future for one in appends])
+    def abandon(self, tokens: int = 0) -> None:
+        """Wait for all transfers and ignore their errors. What brings some of the first `tokens` can be sent again."""
+        self._raised = self.failed()
+        self.forget_after(tokens)
+        self._pending.clear()
+        self._bytes = 0
+
+    def forget_after(self, tokens: int) -> None:
+        """Do not send what was refused behind the first `tokens` tokens again."""
+        self._raised = [one for one in self._raised if one.first_token < tokens]
+
+    @property
+    def refused(self) -> bool:
+        """True if a drive has not taken tokens whose error was raised."""
+        return any(one.future.exception() for one in self._raised)
 
     def failed(self) -> list[Append]:
         """Wait for all transfers. Returns those that failed since `abandon`, whose errors were raised or will be."""

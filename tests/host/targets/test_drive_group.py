@@ -8,6 +8,7 @@ from small_models import CONFIGS, prompts, random_model, step_logits
 
 from kvdrive import abi
 from kvdrive.errors import InputError, TargetError
+from kvdrive.kvcache.session import Session
 from kvdrive.nvme.errors import CommandError
 from kvdrive.plugins.transformers import attach
 from kvdrive.targets.emulator import Emulator
@@ -135,6 +136,33 @@ def _at_call(number, action):
 def test_the_last_drive_cannot_be_replaced(drives, qwen):
     with attach(qwen, drives[0], on_failure="recompute"), pytest.raises(TargetError, match="no drive is left"):
         generate(qwen, prompts(1, 20), AtStep(3, drives[0].close))
+
+
+def test_a_recovery_that_fails_is_made_up_for_by_the_next_call(drives, qwen, monkeypatch):
+    """The layers that the failed recovery has filled are not taken for the whole sequence."""
+    ids, more = prompts(2, 40), prompts(2, 3, seed=5)
+    with attach(qwen, drives[2]) as attached, torch.no_grad():
+        cache = attached.cache()
+        qwen(ids, past_key_values=cache)
+        expected = qwen(more, past_key_values=cache).logits
+    append = Session.append
+
+    def full(self, layer, *args):
+        if layer == 1:
+            raise CommandError(abi.Opcode.KV_APPEND, abi.NvmeStatus.CAPACITY_EXCEEDED, 0, False)
+        append(self, layer, *args)
+
+    with attach(qwen, drives[:2], on_failure="recompute") as attached, torch.no_grad():
+        cache = attached.cache()
+        qwen(ids, past_key_values=cache)
+        cache.synchronize()
+        drives[0].close()
+        with monkeypatch.context() as patch:
+            patch.setattr(Session, "append", full)
+            with pytest.raises(CommandError, match="full"):
+                qwen(more, past_key_values=cache)
+        assert torch.equal(qwen(more, past_key_values=cache).logits, expected)
+        assert cache.get_seq_length() == 43
 
 
 def test_lost_data_is_computed_again_on_the_same_drive(drives, qwen):
