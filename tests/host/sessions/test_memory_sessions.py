@@ -16,6 +16,7 @@ from kvdrive.kvcache.budget import MemoryOptions
 from kvdrive.kvcache.history import History
 from kvdrive.kvcache.session import Session
 from kvdrive.nvme.wire import KvRead, SessionOpcode
+from kvdrive.perf.kept import KeptRates
 from kvdrive.plugins.transformers import attach
 from kvdrive.server.kept import KeptSequences
 from kvdrive.sessions.ahead import Waiting
@@ -195,7 +196,7 @@ def test_the_server_asks_the_same_model(opened, model):
         assert (figures["attends"], figures["recomputes"]) == (1, 1)
     with opened(model, active="drive") as attached:
         costs = attached.sessions.costs
-        costs._path, costs._rates = None, None
+        costs._kept, costs._rates = KeptRates(None), None
         assert attached.sessions.cache(PROMPT).get_seq_length() == 100  # nothing is measured for it
         assert not costs.known
 
