@@ -15,6 +15,9 @@ constexpr int kMaxIndexExponent = 34;
 constexpr std::uint32_t kUnitTokens[4] = {
     16, 32, 64, 128,
 };
+constexpr std::uint32_t kChoiceHeadDims[4] = {
+    32, 64, 128, 256,
+};
 
 enum GroupsStatus : std::uint32_t {
   kBadUnit = 0x1000,

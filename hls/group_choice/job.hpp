@@ -91,10 +91,14 @@ inline ap_uint<33> units_of(const Descriptor& d) {
   return (ap_uint<33>(d.tokens) + ((1 << bits.to_int()) - 1)) >> bits.to_int();
 }
 
-// Head dimensions whose rows of codes fill whole beats, or divide one.
 inline bool is_built(ap_uint<16> head_dim) {
 #pragma HLS INLINE
-  return head_dim == 32 || head_dim == 64 || head_dim == 128 || head_dim == 256;
+  bool built = false;
+  for (int i = 0; i < 4; ++i) {
+#pragma HLS UNROLL
+    built |= head_dim == abi::kChoiceHeadDims[i];
+  }
+  return built;
 }
 
 inline status_t check_numbers(const Descriptor& d, int group) {

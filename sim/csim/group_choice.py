@@ -15,6 +15,7 @@ from csim.vectors import Case
 from golden.abi import (
     ABI_VERSION,
     BEAT_BYTES,
+    CHOICE_HEAD_DIMS,
     GROUP_SIZES,
     MAX_INDEX_EXPONENT,
     MAX_TOKENS,
@@ -28,7 +29,6 @@ from golden.abi import (
 
 NAME = "group_choice"
 
-HEAD_DIMS = (32, 64, 128, 256)  # those that the kernels are built for
 LENGTHS = (1, 2, 3, 5, 16, 17, 33)  # spans
 TAILS = (1, 15, 16, 17, 40)
 REFUSALS = Status.NON_FINITE - 1  # the status bits of a refused job
@@ -127,19 +127,12 @@ def _case(label: str, memory: Memory, address: int, top: int | None = None) -> C
     readable = address % BEAT_BYTES == 0 and 0 <= address <= memory.size - GroupChoiceJob.itemsize
     if readable and top is not None and int(get_job(memory, address)["group"]) in GROUP_SIZES:
         expected, status = memory.copy(), status & REFUSALS | Status.BAD_GROUP
-    if readable and _built(memory, address) and int(get_job(memory, address)["head_dim"]) not in HEAD_DIMS:
-        expected, status = memory.copy(), status & REFUSALS | Status.BAD_HEAD_DIM
     if top is None:
         group = int(get_job(memory, address)["group"]) if readable else 1
         top = group if group in GROUP_SIZES else 1
     signed = address - 2**64 if address >= 2**63 else address
     head = [("label", label), ("top", top), ("job", signed), ("status", int(status))]
     return [*head, ("memory", memory), ("expected", expected)]
-
-
-def _built(memory: Memory, address: int) -> bool:
-    """True if the golden model accepts the head dimension."""
-    return not golden.gemv.check_head_dim(int(get_job(memory, address)["head_dim"]), golden.gemv.KERNEL_SHAPES)
 
 
 def _normal(rng: np.random.Generator, *shape: int) -> NDArray[np.float16]:
@@ -167,7 +160,7 @@ def _with(rng: np.random.Generator, choice: Choice, masked: bool, tailed: bool) 
 def _shapes(rng: np.random.Generator, small: bool) -> Iterator[Case]:
     """Each group, head dimension and length, with mask, tail and unit in turn."""
     lengths = (1, 3, 17) if small else LENGTHS
-    for i, (g, d, spans) in enumerate(product(GROUP_SIZES, HEAD_DIMS, lengths)):
+    for i, (g, d, spans) in enumerate(product(GROUP_SIZES, CHOICE_HEAD_DIMS, lengths)):
         for j in (0, 1):
             unit = UNIT_TOKENS[(i + j) % 4]
             choice = _with(rng, _choice(rng, g, d, spans, unit), (i + j) % 2 == 1, (i // 2 + j) % 2 == 1)
@@ -275,7 +268,9 @@ def _refused(rng: np.random.Generator) -> Iterator[Case]:
 def _random_descriptors(rng: np.random.Generator, n: int) -> Iterator[Case]:
     """Valid jobs with a few fields overwritten."""
     for i in range(n):
-        memory, address = _choice(rng, int(rng.choice(GROUP_SIZES)), int(rng.choice(HEAD_DIMS)), 2, 16).build(rng)
+        memory, address = _choice(rng, int(rng.choice(GROUP_SIZES)), int(rng.choice(CHOICE_HEAD_DIMS)), 2, 16).build(
+            rng
+        )
         group = int(get_job(memory, address)["group"])
         job = memory[address : address + GroupChoiceJob.itemsize].view(GroupChoiceJob)
         for name in rng.choice([n for n in GroupChoiceJob.names if not n.startswith("reserved")], 2, replace=False):

@@ -4,7 +4,16 @@ import numpy as np
 
 from golden import bitmap as bitmaps
 from golden import gemv
-from golden.abi import ABI_VERSION, BEAT_BYTES, MAX_GROUP, SPAN_TOKENS, GroupChoiceJob, GroupChoiceResult, Status
+from golden.abi import (
+    ABI_VERSION,
+    BEAT_BYTES,
+    CHOICE_HEAD_DIMS,
+    MAX_GROUP,
+    SPAN_TOKENS,
+    GroupChoiceJob,
+    GroupChoiceResult,
+    Status,
+)
 from golden.attention import check_scale
 from golden.gemv import KERNEL_SHAPES, Shapes
 from golden.group_index import from_bytes
@@ -40,7 +49,12 @@ def check(job: np.void, memory: Memory, job_address: int, shapes: Shapes = KERNE
     status = check_address(job_address, GroupChoiceJob.itemsize, memory)
     if int(job["version"]) != ABI_VERSION:
         status |= Status.BAD_VERSION
-    status |= gemv.check_group(int(job["group"]), shapes) | gemv.check_head_dim(int(job["head_dim"]), shapes)
+    status |= gemv.check_group(int(job["group"]), shapes)
+    d = int(job["head_dim"])
+    if shapes is KERNEL_SHAPES:
+        status |= Status(0) if d in CHOICE_HEAD_DIMS else Status.BAD_HEAD_DIM
+    else:
+        status |= gemv.check_head_dim(d, shapes)
     status |= gemv.check_tokens(int(job["tokens"]) + int(job["tail_tokens"])) | _check_numbers(job)
     status |= check_scale(np.array([job["scale_log2e"]], np.uint32))
     for name, size in sizes(job, shapes).items():

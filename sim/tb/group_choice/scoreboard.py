@@ -9,7 +9,7 @@ import numpy as np
 
 from csim import group_choice
 from csim.group_choice import get_job
-from golden.abi import UNIT_TOKENS, Status
+from golden.abi import CHOICE_HEAD_DIMS, UNIT_TOKENS, Status
 from rtl.kernels import Top
 from tb.common.kernel import Case, Scoreboard, expect
 from tb.common.report import Coverage
@@ -68,7 +68,7 @@ class GroupChoice(Scoreboard):
     def declare(self, coverage: Coverage) -> None:
         coverage.declare("tokens", (*(f"up to {size}" for size in _SIZES), "more"))
         coverage.declare("inputs", ("plain", "mask", "tail", "mask, tail"))
-        coverage.declare("head dimension", group_choice.HEAD_DIMS)
+        coverage.declare("head dimension", CHOICE_HEAD_DIMS)
         coverage.declare("unit", UNIT_TOKENS)
         coverage.declare("status", ("OK", "NON_FINITE", "EMPTY", *(status.name for status in _REFUSALS)))
 

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+
+#include "engine/hls/beats.hpp"
+#include "engine/hls/kernels.hpp"
+#include "group_choice/abi.hpp"
+#include "group_choice/tops.hpp"
+
+namespace kvdrive::hls {
+namespace {
+
+auto* top_of(unsigned group) {
+  switch (group) {
+    case 2:
+      return group_choice_g2;
+    case 4:
+      return group_choice_g4;
+    case 5:
+      return group_choice_g5;
+    case 8:
+      return group_choice_g8;
+    default:  // any kernel refuses a group that it is not built for
+      return group_choice_g1;
+  }
+}
+
+abi::GroupChoiceJob job_at(std::span<const std::byte> memory, std::uint64_t job) {
+  abi::GroupChoiceJob fields{};
+  if (memory.size() >= sizeof fields && job <= memory.size() - sizeof fields) {
+    std::memcpy(&fields, memory.data() + job, sizeof fields);
+  }
+  return fields;
+}
+
+}  // namespace
+
+bool chooses_groups(std::span<const std::byte> memory, std::uint64_t job) {
+  const abi::GroupChoiceJob fields = job_at(memory, job);
+  const bool group = std::ranges::count(abi::kGroupSizes, fields.group) != 0;
+  return group && (fields.head_dim == 32 || fields.head_dim == 64 || fields.head_dim == 128 || fields.head_dim == 256);
+}
+
+std::uint32_t group_choice(std::span<std::byte> memory, std::uint64_t job) {
+  auto* const beats = reinterpret_cast<beat_t*>(memory.data());
+  const unsigned group = job_at(memory, job).group;
+  return top_of(group)(beats, beats, beats, job, memory.size() / abi::kBeatBytes);
+}
+
+}  // namespace kvdrive::hls
