@@ -44,8 +44,11 @@ class Blocks(ABC):
         """Number of blocks, those that are being written included."""
 
     @abstractmethod
-    def read(self, key: bytes, buffer: Bytes) -> bool:
-        """Read a block into `buffer`. False if it is not there or damaged; then it is forgotten."""
+    def read(self, keys: Sequence[bytes], buffers: Sequence[Bytes]) -> list[bool]:
+        """Read each of the blocks `keys` into its buffer. False for one that is not there or damaged: it is forgotten.
+
+        Neighbours in the order of their keys' storing are read together, so a prefix is best read by one call.
+        """
 
     @abstractmethod
     def touch(self, keys: Sequence[bytes]) -> None:

@@ -70,29 +70,9 @@ class DriveBlocks(Blocks):
         """See Blocks."""
         return len(self._kept)
 
-    def read(self, key: bytes, buffer: Bytes) -> bool:
+    def read(self, keys: Sequence[bytes], buffers: Sequence[Bytes]) -> list[bool]:
         """See Blocks."""
-        short = self._short(key)
-        with self._lock:
-            if short not in self._kept or self._uses[short] < 0:
-                return False
-            self._uses[short] += 1
-        try:
-            found = self._values.retrieve(short, 0, buffer[: self._size])
-            whole = found == self._size and self._seal.holds(key, buffer)
-        except (CommandError, TargetError) as error:
-            log.warning("a block cannot be read from the drive: %s", error)
-            whole = False
-        with self._lock:
-            self._uses[short] -= 1
-            self.stats.read += whole
-            self.stats.bytes_read += whole * self.slot_bytes
-            self.stats.damaged += not whole
-            if not whole:
-                self._kept.pop(short, None)
-        if not whole:
-            self._delete([short])
-        return whole
+        return [self._read(key, buffer) for key, buffer in zip(keys, buffers, strict=True)]
 
     def touch(self, keys: Sequence[bytes]) -> None:
         """See Blocks."""
@@ -157,6 +137,29 @@ class DriveBlocks(Blocks):
         self._delete(gone)
 
     # ---- parts ----
+
+    def _read(self, key: bytes, buffer: Bytes) -> bool:
+        short = self._short(key)
+        with self._lock:
+            if short not in self._kept or self._uses[short] < 0:
+                return False
+            self._uses[short] += 1
+        try:
+            found = self._values.retrieve(short, 0, buffer[: self._size])
+            whole = found == self._size and self._seal.holds(key, buffer)
+        except (CommandError, TargetError) as error:
+            log.warning("a block cannot be read from the drive: %s", error)
+            whole = False
+        with self._lock:
+            self._uses[short] -= 1
+            self.stats.read += whole
+            self.stats.bytes_read += whole * self.slot_bytes
+            self.stats.damaged += not whole
+            if not whole:
+                self._kept.pop(short, None)
+        if not whole:
+            self._delete([short])
+        return whole
 
     def _short(self, key: bytes) -> bytes:
         return self._model + key[: _KEY_BYTES - _MODEL_BYTES]

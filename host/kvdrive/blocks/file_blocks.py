@@ -85,30 +85,32 @@ class FileBlocks(Blocks):
         """See Blocks."""
         return self._index.count()
 
-    def read(self, key: bytes, buffer: Bytes) -> bool:
+    def read(self, keys: Sequence[bytes], buffers: Sequence[Bytes]) -> list[bool]:
         """See Blocks."""
         with self._lock:
-            found = self._find(key)
-            if found is None or not found[1]:
-                return False
-            block = found[0]
-            self._uses[key] += 1
-            self._index.pinned.add(block.id)
+            blocks = self._whole(keys)
+            self._uses.update(blocks.keys())
+            self._index.pinned.update(block.id for block in blocks.values())
+        there = [place for place, key in enumerate(keys) if key in blocks]
+        whole = [False] * len(keys)
         try:
-            whole = self._file.read(block.slot, key, buffer)
+            slots = [blocks[keys[place]].slot for place in there]
+            done = self._file.read(slots, [keys[place] for place in there], [buffers[place] for place in there])
+            for place, good in zip(there, done, strict=True):
+                whole[place] = good
         except OSError as error:
-            log.warning("a block of %s cannot be read: %s", self.path, error.strerror)
-            whole = False
+            log.warning("blocks of %s cannot be read: %s", self.path, error.strerror)
         with self._lock:
-            self._uses[key] -= 1
-            if not self._uses[key]:
-                del self._uses[key]
-                self._index.pinned.discard(block.id)
-            self.stats.read += whole
-            self.stats.bytes_read += whole * self.slot_bytes
-            self.stats.damaged += not whole
-            if not whole:
-                self._change(lambda: self._index.remove([key]))
+            self._uses.subtract(blocks.keys())
+            for key, block in blocks.items():
+                if not self._uses[key]:
+                    del self._uses[key]
+                    self._index.pinned.discard(block.id)
+            self.stats.read += sum(whole)
+            self.stats.bytes_read += sum(whole) * self.slot_bytes
+            if lost := [keys[place] for place in there if not whole[place]]:
+                self.stats.damaged += len(lost)
+                self._change(lambda: self._index.remove(lost))
         return whole
 
     def touch(self, keys: Sequence[bytes]) -> None:
@@ -175,6 +177,13 @@ class FileBlocks(Blocks):
         except sqlite3.Error as error:
             log.warning("the index of %s cannot be read: %s", self.path, error)
             return None
+
+    def _whole(self, keys: Sequence[bytes]) -> dict[bytes, Block]:
+        try:
+            return self._index.whole(keys)
+        except sqlite3.Error as error:
+            log.warning("the index of %s cannot be read: %s", self.path, error)
+            return {}
 
     def _reserve(self, keys: Sequence[bytes], reserved: list[bytes]) -> None:
         for key in keys:

@@ -101,6 +101,12 @@ class BlockIndex:
         rows = self._rows("SELECT id, slot, owner='' FROM blocks WHERE key=?", (key,))
         return (Block(rows[0][0], rows[0][1]), bool(rows[0][2])) if rows else None
 
+    def whole(self, keys: Sequence[bytes]) -> dict[bytes, Block]:
+        """Those of `keys`, at most a few hundred, whose blocks are written completely."""
+        places = ",".join("?" * len(keys))
+        rows = self._rows(f"SELECT key, id, slot FROM blocks WHERE owner='' AND key IN ({places})", tuple(keys))
+        return {key: Block(number, slot) for key, number, slot in rows}
+
     def first(self, order: str, condition: str = "1", values: tuple[Any, ...] = ()) -> Block | None:
         """The first block that may leave, in the SQL order `order`: neither pinned nor being written."""
         pinned = ",".join(map(str, self.pinned))

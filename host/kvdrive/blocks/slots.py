@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 
 from kvdrive._native import crc32c
@@ -18,6 +19,7 @@ from kvdrive.blocks.buffers import Bytes
 HEADER_BYTES = 64
 KEY_BYTES = 32
 _PAGE = 4096
+_RUN = 256  # slots of one read; Linux takes at most 1024 buffers
 _MAGIC = b"kvb1"
 _HEADER = struct.Struct("<4sIQ32s16x")  # magic, checksum of what follows it, length of the block, key
 _CHECKED = 8  # the checksum begins behind itself
@@ -74,7 +76,19 @@ class SlotFile:
         if written != self.slot_bytes:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    def read(self, slot: int, key: bytes, buffer: Bytes) -> bool:
-        """Read `slot` into `buffer`. False if it does not hold the block `key`, whole. Raises OSError."""
-        size = os.preadv(self._file, [buffer.data], slot * self.slot_bytes)
-        return size == self.slot_bytes and self._seal.holds(key, buffer)
+    def read(self, slots: Sequence[int], keys: Sequence[bytes], buffers: Sequence[Bytes]) -> list[bool]:
+        """Read each slot into its buffer: one read for slots that follow each other. Raises OSError.
+
+        False for a slot that does not hold its block of `keys`, whole.
+        """
+        whole: list[bool] = []
+        while len(whole) < len(slots):
+            begin = len(whole)
+            end = begin + 1
+            while end < min(len(slots), begin + _RUN) and slots[end] == slots[end - 1] + 1:
+                end += 1
+            run = [buffer.data for buffer in buffers[begin:end]]
+            there = os.preadv(self._file, run, slots[begin] * self.slot_bytes) // self.slot_bytes
+            for place in range(begin, end):
+                whole.append(place - begin < there and self._seal.holds(keys[place], buffers[place]))
+        return whole

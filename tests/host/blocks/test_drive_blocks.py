@@ -38,7 +38,7 @@ def fill(blocks: DriveBlocks, buffers: Buffers, numbers: list[int]) -> list[int]
 
 def found(blocks: DriveBlocks, buffers: Buffers, number: int) -> bool:
     """True if the block is read, and its bytes are right."""
-    if not blocks.read(key(number), buffers[1]):
+    if blocks.read([key(number)], [buffers[1]]) != [True]:
         return False
     assert (buffers[1][HEADER_BYTES : HEADER_BYTES + BLOCK] == number).all()
     return True

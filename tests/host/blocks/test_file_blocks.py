@@ -39,7 +39,7 @@ def fill(store: FileBlocks, buffers: Buffers, numbers: list[int]) -> list[int]:
 
 def found(store: FileBlocks, buffers: Buffers, number: int) -> bool:
     """True if the block is read, and its bytes are right."""
-    if not store.read(key(number), buffers[1]):
+    if store.read([key(number)], [buffers[1]]) != [True]:
         return False
     assert (buffers[1][HEADER_BYTES : HEADER_BYTES + BLOCK] == number).all()
     return True
@@ -101,12 +101,12 @@ def test_a_file_that_was_cut_short_has_no_blocks(path, buffers):
 def test_a_slot_that_has_another_block_by_now_is_a_miss(path, buffers):
     one, other = opened(path, 1), opened(path, 1)
     fill(one, buffers, [1])
-    index = other._index.find
-    stale = index(key(1))
+    index = other._index.whole
+    stale = index([key(1)])
     fill(one, buffers, [2])
-    other._index.find = lambda wanted: stale if wanted == key(1) else index(wanted)
+    other._index.whole = lambda wanted: stale
     assert not found(other, buffers, 1)
-    other._index.find = index
+    other._index.whole = index
     assert found(other, buffers, 2)
 
 
@@ -140,9 +140,9 @@ def test_blocks_that_are_read_or_written_do_not_leave(path, buffers):
     read = store._file.read
     seen = []
 
-    def meanwhile(slot, wanted, buffer):
+    def meanwhile(slots, wanted, given):
         seen.append((store.uses(key(1)), store.reserve([key(3)]), store.reserve([key(4)]), store.uses(key(3))))
-        return read(slot, wanted, buffer)
+        return read(slots, wanted, given)
 
     store._file.read = meanwhile
     assert found(store, buffers, 1)

@@ -32,8 +32,8 @@ class EngineBlocks:
         size = self.store.slot_bytes
         staged = Buffers(max(options.buffer_bytes // size, 1), size)
         free = Buffers(options.write_buffers, size)
-        self._readers = ThreadPoolExecutor(options.threads, "kvdrive-read")
-        self.staging = Staging(self.store, staged, self._readers)
+        self.staging = Staging(self.store, staged, options.threads)
+        self._notes = ThreadPoolExecutor(1, "kvdrive-note")
         self.transfers = Transfers(pages, self.store, self.staging, staged, free)
 
     def key(self, key: bytes) -> bytes:
@@ -48,9 +48,11 @@ class EngineBlocks:
         """See Staging."""
         return self.staging.use([self.key(key) for key in keys], request)
 
-    def touch(self, keys: Sequence[bytes]) -> None:
-        """See Blocks."""
-        self.store.touch([self.key(key) for key in keys])
+    def finish(self, request: str, keys: Sequence[bytes]) -> None:
+        """A request has ended, which used the blocks `keys`, those of its beginning first."""
+        self.staging.finish(request)
+        used = [self.key(key) for key in keys]
+        self._notes.submit(self.store.touch, used)
 
     def reserve(self, keys: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
         """See Blocks: pairs of vLLM's key and the key in the file."""
@@ -64,7 +66,8 @@ class EngineBlocks:
 
     def close(self) -> None:
         """End the threads and close the file."""
-        self._readers.shutdown(cancel_futures=True)
+        self.staging.close()
+        self._notes.shutdown()
         self.transfers.close()
         self.store.close()
 

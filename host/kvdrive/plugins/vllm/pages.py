@@ -59,12 +59,14 @@ class Pages:
 
     def gather(self, blocks: Sequence[int], stored: Bytes) -> None:
         """Copy all blocks of a stored block to `stored` [bytes]."""
+        numbers = np.asarray(blocks)
         for pages, first, size in self._parts:
-            for place, block in enumerate(blocks):
-                stored[first + place * size :][:size] = pages[block]
+            rows = stored[first : first + len(blocks) * size].reshape(-1, size)
+            np.take(pages, numbers, axis=0, out=rows, mode="clip")
 
     def scatter(self, stored: Bytes, skip: int, blocks: Sequence[int]) -> None:
         """Copy `stored` [bytes], without its first `skip` blocks, to `blocks` of the engine."""
+        numbers = np.asarray(blocks)
         for pages, first, size in self._parts:
-            for place, block in enumerate(blocks, skip):
-                pages[block] = stored[first + place * size :][:size]
+            begin = first + skip * size
+            pages[numbers] = stored[begin : begin + len(blocks) * size].reshape(-1, size)

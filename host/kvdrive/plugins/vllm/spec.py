@@ -43,6 +43,7 @@ from vllm.v1.kv_offload.base import (
     PrepareStoreOutput,
     ReqContext,
     RequestOffloadingContext,
+    ScheduleEndContext,
     TransferResult,
 )
 from vllm.v1.kv_offload.config import OffloadingConfig
@@ -89,18 +90,19 @@ class DriveManager(OffloadingManager):  # type: ignore[misc]
         """See OffloadingManager."""
         return LoadFrom(self._blocks.use(list(keys), req_context.req_id))
 
-    def touch(self, keys: Collection[bytes], req_context: ReqContext) -> None:
-        """See OffloadingManager."""
-        self._blocks.touch(list(keys))
-
     def prepare_store(self, keys: Collection[bytes], req_context: ReqContext) -> PrepareStoreOutput:
         """See OffloadingManager. Without room nothing is stored: None would make vLLM ask again at every step."""
         pairs = self._blocks.reserve(list(keys))
         return PrepareStoreOutput([key for key, _ in pairs], StoreTo([stored for _, stored in pairs]), [])
 
+    def on_schedule_end(self, context: ScheduleEndContext) -> None:
+        """See OffloadingManager. Every look-up of this step was made."""
+        self._blocks.staging.submit()
+
     def on_request_finished(self, req_context: ReqContext) -> None:
-        """See OffloadingManager."""
-        self._blocks.staging.finish(req_context.req_id)
+        """See OffloadingManager. vLLM 0.32 says only here which blocks a request has used."""
+        places = req_context._offload_key_positions
+        self._blocks.finish(req_context.req_id, sorted(places, key=places.__getitem__))
 
     def reset_cache(self) -> None:
         """See OffloadingManager."""

@@ -16,6 +16,8 @@ from enum import Enum, auto
 from kvdrive.blocks.base import Blocks
 from kvdrive.blocks.buffers import Buffers
 
+_READ_BYTES = 2 << 20  # of one read: long enough for an SSD, short enough that a request does not wait for others
+
 
 class Found(Enum):
     """What a look-up says: not there, ready, being written, or ask again later."""
@@ -27,6 +29,7 @@ class Found(Enum):
 
 
 class _State(Enum):
+    WANTED = auto()
     READING = auto()
     READY = auto()
     LOST = auto()
@@ -39,18 +42,20 @@ class Staged:
     key: bytes
     buffer: int
     request: str
-    state: _State = _State.READING
+    state: _State = _State.WANTED
     uses: int = 0
-    dropped: bool = False  # nobody wants it any more: its buffer is returned when it is read or copied
+    dropped: bool = False  # nobody wants it any more: its buffer is free, or will be when it is read and copied
 
 
 class Staging:
-    """Reads blocks of `store` into `buffers` with the threads of `pool`. Thread-safe."""
+    """Reads blocks of `store` into `buffers` with `threads` threads. Thread-safe."""
 
-    def __init__(self, store: Blocks, buffers: Buffers, pool: ThreadPoolExecutor) -> None:
+    def __init__(self, store: Blocks, buffers: Buffers, threads: int) -> None:
         self._store = store
         self._buffers = buffers
-        self._pool = pool
+        self._threads = threads
+        self._pool = ThreadPoolExecutor(threads, "kvdrive-read")
+        self._wanted: list[Staged] = []
         self._lock = threading.Lock()
         self._blocks: dict[bytes, Staged] = {}
         self._requests: dict[str, list[Staged]] = {}  # in the order in which they came
@@ -72,8 +77,23 @@ class Staging:
             block = Staged(key, buffer, request)
             self._blocks[key] = block
             self._requests.setdefault(request, []).append(block)
-            self._pool.submit(self._read, block)
+            self._wanted.append(block)
             return Found.RETRY
+
+    def submit(self) -> None:
+        """Begin to read what was looked for since the last call: blocks of a request next to each other by one read."""
+        with self._lock:
+            wanted, self._wanted = [block for block in self._wanted if not block.dropped], []
+            for block in wanted:
+                block.state = _State.READING
+        most = max(_READ_BYTES // self._store.slot_bytes, 1)
+        count = min(-(-len(wanted) // self._threads), most)
+        for first in range(0, len(wanted), count or 1):
+            self._pool.submit(self._read, wanted[first : first + count])
+
+    def close(self) -> None:
+        """End the threads, after the reads that have begun."""
+        self._pool.shutdown(cancel_futures=True)
 
     def use(self, keys: Sequence[bytes], request: str) -> list[Staged]:
         """The blocks `keys`, which stay until `release`. What else was read for `request` is dropped."""
@@ -146,18 +166,21 @@ class Staging:
             own.remove(block)
             if not own:
                 del self._requests[block.request]
-        if block.state is _State.READING or block.uses:
-            block.dropped = True
-        elif block.buffer >= 0:
+        block.dropped = True
+        if block.state is not _State.READING and not block.uses and block.buffer >= 0:
             self._buffers.give(block.buffer)
             block.buffer = -1
 
-    def _read(self, block: Staged) -> None:
-        whole = False
+    def _read(self, blocks: Sequence[Staged]) -> None:
+        whole: dict[Staged, bool] = {}
         try:
-            whole = not block.dropped and self._store.read(block.key, self._buffers[block.buffer])
+            wanted = [block for block in blocks if not block.dropped]
+            buffers = [self._buffers[block.buffer] for block in wanted]
+            found = self._store.read([block.key for block in wanted], buffers)
+            whole = dict(zip(wanted, found, strict=True))
         finally:
             with self._lock:
-                block.state = _State.READY if whole else _State.LOST
-                if block.dropped:
-                    self._drop(block)
+                for block in blocks:
+                    block.state = _State.READY if whole.get(block) else _State.LOST
+                    if block.dropped:
+                        self._drop(block)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import Future
 
 import pytest
@@ -36,11 +37,11 @@ def key(number: int) -> bytes:
 class Bench:
     """A store with blocks 0 to 9, and memory for 4."""
 
-    def __init__(self, path) -> None:
+    def __init__(self, path, threads: int = 4) -> None:
         self.store = FileBlocks(path, BLOCK, 1 << 20)
         self.buffers = Buffers(4, self.store.slot_bytes)
-        self.pool = Later()
-        self.staging = Staging(self.store, self.buffers, self.pool)
+        self.staging = Staging(self.store, self.buffers, threads)
+        self.pool = self.staging._pool = Later()
         keys = [key(number) for number in range(10)]
         self.store.reserve(keys)
         for one in keys:
@@ -49,7 +50,9 @@ class Bench:
 
     def look(self, request: str, *numbers: int) -> str:
         """The first letters of what the look-ups say."""
-        return "".join(self.staging.look(key(number), request).name[0] for number in numbers)
+        said = "".join(self.staging.look(key(number), request).name[0] for number in numbers)
+        self.staging.submit()
+        return said
 
     def use(self, request: str, *numbers: int):
         return self.staging.use([key(number) for number in numbers], request)
@@ -143,4 +146,27 @@ def test_only_what_is_loaded_stays(bench):
     used = bench.use("a", 0)
     assert bench.buffers.free == 3
     bench.staging.release(used)
+    assert bench.buffers.free == 4
+
+
+def test_blocks_of_a_request_are_read_together(tmp_path, monkeypatch):
+    """Two threads: each gets half of what was looked for, and reads slots that follow each other at once."""
+    bench = Bench(tmp_path / "blocks", threads=2)
+    reads = []
+    preadv = os.preadv
+    monkeypatch.setattr(os, "preadv", lambda file, parts, place: reads.append(len(parts)) or preadv(file, parts, place))
+    assert bench.look("a", 0, 1, 2, 3) == "RRRR"
+    bench.pool.run()
+    assert reads == [2, 2]
+    assert bench.look("a", 0, 1, 2, 3) == "HHHH"
+
+
+def test_a_request_that_ends_before_its_reads_begin_reads_nothing(bench):
+    for number in range(3):
+        assert bench.staging.look(key(number), "a") is Found.RETRY
+    bench.staging.finish("a")
+    assert bench.buffers.free == 4
+    bench.staging.submit()
+    bench.pool.run()
+    assert bench.store.stats.read == 0
     assert bench.buffers.free == 4
