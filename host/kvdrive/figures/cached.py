@@ -254,7 +254,7 @@ def _figure_25() -> Figure:
     first = Chart(
         "time to the first token",
         "tokens of the document",
-        "s",
+        "time to the first token, s",
         lengths,
         [Series("computed", computed), Series("loaded layer by layer", loaded)],
         [
@@ -308,11 +308,11 @@ def _figure_26() -> Figure:
 def paper() -> Paper:
     """All figures."""
     by_model: tuple[Callable[[], Figure], ...] = (
-        lambda: _by_model(13, 0, "Hits among all turns", "%", "a", "hit rate"),
-        lambda: _by_model(14, 1, "Time to the first token saved", "%", "b", "saved"),
+        lambda: _by_model(13, 0, "Hits among all turns", "hit rate, %", "a", "hit rate"),
+        lambda: _by_model(14, 1, "Time to the first token saved", "time saved, %", "b", "saved"),
         lambda: _by_model(15, 2, "Prefill throughput", "times that of computing", "c", "throughput"),
-        lambda: _by_model(16, 3, "GPU time", "times less than computing", "d", "GPU time"),
-        lambda: _by_model(17, 4, "Cost saved", "%", "e", "saved"),
+        lambda: _by_model(16, 3, "GPU time", "GPU time of computing everything, ours = 1", "d", "GPU time"),
+        lambda: _by_model(17, 4, "Cost saved", "cost saved, %", "e", "saved"),
     )
     rest = (_figure_18, _figure_19, _figure_20, _figure_21, _figure_22, _figure_23, _figure_24, _figure_25, _figure_26)
     return Paper(

@@ -99,8 +99,7 @@ def _chart(axes: Axes, chart: dict[str, Any]) -> None:
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.yaxis.set_minor_formatter("")
         low, high = axes.get_ylim()
-        if high < 30 * low:
-            axes.set_yticks([n * 10.0**e for e in range(-6, 7) for n in (1, 2, 5) if low <= n * 10.0**e <= high])
+        axes.set_yticks(_log_ticks(low, high))
     elif axes.get_ylim()[0] >= 0:
         axes.set_ylim(bottom=0, top=axes.get_ylim()[1] * 1.08)
     axes.set_title("\n".join(textwrap.wrap(chart["title"], 56)), fontsize=9)
@@ -129,6 +128,15 @@ def _scale(axes: Axes, chart: dict[str, Any]) -> None:
         axes.minorticks_off()
 
 
+def _log_ticks(low: float, high: float) -> list[float]:
+    """Round numbers between the ends of a logarithmic axis: the coarsest steps that give at least three."""
+    for steps in ((1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7)):
+        ticks = [n * 10.0**e for e in range(-6, 7) for n in steps if low <= n * 10.0**e <= high]
+        if len(ticks) > 2:
+            break
+    return ticks
+
+
 def _published(axes: Axes, chart: dict[str, Any], where: dict[str, float]) -> None:
     dashes = itertools.cycle(("--", ":", "-."))
     for point in chart["published"]:
@@ -144,4 +152,6 @@ def _published(axes: Axes, chart: dict[str, Any], where: dict[str, float]) -> No
 
 def _short(number: float) -> str:
     """16384 as 16K."""
+    if number >= 1 << 20 and number % (1 << 20) == 0:
+        return f"{number / (1 << 20):g}M"
     return f"{number / 1024:g}K" if number >= 1024 and number % 1024 == 0 else f"{number:g}"

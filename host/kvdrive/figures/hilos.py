@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 
 from kvdrive.figures.figure import Chart, Figure, Paper, Published, Series, Style
+from kvdrive.figures.steps import over, shares
 from kvdrive.perf import costs, decode, hardware, xcache
 from kvdrive.perf.decode import HILOS, Attending, Step, Work
 from kvdrive.perf.kernel import GROUPS, kernel_rate
@@ -60,10 +61,6 @@ def prefill(model: ModelShape, tokens: int, writes: float, batch: int = BATCH) -
     return max(flop, model.kv_bytes(batch, tokens) / writes)
 
 
-def _over(step: Step | None, base: Step) -> float | None:
-    return None if step is None else step.throughput / base.throughput
-
-
 def _figure_2() -> Figure:
     steps = [flex_ssd(OPT_175B, tokens) for tokens in CONTEXTS]
     kinds = ("K and V", "CPU attention", "weights", "GPU")
@@ -72,7 +69,7 @@ def _figure_2() -> Figure:
         "tokens",
         "share of a decode step, %",
         [f"{tokens // 1024}K" for tokens in CONTEXTS],
-        [Series(kind, [100 * step.share(kind) for step in steps]) for kind in kinds],
+        shares(kinds, steps),
         [Published(60, "HIL-01", "K and V transfers take more than this")],
         Style.stack,
     )
@@ -134,7 +131,7 @@ def _figure_10() -> Figure:
         }
         systems |= {f"{n} SmartSSDs": [ours(model, tokens, n) for tokens in base] for n in (4, 8, 16)}
         series = [
-            Series(name, [_over(step, flex) for step, flex in zip(steps, base.values(), strict=True)])
+            Series(name, [over(step, flex) for step, flex in zip(steps, base.values(), strict=True)])
             for name, steps in systems.items()
         ]
         names = [f"{tokens // 1024}K" for tokens in base]
@@ -213,7 +210,7 @@ def _figure_12() -> Figure:
         "decode speed-up",
         [model.name for model in OTHERS],
         [
-            Series(name, [_over(ours(model, tokens, 16), b) if (b := run(model, tokens)) else None for model in OTHERS])
+            Series(name, [over(ours(model, tokens, 16), b) if (b := run(model, tokens)) else None for model in OTHERS])
             for name, run in rows.items()
         ],
         [
@@ -239,7 +236,7 @@ def _figure_13() -> Figure:
     base = ours(OPT_66B, tokens, 16, alpha=0.0)
     by_share = Chart(
         "share of X-cache, 32K tokens, 16 drives",
-        "alpha",
+        "share of the work as X (alpha)",
         "throughput, alpha 0 = 1",
         [f"{share:g}" for share in SHARES],
         [
@@ -259,7 +256,7 @@ def _figure_13() -> Figure:
     written = [step.written / base.written for step in steps]
     by_interval = Chart(
         "tokens between writes, OPT-66B",
-        "c",
+        "tokens between writes (c)",
         "relative to c = 16",
         intervals,
         [

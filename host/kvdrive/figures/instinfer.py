@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvdrive.figures.figure import Chart, Figure, Paper, Published, Series, Style
+from kvdrive.figures.steps import rate, shares
 from kvdrive.perf import decode, drives
 from kvdrive.perf.calibration import DEEPSPEED_FALL
 from kvdrive.perf.decode import INSTINFER, Attending, Step, Work
@@ -53,15 +54,6 @@ def executed_share(ratio: int = 8, tokens: int = TOKENS) -> float:
     return drives.sparse_share("instcsd", 8, tokens, OPT_13B.head_dim, ratio, in_runs=True)
 
 
-def _rate(step: Step | None) -> float | None:
-    return None if step is None else step.throughput
-
-
-def _shares(name: str, steps: list[Step]) -> list[Series]:
-    present = [kind for kind in KINDS if any(step.parts.get(kind, 0) > 0.002 * step.seconds for step in steps)]
-    return [Series(kind, [100 * step.share(kind) for step in steps]) for kind in present]
-
-
 def _figure_4() -> Figure:
     batches = BATCHES[:5]
     unit = deepspeed(16).throughput
@@ -92,7 +84,7 @@ def _figure_5() -> Figure:
         "batch",
         "share of a decode step, %",
         [str(batch) for batch in BATCHES[:5]],
-        _shares("FlexGen", steps),
+        shares(KINDS, steps),
         [Published(98.94, "INST-05", "share of access to K and V")],
         Style.stack,
     )
@@ -110,7 +102,7 @@ def _figure_12() -> Figure:
     unit = flexgen_step(64)
     ours = executed_share()
     rows: dict[str, list[float | None]] = {
-        "FlexGen, 1 SSD": [_rate(flexgen(batch)) for batch in BATCHES],
+        "FlexGen, 1 SSD": [rate(flexgen(batch)) for batch in BATCHES],
         "DeepSpeed, host memory": [deepspeed(batch).throughput for batch in BATCHES],
         "dense, 1 drive": [dense(batch).throughput for batch in BATCHES],
         "SparF 1/8, the paper's pages": [dense(batch, sparse=PAPER_PAGES).throughput for batch in BATCHES],
@@ -192,7 +184,7 @@ def _breakdown(key: str, number: str, count: int, claim: Published) -> Figure:
             Chart(
                 "access to K and V saved over FlexGen",
                 "batch",
-                "%",
+                "time saved, %",
                 batches,
                 [Series("ours", saved)],
                 [claim],
