@@ -205,6 +205,10 @@ bench-overflow: setup $(STAMPS)/smollm2 ## perplexity after half of a context ha
 bench-sessions: setup ## first token of a turn found on the drive beside computing it again, writes, look-ups -> docs/sessions.md
 	@$(BIN)/python scripts/bench_sessions.py
 
+.PHONY: bench-weights
+bench-weights: setup ## experts on flash beside mmap and memory, on a random mixture of 4.5 GiB; ten minutes -> docs/weights.md [QUICK=1]
+	@$(BIN)/python scripts/bench_weights.py $(if $(QUICK),--quick,--json out/bench_weights.json)
+
 .PHONY: bench-resume
 bench-resume: setup ## first token behind a stored history: attended to in the drive, loaded by layer, computed again -> docs/sessions.md
 	@$(BIN)/python scripts/bench_resume.py

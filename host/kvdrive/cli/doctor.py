@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -15,6 +15,9 @@ from rich.table import Table
 
 from kvdrive.doctor.finding import Finding, State
 from kvdrive.waiting import IMPORTS, waiting_for
+
+if TYPE_CHECKING:
+    from kvdrive.weights.modes import Modes
 
 app = typer.Typer()
 
@@ -33,7 +36,8 @@ def doctor(
 ) -> None:
     """Say what works on this machine and what is missing. Exit code 1 when something that everybody needs is broken.
 
-    With --model: one row for a checkpoint, from its configuration; exit code 1 when no drive can serve it.
+    With --model: one row for a checkpoint and the memory for its weights, from its configuration; exit code 1 when no
+    drive can serve it.
     """
     if model:
         _model(model, as_json)
@@ -73,7 +77,7 @@ def _model(name: str, as_json: bool) -> None:
     import shutil
 
     with waiting_for(IMPORTS):
-        from kvdrive.doctor.model import read_config, row_of
+        from kvdrive.doctor.model import read_config, row_of, weights_of
         from kvdrive.generation import places
         from kvdrive.targets.opening import cache_folder
 
@@ -81,8 +85,10 @@ def _model(name: str, as_json: bool) -> None:
         config = read_config(places.find(name))
     place = next(folder for folder in (cache_folder(), *cache_folder().parents) if folder.exists())
     row = row_of(name, config, shutil.disk_usage(place).free)
+    weights = weights_of(config)
     if as_json:
-        typer.echo(json.dumps(asdict(row) | {"verdict": row.verdict}))
+        fields = {"verdict": row.verdict, "weights": weights.as_json() if weights else None}
+        typer.echo(json.dumps(asdict(row) | fields))
     else:
         columns = {
             "family": row.family,
@@ -96,9 +102,25 @@ def _model(name: str, as_json: bool) -> None:
         table = Table(*columns)
         table.add_row(*map(str, columns.values()))
         Console().print(table)
+        if weights:
+            Console().print(_memory(weights))
         typer.echo(f"{name}: {row.verdict}")
     if row.refused:
         raise typer.Exit(1)
+
+
+def _memory(weights: Modes) -> Table:
+    """What the weights take in memory, by mode and precision."""
+    table = Table("memory for weights", *weights.precisions)
+    table.add_row("all of them", *(_size(weights.in_memory(one)) for one in weights.precisions))
+    if weights.experts:
+        least = [_size(weights.on_flash(one)) for one in weights.precisions]
+        table.add_row("experts on flash, at least", *least)
+    return table
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**30:,.1f} GiB" if count >= 2**30 else f"{count / 2**20:,.1f} MiB"
 
 
 def lines(found: list[Finding], width: int = 80) -> Iterator[str]:

@@ -9,6 +9,7 @@ from typing import Any
 from kvdrive.generation import checkpoints
 from kvdrive.generation.checkpoints import shape_of
 from kvdrive.plugins.support import config_reason
+from kvdrive.weights.modes import Modes, modes_of
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,14 @@ def row_of(name: str, config: Any, free_bytes: int) -> ModelRow:
         tokens_that_fit=min(fits, default=None),
         refused=reason,
     )
+
+
+def weights_of(config: Any) -> Modes | None:
+    """The memory for the weights of a decoder; None where transformers cannot make a decoder of the configuration."""
+    try:
+        return modes_of(config)
+    except Exception:  # any kind of error, from the code of many families
+        return None
 
 
 def read_config(path: Path) -> Any:

@@ -44,7 +44,7 @@ class FlashWeights:
         self._eviction: Eviction = make_eviction(options.eviction, file.path)
         count = self.need.slots_in(options.memory)
         config._experts_implementation = NAME
-        self.model = _resident_model(file, config, dtype)
+        self.model = resident_model(file, config, dtype)
         modules = experts_of(self.model)
         if list(modules) != [array.name for array in arrays]:
             raise InputError(f"{file.path} holds the experts of another model: convert this one")
@@ -87,7 +87,7 @@ class FlashWeights:
             self._eviction.save()
 
 
-def _resident_model(file: WeightsFile, config: Any, dtype: torch.dtype) -> PreTrainedModel:
+def resident_model(file: WeightsFile, config: Any, dtype: torch.dtype) -> PreTrainedModel:
     """The model with its resident tensors; those of experts are without memory."""
     model = empty_model(config)
     for array in file.manifest.resident:

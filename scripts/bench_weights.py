@@ -1,0 +1,264 @@
+"""Experts on flash: tokens per second, bytes per token, hits and recall, beside mmap of the same checkpoint.
+
+A random mixture of experts with Mixtral's layers is made, converted, and computed token by token over the same random
+tokens by each contender, in a process of its own. Memory is bounded: slots for experts are allocated once, and reads
+bypass the page cache; the contender `mmap` drops the experts that were used longest ago from the page cache as soon as
+those in it exceed the same bound. What the process really read from the disk is in /proc. Writes a table of
+docs/weights.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from transformers import AutoModelForCausalLM
+
+from bench_attention import processor
+from kvdrive.generation.checkpoints import quiet, read_config
+from kvdrive.targets.opening import cache_folder
+from kvdrive.weights.file import WeightsFile, aligned
+from kvdrive.weights.loading import FlashWeights, WeightsOptions
+from kvdrive.weights.opening import make_file
+from weights_contenders import QUICK, VOCABULARY, Shape, make_checkpoint, mapped_model
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "weights.md"
+MARKS = "<!-- bench-weights -->", "<!-- bench-weights end -->"
+PROMPT = 16
+
+
+@dataclass(frozen=True)
+class Work:
+    """One contender: `way` flash, mmap or memory; `share` of the memory of all weights."""
+
+    way: str
+    folder: str
+    share: float = 1.0
+    cache: str = "lfu"
+    look_ahead: bool = True
+    tokens: int = 32
+    threads: int = 2
+
+    @property
+    def name(self) -> str:
+        """For the table."""
+        if self.way == "memory":
+            return "all in memory"
+        how = "" if self.way == "mmap" else f", {self.cache}{', look-ahead' if self.look_ahead else ''}"
+        return f"{self.way} at {self.share:.0%}{how}"
+
+
+def measure(work: Work) -> dict[str, Any]:
+    """Decode by one contender; rates, counters and a digest of the logits."""
+    torch.set_num_threads(work.threads)
+    quiet()
+    folder = Path(work.folder)
+    random = torch.Generator().manual_seed(2)
+    ids = torch.randint(0, VOCABULARY, (1, PROMPT + work.tokens), generator=random)
+    shape = Shape(**json.loads((folder / "shape.json").read_text()))
+    model, counters, close = _model(work, folder, shape)
+    with torch.no_grad():
+        past = model(ids[:, :PROMPT], use_cache=True).past_key_values
+        before, read, began = counters(), _read_bytes(), time.perf_counter()
+        for token in range(PROMPT, PROMPT + work.tokens):
+            logits = model(ids[:, token : token + 1], past_key_values=past).logits
+        seconds, after = time.perf_counter() - began, counters()
+        read = _read_bytes() - read
+    close()
+    found = {name: after[name] - before[name] for name in after if not name.startswith("=")}
+    return {
+        **asdict(work),
+        "name": work.name,
+        "tokens_per_second": work.tokens / seconds,
+        "seconds": seconds,
+        "read_by_kernel_per_token": read / work.tokens,
+        "peak_rss": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10,
+        "logits": logits.float().flatten()[:8].tolist(),
+        **found,
+        **{name[1:]: after[name] for name in after if name.startswith("=")},
+    }
+
+
+def _model(work: Work, folder: Path, shape: Shape) -> tuple[Any, Any, Any]:
+    """The model of a contender, a function for its counters ("=" in front: as they are at the end), one that closes."""
+    if work.way == "memory":
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto").eval()
+        return model, dict, lambda: None
+    if work.way == "flash":
+        options = WeightsOptions(Fraction(work.share), work.cache, work.look_ahead)
+        flash = FlashWeights(WeightsFile(folder / "w.kvw"), read_config(folder), torch.bfloat16, options)
+
+        def counters() -> dict[str, Any]:
+            report = flash.report()
+            names = ("hits", "hits_ahead", "misses", "read_ahead", "flash_reads", "flash_bytes", "flash_busy_ns")
+            last = ("recall", "experts_in_memory", "experts", "around_page_cache", "flash_most_in_flight")
+            return {name: report[name] for name in names} | {f"={name}": report[name] for name in last}
+
+        return flash.model, counters, flash.close
+    return mapped_model(folder, shape, work.share)
+
+
+def _read_bytes() -> int:
+    """What this process has read from disks, by the kernel's own count."""
+    lines = Path("/proc/self/io").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("read_bytes"))
+
+
+def disk_rate(path: Path, seconds: float = 3.0) -> float:
+    """Bytes per second of the disk: reads of 512 KiB one behind the other, 64 in flight, around the page cache."""
+    file = WeightsFile(path)
+    array = file.manifest.experts[0]
+    memories = [aligned(array.stride) for _ in range(8)]
+    tickets: list[tuple[int, int]] = []
+    done = number = 0
+    began = time.perf_counter()
+    while time.perf_counter() - began < seconds:
+        if len(tickets) == len(memories):
+            ticket, index = tickets.pop(0)
+            file.wait(ticket, array, index)
+            done += array.stride
+        index = number % array.count
+        tickets.append((file.start(array, index, memories[number % len(memories)]), index))
+        number += 1
+    rate = done / (time.perf_counter() - began)
+    for ticket, index in tickets:
+        file.wait(ticket, array, index)
+    return rate
+
+
+def contenders(folder: Path, tokens: int, threads: int) -> list[Work]:
+    """What is compared."""
+    common = {"folder": str(folder), "tokens": tokens, "threads": threads}
+    found = [Work("memory", **common)]  # type: ignore[arg-type]
+    for share in (0.25, 0.5):
+        found += [
+            Work("mmap", share=share, **common),  # type: ignore[arg-type]
+            Work("flash", share=share, look_ahead=False, **common),  # type: ignore[arg-type]
+            Work("flash", share=share, **common),  # type: ignore[arg-type]
+            Work("flash", share=share, cache="lru", **common),  # type: ignore[arg-type]
+        ]
+    return found
+
+
+def alone(work: Work) -> dict[str, Any]:
+    """`measure` in a process of its own, so that its memory is its own."""
+    command = [sys.executable, __file__, "--one", json.dumps(asdict(work))]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{work.name} failed:\n{done.stderr}")
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def table(result: dict[str, Any]) -> str:
+    """The result for docs/weights.md."""
+    rows = result["rows"]
+    mapped = {row["share"]: row["tokens_per_second"] for row in rows if row["way"] == "mmap"}
+    lines = [
+        "| experts | tokens/s | mmap's | MB read per token | in memory when used | foreseen | of the disk | memory |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for row in rows:
+        uses = row.get("hits", 0) + row.get("misses", 0) + row.get("hits_ahead", 0)
+        busy = row.get("flash_busy_ns")
+        rate = row["flash_bytes"] / busy * 1e9 / result["disk_bytes_per_second"] if busy else None
+        ratio = row["tokens_per_second"] / mapped[row["share"]] if row["share"] in mapped else None
+        cells = [
+            row["name"],
+            f"{row['tokens_per_second']:.2f}",
+            "-" if ratio is None else f"{ratio:.1f}x",
+            f"{row['read_by_kernel_per_token'] / 1e6:,.0f}",
+            f"{row['hits'] / uses:.0%}" if uses else "-",
+            f"{row['recall']:.0%}" if row.get("recall") is not None else "-",
+            f"{rate:.0%}" if rate is not None else "-",
+            f"{row['peak_rss'] / 2**30:.1f} GiB",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    shape = result["shape"]
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"{shape['layers']} layers, hidden {shape['hidden']}, {shape['used']} of {shape['experts']} experts of "
+            f"{shape['inner']}, bfloat16, {result['bytes'] / 2**30:.1f} GiB, random weights and tokens, one sequence, "
+            f"{rows[0]['tokens']} tokens; measured on {processor()}, {rows[0]['threads']} threads. The disk reads "
+            f"{result['disk_bytes_per_second'] / 1e9:.2f} GB/s with 64 reads of 512 KiB in flight; the share of it is "
+            f"that while reads are in flight. The conversion took {result['convert_seconds']:.0f} s.",
+        ]
+    )
+
+
+def write_page(text: str, page: Path) -> None:
+    """Put the table between its markers."""
+    contents = page.read_text()
+    begin, end = contents.index(MARKS[0]) + len(MARKS[0]), contents.index(MARKS[1])
+    page.write_text(f"{contents[:begin]}\n{text}\n{contents[end:]}")
+
+
+def run(shape: Shape, folder: Path, tokens: int, threads: int) -> dict[str, Any]:
+    """Make the checkpoint, convert it, and measure all contenders."""
+    say = Console(stderr=True)
+    make_checkpoint(shape, folder)
+    (folder / "shape.json").write_text(json.dumps(asdict(shape)))
+    began = time.perf_counter()
+    made = make_file(folder, folder / "w.kvw", "auto", say)
+    seconds = time.perf_counter() - began
+    os.sync()
+    rate = disk_rate(folder / "w.kvw", 3.0 if shape != QUICK else 0.2)
+    rows = []
+    for work in contenders(folder, tokens, threads):
+        rows.append(alone(work))
+        say.print(f"{work.name}: {rows[-1]['tokens_per_second']:.2f} tokens/s")
+    exact = [row for row in rows if row["way"] != "mmap"]
+    assert all(row["logits"] == exact[0]["logits"] for row in exact), "the logits differ"
+    return {
+        "shape": asdict(shape),
+        "bytes": made.file_bytes,
+        "convert_seconds": seconds,
+        "disk_bytes_per_second": rate,
+        "rows": rows,
+    }
+
+
+def main() -> None:
+    """Run all contenders, or one of them in this process."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="a tiny model: says only that it works")
+    parser.add_argument("--json", type=Path, help="file for the numbers")
+    parser.add_argument("--tokens", type=int, default=32)
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(measure(Work(**json.loads(options.one)))))
+        return
+    shape = QUICK if options.quick else Shape()
+    cache_folder().mkdir(parents=True, exist_ok=True)
+    needed = 3 * 2 * shape.layers * shape.experts * 3 * shape.hidden * shape.inner
+    if shutil.disk_usage(cache_folder()).free < needed:
+        raise SystemExit(f"bench-weights needs {needed / 2**30:.0f} GiB in {cache_folder()}")
+    with tempfile.TemporaryDirectory(prefix="bench-weights-", dir=cache_folder()) as scratch:
+        result = run(shape, Path(scratch), options.tokens, options.threads)
+    print(table(result))
+    if options.json:
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        options.json.write_text(json.dumps(result, indent=1) + "\n")
+    if not options.quick:
+        write_page(table(result), PAGE)
+
+
+if __name__ == "__main__":
+    main()

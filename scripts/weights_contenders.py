@@ -1,0 +1,185 @@
+"""What bench_weights.py compares with: a random mixture of experts on disk, and its experts in mapped files."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from transformers import MixtralConfig
+from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
+
+from kvdrive.weights.file import WeightsFile
+from kvdrive.weights.loading import resident_model
+from kvdrive.weights.memory import needs
+from kvdrive.weights.modules import experts_of
+
+VOCABULARY = 512
+_DONT_NEED = 4  # MADV_DONTNEED
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The mixture: bfloat16, `used` of `experts` in each layer."""
+
+    layers: int = 8
+    hidden: int = 1024
+    inner: int = 1536
+    experts: int = 64
+    used: int = 8
+
+    def config(self) -> MixtralConfig:
+        """As transformers has it."""
+        return MixtralConfig(
+            vocab_size=VOCABULARY,
+            hidden_size=self.hidden,
+            intermediate_size=self.inner,
+            num_hidden_layers=self.layers,
+            num_attention_heads=self.hidden // 64,
+            num_key_value_heads=max(1, self.hidden // 256),
+            num_local_experts=self.experts,
+            num_experts_per_tok=self.used,
+            max_position_embeddings=4096,
+            tie_word_embeddings=False,
+            dtype="bfloat16",
+            eos_token_id=None,
+        )
+
+
+QUICK = Shape(layers=2, hidden=128, inner=256, experts=16, used=2)
+
+
+def make_checkpoint(shape: Shape, folder: Path) -> None:
+    """Random weights, a file for each layer, so that one layer is in memory at a time."""
+    config = shape.config()
+    config.save_pretrained(folder)
+    random = torch.Generator().manual_seed(1)
+    places: dict[str, str] = {}
+
+    def write(number: int, shapes: dict[str, tuple[int, ...]]) -> None:
+        name = f"model-{number:05}.safetensors"
+        made = {key: _random(size, random) for key, size in shapes.items()}
+        save_file(made, folder / name, metadata={"format": "pt"})
+        places.update(dict.fromkeys(made, name))
+
+    kv = config.num_key_value_heads * 64
+    h, inner = shape.hidden, shape.inner
+    rest: dict[str, tuple[int, ...]] = {
+        "model.embed_tokens.weight": (config.vocab_size, h),
+        "lm_head.weight": (config.vocab_size, h),
+        "model.norm.weight": (h,),
+    }
+    write(0, rest)
+    for layer in range(shape.layers):
+        place = f"model.layers.{layer}"
+        sizes: dict[str, tuple[int, ...]] = {
+            f"{place}.input_layernorm.weight": (h,),
+            f"{place}.post_attention_layernorm.weight": (h,),
+            f"{place}.self_attn.q_proj.weight": (h, h),
+            f"{place}.self_attn.k_proj.weight": (kv, h),
+            f"{place}.self_attn.v_proj.weight": (kv, h),
+            f"{place}.self_attn.o_proj.weight": (h, h),
+            f"{place}.block_sparse_moe.gate.weight": (shape.experts, h),
+        }
+        for expert in range(shape.experts):
+            one = f"{place}.block_sparse_moe.experts.{expert}"
+            sizes |= {f"{one}.w1.weight": (inner, h), f"{one}.w2.weight": (h, inner), f"{one}.w3.weight": (inner, h)}
+        write(layer + 1, sizes)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": places}))
+
+
+def _random(size: tuple[int, ...], random: torch.Generator) -> torch.Tensor:
+    if len(size) == 1:
+        return torch.ones(size, dtype=torch.bfloat16)
+    return torch.empty(size, dtype=torch.bfloat16).normal_(0, size[-1] ** -0.5, generator=random)
+
+
+class MappedExperts:
+    """Experts in mapped *.safetensors. At most `bound` bytes of them stay in the page cache."""
+
+    def __init__(self, folder: Path, shape: Shape, bound: int) -> None:
+        self._files = [safe_open(folder / f"model-{layer + 1:05}.safetensors", "pt") for layer in range(shape.layers)]
+        self._paths = [folder / f"model-{layer + 1:05}.safetensors" for layer in range(shape.layers)]
+        self._bytes = 3 * shape.hidden * shape.inner * 2
+        self._most = max(1, bound // self._bytes)
+        self._used: OrderedDict[tuple[int, int], list[tuple[int, int, int]]] = OrderedDict()
+        self.hits = self.uses = 0
+        self._fds = [os.open(path, os.O_RDONLY) for path in self._paths]
+        self._starts = [_tensor_places(path) for path in self._paths]
+        for fd in self._fds:
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def matrices(self, layer: int, expert: int) -> list[torch.Tensor]:
+        """Gate, down and up of an expert, views of the mapped file."""
+        key = (layer, expert)
+        self.uses += 1
+        self.hits += key in self._used
+        self._used[key] = self._used.get(key, [])
+        self._used.move_to_end(key)
+        place = f"model.layers.{layer}.block_sparse_moe.experts.{expert}"
+        while len(self._used) > self._most:
+            self._forget(*self._used.popitem(last=False)[0])
+        return [self._files[layer].get_tensor(f"{place}.w{number}.weight") for number in (1, 2, 3)]
+
+    def _forget(self, layer: int, expert: int) -> None:
+        place = f"model.layers.{layer}.block_sparse_moe.experts.{expert}"
+        for number in (1, 2, 3):
+            begin, end = self._starts[layer][f"{place}.w{number}.weight"]
+            tensor = self._files[layer].get_tensor(f"{place}.w{number}.weight")
+            _dont_need(tensor)
+            os.posix_fadvise(self._fds[layer], begin, end - begin, os.POSIX_FADV_DONTNEED)
+
+
+def _tensor_places(path: Path) -> dict[str, tuple[int, int]]:
+    """Byte ranges of the tensors of a *.safetensors in its file."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(length))
+    return {
+        key: (8 + length + one["data_offsets"][0], 8 + length + one["data_offsets"][1])
+        for key, one in header.items()
+        if key != "__metadata__"
+    }
+
+
+def _dont_need(tensor: torch.Tensor) -> None:
+    """Take the pages of a mapped tensor out of this process, so that the page cache may drop them."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    begin = tensor.data_ptr() // 4096 * 4096
+    size = tensor.data_ptr() + tensor.numel() * tensor.element_size() - begin
+    if libc.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(size), _DONT_NEED):
+        raise OSError(ctypes.get_errno(), "madvise")
+
+
+def mapped_model(folder: Path, shape: Shape, share: float) -> tuple[Any, Any, Any]:
+    """The same model with its experts in mapped files."""
+    config = shape.config()
+    config._experts_implementation = "bench_mmap"
+    file = WeightsFile(folder / "w.kvw")
+    need = needs(file.manifest, torch.bfloat16, shape.used)
+    mapped = MappedExperts(folder, shape, int(need.whole * share) - need.resident)
+
+    def function(module: Any, hidden: torch.Tensor, chosen: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        out = torch.zeros_like(hidden)
+        for expert in torch.unique(chosen).tolist():
+            tokens, place = torch.where(chosen == expert)
+            gate, down, up = mapped.matrices(module.number, expert)
+            x = hidden[tokens]
+            y = torch.nn.functional.linear(x, gate)
+            y = torch.nn.functional.linear(module.act_fn(y) * torch.nn.functional.linear(x, up), down)
+            out.index_add_(0, tokens, (y * weights[tokens, place, None]).to(out.dtype))
+        return out
+
+    ALL_EXPERTS_FUNCTIONS.register("bench_mmap", function)
+    model = resident_model(file, config, torch.bfloat16)
+    for number, module in enumerate(experts_of(model).values()):
+        module._parameters.clear()
+        module.number = number
+    return model, lambda: {"hits": mapped.hits, "misses": mapped.uses - mapped.hits}, lambda: None

@@ -1,0 +1,71 @@
+"""The memory of each mode, as `kvdrive doctor --model` says it; and the benchmark's contenders on a tiny mixture."""
+
+import json
+from dataclasses import asdict
+
+import moe_models
+import pytest
+import torch
+from rich.console import Console
+from typer.testing import CliRunner
+
+import bench_weights
+from kvdrive.cli.main import app
+from kvdrive.weights.opening import FlashOptions, load, make_file
+from weights_contenders import QUICK, make_checkpoint
+
+QUIET = Console(quiet=True)
+
+
+def doctor(folder, *options):
+    result = CliRunner().invoke(app, ["doctor", "--model", str(folder), *options])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.mark.parametrize("name", ["mixtral", "qwen2-moe"])
+def test_the_doctor_says_what_each_mode_needs(name, tmp_path):
+    folder = moe_models.save(name, tmp_path / "model")
+    found = json.loads(doctor(folder, "--json"))["weights"]
+    model = moe_models.in_memory(folder)
+    assert found["memory"] == {"float32": 4 * model.num_parameters(), "bfloat16": 2 * model.num_parameters()}
+    path = make_file(folder, tmp_path / "w.kvw", "auto", QUIET).path
+    checkpoint = load(str(folder), "float32", FlashOptions(path, 1 << 30))
+    checkpoint.weights.close()
+    need = checkpoint.weights.need
+    pages = need.least * (need.slot - checkpoint.weights.file.manifest.experts[0].bytes_in(torch.float32))
+    assert found["flash_at_least"]["float32"] == need.minimum - pages
+    assert "experts on flash, at least" in doctor(folder)
+
+
+def test_a_dense_model_has_one_mode():
+    assert json.loads(doctor("mini", "--json"))["weights"]["flash_at_least"] is None
+    shown = doctor("mini")
+    assert "all of them" in shown
+    assert "experts on flash" not in shown
+
+
+def test_the_contenders_of_the_benchmark_compute_the_same(tmp_path):
+    make_checkpoint(QUICK, tmp_path)
+    (tmp_path / "shape.json").write_text(json.dumps(asdict(QUICK)))
+    make_file(tmp_path, tmp_path / "w.kvw", "auto", QUIET)
+    rows = [bench_weights.measure(work) for work in bench_weights.contenders(tmp_path, tokens=3, threads=1)[:4]]
+    whole, mapped, flash, ahead = rows
+    assert whole["logits"] == flash["logits"] == ahead["logits"]
+    torch.testing.assert_close(torch.tensor(mapped["logits"]), torch.tensor(whole["logits"]), rtol=0.05, atol=0.05)
+    uses = 3 * QUICK.layers * QUICK.used
+    assert mapped["hits"] + mapped["misses"] == uses
+    for row in (flash, ahead):
+        assert row["hits"] + row["hits_ahead"] + row["misses"] == uses
+    assert flash["flash_bytes"] == flash["misses"] * 3 * QUICK.hidden * QUICK.inner * 2
+    assert flash["read_by_kernel_per_token"] * 3 == flash["flash_bytes"]  # nothing came from the page cache
+    assert flash["recall"] is None
+    assert 0 <= ahead["recall"] <= 1
+    result = {"rows": rows, "shape": asdict(QUICK), "bytes": 1, "convert_seconds": 1, "disk_bytes_per_second": 1e9}
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{bench_weights.MARKS[0]}\nold\n{bench_weights.MARKS[1]}\nafter\n")
+    bench_weights.write_page(bench_weights.table(result), page)
+    assert page.read_text().startswith("before\n")
+    assert page.read_text().endswith("after\n")
+    assert "| flash at 25%, lfu, look-ahead |" in page.read_text()
+    assert "old" not in page.read_text()
