@@ -1,4 +1,4 @@
-"""Write the results of `kvdrive eval` (out/eval, out/eval-smollm2) into docs/eval.md, with the picture beside it."""
+"""Write the results of `kvdrive eval` in the folders SOURCES into docs/eval.md, with the picture beside it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,37 @@ from pathlib import Path
 from measure_mini import write_blocks
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = {"sweep": ROOT / "out/eval", "smollm2": ROOT / "out/eval-smollm2"}  # block of the page: results
+SOURCES = {
+    name: ROOT / folder
+    for name, folder in {
+        "sweep": "out/eval",
+        "smollm2": "out/eval-smollm2",
+        "formats": "out/eval-formats",
+        "formats-smollm2": "out/eval-formats-smollm2",
+    }.items()
+}  # block of the page: results
 
 
 def sweep_block(found: dict) -> str:
     """One line per policy and ratio, and a sentence about the questions."""
     points = found["points"]
-    exact = {point["context"]: point["bytes_read"] for point in points if point["policy"] == "exact"}
+    plain = [point for point in points if point.get("kv_format", "f16") == "f16"]
+    exact = {point["context"]: point["bytes_read"] for point in plain if point["policy"] == "exact"}
+    crossed = len(plain) < len(points)  # the column of formats is left out where there is one
     tasks = list(points[0]["accuracy"])
-    lines = [["context", "policy", "ratio", "KiB read", "of exact", "KiB needed", "perplexity", *tasks]]
+    lines = [
+        [
+            "context",
+            "policy",
+            "ratio",
+            *["format"] * crossed,
+            "KiB read",
+            "of exact",
+            "KiB needed",
+            "perplexity",
+            *tasks,
+        ]
+    ]
     lines += [["---:", "---", *["---:"] * (len(lines[0]) - 2)]]
     for point in points:
         read = point["bytes_read"]
@@ -27,7 +49,8 @@ def sweep_block(found: dict) -> str:
             f"{100 * point['accuracy'][task]:.0f} / {100 * point['token_accuracy'][task]:.0f} %" for task in tasks
         ]
         lines.append([
-            f"{point['context']:,}", point["policy"], point["ratio"], f"{read / 1024:,.0f}", share,
+            f"{point['context']:,}", point["policy"], point["ratio"], *[point.get("kv_format")] * crossed,
+            f"{read / 1024:,.0f}", share,
             f"{point['bytes_needed'] / 1024:,.0f}", f"{point['perplexity']:.2f}", *answers,
         ])  # fmt: skip
     note = (

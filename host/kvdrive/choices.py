@@ -14,6 +14,11 @@ ENGINES = {
     "rtl": "the kernels' RTL, which takes long",
 }
 KERNEL_ENGINES = ("golden", *ENGINES, "xrt", "pynq", "float64")  # for single kernels: also on a card or Zynq board
+KV_FORMATS = {
+    "f16": "as they are",
+    "int8": "in 8 bits, half of the bytes",
+    "int4": "in 4 bits, 2/7 of the bytes",
+}  # how drives store K and V, in the order of nvme.wire.RowFormat
 DTYPES = ("float32", "bfloat16", "float16", "auto")  # precision of a model's weights; auto keeps the stored one
 PREFILL_CHUNK = 512  # tokens of a prompt that a server computes between two decode steps
 OnFailure = Literal["raise", "recompute"]  # what the loss of a drive, or of data on it, leads to

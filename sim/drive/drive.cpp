@@ -241,7 +241,7 @@ std::vector<HeadSummary> Drive::heads(std::uint32_t session) const {
   std::vector<HeadSummary> found;
   for (const HeadRows* rows : state_.volume.store().heads(session)) {
     const HeadRows::Name& name = rows->name();
-    found.push_back({name.layer, name.head, name.kind, rows->tokens(), rows->row_bytes(), rows->sparse()});
+    found.push_back({name.layer, name.head, name.kind, rows->tokens(), rows->layout()});
   }
   return found;
 }

@@ -52,8 +52,8 @@ struct FlashStats {
 struct HeadSummary {
   std::uint32_t layer = 0, head = 0;
   abi::KvKind kind = abi::kKeys;
-  std::uint32_t tokens = 0, row_bytes = 0;
-  bool sparse = false;
+  std::uint32_t tokens = 0;
+  RowLayout layout;
 };
 
 // Reads of the backing file around the page cache. A drive with a flash model has none.

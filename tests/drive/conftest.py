@@ -70,14 +70,14 @@ class DriveHost:
         return entry.tobytes()
 
     def append(self, rows: np.ndarray, **fields: int) -> Reply:
-        """rows [heads, tokens, d] float16."""
+        """rows [heads, tokens, d] float16, or uint8 [heads, tokens, row_bytes] with `type`."""
         heads, tokens, d = rows.shape
         data = np.ascontiguousarray(rows).reshape(-1).view(np.uint8)
         session = fields.setdefault("session", 1)
         values = {
             "heads": heads,
             "tokens": tokens,
-            "row_bytes": 2 * d,
+            "row_bytes": d * rows.itemsize,
             "sequence": self.sequence.get(session, 0),
             "crc32c": crc32c(data),
         }

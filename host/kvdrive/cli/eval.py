@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from kvdrive.choices import KV_FORMATS, explained
 from kvdrive.cli.groups import command
 from kvdrive.cli.options import ModelOptions, TargetOptions
 from kvdrive.cli.paths import input_files, output_folder
@@ -33,6 +34,9 @@ def evaluate(
     text: Annotated[
         list[Path] | None, typer.Option(callback=input_files, help="UTF-8 file; default: held-out standard library")
     ] = None,
+    kv_formats: Annotated[
+        str, typer.Option(help=f"of K and V on the drive, comma-separated. {explained(KV_FORMATS)}")
+    ] = "f16",
     seed: Annotated[int, typer.Option(min=0, help="of the retrieval cases")] = 1,
     out: Annotated[Path, typer.Option(callback=output_folder, help="folder for eval.json and eval.png")] = Path(
         "out/eval"
@@ -65,6 +69,7 @@ def evaluate(
         texts=text or [],
         seed=seed,
         drives=where.options(),
+        kv_formats=[part.strip() for part in kv_formats.split(",") if part.strip()],
     )
     partial = Partial(out / NAME, settings.options(), resume)
     found = evaluate(settings, Console(stderr=True), partial)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
-from kvdrive.choices import DTYPES, ENGINES, TARGETS, Active, OnFailure, OnOverflow, explained
+from kvdrive.choices import DTYPES, ENGINES, KV_FORMATS, TARGETS, Active, OnFailure, OnOverflow, explained
 from kvdrive.cli.paths import input_file, output_folder
 from kvdrive.cli.sizes import bytes_of, share_or_bytes
 from kvdrive.errors import InputError
@@ -26,12 +26,14 @@ if TYPE_CHECKING:
     ExpertCacheName: TypeAlias = str
     DtypeName: TypeAlias = str
     EngineName: TypeAlias = str
+    FormatName: TypeAlias = str
     PolicyName: TypeAlias = str
 else:
     EvictionName = Literal[tuple(EVICTIONS)]
     ExpertCacheName = Literal[tuple(EXPERT_CACHES)]
     DtypeName = Literal[tuple(DTYPES)]
     EngineName = Literal[tuple(ENGINES)]
+    FormatName = Literal[tuple(KV_FORMATS)]
     PolicyName = Literal[tuple(POLICIES)]
 
 EngineOption = Annotated[
@@ -162,13 +164,14 @@ class PolicyOptions:
     on_failure: Annotated[
         OnFailure, typer.Option(help="a lost drive ends the text, or its tokens are computed again")
     ] = "raise"
+    kv_format: Annotated[FormatName, typer.Option(help=f"of K and V on the drives. {explained(KV_FORMATS)}")] = "f16"
 
     def options(self) -> AttentionOptions:
         """The options as `attach` takes them. Raises InputError."""
         from kvdrive.plugins.attach import AttentionOptions
 
         ratio = parse_ratio(self.ratio) if self.ratio else None
-        return AttentionOptions(self.attention, ratio, self.spill, self.on_failure)
+        return AttentionOptions(self.attention, ratio, self.spill, self.on_failure, kv_format=self.kv_format)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from rich.console import Console
 from kvdrive.errors import InputError
 from kvdrive.eval import library, perplexity, tasks
 from kvdrive.eval.partial import Partial, digest
-from kvdrive.eval.sweep import Point, chosen_policies, questions, sweep
+from kvdrive.eval.sweep import Point, chosen_policies, questions, sweep, ways
 from kvdrive.eval.tasks import Tokens
 from kvdrive.generation.checkpoints import Checkpoint, load
 from kvdrive.generation.progress import bar
@@ -45,6 +45,7 @@ class Settings:
     texts: Sequence[Path]
     seed: int
     drives: DriveOptions
+    kv_formats: Sequence[str] = ("f16",)
 
     def options(self) -> dict[str, Any]:
         """The options of the command line on which an answer depends, by name."""
@@ -64,6 +65,7 @@ class Settings:
             "--target": self.drives.target,
             "--engine": self.drives.engine,
             "--preset": self.drives.preset,
+            "--kv-formats": list(self.kv_formats),
         }
 
 
@@ -72,7 +74,7 @@ def evaluate(settings: Settings, console: Console | None, partial: Partial) -> d
 
     Answers in `partial` are not computed again; new ones are kept there. Raises KvdriveError, Stopped after ^C.
     """
-    policies = chosen_policies(settings.policies, settings.ratios)
+    compared = ways(chosen_policies(settings.policies, settings.ratios), settings.kv_formats)
     with waiting_for(f"loading {settings.model}", console):
         checkpoint = load(settings.model, settings.dtype, settings.device)
     longest = max(settings.contexts)
@@ -80,7 +82,7 @@ def evaluate(settings: Settings, console: Console | None, partial: Partial) -> d
     documents = _documents(checkpoint, settings.texts)
     windows = perplexity.windows(documents, longest, settings.targets, settings.windows) if settings.windows else []
     asked = {length: _questions(checkpoint, settings, documents, windows, length) for length in settings.contexts}
-    steps = sum(map(len, asked.values())) * len(policies)
+    steps = sum(map(len, asked.values())) * len(compared)
     if not steps:
         raise InputError("nothing to ask: allow --windows or --cases")
     room = 2 * checkpoint.shape.bytes_per_token * (longest + settings.targets + 1024)
@@ -102,7 +104,7 @@ def evaluate(settings: Settings, console: Console | None, partial: Partial) -> d
         bar(console, "answers", steps, len(partial)) if console else nullcontext() as shown,
     ):
         for length in settings.contexts:
-            found = sweep(checkpoint.model, target, policies, asked[length], _advance(shown), partial)
+            found = sweep(checkpoint.model, target, compared, asked[length], _advance(shown), partial)
             points += [replace(point, context=length) for point in found]
     return {
         "model": settings.model,

@@ -28,12 +28,13 @@ def points_of(result: dict[str, Any]) -> list[Point]:
 def sweep_table(points: Sequence[Point]) -> Table:
     """One line per context, policy and ratio; bytes also as a share of what exact attention read there."""
     tasks = list(points[0].accuracy)
-    exact = {point.context: point.bytes_read for point in points if point.policy == "exact"}
+    exact = {p.context: p.bytes_read for p in points if p.policy == "exact" and p.kv_format == "f16"}
     table = Table(title="K and V per decode step, all layers and heads; tasks: whole answers / their tokens")
     for column in (
         "context",
         "policy",
         "ratio",
+        "format",
         "KiB read",
         "of exact",
         "KiB needed",
@@ -41,11 +42,11 @@ def sweep_table(points: Sequence[Point]) -> Table:
         *tasks,
         "counted by",
     ):
-        table.add_column(column, justify="left" if column in ("policy", "counted by") else "right")
+        table.add_column(column, justify="left" if column in ("policy", "format", "counted by") else "right")
     for point in points:
         share = f"{point.bytes_read / exact[point.context]:.3f}" if point.context in exact else "-"
         table.add_row(
-            f"{point.context:,}", point.policy, point.ratio, f"{point.bytes_read / 1024:.1f}", share,
+            f"{point.context:,}", point.policy, point.ratio, point.kv_format, f"{point.bytes_read / 1024:.1f}", share,
             f"{point.bytes_needed / 1024:.1f}", "-" if point.perplexity is None else f"{point.perplexity:.2f}",
             *(f"{100 * point.accuracy[task]:.0f} / {100 * point.token_accuracy[task]:.0f} %" for task in tasks),
             point.counted_by,
@@ -61,11 +62,13 @@ def sweep_picture(path: Path, points: Sequence[Point], title: str) -> None:
     tasks = list(points[0].accuracy)
     figure = Figure(figsize=(5 * (1 + len(tasks)), 4), layout="constrained")
     axes = figure.subplots(1, 1 + len(tasks), squeeze=False)[0]
-    for name in dict.fromkeys(point.policy for point in points):
+    for name, kv_format in dict.fromkeys((point.policy, point.kv_format) for point in points):
         wanted = {name, "exact"} if name != "exact" else {name}
-        mine = sorted((p for p in points if p.policy in wanted), key=lambda point: Fraction(point.ratio))
+        chosen = (p for p in points if p.policy in wanted and p.kv_format == kv_format)
+        mine = sorted(chosen, key=lambda point: Fraction(point.ratio))
         read = [point.bytes_read / 2**20 for point in mine]
-        style = {"marker": POLICIES[name].marker, "label": name, "linewidth": 1.2}
+        label = name if kv_format == "f16" else f"{name}, {kv_format}"
+        style = {"marker": POLICIES[name].marker, "label": label, "linewidth": 1.2}
         if all(point.perplexity is not None for point in mine):
             axes[0].plot(read, [point.perplexity for point in mine], **style)
         for axis, task in zip(axes[1:], tasks, strict=True):

@@ -10,6 +10,7 @@ from kvdrive.errors import InputError, TargetError
 from kvdrive.kvcache.sequence import Sequence
 from kvdrive.kvcache.xcache.inputs import XCache
 from kvdrive.kvcache.xcache.sequence import InputSequence
+from kvdrive.nvme.wire import RowFormat
 from kvdrive.targets.base import Target
 from kvdrive.targets.group import split
 from kvdrive.targets.queue import DriveQueue
@@ -21,17 +22,25 @@ log = logging.getLogger(__name__)
 class Backing:
     """`label` (32 bytes) marks every session that is opened here; `spill` tokens of a layer are written back at once.
 
-    `xcache`: stores a share of the rows as layer inputs; None: all as K and V.
+    `xcache`: stores a share of the rows as layer inputs; None: all as K and V. `stored_as`: the format of K and V.
 
     Raises InputError for a spill interval outside 1 to MAX_SPILL.
     """
 
-    def __init__(self, drives: Several[Target], spill: int, label: bytes, xcache: XCache | None = None) -> None:
+    def __init__(
+        self,
+        drives: Several[Target],
+        spill: int,
+        label: bytes,
+        xcache: XCache | None = None,
+        stored_as: RowFormat = RowFormat.BINARY16,
+    ) -> None:
         if not 1 <= spill <= MAX_SPILL:
             raise InputError(f"the spill interval {spill} is outside 1 to {MAX_SPILL} tokens")
         self.spill = spill
         self.label = label
         self.xcache = xcache
+        self.stored_as = stored_as
         self.queues = [DriveQueue(drive) for drive in drives]
         self._alive = list(self.queues)
         self._abandoned: deque[list[Sequence]] = deque()

@@ -16,18 +16,19 @@ import torch
 from transformers.cache_utils import CacheLayerMixin, DynamicCache, LinearAttentionCacheLayerMixin
 
 from kvdrive.errors import KvdriveError, TargetError, UnsupportedError
-from kvdrive.kvcache import saved
+from kvdrive.kvcache import formats, saved
 from kvdrive.kvcache.backing import Backing, drop
 from kvdrive.kvcache.base import AttachedCache, LayersInMemory
 from kvdrive.kvcache.history import Call, Crop, History, Rearrange
 from kvdrive.kvcache.keeper import Keeper
 from kvdrive.kvcache.layer import DriveLayer
-from kvdrive.kvcache.overflow import Removal, group_tokens
+from kvdrive.kvcache.overflow import Removal
 from kvdrive.kvcache.pending import Scorer
 from kvdrive.kvcache.sequence import Sequence, gather
 from kvdrive.kvcache.transfers import Transfers, TransferStats
 from kvdrive.kvcache.xcache.sequence import InputSequence
 from kvdrive.nvme.commands import flush
+from kvdrive.nvme.rows import tokens_per_group
 from kvdrive.targets.base import Target
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class DriveCache(AttachedCache):
     def __init__(self, backing: Backing, layers: int, policy: DrivePolicy, in_memory: LayersInMemory) -> None:
         self.backing = backing
         self.policy = policy
-        self.append_options = policy.append_options
+        self.append_options = formats.joined(policy.append_options, backing.stored_as)
         self.asks_together = True
         self.keeper: Keeper | None = None
         self.sequences: list[Sequence] = []
@@ -334,7 +335,7 @@ class DriveCache(AttachedCache):
     @property
     def _group(self) -> int:
         """Tokens of the first group."""
-        return group_tokens(self.drive_layers[0].shape()["head_dim"])
+        return tokens_per_group(self.backing.stored_as, self.drive_layers[0].shape()["head_dim"])
 
     def undo(self, tokens: int) -> None:
         """Go back to the first `tokens` tokens after a failed call, if the drives still respond."""

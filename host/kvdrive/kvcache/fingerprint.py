@@ -8,6 +8,8 @@ import json
 import torch
 from transformers import PreTrainedModel
 
+from kvdrive.nvme.wire import RowFormat
+
 _LAYOUT = "kvdrive sessions 1"  # change this text when the content of a session changes
 _CONFIG = (
     "model_type",
@@ -25,10 +27,15 @@ _CONFIG = (
 )
 
 
-def fingerprint(model: PreTrainedModel) -> bytes:
-    """SHA-256 of all weights, their precision and what else K and V depend on: 32 bytes. Reads every weight once."""
+def fingerprint(model: PreTrainedModel, stored_as: RowFormat = RowFormat.BINARY16) -> bytes:
+    """SHA-256 of all weights, their precision and what else K and V depend on: 32 bytes. Reads every weight once.
+
+    `stored_as`: the format to which K and V were rounded.
+    """
     config = model.config.get_text_config(decoder=True)
     digest = hashlib.sha256(_LAYOUT.encode())
+    if stored_as != RowFormat.BINARY16:
+        digest.update(f"K and V in {stored_as.name}".encode())
     digest.update(json.dumps({name: getattr(config, name, None) for name in _CONFIG}, default=str).encode())
     for name, weight in sorted(model.state_dict().items()):
         digest.update(f"{name} {weight.dtype} {tuple(weight.shape)}".encode())

@@ -88,8 +88,9 @@ class DriveLayer(AttachedLayer):
         self.pending: PendingTokens | None = None
         self._turn: tuple[Halves, Halves] | None = None  # K and V of a call that went to the drives at once
         self.moved: tuple[Halves, Halves] | None = None  # K and V of the first group, moved behind removed tokens
-        self.key_scale = HeadScale(f"K of layer {self.index}")
-        self.value_scale = HeadScale(f"V of layer {self.index}")
+        stored_as = self.cache.backing.stored_as
+        self.key_scale = HeadScale(f"K of layer {self.index}", stored_as)
+        self.value_scale = HeadScale(f"V of layer {self.index}", stored_as)
         self.is_initialized = False
 
     @property

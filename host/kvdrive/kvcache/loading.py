@@ -23,6 +23,7 @@ from kvdrive.kvcache.rows import store
 from kvdrive.kvcache.scaling import HeadScale
 from kvdrive.kvcache.sequence import Sequence, Slice, gather
 from kvdrive.nvme.commands import kv_read, stored_rows
+from kvdrive.nvme.rows import bytes_of_row, tokens_per_group
 from kvdrive.nvme.wire import SessionOpcode
 from kvdrive.targets.base import Target
 from kvdrive.targets.queue import DriveQueue
@@ -192,8 +193,8 @@ class Loading:
     def _read(self, layer: _Layer, row: int, one: Slice, target: Target) -> None:
         """In the drive's thread: K and V of one slice of a layer."""
         heads = one.last - one.first
-        per_token = heads * layer.head_dim * 2
-        group = max(1, abi.PAGE_BYTES // (layer.head_dim * 2))
+        per_token = heads * bytes_of_row(one.session.stored_as(layer.index), layer.head_dim)
+        group = tokens_per_group(one.session.stored_as(layer.index), layer.head_dim)
         fit = max(1, min(_COMMAND_BYTES, target.max_transfer_bytes) // per_token)
         at_once = fit // group * group or fit
         parts = [
@@ -210,13 +211,14 @@ class Loading:
         self, layer: _Layer, row: int, one: Slice, target: Target, parts: list[tuple[abi.KvKind, int, int]]
     ) -> None:
         heads, size = one.last - one.first, 0
+        stored_as = one.session.stored_as(layer.index)
         began = self._plan.clock()
         commands = [
-            kv_read(one.session.number, layer.index, 0, kind, first, (heads, tokens, layer.head_dim))
+            kv_read(one.session.number, layer.index, 0, kind, first, (heads, tokens, layer.head_dim), stored_as)
             for kind, first, tokens in parts
         ]
         for (kind, first, tokens), done in zip(parts, target.submit_many(commands), strict=True):
-            halves = stored_rows(done.check(SessionOpcode.KV_READ), (heads, tokens, layer.head_dim))
+            halves = stored_rows(done.check(SessionOpcode.KV_READ), (heads, tokens, layer.head_dim), stored_as)
             whole = layer.k if kind == abi.KvKind.KEYS else layer.v
             exponents = layer.scales[kind == abi.KvKind.VALUES].exponents
             assert exponents is not None

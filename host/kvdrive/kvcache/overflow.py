@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import get_args
 
-from kvdrive import abi
 from kvdrive.choices import OnOverflow
 from kvdrive.errors import InputError
 
@@ -51,8 +50,3 @@ class Removal:
 
     at: int
     tokens: int
-
-
-def group_tokens(head_dim: int) -> int:
-    """Tokens of a group: the rows of a head that fit a page."""
-    return abi.PAGE_BYTES // (2 * head_dim)

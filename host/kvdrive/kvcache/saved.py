@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from kvdrive.errors import InputError
+from kvdrive.kvcache import formats
 from kvdrive.kvcache.backing import Backing
 from kvdrive.kvcache.history import Call
 from kvdrive.kvcache.overflow import Removal
@@ -60,6 +61,9 @@ def reopen(cache: DriveCache, path: Path) -> None:
     if len(found["layers"]) != len(cache.drive_layers):
         raise InputError(f"{path} describes {len(found['layers'])} layers: it was made by another version")
     tokens = found["tokens"]
+    if formats.format_of(found["append_options"]) != backing.stored_as:
+        name = formats.name_of(formats.format_of(found["append_options"]))
+        raise InputError(f"{path} was saved with K and V as {name}: attach the model with kv_format {name!r}")
     cache.append_options = found["append_options"]
     try:
         before = [_existing(backing, row, cache.append_options) for row in found["rows"]]

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from kvdrive.errors import RangeError
 from kvdrive.kvcache.half import LARGEST
+from kvdrive.nvme.rows import rounded
+from kvdrive.nvme.wire import RowFormat
 
 HEADROOM = 8  # later tokens may be this many times larger than the largest of the first ones
 Exponents = NDArray[np.int64]
@@ -74,15 +76,22 @@ def _plain_halves(tensor: torch.Tensor, headroom: int) -> tuple[Halves, int] | N
 
 
 class HeadScale:
-    """The exponents of K or of V of one layer, chosen from the first tokens of a batch with room for larger ones."""
+    """The exponents of K or of V of one layer, chosen from the first tokens of a batch with room for larger ones.
 
-    def __init__(self, what: str) -> None:
+    `stored_as`: the format in which drives store the numbers, to which they are rounded.
+    """
+
+    def __init__(self, what: str, stored_as: RowFormat = RowFormat.BINARY16) -> None:
         self.what = what
+        self.stored_as = stored_as
         self.exponents: Exponents | None = None
         self.lost = 0  # values that underflowed to zero
 
     def convert(self, tensor: torch.Tensor) -> Halves:
-        """The halves of [batch, heads, tokens, d]. Raises RangeError where a later value outgrows its head's scale."""
+        """The halves of [batch, heads, tokens, d], rounded as they are stored.
+
+        Raises RangeError where a later value outgrows its head's scale.
+        """
         found = None
         if self.exponents is None or not self.exponents.any():
             found = _plain_halves(tensor, HEADROOM if self.exponents is None else 1)
@@ -92,7 +101,7 @@ class HeadScale:
             self.exponents = np.zeros(tensor.shape[:2], np.int64)
         halves, lost = found
         self.lost += lost
-        return halves
+        return rounded(halves, self.stored_as)
 
     def _scaled(self, tensor: torch.Tensor) -> tuple[Halves, int]:
         if self.exponents is None:

@@ -52,7 +52,7 @@ class Append:
         self._left = deque(
             (kind, first_token + start, part)
             for kind, all_rows in rows.items()
-            for start, part in one.session.parts(all_rows)
+            for start, part in one.session.parts(layer, all_rows)
         )
         self._worked = worked
         self.future = one.queue.start(self._send)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvdrive import abi
+from kvdrive.kvcache.formats import command_options, format_of
 from kvdrive.nvme.commands import (
     MAX_TOKENS_PER_APPEND,
     AttentionOutput,
@@ -26,10 +27,13 @@ from kvdrive.nvme.commands import (
     stored_rows,
 )
 from kvdrive.nvme.completions import Completion
+from kvdrive.nvme.rows import bytes_of_row, tokens_per_group
+from kvdrive.nvme.wire import RowFormat
 from kvdrive.policies.parameters import EVERYTHING, Parameters
 from kvdrive.targets.base import Target
 
-LABEL_LAYER = 0xFFFF  # beyond the layers of any model
+OWN_LAYERS = 0xFF00  # from here on layers hold what a session says of itself, always in binary16; no model has them
+LABEL_LAYER = 0xFFFF
 LABEL_BYTES = abi.HEAD_DIM_STEP
 _IN_FLIGHT = 64  # submissions before their results are fetched; a drive keeps a limited number of them
 
@@ -37,7 +41,7 @@ _IN_FLIGHT = 64  # submissions before their results are fetched; a drive keeps a
 class Session:
     """K and V of consecutive KV heads of one sequence, in all layers, on `target`.
 
-    It exists there from the first append on; `number` is its name on the drive.
+    It exists there from the first append on; `number` is its name on the drive. `append_options`: see kvcache.formats.
     """
 
     def __init__(self, target: Target, append_options: int = 0) -> None:
@@ -52,17 +56,22 @@ class Session:
 
         Raises CommandError; commands before the failed one stay.
         """
-        for start, part in self.parts(rows):
+        for start, part in self.parts(layer, rows):
             command = kv_append(
-                self.number, layer, 0, kind, first_token + start, self._sequence, part, self.append_options
-            )
+                self.number, layer, 0, kind, first_token + start, self._sequence, part,
+                command_options(self.append_options), self.stored_as(layer),
+            )  # fmt: skip
             self.target.execute(command)
             self._exists = True
             self._sequence += 1
 
-    def parts(self, rows: Halves) -> list[tuple[int, Halves]]:
-        """Rows [heads, tokens, d] as the commands of `append` carry them, each with its first token."""
-        at_once = _tokens_at_once(rows, self.target.max_transfer_bytes)
+    def stored_as(self, layer: int) -> RowFormat:
+        """The format of a layer's rows."""
+        return format_of(self.append_options) if layer < OWN_LAYERS else RowFormat.BINARY16
+
+    def parts(self, layer: int, rows: Halves) -> list[tuple[int, Halves]]:
+        """Rows [heads, tokens, d] of a layer as the commands of `append` carry them, each with its first token."""
+        at_once = _tokens_at_once(rows, self.target.max_transfer_bytes, self.stored_as(layer))
         return [(start, rows[:, start : start + at_once]) for start in range(0, rows.shape[1], at_once)]
 
     def read(
@@ -72,12 +81,13 @@ class Session:
         CommandError.
         """
         heads, tokens, head_dim = shape
-        at_once = min(tokens, max(1, self.target.max_transfer_bytes // (heads * head_dim * 2)))
+        stored_as = self.stored_as(layer)
+        at_once = min(tokens, max(1, self.target.max_transfer_bytes // (heads * bytes_of_row(stored_as, head_dim))))
         parts = []
         for start in range(0, tokens, at_once):
             part = (heads, min(at_once, tokens - start), head_dim)
-            command = kv_read(self.number, layer, head, kind, first_token + start, part)
-            parts.append(stored_rows(self.target.execute(command), part))
+            command = kv_read(self.number, layer, head, kind, first_token + start, part, stored_as)
+            parts.append(stored_rows(self.target.execute(command), part, stored_as))
         return np.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
 
     def attend(
@@ -161,11 +171,11 @@ class Query:
     inline_v: Halves | None = None
 
 
-def _tokens_at_once(rows: Halves, room: int) -> int:
+def _tokens_at_once(rows: Halves, room: int, stored_as: RowFormat) -> int:
     """Tokens of rows [heads, tokens, d] that one append carries: whole groups where the target's limit allows them."""
     heads, _, head_dim = rows.shape
-    fit: int = min(MAX_TOKENS_PER_APPEND, max(1, room // (heads * head_dim * 2)))
-    group = max(1, abi.PAGE_BYTES // (head_dim * 2))
+    fit: int = min(MAX_TOKENS_PER_APPEND, max(1, room // (heads * bytes_of_row(stored_as, head_dim))))
+    group = tokens_per_group(stored_as, head_dim)
     return fit // group * group or fit
 
 

@@ -16,10 +16,10 @@ from kvdrive import abi
 from kvdrive._native import crc32c
 from kvdrive.nvme.completions import Completion
 from kvdrive.nvme.errors import CommandError
-from kvdrive.nvme.wire import KvRead, SessionOpcode, SessionRemove
-
-Bytes = NDArray[np.uint8]
-Halves = NDArray[np.float16]
+from kvdrive.nvme.rows import Bytes as Bytes
+from kvdrive.nvme.rows import Halves as Halves
+from kvdrive.nvme.rows import bytes_of_row, decoded, encoded
+from kvdrive.nvme.wire import KvRead, RowFormat, SessionOpcode, SessionRemove
 
 MAX_TOKENS_PER_APPEND = 0xFFFF
 _SCORES_PER_BEAT = abi.BEAT_BYTES // 4
@@ -57,14 +57,15 @@ def kv_append(
     sequence: int,
     rows: Halves,
     options: int = 0,
+    stored_as: RowFormat = RowFormat.BINARY16,
 ) -> Command:
     """KV_APPEND: K or V rows [heads, tokens, d] float16 of consecutive heads, from token `first_token` on.
 
     `sequence` counts the appends of the session from 0; `options` are bits of abi.AppendOption. At most
-    MAX_TOKENS_PER_APPEND tokens.
+    MAX_TOKENS_PER_APPEND tokens. The command carries the rows in the format `stored_as`.
     """
     heads, tokens, head_dim = rows.shape
-    data = _payload(rows)
+    data = _payload(encoded(rows, stored_as))
     fields = {
         "session": session,
         "layer": layer,
@@ -73,8 +74,8 @@ def kv_append(
         "first_token": first_token,
         "tokens": tokens,
         "kind": kind,
-        "type": abi.KvType.BINARY16,
-        "row_bytes": head_dim * 2,
+        "type": stored_as,
+        "row_bytes": bytes_of_row(stored_as, head_dim),
         "sequence": sequence,
         "crc32c": crc32c(data),
         "options": options,
@@ -83,7 +84,13 @@ def kv_append(
 
 
 def kv_read(
-    session: int, layer: int, head: int, kind: abi.KvKind, first_token: int, shape: tuple[int, int, int]
+    session: int,
+    layer: int,
+    head: int,
+    kind: abi.KvKind,
+    first_token: int,
+    shape: tuple[int, int, int],
+    stored_as: RowFormat = RowFormat.BINARY16,
 ) -> Command:
     """KV_READ: rows of `shape` (heads, tokens, d) as they were appended; `stored_rows` reads the completion.
 
@@ -98,17 +105,18 @@ def kv_read(
         "first_token": first_token,
         "tokens": tokens,
         "kind": kind,
-        "row_bytes": head_dim * 2,
+        "row_bytes": bytes_of_row(stored_as, head_dim),
     }
-    return Command(_entry(KvRead, SessionOpcode.KV_READ, abi.Namespace.NVM, fields), room=heads * tokens * head_dim * 2)
+    room = heads * tokens * fields["row_bytes"]
+    return Command(_entry(KvRead, SessionOpcode.KV_READ, abi.Namespace.NVM, fields), room=room)
 
 
-def stored_rows(done: Completion, shape: tuple[int, int, int]) -> Halves:
+def stored_rows(done: Completion, shape: tuple[int, int, int], stored_as: RowFormat = RowFormat.BINARY16) -> Halves:
     """Rows [heads, tokens, d] of a successful KV_READ. Raises CommandError when the data were damaged on their way."""
     if crc32c(done.data) != done.result:
         raise CommandError(SessionOpcode.KV_READ, abi.NvmeStatus.CRC_MISMATCH, 0, retry=True)
-    rows: Halves = done.data.view(np.float16).reshape(shape)
-    return rows
+    heads, tokens, head_dim = shape
+    return decoded(done.data.reshape(heads, tokens, -1), stored_as, head_dim)
 
 
 def session_trim(session: int, from_token: int) -> Command:

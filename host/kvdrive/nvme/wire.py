@@ -90,6 +90,12 @@ class SessionOpcode(IntEnum):
     SESSION_ERASE = 0x8c
 
 
+class RowFormat(IntEnum):
+    BINARY16 = 0x0
+    INT8 = 0x1
+    INT4 = 0x2
+
+
 class ValueOpcode(IntEnum):
     VALUE_STORE = 0x1
     VALUE_RETRIEVE = 0x2

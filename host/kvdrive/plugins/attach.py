@@ -37,6 +37,7 @@ class AttentionOptions:
     overflow: OnOverflow = "error"
     overflow_ratio: float = 0.5
     context: int = 0
+    kv_format: str = "f16"
 
 
 def attach(
@@ -55,6 +56,7 @@ def attach(
     overflow: OnOverflow = "error",
     overflow_ratio: float = 0.5,
     context: int = 0,
+    kv_format: str = "f16",
 ) -> Attachment:
     """Send the decode attention of `model` to drives; as a context manager it restores the model.
 
@@ -78,6 +80,9 @@ def attach(
     `overflow`: what happens when a sequence has `context` tokens, or as many as the model has positions (0). "error":
     the call fails. "trim": the share `overflow_ratio` of its tokens, behind the first group, leaves the drives; the
     others keep their K and V, and positions go on counting.
+
+    `kv_format`: "f16", or K and V rounded to "int8" or "int4" when they are computed, and stored so: half of the bytes,
+    or 2/7 (docs/eval.md has the price). Not with SparF or X-cache.
     Raises UnsupportedError for models that a drive cannot serve exactly, InputError, TargetError.
     """
     if options is not None and not isinstance(target, str | Path):
@@ -105,6 +110,7 @@ def attach(
             overflow=overflow,
             overflow_ratio=overflow_ratio,
             context=context,
+            kv_format=kv_format,
         )
         attachment.close_with(opened.pop_all())
     return attachment
@@ -126,4 +132,5 @@ def attach_to(model: PreTrainedModel, drives: DriveGroup, options: AttentionOpti
         overflow=options.overflow,
         overflow_ratio=options.overflow_ratio,
         context=options.context,
+        kv_format=options.kv_format,
     )

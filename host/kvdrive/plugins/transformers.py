@@ -32,6 +32,7 @@ from transformers.masking_utils import sdpa_mask
 from kvdrive import abi
 from kvdrive.choices import Active, OnFailure, OnOverflow
 from kvdrive.errors import InputError, TargetError, UnsupportedError
+from kvdrive.kvcache import formats
 from kvdrive.kvcache.backing import Backing
 from kvdrive.kvcache.base import AttachedCache, KvHandle, LayerCall
 from kvdrive.kvcache.budget import Budget, MemoryOptions
@@ -40,12 +41,14 @@ from kvdrive.kvcache.drive_rates import Clock, Heads
 from kvdrive.kvcache.fingerprint import fingerprint
 from kvdrive.kvcache.loading import LateLoadError
 from kvdrive.kvcache.memory import MemoryCache
-from kvdrive.kvcache.overflow import Overflow, group_tokens
+from kvdrive.kvcache.overflow import Overflow
 from kvdrive.kvcache.rows import Place, capacity_for
 from kvdrive.kvcache.xcache.inputs import XCache
 from kvdrive.kvcache.xcache.measured import Measured, rates_here
 from kvdrive.kvcache.xcache.share import choose
 from kvdrive.nvme.errors import CommandError
+from kvdrive.nvme.rows import tokens_per_group
+from kvdrive.nvme.wire import RowFormat
 from kvdrive.perf.kept import KeptRates
 from kvdrive.plugins import together
 from kvdrive.plugins.host_attention import attend_on_host, causal_mask
@@ -91,6 +94,7 @@ def attach(
     overflow: OnOverflow = "error",
     overflow_ratio: float = 0.5,
     context: int = 0,
+    kv_format: str = "f16",
 ) -> Attachment:
     """Send the decode attention of `model` to a drive or to several; as a context manager it restores the model.
 
@@ -102,7 +106,8 @@ def attach(
     `xcache`: of this share of a batch's sequences the drives keep layer inputs instead of K and V; "auto": the share
     that is fastest here, often none. `overflow`: what happens when a sequence has `context` tokens, or as many as the
     model has positions (0): "error", or "trim", which removes the share `overflow_ratio` of its tokens behind the first
-    group; positions go on counting.
+    group; positions go on counting. `kv_format`: "f16", or K and V rounded to "int8" or "int4" when they are computed,
+    and stored so.
     Raises UnsupportedError for models that the drive cannot serve exactly, InputError.
     """
     policy = make_policy(attention, ratio or Fraction(1)) if isinstance(attention, str) else attention
@@ -118,6 +123,9 @@ def attach(
         raise UnsupportedError(
             f"{policy.name} attention has no sequences in memory: take exact attention, or active='drive'"
         )
+    stored_as = formats.named(kv_format)
+    if stored_as != RowFormat.BINARY16:
+        _check_format(policy, kv_format, with_xcache=bool(xcache))
     in_memory = memory or MemoryOptions() if active == "memory" else None
     full = Overflow(overflow, overflow_ratio, context)
     if overflow == "trim":
@@ -129,7 +137,7 @@ def attach(
     reason = why_not(policy.name, keeps_kv=bool(sessions) or active == "memory")
     inputs = open_xcache(model, probe(model).layers, xcache, reason)
     try:
-        attachment = Attachment(model, target, policy, spill, on_failure, in_memory, inputs)
+        attachment = Attachment(model, target, policy, spill, on_failure, in_memory, inputs, stored_as)
     except BaseException:
         if inputs is not None:
             inputs.close()
@@ -158,6 +166,7 @@ class Attachment:
         on_failure: OnFailure,
         memory: MemoryOptions | None = None,
         xcache: XCache | None = None,
+        stored_as: RowFormat = RowFormat.BINARY16,
     ) -> None:
         self.target = target
         self.recoveries = 0
@@ -167,7 +176,7 @@ class Attachment:
         self._policy = policy
         self._recompute = on_failure == "recompute"
         self._layers = decoder_config(model).num_hidden_layers
-        self._backing = Backing(drives_of(target), spill, fingerprint(model), xcache)
+        self._backing = Backing(drives_of(target), spill, fingerprint(model, stored_as), xcache, stored_as)
         self._caches: weakref.WeakSet[AttachedCache] = weakref.WeakSet()
         self._sessions: SessionStore | None = None
         self._others = partial(layers_in_memory, model)
@@ -388,7 +397,7 @@ class Attachment:
         mask = arguments.get("attention_mask")
         if mask is not None and not bool(torch.as_tensor(mask).all()):
             raise UnsupportedError("prompts of different lengths in one batch cannot lose tokens: compute them singly")
-        group = group_tokens(heads_of(decoder_config(self._model))[2])
+        group = tokens_per_group(self._backing.stored_as, heads_of(decoder_config(self._model))[2])
         cache.remove(self.overflow.tokens_to_remove(held, new_tokens, limit, group), self._forward, self._model.device)
 
     def _cache_of(self, arguments: dict[str, Any]) -> AttachedCache | None:
@@ -418,6 +427,19 @@ def _check_attention(model: PreTrainedModel, policy: Policy) -> None:
             f"{type(model).__name__} has attention sinks, which {policy.name} does not serve: {policy.no_sinks}; "
             "take exact or local attention"
         )
+
+
+def _check_format(policy: Policy, kv_format: str, *, with_xcache: bool) -> None:
+    """Raises UnsupportedError for what does not go together with K and V in 8 or 4 bits."""
+    why = None
+    if not isinstance(policy, DrivePolicy):
+        why = f"{policy.name} attention keeps K and V on the host"
+    elif policy.append_options:
+        why = f"{policy.name} attention reads a second copy of K, which is stored as it is"
+    elif with_xcache:
+        why = "X-cache stores layer inputs as they are"
+    if why:
+        raise UnsupportedError(f"kv_format {kv_format!r} is not for this: {why}; take 'f16'")
 
 
 def attention_function(

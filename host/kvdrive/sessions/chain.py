@@ -13,16 +13,17 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from kvdrive import abi
+from kvdrive.nvme.rows import tokens_per_group
+from kvdrive.nvme.wire import RowFormat
 
 _LAYOUT = "kvdrive chain 1"  # change this text when keys are computed in another way
 _LEAST_TOKENS = 64
 _KEY_BYTES = 8
 
 
-def block_tokens(head_dim: int) -> int:
+def block_tokens(head_dim: int, stored_as: RowFormat = RowFormat.BINARY16) -> int:
     """Tokens of a block: as many whole groups of a head with rows of `head_dim` values as 64 tokens need."""
-    group = max(1, abi.PAGE_BYTES // (2 * head_dim))
+    group = tokens_per_group(stored_as, head_dim)
     return -(-_LEAST_TOKENS // group) * group
 
 

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 
 from kvdrive import abi
-from kvdrive.kvcache.overflow import group_tokens
+from kvdrive.kvcache.formats import format_of
 from kvdrive.kvcache.session import Session
 from kvdrive.nvme.commands import Halves
 from kvdrive.nvme.errors import CommandError
+from kvdrive.nvme.rows import bytes_of_row, tokens_per_group
 
 CHAIN_LAYER = 0xFFFE
 _FIRST_RECORD, _RECORDS = 0xFFFD, 250  # the layer of the first record; each later record takes the layer below
@@ -61,14 +62,15 @@ class Record:
         """The tokens of which there are K and V, and the removed ones; `ids`: all tokens of the session."""
         if not self.removals:
             return ids, []
-        first = group_tokens(self.layers[0]["head_dim"])
+        first = tokens_per_group(format_of(self.append_options), self.layers[0]["head_dim"])
         return ids[:first] + ids[first + self.removed :], ids[first : first + self.removed]
 
     @property
     def bytes_per_token(self) -> int:
         """K and V of all layers and KV heads, and the token's row in the chain of each part."""
-        values: int = sum(2 * layer["kv_heads"] * layer["head_dim"] for layer in self.layers)
-        return 2 * values + CHAIN_BYTES * self.parts
+        stored_as = format_of(self.append_options)
+        rows: int = sum(2 * layer["kv_heads"] * bytes_of_row(stored_as, layer["head_dim"]) for layer in self.layers)
+        return rows + CHAIN_BYTES * self.parts
 
     @property
     def layout(self) -> str:

@@ -25,9 +25,10 @@ from kvdrive import abi
 from kvdrive.errors import TargetError, UnsupportedError
 from kvdrive.kvcache.backing import Backing
 from kvdrive.kvcache.loading import LoadStats
-from kvdrive.kvcache.overflow import Removal, group_tokens
+from kvdrive.kvcache.overflow import Removal
 from kvdrive.kvcache.sequence import Sequence, Slice, gather
 from kvdrive.nvme.errors import CommandError
+from kvdrive.nvme.rows import tokens_per_group
 from kvdrive.sessions import owner, record
 from kvdrive.sessions.ahead import LookAhead, Waiting
 from kvdrive.sessions.chain import Chain, GrowingChain, block_tokens
@@ -68,8 +69,8 @@ class SessionStore:
         options: SessionOptions,
     ) -> None:
         kv_heads, head_dim = shape
-        block = block_tokens(head_dim)
-        self.group = group_tokens(head_dim)
+        block = block_tokens(head_dim, backing.stored_as)
+        self.group = tokens_per_group(backing.stored_as, head_dim)
         self.index = index
         self.options = options
         self.shelf = Shelf(index, backing, options)

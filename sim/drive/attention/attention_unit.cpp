@@ -29,22 +29,23 @@ std::unique_ptr<PageSource> make_source(RunContext& context, std::span<const Hea
 
 abi::NvmeStatus AttentionUnit::check(const abi::AttnSubmit& command, std::size_t data_bytes) const {
   if (!store_.has_session(command.session)) return abi::kUnknownSession;
-  std::uint32_t row_bytes = 0;
+  const HeadRows* first = nullptr;
   for (std::uint32_t head = command.head; head < command.head + std::uint32_t{command.heads}; ++head) {
     for (const auto kind : {abi::kKeys, abi::kValues}) {
       const HeadRows* rows = store_.find(command.session, command.layer, head, kind);
       if (!rows || rows->tokens() < command.tokens) return abi::kTokensMissing;
-      if (row_bytes == 0) row_bytes = rows->row_bytes();
-      if (rows->row_bytes() != row_bytes) return abi::kRowMismatch;
+      if (first == nullptr) first = rows;
+      if (rows->row_bytes() != first->row_bytes() || rows->format() != first->format()) return abi::kRowMismatch;
     }
   }
+  if (command.mode == abi::kSparfAttend && first->format() != nvme::kBinary16) return abi::kInvalidField;
   return data_bytes == payload_bytes(command) ? abi::kSuccess : abi::kDataLength;
 }
 
 std::optional<std::uint64_t> AttentionUnit::payload_bytes(const abi::AttnSubmit& command) const {
   const HeadRows* rows = store_.find(command.session, command.layer, command.head, abi::kKeys);
   if (!rows) return std::nullopt;
-  return kvdrive::payload_bytes(command, rows->row_bytes());
+  return kvdrive::payload_bytes(command, rows->half_bytes());
 }
 
 AttentionOutcome AttentionUnit::run(const abi::AttnSubmit& command, std::span<const std::byte> data, Ns arrival) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <stdexcept>
 #include <utility>
 
@@ -91,11 +92,17 @@ std::vector<std::uint8_t> filter(Engine& engine, const RowRequest& request, std:
 
 }  // namespace
 
-// Plans the reads of the rows of all tokens. Rows in groups without a valid token stay zero.
-std::uint64_t CopiedPages::place_rows(const Head& head, const HeadRows& rows, RowFetch& fetch) {
+// Plans the reads of the rows of all tokens. Rows in groups without a valid token stay zero. Rows in 8 or 4 bits are
+// read to `coded`; the drive's processor decodes them before the job, because engines take binary16 numbers.
+std::uint64_t CopiedPages::place_rows(const Head& head, const HeadRows& rows, RowFetch& fetch, Coded& coded) {
   const std::uint32_t end = head.tokens(), per_group = rows.tokens_per_group();
-  const std::uint64_t address = context_.memory.place_zeros(std::uint64_t{end} * rows.row_bytes());
-  std::byte* const to = context_.memory.at(address);
+  const std::uint64_t address = context_.memory.place_zeros(std::uint64_t{end} * rows.half_bytes());
+  std::byte* to = context_.memory.at(address);
+  coded.address = address;
+  if (rows.format() != nvme::kBinary16) {
+    coded.bytes.resize(std::size_t{end} * rows.row_bytes());
+    to = coded.bytes.data();
+  }
   const auto add = [&](std::uint32_t first, std::uint32_t until) {
     if (first < until) fetch.add(rows, first, until - first, to + std::uint64_t{first} * rows.row_bytes());
   };
@@ -110,12 +117,17 @@ std::uint64_t CopiedPages::place_rows(const Head& head, const HeadRows& rows, Ro
 PageSource::Dense CopiedPages::dense(std::size_t index) {
   const Head& head = heads_[index];
   JobMemory& memory = context_.memory;
-  memory.reserve(2 * whole_beats(std::uint64_t{head.tokens()} * head.k.row_bytes()));
+  memory.reserve(2 * whole_beats(std::uint64_t{head.tokens()} * head.k.half_bytes()));
   RowFetch fetch;
-  memory.job.k = place_rows(head, head.k, fetch);
-  memory.job.v = place_rows(head, head.v, fetch);
+  Coded k, v;
+  memory.job.k = place_rows(head, head.k, fetch, k);
+  memory.job.v = place_rows(head, head.v, fetch, v);
   const auto read = fetch.run(context_.ftl, context_.ready, Sink::kComputer);
   if (read.whole) context_.staged_bytes += fetch.staged_bytes();
+  for (const Coded& coded : {std::cref(k), std::cref(v)}) {
+    auto* const halves = reinterpret_cast<std::uint16_t*>(memory.at(coded.address));
+    if (read.whole && !coded.bytes.empty()) decode_rows(head.k.format(), head.k.head_dim(), coded.bytes, halves);
+  }
   return {.whole = read.whole, .done = read.done};
 }
 

@@ -2,6 +2,8 @@
 // A page source that copies: K and V go to the engine's job memory, wanted rows through the engine's page filter.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
@@ -27,7 +29,13 @@ class CopiedPages : public PageSource {
   const std::span<const Head> heads_;
 
  private:
-  std::uint64_t place_rows(const Head& head, const HeadRows& rows, RowFetch& fetch);
+  // Rows in 8 or 4 bits on their way to job memory.
+  struct Coded {
+    std::vector<std::byte> bytes;
+    std::uint64_t address;
+  };
+
+  std::uint64_t place_rows(const Head& head, const HeadRows& rows, RowFetch& fetch, Coded& coded);
 };
 
 }  // namespace kvdrive

@@ -9,8 +9,8 @@
 namespace kvdrive {
 namespace {
 
-std::uint64_t query_bytes(const abi::AttnSubmit& command, std::uint32_t row_bytes) {
-  return std::uint64_t{command.group} * row_bytes;
+std::uint64_t query_bytes(const abi::AttnSubmit& command, std::uint32_t half_bytes) {
+  return std::uint64_t{command.group} * half_bytes;
 }
 
 std::uint64_t valid_bytes(const abi::AttnSubmit& command) {
@@ -23,9 +23,9 @@ std::uint64_t inline_score_bytes(const abi::AttnSubmit& command) {
 
 }  // namespace
 
-std::uint64_t payload_bytes(const abi::AttnSubmit& command, std::uint32_t row_bytes) {
-  const std::uint64_t inlined = inline_score_bytes(command) + std::uint64_t{command.tail_tokens} * row_bytes;
-  return command.heads * (query_bytes(command, row_bytes) + inlined) + valid_bytes(command);
+std::uint64_t payload_bytes(const abi::AttnSubmit& command, std::uint32_t half_bytes) {
+  const std::uint64_t inlined = inline_score_bytes(command) + std::uint64_t{command.tail_tokens} * half_bytes;
+  return command.heads * (query_bytes(command, half_bytes) + inlined) + valid_bytes(command);
 }
 
 std::optional<std::uint16_t> invalid_field(const abi::AttnSubmit& command) {
@@ -53,15 +53,15 @@ Head::Head(const KvStore& store, const abi::AttnSubmit& submit, std::span<const 
     data = data.subspan(submit.heads * bytes);
     return taken;
   };
-  q = share(query_bytes(submit, k.row_bytes()));
+  q = share(query_bytes(submit, k.half_bytes()));
   valid = data.first(valid_bytes(submit));
   data = data.subspan(valid.size());
   inline_scores = share(inline_score_bytes(submit));
-  inline_v = share(std::uint64_t{submit.tail_tokens} * k.row_bytes());
+  inline_v = share(std::uint64_t{submit.tail_tokens} * k.half_bytes());
 }
 
 std::uint64_t Head::out_bytes() const {
-  return query_bytes(command, k.row_bytes()) * (command.mode == abi::kPartial ? 2 : 1);
+  return query_bytes(command, k.half_bytes()) * (command.mode == abi::kPartial ? 2 : 1);
 }
 
 bool Head::any_valid(std::uint32_t first, std::uint32_t end) const {

@@ -17,8 +17,8 @@ constexpr std::uint64_t whole_beats(std::uint64_t bytes) {
   return (bytes + abi::kBeatBytes - 1) / abi::kBeatBytes * abi::kBeatBytes;
 }
 
-// Bytes of a command's data for rows of K and V with `row_bytes` bytes.
-std::uint64_t payload_bytes(const abi::AttnSubmit& command, std::uint32_t row_bytes);
+// Bytes of a command's data. `half_bytes`: of a row of binary16 numbers.
+std::uint64_t payload_bytes(const abi::AttnSubmit& command, std::uint32_t half_bytes);
 
 // True if the fields are valid and fit together.
 std::optional<std::uint16_t> invalid_field(const abi::AttnSubmit& command);

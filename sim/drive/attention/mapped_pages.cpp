@@ -49,7 +49,7 @@ class MappedPages::Pages final : public KvPages {
  public:
   // `checked`: other threads check the pages, so the engine does not.
   Pages(const Ftl& ftl, const Head& head, Gathered& gathered, bool checked)
-      : KvPages(head.k.tokens_per_group()),
+      : KvPages(head.k.tokens_per_group(), head.k.format()),
         ftl_(ftl),
         rows_{&head.k, &head.v},
         gathered_(gathered),

@@ -134,7 +134,7 @@ bool can_queue(const RunContext& context, std::span<const Head> heads) {
   JobQueue* const queue = context.engine.queue();
   const Head& any = heads.front();
   return queue != nullptr && context.ftl.direct() != nullptr && context.ftl.keeps_payload() &&
-         queue->units(any.command.group, any.k.head_dim()) > 0 &&
+         queue->units(any.command.group, any.k.head_dim()) > 0 && any.k.format() == nvme::kBinary16 &&
          any.k.tokens_per_group() * any.k.row_bytes() == abi::kPageBytes;
 }
 

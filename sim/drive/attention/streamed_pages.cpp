@@ -49,7 +49,7 @@ struct StreamedPages::Section {
 class StreamedPages::Pages final : public KvPages {
  public:
   Pages(Ftl& ftl, GroupStream& ahead, const Section& k, const Section& v)
-      : KvPages(k.rows->tokens_per_group()), ftl_(ftl), ahead_(ahead), sections_{&k, &v} {}
+      : KvPages(k.rows->tokens_per_group(), k.rows->format()), ftl_(ftl), ahead_(ahead), sections_{&k, &v} {}
 
   void visit(abi::KvKind kind, const Visit& visit) const override {
     const Section& section = *sections_[kind];

@@ -173,8 +173,9 @@ nb::list heads(const Drive& drive, std::uint32_t session) {
     entry["head"] = head.head;
     entry["kind"] = static_cast<std::uint32_t>(head.kind);
     entry["tokens"] = head.tokens;
-    entry["row_bytes"] = head.row_bytes;
-    entry["sparse"] = head.sparse;
+    entry["row_bytes"] = head.layout.row_bytes;
+    entry["format"] = static_cast<std::uint32_t>(head.layout.format);
+    entry["sparse"] = head.layout.sparse;
     found.append(entry);
   }
   return found;
@@ -267,8 +268,9 @@ void bind_drive(nb::module_& m) {
            "system really goes around it and the kernel reads while the caller works. Zeros with a flash model.")
       .def("layout", &layout, "Sizes of the flash and of the backing file, by name.")
       .def("sessions", &Drive::sessions, "Numbers of the sessions on the drive.")
-      .def("heads", &heads, nb::arg("session"),
-           "What a session holds, a dict for K or V of each head: layer, head, kind, tokens, row_bytes, sparse.")
+      .def(
+          "heads", &heads, nb::arg("session"),
+          "What a session holds, a dict for K or V of each head: layer, head, kind, tokens, row_bytes, format, sparse.")
       .def(
           "rows",
           [](Drive& drive, std::uint32_t session, std::uint32_t layer, std::uint32_t head, std::uint32_t kind) {

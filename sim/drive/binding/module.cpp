@@ -8,6 +8,7 @@ NB_MODULE(_native, m) {
   m.doc() = "Compute engines and the software drive.";
   kvdrive::bind_engine(m);
   kvdrive::bind_drive(m);
+  kvdrive::bind_formats(m);
   kvdrive::bind_nvme(m);
   kvdrive::bind_tcp(m);
   kvdrive::bind_passthrough(m);

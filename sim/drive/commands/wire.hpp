@@ -90,6 +90,12 @@ enum SessionOpcode : std::uint32_t {
   kSessionErase = 0x8c,
 };
 
+enum RowFormat : std::uint32_t {
+  kBinary16 = 0x0,
+  kInt8 = 0x1,
+  kInt4 = 0x2,
+};
+
 enum ValueOpcode : std::uint32_t {
   kValueStore = 0x1,
   kValueRetrieve = 0x2,

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "common/abi.hpp"
+#include "formats.hpp"
 
 namespace kvdrive {
 
@@ -26,19 +27,20 @@ struct FilterResult {
   std::vector<std::uint8_t> page_needed;  // one per page: 1 if it holds a wanted row, else 0
 };
 
-// K and V of a job in pages: row t is row t % rows_per_page of page t / rows_per_page. Pages come in pieces, so that
-// they need not all be in memory together.
+// K and V of a job in pages: row t is row t % rows_per_page of page t / rows_per_page, in `format`. Pages come in
+// pieces, so that they need not all be in memory together.
 class KvPages {
  public:
   // Takes pages `first` and on. A null page has no valid row.
   using Visit = std::function<void(std::size_t first, std::span<const std::byte* const> pages)>;
 
-  explicit KvPages(std::uint32_t rows_per_page) : rows_per_page_(rows_per_page) {}
+  KvPages(std::uint32_t rows_per_page, RowFormat format) : rows_per_page_(rows_per_page), format_(format) {}
   KvPages(const KvPages&) = delete;
   KvPages& operator=(const KvPages&) = delete;
   virtual ~KvPages() = default;
 
   std::uint32_t rows_per_page() const { return rows_per_page_; }
+  RowFormat format() const { return format_; }
   // Visits all pages of K or of V in order. Each page stays valid until its visit returns. An engine visits K once,
   // then V once, and only rarely V again.
   virtual void visit(abi::KvKind kind, const Visit& visit) const = 0;
@@ -49,6 +51,7 @@ class KvPages {
 
  private:
   std::uint32_t rows_per_page_;
+  RowFormat format_;
 };
 
 // The drive's view of the memory that an engine owns. It is memory of this process, or the buffer of a card that is the

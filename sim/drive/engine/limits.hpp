@@ -10,6 +10,7 @@ namespace abi {
 
 constexpr int kCommandHeadDimStep = 8;
 constexpr int kMaxCommandGroup = 128;
+constexpr int kFormatPart = 32;
 constexpr std::uint32_t kCommandGroups[30] = {
     1, 2, 3, 4, 5, 6, 7, 8,
     9, 10, 11, 12, 13, 14, 15, 16,

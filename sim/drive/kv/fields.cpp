@@ -5,8 +5,6 @@
 #include <cstddef>
 #include <span>
 
-#include "engine/shapes.hpp"
-
 namespace kvdrive {
 namespace {
 
@@ -23,9 +21,10 @@ std::optional<std::uint16_t> invalid_field(const abi::KvAppend& command) {
     return offsetof(abi::KvAppend, tokens);
   }
   if (command.kind > abi::kValues) return offsetof(abi::KvAppend, kind);
-  if (command.type != abi::kBinary16) return offsetof(abi::KvAppend, type);
-  if (command.row_bytes % 2 != 0 || !serves_head_dim(command.row_bytes / 2)) return offsetof(abi::KvAppend, row_bytes);
-  if ((command.options & ~kOptions) != 0) return offsetof(abi::KvAppend, options);
+  if (command.type > nvme::kInt4) return offsetof(abi::KvAppend, type);
+  const RowLayout layout = layout_of(command);
+  if (!RowLayout{layout.row_bytes, layout.format}.possible()) return offsetof(abi::KvAppend, row_bytes);
+  if ((command.options & ~kOptions) != 0 || !layout.possible()) return offsetof(abi::KvAppend, options);
   return std::nullopt;
 }
 

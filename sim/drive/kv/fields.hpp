@@ -7,11 +7,14 @@
 
 #include "commands/wire.hpp"
 #include "common/abi.hpp"
+#include "kv/head_rows.hpp"
 
 namespace kvdrive {
 
-// True if the append also stores the second copy of K that SparF reads.
-inline bool sparse(const abi::KvAppend& command) { return (command.options & abi::kAppendSparse) != 0; }
+// How the append's rows are stored.
+inline RowLayout layout_of(const abi::KvAppend& command) {
+  return {command.row_bytes, static_cast<RowFormat>(command.type), (command.options & abi::kAppendSparse) != 0};
+}
 
 // Return the byte of the command's first field that no drive accepts; empty if there is none.
 std::optional<std::uint16_t> invalid_field(const abi::KvAppend& command);

@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "engine/shapes.hpp"
 #include "kv/halves.hpp"
 
 namespace kvdrive {
@@ -16,9 +17,14 @@ using Page = std::array<std::byte, abi::kPageBytes>;
 
 }  // namespace
 
-HeadRows::HeadRows(const Name& name, std::uint32_t row_bytes, bool sparse)
-    : name_(name), row_bytes_(row_bytes), sparse_(sparse) {
-  if (sparse && name.kind == abi::kValues) sums_.resize(head_dim());
+bool RowLayout::possible() const {
+  const std::uint32_t dim = head_dim();
+  return dim > 0 && serves_head_dim(dim) && !(sparse && format != nvme::kBinary16);
+}
+
+HeadRows::HeadRows(const Name& name, const RowLayout& layout)
+    : name_(name), layout_(layout), head_dim_(layout.head_dim()) {
+  if (layout.sparse && name.kind == abi::kValues) sums_.resize(head_dim());
 }
 
 Owner HeadRows::owner(GroupKind kind, std::size_t index) const {
@@ -27,20 +33,20 @@ Owner HeadRows::owner(GroupKind kind, std::size_t index) const {
           .head = name_.head,
           .kind = kind,
           .index = static_cast<std::uint32_t>(index),
-          .row_bytes = static_cast<std::uint16_t>(row_bytes_),
-          .sparse = static_cast<std::uint8_t>(sparse_ ? 1 : 0)};
+          .row_bytes = static_cast<std::uint16_t>(row_bytes()),
+          .layout = layout_.code()};
 }
 
 std::uint64_t HeadRows::groups_to_append(std::uint32_t tokens) const {
   const std::uint64_t groups = (tokens_ + tokens) / tokens_per_group() - tokens_ / tokens_per_group();
-  if (!sparse_ || name_.kind != abi::kKeys) return groups;
+  if (!sparse() || name_.kind != abi::kKeys) return groups;
   return groups + embedding_pages(head_dim(), tokens_ + tokens) - embedding_;
 }
 
 std::uint64_t HeadRows::staged_after(std::uint32_t tokens, std::uint32_t run) const {
   const std::uint32_t whole = (tokens_ + tokens) / tokens_per_group() - groups_;
   const std::uint32_t stored = (groups_ + (whole < run ? 0 : whole)) * tokens_per_group();
-  return std::uint64_t{tokens_ + tokens - stored} * row_bytes_;
+  return std::uint64_t{tokens_ + tokens - stored} * row_bytes();
 }
 
 std::uint64_t HeadRows::memory_bytes() const {
@@ -49,8 +55,8 @@ std::uint64_t HeadRows::memory_bytes() const {
 }
 
 void HeadRows::prepare_append(Ftl& ftl, std::span<const std::byte> rows, std::uint32_t run, Change& change) {
-  const std::size_t group_bytes = std::size_t{tokens_per_group()} * row_bytes_;
-  const auto tokens = static_cast<std::uint32_t>(rows.size() / row_bytes_);
+  const std::size_t group_bytes = std::size_t{tokens_per_group()} * row_bytes();
+  const auto tokens = static_cast<std::uint32_t>(rows.size() / row_bytes());
   const std::uint32_t whole = (tokens_ + tokens) / tokens_per_group() - groups_, added = whole < run ? 0 : whole;
   const GroupKind kind = name_.kind == abi::kKeys ? GroupKind::kKeys : GroupKind::kValues;
   if (added > 0 && list_ == GroupMap::kNoList) list_ = ftl.create_list();
@@ -73,7 +79,7 @@ void HeadRows::prepare_append(Ftl& ftl, std::span<const std::byte> rows, std::ui
     change.sums = sums_;
     add_rows(rows, change.sums, 1);
   }
-  if (sparse_ && name_.kind == abi::kKeys) index_spans(ftl, rows, change);
+  if (sparse() && name_.kind == abi::kKeys) index_spans(ftl, rows, change);
 }
 
 void HeadRows::revert(Ftl& ftl) const {
@@ -92,18 +98,18 @@ bool HeadRows::read_rows(Ftl& ftl, std::span<const std::byte> added_rows, std::u
     const std::byte* from = nullptr;
     if (token >= tokens_) {
       end = first + count;
-      from = added_rows.data() + std::size_t{token - tokens_} * row_bytes_;
+      from = added_rows.data() + std::size_t{token - tokens_} * row_bytes();
     } else if (group < groups_) {
       end = std::min(end, (group + 1) * tokens_per_group());
       const GroupRead read{list_, group, page.data()};
       const auto result = ftl.read(std::span(&read, 1), ftl.now(), Sink::kFirmware);
       if (!result.whole) return false;
-      from = page.data() + std::size_t{token % tokens_per_group()} * row_bytes_;
+      from = page.data() + std::size_t{token % tokens_per_group()} * row_bytes();
     } else {
-      from = staged_.data() + std::size_t{token - tokens_in_groups()} * row_bytes_;
+      from = staged_.data() + std::size_t{token - tokens_in_groups()} * row_bytes();
     }
-    std::memcpy(out, from, std::size_t{end - token} * row_bytes_);
-    out += std::size_t{end - token} * row_bytes_;
+    std::memcpy(out, from, std::size_t{end - token} * row_bytes());
+    out += std::size_t{end - token} * row_bytes();
     token = end;
   }
   return true;
@@ -116,17 +122,17 @@ void HeadRows::index_spans(Ftl& ftl, std::span<const std::byte> rows, Change& ch
   std::vector<std::byte> tokens;
   for (; span.end() <= change.tokens; span = span.next()) {
     if (span.first_page < embedding_) continue;
-    tokens.resize(std::size_t{span.tokens()} * row_bytes_);
+    tokens.resize(std::size_t{span.tokens()} * row_bytes());
     if (!read_rows(ftl, rows, span.first_token, span.tokens(), tokens.data())) return;
     if (embedding_list_ == GroupMap::kNoList) embedding_list_ = ftl.create_list();
     Page page;
     for (std::uint32_t i = 0; i < span.pages(); ++i) {
       for (std::uint32_t row = 0; row < span.rows_per_page; ++row) {
         const std::size_t first = span.first_token_of(i) - span.first_token;
-        const std::byte* from = tokens.data() + first * row_bytes_ + std::size_t{span.first_row(i) + row} * 2;
+        const std::byte* from = tokens.data() + first * row_bytes() + std::size_t{span.first_row(i) + row} * 2;
         std::byte* to = page.data() + std::size_t{row} * span.row_bytes();
         for (std::uint32_t t = 0; t < span.block_tokens(); ++t)
-          std::memcpy(to + t * 2, from + std::size_t{t} * row_bytes_, 2);
+          std::memcpy(to + t * 2, from + std::size_t{t} * row_bytes(), 2);
       }
       ftl.put(embedding_list_, owner(GroupKind::kKeyRows, span.first_page + i), page, {});
     }
@@ -139,7 +145,7 @@ bool HeadRows::prepare_truncate(Ftl& ftl, std::uint32_t tokens, Change& change) 
   change.embedding = std::min(embedding_pages(head_dim(), tokens), embedding_);
   change.tokens = tokens;
   const std::uint32_t first = change.groups * tokens_per_group();
-  change.staged.resize(std::size_t{tokens - first} * row_bytes_);
+  change.staged.resize(std::size_t{tokens - first} * row_bytes());
   if (!read_rows(ftl, {}, first, tokens - first, change.staged.data())) return false;
   if (change.groups == groups_) change.kept_staged = change.staged.size();
   change.sums = sums_;
@@ -149,11 +155,11 @@ bool HeadRows::prepare_truncate(Ftl& ftl, std::uint32_t tokens, Change& change) 
 // Subtracts the rows of the tokens [first, end) from `sums`, unless it is empty. Returns false if a group is lost.
 bool HeadRows::subtract_rows(Ftl& ftl, std::uint32_t first, std::uint32_t end, std::vector<std::int64_t>& sums) const {
   if (sums.empty()) return true;
-  std::vector<std::byte> row(row_bytes_ * std::size_t{tokens_per_group()});
+  std::vector<std::byte> row(row_bytes() * std::size_t{tokens_per_group()});
   for (std::uint32_t token = first; token < end;) {
     const std::uint32_t count = std::min(tokens_per_group() - token % tokens_per_group(), end - token);
     if (!read_rows(ftl, {}, token, count, row.data())) return false;
-    add_rows(std::span(row).first(std::size_t{count} * row_bytes_), sums, -1);
+    add_rows(std::span(row).first(std::size_t{count} * row_bytes()), sums, -1);
     token += count;
   }
   return true;
@@ -168,9 +174,9 @@ bool HeadRows::prepare_remove(Ftl& ftl, std::uint32_t tokens, Change& change) co
   change.staged = staged_;
   change.kept_staged = staged_.size();
   if (const std::uint32_t left = tokens - change.removed * tokens_per_group(); left > 0) {
-    change.kept_staged = std::size_t{stored - tokens_in_groups()} * row_bytes_;
+    change.kept_staged = std::size_t{stored - tokens_in_groups()} * row_bytes();
     const auto from = change.staged.begin() + static_cast<std::ptrdiff_t>(change.kept_staged);
-    change.staged.erase(from, from + std::ptrdiff_t{left} * row_bytes_);
+    change.staged.erase(from, from + std::ptrdiff_t{left} * row_bytes());
   }
   change.sums = sums_;
   return subtract_rows(ftl, first, first + tokens, change.sums);

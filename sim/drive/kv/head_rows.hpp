@@ -14,10 +14,28 @@
 #include <string>
 #include <vector>
 
+#include "formats.hpp"
 #include "ftl/ftl.hpp"
 #include "kv/embedding.hpp"
 
 namespace kvdrive {
+
+// How the rows of a head are stored.
+struct RowLayout {
+  std::uint32_t row_bytes = 0;
+  RowFormat format = nvme::kBinary16;
+  bool sparse = false;  // also keep the copy of K and the sum of V that SparF needs; only with kBinary16
+
+  // Format and `sparse` in one number: bit 0 is `sparse`.
+  std::uint8_t code() const { return static_cast<std::uint8_t>(format << 1 | (sparse ? 1U : 0U)); }
+  static RowLayout from(std::uint32_t row_bytes, std::uint32_t code) {
+    return {row_bytes, static_cast<RowFormat>(code >> 1), (code & 1) != 0};
+  }
+  std::uint32_t head_dim() const { return head_dim_of(format, row_bytes); }
+  // True if rows of this layout exist.
+  bool possible() const;
+  bool operator==(const RowLayout&) const = default;
+};
 
 class HeadRows {
  public:
@@ -40,15 +58,18 @@ class HeadRows {
     std::uint32_t removed = 0;  // groups of the list behind the first one that are removed
   };
 
-  // `sparse`: keep the copy of K and the sum of V that SparF needs. `row_bytes` is at most kPageBytes.
-  HeadRows(const Name& name, std::uint32_t row_bytes, bool sparse);
+  // Precondition: layout.possible().
+  HeadRows(const Name& name, const RowLayout& layout);
 
   const Name& name() const { return name_; }
-  std::uint32_t row_bytes() const { return row_bytes_; }
-  std::uint32_t head_dim() const { return row_bytes_ / 2; }
-  bool sparse() const { return sparse_; }
+  const RowLayout& layout() const { return layout_; }
+  RowFormat format() const { return layout_.format; }
+  std::uint32_t row_bytes() const { return layout_.row_bytes; }
+  std::uint32_t head_dim() const { return head_dim_; }
+  std::uint32_t half_bytes() const { return head_dim_ * 2; }  // of a row's values as binary16 numbers
+  bool sparse() const { return layout_.sparse; }
   std::uint32_t tokens() const { return tokens_; }
-  std::uint32_t tokens_per_group() const { return abi::kPageBytes / row_bytes_; }
+  std::uint32_t tokens_per_group() const { return abi::kPageBytes / row_bytes(); }
   std::uint32_t tokens_in_groups() const { return groups_ * tokens_per_group(); }
   std::uint32_t groups() const { return groups_; }
   std::uint32_t embedding() const { return embedding_; }
@@ -123,8 +144,8 @@ class HeadRows {
   void index_spans(Ftl& ftl, std::span<const std::byte> rows, Change& change);
 
   Name name_;
-  std::uint32_t row_bytes_;
-  bool sparse_;
+  RowLayout layout_;
+  std::uint32_t head_dim_;
   std::uint32_t tokens_ = 0;
   ListId list_ = GroupMap::kNoList;
   std::uint32_t groups_ = 0;

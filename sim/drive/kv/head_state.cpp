@@ -4,7 +4,6 @@
 #include <stdexcept>
 #include <string>
 
-#include "engine/shapes.hpp"
 #include "kv/head_rows.hpp"
 
 namespace kvdrive {
@@ -14,19 +13,18 @@ struct SavedRows {
   std::uint32_t session;
   std::uint16_t layer;
   std::uint8_t head, kind;
-  std::uint32_t row_bytes, sparse, tokens;
+  std::uint32_t row_bytes, layout, tokens;  // layout: RowLayout::code
   ListId list, embedding_list;
   std::uint32_t groups, embedding, kept_staged, added_staged;
 };
 
 bool sane(const SavedRows& s) {
-  const bool shape = s.kind <= abi::kValues && s.row_bytes % 2 == 0 && serves_head_dim(s.row_bytes / 2) &&
-                     s.sparse <= 1 && s.tokens <= abi::kMaxTokens;
-  if (!shape) return false;
+  const RowLayout layout = RowLayout::from(s.row_bytes, s.layout);
+  if (s.kind > abi::kValues || !layout.possible() || s.tokens > abi::kMaxTokens) return false;
   const std::uint64_t rows = std::uint64_t{s.groups} * (abi::kPageBytes / s.row_bytes);
   const std::uint64_t staged = std::uint64_t{s.kept_staged} + s.added_staged;
   return s.tokens >= rows && (s.tokens - rows) * s.row_bytes == staged &&
-         s.embedding <= embedding_pages(s.row_bytes / 2, s.tokens);
+         s.embedding <= embedding_pages(layout.head_dim(), s.tokens);
 }
 
 }  // namespace
@@ -34,9 +32,9 @@ bool sane(const SavedRows& s) {
 void HeadRows::save(RecordWriter& writer, bool everything) const {
   const std::size_t kept = everything ? 0 : clean_staged_;
   writer.put(RecordType::kRows);
-  writer.put(SavedRows{name_.session, name_.layer, name_.head, static_cast<std::uint8_t>(name_.kind), row_bytes_,
-                       sparse_, tokens_, list_, embedding_list_, groups_, embedding_, static_cast<std::uint32_t>(kept),
-                       static_cast<std::uint32_t>(staged_.size() - kept)});
+  writer.put(SavedRows{name_.session, name_.layer, name_.head, static_cast<std::uint8_t>(name_.kind), row_bytes(),
+                       layout_.code(), tokens_, list_, embedding_list_, groups_, embedding_,
+                       static_cast<std::uint32_t>(kept), static_cast<std::uint32_t>(staged_.size() - kept)});
   writer.put_all(std::span(staged_).subspan(kept));
   writer.put_all(std::span(sums_));
   writer.end_record();
@@ -52,12 +50,14 @@ HeadRows HeadRows::named_by(RecordReader reader) {
   const auto saved = reader.get<SavedRows>();
   if (!sane(saved)) throw std::runtime_error("a record of a head's rows is damaged");
   const Name name{saved.session, saved.layer, saved.head, static_cast<abi::KvKind>(saved.kind)};
-  return {name, saved.row_bytes, saved.sparse != 0};
+  return {name, RowLayout::from(saved.row_bytes, saved.layout)};
 }
 
 void HeadRows::load(RecordReader& reader) {
   const auto saved = reader.get<SavedRows>();
-  if (saved.row_bytes != row_bytes_) throw std::runtime_error("a record changes the size of a head's rows");
+  if (RowLayout::from(saved.row_bytes, saved.layout) != layout_) {
+    throw std::runtime_error("a record changes how a head's rows are stored");
+  }
   if (saved.kept_staged > staged_.size()) throw std::runtime_error("a record keeps more of a head than there is");
   const auto added = reader.take(saved.added_staged);
   staged_.resize(saved.kept_staged);

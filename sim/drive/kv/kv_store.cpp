@@ -84,7 +84,7 @@ abi::NvmeStatus KvStore::check_append(const abi::KvAppend& command) const {
     const HeadRows* rows = find(command.session, command.layer, head, static_cast<abi::KvKind>(command.kind));
     if (command.first_token != (rows ? rows->tokens() : 0)) return abi::kTokenGap;
     if (rows && rows->row_bytes() != command.row_bytes) return abi::kRowMismatch;
-    if (rows && rows->sparse() != sparse(command)) return abi::kInvalidField;
+    if (rows && rows->layout() != layout_of(command)) return abi::kInvalidField;
   }
   return abi::kSuccess;
 }
@@ -94,7 +94,7 @@ bool KvStore::flash_fits(const abi::KvAppend& command) const {
   std::uint64_t groups = 0, memory = 0;
   for (std::uint32_t head = command.head; head < command.head + std::uint32_t{command.heads}; ++head) {
     const HeadRows* found = find(command.session, command.layer, head, static_cast<abi::KvKind>(command.kind));
-    const HeadRows& rows = found ? *found : HeadRows(name_of(command, head), command.row_bytes, sparse(command));
+    const HeadRows& rows = found ? *found : HeadRows(name_of(command, head), layout_of(command));
     groups += rows.groups_to_append(command.tokens);
     if (!found) memory += rows.memory_bytes() + GroupMap::list_bytes();
   }
@@ -108,7 +108,7 @@ std::uint64_t KvStore::staged_after(const abi::KvAppend& command, std::uint32_t 
   std::uint64_t bytes = staged_bytes_;
   for (std::uint32_t head = command.head; head < command.head + std::uint32_t{command.heads}; ++head) {
     const HeadRows* found = find(command.session, command.layer, head, static_cast<abi::KvKind>(command.kind));
-    const HeadRows& rows = found ? *found : HeadRows(name_of(command, head), command.row_bytes, sparse(command));
+    const HeadRows& rows = found ? *found : HeadRows(name_of(command, head), layout_of(command));
     bytes += rows.staged_after(command.tokens, run) - rows.staged().size();
   }
   return bytes;
@@ -178,7 +178,8 @@ std::optional<std::uint32_t> KvStore::run_that_fits(const abi::KvAppend& command
 abi::NvmeStatus KvStore::append(const abi::KvAppend& command, std::span<const std::byte> data,
                                 std::uint32_t& tokens_in_groups) {
   if (const auto status = check_append(command); status != abi::kSuccess) return status;
-  if (ftl_.keeps_payload() && !all_finite(data)) return abi::kValueNotFinite;
+  const RowLayout layout = layout_of(command);
+  if (ftl_.keeps_payload() && !valid_rows(layout.format, layout.head_dim(), data)) return abi::kValueNotFinite;
   if (!flash_fits(command)) return abi::kCapacityExceeded;
   const auto run = run_that_fits(command);
   if (!run) return abi::kCapacityExceeded;
@@ -193,7 +194,7 @@ abi::NvmeStatus KvStore::append(const abi::KvAppend& command, std::span<const st
     for (std::size_t i = 0; i < command.heads; ++i) {
       const auto head = static_cast<std::uint32_t>(command.head + i);
       HeadRows* rows = find_rows(command.session, command.layer, head, command.kind);
-      if (!rows) rows = &new_heads.emplace_back(name_of(command, head), command.row_bytes, sparse(command));
+      if (!rows) rows = &new_heads.emplace_back(name_of(command, head), layout_of(command));
       prepared.push_back({rows, {}});
       rows->prepare_append(ftl_, data.subspan(i * head_bytes, head_bytes), *run, prepared.back().change);
     }

@@ -44,11 +44,6 @@ const FoundGroup* newest(std::span<const FoundGroup> groups, Family family, std:
   return nullptr;
 }
 
-bool sane(const Owner& owner) {
-  const std::uint32_t bytes = owner.row_bytes;
-  return bytes > 0 && bytes <= abi::kMaxHeadDim * 2 && bytes % (abi::kHeadDimStep * 2) == 0 && owner.sparse <= 1;
-}
-
 }  // namespace
 
 void HeadRows::keep_groups(Ftl& ftl, std::uint32_t groups) {
@@ -60,7 +55,7 @@ void HeadRows::keep_groups(Ftl& ftl, std::uint32_t groups) {
   dirty_ = true;
   drop_index(ftl);
   std::ranges::fill(sums_, 0);
-  std::vector<std::byte> rows(std::size_t{tokens_per_group()} * row_bytes_);
+  std::vector<std::byte> rows(std::size_t{tokens_per_group()} * row_bytes());
   for (std::uint32_t group = 0; group < groups && !sums_.empty(); ++group) {
     if (!read_rows(ftl, {}, group * tokens_per_group(), tokens_per_group(), rows.data())) return;
     add_rows(rows, sums_, 1);
@@ -141,10 +136,11 @@ void KvStore::add_found_heads(std::span<const FoundGroup> found) {
   for (const FoundGroup& group : found) {
     const Owner& owner = group.owner;
     const bool rows = owner.kind == GroupKind::kKeys || owner.kind == GroupKind::kValues;
-    if (!rows || owner.index != 0 || !sane(owner) || group.order < ftl_.salvage().known_order()) continue;
+    const RowLayout layout = RowLayout::from(owner.row_bytes, owner.layout);
+    if (!rows || owner.index != 0 || !layout.possible() || group.order < ftl_.salvage().known_order()) continue;
     const abi::KvKind kind = owner.kind == GroupKind::kKeys ? abi::kKeys : abi::kValues;
     if (find(owner.session, owner.layer, owner.head, kind) != nullptr || !ftl_.salvage().verified(group)) continue;
-    HeadRows head({owner.session, owner.layer, owner.head, kind}, owner.row_bytes, owner.sparse != 0);
+    HeadRows head({owner.session, owner.layer, owner.head, kind}, layout);
     head.take_list(ftl_.salvage().adopt_list(group.family));
     const std::uint32_t key = std::uint32_t{owner.layer} << 16 | std::uint32_t{owner.head} << 8 | kind;
     const auto added = sessions_[owner.session].heads.emplace(key, std::move(head)).first;

@@ -22,7 +22,7 @@ struct Owner {
   GroupKind kind = GroupKind::kKeys;
   std::uint32_t index = 0;
   std::uint16_t row_bytes = 0;  // K and V: bytes of a row
-  std::uint8_t sparse = 0;      // K and V: 1 if the head keeps what SparF needs
+  std::uint8_t layout = 0;      // K and V: RowLayout::code
   std::uint8_t removals = 0;    // removals from the middle of the list before the group was written, modulo 256
 
   bool operator==(const Owner&) const = default;

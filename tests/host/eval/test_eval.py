@@ -10,7 +10,7 @@ from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
 
 from kvdrive.errors import InputError
 from kvdrive.eval import library, perplexity, report, retrieval, tasks
-from kvdrive.eval.sweep import chosen_policies, questions, sweep
+from kvdrive.eval.sweep import chosen_policies, questions, sweep, ways
 from kvdrive.plugins.transformers import attach
 from kvdrive.policies import make_policy
 from kvdrive.targets.emulator import Emulator
@@ -152,7 +152,7 @@ def swept(model, tmp_path_factory):
     torch.set_num_threads(1)
     asked = questions([text_of(400)], 8, tasks.cases(["passkey"], encode, text_of(900), 300, [0.5], 1, 1))
     with Emulator(tmp_path_factory.mktemp("sweep") / "drive.kv", "fast", capacity_bytes=1 << 26) as drive:
-        yield sweep(model, drive, chosen_policies("all", RATIOS), asked), asked, drive
+        yield sweep(model, drive, ways(chosen_policies("all", RATIOS), ["f16"]), asked), asked, drive
 
 
 def test_each_policy_scores_what_it_scores_alone(model, target, swept):
@@ -193,3 +193,21 @@ def test_results_as_json_table_and_picture(swept, tmp_path):
     assert report.sweep_table(points).row_count == len(points)
     report.sweep_picture(tmp_path / "eval.png", points, "tiny")
     assert (tmp_path / "eval.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_formats_and_policies_are_crossed(model, target):
+    asked = questions([text_of(400)], 8, [])
+    compared = ways(chosen_policies("exact,sparf,local", [Fraction(1, 2)]), ["f16", "int8", "int4"])
+    named = [(way.policy.name, way.kv_format) for way in compared]
+    assert named == [
+        *((name, "f16") for name in ("exact", "sparf", "local")),
+        *((name, kind) for kind in ("int8", "int4") for name in ("exact", "local")),
+    ]
+    points = sweep(model, target, compared, asked)
+    read = {(p.policy, p.kv_format): p.bytes_read for p in points}
+    assert read["exact", "f16"] / read["exact", "int8"] > 1.8
+    assert read["exact", "f16"] / read["exact", "int4"] > 3
+    assert read["local", "int8"] < read["exact", "int8"]
+    assert len({p.perplexity for p in points if p.policy == "exact"}) == 3
+    with pytest.raises(InputError, match="8 and 4 bits"):
+        ways(chosen_policies("sparf", [Fraction(1, 2)]), ["int8"])

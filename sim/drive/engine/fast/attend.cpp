@@ -16,6 +16,7 @@
 #include "engine/fast/exact.hpp"
 #include "engine/fast/softmax.hpp"
 #include "engine/shapes.hpp"
+#include "formats.hpp"
 
 namespace kvdrive::fast {
 namespace {
@@ -45,35 +46,33 @@ Tokens list_tokens(const Job& job, std::vector<std::uint32_t>& index) {
   return {index.data(), dense, dense + job.tail_tokens};
 }
 
-// Rows of K or V in memory: an array, or pages.
+// Rows of K or V in memory: an array of binary16 numbers, or pages of rows in any format.
 struct Rows {
   const std::uint16_t* array;
   const std::byte* const* pages;
   unsigned per_page;
   std::size_t first;  // number of the first row
+  RowFormat format = nvme::kBinary16;
 
-  const std::uint16_t* at(std::size_t row, unsigned d) const {
+  const std::byte* at(std::size_t row, unsigned row_bytes) const {
     row -= first;
-    if (pages == nullptr) return array + row * d;
-    return page(row / per_page) + row % per_page * d;
+    if (pages == nullptr) return reinterpret_cast<const std::byte*>(array) + row * row_bytes;
+    return pages[row / per_page] + row % per_page * row_bytes;
   }
 
   // Lists the addresses of the rows [row, row + n).
-  void list(std::size_t row, unsigned n, unsigned d, const std::uint16_t** to) const {
-    row -= first;
+  void list(std::size_t row, unsigned n, unsigned row_bytes, const std::byte** to) const {
     if (pages == nullptr) {
-      for (unsigned i = 0; i < n; ++i) to[i] = array + (row + i) * d;
+      for (unsigned i = 0; i < n; ++i) to[i] = at(row + i, row_bytes);
       return;
     }
+    row -= first;
     std::size_t number = row / per_page;
     for (unsigned i = 0, in_page = row % per_page; i < n; in_page = 0) {
-      const std::uint16_t* next = page(number++) + std::size_t{in_page} * d;
-      for (; i < n && in_page < per_page; ++i, ++in_page, next += d) to[i] = next;
+      const std::byte* next = pages[number++] + std::size_t{in_page} * row_bytes;
+      for (; i < n && in_page < per_page; ++i, ++in_page, next += row_bytes) to[i] = next;
     }
   }
-
- private:
-  const std::uint16_t* page(std::size_t number) const { return reinterpret_cast<const std::uint16_t*>(pages[number]); }
 };
 
 // Attended tokens [first, last) whose rows are in memory: token t is row index[t], or t without an index.
@@ -85,16 +84,32 @@ struct Piece {
   std::span<const std::byte* const> pages{};  // pages to check; empty for an array
 };
 
-// Row addresses of the tokens [start, end) of a piece, at most one block.
+// The tokens [start, end) of a piece, at most one block: addresses of binary16 rows. Rows in 8 or 4 bits are decoded
+// into the block, which fits the first-level caches.
 struct Block {
   const std::uint16_t* rows[kBlockTokens];
   std::size_t first;
   unsigned n;
+  alignas(abi::kBeatBytes) std::uint16_t decoded[kBlockTokens * abi::kMaxHeadDim];
 
-  Block(const Piece& piece, std::size_t start, std::size_t end, unsigned d)
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): clearing `decoded` would cost as much as the arithmetic
+  Block(const Kernels& kernels, const Piece& piece, std::size_t start, std::size_t end, unsigned d)
       : first(start), n(static_cast<unsigned>(std::min<std::size_t>(end - start, kBlockTokens))) {
-    if (piece.index == nullptr) piece.rows.list(first, n, d, rows);
-    for (unsigned i = 0; piece.index != nullptr && i < n; ++i) rows[i] = piece.rows.at(piece.index[first + i], d);
+    const RowFormat format = piece.rows.format;
+    const unsigned row_bytes = row_bytes_of(format, d);
+    const std::byte* stored[kBlockTokens];
+    if (piece.index == nullptr) piece.rows.list(first, n, row_bytes, stored);
+    for (unsigned i = 0; piece.index != nullptr && i < n; ++i)
+      stored[i] = piece.rows.at(piece.index[first + i], row_bytes);
+    for (unsigned i = 0; i < n; ++i) {
+      if (format == nvme::kBinary16) {
+        rows[i] = reinterpret_cast<const std::uint16_t*>(stored[i]);
+        continue;
+      }
+      std::uint16_t* const to = decoded + std::size_t{i} * d;
+      (format == nvme::kInt8 ? kernels.decode_int8 : kernels.decode_int4)(stored[i], d, to);
+      rows[i] = to;
+    }
   }
 };
 
@@ -161,7 +176,7 @@ class Attention {
       share_blocks(piece, [&](unsigned, std::size_t start, std::size_t end) {
         std::uint64_t non_finite = 0;
         for (std::size_t t = start; t < end; t += kBlockTokens) {
-          const Block block(piece, t, end, job_.d);
+          const Block block(kernels_, piece, t, end, job_.d);
           non_finite |= dots.rows(block.rows, block.n, scores_ + t, stride_);
         }
         if (non_finite != 0) finite = false;
@@ -185,7 +200,8 @@ class Attention {
     for (unsigned worker = 0; worker < context_.pool.workers(); ++worker) sums_.emplace_back(size);
     each_piece_of_v([&](const Piece& piece) {
       share_blocks(piece, [&](unsigned worker, std::size_t start, std::size_t end) {
-        for (std::size_t t = start; t < end; t += kBlockTokens) add_block(Block(piece, t, end, job_.d), sums_[worker]);
+        for (std::size_t t = start; t < end; t += kBlockTokens)
+          add_block(Block(kernels_, piece, t, end, job_.d), sums_[worker]);
       });
     });
     Sums& total = sums_.front();
@@ -221,7 +237,7 @@ class Attention {
     const unsigned per_page = job_.pages->rows_per_page();
     job_.pages->visit(kind, [&](std::size_t first, std::span<const std::byte* const> pages) {
       const std::size_t begin = first * per_page, end = begin + pages.size() * per_page;
-      const Rows rows{nullptr, pages.data(), per_page, begin};
+      const Rows rows{nullptr, pages.data(), per_page, begin, job_.pages->format()};
       use(Piece{rows, tokens_.index, tokens_.up_to(begin), tokens_.up_to(end), kind, pages});
     });
   }
@@ -327,7 +343,7 @@ class Attention {
     each_piece_of_v([&](const Piece& piece) {
       check(piece, 0, piece.pages.size());
       for (std::size_t t = piece.first; t < piece.last; t += kBlockTokens) {
-        const Block block(piece, t, piece.last, job_.d);
+        const Block block(kernels_, piece, t, piece.last, job_.d);
         for (unsigned i = 0; i < block.n; ++i) {
           const auto p = static_cast<std::uint32_t>(scores_[h * stride_ + t + i]);
           for (unsigned j = 0; j < n; ++j) acc[j] += static_cast<Integer>(fixed(block.rows[i][columns[j]])) * p;

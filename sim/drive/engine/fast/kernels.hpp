@@ -32,6 +32,10 @@ struct Kernels {
   // out[i] = h[i] as binary64; Inf and NaN become non-finite numbers.
   void (*widen)(const std::uint16_t* h, unsigned n, double* out);
 
+  // out[i] = number i of a stored row of d numbers (formats.hpp), as binary16. d is a multiple of 8.
+  void (*decode_int8)(const std::byte* row, unsigned d, std::uint16_t* out);
+  void (*decode_int4)(const std::byte* row, unsigned d, std::uint16_t* out);
+
   // dots[h * kBlockTokens + t] = sum_i q[h * d + i] * rows[t][i] for t < n <= kBlockTokens. `dots` has room for whole
   // blocks. 1 <= g <= kTileHeads, d is a multiple of 8.
   void (*dots)(const double* q, unsigned g, unsigned d, HalfRows rows, unsigned n, double* dots);

@@ -25,6 +25,16 @@ struct Simd {
     return _mm256_cvtps_pd(_mm_cvtph_ps(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(h))));
   }
 
+  // out[i] = n[i] * step, 32 numbers
+  static void scale_part(const std::int8_t* n, float step, std::uint16_t* out) {
+    const __m256 unit = _mm256_set1_ps(step);
+    for (unsigned i = 0; i < 32; i += 8) {
+      const __m256i wide = _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(n + i)));
+      const __m256 value = _mm256_mul_ps(_mm256_cvtepi32_ps(wide), unit);
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i), _mm256_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT));
+    }
+  }
+
   // out[i] = sum of the lanes of v[i]
   template <unsigned N>
   static void reduce(const Vector (&v)[N], double* out) {

@@ -27,6 +27,16 @@ struct Simd {
     return _mm512_cvtps_pd(_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(h))));
   }
 
+  // out[i] = n[i] * step, 32 numbers
+  static void scale_part(const std::int8_t* n, float step, std::uint16_t* out) {
+    const __m512 unit = _mm512_set1_ps(step);
+    for (unsigned i = 0; i < 32; i += 16) {
+      const __m512i wide = _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(n + i)));
+      const __m512 value = _mm512_mul_ps(_mm512_cvtepi32_ps(wide), unit);
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i), _mm512_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT));
+    }
+  }
+
   static __m256d fold(Vector v) { return _mm256_add_pd(_mm512_castpd512_pd256(v), _mm512_extractf64x4_pd(v, 1)); }
 
   // out[i] = sum of the lanes of v[i]

@@ -7,6 +7,7 @@
 #include "common/abi.hpp"
 #include "engine/fast/kernels.hpp"
 #include "engine/fast/rounding.hpp"
+#include "engine/limits.hpp"
 
 namespace kvdrive::fast {
 namespace {
@@ -143,6 +144,44 @@ void widen(const std::uint16_t* h, unsigned n, double* out) {
   __builtin_memcpy(rest, h + i, (n - i) * sizeof(*h));
   Simd::store(wide, Simd::widen(rest));
   __builtin_memcpy(out + i, wide, (n - i) * sizeof(*out));
+}
+
+constexpr unsigned kPart = abi::kFormatPart;
+
+float power_of_two(int exponent) { return __builtin_bit_cast(float, static_cast<std::uint32_t>(exponent + 127) << 23); }
+
+// out[i] = n[i] * step for a part of at most kPart numbers. n has room for a whole part.
+void scale_part(const std::int8_t* n, float step, unsigned numbers, std::uint16_t* out) {
+  if (numbers == kPart) return Simd::scale_part(n, step, out);
+  std::uint16_t whole[kPart];
+  Simd::scale_part(n, step, whole);
+  __builtin_memcpy(out, whole, numbers * sizeof(*out));
+}
+
+void decode_int8(const std::byte* row, unsigned d, std::uint16_t* out) {
+  const auto* step = reinterpret_cast<const std::uint8_t*>(row) + d;
+  for (unsigned i = 0; i < d; i += kPart, ++step) {
+    const unsigned numbers = d - i < kPart ? d - i : kPart;
+    std::int8_t codes[kPart] = {};
+    __builtin_memcpy(codes, row + i, numbers);
+    scale_part(codes, power_of_two(*step - 24), numbers, out + i);
+  }
+}
+
+void decode_int4(const std::byte* row, unsigned d, std::uint16_t* out) {
+  constexpr unsigned kPairs = kPart / 2;
+  typedef std::uint8_t Pairs __attribute__((vector_size(kPairs)));
+  const auto* part = reinterpret_cast<const std::uint8_t*>(row) + d / 2;
+  for (unsigned i = 0; i < d; i += kPart, part += 2) {
+    const unsigned numbers = d - i < kPart ? d - i : kPart;
+    Pairs pairs = {};
+    __builtin_memcpy(&pairs, row + i / 2, numbers / 2);
+    const Pairs low = (pairs & 15) + part[1], high = (pairs >> 4) + part[1];  // modulo 256, as signed bytes
+    std::int8_t n[2 * kPart];
+    __builtin_memcpy(n, &low, kPairs);
+    __builtin_memcpy(n + numbers / 2, &high, kPairs);
+    scale_part(n, static_cast<float>(8 + (part[0] & 7)) * power_of_two((part[0] >> 3) - 21), numbers, out + i);
+  }
 }
 
 constexpr unsigned kSmallBytes = 16, kLargeBytes = sizeof(Vector) < kSmallBytes ? kSmallBytes : sizeof(Vector);
@@ -335,6 +374,8 @@ constexpr Kernels make_kernels(const char* name) {
   return {.name = name,
           .lanes = kLanes,
           .widen = widen,
+          .decode_int8 = decode_int8,
+          .decode_int4 = decode_int4,
           .dots = dots,
           .weighted_sums = weighted_sums,
           .largest = largest,

@@ -28,6 +28,17 @@ struct Simd {
     return vcvt_f64_f32(vget_low_f32(singles));
   }
 
+  // out[i] = n[i] * step, 32 numbers
+  static void scale_part(const std::int8_t* n, float step, std::uint16_t* out) {
+    for (unsigned i = 0; i < 32; i += 8) {
+      const int16x8_t wide = vmovl_s8(vld1_s8(n + i));
+      const float32x4_t low = vmulq_n_f32(vcvtq_f32_s32(vmovl_s16(vget_low_s16(wide))), step);
+      const float32x4_t high = vmulq_n_f32(vcvtq_f32_s32(vmovl_s16(vget_high_s16(wide))), step);
+      vst1_u16(out + i, vreinterpret_u16_f16(vcvt_f16_f32(low)));
+      vst1_u16(out + i + 4, vreinterpret_u16_f16(vcvt_f16_f32(high)));
+    }
+  }
+
   // out[i] = sum of the lanes of v[i]
   template <unsigned N>
   static void reduce(const Vector (&v)[N], double* out) {

@@ -1,0 +1,52 @@
+"""Rows of K and V in the formats in which drives store them (docs/arithmetic.md, "Numbers at rest")."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvdrive import abi
+from kvdrive._native import decode_rows, encode_rows, row_bytes
+from kvdrive.nvme.wire import RowFormat
+
+Bytes = NDArray[np.uint8]
+Halves = NDArray[np.float16]
+
+
+def bytes_of_row(stored_as: RowFormat, head_dim: int) -> int:
+    """Bytes of one token's K or V of one head."""
+    return row_bytes(stored_as, head_dim)
+
+
+def tokens_per_group(stored_as: RowFormat, head_dim: int) -> int:
+    """Tokens of a group: the rows of a head that fit a page."""
+    return max(1, abi.PAGE_BYTES // row_bytes(stored_as, head_dim))
+
+
+def encoded(rows: Halves, stored_as: RowFormat) -> Bytes:
+    """Rows [..., d] float16 as stored rows uint8 [..., bytes_of_row]. Rounds; values that are stored numbers stay."""
+    halves = np.ascontiguousarray(rows)
+    if stored_as == RowFormat.BINARY16:
+        return halves.view(np.uint8)
+    *shape, head_dim = rows.shape
+    out = np.empty((*shape, row_bytes(stored_as, head_dim)), np.uint8)
+    flat = halves.reshape(-1, head_dim).view(np.uint16)
+    encode_rows(flat, stored_as, out.reshape(len(flat), -1))
+    return out
+
+
+def decoded(stored: Bytes, stored_as: RowFormat, head_dim: int) -> Halves:
+    """Stored rows uint8 [..., bytes_of_row] as [..., d] float16."""
+    if stored_as == RowFormat.BINARY16:
+        return stored.view(np.float16)
+    out = np.empty((*stored.shape[:-1], head_dim), np.float16)
+    flat = np.ascontiguousarray(stored).reshape(-1, stored.shape[-1])
+    decode_rows(flat, stored_as, out.reshape(len(flat), head_dim).view(np.uint16))
+    return out
+
+
+def rounded(rows: Halves, stored_as: RowFormat) -> Halves:
+    """Rows [..., d] with the values that they have once they are stored."""
+    if stored_as == RowFormat.BINARY16:
+        return rows
+    return decoded(encoded(rows, stored_as), stored_as, rows.shape[-1])

@@ -1,0 +1,225 @@
+"""Rows in 8 and 4 bits: the native codec has the golden model's bytes, and attention its bits over decoded rows."""
+
+import numpy as np
+import pytest
+from answers import result_bytes, split_result, tail_data
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from random_halves import halves
+
+import golden
+from golden import formats
+from kvdrive import _native, abi
+from kvdrive.nvme import wire
+
+FORMATS = {wire.RowFormat.INT8: 8, wire.RowFormat.INT4: 4}
+FINITE = st.integers(0, 0xFFFF).filter(lambda code: code & 0x7C00 != 0x7C00)
+
+
+def encoded(rows, kind):
+    """float16 [heads, tokens, d] -> uint8 [heads, tokens, row_bytes]."""
+    d = rows.shape[-1]
+    flat = formats.encode_rows(rows.reshape(-1, d), FORMATS[kind])
+    return flat.reshape(*rows.shape[:2], -1)
+
+
+def decoded(stored, kind, d):
+    return formats.decode_rows(stored.reshape(-1, stored.shape[-1]), FORMATS[kind], d).reshape(*stored.shape[:2], d)
+
+
+def keep(host, kind, k, v, **fields):
+    """Store k and v in a format. Returns their values."""
+    stored = encoded(k, kind), encoded(v, kind)
+    host.store(*stored, type=kind, **fields)
+    return tuple(decoded(one, kind, k.shape[-1]) for one in stored)
+
+
+def per_group(kind, d):
+    return 4096 // formats.row_bytes(FORMATS[kind], d)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@settings(max_examples=100, deadline=None)
+@given(data=st.data())
+def test_the_native_codec_has_the_golden_bytes(kind, data):
+    d = data.draw(st.sampled_from([8, 24, 32, 64, 80]))
+    spread = data.draw(st.sampled_from([0, 0, 8]))  # clear bits of the exponent, so that numbers are closer
+    codes = data.draw(arrays(np.uint16, (3, d), elements=FINITE)) & np.uint16(0xFFFF ^ (spread << 10))
+    want = formats.encode_rows(codes, FORMATS[kind])
+    got = np.zeros_like(want)
+    _native.encode_rows(codes, kind, got)
+    np.testing.assert_array_equal(got, want)
+    values = np.zeros_like(codes)
+    _native.decode_rows(got, kind, values)
+    np.testing.assert_array_equal(values, formats.decode_rows(want, FORMATS[kind], d).view(np.uint16))
+    assert _native.row_bytes(kind, d) == want.shape[1]
+    changed = want.copy()
+    changed[0, data.draw(st.integers(0, want.shape[1] - 1))] = data.draw(st.integers(0, 255))
+    assert _native.valid_rows(changed, kind, d) == formats.is_valid(changed, FORMATS[kind], d)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 300.0])
+def test_the_native_codec_agrees_on_usual_rows(kind, scale):
+    rng = np.random.default_rng(int(scale))
+    rows = (rng.standard_normal((3000, 64)) * scale).astype(np.float16)
+    got = np.zeros((3000, _native.row_bytes(kind, 64)), np.uint8)
+    _native.encode_rows(rows.view(np.uint16), kind, got)
+    np.testing.assert_array_equal(got, formats.encode_rows(rows, FORMATS[kind]))
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize(("d", "group"), [(8, 1), (40, 3), (64, 4), (128, 1), (256, 8)])
+def test_attention_is_that_of_the_decoded_rows(host, check, kind, d, group):
+    rng = np.random.default_rng(d)
+    tokens = 2 * per_group(kind, d) + 5
+    k, v, q = halves(rng, 2, tokens, d), halves(rng, 2, tokens, d), halves(rng, 2, group, d)
+    values = keep(host, kind, k, v)
+    check(host.attend(q, tokens), q, *values)
+    valid = rng.random(tokens) < 0.4
+    valid[tokens // 2] = True
+    check(host.attend(q, tokens, valid), q, *values, valid)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("target", ["emulator", "cpu"])
+@pytest.mark.parametrize("engine", ["hls", "fast"])
+def test_every_engine_target_and_split_gives_the_same_bits(make_drive, check, kind, engine, target):
+    rng = np.random.default_rng(3)
+    d, tokens = 64, 300
+    k, v, q = halves(rng, 1, tokens, d), halves(rng, 1, tokens, d), halves(rng, 1, 2, d)
+    stored = encoded(k, kind), encoded(v, kind)
+    host = make_drive(engine=engine, **({"preset": "plain"} if target == "cpu" else {}))
+    for first in range(0, tokens, 47):
+        for which in abi.KvKind:
+            part = stored[which][:, first : first + 47]
+            assert host.append(part, kind=which, first_token=first, type=kind).status == abi.NvmeStatus.SUCCESS
+    values = [decoded(one, kind, d) for one in stored]
+    for end in (1, 61, 62, 63, 113, 226, tokens):
+        check(host.attend(q, end), q, *(one[:, :end] for one in values))
+
+
+@pytest.mark.parametrize("isa", ["scalar", "avx2"])
+@pytest.mark.parametrize("kind", FORMATS)
+def test_every_instruction_set_decodes_the_same(make_drive, check, monkeypatch, kind, isa):
+    monkeypatch.setenv("KVDRIVE_ISA", isa)
+    try:
+        host = make_drive()
+    except RuntimeError as error:
+        pytest.skip(f"this processor has no {isa}: {error}")
+    rng = np.random.default_rng(11)
+    k, v, q = (halves(rng, 1, n, 72) for n in (70, 70, 4))
+    k *= np.float16(2.0**-12)  # some values are subnormal
+    check(host.attend(q, 70) if (values := keep(host, kind, k, v)) else None, q, *values)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_inline_tokens_are_binary16(host, kind):
+    rng = np.random.default_rng(4)
+    d, tokens = 64, 130
+    k, v, q = halves(rng, 1, tokens, d), halves(rng, 1, tokens, d), halves(rng, 1, 2, d)
+    values = keep(host, kind, k, v)
+    scores, tail_v, extra = tail_data(rng, 1, 2, 5, d)
+    ticket = host.submit(q, tokens, extra=extra, inline_tokens=5)
+    assert ticket.status == abi.NvmeStatus.SUCCESS
+    reply = host.fetch(ticket.result, result_bytes(q))
+    want = golden.attention(
+        q[0],
+        values[0][0],
+        values[1][0],
+        scale_log2e=golden.scale_bits(None, d),
+        tail_scores=scores[0],
+        tail_v=tail_v[0],
+    )
+    np.testing.assert_array_equal(split_result(reply.data, q, np.uint16)[1][0], want.out.view(np.uint16))
+
+
+@pytest.mark.parametrize(("kind", "less"), [(wire.RowFormat.INT8, 1.9), (wire.RowFormat.INT4, 3.45)])
+@pytest.mark.parametrize("d", [64, 128])
+def test_pages_read_fall_by(make_drive, kind, less, d):
+    rng = np.random.default_rng(5)
+    tokens = 4096
+    k, v, q = halves(rng, 1, tokens, d), halves(rng, 1, tokens, d), halves(rng, 1, 1, d)
+    pages = []
+    for one in (wire.RowFormat.BINARY16, kind):
+        host = make_drive()
+        if one == wire.RowFormat.BINARY16:
+            host.store(k, v)
+        else:
+            keep(host, one, k, v)
+        before = host.drive.stats()["pages_read"]
+        host.attend(q, tokens)
+        pages.append(host.drive.stats()["pages_read"] - before)
+    assert pages[0] / pages[1] > less
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_fork_trim_remove_and_a_new_mount_keep_the_values(host, check, kind):
+    rng = np.random.default_rng(6)
+    d, group = 64, per_group(kind, 64)
+    tokens = 4 * group + 9
+    k, v, q = halves(rng, 1, tokens, d), halves(rng, 1, tokens, d), halves(rng, 1, 2, d)
+    values = keep(host, kind, k, v)
+    assert host.fork(1, 2, group + 3).status == abi.NvmeStatus.SUCCESS
+    check(host.attend(q, group + 3, session=2), q, *(one[:, : group + 3] for one in values))
+    more = keep(host, kind, k[:, :20], v[:, :20], session=2, first_token=group + 3)
+    joined = [np.concatenate([a[:, : group + 3], b], axis=1) for a, b in zip(values, more, strict=True)]
+    assert host.trim(1, tokens - 5).status == abi.NvmeStatus.SUCCESS
+    assert host.remove(group, tokens - 5, group=group).status == abi.NvmeStatus.SUCCESS
+    left = [np.concatenate([one[:, :group], one[:, 2 * group : tokens - 5]], axis=1) for one in values]
+    for again in (False, True):
+        if again:
+            host.reopen()
+        check(host.attend(q, group + 23, session=2), q, *joined)
+        check(host.attend(q, left[0].shape[1]), q, *left)
+    assert host.drive.check() == []
+    assert {head["format"] for head in host.drive.heads(1)} == {kind}
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_read_returns_the_rows_as_they_were_appended(host, kind):
+    rng = np.random.default_rng(7)
+    rows = encoded(halves(rng, 2, 150, 64), kind)
+    host.store(rows, rows, type=kind)
+    size = rows[:, 3:140].size
+    entry = host.entry("read", session=1, heads=2, first_token=3, tokens=137, row_bytes=rows.shape[2])
+    reply = host.raw(entry)
+    assert reply.status == abi.NvmeStatus.SUCCESS
+    assert reply.data.size == size
+    np.testing.assert_array_equal(reply.data.reshape(2, 137, -1), rows[:, 3:140])
+
+
+def test_a_head_keeps_its_format(host):
+    rng = np.random.default_rng(8)
+    rows = halves(rng, 1, 10, 64)
+    kind = wire.RowFormat.INT8
+    assert host.append(encoded(rows, kind), type=kind).status == abi.NvmeStatus.SUCCESS
+    assert host.append(rows, first_token=10).status == abi.NvmeStatus.ROW_MISMATCH
+    other = encoded(rows, wire.RowFormat.INT4)
+    assert host.append(other, type=wire.RowFormat.INT4, first_token=10).status == abi.NvmeStatus.ROW_MISMATCH
+    # 66 bytes are also 32 numbers of binary16 and one more, which is no head dimension
+    assert host.append(encoded(rows, kind), first_token=10).status == abi.NvmeStatus.INVALID_FIELD
+    assert host.append(rows, kind=abi.KvKind.VALUES).status == abi.NvmeStatus.SUCCESS
+    q = halves(rng, 1, 1, 64)
+    assert host.submit(q, 10).status == abi.NvmeStatus.ROW_MISMATCH
+
+
+def test_wrong_codes_and_unknown_formats_are_refused(host):
+    rows = encoded(halves(np.random.default_rng(9), 1, 4, 64), wire.RowFormat.INT8)
+    assert host.append(rows, type=3).status == abi.NvmeStatus.INVALID_FIELD
+    assert host.append(rows[..., :65], type=wire.RowFormat.INT8).status == abi.NvmeStatus.INVALID_FIELD
+    wrong = rows.copy()
+    wrong[0, 2, 5] = 0x80
+    assert host.append(wrong, type=wire.RowFormat.INT8).status == abi.NvmeStatus.VALUE_NOT_FINITE
+    assert host.drive.sessions() == []
+
+
+def test_sparf_is_refused(host):
+    rng = np.random.default_rng(10)
+    kind, sparse = wire.RowFormat.INT8, abi.AppendOption.APPEND_SPARSE
+    rows = encoded(halves(rng, 1, 70, 64), kind)
+    assert host.append(rows, type=kind, options=sparse).status == abi.NvmeStatus.INVALID_FIELD
+    host.store(rows, rows, type=kind)
+    reply = host.submit(halves(rng, 1, 1, 64), 70, mode=abi.Mode.SPARF_ATTEND, r=8, k_top=16, local=4)
+    assert reply.status == abi.NvmeStatus.INVALID_FIELD

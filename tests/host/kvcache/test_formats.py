@@ -1,0 +1,124 @@
+"""K and V in 8 and 4 bits: their values do not depend on splits, spills, forks or saving, and bytes fall."""
+
+import numpy as np
+import pytest
+import torch
+from small_models import prompts
+
+from kvdrive import abi
+from kvdrive.errors import InputError, UnsupportedError
+from kvdrive.kvcache import formats
+from kvdrive.kvcache.fingerprint import fingerprint
+from kvdrive.nvme import rows
+from kvdrive.nvme.wire import RowFormat
+from kvdrive.plugins.transformers import attach
+from kvdrive.targets.emulator import Emulator
+
+FORMATS = ("int8", "int4")
+
+
+def drive_at(path, engine="fast"):
+    return Emulator(path, engine, capacity_bytes=1 << 26)
+
+
+def decode(model, target, steps=12, **options):
+    """Logits of a prompt, single steps, a later turn, beams and steps again."""
+    ids, nexts, turn = prompts(2, 70), prompts(2, steps, seed=3), prompts(2, 9, seed=5)
+    with attach(model, target, **options) as drive, torch.no_grad():
+        cache = drive.cache()
+        found = [model(ids, past_key_values=cache).logits[:, -1:]]
+        found += [model(nexts[:, i : i + 1], past_key_values=cache).logits for i in range(steps // 2)]
+        found.append(model(turn, past_key_values=cache).logits)
+        cache.reorder_cache(torch.tensor([1, 1]))
+        found += [model(nexts[:, i : i + 1], past_key_values=cache).logits for i in range(steps // 2, steps)]
+        cache.crop(-4)
+        found.append(model(nexts[:, :1], past_key_values=cache).logits)
+        cache.synchronize()
+        return torch.cat(found, dim=1), cache.transfer_stats()
+
+
+@pytest.mark.parametrize("kv_format", FORMATS)
+def test_spills_drives_forks_and_crops_change_no_bit(tmp_path, llama, kv_format):
+    want, _ = decode(llama, drive_at(tmp_path / "0"), kv_format=kv_format, spill=1)
+    for spill in (8, 64):
+        got, _ = decode(llama, drive_at(tmp_path / f"s{spill}"), kv_format=kv_format, spill=spill)
+        assert torch.equal(got, want)
+    pair = [drive_at(tmp_path / "1"), drive_at(tmp_path / "2", "hls")]
+    assert torch.equal(decode(llama, pair, kv_format=kv_format, spill=8)[0], want)
+    plain, _ = decode(llama, drive_at(tmp_path / "3"), spill=8)
+    error = float((want - plain).abs().mean() / plain.std())
+    assert 0 < error < (0.02 if kv_format == "int8" else 0.2)
+
+
+@pytest.mark.parametrize(("kv_format", "less"), [("int8", 1.9), ("int4", 3.5)])
+def test_the_drive_receives_fewer_bytes(tmp_path, llama, kv_format, less):
+    before, after = drive_at(tmp_path / "0"), drive_at(tmp_path / "1")
+    with torch.no_grad():
+        for target, kind in ((before, "f16"), (after, kv_format)):
+            with attach(llama, target, kv_format=kind) as drive:
+                cache = drive.cache()
+                llama(prompts(2, 250), past_key_values=cache)
+                cache.synchronize()
+    received = [target.stats().host_bytes_in for target in (before, after)]
+    assert received[0] / received[1] > 0.9 * less
+
+
+@pytest.mark.parametrize("kv_format", FORMATS)
+def test_a_saved_cache_goes_on_with_the_same_bits(tmp_path, llama, kv_format):
+    ids, more = prompts(1, 50), prompts(1, 5, seed=2)
+    target = drive_at(tmp_path / "0")
+    with torch.no_grad():
+        with attach(llama, target, kv_format=kv_format) as drive:
+            cache = drive.cache()
+            llama(ids, past_key_values=cache)
+            drive.save(cache, tmp_path / "saved")
+        with attach(llama, target) as drive, pytest.raises(InputError, match=f"kv_format '{kv_format}'|another model"):
+            drive.reopen(tmp_path / "saved")
+        with attach(llama, target, kv_format=kv_format) as drive:
+            again = llama(more, past_key_values=drive.reopen(tmp_path / "saved")).logits
+        with attach(llama, target, kv_format=kv_format) as drive:
+            fresh = drive.cache()
+            llama(ids, past_key_values=fresh)
+            assert torch.equal(again, llama(more, past_key_values=fresh).logits)
+
+
+@pytest.mark.parametrize("kv_format", FORMATS)
+def test_sequences_in_memory_hold_the_stored_numbers(tmp_path, llama, kv_format):
+    target = drive_at(tmp_path / "0")
+    with torch.no_grad(), attach(llama, target, active="memory", kv_format=kv_format) as drive:
+        cache = drive.cache()
+        llama(prompts(1, 40), past_key_values=cache)
+        cache.synchronize()
+        layer = cache.memory_layers[1]
+        stored = cache.sequences[0].slices[0].session.read(1, abi.KvKind.VALUES, 0, (2, 40, 32))
+        np.testing.assert_array_equal(layer.rows.v[0, :, :40].numpy(), stored.astype(np.float32))
+
+
+def test_formats_are_part_of_what_a_session_is():
+    options = formats.joined(abi.AppendOption.APPEND_SPARSE, RowFormat.INT4)
+    assert formats.format_of(options) == RowFormat.INT4
+    assert formats.command_options(options) == abi.AppendOption.APPEND_SPARSE
+    assert formats.format_of(abi.AppendOption.APPEND_SPARSE) == RowFormat.BINARY16
+    assert [formats.name_of(formats.named(name)) for name in ("f16", "int8", "int4")] == ["f16", "int8", "int4"]
+    with pytest.raises(InputError, match="kv_format is f16, int8, int4"):
+        formats.named("int3")
+
+
+def test_the_fingerprint_names_the_format(llama):
+    assert len({fingerprint(llama, kind) for kind in RowFormat}) == 3
+    assert fingerprint(llama, RowFormat.BINARY16) == fingerprint(llama)
+
+
+def test_what_reads_other_rows_is_refused(tmp_path, llama):
+    for options in ({"attention": "sparf"}, {"attention": "h2o"}, {"xcache": 0.5}):
+        with pytest.raises(UnsupportedError, match="kv_format 'int8' is not for this"):
+            attach(llama, drive_at(tmp_path / "0"), kv_format="int8", **options)
+
+
+def test_rows_keep_their_shape():
+    halves = np.random.default_rng(1).standard_normal((2, 3, 64)).astype(np.float16)
+    for kind in RowFormat:
+        stored = rows.encoded(halves, kind)
+        assert stored.shape == (2, 3, rows.bytes_of_row(kind, 64))
+        np.testing.assert_array_equal(rows.decoded(stored, kind, 64), rows.rounded(halves, kind))
+        assert rows.tokens_per_group(kind, 64) == (32, 62, 113)[kind]
