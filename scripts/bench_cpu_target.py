@@ -134,19 +134,21 @@ def forget(path: Path) -> None:
         os.close(file)
 
 
-def read_directly(path: Path, size: int) -> int:
-    """Read the last `size` written bytes, front to back, QUEUE_DEPTH pieces at once. Returns the bytes read."""
+def read_directly(path: Path, size: int, depth: int = QUEUE_DEPTH, skipped: int = 0) -> int:
+    """Read `size` bytes before the last `skipped` written ones, `depth` pieces at once. Returns the bytes read."""
     file = os.open(path, os.O_RDONLY | os.O_DIRECT)
     try:
-        pieces = list(data_pieces(file))[-(size // PIECE) :]
+        pieces = list(data_pieces(file))
+        end = len(pieces) - skipped // PIECE
+        pieces = pieces[end - size // PIECE : end]
         turns = iter(pieces)
 
         def work(_: int) -> int:
             with mmap.mmap(-1, PIECE) as buffer:
                 return sum(os.preadv(file, [buffer], offset) for offset in turns)
 
-        with ThreadPoolExecutor(QUEUE_DEPTH) as pool:
-            return sum(pool.map(work, range(QUEUE_DEPTH)))
+        with ThreadPoolExecutor(depth) as pool:
+            return sum(pool.map(work, range(depth)))
     finally:
         os.close(file)
 
