@@ -20,6 +20,8 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "sim"))
 
+import golden  # noqa: E402
+from csim.group_choice import Choice  # noqa: E402
 from kvdrive.errors import KvdriveError  # noqa: E402
 from kvdrive.kernels import compare  # noqa: E402
 from kvdrive.kernels.native import NativeKernels  # noqa: E402
@@ -125,6 +127,20 @@ def _attention(group: int, only_exact: bool) -> Iterator[Job]:
         yield Job(name, "sparf", lambda rng: arrays(rng, 16384, **sparse), {}, 4 * 16384 * width, "B", (LATE,))
 
 
+def _group_choice(group: int) -> Iterator[Job]:
+    width, unit = 128, 32
+    for tokens in (4096, 16384):
+
+        def arrays(rng: np.random.Generator, tokens: int = tokens) -> Arrays:
+            index = golden.build_index(_halves(rng, tokens, width))
+            choice = Choice(_halves(rng, group, width), index.to_bytes(), index.exponent, unit, tokens // unit // 8)
+            return {"choice": choice}
+
+        scalars = {"g": group, "d": width, "tokens": tokens, "tail": 0, "units": tokens // unit}
+        name = f"1/8 of {tokens} tokens, d = {width}, units of {unit}"
+        yield Job(name, "", arrays, scalars, tokens * width * 10 // 32, "B", tuple(MEMORIES))
+
+
 def jobs_of(top: Top) -> list[Job]:
     """The jobs on which a top is measured."""
     group = int(top.name.rsplit("_g", 1)[1]) if "_g" in top.name else 0
@@ -135,12 +151,15 @@ def jobs_of(top: Top) -> list[Job]:
         "softmax": lambda: _softmax(4096),
         "gemv": lambda: _gemv(group),
         "attention": lambda: _attention(group, "exact" in top.name),
+        "group_choice": lambda: _group_choice(group),
     }
     return list(makers[top.kernel]())
 
 
 def measure(top: Top, job: Job, memory: str) -> dict[str, Any]:
     """The figures of one job. Raises OpenHlsError if the RTL's result is not the golden model's."""
+    if top.kernel == "group_choice":
+        return _measure_choice(top, job, memory)
     kernel, arrays = KERNELS[top.kernel], job.arrays(np.random.default_rng(SEED))
     attention = "attention_exact" if "exact" in top.name else "attention"
     engine = RtlEngine(MEMORIES.get(memory, 0.0), attention)
@@ -149,7 +168,23 @@ def measure(top: Top, job: Job, memory: str) -> dict[str, Any]:
     different = [row.output for row in compare.differences("rtl", got, "golden", expected) if not row.identical]
     if different:
         raise OpenHlsError(f"{top.name}, {job.name}: {', '.join(different)} differ from the golden model")
-    figures = {"job": job.name, "memory": memory, "cycles": engine.cycles}
+    return _figures(top, job, memory, engine.cycles)
+
+
+def _measure_choice(top: Top, job: Job, memory: str) -> dict[str, Any]:
+    """The same for a job of group_choice, which is compared as a memory image."""
+    rng = np.random.default_rng(SEED)
+    image, address = job.arrays(rng)["choice"].build(rng)
+    expected = image.copy()
+    engine = RtlEngine(MEMORIES[memory])
+    status = engine.group_choice(image, address)
+    if status != golden.group_job.run(expected, address) or not np.array_equal(image, expected):
+        raise OpenHlsError(f"{top.name}, {job.name}: the result differs from the golden model's")
+    return _figures(top, job, memory, engine.cycles)
+
+
+def _figures(top: Top, job: Job, memory: str, cycles: int) -> dict[str, Any]:
+    figures = {"job": job.name, "memory": memory, "cycles": cycles}
     if job.scalars:
         figures["formula"] = top.cycles(job.scalars)
     return figures | {"amount": job.amount, "unit": job.unit}

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The choice of units: keys from the masses and the weights of the heads, argtopk's radix select over them, then the
-// bitmap and the mass of the units that were not chosen.
+// The choice of units: keys from the masses and the weights of the heads, a search for the k-th largest of them, then
+// the bitmap and the mass of the units that were not chosen.
 #pragma once
 
+#include "argtopk/cut.hpp"
 #include "argtopk/emit.hpp"
-#include "argtopk/radix.hpp"
 #include "common/round.hpp"
 #include "group_choice/masses.hpp"
 
@@ -14,7 +14,26 @@ namespace group_choice {
 using weight_t = ap_uint<abi::kWeightBits + 1>;
 using KeyMemory = OnChip<group_t, kMaxUnits / kGroupKeys>;
 constexpr std::uint32_t kForcedOrdinal = 0xff7fffff;
+constexpr int kOrdinalBits = 32;
+constexpr int kStepBits = 2;  // of a step of the search
+constexpr int kStepValues = 1 << kStepBits;
 constexpr int kMarkBeats = kMaxUnits / abi::kBeatBits;
+
+// floor(a * 2^24 / b) for a <= b, b > 0, a digit a cycle: it is needed once for each head.
+inline weight_t divide_slowly(sum_t a, sum_t b) {
+#pragma HLS INLINE
+  ap_uint<50> rest = a;
+  weight_t quotient = 0;
+weight_digits:
+  for (int i = 0; i <= abi::kWeightBits; ++i) {
+#pragma HLS PIPELINE II = 1
+    const bool digit = rest >= b;
+    const ap_uint<50> left = digit ? ap_uint<50>(rest - b) : rest;
+    quotient = (quotient << 1) | (digit ? 1 : 0);
+    rest = left << 1;
+  }
+  return quotient;
+}
 
 // W_h = floor(Zmin * 2^24 / Z_h).
 template <int G>
@@ -27,8 +46,7 @@ void weigh_sums(const sum_t sum[G], weight_t weights[G]) {
   }
 weigh_heads:
   for (int h = 0; h < G; ++h) {
-#pragma HLS PIPELINE II = 1
-    attention::put<G>(weights, h, ratio_to_weight(least, attention::pick<G>(sum, h)));
+    attention::put<G>(weights, h, divide_slowly(least, attention::pick<G>(sum, h)));
   }
 }
 
@@ -54,30 +72,47 @@ make_keys:
   }
 }
 
-// The cut of the k_top largest keys.
+// The cut of the k_top largest keys, two bits of the threshold at a time from the top: of the four values, the largest
+// one that at least k_top keys reach. For thousands of units this is as fast as a histogram, and much smaller.
 inline Cut cut_keys(const Job& job, KeyMemory& keys) {
 #pragma HLS INLINE
-  Histograms histograms;
-#pragma HLS ARRAY_PARTITION variable = histograms dim = 1 complete
-#pragma HLS ARRAY_PARTITION variable = histograms dim = 2 complete
-#pragma HLS BIND_STORAGE variable = histograms type = ram_s2p impl = bram
-  clear_histograms(histograms);
   Cut cut;
-  cut.ties = job.k_top;
-  int digit = 0;
-digits:
-  while (!cut.settled && digit != kDigits) {
-    InFlight latest[kGroupKeys];
-#pragma HLS ARRAY_PARTITION variable = latest complete
-  count_keys:
-    for (int place = 0; place < groups_of(job.units); ++place) {
-#pragma HLS PIPELINE II = 1
-#pragma HLS DEPENDENCE variable = histograms type = inter direction = RAW distance = 4 dependent = true
-      count_group(keys[place], true, digit, cut.threshold, histograms, latest);
+  rank_t above = 0;  // keys beyond all that begin with the bits found so far
+search:
+  for (int place = kOrdinalBits - kStepBits; place >= 0; place -= kStepBits) {
+    ordinal_t limits[kStepValues];
+#pragma HLS ARRAY_PARTITION variable = limits complete
+    rank_t counts[kStepValues];
+#pragma HLS ARRAY_PARTITION variable = counts complete
+    for (int value = 0; value < kStepValues; ++value) {
+#pragma HLS UNROLL
+      limits[value] = cut.threshold | (ordinal_t(value) << place);
+      counts[value] = 0;
     }
-    cut = cut_digit(cut, digit, histograms);
-    ++digit;
+  count_keys:
+    for (int i = 0; i < groups_of(job.units); ++i) {
+#pragma HLS PIPELINE II = 1
+      const group_t group = keys[i];
+      for (int value = 1; value < kStepValues; ++value) {
+#pragma HLS UNROLL
+        ap_uint<5> reached = 0;
+        for (int key = 0; key < kGroupKeys; ++key) {
+#pragma HLS UNROLL
+          reached += lane<32>(group, key) >= limits[value] ? 1 : 0;
+        }
+        counts[value] += reached;
+      }
+    }
+    for (int value = 1; value < kStepValues; ++value) {
+#pragma HLS UNROLL
+      if (counts[value] >= job.k_top) {
+        cut.threshold = limits[value];
+      } else if (value == 1 || counts[value - 1] >= job.k_top) {
+        above = counts[value];
+      }
+    }
   }
+  cut.ties = job.k_top - above;
   return cut;
 }
 

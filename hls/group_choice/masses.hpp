@@ -7,7 +7,6 @@
 namespace kvdrive {
 namespace group_choice {
 
-
 using mass_t = ap_uint<39>;  // of a unit, LSB 2^-31, at most 128 tokens
 using MassMemory = OnChip<mass_t, kMaxUnits>;
 constexpr int kTokenLanes = 4;

@@ -60,33 +60,37 @@ shifts_t quantise_queries(Stream<beat_t>& in, int beats, ap_uint<64> queries[G][
 quantise_heads:
   for (int head = 0; head < G; ++head) {
     ap_uint<15> largest = 0;
+    beat_t beat = 0;
   find_largest:
-    for (int b = 0; b < beats; ++b) {
+    for (int word = 0; word < beats * kChunkWords; ++word) {
 #pragma HLS PIPELINE II = 1
-      const beat_t beat = in.read();
-      finite &= all_finite(beat);
-      halves[b] = beat;
-      ap_uint<15> magnitudes[abi::kLanes];
+      if (word % kChunkWords == 0) {
+        beat = in.read();
+        finite &= all_finite(beat);
+        halves[word / kChunkWords] = beat;
+      }
+      ap_uint<15> magnitudes[kLaneWeights];
 #pragma HLS ARRAY_PARTITION variable = magnitudes complete
-      for (int l = 0; l < abi::kLanes; ++l) {
+      for (int l = 0; l < kLaneWeights; ++l) {
 #pragma HLS UNROLL
         magnitudes[l] = half_lane(beat, l);
       }
-      for (int half = abi::kLanes / 2; half >= 1; half /= 2) {
+      for (int half = kLaneWeights / 2; half >= 1; half /= 2) {
 #pragma HLS UNROLL
-        for (int l = 0; l < abi::kLanes / 2; ++l) {
+        for (int l = 0; l < kLaneWeights / 2; ++l) {
 #pragma HLS UNROLL
           if (l < half && magnitudes[l + half] > magnitudes[l]) magnitudes[l] = magnitudes[l + half];
         }
       }
       if (magnitudes[0] > largest) largest = magnitudes[0];
+      beat >>= 16 * kLaneWeights;
     }
     const ap_uint<6> f = query_shift(largest);
     shifts = (shifts >> 6) | (shifts_t(f) << (6 * abi::kMaxGroup - 6));
   quantise_words:
     for (int word = 0; word < beats * kChunkWords; ++word) {
 #pragma HLS PIPELINE II = 1
-      const beat_t beat = beat_t(halves[word / kChunkWords] >> (16 * kLaneWeights * (word % kChunkWords)));
+      if (word % kChunkWords == 0) beat = halves[word / kChunkWords];
       ap_uint<64> values = 0;
       for (int l = 0; l < kLaneWeights; ++l) {
 #pragma HLS UNROLL
@@ -97,6 +101,7 @@ quantise_heads:
 #pragma HLS UNROLL
         if (to == head) queries[to][word] = values;
       }
+      beat >>= 16 * kLaneWeights;
     }
   }
   shifts >>= 6 * (abi::kMaxGroup - G);

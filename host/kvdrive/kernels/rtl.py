@@ -64,14 +64,22 @@ class RtlEngine:
         return model.get("return")
 
     def attention(self, memory: U8, job: int) -> int:
-        descriptor = memory[job : job + abi.AttentionJob.itemsize]
-        whole = descriptor.size == abi.AttentionJob.itemsize
-        group = int(descriptor.view(abi.AttentionJob)["group"][0]) if whole else 0
+        return self._job_in_memory(self._attention, "kv", memory, job, abi.AttentionJob)
+
+    def group_choice(self, memory: U8, job: int) -> int:
+        """The choice of units of a GroupChoiceJob."""
+        return self._job_in_memory("group_choice", "index", memory, job, abi.GroupChoiceJob)
+
+    def _job_in_memory(self, kernel: str, port: str, memory: U8, job: int, layout: np.dtype[np.void]) -> int:
+        """Run the job at byte `job` of `memory`, in place, on a kernel whose large operand comes through `port`."""
+        descriptor = memory[job : job + layout.itemsize]
+        whole = descriptor.size == layout.itemsize
+        group = int(descriptor.view(layout)["group"][0]) if whole else 0
         # A kernel is built for one group size and refuses jobs with another one.
-        model = self._model(f"{self._attention}_g{group if group in abi.GROUP_SIZES else 1}")
+        model = self._model(f"{kernel}_g{group if group in abi.GROUP_SIZES else 1}")
         model.clear_buffers()
         address = model.add_buffer(memory)
-        model.set(kv=address, io=address, out=address, job=job, memory_beats=memory.size // abi.BEAT_BYTES)
+        model.set(**{port: address}, io=address, out=address, job=job, memory_beats=memory.size // abi.BEAT_BYTES)
         status = self._run(model)
         memory[:] = model.read_buffer(0, memory.size)
         return status

@@ -59,11 +59,10 @@ class GroupChoice(Scoreboard):
         expect("memory", got.memory, case["expected"], case)
 
     def variables(self, case: Case, job: Job, outcome: Outcome | None = None) -> dict[str, int]:
-        """`digits` is the most possible, because the passes of the radix select cannot be seen from outside."""
         fields = get_job(case["memory"], case["job"])
         tokens, unit = int(fields["tokens"]), int(fields["unit"])
         sizes = {"tokens": tokens, "tail": int(fields["tail_tokens"]), "units": -(-tokens // unit)}
-        return {**sizes, "d": int(fields["head_dim"]), "g": self.group, "digits": 4}
+        return {**sizes, "d": int(fields["head_dim"]), "g": self.group}
 
     def declare(self, coverage: Coverage) -> None:
         coverage.declare("tokens", (*(f"up to {size}" for size in _SIZES), "more"))
