@@ -18,7 +18,7 @@ def _rising() -> tuple[float]:
 
 CLAIMS = (
     Claim(
-        "SPA-01", "3.2, figures 4 to 6", "tiers cost nothing where memory is ample", kind=Kind.measured, missing=_VLLM
+        "SPA-01", "3.2, figures 4 to 6", "tiers cost nothing where memory is ample", kind=Kind.hardware, missing=_VLLM
     ),
     Claim(
         "SPA-02",
@@ -33,7 +33,7 @@ CLAIMS = (
         "SPA-03",
         "3.3, figure 7",
         "the SSD tier is as fast as the GPU alone and faster than the CPU tier",
-        kind=Kind.calibrated,
+        kind=Kind.hardware,
         missing=_VLLM,
     ),
     Claim(

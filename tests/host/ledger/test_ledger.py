@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from kvdrive.cli.main import app
 from kvdrive.ledger import hilos, page
 from kvdrive.ledger.claim import Claim, Kind, Relation, Verdict, evaluate
+from kvdrive.ledger.evaluated import evaluated
 
 RUNNER = CliRunner()
 PAGE = Path(__file__).resolve().parents[3] / "docs/ledger.md"
@@ -70,3 +71,10 @@ def test_errors_follow_the_relation(relation, ours, error):
 def test_as_many_values_as_the_paper_has():
     with pytest.raises(ValueError, match="X: 1 values of our own for 2 of the paper"):
         evaluate(Claim("X", "here", "two", (1, 2), ours=lambda: (1,)))
+
+
+def test_values_of_kvdrive_eval_come_from_its_page():
+    assert evaluated("mini", 2048, "exact").bytes_read == 1.0
+    assert evaluated("mini", 2048, "sparf", "1/8").perplexity != evaluated("mini", 2048, "local", "1/8").perplexity
+    with pytest.raises(ValueError, match=r"no row of mini, 7 tokens, exact 1: run scripts/eval_page\.py"):
+        evaluated("mini", 7, "exact")
