@@ -185,6 +185,10 @@ bench-attention: setup ## GB/s of KV consumed by the engines, beside memory band
 	@mkdir -p out
 	@$(BIN)/python scripts/bench_attention.py --json out/bench_attention.json
 
+.PHONY: bench-formats
+bench-formats: setup ## attention over K and V in binary16, 8 and 4 bits, from memory and disk -> docs/eval.md
+	@$(BIN)/python scripts/bench_formats.py --write
+
 .PHONY: bench-decode
 bench-decode: setup ## decode step with the cache in the drive, beside transformers and packed SDPA; half an hour
 	@$(BIN)/python scripts/bench_decode.py --json out/bench_decode.json
