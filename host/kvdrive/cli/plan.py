@@ -148,7 +148,7 @@ def record(found: Plan) -> dict[str, object]:
         "parts": [asdict(part) for part in found.parts],
         "step_s": found.step,
         "overlapped_s": found.overlapped,
-        "tokens_per_s": found.batch / found.overlapped,
+        "tokens_per_s": found.throughput,
         "stored_bytes_per_drive": found.stored,
         "drives_needed": found.drives_needed,
         "spill_interval": found.interval,
@@ -179,9 +179,9 @@ def _print(found: Plan) -> None:
             f"projections {system.flops / 1e9:,.0f} GFLOP/s"
         )
     years = "not published" if found.years is None else f"{found.years:,.1f} years of decoding"
-    halves = "" if system.shared else f", {1e3 * found.overlapped:,.2f} ms if halves of the batch took turns"
+    halves = "" if system.shared else f"; {1e3 * found.overlapped:,.2f} ms if halves of the batch took turns"
     console.print(
-        f"\na step: {1e3 * found.step:,.2f} ms{halves} ({found.batch / found.overlapped:,.1f} tokens/s)\n"
+        f"\na step: {1e3 * found.step:,.2f} ms ({found.throughput:,.3g} tokens/s){halves}\n"
         f"X-cache: {found.alpha:g} of the work ({found.reason})\n"
         f"drives: {found.stored / 1e9:,.1f} GB on each; {found.drives_needed} hold everything; writes last {years}\n"
         f"host: {found.pending / 1e6:,.1f} MB wait for the next write, every {found.interval} tokens; "

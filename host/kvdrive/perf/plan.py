@@ -61,6 +61,11 @@ class Plan:
         return max(dense, self.step - dense)
 
     @property
+    def throughput(self) -> float:
+        """Tokens per second of the whole batch."""
+        return self.batch / self.step
+
+    @property
     def stored(self) -> float:
         """Bytes on each drive."""
         kv = self.model.kv_bytes(self.batch, self.tokens)
@@ -98,7 +103,7 @@ class Plan:
         """Years of decoding without a pause until a drive has written what it may; None where that is not published."""
         if not self.system.drive.written:
             return None
-        rate = self.stored / self.tokens / self.overlapped  # one token of each sequence per step
+        rate = self.stored / self.tokens / self.step  # one token of each sequence per step
         return self.system.drive.written / rate / (365 * DAY)
 
     @property

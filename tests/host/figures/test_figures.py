@@ -14,7 +14,6 @@ from kvdrive.ledger.page import PAPERS as CLAIMS
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 FOLDER = DOCS / "papers"
-SLOW = ("cachedattention", "ssd-paged")  # replays
 RUNNER = CliRunner()
 
 
@@ -26,7 +25,7 @@ def as_stored(content):
     return json.loads(json.dumps(content))
 
 
-@pytest.mark.parametrize("name", [n if n not in SLOW else pytest.param(n, marks=pytest.mark.slow) for n in page.PAPERS])
+@pytest.mark.parametrize("name", page.PAPERS)
 def test_numbers_are_current(name):
     assert as_stored(figure.record(page.PAPERS[name]())) == stored(name), f"kvdrive figures --out {FOLDER}"
 

@@ -48,7 +48,7 @@ def test_drives_that_are_too_few_are_said_first():
 def test_endurance_counts_what_a_step_writes():
     found = plan(shapes.OPT_66B, SMART, 32768, 16, 4, alpha=0.0)
     a_step = shapes.OPT_66B.kv_bytes(16, 1) / 4
-    assert found.years == pytest.approx(7.008e15 / a_step * found.overlapped / (365 * 86400))
+    assert found.years == pytest.approx(7.008e15 / a_step * found.step / (365 * 86400))
 
 
 def test_flop_of_rebuilding_decide_where_the_processor_is_slow():
@@ -77,6 +77,8 @@ def test_the_batch_is_limited_by_what_the_processor_holds_of_each_sequence():
 def test_json_has_the_parts_and_the_label():
     row = json.loads(RUNNER.invoke(app, ["plan", "--model", "opt-13b", "--context", "64K", "--json"]).output)
     assert (row["tokens"], row["label"], len(row["parts"])) == (65536, "modelled", 3)
+    assert row["tokens_per_s"] == pytest.approx(16 / sum(part["seconds"] for part in row["parts"]))
+    assert row["overlapped_s"] < row["step_s"]  # if halves of the batch took turns
 
 
 def test_a_checkpoint_is_measured_by_its_configuration():
