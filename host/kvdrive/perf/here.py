@@ -1,7 +1,7 @@
 """A decode step on this machine: a few of the model's layers are measured, and a step of all of them follows.
 
-The layers have random weights; what they take does not depend on values. One sequence's attention is measured with two
-lengths of its cache (`kvcache.drive_rates`), so that the step of any context follows from a line through them.
+The layers have random weights in bfloat16; what they take does not depend on values. One sequence's attention is
+measured with two lengths of its cache (`kvcache.drive_rates`): that of any context follows from a line through them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Here:
         """The step's matrices, and its attention. `as_inputs`: sequences that are stored as X."""
         bare = self.attention.step(SHORT, batch, 0)
         attention = self.attention.step(tokens, batch - as_inputs, as_inputs)
-        model = self.dense.at(layers) - layers * bare
+        model = max(self.dense.at(layers) - layers * bare, 0.0)
         return Part("model", model, "cores"), Part("attention", layers * attention, "cores")
 
 
@@ -117,21 +117,21 @@ def measure(config: Any, batch: int, drives: DriveOptions, known: KeptRates, clo
     """Measure by `clock` what `known` does not have. Raises as `plan_here`."""
     many = min(config.num_hidden_layers, _LAYERS)
     counts = sorted({max(1, many // 2), many})
-    samples = [_sample(config, count) for count in counts]
+    least = _sample(config, counts[0])
     with open_drives(replace(drives, drives=1, format=True)) as opened:
         speed = opened.drives[0].speed
         refusal = ""
         try:
-            attached = attach(samples[0], opened, xcache=1.0)
+            attached = attach(least, opened, xcache=1.0)
         except UnsupportedError as error:
-            refusal, attached = str(error), attach(samples[0], opened)
+            refusal, attached = str(error), attach(least, opened)
         with attached:
             attention = attached.attention_rates(known, clock)
         digest = hashlib.sha256(config.to_json_string(use_diff=True).encode()).hexdigest()[:16]
         key = f"step | {kept.fingerprint()} | {speed} | batch {batch} | {config.model_type} {digest}"
         dense = known.get(key, Line)
         if dense is None:
-            times = _fastest(samples, opened, batch, clock)
+            times = _fastest([least, *(_sample(config, count) for count in counts[1:])], opened, batch, clock)
             dense = Line(0.0, times[0]) if counts == [1] else Line.through(*zip(counts, times, strict=True))
             known.put(key, dense)
     return Here(dense, attention, 0 if refusal else 2 * config.hidden_size, refusal, speed)
@@ -190,14 +190,19 @@ def _system(asked: Asked, found: Here, drives: DriveOptions) -> System:
     return System(
         "here",
         kept.processor(),
-        projected / rates.project.each if rates.project.each else 0.0,
-        weights / found.dense.each if found.dense.each else 0.0,
+        _rate(projected, rates.project),
+        _rate(weights, found.dense),
         _memory(),
-        found.x_bytes / rates.read.each if rates.read.each else 0.0,
-        Drives(drives.target, kv_layer / rates.attend.each, float(shutil.disk_usage(folder).free), 0.0, found.speed),
+        _rate(found.x_bytes, rates.read),
+        Drives(drives.target, _rate(kv_layer, rates.attend), float(shutil.disk_usage(folder).free), 0.0, found.speed),
         measured,
         shared=True,
     )
+
+
+def _rate(each: float, line: Line) -> float:
+    """So much per second for each unit of the line; 0 where the measurement saw no growth."""
+    return each / line.each if line.each else 0.0
 
 
 def _memory() -> float:
