@@ -33,7 +33,10 @@ class Kept:
 
 
 class IdleSequences:
-    """The last `limit` finished sequences. `new` makes an empty cache for so many tokens; `costs` decides if a kept one is used."""
+    """The last `limit` finished sequences. `new` makes an empty cache for so many tokens.
+
+    `costs` decides if a kept one is used.
+    """
 
     def __init__(self, limit: int, new: Callable[[int], Cache], costs: Costs) -> None:
         self._limit = limit

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from kvdrive import abi
+from kvdrive.errors import KvdriveError
 from kvdrive.kvcache.formats import format_of
 from kvdrive.kvcache.session import Session
 from kvdrive.nvme.commands import Halves
@@ -22,10 +23,15 @@ from kvdrive.nvme.errors import CommandError
 from kvdrive.nvme.rows import bytes_of_row, tokens_per_group
 
 CHAIN_LAYER = 0xFFFE
-_FIRST_RECORD, _RECORDS = 0xFFFD, 250  # the layer of the first record; each later record takes the layer below
+_FIRST_RECORD = 0xFFFD  # the layer of the first record; each later record takes the layer below
+_RECORDS = 16_000  # of a session; the last one can only say that the session is not usable
 _DIGIT_BITS, _CHAIN_VALUES = 11, 8
 _ROW_BYTES, _ROWS = 256, 255
 CHAIN_BYTES = 2 * _CHAIN_VALUES  # of a token
+
+
+class RecordsFullError(KvdriveError):
+    """A session has as many records as it may have."""
 
 
 @dataclass(frozen=True)
@@ -114,21 +120,25 @@ def read_tokens(session: Session, count: int) -> list[int]:
 
 
 def put_record(session: Session, record: Record) -> None:
-    """Add a record; the last one counts. Raises CommandError."""
+    """Add a record; the last one counts. Raises CommandError, RecordsFullError."""
+    number = _records(session)
+    if number >= _RECORDS - record.usable:
+        raise RecordsFullError(f"a session was changed {number} times, no more changes can be noted: begin a new one")
     body = zlib.compress(record.text().encode())
     content = len(body).to_bytes(4, "little") + zlib.crc32(body).to_bytes(4, "little") + body
     rows = -(-len(content) // _ROW_BYTES)
     if rows > _ROWS:
         raise CommandError(abi.Opcode.KV_APPEND, abi.NvmeStatus.INVALID_FIELD, 0, retry=False)
     values = np.frombuffer(content.ljust(rows * _ROW_BYTES, b"\0"), np.uint8).astype(np.float16)
-    session.append(_next_record(session), abi.KvKind.KEYS, 0, values.reshape(rows, 1, _ROW_BYTES))
+    session.append(_FIRST_RECORD - number, abi.KvKind.KEYS, 0, values.reshape(rows, 1, _ROW_BYTES))
 
 
 def read_record(session: Session) -> Record | None:
     """The last record; None if there is none that can be read. Raises CommandError when the drive lost its contents."""
-    layer = _next_record(session) + 1
-    if layer > _FIRST_RECORD:
+    number = _records(session)
+    if number == 0:
         return None
+    layer = _FIRST_RECORD - number + 1
     head = _bytes(session, layer, 1)
     size = int.from_bytes(head[:4], "little")
     rows = -(-(size + 8) // _ROW_BYTES)
@@ -157,12 +167,20 @@ def chain_tokens(session: Session) -> int:
     return stored_tokens(session, CHAIN_LAYER, abi.KvKind.KEYS, _CHAIN_VALUES)
 
 
-def _next_record(session: Session) -> int:
-    """The layer of the next record."""
-    for layer in range(_FIRST_RECORD, _FIRST_RECORD - _RECORDS, -1):
-        if not holds(session, layer, abi.KvKind.KEYS, 0, _ROW_BYTES):
-            return layer
-    raise CommandError(abi.Opcode.KV_APPEND, abi.NvmeStatus.CAPACITY_EXCEEDED, 0, retry=False)
+def _records(session: Session) -> int:
+    """How many records a session has; few reads find the last one."""
+
+    def has(count: int) -> bool:
+        return holds(session, _FIRST_RECORD - count + 1, abi.KvKind.KEYS, 0, _ROW_BYTES)
+
+    high = 1
+    while high <= _RECORDS and has(high):
+        high *= 2
+    low, high = high // 2, min(high, _RECORDS + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if has(middle) else (low, middle)
+    return low
 
 
 def _bytes(session: Session, layer: int, rows: int) -> bytes:

@@ -38,7 +38,7 @@ from kvdrive.sessions.index import Index
 from kvdrive.sessions.kept import KeptSequence
 from kvdrive.sessions.options import SessionOptions
 from kvdrive.sessions.placing import Places, Placing, costs_file
-from kvdrive.sessions.record import Record
+from kvdrive.sessions.record import Record, RecordsFullError
 from kvdrive.sessions.resume import STEPS, Costs
 from kvdrive.sessions.shelf import Shelf, trim_all
 from kvdrive.sessions.wear import Governor
@@ -244,6 +244,10 @@ class SessionStore:
         """Save; a failure is counted and said. Raises TargetError."""
         try:
             self._save(kept, tokens)
+        except RecordsFullError as error:
+            self._part(kept)
+            kept.stop(str(error))
+            return
         except (CommandError, sqlite3.Error) as error:
             self.stats.failed_saves += 1
             log.warning("a session could not be saved: %s", str(error))
@@ -401,23 +405,26 @@ class SessionStore:
         session of its own; the sequence goes on with a fork, which no rebuilt index takes for whole. Raises
         CommandError, TargetError.
         """
-        cache = kept.cache
-        if kept.number is not None:
-            cache.sequences[:] = [sequence.fork() for sequence in cache.sequences]
-            with self.index.transaction():
-                self.index.set(kept.number, owner="")
-            kept.source = self.index.get(kept.number)
-            kept.number, kept.saved = None, 0
+        self._part(kept)
         if kept.recorded is None:
             return
         told = replace(self._record(kept), usable=False)
-        slices = cache.sequences[0].slices
+        slices = kept.cache.sequences[0].slices
 
         def mark(part: int, one: Slice, target: Target) -> None:
             record.put_record(one.session, replace(told, part=part, first=one.first, last=one.last))
 
         kept.recorded = None
         gather([one.queue.start(partial(mark, part, one)) for part, one in enumerate(slices)])
+
+    def _part(self, kept: KeptSequence) -> None:
+        """What the index names of a running sequence stays as a session of its own; the sequence becomes a fork."""
+        if kept.number is not None:
+            kept.cache.sequences[:] = [sequence.fork() for sequence in kept.cache.sequences]
+            with self.index.transaction():
+                self.index.set(kept.number, owner="")
+            kept.source = self.index.get(kept.number)
+            kept.number, kept.saved = None, 0
 
     def withdraw(self, kept: KeptSequence) -> None:
         """Remove a running sequence from the index; its cache is still in use."""

@@ -7,8 +7,10 @@ import torch
 from small_models import CONFIGS, prompts, random_model
 
 from kvdrive.generation.generate import greedy
+from kvdrive.kvcache.session import Session
 from kvdrive.plugins.transformers import attach
 from kvdrive.sessions import record
+from kvdrive.sessions.record import holds
 from kvdrive.sessions.transfer import export, import_file
 from kvdrive.targets.emulator import Emulator
 
@@ -73,6 +75,48 @@ def shortened(opened, model, text, **options):
         greedy(model, text[:, :100], 150, past_key_values=cache)
         assert cache.removed == 96
         attached.sessions.release(cache)
+
+
+def test_a_session_that_was_changed_too_often_is_not_kept_on(opened, model, text, monkeypatch, caplog):
+    """There is room for the first record, two for each of two removals, and one that says: the rest is unusable."""
+    monkeypatch.setattr(record, "_RECORDS", 6)
+    with opened(model) as attached:
+        store = attached.sessions
+        cache = store.cache(PROMPT, "talk")
+        assert torch.equal(greedy(model, PROMPT, 300, past_key_values=cache), text)
+        assert cache.removed == 3 * 96
+        assert "no more changes can be noted" in caplog.text
+        assert store.stats.evictions == store.stats.failed_saves == 0
+        assert cache.keeper is None
+        cache.reset()
+        kept = store.index.named("talk", "")
+        assert sum(tokens for _, tokens in record.Record.of(kept.record).removals) == 2 * 96
+        end = kept.tokens + 2 * 96
+    with opened(model) as attached:  # the rest was removed, what was kept is found
+        assert attached._backing.queues[0].target.sessions() == {kept.slices[0][1]}
+        cache = attached.sessions.cache(text[:, : end + 1], "talk")
+        assert (cache.get_seq_length(), cache.removed) == (end, 2 * 96)
+        assert torch.equal(greedy(model, text[:, : end + 1], 399 - end, past_key_values=cache), text)
+
+
+def test_records_are_counted_with_few_reads(target, monkeypatch):
+    monkeypatch.setattr(record, "_RECORDS", 40)
+    session, reads = Session(target), []
+    session.put_label(bytes(32))
+    for number in range(39):
+        assert record._records(session) == number
+        record.put_record(session, record.Record("", str(number), "", 0, 64))
+        reads.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(record, "holds", lambda *of: reads.append(1) or holds(*of))
+            assert record.read_record(session).tenant == str(number)
+        assert len(reads) <= 2 + 2 * (number + 1).bit_length()
+    with pytest.raises(record.RecordsFullError):
+        record.put_record(session, record.Record("", "", "", 0, 64))
+    record.put_record(session, record.Record("", "", "", 0, 64, usable=False))
+    with pytest.raises(record.RecordsFullError):
+        record.put_record(session, record.Record("", "", "", 0, 64, usable=False))
+    assert not record.read_record(session).usable
 
 
 def test_it_is_no_prefix_of_anything_else(opened, model, text):
