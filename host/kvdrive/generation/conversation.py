@@ -12,6 +12,7 @@ from transformers import PreTrainedTokenizerBase
 from kvdrive.errors import InputError
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.decode import Sampling, steps
+from kvdrive.generation.spelling import as_held
 from kvdrive.generation.text import TextStream
 from kvdrive.kvcache.cache import DriveCache
 from kvdrive.plugins.transformers import Attachment
@@ -27,9 +28,14 @@ def as_text(tokenizer: PreTrainedTokenizerBase, messages: Sequence[dict[str, str
     Raises any error that the template raises for messages that it does not support.
     """
     if tokenizer.chat_template is None:
-        return "".join(f"{message['role']}: {message['content']}\n" for message in messages) + f"{ASSISTANT}:"
+        return "".join(f"{one['role']}:{_spaced(one['content'])}\n" for one in messages) + f"{ASSISTANT}:"
     text: str = tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True)
     return text
+
+
+def _spaced(content: str) -> str:
+    """An answer that was sampled behind the colon begins with its space already."""
+    return content if content.startswith(" ") else f" {content}"
 
 
 def wants_special(tokenizer: PreTrainedTokenizerBase) -> bool:
@@ -67,6 +73,7 @@ class Conversation:
         messages = [*self.messages, {"role": USER, "content": text}]
         tokenizer = self._checkpoint.tokenizer
         ids = self._checkpoint.encode(as_text(tokenizer, messages), special=wants_special(tokenizer))
+        ids = as_held(tokenizer, ids, self._store.finder.tokens_of(NAME))
         context = self._overflow.context or self._checkpoint.context
         if self._overflow.how == "error" and len(ids) + new_tokens > context:
             raise InputError(

@@ -22,6 +22,7 @@ from starlette.routing import Route
 
 from kvdrive.errors import InputError, KvdriveError
 from kvdrive.generation.checkpoints import Checkpoint
+from kvdrive.generation.spelling import as_held
 from kvdrive.generation.text import TextStream
 from kvdrive.server import chat, page
 from kvdrive.server.errors import ApiError, invalid
@@ -178,6 +179,7 @@ class _Server:
         if isinstance(request.prompt, str):
             text = request.prompt
             prompt = await self._prompts.run(lambda: self._prompts.encode(text, "prompt"))
+            prompt = await self._as_held(prompt, request.session_name)
         else:
             prompt = [int(token) for token in request.prompt]
         return await self._answer(http, request, prompt, request.max_tokens or 16, Answer(False, self._settings.name))
@@ -186,9 +188,15 @@ class _Server:
         request = await self._parse(http, ChatRequest)
         tokenizer, prompts = self._checkpoint.tokenizer, self._prompts
         prompt = await prompts.run(lambda: chat.encode(tokenizer, prompts, request.messages))
+        prompt = await self._as_held(prompt, request.session_name)
         room = max(1, self._settings.context - len(prompt))
         new_tokens = request.max_completion_tokens or request.max_tokens or room
         return await self._answer(http, request, prompt, new_tokens, Answer(True, self._settings.name))
+
+    async def _as_held(self, prompt: list[int], session: str) -> list[int]:
+        """The prompt with the tokens that its session holds of the same text, sampled ones included."""
+        held = await self._sessions.tokens(session)
+        return await self._prompts.run(lambda: as_held(self._checkpoint.tokenizer, prompt, held)) if held else prompt
 
     async def _answer(
         self, http: HttpRequest, request: Request, prompt: list[int], new_tokens: int, answer: Answer

@@ -38,6 +38,19 @@ class SessionPaths:
             ("/slots/{slot:int}", "POST", self._slot),
         ]
 
+    async def tokens(self, name: str) -> list[int]:
+        """The tokens of the session with this name; empty without one. Raises ApiError."""
+
+        def tokens(store: SessionStore) -> list[int]:
+            return store.finder.tokens_of(name)
+
+        try:
+            return await asyncio.wrap_future(self._scheduler.with_sessions(tokens)) if name else []
+        except UnsupportedError:
+            return []
+        except KvdriveError as error:
+            raise ApiError(503, str(error), code="unavailable") from error
+
     async def _list(self, http: HttpRequest) -> Response:
         def cards(store: SessionStore) -> list[Json]:
             now, in_memory = store.index.now, self._scheduler.in_memory

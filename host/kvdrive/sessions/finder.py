@@ -101,6 +101,21 @@ class Finder:
         self.stats.hit_tokens += common - told.removed
         return sequence, stored[:common]
 
+    def tokens_of(self, name: str) -> list[int]:
+        """All tokens of the session with this name, removed ones included, as the drive has them; it proves nothing.
+
+        Empty where this model has no such session, or the drive lost it. Raises TargetError.
+        """
+        entry = self.index.named(name, self._shelf.options.tenant) if name else None
+        if entry is None or not self._is_own(entry):
+            return []
+        one = self._shelf.existing(entry).slices[0]
+        count = entry.tokens + Record.of(entry.record).removed
+        try:
+            return one.queue.run(lambda target: record.read_tokens(one.session, count))
+        except CommandError:
+            return []
+
     def check(self, entry: Entry) -> bool:
         """True if the drives hold all of a session's tokens; the index forgets one that they do not."""
         forked = self._fork_all(entry)
@@ -114,13 +129,17 @@ class Finder:
         entry = self.index.named(name, self._shelf.options.tenant)
         if entry is None:
             return
-        if entry.root != self._chain.without(Record.of(entry.record).removals).root:
+        if not self._is_own(entry):
             raise InputError(
                 f"session '{name}' was kept by another model, other weights or another precision, or for another kind "
                 "of attention: choose another name, or drop it first"
             )
         if is_alive(entry.owner):
             raise InputError(f"session '{name}' is in use: end that process, or choose another name")
+
+    def _is_own(self, entry: Entry) -> bool:
+        """True if this model has kept a session."""
+        return entry.root == self._chain.without(Record.of(entry.record).removals).root
 
     def _common(self, entry: Entry, depth: int, ids: Several[int]) -> int:
         """Tokens that a session found at `depth` blocks has in common with `ids`, as far as the index knows."""
@@ -194,6 +213,6 @@ class _StaleError(Exception):
     """A session is not what the index says."""
 
 
-def common_length(a: Several[int], b: Several[int]) -> int:
+def common_length(a: Several[int] | str, b: Several[int] | str) -> int:
     """Length of the common prefix."""
     return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))

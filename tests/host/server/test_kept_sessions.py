@@ -83,6 +83,22 @@ def test_a_conversation_survives_kill_9(serve, checkpoint):
     assert (first, second) == (stock(checkpoint, LONG), stock(checkpoint, LONG + first))
 
 
+def test_a_named_session_goes_on_with_the_tokens_that_it_holds(serve, checkpoint):
+    """The session's tokens are not those that the tokenizer makes of its text, as after sampling."""
+    tokenizer = AutoTokenizer.from_pretrained(checkpoint)
+    letters = [token for letter in LONG for token in tokenizer(letter)["input_ids"]]
+    server = serve()
+    server.complete(prompt=letters, max_tokens=1, session="talk")
+    _, cached, _ = ask(server, LONG + " And more.")
+    assert cached < 20  # without the name tokens are compared
+    _, cached, answer = ask(server, LONG + " And more.", session="talk")
+    assert cached == len(letters)
+    assert answer["usage"]["prompt_tokens"] > len(letters)
+    assert answer["kvdrive"]["resume"] == "attend"
+    chat = {"model": "tiny", "messages": [{"role": "user", "content": LONG}], "max_tokens": 2, "session": "new"}
+    assert server.client.post("/v1/chat/completions", json=chat).status_code == 200
+
+
 def stock(checkpoint, prompt, new_tokens=12):
     """The text that transformers alone generates."""
     model, tokenizer = AutoModelForCausalLM.from_pretrained(checkpoint), AutoTokenizer.from_pretrained(checkpoint)

@@ -1,0 +1,32 @@
+"""Different tokens of the same text: a model may sample other tokens than the tokenizer makes of its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+from transformers import PreTrainedTokenizerBase
+
+from kvdrive.sessions.finder import common_length
+
+
+def as_held(tokenizer: PreTrainedTokenizerBase, ids: list[int], held: Sequence[int]) -> list[int]:
+    """The text of `ids`, whose beginning is spelled with the tokens `held` as far as these spell the same text.
+
+    So a prompt begins with the tokens that a session holds, though the client has sent their text. Special tokens are
+    equal to themselves only, never to their name in the text.
+    """
+    pieces, others = _pieces(tokenizer, held), _pieces(tokenizer, ids)
+    common = common_length("".join(pieces), "".join(others))
+    ends = {end: place for place, end in enumerate(accumulate(map(len, others)), 1) if end <= common}
+    for count, end in reversed(list(enumerate(accumulate(map(len, pieces)), 1))):
+        if end in ends:
+            return [*held[:count], *ids[ends[end] :]]
+    return ids
+
+
+def _pieces(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[str]:
+    """What each token contributes to the text, in the letters of the vocabulary."""
+    special = set(tokenizer.all_special_ids)
+    names: list[str | None] = tokenizer.convert_ids_to_tokens(list(ids))
+    return [f"\0{one}\0" if one in special or name is None else name for one, name in zip(ids, names, strict=True)]
