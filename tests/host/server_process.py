@@ -1,26 +1,48 @@
-"""`kvdrive serve` as a process of its own."""
+"""`kvdrive serve` as a process of its own, which never outlives the test that started it."""
 
+import ctypes
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+import weakref
+from contextlib import suppress
 
 import httpx2 as httpx
 
 PROMPT = "The drive keeps the keys and the values of every token, and the host"
 
 
+_PR_SET_PDEATHSIG = 1
+
+
+def _die_with_parent():
+    """Called in the new process: it gets SIGKILL when this one ends, however it ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _kill(process):
+    """End a process and those that it has started."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
 class Server:
-    """A server process on a free port."""
+    """A server process on a free port. It and its children are gone when this object is, closed or not."""
 
     def __init__(self, checkpoint, folder, *options, key=""):
         environment = os.environ | {"XDG_CACHE_HOME": str(folder), "KVDRIVE_API_KEY": key}
         arguments = ["serve", "--model", checkpoint, "--name", "tiny", "--port", 0, "--threads", 1, *options]
         command = [sys.executable, "-m", "kvdrive", *map(str, arguments)]
         self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115
-        self.process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=self._said, text=True)
+        self.process = subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=self._said, text=True,
+            start_new_session=True, preexec_fn=_die_with_parent,
+        )  # fmt: skip
+        self.kill = weakref.finalize(self, _kill, self.process)
         line = self.process.stdout.readline()
         assert "serving tiny at http://127.0.0.1:" in line
         self.client = httpx.Client(base_url=line.split()[-1].removesuffix("/v1"), timeout=60)

@@ -23,15 +23,11 @@ def serve(checkpoint, tmp_path):
 
     yield start
     for server in servers:
-        if server.process.poll() is None:
-            server.process.kill()
-            server.process.wait()
-            server.process.stdout.close()
+        server.kill()
 
 
 def kill(server):
-    server.process.kill()
-    server.process.wait()
+    server.kill()
     server.process.stdout.close()
     server.client.close()
 
