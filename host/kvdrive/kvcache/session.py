@@ -32,7 +32,7 @@ from kvdrive.nvme.wire import RowFormat
 from kvdrive.policies.parameters import EVERYTHING, Parameters
 from kvdrive.targets.base import Target
 
-OWN_LAYERS = 0xFF00  # from here on layers hold what a session says of itself, always in binary16; no model has them
+OWN_LAYERS = 0xC000  # from here on layers hold what a session says of itself, always in binary16; no model has them
 LABEL_LAYER = 0xFFFF
 LABEL_BYTES = abi.HEAD_DIM_STEP
 _IN_FLIGHT = 64  # submissions before their results are fetched; a drive keeps a limited number of them

@@ -17,7 +17,7 @@ import numpy as np
 from kvdrive import abi
 from kvdrive.errors import KvdriveError
 from kvdrive.kvcache.formats import format_of
-from kvdrive.kvcache.session import Session
+from kvdrive.kvcache.session import OWN_LAYERS, Session
 from kvdrive.nvme.commands import Halves
 from kvdrive.nvme.errors import CommandError
 from kvdrive.nvme.rows import bytes_of_row, tokens_per_group
@@ -25,6 +25,7 @@ from kvdrive.nvme.rows import bytes_of_row, tokens_per_group
 CHAIN_LAYER = 0xFFFE
 _FIRST_RECORD = 0xFFFD  # the layer of the first record; each later record takes the layer below
 _RECORDS = 16_000  # of a session; the last one can only say that the session is not usable
+assert _FIRST_RECORD - _RECORDS >= OWN_LAYERS
 _DIGIT_BITS, _CHAIN_VALUES = 11, 8
 _ROW_BYTES, _ROWS = 256, 255
 CHAIN_BYTES = 2 * _CHAIN_VALUES  # of a token
