@@ -32,6 +32,7 @@ _TITLES = {
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="machine-readable output")] = False,
     model: Annotated[str, typer.Option(help="only this checkpoint: what a drive would hold of it")] = "",
+    drive: Annotated[str, typer.Option(help="also the rates measured for this drive's file, folder or address")] = "",
     report: Annotated[Path | None, typer.Option(help="write the findings and measured rates to this JSON file")] = None,
 ) -> None:
     """Say what works on this machine and what is missing. Exit code 1 when something that everybody needs is broken.
@@ -43,7 +44,7 @@ def doctor(
         _model(model, as_json)
         return
     with waiting_for("checking this machine"):
-        found = list(checks())
+        found = list(checks(drive))
     if report is not None:
         from kvdrive.doctor.rates import rates
 
@@ -57,9 +58,9 @@ def doctor(
         raise typer.Exit(1)
 
 
-def checks() -> Iterator[Finding]:
-    """All findings, in the order in which they are shown."""
-    from kvdrive.doctor import cards, machine, storage, tools
+def checks(drive: str = "") -> Iterator[Finding]:
+    """All findings, in the order in which they are shown. `drive`: whose measured rates are shown; "": of all known."""
+    from kvdrive.doctor import cards, machine, resume, storage, tools
     from kvdrive.targets.opening import cache_folder
 
     yield from machine.machine()
@@ -67,9 +68,22 @@ def checks() -> Iterator[Finding]:
     yield from machine.engines()
     yield from machine.models()
     yield from storage.storage(cache_folder())
+    yield from resume.resume(_costs_files(drive))
     yield from tools.tools()
     yield from cards.cards()
     yield from tools.accelerator()
+
+
+def _costs_files(place: str) -> list[Path]:
+    """The files of measured rates beside the drive at `place`, or those in the user's cache. Raises InputError."""
+    from kvdrive.cli.sessions import index_file
+    from kvdrive.sessions.placing import costs_file
+    from kvdrive.targets.opening import cache_folder
+
+    if not place:
+        return sorted(cache_folder().rglob("*.costs"))
+    found = costs_file(index_file(place))
+    return [found] if found else []
 
 
 def _model(name: str, as_json: bool) -> None:

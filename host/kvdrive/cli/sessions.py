@@ -155,13 +155,19 @@ def stats(
     show(f"sessions on {place}", values, as_json)
 
 
+def index_file(place: str) -> Path:
+    """The file of the index of the drives at `place`, where there is one. Raises InputError for no drive."""
+    from kvdrive.sessions.opening import index_path
+
+    return index_path(place if is_address(place) else str(_files(place)[0]))
+
+
 @contextmanager
 def _index(place: str) -> Iterator[Index]:
     """The index of the drives at `place`; they may be in use. Raises InputError where there is none."""
     from kvdrive.sessions.index import Index
-    from kvdrive.sessions.opening import index_path
 
-    path = index_path(place if is_address(place) else str(_files(place)[0]))
+    path = index_file(place)
     if not path.exists():
         raise InputError(f"there is no index at {path}: no sessions were kept there, or `gc` makes it again")
     index = Index(path)

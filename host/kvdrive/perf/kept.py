@@ -32,6 +32,10 @@ class KeptRates:
         made: Rates | None = None if self._anew else _made(kind, self._known().get(key))
         return made
 
+    def all(self, kind: type[Rates]) -> dict[str, Rates]:
+        """All rates of this class, by key."""
+        return {key: rates for key in self._known() if (rates := self.get(key, kind)) is not None}
+
     def put(self, key: str, rates: Any) -> None:
         """Keep rates under a key. A file that cannot be written is logged."""
         if self._path is None:

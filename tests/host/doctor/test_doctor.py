@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from kvdrive import _native
 from kvdrive.cli.main import app
 from kvdrive.doctor import machine, storage
+from kvdrive.sessions.resume import Costs, Rates
 
 RUNNER = CliRunner()
 
@@ -46,6 +47,35 @@ def test_whatever_is_missing_has_a_remedy(found):
         "RTL",
         "boards",
     }
+
+
+def test_measured_rates_are_shown(tmp_path, monkeypatch):
+    """Those beside a drive, or those of drives in the user's cache; a file that holds something else has none."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "drive.kv").touch()
+
+    def shown(*options):
+        found = json.loads(RUNNER.invoke(app, ["doctor", "--json", *options]).output)
+        return [one for one in found if one["group"] == "sessions"]
+
+    for options in ((), ("--drive", str(tmp_path))):
+        (missing,) = shown(*options)
+        assert missing["state"] == "missing"
+        assert "kvdrive serve" in missing["remedy"]
+    rates = Rates(1e-3, 2e-6, 1e-2, 1e-6, 5e-10, 0, 3e-3, 4e-3, 5e-6)
+    for folder in (tmp_path, tmp_path / "cache/kvdrive"):
+        Costs(folder / "drive.kv.costs", "abcd/2/1", lambda: rates).measure()
+    (tmp_path / "cache/kvdrive/other.costs").write_text("[]")
+    for options in ((), ("--drive", str(tmp_path))):
+        (one,) = shown(*options)
+        assert one["name"] == "resume rates of model abcd"
+        for part in (
+            "load 2 GB/s",
+            "attend 4 ms a token + 5 us a pair",
+            "recompute 1 ms a token + 2 us a pair",
+            "3 ms",
+        ):
+            assert part in one["detail"]
 
 
 def test_the_table_shows_every_check(found):
