@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from answers import result_bytes, split_result, tail_data
+from disk import PAGE, journal_start, put
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -40,7 +41,7 @@ def per_group(kind, d):
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(data=st.data())
 def test_the_native_codec_has_the_golden_bytes(kind, data):
     d = data.draw(st.sampled_from([8, 24, 32, 64, 80]))
@@ -175,6 +176,41 @@ def test_fork_trim_remove_and_a_new_mount_keep_the_values(host, check, kind):
         check(host.attend(q, left[0].shape[1]), q, *left)
     assert host.drive.check() == []
     assert {head["format"] for head in host.drive.heads(1)} == {kind}
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_drive_without_journal_finds_format_and_rows_in_spares(make_drive, kind):
+    host = make_drive(preset="mqsim-default", pages_per_block=2, capacity_bytes=PAGE * 2000)
+    rng = np.random.default_rng(12)
+    tokens, d = 300 * per_group(kind, 64) + 5, 64
+    k, v = halves(rng, 1, tokens, d), halves(rng, 1, tokens, d)
+    stored = encoded(k, kind), encoded(v, kind)
+    host.store(*stored, type=kind)
+    host.drive = None
+    put(host.path, journal_start(host.path), bytes(1 << 22))
+    with pytest.raises(RuntimeError, match="is damaged"):
+        host.reopen()
+    drive = _native.Drive(host.path, "fast", salvage=True)
+    found = {head["kind"]: head for head in drive.heads(1)}
+    for which in abi.KvKind:
+        assert (found[which]["format"], found[which]["row_bytes"]) == (kind, stored[which].shape[2])
+        rows = drive.rows(1, 0, 0, which).tobytes()
+        assert len(rows) > 0
+        assert stored[which][0].tobytes().startswith(rows)
+    assert drive.check() == []
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_lost_page_is_reported_and_not_decoded(host, kind):
+    rng = np.random.default_rng(13)
+    k, v = halves(rng, 1, 2000, 64), halves(rng, 1, 2000, 64)
+    keep(host, kind, k, v)
+    assert host.flush().status == abi.NvmeStatus.SUCCESS
+    host.drive.inject("read_uncorrectable")
+    q = halves(rng, 1, 1, 64)
+    submitted = host.submit(q, 2000)
+    assert submitted.status == abi.NvmeStatus.SUCCESS
+    assert host.fetch(submitted.result, result_bytes(q)).status == abi.NvmeStatus.UNRECOVERED_READ
 
 
 @pytest.mark.parametrize("kind", FORMATS)

@@ -66,7 +66,7 @@ def test_the_mean_error_of_normal_numbers():
 
 
 @pytest.mark.parametrize("bits", BITS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_stored_values_are_stored_unchanged(bits, data):
     d = data.draw(st.sampled_from([8, 32, 40]))
