@@ -84,33 +84,95 @@ struct Piece {
   std::span<const std::byte* const> pages{};  // pages to check; empty for an array
 };
 
-// The tokens [start, end) of a piece, at most one block: addresses of binary16 rows. Rows in 8 or 4 bits are decoded
-// into the block, which fits the first-level caches.
+// The tokens [start, end) of a piece, at most one block: addresses of their stored rows.
+struct Stored {
+  const std::byte* rows[kBlockTokens];
+  std::size_t first;
+  unsigned n;
+
+  Stored(const Piece& piece, std::size_t start, std::size_t end, unsigned d)
+      : first(start), n(static_cast<unsigned>(std::min<std::size_t>(end - start, kBlockTokens))) {
+    const unsigned row_bytes = row_bytes_of(piece.rows.format, d);
+    if (piece.index == nullptr) piece.rows.list(first, n, row_bytes, rows);
+    for (unsigned i = 0; piece.index != nullptr && i < n; ++i)
+      rows[i] = piece.rows.at(piece.index[first + i], row_bytes);
+  }
+};
+
+// A block of binary16 rows.
 struct Block {
   const std::uint16_t* rows[kBlockTokens];
   std::size_t first;
   unsigned n;
-  alignas(abi::kBeatBytes) std::uint16_t decoded[kBlockTokens * abi::kMaxHeadDim];
 
-  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): clearing `decoded` would cost as much as the arithmetic
-  Block(const Kernels& kernels, const Piece& piece, std::size_t start, std::size_t end, unsigned d)
-      : first(start), n(static_cast<unsigned>(std::min<std::size_t>(end - start, kBlockTokens))) {
-    const RowFormat format = piece.rows.format;
-    const unsigned row_bytes = row_bytes_of(format, d);
-    const std::byte* stored[kBlockTokens];
-    if (piece.index == nullptr) piece.rows.list(first, n, row_bytes, stored);
-    for (unsigned i = 0; piece.index != nullptr && i < n; ++i)
-      stored[i] = piece.rows.at(piece.index[first + i], row_bytes);
+  Block(const Piece& piece, std::size_t start, std::size_t end, unsigned d) {
+    const Stored stored(piece, start, end, d);
+    first = stored.first;
+    n = stored.n;
+    for (unsigned i = 0; i < n; ++i) rows[i] = reinterpret_cast<const std::uint16_t*>(stored.rows[i]);
+  }
+};
+
+// A block of rows in 8 or 4 bits: their codes as signed bytes, and their steps.
+class CodeBlock {
+ public:
+  const std::size_t first;
+  const unsigned n;
+
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): clearing the arrays would cost as much as the arithmetic
+  CodeBlock(const Kernels& kernels, const Piece& piece, std::size_t start, std::size_t end, unsigned d)
+      : CodeBlock(kernels, piece.rows.format, Stored(piece, start, end, d), d) {}
+
+  CodeRows rows() const { return {codes_, steps_, format_parts(d_)}; }
+  double largest() const { return largest_; }  // at least the largest magnitude
+
+  // The binary16 numbers of a row, valid until the next call.
+  const std::uint16_t* decoded(unsigned row) const {
+    (format_ == nvme::kInt8 ? kernels_.decode_int8 : kernels_.decode_int4)(stored_.rows[row], d_, halves_);
+    return halves_;
+  }
+
+ private:
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init)
+  CodeBlock(const Kernels& kernels, RowFormat format, const Stored& stored, unsigned d)
+      : first(stored.first), n(stored.n), kernels_(kernels), format_(format), stored_(stored), d_(d) {
+    const unsigned parts = format_parts(d);
+    double* step = steps_;
     for (unsigned i = 0; i < n; ++i) {
-      if (format == nvme::kBinary16) {
-        rows[i] = reinterpret_cast<const std::uint16_t*>(stored[i]);
+      const auto* const row = reinterpret_cast<const std::uint8_t*>(stored_.rows[i]);
+      if (format == nvme::kInt8) {
+        codes_[i] = reinterpret_cast<const std::int8_t*>(row);
+        for (unsigned part = 0; part < parts; ++part, ++step) {
+          *step = power_of_two(row[d + part] - 24);
+          largest_ = std::max(largest_, 127 * *step);
+        }
         continue;
       }
-      std::uint16_t* const to = decoded + std::size_t{i} * d;
-      (format == nvme::kInt8 ? kernels.decode_int8 : kernels.decode_int4)(stored[i], d, to);
-      rows[i] = to;
+      std::int8_t* const to = unpacked_ + std::size_t{i} * d;
+      codes_[i] = to;
+      kernels.unpack_int4(stored_.rows[i], d, to);
+      for (unsigned part = 0; part < parts; ++part, ++step) {
+        const std::uint8_t byte = row[d / 2 + 2 * part];
+        const int zero = static_cast<std::int8_t>(row[d / 2 + 2 * part + 1]);
+        *step = (8 + (byte & 7)) * power_of_two((byte >> 3) - 21);
+        largest_ = std::max(largest_, std::max(-zero, zero + 15) * *step);
+      }
     }
   }
+
+  static double power_of_two(int exponent) {
+    return std::bit_cast<double>(static_cast<std::uint64_t>(exponent + 1023) << 52);
+  }
+
+  const Kernels& kernels_;
+  const RowFormat format_;
+  const Stored stored_;
+  const unsigned d_;
+  double largest_ = 0;
+  const std::int8_t* codes_[kBlockTokens];
+  double steps_[kBlockTokens * format_parts(abi::kMaxHeadDim)];
+  std::int8_t unpacked_[kBlockTokens * abi::kMaxHeadDim];
+  mutable std::uint16_t halves_[abi::kMaxHeadDim];
 };
 
 // One worker's sums over V for each head. The unrounded sum is high + low. Every block adds at most kBlockTokens
@@ -175,10 +237,7 @@ class Attention {
     each_piece(abi::kKeys, [&](const Piece& piece) {
       share_blocks(piece, [&](unsigned, std::size_t start, std::size_t end) {
         std::uint64_t non_finite = 0;
-        for (std::size_t t = start; t < end; t += kBlockTokens) {
-          const Block block(kernels_, piece, t, end, job_.d);
-          non_finite |= dots.rows(block.rows, block.n, scores_ + t, stride_);
-        }
+        for (std::size_t t = start; t < end; t += kBlockTokens) non_finite |= score_block(dots, piece, t, end);
         if (non_finite != 0) finite = false;
       });
     });
@@ -200,8 +259,7 @@ class Attention {
     for (unsigned worker = 0; worker < context_.pool.workers(); ++worker) sums_.emplace_back(size);
     each_piece_of_v([&](const Piece& piece) {
       share_blocks(piece, [&](unsigned worker, std::size_t start, std::size_t end) {
-        for (std::size_t t = start; t < end; t += kBlockTokens)
-          add_block(Block(kernels_, piece, t, end, job_.d), sums_[worker]);
+        for (std::size_t t = start; t < end; t += kBlockTokens) add_block(piece, t, end, sums_[worker]);
       });
     });
     Sums& total = sums_.front();
@@ -209,8 +267,37 @@ class Attention {
     return std::all_of(+total.high, total.high + size, [](double x) { return std::isfinite(x); });
   }
 
-  void add_block(const Block& block, Sums& sums) {
-    const double largest = kernels_.largest(block.rows, block.n, job_.d);
+  // Computes the scores of one block. Returns a bit for each token with an Inf or NaN.
+  std::uint64_t score_block(const Dots<ScoreRounding>& dots, const Piece& piece, std::size_t start,
+                            std::size_t end) const {
+    if (piece.rows.format == nvme::kBinary16) {
+      const Block block(piece, start, end, job_.d);
+      return dots.rows(block.rows, block.n, scores_ + start, stride_);
+    }
+    const CodeBlock block(kernels_, piece, start, end, job_.d);
+    const auto decoded = [&block](unsigned t) { return block.decoded(t); };
+    return dots.codes(block.rows(), block.n, block.largest(), decoded, scores_ + start, stride_);
+  }
+
+  void add_block(const Piece& piece, std::size_t start, std::size_t end, Sums& sums) {
+    if (piece.rows.format == nvme::kBinary16) {
+      const Block block(piece, start, end, job_.d);
+      add_terms(block, kernels_.largest(block.rows, block.n, job_.d), sums,
+                [&](const double* weights, unsigned heads, double* terms) {
+                  kernels_.weighted_sums(weights, kBlockTokens, heads, block.rows, block.n, job_.d, terms);
+                });
+      return;
+    }
+    const CodeBlock block(kernels_, piece, start, end, job_.d);
+    const CodeRows rows = block.rows();
+    add_terms(block, block.largest(), sums, [&](const double* weights, unsigned heads, double* terms) {
+      kernels_.weighted_code_sums(weights, kBlockTokens, heads, rows, block.n, job_.d, terms);
+    });
+  }
+
+  // `weigh(weights, heads, terms)` computes the weighted sums of the block, whose numbers are at most `largest`.
+  template <typename AnyBlock, typename Weigh>
+  void add_terms(const AnyBlock& block, double largest, Sums& sums, Weigh weigh) {
     each_tile(job_.g, [&](unsigned first, unsigned heads) {
       alignas(abi::kBeatBytes) double weights[kTileHeads * kBlockTokens];
       alignas(abi::kBeatBytes) double terms[kTileHeads * abi::kMaxHeadDim];
@@ -222,7 +309,7 @@ class Attention {
         sums.z[h] += z;
         sums.magnitude[h] += static_cast<double>(z) * largest;
       }
-      kernels_.weighted_sums(weights, kBlockTokens, heads, block.rows, block.n, job_.d, terms);
+      weigh(weights, heads, terms);
       const std::size_t own = std::size_t{first} * job_.d;
       kernels_.add_twofold(terms, std::size_t{heads} * job_.d, sums.high + own, sums.low + own);
     });
@@ -340,13 +427,19 @@ class Attention {
     if (n == 0) return;
     context_.statistics.outputs_exact.fetch_add(n, std::memory_order_relaxed);
     Integer acc[abi::kMaxHeadDim] = {};
+    const auto add = [&](std::size_t token, const std::uint16_t* row) {
+      const auto p = static_cast<std::uint32_t>(scores_[h * stride_ + token]);
+      for (unsigned j = 0; j < n; ++j) acc[j] += static_cast<Integer>(fixed(row[columns[j]])) * p;
+    };
     each_piece_of_v([&](const Piece& piece) {
       check(piece, 0, piece.pages.size());
       for (std::size_t t = piece.first; t < piece.last; t += kBlockTokens) {
-        const Block block(kernels_, piece, t, piece.last, job_.d);
-        for (unsigned i = 0; i < block.n; ++i) {
-          const auto p = static_cast<std::uint32_t>(scores_[h * stride_ + t + i]);
-          for (unsigned j = 0; j < n; ++j) acc[j] += static_cast<Integer>(fixed(block.rows[i][columns[j]])) * p;
+        if (piece.rows.format == nvme::kBinary16) {
+          const Block block(piece, t, piece.last, job_.d);
+          for (unsigned i = 0; i < block.n; ++i) add(t + i, block.rows[i]);
+        } else {
+          const CodeBlock block(kernels_, piece, t, piece.last, job_.d);
+          for (unsigned i = 0; i < block.n; ++i) add(t + i, block.decoded(i));
         }
       }
     });

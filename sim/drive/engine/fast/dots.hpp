@@ -74,6 +74,25 @@ class Dots {
     return non_finite;
   }
 
+  // The same for rows in 8 or 4 bits, of which no number is larger than `largest`. `decoded(t)` returns the binary16
+  // numbers of row t, which are valid until its next call.
+  template <typename Decoded>
+  std::uint64_t codes(const CodeRows& rows, unsigned n, double largest, Decoded decoded, Output* out,
+                      std::size_t stride) const {
+    const Block block{n, kBlockTokens, query_.n / kernels_.lanes + 3, largest};
+    std::uint64_t non_finite = 0;
+    each_tile(query_.g, [&](unsigned first, unsigned heads) {
+      alignas(abi::kBeatBytes) double dots[kTileHeads * kBlockTokens];
+      kernels_.code_dots(query_.wide + std::size_t{first} * query_.n, heads, query_.n, rows, n, dots);
+      const std::uint16_t* halves = nullptr;
+      non_finite |= round(dots, block, Heads{first, heads}, out, stride, [&](unsigned t) {
+        halves = decoded(t);
+        return Token{&halves, 1, query_.n, halves, 1};
+      });
+    });
+    return non_finite;
+  }
+
   // The same for one block in block-column form: beats[i] holds number i of 32 tokens. Results of tokens outside
   // `wanted` are undefined.
   std::uint64_t columns(HalfRows beats, std::uint64_t wanted, unsigned n, Output* out, std::size_t stride) const {

@@ -19,6 +19,13 @@ constexpr double kUlp = 0x1p-53;       // largest relative error of one addition
 
 using HalfRows = const std::uint16_t* const*;  // binary16 rows, one pointer each
 
+// Stored rows in 8 or 4 bits (formats.hpp): number i of row t is n[t][i] * steps[t * parts + i / kFormatPart].
+struct CodeRows {
+  const std::int8_t* const* n;
+  const double* steps;
+  unsigned parts;
+};
+
 // The outcome of rounding both ends of the interval for the numbers of one block.
 struct Doubt {
   std::uint64_t uncertain = 0;   // bit i: the interval does not decide number i
@@ -36,6 +43,9 @@ struct Kernels {
   void (*decode_int8)(const std::byte* row, unsigned d, std::uint16_t* out);
   void (*decode_int4)(const std::byte* row, unsigned d, std::uint16_t* out);
 
+  // n[i] = code i of an INT4 row plus the zero of its part
+  void (*unpack_int4)(const std::byte* row, unsigned d, std::int8_t* n);
+
   // dots[h * kBlockTokens + t] = sum_i q[h * d + i] * rows[t][i] for t < n <= kBlockTokens. `dots` has room for whole
   // blocks. 1 <= g <= kTileHeads, d is a multiple of 8.
   void (*dots)(const double* q, unsigned g, unsigned d, HalfRows rows, unsigned n, double* dots);
@@ -44,6 +54,11 @@ struct Kernels {
   // 1 <= g <= kTileHeads.
   void (*weighted_sums)(const double* w, std::size_t stride, unsigned g, HalfRows rows, unsigned n, unsigned columns,
                         double* sums);
+
+  // The same two for rows in 8 or 4 bits. Their numbers are exact in registers, so the sums have the same error.
+  void (*code_dots)(const double* q, unsigned g, unsigned d, const CodeRows& rows, unsigned n, double* dots);
+  void (*weighted_code_sums)(const double* w, std::size_t stride, unsigned g, const CodeRows& rows, unsigned n,
+                             unsigned columns, double* sums);
 
   // The largest magnitude in n rows of d numbers, d a multiple of 8. Only an upper bound if a row holds an Inf or NaN.
   double (*largest)(HalfRows rows, unsigned n, unsigned d);

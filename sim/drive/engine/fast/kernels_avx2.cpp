@@ -25,6 +25,12 @@ struct Simd {
     return _mm256_cvtps_pd(_mm_cvtph_ps(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(h))));
   }
 
+  static Vector widen(const std::int8_t* n) {
+    std::int32_t four;
+    __builtin_memcpy(&four, n, sizeof four);
+    return _mm256_cvtepi32_pd(_mm_cvtepi8_epi32(_mm_cvtsi32_si128(four)));
+  }
+
   // out[i] = n[i] * step, 32 numbers
   static void scale_part(const std::int8_t* n, float step, std::uint16_t* out) {
     const __m256 unit = _mm256_set1_ps(step);

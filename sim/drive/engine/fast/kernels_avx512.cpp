@@ -27,6 +27,10 @@ struct Simd {
     return _mm512_cvtps_pd(_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(h))));
   }
 
+  static Vector widen(const std::int8_t* n) {
+    return _mm512_cvtepi32_pd(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(n))));
+  }
+
   // out[i] = n[i] * step, 32 numbers
   static void scale_part(const std::int8_t* n, float step, std::uint16_t* out) {
     const __m512 unit = _mm512_set1_ps(step);

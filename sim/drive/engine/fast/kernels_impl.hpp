@@ -22,16 +22,38 @@ void prefetch_ahead(const std::uint16_t* beat, unsigned row_numbers) {
   __builtin_prefetch(beat + kRows * row_numbers, 0, 2);
 }
 
+constexpr unsigned kPart = abi::kFormatPart;
+
+// Rows of a block as sources of registers: `number(r, i)` has the numbers from i on of row r.
+struct Halves {
+  HalfRows rows;
+
+  Halves from(unsigned row) const { return {rows + row}; }
+  Vector number(unsigned r, unsigned i) const { return Simd::widen(rows[r] + i); }
+  void prefetch(unsigned r, unsigned i, unsigned numbers) const { prefetch_ahead(rows[r] + i, numbers); }
+};
+
+struct Codes {
+  CodeRows rows;
+
+  Codes from(unsigned row) const { return {{rows.n + row, rows.steps + row * rows.parts, rows.parts}}; }
+  Vector number(unsigned r, unsigned i) const {
+    const Vector step = Simd::broadcast(rows.steps[r * rows.parts + i / kPart]);
+    return Simd::multiply_add(Simd::widen(rows.n[r] + i), step, Simd::zero());
+  }
+  void prefetch(unsigned, unsigned, unsigned) const {}  // half or less of the bytes; their checks bring them
+};
+
 // g query heads share each converted row. R rows by G heads of accumulators fill the register file.
-template <unsigned G, unsigned R>
-void dot_tile(const double* q, unsigned d, HalfRows rows, double* dots) {
+template <unsigned G, unsigned R, typename Rows>
+void dot_tile(const double* q, unsigned d, const Rows& rows, double* dots) {
   Vector sum[G][R];
   for (auto& head : sum) {
     for (Vector& s : head) s = Simd::zero();
   }
   const auto add = [&](unsigned i) {
     Vector row[R];
-    for (unsigned r = 0; r < R; ++r) row[r] = Simd::widen(rows[r] + i);
+    for (unsigned r = 0; r < R; ++r) row[r] = rows.number(r, i);
     for (unsigned h = 0; h < G; ++h) {
       const Vector weight = Simd::load(q + h * d + i);
       for (unsigned r = 0; r < R; ++r) sum[h][r] = Simd::multiply_add(row[r], weight, sum[h][r]);
@@ -39,22 +61,23 @@ void dot_tile(const double* q, unsigned d, HalfRows rows, double* dots) {
   };
   unsigned beat = 0;
   for (; beat + abi::kLanes <= d; beat += abi::kLanes) {
-    for (unsigned r = 0; r < R; ++r) prefetch_ahead(rows[r] + beat, d);
+    for (unsigned r = 0; r < R; ++r) rows.prefetch(r, beat, d);
     for (unsigned i = beat; i < beat + abi::kLanes; i += kLanes) add(i);
   }
   for (unsigned i = beat; i < d; i += kLanes) add(i);
   for (unsigned h = 0; h < G; ++h) Simd::template reduce<R>(sum[h], dots + h * kBlockTokens);
 }
 
-template <unsigned G>
-void dots_of(const double* q, unsigned d, HalfRows rows, unsigned n, double* dots) {
+template <unsigned G, typename Rows>
+void dots_of(const double* q, unsigned d, const Rows& rows, unsigned n, double* dots) {
   constexpr unsigned kRows = Simd::dot_rows(G);
   unsigned t = 0;
-  for (; t + kRows <= n; t += kRows) dot_tile<G, kRows>(q, d, rows + t, dots + t);
-  for (; t < n; ++t) dot_tile<G, 1>(q, d, rows + t, dots + t);
+  for (; t + kRows <= n; t += kRows) dot_tile<G, kRows>(q, d, rows.from(t), dots + t);
+  for (; t < n; ++t) dot_tile<G, 1>(q, d, rows.from(t), dots + t);
 }
 
-void dots(const double* q, unsigned g, unsigned d, HalfRows rows, unsigned n, double* dots) {
+template <typename Rows>
+void dots_for(const double* q, unsigned g, unsigned d, const Rows& rows, unsigned n, double* dots) {
   switch (g) {
     case 1:
       return dots_of<1>(q, d, rows, n, dots);
@@ -75,19 +98,26 @@ void dots(const double* q, unsigned g, unsigned d, HalfRows rows, unsigned n, do
   }
 }
 
+void dots(const double* q, unsigned g, unsigned d, HalfRows rows, unsigned n, double* out) {
+  dots_for(q, g, d, Halves{rows}, n, out);
+}
+
+void code_dots(const double* q, unsigned g, unsigned d, const CodeRows& rows, unsigned n, double* out) {
+  dots_for(q, g, d, Codes{rows}, n, out);
+}
+
 // Computes W registers of columns for G heads.
-template <unsigned G, unsigned W>
-void sum_tile(const double* w, std::size_t stride, HalfRows rows, unsigned n, unsigned column, unsigned columns,
+template <unsigned G, unsigned W, typename Rows>
+void sum_tile(const double* w, std::size_t stride, const Rows& rows, unsigned n, unsigned column, unsigned columns,
               double* sums) {
   Vector sum[G][W];
   for (auto& head : sum) {
     for (Vector& s : head) s = Simd::zero();
   }
   for (unsigned t = 0; t < n; ++t) {
-    const std::uint16_t* row = rows[t] + column;
-    for (unsigned i = 0; i < W * kLanes; i += abi::kLanes) prefetch_ahead(row + i, columns);
+    for (unsigned i = 0; i < W * kLanes; i += abi::kLanes) rows.prefetch(t, column + i, columns);
     for (unsigned i = 0; i < W; ++i) {
-      const Vector value = Simd::widen(row + i * kLanes);
+      const Vector value = rows.number(t, column + i * kLanes);
       for (unsigned h = 0; h < G; ++h) {
         sum[h][i] = Simd::multiply_add(value, Simd::broadcast(w[h * stride + t]), sum[h][i]);
       }
@@ -98,8 +128,9 @@ void sum_tile(const double* w, std::size_t stride, HalfRows rows, unsigned n, un
   }
 }
 
-template <unsigned G>
-void weighted_sums_of(const double* w, std::size_t stride, HalfRows rows, unsigned n, unsigned columns, double* sums) {
+template <unsigned G, typename Rows>
+void weighted_sums_of(const double* w, std::size_t stride, const Rows& rows, unsigned n, unsigned columns,
+                      double* sums) {
   constexpr unsigned kWide = Simd::sum_registers(G);
   constexpr unsigned kNarrow = kWide * kLanes < 32 ? kWide : 32 / kLanes;
   unsigned column = 0;
@@ -113,8 +144,9 @@ void weighted_sums_of(const double* w, std::size_t stride, HalfRows rows, unsign
   for (; column < columns; column += kLast * kLanes) sum_tile<G, kLast>(w, stride, rows, n, column, columns, sums);
 }
 
-void weighted_sums(const double* w, std::size_t stride, unsigned g, HalfRows rows, unsigned n, unsigned columns,
-                   double* sums) {
+template <typename Rows>
+void sums_for(const double* w, std::size_t stride, unsigned g, const Rows& rows, unsigned n, unsigned columns,
+              double* sums) {
   switch (g) {
     case 1:
       return weighted_sums_of<1>(w, stride, rows, n, columns, sums);
@@ -135,6 +167,16 @@ void weighted_sums(const double* w, std::size_t stride, unsigned g, HalfRows row
   }
 }
 
+void weighted_sums(const double* w, std::size_t stride, unsigned g, HalfRows rows, unsigned n, unsigned columns,
+                   double* sums) {
+  sums_for(w, stride, g, Halves{rows}, n, columns, sums);
+}
+
+void weighted_code_sums(const double* w, std::size_t stride, unsigned g, const CodeRows& rows, unsigned n,
+                        unsigned columns, double* sums) {
+  sums_for(w, stride, g, Codes{rows}, n, columns, sums);
+}
+
 void widen(const std::uint16_t* h, unsigned n, double* out) {
   unsigned i = 0;
   for (; i + kLanes <= n; i += kLanes) Simd::store(out + i, Simd::widen(h + i));
@@ -145,8 +187,6 @@ void widen(const std::uint16_t* h, unsigned n, double* out) {
   Simd::store(wide, Simd::widen(rest));
   __builtin_memcpy(out + i, wide, (n - i) * sizeof(*out));
 }
-
-constexpr unsigned kPart = abi::kFormatPart;
 
 float power_of_two(int exponent) { return __builtin_bit_cast(float, static_cast<std::uint32_t>(exponent + 127) << 23); }
 
@@ -168,19 +208,36 @@ void decode_int8(const std::byte* row, unsigned d, std::uint16_t* out) {
   }
 }
 
-void decode_int4(const std::byte* row, unsigned d, std::uint16_t* out) {
+void unpack_int4(const std::byte* row, unsigned d, std::int8_t* n) {
   constexpr unsigned kPairs = kPart / 2;
   typedef std::uint8_t Pairs __attribute__((vector_size(kPairs)));
   const auto* part = reinterpret_cast<const std::uint8_t*>(row) + d / 2;
   for (unsigned i = 0; i < d; i += kPart, part += 2) {
-    const unsigned numbers = d - i < kPart ? d - i : kPart;
+    const unsigned half = (d - i < kPart ? d - i : kPart) / 2;
     Pairs pairs = {};
-    __builtin_memcpy(&pairs, row + i / 2, numbers / 2);
+    if (half == kPairs) {
+      __builtin_memcpy(&pairs, row + i / 2, kPairs);
+    } else {
+      __builtin_memcpy(&pairs, row + i / 2, half);
+    }
     const Pairs low = (pairs & 15) + part[1], high = (pairs >> 4) + part[1];  // modulo 256, as signed bytes
-    std::int8_t n[2 * kPart];
-    __builtin_memcpy(n, &low, kPairs);
-    __builtin_memcpy(n + numbers / 2, &high, kPairs);
-    scale_part(n, static_cast<float>(8 + (part[0] & 7)) * power_of_two((part[0] >> 3) - 21), numbers, out + i);
+    if (half == kPairs) {
+      __builtin_memcpy(n + i, &low, kPairs);
+      __builtin_memcpy(n + i + kPairs, &high, kPairs);
+    } else {
+      __builtin_memcpy(n + i, &low, half);
+      __builtin_memcpy(n + i + half, &high, half);
+    }
+  }
+}
+
+void decode_int4(const std::byte* row, unsigned d, std::uint16_t* out) {
+  std::int8_t n[abi::kMaxHeadDim + kPart];
+  unpack_int4(row, d, n);
+  const auto* part = reinterpret_cast<const std::uint8_t*>(row) + d / 2;
+  for (unsigned i = 0; i < d; i += kPart, part += 2) {
+    const float step = static_cast<float>(8 + (part[0] & 7)) * power_of_two((part[0] >> 3) - 21);
+    scale_part(n + i, step, d - i < kPart ? d - i : kPart, out + i);
   }
 }
 
@@ -376,8 +433,11 @@ constexpr Kernels make_kernels(const char* name) {
           .widen = widen,
           .decode_int8 = decode_int8,
           .decode_int4 = decode_int4,
+          .unpack_int4 = unpack_int4,
           .dots = dots,
           .weighted_sums = weighted_sums,
+          .code_dots = code_dots,
+          .weighted_code_sums = weighted_code_sums,
           .largest = largest,
           .to_scores = to_scores,
           .to_singles = to_singles,

@@ -28,6 +28,8 @@ struct Simd {
     return vcvt_f64_f32(vget_low_f32(singles));
   }
 
+  static Vector widen(const std::int8_t* n) { return Vector{static_cast<double>(n[0]), static_cast<double>(n[1])}; }
+
   // out[i] = n[i] * step, 32 numbers
   static void scale_part(const std::int8_t* n, float step, std::uint16_t* out) {
     for (unsigned i = 0; i < 32; i += 8) {

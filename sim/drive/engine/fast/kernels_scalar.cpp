@@ -27,6 +27,8 @@ struct Simd {
     return static_cast<double>(__builtin_bit_cast(float, sign | (magnitude << 13))) * 0x1p112;
   }
 
+  static Vector widen(const std::int8_t* n) { return *n; }
+
   // out[i] = n[i] * step, 32 numbers
   static void scale_part(const std::int8_t* n, float step, std::uint16_t* out) {
     for (unsigned i = 0; i < 32; ++i) out[i] = half_pattern(static_cast<double>(static_cast<float>(n[i]) * step));
