@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from kvdrive.figures import hilos, instinfer
-from kvdrive.perf import decode, hardware
-from kvdrive.perf.decode import HILOS, INSTINFER, Attending, Machine, Work
+from kvdrive.perf import costs, decode, hardware
+from kvdrive.perf.decode import HILOS, INSTINFER, Attending, Machine, Step, Work
 from kvdrive.perf.shapes import OPT_13B, OPT_30B, OPT_66B, ModelShape
 
 SPREAD = 0.15  # of device time and of the GPU's use, what our validation against this machine allows
@@ -33,15 +33,16 @@ def _range(values: list[float]) -> tuple[float, float]:
 _NOMINAL = "our drive's device time, and the nominal rate; +-15 % of the GPU's use"
 
 
-def _attended(machine: Machine, work: Work, how: Attending) -> list[float]:
-    """Tokens per second: with the library's device time and the nominal rate; a GPU that is used more or less."""
+def _steps(machine: Machine, work: Work, how: Attending) -> list[Step]:
+    """With the library's device time and the nominal rate; a GPU that is used more or less."""
     nominal = replace(machine, drive=replace(machine.drive, preset=""))
     uses = (1 - SPREAD, 1, 1 + SPREAD)
-    return [
-        decode.attended(replace(of, use=of.use * use), work, how).throughput
-        for of in (machine, nominal)
-        for use in uses
-    ]
+    return [decode.attended(replace(of, use=of.use * use), work, how) for of in (machine, nominal) for use in uses]
+
+
+def _attended(machine: Machine, work: Work, how: Attending) -> list[float]:
+    """Tokens per second of `_steps`."""
+    return [step.throughput for step in _steps(machine, work, how)]
 
 
 def _drives() -> Iterator[Prediction]:
@@ -182,6 +183,46 @@ def _nodes() -> Iterator[Prediction]:
             )
 
 
+def _shares_of_steps() -> Iterator[Prediction]:
+    """How much of InstInfer's step is access to K and V."""
+    for count in (1, 2, 4):
+        for batch in (64, 128, 256):
+            for name, sparse in (("dense", 1.0), ("SparF 1/8, the paper's pages", instinfer.PAPER_PAGES)):
+                if count == 1 and sparse == 1.0:
+                    continue  # inputs of the model follow from these
+                steps = _steps(INSTINFER, Work(OPT_13B, batch, instinfer.TOKENS), Attending(count, sparse=sparse))
+                yield Prediction(
+                    "InstInfer",
+                    f"opt-13b, 1.5K tokens, batch {batch}, {count} drive{'s' if count > 1 else ''}, {name}",
+                    "access to K and V, share of a step",
+                    *_range([100 * step.share("attention") for step in steps]),
+                    "%",
+                    _NOMINAL,
+                )
+
+
+def _economy() -> Iterator[Prediction]:
+    """Money, energy and wear of a token beside FlexGen with 4 SSDs, whose energy and price our model states, too."""
+    for model in hilos.OPTS:
+        theirs = hilos.flex_ssd(model, 32768)
+        bought, burnt = (costs.usd_per_million_tokens(HILOS, theirs, 0), costs.joules_per_token(HILOS, theirs, 0))
+        for count in (4, 8, 16):
+            steps = [
+                step
+                for alpha in hilos.SHARES[:-1]
+                for step in _steps(HILOS, Work(model, hilos.BATCH, 32768), Attending(count, alpha))
+            ]
+            setting = f"{model.name}, 32K tokens, batch 16, {count} drives"
+            how = "shares of X-cache from 0 to 0.5; " + _NOMINAL
+            price = [bought / costs.usd_per_million_tokens(HILOS, step, count) for step in steps]
+            energy = [100 * (1 - costs.joules_per_token(HILOS, step, count) / burnt) for step in steps]
+            yield Prediction("HILOS", setting, "tokens per dollar over FlexGen", *_range(price), "times", how)
+            yield Prediction("HILOS", setting, "energy of a token saved", *_range(energy), "%", how)
+
+
+_SOURCES = (_drives, _splits, _contexts, _ablations, _shares_of_steps, _gpus, _nodes, _economy)
+
+
 def predictions() -> list[Prediction]:
     """All predictions."""
-    return [found for source in (_drives, _splits, _contexts, _ablations, _gpus, _nodes) for found in source()]
+    return [found for source in _SOURCES for found in source()]
