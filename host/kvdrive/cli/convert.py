@@ -17,7 +17,9 @@ app = typer.Typer()
 
 @command(app, kept=lambda given: "the same command goes on with what is converted already")
 def convert(
-    model: Annotated[str, typer.Option(help="folder of a Hugging Face checkpoint with experts, or a .gguf file")],
+    model: Annotated[
+        str, typer.Option(help="folder of a Hugging Face checkpoint with experts or ReLU, a .gguf file, or a name")
+    ],
     weights_file: Annotated[
         Path | None, typer.Option(callback=output_file, help="the file to write; default: in your cache folder")
     ] = None,
@@ -27,7 +29,7 @@ def convert(
     ] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="print the result as JSON")] = False,
 ) -> None:
-    """Write the weights of a mixture of experts in bundles, for `kvdrive generate --weights flash`.
+    """Write the experts, or the neurons of a model with ReLU, in bundles, for `kvdrive generate --weights flash`.
 
     A conversion that was stopped goes on where it was. Afterwards only the configuration and the tokenizer of the
     checkpoint are needed.
@@ -40,8 +42,9 @@ def convert(
 
     done = make_file(places.find(model), weights_file, weights_dtype, Console(stderr=True))
     if as_json:
-        fields = {"path": str(done.path), "bytes": done.file_bytes, "experts": done.experts, "resumed": done.resumed}
-        typer.echo(json.dumps(fields))
+        fields = {"bytes": done.file_bytes, "experts": done.experts, "neurons": done.neurons, "resumed": done.resumed}
+        typer.echo(json.dumps({"path": str(done.path)} | fields))
     else:
+        held = f"{done.experts:,} experts" if done.experts else f"{done.neurons:,} neurons"
         again = f", {done.resumed} parts were there" if done.resumed else ""
-        typer.echo(f"{done.path}: {done.experts} experts, {done.file_bytes / 2**20:,.1f} MiB{again}")
+        typer.echo(f"{done.path}: {held}, {done.file_bytes / 2**20:,.1f} MiB{again}")

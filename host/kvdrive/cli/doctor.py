@@ -127,9 +127,9 @@ def _memory(weights: Modes) -> Table:
     """What the weights take in memory, by mode and precision."""
     table = Table("memory for weights", *weights.precisions)
     table.add_row("all of them", *(_size(weights.in_memory(one)) for one in weights.precisions))
-    if weights.experts:
-        least = [_size(weights.on_flash(one)) for one in weights.precisions]
-        table.add_row("experts on flash, at least", *least)
+    if weights.kind:
+        least = [_size(weights.at_least(one)) for one in weights.precisions]
+        table.add_row(f"{weights.kind} on flash, at least", *least)
     return table
 
 

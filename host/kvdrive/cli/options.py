@@ -201,8 +201,8 @@ class WeightsTier:
     weights: Annotated[
         Literal["memory", "flash"],
         typer.Option(
-            help="flash: the experts of a mixture of experts are read when a token needs them, with the same tokens; "
-            "`kvdrive convert` makes their file"
+            help="flash: experts, or the neurons of a model with ReLU, are read when a token needs them, with the same "
+            "tokens; `kvdrive convert` makes their file"
         ),
     ] = "memory"
     weights_file: Annotated[
@@ -216,13 +216,19 @@ class WeightsTier:
         ExpertCacheName, typer.Option(help=f"which expert leaves memory. {explained(EXPERT_CACHES)}")
     ] = "lfu"
 
+    weights_window: Annotated[
+        int, typer.Option(min=1, help="neurons that none of the last so many tokens used leave memory")
+    ] = 5
+
     def options(self) -> FlashOptions | None:
         """The options as `weights.opening` takes them; None for weights in memory. Raises InputError."""
         if self.weights == "memory":
             return None
         from kvdrive.weights.opening import FlashOptions
 
-        return FlashOptions(self.weights_file, share_or_bytes(self.weights_memory), self.weights_cache)
+        return FlashOptions(
+            self.weights_file, share_or_bytes(self.weights_memory), self.weights_cache, True, self.weights_window
+        )
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from kvdrive.plugins.support import ON_DRIVES, decoder_config, heads_of, layer_t
 
 if TYPE_CHECKING:
     from kvdrive.weights.loading import FlashWeights
+    from kvdrive.weights.sparse import SparseWeights
 
 
 @dataclass(frozen=True)
@@ -49,14 +50,14 @@ def shape_of(config: Any) -> Shape:
 class Checkpoint:
     """A model in evaluation mode with its tokenizer. `name`: what the user called it.
 
-    `weights`: where the experts are, if they stay on flash; whoever has loaded the checkpoint closes them.
+    `weights`: what reads the experts or neurons that stay on flash; whoever has loaded the checkpoint closes them.
     """
 
     name: str
     path: Path
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
-    weights: FlashWeights | None = None
+    weights: FlashWeights | SparseWeights | None = None
 
     @property
     def shape(self) -> Shape:

@@ -44,7 +44,7 @@ class Settings:
     device: str = "cpu"
     sampling: Sampling = GREEDY
     ignore_stop: bool = False
-    weights: FlashOptions | None = None  # experts stay on flash; None: all weights in memory
+    weights: FlashOptions | None = None  # experts or neurons stay on flash; None: all weights in memory
     drives: DriveOptions = field(default_factory=DriveOptions)
     attention: AttentionOptions = field(default_factory=AttentionOptions)
     session: str = ""  # the session that goes on, by name
@@ -83,7 +83,7 @@ def _load(settings: Settings) -> Checkpoint:
     if settings.weights is None:
         return checkpoints.load(settings.model, settings.dtype, settings.device)
     if settings.device != "cpu":
-        raise UnsupportedError(f"experts on flash are computed on the cpu, not on {settings.device}")
+        raise UnsupportedError(f"weights on flash are computed on the cpu, not on {settings.device}")
     return opening.load(settings.model, settings.dtype, settings.weights)
 
 

@@ -95,11 +95,7 @@ def _rows(report: Report) -> Iterator[tuple[str, str]]:
             yield "rebuilding K and V, wall time", f"{inputs['rebuild_seconds']:.2f} s"
             yield "numbers corrected", f"{inputs['corrected']:,}"
     if weights := report["weights"]:
-        yield "experts in memory", f"{weights['experts_in_memory']:,} of {weights['experts']:,}"
-        yield "uses of an expert that was in memory", f"{weights['hit_rate']:.0%}"
-        if weights["recall"] is not None:
-            yield "experts that the layer before had foreseen", f"{weights['recall']:.0%}"
-        yield "bytes of experts read", f"{weights['flash_bytes']:,}"
+        yield from _weights(weights)
     if removals := report["removals"]:
         left = f"{sum(one['tokens'] for one in removals):,}, at {', '.join(str(one['at']) for one in removals)}"
         yield "tokens that left because the positions were used up", left
@@ -111,6 +107,18 @@ def _rows(report: Report) -> Iterator[tuple[str, str]]:
         yield "bytes read from the disk", f"{total['file_bytes_read']:,}"
     yield "attention jobs", f"{total['attention_jobs']:,}"
     yield "commands", f"{total['commands']:,}"
+
+
+def _weights(weights: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Rows for experts or neurons on flash."""
+    what = "experts" if "experts" in weights else "neurons"
+    yield f"{what} in memory at most", f"{weights[f'{what}_in_memory']:,} of {weights[what]:,}"
+    if what == "neurons":
+        yield "neurons that were not zero", f"{weights['active']:.0%}"
+    yield f"needed {what} that were in memory", f"{weights['hit_rate']:.0%}"
+    if weights.get("recall") is not None:
+        yield "experts that the layer before had foreseen", f"{weights['recall']:.0%}"
+    yield "bytes of weights read", f"{weights['flash_bytes']:,}"
 
 
 def _rate(times: dict[str, Any]) -> str:

@@ -67,7 +67,7 @@ def place_parts(tensors: Sequence[tuple[str, str, Sequence[int]]]) -> tuple[tupl
 
 @dataclass(frozen=True)
 class Array:
-    """Equal bundles one behind the other: the experts of a module, or one tensor that stays in memory.
+    """Equal bundles one behind the other: the experts or neurons of a module, or one tensor that stays in memory.
 
     `name`: the module, or the tensor. `offset`: of the first bundle in the file; `stride`: bytes of a bundle;
     `first_piece`: number of its first piece in the table of checksums.
@@ -113,4 +113,4 @@ class Array:
 
 
 _FIELDS = ("name", "kind", "count", "stride", "offset", "first_piece")
-EXPERTS, RESIDENT = "experts", "resident"
+EXPERTS, NEURONS, RESIDENT = "experts", "neurons", "resident"

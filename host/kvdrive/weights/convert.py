@@ -13,8 +13,9 @@ import torch
 
 from kvdrive._native import crc32c
 from kvdrive.errors import InputError
-from kvdrive.weights.bundles import EXPERTS, PAGE, U8, Array, Table
+from kvdrive.weights.bundles import EXPERTS, PAGE, RESIDENT, U8, Array, Part, Table
 from kvdrive.weights.manifest import Manifest, header_of, read_front
+from kvdrive.weights.neurons import matrices_in
 from kvdrive.weights.sources import Source
 
 OnArray = Callable[[int, int], None]  # arrays that are done, and all of them
@@ -37,7 +38,7 @@ def write(manifest: Manifest, source: Source, path: Path, on_array: OnArray = la
         for number, array in enumerate(manifest.arrays):
             if number >= ready:
                 _write_array(file, array, manifest, source, table)
-                if array.kind == EXPERTS or number + 1 == len(manifest.arrays):  # the others are small
+                if array.kind != RESIDENT or number + 1 == len(manifest.arrays):  # the others are small
                     _mark(file, manifest, table, number + 1)
             on_array(number + 1, len(manifest.arrays))
     partial.replace(path)
@@ -91,19 +92,30 @@ def _mark(file: BinaryIO, manifest: Manifest, table: Table, ready: int) -> None:
 
 def _write_array(file: BinaryIO, array: Array, manifest: Manifest, source: Source, table: Table) -> None:
     """All bundles of an array, and their checksums into `table`."""
-    names = {part.name: f"{array.name}.{part.name}" if array.kind == EXPERTS else part.name for part in array.parts}
-    tensors = {part: source.read(names[part.name]).to(part.torch_dtype).contiguous() for part in array.parts}
+    tensors = {part: _tensor(array, part, source).to(part.torch_dtype).contiguous() for part in array.parts}
     piece = array.first_piece
     file.seek(array.offset)
     for index in range(array.count):
         bundle = np.zeros(array.stride, np.uint8)
         for part, tensor in tensors.items():
-            one = tensor[index] if array.kind == EXPERTS else tensor
+            one = tensor if array.kind == RESIDENT else tensor[index]
             bundle[part.offset : part.offset + part.bytes] = one.reshape(-1).view(torch.uint8).numpy()
         for data in _pieces(bundle, manifest.piece_bytes):
             table[piece] = crc32c(data)
             piece += 1
         file.write(bundle.data)
+
+
+def _tensor(array: Array, part: Part, source: Source) -> torch.Tensor:
+    """A part of all bundles of an array, [bundles, ...]; of a resident tensor, that tensor."""
+    if array.kind == RESIDENT:
+        return source.read(part.name)
+    if array.kind == EXPERTS:
+        return source.read(f"{array.name}.{part.name}")
+    *others, last = (source.read(f"{array.name}.{name}") for name in matrices_in(part.name))
+    rows = torch.cat([*others, last.T], dim=1)
+    missing = array.count * part.shape[0] - len(rows)
+    return torch.nn.functional.pad(rows, (0, 0, 0, missing)).view(array.count, *part.shape)
 
 
 def _pieces(bundle: U8, piece_bytes: int) -> Iterator[U8]:

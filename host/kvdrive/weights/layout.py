@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -9,9 +10,10 @@ import torch
 from transformers import PreTrainedModel
 
 from kvdrive.errors import UnsupportedError
-from kvdrive.weights.bundles import DTYPES, EXPERTS, PIECE_BYTES, RESIDENT, Array, place_parts
+from kvdrive.weights.bundles import DTYPES, EXPERTS, NEURONS, PAGE, PIECE_BYTES, RESIDENT, Array, place_parts
 from kvdrive.weights.manifest import Manifest, data_offset
 from kvdrive.weights.modules import experts_of, own_tensors
+from kvdrive.weights.neurons import SparseBlock, neurons_of
 from kvdrive.weights.sources import Source
 
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}
@@ -22,13 +24,18 @@ def plan(
 ) -> Manifest:
     """The manifest of a file for this (empty) model. `dtype`: of all numbers, or "auto" as they are stored.
 
-    `config` and `checkpoint`: the fingerprints. Raises UnsupportedError for models without experts.
+    `config` and `checkpoint`: the fingerprints. Raises UnsupportedError for models without experts and ReLU.
     """
-    experts = experts_of(model)
-    if not experts:
-        raise UnsupportedError(f"{type(model).__name__} has no experts: only their weights can be read from flash")
-    arrays = [_experts(name, module, source, dtype) for name, module in experts.items()]
-    arrays += _resident(model, tuple(experts), source, dtype)
+    experts, blocks = experts_of(model), neurons_of(model)
+    if not experts and not blocks:
+        raise UnsupportedError(f"{type(model).__name__} has no experts and no ReLU: its weights must stay in memory")
+    if experts:
+        arrays = [_experts(name, module, source, dtype) for name, module in experts.items()]
+        on_flash = [f"{name}." for name in experts]
+    else:
+        arrays = [_neurons(name, block, source, dtype) for name, block in blocks.items()]
+        on_flash = [f"{name}.{matrix}" for name, block in blocks.items() for matrix in block.matrices]
+    arrays += _resident(model, tuple(on_flash), source, dtype)
     manifest = Manifest(model.config.model_type, config, checkpoint, piece, tuple(_placed(arrays, piece, 1 << 40)))
     front = len(manifest.to_bytes())  # long enough: its offsets have more digits than the final ones
     return replace(manifest, arrays=tuple(_placed(arrays, piece, data_offset(front, manifest.pieces))))
@@ -48,10 +55,20 @@ def _experts(name: str, module: torch.nn.Module, source: Source, dtype: str) -> 
     return Array(name, EXPERTS, int(module.num_experts), stride, 0, 0, parts)
 
 
-def _resident(model: PreTrainedModel, experts: tuple[str, ...], source: Source, dtype: str) -> Iterator[Array]:
-    """What stays in memory: all parameters and stored buffers outside the experts. Tied ones are stored once."""
+def _neurons(name: str, block: SparseBlock, source: Source, dtype: str) -> Array:
+    """The neurons of a feed-forward part, in the smallest groups that are whole pages; places are given later."""
+    neurons, width = block.shape
+    precision = stored(source, f"{name}.{block.matrices[-1]}", dtype)
+    row = width * int(DTYPES[precision].itemsize)
+    size = PAGE // math.gcd(row, PAGE)
+    parts, stride = place_parts([(block.part, precision, (size, width))])
+    return Array(name, NEURONS, -(-neurons // size), stride, 0, 0, parts)
+
+
+def _resident(model: PreTrainedModel, on_flash: tuple[str, ...], source: Source, dtype: str) -> Iterator[Array]:
+    """What stays in memory: parameters and stored buffers whose names do not begin so. Tied ones are stored once."""
     for name, tensor in model.state_dict().items():
-        if not name.startswith(tuple(f"{one}." for one in experts)) and source.has(name):
+        if not name.startswith(on_flash) and source.has(name):
             parts, stride = place_parts([(name, stored(source, name, dtype), tensor.shape)])
             yield Array(name, RESIDENT, 1, stride, 0, 0, parts)
 

@@ -16,19 +16,25 @@ from kvdrive.weights.eviction.prior import Prior
 from kvdrive.weights.experts import NAME, Streamed, install
 from kvdrive.weights.file import WeightsFile, aligned
 from kvdrive.weights.lookahead import LookAhead
+from kvdrive.weights.manifest import Manifest
 from kvdrive.weights.memory import needs
 from kvdrive.weights.modules import experts_of
+from kvdrive.weights.neurons import matrices_in
 from kvdrive.weights.slots import Slots
 from kvdrive.weights.sources import empty_model
 
 
 @dataclass(frozen=True)
 class WeightsOptions:
-    """How much memory all weights may take: bytes, or a share of what they take together. `eviction`: see EVICTIONS."""
+    """How much memory all weights may take: bytes, or a share of what they take together. `eviction`: see EVICTIONS.
+
+    `window`: neurons that none of the last so many calls of a layer used leave memory.
+    """
 
     memory: int | Fraction = Fraction(1, 2)
     eviction: str = "lfu"
     look_ahead: bool = True
+    window: int = 5
 
 
 class FlashWeights:
@@ -51,8 +57,7 @@ class FlashWeights:
         self.slots = Slots(file, arrays, count, self._eviction)
         ahead = LookAhead(self.model, list(modules)) if options.look_ahead else None
         self.lookahead = ahead if ahead is not None and ahead.works else None
-        origin = bytes.fromhex(file.manifest.source or file.manifest.config)  # tells sessions of other experts apart
-        self.model.register_buffer("weights_on_flash", torch.tensor(list(origin), dtype=torch.uint8))
+        mark_origin(self.model, file.manifest)
         at_once = min(count, self.need.experts_at_once)
         install(list(modules.values()), Streamed(self.slots, arrays, self.lookahead, dtype, at_once))
 
@@ -87,17 +92,31 @@ class FlashWeights:
             self._eviction.save()
 
 
+def mark_origin(model: PreTrainedModel, manifest: Manifest) -> None:
+    """Make the weights on flash a part of the model's fingerprint, so that sessions of other weights are not found."""
+    origin = bytes.fromhex(manifest.source or manifest.config)
+    model.register_buffer("weights_on_flash", torch.tensor(list(origin), dtype=torch.uint8))
+
+
 def resident_model(file: WeightsFile, config: Any, dtype: torch.dtype) -> PreTrainedModel:
-    """The model with its resident tensors; those of experts are without memory."""
+    """The model with its resident tensors; those on flash are without memory."""
     model = empty_model(config)
     for array in file.manifest.resident:
         _set(model, array.name, _read(file, array, dtype))
     model.tie_weights()
-    inside = tuple(f"{name}." for name in experts_of(model))
-    left = [name for name, one in model.named_parameters() if one.is_meta and not name.startswith(inside)]
+    left = [
+        name for name, one in model.named_parameters() if one.is_meta and not name.startswith(_on_flash(file.manifest))
+    ]
     if left:
         raise InputError(f"{file.path} lacks {left[0]}: convert the checkpoint again")
     return model
+
+
+def _on_flash(manifest: Manifest) -> tuple[str, ...]:
+    """How the names of parameters begin that are not resident."""
+    experts = [f"{array.name}." for array in manifest.experts]
+    neurons = [f"{array.name}.{name}" for array in manifest.neurons for name in matrices_in(array.parts[0].name)]
+    return (*experts, *neurons)
 
 
 def _read(file: WeightsFile, array: Array, dtype: torch.dtype) -> torch.Tensor:

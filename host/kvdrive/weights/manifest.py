@@ -16,7 +16,7 @@ import numpy as np
 
 from kvdrive._native import crc32c
 from kvdrive.errors import InputError
-from kvdrive.weights.bundles import EXPERTS, PAGE, RESIDENT, Array, Table, rounded_up
+from kvdrive.weights.bundles import EXPERTS, NEURONS, PAGE, RESIDENT, Array, Table, rounded_up
 
 MAGIC = b"KVDRIVEW"
 VERSION = 1
@@ -43,6 +43,11 @@ class Manifest:
     def experts(self) -> tuple[Array, ...]:
         """The modules whose experts are read on demand, in the order of the model."""
         return tuple(array for array in self.arrays if array.kind == EXPERTS)
+
+    @property
+    def neurons(self) -> tuple[Array, ...]:
+        """The feed-forward parts whose neurons are read on demand, in the order of the model."""
+        return tuple(array for array in self.arrays if array.kind == NEURONS)
 
     @property
     def resident(self) -> tuple[Array, ...]:

@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import torch
 
 from kvdrive.errors import UnsupportedError
+from kvdrive.weights.bundles import EXPERTS, NEURONS
 from kvdrive.weights.modules import experts_of
+from kvdrive.weights.neurons import neurons_of
 from kvdrive.weights.sources import empty_model
+from kvdrive.weights.sparse import LEAST
 
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 @dataclass(frozen=True)
 class Modes:
-    """Numbers in a model: all of them, and those in experts; how many experts there are, and of how many a token is.
+    """How many numbers a model has, and how many of them can be on flash.
 
-    A model without experts, or with ones that cannot be on flash, has 0 of them.
+    `kind`: what these are, EXPERTS or NEURONS, "" where there is none; `least`: the share of them that must be in
+    memory.
     """
 
     numbers: int
-    in_experts: int
-    experts: int
-    per_token: int
+    on_flash: int = 0
+    kind: str = ""
+    least: Fraction = Fraction(0)
 
     @property
     def precisions(self) -> tuple[str, ...]:
@@ -35,18 +40,18 @@ class Modes:
         """Bytes of all weights."""
         return self.numbers * int(PRECISIONS[precision].itemsize)
 
-    def on_flash(self, precision: str) -> int:
-        """The least bytes in memory with experts on flash in the same precision."""
-        numbers = self.numbers - self.in_experts + self.per_token * (self.in_experts // max(1, self.experts))
-        return numbers * int(PRECISIONS[precision].itemsize)
+    def at_least(self, precision: str) -> int:
+        """The least bytes in memory with the others on flash in the same precision."""
+        return int((self.numbers - self.on_flash + self.least * self.on_flash) * PRECISIONS[precision].itemsize)
 
     def as_json(self) -> dict[str, Any]:
         """Bytes by mode and precision."""
         return {
             "parameters": self.numbers,
-            "parameters_of_experts": self.in_experts,
+            "on_flash": self.kind,
+            "parameters_on_flash": self.on_flash,
             "memory": {name: self.in_memory(name) for name in PRECISIONS},
-            "flash_at_least": {name: self.on_flash(name) for name in PRECISIONS} if self.experts else None,
+            "flash_at_least": {name: self.at_least(name) for name in PRECISIONS} if self.kind else None,
         }
 
 
@@ -55,9 +60,13 @@ def modes_of(config: Any) -> Modes:
     model = empty_model(config)
     numbers = sum(one.numel() for one in model.parameters())
     try:
-        found = list(experts_of(model).values())
+        experts = list(experts_of(model).values())
     except UnsupportedError:
-        found = []
-    inside = sum(one.numel() for module in found for one in module.parameters())
-    count = sum(int(module.num_experts) for module in found)
-    return Modes(numbers, inside, count, int(getattr(config, "num_experts_per_tok", 0) or 0))
+        return Modes(numbers)
+    if experts:
+        inside = sum(one.numel() for module in experts for one in module.parameters())
+        count = sum(int(module.num_experts) for module in experts)
+        return Modes(numbers, inside, EXPERTS, Fraction(int(getattr(config, "num_experts_per_tok", 1)), count))
+    if blocks := neurons_of(model).values():
+        return Modes(numbers, sum(block.shape[0] * block.shape[1] for block in blocks), NEURONS, Fraction(1, LEAST))
+    return Modes(numbers)

@@ -1,4 +1,4 @@
-"""A checkpoint with its experts on flash: finds the file of weights, makes it where there is none, and opens it."""
+"""Checkpoints with experts or neurons on flash: their files of weights are made, found and opened."""
 
 from __future__ import annotations
 
@@ -22,17 +22,19 @@ from kvdrive.weights.file import WeightsFile
 from kvdrive.weights.layout import plan
 from kvdrive.weights.loading import FlashWeights, WeightsOptions
 from kvdrive.weights.sources import LoadedSource, SafetensorsSource, Source, empty_model
+from kvdrive.weights.sparse import SparseWeights
 
 SUFFIX = ".kvw"
 
 
 @dataclass(frozen=True)
 class Converted:
-    """What a conversion did. `resumed`: parts that an earlier one had left."""
+    """What a conversion did: `experts` or `neurons` are on flash. `resumed`: parts that an earlier one had left."""
 
     path: Path
     file_bytes: int
     experts: int
+    neurons: int
     resumed: int
 
 
@@ -56,7 +58,9 @@ def make_file(checkpoint: Path, path: Path | None, dtype: str, console: Console)
     to = path or default_path(checkpoint)
     with bar(console, "weights: tensors", len(manifest.arrays)) as (bars, task):
         resumed = convert.write(manifest, source, to, lambda done, total: bars.update(task, completed=done))
-    return Converted(to, manifest.file_bytes, sum(array.count for array in manifest.experts), resumed)
+    experts = sum(array.count for array in manifest.experts)
+    neurons = sum(array.count * array.parts[0].shape[0] for array in manifest.neurons)
+    return Converted(to, manifest.file_bytes, experts, neurons, resumed)
 
 
 @dataclass(frozen=True)
@@ -67,10 +71,11 @@ class FlashOptions:
     weights_memory: int | Fraction = Fraction(1, 2)
     weights_cache: str = "lfu"
     look_ahead: bool = True
+    weights_window: int = 5
 
 
 def load(name: str, dtype: str, options: FlashOptions) -> Checkpoint:
-    """A checkpoint whose experts are in a file of weights, which `Checkpoint.weights` closes.
+    """A checkpoint whose experts or neurons are in a file of weights, which `Checkpoint.weights` closes.
 
     `name` and `dtype` as in `checkpoints.load`. Raises InputError, UnsupportedError, TargetError.
     """
@@ -82,11 +87,13 @@ def load(name: str, dtype: str, options: FlashOptions) -> Checkpoint:
     config = checkpoints.read_config(path)
     weights = WeightsFile(file)
     check_origin(weights, config, path)
-    stored = weights.manifest.experts[0].parts[0].torch_dtype
+    manifest = weights.manifest
+    stored = (manifest.experts or manifest.neurons)[0].parts[0].torch_dtype
     computed = (getattr(config, "dtype", None) or stored) if dtype == "auto" else DTYPES[dtype]
     config.__dict__.pop("quantization_config", None)  # of a GGUF file, whose weights were dequantised
-    how = WeightsOptions(options.weights_memory, options.weights_cache, options.look_ahead)
-    found = FlashWeights(weights, config, computed, how)
+    how = WeightsOptions(options.weights_memory, options.weights_cache, options.look_ahead, options.weights_window)
+    kind = FlashWeights if manifest.experts else SparseWeights
+    found = kind(weights, config, computed, how)
     if (path / "generation_config.json").is_file():
         found.model.generation_config = GenerationConfig.from_pretrained(path, local_files_only=True)
     return Checkpoint(name, path, found.model, checkpoints.read_tokenizer(path), found)

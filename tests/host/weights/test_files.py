@@ -198,7 +198,7 @@ def test_the_fingerprint_sees_every_weight_file(folder, tmp_path):
 
 
 def test_models_without_experts_are_refused(checkpoint, tmp_path):
-    with pytest.raises(UnsupportedError, match="has no experts"):
+    with pytest.raises(UnsupportedError, match="has no experts and no ReLU"):
         make_file(checkpoint, tmp_path / "w.kvw", "auto", QUIET)
 
 

@@ -1,0 +1,84 @@
+"""Dense models with ReLU whose neurons stay on flash, but for those that recent tokens used."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import torch
+
+from kvdrive.errors import InputError
+from kvdrive.weights.file import WeightsFile
+from kvdrive.weights.loading import WeightsOptions, mark_origin, resident_model
+from kvdrive.weights.memory import size
+from kvdrive.weights.neurons import SparseSum, install, neurons_of
+from kvdrive.weights.window import Window
+
+LEAST = 16  # a window holds at least one 16th of its layer
+
+
+class SparseWeights:
+    """A model and the file with its neurons. The tokens are those of the model in memory.
+
+    `model` has the resident tensors in `dtype`. Raises InputError if the memory is too small.
+    """
+
+    def __init__(self, file: WeightsFile, config: Any, dtype: torch.dtype, options: WeightsOptions) -> None:
+        self.file = file
+        arrays = file.manifest.neurons
+        self._resident = sum(array.bytes_in(dtype) for array in file.manifest.resident)
+        self._whole = self._resident + sum(array.count * array.bytes_in(dtype) for array in arrays)
+        share = self._share(options.memory, dtype)
+        self.model = resident_model(file, config, dtype)
+        blocks = neurons_of(self.model)
+        if [(array.name, array.parts[0].name) for array in arrays] != [(n, b.part) for n, b in blocks.items()]:
+            raise InputError(f"{file.path} holds the neurons of another model: convert this one")
+        mark_origin(self.model, file.manifest)
+        self._windows = [Window(file, one, max(1, int(one.count * share)), options.window) for one in arrays]
+        self._sums = []
+        for array, window, block in zip(arrays, self._windows, blocks.values(), strict=True):
+            self._sums.append(SparseSum(window, block.shape[0], array.count, dtype))
+            install(block, self._sums[-1])
+
+    def _share(self, memory: int | Fraction, dtype: torch.dtype) -> Fraction:
+        """The share of its neurons that each layer holds within a budget. Raises InputError."""
+        arrays = self.file.manifest.neurons
+        limit = int(self._whole * memory) if isinstance(memory, Fraction) else memory
+        stored = sum(array.bytes for array in arrays)
+        if any(part.torch_dtype != dtype for array in arrays for part in array.parts):
+            stored += max(array.count * array.bytes_in(dtype) for array in arrays)  # a window in the other precision
+        share = min(Fraction(1), Fraction(max(0, limit - self._resident), stored))
+        if share < Fraction(1, LEAST):
+            raise InputError(
+                f"{size(limit)} hold less than the resident weights ({size(self._resident)}) and a {LEAST}th of the "
+                f"neurons: give --weights-memory {size(self._resident + stored // LEAST + 1)} or more; all weights "
+                f"take {size(self._whole)}"
+            )
+        return share
+
+    @property
+    def parameters(self) -> int:
+        """Numbers in all neurons on flash."""
+        return sum(array.count * part.numbers for array in self.file.manifest.neurons for part in array.parts)
+
+    def report(self) -> dict[str, Any]:
+        """Counters for the report of a generation; hits and misses count groups of neurons."""
+        hits = sum(window.counters.hits for window in self._windows)
+        misses = sum(window.counters.misses for window in self._windows)
+        active, total = (sum(getattr(one, name) for one in self._sums) for name in ("active", "total"))
+        reads = self.file.counters()
+        return {
+            "bytes": self._whole,
+            "resident_bytes": self._resident,
+            "neurons_in_memory": sum(window.capacity * window.neurons for window in self._windows),
+            "neurons": sum(array.count * array.parts[0].shape[0] for array in self.file.manifest.neurons),
+            "active": active / max(1, total),
+            "hits": hits,
+            "misses": misses,
+            "hit_rate": hits / max(1, hits + misses),
+            "around_page_cache": self.file.around_cache,
+            **{f"flash_{name}": value for name, value in reads.items()},
+        }
+
+    def close(self) -> None:
+        """Nothing is in flight between two calls of the model."""

@@ -1,0 +1,151 @@
+"""Dense models with ReLU whose neurons stay on flash, and the memory for recent ones."""
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+from small_models import CONFIGS, random_model
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
+from typer.testing import CliRunner
+
+from kvdrive.cli.main import app
+from kvdrive.errors import InputError, TargetError
+from kvdrive.generation import places
+from kvdrive.weights.file import WeightsFile, aligned
+from kvdrive.weights.opening import FlashOptions, load, make_file
+from kvdrive.weights.window import Window
+
+QUIET = Console(quiet=True)
+
+
+@pytest.fixture(scope="module")
+def converted(checkpoint, tmp_path_factory):
+    """Family -> checkpoint folder and its file of weights."""
+    made = {}
+
+    def of(name):
+        if name not in made:
+            if name == "mini_relu":
+                folder = places.find(name)
+            else:
+                folder = tmp_path_factory.mktemp(name)
+                random_model(CONFIGS["opt"]).save_pretrained(folder)
+                PreTrainedTokenizerFast.from_pretrained(checkpoint).save_pretrained(folder)
+            path = tmp_path_factory.mktemp("weights") / "w.kvw"
+            made[name] = folder, make_file(folder, path, "auto", QUIET).path
+        return made[name]
+
+    return of
+
+
+def greedy(model, prompt, new_tokens=12):
+    return model.generate(prompt, max_new_tokens=new_tokens, do_sample=False, eos_token_id=-1, pad_token_id=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "memory"),
+    [("mini_relu", Fraction(7, 10)), ("mini_relu", Fraction(1)), ("opt", Fraction(19, 20)), ("opt", Fraction(1))],
+)
+def test_tokens_equal_those_of_the_model_in_memory(name, memory, converted):
+    folder, path = converted(name)
+    whole = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    prompt = torch.randint(2, 300, (2, 20), generator=torch.Generator().manual_seed(1))
+    checkpoint = load(str(folder), "float32", FlashOptions(path, memory))
+    assert torch.equal(greedy(checkpoint.model, prompt), greedy(whole, prompt))
+    with torch.no_grad():
+        torch.testing.assert_close(checkpoint.model(prompt).logits, whole(prompt).logits, rtol=1e-4, atol=1e-4)
+    report = checkpoint.weights.report()
+    assert 0.2 < report["active"] < 0.8
+    assert report["hits"] > 0
+    assert report["flash_bytes"] > 0
+    assert (report["neurons_in_memory"] < report["neurons"]) == (memory < 1)
+
+
+def test_a_zero_neuron_is_never_read(converted):
+    folder, path = converted("mini_relu")
+    checkpoint = load(str(folder), "float32", FlashOptions(path, Fraction(1)))
+    model, weights = checkpoint.model, checkpoint.weights
+    seen = []
+    for layer in model.model.layers:
+        layer.mlp.act_fn.register_forward_hook(lambda module, inputs, output: seen.append(output[0]))
+    before = weights.file.counters()["bytes"]
+    with torch.no_grad():
+        model(torch.tensor([[5]]))
+    size = weights._windows[0].neurons
+    groups = [int((one.view(-1, size) != 0).any(1).sum()) for one in seen]
+    assert all(0 < count < 768 // size for count in groups)
+    assert weights.file.counters()["bytes"] - before == 4096 * sum(groups)
+    with torch.no_grad():
+        model(torch.tensor([[5]]))  # the same token: everything is in the window
+    assert weights.file.counters()["bytes"] - before == 4096 * sum(groups)
+
+
+def test_the_window_holds_what_recent_calls_used(converted):
+    _, path = converted("mini_relu")
+    file = WeightsFile(path)
+    array = file.manifest.neurons[1]
+    expected = {}
+    for group in range(array.count):
+        memory = aligned(array.stride)
+        file.read(array, group, memory)
+        expected[group] = bytes(memory)
+    window = Window(file, array, 24, calls=3)
+    random = np.random.default_rng(2)
+    recent = []
+    for _ in range(60):
+        groups = np.sort(random.choice(40, random.integers(1, 12), replace=False))
+        window.hold(groups)
+        recent = [*recent[-2:], set(groups.tolist())]
+        held = window.pointer[: window.used].tolist()
+        assert len(set(held)) == len(held) <= 24
+        assert set(groups.tolist()) <= set(held) <= set.union(*recent)
+        for place, group in enumerate(held):
+            assert bytes(window._memory[place]) == expected[group]
+            assert window._place[group] == place
+        assert (window._place >= 0).sum() == window.used
+    assert 0 < window.counters.misses < window.counters.misses + window.counters.hits
+
+
+def test_a_damaged_neuron_ends_the_text(converted, tmp_path):
+    folder, path = converted("opt")
+    copy = tmp_path / "w.kvw"
+    copy.write_bytes(Path(path).read_bytes())
+    checkpoint = load(str(folder), "float32", FlashOptions(copy, Fraction(1)))
+    array = checkpoint.weights.file.manifest.neurons[1]
+    contents = copy.read_bytes()
+    with copy.open("r+b") as file:
+        for group in range(array.count):
+            file.seek(array.bundle(group))
+            file.write(bytes([contents[array.bundle(group)] ^ 1]))
+    with pytest.raises(TargetError, match=r"bundle \d+ of model.decoder.layers.1 in .* is damaged"):
+        greedy(checkpoint.model, torch.tensor([[5, 6, 7]]))
+    copy.write_bytes(contents)
+    whole = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    assert torch.equal(greedy(checkpoint.model, torch.tensor([[5, 6, 7]])), greedy(whole, torch.tensor([[5, 6, 7]])))
+
+
+def test_too_little_memory_says_what_is_needed(converted):
+    folder, path = converted("opt")
+    with pytest.raises(InputError, match=r"give --weights-memory \d+M or more"):
+        load(str(folder), "float32", FlashOptions(path, 1 << 20))
+
+
+def test_generate_with_neurons_on_flash(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    made = CliRunner().invoke(app, ["convert", "--model", "mini_relu", "--json"])
+    assert made.exit_code == 0, made.output
+    assert json.loads(made.stdout)["neurons"] == 4 * 768
+    shown = CliRunner().invoke(app, ["doctor", "--model", "mini_relu"]).stdout
+    assert "neurons on flash, at least" in shown
+    options = ["--weights", "flash", "--weights-memory", "80%", "--check", "--json", "--threads", "1"]
+    result = CliRunner().invoke(
+        app, ["generate", "--model", "mini_relu", "--prompt", "def main(", "--max-new-tokens", "8", *options]
+    )
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)
+    assert report["check"]["identical"] == report["check"]["total"]
+    assert report["weights"]["neurons_in_memory"] < report["weights"]["neurons"]
