@@ -55,13 +55,10 @@ def matrices_in(part: str) -> list[str]:
 
 
 def _is_gated(module: torch.nn.Module) -> bool:
-    linear = [getattr(module, name, None) for name in ("gate_proj", "up_proj", "down_proj")]
-    return (
-        isinstance(getattr(module, "act_fn", None), torch.nn.ReLU)
-        and all(isinstance(one, torch.nn.Linear) for one in linear)
-        and linear[1].bias is None
-        and linear[2].bias is None
-    )
+    linear: list[Any] = [getattr(module, name, None) for name in ("gate_proj", "up_proj", "down_proj")]
+    if not all(isinstance(one, torch.nn.Linear) for one in linear):
+        return False
+    return isinstance(getattr(module, "act_fn", None), torch.nn.ReLU) and linear[1].bias is linear[2].bias is None
 
 
 class SparseSum:
@@ -97,7 +94,7 @@ class SparseSum:
         return out
 
 
-class SparseDown(torch.nn.Module):
+class SparseDown(torch.nn.Module):  # type: ignore[misc]
     """Stands in for the second matrix of a layer without a gate."""
 
     def __init__(self, bias: torch.nn.Parameter | None, sums: SparseSum) -> None:

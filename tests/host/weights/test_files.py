@@ -17,7 +17,7 @@ from kvdrive.weights.file import WeightsFile, aligned
 from kvdrive.weights.layout import plan
 from kvdrive.weights.manifest import Manifest, read_front
 from kvdrive.weights.opening import check_origin, make_file
-from kvdrive.weights.sources import SafetensorsSource, empty_model
+from kvdrive.weights.sources import LoadedSource, SafetensorsSource, empty_model
 
 QUIET = Console(quiet=True)
 
@@ -209,3 +209,10 @@ def test_the_precision_on_flash_can_be_chosen(folder, tmp_path):
     expected = moe_models.in_memory(folder).get_submodule(array.name).down_proj[3]
     assert torch.equal(found, expected.to(torch.bfloat16))
     assert np.isfinite(found.float().numpy()).all()
+
+
+def test_a_model_in_memory_becomes_the_same_file(folder, weights, tmp_path):
+    manifest, _ = manifest_of(folder)
+    path = tmp_path / "w.kvw"
+    convert.write(manifest, LoadedSource(moe_models.in_memory(folder)), path)
+    assert path.read_bytes() == weights.read_bytes()
