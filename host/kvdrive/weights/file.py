@@ -34,9 +34,17 @@ class WeightsFile:
             raise InputError(f"{path} is truncated: convert the checkpoint again")
         self.path = path
         try:
-            self._reader = PieceReader(path, self.manifest.piece_bytes, depth)
+            self._open: PieceReader | None = PieceReader(path, self.manifest.piece_bytes, depth)
         except RuntimeError as error:
             raise TargetError(str(error)) from error
+        self._around_cache = self._reader.around_cache
+        self._counters: dict[str, int] = {}
+
+    @property
+    def _reader(self) -> PieceReader:
+        if self._open is None:
+            raise TargetError(f"{self.path} is closed")
+        return self._open
 
     def start(self, array: Array, index: int, to: U8, *, ahead: bool = False) -> int:
         """Start to read bundle `index` of `array` into page-aligned memory of `array.stride` bytes: a ticket.
@@ -72,12 +80,17 @@ class WeightsFile:
 
     def counters(self) -> dict[str, int]:
         """Reads, bytes, the most reads in flight, time with reads in flight (ns)."""
-        return self._reader.counters()
+        return self._counters if self._open is None else self._open.counters()
+
+    def close(self) -> None:
+        """End the thread that reads. The counters stay."""
+        self._counters = self.counters()
+        self._open = None
 
     @property
     def around_cache(self) -> bool:
         """True if reads bypass the page cache, so that every one of them is a read of the disk."""
-        return self._reader.around_cache
+        return self._around_cache
 
 
 def aligned(count: int) -> U8:

@@ -86,8 +86,9 @@ class FlashWeights:
         }
 
     def close(self) -> None:
-        """End the reads, and keep what the policy has learned."""
+        """End the reads and close the file, and keep what the policy has learned."""
         self.slots.close()
+        self.file.close()
         if isinstance(self._eviction, Prior):
             self._eviction.save()
 

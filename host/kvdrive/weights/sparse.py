@@ -81,4 +81,5 @@ class SparseWeights:
         }
 
     def close(self) -> None:
-        """Nothing is in flight between two calls of the model."""
+        """Close the file; nothing is in flight between two calls of the model."""
+        self.file.close()

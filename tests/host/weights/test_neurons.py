@@ -42,6 +42,21 @@ def converted(checkpoint, tmp_path_factory):
     return of
 
 
+@pytest.fixture
+def opened(converted):
+    """(family, memory, file) -> a checkpoint with its neurons on flash."""
+    found = []
+
+    def of(name, memory=Fraction(1), file=None):
+        folder, path = converted(name)
+        found.append(load(str(folder), "float32", FlashOptions(file or path, memory)))
+        return found[-1]
+
+    yield of
+    for one in found:
+        one.weights.close()
+
+
 def greedy(model, prompt, new_tokens=12):
     return model.generate(prompt, max_new_tokens=new_tokens, do_sample=False, eos_token_id=-1, pad_token_id=0)
 
@@ -50,11 +65,11 @@ def greedy(model, prompt, new_tokens=12):
     ("name", "memory"),
     [("mini_relu", Fraction(7, 10)), ("mini_relu", Fraction(1)), ("opt", Fraction(19, 20)), ("opt", Fraction(1))],
 )
-def test_tokens_equal_those_of_the_model_in_memory(name, memory, converted):
-    folder, path = converted(name)
+def test_tokens_equal_those_of_the_model_in_memory(name, memory, converted, opened):
+    folder, _ = converted(name)
     whole = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     prompt = torch.randint(2, 300, (2, 20), generator=torch.Generator().manual_seed(1))
-    checkpoint = load(str(folder), "float32", FlashOptions(path, memory))
+    checkpoint = opened(name, memory)
     assert torch.equal(greedy(checkpoint.model, prompt), greedy(whole, prompt))
     with torch.no_grad():
         torch.testing.assert_close(checkpoint.model(prompt).logits, whole(prompt).logits, rtol=1e-4, atol=1e-4)
@@ -65,9 +80,8 @@ def test_tokens_equal_those_of_the_model_in_memory(name, memory, converted):
     assert (report["neurons_in_memory"] < report["neurons"]) == (memory < 1)
 
 
-def test_a_zero_neuron_is_never_read(converted):
-    folder, path = converted("mini_relu")
-    checkpoint = load(str(folder), "float32", FlashOptions(path, Fraction(1)))
+def test_a_zero_neuron_is_never_read(opened):
+    checkpoint = opened("mini_relu")
     model, weights = checkpoint.model, checkpoint.weights
     seen = []
     for layer in model.model.layers:
@@ -107,14 +121,15 @@ def test_the_window_holds_what_recent_calls_used(converted):
             assert bytes(window._memory[place]) == expected[group]
             assert window._place[group] == place
         assert (window._place >= 0).sum() == window.used
+    file.close()
     assert 0 < window.counters.misses < window.counters.misses + window.counters.hits
 
 
-def test_a_damaged_neuron_ends_the_text(converted, tmp_path):
+def test_a_damaged_neuron_ends_the_text(converted, opened, tmp_path):
     folder, path = converted("opt")
     copy = tmp_path / "w.kvw"
     copy.write_bytes(Path(path).read_bytes())
-    checkpoint = load(str(folder), "float32", FlashOptions(copy, Fraction(1)))
+    checkpoint = opened("opt", file=copy)
     array = checkpoint.weights.file.manifest.neurons[1]
     contents = copy.read_bytes()
     with copy.open("r+b") as file:
