@@ -1,33 +1,31 @@
-"""The benchmark of the plan: every setting is calibrated, filled and measured; predictions follow from calibrations."""
+"""The table of plans beside measured steps."""
 
-import sys
+from types import SimpleNamespace
 
 import pytest
-from transformers import LlamaConfig
 
 import bench_plan
-from bench_plan import Calibration, Setting
-from kvdrive.kvcache.xcache.measured import Line, Measured
+from bench_plan import CLOCKS, MARKS, PAGE, SETTINGS, Setting, Time, compare, table
+from kvdrive.kvcache.drive_rates import Line
+from kvdrive.kvcache.xcache.measured import Measured
+from kvdrive.perf.here import Here
 
 
-def test_a_prediction_adds_what_the_context_takes_to_a_short_step():
-    rates = Measured(Line(1, 2), Line(3, 4), Line(5, 6), Line(7, 8), shared=True)
-    known = Calibration(rates, {2: 100.0}, layers=3)
-    short = 2 * (1 + 2 * 16)
-    assert known.predicted(Setting("", "", 1000, 2, 0.0), 0) == 100 + 3 * (2 * (1 + 2 * 1000) - short)
-    rebuilt = (3 + 5 + 7) + (4 + 6 + 8) * 1000
-    assert known.predicted(Setting("", "", 1000, 2, 0.5), 1) == 100 + 3 * (1 + 2 * 1000 + rebuilt - short)
+def test_a_row_compares_each_clock(monkeypatch):
+    attention = Measured(Line(0, 1e-6), Line(0, 0), Line(0, 2e-6), Line(0, 0), True)
+    known = {clock: Here(Line(0.01, 0.002), attention, 8, "", "") for clock in CLOCKS}
+    monkeypatch.setattr(bench_plan, "measured", lambda *arguments: (Time(wall=0.05, processor=0.08), 1))
+    monkeypatch.setattr(bench_plan, "decoder_config", lambda model: SimpleNamespace(num_hidden_layers=4))
+    row = compare(Setting("opt-125m", "emulator", 1000, 2, 0.5), None, known, None)
+    predicted = 0.01 + 4 * (0.002 - 2 * 16e-6) + 4 * (1e-3 + 2e-3)
+    assert row["wall_predicted_ms"] == pytest.approx(1e3 * predicted)
+    assert row["wall_error"] == pytest.approx(predicted / 0.05 - 1)
+    assert row["processor_error"] == pytest.approx(predicted / 0.08 - 1)
+    text = table([row | {"wall_error": 0.1}, row | {"wall_error": -0.2}], 2)
+    assert "| opt-125m | emulator | 1,000 | 2 | 0.5 | 50.0 |" in text
+    assert "Within 15%: 1 of 2 by wall time, 0 by processor time" in text
 
 
-@pytest.mark.parametrize("share", [0.0, 0.5])
-def test_settings_are_measured_with_filled_caches(tmp_path, monkeypatch, capsys, share):
-    small = LlamaConfig(
-        vocab_size=100, hidden_size=64, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2
-    )
-    monkeypatch.setattr(bench_plan, "CONFIGS", {"small": small})
-    monkeypatch.setattr(bench_plan, "SETTINGS", (Setting("small", "emulator", 300, 2, share),))
-    monkeypatch.setattr(bench_plan, "LONG", 512)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(sys, "argv", ["bench_plan.py", "--threads", "1"])
-    bench_plan.main()
-    assert f"| small | emulator | 300 | 2 | {share:g} |" in capsys.readouterr().out
+def test_the_page_has_a_place_for_the_table():
+    assert len(set(SETTINGS)) == 6
+    assert MARKS[1] in PAGE.read_text().split(MARKS[0])[1]
