@@ -6,7 +6,7 @@ from kvdrive.figures.flash import BUNDLES, FFN, NEW_NEURONS, ROWS, SEQUENTIAL, m
 from kvdrive.ledger.claim import Claim, Kind
 from kvdrive.perf.shapes import OPT_6_7B
 
-_NEURONS = "needs neurons on flash in the runtime, which keeps whole experts there (docs/weights.md)"
+_NEURONS = "needs a benchmark of neurons on flash, which the runtime has (docs/weights.md)"
 _TRAINED = "trained models with ReLU of that size, and their predictors"
 
 
