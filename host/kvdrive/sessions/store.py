@@ -1,10 +1,10 @@
 """The store: finds what the drives hold of a prompt, forks it, and keeps what was computed.
 
 A kept session never changes. To go on with it, it is forked, and the fork is kept as a session of its own; the drive
-shares what both have. Each save goes in the order data, chain, FLUSH, index: whatever the index names is durable.
-Whatever
-leaves goes in the other order. So a process that is killed at any step leaves nothing wrong, at most an orphan
-that `collect` removes. Before a session is used, the tokens on the drive itself are compared with the wanted ones.
+shares what both have. Each save (`saving`) goes in the order data, chain, FLUSH, index: whatever the index names is
+durable. Whatever leaves goes in the other order. So a process that is killed at any step leaves nothing wrong, at most
+an orphan that `collect` removes. Before a session is used, the tokens on the drive itself are compared with the wanted
+ones.
 """
 
 from __future__ import annotations
@@ -12,10 +12,8 @@ from __future__ import annotations
 import itertools
 import logging
 import sqlite3
-from collections.abc import Callable
 from collections.abc import Sequence as Several
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -26,13 +24,13 @@ from kvdrive.errors import TargetError, UnsupportedError
 from kvdrive.kvcache.backing import Backing
 from kvdrive.kvcache.loading import LoadStats
 from kvdrive.kvcache.overflow import Removal
-from kvdrive.kvcache.sequence import Sequence, Slice, gather
+from kvdrive.kvcache.sequence import Sequence, Slice
 from kvdrive.nvme.errors import CommandError
 from kvdrive.nvme.rows import tokens_per_group
-from kvdrive.sessions import owner, record
+from kvdrive.sessions import owner
 from kvdrive.sessions.ahead import LookAhead, Waiting
 from kvdrive.sessions.chain import Chain, GrowingChain, block_tokens
-from kvdrive.sessions.entry import Entry, NewEntry
+from kvdrive.sessions.entry import Entry
 from kvdrive.sessions.finder import Finder
 from kvdrive.sessions.index import Index
 from kvdrive.sessions.kept import KeptSequence
@@ -40,6 +38,7 @@ from kvdrive.sessions.options import SessionOptions
 from kvdrive.sessions.placing import Places, Placing, costs_file
 from kvdrive.sessions.record import Record, RecordsFullError
 from kvdrive.sessions.resume import STEPS, Costs
+from kvdrive.sessions.saving import Saving
 from kvdrive.sessions.shelf import Shelf, trim_all
 from kvdrive.sessions.wear import Governor
 from kvdrive.targets.base import Target
@@ -50,14 +49,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 _stores = itertools.count()
-_TRIES = 4  # sessions that are tried when the first ones turn out to be stale
 
 
 class SessionStore:
     """Sessions of one model on one group of drives. `shape`: the model's KV heads and head dimension.
 
-    `places` makes empty caches of the attached model, and says what loading into memory costs. `on_step` is called
-    with the name of each step of a save, for tests. Raises InputError.
+    `places` makes empty caches of the attached model, and says what loading into memory costs. Raises InputError.
     """
 
     def __init__(
@@ -77,7 +74,6 @@ class SessionStore:
         self.stats = self.shelf.stats
         self.every = options.every or backing.spill
         self.governor = Governor(index, options.daily_bytes)
-        self.on_step: Callable[[str], None] = lambda step: None
         self._backing = backing
         self.costs = Costs(costs_file(index.path), self._rates_key(), places.measure)
         self._saver = ThreadPoolExecutor(1, "kvdrive-saver")
@@ -85,6 +81,7 @@ class SessionStore:
         self._append_options = int(places.on_drives().append_options)
         parts = len(split(1, kv_heads, len(backing.queues))[0])
         self._record_of = Record(backing.label.hex(), options.tenant, "", self._append_options, block, parts=parts)
+        self.saving = Saving(self.shelf, self.governor, self._record_of, self._owner)
         self._chain = Chain(backing.label, options.tenant, self._record_of.layout, block)
         self.finder = Finder(self.shelf, self._chain, self.governor)
         self.placing = Placing(places, self.costs, self.finder)
@@ -243,7 +240,7 @@ class SessionStore:
     def _try_to_save(self, kept: KeptSequence, tokens: int) -> None:
         """Save; a failure is counted and said. Raises TargetError."""
         try:
-            self._save(kept, tokens)
+            self.saving.save(kept, tokens)
         except RecordsFullError as error:
             self._part(kept)
             kept.stop(str(error))
@@ -253,18 +250,6 @@ class SessionStore:
             log.warning("a session could not be saved: %s", str(error))
             return
         self.stats.saves += 1
-
-    def _save(self, kept: KeptSequence, tokens: int) -> None:
-        try:
-            self._explain(kept, tokens)
-        except CommandError as error:
-            if error.status != abi.NvmeStatus.CAPACITY_EXCEEDED or not self.shelf.make_room():
-                raise
-            self._explain(kept, tokens)
-        self.on_step("explained")
-        kept.cache.flush()
-        self.on_step("durable")
-        self._note(kept, tokens)
 
     def keep(self, cache: DriveCache) -> int | None:
         """Save all tokens of `cache`, pending ones as well. Returns the session's number; None if it is not kept."""
@@ -320,84 +305,6 @@ class SessionStore:
                 kept.admitted = bool(kept.name) or kept.source is not None or self.governor.admits(keys)
         return kept.admitted
 
-    def _record(self, kept: KeptSequence) -> Record:
-        cache = kept.cache
-        indices = [layer.index for layer in cache.drive_layers]
-        layers = cache.describe_layers()
-        return replace(self._record_of, name=kept.name, indices=indices, layers=layers, removals=kept.removals)
-
-    def _explain(self, kept: KeptSequence, tokens: int) -> None:
-        """Give the session on the drives its record and the numbers of its tokens. Raises CommandError."""
-        slices = kept.cache.sequences[0].slices
-        kept.named = kept.named or [0] * len(slices)
-        told, ids = self._record(kept), kept.all_ids(tokens)
-        fresh = kept.recorded != told.text()
-
-        def work(part: int, one: Slice, target: Target) -> None:
-            if fresh:
-                record.put_record(one.session, replace(told, part=part, first=one.first, last=one.last))
-            if kept.named[part] < len(ids):
-                record.put_tokens(one.session, kept.named[part], ids[kept.named[part] :])
-                kept.named[part] = len(ids)
-
-        gather([one.queue.start(partial(work, part, one)) for part, one in enumerate(slices)])
-        kept.recorded = told.text()
-
-    def _note(self, kept: KeptSequence, tokens: int) -> None:
-        """Tell the index. The session that this one replaces, and those beyond the bounds, leave it at the same
-        time.
-        """
-        told = self._record(kept)
-        written = max(tokens - kept.counted, 0) * told.bytes_per_token
-        gone: list[Entry] = []
-        growing, before = kept.growing, kept.saved
-        growing.extend(kept.ids[:tokens])
-        kept.saved = tokens
-        try:
-            with self.index.transaction():
-                replaced = self._replaced(kept)
-                if replaced is not None:
-                    gone += [entry for entry in [self.index.remove(replaced.id)] if entry]
-                known = kept.number is not None and self.index.grow(
-                    kept.number, growing.keys, tokens, kept.tail, growing.last
-                )
-                if not known:
-                    kept.number = self.index.add(
-                        self._new_entry(kept, told), growing.keys, pinned=replaced is not None and replaced.pinned
-                    )
-                self.governor.wrote(written)
-                self.on_step("noted")
-        except BaseException:
-            kept.saved = before
-            raise
-        self.on_step("committed")
-        kept.counted = max(kept.counted, tokens)
-        kept.source = None if replaced is not None else kept.source
-        self.shelf.remove(gone)
-        self.shelf.enforce()
-
-    def _new_entry(self, kept: KeptSequence, told: Record) -> NewEntry:
-        numbers = {queue: number for number, queue in enumerate(self._backing.queues)}
-        slices = [[numbers[s.queue], s.session.number, s.first, s.last] for s in kept.cache.sequences[0]]
-        return NewEntry(
-            kept.chain.root, self.options.tenant, told.model, slices, told.text(), told.bytes_per_token, self.block,
-            kept.name, self._owner, kept.saved, kept.tail, kept.growing.last,
-        )  # fmt: skip
-
-    def _replaced(self, kept: KeptSequence) -> Entry | None:
-        """The session that `kept` takes the place of: the one of its name, or the one that it goes on with."""
-        if kept.name:
-            named = self.index.named(kept.name, self.options.tenant)
-            return named if named is not None and named.id != kept.number and not owner.is_alive(named.owner) else None
-        source = None if kept.source is None else self.index.get(kept.source.id)
-        if source is None or Record.of(source.record).removals != kept.removals:
-            return None
-        if source.pinned or source.name or source.owner or source.tokens > kept.saved:
-            return None
-        known = source.tokens - len(source.tail)
-        same = kept.growing.keys[known // self.block - 1] == source.last if known else True
-        return source if same and kept.ids[known : source.tokens] == source.tail else None
-
     # ---- removing ----
 
     def leave_behind(self, kept: KeptSequence) -> None:
@@ -406,16 +313,7 @@ class SessionStore:
         CommandError, TargetError.
         """
         self._part(kept)
-        if kept.recorded is None:
-            return
-        told = replace(self._record(kept), usable=False)
-        slices = kept.cache.sequences[0].slices
-
-        def mark(part: int, one: Slice, target: Target) -> None:
-            record.put_record(one.session, replace(told, part=part, first=one.first, last=one.last))
-
-        kept.recorded = None
-        gather([one.queue.start(partial(mark, part, one)) for part, one in enumerate(slices)])
+        self.saving.mark_unusable(kept)
 
     def _part(self, kept: KeptSequence) -> None:
         """What the index names of a running sequence stays as a session of its own; the sequence becomes a fork."""

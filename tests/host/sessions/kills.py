@@ -82,7 +82,7 @@ def process(model, texts, folder, rng, at, active):
                         write_whole(acknowledged, str(kept.saved))
                     killer()
 
-                store.on_step = step
+                store.saving.on_step = step
                 tokens = greedy(model, ids, TURN, past_key_values=cache)
                 assert torch.equal(tokens, text[:, : tokens.shape[1]]), f"conversation {chat} went another way"
                 store.release(cache)

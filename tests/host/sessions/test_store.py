@@ -463,7 +463,7 @@ def test_the_quota_of_a_tenant_goes_before_the_bound_of_all(opened, model):
             with torch.no_grad():
                 model(ids := prompts(1, 80, seed=seed), past_key_values=(cache := store.cache(ids)))
             with store.index.transaction():
-                size = 2 * 80 * store._record(cache.keeper).bytes_per_token
+                size = 2 * 80 * store.saving.record(cache.keeper).bytes_per_token
                 store.index.set_quota("a", size)
             store.release(cache)
         assert store.index.count() == 2
