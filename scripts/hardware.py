@@ -101,8 +101,10 @@ def area_rows(manifests: Manifests, target: Table) -> list[list[str]]:
 
 
 def ratio_rows(manifests: Manifests, target: Table) -> list[list[str]]:
-    """Ratios of LUTs between two tops."""
-    whole, part = (_resources(manifests.get(target[name], {}), "yosys", "").get("LUT") for name in ("top", "over"))
+    """Ratios of LUTs between two tops, or between one and the difference of two: `over` less `without`."""
+    names = [target[name] for name in ("top", "over", "without") if name in target]
+    luts = [_resources(manifests.get(name, {}), "yosys", "").get("LUT") for name in names]
+    whole, part = luts[0], None if None in luts else luts[1] - sum(luts[2:])
     start, limit = [target["name"], "LUT"], target["times"]
     if whole is None or part is None:
         return [[*start, f"<= {limit:g}x", "-", "-", "-", "not measured"]]
