@@ -13,9 +13,11 @@ import numpy as np
 from kvdrive import abi
 from kvdrive.kernels.native import scale_bits
 from kvdrive.kvcache.backing import Backing, drop
+from kvdrive.kvcache.formats import joined, name_of
 from kvdrive.kvcache.sequence import Sequence, Slice, gather
 from kvdrive.kvcache.session import Query, attend
 from kvdrive.nvme.commands import flush
+from kvdrive.nvme.rows import bytes_of_row
 from kvdrive.perf import kept
 from kvdrive.perf.kept import KeptRates
 from kvdrive.targets.base import Target
@@ -56,7 +58,7 @@ class Heads:
 @dataclass(frozen=True)
 class DriveRates:
     """One sequence and layer on all drives together. `attend`: one token's attention, by the tokens that it sees.
-    `read`: one KV_READ to each drive, by bytes."""
+    `read`: one KV_READ to each drive, by bytes as they are stored."""
 
     attend: Line
     read: Line
@@ -72,7 +74,8 @@ def drive_rates(
     """
     known = kept.of_this_machine() if known is None else known
     speeds = ", ".join(queue.target.speed for queue in backing.alive)
-    key = f"drives | {kept.fingerprint()} | {speeds} | {heads.query_heads}, {heads.kv_heads}, {heads.head_dim}"
+    shape = f"{heads.query_heads}, {heads.kv_heads}, {heads.head_dim}, {name_of(backing.stored_as)}"
+    key = f"drives | {kept.fingerprint()} | {speeds} | {shape}"
     found = known.get(key, DriveRates)
     if found is None:
         found = _measure(backing, heads, clock)
@@ -95,18 +98,24 @@ def _measure(backing: Backing, heads: Heads, clock: Clock) -> DriveRates:
             [best(partial(everywhere, sequence, partial(work, tokens)), clock) for tokens in (FEW, MANY)]
             for work in (ask, read)
         ]
-    row = 2 * heads.kv_heads * heads.head_dim
+    row = token_bytes(backing, heads)
     return DriveRates(
         Line.through((FEW, times[0][0]), (MANY, times[0][1])),
         Line.through((row * FEW, times[1][0]), (row * MANY, times[1][1])),
     )
 
 
+def token_bytes(backing: Backing, heads: Heads) -> int:
+    """Bytes of a token's K in one layer, as the drives of `backing` store it."""
+    return heads.kv_heads * bytes_of_row(backing.stored_as, heads.head_dim)
+
+
 @contextmanager
 def stored(backing: Backing, heads: Heads, tokens: int) -> Iterator[Sequence]:
     """A sequence whose layer 0 has so many tokens of random K and V; it is removed at the end."""
     rows = np.random.default_rng(1).standard_normal((heads.kv_heads, tokens, heads.head_dim)).astype(np.float16)
-    sequence = Sequence.open(backing.alive, split(1, heads.kv_heads, len(backing.alive))[0], 0, backing.label)
+    parts = split(1, heads.kv_heads, len(backing.alive))[0]
+    sequence = Sequence.open(backing.alive, parts, joined(0, backing.stored_as), backing.label)
     try:
         sequence.append(0, 0, rows, rows, lambda seconds: None).wait()
         gather([one.queue.start(_flush) for one in sequence.slices])

@@ -12,7 +12,7 @@ import torch
 
 from kvdrive import abi
 from kvdrive.kvcache.backing import Backing, drop
-from kvdrive.kvcache.drive_rates import Clock, Heads, best, drive_rates, stored
+from kvdrive.kvcache.drive_rates import Clock, Heads, best, drive_rates, stored, token_bytes
 from kvdrive.kvcache.sequence import Sequence
 from kvdrive.kvcache.session import Session
 from kvdrive.plugins.host_attention import attend_on_host
@@ -84,7 +84,7 @@ def _attention(shape: Shape, like: torch.Tensor, clock: Clock) -> tuple[float, f
 def _drives(shape: Shape, backing: Backing, clock: Clock) -> tuple[float, float, float, float, float]:
     """Seconds of a byte and of a command of KV_READ, of opening a session, of a token and of a pair of attention."""
     heads = Heads(shape.heads, shape.kv_heads, shape.head_dim)
-    rates, row = drive_rates(backing, heads), 2 * shape.kv_heads * shape.head_dim
+    rates, row = drive_rates(backing, heads), token_bytes(backing, heads)
 
     def use(sequence: Sequence) -> None:
         def compare(session: Session) -> None:

@@ -91,8 +91,17 @@ def test_x_cache_and_kept_sessions_share_the_rates_of_the_drives(target, monkeyp
         assert attached.measure().attend_pair == pytest.approx(
             model.config.num_hidden_layers * rates.attend.at(2048) / 2048
         )
-    with attach(model, SlowedTarget(target, 2)) as attached, pytest.raises(AssertionError):
-        attached.attention_rates()
+    for other in (SlowedTarget(target, 2), target):
+        options = {"kv_format": "int8"} if other is target else {}
+        with attach(model, other, **options) as attached, pytest.raises(AssertionError):
+            attached.attention_rates()
+
+
+def test_other_formats_are_measured_as_they_are_stored(target):
+    model = random_model(CONFIGS["llama"]).to(torch.bfloat16)
+    with attach(model, target, kv_format="int4") as attached:
+        assert attached.attention_rates().attend.at(4096) > 0
+    assert target._drive.sessions() == []
 
 
 def test_the_command_plans_this_machine(monkeypatch):
