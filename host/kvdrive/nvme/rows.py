@@ -14,13 +14,13 @@ Halves = NDArray[np.float16]
 
 
 def bytes_of_row(stored_as: RowFormat, head_dim: int) -> int:
-    """Bytes of one token's K or V of one head."""
-    return row_bytes(stored_as, head_dim)
+    """Bytes of one token's K or V of one head. Raises ValueError for dimensions that INT8 and INT4 do not have."""
+    return 2 * head_dim if stored_as == RowFormat.BINARY16 else row_bytes(stored_as, head_dim)
 
 
 def tokens_per_group(stored_as: RowFormat, head_dim: int) -> int:
     """Tokens of a group: the rows of a head that fit a page."""
-    return max(1, abi.PAGE_BYTES // row_bytes(stored_as, head_dim))
+    return max(1, abi.PAGE_BYTES // bytes_of_row(stored_as, head_dim))
 
 
 def encoded(rows: Halves, stored_as: RowFormat) -> Bytes:
