@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstring>
-#include <iterator>
 
-#include "engine/hls/beats.hpp"
 #include "engine/hls/kernels.hpp"
 #include "group_choice/abi.hpp"
 #include "group_choice/tops.hpp"
@@ -38,8 +36,8 @@ abi::GroupChoiceJob job_at(std::span<const std::byte> memory, std::uint64_t job)
 
 bool chooses_groups(std::span<const std::byte> memory, std::uint64_t job) {
   const abi::GroupChoiceJob fields = job_at(memory, job);
-  const bool group = std::ranges::count(abi::kGroupSizes, fields.group) != 0;
-  return group && (fields.head_dim == 32 || fields.head_dim == 64 || fields.head_dim == 128 || fields.head_dim == 256);
+  return std::ranges::count(abi::kGroupSizes, fields.group) != 0 &&
+         std::ranges::count(abi::kChoiceHeadDims, fields.head_dim) != 0;
 }
 
 std::uint32_t group_choice(std::span<std::byte> memory, std::uint64_t job) {
