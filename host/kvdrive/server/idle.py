@@ -5,14 +5,18 @@ The next turn of a conversation computes only what is new. `kept.KeptSequences` 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from transformers.cache_utils import Cache
 
+from kvdrive.errors import UnsupportedError
 from kvdrive.sessions.ahead import Waiting
 from kvdrive.sessions.finder import common_length
 from kvdrive.sessions.resume import ON_DRIVES, Costs, Turn
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,13 @@ class IdleSequences:
         if self._costs.choose(turn, ON_DRIVES).way == "recompute":
             return Taken(self._new(len(prompt) + new_tokens), "recompute")
         self._kept.remove(best)
-        best.cache.crop(common - best.cache.get_seq_length())
+        if common < best.cache.get_seq_length():
+            try:
+                best.cache.crop(common - best.cache.get_seq_length())
+            except (RuntimeError, UnsupportedError) as error:  # a sliding window has moved on
+                log.info("a kept sequence cannot go back to %d tokens: %s", common, error)
+                best.cache.reset()
+                return Taken(self._new(len(prompt) + new_tokens), "none")
         return Taken(best.cache, "attend")
 
     def look_ahead(self, waiting: Sequence[Waiting]) -> None:

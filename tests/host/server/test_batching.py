@@ -236,6 +236,22 @@ def test_a_model_with_layers_in_memory_runs_one_sequence_at_a_time(caplog):
     assert "sequences do not share decode steps: its K and V, or some of them, are on the host alone" in caplog.text
 
 
+@pytest.mark.parametrize("kind", ["sliding window", "h2o"])
+def test_a_conversation_goes_on_where_no_drive_can_keep_it(kind):
+    """The finished sequence stays in the process. One whose window has moved on cannot go back to an earlier token."""
+    sliding = MistralConfig(**LONG, num_key_value_heads=4, sliding_window=32) if kind == "sliding window" else None
+    attention = AttentionOptions("h2o", ratio=Fraction(1, 4)) if kind == "h2o" else None
+    with Requests(sliding, attention, sessions=SessionOptions(), running=2) as requests:
+        requests.ask("first", *WORK["a"])
+        text = WORK["a"][0] + requests.all_of(["first"])[0]
+        requests.ask("again", [*text, 5, 6], 4)
+        requests.ask("back", [*text[:80], 5, 6], 4)
+        found = requests.all_of(["again", "back"])
+        assert [len(tokens) for tokens in found] == [4, 4]
+        ways = requests.metrics.text().decode()
+        assert 'kvdrive_resumes_total{way="attend"}' in ways or kind == "h2o"  # h2o drops what it evicted
+
+
 def test_sequences_in_memory_have_prompts_in_parts():
     with Requests(attention=AttentionOptions(active="memory"), running=2, chunk=64) as requests:
         for name in "be":
