@@ -236,8 +236,12 @@ bench-kv: setup $(STAMPS)/system-bench ## values per second over NVMe/TCP, besid
 	@$(BIN)/python scripts/bench_kv.py
 
 .PHONY: bench-vllm
-bench-vllm: $(STAMPS)/vllm ## vLLM alone, with the smallest SSD tier and with kvdrive's; five minutes -> docs/vllm.md
-	@$(BIN)/python scripts/bench_vllm.py
+bench-vllm: $(STAMPS)/lmcache ## vLLM alone, with the smallest SSD tier, LMCache and kvdrive: about ten minutes -> docs/vllm.md [ARGS=..]
+	@$(BIN)/python scripts/bench_vllm.py $(ARGS)
+
+$(STAMPS)/lmcache: $(STAMPS)/vllm scripts/lmcache_env.sh scripts/vllm_bench/lmcache.txt
+	@scripts/step.sh "LMCache in build/lmcache-env (25 MB to download)" scripts/lmcache_env.sh build/lmcache-env build/vllm-env
+	@touch $@
 
 .PHONY: bench
 bench: bench-attention bench-decode bench-cpu-target readme ## all benchmarks of the host, and the tables of README.md
@@ -282,4 +286,4 @@ hardware: setup ## run the kernels' RTL for cycles and write docs/hardware.md [K
 
 .PHONY: clean
 clean: ## remove what was built (the virtual environment stays)
-	@rm -rf build out $(STAMPS)/native $(STAMPS)/vllm
+	@rm -rf build out $(STAMPS)/native $(STAMPS)/vllm $(STAMPS)/lmcache

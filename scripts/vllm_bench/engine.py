@@ -33,6 +33,9 @@ def connector(job: dict) -> dict | None:
     config, folder = job["config"], job["folder"]
     ours = {"spec_name": "DriveOffloadingSpec", "spec_module_path": "kvdrive.plugins.vllm.spec"}
     ours |= {"bytes": job["bytes"], "blocks_per_chunk": job["factor"]}
+    if config == "lmcache":
+        server = {"lmcache.mp.host": "tcp://127.0.0.1", "lmcache.mp.port": job["port"]}
+        return {"kv_connector": "LMCacheMPConnector", "kv_role": "kv_both", "kv_connector_extra_config": server}
     extra = {
         "none": None,
         "naive": {"spec_name": "NaiveSpec", "spec_module_path": "naive_spec", "path": folder},
@@ -55,10 +58,29 @@ def forget_pages(folder: str) -> None:
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def disk_bytes(folder: str) -> tuple[int, int]:
-    """Bytes that this process has read from and written to disks."""
-    fields = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
-    return int(fields["read_bytes"]), int(fields["write_bytes"])
+def disk_bytes(job: dict) -> tuple[int, int]:
+    """Bytes that the engine, and the cache server if there is one, have read from and written to disks."""
+    read = written = 0
+    for process in ("self", *([job["server"]] if "server" in job else [])):
+        fields = dict(line.split(": ") for line in Path(f"/proc/{process}/io").read_text().splitlines())
+        read, written = read + int(fields["read_bytes"]), written + int(fields["write_bytes"])
+    return read, written
+
+
+def leave_out_llvmlite() -> None:
+    """vLLM asks every attribute of every module for its `__dict__`; one of llvmlite's answers with a C function."""
+    from vllm.triton_utils import dispatcher
+
+    rebind = dispatcher._rebind_kernels
+
+    def rebind_others(overrides: list) -> None:
+        hidden = {name: sys.modules.pop(name) for name in list(sys.modules) if name.startswith("llvmlite")}
+        try:
+            rebind(overrides)
+        finally:
+            sys.modules.update(hidden)
+
+    dispatcher._rebind_kernels = rebind_others
 
 
 class Bench:
@@ -66,6 +88,8 @@ class Bench:
 
     def __init__(self, job: dict) -> None:
         self.job = job
+        if job["config"] == "lmcache":
+            leave_out_llvmlite()
         self.llm = LLM(
             job["model"], dtype=job["dtype"], max_model_len=job["length"], enforce_eager=True, max_num_seqs=4,
             block_size=BLOCK, num_gpu_blocks_override=job["blocks"], kv_transfer_config=connector(job),
@@ -87,7 +111,7 @@ class Bench:
             self.engine.add_request(names[-1], TokensPrompt(prompt_token_ids=prompt), params)
         answers: dict[str, dict] = {}
         remaining, generated = len(prompts), 0
-        read, written = disk_bytes(self.job["folder"])
+        read, written = disk_bytes(self.job)
         while self.engine.has_unfinished_requests():
             outputs = self.engine.step()
             if not outputs:
@@ -101,7 +125,7 @@ class Bench:
                     remaining -= 1
             if outputs:
                 generated = sum(len(one["tokens"]) for one in answers.values())
-                now_read, now_written = disk_bytes(self.job["folder"])
+                now_read, now_written = disk_bytes(self.job)
                 self.samples.append(
                     {"seconds": now, "remaining": remaining, "generated": generated, "read": now_read - read,
                      "written": now_written - written}
@@ -124,14 +148,16 @@ def prompt(seed: int, tokens: int) -> list[int]:
 def rounds(bench: Bench) -> dict:
     """The same prompts, one after the other, in one or two rounds."""
     job = bench.job
-    prompts, found = [prompt(number, job["tokens"]) for number in range(job["prompts"])], []
+    order = job.get("order") or range(job["prompts"])
+    prompts, found = [prompt(number, job["tokens"]) for number in order], []
     for _ in range(job["rounds"]):
         bench.settle()
-        began = time.perf_counter()
+        began, (read, _) = time.perf_counter(), disk_bytes(job)
         answers = [bench.play([one], job["answer"])[0] for one in prompts]
         found.append(
             {
                 "seconds": time.perf_counter() - began,
+                "read": disk_bytes(job)[0] - read,
                 "first": [one["first"] for one in answers],
                 "cached": [one["cached"] for one in answers],
                 "tokens": [one["tokens"] for one in answers],

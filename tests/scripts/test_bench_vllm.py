@@ -1,22 +1,65 @@
-"""The tables of docs/vllm.md say when an answer differs."""
+"""What bench_vllm.py makes of the figures of its engines."""
+
+from __future__ import annotations
+
+import pytest
 
 import bench_vllm
 
 
-def measured(tokens, seconds=2.5):
-    first = {"seconds": seconds, "cached": [0], "tokens": [[1, 2]]}
-    return {"rounds": [first, {"seconds": 0.5, "cached": [2944], "tokens": tokens}]}
+def answers(tokens: int) -> list[list[int]]:
+    return [[tokens] * 4] * 6
 
 
-def test_tables():
-    turns = {"seconds": 3.0, "first": [0.3, 0.1, 0.2], "cached": [0, 50], "prompt": [100, 100], "tokens": [[7]]}
-    found = {
-        "rounds": {"none": measured([[1, 2]]), "ssd": measured([[1, 3]])},
-        "restart": {"ssd": {"rounds": [{"seconds": 0.25, "tokens": [[1, 2]]}]}},
-        "turns": {"none": turns, "ssd": turns | {"tokens": [[8]]}},
-    }
-    text = bench_vllm.tables({"found": found, "machine": {"processor": "x", "cpus": 2}, "vllm": "0", "model": "Small."})
-    assert "| vLLM alone | 2.50 s | 0.50 s | nothing is left | 2,944 of 3,000 | yes |" in text
-    assert "| kvdrive, file on the SSD | 2.50 s | 0.50 s | 0.25 s | 2,944 of 3,000 | NO |" in text
-    assert "| vLLM alone | 3.00 | 200 ms | 25% | yes |" in text
-    assert "| kvdrive, file on the SSD | 3.00 | 200 ms | 25% | NO |" in text
+def rounds(seconds: float, tokens: int = 7, count: int = 2) -> dict:
+    one = {"seconds": seconds, "read": 72_000_000, "cached": [2944] * 6, "first": [0.1] * 6, "tokens": answers(tokens)}
+    return {"rounds": [one] * count}
+
+
+def burst(tokens: int = 7) -> dict:
+    samples = [
+        {"seconds": 0.5 * step, "remaining": 6 - step, "generated": 4 * step, "read": 1 << 20, "written": 0}
+        for step in range(1, 7)
+    ]
+    found = {"seconds": 3.0, "first": [0.2] * 6, "cached": [500] * 6, "prompt": [1000] * 6}
+    return found | {"tokens": answers(tokens), "samples": samples}
+
+
+def figures(**found: dict) -> dict:
+    machine = {"processor": "a processor", "cpus": 2}
+    return {"machine": machine, "vllm": "0.32.0", "model": "A model.", "label": "Others worked.", "found": found}
+
+
+def test_a_row_has_both_rounds_the_restart_the_bytes_and_the_comparison_of_tokens():
+    found = {"none": rounds(3), "naive": rounds(0.9), "ssd": rounds(0.5)}
+    page = bench_vllm.tables(figures(rounds=found, restart={"ssd": rounds(0.6, count=1)}))
+    assert "| the smallest SSD tier | 0.90 s | 0.90 s | 72 MB | 2,944 of 3,000 | nothing is left | yes |" in page
+    assert "| kvdrive, file on the SSD | 0.50 s | 0.50 s | 72 MB | 2,944 of 3,000 | 0.60 s | yes |" in page
+    assert page.endswith("Others worked.")
+
+
+def test_a_row_of_conversations_has_the_median_time_to_the_first_token_and_the_hit_rate():
+    turns = burst() | {"first": [0.3, 0.1, 0.2], "cached": [0, 50], "prompt": [100, 100]}
+    page = bench_vllm.tables(figures(turns={"none": turns, "ssd": turns | {"tokens": answers(8)}}))
+    assert "| vLLM alone | 3.00 | 200 ms | 25% | yes |" in page
+    assert "| kvdrive, file on the SSD | 3.00 | 200 ms | 25% | NO |" in page
+
+
+@pytest.mark.parametrize("part", ["rounds", "restart", "burst"])
+def test_other_tokens_are_noticed(part):
+    found = {"rounds": {"none": rounds(3), "ssd": rounds(0.5)}, "restart": {"ssd": rounds(0.6, count=1)}}
+    found |= {"burst": {"none": burst(), "ssd": burst()}}
+    assert bench_vllm.different(figures(**found)) is False
+    found[part]["ssd"] = burst(8) if part == "burst" else rounds(0.5, 8)
+    assert bench_vllm.different(figures(**found)) is True
+
+
+def test_tokens_a_second_add_up():
+    middles, rates = bench_vllm.tokens_a_second(burst())
+    assert len(middles) == len(rates) == 20
+    assert sum(rates) * 3.0 / 20 == pytest.approx(24)
+
+
+def test_the_picture_shows_three_configurations(tmp_path):
+    bench_vllm.picture({name: burst() for name in ("none", "memory", "ssd")}, tmp_path / "burst.png")
+    assert (tmp_path / "burst.png").read_bytes().startswith(b"\x89PNG")

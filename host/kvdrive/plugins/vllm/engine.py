@@ -45,8 +45,10 @@ class EngineBlocks:
         return self.staging.look(self.key(key), request)
 
     def use(self, keys: Sequence[bytes], request: str) -> list[Staged]:
-        """See Staging."""
-        return self.staging.use([self.key(key) for key in keys], request)
+        """See Staging. The blocks count as used at once: the next request may need room before this one has ended."""
+        own = [self.key(key) for key in keys]
+        self._notes.submit(self.store.touch, own)
+        return self.staging.use(own, request)
 
     def finish(self, request: str, keys: Sequence[bytes]) -> None:
         """A request has ended, which used the blocks `keys`, those of its beginning first."""

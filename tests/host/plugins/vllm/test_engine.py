@@ -151,6 +151,13 @@ def test_blocks_leave_while_others_load(engines):
     assert engines.file.stat().st_size <= 20 * 135_168
 
 
+def test_blocks_in_use_stay_when_others_leave(engines):
+    """Room for two and a half prompts: the third takes that of the second, because the first was asked again."""
+    found = engines.run(bytes=30 * 135_168, order=[0, 1, 0, 2, 0], rounds=1)
+    assert found["store"]["evictions"] > 0
+    assert found["rounds"][0]["cached"] == [0, 0, 384, 0, 384]
+
+
 def test_two_engines_share_a_file(engines):
     expected = tokens(engines.run("none", rounds=1))
     running = [engines.start(rounds=2) for _ in range(2)]
