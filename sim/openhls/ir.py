@@ -26,7 +26,7 @@ predicate is 0 has any value; programs that reach the back end do not depend on 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -437,6 +437,9 @@ class ArrayPort:
         return place
 
 
+Channels = tuple[tuple[str, int], ...]  # of AXI4-Stream: "data", "last" ... and their bits, from bit 0 of a word up
+
+
 @dataclass(frozen=True)
 class State:
     """What the top keeps from one job to the next: a global or static variable of the C++, or a number in one.
@@ -462,7 +465,8 @@ class Program:
     scalars. `registers` are the arguments (and "return") that INTERFACE s_axilite puts behind the AXI4-Lite port; the
     others are ports of the top. `function` is the C++ name of the top with its namespaces; `sources` are the C++ files
     that were read. `warnings` name the lines of what was accepted and has no effect. The external arrays of the top's
-    process are those of `ports` and of `states`.
+    process are those of `ports` and of `states`. `channels` are those of the streams of the top that have not only data,
+    `stream_arrays` the streams of each argument that is an array of streams.
     """
 
     top: str
@@ -475,6 +479,8 @@ class Program:
     warnings: tuple[str, ...] = ()
     ports: tuple[ArrayPort, ...] = ()
     states: tuple[State, ...] = ()
+    channels: Mapping[str, Channels] = field(default_factory=dict)
+    stream_arrays: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def walk(regions: tuple[Region, ...]) -> Iterator[Region]:

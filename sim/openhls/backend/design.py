@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from openhls.backend.report import RegionReport, as_json, as_text, report
 from openhls.backend.simulate import LIBRARY
 from openhls.backend.top import build_top, module_of
 from openhls.backend.verilog import module_text
-from openhls.ir import ArrayPort, MemoryPort, Process, Program, State
+from openhls.ir import ArrayPort, Channels, MemoryPort, Process, Program, State
 from openhls.pipeline import finish_program
 
 CLOCK_MHZ = 300.0
@@ -34,6 +35,8 @@ class Design:
     ports: tuple[ArrayPort, ...]
     states: tuple[State, ...]
     uses: dict[str, Uses]  # of the arrays in `ports`
+    channels: Mapping[str, Channels]
+    stream_arrays: Mapping[str, tuple[str, ...]]
     registers: RegisterMap | None
     files: tuple[Path, ...]
     library: tuple[Path, ...]
@@ -73,6 +76,6 @@ def write_design(
     (out / "schedule.json").write_text(json.dumps(as_json(list(regions)), indent=1) + "\n")
     arguments = program.arguments, program.memories, program.ports, program.states
     uses = {port.array: uses_of(program, process, port.array) for port in program.ports}
-    design = Design(top, process, *arguments, uses, registers, tuple(files), library, regions, clock_mhz, out)
+    design = Design(top, process, *arguments, uses, program.channels, program.stream_arrays, registers, tuple(files), library, regions, clock_mhz, out)
     (out / "schedule.txt").write_text(design.text() + "\n")
     return design

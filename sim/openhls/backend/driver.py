@@ -60,8 +60,14 @@ def connections(design: Design) -> list[str]:
             lines.append(f"harness.pointer({place}, {pointers[name].width // 8});")
         else:
             lines.append(f"harness.scalar({place});")
-    for stream in (streams[name] for name in design.arguments if name in streams):
-        data = port(stream.name, f"{stream.name}_tdata", stream.width, None)
+    arrays = design.stream_arrays
+    names = (name for argument in design.arguments for name in arrays.get(argument, (argument,)) if name in streams)
+    for stream in (streams[name] for name in names):
+        pins = [
+            port(stream.name, f"{stream.name}_t{channel}", width, None)
+            for channel, width in design.channels.get(stream.name, (("data", stream.width),))
+        ]
+        data = pins[0] if len(pins) == 1 else f'openhls::joined("{stream.name}", {{{", ".join(pins)}}})'
         end = "input" if stream.direction is Direction.READ else "output"
         lines.append(f"harness.{end}({{{data}, &top.{stream.name}_tvalid, &top.{stream.name}_tready}});")
     for name in ("result", *design.arguments):

@@ -14,7 +14,7 @@ from openhls.backend.netlist import Module, Net, Term, all_of, any_of, negate, o
 from openhls.backend.outside import Outside
 from openhls.backend.registers import RegisterMap, build_registers, register_map
 from openhls.errors import Unsupported
-from openhls.ir import Direction, Opcode, Process, Program, Stream
+from openhls.ir import Channels, Direction, Opcode, Process, Program, Stream
 from openhls.names import KEYWORDS
 
 PINS = {"ap_clk", "ap_rst_n", "ap_start", "ap_done", "ap_ready", "ap_idle", "ap_return", "bus_error", "interrupt"}
@@ -65,7 +65,8 @@ def build_top(program: Program, name: str) -> list[Module]:
     lent = stream_names(program.memories)
     for stream in process.streams:
         if stream.name not in lent:
-            add_stream(module, stream, inputs, outputs)
+            channels = program.channels.get(stream.name, (("data", stream.width),))
+            add_stream(module, stream, channels, inputs, outputs)
     done = module.net("ended", 1)
     running = module.net("running", 1)
     outside = Outside(module, program, inputs, outputs)
@@ -98,15 +99,25 @@ def build_top(program: Program, name: str) -> list[Module]:
     return [file, module]
 
 
-def add_stream(module: Module, stream: Stream, inputs: dict[str, Term], outputs: dict[str, Net]) -> None:
+def add_stream(
+    module: Module, stream: Stream, channels: Channels, inputs: dict[str, Term], outputs: dict[str, Net]
+) -> None:
     """AXI4-Stream ports of an argument."""
-    names = {part: f"{stream.name}_t{part}" for part in ("data", "valid", "ready")}
+    names = {part: f"{stream.name}_t{part}" for part in ("valid", "ready")}
     if stream.direction is Direction.READ:
-        inputs[f"{stream.name}_data"] = module.input(names["data"], stream.width)
+        words = [module.input(f"{stream.name}_t{channel}", width) for channel, width in channels]
+        inputs[f"{stream.name}_data"] = operate(Opcode.CONCAT, *reversed(words)) if len(words) > 1 else words[0]
         inputs[f"{stream.name}_valid"] = module.input(names["valid"], 1)
         outputs[f"{stream.name}_ready"] = module.output(names["ready"], 1)
     else:
-        outputs[f"{stream.name}_data"] = module.output(names["data"], stream.width)
+        (channel, width), *others = channels
+        make = module.net if others else module.output
+        word = outputs[f"{stream.name}_data"] = make(f"{stream.name}_{'word' if others else 't' + channel}", stream.width)
+        low = 0
+        for channel, width in channels if others else ():
+            part = operate(Opcode.EXTRACT, word, width=width, low=low)
+            module.assign(module.output(f"{stream.name}_t{channel}", width), part)
+            low += width
         outputs[f"{stream.name}_valid"] = module.output(names["valid"], 1)
         inputs[f"{stream.name}_ready"] = module.input(names["ready"], 1)
 

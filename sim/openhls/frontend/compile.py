@@ -54,9 +54,23 @@ def _arguments(function: Function, interface: Interface) -> tuple[str, ...]:
     """The C++ parameters of the top in order; the pointer to a returned number is not one of them."""
     by_parameter = {parameter: name for name, parameter, _ in interface.scalars}
     by_parameter |= {parameter: name for name, parameter, _ in interface.outputs if parameter}
-    by_parameter |= {parameter: name for name, parameter, _ in interface.streams}
+    arrays = {parameter for _, parameter, which in interface.streams if which}
+    by_parameter |= {parameter: name for name, parameter, _ in interface.streams if parameter not in arrays}
     names = [name for name, _ in function.parameters if name != function.returned]
     return tuple(by_parameter.get(name, name) for name in names)
+
+
+def _stream_arrays(context: Context, interface: Interface) -> dict[str, tuple[str, ...]]:
+    """The streams of each array of streams among the arguments. Raises Unsupported where some are not used."""
+    found = {}
+    for parameter in dict.fromkeys(parameter for _, parameter, which in interface.streams if which):
+        names = {which: name for name, owner, which in interface.streams if owner == parameter}
+        if sorted(names) != list(range(context.counts.get(parameter, 0))):
+            raise Unsupported(
+                context.function.location, f"argument {parameter}: streams of the array that are not used", "use all"
+            )
+        found[parameter] = tuple(names[which] for which in sorted(names))
+    return found
 
 
 def _array_ports(context: Context, interface: Interface) -> tuple[ArrayPort, ...]:
@@ -131,6 +145,8 @@ def compile_program(
         tuple(f"{location}: warning: {text}" for location, text in notes.warnings),
         _array_ports(context, interface),
         _states(module, interface),
+        {names[parameter]: channels for parameter, channels in function.channels.items()},
+        _stream_arrays(context, interface),
     )
     verify(program)
     return program

@@ -7,6 +7,7 @@ the whole tree of calls before anything is lowered.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -14,10 +15,12 @@ from openhls.errors import Unsupported
 from openhls.frontend.addresses import STREAM_BYTES, Address, element_address, walk
 from openhls.frontend.graph import Graph
 from openhls.frontend.llvm.module import Function, Global, Instruction, Local, Module, Number, Operand, Variable
+from openhls.frontend.moving import index_moving_pointers
 from openhls.frontend.objects import Shape
 from openhls.frontend.types import Array, Int, Pointer, Type
 from openhls.ir import UNKNOWN, Location
 
+MOST_BYTES = 128  # of an element in memory
 IGNORED = ("llvm.lifetime.", "llvm.experimental.noalias", "llvm.dbg.", "llvm.assume", "llvm.invariant.")
 ASSEMBLER = "asm:"
 
@@ -32,6 +35,19 @@ class Object:
     variables: list[Variable]
     external: bool
     name: str
+
+
+@dataclass
+class Granule:
+    """The bytes that memory behind a pointer is accessed in: the largest power of two that all accesses to it, in all
+    stages, consist of."""
+
+    size: int = MOST_BYTES
+
+    def learn(self, address: Address, size: int) -> None:
+        # A stride of 1 is p[byte / size] where clang knows that nothing is cut off: whole elements, too.
+        for number in (size, address.offset, *(stride for _, stride in address.terms if stride != 1)):
+            self.size = math.gcd(self.size, number)
 
 
 @dataclass(frozen=True)
@@ -56,6 +72,8 @@ class Context:
     calls: dict[int, Context] = field(default_factory=dict)  # by the id of the instruction
     callers: tuple[str, ...] = ()
     memories: frozenset[str] = frozenset()
+    granules: dict[str, Granule] = field(default_factory=dict)  # of the memories
+    counts: dict[str, int] = field(default_factory=dict)  # of the streams in an array, by the name of the array
     offsets: dict[str, Instruction] = field(default_factory=dict)  # selects between constants that index addresses
 
     def ways_of(self, operand: Operand, location: Location) -> list[Way]:
@@ -81,7 +99,8 @@ class Context:
             for name, held in sorted(self.objects.items())
             if held.external
         ]
-        return (self.function.name, tuple(bound), self.memories)
+        granules = tuple(sorted((name, granule.size) for name, granule in self.granules.items()))
+        return (self.function.name, tuple(bound), self.memories, granules, tuple(sorted(self.counts.items())))
 
 
 def is_call_of_stage(module: Module, it: Instruction) -> bool:
@@ -96,11 +115,17 @@ def make_context(
     memories: frozenset[str],
     callers: tuple[str, ...] = (),
     bounds: Mapping[str, int] | None = None,
+    granules: Mapping[str, Granule] | None = None,
 ) -> Context:
     """`bounds`: lengths of the array parameters of the top, which has no callers. `bound` holds what the pointer
     parameters and global variables ("@" and the name) lead to, if the caller knows.
     """
+    if not function.indexed:
+        index_moving_pointers(function)
+        function.indexed = True
     context = Context(function, dict(bound), callers=callers, memories=memories)
+    context.granules = {name: (granules or {}).get(name) or Granule() for name in memories}
+    context.counts = {name: count for name, count in (bounds or {}).items() if name not in memories}
     for name, of in function.parameters:
         if isinstance(of, Pointer):
             context.ways[name] = [Way(Address(name))]
@@ -155,6 +180,7 @@ def _find_ways(context: Context, it: Instruction, selects: dict[str, Instruction
         size = it.flag.size  # type: ignore[attr-defined]
         if size and size % STREAM_BYTES == 0:
             context.streams.add(it.name)
+            context.counts[it.name] = size // STREAM_BYTES
         else:
             variables = context.function.variables.get(it.name, [])
             name = variables[0].name if variables else it.name
@@ -251,6 +277,8 @@ def _learn(module: Module, context: Context, it: Instruction) -> None:
                         "call each stage as a statement of its own; its results come back by reference",
                     )
                 context.streams.add(address.base)
+            elif address.base in context.memories:
+                context.granules[address.base].learn(address, (it.type if it.opcode == "load" else it.types[0]).size)
             else:
                 _learn_access(context, address, (it.type if it.opcode == "load" else it.types[0]).size, it.location)
     elif is_call_of_stage(module, it):
@@ -268,7 +296,9 @@ def _learn_access(context: Context, address: Address, size: int, location: Locat
     held = context.objects.get(address.base)
     if held is not None:
         held.shape.learn(walk(held.root, address.moved(held.offset), size, location))
-    elif not address.base.startswith("@") and address.base not in context.memories:
+    elif address.base in context.memories:
+        context.granules[address.base].learn(address, size)
+    elif not address.base.startswith("@"):
         raise Unsupported(
             location,
             f"memory behind the pointer {address.base}",
@@ -282,12 +312,15 @@ def _learn_call(module: Module, context: Context, it: Instruction) -> None:
         raise Unsupported(it.location, f"{callee.cpp_name} calls itself", "write it as a loop")
     bound: dict[str, Object] = {}
     memories: set[str] = set()
+    granules: dict[str, Granule] = {}
     for (name, of), operand in zip(callee.parameters, it.operands, strict=True):
         if not isinstance(of, Pointer):
             continue
         address = context.address(operand, it.location)
         if address.base in context.memories:
             memories.add(name)
+            granules[name] = context.granules[address.base]
+            granules[name].learn(address, MOST_BYTES)
             continue
         held = context.objects.get(address.base)
         if held is None:
@@ -302,10 +335,11 @@ def _learn_call(module: Module, context: Context, it: Instruction) -> None:
         held = context.objects.get("@" + static)
         if held is not None:
             bound["@" + static] = Object(held.root, 0, held.shape, held.variables, True, held.name)
-    stage = make_context(module, callee, bound, frozenset(memories), (*context.callers, context.function.name))
+    stage = make_context(module, callee, bound, frozenset(memories), (*context.callers, context.function.name), None, granules)
     context.calls[id(it)] = stage
     for (name, _), operand in zip(callee.parameters, it.operands, strict=True):
         if name in stage.streams:
+            stage.counts[name] = context.counts.get(context.address(operand, it.location).base, 1)
             context.streams.add(context.address(operand, it.location).base)
     context.streams |= {name for name in stage.streams if name.startswith("@")}
 

@@ -42,6 +42,7 @@ class Interfaces:
             for note in notes.interfaces
             if note.pragma.location.file == place.file and note.first_line <= place.line <= note.last_line
         ]
+        self._bounds = notes.bounds
         self._arrays = {name for name in function.pointees if name in notes.bounds}
         self._arrays |= {name for name, of in function.pointees.items() if isinstance(of, Array)}
         self._notes = notes
@@ -51,7 +52,7 @@ class Interfaces:
         if flow == "vitis":
             self._add_defaults(function)
         for name, kind in function.declared.items():
-            self._check_type(name, kind, place)
+            self._check_type(name, kind, place, name in function.channels)
 
     def _add_defaults(self, function: Function) -> None:
         chosen = {pragma.options["port"] for pragma in self._pragmas}
@@ -70,16 +71,16 @@ class Interfaces:
     def _named_mode(pragma: Pragma) -> str:
         return pragma.options.get("mode", next((word for word in (*MODES, *SIMILAR) if word in pragma.words), ""))
 
-    def _check_type(self, name: str, kind: str, place: Location) -> None:
+    def _check_type(self, name: str, kind: str, place: Location, has_channels: bool) -> None:
         """Refuses arguments of the top that nothing could drive: what a pin or a word of a stream is not."""
         stream = STREAM.fullmatch(kind)
         word, levels = stream.groups() if stream is not None else (kind.rstrip("*&"), "")
-        if "*" in levels:
-            raise Unsupported(place, f"argument {name}: an array of streams", "make each stream an argument")
+        if "*" in levels and name not in self._bounds:
+            raise Unsupported(place, f"argument {name}: an array of streams", "give it a length, or make each an argument")
         if word in ("float", "double", "_Float16"):
             raise Unsupported(place, f"argument {name} ({kind}): floating point", "use integers (ap_int, ap_uint)")
-        if stream is not None and word.startswith("struct "):
-            advice = "pack it into one ap_uint; TLAST, TKEEP and TUSER do not exist here"
+        if stream is not None and word.startswith("struct ") and not has_channels:
+            advice = "pack it into one ap_uint, or make it the data of an hls::axis (ap_axi_sdata.h)"
             raise Unsupported(place, f"argument {name}: a stream of {word} at the top", advice)
         if stream is None and word.startswith("struct ") and name not in self.pointers() | self._arrays:
             raise Unsupported(

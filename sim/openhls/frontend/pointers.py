@@ -12,6 +12,8 @@ from openhls.frontend.draft import Draft
 from openhls.frontend.flow import Flow
 from openhls.ir import ADDRESS_BITS, Const, Opcode, Operand
 
+_MANY = 64  # pieces of one access
+
 
 @dataclass
 class Pointers:
@@ -20,16 +22,8 @@ class Pointers:
     draft: Draft
     flow: Flow
 
-    def place(self, address: Address, size: int) -> Operand:
-        """The byte address of an access to memory, of elements of `size` bytes."""
-        # A stride of 1 is p[byte / size] where clang knows that nothing is cut off: whole elements, too.
-        steps = [address.offset, *(stride for _, stride in address.terms if stride != 1)]
-        if any(step % size for step in steps):
-            raise Unsupported(
-                self.draft.builder.location,
-                f"elements of {size} bytes that do not lie one after the other in memory",
-                "pad the struct to 1, 2, 4 ... 128 bytes, and access it as a whole",
-            )
+    def place(self, address: Address) -> Operand:
+        """The byte address of an access to memory."""
         place: Operand = self.draft.values[address.base]
         for term, stride in address.terms:
             index = self.draft.operand(term)
@@ -40,12 +34,33 @@ class Pointers:
         return self.draft.builder.make(Opcode.ADD, ADDRESS_BITS, place, offset)
 
     def load(self, address: Address, size: int, reach: Node, hint: str = "") -> Operand:
-        place = self.place(address, size)
+        """`size` bytes, piece by piece where other accesses need smaller elements."""
+        piece = self._piece(address, size)
+        parts = [self._load(address.moved(at), piece, reach, hint) for at in range(0, size, piece)]
+        return self.draft.builder.make(Opcode.CONCAT, 8 * size, *reversed(parts), hint=hint)
+
+    def _load(self, address: Address, size: int, reach: Node, hint: str) -> Operand:
+        place = self.place(address)
         return self.draft.builder.access(
             Opcode.LOAD, self.draft.reserved[address.base], (place,), 8 * size, self.flow.build(reach), hint
         )
 
+    def _piece(self, address: Address, size: int) -> int:
+        piece = min(size, self.draft.context.granules[address.base].size)
+        if size > _MANY * piece:
+            raise Unsupported(
+                self.draft.builder.location, "memory is copied as a whole", "write the loop, and pipeline it"
+            )
+        if piece < size:
+            self.draft.notes.warn(
+                self.draft.builder.location, f"{address.base} is accessed in pieces of {piece} bytes, one after the other"
+            )
+        return piece
+
     def store(self, address: Address, value: Operand, size: int, reach: Node) -> None:
         word = value if value.width == 8 * size else self.draft.builder.make(Opcode.ZEXT, 8 * size, value)
-        place, predicate = self.place(address, size), self.flow.build(reach)
-        self.draft.builder.access(Opcode.STORE, self.draft.reserved[address.base], (place, word), 0, predicate)
+        piece = self._piece(address, size)
+        for at in range(0, size, piece):
+            part = self.draft.builder.make(Opcode.EXTRACT, 8 * piece, word, low=8 * at)
+            place, predicate = self.place(address.moved(at)), self.flow.build(reach)
+            self.draft.builder.access(Opcode.STORE, self.draft.reserved[address.base], (place, part), 0, predicate)

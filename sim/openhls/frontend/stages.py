@@ -251,9 +251,7 @@ class Stages:
                 f"the pointer {address.base} is passed to a stage of a dataflow region twice",
                 "pass it once, or make it two arguments of the top",
             )
-        lent = {name for name, owner in interface.memories if owner == parameter and name.endswith(("_r", "_w"))}
-        widths = [stream.width for stream in interface.process.streams if stream.name in lent]
-        return self.pointers.place(address, max([8, *widths]) // 8)
+        return self.pointers.place(address)
 
     def _address(self, given: LlvmOperand) -> Address:
         return self.draft.context.address(given, self.draft.builder.location)

@@ -15,6 +15,8 @@ from openhls.frontend.memory import Memory
 from openhls.frontend.types import Int
 from openhls.ir import TRUE, Const, Direction, Fifo, Location, Opcode, Operand, Stream
 
+_INDEX_BITS = 16  # of the number of a stream
+
 
 @dataclass
 class StreamUse:
@@ -49,8 +51,10 @@ class Streams:
         if key not in self._uses:
             variables = self._function.variables.get(address.base, [])
             wish = variables[0].name if variables else address.base
-            reserved = self._draft.reserved.get(address.base) if which == 0 else None
-            use = StreamUse(reserved or self._draft.names.fresh(f"{wish}_{which}" if which else wish))
+            is_array = not self._draft.context.callers and self._draft.context.counts.get(address.base, 1) > 1
+            numbered = which > 0 or (is_array and address.base in self._parameters)
+            reserved = None if numbered else self._draft.reserved.get(address.base)
+            use = StreamUse(reserved or self._draft.names.fresh(f"{wish}_{which}" if numbered else wish))
             use.depth = self._memory.depth(variables) or use.depth
             self._uses[key] = use
         return self._uses[key], place
@@ -66,8 +70,36 @@ class Streams:
             )
         return use, place
 
+    def _spread(self, address: Address, reach: Node) -> list[tuple[Node, Address]]:
+        """The streams of an array that an index may choose, and when."""
+        if not address.terms:
+            return [(reach, address)]
+        count = self._draft.context.counts.get(address.base, 0)
+        if not count or any(stride % STREAM_BYTES for _, stride in address.terms):
+            advice = "give its array a length, or unroll the loop over the streams"
+            raise Unsupported(self._builder.location, "a stream chosen at run time", advice)
+        first, place = divmod(address.offset, STREAM_BYTES)
+        index: Operand = Const(_INDEX_BITS, first % (1 << _INDEX_BITS))
+        for term, stride in address.terms:
+            value = self._draft.operand(term)
+            cut = Opcode.SEXT if value.width < _INDEX_BITS else Opcode.EXTRACT
+            value = self._builder.make(cut, _INDEX_BITS, value)
+            factor = Const(_INDEX_BITS, stride // STREAM_BYTES % (1 << _INDEX_BITS))
+            value = self._builder.make(Opcode.MUL, _INDEX_BITS, value, factor)
+            index = self._builder.make(Opcode.ADD, _INDEX_BITS, index, value)
+        ways = []
+        for which in range(count):
+            here = self._builder.make(Opcode.EQ, 1, index, Const(_INDEX_BITS, which))
+            node = self._flow.conditions.both(reach, self._flow.condition(here))
+            ways.append((node, Address(address.base, which * STREAM_BYTES + place)))
+        return ways
+
     def read(self, it: Instruction, address: Address, reach: Node) -> Operand:
         """What a volatile load gives: a word, or whether there is one, or room for one."""
+        cases = [(node, self._read(it, each, node)) for node, each in self._spread(address, reach)]
+        return self._flow.choose(cases, reach, it.name)
+
+    def _read(self, it: Instruction, address: Address, reach: Node) -> Operand:
         use, place = self._accessed(address)
         assert isinstance(it.type, Int)
         predicate = self._flow.build(reach)
@@ -84,6 +116,10 @@ class Streams:
 
     def write(self, address: Address, value: Operand, reach: Node) -> None:
         """What a volatile store does: append a word, or say how deep the stream is."""
+        for node, each in self._spread(address, reach):
+            self._write(each, value, node)
+
+    def _write(self, address: Address, value: Operand, reach: Node) -> None:
         use, place = self._accessed(address)
         if place == DEPTH_AT:
             assert isinstance(value, Const)

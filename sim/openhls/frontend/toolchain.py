@@ -20,11 +20,12 @@ from openhls.frontend.pragmas import Notes
 from openhls.frontend.source import Source
 
 SHIM = Path(__file__).parent / "shim"
+COMMON = SHIM / "common"  # headers that software builds take, too
 CLANG = "clang-19"
 OPT = "opt-19"
 
 _CLANG_FLAGS = [
-    *("-std=gnu++17", "-D__SYNTHESIS__", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics"),
+    *("-std=gnu++17", "-D__SYNTHESIS__", "-DNDEBUG", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics"),
     *("-Wno-everything", "-Werror=array-bounds", "-Werror=return-type"),  # what would become any value
     *("-ffp-contract=off", "-fno-jump-tables", "-fno-discard-value-names", "-fno-builtin"),
 ]
@@ -101,7 +102,7 @@ def compile_source(
     Raises Unsupported for a pragma outside the subset, OpenHlsError with clang's words for wrong C++.
     """
     # Absolute paths, so that pragmas and debug information call a file by one name.
-    paths = [f"-I{SHIM}", *(f"-I{include.resolve()}" for include in includes)]
+    paths = [f"-I{SHIM}", f"-I{COMMON}", *(f"-I{include.resolve()}" for include in includes)]
     files = [sources] if isinstance(sources, Path) else list(sources)
     whole = "".join(f'#include "{file.resolve()}"\n' for file in files) if len(files) > 1 else None
     unit = str(files[0].resolve()) if whole is None else "-"

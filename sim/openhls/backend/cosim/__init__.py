@@ -16,6 +16,7 @@ from openhls.backend.design import Design
 from openhls.backend.driver import build_simulation
 from openhls.backend.simulate import HARNESS, Outcome, ToolError, compiler, run_cases
 from openhls.errors import OpenHlsError
+from openhls.frontend.toolchain import COMMON
 from openhls.ir import Direction
 
 DEFAULT_CHOICE = ((0, 24, 1),)
@@ -93,6 +94,9 @@ def argument_table(design: Design, choices: Choices, sizes: dict[str, int]) -> s
     for name in design.arguments:
         if name in pointers:
             role = "kMemory"
+        elif name in design.stream_arrays:
+            (direction,) = {streams[each].direction for each in design.stream_arrays[name]}
+            role = "kInput" if direction is Direction.READ else "kOutput"
         elif name in streams:
             role = "kInput" if streams[name].direction is Direction.READ else "kOutput"
         elif name in outputs:
@@ -100,6 +104,7 @@ def argument_table(design: Design, choices: Choices, sizes: dict[str, int]) -> s
         else:
             role = "kScalar" if name in scalars else "kUnused"
         items = ", ".join(f"{{{first}, {last}, {step}}}" for first, last, step in choices.get(name, DEFAULT_CHOICE))
+        arrays |= {array: len(members) for array, members in design.stream_arrays.items()}
         count = sizes.get(name, arrays.get(name, ELEMENTS))
         arguments.append(f"    {{openhls::Role::{role}, {{{{{items}}}}}, {count}}},")
     return "{\n" + "\n".join(arguments) + "\n  }"
@@ -156,7 +161,7 @@ def build_reference(
 
 def compile_reference(main: Path, includes: tuple[Path, ...], target: Path, flags: tuple[str, ...] = ()) -> None:
     """The C++ as software, an object file."""
-    paths = [f"-I{HARNESS}", *(f"-I{include.resolve()}" for include in includes), "-isystem", str(ap_headers())]
+    paths = [f"-I{HARNESS}", f"-I{COMMON}", *(f"-I{include.resolve()}" for include in includes), "-isystem", str(ap_headers())]
     command = [*compiler(), "-std=c++17", "-O1", "-w", "-D__VITIS_HLS__", *flags, *paths]
     simulate.run([*command, "-c", main.name, "-o", os.path.relpath(target, main.parent)], cwd=main.parent)
 

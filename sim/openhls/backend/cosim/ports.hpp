@@ -51,4 +51,33 @@ Port port(const char* name, int width, T& net) {
           [&net](std::uint32_t* words) { get(net, words); }};
 }
 
+// Several pins as one, the first one lowest.
+inline Port joined(const char* name, std::vector<Port> parts) {
+  int width = 0;
+  for (const Port& part : parts) width += part.width;
+  const auto bit = [](const Words& words, int at) { return words[static_cast<std::size_t>(at / 32)] >> at % 32 & 1; };
+  const auto count = static_cast<std::size_t>((width + 31) / 32);
+  return {name, width,
+          [parts, bit, count](const std::uint32_t* from) {
+            const Words all(from, from + count);
+            int low = 0;
+            for (const Port& part : parts) {
+              Words words(part.words() + 1);
+              for (int i = 0; i < part.width; ++i) words[static_cast<std::size_t>(i / 32)] |= bit(all, low + i) << i % 32;
+              part.put(words.data());
+              low += part.width;
+            }
+          },
+          [parts, bit, count](std::uint32_t* to) {
+            for (std::size_t i = 0; i < count; ++i) to[i] = 0;
+            int low = 0;
+            for (const Port& part : parts) {
+              Words words(part.words() + 1);
+              part.get(words.data());
+              for (int i = 0; i < part.width; ++i) to[(low + i) / 32] |= bit(words, i) << (low + i) % 32;
+              low += part.width;
+            }
+          }};
+}
+
 }  // namespace openhls

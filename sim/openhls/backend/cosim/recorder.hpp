@@ -100,6 +100,23 @@ struct Passed<hls::stream<T, kDepth>&> {
   }
 };
 
+template <typename T, int kDepth>
+struct Passed<hls::stream<T, kDepth>*> {  // an array of streams
+  using Stream = hls::stream<T, kDepth>;
+  Stream* value;
+  std::size_t count = 0;
+  std::deque<Passed<Stream&>> streams{};
+  void before(const Argument& argument, Record& record) {
+    for (std::size_t i = 0; i < argument.elements; ++i) {
+      streams.push_back(Passed<Stream&>{value[i]});
+      streams.back().before(argument, record);
+    }
+  }
+  void after(const Argument& argument, Record& record) {
+    for (auto& stream : streams) stream.after(argument, record);
+  }
+};
+
 template <typename T>
 struct Passed<T*> {  // a buffer, or a scalar by reference
   using Element = typename std::remove_cv<T>::type;
@@ -148,6 +165,8 @@ inline void refuse_shared(const std::vector<std::pair<const char*, const char*>>
 
 template <typename T>
 void note_buffer(std::vector<std::pair<const char*, const char*>>&, const Passed<T>&) {}
+template <typename T, int kDepth>
+void note_buffer(std::vector<std::pair<const char*, const char*>>&, const Passed<hls::stream<T, kDepth>*>&) {}
 template <typename T>
 void note_buffer(std::vector<std::pair<const char*, const char*>>& buffers, const Passed<T*>& passed) {
   const auto* first = reinterpret_cast<const char*>(const_cast<const typename std::remove_cv<T>::type*>(passed.value));

@@ -94,6 +94,30 @@ struct Holder<hls::stream<T, kDepth>&> {
   hls::stream<T, kDepth>& pass() { return stream; }
 };
 
+template <typename T, int kDepth>
+struct Holder<hls::stream<T, kDepth>*> {  // an array of streams
+  using Stream = hls::stream<T, kDepth>;
+  std::unique_ptr<Holder<Stream&>[]> streams;
+  std::unique_ptr<Stream[]> passed;
+  void prepare(const Argument& argument, Random& random) {
+    passed.reset(new Stream[argument.elements]);
+    streams.reset(new Holder<Stream&>[argument.elements]);
+    for (std::size_t i = 0; i < argument.elements; ++i) {
+      streams[i].prepare(argument, random);
+      passed[i].source = streams[i].stream.source;
+    }
+  }
+  void before(const Argument&, Record&) const {}
+  void after(const Argument& argument, Record& record) {
+    for (std::size_t i = 0; i < argument.elements; ++i) {
+      streams[i].stream.log = passed[i].log;
+      streams[i].stream.words() = passed[i].words();
+      streams[i].after(argument, record);
+    }
+  }
+  Stream* pass() { return passed.get(); }
+};
+
 template <typename T>
 struct Holder<T*> {  // a buffer, or a scalar by reference
   using Element = typename std::remove_cv<typename std::remove_all_extents<T>::type>::type;

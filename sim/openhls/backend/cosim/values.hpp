@@ -24,7 +24,9 @@ using Words = std::vector<std::uint32_t>;
 
 // ---- values as words ----
 
-template <typename T>
+template <typename Word>
+using Travels = void;
+template <typename T, typename = void>
 struct Bits {
   static_assert(std::is_integral<T>::value || std::is_enum<T>::value,
                 "arguments and stream words must be integers or ap_int types: pack a struct into an ap_uint");
@@ -68,6 +70,21 @@ struct IsSignedAp : std::false_type {};
 template <int kBits>
 struct IsSignedAp<ap_int<kBits>> : std::true_type {};
 
+// What knows how it travels: the words of AXI4-Stream with side channels.
+template <typename T>
+struct Bits<T, Travels<typename T::Word>> {
+  static constexpr int kWidth = T::kWidth;
+  static void put(Words& out, const T& value) {
+    typename T::Word all = 0;
+    value.pack(all);
+    ApBits<typename T::Word, kWidth>::put(out, all);
+  }
+  static T get(const Words& in) {
+    T value;
+    value.unpack(ApBits<typename T::Word, kWidth>::get(in));
+    return value;
+  }
+};
 template <int kBits>
 struct Bits<ap_uint<kBits>> : ApBits<ap_uint<kBits>, kBits> {};
 template <int kBits>

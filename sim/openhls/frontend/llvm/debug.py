@@ -7,7 +7,7 @@ import re
 
 from openhls.frontend.llvm.module import Variable
 from openhls.frontend.types import Array, Int, Pointer, Struct, Type
-from openhls.ir import Location
+from openhls.ir import Channels, Location
 
 
 class DebugInfo:
@@ -109,6 +109,43 @@ class DebugInfo:
         if self.entry(reference, "tag") in ("DW_TAG_pointer_type", "DW_TAG_reference_type"):
             return self.type_of(base)
         return self._behind_pointer(base)
+
+    def channels(self, subprogram: str) -> dict[str, Channels]:
+        """The channels of the stream parameters whose words are hls::axis (shim/common/ap_axi_sdata.h)."""
+        found = {}
+        for text in self._nodes.values():
+            if text.startswith("!DILocalVariable") and f"scope: {subprogram}," in text and "arg: " in text:
+                name = re.search(r'name: "([^"]*)"', text)
+                kind = re.search(r"\btype: (!\d+)", text)
+                of = self._axis(kind.group(1)) if name and kind else ()
+                if name and of:
+                    found[name.group(1)] = of
+        return found
+
+    def _axis(self, reference: str) -> Channels:
+        name = self.entry(reference, "name")
+        if not name.startswith(("stream<", "axis<")):
+            is_other = self.node(reference).startswith("!DIDerivedType") or "DW_TAG_array_type" in self.node(reference)
+            base = self.entry(reference, "baseType")
+            return self._axis(base) if is_other and base else ()
+        given = re.findall(r"!\d+", self.node(self.entry(reference, "templateParams")))
+        if name.startswith("stream<"):
+            return self._axis(self.entry(given[0], "type")) if given else ()
+        data = self.entry(given[0], "type")
+        number = self.number(data) if data.startswith("!") else None
+        size = number[0] if number else int(self._size(data)) if data.startswith("!") else 0
+        user, id_, dest, enabled = (int(self.entry(each, "value").split()[-1]) for each in given[1:5])
+        keep = (size + 7) // 8 if enabled & 1 else 0
+        widths = (
+            *(("data", size if enabled & 1 else 0), ("keep", keep if enabled & 8 else 0)),
+            *(("strb", keep if enabled & 32 else 0), ("user", user if enabled & 64 else 0)),
+            *(("last", enabled >> 4 & 1), ("id", id_ if enabled & 4 else 0), ("dest", dest if enabled & 2 else 0)),
+        )
+        return tuple((channel, width) for channel, width in widths if width)
+
+    def _size(self, reference: str) -> str:
+        """Bits of a type, through names."""
+        return self.entry(reference, "size") or self._size(self.entry(reference, "baseType"))
 
     def type_of(self, reference: str) -> Type | None:
         """The type in memory; None for what has no equal here (floating point, streams, unions)."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from openhls.frontend.types import Type
-from openhls.ir import UNKNOWN, Location
+from openhls.ir import UNKNOWN, Channels, Location
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,8 @@ class Function:
     declared_result: tuple[int, bool] | None = None  # width and sign of an integer result
     declared: dict[str, str] = field(default_factory=dict)  # C++ types of the parameters
     pointees: dict[str, Type] = field(default_factory=dict)  # what pointer and reference parameters lead to
+    channels: dict[str, Channels] = field(default_factory=dict)  # of stream parameters with side channels
+    indexed: bool = False  # pointers that move have become indices
     statics: set[str] = field(default_factory=set)  # linker names of those that it or a function it calls uses
 
 

@@ -96,6 +96,7 @@ class Reader:
         function.declared_result = self._debug.result(subprogram)
         function.declared = self._debug.parameters(subprogram)
         function.pointees = self._debug.pointees(subprogram)
+        function.channels = self._debug.channels(subprogram)
         for attribute, parameter in re.findall(
             r"\b(byval|sret)\((?:[^()]|\([^()]*\))*\)[^,]*?%([\w.$-]+)", match.group(2)
         ):

@@ -5,6 +5,11 @@
 
 #include <ap_int.h>
 
+namespace hls {
+template <typename T, unsigned long, unsigned long, unsigned long, unsigned char, bool>
+struct axis;
+}
+
 namespace openhls {
 
 // How a word travels: numbers as they are, everything else as its bytes.
@@ -28,6 +33,23 @@ template <int W>
 struct word<ap_uint<W>> : number_word<ap_uint<W>, W> {};
 template <int W>
 struct word<ap_int<W>> : number_word<ap_int<W>, W> {};
+// Side channels (ap_axi_sdata.h) are fields of the word.
+template <typename T, unsigned long U, unsigned long I, unsigned long D, unsigned char E, bool S>
+struct word<hls::axis<T, U, I, D, E, S>> {
+  using axis = hls::axis<T, U, I, D, E, S>;
+  static constexpr int kWidth = axis::kWidth;
+  using bits = unsigned _BitInt(kWidth);
+  AP_INLINE static void pack(bits& packed, const axis& value) {
+    typename axis::Word all = 0;
+    value.pack(all);
+    packed = all.V;
+  }
+  AP_INLINE static void unpack(axis& value, const bits& packed) {
+    typename axis::Word all;
+    all.set_raw(packed);
+    value.unpack(all);
+  }
+};
 template <>
 struct word<bool> {
   static constexpr int kWidth = 1;
