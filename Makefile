@@ -144,7 +144,7 @@ fuzz-rtl: setup $(STAMPS)/system-check ## random programs as g++ and as RTL; a f
 
 .PHONY: hls-score
 hls-score: setup ## how many designs with a hls_config.cfg below a folder openhls takes as they are, and verifies SUITE=FOLDER
-	@$(BIN)/python scripts/hls_score.py $(or $(SUITE),$(error say which folder: make $@ SUITE=FOLDER)) --jobs $(JOBS) --list --verify
+	@$(BIN)/python scripts/hls_score.py $(or $(SUITE),$(error say which folder: make $@ SUITE=FOLDER)) --jobs $(JOBS) --list --verify $(if $(PAGE),--page $(PAGE))
 
 .PHONY: test
 test: setup $(STAMPS)/system-check $(STAMPS)/system-fuzz $(STAMPS)/xrt ## everything that CI runs

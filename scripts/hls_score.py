@@ -27,6 +27,9 @@ from openhls.frontend.compile import compile_program
 from openhls.ir import Program
 
 
+FIRST, LAST = "<!-- hls-score begins -->", "<!-- hls-score ends -->"
+
+
 @dataclass(frozen=True)
 class Verdict:
     """`refused`: why there is no RTL, or empty. `slow`: loops that miss the interval of their pragma. `differs`: why
@@ -100,6 +103,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="designs side by side (default %(default)s)")
     parser.add_argument("--list", action="store_true", help="print the verdict on each design, too")
     parser.add_argument("--verify", action="store_true", help="run each design's testbench, and its calls on the RTL")
+    parser.add_argument("--page", type=Path, help="a page in Markdown whose part between the marks gets the table")
     options = parser.parse_args()
     configs = sorted(options.suite.rglob("hls_config*.cfg"))
     if not configs:
@@ -118,7 +122,26 @@ def main() -> int:
         print(f"{sum(not each.differs for each in accepted)} of them verified with their own testbenches")
     for text, count in Counter(reason(each.refused) for each in verdicts if each.refused).most_common():
         print(f"  {count:3} refused: {text}")
+    if options.page is not None:
+        text = options.page.read_text()
+        head, _, rest = text.partition(FIRST)
+        options.page.write_text(f"{head}{FIRST}\n{table(verdicts)}{LAST}{rest.partition(LAST)[2]}")
     return 0
+
+
+def table(verdicts: list[Verdict]) -> str:
+    """The score and the reasons that are left, in Markdown."""
+    accepted = [each for each in verdicts if not each.refused]
+    rows = [
+        ("accepted as they are", len(accepted)),
+        ("verified with their own testbenches", sum(not each.differs for each in accepted)),
+        ("accepted, with every loop at the interval its pragma asks for", sum(not each.slow for each in accepted)),
+    ]
+    reasons = Counter(reason(each.refused) for each in verdicts if each.refused)
+    lines = [f"| Of {len(verdicts)} designs | |", "|---|---|", *(f"| {text} | {count} |" for text, count in rows)]
+    lines += ["", "| Refused because of | Designs |", "|---|---|"]
+    lines += [f"| {text} | {count} |" for text, count in sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0]))]
+    return "\n".join(["", *lines, "", ""])
 
 
 if __name__ == "__main__":

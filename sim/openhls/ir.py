@@ -465,8 +465,9 @@ class Program:
     scalars. `registers` are the arguments (and "return") that INTERFACE s_axilite puts behind the AXI4-Lite port; the
     others are ports of the top. `function` is the C++ name of the top with its namespaces; `sources` are the C++ files
     that were read. `warnings` name the lines of what was accepted and has no effect. The external arrays of the top's
-    process are those of `ports` and of `states`. `channels` are those of the streams of the top that have not only data,
-    `stream_arrays` the streams of each argument that is an array of streams.
+    process are those of `ports` and of `states`. `channels` are those of the streams of the top that have more than
+    data, `stream_arrays` the streams of each argument that is an array of streams; `sequences` are arguments that are
+    arrays in the C++ and streams of so many words here.
     """
 
     top: str
@@ -481,6 +482,7 @@ class Program:
     states: tuple[State, ...] = ()
     channels: Mapping[str, Channels] = field(default_factory=dict)
     stream_arrays: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    sequences: Mapping[str, int] = field(default_factory=dict)
 
 
 def walk(regions: tuple[Region, ...]) -> Iterator[Region]:

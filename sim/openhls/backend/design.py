@@ -37,6 +37,7 @@ class Design:
     uses: dict[str, Uses]  # of the arrays in `ports`
     channels: Mapping[str, Channels]
     stream_arrays: Mapping[str, tuple[str, ...]]
+    sequences: Mapping[str, int]
     registers: RegisterMap | None
     files: tuple[Path, ...]
     library: tuple[Path, ...]
@@ -76,6 +77,7 @@ def write_design(
     (out / "schedule.json").write_text(json.dumps(as_json(list(regions)), indent=1) + "\n")
     arguments = program.arguments, program.memories, program.ports, program.states
     uses = {port.array: uses_of(program, process, port.array) for port in program.ports}
-    design = Design(top, process, *arguments, uses, program.channels, program.stream_arrays, registers, tuple(files), library, regions, clock_mhz, out)
+    streams = program.channels, program.stream_arrays, program.sequences
+    design = Design(top, process, *arguments, uses, *streams, registers, tuple(files), library, regions, clock_mhz, out)
     (out / "schedule.txt").write_text(design.text() + "\n")
     return design

@@ -112,7 +112,9 @@ def add_stream(
     else:
         (channel, width), *others = channels
         make = module.net if others else module.output
-        word = outputs[f"{stream.name}_data"] = make(f"{stream.name}_{'word' if others else 't' + channel}", stream.width)
+        word = outputs[f"{stream.name}_data"] = make(
+            f"{stream.name}_{'word' if others else 't' + channel}", stream.width
+        )
         low = 0
         for channel, width in channels if others else ():
             part = operate(Opcode.EXTRACT, word, width=width, low=low)

@@ -19,6 +19,7 @@ from openhls.frontend.stages import Interface
 from openhls.frontend.tables import elements_of, layout
 from openhls.frontend.toolchain import SHIM, compile_source
 from openhls.ir import ArrayPort, Location, Program, State
+from openhls.passes.sequences import as_stream
 from openhls.verify import verify
 
 
@@ -123,8 +124,13 @@ def compile_program(
     function = module.functions[compiled.top]
     compiler = _Compiler(module, compiled.notes)
     interfaces = Interfaces(compiled.notes, function, flow)
-    context = make_context(module, function, {}, interfaces.pointers(), bounds=compiled.notes.bounds)
+    memories = interfaces.pointers() | interfaces.sequences()
+    context = make_context(module, function, {}, memories, bounds=compiled.notes.bounds)
     interface = compiler.compile(context)
+    counts = {}
+    for name in sorted(interfaces.sequences()):
+        element = function.pointees[name].size if name in function.pointees else 0
+        interface.process, counts[name] = as_stream(interface.process, name, element)
     arguments = _arguments(function, interface)
     parameters = (name for name, _ in function.parameters if name != function.returned)
     names = dict(zip(parameters, arguments, strict=True))
@@ -147,6 +153,7 @@ def compile_program(
         _states(module, interface),
         {names[parameter]: channels for parameter, channels in function.channels.items()},
         _stream_arrays(context, interface),
+        counts,
     )
     verify(program)
     return program

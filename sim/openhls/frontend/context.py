@@ -17,9 +17,10 @@ from openhls.frontend.graph import Graph
 from openhls.frontend.llvm.module import Function, Global, Instruction, Local, Module, Number, Operand, Variable
 from openhls.frontend.moving import index_moving_pointers
 from openhls.frontend.objects import Shape
-from openhls.frontend.types import Array, Int, Pointer, Type
+from openhls.frontend.types import Array, Int, Pointer, Struct, Type
 from openhls.ir import UNKNOWN, Location
 
+STREAM_TYPES = ("stream<", "struct stream_of_blocks<")
 MOST_BYTES = 128  # of an element in memory
 IGNORED = ("llvm.lifetime.", "llvm.experimental.noalias", "llvm.dbg.", "llvm.assume", "llvm.invariant.")
 ASSEMBLER = "asm:"
@@ -43,8 +44,20 @@ class Granule:
     stages, consist of."""
 
     size: int = MOST_BYTES
+    element: int = 0  # bytes of a struct that is read as a whole, as long as nothing speaks against it
 
-    def learn(self, address: Address, size: int) -> None:
+    @property
+    def whole(self) -> int:
+        """The bytes of the elements that are read as a whole; 0 if accesses are made as they are."""
+        return self.element if self.element > self.size else 0
+
+    def learn(self, address: Address, size: int, *, is_load: bool = False) -> None:
+        if self.element and not (
+            is_load
+            and address.offset % self.element + size <= self.element
+            and all(stride % self.element == 0 for _, stride in address.terms)
+        ):
+            self.element = 0
         # A stride of 1 is p[byte / size] where clang knows that nothing is cut off: whole elements, too.
         for number in (size, address.offset, *(stride for _, stride in address.terms if stride != 1)):
             self.size = math.gcd(self.size, number)
@@ -99,7 +112,7 @@ class Context:
             for name, held in sorted(self.objects.items())
             if held.external
         ]
-        granules = tuple(sorted((name, granule.size) for name, granule in self.granules.items()))
+        granules = tuple(sorted((name, each.size, each.whole) for name, each in self.granules.items()))
         return (self.function.name, tuple(bound), self.memories, granules, tuple(sorted(self.counts.items())))
 
 
@@ -124,7 +137,9 @@ def make_context(
         index_moving_pointers(function)
         function.indexed = True
     context = Context(function, dict(bound), callers=callers, memories=memories)
-    context.granules = {name: (granules or {}).get(name) or Granule() for name in memories}
+    sizes = {name: of.size for name, of in function.pointees.items() if isinstance(of, Struct)}
+    usual = {name: size if size & (size - 1) == 0 and size <= MOST_BYTES else 0 for name, size in sizes.items()}
+    context.granules = {name: (granules or {}).get(name) or Granule(element=usual.get(name, 0)) for name in memories}
     context.counts = {name: count for name, count in (bounds or {}).items() if name not in memories}
     for name, of in function.parameters:
         if isinstance(of, Pointer):
@@ -210,7 +225,7 @@ def _strip_volatile(module: Module, context: Context) -> None:
         for way in context.ways_of(it.operands[-1], it.location):
             base = way.address.base
             declared = context.function.declared.get(base, "")
-            if (declared and not declared.startswith("stream<")) or base in context.objects:
+            if (declared and not declared.startswith(STREAM_TYPES)) or base in context.objects:
                 it.flag = ""
                 if base not in context.memories:
                     module.warnings.append((it.location, f"volatile {base} is taken as if it were not volatile"))
@@ -263,7 +278,7 @@ def _learn(module: Module, context: Context, it: Instruction) -> None:
                 it.flag = ""  # every access to memory is made, once
             if it.flag == "volatile":
                 declared = context.function.declared.get(address.base, "")
-                if declared and not declared.startswith("stream<"):
+                if declared and not declared.startswith(STREAM_TYPES):
                     raise Unsupported(
                         it.location,
                         f"a volatile access to {address.base}",
@@ -278,7 +293,8 @@ def _learn(module: Module, context: Context, it: Instruction) -> None:
                     )
                 context.streams.add(address.base)
             elif address.base in context.memories:
-                context.granules[address.base].learn(address, (it.type if it.opcode == "load" else it.types[0]).size)
+                loads = it.opcode == "load"
+                context.granules[address.base].learn(address, (it.type if loads else it.types[0]).size, is_load=loads)
             else:
                 _learn_access(context, address, (it.type if it.opcode == "load" else it.types[0]).size, it.location)
     elif is_call_of_stage(module, it):
@@ -320,7 +336,7 @@ def _learn_call(module: Module, context: Context, it: Instruction) -> None:
         if address.base in context.memories:
             memories.add(name)
             granules[name] = context.granules[address.base]
-            granules[name].learn(address, MOST_BYTES)
+            granules[name].learn(address, granules[name].element, is_load=True)
             continue
         held = context.objects.get(address.base)
         if held is None:
@@ -335,7 +351,9 @@ def _learn_call(module: Module, context: Context, it: Instruction) -> None:
         held = context.objects.get("@" + static)
         if held is not None:
             bound["@" + static] = Object(held.root, 0, held.shape, held.variables, True, held.name)
-    stage = make_context(module, callee, bound, frozenset(memories), (*context.callers, context.function.name), None, granules)
+    stage = make_context(
+        module, callee, bound, frozenset(memories), (*context.callers, context.function.name), None, granules
+    )
     context.calls[id(it)] = stage
     for (name, _), operand in zip(callee.parameters, it.operands, strict=True):
         if name in stage.streams:

@@ -45,6 +45,9 @@ class Interfaces:
         self._bounds = notes.bounds
         self._arrays = {name for name in function.pointees if name in notes.bounds}
         self._arrays |= {name for name, of in function.pointees.items() if isinstance(of, Array)}
+        self._pointed = {
+            name for name, kind in function.declared.items() if kind.endswith("*") and "stream<" not in kind
+        }
         self._notes = notes
         known = {name.removesuffix(".coerce") for name, _ in function.parameters} | {*function.declared, "return"}
         for pragma in list(self._pragmas):
@@ -76,13 +79,19 @@ class Interfaces:
         stream = STREAM.fullmatch(kind)
         word, levels = stream.groups() if stream is not None else (kind.rstrip("*&"), "")
         if "*" in levels and name not in self._bounds:
-            raise Unsupported(place, f"argument {name}: an array of streams", "give it a length, or make each an argument")
+            raise Unsupported(
+                place, f"argument {name}: an array of streams", "give it a length, or make each an argument"
+            )
         if word in ("float", "double", "_Float16"):
             raise Unsupported(place, f"argument {name} ({kind}): floating point", "use integers (ap_int, ap_uint)")
         if stream is not None and word.startswith("struct ") and not has_channels:
             advice = "pack it into one ap_uint, or make it the data of an hls::axis (ap_axi_sdata.h)"
             raise Unsupported(place, f"argument {name}: a stream of {word} at the top", advice)
-        if stream is None and word.startswith("struct ") and name not in self.pointers() | self._arrays:
+        if (
+            stream is None
+            and word.startswith("struct ")
+            and name not in (self.pointers() | self._arrays | self._pointed)
+        ):
             raise Unsupported(
                 place, f"argument {name}: a {word} at the top", "pass its fields, or pack it into an ap_uint"
             )
@@ -97,10 +106,8 @@ class Interfaces:
             return
         if mode not in MODES:
             raise Unsupported(pragma.location, f"INTERFACE mode {mode or '(none)'}", f"use {', '.join(MODES)}")
-        if mode in ("s_axilite", "axis") and port in self._arrays and port not in self.pointers():
-            raise Unsupported(
-                pragma.location, f"INTERFACE {mode} of the array {port}", "use ap_memory or m_axi, or a stream"
-            )
+        if mode == "s_axilite" and port in self._arrays and port not in self.pointers():
+            raise Unsupported(pragma.location, f"INTERFACE s_axilite of the array {port}", "use ap_memory or m_axi")
         if port not in known:
             raise Unsupported(pragma.location, f"INTERFACE of {port or 'no port'}, which is no argument", "name one")
         allowed = {"mode", "port", "bundle", *HINTS, *(NUMBERS if mode == "m_axi" else ())}
@@ -111,6 +118,11 @@ class Interfaces:
     def pointers(self) -> frozenset[str]:
         """Arguments that point into memory."""
         return frozenset(pragma.options.get("port", "") for pragma in self._pragmas if self.mode(pragma) == "m_axi")
+
+    def sequences(self) -> frozenset[str]:
+        """Arrays and pointers that are streams."""
+        axis = {pragma.options.get("port", "") for pragma in self._pragmas if self.mode(pragma) == "axis"}
+        return frozenset(axis & (self._arrays | self._pointed))
 
     def registers(self, process: Process, names: Mapping[str, str]) -> tuple[str, ...]:
         """Arguments behind AXI4-Lite, by their `names` in hardware: pointers whose address software sets, too."""

@@ -34,7 +34,7 @@ def describe_loop(
     """The loop with its label, location, pragmas and trip count."""
     place = module.loop_starts.get(branch.loop)
     note = notes.loops.get(place) if place is not None else None
-    if place is not None:
+    if place is not None and not place[0].startswith(module.hidden):
         location = Location(place[0], place[1], location.caller)
     trip_count = count_trips(loop)
     if note is None and place is not None and place[0] in notes.files:

@@ -188,6 +188,7 @@ class Lowering:
     # ---- blocks ----
 
     def _block(self, name: str, is_header: bool) -> None:
+        self._accesses.pointers.taken.clear()
         for it in self._function.blocks[name].instructions:
             place = place_of(self._context, it)
             if place.line or self._builder.location == UNKNOWN:  # clang gives merged code the line 0

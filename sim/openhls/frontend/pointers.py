@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from openhls.errors import Unsupported
 from openhls.frontend.addresses import Address
@@ -21,6 +21,7 @@ class Pointers:
 
     draft: Draft
     flow: Flow
+    taken: dict[tuple[Address, Node], Operand] = field(default_factory=dict)  # structs that the current block has read
 
     def place(self, address: Address) -> Operand:
         """The byte address of an access to memory."""
@@ -35,6 +36,13 @@ class Pointers:
 
     def load(self, address: Address, size: int, reach: Node, hint: str = "") -> Operand:
         """`size` bytes, piece by piece where other accesses need smaller elements."""
+        whole = self.draft.context.granules[address.base].whole
+        if whole:
+            first = address.moved(-(address.offset % whole))
+            if (first, reach) not in self.taken:
+                self.taken[(first, reach)] = self._load(first, whole, reach, hint)
+            low = 8 * (address.offset % whole)
+            return self.draft.builder.make(Opcode.EXTRACT, 8 * size, self.taken[(first, reach)], low=low)
         piece = self._piece(address, size)
         parts = [self._load(address.moved(at), piece, reach, hint) for at in range(0, size, piece)]
         return self.draft.builder.make(Opcode.CONCAT, 8 * size, *reversed(parts), hint=hint)
@@ -53,7 +61,8 @@ class Pointers:
             )
         if piece < size:
             self.draft.notes.warn(
-                self.draft.builder.location, f"{address.base} is accessed in pieces of {piece} bytes, one after the other"
+                self.draft.builder.location,
+                f"{address.base} is accessed in pieces of {piece} bytes, one after the other",
             )
         return piece
 

@@ -75,6 +75,7 @@ class Source:
         self._loops = self._find_loops()
         self.notes = Notes(files=self._places.files())
         self._opening = sorted(start for start in self._closing if self._masked[start] == "{")
+        self._replace_memory_calls()
         self._read_pragmas()
         for directive in directives:
             self._apply(directive)
@@ -160,6 +161,13 @@ class Source:
         if holds is None:
             self.notes.warn(location, f"the condition ({found.group(1)}) is not known here: the pragma has no effect")
         return found.group(2) if holds else ""
+
+    def _replace_memory_calls(self) -> None:
+        """memcpy and memset become loops (shim/openhls_memory.h)."""
+        for match in re.finditer(r"^#.*$|(?:(?:\bstd)?::\s*)?\bmem(cpy|set)(?=\s*\()", self._masked, re.MULTILINE):
+            if match.group(1) and not self._places.is_system(match.start()):
+                name = "openhls::copy_memory" if match.group(1) == "cpy" else "openhls::set_memory"
+                self._edits.append((match.start(), match.end(), name))
 
     # ---- directives, and the head of the top ----
 

@@ -41,6 +41,7 @@ _PASSES = ",".join(
         "loop-simplify,lcssa,instnamer)",
     ]
 )
+_MEMORY_CALL = re.compile(r"\bmem(?:cpy|set)\s*\(")
 _OPT_FLAGS = [
     *("-inline-threshold=100000000", "-inlinecold-threshold=100000000", "-inlinehint-threshold=100000000"),
     *("-pragma-unroll-threshold=100000000", "-unroll-threshold=100000000"),
@@ -112,7 +113,11 @@ def compile_source(
     def run_preprocessor(*more: str) -> str:
         return _run([*preprocess, *more], whole)
 
-    rewriter = Source(run_preprocessor(), lambda: run_preprocessor("-dM"), top, directives)
+    preprocessed = run_preprocessor()
+    if _MEMORY_CALL.search(preprocessed):
+        preprocess += ["-include", str(SHIM / "openhls_memory.h")]
+        preprocessed = run_preprocessor()
+    rewriter = Source(preprocessed, lambda: run_preprocessor("-dM"), top, directives)
     unoptimised = _run(
         [
             *(CLANG, *_CLANG_FLAGS, "-x", "c++-cpp-output", "-O1", "-g", "-gcolumn-info", "-Xclang"),

@@ -61,7 +61,8 @@ def read_cases(program: Program, path: Path) -> Iterator[Case]:
             if key in scalars:
                 given[key] = number(scalars[key])
         for direction, found in ((Direction.READ, inputs), (Direction.WRITE, outputs)):
-            for name in program.arguments:
+            arrays = program.stream_arrays
+            for name in (each for argument in program.arguments for each in arrays.get(argument, (argument,))):
                 if name in streams and streams[name].direction is direction:
                     found[name] = [number(streams[name].width) for _ in range(number(32))]
         if "result" in widths:
@@ -96,6 +97,8 @@ def differences(
         arguments=program.arguments,
         memories=program.memories,
         ports=program.ports,
+        stream_arrays=program.stream_arrays,
+        sequences=program.sequences,
         folder=folder,
         top=top,
     )

@@ -104,7 +104,7 @@ def argument_table(design: Design, choices: Choices, sizes: dict[str, int]) -> s
         else:
             role = "kScalar" if name in scalars else "kUnused"
         items = ", ".join(f"{{{first}, {last}, {step}}}" for first, last, step in choices.get(name, DEFAULT_CHOICE))
-        arrays |= {array: len(members) for array, members in design.stream_arrays.items()}
+        arrays |= {array: len(members) for array, members in design.stream_arrays.items()} | dict(design.sequences)
         count = sizes.get(name, arrays.get(name, ELEMENTS))
         arguments.append(f"    {{openhls::Role::{role}, {{{{{items}}}}}, {count}}},")
     return "{\n" + "\n".join(arguments) + "\n  }"
@@ -161,7 +161,13 @@ def build_reference(
 
 def compile_reference(main: Path, includes: tuple[Path, ...], target: Path, flags: tuple[str, ...] = ()) -> None:
     """The C++ as software, an object file."""
-    paths = [f"-I{HARNESS}", f"-I{COMMON}", *(f"-I{include.resolve()}" for include in includes), "-isystem", str(ap_headers())]
+    paths = [
+        f"-I{HARNESS}",
+        f"-I{COMMON}",
+        *(f"-I{include.resolve()}" for include in includes),
+        "-isystem",
+        str(ap_headers()),
+    ]
     command = [*compiler(), "-std=c++17", "-O1", "-w", "-D__VITIS_HLS__", *flags, *paths]
     simulate.run([*command, "-c", main.name, "-o", os.path.relpath(target, main.parent)], cwd=main.parent)
 

@@ -124,7 +124,9 @@ struct Passed<T*> {  // a buffer, or a scalar by reference
   std::size_t count = 0;
   Words initial{};
   void before(const Argument& argument, Record& record) {
-    if (argument.role == Role::kMemory) {
+    if (argument.role == Role::kInput) {
+      put_words(record.inputs, const_cast<const Element*>(value), argument.elements);
+    } else if (argument.role == Role::kMemory) {
       count = elements();
       initial = memory_words(const_cast<const Element*>(value), count);
     } else if constexpr (kIsNumber<Element> && !std::is_array<Element>::value) {
@@ -132,7 +134,9 @@ struct Passed<T*> {  // a buffer, or a scalar by reference
     }
   }
   void after(const Argument& argument, Record& record) {
-    if (argument.role == Role::kMemory) {
+    if (argument.role == Role::kOutput) {
+      put_words(record.outputs, const_cast<const Element*>(value), argument.elements);
+    } else if (argument.role == Role::kMemory) {
       const Words now = memory_words(const_cast<const Element*>(value), count);
       put_buffer(record, count * memory_bytes<Element>(), initial, now);
     } else if constexpr (kIsNumber<Element> && !std::is_array<Element>::value) {

@@ -127,7 +127,8 @@ struct Holder<T*> {  // a buffer, or a scalar by reference
   Words initial;
 
   void prepare(const Argument& argument, Random& random) {
-    count = argument.role == Role::kMemory ? argument.elements * kInner : 1;
+    const bool many = argument.role == Role::kMemory || argument.role == Role::kInput || argument.role == Role::kOutput;
+    count = many ? argument.elements * kInner : 1;
     elements.reset(new Element[count]);
     for (std::size_t i = 0; i < count; ++i) elements[i] = random_element(random);
     if constexpr (kNumber) {
@@ -145,6 +146,14 @@ struct Holder<T*> {  // a buffer, or a scalar by reference
       if (argument.role == Role::kResult || argument.role == Role::kInOut) {
         Bits<Element>::put(record.results, elements[0]);
       }
+    }
+    if (argument.role == Role::kInput || argument.role == Role::kOutput) {
+      const bool input = argument.role == Role::kInput;
+      const Words after = words();
+      Words& out = input ? record.inputs : record.outputs;
+      out.push_back(static_cast<std::uint32_t>(argument.elements));
+      const Words& all = input ? initial : after;
+      out.insert(out.end(), all.begin(), all.end());
     }
     if (argument.role == Role::kMemory) put_buffer(record, count * memory_bytes<Element>(), initial, words());
   }

@@ -143,6 +143,16 @@ Words memory_words(const Element* elements, std::size_t count) {
   return packed;
 }
 
+// Elements as the words of a stream, each as memory has it.
+template <typename Element>
+void put_words(Words& out, const Element* elements, std::size_t count) {
+  out.push_back(static_cast<std::uint32_t>(count));
+  for (std::size_t i = 0; i < count; ++i) {
+    const Words one = memory_words(&elements[i], 1);
+    out.insert(out.end(), one.begin(), one.end());
+  }
+}
+
 // ---- arguments of the top ----
 
 using Random = std::mt19937_64;

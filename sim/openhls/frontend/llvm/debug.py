@@ -215,6 +215,6 @@ class DebugInfo:
         """File, line and column of the keyword of a loop, from its metadata."""
         for inner in re.findall(r"!\d+", self.node(reference))[1:]:
             if self.node(inner).startswith("!DILocation"):
-                place = self.location(inner)
-                return place.file, place.line, int(self.entry(inner, "column") or 0)
+                file, line = self.file(self.entry(inner, "scope")), int(self.entry(inner, "line") or 0)
+                return file, line, int(self.entry(inner, "column") or 0)
         return None

@@ -118,3 +118,4 @@ class Module:
     statics: dict[str, Static] = field(default_factory=dict)
     loop_starts: dict[int, tuple[str, int, int]] = field(default_factory=dict)
     warnings: list[tuple[Location, str]] = field(default_factory=list)
+    hidden: str = "/dev/null"  # code of files that begin so counts as that of the line that calls it

@@ -22,7 +22,7 @@ class Reader:
         self._text = text
         self._debug = DebugInfo(text, hidden)
         self._structs: dict[str, Type] = {}
-        self.module = Module()
+        self.module = Module(hidden=hidden)
         self._read_structs()
         self._read_tables()
         for match in re.finditer(r"^define (.*?) \{\n(.*?)^\}$", text, re.MULTILINE | re.DOTALL):
