@@ -26,7 +26,6 @@ from openhls.errors import OpenHlsError
 from openhls.frontend.compile import compile_program
 from openhls.ir import Program
 
-
 FIRST, LAST = "<!-- hls-score begins -->", "<!-- hls-score ends -->"
 
 
