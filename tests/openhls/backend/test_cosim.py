@@ -31,6 +31,7 @@ FAST = {
     "pieces": ("n=0:20", "count=0:12"),
     "sequences": (),
     "blocks": ("n=0:8",),
+    "fixed": ("n=0:20",),
     "in_turns": ("n=0:4",),
     "statics": ("n=0:20",),
     "array_ports": ("n=-20:20",),

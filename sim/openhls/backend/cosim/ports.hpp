@@ -63,7 +63,8 @@ inline Port joined(const char* name, std::vector<Port> parts) {
             int low = 0;
             for (const Port& part : parts) {
               Words words(part.words() + 1);
-              for (int i = 0; i < part.width; ++i) words[static_cast<std::size_t>(i / 32)] |= bit(all, low + i) << i % 32;
+              for (int i = 0; i < part.width; ++i)
+                words[static_cast<std::size_t>(i / 32)] |= bit(all, low + i) << i % 32;
               part.put(words.data());
               low += part.width;
             }

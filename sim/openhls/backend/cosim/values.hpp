@@ -6,6 +6,7 @@
 // w bits has ceil(w / 32) words, the low one first; a buffer holds its elements one after the other.
 #pragma once
 
+#include <ap_fixed.h>
 #include <ap_int.h>
 
 #include <cstdint>
@@ -65,8 +66,14 @@ template <int kBits>
 struct IsAp<ap_uint<kBits>> : std::true_type {};
 template <int kBits>
 struct IsAp<ap_int<kBits>> : std::true_type {};
+template <int kBits, int kInteger, ap_q_mode kQ, ap_o_mode kO, int kN>
+struct IsAp<ap_fixed<kBits, kInteger, kQ, kO, kN>> : std::true_type {};
+template <int kBits, int kInteger, ap_q_mode kQ, ap_o_mode kO, int kN>
+struct IsAp<ap_ufixed<kBits, kInteger, kQ, kO, kN>> : std::true_type {};
 template <typename T>
 struct IsSignedAp : std::false_type {};
+template <int kBits, int kInteger, ap_q_mode kQ, ap_o_mode kO, int kN>
+struct IsSignedAp<ap_fixed<kBits, kInteger, kQ, kO, kN>> : std::true_type {};
 template <int kBits>
 struct IsSignedAp<ap_int<kBits>> : std::true_type {};
 
@@ -89,6 +96,10 @@ template <int kBits>
 struct Bits<ap_uint<kBits>> : ApBits<ap_uint<kBits>, kBits> {};
 template <int kBits>
 struct Bits<ap_int<kBits>> : ApBits<ap_int<kBits>, kBits> {};
+template <int kBits, int kInteger, ap_q_mode kQ, ap_o_mode kO, int kN>
+struct Bits<ap_fixed<kBits, kInteger, kQ, kO, kN>> : ApBits<ap_fixed<kBits, kInteger, kQ, kO, kN>, kBits> {};
+template <int kBits, int kInteger, ap_q_mode kQ, ap_o_mode kO, int kN>
+struct Bits<ap_ufixed<kBits, kInteger, kQ, kO, kN>> : ApBits<ap_ufixed<kBits, kInteger, kQ, kO, kN>, kBits> {};
 
 // ---- buffers as memory has them ----
 

@@ -60,7 +60,7 @@ class DebugInfo:
             return int(self.entry(reference, "size")), not encoding.startswith("DW_ATE_unsigned")
         if text.startswith("!DIDerivedType"):
             return self.number(self.entry(reference, "baseType"))
-        named = re.fullmatch(r"ap_(u?)int<(\d+)>", self.entry(reference, "name"))
+        named = re.match(r"ap_(u?)(?:int|fixed)<(\d+)[,>]", self.entry(reference, "name"))
         return (int(named.group(2)), not named.group(1)) if named else None
 
     def parameters(self, subprogram: str) -> dict[str, str]:
@@ -86,7 +86,7 @@ class DebugInfo:
             return self.spelled(self.entry(reference, "baseType")) + counts
         if not text.startswith("!DIDerivedType"):
             is_struct = "DW_TAG_structure_type" in text or "DW_TAG_class_type" in text
-            return f"struct {name}" if is_struct and not re.fullmatch(r"ap_u?int<\d+>", name) else name
+            return f"struct {name}" if is_struct and not re.match(r"ap_u?(int|fixed)<\d+[,>]", name) else name
         suffix = {"DW_TAG_pointer_type": "*", "DW_TAG_reference_type": "&"}.get(self.entry(reference, "tag"), "")
         return self.spelled(self.entry(reference, "baseType")) + suffix
 

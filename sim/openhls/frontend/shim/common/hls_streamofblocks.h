@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// hls::stream_of_blocks: a stream whose words are arrays. A writer fills a block and hands it on at the end of its lock,
-// a reader has a block as long as its lock lasts. Software builds and the front end of openhls share this file.
+// hls::stream_of_blocks: a stream whose words are arrays. A writer fills a block and hands it on at the end of its
+// lock, a reader has a block as long as its lock lasts. Software builds and the front end of openhls share this file.
 #pragma once
 
 #include <hls_stream.h>
