@@ -58,7 +58,8 @@ class Interfaces:
             self._check_type(name, kind, place, name in function.channels)
 
     def _add_defaults(self, function: Function) -> None:
-        chosen = {pragma.options["port"] for pragma in self._pragmas}
+        # A kernel is controlled by registers, whatever INTERFACE says of its handshake.
+        chosen = {pragma.options["port"] for pragma in self._pragmas if self.mode(pragma) != "ap_ctrl_hs"}
         for name, kind in (*function.declared.items(), ("return", "")):
             if name not in chosen and not STREAM.match(kind):
                 memory = kind.endswith("*") or name in self._arrays

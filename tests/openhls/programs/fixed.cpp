@@ -28,7 +28,7 @@ static int cuts(const Word& word, const Positive& positive) {
 }
 
 void fixed(hls::stream<Word>& in, hls::stream<Positive>& other, hls::stream<ap_int<32>>& out, hls::stream<Word>& sums,
-           int n) {
+           int n, int& offset) {  // a reference that is only read
   Word total = 1.75;
   for (int i = 0; i < n; ++i) {
     const Word word = in.read();
@@ -37,7 +37,7 @@ void fixed(hls::stream<Word>& in, hls::stream<Positive>& other, hls::stream<ap_i
     out.write(cuts<AP_SAT>(word, positive));
     out.write(cuts<AP_SAT_ZERO>(word, positive));
     out.write(cuts<AP_SAT_SYM>(word, positive));
-    out.write(word.to_int() + positive.to_int() * 1000 + (word < positive) * 7 + (word == total) + (positive >= 3) * 9);
+    out.write(word.to_int() + positive.to_int() * 1000 + (word < positive) * 7 + (word == total) + (positive >= 3) * 9 + offset);
     total += word * positive - ap_int<5>(i) + ap_fixed<12, 3, AP_RND>(-0.3);
     const ap_fixed<30, 12, AP_RND_CONV, AP_SAT> mixed = -word + (positive >> 2) - (word << 1);
     sums.write(total + mixed);

@@ -72,10 +72,10 @@ template <typename T>
 struct Passed<T&> {
   T& value;
   void before(const Argument& argument, Record& record) {
-    if (argument.role == Role::kInOut) Bits<T>::put(record.scalars, value);
+    if (is_given(argument.role)) Bits<T>::put(record.scalars, value);
   }
   void after(const Argument& argument, Record& record) {
-    if (argument.role != Role::kUnused) Bits<T>::put(record.results, value);
+    if (is_returned(argument.role)) Bits<T>::put(record.results, value);
   }
 };
 

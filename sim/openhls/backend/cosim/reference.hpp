@@ -39,13 +39,13 @@ template <typename T>
 struct Holder<T&> {  // a scalar by reference
   T value{};
   void prepare(const Argument& argument, Random& random) {
-    if (argument.role == Role::kInOut) value = static_cast<T>(argument.choice.draw(random));
+    if (is_given(argument.role)) value = static_cast<T>(argument.choice.draw(random));
   }
   void before(const Argument& argument, Record& record) const {
-    if (argument.role == Role::kInOut) Bits<T>::put(record.scalars, value);
+    if (is_given(argument.role)) Bits<T>::put(record.scalars, value);
   }
   void after(const Argument& argument, Record& record) const {
-    if (argument.role != Role::kUnused) Bits<T>::put(record.results, value);
+    if (is_returned(argument.role)) Bits<T>::put(record.results, value);
   }
   T& pass() { return value; }
 };
@@ -124,7 +124,7 @@ struct Holder<T*> {  // a buffer, or a scalar by reference
   static constexpr std::size_t kInner = sizeof(T) / sizeof(Element);  // a row of an array has several
   std::unique_ptr<Element[]> elements;
   std::size_t count = 0;
-  Words initial;
+  Words initial, given;
 
   void prepare(const Argument& argument, Random& random) {
     const bool many = argument.role == Role::kMemory || argument.role == Role::kInput || argument.role == Role::kOutput;
@@ -135,6 +135,7 @@ struct Holder<T*> {  // a buffer, or a scalar by reference
       if (is_given(argument)) elements[0] = static_cast<Element>(argument.choice.draw(random));
     }
     initial = words();
+    if (argument.role == Role::kInput) put_words(given, elements.get(), count);
   }
   void before(const Argument& argument, Record& record) const {
     if constexpr (kNumber) {
@@ -147,14 +148,8 @@ struct Holder<T*> {  // a buffer, or a scalar by reference
         Bits<Element>::put(record.results, elements[0]);
       }
     }
-    if (argument.role == Role::kInput || argument.role == Role::kOutput) {
-      const bool input = argument.role == Role::kInput;
-      const Words after = words();
-      Words& out = input ? record.inputs : record.outputs;
-      out.push_back(static_cast<std::uint32_t>(argument.elements));
-      const Words& all = input ? initial : after;
-      out.insert(out.end(), all.begin(), all.end());
-    }
+    if (argument.role == Role::kInput) record.inputs.insert(record.inputs.end(), given.begin(), given.end());
+    if (argument.role == Role::kOutput) put_words(record.outputs, elements.get(), count);
     if (argument.role == Role::kMemory) put_buffer(record, count * memory_bytes<Element>(), initial, words());
   }
   T* pass() { return reinterpret_cast<T*>(elements.get()); }

@@ -181,6 +181,10 @@ struct Choice {
 // kUnused: an argument that the hardware does not have, because nothing depends on it.
 enum class Role { kScalar, kInput, kOutput, kResult, kInOut, kMemory, kUnused };
 
+// A reference that the hardware only reads is a scalar, too.
+inline bool is_given(Role role) { return role == Role::kScalar || role == Role::kInOut; }
+inline bool is_returned(Role role) { return role == Role::kResult || role == Role::kInOut; }
+
 struct Argument {
   Role role;
   Choice choice;
