@@ -468,3 +468,15 @@ def test_the_quota_of_a_tenant_goes_before_the_bound_of_all(opened, model):
             store.release(cache)
         assert store.index.count() == 2
         assert store.index.bytes("a") <= size
+
+
+@pytest.mark.parametrize("kv_format", ["int8", "int4"])
+def test_sessions_in_8_and_4_bits_go_on_and_are_not_mixed(opened, model, kv_format):
+    with opened(model, kv_format=kv_format) as attached:
+        tokens, _ = generate(attached, PROMPT, 20)
+    with opened(model, kv_format=kv_format) as attached:
+        _, cached = generate(attached, torch.cat([tokens, MORE], dim=1), 5)
+        assert cached == tokens.shape[1] - 1  # the last token was never given to the model
+    for other in {"f16", "int8", "int4"} - {kv_format}:
+        with opened(model, kv_format=other) as attached:
+            assert generate(attached, tokens, 1)[1] == 0
