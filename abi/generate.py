@@ -208,8 +208,11 @@ def render_groups_cpp(abi: dict) -> str:
 def render_commands_cpp(abi: dict) -> str:
     out = ["// SPDX-License-Identifier: Apache-2.0", f"// {NOTE.format(source='abi.toml')}", "// clang-format off"]
     out += opening("abi", "cstdint")
-    out += [cpp_constant(name, value) for name, value in abi["commands"]["constants"].items()]
-    out += [cpp_list(name, values) for name, values in abi["commands"]["lists"].items()]
+    commands = abi["commands"]
+    out += [cpp_constant(name, value) for name, value in commands["constants"].items()]
+    out += [cpp_list(name, values) for name, values in commands["lists"].items()]
+    for members in commands["enums"].values():  # the kernels' header has the enums' other members
+        out += [f"constexpr std::uint32_t {camel(key)} = {value:#x};" for key, value in members.items()]
     return "\n".join(out + closing("abi"))
 
 
@@ -237,7 +240,8 @@ def main() -> int:
         **{path: render_python(abi) for path in PYTHON},
     }
     files |= {NVME_CPP: render_nvme_cpp(nvme), NVME_PYTHON: render_nvme_python(nvme)}
-    commands = command_set.CommandSet(abi, nvme, tomllib.loads((ROOT / "abi/commands.toml").read_text()))
+    rows = tomllib.loads((ROOT / "abi/commands.toml").read_text())
+    commands = command_set.CommandSet(abi | joined(abi, abi["commands"]), nvme, rows)
     files |= {PAGE: command_set.render_page(commands), HEADER: command_set.render_header(commands)}
     files[COMMANDS_PYTHON] = command_set.render_python(commands)
     drifted = [path for path, text in files.items() if not path.exists() or path.read_text() != text]

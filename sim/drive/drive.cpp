@@ -241,7 +241,13 @@ std::vector<HeadSummary> Drive::heads(std::uint32_t session) const {
   std::vector<HeadSummary> found;
   for (const HeadRows* rows : state_.volume.store().heads(session)) {
     const HeadRows::Name& name = rows->name();
-    found.push_back({name.layer, name.head, name.kind, rows->tokens(), rows->layout()});
+    HeadSummary head{name.layer, name.head, name.kind, rows->tokens(), rows->layout()};
+    if (const KeyIndex* index = rows->index()) {
+      head.indexed = index->tokens();
+      head.index_exponent = index->exponent();
+      head.index_saturated = index->saturated();
+    }
+    found.push_back(head);
   }
   return found;
 }

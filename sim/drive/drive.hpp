@@ -53,7 +53,10 @@ struct HeadSummary {
   std::uint32_t layer = 0, head = 0;
   abi::KvKind kind = abi::kKeys;
   std::uint32_t tokens = 0;
-  RowLayout layout;
+  RowLayout layout{};
+  // K with a 2-bit index: tokens in it, its exponent, and the channels whose range was clamped.
+  std::uint32_t indexed = 0, index_exponent = 0;
+  std::uint64_t index_saturated = 0;
 };
 
 // Reads of the backing file around the page cache. A drive with a flash model has none.

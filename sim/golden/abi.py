@@ -90,6 +90,7 @@ class Mode(IntEnum):
     SPARF_ROWS = 0x2
     SPARF_TOKENS = 0x3
     SPARF_ATTEND = 0x4
+    GROUPS = 0x5
 
 
 class KeyType(IntEnum):
@@ -142,6 +143,7 @@ class KvType(IntEnum):
 class AppendOption(IntEnum):
     APPEND_FUA = 0x1
     APPEND_SPARSE = 0x2
+    APPEND_GROUPS = 0x4
 
 
 class NvmeStatus(IntEnum):

@@ -138,6 +138,7 @@ class Program(IntEnum):
     PROGRAM_DENSE = 0x0
     PROGRAM_SPARF = 0x1
     PROGRAM_PARTIAL = 0x2
+    PROGRAM_GROUPS = 0x3
 
 
 class Cns(IntEnum):

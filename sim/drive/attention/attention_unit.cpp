@@ -38,7 +38,8 @@ abi::NvmeStatus AttentionUnit::check(const abi::AttnSubmit& command, std::size_t
       if (rows->row_bytes() != first->row_bytes() || rows->format() != first->format()) return abi::kRowMismatch;
     }
   }
-  if (command.mode == abi::kSparfAttend && first->format() != nvme::kBinary16) return abi::kInvalidField;
+  const bool chooses = command.mode == abi::kSparfAttend || command.mode == abi::kGroups;
+  if (chooses && first->format() != nvme::kBinary16) return abi::kInvalidField;
   return data_bytes == payload_bytes(command) ? abi::kSuccess : abi::kDataLength;
 }
 
@@ -49,17 +50,18 @@ std::optional<std::uint64_t> AttentionUnit::payload_bytes(const abi::AttnSubmit&
 }
 
 AttentionOutcome AttentionUnit::run(const abi::AttnSubmit& command, std::span<const std::byte> data, Ns arrival) {
-  const bool sparf = command.mode == abi::kSparfAttend;
+  const bool groups = command.mode == abi::kGroups, chooses = groups || command.mode == abi::kSparfAttend;
   engine_.wake();
   std::vector<Head> heads;
   heads.reserve(command.heads);
   for (std::uint32_t i = 0; i < command.heads; ++i) heads.emplace_back(store_, command, data, i);
   RunContext context{engine_,   ftl_,          clock_,
                      memory_,   threads_,      pages_,
-                     filtered_, staged_bytes_, arrival + device_.firmware_read(sparf ? abi::kPageBytes : UINT32_MAX)};
-  if (!sparf && can_queue(context, heads)) return run_queued(context, heads);
+                     filtered_, staged_bytes_, arrival + device_.firmware_read(chooses ? abi::kPageBytes : UINT32_MAX)};
+  if (!chooses && can_queue(context, heads)) return run_queued(context, heads);
   const auto source = make_source(context, heads);
-  AttentionOutcome outcome = sparf ? run_sparf(context, heads, *source) : run_exact(context, heads, *source);
+  const auto execute = !chooses ? run_exact : groups ? run_groups : run_sparf;
+  AttentionOutcome outcome = execute(context, heads, *source);
   if (const std::uint32_t damaged = source->damaged(); damaged > 0) {
     ftl_.count_lost(damaged);
     return {.status = abi::kUnrecoveredRead, .data = {}, .done = outcome.done};

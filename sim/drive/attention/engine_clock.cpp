@@ -7,12 +7,10 @@
 #include "engine/shapes.hpp"
 
 namespace kvdrive {
-namespace {
-
 // The cycles of the kernel calls of a job (engine/built_shapes.hpp). A choice over more heads than a call holds counts
 // as the calls that would compute its scores. `digits` is the largest number that the choice of rows or tokens can
 // need; the real number depends on the data.
-std::uint64_t job_cycles(const abi::AttentionJob& job) {
+std::uint64_t EngineClock::job_cycles(const abi::AttentionJob& job) {
   std::int64_t cycles = 0;
   for (unsigned call = 0; call < kernel_calls(job.group); ++call) {
     cycles += attention_cycles({.mode = job.mode,
@@ -27,11 +25,17 @@ std::uint64_t job_cycles(const abi::AttentionJob& job) {
   return static_cast<std::uint64_t>(cycles);
 }
 
-}  // namespace
+// One beat of the index a cycle, for as many query heads as a call holds; then a pass over 16 probabilities a cycle and
+// head, and the choice.
+std::uint64_t EngineClock::job_cycles(const abi::GroupChoiceJob& job) {
+  const std::uint64_t spans = job.tokens / abi::kSpanTokens, units = (job.tokens + job.unit - 1) / job.unit;
+  const std::uint64_t beats = spans * 10 * built_head_dim(job.head_dim) / abi::kBeatBytes;
+  const std::uint64_t passes = (std::uint64_t{job.tokens} + job.tail_tokens + 15) / 16;
+  return kernel_calls(job.group) * (beats + std::min<std::uint64_t>(job.group, abi::kMaxGroup) * passes) + units;
+}
 
-void EngineClock::count(const abi::AttentionJob& job, Ns data_done) {
+void EngineClock::add(std::uint64_t cycles, Ns data_done) {
   ++jobs_;
-  const std::uint64_t cycles = job_cycles(job);
   cycles_ += cycles;
   if (!device_.timing().modelled()) return;
   const Ns start = std::max(free_, data_done);

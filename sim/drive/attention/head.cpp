@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 
 #include "engine/shapes.hpp"
+#include "group_choice/abi.hpp"
 
 namespace kvdrive {
 namespace {
@@ -29,10 +31,14 @@ std::uint64_t payload_bytes(const abi::AttnSubmit& command, std::uint32_t half_b
 }
 
 std::optional<std::uint16_t> invalid_field(const abi::AttnSubmit& command) {
-  const bool sparf = command.mode == abi::kSparfAttend;
-  if (!sparf && command.mode != abi::kExact && command.mode != abi::kPartial) return offsetof(abi::AttnSubmit, mode);
-  if (sparf != (command.r > 0)) return offsetof(abi::AttnSubmit, r);
-  if (sparf != (command.k_top > 0)) return offsetof(abi::AttnSubmit, k_top);
+  const bool sparf = command.mode == abi::kSparfAttend, groups = command.mode == abi::kGroups,
+             chooses = sparf || groups;
+  if (!chooses && command.mode != abi::kExact && command.mode != abi::kPartial) return offsetof(abi::AttnSubmit, mode);
+  if (chooses != (command.r > 0)) return offsetof(abi::AttnSubmit, r);
+  if (groups && std::ranges::find(abi::kUnitTokens, command.r) == std::end(abi::kUnitTokens)) {
+    return offsetof(abi::AttnSubmit, r);
+  }
+  if (chooses != (command.k_top > 0)) return offsetof(abi::AttnSubmit, k_top);
   if (!sparf && command.local > 0) return offsetof(abi::AttnSubmit, local);
   if (command.heads == 0 || command.head + command.heads > 256) return offsetof(abi::AttnSubmit, heads);
   if (command.tokens == 0 || command.tokens > abi::kMaxTokens - std::uint32_t{command.tail_tokens}) {

@@ -11,6 +11,7 @@
 #include "common/abi.hpp"
 #include "engine/engine.hpp"
 #include "engine/shapes.hpp"
+#include "group_choice/abi.hpp"
 
 namespace kvdrive {
 
@@ -85,6 +86,12 @@ class JobMemory {
   std::uint32_t run(const KvPages* pages) {
     write_descriptor();
     return engine_.attend(origin_, pages);
+  }
+  // Runs a choice of groups in place of an attention job. Returns the engine's status word.
+  std::uint32_t choose(const abi::GroupChoiceJob& choice) {
+    static_assert(sizeof choice == sizeof job && sizeof(abi::GroupChoiceResult) == sizeof(abi::AttentionResult));
+    std::memcpy(at(origin_), &choice, sizeof choice);
+    return engine_.choose_groups(origin_);
   }
   // Starts the job beside others.
   void start_on(JobQueue& queue) {

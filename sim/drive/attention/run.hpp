@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two ways to run an ATTN_SUBMIT, and the state that they share.
+// The ways to run an ATTN_SUBMIT, and the state that they share.
 #pragma once
 
 #include <cstddef>
@@ -57,5 +57,6 @@ AttentionOutcome collect(RunContext& context, std::span<const Head> heads,
 
 AttentionOutcome run_exact(RunContext& context, std::span<const Head> heads, PageSource& pages);
 AttentionOutcome run_sparf(RunContext& context, std::span<const Head> heads, PageSource& pages);
+AttentionOutcome run_groups(RunContext& context, std::span<const Head> heads, PageSource& pages);
 
 }  // namespace kvdrive

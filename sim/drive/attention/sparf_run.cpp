@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "attention/chosen_rows.hpp"
 #include "attention/run.hpp"
 #include "kv/embedding.hpp"
 #include "kv/halves.hpp"
@@ -21,33 +22,6 @@ namespace {
 
 constexpr std::size_t kIndexPieces = 4;   // pieces of the index that are read ahead
 constexpr std::size_t kChosenPieces = 6;  // pieces for a head's chosen tokens; two heads are in progress
-
-std::vector<std::uint32_t> ones(const std::byte* bitmap, std::uint32_t count) {
-  std::vector<std::uint32_t> numbers;
-  for (std::uint32_t i = 0; i < count; ++i) {
-    if ((std::to_integer<unsigned>(bitmap[i / 8]) >> i % 8 & 1) != 0) numbers.push_back(i);
-  }
-  return numbers;
-}
-
-// The request for the rows of `tokens` that are in groups; staged rows are left out.
-RowRequest stored_rows(const HeadRows& rows, const std::vector<std::uint32_t>& tokens, std::uint32_t of) {
-  const std::uint32_t per_group = rows.tokens_per_group();
-  RowRequest request{.list = rows.list(),
-                     .pages = (std::min(of, rows.tokens_in_groups()) + per_group - 1) / per_group,
-                     .rows_per_page = per_group,
-                     .row_bytes = rows.row_bytes()};
-  request.rows.assign(tokens.begin(), std::ranges::lower_bound(tokens, rows.tokens_in_groups()));
-  return request;
-}
-
-// Calls use(row) for each staged row of these tokens.
-template <typename Use>
-void each_staged(const HeadRows& rows, const std::vector<std::uint32_t>& tokens, Use use) {
-  for (auto token = std::ranges::lower_bound(tokens, rows.tokens_in_groups()); token != tokens.end(); ++token) {
-    use(rows.staged().subspan(std::size_t{*token - rows.tokens_in_groups()} * rows.row_bytes(), rows.row_bytes()));
-  }
-}
 
 // The chosen rows of a head's K in the form that SPARF_TOKENS reads: [ceil(tokens / 32)][r][32].
 struct Columns {
@@ -121,8 +95,8 @@ class SparfHead {
     memory_.start(head_, abi::kSparfAttend);
     memory_.job.tokens = static_cast<std::uint32_t>(chosen_.size());
     restore_records();
-    memory_.job.k = place_chosen(head_.k);
-    memory_.job.v = place_chosen(head_.v);
+    memory_.job.k = place_rows(memory_, *arriving_, head_.k, chosen_);
+    memory_.job.v = place_rows(memory_, *arriving_, head_.v, chosen_);
     arriving_.reset();
     if (!place_mean()) return lose(), done_;
     memory_.place_inline_tokens(head_, true);
@@ -216,18 +190,6 @@ class SparfHead {
     columns.add_tokens(staged, tokens(), rows_,
                        k.staged().data() + std::size_t{staged - k.tokens_in_groups()} * k.row_bytes(), k.row_bytes());
     context_.staged_bytes += std::uint64_t{tokens() - staged} * k.row_bytes();
-  }
-
-  std::uint64_t place_chosen(const HeadRows& rows) {
-    const std::uint64_t address = memory_.place(chosen_.size() * std::uint64_t{rows.row_bytes()});
-    std::byte* to = memory_.at(address);
-    const auto add = [&](const std::byte* row) {
-      std::memcpy(to, row, rows.row_bytes());
-      to += rows.row_bytes();
-    };
-    arriving_->next([&](auto, const std::byte* row) { add(row); });
-    each_staged(rows, chosen_, [&](std::span<const std::byte> row) { add(row.data()); });
-    return address;
   }
 
   // Places the sum and the number of the V rows that count. Starts from the stored sum of all rows if fewer rows must

@@ -176,6 +176,9 @@ nb::list heads(const Drive& drive, std::uint32_t session) {
     entry["row_bytes"] = head.layout.row_bytes;
     entry["format"] = static_cast<std::uint32_t>(head.layout.format);
     entry["sparse"] = head.layout.sparse;
+    entry["indexed"] = head.indexed;
+    entry["index_exponent"] = head.index_exponent;
+    entry["index_saturated"] = head.index_saturated;
     found.append(entry);
   }
   return found;
@@ -270,7 +273,8 @@ void bind_drive(nb::module_& m) {
       .def("sessions", &Drive::sessions, "Numbers of the sessions on the drive.")
       .def(
           "heads", &heads, nb::arg("session"),
-          "What a session holds, a dict for K or V of each head: layer, head, kind, tokens, row_bytes, format, sparse.")
+          "What a session holds, a dict for K or V of each head: layer, head, kind, tokens, row_bytes, format, sparse; "
+          "of K with a 2-bit index: tokens in it, its exponent, and channels whose range was clamped.")
       .def(
           "rows",
           [](Drive& drive, std::uint32_t session, std::uint32_t layer, std::uint32_t head, std::uint32_t kind) {

@@ -7,11 +7,12 @@
 #include <string_view>
 
 #include "commands/table.hpp"
+#include "engine/limits.hpp"
 
 namespace kvdrive::nvme {
 namespace {
 
-constexpr std::array<std::string_view, Programs::kCount> kNames{"DENSE", "SPARF", "PARTIAL"};
+constexpr std::array<std::string_view, Programs::kCount> kNames{"DENSE", "SPARF", "PARTIAL", "GROUPS"};
 constexpr std::uint8_t kDeviceDefined = 1;
 
 }  // namespace
@@ -26,6 +27,8 @@ std::uint32_t program_of(std::uint8_t mode) {
     case abi::kSparfTokens:
     case abi::kSparfAttend:
       return kProgramSparf;
+    case abi::kGroups:
+      return kProgramGroups;
     default:
       return Programs::kCount;
   }

@@ -138,6 +138,7 @@ enum Program : std::uint32_t {
   kProgramDense = 0x0,
   kProgramSparf = 0x1,
   kProgramPartial = 0x2,
+  kProgramGroups = 0x3,
 };
 
 enum Cns : std::uint32_t {

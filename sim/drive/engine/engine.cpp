@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "engine/fast/fast_engine.hpp"
+
 namespace kvdrive {
 
 std::uint32_t Engine::attend_in(std::span<std::byte> elsewhere, std::uint64_t job) {
@@ -10,6 +12,11 @@ std::uint32_t Engine::attend_in(std::span<std::byte> elsewhere, std::uint64_t jo
   const std::uint32_t status = attend(job);
   std::ranges::copy(memory().use(elsewhere.size()), elsewhere.begin());
   return status;
+}
+
+std::uint32_t Engine::choose_groups(std::uint64_t job) {
+  static fast::FastEngine processor(1);
+  return processor.choose_groups_in(memory().used(), job);
 }
 
 }  // namespace kvdrive

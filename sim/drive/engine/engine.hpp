@@ -110,6 +110,10 @@ class Engine {
   // Runs a job in memory that the engine does not own. By default the memory is copied into the engine's own and back.
   virtual std::uint32_t attend_in(std::span<std::byte> elsewhere, std::uint64_t job);
 
+  // Runs the GroupChoiceJob at byte `job` of the memory in use, whose addresses are valid. Returns its status word. By
+  // default the drive's processor computes it.
+  virtual std::uint32_t choose_groups(std::uint64_t job);
+
   // Keeps the wanted rows of whole pages. `bitmap`: at least ceil(rows / 8) bytes, where bit i set means that row i is
   // wanted. `row_bytes` is a multiple of ROW_BYTES_STEP.
   virtual FilterResult filter(std::span<const std::uint8_t> pages, std::span<const std::uint8_t> bitmap,

@@ -17,6 +17,8 @@ constexpr std::uint32_t kCommandGroups[30] = {
     24, 32, 40, 48, 56, 64, 72, 80,
     88, 96, 104, 112, 120, 128,
 };
+constexpr std::uint32_t kGroups = 0x5;
+constexpr std::uint32_t kAppendGroups = 0x4;
 
 }  // namespace abi
 }  // namespace kvdrive

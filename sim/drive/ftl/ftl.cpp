@@ -70,11 +70,9 @@ std::uint64_t Ftl::available() const {
   return room > state_.live ? room - state_.live : 0;
 }
 
-std::uint64_t Ftl::run_bytes(ListId list, ListId other) const {
+std::uint64_t Ftl::run_bytes(std::span<const ListId> lists) const {
   std::uint64_t bytes = 0;
-  for (const ListId one : {list, other}) {
-    bytes += state_.map.exists(one) ? state_.map.run_bytes(one) : 0;
-  }
+  for (const ListId list : lists) bytes += state_.map.exists(list) ? state_.map.run_bytes(list) : 0;
   return bytes;
 }
 

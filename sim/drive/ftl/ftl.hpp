@@ -118,8 +118,8 @@ class Ftl {
   }
   void set_metadata_budget(std::uint64_t bytes) { metadata_budget_ = bytes; }
   void charge(std::int64_t bytes) { owners_bytes_ += static_cast<std::uint64_t>(bytes); }
-  // Drive memory for the runs of two lists. A list that does not exist counts as empty.
-  std::uint64_t run_bytes(ListId list, ListId other) const;
+  // Drive memory for the runs of lists. A list that does not exist counts as empty.
+  std::uint64_t run_bytes(std::span<const ListId> lists) const;
 
   // Reads the owner that the spare of the group's page names, which counts indexes (see GroupMap). Returns false if
   // there is no valid spare.

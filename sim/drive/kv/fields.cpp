@@ -15,7 +15,7 @@ bool all_zero(std::span<const std::uint32_t> reserved) {
 }  // namespace
 
 std::optional<std::uint16_t> invalid_field(const abi::KvAppend& command) {
-  constexpr std::uint32_t kOptions = abi::kAppendFua | abi::kAppendSparse;
+  constexpr std::uint32_t kOptions = abi::kAppendFua | abi::kAppendSparse | abi::kAppendGroups;
   if (command.heads == 0 || command.head + command.heads > 256) return offsetof(abi::KvAppend, heads);
   if (command.tokens == 0 || std::uint64_t{command.first_token} + command.tokens > abi::kMaxTokens) {
     return offsetof(abi::KvAppend, tokens);

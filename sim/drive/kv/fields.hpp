@@ -13,7 +13,8 @@ namespace kvdrive {
 
 // How the append's rows are stored.
 inline RowLayout layout_of(const abi::KvAppend& command) {
-  return {command.row_bytes, static_cast<RowFormat>(command.type), (command.options & abi::kAppendSparse) != 0};
+  return {command.row_bytes, static_cast<RowFormat>(command.type), (command.options & abi::kAppendSparse) != 0,
+          (command.options & abi::kAppendGroups) != 0};
 }
 
 // Return the byte of the command's first field that no drive accepts; empty if there is none.

@@ -9,20 +9,6 @@ namespace {
 constexpr std::uint16_t kExponent = 0x7c00;
 constexpr std::uint16_t kFraction = 0x03ff;
 
-std::uint16_t half_at(std::span<const std::byte> rows, std::size_t i) {
-  std::uint16_t half = 0;
-  std::memcpy(&half, rows.data() + i * sizeof half, sizeof half);
-  return half;
-}
-
-// The value of a finite binary16 number as an integer with LSB 2^-24.
-std::int64_t fixed(std::uint16_t half) {
-  const std::uint32_t exponent = (half & kExponent) >> 10;
-  const std::int64_t fraction = half & kFraction;
-  const std::int64_t magnitude = exponent == 0 ? fraction : (fraction | 0x400) << (exponent - 1);
-  return half & 0x8000 ? -magnitude : magnitude;
-}
-
 }  // namespace
 
 // Checks four numbers at once. Adding one to the lowest bit of an exponent carries into the sign bit only if all

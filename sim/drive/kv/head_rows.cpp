@@ -19,12 +19,13 @@ using Page = std::array<std::byte, abi::kPageBytes>;
 
 bool RowLayout::possible() const {
   const std::uint32_t dim = head_dim();
-  return dim > 0 && serves_head_dim(dim) && !(sparse && format != nvme::kBinary16);
+  return dim > 0 && serves_head_dim(dim) && !((sparse || indexed) && format != nvme::kBinary16);
 }
 
 HeadRows::HeadRows(const Name& name, const RowLayout& layout)
     : name_(name), layout_(layout), head_dim_(layout.head_dim()) {
   if (layout.sparse && name.kind == abi::kValues) sums_.resize(head_dim());
+  if (layout.indexed && name.kind == abi::kKeys) index_.emplace(head_dim());
 }
 
 Owner HeadRows::owner(GroupKind kind, std::size_t index) const {
@@ -38,7 +39,8 @@ Owner HeadRows::owner(GroupKind kind, std::size_t index) const {
 }
 
 std::uint64_t HeadRows::groups_to_append(std::uint32_t tokens) const {
-  const std::uint64_t groups = (tokens_ + tokens) / tokens_per_group() - tokens_ / tokens_per_group();
+  std::uint64_t groups = (tokens_ + tokens) / tokens_per_group() - tokens_ / tokens_per_group();
+  if (index_) groups += KeyIndex::pages_of(head_dim(), (tokens_ + tokens) / KeyIndex::kSpanTokens) - index_->pages();
   if (!sparse() || name_.kind != abi::kKeys) return groups;
   return groups + embedding_pages(head_dim(), tokens_ + tokens) - embedding_;
 }
@@ -51,7 +53,7 @@ std::uint64_t HeadRows::staged_after(std::uint32_t tokens, std::uint32_t run) co
 
 std::uint64_t HeadRows::memory_bytes() const {
   constexpr std::uint64_t node = sizeof *this + 6 * sizeof(void*);  // a node of the store's map
-  return node + sums_.size() * sizeof sums_[0];
+  return node + sums_.size() * sizeof sums_[0] + (index_ ? KeyIndex::memory_bytes(head_dim()) : 0);
 }
 
 void HeadRows::prepare_append(Ftl& ftl, std::span<const std::byte> rows, std::uint32_t run, Change& change) {
@@ -80,11 +82,17 @@ void HeadRows::prepare_append(Ftl& ftl, std::span<const std::byte> rows, std::ui
     add_rows(rows, change.sums, 1);
   }
   if (sparse() && name_.kind == abi::kKeys) index_spans(ftl, rows, change);
+  if (!index_) return;
+  const auto read = [&](std::uint32_t first, std::uint32_t count, std::byte* out) {
+    return read_rows(ftl, rows, first, count, out);
+  };
+  index_->prepare_append(ftl, owner(GroupKind::kKeyIndex, 0), change.tokens, read, change.index);
 }
 
 void HeadRows::revert(Ftl& ftl) const {
   if (list_ != GroupMap::kNoList) ftl.cut(list_, groups_);
   if (embedding_list_ != GroupMap::kNoList) ftl.cut(embedding_list_, embedding_);
+  if (index_) index_->revert(ftl);
 }
 
 // Copies `count` rows from `first` on. Rows before tokens_ come from groups and staged rows, later rows from
@@ -148,6 +156,7 @@ bool HeadRows::prepare_truncate(Ftl& ftl, std::uint32_t tokens, Change& change) 
   change.staged.resize(std::size_t{tokens - first} * row_bytes());
   if (!read_rows(ftl, {}, first, tokens - first, change.staged.data())) return false;
   if (change.groups == groups_) change.kept_staged = change.staged.size();
+  if (index_ && !index_->prepare_truncate(ftl, tokens, change.index)) return false;
   change.sums = sums_;
   return subtract_rows(ftl, tokens, tokens_, change.sums);
 }
@@ -178,6 +187,7 @@ bool HeadRows::prepare_remove(Ftl& ftl, std::uint32_t tokens, Change& change) co
     const auto from = change.staged.begin() + static_cast<std::ptrdiff_t>(change.kept_staged);
     change.staged.erase(from, from + std::ptrdiff_t{left} * row_bytes());
   }
+  if (index_) change.index = index_->emptied();
   change.sums = sums_;
   return subtract_rows(ftl, first, first + tokens, change.sums);
 }
@@ -188,6 +198,7 @@ void HeadRows::apply(Ftl& ftl, Change&& change) {
   if (change.embedding < embedding_) ftl.cut(embedding_list_, change.embedding);
   groups_ = change.groups;
   embedding_ = change.embedding;
+  if (index_) index_->apply(ftl, std::move(change.index));
   staged_ = std::move(change.staged);
   sums_ = std::move(change.sums);
   tokens_ = change.tokens;
@@ -202,12 +213,14 @@ HeadRows HeadRows::fork(Ftl& ftl, const Name& name) const {
   copy.clean_staged_ = 0;
   if (list_ != GroupMap::kNoList) copy.list_ = ftl.fork_list(list_, groups_);
   if (embedding_list_ != GroupMap::kNoList) copy.embedding_list_ = ftl.fork_list(embedding_list_, embedding_);
+  if (index_) copy.index_ = index_->fork(ftl);
   return copy;
 }
 
 void HeadRows::claim(Ftl& ftl) const {
   if (list_ != GroupMap::kNoList) ftl.claim(list_);
   if (embedding_list_ != GroupMap::kNoList) ftl.claim(embedding_list_);
+  if (index_) index_->claim(ftl);
 }
 
 void HeadRows::drop_unfinished(Ftl& ftl) const {
@@ -219,12 +232,14 @@ void HeadRows::drop_unfinished(Ftl& ftl) const {
   };
   keep(list_, groups_);
   keep(embedding_list_, embedding_);
+  if (index_) keep(index_->list(), index_->pages());
 }
 
 void HeadRows::release(Ftl& ftl) {
   if (list_ != GroupMap::kNoList) ftl.drop_list(list_);
   if (embedding_list_ != GroupMap::kNoList) ftl.drop_list(embedding_list_);
   list_ = embedding_list_ = GroupMap::kNoList;
+  if (index_) index_->release(ftl);
 }
 
 }  // namespace kvdrive

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // K or V of one head: token-indexed groups on flash, then staged rows, which wait in drive memory until they fill
-// groups. A sparse head also keeps an embedding-indexed copy of its K and the sum of its V.
+// groups. A head may also keep what a policy needs: for SparF an embedding-indexed copy of its K and the sum of its V,
+// for policy groups a 2-bit index of its K.
 //
 // A group holds floor(kPageBytes / row_bytes) consecutive tokens, starting at its first byte. A change is prepared
 // first and applied afterwards, so that a command over several heads changes all of them or none.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,6 +20,7 @@
 #include "formats.hpp"
 #include "ftl/ftl.hpp"
 #include "kv/embedding.hpp"
+#include "kv/key_index.hpp"
 
 namespace kvdrive {
 
@@ -24,17 +28,24 @@ namespace kvdrive {
 struct RowLayout {
   std::uint32_t row_bytes = 0;
   RowFormat format = nvme::kBinary16;
-  bool sparse = false;  // also keep the copy of K and the sum of V that SparF needs; only with kBinary16
+  // Only with kBinary16:
+  bool sparse = false;   // also keep the copy of K and the sum of V that SparF needs
+  bool indexed = false;  // also keep the 2-bit index of K that policy groups needs
 
-  // Format and `sparse` in one number: bit 0 is `sparse`.
-  std::uint8_t code() const { return static_cast<std::uint8_t>(format << 1 | (sparse ? 1U : 0U)); }
+  // All but the size in one number: bit 0 is `sparse`, bit 7 is `indexed`.
+  std::uint8_t code() const {
+    return static_cast<std::uint8_t>(format << 1 | (sparse ? kSparse : 0U) | (indexed ? kIndexed : 0U));
+  }
   static RowLayout from(std::uint32_t row_bytes, std::uint32_t code) {
-    return {row_bytes, static_cast<RowFormat>(code >> 1), (code & 1) != 0};
+    return {row_bytes, static_cast<RowFormat>((code & ~kIndexed) >> 1), (code & kSparse) != 0, (code & kIndexed) != 0};
   }
   std::uint32_t head_dim() const { return head_dim_of(format, row_bytes); }
   // True if rows of this layout exist.
   bool possible() const;
   bool operator==(const RowLayout&) const = default;
+
+ private:
+  static constexpr std::uint32_t kSparse = 1, kIndexed = 0x80;
 };
 
 class HeadRows {
@@ -56,6 +67,7 @@ class HeadRows {
     std::vector<std::int64_t> sums;
     std::uint32_t tokens = 0;
     std::uint32_t removed = 0;  // groups of the list behind the first one that are removed
+    KeyIndex::Change index;     // if the head has an index
   };
 
   // Precondition: layout.possible().
@@ -68,6 +80,8 @@ class HeadRows {
   std::uint32_t head_dim() const { return head_dim_; }
   std::uint32_t half_bytes() const { return head_dim_ * 2; }  // of a row's values as binary16 numbers
   bool sparse() const { return layout_.sparse; }
+  // Null unless this is K of a head that keeps one.
+  const KeyIndex* index() const { return index_ ? &*index_ : nullptr; }
   std::uint32_t tokens() const { return tokens_; }
   std::uint32_t tokens_per_group() const { return abi::kPageBytes / row_bytes(); }
   std::uint32_t tokens_in_groups() const { return groups_ * tokens_per_group(); }
@@ -75,6 +89,8 @@ class HeadRows {
   std::uint32_t embedding() const { return embedding_; }
   ListId list() const { return list_; }                      // kNoList if there are no groups
   ListId embedding_list() const { return embedding_list_; }  // kNoList if there are no such groups
+  // All three lists of the head.
+  std::array<ListId, 3> lists() const { return {list_, embedding_list_, index_ ? index_->list() : GroupMap::kNoList}; }
   std::span<const std::byte> staged() const { return staged_; }
   std::span<const std::int64_t> sums() const {
     return sums_;
@@ -83,7 +99,9 @@ class HeadRows {
   // prepare_append).
   std::uint32_t staged_groups() const { return tokens_ / tokens_per_group() - groups_; }
   // The number of groups in flash, including those that are still staged.
-  std::uint64_t owned_groups() const { return std::uint64_t{tokens_ / tokens_per_group()} + embedding_; }
+  std::uint64_t owned_groups() const {
+    return std::uint64_t{tokens_ / tokens_per_group()} + embedding_ + (index_ ? index_->pages() : 0);
+  }
   // The number of groups that an append of `tokens` adds to owned_groups().
   std::uint64_t groups_to_append(std::uint32_t tokens) const;
   // Bytes of staged rows after an append of `tokens`.
@@ -100,7 +118,7 @@ class HeadRows {
   [[nodiscard]] bool prepare_truncate(Ftl& ftl, std::uint32_t tokens, Change& change) const;
 
   // Removes `tokens` tokens behind the first group. Precondition: can_remove(tokens). Returns false if a removed group
-  // is lost and its rows are in a sum. The embedding-indexed copy of K is dropped; the next append makes it again.
+  // is lost and its rows are in a sum. Indexes of K are dropped; the next append makes them again.
   [[nodiscard]] bool prepare_remove(Ftl& ftl, std::uint32_t tokens, Change& change) const;
   // True if these are whole groups, and the head has them behind its first group.
   bool can_remove(std::uint32_t tokens) const {
@@ -140,7 +158,7 @@ class HeadRows {
   bool read_rows(Ftl& ftl, std::span<const std::byte> added_rows, std::uint32_t first, std::uint32_t count,
                  std::byte* out) const;
   void keep_groups(Ftl& ftl, std::uint32_t groups);
-  void drop_index(Ftl& ftl);
+  void drop_indexes(Ftl& ftl);
   void index_spans(Ftl& ftl, std::span<const std::byte> rows, Change& change);
 
   Name name_;
@@ -151,6 +169,7 @@ class HeadRows {
   std::uint32_t groups_ = 0;
   ListId embedding_list_ = GroupMap::kNoList;
   std::uint32_t embedding_ = 0;
+  std::optional<KeyIndex> index_;
   std::vector<std::byte> staged_;
   std::vector<std::int64_t> sums_;
   bool dirty_ = true;             // changed since the last commit

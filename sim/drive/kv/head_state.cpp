@@ -37,12 +37,14 @@ void HeadRows::save(RecordWriter& writer, bool everything) const {
                        static_cast<std::uint32_t>(kept), static_cast<std::uint32_t>(staged_.size() - kept)});
   writer.put_all(std::span(staged_).subspan(kept));
   writer.put_all(std::span(sums_));
+  if (index_) index_->save(writer, everything);
   writer.end_record();
 }
 
 void HeadRows::committed() {
   dirty_ = false;
   clean_staged_ = staged_.size();
+  if (index_) index_->committed();
 }
 
 // `reader` is passed by value, so that `load` can still read the record.
@@ -68,6 +70,7 @@ void HeadRows::load(RecordReader& reader) {
   embedding_ = saved.embedding;
   sums_ = reader.get_all<std::int64_t>(sums_.size());
   tokens_ = saved.tokens;
+  if (index_) index_->load(reader, tokens_);
   committed();
 }
 
@@ -90,6 +93,7 @@ void HeadRows::check(Ftl& ftl, const std::function<void(const std::string&)>& re
   };
   compare(list_, groups_, name_.kind == abi::kKeys ? GroupKind::kKeys : GroupKind::kValues, "token-indexed");
   compare(embedding_list_, embedding_, GroupKind::kKeyRows, "embedding-indexed");
+  if (index_) compare(index_->list(), index_->pages(), GroupKind::kKeyIndex, "2-bit index");
 }
 
 }  // namespace kvdrive

@@ -96,7 +96,7 @@ bool KvStore::flash_fits(const abi::KvAppend& command) const {
     const HeadRows* found = find(command.session, command.layer, head, static_cast<abi::KvKind>(command.kind));
     const HeadRows& rows = found ? *found : HeadRows(name_of(command, head), layout_of(command));
     groups += rows.groups_to_append(command.tokens);
-    if (!found) memory += rows.memory_bytes() + GroupMap::list_bytes();
+    if (!found) memory += rows.memory_bytes() + (rows.index() ? 2 : 1) * GroupMap::list_bytes();
   }
   const auto session = sessions_.find(command.session);
   const std::uint64_t owned = groups + (session == sessions_.end() ? 0 : session->second.groups);
@@ -275,7 +275,7 @@ abi::NvmeStatus KvStore::remove(const nvme::SessionRemove& command) {
 std::vector<Family> KvStore::families(std::uint32_t session) const {
   std::vector<Family> found;
   for (const HeadRows* rows : heads(session)) {
-    for (const ListId list : {rows->list(), rows->embedding_list()}) {
+    for (const ListId list : rows->lists()) {
       if (list != GroupMap::kNoList) found.push_back(ftl_.family(list));
     }
   }
@@ -306,7 +306,8 @@ abi::NvmeStatus KvStore::fork(const abi::SessionFork& command) {
   if (source->second.staged > 0) spill(command.session);  // to share these groups instead of copying them
   std::uint64_t memory = 0;
   for (const auto& [key, rows] : source->second.heads) {
-    memory += rows.memory_bytes() + 2 * GroupMap::list_bytes() + ftl_.run_bytes(rows.list(), rows.embedding_list());
+    const auto lists = rows.lists();
+    memory += rows.memory_bytes() + lists.size() * GroupMap::list_bytes() + ftl_.run_bytes(lists);
   }
   if (memory > ftl_.metadata_left()) return abi::kCapacityExceeded;
   Session& target = sessions_[command.target];

@@ -53,7 +53,7 @@ void HeadRows::keep_groups(Ftl& ftl, std::uint32_t groups) {
   staged_.clear();
   clean_staged_ = 0;
   dirty_ = true;
-  drop_index(ftl);
+  drop_indexes(ftl);
   std::ranges::fill(sums_, 0);
   std::vector<std::byte> rows(std::size_t{tokens_per_group()} * row_bytes());
   for (std::uint32_t group = 0; group < groups && !sums_.empty(); ++group) {
@@ -62,9 +62,10 @@ void HeadRows::keep_groups(Ftl& ftl, std::uint32_t groups) {
   }
 }
 
-void HeadRows::drop_index(Ftl& ftl) {
+void HeadRows::drop_indexes(Ftl& ftl) {
   if (embedding_list_ != GroupMap::kNoList) ftl.cut(embedding_list_, 0);
   embedding_ = 0;
+  if (index_) index_->apply(ftl, index_->emptied());
   dirty_ = true;
 }
 
@@ -99,7 +100,10 @@ void HeadRows::salvage(Ftl& ftl, std::span<const FoundGroup> found,
   }
   bool indexed = true;
   for (std::uint32_t i = 0; i < embedding_ && indexed; ++i) indexed = salvage.verified(embedding_list_, i);
-  if (!indexed) drop_index(ftl);
+  for (std::uint32_t i = 0; index_ && i < index_->pages() && indexed; ++i) {
+    indexed = salvage.verified(index_->list(), i);
+  }
+  if (!indexed) drop_indexes(ftl);
   if (index != known || !whole) keep_groups(ftl, index);
   if (!whole) {
     report(kvdrive::name_of(name_) + ": " + std::to_string(tokens_) + " of " + std::to_string(tokens) +
@@ -108,7 +112,7 @@ void HeadRows::salvage(Ftl& ftl, std::span<const FoundGroup> found,
     report(kvdrive::name_of(name_) + ": " + std::to_string(tokens_) + " tokens came back from their spares, " +
            std::to_string(tokens) + " of them are in the part of the journal that can be read");
   } else if (!indexed) {
-    report(kvdrive::name_of(name_) + ": its index for SparF is damaged; the next append makes it again");
+    report(kvdrive::name_of(name_) + ": an index of its K is damaged; the next append makes it again");
   }
 }
 

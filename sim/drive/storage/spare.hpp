@@ -10,9 +10,9 @@
 
 namespace kvdrive {
 
-// kKeyRows: embedding-indexed K. kBlock: a logical block, whose number is `index`. kValue: a page of a value under a
-// key; `session` is the checksum of the key.
-enum class GroupKind : std::uint8_t { kKeys = 0, kValues = 1, kKeyRows = 2, kBlock = 3, kValue = 4 };
+// kKeyRows: embedding-indexed K. kKeyIndex: the 2-bit index of K. kBlock: a logical block, whose number is `index`.
+// kValue: a page of a value under a key; `session` is the checksum of the key.
+enum class GroupKind : std::uint8_t { kKeys = 0, kValues = 1, kKeyRows = 2, kBlock = 3, kValue = 4, kKeyIndex = 5 };
 
 // The logical group that a unit was written for. Sessions that share the group later are not recorded.
 struct Owner {

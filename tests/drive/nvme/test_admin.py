@@ -101,7 +101,7 @@ def test_log_pages(nvme):
     stats = nvme.drive.stats()
     assert {name: statistics[name] for name in stats} == stats
     programs = nvme.admin(admin.get_log_page(L.LOG_PROGRAMS, 192)).data.view(wire.ProgramDescriptor)
-    assert [bytes(name).strip(b"\0") for name in programs["name"]] == [b"DENSE", b"SPARF", b"PARTIAL"]
+    assert [bytes(name).strip(b"\0") for name in programs["name"]] == [b"DENSE", b"SPARF", b"PARTIAL", b"GROUPS"]
     whole = nvme.admin(admin.get_log_page(L.LOG_STATISTICS, 512)).data
     part = nvme.admin(admin.get_log_page(L.LOG_STATISTICS, 64, offset=448)).data
     assert part.tobytes() == whole[448:].tobytes()

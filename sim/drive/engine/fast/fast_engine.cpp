@@ -7,6 +7,7 @@
 #include "engine/fast/attend.hpp"
 #include "engine/fast/default_float.hpp"
 #include "engine/fast/gemv.hpp"
+#include "engine/fast/groups.hpp"
 #include "engine/fast/page_filter.hpp"
 #include "engine/fast/softmax.hpp"
 #include "engine/fast/sparf.hpp"
@@ -26,6 +27,12 @@ std::uint32_t FastEngine::run(std::span<std::byte> memory, std::uint64_t address
   if (job.mode == abi::kSparfRows) return choose_rows(job);
   if (job.mode == abi::kSparfTokens) return choose_tokens(context, job);
   return fast::attend(context, job);
+}
+
+std::uint32_t FastEngine::choose_groups_in(std::span<std::byte> memory, std::uint64_t job) {
+  const DefaultFloat environment;
+  const std::lock_guard lock(busy_);
+  return fast::choose_groups({kernels_, pool_, statistics_, scratch_}, memory, job);
 }
 
 ArgtopkResult FastEngine::argtopk(const void* keys, std::uint32_t n, std::uint32_t k, abi::KeyType type) {

@@ -26,6 +26,17 @@ struct CodeRows {
   unsigned parts;
 };
 
+constexpr unsigned kSpanTokens = 32;
+
+// The queries of span_sums, -127 to 127. `strided` holds number 8 j + s of a head at position s * d / 8 + j: the codes
+// with the same place in their 16-bit words.
+struct SpanQuery {
+  const std::int16_t* natural;  // [g][d]
+  const std::int16_t* strided;  // [g][d]
+  unsigned g;
+  unsigned d;
+};
+
 // The outcome of rounding both ends of the interval for the numbers of one block.
 struct Doubt {
   std::uint64_t uncertain = 0;   // bit i: the interval does not decide number i
@@ -69,6 +80,13 @@ struct Kernels {
 
   // Adds the terms to `high`, and the rounding errors of these additions to `low`.
   void (*add_twofold)(const double* terms, std::size_t n, double* high, double* low);
+
+  // sums[h * kSpanTokens + t] = sum_i q[h][i] * (4 * lo_i + step_i * code_ti) for the 32 tokens of a span of the 2-bit
+  // index: lo [d] int8, step [d] uint8, codes [32][d / 4]. g <= kTileHeads.
+  void (*span_sums)(const SpanQuery& query, const std::uint8_t* span, std::int32_t* sums);
+
+  // x[i] = the score of a dot product of sums[i] * lsb. n <= kBlockTokens.
+  void (*sums_to_scores)(const std::int32_t* sums, float lsb, float c, unsigned n, std::int32_t* x);
 
   std::int32_t (*max_score)(const std::int32_t* x, std::size_t n);
 

@@ -72,6 +72,22 @@ struct Simd {
   static void lookup(const std::uint32_t* table, const std::uint32_t* index, unsigned n, std::uint32_t* out) {
     for (unsigned i = 0; i < n; ++i) out[i] = table[index[i]];
   }
+
+  // 16-bit words of eight 2-bit codes, or 16-bit weights; sums are 32-bit.
+  using Words = __m256i;
+  using Sums = __m256i;
+  static constexpr unsigned kWordLanes = 16, kSumLanes = 8;
+  static Sums no_sums() { return _mm256_setzero_si256(); }
+  static Words load_words(const std::uint16_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
+  static Words load_weights(const std::int16_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
+  static void store_sums(std::int32_t* p, Sums v) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v); }
+  // Code `place` of each word.
+  static Words codes(Words words, int place) {
+    return _mm256_and_si256(_mm256_srli_epi16(words, 2 * place), _mm256_set1_epi16(3));
+  }
+  static Sums add_products(Sums sums, Words codes, Words weights) {
+    return _mm256_add_epi32(sums, _mm256_madd_epi16(codes, weights));
+  }
 };
 
 }  // namespace

@@ -84,6 +84,22 @@ struct Simd {
       _mm512_storeu_si512(out + i, _mm512_mask_blend_epi32(upper, low, high));
     }
   }
+
+  // 16-bit words of eight 2-bit codes, or 16-bit weights; sums are 32-bit.
+  using Words = __m512i;
+  using Sums = __m512i;
+  static constexpr unsigned kWordLanes = 32, kSumLanes = 16;
+  static Sums no_sums() { return _mm512_setzero_si512(); }
+  static Words load_words(const std::uint16_t* p) { return _mm512_loadu_si512(p); }
+  static Words load_weights(const std::int16_t* p) { return _mm512_loadu_si512(p); }
+  static void store_sums(std::int32_t* p, Sums v) { _mm512_storeu_si512(p, v); }
+  // Code `place` of each word.
+  static Words codes(Words words, int place) {
+    return _mm512_and_si512(_mm512_srl_epi16(words, _mm_cvtsi32_si128(2 * place)), _mm512_set1_epi16(3));
+  }
+  static Sums add_products(Sums sums, Words codes, Words weights) {
+    return _mm512_add_epi32(sums, _mm512_madd_epi16(codes, weights));
+  }
 };
 
 }  // namespace

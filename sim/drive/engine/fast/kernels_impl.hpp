@@ -324,6 +324,122 @@ void add_twofold(const double* terms, std::size_t n, double* high, double* low) 
   }
 }
 
+// The 16-bit words of a token, padded so that registers hold whole tokens, or tokens whole registers.
+unsigned padded_words(unsigned d) {
+  const unsigned words = d / 8;
+  if (words >= Simd::kWordLanes) return (words + Simd::kWordLanes - 1) / Simd::kWordLanes * Simd::kWordLanes;
+  unsigned padded = Simd::kWordLanes / Simd::kSumLanes;  // at least one sum for each token
+  while (padded < words) padded *= 2;
+  return padded;
+}
+
+// A span with its codes in padded rows and its weights q * step, [G][8][weight_words] by place in the word.
+struct PaddedSpan {
+  static constexpr unsigned kMostWords = abi::kMaxHeadDim / 8;
+  alignas(64) std::uint16_t codes[kSpanTokens * kMostWords];
+  alignas(64) std::int16_t weights[kTileHeads * 8 * kMostWords];
+  unsigned words;         // of a token
+  unsigned weight_words;  // of a register or of a token, whichever is longer
+};
+
+void pad_span(const SpanQuery& query, const std::uint8_t* span, PaddedSpan& padded) {
+  const unsigned words = query.d / 8, all = padded.words = padded_words(query.d);
+  padded.weight_words = all < Simd::kWordLanes ? Simd::kWordLanes : all;
+  const std::uint8_t* codes = span + 2 * query.d;
+  if (all == words) {
+    __builtin_memcpy(padded.codes, codes, kSpanTokens * words * 2);
+  } else {
+    for (unsigned t = 0; t < kSpanTokens; ++t) {
+      __builtin_memset(padded.codes + t * all, 0, all * 2);
+      __builtin_memcpy(padded.codes + t * all, codes + t * words * 2, words * 2);
+    }
+  }
+  std::int16_t steps[8 * PaddedSpan::kMostWords];
+  for (unsigned j = 0; j < words; ++j) {
+    for (unsigned place = 0; place < 8; ++place) steps[place * words + j] = span[query.d + 8 * j + place];
+  }
+  for (unsigned h = 0; h < query.g; ++h) {
+    for (unsigned place = 0; place < 8; ++place) {
+      std::int16_t* to = padded.weights + (h * 8 + place) * padded.weight_words;
+      const std::int16_t* q = query.strided + h * query.d + place * words;
+      for (unsigned j = 0; j < words; ++j) to[j] = static_cast<std::int16_t>(q[j] * steps[place * words + j]);
+      for (unsigned j = words; j < all; ++j) to[j] = 0;
+      for (unsigned j = all; j < padded.weight_words; ++j) to[j] = to[j - all];
+    }
+  }
+}
+
+// parts[h][t][..] = partial sums of the products of token t.
+template <unsigned G>
+void code_sums(const PaddedSpan& span, std::int32_t* parts, unsigned part_numbers) {
+  const unsigned registers = span.words > Simd::kWordLanes ? span.words / Simd::kWordLanes : 1;  // of a token
+  const unsigned step = registers * Simd::kWordLanes;
+  for (unsigned word = 0, out = 0; word < kSpanTokens * span.words; word += step, out += Simd::kSumLanes) {
+    typename Simd::Sums sum[G];
+    for (auto& s : sum) s = Simd::no_sums();
+    for (unsigned r = 0; r < registers; ++r) {
+      const auto words = Simd::load_words(span.codes + word + r * Simd::kWordLanes);
+      for (int place = 0; place < 8; ++place) {
+        const auto codes = Simd::codes(words, place);
+        const std::int16_t* weights =
+            span.weights + static_cast<unsigned>(place) * span.weight_words + r * Simd::kWordLanes;
+        for (unsigned h = 0; h < G; ++h) {
+          sum[h] = Simd::add_products(sum[h], codes, Simd::load_weights(weights + h * 8 * span.weight_words));
+        }
+      }
+    }
+    for (unsigned h = 0; h < G; ++h) Simd::store_sums(parts + h * kSpanTokens * part_numbers + out, sum[h]);
+  }
+}
+
+void span_sums(const SpanQuery& query, const std::uint8_t* span, std::int32_t* sums) {
+  PaddedSpan padded;
+  pad_span(query, span, padded);
+  constexpr unsigned kMostParts = Simd::kSumLanes < 16 ? 16 : Simd::kSumLanes;
+  std::int32_t parts[kTileHeads * kSpanTokens * kMostParts];
+  const unsigned part_numbers =
+      padded.words < Simd::kWordLanes ? padded.words * Simd::kSumLanes / Simd::kWordLanes : Simd::kSumLanes;
+  switch (query.g) {
+    case 1:
+      code_sums<1>(padded, parts, part_numbers);
+      break;
+    case 2:
+      code_sums<2>(padded, parts, part_numbers);
+      break;
+    case 3:
+      code_sums<3>(padded, parts, part_numbers);
+      break;
+    case 4:
+      code_sums<4>(padded, parts, part_numbers);
+      break;
+    case 5:
+      code_sums<5>(padded, parts, part_numbers);
+      break;
+    case 6:
+      code_sums<6>(padded, parts, part_numbers);
+      break;
+    case 7:
+      code_sums<7>(padded, parts, part_numbers);
+      break;
+    default:
+      code_sums<8>(padded, parts, part_numbers);
+  }
+  for (unsigned numbers = part_numbers; numbers > 1; numbers /= 2) {
+    for (unsigned i = 0; i < query.g * kSpanTokens * numbers / 2; ++i) parts[i] = parts[2 * i] + parts[2 * i + 1];
+  }
+  for (unsigned h = 0; h < query.g; ++h) {
+    std::int32_t base = 0;
+    for (unsigned i = 0; i < query.d; ++i) base += query.natural[h * query.d + i] * static_cast<std::int8_t>(span[i]);
+    for (unsigned t = 0; t < kSpanTokens; ++t) sums[h * kSpanTokens + t] = 4 * base + parts[h * kSpanTokens + t];
+  }
+}
+
+void sums_to_scores(const std::int32_t* sums, float lsb, float c, unsigned n, std::int32_t* x) {
+  float dots[kBlockTokens];
+  for (unsigned i = 0; i < n; ++i) dots[i] = static_cast<float>(sums[i]) * lsb;
+  Simd::scores(dots, c, n, x);
+}
+
 std::int32_t max_score(const std::int32_t* x, std::size_t n) {
   std::int32_t most = INT32_MIN;
   for (std::size_t i = 0; i < n; ++i) most = most < x[i] ? x[i] : most;
@@ -442,6 +558,8 @@ constexpr Kernels make_kernels(const char* name) {
           .to_scores = to_scores,
           .to_singles = to_singles,
           .add_twofold = add_twofold,
+          .span_sums = span_sums,
+          .sums_to_scores = sums_to_scores,
           .max_score = max_score,
           .probabilities = probabilities,
           .to_weights = to_weights,

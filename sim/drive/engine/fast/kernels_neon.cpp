@@ -60,6 +60,25 @@ struct Simd {
   static void lookup(const std::uint32_t* table, const std::uint32_t* index, unsigned n, std::uint32_t* out) {
     for (unsigned i = 0; i < n; ++i) out[i] = table[index[i]];
   }
+
+  // 16-bit words of eight 2-bit codes, or 16-bit weights; sums are 32-bit.
+  using Words = int16x8_t;
+  using Sums = int32x4_t;
+  static constexpr unsigned kWordLanes = 8, kSumLanes = 4;
+  static Sums no_sums() { return vdupq_n_s32(0); }
+  static Words load_words(const std::uint16_t* p) { return vreinterpretq_s16_u16(vld1q_u16(p)); }
+  static Words load_weights(const std::int16_t* p) { return vld1q_s16(p); }
+  static void store_sums(std::int32_t* p, Sums v) { vst1q_s32(p, v); }
+  // Code `place` of each word.
+  static Words codes(Words words, int place) {
+    const uint16x8_t shifted =
+        vshlq_u16(vreinterpretq_u16_s16(words), vdupq_n_s16(static_cast<std::int16_t>(-2 * place)));
+    return vreinterpretq_s16_u16(vandq_u16(shifted, vdupq_n_u16(3)));
+  }
+  static Sums add_products(Sums sums, Words codes, Words weights) {
+    const int32x4_t low = vmull_s16(vget_low_s16(codes), vget_low_s16(weights));
+    return vaddq_s32(sums, vpaddq_s32(low, vmull_high_s16(codes, weights)));
+  }
 };
 
 }  // namespace

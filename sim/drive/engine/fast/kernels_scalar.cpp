@@ -47,6 +47,18 @@ struct Simd {
   static void lookup(const std::uint32_t* table, const std::uint32_t* index, unsigned n, std::uint32_t* out) {
     for (unsigned i = 0; i < n; ++i) out[i] = table[index[i]];
   }
+
+  // A 16-bit word of eight 2-bit codes, or a 16-bit weight; sums are 32-bit.
+  using Words = std::int32_t;
+  using Sums = std::int32_t;
+  static constexpr unsigned kWordLanes = 1, kSumLanes = 1;
+  static Sums no_sums() { return 0; }
+  static Words load_words(const std::uint16_t* p) { return *p; }
+  static Words load_weights(const std::int16_t* p) { return *p; }
+  static void store_sums(std::int32_t* p, Sums v) { *p = v; }
+  // Code `place` of the word.
+  static Words codes(Words words, int place) { return words >> 2 * place & 3; }
+  static Sums add_products(Sums sums, Words codes, Words weights) { return sums + codes * weights; }
 };
 
 }  // namespace

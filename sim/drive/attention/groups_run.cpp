@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// Policy groups runs as two jobs (docs/jobs.md). The first scores all indexed tokens from the 2-bit index of K and
+// chooses units of tokens. The second is EXACT over the tokens of these units and over the tokens without an index.
+//
+// If pages arrive while the engine works, the index of all heads is requested first, because it does not depend on the
+// query. The chosen tokens of one head arrive while the next head is scored.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "attention/chosen_rows.hpp"
+#include "attention/run.hpp"
+#include "group_choice/abi.hpp"
+
+namespace kvdrive {
+namespace {
+
+constexpr std::size_t kIndexPieces = 4;   // pieces of the index that are read ahead
+constexpr std::size_t kChosenPieces = 6;  // pieces for a head's chosen tokens; two heads are in progress
+
+class GroupsHead {
+ public:
+  GroupsHead(RunContext& context, const Head& head, PageSource& pages)
+      : context_(context), memory_(context.memory), head_(head), pages_(pages) {
+    done_.data_done = context.ready;
+    if (const KeyIndex* index = head.k.index()) {
+      indexed_ = std::min(index->spans(), head.tokens() / KeyIndex::kSpanTokens) * KeyIndex::kSpanTokens;
+    }
+    units_ = (indexed_ + unit() - 1) / unit();
+  }
+
+  // Adds a request for the pages of the index, unless all units are chosen anyway.
+  void ask_for_index(std::vector<RowRequest>& index) const {
+    if (!chooses()) return;
+    RowRequest request{.list = head_.k.index()->list(), .filtered = false};
+    const auto whole =
+        std::min<std::uint64_t>((index_bytes() + abi::kPageBytes - 1) / abi::kPageBytes, head_.k.index()->pages());
+    for (std::uint32_t page = 0; page < whole; ++page) request.rows.push_back(page);
+    index.push_back(std::move(request));
+  }
+
+  // Chooses units by the index, which comes next in `index`. Then starts to read their tokens.
+  void choose(RowBatch& index) {
+    std::vector<bool> units(units_, true);
+    if (chooses()) {
+      if (!index.whole) return lose();
+      done_.data_done = std::max(done_.data_done, index.done);
+      units = choose_units(index);
+      if (failed()) return;
+    }
+    for (std::uint32_t token = 0; token < head_.tokens(); ++token) {
+      const bool read = token >= indexed_ || units[token / unit()];
+      if (read && head_.is_valid(token)) tokens_.push_back(token);
+    }
+    arriving_ =
+        pages_.read({stored_rows(head_.k, tokens_, head_.tokens()), stored_rows(head_.v, tokens_, head_.tokens())},
+                    done_.data_done, kChosenPieces);
+  }
+
+  // Attends to the chosen tokens.
+  HeadOutcome attend() {
+    if (failed()) return done_;
+    if (!arriving_->whole) return lose(), done_;
+    done_.data_done = std::max(done_.data_done, arriving_->done);
+    if (tokens_.empty() && head_.command.tail_tokens == 0) {
+      done_.status = status_of(done_.engine_status = abi::kEmpty);
+      return done_;
+    }
+    memory_.start(head_, abi::kExact);
+    memory_.job.tokens = static_cast<std::uint32_t>(tokens_.size());
+    memory_.job.k = place_rows(memory_, *arriving_, head_.k, tokens_);
+    memory_.job.v = place_rows(memory_, *arriving_, head_.v, tokens_);
+    arriving_.reset();
+    memory_.place_inline_tokens(head_, true);
+    memory_.job.out = memory_.place(head_.out_bytes());
+    done_ = run_job(context_, done_.data_done);
+    if (!failed()) note_left_out();
+    return done_;
+  }
+
+ private:
+  std::uint32_t unit() const { return head_.command.r; }
+  bool chooses() const { return head_.command.k_top < units_; }
+  bool failed() const { return done_.status != abi::kSuccess; }
+  void lose() { done_.status = abi::kUnrecoveredRead; }
+  std::uint64_t index_bytes() const {
+    return std::uint64_t{indexed_ / KeyIndex::kSpanTokens} * KeyIndex::span_bytes(head_.k.head_dim());
+  }
+
+  std::vector<bool> choose_units(RowBatch& index) {
+    memory_.start(head_, abi::kExact);
+    abi::GroupChoiceJob job{};
+    job.version = abi::kAbiVersion;
+    job.group = head_.command.group;
+    job.unit = static_cast<std::uint8_t>(unit());
+    job.head_dim = static_cast<std::uint16_t>(head_.k.head_dim());
+    job.exponent = static_cast<std::uint16_t>(head_.k.index()->exponent());
+    job.tokens = indexed_;
+    job.tail_tokens = head_.command.tail_tokens;
+    job.k_top = head_.command.k_top;
+    job.scale_log2e = head_.command.scale_log2e;
+    job.q = memory_.job.q;
+    job.result = memory_.job.result;
+    job.index = place_index(index);
+    job.tail_scores = memory_.place(head_.inline_scores);
+    if (!head_.valid.empty()) job.valid = memory_.place(head_.valid);
+    job.out = memory_.place_zeros(whole_beats((units_ + 7) / 8));
+    context_.clock.count(job, done_.data_done);
+    if (!context_.ftl.keeps_payload()) return evenly_spaced();
+    const std::uint32_t status = memory_.choose(job);
+    std::vector<bool> units(units_);
+    if (status == abi::kEmpty) return units;  // no indexed token is valid
+    done_.status = status_of(status);
+    done_.engine_status = status;
+    if (failed()) return units;
+    for (const std::uint32_t chosen : ones(memory_.at(job.out), units_)) units[chosen] = true;
+    const auto records = memory_.records();
+    choice_.resize(records.size() / sizeof(abi::GroupChoiceResult));
+    std::memcpy(choice_.data(), records.data(), records.size());
+    return units;
+  }
+
+  // A drive without contents computes nothing. So many units take the same time wherever they are.
+  std::vector<bool> evenly_spaced() const {
+    std::vector<bool> units(units_);
+    for (std::uint64_t i = 0; i < head_.command.k_top; ++i) units[i * units_ / head_.command.k_top] = true;
+    return units;
+  }
+
+  std::uint64_t place_index(RowBatch& index) {
+    const std::uint64_t bytes = index_bytes(), address = memory_.place(bytes);
+    std::byte* const to = memory_.at(address);
+    std::uint64_t at = 0;
+    index.next([&](auto, const std::byte* page) {
+      const std::uint64_t part = std::min<std::uint64_t>(abi::kPageBytes, bytes - at);
+      std::memcpy(to + at, page, part);
+      at += part;
+    });
+    if (at < bytes) std::memcpy(to + at, head_.k.index()->waiting().data(), bytes - at);
+    return address;
+  }
+
+  // Notes the estimated share of the softmax in the units that were not chosen, in `alpha` of the records.
+  void note_left_out() {
+    const auto records = memory_.records();
+    for (unsigned h = 0; h < head_.command.group && !choice_.empty(); ++h) {
+      const unsigned slot = h % abi::kMaxGroup;
+      std::byte* const at = records.data() + h / abi::kMaxGroup * sizeof(abi::AttentionResult);
+      abi::AttentionResult record;
+      std::memcpy(&record, at, sizeof record);
+      const abi::GroupChoiceResult& choice = choice_[h / abi::kMaxGroup];
+      const auto unread = static_cast<double>(choice.unread[slot]);
+      const double read = std::ldexp(static_cast<double>(record.sum[slot]), record.max[slot] - choice.max[slot]);
+      const auto left = static_cast<float>(choice.unread[slot] == 0 ? 0 : unread / (unread + read));
+      std::memcpy(&record.alpha[slot], &left, sizeof left);
+      std::memcpy(at, &record, sizeof record);
+    }
+  }
+
+  RunContext& context_;
+  JobMemory& memory_;
+  const Head& head_;
+  PageSource& pages_;
+  HeadOutcome done_;
+  std::uint32_t indexed_ = 0;  // tokens of the command that have an index
+  std::uint32_t units_ = 0;
+  std::vector<abi::GroupChoiceResult> choice_;  // empty if nothing was chosen
+  std::vector<std::uint32_t> tokens_;           // tokens that are attended to
+  std::unique_ptr<RowBatch> arriving_;
+};
+
+}  // namespace
+
+AttentionOutcome run_groups(RunContext& context, std::span<const Head> heads, PageSource& pages) {
+  std::vector<GroupsHead> all;
+  for (const Head& head : heads) all.emplace_back(context, head, pages);
+  std::unique_ptr<RowBatch> index;
+  const auto ask_for_index = [&](std::size_t first, std::size_t end) {
+    std::vector<RowRequest> requests;
+    for (std::size_t i = first; i < end; ++i) all[i].ask_for_index(requests);
+    index = pages.read(std::move(requests), context.ready, kIndexPieces);
+  };
+  if (pages.reads_ahead()) {
+    ask_for_index(0, all.size());
+    all[0].choose(*index);
+    return collect(context, heads, [&](std::size_t i) {
+      if (i + 1 < all.size()) all[i + 1].choose(*index);
+      return all[i].attend();
+    });
+  }
+  return collect(context, heads, [&](std::size_t i) {
+    ask_for_index(i, i + 1);
+    all[i].choose(*index);
+    return all[i].attend();
+  });
+}
+
+}  // namespace kvdrive

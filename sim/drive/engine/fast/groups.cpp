@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/fast/groups.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <iterator>
+#include <vector>
+
+#include "engine/fast/argtopk.hpp"
+#include "engine/fast/exact.hpp"
+#include "engine/fast/softmax.hpp"
+#include "engine/shapes.hpp"
+#include "group_choice/abi.hpp"
+
+namespace kvdrive::fast {
+namespace {
+
+static_assert(kSpanTokens == abi::kSpanTokens);
+
+constexpr std::uint32_t kForcedKey = 0x7f7fffff;
+constexpr std::int64_t kQueryLimit = 127;
+constexpr std::size_t kSpansAtOnce = 16;
+
+std::uint32_t check(const abi::GroupChoiceJob& job) {
+  std::uint32_t status = bit_if(job.version != abi::kAbiVersion, abi::kBadVersion);
+  status |= check_group(job.group) | check_head_dim(job.head_dim);
+  status |= check_tokens(std::uint64_t{job.tokens} + job.tail_tokens);
+  status |= bit_if(!is_finite_single(job.scale_log2e), abi::kBadScale);
+  status |= bit_if(job.tokens == 0 || job.tokens % kSpanTokens != 0, abi::kBadLength);
+  const bool exponent = job.exponent >= abi::kMinIndexExponent && job.exponent <= abi::kMaxIndexExponent;
+  if (!exponent) status |= abi::kBadExponent;
+  if (std::ranges::find(abi::kUnitTokens, job.unit) == std::end(abi::kUnitTokens)) return status | abi::kBadUnit;
+  return status | bit_if(job.k_top < 1 || job.k_top > ceil_div(job.tokens, job.unit), abi::kBadK);
+}
+
+// The queries as small integers: fixed(q) is close to q8 * 2^shift.
+struct SmallQueries {
+  std::vector<std::int16_t> natural, strided;  // [g][d], see SpanQuery
+  std::vector<int> shift;
+
+  SmallQueries(const std::uint16_t* q, unsigned g, unsigned d)
+      : natural(std::size_t{g} * d), strided(std::size_t{g} * d), shift(g) {
+    for (unsigned h = 0; h < g; ++h) {
+      std::int64_t top = 0;
+      for (unsigned i = 0; i < d; ++i) top = std::max(top, std::abs(fixed(q[h * d + i])));
+      while (top > kQueryLimit << shift[h]) ++shift[h];
+      for (unsigned i = 0; i < d; ++i) {
+        natural[h * d + i] = rounded(fixed(q[h * d + i]), shift[h]);
+        strided[h * d + i % 8 * (d / 8) + i / 8] = natural[h * d + i];
+      }
+    }
+  }
+
+  // value / 2^shift to the nearest integer, ties to even.
+  static std::int16_t rounded(std::int64_t value, int shift) {
+    const std::int64_t magnitude = std::abs(value), below = (std::int64_t{1} << shift) - 1;
+    const std::int64_t down = magnitude >> shift, rest = 2 * (magnitude & below);
+    const bool up = rest > below + 1 || (rest == below + 1 && down % 2 != 0);
+    return static_cast<std::int16_t>(value < 0 ? -(down + up) : down + up);
+  }
+};
+
+class Choice {
+ public:
+  Choice(const Context& context, const abi::GroupChoiceJob& job, std::span<std::byte> memory)
+      : context_(context),
+        kernels_(context.kernels),
+        job_(job),
+        memory_(memory),
+        units_(ceil_div(job.tokens, job.unit)),
+        stride_(head_stride(std::size_t{job.tokens} + job.tail_tokens)),
+        mass_(units_ * job.group) {
+    context.scratch.scores.resize(stride_ * job.group);
+    scores_ = context.scratch.scores.data();
+  }
+
+  std::uint32_t run() {
+    const std::uint16_t* const q = array<std::uint16_t>(job_.q);
+    std::uint32_t status = bit_if(!any_token(), abi::kEmpty);
+    if (!std::all_of(q, q + std::size_t{job_.group} * job_.head_dim, is_finite_half)) status |= abi::kNonFinite;
+    std::vector<std::uint32_t> chosen;
+    if (status == 0) {
+      compute_scores(SmallQueries(q, job_.group, job_.head_dim));
+      compute_masses();
+      chosen = choose();
+    }
+    write(status, chosen);
+    return status;
+  }
+
+ private:
+  template <typename T>
+  T* array(std::uint64_t address) const {
+    return reinterpret_cast<T*>(memory_.data() + address);
+  }
+
+  bool masked() const { return job_.valid != 0; }
+  bool is_valid(std::size_t token) const { return !masked() || bit(array<std::uint8_t>(job_.valid), token); }
+
+  bool any_token() const {
+    if (!masked() || job_.tail_tokens != 0) return true;
+    for (std::size_t t = 0; t < job_.tokens; ++t) {
+      if (is_valid(t)) return true;
+    }
+    return false;
+  }
+
+  // Scores of the indexed tokens (the lowest one for masked tokens), then those of the tail, and the maximum.
+  void compute_scores(const SmallQueries& queries) {
+    const std::size_t span_bytes = std::size_t{kSpanTokens / 4 + 2} * job_.head_dim;
+    const std::uint8_t* const index = array<std::uint8_t>(job_.index);
+    const auto c = std::bit_cast<float>(job_.scale_log2e);
+    share(context_.pool, job_.tokens / kSpanTokens, kSpansAtOnce, [&](unsigned, std::size_t first, std::size_t last) {
+      for (std::size_t span = first; span < last; ++span) {
+        each_tile(job_.group, [&](unsigned begin, unsigned heads) {
+          const std::size_t own = std::size_t{begin} * job_.head_dim;
+          std::int32_t sums[kTileHeads * kSpanTokens];
+          kernels_.span_sums({&queries.natural[own], &queries.strided[own], heads, job_.head_dim},
+                             index + span * span_bytes, sums);
+          for (unsigned h = begin; h < begin + heads; ++h) {
+            const float lsb = std::ldexp(1.0f, queries.shift[h] + job_.exponent - 50);
+            std::int32_t* const x = scores_ + h * stride_ + span * kSpanTokens;
+            kernels_.sums_to_scores(sums + (h - begin) * kSpanTokens, lsb, c, kSpanTokens, x);
+            for (unsigned t = 0; masked() && t < kSpanTokens; ++t) {
+              if (!is_valid(span * kSpanTokens + t)) x[t] = INT32_MIN;
+            }
+          }
+        });
+      }
+    });
+    const std::size_t tail_stride = whole_beat_scores(job_.tail_tokens);
+    for (unsigned h = 0; h < job_.group; ++h) {
+      std::int32_t* const head = scores_ + h * stride_;
+      if (job_.tail_tokens != 0) {
+        const std::int32_t* const tail = array<std::int32_t>(job_.tail_scores) + h * tail_stride;
+        std::memcpy(head + job_.tokens, tail, job_.tail_tokens * sizeof *head);
+      }
+      max_[h] = ceil_score(kernels_.max_score(head, std::size_t{job_.tokens} + job_.tail_tokens));
+    }
+  }
+
+  static std::size_t whole_beat_scores(std::size_t count) {
+    constexpr std::size_t kScores = abi::kBeatBytes / sizeof(std::int32_t);
+    return ceil_div(count, kScores) * kScores;
+  }
+
+  // Probabilities in place of the scores, the mass of each unit, and Z.
+  void compute_masses() {
+    share(context_.pool, units_, ceil_div(kSpansAtOnce * kSpanTokens, job_.unit),
+          [&](unsigned, std::size_t first, std::size_t last) {
+            for (std::size_t unit = first; unit < last; ++unit) {
+              const std::size_t begin = unit * job_.unit, end = std::min<std::size_t>(begin + job_.unit, job_.tokens);
+              for (unsigned h = 0; h < job_.group; ++h) mass_[h * units_ + unit] = mass(h, begin, end);
+            }
+          });
+    for (unsigned h = 0; h < job_.group; ++h) {
+      for (std::size_t unit = 0; unit < units_; ++unit) sum_[h] += mass_[h * units_ + unit];
+      sum_[h] += probabilities(h, job_.tokens, std::size_t{job_.tokens} + job_.tail_tokens);
+    }
+  }
+
+  // The mass of the valid tokens [begin, end), which are indexed.
+  std::uint64_t mass(unsigned h, std::size_t begin, std::size_t end) {
+    std::uint64_t sum = probabilities(h, begin, end);
+    const auto* const p = reinterpret_cast<const std::uint32_t*>(scores_ + h * stride_);
+    for (std::size_t t = begin; masked() && t < end; ++t) sum -= is_valid(t) ? 0 : p[t];
+    return sum;
+  }
+
+  std::uint64_t probabilities(unsigned h, std::size_t begin, std::size_t end) {
+    std::uint64_t sum = 0;
+    for (std::size_t t = begin; t < end; t += kBlockTokens) {
+      std::int32_t* const x = scores_ + h * stride_ + t;
+      const auto n = static_cast<unsigned>(std::min<std::size_t>(end - t, kBlockTokens));
+      sum += kernels_.probabilities(x, n, max_[h], reinterpret_cast<std::uint32_t*>(x));
+    }
+    return sum;
+  }
+
+  std::vector<std::uint32_t> choose() const {
+    const std::uint64_t least = *std::min_element(sum_, sum_ + job_.group);
+    std::vector<Integer> totals(units_);
+    for (unsigned h = 0; h < job_.group; ++h) {
+      const auto weight = static_cast<std::uint64_t>((Magnitude{least} << abi::kWeightBits) / sum_[h]);
+      for (std::size_t unit = 0; unit < units_; ++unit) {
+        totals[unit] += static_cast<Integer>(mass_[h * units_ + unit]) * weight;
+      }
+    }
+    std::vector<std::uint32_t> order(units_);
+    for (std::size_t unit = 0; unit < units_; ++unit) {
+      order[unit] = order_of_single(to_single(to_sticky(totals[unit])));
+    }
+    order.front() = order.back() = order_of_single(kForcedKey);
+    return largest_indices(order, job_.k_top);
+  }
+
+  void write(std::uint32_t status, const std::vector<std::uint32_t>& chosen) const {
+    std::byte* const out = array<std::byte>(job_.out);
+    std::memset(out, 0, bitmap_bytes(units_));
+    for (const std::uint32_t unit : chosen) out[unit / 8] |= std::byte(1u << unit % 8);
+    auto* const results = array<abi::GroupChoiceResult>(job_.result);
+    for (unsigned i = 0; i < records_of(job_.group); ++i) {
+      abi::GroupChoiceResult& record = results[i] = {};
+      record.status = status;
+      record.selected = static_cast<std::uint32_t>(chosen.size());
+      for (unsigned slot = 0, h = i * abi::kMaxGroup; slot < abi::kMaxGroup && h < job_.group; ++slot, ++h) {
+        if (status != 0) break;
+        record.max[slot] = max_[h];
+        record.sum[slot] = sum_[h];
+        std::uint64_t read = 0, all = 0;
+        for (const std::uint32_t unit : chosen) read += mass_[h * units_ + unit];
+        for (std::size_t unit = 0; unit < units_; ++unit) all += mass_[h * units_ + unit];
+        record.unread[slot] = all - read;
+      }
+    }
+  }
+
+  const Context& context_;
+  const Kernels& kernels_;
+  const abi::GroupChoiceJob& job_;
+  const std::span<std::byte> memory_;
+  const std::size_t units_;
+  const std::size_t stride_;
+  std::vector<std::uint64_t> mass_;  // [g][units]
+  std::int32_t* scores_ = nullptr;   // [g][stride_]; probabilities after compute_masses
+  std::int32_t max_[abi::kMaxCommandGroup] = {};
+  std::uint64_t sum_[abi::kMaxCommandGroup] = {};
+};
+
+}  // namespace
+
+std::uint32_t choose_groups(const Context& context, std::span<std::byte> memory, std::uint64_t job) {
+  abi::GroupChoiceJob fields;
+  std::memcpy(&fields, memory.data() + job, sizeof fields);
+  const std::uint32_t status = check(fields);
+  return status != 0 ? status : Choice(context, fields, memory).run();
+}
+
+}  // namespace kvdrive::fast

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// The 2-bit index of a head's K for policy groups (docs/arithmetic.md, groups): 10 d bytes for each whole span of 32
+// tokens.
+//
+// The spans follow one another without gaps, across the borders of pages. So pages that are read one after the other
+// are the array that the engine scores from, and no byte of a page is left unused for any head dimension. Bytes behind
+// the last whole page wait in drive memory and in the journal.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "ftl/ftl.hpp"
+
+namespace kvdrive {
+
+// Writes the index of the 32 rows [32][d] from `rows` on to `out`, 10 d bytes. Returns the number of saturated
+// channels.
+std::uint32_t index_span(const std::byte* rows, std::uint32_t head_dim, std::uint32_t exponent, std::byte* out);
+
+// The exponent of the index for these rows: the smallest e from 2 on with |fixed(k)| <= 127 * 2^e for every number.
+std::uint32_t index_exponent(std::span<const std::byte> rows);
+
+class KeyIndex {
+ public:
+  static constexpr std::uint32_t kSpanTokens = 32;
+
+  // The state after `apply`. New pages are in the list already.
+  struct Change {
+    std::uint32_t spans = 0;
+    std::uint32_t exponent = 0;
+    std::uint64_t saturated = 0;
+    std::vector<std::byte> waiting;
+    std::size_t kept_waiting = 0;  // length of the unchanged first part of `waiting`
+  };
+  // Copies `count` rows of K from token `first` on. Returns false if a group of them is lost.
+  using ReadRows = std::function<bool(std::uint32_t first, std::uint32_t count, std::byte* out)>;
+
+  explicit KeyIndex(std::uint32_t head_dim) : head_dim_(head_dim) {}
+
+  std::uint32_t spans() const { return spans_; }
+  std::uint32_t tokens() const { return spans_ * kSpanTokens; }
+  std::uint32_t exponent() const { return exponent_; }    // 0: nothing was appended yet
+  std::uint64_t saturated() const { return saturated_; }  // channels of all spans that were indexed, see index_span
+  ListId list() const { return list_; }                   // kNoList if there are no pages
+  std::uint32_t pages() const { return pages_of(head_dim_, spans_); }
+  std::span<const std::byte> waiting() const { return waiting_; }
+
+  static std::uint32_t span_bytes(std::uint32_t head_dim) { return (kSpanTokens / 4 + 2) * head_dim; }
+  // The number of whole pages that the index of so many spans fills.
+  static std::uint32_t pages_of(std::uint32_t head_dim, std::uint32_t spans) {
+    return static_cast<std::uint32_t>(std::uint64_t{spans} * span_bytes(head_dim) / abi::kPageBytes);
+  }
+  // Drive memory that a head needs for waiting bytes.
+  static std::uint64_t memory_bytes(std::uint32_t head_dim) { return abi::kPageBytes + span_bytes(head_dim); }
+
+  // Indexes the spans that are whole with `tokens` tokens. If a group of K is lost, later tokens get no index and are
+  // attended to exactly. `owner` names the head; its index is set for each page. If it throws, `revert` drops the new
+  // pages.
+  void prepare_append(Ftl& ftl, Owner owner, std::uint32_t tokens, const ReadRows& read, Change& change);
+  void revert(Ftl& ftl) const;
+  // Returns false if the page that must be cut is lost.
+  [[nodiscard]] bool prepare_truncate(Ftl& ftl, std::uint32_t tokens, Change& change) const;
+  Change unchanged() const;
+  // The state without any span. The exponent stays.
+  Change emptied() const;
+  void apply(Ftl& ftl, Change&& change);
+
+  KeyIndex fork(Ftl& ftl) const;
+  void release(Ftl& ftl);
+  void claim(Ftl& ftl) const;
+
+  // The part of the head's record in the journal. `load` throws std::runtime_error if it is damaged.
+  void save(RecordWriter& writer, bool everything) const;
+  void load(RecordReader& reader, std::uint32_t tokens);
+  void committed() { clean_waiting_ = waiting_.size(); }
+
+ private:
+  void choose_exponent(std::uint32_t tokens, const ReadRows& read, Change& change) const;
+
+  std::uint32_t head_dim_;
+  std::uint32_t spans_ = 0;
+  std::uint32_t exponent_ = 0;
+  std::uint64_t saturated_ = 0;
+  ListId list_ = GroupMap::kNoList;
+  std::vector<std::byte> waiting_;
+  std::size_t clean_waiting_ = 0;  // length of the part of `waiting_` that has not changed since the last commit
+};
+
+}  // namespace kvdrive

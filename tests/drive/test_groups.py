@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Policy groups in the drive equals the golden model, bit for bit, for every way of storing rows."""
+
+import itertools
+
+import numpy as np
+import pytest
+from answers import tail_data
+from random_halves import halves
+
+from golden.group_index import build_index, index_exponent
+from golden.groups import groups, units_of
+from kvdrive import abi
+
+D = 64
+GROUPS = abi.AppendOption.APPEND_GROUPS
+OK = abi.NvmeStatus.SUCCESS
+
+
+def store(host, rng, k, v, options=GROUPS, **fields):
+    """Store K and V in three pieces. Returns the tokens of the first one."""
+    cuts = [0, *sorted(rng.integers(1, k.shape[1], 2).tolist()), k.shape[1]]
+    for first, last in itertools.pairwise(cuts):
+        if first < last:
+            host.store(k[:, first:last], v[:, first:last], first_token=first, options=options, **fields)
+    return cuts[1]
+
+
+def ask(host, q, tokens, valid=None, tail=None, *, unit=32, k_top=4, **fields):
+    """The records and outputs of a command over the first `tokens` tokens."""
+    heads, group, d = q.shape
+    inline_tokens, extra = (0, None) if tail is None else (tail[0].shape[2], tail[2])
+    how = {"mode": abi.Mode.GROUPS, "r": unit, "k_top": k_top}
+    ticket = host.submit(q, tokens, valid, extra=extra, inline_tokens=inline_tokens, **(how | fields))
+    assert ticket.status == OK
+    records = -(-group // 8) * heads
+    reply = host.fetch(ticket.result, records * abi.AttentionResult.itemsize + q.size * 2)
+    assert reply.status == OK
+    found = reply.data[: records * abi.AttentionResult.itemsize].view(abi.AttentionResult)
+    return found, reply.data[found.nbytes :].view(np.uint16).reshape(heads, group, d)
+
+
+def check(host, q, k, v, tokens, first, valid=None, tail=None, *, unit=32, k_top=4, **fields):
+    """Compare a command's answer with the golden model's; `first`: tokens of the first append."""
+    records, out = ask(host, q, tokens, valid, tail, unit=unit, k_top=k_top, **fields)
+    for head in range(len(q)):
+        want = groups(
+            q[head], k[head, :tokens], v[head, :tokens], unit=unit, k_top=k_top,
+            exponent=index_exponent(k[head, :first]),
+            valid=None if valid is None else np.packbits(valid, bitorder="little"),
+            tail_scores=None if tail is None else tail[0][head], tail_v=None if tail is None else tail[1][head],
+        )  # fmt: skip
+        assert want.status == 0
+        np.testing.assert_array_equal(out[head], want.out.view(np.uint16))
+        of_head = records[head * (len(records) // len(q)) :][: len(records) // len(q)]
+        group = q.shape[1]
+        np.testing.assert_array_equal(of_head["max"].reshape(-1)[:group], want.max)
+        np.testing.assert_array_equal(of_head["sum"].reshape(-1)[:group], want.sum)
+        left = of_head["alpha"].reshape(-1)[:group]
+        np.testing.assert_array_equal(left, want.left.astype(np.float32).view(np.uint32))
+    return records
+
+
+# tokens, attended tokens, unit, units to choose, mask, inline tokens
+CASES = {
+    "whole spans": (640, 640, 32, 5, False, 0),
+    "an incomplete span": (651, 651, 32, 5, False, 0),
+    "less than a span": (20, 20, 32, 1, False, 3),
+    "a prefix": (900, 301, 16, 7, False, 0),
+    "units that span several pages of K": (1311, 1311, 128, 3, False, 0),
+    "a mask": (600, 600, 64, 4, True, 0),
+    "inline tokens": (700, 700, 32, 3, False, 5),
+    "everything": (1500, 1483, 16, 11, True, 33),
+    "more units than there are": (333, 333, 32, 500, False, 0),
+}
+
+
+@pytest.mark.parametrize("engine", ["fast", "hls"])
+@pytest.mark.parametrize("case", CASES)
+def test_groups_equals_golden(make_drive, case, engine):
+    stored, tokens, unit, k_top, masked, inline_tokens = CASES[case]
+    rng = np.random.default_rng(stored)
+    host = make_drive(engine=engine)
+    heads, group = 2, 4
+    k, v, q = halves(rng, heads, stored, D), halves(rng, heads, stored, D), halves(rng, heads, group, D)
+    first = store(host, rng, k, v)
+    valid = rng.random(tokens) < 0.7 if masked else None
+    tail = tail_data(rng, heads, group, inline_tokens, D) if inline_tokens else None
+    indexed = tokens // 32 * 32
+    k_top_golden = max(1, min(k_top, units_of(indexed, unit)))
+    records, out = ask(host, q, tokens, valid, tail, unit=unit, k_top=k_top)
+    again = check(host, q, k, v, tokens, first, valid, tail, unit=unit, k_top=k_top_golden)
+    np.testing.assert_array_equal(records, again)
+    assert out.any()
+
+
+@pytest.mark.parametrize("d", [8, 32, 40, 80, 96, 128, 200, 256])
+@pytest.mark.parametrize("isa", ["scalar", "avx2", "avx512"])
+def test_head_dimensions(make_drive, monkeypatch, d, isa):
+    monkeypatch.setenv("KVDRIVE_ISA", isa)
+    rng = np.random.default_rng(d)
+    host = make_drive()
+    k, v, q = halves(rng, 1, 1000, d), halves(rng, 1, 1000, d), halves(rng, 1, 3, d)
+    first = store(host, rng, k, v)
+    check(host, q, k, v, 1000, first, unit=32, k_top=4)
+
+
+@pytest.mark.parametrize("group", [1, 5, 8, 12, 40])
+def test_groups_of_query_heads(host, group):
+    rng = np.random.default_rng(group)
+    k, v, q = halves(rng, 1, 500, D), halves(rng, 1, 500, D), halves(rng, 1, group, D)
+    first = store(host, rng, k, v)
+    check(host, q, k, v, 500, first)
+
+
+def test_the_index_is_stored_as_the_golden_model_builds_it(make_drive):
+    """The index takes pages without gaps; it survives a remount, a fork and a trim, and grows after them."""
+    rng = np.random.default_rng(1)
+    host = make_drive()
+    k, v, q = halves(rng, 2, 1600, D), halves(rng, 2, 1600, D), halves(rng, 2, 4, D)
+    first = store(host, rng, k[:, :1000], v[:, :1000])
+    check(host, q, k, v, 1000, first)
+    host.reopen()
+    check(host, q, k, v, 1000, first)
+    assert host.fork(1, 2, 777).status == OK
+    assert host.trim(1, 650).status == OK
+    for session, tokens in ((1, 650), (2, 777)):
+        check(host, q, k, v, tokens, first, session=session)
+        host.store(k[:, tokens:1600], v[:, tokens:1600], first_token=tokens, options=GROUPS, session=session)
+        check(host, q, k, v, 1600, first, session=session)
+    assert host.drive.check() == []
+    host.reopen()
+    for session in (1, 2):
+        check(host, q, k, v, 1600, first, session=session)
+    assert host.drive.check() == []
+    summary = [head for head in host.drive.heads(1) if head["kind"] == abi.KvKind.KEYS]
+    assert [head["indexed"] for head in summary] == [1600, 1600]
+    assert [head["index_exponent"] for head in summary] == [index_exponent(k[h, :first]) for h in range(2)]
+
+
+def test_saturated_channels_are_counted(host):
+    rng = np.random.default_rng(2)
+    k = (rng.standard_normal((1, 320, D)) / 8).astype(np.float16)
+    k[:, 64:96] *= 1000
+    host.store(k[:, :64], k[:, :64], options=GROUPS)
+    host.store(k[:, 64:], k[:, 64:], first_token=64, options=GROUPS)
+    want = build_index(k[0], index_exponent(k[0, :64])).saturated
+    assert want > 0
+    assert host.drive.heads(1)[0]["index_saturated"] == want
+    q = halves(rng, 1, 2, D)
+    check(host, q, k, k, 320, 64)
+
+
+def test_only_chosen_pages_are_read(host):
+    """The index of 4096 tokens is 20 pages of 4096 bytes; each chosen unit of 32 tokens is one page of K and one of V."""
+    rng = np.random.default_rng(3)
+    tokens, k_top = 4096, 16
+    k, v, q = halves(rng, 1, tokens, D), halves(rng, 1, tokens, D), halves(rng, 1, 4, D)
+    host.store(k, v, options=GROUPS)
+    before = host.drive.flash_stats()["groups_read"]
+    check(host, q, k, v, tokens, tokens, unit=32, k_top=k_top)
+    assert host.drive.flash_stats()["groups_read"] - before == 20 + 2 * k_top
+    before = host.drive.flash_stats()["groups_read"]
+    check(host, q, k, v, tokens, tokens, unit=32, k_top=tokens // 32)
+    assert host.drive.flash_stats()["groups_read"] - before == 2 * 128  # everything is chosen: no index is read
+
+
+def test_a_removal_from_the_middle_drops_the_index_until_the_next_append(host):
+    rng = np.random.default_rng(4)
+    k, v, q = halves(rng, 1, 700, D), halves(rng, 1, 700, D), halves(rng, 1, 2, D)
+    host.store(k[:, :640], v[:, :640], options=GROUPS)
+    exponent = host.drive.heads(1)[0]["index_exponent"]
+    assert host.remove(64, 640).status == OK
+    assert host.drive.heads(1)[0]["indexed"] == 0
+    left = [np.concatenate([rows[:, :32], rows[:, 96:]], axis=1) for rows in (k, v)]
+    ask(host, q, 576)  # all tokens, exactly
+    host.store(k[:, 640:], v[:, 640:], first_token=576, options=GROUPS)
+    assert host.drive.heads(1)[0]["indexed"] == 608
+    assert host.drive.heads(1)[0]["index_exponent"] == exponent
+    records, out = ask(host, q, 636)
+    want = groups(q[0], left[0][0], left[1][0], unit=32, k_top=4, exponent=exponent)
+    np.testing.assert_array_equal(out[0], want.out.view(np.uint16))
+    assert host.drive.check() == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "at"),
+    [({"r": 0}, "r"), ({"r": 48}, "r"), ({"r": 256}, "r"), ({"k_top": 0}, "k_top"), ({"local": 1}, "local")],
+)
+def test_bad_fields_are_refused(host, fields, at):
+    rng = np.random.default_rng(5)
+    k, q = halves(rng, 1, 200, D), halves(rng, 1, 2, D)
+    host.store(k, k, options=GROUPS)
+    reply = host.submit(q, 200, **({"mode": abi.Mode.GROUPS, "r": 32, "k_top": 2} | fields))
+    assert reply.status == abi.NvmeStatus.INVALID_FIELD, at
+
+
+def test_other_options_of_a_head_are_refused(host):
+    rng = np.random.default_rng(6)
+    k = halves(rng, 1, 40, D)
+    host.store(k, k, options=GROUPS)
+    for options in (0, abi.AppendOption.APPEND_SPARSE, GROUPS | abi.AppendOption.APPEND_SPARSE):
+        assert host.append(k, first_token=40, options=options).status == abi.NvmeStatus.INVALID_FIELD
+
+
+def test_values_that_are_not_finite_in_q(host):
+    rng = np.random.default_rng(7)
+    k, q = halves(rng, 1, 400, D), halves(rng, 1, 2, D)
+    host.store(k, k, options=GROUPS)
+    q[0, 1, 5] = np.inf
+    reply = host.attend(q, 400, mode=abi.Mode.GROUPS, r=32, k_top=3)
+    assert reply.status == abi.NvmeStatus.VALUE_NOT_FINITE
+
+
+def test_no_valid_token(host):
+    rng = np.random.default_rng(8)
+    k, q = halves(rng, 1, 400, D), halves(rng, 1, 2, D)
+    host.store(k, k, options=GROUPS)
+    reply = host.attend(q, 400, np.zeros(400, np.bool_), mode=abi.Mode.GROUPS, r=32, k_top=3)
+    assert reply.status == abi.NvmeStatus.NO_VALID_TOKEN
+
+
+def test_both_indexes_in_one_head(host):
+    """A head may keep what SparF and groups need at the same time."""
+    rng = np.random.default_rng(9)
+    k, v, q = halves(rng, 1, 800, D), halves(rng, 1, 800, D), halves(rng, 1, 4, D)
+    first = store(host, rng, k, v, GROUPS | abi.AppendOption.APPEND_SPARSE)
+    check(host, q, k, v, 800, first)
+    assert host.attend(q, 800, mode=abi.Mode.SPARF_ATTEND, r=8, k_top=40, local=4).status == OK
+
+
+def test_an_index_page_that_is_lost(host):
+    """A damaged page of the index fails the command, and nothing else."""
+    rng = np.random.default_rng(10)
+    k, v, q = halves(rng, 1, 2000, D), halves(rng, 1, 2000, D), halves(rng, 1, 2, D)
+    host.store(k, v, options=GROUPS)
+    host.drive.inject("read_uncorrectable")
+    assert host.attend(q, 2000, mode=abi.Mode.GROUPS, r=32, k_top=3).status == abi.NvmeStatus.UNRECOVERED_READ
+    check(host, q, k, v, 2000, 2000)
