@@ -201,6 +201,15 @@ bench-cpu-target: setup ## attention over K and V on this machine's disk, beside
 bench-remote: setup ## decode steps with the drive behind a socket and NVMe/TCP: loopback, a shaped pair of network cards -> docs/remote.md
 	@$(BIN)/python scripts/bench_remote.py --json out/bench_remote.json
 
+.PHONY: bench-groups
+bench-groups: setup $(STAMPS)/smollm2 ## attention steps of policy groups beside exact ones, from the disk and in device time (half an hour) -> docs/groups.md
+	@$(BIN)/python scripts/bench_groups.py --write --json out/bench_groups.json
+
+.PHONY: eval-groups
+eval-groups: setup $(STAMPS)/smollm2 ## perplexity and retrieval of policy groups on SmolLM2 against bytes read (an hour or two) -> docs/groups.md
+	@$(BIN)/kvdrive eval --model smollm2 --policies exact,groups,sparf --ratios 1/8,1/16 --contexts 4096 --windows 4 --targets 64 --cases 5 --out out/eval-groups
+	@$(BIN)/python scripts/eval_page.py
+
 .PHONY: bench-overflow
 bench-overflow: setup $(STAMPS)/smollm2 ## perplexity after half of a context has left, in several ways (ten minutes) -> docs/sessions.md
 	@$(BIN)/python scripts/bench_overflow.py --drive

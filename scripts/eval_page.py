@@ -1,4 +1,4 @@
-"""Write the results of `kvdrive eval` in the folders SOURCES into docs/eval.md, with the picture beside it."""
+"""Write the results of `kvdrive eval` into docs/eval.md, with the picture beside it, and into docs/groups.md."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from pathlib import Path
 from measure_mini import write_blocks
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = {
-    name: ROOT / folder
-    for name, folder in {
-        "sweep": "out/eval",
-        "smollm2": "out/eval-smollm2",
-        "formats": "out/eval-formats",
-        "formats-smollm2": "out/eval-formats-smollm2",
-    }.items()
-}  # block of the page: results
+SOURCES = {  # block and page: results
+    ("sweep", "eval.md"): ROOT / "out/eval",
+    ("smollm2", "eval.md"): ROOT / "out/eval-smollm2",
+    ("formats", "eval.md"): ROOT / "out/eval-formats",
+    ("formats-smollm2", "eval.md"): ROOT / "out/eval-formats-smollm2",
+    ("quality", "groups.md"): ROOT / "out/eval-groups",
+    ("mini", "groups.md"): ROOT / "out/eval-groups-mini",
+}
 
 
 def sweep_block(found: dict) -> str:
@@ -67,10 +66,10 @@ def main() -> int:
     if not found:
         print("no results in out: run the kvdrive eval of docs/eval.md first", file=sys.stderr)
         return 1
-    blocks = {name: sweep_block(json.loads((folder / "eval.json").read_text())) for name, folder in found.items()}
-    write_blocks(ROOT / "docs/eval.md", blocks)
-    if "sweep" in found:
-        shutil.copy(found["sweep"] / "eval.png", ROOT / "docs/eval.png")
+    for (name, page), folder in found.items():
+        write_blocks(ROOT / "docs" / page, {name: sweep_block(json.loads((folder / "eval.json").read_text()))})
+    if ("sweep", "eval.md") in found:
+        shutil.copy(SOURCES["sweep", "eval.md"] / "eval.png", ROOT / "docs/eval.png")
     return 0
 
 

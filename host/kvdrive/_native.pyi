@@ -57,6 +57,8 @@ class Drive:
         metadata_bytes: int | None = None,
         run_groups: int | None = None,
         cache_bytes: int = 0,
+        hot_bytes: int = 0,
+        index_bytes: int = 0,
         worn_erases: int = 0,
         read_only: bool = False,
         salvage: bool = False,

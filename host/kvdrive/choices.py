@@ -23,6 +23,7 @@ DTYPES = ("float32", "bfloat16", "float16", "auto")  # precision of a model's we
 PREFILL_CHUNK = 512  # tokens of a prompt that a server computes between two decode steps
 OnFailure = Literal["raise", "recompute"]  # what the loss of a drive, or of data on it, leads to
 OnOverflow = Literal["error", "trim"]  # what happens when a sequence has used up the model's positions
+Index = Literal["auto", "memory", "flash"]  # where a drive has the index of policy groups
 Active = Literal["drive", "memory"]  # where running sequences are, and who attends to them
 
 

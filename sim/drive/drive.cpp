@@ -216,6 +216,10 @@ FlashStats Drive::flash_stats() const {
                    .values = state_.volume.values().values().size(),
                    .value_bytes = state_.volume.values().stored_bytes(),
                    .run_groups = state_.volume.store().run_groups(),
+                   .hot = ftl.hot().counters(),
+                   .index = ftl.kept_index().counters(),
+                   .hot_bytes = ftl.hot().bytes(),
+                   .index_bytes = ftl.kept_index().bytes(),
                    .limits = state_.volume.limits(),
                    .channels = {}};
   for (std::uint32_t i = 0; i < state_.volume.superblock().geometry.channels; ++i) {

@@ -42,8 +42,10 @@ struct FlashStats {
   std::uint64_t staged_bytes = 0;
   std::uint64_t metadata_bytes = 0;
   std::uint64_t values = 0;
-  std::uint64_t value_bytes = 0;  // of keys and values
-  std::uint32_t run_groups = 0;   // present value of KvStore::run_groups
+  std::uint64_t value_bytes = 0;   // of keys and values
+  std::uint32_t run_groups = 0;    // present value of KvStore::run_groups
+  KeptPages::Counters hot, index;  // pages that policy groups found in drive memory, or not
+  std::uint64_t hot_bytes = 0, index_bytes = 0;
   Limits limits;
   std::vector<ChannelCounters> channels;
 };

@@ -146,6 +146,7 @@ Volume::Volume(const std::filesystem::path& path, const VolumeOptions& options)
   if (!preset_.timing.modelled() && media_.keeps_payload()) {
     ftl_.read_around_cache(direct_reads_.emplace(file_), options.cache_bytes / abi::kPageBytes);
   }
+  ftl_.keep_pages(options.hot_bytes, options.index_bytes);
   load();
   set_limits(options);
   if (!found_.notice.empty()) notices_.push_back(found_.notice);

@@ -39,8 +39,10 @@ struct VolumeOptions {
   bool salvage = false;                                   // damaged drive: keep the groups that verify
   std::uint64_t snapshot_bytes = 16 << 20;                // least size of changes before a new snapshot
   std::uint64_t cache_bytes =
-      0;                // without a flash model: so much K and V is read through the page cache, more around it
-  bool payload = true;  // new drive; false: store no contents, for studies of time
+      0;  // without a flash model: so much K and V is read through the page cache, more around it
+  // Drive memory for pages that policy groups has read, and for its index; 0: they are read each time.
+  std::uint64_t hot_bytes = 0, index_bytes = 0;
+  bool payload = true;            // new drive; false: store no contents, for studies of time
   std::uint32_t worn_erases = 0;  // new drive: erases that all blocks start with
   // Empty values: as stored on the drive, or the defaults of a new one (kv/limits.hpp).
   std::optional<std::uint64_t> staged_bytes, session_groups, metadata_bytes, run_groups;

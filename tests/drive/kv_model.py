@@ -15,6 +15,7 @@ from kvdrive.nvme import values, wire
 
 LAYERS, HEADS, D = 2, 2, 64
 MOST_TOKENS = 1600
+KEPT = abi.AppendOption.APPEND_SPARSE | abi.AppendOption.APPEND_GROUPS  # what each head keeps beside its rows
 GROUP = 32  # tokens of D dimensions in a group
 
 
@@ -120,7 +121,7 @@ def send(host, model, name, arguments):
     """Send the step as a command to a drive that holds `model`. Returns its status."""
     if name == "append":
         session, layer, kind, rows, fua = arguments
-        options = abi.AppendOption.APPEND_SPARSE | (abi.AppendOption.APPEND_FUA if fua else 0)
+        options = KEPT | (abi.AppendOption.APPEND_FUA if fua else 0)
         first = model.tokens(session, layer, kind)
         return host.append(rows, session=session, layer=layer, kind=kind, first_token=first, options=options).status
     if name == "put":

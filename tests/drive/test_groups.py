@@ -152,7 +152,7 @@ def test_saturated_channels_are_counted(host):
 
 
 def test_only_chosen_pages_are_read(host):
-    """The index of 4096 tokens is 20 pages of 4096 bytes; each chosen unit of 32 tokens is one page of K and one of V."""
+    """The index of 4096 tokens takes 20 pages; each chosen unit of 32 tokens is one page of K and one of V."""
     rng = np.random.default_rng(3)
     tokens, k_top = 4096, 16
     k, v, q = halves(rng, 1, tokens, D), halves(rng, 1, tokens, D), halves(rng, 1, 4, D)
@@ -177,7 +177,7 @@ def test_a_removal_from_the_middle_drops_the_index_until_the_next_append(host):
     host.store(k[:, 640:], v[:, 640:], first_token=576, options=GROUPS)
     assert host.drive.heads(1)[0]["indexed"] == 608
     assert host.drive.heads(1)[0]["index_exponent"] == exponent
-    records, out = ask(host, q, 636)
+    _, out = ask(host, q, 636)
     want = groups(q[0], left[0][0], left[1][0], unit=32, k_top=4, exponent=exponent)
     np.testing.assert_array_equal(out[0], want.out.view(np.uint16))
     assert host.drive.check() == []
@@ -237,3 +237,66 @@ def test_an_index_page_that_is_lost(host):
     host.drive.inject("read_uncorrectable")
     assert host.attend(q, 2000, mode=abi.Mode.GROUPS, r=32, k_top=3).status == abi.NvmeStatus.UNRECOVERED_READ
     check(host, q, k, v, 2000, 2000)
+
+
+@pytest.mark.parametrize("preset", ["", "plain"])
+def test_hot_pages_and_the_index_stay_in_memory(make_drive, preset):
+    """A second query with the same choice reads nothing. Trims, forks, appends and erases change no answer."""
+    rng = np.random.default_rng(11)
+    memory = {"hot_bytes": 1 << 20, "index_bytes": 1 << 20}
+    host = make_drive(preset=preset, **memory)
+    k, v, q = halves(rng, 2, 4000, D), halves(rng, 2, 4000, D), halves(rng, 2, 4, D)
+    host.store(k[:, :3000], v[:, :3000], options=GROUPS)
+    assert host.flush().status == OK
+    reads = []
+    for _ in range(2):
+        before = host.drive.flash_stats()
+        check(host, q, k, v, 3000, 3000, k_top=9)
+        after = host.drive.flash_stats()
+        reads.append({name: after[name] - before[name] for name in ("groups_read", "hot_hits", "index_hits")})
+    assert reads[0] == {"groups_read": reads[0]["groups_read"], "hot_hits": 0, "index_hits": 0}
+    assert reads[1]["hot_hits"] + reads[1]["index_hits"] > 0
+    queued = host.drive.flash_stats()["groups_queued"]
+    assert reads[1]["groups_read"] <= queued  # groups in the write queue are in memory anyway
+    assert 0 < after["hot_bytes"] <= 1 << 20
+    host.store(k[:, 3000:], v[:, 3000:], first_token=3000, options=GROUPS)
+    check(host, q, k, v, 4000, 3000, k_top=9)
+    assert host.fork(1, 2, 2500).status == OK
+    check(host, q, k, v, 2500, 3000, k_top=9, session=2)
+    assert host.trim(1, 1000).status == OK
+    host.store(v[:, 1000:], k[:, 1000:], first_token=1000, options=GROUPS)  # other contents in the same places
+    swapped = [np.concatenate([a[:, :1000], b[:, 1000:]], axis=1) for a, b in ((k, v), (v, k))]
+    for _ in range(2):
+        check(host, q, *swapped, 4000, 3000, k_top=9)
+    assert host.erase(1).status == OK
+    assert host.drive.flash_stats()["hot_bytes"] == host.drive.flash_stats()["index_bytes"] == 0
+    check(host, q, k, v, 2500, 3000, k_top=9, session=2)
+
+
+def test_memory_for_hot_pages_is_bounded(make_drive):
+    """With room for fewer pages than a query chooses, the answers are the same and the budget holds."""
+    rng = np.random.default_rng(12)
+    host = make_drive(hot_bytes=10 * 4096, index_bytes=5 * 4096)
+    k, v = halves(rng, 1, 4000, D), halves(rng, 1, 4000, D)
+    host.store(k, v, options=GROUPS)
+    for seed in range(3):
+        q = halves(np.random.default_rng(seed), 1, 4, D)
+        check(host, q, k, v, 4000, 4000, k_top=20)
+    stats = host.drive.flash_stats()
+    assert stats["index_bytes"] == 5 * 4096
+    assert stats["hot_bytes"] <= (10 + 40) * 4096  # the last command's pages are dropped by the next one
+
+
+def test_pages_that_move_are_read_again(make_drive):
+    """Garbage collection moves groups to other units, and new ones take theirs."""
+    rng = np.random.default_rng(13)
+    host = make_drive(capacity_bytes=1 << 22, pages_per_block=8, hot_bytes=1 << 20, index_bytes=1 << 20)
+    k, v, q = halves(rng, 1, 4000, D), halves(rng, 1, 4000, D), halves(rng, 1, 2, D)
+    host.store(k, v, options=GROUPS)
+    for round_number in range(40):
+        rows = halves(rng, 1, 3000, D)
+        host.sequence[9] = 0
+        assert host.append(rows, session=9).status == OK
+        check(host, q, k, v, 4000, 4000, k_top=30)
+        assert host.trim(9).status == OK, round_number
+    assert host.drive.flash_stats()["groups_moved"] > 0

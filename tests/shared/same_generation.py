@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One generation, for every kind of target: a small model's 64 tokens after a prompt, with exact attention and SparF.
+"""One generation, for every kind of target: a small model's 64 tokens after a prompt, with several policies.
 
 As a program, for targets that need a process or a machine of their own: `same_generation.py TARGET...` prints JSON:
 "stock" -> tokens of transformers without a drive; each target -> its tokens by policy.
@@ -17,10 +17,15 @@ from small_models import CONFIGS, prompts, random_model
 
 import kvdrive
 from kvdrive.generation.generate import greedy
+from kvdrive.policies import make_policy
 
 TOKENS = 64
 MODEL = "llama"  # four query heads for each KV head
-POLICIES = {"exact": {}, "sparf": {"attention": "sparf", "ratio": Fraction(1, 4)}}
+POLICIES = {
+    "exact": {},
+    "sparf": {"attention": "sparf", "ratio": Fraction(1, 4)},
+    "groups": {"attention": make_policy("groups", Fraction(1, 4), unit=16)},
+}
 
 
 def stock() -> list[int]:

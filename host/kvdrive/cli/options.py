@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
-from kvdrive.choices import DTYPES, ENGINES, KV_FORMATS, TARGETS, Active, OnFailure, OnOverflow, explained
+from kvdrive.choices import DTYPES, ENGINES, KV_FORMATS, TARGETS, Active, Index, OnFailure, OnOverflow, explained
 from kvdrive.cli.paths import input_file, output_folder
 from kvdrive.cli.sizes import bytes_of, share_or_bytes
 from kvdrive.errors import InputError
@@ -74,6 +74,16 @@ class TargetOptions:
     cache: Annotated[
         str, typer.Option(help="of the cpu target: K and V up to this size may stay in the page cache; K, M, G, T")
     ] = "0"
+    index: Annotated[
+        Index,
+        typer.Option(
+            help="of policy groups: its index is read each time (flash), or stays in the drive's memory, up to 1 GiB; "
+            "auto: memory on the cpu target"
+        ),
+    ] = "auto"
+    hot: Annotated[
+        str, typer.Option(help="of policy groups: memory for the K and V that were read last; K, M, G, T")
+    ] = "0"
     image: Annotated[Path | None, typer.Option(help="of SmartSSDs: the FPGA image of the kernels (xclbin)")] = None
     engine: EngineOption = "fast"
     preset: Annotated[str, typer.Option(help="flash whose time is modelled; `kvdrive doctor` lists them")] = ""
@@ -93,6 +103,8 @@ class TargetOptions:
             format=files.format,
             target=self.target,
             cache_bytes=bytes_of(self.cache),
+            index=self.index,
+            hot_bytes=bytes_of(self.hot),
             identity=self.identity,
             image=self.image,
         )
@@ -153,6 +165,9 @@ class PolicyOptions:
         "exact"
     )
     ratio: Annotated[str, typer.Option(help="share of K and V that a policy other than exact uses, as 1/8")] = ""
+    unit: Annotated[
+        int, typer.Option(help="tokens that policy groups reads or leaves out together: 16, 32, 64, 128; 0: 32")
+    ] = 0
     spill: Annotated[
         int,
         typer.Option(
@@ -171,7 +186,9 @@ class PolicyOptions:
         from kvdrive.plugins.attach import AttentionOptions
 
         ratio = parse_ratio(self.ratio) if self.ratio else None
-        return AttentionOptions(self.attention, ratio, self.spill, self.on_failure, kv_format=self.kv_format)
+        return AttentionOptions(
+            self.attention, ratio, self.unit, self.spill, self.on_failure, kv_format=self.kv_format
+        )
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from kvdrive.conformance.suite import check
 from kvdrive.nvme import commands
 
 SPARSE = int(abi.AppendOption.APPEND_SPARSE)
+GROUPS = int(abi.AppendOption.APPEND_GROUPS)
 _MOST_TICKETS = 4096  # more than any drive is expected to keep
 
 
@@ -59,6 +60,17 @@ def _(bench: Bench) -> None:
         ask(bench, stored, replace(query, inline_scores=scores, inline_v=bench.halves(2, 5, 64)))
 
 
+@check("ATTN_SUBMIT", "policy groups gives the golden model's bits, and its estimate of what was left unread")
+def _(bench: Bench) -> None:
+    for tokens, unit in ((300, 32), (1500, 16), (1500, 128)):
+        stored = bench.store(tokens=tokens, options=GROUPS)
+        query = Query(bench.halves(2, 4, 64), tokens, mode=abi.Mode.GROUPS, r=unit, k_top=3)
+        ask(bench, stored, query)
+        ask(bench, stored, replace(query, tokens=tokens - 7, valid=bench.rng.random(tokens - 7) < 0.7))
+        scores = bench.rng.integers(-8 << 20, 8 << 20, (2, 4, 5)).astype(np.int32)
+        ask(bench, stored, replace(query, inline_scores=scores, inline_v=bench.halves(2, 5, 64)))
+
+
 @check("ATTN_SUBMIT", "wrong fields, data, sessions and heads are refused and change nothing")
 def _(bench: Bench) -> None:
     stored = bench.store()
@@ -70,6 +82,10 @@ def _(bench: Bench) -> None:
         ("INVALID_FIELD", {"mode": 255}),
         ("INVALID_FIELD", {"mode": abi.Mode.SPARF_ATTEND, "r": 8}),
         ("INVALID_FIELD", {"mode": abi.Mode.SPARF_ATTEND, "k_top": 8}),
+        ("INVALID_FIELD", {"mode": abi.Mode.GROUPS, "r": 32}),
+        ("INVALID_FIELD", {"mode": abi.Mode.GROUPS, "k_top": 8}),
+        ("INVALID_FIELD", {"mode": abi.Mode.GROUPS, "r": 33, "k_top": 8}),
+        ("INVALID_FIELD", {"mode": abi.Mode.GROUPS, "r": 32, "k_top": 8, "local": 1}),
         ("INVALID_FIELD", {"group": 0}),
         ("INVALID_FIELD", {"group": 17}),
         ("INVALID_FIELD", {"heads": 0}),

@@ -15,7 +15,12 @@ from kvdrive.kernels.oracle import GoldenKernels
 from kvdrive.nvme import commands
 from kvdrive.nvme.commands import Command
 
-_MODES = {abi.Mode.EXACT: "exact", abi.Mode.PARTIAL: "partial", abi.Mode.SPARF_ATTEND: "sparf"}
+_MODES = {
+    abi.Mode.EXACT: "exact",
+    abi.Mode.PARTIAL: "partial",
+    abi.Mode.SPARF_ATTEND: "sparf",
+    abi.Mode.GROUPS: "groups",
+}
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,10 @@ def ask(bench: Bench, stored: Stored, query: Query) -> None:
 
 
 def compare(bench: Bench, stored: Stored, query: Query, data: NDArray[np.uint8]) -> None:
-    """Compare an answer with the golden model's: outputs, maxima, sums, and of SparF alpha."""
+    """Compare an answer with the golden model's: outputs, maxima, sums, and of SparF and groups alpha.
+
+    Groups: everything that is stored came with one append.
+    """
     heads, group, d = query.q.shape
     found = commands.attention_result(data, heads, group, d, query.mode)
     for head in range(heads):
@@ -64,12 +72,14 @@ def compare(bench: Bench, stored: Stored, query: Query, data: NDArray[np.uint8])
         if query.inline_scores is not None and query.inline_v is not None:
             arrays |= {"tail_scores": query.inline_scores[head], "tail_v": query.inline_v[head]}
         arrays |= {"r": query.r, "k_top": query.k_top, "l": query.local}
+        if query.mode == abi.Mode.GROUPS:
+            arrays |= {"unit": query.r, "all_k": stored.k[head]}
         want = GoldenKernels().attention(arrays, _MODES[query.mode])
         place = f"head {head} of {heads}, group {group}, d {d}, {query.tokens} tokens, {query.mode.name}"
         bench.same(f"outputs of {place}", found.out[head], want["out"])
         bench.same(f"maxima of {place}", found.max[head], np.asarray(want["max"], np.int32))
         bench.same(f"sums of {place}", found.sum[head], np.asarray(want["sum"], np.uint64))
-        if query.mode == abi.Mode.SPARF_ATTEND:
+        if query.mode in (abi.Mode.SPARF_ATTEND, abi.Mode.GROUPS):
             bench.same(f"alpha of {place}", found.alpha[head], want["alpha"])
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
+from kvdrive import abi
 from kvdrive.errors import InputError
 from kvdrive.eval import perplexity, retrieval
 from kvdrive.eval.perplexity import OnStep
@@ -29,6 +30,8 @@ from kvdrive.plugins.transformers import attach
 from kvdrive.policies import POLICIES, Policy, make_policy
 from kvdrive.policies.drive import DrivePolicy
 from kvdrive.targets.base import Target
+
+_EVERYTHING_KEPT = abi.AppendOption.APPEND_SPARSE | abi.AppendOption.APPEND_GROUPS
 
 
 @dataclass(frozen=True)
@@ -209,9 +212,11 @@ def _drive(
 
 @contextmanager
 def _shared_context(model: PreTrainedModel, target: Target, context: Tokens, kv_format: str) -> Iterator[Any]:
-    """A prefilled cache whose sessions serve every policy over the format. Binary16 K is stored in both layouts."""
+    """A prefilled cache whose sessions serve every policy over the format. Binary16 K has all indexes."""
     with attach(model, target, "sparf" if kv_format == "f16" else "exact", kv_format=kv_format) as attached:
         cache = attached.cache()
+        if kv_format == "f16":
+            cache.append_options = _EVERYTHING_KEPT
         prefill(model, context, cache)
         yield cache
 

@@ -63,6 +63,11 @@ class GoldenKernels:
             limits: Arrays = {"r": int(a["r"]), "k_top": int(a["k_top"]), "local": int(a["l"])}
             result = _fields(golden.sparf(a["q"], a["k"], a["v"], **limits, **options))
             return result | {"alpha": result["alpha"].view(np.float32)}
+        if mode == "groups":  # `all_k`: K of the head's first append, which decides the exponent
+            exponent = golden.index_exponent(a["all_k"])
+            limits = {"unit": int(a["unit"]), "k_top": int(a["k_top"]), "exponent": exponent}
+            result = _fields(golden.groups(a["q"], a["k"], a["v"], **limits, **options))
+            return result | {"alpha": result["left"].astype(np.float32)}
         return _fields(golden.attention(a["q"], a["k"], a["v"], partial=mode == "partial", **options))
 
 

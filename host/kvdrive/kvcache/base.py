@@ -177,6 +177,16 @@ class AttachedCache(Cache, ABC):  # type: ignore[misc]
     def writeback(self) -> dict[str, Any] | None:
         """Statistics of tokens written to the drives and pending on the host; None if the cache does not write."""
 
+    def unread_mass(self) -> dict[str, float] | None:
+        """Share of the softmax that was probably not read: `mean` and `worst` of `steps` decode steps.
+
+        They count from the last `measure_unread_anew` on. None if the policy reads everything, or does not know.
+        """
+        return None
+
+    def measure_unread_anew(self) -> None:
+        """Forget what `unread_mass` has counted."""
+
     @abstractmethod
     def save(self, path: Path) -> None:
         """Make the tokens durable; `path` describes them for `reopen`.

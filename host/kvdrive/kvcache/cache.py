@@ -26,6 +26,7 @@ from kvdrive.kvcache.overflow import Removal
 from kvdrive.kvcache.pending import Scorer
 from kvdrive.kvcache.sequence import Sequence, gather
 from kvdrive.kvcache.transfers import Transfers, TransferStats
+from kvdrive.kvcache.unread import UnreadMass
 from kvdrive.kvcache.xcache.sequence import InputSequence
 from kvdrive.nvme.commands import flush
 from kvdrive.nvme.rows import tokens_per_group
@@ -56,6 +57,7 @@ class DriveCache(AttachedCache):
         self.sequences: list[Sequence] = []
         self.transfers = Transfers()
         self.scorer = Scorer()
+        self._unread = UnreadMass()
         self._lost: str | None = None
         self._removed = 0
         self._finalizer = weakref.finalize(self, backing.abandon, self.sequences)
@@ -431,7 +433,21 @@ class DriveCache(AttachedCache):
             "overlap": transfers.overlap,
             **self.range_stats(),
             "xcache": self.input_stats(),
+            "unread": self.unread_mass(),
         }
+
+    @property
+    def unread(self) -> UnreadMass | None:
+        """Where the answers' estimates of what was left unread are kept; None if the policy reads everything."""
+        return self._unread if self.policy.measures_unread else None
+
+    def unread_mass(self) -> dict[str, float] | None:
+        """See AttachedCache."""
+        return self.unread.summary() if self.unread else None
+
+    def measure_unread_anew(self) -> None:
+        """See AttachedCache."""
+        self._unread = UnreadMass()
 
     def input_stats(self) -> dict[str, Any] | None:
         """The counters of X-cache (InputStats) and `alpha`, the share of the rows that is stored as X; None without."""

@@ -23,6 +23,7 @@ from kvdrive.kvcache.scaling import HeadScale, to_halves
 from kvdrive.kvcache.seen import HIDDEN, LOWEST_MAX, Seen, blocks, seen_by
 from kvdrive.kvcache.sequence import Answer, Endpoint, Slice, gather
 from kvdrive.kvcache.session import Query
+from kvdrive.kvcache.unread import UnreadMass
 from kvdrive.kvcache.xcache.sequence import InputSequence
 from kvdrive.nvme.commands import Halves
 from kvdrive.targets.base import Target
@@ -53,11 +54,16 @@ class Queries:
 
 @dataclass(frozen=True)
 class Job:
-    """A query and its answers' array [heads, tokens, g, d]. `hides`: some tokens do not see all inline tokens."""
+    """A query and its answers' array [heads, tokens, g, d]. `hides`: some tokens do not see all inline tokens.
+
+    `unread`: gets the drive's estimates of what was left unread, for the step behind `step` tokens.
+    """
 
     query: Query
     out: Halves
     hides: bool
+    unread: UnreadMass | None = None
+    step: int = 0
 
 
 class HiddenCountsError(Exception):
@@ -359,7 +365,7 @@ class DriveLayer(AttachedLayer):
             query = Query(
                 one.session, self.index, queries, seen.stored, scale, how, first - one.first, scores, inline_v
             )
-            yield Job(query, places, seen.hidden is not None)
+            yield Job(query, places, seen.hidden is not None, self.cache.unread, self.tokens)
 
     def _inline(self, row: int, heads: slice, seen: Seen) -> tuple[Halves, Halves]:
         """K and V [heads, n, d] of inline tokens: the first group if it moved, then pending tokens, or tokens of this
@@ -409,6 +415,8 @@ def _answer(jobs: list[Job], answer: Answer, target: Any) -> None:
         if job.hides and int(result.max.min()) < LOWEST_MAX:
             raise HiddenCountsError
         job.out[:] = result.out.reshape(job.out.shape)
+        if job.unread is not None:
+            job.unread.add(job.step, result.alpha)
 
 
 def _score_scales(exponents: NDArray[np.int64], scaling: float | None, head_dim: int) -> NDArray[np.uint32]:

@@ -177,9 +177,10 @@ def attn_submit(
     g is one of abi.COMMAND_GROUPS: 1 to 16, and multiples of 8 up to 128.
 
     `scale_log2e`: binary32 pattern of scale * log2(e). `valid`: bool [tokens], True = attend; None attends to all.
-    `mode`: EXACT, PARTIAL (binary32 out) or SPARF_ATTEND with `r` embedding rows and `k_top` tokens, the last `local`
-    always among them. Inline tokens, which the drive does not have, come along: their scores int32 [heads, g, n]
-    (Q12.20) and V float16 [heads, n, d]. Raises ValueError when only one of the two is there or the counts differ.
+    `mode`: EXACT, PARTIAL (binary32 out), SPARF_ATTEND with `r` embedding rows and `k_top` tokens, the last `local`
+    always among them, or GROUPS with `k_top` units of `r` tokens. Inline tokens, which the drive does not have, come
+    along: their scores int32 [heads, g, n] (Q12.20) and V float16 [heads, n, d]. Raises ValueError when only one of the
+    two is there or the counts differ.
     """
     heads, group, head_dim = q.shape
     parts = [_payload(q)]
@@ -232,7 +233,8 @@ class AttentionOutput:
     """The result of a query (docs/arithmetic.md).
 
     `out` [heads, g, d] float16, of PARTIAL float32; `max` [heads, g] int32; `sum` [heads, g] uint64, LSB 2^-31; SparF:
-    `alpha` [heads, g] float32 and `selected` [heads], the tokens chosen.
+    `alpha` [heads, g] float32 and `selected` [heads], the tokens chosen; GROUPS: `alpha` is the estimated share of the
+    softmax that was not read.
     """
 
     out: NDArray[np.float16] | NDArray[np.float32]

@@ -16,7 +16,7 @@ from kvdrive.plugins import transformers
 from kvdrive.plugins.layer_inputs import Share
 from kvdrive.plugins.support import decoder_config, group_of
 from kvdrive.plugins.transformers import DEFAULT_SPILL, Attachment
-from kvdrive.policies import Policy
+from kvdrive.policies import Policy, make_policy
 from kvdrive.sessions.options import SessionOptions
 from kvdrive.targets.group import DriveGroup, Drives
 from kvdrive.targets.opening import DriveOptions, open_named
@@ -28,6 +28,7 @@ class AttentionOptions:
 
     attention: str = "exact"
     ratio: Fraction | None = None
+    unit: int = 0  # tokens that policy groups chooses together; 0: the policy's own
     spill: int = DEFAULT_SPILL
     on_failure: OnFailure = "raise"
     sessions: SessionOptions | None = None
@@ -38,6 +39,10 @@ class AttentionOptions:
     overflow_ratio: float = 0.5
     context: int = 0
     kv_format: str = "f16"
+
+    def policy(self) -> Policy:
+        """The policy that the options name. Raises InputError."""
+        return make_policy(self.attention, self.ratio or Fraction(1), **({"unit": self.unit} if self.unit else {}))
 
 
 def attach(
@@ -121,8 +126,7 @@ def attach_to(model: PreTrainedModel, drives: DriveGroup, options: AttentionOpti
     return transformers.attach(
         model,
         drives,
-        options.attention,
-        options.ratio,
+        options.policy(),
         spill=options.spill,
         on_failure=options.on_failure,
         sessions=options.sessions or False,

@@ -16,6 +16,7 @@ Mask = NDArray[np.bool_]
 class Parameters:
     """Fields of one ATTN_SUBMIT: `r` embedding rows choose `k_top` tokens, the last `local` among them (SparF only).
 
+    GROUPS: `k_top` units of `r` tokens.
     `valid` bool [tokens]: the tokens that may be attended to; None: all.
     """
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib import import_module
+from inspect import signature
 
 from kvdrive.errors import InputError
 from kvdrive.policies.base import Policy
@@ -27,6 +28,7 @@ class Entry:
 
 POLICIES = {
     "exact": Entry("kvdrive.policies.exact:Exact", "all tokens", "*"),
+    "groups": Entry("kvdrive.policies.groups:Groups", "groups of tokens, chosen by a 2-bit index of K", "D"),
     "sparf": Entry("kvdrive.policies.sparf:SparF", "tokens chosen in the drive from a share of K's columns", "o"),
     "sparq": Entry("kvdrive.policies.sparq:SparQ", "as sparf, with half of its tokens", "s"),
     "h2o": Entry("kvdrive.policies.h2o:H2O", "recent and heavy tokens, kept on the host; the others are dropped", "^"),
@@ -41,8 +43,11 @@ def register(name: str, entry: Entry) -> None:
     POLICIES[name] = entry
 
 
-def make_policy(name: str, ratio: Fraction = Fraction(1)) -> Policy:
-    """The policy `name` at a compression ratio. Raises InputError for unknown names and ratios outside (0, 1]."""
+def make_policy(name: str, ratio: Fraction = Fraction(1), **parameters: int) -> Policy:
+    """The policy `name` at a compression ratio, with `parameters` of its own.
+
+    Raises InputError for unknown names, ratios outside (0, 1] and parameters that the policy does not have.
+    """
     if name not in POLICIES:
         raise InputError(f"no attention policy '{name}': choose one of {', '.join(POLICIES)}")
     kind = POLICIES[name].kind
@@ -50,7 +55,11 @@ def make_policy(name: str, ratio: Fraction = Fraction(1)) -> Policy:
         module, _, attribute = kind.partition(":")
         kind = getattr(import_module(module), attribute)
     assert issubclass(kind, Policy)
-    return kind(ratio)
+    try:
+        signature(kind).bind(ratio, **parameters)
+    except TypeError as error:
+        raise InputError(f"the policy {name} has no parameter {', '.join(parameters)}: leave it out") from error
+    return kind(ratio, **parameters)
 
 
 def summaries() -> str:

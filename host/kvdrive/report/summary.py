@@ -89,6 +89,8 @@ def _rows(report: Report) -> Iterator[tuple[str, str]]:
         yield f"tokens still pending (of {written['spill']})", f"{written['pending_tokens']}"
         yield "sending, wall time", f"{written['sending']:.2f} s"
         yield "share of it while the model computed", f"{written['overlap']:.0%}"
+        if unread := written["unread"]:
+            yield "mass not read, estimated: mean and worst step", f"{unread['mean']:.2%}, {unread['worst']:.2%}"
         if inputs := written["xcache"]:
             yield "sequences stored as layer inputs", f"{inputs['alpha']:.0%}"
             yield "bytes of layer inputs written, read", f"{inputs['bytes_written']:,}, {inputs['bytes_read']:,}"

@@ -73,6 +73,7 @@ class _Generation:
         self._resume = "none"
         self._session: int | None = None
         self._removed = 0
+        self._unread: dict[str, float] | None = None
         self.reason = "length"
 
     async def pieces(self) -> AsyncIterator[str]:
@@ -90,9 +91,9 @@ class _Generation:
                     self._job.cancelled.set()
                     while isinstance(event := await self._events.get(), Token):
                         pass  # a step that was under way
-                    self._session, self._removed = event.session, event.removed
+                    self._session, self._removed, self._unread = event.session, event.removed, event.unread
                     return
-            self._session, self._removed = event.session, event.removed
+            self._session, self._removed, self._unread = event.session, event.removed, event.unread
             if isinstance(event.error, InputError):
                 raise ApiError(409, str(event.error), param="session", code="session_unavailable")
             if isinstance(event.error, DeadlinePassed):
@@ -111,8 +112,9 @@ class _Generation:
 
     @property
     def kept(self) -> Json:
-        """The session of the sequence, and how its prompt went on with its history."""
-        return kept(self._session, self._job.session, self._resume, self._removed)
+        """The session of the sequence, how its prompt went on with its history, and what attention left unread."""
+        found = kept(self._session, self._job.session, self._resume, self._removed)
+        return found | {"unread": self._unread} if self._unread else found
 
 
 class _Server:

@@ -57,12 +57,14 @@ class Token:
 class End:
     """The generation is over; `error` says why it failed. `session`: the number of its kept session, if it has one.
 
-    `removed`: tokens that have left the sequence because the positions were used up.
+    `removed`: tokens that have left the sequence because the positions were used up. `unread`: see
+    AttachedCache.unread_mass.
     """
 
     error: Exception | None = None
     session: int | None = None
     removed: int = 0
+    unread: dict[str, float] | None = None
 
 
 @dataclass(eq=False)

@@ -93,6 +93,7 @@ class Turns:
     def begin(self, job: Job) -> None:
         """Let a job join. Raises InputError for the name of a session that is in use."""
         taken = self.finished.take(job.prompt, job.session, job.new_tokens)
+        taken.cache.measure_unread_anew()
         cached = int(taken.cache.get_seq_length())
         job.slot = min(set(range(self._limits.running)) - {running.job.slot for running in self.running})
         self._metrics.resumes.labels(taken.resume).inc()
@@ -206,7 +207,7 @@ class Turns:
     def _end(self, running: Running, error: Exception | None = None) -> None:
         """Keep what was computed, and let the sequence leave."""
         self.running.remove(running)
-        number, removed = None, running.cache.removed
+        number, removed, unread = None, running.cache.removed, running.cache.unread_mass()
         self._metrics.removed_tokens.inc(removed - running.removed_before)
         if running.cache.get_seq_length():
             number = self.finished.keep(running.tokens, running.cache)
@@ -214,4 +215,4 @@ class Turns:
             self.finished.drop(running.cache)
         if number is not None:
             self.slots[running.job.slot] = number
-        running.job.notify(End(error, number, removed))
+        running.job.notify(End(error, number, removed, unread))

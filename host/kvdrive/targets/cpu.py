@@ -9,6 +9,7 @@ from pathlib import Path
 from kvdrive.targets.base import TargetStats
 from kvdrive.targets.software import DEFAULT_CAPACITY, SoftwareDrive
 
+INDEX_BYTES = 1 << 30  # memory for the index of policy groups, enough for 12 GiB of K and V
 PLAIN = "plain"  # preset of a drive without a flash model
 _RUN_GROUPS = 16  # groups of a head that are written together: 64 KiB, the smallest size that disks read fast
 _STAGED_BYTES = 1 << 30  # the most staged rows, in bytes, of all sequences together
@@ -33,7 +34,8 @@ class CpuDrive(SoftwareDrive):
 
     `threads` compute; 0 takes one per core. Up to `cache_bytes` of K and V are read through the page cache, which
     keeps them. More are read around it, through buffers of 16 MiB for any context. `format` removes everything
-    from the file. `capacity_bytes` of K and V applies to a new or formatted file, which is sparse until written.
+    from the file. Policy groups: `hot_bytes` of the K and V that were read last, and `index_bytes` of its index, stay
+    in memory. `capacity_bytes` of K and V applies to a new or formatted file, which is sparse until written.
     Raises TargetError when the file is something else or in use.
     """
 
@@ -46,6 +48,8 @@ class CpuDrive(SoftwareDrive):
         engine: str = "fast",
         format: bool = False,
         cache_bytes: int = 0,
+        hot_bytes: int = 0,
+        index_bytes: int = INDEX_BYTES,
     ) -> None:
         super().__init__(
             path,
@@ -57,6 +61,8 @@ class CpuDrive(SoftwareDrive):
             run_groups=_RUN_GROUPS,
             staged_bytes=_STAGED_BYTES,
             cache_bytes=cache_bytes,
+            hot_bytes=hot_bytes,
+            index_bytes=index_bytes,
         )
         self.cache_bytes = cache_bytes
 

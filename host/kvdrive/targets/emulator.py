@@ -13,6 +13,7 @@ class Emulator(SoftwareDrive):
     `engine` is "hls" (the compiled kernels), "fast" (the same bits, vectorised) or "rtl" (the verilated kernels, where
     they are built). `format` removes everything from the drive. `capacity_bytes` of K and V and `preset` (the flash
     that is modelled: kvdrive._native.presets()) apply to a new or formatted drive, whose file is sparse until written.
+    Policy groups: `hot_bytes` of K and V and `index_bytes` of its index stay in memory; reading them takes no time.
     Raises TargetError when the file is something else or in use by another drive, or when there is no such preset or
     engine.
     """
@@ -26,8 +27,19 @@ class Emulator(SoftwareDrive):
         *,
         format: bool = False,
         preset: str = "",
+        hot_bytes: int = 0,
+        index_bytes: int = 0,
     ) -> None:
-        super().__init__(path, engine, threads, capacity_bytes, format=format, preset=preset)
+        super().__init__(
+            path,
+            engine,
+            threads,
+            capacity_bytes,
+            format=format,
+            preset=preset,
+            hot_bytes=hot_bytes,
+            index_bytes=index_bytes,
+        )
 
     def device_ns(self) -> int:
         """See Target."""

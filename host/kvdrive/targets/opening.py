@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from kvdrive._native import Drive
-from kvdrive.choices import TARGETS
+from kvdrive.choices import TARGETS, Index
 from kvdrive.errors import InputError, TargetError
 from kvdrive.kernels.rtl import prepare_drives
 from kvdrive.targets.addresses import FORMS, is_address, open_address
 from kvdrive.targets.base import Target
-from kvdrive.targets.cpu import PLAIN, CpuDrive
+from kvdrive.targets.cpu import INDEX_BYTES, PLAIN, CpuDrive
 from kvdrive.targets.emulator import Emulator
 from kvdrive.targets.group import DriveGroup
 from kvdrive.targets.slowed import SlowedTarget
@@ -32,8 +32,10 @@ class DriveOptions:
     with this host's name and secrets, for drives at tcp://.
 
     `engine` computes, with `threads`; `preset` names the flash that is modelled ("": the default one). The cpu target
-    reads up to `cache_bytes` of K and V through the page cache, and more around it. SmartSSDs (`smartssd.py`) compute
-    with their FPGA, which loads `image`.
+    reads up to `cache_bytes` of K and V through the page cache, and more around it. Policy groups: `index` "memory"
+    keeps up to INDEX_BYTES of the index in memory of each drive, "flash" reads it each time; "auto": memory on the cpu
+    target. `hot_bytes` of the K and V that were read last stay in memory. SmartSSDs (`smartssd.py`) compute with their
+    FPGA, which loads `image`.
 
     `capacity_bytes` of K and V, of all drives together, and `preset` apply to new drives. `folder` keeps the drives'
     files; None stands for a temporary folder in the user's cache. Existing drives are mounted with their sessions and
@@ -50,6 +52,8 @@ class DriveOptions:
     drives: int = 1
     target: str = "emulator"
     cache_bytes: int = 0
+    index: Index = "auto"
+    hot_bytes: int = 0
     identity: Path | None = None
     format: bool = False
     needed_bytes: int = 0
@@ -75,8 +79,17 @@ class DriveOptions:
             raise InputError("the cpu target models no flash: leave --preset out")
         if self.target != "cpu" and self.cache_bytes:
             raise InputError("only the cpu target has a cache limit: leave --cache out, or take --target cpu")
+        elsewhere = is_address(self.target) or is_smartssd(self.target)
+        if elsewhere and (self.index != "auto" or self.hot_bytes):
+            raise InputError(f"{self.target} has memory of its own: leave --index and --hot out")
         if self.format and self.folder is None:
             raise InputError("a temporary drive is always new: --format goes with --drive FOLDER")
+
+    @property
+    def index_bytes(self) -> int:
+        """Memory of a drive for the index of policy groups."""
+        in_memory = self.target == "cpu" if self.index == "auto" else self.index == "memory"
+        return INDEX_BYTES if in_memory else 0
 
 
 Say = Callable[[str], None]
@@ -249,7 +262,8 @@ def _drive(path: Path, options: DriveOptions, *, disk: bool) -> Target:
     engine, threads, capacity, anew = options.engine, options.threads, _share(options), options.format
     if engine == "rtl":
         prepare_drives(options.group)
+    kept = {"hot_bytes": options.hot_bytes // options.drives, "index_bytes": options.index_bytes}
     if disk:
         cache = options.cache_bytes // options.drives
-        return CpuDrive(path, threads, capacity, engine=engine, format=anew, cache_bytes=cache)
-    return Emulator(path, engine, threads, capacity, format=anew, preset=options.preset)
+        return CpuDrive(path, threads, capacity, engine=engine, format=anew, cache_bytes=cache, **kept)
+    return Emulator(path, engine, threads, capacity, format=anew, preset=options.preset, **kept)

@@ -47,11 +47,28 @@ std::uint32_t pages_of(const RowRequest& request) {
   return pages;
 }
 
-void add_reads(const RowRequest& request, std::byte* to, std::vector<GroupRead>& reads) {
+// Adds the reads of a request. Pages that drive memory keeps are copied at once.
+void add_reads(const RowRequest& request, std::byte* to, ReadPath& path, std::vector<GroupRead>& reads) {
+  KeptPages* const kept = request.kept(path);
   request.each_page([&](std::uint32_t page, std::size_t first, std::size_t end) {
+    const std::uint32_t index = request.first_page + page;
     const std::uint64_t wanted = (end - first) * request.row_bytes;
-    reads.push_back({request.list, request.first_page + page, to, static_cast<std::uint32_t>(wanted)});
+    if (const std::byte* const found = kept == nullptr ? nullptr : kept->find(path.unit(request.list, index))) {
+      std::memcpy(to, found, abi::kPageBytes);
+    } else {
+      reads.push_back({request.list, index, to, static_cast<std::uint32_t>(wanted)});
+    }
     to += abi::kPageBytes;
+  });
+}
+
+// Keeps the pages of a request that were read.
+void keep(const RowRequest& request, const std::byte* pages, ReadPath& path) {
+  KeptPages* const kept = request.kept(path);
+  if (kept == nullptr) return;
+  request.each_page([&](std::uint32_t page, auto, auto) {
+    kept->keep(path.unit(request.list, request.first_page + page), pages);
+    pages += abi::kPageBytes;
   });
 }
 
@@ -146,7 +163,8 @@ std::unique_ptr<RowBatch> CopiedPages::read(std::vector<RowRequest> requests, Ns
   for (const bool filtered : {true, false}) {
     std::vector<GroupRead> reads;
     for (std::size_t i = 0; i < requests.size(); ++i) {
-      if (requests[i].filtered == filtered) add_reads(requests[i], contents.data() + places[i], reads);
+      if (requests[i].filtered != filtered) continue;
+      add_reads(requests[i], contents.data() + places[i], context_.ftl.read_path(), reads);
     }
     if (reads.empty()) continue;
     const auto read = context_.ftl.read(reads, ready, Sink::kComputer);
@@ -158,6 +176,7 @@ std::unique_ptr<RowBatch> CopiedPages::read(std::vector<RowRequest> requests, Ns
   for (std::size_t i = 0; i + 1 < places.size(); ++i) {
     const RowRequest& request = batch->requests()[i];
     const std::span<const std::byte> read(contents.data() + places[i], places[i + 1] - places[i]);
+    keep(request, read.data(), context_.ftl.read_path());
     if (!request.filtered) {
       batch->add(read.data(), {});
       continue;

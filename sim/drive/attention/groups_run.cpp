@@ -35,7 +35,7 @@ class GroupsHead {
   // Adds a request for the pages of the index, unless all units are chosen anyway.
   void ask_for_index(std::vector<RowRequest>& index) const {
     if (!chooses()) return;
-    RowRequest request{.list = head_.k.index()->list(), .filtered = false};
+    RowRequest request{.list = head_.k.index()->list(), .filtered = false, .keep = RowRequest::Keep::kIndex};
     const auto whole =
         std::min<std::uint64_t>((index_bytes() + abi::kPageBytes - 1) / abi::kPageBytes, head_.k.index()->pages());
     for (std::uint32_t page = 0; page < whole; ++page) request.rows.push_back(page);
@@ -55,9 +55,12 @@ class GroupsHead {
       const bool read = token >= indexed_ || units[token / unit()];
       if (read && head_.is_valid(token)) tokens_.push_back(token);
     }
-    arriving_ =
-        pages_.read({stored_rows(head_.k, tokens_, head_.tokens()), stored_rows(head_.v, tokens_, head_.tokens())},
-                    done_.data_done, kChosenPieces);
+    std::vector<RowRequest> chosen;
+    for (const HeadRows* rows : {&head_.k, &head_.v}) {
+      chosen.push_back(stored_rows(*rows, tokens_, head_.tokens()));
+      chosen.back().keep = RowRequest::Keep::kHot;
+    }
+    arriving_ = pages_.read(std::move(chosen), done_.data_done, kChosenPieces);
   }
 
   // Attends to the chosen tokens.
@@ -175,6 +178,7 @@ class GroupsHead {
 }  // namespace
 
 AttentionOutcome run_groups(RunContext& context, std::span<const Head> heads, PageSource& pages) {
+  for (const bool index : {false, true}) context.ftl.read_path().kept(index).shrink();
   std::vector<GroupsHead> all;
   for (const Head& head : heads) all.emplace_back(context, head, pages);
   std::unique_ptr<RowBatch> index;

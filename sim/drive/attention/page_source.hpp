@@ -41,6 +41,14 @@ struct RowRequest {
   std::uint32_t row_bytes = abi::kPageBytes;
   std::vector<std::uint32_t> rows{};  // wanted rows, ascending, numbered from the first page on
   bool filtered = true;               // false: whole pages are read; their first `row_bytes` are needed
+  enum class Keep : std::uint8_t { kNothing, kHot, kIndex } keep = Keep::kNothing;  // in drive memory, see KeptPages
+
+  // Where pages of the request are kept; null if they are not.
+  KeptPages* kept(ReadPath& path) const {
+    if (keep == Keep::kNothing) return nullptr;
+    KeptPages& pages = path.kept(keep == Keep::kIndex);
+    return pages.active() ? &pages : nullptr;
+  }
 
   // Calls use(page, first row, end) for each page with a wanted row, in order. First and end are positions in `rows`.
   template <typename Use>

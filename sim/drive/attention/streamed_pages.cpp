@@ -96,7 +96,7 @@ class StreamedPages::Batch final : public RowBatch {
       : RowBatch(true, ready),
         source_(source),
         requests_(std::move(requests)),
-        stream_(source.context_.ftl.read_path(), *source.context_.ftl.direct(), groups_of(requests_), pieces,
+        stream_(source.context_.ftl.read_path(), *source.context_.ftl.direct(), groups_to_read(), pieces,
                 Sink::kComputer) {
     stream_.begin();
   }
@@ -106,7 +106,7 @@ class StreamedPages::Batch final : public RowBatch {
     const RowRequest& request = requests_[next_++];
     std::uint64_t pages = 0;
     request.each_page([&](std::uint32_t number, std::size_t first, std::size_t end) {
-      const std::byte* const bytes = page(request.list, request.first_page + number);
+      const std::byte* const bytes = page(request, request.first_page + number);
       for (std::size_t i = first; i < end; ++i) {
         const std::uint32_t row = request.rows[i];
         use(row, bytes + std::size_t{row % request.rows_per_page} * request.row_bytes);
@@ -119,16 +119,34 @@ class StreamedPages::Batch final : public RowBatch {
   }
 
  private:
-  static std::vector<GroupStream::Group> groups_of(std::span<const RowRequest> requests) {
+  // The groups that drive memory does not keep. Notes the pages of the others.
+  std::vector<GroupStream::Group> groups_to_read() {
+    ReadPath& path = source_.context_.ftl.read_path();
     std::vector<GroupStream::Group> groups;
-    for (const RowRequest& request : requests) {
-      request.each_page(
-          [&](std::uint32_t page, auto, auto) { groups.push_back({request.list, request.first_page + page}); });
+    for (const RowRequest& request : requests_) {
+      KeptPages* const kept = request.kept(path);
+      request.each_page([&](std::uint32_t number, auto, auto) {
+        const std::uint32_t index = request.first_page + number;
+        in_memory_.push_back(kept == nullptr ? nullptr : kept->find(path.unit(request.list, index)));
+        if (in_memory_.back() == nullptr) groups.push_back({request.list, index});
+      });
     }
     return groups;
   }
 
-  const std::byte* page(ListId list, std::uint32_t index) {
+  const std::byte* page(const RowRequest& request, std::uint32_t index) {
+    if (const std::byte* const kept = in_memory_[at_++]) return kept;
+    const std::byte* const read = next_page();
+    ReadPath& path = source_.context_.ftl.read_path();
+    if (source_.context_.ftl.damaged(request.list, index, std::span(&read, 1)) > 0) {
+      ++damaged_;
+    } else if (KeptPages* const kept = request.kept(path); kept != nullptr && piece_.whole) {
+      kept->keep(path.unit(request.list, index), read);
+    }
+    return read;
+  }
+
+  const std::byte* next_page() {
     if (taken_ == piece_.pages.size()) {
       piece_ = stream_.next();
       taken_ = 0;
@@ -136,14 +154,15 @@ class StreamedPages::Batch final : public RowBatch {
     }
     const std::byte* const page = piece_.pages[taken_++];
     if (taken_ < piece_.pages.size()) prefetch(piece_.pages[taken_]);
-    damaged_ += source_.context_.ftl.damaged(list, index, std::span(&page, 1));
     return page;
   }
 
   StreamedPages& source_;
   const std::vector<RowRequest> requests_;
+  std::vector<const std::byte*> in_memory_;  // a page of each group in order, null if it comes with the stream
   GroupStream stream_;
   GroupStream::Piece piece_{};
+  std::size_t at_ = 0;     // position of the next group
   std::size_t next_ = 0;   // index of the next request
   std::size_t taken_ = 0;  // pages of the piece that were used
   std::uint32_t damaged_ = 0;

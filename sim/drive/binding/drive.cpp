@@ -50,7 +50,7 @@ void init_drive(Drive* self, const std::filesystem::path& path, const std::strin
                 std::uint64_t snapshot_bytes, bool payload, std::optional<std::uint64_t> staged_bytes,
                 std::optional<std::uint64_t> session_bytes, std::optional<std::uint64_t> metadata_bytes,
                 std::optional<std::uint64_t> run_groups, std::uint64_t cache_bytes, std::uint32_t worn_erases,
-                bool read_only, bool salvage) {
+                bool read_only, bool salvage, std::uint64_t hot_bytes, std::uint64_t index_bytes) {
   VolumeOptions options;
   options.capacity_bytes = capacity_bytes;
   options.preset = preset;
@@ -72,6 +72,8 @@ void init_drive(Drive* self, const std::filesystem::path& path, const std::strin
   options.worn_erases = worn_erases;
   options.read_only = read_only;
   options.salvage = salvage;
+  options.hot_bytes = hot_bytes;
+  options.index_bytes = index_bytes;
   new (self) Drive(path, make_engine(engine, threads), options);
 }
 
@@ -129,6 +131,12 @@ nb::dict flash_stats(const Drive& drive) {
   result["program_failures"] = stats.ftl.program_failures;
   result["erase_failures"] = stats.ftl.erase_failures;
   result["lost_groups"] = stats.ftl.lost_groups;
+  result["hot_hits"] = stats.hot.hits;
+  result["hot_misses"] = stats.hot.misses;
+  result["hot_bytes"] = stats.hot_bytes;
+  result["index_hits"] = stats.index.hits;
+  result["index_misses"] = stats.index.misses;
+  result["index_bytes"] = stats.index_bytes;
   result["filter_pages"] = stats.filter.pages;
   result["filter_pages_left"] = stats.filter.pages_left;
   result["filter_rows_kept"] = stats.filter.rows_kept;
@@ -250,7 +258,8 @@ void bind_drive(nb::module_& m) {
           nb::arg("staged_bytes") = nb::none(), nb::arg("session_bytes") = nb::none(),
           nb::arg("metadata_bytes") = nb::none(), nb::arg("run_groups") = nb::none(),
           nb::arg("cache_bytes") = VolumeOptions{}.cache_bytes, nb::arg("worn_erases") = 0,
-          nb::arg("read_only") = false, nb::arg("salvage") = false,
+          nb::arg("read_only") = false, nb::arg("salvage") = false, nb::arg("hot_bytes") = 0,
+          nb::arg("index_bytes") = 0,
           "Capacity, preset, pages per block and payload count for a new or formatted drive. payload=False: no "
           "contents, "
           "appends need no data, only times and counts are real. Stored on the drive until others are given: "
@@ -261,7 +270,8 @@ void bind_drive(nb::module_& m) {
           "the page cache. worn_erases: that the blocks of a new drive have behind them. format=True forgets what an "
           "existing drive holds and takes an empty file; nothing else formats. read_only: opens what is there and "
           "never writes; commands that would are refused as write-protected. salvage: of a damaged drive, keeps what "
-          "verifies and forgets the rest, durably; notices() says what.")
+          "verifies and forgets the rest, durably; notices() says what. hot_bytes, index_bytes: memory for pages of K "
+          "and V that policy groups has read, and for its index, for this opening.")
       .def("submit", &submit, nb::arg("sqe"), nb::arg("data") = nb::none(),
            "Execute a 64-byte command with its data (uint8) -> (16-byte completion, data to the host).")
       .def("stats", &stats, "Counters since the drive was opened, by name.")

@@ -10,6 +10,7 @@ namespace kvdrive {
 void Eraser::mark(std::span<const Family> families, std::uint32_t session) {
   Media& media = state_.media;
   media.drain();
+  forget_kept();
   state_.marks.begin();
   const std::uint32_t band_rows = state_.geometry.rows_per_band();
   for (std::uint32_t number = 0; number < state_.geometry.blocks_per_die; ++number) {
@@ -71,6 +72,12 @@ bool Eraser::holds_dropped(std::uint32_t number, std::span<const Family> familie
   return unknown > band.live_units - std::min(known, band.live_units);
 }
 
+// Drive memory keeps no copy of what is erased.
+void Eraser::forget_kept() {
+  state_.hot.clear();
+  state_.index.clear();
+}
+
 // In a band with bad blocks the last units of each row are unused.
 void Eraser::discard_unused_units(std::uint32_t number) {
   const std::uint32_t used = state_.bands.row_units(number), left = state_.geometry.units_per_row() - used;
@@ -102,6 +109,7 @@ void Eraser::erase_marked() {
 void Eraser::erase_all() {
   BandTable& bands = state_.bands;
   state_.queue.clear();
+  forget_kept();
   bands.close_open();
   bands.sweep();
   state_.commit();  // emptied bands become free

@@ -31,6 +31,7 @@ class Eraser {
 
  private:
   bool holds_dropped(std::uint32_t band, std::span<const Family> families, std::uint32_t session) const;
+  void forget_kept();
   void discard_unused_units(std::uint32_t band);
 
   FtlState& state_;

@@ -70,6 +70,13 @@ class Ftl {
   void read_around_cache(DirectReads& reads, std::uint64_t cached) { reads_.read_around_cache(reads, cached); }
   DirectReads* direct() const { return reads_.direct(); }
   ReadPath& read_path() { return reads_; }
+  // Sets how much drive memory keeps pages of K and V that policy groups has read, and of its index.
+  void keep_pages(std::uint64_t hot_bytes, std::uint64_t index_bytes) {
+    state_.hot.set_budget(hot_bytes, true);
+    state_.index.set_budget(index_bytes, false);
+  }
+  const KeptPages& hot() const { return state_.hot; }
+  const KeptPages& kept_index() const { return state_.index; }
   void count_lost(std::uint32_t groups) { state_.counters.lost_groups += groups; }
 
   // See Eraser.

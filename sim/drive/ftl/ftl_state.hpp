@@ -10,6 +10,7 @@
 #include "ftl/band_table.hpp"
 #include "ftl/erase_marks.hpp"
 #include "ftl/group_map.hpp"
+#include "ftl/kept_pages.hpp"
 #include "ftl/write_order.hpp"
 #include "ftl/write_queue.hpp"
 #include "nand/device.hpp"
@@ -55,6 +56,7 @@ struct FtlState {
   EraseMarks marks;
   WriteOrder order;
   FtlCounters counters;
+  KeptPages hot, index;    // pages of K and V, and of the 2-bit index, that attention keeps in drive memory
   std::uint64_t live = 0;  // number of units that a list references
   Ns now = 0;              // device time at which new operations start
 };

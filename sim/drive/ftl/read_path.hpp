@@ -64,6 +64,9 @@ class ReadPath {
   // Counts a read. Returns true if a fault was injected into it.
   bool count_read(Unit unit, Sink sink);
 
+  // The pages of a kind that attention keeps in drive memory.
+  KeptPages& kept(bool index) { return index ? state_.index : state_.hot; }
+
   // For garbage collection: brings units in from the disk. Returns the device time at which their reads end.
   void fetch_units(std::span<const UnitRead> reads) const;
   Ns time_reads(std::span<const UnitRead> reads, Ns ready, Sink sink);

@@ -208,7 +208,7 @@ class Commands final : public Surface {
     append.row_bytes = 64;
     append.first_token = static_cast<std::uint32_t>(random.below(40));
     append.sequence = sequence_;
-    append.options = static_cast<std::uint32_t>(random.below(4));
+    append.options = static_cast<std::uint32_t>(random.below(8));
     return append;
   }
 
@@ -219,13 +219,17 @@ class Commands final : public Surface {
     submit.session = 1;
     submit.heads = 1;
     submit.tokens = static_cast<std::uint32_t>(1 + random.below(40));
-    submit.mode = random.pick<std::uint8_t>({abi::kExact, abi::kPartial, abi::kSparfAttend});
+    submit.mode = random.pick<std::uint8_t>({abi::kExact, abi::kPartial, abi::kSparfAttend, abi::kGroups});
     submit.group = random.pick<std::uint8_t>({1, 2, 8});
     submit.has_valid = random.one_in(3);
     if (submit.mode == abi::kSparfAttend) {
       submit.r = static_cast<std::uint16_t>(1 + random.below(33));
       submit.k_top = static_cast<std::uint16_t>(1 + random.below(40));
       submit.local = static_cast<std::uint16_t>(random.below(8));
+    }
+    if (submit.mode == abi::kGroups) {
+      submit.r = random.pick<std::uint16_t>({16, 32, 64, 128});
+      submit.k_top = static_cast<std::uint16_t>(1 + random.below(4));
     }
     submit.tail_tokens = random.one_in(3) ? static_cast<std::uint16_t>(random.below(20)) : 0;
     submit.scale_log2e = 0x3e800000;

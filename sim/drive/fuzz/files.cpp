@@ -87,7 +87,7 @@ class Host {
     append.kind = static_cast<std::uint8_t>(kind);
     append.row_bytes = kRowBytes;
     append.sequence = sequence;
-    append.options = abi::kAppendSparse;
+    append.options = abi::kAppendSparse | abi::kAppendGroups;
     append.crc32c = crc32c(data);
     return send(append, data).status;
   }

@@ -117,6 +117,25 @@ void KeyIndex::prepare_append(Ftl& ftl, Owner owner, std::uint32_t tokens, const
   }
 }
 
+std::uint32_t KeyIndex::first_wrong_span(Ftl& ftl, const ReadRows& read) const {
+  const std::size_t bytes = span_bytes(head_dim_);
+  std::vector<std::byte> rows(std::size_t{kSpanTokens} * head_dim_ * 2), expected(bytes), stored;
+  std::uint32_t page = 0;
+  for (std::uint32_t span = 0; span < spans_; ++span) {
+    while (stored.size() < bytes && page < pages()) {
+      stored.resize(stored.size() + abi::kPageBytes);
+      const GroupRead one{list_, page++, stored.data() + stored.size() - abi::kPageBytes};
+      if (!ftl.read(std::span(&one, 1), ftl.now(), Sink::kFirmware).whole) return spans_;
+    }
+    if (stored.size() < bytes) stored.insert(stored.end(), waiting_.begin(), waiting_.end());
+    if (!read(span * kSpanTokens, kSpanTokens, rows.data())) return spans_;
+    index_span(rows.data(), head_dim_, exponent_, expected.data());
+    if (!std::ranges::equal(expected, std::span(stored).first(bytes))) return span;
+    stored.erase(stored.begin(), stored.begin() + static_cast<std::ptrdiff_t>(bytes));
+  }
+  return spans_;
+}
+
 void KeyIndex::revert(Ftl& ftl) const {
   if (list_ != GroupMap::kNoList) ftl.cut(list_, pages());
 }

@@ -76,6 +76,9 @@ class KeyIndex {
   // The part of the head's record in the journal. `load` throws std::runtime_error if it is damaged.
   void save(RecordWriter& writer, bool everything) const;
   void load(RecordReader& reader, std::uint32_t tokens);
+  // Returns the first span whose bytes differ from the index of its rows; spans() if there is none, or if a group of
+  // either is lost.
+  std::uint32_t first_wrong_span(Ftl& ftl, const ReadRows& read) const;
   void committed() { clean_waiting_ = waiting_.size(); }
 
  private:

@@ -94,6 +94,28 @@ def test_the_report_counts_what_the_drive_did(generate, tmp_path):
         assert (folder / name).read_bytes().startswith(b"\x89PNG")
 
 
+def test_the_report_says_what_policy_groups_left_unread(generate, tmp_path):
+    text = tmp_path / "prompt.txt"
+    text.write_text(" ".join(PROMPTS * 6))
+    options = ["--max-new-tokens", 9, "--prompt-tokens", 200, "--ignore-stop", "--json"]
+    groups = ["--attention", "groups", "--ratio", "1/4", "--unit", 16]
+    result = generate("--prompt-file", text, *options, *groups)
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)
+    unread = report["writeback"]["unread"]
+    assert unread["steps"] == 8
+    assert 0 < unread["mean"] <= unread["worst"] < 1
+    exact = json.loads(generate("--prompt-file", text, *options).stdout)
+    assert exact["writeback"]["unread"] is None
+    assert report["counted"]["decode"]["inside_bytes"] < exact["counted"]["decode"]["inside_bytes"]
+
+
+def test_a_unit_belongs_to_policy_groups(generate):
+    result = generate("--prompt", PROMPTS[0], "--attention", "sparf", "--ratio", "1/4", "--unit", 16)
+    assert result.exit_code == 1
+    assert "no parameter unit" in result.output
+
+
 def test_the_timeline_has_a_clock_for_the_host_and_one_for_the_drive(generate, tmp_path):
     result = generate("--prompt", PROMPTS[0], "--max-new-tokens", 4, "--report", tmp_path, "--ignore-stop")
     assert result.exit_code == 0, result.output

@@ -33,7 +33,7 @@ def test_bad_ratios_are_named(text):
 
 
 def test_unknown_policies_are_named():
-    with pytest.raises(InputError, match="exact, sparf, sparq, h2o, local"):
+    with pytest.raises(InputError, match="exact, groups, sparf, sparq, h2o, local"):
         make_policy("dense")
 
 
@@ -42,7 +42,7 @@ def test_exact_attention_takes_no_ratio():
         make_policy("exact", EIGHTH)
 
 
-@pytest.mark.parametrize("name", ["sparf", "sparq", "local"])
+@pytest.mark.parametrize("name", ["groups", "sparf", "sparq", "local"])
 def test_ratio_one_is_exact_attention(name):
     assert make_policy(name).parameters(1000, D) == Parameters()
     assert make_policy(name).bytes_needed(1000, D) == make_policy("exact").bytes_needed(1000, D)
@@ -56,6 +56,24 @@ def test_sparq_spends_an_eighth_of_the_bytes():
     policy = make_policy("sparq", EIGHTH)
     assert policy.parameters(4096, 128) == Parameters(abi.Mode.SPARF_ATTEND, 16, 256, 64)
     assert policy.bytes_needed(4096, 128) * 8 == make_policy("exact").bytes_needed(4096, 128)
+
+
+def test_groups_chooses_an_eighth_of_the_units():
+    policy = make_policy("groups", EIGHTH)
+    assert policy.parameters(4096, 128) == Parameters(abi.Mode.GROUPS, 32, 16)
+    assert make_policy("groups", EIGHTH, unit=128).parameters(4095, 128) == Parameters(abi.Mode.GROUPS, 128, 4)
+    assert policy.parameters(90, 128) == Parameters()  # two units: both are always chosen
+    assert policy.parameters(100, 128) == Parameters(abi.Mode.GROUPS, 32, 2)
+    assert policy.parameters(20, 128) == Parameters()
+    rows = 16 * 32 + 5  # and the tokens without an index
+    assert policy.bytes_needed(4101, 128) == 128 * 1280 + 2 * rows * 256
+
+
+def test_parameters_that_a_policy_does_not_have_are_refused():
+    with pytest.raises(InputError, match="no unit of 48 tokens"):
+        make_policy("groups", EIGHTH, unit=48)
+    with pytest.raises(InputError, match="no parameter unit"):
+        make_policy("sparf", EIGHTH, unit=32)
 
 
 def test_tokens_that_come_with_the_query_are_part_of_the_budget():
