@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write sim/drive/engine/cycles.hpp: the cycle formula of the attention kernels' manifests as C++.
+"""Write sim/drive/engine/cycles.hpp: the cycle formulas of the attention kernels' manifests and of group_choice as C++.
 
     python scripts/engine_cycles.py [--check]
 
@@ -13,12 +13,15 @@ import ast
 import json
 import sys
 import textwrap
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 MANIFESTS = ROOT / "bitstreams"
+CHOICE = ROOT / "hls/group_choice/kernel.toml"
 HEADER = ROOT / "sim/drive/engine/cycles.hpp"
 VARIABLES = ("mode", "g", "d", "tokens", "tail", "r", "k_top", "digits")
+CHOICE_VARIABLES = ("g", "d", "tokens", "tail", "units")
 OPERATORS: dict[type[ast.AST], str] = {
     ast.Add: "+",
     ast.Sub: "-",
@@ -33,7 +36,7 @@ OPERATORS: dict[type[ast.AST], str] = {
 }
 TEMPLATE = """\
 // SPDX-License-Identifier: Apache-2.0
-// Generated from bitstreams/attention_g*.json by scripts/engine_cycles.py; do not edit.
+// Generated from bitstreams/attention_g*.json and hls/group_choice/kernel.toml by scripts/engine_cycles.py.
 #pragma once
 
 #include <cstdint>
@@ -53,6 +56,17 @@ constexpr std::int64_t attention_cycles(const CycleVariables& job) {{
 {body}
 }}
 
+// Variables of the formula, as hls/group_choice/kernel.toml explains them.
+struct ChoiceVariables {{
+  std::int64_t {choice_variables};
+}};
+
+// Cycles of a choice of groups.
+constexpr std::int64_t choice_cycles(const ChoiceVariables& job) {{
+  const auto& [{choice_variables}] = job;
+{choice}
+}}
+
 }}  // namespace kvdrive
 """
 
@@ -62,7 +76,7 @@ def cpp(node: ast.expr) -> str:
     match node:
         case ast.Constant(value=int() as value):
             return str(value)
-        case ast.Name(id=name) if name in VARIABLES:
+        case ast.Name(id=name) if name in (*VARIABLES, *CHOICE_VARIABLES):
             return name
         case ast.UnaryOp(
             op=ast.USub(),
@@ -96,9 +110,21 @@ def stated() -> tuple[str, int]:
 def render() -> str:
     """The header's text."""
     formula, fill = stated()
-    expression = f"return {cpp(ast.parse(formula, mode='eval').body)}" + (f" + {fill};" if fill else ";")
-    body = textwrap.fill(expression, 116, initial_indent="  ", subsequent_indent="      ", break_on_hyphens=False)
-    return TEMPLATE.format(variables=", ".join(VARIABLES), fill=f" and {fill} of filling" if fill else "", body=body)
+    choice = tomllib.loads(CHOICE.read_text())["cycles"]["formula"]
+    return TEMPLATE.format(
+        variables=", ".join(VARIABLES),
+        fill=f" and {fill} of filling" if fill else "",
+        body=returned(formula, fill),
+        choice_variables=", ".join(CHOICE_VARIABLES),
+        choice=returned(choice),
+    )
+
+
+def returned(formula: str, fill: int = 0) -> str:
+    """The statement that returns the formula's value and `fill`."""
+    expression = cpp(ast.parse(" ".join(formula.split()), mode="eval").body)
+    text = f"return {expression}" + (f" + {fill};" if fill else ";")
+    return textwrap.fill(text, 116, initial_indent="  ", subsequent_indent="      ", break_on_hyphens=False)
 
 
 def main() -> int:

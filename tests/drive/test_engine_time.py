@@ -4,6 +4,7 @@
 import json
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +40,19 @@ def test_a_dense_job_takes_the_stated_cycles(host, group, d, tokens, mode):
     host.store(rows, rows)
     cycles = spent(host, np.ones((2, group, d), np.float16), tokens, mode=mode)
     assert cycles == 2 * stated(group, mode=mode, d=d, tokens=tokens)
+
+
+@pytest.mark.parametrize(("group", "d", "tokens", "unit"), [(1, 64, 704, 32), (4, 128, 1600, 16), (8, 256, 640, 128)])
+def test_a_choice_of_groups_takes_the_stated_cycles(host, group, d, tokens, unit):
+    formula = tomllib.loads((ROOT / "hls/group_choice/kernel.toml").read_text())["cycles"]["formula"]
+    rng = np.random.default_rng(3)
+    rows = rng.standard_normal((1, tokens, d)).astype(np.float16)
+    host.store(rows, rows, options=abi.AppendOption.APPEND_GROUPS)
+    cycles = spent(host, rows[:, :group], tokens, mode=abi.Mode.GROUPS, r=unit, k_top=2)
+    last = tokens % unit or unit
+    variables = {"g": group, "d": d, "tail": 0, "tokens": tokens, "units": -(-tokens // unit)}
+    choice = eval(formula.replace("\n", " "), {}, variables)
+    assert cycles == choice + stated(group, mode=abi.Mode.EXACT, d=d, tokens=unit + last)
 
 
 @pytest.mark.parametrize(("r", "k_top", "tokens"), [(8, 40, 700), (40, 20, 300), (64, 300, 1300)])

@@ -186,9 +186,7 @@ class PolicyOptions:
         from kvdrive.plugins.attach import AttentionOptions
 
         ratio = parse_ratio(self.ratio) if self.ratio else None
-        return AttentionOptions(
-            self.attention, ratio, self.unit, self.spill, self.on_failure, kv_format=self.kv_format
-        )
+        return AttentionOptions(self.attention, ratio, self.unit, self.spill, self.on_failure, kv_format=self.kv_format)
 
 
 @dataclass(frozen=True)

@@ -25,13 +25,18 @@ std::uint64_t EngineClock::job_cycles(const abi::AttentionJob& job) {
   return static_cast<std::uint64_t>(cycles);
 }
 
-// One beat of the index a cycle, for as many query heads as a call holds; then a pass over 16 probabilities a cycle and
-// head, and the choice.
+// Shapes that no kernel is built for count as the next larger ones.
 std::uint64_t EngineClock::job_cycles(const abi::GroupChoiceJob& job) {
-  const std::uint64_t spans = job.tokens / abi::kSpanTokens, units = (job.tokens + job.unit - 1) / job.unit;
-  const std::uint64_t beats = spans * 10 * built_head_dim(job.head_dim) / abi::kBeatBytes;
-  const std::uint64_t passes = (std::uint64_t{job.tokens} + job.tail_tokens + 15) / 16;
-  return kernel_calls(job.group) * (beats + std::min<std::uint64_t>(job.group, abi::kMaxGroup) * passes) + units;
+  const std::uint32_t dim = *std::ranges::lower_bound(abi::kChoiceHeadDims, std::uint32_t{job.head_dim});
+  std::int64_t cycles = 0;
+  for (unsigned call = 0; call < kernel_calls(job.group); ++call) {
+    cycles += choice_cycles({.g = built_group(kernel_call(job.group, call).heads),
+                             .d = dim,
+                             .tokens = job.tokens,
+                             .tail = job.tail_tokens,
+                             .units = (job.tokens + job.unit - 1) / job.unit});
+  }
+  return static_cast<std::uint64_t>(cycles);
 }
 
 void EngineClock::add(std::uint64_t cycles, Ns data_done) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Generated from bitstreams/attention_g*.json by scripts/engine_cycles.py; do not edit.
+// Generated from bitstreams/attention_g*.json and hls/group_choice/kernel.toml by scripts/engine_cycles.py.
 #pragma once
 
 #include <cstdint>
@@ -16,22 +16,26 @@ constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b
 // Cycles of an attention job: the iterations of its loops.
 constexpr std::int64_t attention_cycles(const CycleVariables& job) {
   const auto& [mode, g, d, tokens, tail, r, k_top, digits] = job;
-  return (
-      5 +
-      ((mode == 0 || mode == 1 || mode == 4)
-           ? ((((((g * d) / 32) * (mode == 1 ? 3 : 2)) + tail) + ((((2 * tokens) + tail) * d) / 32)) +
-              (d > 64 ? d : 128))
-           : (mode == 2 ? (((((g * d) / 32) + (divide_up(d, 16) * (g == 1 ? 2 : (g == 2 ? 4 : (g <= 5 ? 8 : 16))))) +
-                            (r <= 32 ? (d + r) : ((128 + (digits * 128)) + ((digits - 1) * divide_up(d, 16))))) +
-                           (g * d))
-                        : ((((((((((g * d) / 32) + d) + ((g + 1) * divide_up(r, 32))) + tail) +
-                               (32 * (r <= 16 ? divide_up(tokens, 64) : (divide_up(tokens, 32) * divide_up(r, 32))))) +
-                              31) +
-                             (divide_up((tokens + tail), 16) * (g == 1 ? 2 : (g == 2 ? 6 : (g <= 5 ? 12 : 24))))) +
-                            ((k_top <= 32 && tokens <= 512)
-                                 ? (tokens + k_top)
-                                 : ((128 + (digits * 128)) + ((digits - 1) * divide_up(tokens, 16))))) +
-                           divide_up(tokens, 512)))));
+  return (5 + ((mode == 0 || mode == 1 || mode == 4) ? ((((((g * d) / 32) * (mode == 1 ? 3 : 2)) + tail) + ((((2 *
+      tokens) + tail) * d) / 32)) + (d > 64 ? d : 128)) : (mode == 2 ? (((((g * d) / 32) + (divide_up(d, 16) * (g ==
+      1 ? 2 : (g == 2 ? 4 : (g <= 5 ? 8 : 16))))) + (r <= 32 ? (d + r) : ((128 + (digits * 128)) + ((digits - 1) *
+      divide_up(d, 16))))) + (g * d)) : ((((((((((g * d) / 32) + d) + ((g + 1) * divide_up(r, 32))) + tail) + (32 *
+      (r <= 16 ? divide_up(tokens, 64) : (divide_up(tokens, 32) * divide_up(r, 32))))) + 31) + (divide_up((tokens +
+      tail), 16) * (g == 1 ? 2 : (g == 2 ? 6 : (g <= 5 ? 12 : 24))))) + ((k_top <= 32 && tokens <= 512) ? (tokens +
+      k_top) : ((128 + (digits * 128)) + ((digits - 1) * divide_up(tokens, 16))))) + divide_up(tokens, 512)))));
+}
+
+// Variables of the formula, as hls/group_choice/kernel.toml explains them.
+struct ChoiceVariables {
+  std::int64_t g, d, tokens, tail, units;
+};
+
+// Cycles of a choice of groups.
+constexpr std::int64_t choice_cycles(const ChoiceVariables& job) {
+  const auto& [g, d, tokens, tail, units] = job;
+  return ((((((((5 + (((g * d) / 32) * 8)) + tail) + ((tokens / 32) * (d < 128 ? 18 : ((5 * d) / 32)))) + (d == 256
+      ? 72 : 36)) + divide_up((tokens + tail), 4)) + (25 * g)) + (divide_up(units, 16) * 32)) + (divide_up(units,
+      512) * 513));
 }
 
 }  // namespace kvdrive

@@ -118,10 +118,11 @@ def tokens_of(**options):
     {},
     {"drives": 2},
     {"attention": AttentionOptions("sparf", ratio=Fraction(1, 4), spill=8)},
+    {"attention": AttentionOptions("groups", ratio=Fraction(1, 4), unit=16, spill=8)},
     {"sessions": SessionOptions()},
     {"attention": AttentionOptions(active="memory"), "sessions": SessionOptions()},
     {"attention": AttentionOptions(active="memory", memory=MemoryOptions(bytes=1 << 20)), "drives": 2},
-], ids=["exact", "two drives", "sparf", "sessions", "memory", "some in memory"])  # fmt: skip
+], ids=["exact", "two drives", "sparf", "groups", "sessions", "memory", "some in memory"])  # fmt: skip
 def test_a_request_gets_the_tokens_that_it_gets_alone(options):
     """Five requests of several lengths, with sampling; one joins when another leaves."""
     together, joined = tokens_of(**options)
@@ -129,6 +130,23 @@ def test_a_request_gets_the_tokens_that_it_gets_alone(options):
     assert together == alone
     assert joined
     assert not never
+
+
+@pytest.mark.parametrize("sessions", [None, SessionOptions()], ids=["no sessions", "sessions"])
+def test_the_end_of_a_request_says_what_it_left_unread(sessions):
+    """It counts the steps of this request only, also where it goes on with what an earlier one has left."""
+    attention = AttentionOptions("groups", ratio=Fraction(1, 4), unit=16)
+    with Requests(attention=attention, sessions=sessions, running=1, idle=1) as requests:
+        for name in ("first", "second"):
+            requests.ask(name, prompt(200, 1), 9)
+            requests.all_of([name])
+            unread = requests.ends[name].unread
+            assert 8 <= unread["steps"] <= 9  # a resumed prompt computes its last token as a step
+            assert 0 < unread["mean"] <= unread["worst"] < 1
+    with Requests() as requests:
+        requests.ask("exact", prompt(200, 1), 3)
+        requests.all_of(["exact"])
+        assert requests.ends["exact"].unread is None
 
 
 def test_a_long_prompt_does_not_stop_running_streams():

@@ -48,6 +48,11 @@ class HlsEngine final : public Engine {
   const char* name() const override { return "hls"; }
   EngineMemory& memory() override { return memory_; }
   std::uint32_t attend(std::uint64_t job, const KvPages*) override { return shapes_.attend(memory_, job); }
+  // The drive's processor chooses for shapes that no kernel is built for: a zero head would count in the choice.
+  std::uint32_t choose_groups(std::uint64_t job) override {
+    const std::span<std::byte> memory = memory_.used();
+    return hls::chooses_groups(memory, job) ? hls::group_choice(memory, job) : Engine::choose_groups(job);
+  }
   FilterResult filter(std::span<const std::uint8_t> pages, std::span<const std::uint8_t> bitmap, std::uint32_t rows,
                       std::uint32_t row_bytes, std::uint32_t page_bytes) override {
     return hls::page_filter(pages, bitmap, rows, row_bytes, page_bytes);

@@ -10,6 +10,11 @@ namespace kvdrive::hls {
 
 std::uint32_t attention(std::span<std::byte> memory, std::uint64_t job);
 
+// Runs the GroupChoiceJob at byte `job` of `memory`. Returns its status word.
+std::uint32_t group_choice(std::span<std::byte> memory, std::uint64_t job);
+// True if a kernel is built for the shape of the job.
+bool chooses_groups(std::span<const std::byte> memory, std::uint64_t job);
+
 ArgtopkResult argtopk(const void* keys, std::uint32_t n, std::uint32_t k, abi::KeyType type);
 
 FilterResult page_filter(std::span<const std::uint8_t> pages, std::span<const std::uint8_t> bitmap, std::uint32_t rows,
