@@ -33,9 +33,9 @@ struct ChoiceVariables {
 // Cycles of a choice of groups.
 constexpr std::int64_t choice_cycles(const ChoiceVariables& job) {
   const auto& [g, d, tokens, tail, units] = job;
-  return ((((((((5 + (((g * d) / 32) * 8)) + tail) + ((tokens / 32) * (d < 128 ? 18 : ((5 * d) / 32)))) + (d == 256
-      ? 72 : 36)) + divide_up((tokens + tail), 4)) + (25 * g)) + (divide_up(units, 16) * 32)) + (divide_up(units,
-      512) * 513));
+  return ((((((((376 + (((g * d) / 32) * 8)) + tail) + ((tokens / 32) * (d < 128 ? 18 : ((5 * d) / 32)))) + (d ==
+      256 ? 72 : 36)) + divide_up((tokens + tail), 4)) + (25 * g)) + (divide_up(units, 16) * 32)) +
+      (divide_up(units, 512) * 513));
 }
 
 }  // namespace kvdrive
