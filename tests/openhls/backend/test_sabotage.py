@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from openhls.backend import control, datapath, dependence, outside, process, schedule, simulate, verilog
+from openhls.backend import control, dataflow, datapath, dependence, outside, process, schedule, simulate, verilog
 from openhls.backend.cosim import cosimulate, parse_choice
 from openhls.backend.design import write_design
 from openhls.backend.netlist import ONE, ZERO, NetlistError, negate
@@ -21,6 +21,8 @@ NESTS = Path(__file__).parents[1] / "programs/nests.cpp"
 POLLING = Path(__file__).parents[1] / "programs/polling.cpp"
 STATICS = Path(__file__).parents[1] / "programs/statics.cpp"
 ARRAY_PORTS = Path(__file__).parents[1] / "programs/array_ports.cpp"
+IN_TURNS = Path(__file__).parents[1] / "programs/in_turns.cpp"
+TURN_CHOICES = dict([parse_choice("n=0:4")])
 STATE_CHOICES = dict([parse_choice("n=0:20")])
 NEST_CHOICES = dict(parse_choice(text) for text in ("rows=0:6", "columns=0:9"))
 CHOICES = dict(parse_choice(text) for text in ("n=0:30", "k=-100:100"))
@@ -255,6 +257,15 @@ def array_ports_not_read(patch: Patch) -> None:
     changed(patch, outside, "uses_of", lambda original, *args: replace(original(*args), reads=False))
 
 
+def stages_do_not_wait(patch: Patch) -> None:
+    """Stages that share an array start with the others."""
+
+    def change(original, self, call, begin, start, fifos):
+        return original(self, call, begin, begin, fifos)
+
+    changed(patch, dataflow.Stages, "call", change)
+
+
 def library_with(old: str, new: str, patch: Patch, folder: Path) -> None:
     """A mistake in the hand-written library."""
     files = []
@@ -319,6 +330,8 @@ PORT_FAULTS: dict[str, Fault] = {
     "predicates of stores ignored": predicate_ignored("store"),
 }
 
+TURN_FAULTS: dict[str, Fault] = {"stages that share an array do not wait": stages_do_not_wait}
+
 LIBRARY_FAULTS = {
     "queue forgets a word when full": ("held != COUNT'(DEPTH)", "1'b1"),
     "queue wraps too late": ("POINTER'(DEPTH - 1)", "POINTER'(DEPTH - 2)"),
@@ -335,6 +348,11 @@ def program() -> Program:
 @pytest.fixture(scope="module")
 def polling() -> Program:
     return compile_program(POLLING, "polling")
+
+
+@pytest.fixture(scope="module")
+def in_turns() -> Program:
+    return compile_program(IN_TURNS, "in_turns")
 
 
 @pytest.fixture(scope="module")
@@ -358,7 +376,7 @@ def noticed(program: Program, out: Path) -> str:
     try:
         design = write_design(program, program.function, out)
         kept = dict.fromkeys((STATICS, ARRAY_PORTS), STATE_CHOICES)
-        choices = {NESTS: NEST_CHOICES, POLLING: {}, **kept}.get(source, CHOICES)
+        choices = {NESTS: NEST_CHOICES, POLLING: {}, IN_TURNS: TURN_CHOICES, **kept}.get(source, CHOICES)
         return cosimulate(design, source, program.function, cases=25, seed=1, choices=choices, patience=2000).problem
     except (OpenHlsError, NetlistError) as error:
         return f"{type(error).__name__}: {error}"
@@ -402,6 +420,15 @@ def test_a_fault_of_global_variables_is_noticed(
 ) -> None:
     STATE_FAULTS[fault](monkeypatch)
     assert noticed(statics, tmp_path) != ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", TURN_FAULTS)
+def test_a_fault_in_the_turns_of_stages_is_noticed(
+    fault: str, in_turns: Program, tools: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    TURN_FAULTS[fault](monkeypatch)
+    assert noticed(in_turns, tmp_path) != ""
 
 
 @pytest.mark.slow
