@@ -28,7 +28,6 @@ from kvdrive.nvme.wire import RowFormat
 from kvdrive.plugins.support import decoder_config
 from kvdrive.plugins.transformers import attach
 from kvdrive.policies import POLICIES, Policy, make_policy
-from kvdrive.policies.drive import DrivePolicy
 from kvdrive.targets.base import Target
 
 _EVERYTHING_KEPT = abi.AppendOption.APPEND_SPARSE | abi.AppendOption.APPEND_GROUPS
@@ -155,7 +154,7 @@ def ways(policies: Sequence[Policy], kv_formats: Sequence[str]) -> list[Way]:
     found = []
     for name in kv_formats:
         plain = formats.named(name) == RowFormat.BINARY16
-        found += [Way(p, name) for p in policies if plain or (isinstance(p, DrivePolicy) and not p.append_options)]
+        found += [Way(p, name) for p in policies if plain or (p.in_drive and not p.append_options)]
     if not found:
         raise InputError("nothing to evaluate: 8 and 4 bits are for exact and local attention")
     return found

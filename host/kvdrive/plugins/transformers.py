@@ -432,7 +432,7 @@ def _check_attention(model: PreTrainedModel, policy: Policy) -> None:
 def _check_format(policy: Policy, kv_format: str, *, with_xcache: bool) -> None:
     """Raises UnsupportedError for what does not go together with K and V in 8 or 4 bits."""
     why = None
-    if not isinstance(policy, DrivePolicy):
+    if not policy.in_drive:
         why = f"{policy.name} attention keeps K and V on the host"
     elif policy.append_options:
         why = f"{policy.name} attention reads a second copy of K, which is stored as it is"

@@ -17,15 +17,13 @@ if TYPE_CHECKING:
 class DrivePolicy(Policy):
     """Asked for `parameters` before each ATTN_SUBMIT, in the thread that runs the model.
 
-    `sees_query` False: the parameters are the same for every query over the same tokens. `append_options`: bits of
-    abi.AppendOption that every append of a session must carry. A cache's policy may be replaced between two calls as
-    long as its sessions were appended to with the options that the new one needs. `measures_unread`: the answers say
-    which share of the softmax was probably not read.
+    `sees_query` False: the parameters are the same for every query over the same tokens. A cache's policy may be
+    replaced between two calls as long as its sessions were appended to with the options that the new one needs.
+    `measures_unread`: the answers say which share of the softmax was probably not read.
     """
 
     in_drive: ClassVar[bool] = True
     sees_query: ClassVar[bool] = True
-    append_options: ClassVar[int] = 0
     measures_unread: ClassVar[bool] = False
 
     @abstractmethod
