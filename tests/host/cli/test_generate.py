@@ -112,8 +112,8 @@ def test_the_report_says_what_policy_groups_left_unread(generate, tmp_path):
 
 def test_a_unit_belongs_to_policy_groups(generate):
     result = generate("--prompt", PROMPTS[0], "--attention", "sparf", "--ratio", "1/4", "--unit", 16)
-    assert result.exit_code == 1
-    assert "no parameter unit" in result.output
+    assert isinstance(result.exception, InputError)
+    assert "no parameter unit" in str(result.exception)
 
 
 def test_the_timeline_has_a_clock_for_the_host_and_one_for_the_drive(generate, tmp_path):

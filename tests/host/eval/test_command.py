@@ -25,7 +25,7 @@ def test_all_policies_at_two_ratios_and_two_lengths(byte_checkpoint, tmp_path):
     assert done.exit_code == 0, done.output
     found = json.loads((tmp_path / "out" / "eval.json").read_text())
     assert json.loads(done.stdout) == found
-    assert len(found["points"]) == 2 * (1 + 4 * 2)
+    assert len(found["points"]) == 2 * (1 + 5 * 2)
     assert {point["context"] for point in found["points"]} == {400, 600}
     assert all(set(point["accuracy"]) == {"passkey", "lines"} for point in found["points"])
     assert (tmp_path / "out" / "eval.png").read_bytes()[:4] == b"\x89PNG"

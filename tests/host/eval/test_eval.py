@@ -142,7 +142,7 @@ RATIOS = [Fraction(1), Fraction(1, 2), Fraction(1, 8)]
 def test_the_choice_of_policies():
     named = [(policy.name, policy.ratio) for policy in chosen_policies("sparf,exact", RATIOS)]
     assert named == [("exact", 1), ("sparf", Fraction(1, 2)), ("sparf", Fraction(1, 8))]
-    assert len(chosen_policies("all", RATIOS)) == 1 + 4 * 2
+    assert len(chosen_policies("all", RATIOS)) == 1 + 5 * 2
     with pytest.raises(InputError, match="ratios below 1"):
         chosen_policies("sparf", [Fraction(1)])
 
