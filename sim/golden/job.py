@@ -28,7 +28,7 @@ from golden.gemv import KERNEL_SHAPES, Shapes
 from golden.sparf import sparf_attend, sparf_rows, sparf_tokens
 
 _SCORES_PER_BEAT = 16
-ALL_MODES = frozenset(Mode)
+ALL_MODES = frozenset(Mode) - {Mode.GROUPS}  # a command in mode GROUPS is a job that chooses and an EXACT one
 EXACT_MODES = frozenset({Mode.EXACT, Mode.PARTIAL})  # modes of an engine without SparF
 Memory = NDArray[np.uint8]
 
