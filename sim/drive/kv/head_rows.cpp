@@ -25,7 +25,7 @@ bool RowLayout::possible() const {
 HeadRows::HeadRows(const Name& name, const RowLayout& layout)
     : name_(name), layout_(layout), head_dim_(layout.head_dim()) {
   if (layout.sparse && name.kind == abi::kValues) sums_.resize(head_dim());
-  if (layout.indexed && name.kind == abi::kKeys) index_.emplace(head_dim());
+  if (layout.indexed && name.kind == abi::kKeys) index_ = std::make_unique<KeyIndex>(head_dim());
 }
 
 Owner HeadRows::owner(GroupKind kind, std::size_t index) const {
@@ -207,13 +207,15 @@ void HeadRows::apply(Ftl& ftl, Change&& change) {
 }
 
 HeadRows HeadRows::fork(Ftl& ftl, const Name& name) const {
-  HeadRows copy = *this;
-  copy.name_ = name;
-  copy.dirty_ = true;
-  copy.clean_staged_ = 0;
+  HeadRows copy(name, layout_);
+  copy.tokens_ = tokens_;
+  copy.groups_ = groups_;
+  copy.embedding_ = embedding_;
+  copy.staged_ = staged_;
+  copy.sums_ = sums_;
   if (list_ != GroupMap::kNoList) copy.list_ = ftl.fork_list(list_, groups_);
   if (embedding_list_ != GroupMap::kNoList) copy.embedding_list_ = ftl.fork_list(embedding_list_, embedding_);
-  if (index_) copy.index_ = index_->fork(ftl);
+  if (index_) copy.index_ = std::make_unique<KeyIndex>(index_->fork(ftl));
   return copy;
 }
 

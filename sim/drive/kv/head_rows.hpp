@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -81,7 +82,7 @@ class HeadRows {
   std::uint32_t half_bytes() const { return head_dim_ * 2; }  // of a row's values as binary16 numbers
   bool sparse() const { return layout_.sparse; }
   // Null unless this is K of a head that keeps one.
-  const KeyIndex* index() const { return index_ ? &*index_ : nullptr; }
+  const KeyIndex* index() const { return index_.get(); }
   std::uint32_t tokens() const { return tokens_; }
   std::uint32_t tokens_per_group() const { return abi::kPageBytes / row_bytes(); }
   std::uint32_t tokens_in_groups() const { return groups_ * tokens_per_group(); }
@@ -169,7 +170,7 @@ class HeadRows {
   std::uint32_t groups_ = 0;
   ListId embedding_list_ = GroupMap::kNoList;
   std::uint32_t embedding_ = 0;
-  std::optional<KeyIndex> index_;
+  std::unique_ptr<KeyIndex> index_;
   std::vector<std::byte> staged_;
   std::vector<std::int64_t> sums_;
   bool dirty_ = true;             // changed since the last commit

@@ -94,7 +94,8 @@ bool KvStore::flash_fits(const abi::KvAppend& command) const {
   std::uint64_t groups = 0, memory = 0;
   for (std::uint32_t head = command.head; head < command.head + std::uint32_t{command.heads}; ++head) {
     const HeadRows* found = find(command.session, command.layer, head, static_cast<abi::KvKind>(command.kind));
-    const HeadRows& rows = found ? *found : HeadRows(name_of(command, head), layout_of(command));
+    std::optional<HeadRows> none;
+    const HeadRows& rows = found ? *found : none.emplace(name_of(command, head), layout_of(command));
     groups += rows.groups_to_append(command.tokens);
     if (!found) memory += rows.memory_bytes() + (rows.index() ? 2 : 1) * GroupMap::list_bytes();
   }
@@ -108,7 +109,8 @@ std::uint64_t KvStore::staged_after(const abi::KvAppend& command, std::uint32_t 
   std::uint64_t bytes = staged_bytes_;
   for (std::uint32_t head = command.head; head < command.head + std::uint32_t{command.heads}; ++head) {
     const HeadRows* found = find(command.session, command.layer, head, static_cast<abi::KvKind>(command.kind));
-    const HeadRows& rows = found ? *found : HeadRows(name_of(command, head), layout_of(command));
+    std::optional<HeadRows> none;
+    const HeadRows& rows = found ? *found : none.emplace(name_of(command, head), layout_of(command));
     bytes += rows.staged_after(command.tokens, run) - rows.staged().size();
   }
   return bytes;

@@ -196,6 +196,11 @@ def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> list[Program]:
     return [compiled(folder, random_program(seed), top_name(seed)) for seed in SEEDS]
 
 
+def arguments_of(program: Program) -> set[str]:
+    """Arguments that lie in memory: pointers and arrays."""
+    return {port.name for port in program.memories} | {port.argument for port in program.ports}
+
+
 def outcome(program: Program, rng: random.Random) -> object:
     """Everything that can be seen of a run on random inputs, or how it ended otherwise."""
     top = program.processes[program.top]
@@ -207,7 +212,7 @@ def outcome(program: Program, rng: random.Random) -> object:
     scalars = {v.name: rng.randrange(13) if v.name == "n" else number(v.width) for v in top.scalars}
     ports = {f"{port.name}_{kind}" for port in program.memories for kind in ("ar", "r", "aw", "w", "b")}
     reads = [stream for stream in top.streams if stream.direction is Direction.READ and stream.name not in ports]
-    buffers = {port.name: rng.randbytes(1 << 12) for port in program.memories}
+    buffers = {name: rng.randbytes(1 << 12) for name in sorted(arguments_of(program))}
     words = {stream.name: [number(stream.width) for _ in range(WORDS)] for stream in reads}
     try:
         found = interpret(program, scalars, words, buffers=buffers)
