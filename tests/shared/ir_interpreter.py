@@ -281,7 +281,7 @@ def interpret(
     written = {s.name: list(channels[s.name].words) for s in plain if s.direction is Direction.WRITE}
     unread = {s.name: list(channels[s.name].words) for s in plain if s.direction is Direction.READ}
     outputs = run.outputs()
-    for state in (state for state in program.states if not state.is_array):
+    for state in (state for state in program.states if state.name in outputs):
         kept[state.name] = [outputs.pop(state.name)]
     for port in program.ports:
         contents[port.argument] = _with_elements(program, port, contents[port.argument], arrays[port.array])

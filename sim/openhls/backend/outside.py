@@ -59,6 +59,7 @@ class Outside:
     def __post_init__(self) -> None:
         self.process = self.program.processes[self.program.top]
         self.arrays = {array.name: array for array in self.process.arrays if array.external}
+        self.widths = {scalar.name: scalar.width for scalar in self.process.scalars}
 
     @property
     def ready(self) -> Term:
@@ -151,10 +152,13 @@ class Outside:
                 )
             ]
 
-    def number(self, state: State, following: Net, ends: Term) -> Net:
-        """The register of a number, which takes `following` when a job ends."""
-        net = self.module.net(f"{state.name}_kept", following.width)
-        return self.module.register(net, following, ends, reset=state.initial[0] & ((1 << following.width) - 1))
+    def number(self, state: State, following: Net | None, ends: Term) -> Term:
+        """The register of a number, which takes `following` when a job ends. Without one it is a constant."""
+        width = self.widths[state.scalar]
+        initial = state.initial[0] & ((1 << width) - 1)
+        if following is None:
+            return literal(width, initial)
+        return self.module.register(self.module.net(f"{state.name}_kept", width), following, ends, reset=initial)
 
 
 def own(array: Array) -> Array:

@@ -77,7 +77,7 @@ def build_top(program: Program, name: str) -> list[Module]:
     for argument, net in given.items():
         inputs[f"arg_{argument}"] = module.register(module.net(f"{argument}_taken", net.width), net, begin)
     for state in (state for state in states.values() if state.scalar):
-        inputs[f"arg_{state.scalar}"] = outside.number(state, outputs[f"out_{state.name}"], done)
+        inputs[f"arg_{state.scalar}"] = outside.number(state, outputs.get(f"out_{state.name}"), done)
     masters = Masters(module, begin)
     masters.build(program.memories)
     if program.memories:

@@ -104,7 +104,13 @@ def _states(module: Module, interface: Interface) -> tuple[State, ...]:
         for name, base, path in interface.outputs
         if base.startswith("@") and path is not None
     ]
-    return (*arrays, *numbers)
+    written = {state.scalar for state in numbers}
+    constants = [
+        State(name, initial(base, path), name, location=place(base))
+        for name, base, path in interface.scalars
+        if base is not None and base.startswith("@") and path is not None and name not in written
+    ]
+    return (*arrays, *numbers, *constants)
 
 
 def compile_program(
