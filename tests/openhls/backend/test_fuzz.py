@@ -13,10 +13,11 @@ from openhls.fuzz.shrink import shrink
 from openhls.ir import Opcode
 
 REGRESSIONS = sorted((Path(__file__).parents[1] / "regressions").glob("*.cpp"))
-PROGRAMS = 200
+PROGRAMS, QUICK = 200, 100  # of these, so many in `make test`
+BATCHES = [pytest.param(first, marks=pytest.mark.slow if first >= QUICK else ()) for first in range(0, PROGRAMS, BATCH)]
 
 
-@pytest.mark.parametrize("first", range(0, PROGRAMS, BATCH))
+@pytest.mark.parametrize("first", BATCHES)
 def test_random_programs_are_the_same_in_hardware(first: int, tools: None) -> None:
     verdicts = run_seeds(range(first, first + BATCH))
     assert [verdict for verdict in verdicts if verdict.problem] == []
