@@ -16,16 +16,16 @@ from pathlib import Path
 
 import numpy as np
 
-from bench_attention import processor
 from kvdrive import abi
 from kvdrive.choices import KV_FORMATS
 from kvdrive.kernels.native import scale_bits
 from kvdrive.kvcache import formats
 from kvdrive.kvcache.session import Session
+from kvdrive.perf.kept import processor
 from kvdrive.targets.base import Target
 from kvdrive.targets.cpu import CpuDrive
 from kvdrive.tree import ROOT
-from measure_mini import write_blocks
+from page_blocks import write_blocks
 
 _AT_ONCE = 4096  # tokens of an append
 

@@ -43,7 +43,7 @@ from kvdrive.policies.parameters import EVERYTHING, Parameters
 from kvdrive.targets.cpu import CpuDrive
 from kvdrive.targets.emulator import Emulator
 from kvdrive.targets.opening import drive_folder
-from measure_mini import write_blocks
+from page_blocks import write_blocks
 
 PAGE = Path(__file__).resolve().parent.parent / "docs/groups.md"
 OPTIONS = int(abi.AppendOption.APPEND_GROUPS)

@@ -29,9 +29,9 @@ from kvdrive.plugins.support import decoder_config, heads_of
 from kvdrive.plugins.transformers import Attachment, attach
 from kvdrive.targets.opening import DriveOptions, cache_folder, open_drives
 from kvdrive.targets.temporary import temporary_folder
+from page_blocks import write_blocks
 
 PAGE = Path(__file__).parents[1] / "docs/xcache.md"
-MARKS = "<!-- bench-plan -->", "<!-- end -->"
 BOUND = 0.15
 STEPS = 9
 OPT_125M = {
@@ -188,8 +188,7 @@ def main() -> None:
     given.json.parent.mkdir(parents=True, exist_ok=True)
     given.json.write_text(json.dumps({"rows": rows}, indent=1))
     if given.model is None:
-        before, rest = PAGE.read_text().split(MARKS[0])
-        PAGE.write_text(f"{before}{MARKS[0]}\n{text}\n{MARKS[1]}{rest.split(MARKS[1], 1)[1]}")
+        write_blocks(PAGE, {"bench-plan": text})
 
 
 if __name__ == "__main__":

@@ -231,11 +231,15 @@ def main() -> None:
     parser.add_argument("--lmcache", type=Path, default=TREE / "build" / "lmcache-env")
     parser.add_argument("--label", default="", help="a sentence about the machine for the page")
     parser.add_argument("--no-page", dest="page", action="store_false", help="leave docs/vllm.md as it is")
-    parser.add_argument("--job", type=json.loads, default={}, help="changes of JOB, in JSON, for trying it out")
+    parser.add_argument(
+        "--job", type=json.loads, default={}, help="changes of JOB, in JSON, for a trial, which no page shows"
+    )
     parser.add_argument("--parts", default="rounds,turns,burst")
     parser.add_argument("--configs", default="none,naive,lmcache,memory,ssd,drive")
     parser.add_argument("--model", type=Path, help="a folder; without it a small one is made")
     given = parser.parse_args()
+    if given.job:
+        given.page, given.json = False, given.json.with_stem(given.json.stem + "_trial")
     JOB.update(given.job)
     CONVERSATIONS.update({name: given.job[name] for name in CONVERSATIONS if name in given.job})
     given.json.parent.mkdir(parents=True, exist_ok=True)

@@ -27,16 +27,16 @@ import torch
 from rich.console import Console
 from transformers import AutoModelForCausalLM
 
-from bench_attention import processor
 from kvdrive.generation.checkpoints import quiet, read_config
+from kvdrive.perf.kept import processor
 from kvdrive.targets.opening import cache_folder
 from kvdrive.weights.file import WeightsFile, aligned
 from kvdrive.weights.loading import FlashWeights, WeightsOptions
 from kvdrive.weights.opening import make_file
+from page_blocks import write_blocks
 from weights_contenders import QUICK, VOCABULARY, Shape, make_checkpoint, mapped_model
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "weights.md"
-MARKS = "<!-- bench-weights -->", "<!-- bench-weights end -->"
 PROMPT = 16
 
 
@@ -201,13 +201,6 @@ def table(result: dict[str, Any]) -> str:
     )
 
 
-def write_page(text: str, page: Path) -> None:
-    """Put the table between its markers."""
-    contents = page.read_text()
-    begin, end = contents.index(MARKS[0]) + len(MARKS[0]), contents.index(MARKS[1])
-    page.write_text(f"{contents[:begin]}\n{text}\n{contents[end:]}")
-
-
 def run(shape: Shape, folder: Path, tokens: int, threads: int) -> dict[str, Any]:
     """Make the checkpoint, convert it, and measure all contenders."""
     say = Console(stderr=True)
@@ -257,7 +250,7 @@ def main() -> None:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps(result, indent=1) + "\n")
     if not options.quick:
-        write_page(table(result), PAGE)
+        write_blocks(PAGE, {"bench-weights": table(result)})
 
 
 if __name__ == "__main__":

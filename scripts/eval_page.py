@@ -7,7 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from measure_mini import write_blocks
+from page_blocks import write_blocks
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = {  # block and page: results

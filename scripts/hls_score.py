@@ -25,8 +25,7 @@ from openhls.config import Component, read_config
 from openhls.errors import OpenHlsError
 from openhls.frontend.compile import compile_program
 from openhls.ir import Program
-
-FIRST, LAST = "<!-- hls-score begins -->", "<!-- hls-score ends -->"
+from page_blocks import write_blocks
 
 
 @dataclass(frozen=True)
@@ -122,9 +121,7 @@ def main() -> int:
     for text, count in Counter(reason(each.refused) for each in verdicts if each.refused).most_common():
         print(f"  {count:3} refused: {text}")
     if options.page is not None:
-        text = options.page.read_text()
-        head, _, rest = text.partition(FIRST)
-        options.page.write_text(f"{head}{FIRST}\n{table(verdicts)}{LAST}{rest.partition(LAST)[2]}")
+        write_blocks(options.page, {"hls-score": table(verdicts).strip()})
     return 0
 
 

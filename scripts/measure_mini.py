@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import platform
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -26,6 +25,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, PreT
 from kvdrive.eval import perplexity, retrieval, tasks
 from kvdrive.eval.library import held_out_modules
 from kvdrive.eval.tasks import Tokens
+from page_blocks import write_blocks
 
 TARGETS, WINDOWS = 256, 8
 CONTEXTS = (512, 2048, 8192)
@@ -169,17 +169,6 @@ def picture(path: Path, facts: dict) -> None:
     axis.legend()
     axis.grid(visible=True, alpha=0.3)
     figure.savefig(path, dpi=120)
-
-
-def write_blocks(card: Path, blocks: dict[str, str]) -> None:
-    """Replace the text between `<!-- name -->` and `<!-- end -->`. Raises SystemExit if a block is missing."""
-    text = card.read_text()
-    for name, block in blocks.items():
-        filled = f"<!-- {name} -->\n{block}\n<!-- end -->"
-        text, count = re.subn(f"<!-- {name} -->.*?<!-- end -->", lambda _, new=filled: new, text, flags=re.S)
-        if count != 1:
-            raise SystemExit(f"{card} has no block <!-- {name} --> ... <!-- end -->")
-    card.write_text(text)
 
 
 def main() -> None:

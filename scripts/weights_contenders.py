@@ -105,14 +105,14 @@ class MappedExperts:
     """Experts in mapped *.safetensors. At most `bound` bytes of them stay in the page cache."""
 
     def __init__(self, folder: Path, shape: Shape, bound: int) -> None:
-        self._files = [safe_open(folder / f"model-{layer + 1:05}.safetensors", "pt") for layer in range(shape.layers)]
-        self._paths = [folder / f"model-{layer + 1:05}.safetensors" for layer in range(shape.layers)]
+        paths = [folder / f"model-{layer + 1:05}.safetensors" for layer in range(shape.layers)]
+        self._files = [safe_open(path, "pt") for path in paths]
         self._bytes = 3 * shape.hidden * shape.inner * 2
         self._most = max(1, bound // self._bytes)
-        self._used: OrderedDict[tuple[int, int], list[tuple[int, int, int]]] = OrderedDict()
+        self._used: OrderedDict[tuple[int, int], None] = OrderedDict()
         self.hits = self.uses = 0
-        self._fds = [os.open(path, os.O_RDONLY) for path in self._paths]
-        self._starts = [_tensor_places(path) for path in self._paths]
+        self._fds = [os.open(path, os.O_RDONLY) for path in paths]
+        self._starts = [_tensor_places(path) for path in paths]
         for fd in self._fds:
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
@@ -121,7 +121,7 @@ class MappedExperts:
         key = (layer, expert)
         self.uses += 1
         self.hits += key in self._used
-        self._used[key] = self._used.get(key, [])
+        self._used[key] = None
         self._used.move_to_end(key)
         place = f"model.layers.{layer}.block_sparse_moe.experts.{expert}"
         while len(self._used) > self._most:

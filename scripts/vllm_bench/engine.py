@@ -148,8 +148,7 @@ def prompt(seed: int, tokens: int) -> list[int]:
 def rounds(bench: Bench) -> dict:
     """The same prompts, one after the other, in one or two rounds."""
     job = bench.job
-    order = job.get("order") or range(job["prompts"])
-    prompts, found = [prompt(number, job["tokens"]) for number in order], []
+    prompts, found = [prompt(number, job["tokens"]) for number in range(job["prompts"])], []
     for _ in range(job["rounds"]):
         bench.settle()
         began, (read, _) = time.perf_counter(), disk_bytes(job)

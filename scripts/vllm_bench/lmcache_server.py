@@ -37,13 +37,20 @@ class LMCacheServer:
             environment = os.environ | {"LMCACHE_TRACK_USAGE": "false"}
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log, env=environment)
         self.pid = self._process.pid
+        try:
+            self._wait()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _wait(self) -> None:
         deadline = time.monotonic() + _START_SECONDS
         while self._process.poll() is None and time.monotonic() < deadline:
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", self.port)) == 0:
-                    return self
+                    return
             time.sleep(0.2)
-        self.__exit__()
         raise SystemExit(f"LMCache's server did not start:\n{self.log.read_text()[-3000:]}")
 
     def __exit__(self, *_: object) -> None:

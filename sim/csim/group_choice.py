@@ -187,7 +187,7 @@ def _data(rng: np.random.Generator) -> Iterator[Case]:
         choice.spans[:, :d] = 127
         choice.valid, choice.scale = None, 1  # the smallest subnormal
         yield _case(f"largest sums: g {g} d {d}", *choice.build(rng))
-        choice.q = (choice.q.view(np.uint16) * 0 + rng.integers(1, 40, (g, d))).astype(np.uint16).view(np.float16)
+        choice.q = rng.integers(1, 40, (g, d)).astype(np.uint16).view(np.float16)
         choice.scale = None
         choice.tail[:, 0], choice.tail[:, -1] = -(2**31), 2**31 - 1
         yield _case(f"subnormal queries, extreme tail: g {g} d {d}", *choice.build(rng))
@@ -259,10 +259,10 @@ def _refused(rng: np.random.Generator) -> Iterator[Case]:
         other = GROUP_SIZES[(GROUP_SIZES.index(g) + 1) % len(GROUP_SIZES)]
         yield _case(f"refused: g {g} on the kernel of {other}", memory, address, other)
         for place in (address + 32, memory.size, memory.size - 64, 2**64 - 64, 2**63):
-            yield _case(f"refused: job at {place}", memory, place)
+            yield _case(f"refused: job at {place}", memory, place, g)
         memory, address = _choice(rng, g, 32, 2, 16).build(rng)
         memory[address + 2] = rng.choice([0, 3, 6, 7, 9, 16, 255])
-        yield _case("refused: a group that no kernel has", memory, address)
+        yield _case("refused: a group that no kernel has", memory, address, g)
 
 
 def _random_descriptors(rng: np.random.Generator, n: int) -> Iterator[Case]:
@@ -273,10 +273,10 @@ def _random_descriptors(rng: np.random.Generator, n: int) -> Iterator[Case]:
         )
         group = int(get_job(memory, address)["group"])
         job = memory[address : address + GroupChoiceJob.itemsize].view(GroupChoiceJob)
-        for name in rng.choice([n for n in GroupChoiceJob.names if not n.startswith("reserved")], 2, replace=False):
+        others = [name for name in GroupChoiceJob.names if name != "group" and not name.startswith("reserved")]
+        for name in rng.choice(others, 2, replace=False):
             size = GroupChoiceJob.fields[name][0].itemsize
-            if name != "group":
-                job[name] = int.from_bytes(rng.bytes(size), "little") >> int(rng.integers(0, 8 * size))
+            job[name] = int.from_bytes(rng.bytes(size), "little") >> int(rng.integers(0, 8 * size))
         yield _case(f"random descriptor {i} of g {group}", memory, address)
 
 

@@ -89,7 +89,7 @@ def is_valid(stored: Rows, bits: int, head_dim: int) -> bool:
             codes = stored[:, part.codes : part.codes + numbers].view(np.int8).astype(np.int64)
             if (step >= _INT8_EXPONENTS).any() or (codes < -_INT8_MOST).any():
                 return False
-            values = codes << np.minimum(step, _INT8_EXPONENTS)
+            values = codes << step
         else:
             pairs = stored[:, part.codes : part.codes + numbers // 2]
             codes = np.concatenate([pairs & 15, pairs >> 4], axis=1).astype(np.int64)

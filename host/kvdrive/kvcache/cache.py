@@ -117,17 +117,17 @@ class DriveCache(AttachedCache):
         while isinstance(left, KvdriveError) and super().survives(left):
             left = self.transfers.send_again()
             if left is None:
-                return self._trim_to_stored()
+                try:
+                    self._trim_to_stored()
+                except KvdriveError:
+                    return False
+                return True
         return False
 
-    def _trim_to_stored(self) -> bool:
-        """Remove tokens that were sent again though their call has been undone. Returns False if a drive failed."""
+    def _trim_to_stored(self) -> None:
+        """Remove tokens that were sent again though their call has been undone. Raises CommandError, TargetError."""
         stored = max((layer.stored for layer in self.drive_layers), default=0)
-        try:
-            gather([future for sequence in self.sequences if stored for future in sequence.trim(stored)])
-        except KvdriveError:
-            return False
-        return True
+        gather([future for sequence in self.sequences if stored for future in sequence.trim(stored)])
 
     def adopt(
         self,

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import bench_weights
 from kvdrive.cli.main import app
 from kvdrive.weights.opening import FlashOptions, load, make_file
+from page_blocks import write_blocks
 from weights_contenders import QUICK, make_checkpoint
 
 QUIET = Console(quiet=True)
@@ -64,8 +65,8 @@ def test_the_contenders_of_the_benchmark_compute_the_same(tmp_path):
     assert 0 <= ahead["recall"] <= 1
     result = {"rows": rows, "shape": asdict(QUICK), "bytes": 1, "convert_seconds": 1, "disk_bytes_per_second": 1e9}
     page = tmp_path / "page.md"
-    page.write_text(f"before\n{bench_weights.MARKS[0]}\nold\n{bench_weights.MARKS[1]}\nafter\n")
-    bench_weights.write_page(bench_weights.table(result), page)
+    page.write_text("before\n<!-- bench-weights -->\nold\n<!-- end -->\nafter\n")
+    write_blocks(page, {"bench-weights": bench_weights.table(result)})
     assert page.read_text().startswith("before\n")
     assert page.read_text().endswith("after\n")
     assert "| flash at 25%, lfu, look-ahead |" in page.read_text()
