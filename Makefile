@@ -206,8 +206,8 @@ bench-groups: setup $(STAMPS)/smollm2 ## attention steps of policy groups beside
 	@$(BIN)/python scripts/bench_groups.py --write --json out/bench_groups.json
 
 .PHONY: eval-groups
-eval-groups: setup $(STAMPS)/smollm2 ## perplexity and retrieval of policy groups on SmolLM2 against bytes read (an hour or two) -> docs/groups.md
-	@$(BIN)/kvdrive eval --model smollm2 --policies exact,groups,sparf --ratios 1/8,1/16 --contexts 4096 --windows 4 --targets 64 --cases 5 --out out/eval-groups
+eval-groups: setup $(STAMPS)/smollm2 ## quality of policy groups on SmolLM2 against bytes read (an hour or two; goes on where it was stopped) -> docs/groups.md
+	@$(BIN)/kvdrive eval --model smollm2 --policies exact,groups,sparf --ratios 1/8,1/16 --kv-formats f16,int8,int4 --contexts 4096 --windows 4 --targets 64 --cases 5 --out out/eval-groups --resume
 	@$(BIN)/python scripts/eval_page.py
 
 .PHONY: bench-overflow

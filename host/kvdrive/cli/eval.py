@@ -29,7 +29,7 @@ def evaluate(
     contexts: Annotated[str, typer.Option(help="tokens of context, comma-separated")] = "512,2048,8192",
     windows: Annotated[int, typer.Option(min=0, help="windows of text for perplexity")] = 4,
     targets: Annotated[int, typer.Option(min=1, help="tokens rated in each window")] = 64,
-    tasks: Annotated[str, typer.Option(help="passkey, lines: comma-separated")] = "passkey,lines",
+    tasks: Annotated[str, typer.Option(help="passkey, lines, documents: comma-separated")] = "passkey,lines,documents",
     cases: Annotated[int, typer.Option(min=0, help="cases per retrieval task and context")] = 5,
     text: Annotated[
         list[Path] | None, typer.Option(callback=input_files, help="UTF-8 file; default: held-out standard library")
@@ -45,6 +45,8 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="print the result instead of the table")] = False,
 ) -> None:
     """Rate a model whose KV cache lives in a drive: the same questions under each policy and ratio.
+
+    Each policy is also compared with exact attention, token by token.
 
     Every answer is kept in partial.json of the folder --out. Stopped or killed, the same command with --resume goes on.
     """
@@ -81,7 +83,7 @@ def evaluate(
         typer.echo(json.dumps(found))
         return
     screen = Console()
-    (screen if screen.is_terminal else Console(width=120)).print(report.sweep_table(points))
+    (screen if screen.is_terminal else Console(width=200)).print(report.sweep_table(points))
     sys.stderr.write(f"written: {out / 'eval.json'}, {out / 'eval.png'}\n")
 
 

@@ -18,7 +18,8 @@ from rich.console import Console
 from kvdrive.errors import InputError
 from kvdrive.eval import library, perplexity, tasks
 from kvdrive.eval.partial import Partial, digest
-from kvdrive.eval.sweep import Point, chosen_policies, questions, sweep, ways
+from kvdrive.eval.points import Point
+from kvdrive.eval.sweep import chosen_policies, questions, sweep, ways
 from kvdrive.eval.tasks import Tokens
 from kvdrive.generation.checkpoints import Checkpoint, load
 from kvdrive.generation.progress import bar

@@ -14,7 +14,7 @@ from typing import Any
 from transformers import PreTrainedModel
 
 from kvdrive.errors import InputError, Stopped
-from kvdrive.eval.sweep import Answer, Question
+from kvdrive.eval.points import Answer, Question
 from kvdrive.kvcache.fingerprint import fingerprint
 
 NAME = "partial.json"

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from transformers import PreTrainedModel
 
 from kvdrive.errors import InputError
 from kvdrive.eval.scoring import prefill, score
+from kvdrive.eval.statistics import over_windows
 from kvdrive.eval.tasks import Tokens
 
 NewCache = Callable[[], Any]
@@ -53,10 +53,8 @@ def windows(documents: Sequence[Tokens], context: int, targets: int, count: int)
 
 def summarise(context: int, nats: Sequence[Sequence[float]]) -> Perplexity:
     """One row from the nats of each window's targets."""
-    means = np.array([np.mean(window) for window in nats])
-    error = float(means.std(ddof=1) / math.sqrt(len(means))) if len(means) > 1 else None
-    tokens = sum(len(window) for window in nats)
-    return Perplexity(context, len(means), tokens, float(means.mean()), error)
+    mean, error = over_windows(nats)
+    return Perplexity(context, len(nats), sum(map(len, nats)), mean, error)
 
 
 def by_context(

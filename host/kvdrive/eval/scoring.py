@@ -16,10 +16,31 @@ from kvdrive.kvcache.base import AttachedCache
 
 @dataclass(frozen=True)
 class Scores:
-    """For n tokens: `nats` float64 [n], negative log likelihoods; `first` bool [n], the model's first choice."""
+    """For n tokens: `nats` float64 [n], negative log likelihoods; `first` bool [n], the model's first choice.
+
+    `log_shares` float64 [n, vocabulary]: log probabilities of all tokens, in nats.
+    """
 
     nats: NDArray[np.float64]
     first: NDArray[np.bool_]
+    log_shares: torch.Tensor
+
+    @classmethod
+    def of(cls, logits: torch.Tensor, target: Tokens) -> Scores:
+        """Scores of `target` [n] from a model's logits [n, vocabulary]."""
+        log_shares, wanted = logits.double().cpu().log_softmax(-1), torch.from_numpy(target)
+        nats = -log_shares.gather(1, wanted[:, None])[:, 0]
+        return cls(nats.numpy(), (log_shares.argmax(-1) == wanted).numpy(), log_shares)
+
+    def divergence(self, exact: Scores) -> NDArray[np.float64]:
+        """KL divergence of these distributions from those of `exact` on the same tokens, nats [n]."""
+        found: NDArray[np.float64] = (exact.log_shares.exp() * (exact.log_shares - self.log_shares)).sum(-1).numpy()
+        return found
+
+    def agrees(self, exact: Scores) -> NDArray[np.bool_]:
+        """True where the most probable token is that of `exact`, bool [n]."""
+        same: NDArray[np.bool_] = (self.log_shares.argmax(-1) == exact.log_shares.argmax(-1)).numpy()
+        return same
 
 
 def prefill(model: PreTrainedModel, context: Tokens, cache: Any) -> None:
@@ -41,10 +62,8 @@ def score(model: PreTrainedModel, last: int, target: Tokens, cache: Any) -> Scor
         cache.rate_singly()  # so that the bytes read are those of single decode steps
     given = torch.from_numpy(np.concatenate([[last], target[:-1]])).to(model.device)
     with torch.no_grad():
-        logits = model(given[None], past_key_values=cache, use_cache=True).logits[0].double().cpu()
-    wanted = torch.from_numpy(target)
-    nats = torch.nn.functional.cross_entropy(logits, wanted, reduction="none")
-    return Scores(nats.numpy(), (logits.argmax(-1) == wanted).numpy())
+        logits = model(given[None], past_key_values=cache, use_cache=True).logits[0]
+    return Scores.of(logits, target)
 
 
 def rate(model: PreTrainedModel, context: Tokens, target: Tokens, cache: Any) -> Scores:
@@ -59,4 +78,8 @@ def rate(model: PreTrainedModel, context: Tokens, target: Tokens, cache: Any) ->
     if len(target) == 1:
         return first
     rest = score(model, int(target[0]), target[1:], cache)
-    return Scores(np.concatenate([first.nats, rest.nats]), np.concatenate([first.first, rest.first]))
+    return Scores(
+        np.concatenate([first.nats, rest.nats]),
+        np.concatenate([first.first, rest.first]),
+        torch.cat([first.log_shares, rest.log_shares]),
+    )

@@ -2,138 +2,33 @@
 
 A context is prefilled once, with exact attention. Every policy of the drive continues from there, and the drive counts
 the bytes that it reads. Each policy that runs on the host prefills its own cache; its bytes are the rows that it keeps.
+Exact attention over K and V in binary16 answers first, because all answers are compared with its.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
 from fractions import Fraction
-from itertools import chain
 from typing import Any
 
-from transformers import PreTrainedModel
+from transformers import DynamicCache, PreTrainedModel
 
 from kvdrive import abi
 from kvdrive.errors import InputError
-from kvdrive.eval import perplexity, retrieval
 from kvdrive.eval.perplexity import OnStep
-from kvdrive.eval.scoring import prefill, score
+from kvdrive.eval.points import TEXT, Answer, Answers, Point, Question, Way
+from kvdrive.eval.scoring import Scores, prefill, score
 from kvdrive.eval.tasks import Case, Tokens
 from kvdrive.kvcache import formats
 from kvdrive.kvcache.base import AttachedCache
-from kvdrive.nvme.rows import bytes_of_row
 from kvdrive.nvme.wire import RowFormat
-from kvdrive.plugins.support import decoder_config
+from kvdrive.plugins.support import decoder_config, layers_in_memory
 from kvdrive.plugins.transformers import attach
 from kvdrive.policies import POLICIES, Policy, make_policy
 from kvdrive.targets.base import Target
 
 _EVERYTHING_KEPT = abi.AppendOption.APPEND_SPARSE | abi.AppendOption.APPEND_GROUPS
-
-
-@dataclass(frozen=True)
-class Question:
-    """A context and the tokens after it. `task` is "text" for perplexity, else the name of a retrieval task."""
-
-    task: str
-    context: Tokens
-    target: Tokens
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What one policy made of one question, for each token of its target: `nats` and `first` as in Scores.
-
-    `bytes_read`: of K and V, for all of these tokens together.
-    """
-
-    nats: list[float]
-    first: list[bool]
-    bytes_read: int
-
-
-@dataclass
-class Point:
-    """One policy at one ratio. Bytes are those of K and V per decode step, all layers and heads together.
-
-    `bytes_read`: what was read, in whole pages where `counted_by` is "drive"; `bytes_needed`: the rows by the policy's
-    own count. `standard_error`: of the nats per token behind `perplexity`, over windows. `accuracy`: share of the cases
-    of each task whose whole answer is the model's first choice, `token_accuracy`: share of the answers' tokens.
-    `kv_format`: how K and V are stored.
-    """
-
-    policy: str
-    ratio: str
-    counted_by: str
-    context: int = 0
-    bytes_read: float = 0.0
-    bytes_needed: float = 0.0
-    steps: int = 0
-    perplexity: float | None = None
-    standard_error: float | None = None
-    accuracy: dict[str, float] = field(default_factory=dict)
-    token_accuracy: dict[str, float] = field(default_factory=dict)
-    kv_format: str = "f16"
-
-    def as_dict(self) -> dict[str, Any]:
-        """The point as a dictionary for JSON."""
-        return asdict(self)
-
-
-@dataclass(frozen=True)
-class Way:
-    """A policy over K and V in a format."""
-
-    policy: Policy
-    kv_format: str = "f16"
-
-    def place(self, number: int, question: Question) -> str:
-        """Identifies an answer among those of all contexts, questions and ways."""
-        policy, stored = self.policy, "" if self.kv_format == "f16" else f", {self.kv_format}"
-        return f"{len(question.context)} tokens, {question.task} {number}, {policy.name} {policy.ratio}{stored}"
-
-
-@dataclass
-class _Answers:
-    """The answers of one way so far."""
-
-    way: Way
-    bytes_read: int = 0
-    bytes_needed: int = 0
-    steps: int = 0
-    nats: list[list[float]] = field(default_factory=list)
-    right: dict[str, list[list[bool]]] = field(default_factory=dict)
-
-    @property
-    def policy(self) -> Policy:
-        return self.way.policy
-
-    def add(self, question: Question, answer: Answer, shape: tuple[int, int, int]) -> None:
-        layers, heads, head_dim = shape
-        share = bytes_of_row(formats.named(self.way.kv_format), head_dim) / (2 * head_dim)
-        held = [len(question.context) + i for i in range(len(question.target))]
-        self.bytes_read += answer.bytes_read
-        needed = layers * heads * sum(self.policy.bytes_needed(tokens, head_dim) for tokens in held)
-        self.bytes_needed += round(needed * share) if self.policy.in_drive else answer.bytes_read
-        self.steps += len(held)
-        if question.task == "text":
-            self.nats.append(answer.nats)
-        else:
-            self.right.setdefault(question.task, []).append(answer.first)
-
-    def point(self) -> Point:
-        found = Point(self.policy.name, str(self.policy.ratio), "drive" if self.policy.in_drive else "kept rows")
-        found.bytes_read, found.bytes_needed = self.bytes_read / self.steps, self.bytes_needed / self.steps
-        found.steps, found.kv_format = self.steps, self.way.kv_format
-        if self.nats:
-            row = perplexity.summarise(0, self.nats)
-            found.perplexity, found.standard_error = row.perplexity, row.standard_error
-        rows = [retrieval.summarise(task, 0, right) for task, right in self.right.items()]
-        found.accuracy = {row.task: row.exact for row in rows}
-        found.token_accuracy = {row.task: row.tokens for row in rows}
-        return found
 
 
 def chosen_policies(names: str, ratios: Sequence[Fraction]) -> list[Policy]:
@@ -162,7 +57,7 @@ def ways(policies: Sequence[Policy], kv_formats: Sequence[str]) -> list[Way]:
 
 def questions(texts: Sequence[Tokens], targets: int, cases: Sequence[Case]) -> list[Question]:
     """Windows of text, of which the last `targets` tokens are rated, and retrieval cases."""
-    rated = [Question("text", text[:-targets], text[-targets:]) for text in texts]
+    rated = [Question(TEXT, text[:-targets], text[-targets:]) for text in texts]
     return rated + [Question(case.task, case.prompt, case.answer) for case in cases]
 
 
@@ -181,12 +76,10 @@ def sweep(
     """
     known = {} if known is None else known
     shape = _kv_shape(model)
-    answers = [_Answers(way) for way in compared]
+    answers = [Answers(way) for way in compared]
     for number, question in enumerate(asked):
         waiting = [way for way in compared if way.place(number, question) not in known]
-        in_drive = [way for way in waiting if way.policy.in_drive]
-        on_host = [way for way in waiting if not way.policy.in_drive]
-        for way, answer in chain(_drive(model, target, question, in_drive), _host(model, target, question, on_host)):
+        for way, answer in _answers(model, target, question, waiting):
             known[way.place(number, question)] = answer
             if on_step:
                 on_step()
@@ -195,47 +88,69 @@ def sweep(
     return [one.point() for one in answers]
 
 
-def _drive(
-    model: PreTrainedModel, target: Target, question: Question, compared: Sequence[Way]
+def _answers(
+    model: PreTrainedModel, target: Target, question: Question, waiting: Sequence[Way]
 ) -> Iterator[tuple[Way, Answer]]:
-    """Answer with the policies that run in the drive. Those over the same format share one prefilled context."""
-    for kv_format in dict.fromkeys(way.kv_format for way in compared):
-        with _shared_context(model, target, question.context, kv_format) as cache:
-            for way in compared:
-                if way.kv_format != kv_format:
-                    continue
-                cache.policy = way.policy
-                yield way, _rate(model, question, cache)
+    """Answer in each of the ways. Those in the drive and over the same format share one context."""
+    if not waiting:
+        return
+    on_host = [way for way in waiting if not way.policy.in_drive]
+    formats_used = dict.fromkeys(["f16", *(way.kv_format for way in waiting)])
+    context = _Context(model, question.context, shared=len(formats_used) > 1)
+    exact: Scores | None = None
+    for kv_format in formats_used:
+        with context.in_drive(target, kv_format) as cache:
+            if exact is None:
+                cache.policy = make_policy("exact")
+                exact, read = _rate(model, question, cache)
                 cache.crop(-len(question.target))
-
-
-@contextmanager
-def _shared_context(model: PreTrainedModel, target: Target, context: Tokens, kv_format: str) -> Iterator[Any]:
-    """A prefilled cache whose sessions serve every policy over the format. Binary16 K has all indexes."""
-    with attach(model, target, "sparf" if kv_format == "f16" else "exact", kv_format=kv_format) as attached:
-        cache = attached.cache()
-        if kv_format == "f16":
-            cache.append_options = _EVERYTHING_KEPT
-        prefill(model, context, cache)
-        yield cache
-
-
-def _host(
-    model: PreTrainedModel, target: Target, question: Question, compared: Sequence[Way]
-) -> Iterator[tuple[Way, Answer]]:
-    """Answer with the policies that run on the host; each of them prefills its own cache."""
-    for way in compared:
+            for way in waiting:
+                if way.is_reference and kv_format == "f16":
+                    yield way, Answer.of(exact, exact, read)
+                elif way.policy.in_drive and way.kv_format == kv_format:
+                    cache.policy = way.policy
+                    scores, count = _rate(model, question, cache)
+                    yield way, Answer.of(scores, exact, count)
+                    cache.crop(-len(question.target))
+    assert exact is not None
+    for way in on_host:
         with attach(model, target, way.policy) as attached:
             cache = attached.cache()
             prefill(model, question.context, cache)
-            yield way, _rate(model, question, cache)
+            scores, count = _rate(model, question, cache)
+            yield way, Answer.of(scores, exact, count)
 
 
-def _rate(model: PreTrainedModel, question: Question, cache: AttachedCache) -> Answer:
+class _Context:
+    """Tokens that sessions in several formats begin with. `shared`: K and V are computed once, for all of them."""
+
+    def __init__(self, model: PreTrainedModel, tokens: Tokens, shared: bool) -> None:
+        self._model, self._tokens = model, tokens
+        self._computed: DynamicCache | None = None
+        if shared and not layers_in_memory(model):  # a layer in memory does not keep the K and V that it was given
+            self._computed = DynamicCache()
+            prefill(model, tokens, self._computed)
+
+    @contextmanager
+    def in_drive(self, target: Target, kv_format: str) -> Iterator[Any]:
+        """A cache with the context, whose sessions serve every policy over the format. Binary16 K has all indexes."""
+        with attach(self._model, target, "sparf" if kv_format == "f16" else "exact", kv_format=kv_format) as attached:
+            cache = attached.cache()
+            if kv_format == "f16":
+                cache.append_options = _EVERYTHING_KEPT
+            if self._computed is None:
+                prefill(self._model, self._tokens, cache)
+            else:
+                for index, layer in enumerate(self._computed.layers):
+                    cache.update(layer.keys, layer.values, index)
+            yield cache
+
+
+def _rate(model: PreTrainedModel, question: Question, cache: AttachedCache) -> tuple[Scores, int]:
     """The scores of the question's target after its context, and the bytes of K and V that were read for it."""
     before = cache.bytes_read()
     scores = score(model, int(question.context[-1]), question.target, cache)
-    return Answer(scores.nats.tolist(), scores.first.tolist(), cache.bytes_read() - before)
+    return scores, cache.bytes_read() - before
 
 
 def _kv_shape(model: PreTrainedModel) -> tuple[int, int, int]:

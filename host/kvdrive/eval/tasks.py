@@ -46,6 +46,17 @@ def register_question(name: str, value: str) -> tuple[str, str]:
     return f"assert line {name}: REGISTER = ", f"{value}\n"
 
 
+def document_line(name: str, key: str) -> str:
+    """A statement of the two-document task."""
+    return f"# Document {name}: the pass key is {key}. Remember it.\n"
+
+
+def document_question(names: Sequence[str], keys: Sequence[str]) -> tuple[str, str]:
+    """Question and answer of the two-document task: the keys of both documents."""
+    question = f"# What are the pass keys of documents {' and '.join(names)}? The pass keys are "
+    return question, f"{' and '.join(keys)}.\n"
+
+
 def digits(rng: np.random.Generator, count: int) -> str:
     """`count` random digits."""
     return "".join(map(str, rng.integers(0, 10, count)))
@@ -81,7 +92,19 @@ def lines(encode: Encoder, text: Tokens, tokens: int, depth: float, rng: np.rand
     return Case("lines", prompt, np.array(encode(answer), np.int64), depths[asked])
 
 
-TASKS = {"passkey": passkey, "lines": lines}
+def documents(encode: Encoder, text: Tokens, tokens: int, depth: float, rng: np.random.Generator) -> Case:
+    """Two documents of half the tokens, each with a pass key at `depth` of it. The answer is both keys."""
+    names, keys = register_names(rng, 2), [digits(rng, 5) for _ in range(2)]
+    question, answer = document_question(names, keys)
+    sizes, ends = (tokens // 2, tokens - tokens // 2), ("", question)
+    parts = [
+        _hide(text, size, [(depth, encode(document_line(name, key)))], encode(end) if end else [], rng)
+        for size, end, name, key in zip(sizes, ends, names, keys, strict=True)
+    ]
+    return Case("documents", np.concatenate(parts), np.array(encode(answer), np.int64), depth / 2)
+
+
+TASKS = {"passkey": passkey, "lines": lines, "documents": documents}
 
 
 def cases(

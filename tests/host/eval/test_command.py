@@ -27,7 +27,7 @@ def test_all_policies_at_two_ratios_and_two_lengths(byte_checkpoint, tmp_path):
     assert json.loads(done.stdout) == found
     assert len(found["points"]) == 2 * (1 + 5 * 2)
     assert {point["context"] for point in found["points"]} == {400, 600}
-    assert all(set(point["accuracy"]) == {"passkey", "lines"} for point in found["points"])
+    assert all(set(point["accuracy"]) == {"passkey", "lines", "documents"} for point in found["points"])
     assert (tmp_path / "out" / "eval.png").read_bytes()[:4] == b"\x89PNG"
 
 
@@ -49,7 +49,7 @@ def test_the_table_names_what_was_asked(byte_checkpoint, tmp_path):
         (["--contexts", "4096"], "exceed the 1024 positions"),
         (["--contexts", "200", "--windows", "99", "--cases", "0"], "name longer text"),
         (["--contexts", "200", "--windows", "0", "--cases", "0"], "nothing to ask"),
-        (["--tasks", "riddle", "--contexts", "200"], "choose among passkey, lines"),
+        (["--tasks", "riddle", "--contexts", "200"], "choose among passkey, lines, documents"),
         (["--tasks", "lines", "--contexts", "200"], "take a longer context"),
     ],
 )

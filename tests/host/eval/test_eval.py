@@ -1,6 +1,7 @@
 """Perplexity, retrieval and the policy sweep on tiny random models. The drive is compared with stock transformers."""
 
 import json
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -10,6 +11,8 @@ from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
 
 from kvdrive.errors import InputError
 from kvdrive.eval import library, perplexity, report, retrieval, tasks
+from kvdrive.eval.scoring import Scores
+from kvdrive.eval.statistics import over_windows, share_interval
 from kvdrive.eval.sweep import chosen_policies, questions, sweep, ways
 from kvdrive.plugins.transformers import attach
 from kvdrive.policies import make_policy
@@ -53,10 +56,10 @@ def test_a_case_has_the_asked_length_and_its_answer_stands_at_its_depth(task):
     for depth in (0.0, 0.5, 1.0):
         case = tasks.TASKS[task](encode, text, 1000, depth, np.random.default_rng(4))
         prompt, answer = bytes(case.prompt.tolist()).decode(), bytes(case.answer.tolist()).decode()
-        value = answer.rstrip(".\n")
+        values = re.findall(r"\d{5}", answer)
         assert len(case.prompt) == 1000
-        assert prompt.count(value) == 1
-        assert abs(prompt.index(value) / 1000 - case.depth) < 0.3
+        assert [prompt.count(value) for value in values] == [1] * len(values)
+        assert abs(prompt.index(values[0]) / 1000 - case.depth) < 0.3
         assert (prompt + answer).endswith(f" {answer}")
 
 
@@ -66,6 +69,16 @@ def test_lines_are_all_different_and_one_of_them_is_asked_for():
     names = [part.split(":")[0] for part in prompt.split("line ")[1:]]
     assert len(set(names[:-1])) == 30
     assert names[-1] in names[:-1]
+
+
+def test_an_answer_about_two_documents_needs_both():
+    case = tasks.documents(encode, np.full(3000, ord("#")), 1001, 0.5, np.random.default_rng(5))
+    prompt, answer = bytes(case.prompt.tolist()).decode(), bytes(case.answer.tolist()).decode()
+    said = dict(re.findall(r"# Document (\S+): the pass key is (\d+)", prompt))
+    asked = re.search(r"documents (\S+) and (\S+)\?", prompt)
+    assert answer == f"{said[asked[1]]} and {said[asked[2]]}.\n"
+    halves = prompt[:500], prompt[500:]
+    assert [half.count("the pass key is ") for half in halves] == [1, 1]
 
 
 def test_cases_repeat_themselves():
@@ -79,7 +92,7 @@ def test_cases_repeat_themselves():
 def test_too_little_text_and_unknown_tasks_are_named():
     with pytest.raises(InputError, match="name more text"):
         tasks.cases(["passkey"], encode, text_of(100), 800, [0.5], 1, 1)
-    with pytest.raises(InputError, match="choose among passkey, lines"):
+    with pytest.raises(InputError, match="choose among passkey, lines, documents"):
         tasks.cases(["riddle"], encode, text_of(100), 80, [0.5], 1, 1)
 
 
@@ -123,6 +136,25 @@ def test_a_case_counts_only_when_the_whole_answer_is_right(model):
     both = [tasks.Case("t", prompt, right, 0.5), tasks.Case("t", prompt, wrong, 0.5)]
     (row,) = retrieval.accuracy(model, both, DynamicCache)
     assert (row.cases, row.exact, row.tokens) == (2, 0.5, 7 / 8)
+
+
+def test_divergence_and_agreement_by_hand():
+    shares = [torch.tensor(rows, dtype=torch.float64) for rows in ([[0.5, 0.25, 0.25]] * 2, [[0.25, 0.5, 0.25]] * 2)]
+    shares[1][1] = shares[0][1]
+    exact, other = (Scores.of(one.log(), np.array([0, 2])) for one in shares)
+    assert exact.nats == pytest.approx([np.log(2), np.log(4)])
+    assert other.first.tolist() == [False, False]
+    assert other.divergence(exact) == pytest.approx([0.25 * np.log(2), 0])
+    assert other.agrees(exact).tolist() == [False, True]
+    assert exact.divergence(exact).tolist() == [0, 0]
+
+
+def test_intervals_of_means_and_of_shares():
+    mean, error = over_windows([[1.0, 3.0], [4.0]])
+    assert (mean, error) == (3.0, 1.0)
+    assert over_windows([[1.0, 3.0]]) == (2.0, None)
+    assert share_interval(5, 10) == pytest.approx([0.2366, 0.7634], abs=1e-4)
+    assert share_interval(0, 5) == pytest.approx([0, 0.4345], abs=1e-4)
 
 
 def test_the_drive_scores_as_transformers_does(model, target):
@@ -181,6 +213,22 @@ def test_bytes_fall_with_the_ratio(swept):
     assert {p.policy: p.counted_by for p in points}["h2o"] == "kept rows"
 
 
+def test_policies_are_compared_with_exact_attention(swept):
+    exact, rest = swept[0][0], swept[0][1:]
+    assert (exact.kl, exact.agreement, exact.added_nats) == (0, 1, 0)
+    for point in rest:
+        assert point.kl > 1e-6
+        assert point.added_nats == pytest.approx(np.log(point.perplexity / exact.perplexity), abs=1e-9)
+        assert point.interval["passkey"][0] <= point.accuracy["passkey"] <= point.interval["passkey"][1]
+    assert rest[1].kl > rest[0].kl
+
+
+def test_the_reference_need_not_be_among_the_policies(model, target, swept):
+    _, asked, _ = swept
+    (alone,) = sweep(model, target, ways(chosen_policies("local", [Fraction(1, 8)]), ["f16"]), asked)
+    assert alone in swept[0]
+
+
 def test_the_drive_is_empty_afterwards(swept):
     assert swept[2]._drive.sessions() == []
 
@@ -208,6 +256,10 @@ def test_formats_and_policies_are_crossed(model, target):
     assert read["exact", "f16"] / read["exact", "int8"] > 1.8
     assert read["exact", "f16"] / read["exact", "int4"] > 3
     assert read["local", "int8"] < read["exact", "int8"]
+    kl = {p.kv_format: p.kl for p in points if p.policy == "exact"}
+    assert 0 == kl["f16"] < kl["int8"] < kl["int4"]
+    alone = sweep(model, target, compared[:3], asked)
+    assert points[:3] == alone, "a context computed once for all formats gives the same answers"
     assert len({p.perplexity for p in points if p.policy == "exact"}) == 3
     with pytest.raises(InputError, match="8 and 4 bits"):
         ways(chosen_policies("sparf", [Fraction(1, 2)]), ["int8"])
