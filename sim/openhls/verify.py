@@ -54,6 +54,10 @@ def verify(program: Program) -> None:
             raise InvalidProgram(f"{port.name} is two memory ports")
         names.add(port.name)
         _check_port(port, program.processes[program.top])
+    for stream in program.processes[program.top].streams:
+        channels = program.channels.get(stream.name, (("data", stream.width),))
+        if sum(width for _, width in channels) != stream.width:
+            raise InvalidProgram(f"{stream.name}: its channels do not have {stream.width} bits")
 
 
 def verify_process(process: Process, callees: Mapping[str, Process], pointers: frozenset[str] = frozenset()) -> None:

@@ -82,6 +82,17 @@ def test_a_pass_that_breaks_a_rule_is_caught_behind_it_with_a_line(
         pipeline.finish_program(program, 300.0)
 
 
+def test_channels_that_do_not_fill_the_words_of_a_stream_are_caught() -> None:
+    program = compile_program(PROGRAMS / "channels.cpp", "channels")
+    channels = dict(program.channels)
+    assert dict(channels["parts_1"]) == {"data": 16, "keep": 2, "strb": 2, "user": 3, "last": 1}
+    assert dict(channels["flags"]) == {"data": 8, "last": 1}
+    for name, (first, *others) in channels.items():
+        short = replace(program, channels={**channels, name: ((first[0], first[1] - 1), *others)})
+        with pytest.raises(InvalidProgram, match=f"{name}: its channels do not have"):
+            verify(short)
+
+
 def test_every_pass_says_what_it_needs_and_leaves() -> None:
     passes = (*pipeline.PROCESS_PASSES, *pipeline.PROGRAM_PASSES, *pipeline.LOOP_PASSES)
     assert all(each.needs and each.leaves for each in passes)

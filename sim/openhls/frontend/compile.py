@@ -140,6 +140,7 @@ def compile_program(
     arguments = _arguments(function, interface)
     parameters = (name for name, _ in function.parameters if name != function.returned)
     names = dict(zip(parameters, arguments, strict=True))
+    arrays = _stream_arrays(context, interface)
     notes = compiled.notes
     for warning in module.warnings:
         notes.warn(*warning)
@@ -157,8 +158,12 @@ def compile_program(
         tuple(f"{location}: warning: {text}" for location, text in notes.warnings),
         _array_ports(context, interface),
         _states(module, interface),
-        {names[parameter]: channels for parameter, channels in function.channels.items()},
-        _stream_arrays(context, interface),
+        {
+            name: channels
+            for parameter, channels in function.channels.items()
+            for name in arrays.get(parameter, (names[parameter],))
+        },
+        arrays,
         counts,
     )
     verify(program)

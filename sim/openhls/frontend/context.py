@@ -130,8 +130,8 @@ def make_context(
     bounds: Mapping[str, int] | None = None,
     granules: Mapping[str, Granule] | None = None,
 ) -> Context:
-    """`bounds`: lengths of the array parameters of the top, which has no callers. `bound` holds what the pointer
-    parameters and global variables ("@" and the name) lead to, if the caller knows.
+    """`bounds`: lengths of the array parameters of the top, which has no callers, or of arrays of streams of a stage.
+    `bound` holds what the pointer parameters and global variables ("@" and the name) lead to, if the caller knows.
     """
     if not function.indexed:
         index_moving_pointers(function)
@@ -151,15 +151,10 @@ def make_context(
                 _find_ways(context, it, selects)
             elif it.opcode == "select" and all(isinstance(each, Number) for each in it.operands[1:]):
                 selects[it.name] = it
+    if not callers:
+        _add_statics(module, context)
     _strip_volatile(module, context)
     if not callers:
-        for static in sorted(function.statics):
-            kept = module.statics[static]
-            if kept.type.size and kept.type.size % STREAM_BYTES == 0:
-                context.streams.add("@" + static)
-            else:
-                name = kept.variable.name
-                context.objects["@" + static] = Object(kept.type, 0, Shape(), [kept.variable], True, name)
         _add_arrays(context, bounds or {})
         _invent_roots(context)
     for it in _instructions(function):
@@ -217,6 +212,18 @@ def _instructions(function: Function) -> list[Instruction]:
     return [it for block in function.blocks.values() for it in block.instructions]
 
 
+def _add_statics(module: Module, context: Context) -> None:
+    """The global variables that the top and its stages use."""
+    for static in sorted(context.function.statics):
+        kept = module.statics[static]
+        if kept.type.size and kept.type.size % STREAM_BYTES == 0:
+            context.streams.add("@" + static)
+            context.counts["@" + static] = kept.type.size // STREAM_BYTES
+        else:
+            name = kept.variable.name
+            context.objects["@" + static] = Object(kept.type, 0, Shape(), [kept.variable], True, name)
+
+
 def _strip_volatile(module: Module, context: Context) -> None:
     """Volatile variables that are no streams are variables: nothing else changes them while a job runs."""
     for it in _instructions(context.function):
@@ -227,8 +234,9 @@ def _strip_volatile(module: Module, context: Context) -> None:
             declared = context.function.declared.get(base, "")
             if (declared and not declared.startswith(STREAM_TYPES)) or base in context.objects:
                 it.flag = ""
+                name = context.objects[base].name if base in context.objects else base
                 if base not in context.memories:
-                    module.warnings.append((it.location, f"volatile {base} is taken as if it were not volatile"))
+                    module.warnings.append((it.location, f"volatile {name} is taken as if it were not volatile"))
 
 
 def _add_arrays(context: Context, bounds: Mapping[str, int]) -> None:
@@ -329,10 +337,13 @@ def _learn_call(module: Module, context: Context, it: Instruction) -> None:
     bound: dict[str, Object] = {}
     memories: set[str] = set()
     granules: dict[str, Granule] = {}
+    counts = {"@" + static: context.counts["@" + static] for static in callee.statics if "@" + static in context.counts}
     for (name, of), operand in zip(callee.parameters, it.operands, strict=True):
         if not isinstance(of, Pointer):
             continue
         address = context.address(operand, it.location)
+        if address.base in context.counts and address.base not in context.objects:
+            counts[name] = context.counts[address.base] - address.offset // STREAM_BYTES
         if address.base in context.memories:
             memories.add(name)
             granules[name] = context.granules[address.base]
@@ -352,12 +363,12 @@ def _learn_call(module: Module, context: Context, it: Instruction) -> None:
         if held is not None:
             bound["@" + static] = Object(held.root, 0, held.shape, held.variables, True, held.name)
     stage = make_context(
-        module, callee, bound, frozenset(memories), (*context.callers, context.function.name), None, granules
+        module, callee, bound, frozenset(memories), (*context.callers, context.function.name), counts, granules
     )
     context.calls[id(it)] = stage
     for (name, _), operand in zip(callee.parameters, it.operands, strict=True):
         if name in stage.streams:
-            stage.counts[name] = context.counts.get(context.address(operand, it.location).base, 1)
+            stage.counts.setdefault(name, 1)
             context.streams.add(context.address(operand, it.location).base)
     context.streams |= {name for name in stage.streams if name.startswith("@")}
 

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from openhls.errors import OpenHlsError
+from openhls.frontend.interfaces import MODES, SIMILAR
 
 # Words of a directive that name neither a port nor a variable.
 _FLAGS = frozenset(
     {
         *("register", "off", "rewind", "complete", "cyclic", "block", "region", "recursive", "both"),
         *("intra", "inter", "raw", "war", "waw", "true", "false"),
+        *("skip_exit_check", "disable_start_propagation", "enable_flush"),
     }
 )
 
@@ -31,7 +33,7 @@ class Directive:
 def make_directive(kind: str, place: str, words: list[str]) -> Directive:
     """`words` are options, flags and the name of a port or of a variable, in any order."""
     names = [word for word in words if "=" not in word and word.lower() not in _FLAGS]
-    if kind == "interface" and names and names[0] in ("m_axi", "s_axilite", "axis", "ap_fifo", "ap_memory", "ap_none"):
+    if kind == "interface" and names and names[0] in (*MODES, *SIMILAR):
         words = [f"mode={word}" if word == names[0] else word for word in words]
         names = names[1:]
     key = "port" if kind == "interface" else "variable"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -203,6 +204,7 @@ class Stages:
         """New values for the outputs, and the leaves that they are for."""
         bound: list[tuple[str, Value]] = []
         results: list[tuple[str, Path, Value]] = []
+        names = self._names(interface, given)
         for name, parameter, leaf in interface.outputs:
             value = Value(self.draft.names.fresh(f"{interface.process.name}_{name}"), interface.width(name))
             bound.append((name, value))
@@ -210,10 +212,21 @@ class Stages:
                 self.draft.values[it.name] = value
                 continue
             base = self._address(given[parameter]).base
+            if names[base, leaf] > 1:
+                raise Unsupported(
+                    self.draft.builder.location,
+                    f"the variable {self.draft.context.objects[base].name} is passed to a stage that sets it twice",
+                    "pass it once; a stage that names a static variable has it already",
+                )
             self._declare(base, leaf)
             opened.written.add((base, leaf))
             results.append((base, leaf, value))
         return bound, results
+
+    def _names(self, interface: Interface, given: dict[str, LlvmOperand]) -> Counter[tuple[str, Path]]:
+        """How many parameters of a stage lead to each scalar."""
+        leaves = {(parameter, leaf) for _, parameter, leaf in (*interface.scalars, *interface.outputs)}
+        return Counter((self._address(given[at]).base, leaf) for at, leaf in leaves if leaf is not None)
 
     def _stream(self, interface: Interface, name: str, given: LlvmOperand, which: int) -> str:
         use, _ = self.streams.find(self._address(given).moved(which * STREAM_BYTES))
@@ -236,9 +249,14 @@ class Stages:
 
     def _array(self, interface: Interface, given: LlvmOperand, leaf: Path) -> str:
         assert self._open is not None
-        array = self._declare(self._address(given).base, leaf)
-        if array.initial is None:
-            self._open.use(array.name)
+        base = self._address(given).base
+        array = self._declare(base, leaf)
+        if array.initial is None and not self._open.use(array.name):
+            raise Unsupported(
+                self.draft.builder.location,
+                f"the array {self.draft.context.objects[base].name} is passed to a stage of a dataflow region twice",
+                "pass it once; a stage that names a static array has it already",
+            )
         self.shared.add(array.name)
         return array.name
 

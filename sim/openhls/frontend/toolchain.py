@@ -34,7 +34,7 @@ _PASSES = ",".join(
     [
         "internalize,globaldce,function(sroa,early-cse,simplifycfg)",
         "cgscc(inline),globaldce",
-        f"function(sroa,early-cse,{_CLEAN},loop-mssa(licm),loop-simplify,lcssa,loop(loop-rotate),{_CLEAN},loop(indvars),"
+        f"function(sroa,early-cse,{_CLEAN},lower-constant-intrinsics,loop-mssa(licm),loop-simplify,lcssa,loop(loop-rotate),{_CLEAN},loop(indvars),"
         "loop-simplify,lcssa,loop-unroll<O2;no-peeling;no-profile-peeling;runtime>,"
         f"sroa,early-cse<memssa>,{_CLEAN},gvn,sccp,correlated-propagation,bdce,{_CLEAN},"
         f"sroa,early-cse<memssa>,{_CLEAN},loop-mssa(licm),gvn,bdce,adce,loop(loop-deletion),{_CLEAN},dse,adce,"

@@ -10,7 +10,8 @@ import pytest
 from openhls.backend.design import Design, write_design
 from openhls.errors import OpenHlsError, Unsupported
 from openhls.frontend.compile import compile_program
-from openhls.frontend.directives import read_tcl
+from openhls.frontend.directives import make_directive, read_tcl
+from openhls.frontend.interfaces import MODES, SIMILAR
 from openhls.ir import Partition, loops_of
 
 HEAD = """#include <ap_int.h>
@@ -95,6 +96,25 @@ def test_directives_of_a_tcl_file_are_pragmas(tmp_path: Path) -> None:
     script.write_text('set_directive_pipeline "top/columns"\n')
     with pytest.raises(OpenHlsError, match="there is no top/columns"):
         compile_program(source, "top", directives=read_tcl(script))
+
+
+@pytest.mark.parametrize("mode", [*MODES, *SIMILAR])
+def test_a_directive_names_a_mode_as_a_pragma_does(mode: str) -> None:
+    assert make_directive("interface", "top", [mode, "data"]).text == f"interface mode={mode} port=data"
+
+
+def test_flags_of_tcl_commands_take_no_value(tmp_path: Path) -> None:
+    script = tmp_path / "directives.tcl"
+    script.write_text(
+        'set_directive_pipeline -enable_flush "top/rows"\n'
+        "set_directive_dataflow -disable_start_propagation top\n"
+        "set_directive_unroll -skip_exit_check -factor 2 top/rows\n"
+    )
+    assert [(each.place, each.text) for each in read_tcl(script)] == [
+        ("top/rows", "pipeline enable_flush"),
+        ("top", "dataflow disable_start_propagation"),
+        ("top/rows", "unroll skip_exit_check factor=2"),
+    ]
 
 
 def test_the_kernel_flow_puts_pointers_into_memory_and_scalars_into_registers(tmp_path: Path) -> None:

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from openhls.frontend.toolchain import COMMON
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 CHOICES = {
@@ -29,9 +32,11 @@ CHOICES = {
     "channels": ("n=0:20",),
     "stream_arrays": ("n=0:20", "first=0:9"),
     "pieces": ("n=0:20", "count=0:12"),
+    "part_copies": (),
     "sequences": (),
     "blocks": ("n=0:8",),
     "fixed": ("n=0:20",),
+    "signs": ("n=0:20",),
     "in_turns": ("n=0:4",),
     "statics": ("n=0:20",),
     "array_ports": ("n=-20:20",),
@@ -44,6 +49,19 @@ ELEMENTS = 256  # behind each pointer
 def test_the_interpreter_agrees_with_gxx(name: str, differences: Callable[..., list[str]], tmp_path: Path) -> None:
     source = PROGRAMS / f"{name}.cpp"
     assert differences(source, name, tmp_path, cases=30, choices=CHOICES.get(name, ()), elements=ELEMENTS) == []
+
+
+def test_software_gives_a_vector_as_many_elements_as_it_has(tmp_path: Path) -> None:
+    source, program = tmp_path / "lanes.cpp", tmp_path / "lanes"
+    source.write_text(
+        "#include <hls_vector.h>\nint main(int count, char**) {\n"
+        "  const hls::vector<int, 3> lanes = count > 1 ? hls::vector<int, 3>{1, 2, 3} : hls::vector<int, 3>{1, 2};\n"
+        "  return lanes[1];\n}\n"
+    )
+    subprocess.run(["g++", "-std=gnu++17", f"-I{COMMON}", "-o", program, source], check=True)
+    assert subprocess.run([program, "three"], check=False).returncode == 2
+    failed = subprocess.run([program], check=False, capture_output=True, text=True)
+    assert "values.size() == N" in failed.stderr
 
 
 KERNELS = {

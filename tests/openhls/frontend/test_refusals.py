@@ -136,6 +136,64 @@ REFUSED = {
     ),
 }
 
+MIX = (
+    "void mix(int* x, int* y, Words& out) {\n  for (int i = 0; i < 9; i++) {\n    x[i] = i;\n    out.write(y[8 - i]);\n"
+    "  }\n}\n"
+)
+ONE_AND_ALL = (
+    "static int all[9];\nstatic int one = 3;\nvoid mix(int* y, Words& out) {\n  for (int i = 0; i < 9; i++) {\n"
+    "    all[i] = i;\n    out.write(y[8 - i]);\n  }\n}\nvoid set(Words& in, int& x, Words& out) {\n  one = in.read();\n"
+    "  out.write(x);\n}\nvoid top(Words& in, Words& out) {\n#pragma HLS DATAFLOW\n"
+)
+COMPUTED = {
+    "table of what a function computes": (
+        "static int square(int x) { return x * x; }\nstatic int table[3] = {square(1), square(2), square(3)};\n"
+        "void top(Words& out, int n) {\n  out.write(table[n]);\n}\n",
+        7,
+        "variable table; keep to integers, arrays and structs of them, with constant initial values",
+    ),
+    "table of numbers with a fraction": (
+        "#include <ap_fixed.h>\nstatic ap_fixed<16, 8> table[3] = {0.5, 1.25, -2};\n"
+        "void top(hls::stream<ap_fixed<16, 8>>& out, int n) {\n  out.write(table[n]);\n}\n",
+        7,
+        "variable table; keep to",
+    ),
+    "number that is computed and changes": (
+        "ap_uint<8> mask = ~ap_uint<8>(0);\nvoid top(Words& out, int n) {\n  out.write(mask);\n  mask += n;\n}\n",
+        6,
+        "variable mask; keep to",
+    ),
+    "number that the initial value of another one changes": (
+        "static int count = 4;\nint next() { return count++; }\nint other = next();\n"
+        "void top(Words& out) {\n  out.write(count);\n}\n",
+        8,
+        "variable count; keep to",
+    ),
+}
+TWICE = {
+    "array twice in a stage": (
+        f"{MIX}void top(Words& out) {{\n#pragma HLS DATAFLOW\n  int both[9] = {{}};\n  mix(both, both, out);\n}}\n",
+        13,
+        "the array both is passed to a stage of a dataflow region twice",
+    ),
+    "array twice, once as a static one": (
+        f"{ONE_AND_ALL}  mix(all, out);\n}}\n",
+        18,
+        "the array all is passed to a stage of a dataflow region twice",
+    ),
+    "number that a stage sets twice": (
+        "void set(Words& in, int& x, int& y, Words& out) {\n  x = in.read();\n  out.write(y);\n}\n"
+        "void top(Words& in, Words& out) {\n#pragma HLS DATAFLOW\n  int both = 3;\n  set(in, both, both, out);\n}\n",
+        11,
+        "the variable both is passed to a stage that sets it twice",
+    ),
+    "number twice, once as a static one": (
+        f"{ONE_AND_ALL}  set(in, one, out);\n}}\n",
+        18,
+        "the variable one is passed to a stage that sets it twice",
+    ),
+}
+
 MEMORY = "#pragma HLS INTERFACE m_axi port = p\n"
 LOOP = "  for (int i = 0; i < n; ++i) {\n#pragma HLS PIPELINE II = 1\n"
 IN_MEMORY = {
@@ -210,6 +268,12 @@ IN_MEMORY = {
         5,
         "use 1 to 256",
     ),
+    "copy that may end inside an element": (
+        f"#include <string.h>\nvoid top(short* p, int n) {{\n{MEMORY}  short few[8] = {{}};\n"
+        "  memcpy(p, few, n);\n}\n",
+        8,
+        "a copy whose length varies; copy in a loop",
+    ),
     "pointer twice in a stage": (
         f"void a(const int* p, int* q) {{ q[3] = p[1]; }}\nvoid top(int* p) {{\n"
         f"{MEMORY}#pragma HLS DATAFLOW\n  a(p, p);\n}}\n",
@@ -219,9 +283,12 @@ IN_MEMORY = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED | IN_MEMORY)
+ALL = REFUSED | COMPUTED | TWICE | IN_MEMORY
+
+
+@pytest.mark.parametrize("name", ALL)
 def test_refused_with_a_place_and_an_advice(name: str, tmp_path: Path) -> None:
-    text, line, words = (REFUSED | IN_MEMORY)[name]
+    text, line, words = ALL[name]
     source = tmp_path / "program.cpp"
     source.write_text(HEAD + text)
     with pytest.raises(Unsupported) as caught:

@@ -17,6 +17,12 @@ class DebugInfo:
         self._hidden = hidden
         self._nodes: dict[str, str] = dict(re.findall(r"^(!\d+) = (?:distinct )?(.*)$", text, re.MULTILINE))
         self._locations: dict[str, Location] = {}
+        self._parameters: dict[str, dict[str, str]] = {}  # types by function and name
+        for reference, node in self._nodes.items():
+            if node.startswith("!DILocalVariable") and "arg: " in node:
+                name, of = self.entry(reference, "name"), self.entry(reference, "type")
+                if name and of:
+                    self._parameters.setdefault(self.entry(reference, "scope"), {})[name] = of
 
     def node(self, reference: str) -> str:
         """The text of a node."""
@@ -64,15 +70,8 @@ class DebugInfo:
         return (int(named.group(2)), not named.group(1)) if named else None
 
     def parameters(self, subprogram: str) -> dict[str, str]:
-        """C++ types of the parameters of a function, by name."""
-        found = {}
-        for text in self._nodes.values():
-            if text.startswith("!DILocalVariable") and f"scope: {subprogram}," in text and "arg: " in text:
-                name = re.search(r'name: "([^"]*)"', text)
-                kind = re.search(r"\btype: (!\d+)", text)
-                if name and kind:
-                    found[name.group(1)] = self.spelled(kind.group(1))
-        return found
+        """The types of the parameters of a function, by name."""
+        return self._parameters.get(subprogram, {})
 
     def spelled(self, reference: str) -> str:
         """A type as C++ writes it, without `const` and with what a typedef stands for: `int*`, `stream<struct P>&`."""
@@ -90,50 +89,27 @@ class DebugInfo:
         suffix = {"DW_TAG_pointer_type": "*", "DW_TAG_reference_type": "&"}.get(self.entry(reference, "tag"), "")
         return self.spelled(self.entry(reference, "baseType")) + suffix
 
-    def pointees(self, subprogram: str) -> dict[str, Type]:
-        """What the pointers and references among the parameters of a function lead to, by parameter, where known."""
-        found = {}
-        for text in self._nodes.values():
-            if text.startswith("!DILocalVariable") and f"scope: {subprogram}," in text and "arg: " in text:
-                name = re.search(r'name: "([^"]*)"', text)
-                kind = re.search(r"\btype: (!\d+)", text)
-                of = self._behind_pointer(kind.group(1)) if name and kind else None
-                if name and of is not None:
-                    found[name.group(1)] = of
-        return found
-
-    def _behind_pointer(self, reference: str) -> Type | None:
+    def pointee(self, reference: str) -> Type | None:
+        """What a pointer or a reference leads to; None for other types, and where that is not known."""
         if not self.node(reference).startswith("!DIDerivedType"):
             return None
         base = self.entry(reference, "baseType")
         if self.entry(reference, "tag") in ("DW_TAG_pointer_type", "DW_TAG_reference_type"):
             return self.type_of(base)
-        return self._behind_pointer(base)
+        return self.pointee(base)
 
-    def channels(self, subprogram: str) -> dict[str, Channels]:
-        """The channels of the stream parameters whose words are hls::axis (shim/common/ap_axi_sdata.h)."""
-        found = {}
-        for text in self._nodes.values():
-            if text.startswith("!DILocalVariable") and f"scope: {subprogram}," in text and "arg: " in text:
-                name = re.search(r'name: "([^"]*)"', text)
-                kind = re.search(r"\btype: (!\d+)", text)
-                of = self._axis(kind.group(1)) if name and kind else ()
-                if name and of:
-                    found[name.group(1)] = of
-        return found
-
-    def _axis(self, reference: str) -> Channels:
+    def channels(self, reference: str) -> Channels:
+        """The channels of a stream of hls::axis (shim/common/ap_axi_sdata.h), or of an array of such; else none."""
         name = self.entry(reference, "name")
         if not name.startswith(("stream<", "axis<")):
             is_other = self.node(reference).startswith("!DIDerivedType") or "DW_TAG_array_type" in self.node(reference)
             base = self.entry(reference, "baseType")
-            return self._axis(base) if is_other and base else ()
+            return self.channels(base) if is_other and base else ()
         given = re.findall(r"!\d+", self.node(self.entry(reference, "templateParams")))
         if name.startswith("stream<"):
-            return self._axis(self.entry(given[0], "type")) if given else ()
+            return self.channels(self.entry(given[0], "type")) if given else ()
         data = self.entry(given[0], "type")
-        number = self.number(data) if data.startswith("!") else None
-        size = number[0] if number else int(self._size(data)) if data.startswith("!") else 0
+        size = self._flat_bits(data) if data.startswith("!") else 0
         user, id_, dest, enabled = (int(self.entry(each, "value").split()[-1]) for each in given[1:5])
         keep = (size + 7) // 8 if enabled & 1 else 0
         widths = (
@@ -143,9 +119,11 @@ class DebugInfo:
         )
         return tuple((channel, width) for channel, width in widths if width)
 
-    def _size(self, reference: str) -> str:
-        """Bits of a type, through names."""
-        return self.entry(reference, "size") or self._size(self.entry(reference, "baseType"))
+    def _flat_bits(self, reference: str) -> int:
+        """Bits of a value in a word, as `flat` of ap_axi_sdata.h counts them: all but ap_int and ap_uint as bytes."""
+        named = re.fullmatch(r"ap_u?int<(\d+)>", self.entry(reference, "name"))
+        size = named.group(1) if named else self.entry(reference, "size")
+        return int(size) if size else self._flat_bits(self.entry(reference, "baseType"))
 
     def type_of(self, reference: str) -> Type | None:
         """The type in memory; None for what has no equal here (floating point, streams, unions)."""

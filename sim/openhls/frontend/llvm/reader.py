@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 
 from openhls.errors import OpenHlsError
+from openhls.frontend.addresses import STREAM_BYTES
 from openhls.frontend.llvm.debug import DebugInfo
 from openhls.frontend.llvm.instructions import read_instruction
 from openhls.frontend.llvm.module import Block, Function, Global, Instruction, Local, Module, Static, Variable
@@ -63,7 +64,14 @@ class Reader:
                 self.module.statics[clean(name)] = Static(data, of, variable)
 
     def _sort_statics(self) -> None:
-        """Global variables that nothing changes are tables; of the others, which functions use which."""
+        """Global variables that nothing changes are tables; of the others, which functions use which.
+
+        Those whose initial values a program computes when it starts are left out: hardware starts with constants.
+        """
+        for name in self._computed():
+            kept = self.module.statics.get(name)
+            if kept is not None and not (kept.type.size and kept.type.size % STREAM_BYTES == 0):
+                del self.module.statics[name]
         changed: set[str] = set()
         for function in self.module.functions.values():
             changed |= _changed(function)
@@ -77,6 +85,20 @@ class Reader:
                     function.statics |= used & self.module.statics.keys()
                     if it.opcode == "call" and str(it.flag) in self.module.functions:
                         function.statics |= self.module.functions[str(it.flag)].statics
+
+    def _computed(self) -> set[str]:
+        """Global variables that change before the program begins."""
+        line = re.search(r"^@llvm\.global_ctors = .*$", self._text, re.MULTILINE)
+        running = re.findall(r'ptr (@(?:"[^"]*"|[\w.$-]+)), ptr', line.group()) if line else []
+        pending = [clean(name) for name in running]
+        functions: dict[str, Function] = {}
+        while pending:
+            name = pending.pop()
+            if name in self.module.functions and name not in functions:
+                functions[name] = self.module.functions[name]
+                blocks = functions[name].blocks.values()
+                pending += [str(it.flag) for block in blocks for it in block.instructions if it.opcode == "call"]
+        return set().union(*(_changed(function) for function in functions.values()))
 
     def _read_function(self, head: str, body: str) -> None:
         match = re.search(r'(@(?:"[^"]*"|[\w.$-]+))\((.*)\)(.*)$', head)
@@ -94,9 +116,12 @@ class Reader:
         function = Function(name, cpp_name, full_name, location, result, self._parameters(match.group(2)))
         self.module.functions[name] = function
         function.declared_result = self._debug.result(subprogram)
-        function.declared = self._debug.parameters(subprogram)
-        function.pointees = self._debug.pointees(subprogram)
-        function.channels = self._debug.channels(subprogram)
+        for parameter, of in self._debug.parameters(subprogram).items():
+            function.declared[parameter] = self._debug.spelled(of)
+            if (pointee := self._debug.pointee(of)) is not None:
+                function.pointees[parameter] = pointee
+            if channels := self._debug.channels(of):
+                function.channels[parameter] = channels
         for attribute, parameter in re.findall(
             r"\b(byval|sret)\((?:[^()]|\([^()]*\))*\)[^,]*?%([\w.$-]+)", match.group(2)
         ):

@@ -189,7 +189,9 @@ template <int A, bool SA, int B, bool SB>
 struct comparison {
   static constexpr bool kSigned = SA == SB ? SA : (A < 32 && B < 32) || (SA ? B < A : A < B);
   using order_bits = bits<larger(A, B) + (SA || SB), kSigned>;
-  using equal_bits = bits<larger(larger(A, B), 32), false>;
+  // Numbers of one width and of different signs are compared with the 64 bits that the vendor's headers keep them in.
+  static constexpr int kWider = larger(larger(A, B), 32);
+  using equal_bits = bits<(A == B && SA != SB ? larger(kWider, 64) : kWider), false>;
 };
 template <typename A, typename B>
 using compared = comparison<operand<A>::kWidth, operand<A>::kSigned, operand<B>::kWidth, operand<B>::kSigned>;

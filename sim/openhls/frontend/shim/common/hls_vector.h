@@ -30,6 +30,7 @@ class alignas(details::vector_alignment(N * sizeof(T))) vector {
     }
   }
   vector(std::initializer_list<T> values) {
+    assert(values.size() == N);
     const T* from = values.begin();
     for (std::size_t i = 0; i < N; ++i) {
 #pragma HLS UNROLL
