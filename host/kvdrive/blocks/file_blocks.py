@@ -93,13 +93,10 @@ class FileBlocks(Blocks):
             self._index.pinned.update(block.id for block in blocks.values())
         there = [place for place, key in enumerate(keys) if key in blocks]
         whole = [False] * len(keys)
-        try:
-            slots = [blocks[keys[place]].slot for place in there]
-            done = self._file.read(slots, [keys[place] for place in there], [buffers[place] for place in there])
-            for place, good in zip(there, done, strict=True):
-                whole[place] = good
-        except OSError as error:
-            log.warning("blocks of %s cannot be read: %s", self.path, error.strerror)
+        slots = [blocks[keys[place]].slot for place in there]
+        done = self._file.read(slots, [keys[place] for place in there], [buffers[place] for place in there])
+        for place, good in zip(there, done, strict=True):
+            whole[place] = good
         with self._lock:
             self._uses.subtract(blocks.keys())
             for key, block in blocks.items():

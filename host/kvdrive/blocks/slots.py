@@ -8,6 +8,7 @@ or given to another block meanwhile is recognised when it is read.
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import struct
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from pathlib import Path
 from kvdrive._native import crc32c
 from kvdrive.blocks.buffers import Bytes
 
+log = logging.getLogger(__name__)
 HEADER_BYTES = 64
 KEY_BYTES = 32
 _PAGE = 4096
@@ -77,9 +79,9 @@ class SlotFile:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def read(self, slots: Sequence[int], keys: Sequence[bytes], buffers: Sequence[Bytes]) -> list[bool]:
-        """Read each slot into its buffer: one read for slots that follow each other. Raises OSError.
+        """Read each slot into its buffer: one read for slots that follow each other.
 
-        False for a slot that does not hold its block of `keys`, whole.
+        False for a slot that cannot be read, or does not hold its block of `keys`, whole.
         """
         whole: list[bool] = []
         while len(whole) < len(slots):
@@ -88,7 +90,11 @@ class SlotFile:
             while end < min(len(slots), begin + _RUN) and slots[end] == slots[end - 1] + 1:
                 end += 1
             run = [buffer.data for buffer in buffers[begin:end]]
-            there = os.preadv(self._file, run, slots[begin] * self.slot_bytes) // self.slot_bytes
-            for place in range(begin, end):
+            try:
+                there = os.preadv(self._file, run, slots[begin] * self.slot_bytes) // self.slot_bytes
+            except OSError as error:
+                log.warning("slot %d cannot be read: %s", slots[begin], error.strerror)
+                there = 0
+            for place in range(begin, begin + max(there, 1)):  # the next read begins behind the slot that stopped it
                 whole.append(place - begin < there and self._seal.holds(keys[place], buffers[place]))
         return whole

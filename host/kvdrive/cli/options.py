@@ -230,7 +230,6 @@ class WeightsTier:
     weights_cache: Annotated[
         ExpertCacheName, typer.Option(help=f"which expert leaves memory. {explained(EXPERT_CACHES)}")
     ] = "lfu"
-
     weights_window: Annotated[
         int, typer.Option(min=1, help="neurons that none of the last so many tokens used leave memory")
     ] = 5
@@ -238,11 +237,16 @@ class WeightsTier:
     def options(self) -> FlashOptions | None:
         """The options as `weights.opening` takes them; None for weights in memory. Raises InputError."""
         if self.weights == "memory":
+            if self.weights_file is not None:
+                raise InputError("--weights-file goes with --weights flash")
             return None
         from kvdrive.weights.opening import FlashOptions
 
         return FlashOptions(
-            self.weights_file, share_or_bytes(self.weights_memory), self.weights_cache, True, self.weights_window
+            self.weights_file,
+            share_or_bytes(self.weights_memory),
+            self.weights_cache,
+            weights_window=self.weights_window,
         )
 
 

@@ -66,6 +66,8 @@ class Settings:
             "--target": self.drives.target,
             "--engine": self.drives.engine,
             "--preset": self.drives.preset,
+            "--index": self.drives.index,
+            "--hot": self.drives.hot_bytes,
             "--kv-formats": list(self.kv_formats),
         }
 

@@ -16,12 +16,13 @@ def as_held(tokenizer: PreTrainedTokenizerBase, ids: list[int], held: Sequence[i
     So a prompt begins with the tokens that a session holds, though the client has sent their text. Special tokens are
     equal to themselves only, never to their name in the text.
     """
-    pieces, others = _pieces(tokenizer, held), _pieces(tokenizer, ids)
+    same = common_length(ids, held)
+    pieces, others = _pieces(tokenizer, held[same:]), _pieces(tokenizer, ids[same:])
     common = common_length("".join(pieces), "".join(others))
     ends = {end: place for place, end in enumerate(accumulate(map(len, others)), 1) if end <= common}
     for count, end in reversed(list(enumerate(accumulate(map(len, pieces)), 1))):
         if end in ends:
-            return [*held[:count], *ids[ends[end] :]]
+            return [*held[: same + count], *ids[same + ends[end] :]]
     return ids
 
 

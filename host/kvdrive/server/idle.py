@@ -77,7 +77,7 @@ class IdleSequences:
         if best is None or not common:
             return Taken(self._new(len(prompt) + new_tokens), "none")
         turn = Turn(common, len(prompt) - common, new_tokens, 0, len(best.cache.layers), in_memory=False)
-        if self._costs.choose(turn, ON_DRIVES).way == "recompute":
+        if self._costs.known and self._costs.choose(turn, ON_DRIVES).way == "recompute":
             return Taken(self._new(len(prompt) + new_tokens), "recompute")
         self._kept.remove(best)
         if common < best.cache.get_seq_length():

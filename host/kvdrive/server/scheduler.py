@@ -17,6 +17,7 @@ import torch
 
 from kvdrive.errors import InputError, TargetError, UnsupportedError
 from kvdrive.generation.checkpoints import Checkpoint
+from kvdrive.nvme.errors import CommandError
 from kvdrive.plugins.attach import AttentionOptions, attach_to
 from kvdrive.plugins.transformers import Attachment
 from kvdrive.server.idle import IdleSequences
@@ -158,7 +159,13 @@ class Scheduler:
             else:
                 per_token = self._checkpoint.shape.bytes_per_token
                 return KeptSequences(attachment.sessions, per_token)
-        return IdleSequences(self._limits.idle, attachment.cache, Costs(None, "", attachment.measure))
+        costs = Costs(None, "", attachment.measure)
+        if self._limits.idle and self._attention.active == "drive":  # what is in memory is always used
+            try:
+                costs.measure()  # so that no request waits for it
+            except (CommandError, TargetError) as error:
+                log.warning("rates cannot be measured, so sequences go on where they are: %s", error)
+        return IdleSequences(self._limits.idle, attachment.cache, costs)
 
     def _update(self, idle: Finished, drives: DriveGroup) -> None:
         self._idle_count = len(idle)

@@ -26,7 +26,7 @@ class KeptSequence:
     `source`: the session that it was forked from, which it replaces once it holds all of its tokens. `recorded`: the
     record that the drives have. `admitted`: what the governor said; None before it was asked. `counted`: tokens whose
     writes were counted, or that were not written again. `way`: how it goes on with tokens that were found; None: none
-    were. `saving`: its save in the background.
+    were. `saving`: its save in the background. `full`: why no more changes can be noted; "": they can.
     """
 
     def __init__(self, store: SessionStore, cache: DriveCache, chain: Chain, name: str, way: Way | None = None) -> None:
@@ -41,6 +41,7 @@ class KeptSequence:
         self.named: list[int] = []
         self.source: Entry | None = None
         self.recorded: str | None = None
+        self.full = ""
         self.admitted: bool | None = None
         self.counted = 0
         self.removed: list[int] = []

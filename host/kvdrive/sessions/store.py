@@ -198,6 +198,7 @@ class SessionStore:
         if tokens:
             kept.cache.synchronize()
             self._try_to_save(kept, tokens)
+            self._stop_if_full(kept)
 
     def save_behind(self, kept: KeptSequence) -> None:
         """`save` what is on its way to the drives now, in the background. One save of a sequence runs at a time.
@@ -230,20 +231,30 @@ class SessionStore:
     def _to_save(self, kept: KeptSequence) -> int:
         """Tokens that should be saved now; 0: there is nothing to do."""
         tokens = kept.stored
-        if tokens <= kept.saved or not self._admits(kept, kept.ids[:tokens]):
+        if tokens <= kept.saved or self._stop_if_full(kept) or not self._admits(kept, kept.ids[:tokens]):
             return 0
         if len(kept.cache.sequences[0].slices) != self._record_of.parts:
             kept.stop("a drive has failed")
             return 0
         return tokens
 
+    def _stop_if_full(self, kept: KeptSequence) -> bool:
+        """Keep no more of a sequence whose session takes no more records; what the index names of it stays.
+
+        In the model's thread. Raises CommandError, TargetError.
+        """
+        if kept.full:
+            kept.cache.synchronize()
+            self._part(kept)
+            kept.stop(kept.full)
+        return bool(kept.full)
+
     def _try_to_save(self, kept: KeptSequence, tokens: int) -> None:
         """Save; a failure is counted and said. Raises TargetError."""
         try:
             self.saving.save(kept, tokens)
         except RecordsFullError as error:
-            self._part(kept)
-            kept.stop(str(error))
+            kept.full = str(error)  # the model's thread stops it: to fork, its appends must have ended
             return
         except (CommandError, sqlite3.Error) as error:
             self.stats.failed_saves += 1
@@ -274,7 +285,7 @@ class SessionStore:
                     self.index.wanted(list(self._chain.keys(kept.ids)))
             elif kept.ids and kept.stored:
                 self.keep(cache)
-        except (CommandError, TargetError) as error:
+        except (CommandError, TargetError, sqlite3.Error) as error:
             self.stats.failed_saves += 1
             log.warning("the last tokens of a session could not be saved: %s", str(error))
         finally:

@@ -90,6 +90,25 @@ def test_a_damaged_block_is_not_there_and_is_written_again(path, buffers, place)
     assert found(store, buffers, 1)
 
 
+def test_a_slot_that_cannot_be_read_takes_no_other_with_it(path, buffers, monkeypatch):
+    """Slots that follow each other are read at once; a disk returns what comes before the bad place, then an error."""
+    store = opened(path)
+    fill(store, buffers, [1, 2, 3, 4])
+    keys, several, read, bad = [key(number) for number in (1, 2, 3, 4)], Buffers(4, SLOT), os.preadv, 2 * SLOT
+
+    def damaged(file, run, offset):
+        if offset == bad:
+            raise OSError(5, os.strerror(5))
+        return read(file, run[: (bad - offset) // SLOT] if offset < bad else run, offset)
+
+    monkeypatch.setattr("kvdrive.blocks.slots.os.preadv", damaged)
+    assert store.read(keys, list(several)) == [True, True, False, True]
+    assert store.stats.damaged == 1
+    monkeypatch.undo()
+    assert [found(store, buffers, number) for number in (1, 2, 3, 4)] == [True, True, False, True]
+    store.close()
+
+
 def test_a_file_that_was_cut_short_has_no_blocks(path, buffers):
     store = opened(path)
     fill(store, buffers, [1, 2])

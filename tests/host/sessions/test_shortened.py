@@ -99,6 +99,18 @@ def test_a_session_that_was_changed_too_often_is_not_kept_on(opened, model, text
         assert torch.equal(greedy(model, text[:, : end + 1], 399 - end, past_key_values=cache), text)
 
 
+def test_a_save_in_the_background_that_finds_no_room_for_a_record_ends(opened, model, monkeypatch, caplog):
+    """The model's thread stops keeping the sequence at its next call; it goes on in memory."""
+    monkeypatch.setattr(record, "_RECORDS", 1)  # which is for saying that the rest is unusable
+    with opened(model, active="memory", overflow="error", context=0) as attached:
+        store = attached.sessions
+        cache = store.cache(PROMPT, "talk")
+        assert greedy(model, PROMPT, 40, past_key_values=cache).shape[1] == PROMPT.shape[1] + 40
+        assert "no more changes can be noted" in caplog.text
+        assert cache.keeper is None
+        assert store.index.named("talk", "") is None
+
+
 def test_records_are_counted_with_few_reads(target, monkeypatch):
     monkeypatch.setattr(record, "_RECORDS", 40)
     session, reads = Session(target), []

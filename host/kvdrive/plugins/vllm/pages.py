@@ -59,10 +59,10 @@ class Pages:
 
     def gather(self, blocks: Sequence[int], stored: Bytes) -> None:
         """Copy all blocks of a stored block to `stored` [bytes]."""
-        numbers = np.asarray(blocks)
         for pages, first, size in self._parts:
             rows = stored[first : first + len(blocks) * size].reshape(-1, size)
-            np.take(pages, numbers, axis=0, out=rows, mode="clip")
+            for row, block in zip(rows, blocks, strict=True):  # np.take would first copy pages that are apart
+                row[:] = pages[block]
 
     def scatter(self, stored: Bytes, skip: int, blocks: Sequence[int]) -> None:
         """Copy `stored` [bytes], without its first `skip` blocks, to `blocks` of the engine."""
