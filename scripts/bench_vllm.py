@@ -204,7 +204,8 @@ def picture(found: dict[str, Any], path: Path) -> None:
         for way, style in (("read", "-"), ("written", "--")):
             moved = [0.0, *(sample[way] / 2**20 for sample in one["samples"])]
             last.plot(seconds, moved, style, color=f"C{number}", label=f"{NAMES[name]}: {way}")
-    low.bar([NAMES[name] for name in found], [100 * hit_rate(one) for one in found.values()])
+    names = [NAMES[name].replace(", ", ",\n") for name in found]
+    low.bar(names, [100 * hit_rate(one) for one in found.values()])
     left.set(title="Remaining requests", xlabel="s")
     right.set(title="Generated tokens per second", xlabel="s")
     low.set(title="Tokens of the prompts that were found", ylabel="%", ylim=(0, 100))

@@ -171,18 +171,26 @@ def turns(bench: Bench) -> dict:
     histories = [prompt(100 + number, job["question"]) for number in range(job["prompts"])]
     bench.settle()
     began = time.perf_counter()
-    first, cached, given, tokens = [], [], [], []
+    first, last, cached, given, tokens = [], [], [], [], []
     for turn in range(job["turns"]):
         for number, history in enumerate(histories):
             if turn:
                 history += prompt(1000 * turn + number, job["question"])
             (answer,) = bench.play([history], job["answer"])
             first.append(answer["first"])
+            last.append(answer["last"])
             cached.append(answer["cached"])
             given.append(len(history))
             tokens.append(answer["tokens"])
             history += answer["tokens"]
-    return {"seconds": time.perf_counter() - began, "first": first, "cached": cached, "prompt": given, "tokens": tokens}
+    return {
+        "seconds": time.perf_counter() - began,
+        "first": first,
+        "last": last,
+        "cached": cached,
+        "prompt": given,
+        "tokens": tokens,
+    }
 
 
 def burst(bench: Bench) -> dict:
