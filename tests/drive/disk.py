@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from kvdrive._native import crc32c
+
 PAGE, SECTOR, STAMP, SUPERBLOCK = 4096, 512, 8, 128
 JOURNAL = 2 * PAGE
 MIX = 0x9E3779B97F4A7C15
@@ -64,6 +66,27 @@ def damage(path: Path, page: int, kind: str, rng: np.random.Generator, within: i
         file.seek(page)
         file.write(new)
     return old
+
+
+def forge(path: Path, old: bytes, at: int, new: bytes) -> None:
+    """Write `new` at byte `at` of the first `old` in a page of the journal, and the page's checksum."""
+    header = STAMP + 32  # the last four bytes are the checksum
+    for start, pages in transactions(path):
+        for offset in range(start, start + pages * PAGE, PAGE):
+            with path.open("r+b") as file:
+                file.seek(offset)
+                page = np.frombuffer(bytearray(file.read(PAGE)), np.uint8)
+                places = np.array([i for i in range(header, PAGE) if i % SECTOR >= STAMP])
+                found = page[places].tobytes().find(old)
+                if found < 0:
+                    continue
+                page[places[found + at : found + at + len(new)]] = np.frombuffer(new, np.uint8)
+                page[header - 4 : header] = 0
+                page[header - 4 : header] = np.frombuffer(struct.pack("<I", crc32c(page)), np.uint8)
+                file.seek(offset)
+                file.write(page.tobytes())
+                return
+    raise AssertionError("no page of the journal holds these bytes")
 
 
 def head_of(path: Path, size: int) -> bytes:

@@ -10,6 +10,7 @@
 
 #include "attention/job_memory.hpp"
 #include "attention/page_source.hpp"
+#include "attention/runs.hpp"
 #include "kv/head_rows.hpp"
 
 namespace kvdrive {
@@ -23,37 +24,40 @@ inline std::vector<std::uint32_t> ones(const std::byte* bitmap, std::uint32_t co
   return numbers;
 }
 
-// The request for the rows of `tokens`, ascending, that are in groups; staged rows are left out. `of`: tokens that
-// could have been chosen.
-inline RowRequest stored_rows(const HeadRows& rows, const std::vector<std::uint32_t>& tokens, std::uint32_t of) {
+// The request for the rows of `tokens` that are in groups; staged rows are left out. `of`: tokens that could have been
+// chosen.
+inline RowRequest stored_rows(const HeadRows& rows, const Runs& tokens, std::uint32_t of) {
   const std::uint32_t per_group = rows.tokens_per_group();
   RowRequest request{.list = rows.list(),
                      .pages = (std::min(of, rows.tokens_in_groups()) + per_group - 1) / per_group,
                      .rows_per_page = per_group,
                      .row_bytes = rows.row_bytes()};
-  request.rows.assign(tokens.begin(), std::ranges::lower_bound(tokens, rows.tokens_in_groups()));
+  for (const Run& run : tokens) request.rows.add(run.first, std::min(run.end, rows.tokens_in_groups()));
   return request;
 }
 
-// Calls use(row) for each staged row of these tokens.
+// Calls use(rows) for the staged rows of these tokens, run by run.
 template <typename Use>
-void each_staged(const HeadRows& rows, const std::vector<std::uint32_t>& tokens, Use use) {
-  for (auto token = std::ranges::lower_bound(tokens, rows.tokens_in_groups()); token != tokens.end(); ++token) {
-    use(rows.staged().subspan(std::size_t{*token - rows.tokens_in_groups()} * rows.row_bytes(), rows.row_bytes()));
+void each_staged(const HeadRows& rows, const Runs& tokens, Use use) {
+  for (const Run& run : tokens) {
+    const std::uint32_t first = std::max(run.first, rows.tokens_in_groups());
+    if (first >= run.end) continue;
+    const std::size_t at = std::size_t{first - rows.tokens_in_groups()} * rows.row_bytes();
+    use(rows.staged().subspan(at, std::size_t{run.end - first} * rows.row_bytes()));
   }
 }
 
 // Places the rows of `tokens` one after the other; the batch's next request is stored_rows() of the same tokens.
-inline std::uint64_t place_rows(JobMemory& memory, RowBatch& arriving, const HeadRows& rows,
-                                const std::vector<std::uint32_t>& tokens) {
-  const std::uint64_t address = memory.place(tokens.size() * std::uint64_t{rows.row_bytes()});
+inline std::uint64_t place_rows(JobMemory& memory, RowBatch& arriving, const HeadRows& rows, const Runs& tokens) {
+  const std::uint64_t address = memory.place(tokens.count() * std::uint64_t{rows.row_bytes()});
   std::byte* to = memory.at(address);
-  const auto add = [&](const std::byte* row) {
-    std::memcpy(to, row, rows.row_bytes());
-    to += rows.row_bytes();
+  const auto add = [&](std::span<const std::byte> bytes) {
+    std::memcpy(to, bytes.data(), bytes.size());
+    to += bytes.size();
   };
-  arriving.next([&](auto, const std::byte* row) { add(row); });
-  each_staged(rows, tokens, [&](std::span<const std::byte> row) { add(row.data()); });
+  arriving.next(
+      [&](const Run& run, const std::byte* bytes) { add({bytes, std::size_t{run.count()} * rows.row_bytes()}); });
+  each_staged(rows, tokens, add);
   return address;
 }
 

@@ -28,10 +28,10 @@ class RowsInMemory final : public RowBatch {
     const RowRequest& request = requests_[next_];
     const std::uint64_t stride = request.filtered ? request.row_bytes : abi::kPageBytes;
     const std::byte* bytes = rows_[next_++];
-    for (const std::uint32_t row : request.rows) {
-      use(row, bytes);
-      bytes += stride;
-    }
+    request.each_run([&](auto, const Run& run) {
+      use(run, bytes);
+      bytes += run.count() * stride;
+    });
   }
 
  private:
@@ -43,20 +43,20 @@ class RowsInMemory final : public RowBatch {
 
 std::uint32_t pages_of(const RowRequest& request) {
   std::uint32_t pages = 0;
-  request.each_page([&](auto, auto, auto) { ++pages; });
+  request.each_page([&](auto, auto) { ++pages; });
   return pages;
 }
 
 // Adds the reads of a request. Pages that drive memory keeps are copied at once.
 void add_reads(const RowRequest& request, std::byte* to, ReadPath& path, std::vector<GroupRead>& reads) {
   KeptPages* const kept = request.kept(path);
-  request.each_page([&](std::uint32_t page, std::size_t first, std::size_t end) {
+  request.each_page([&](std::uint32_t page, std::uint32_t rows) {
     const std::uint32_t index = request.first_page + page;
-    const std::uint64_t wanted = (end - first) * request.row_bytes;
+    const std::uint32_t wanted = rows * request.row_bytes;
     if (const std::byte* const found = kept == nullptr ? nullptr : kept->find(path.unit(request.list, index))) {
       std::memcpy(to, found, abi::kPageBytes);
     } else {
-      reads.push_back({request.list, index, to, static_cast<std::uint32_t>(wanted)});
+      reads.push_back({request.list, index, to, wanted});
     }
     to += abi::kPageBytes;
   });
@@ -66,23 +66,33 @@ void add_reads(const RowRequest& request, std::byte* to, ReadPath& path, std::ve
 void keep(const RowRequest& request, const std::byte* pages, ReadPath& path) {
   KeptPages* const kept = request.kept(path);
   if (kept == nullptr) return;
-  request.each_page([&](std::uint32_t page, auto, auto) {
+  request.each_page([&](std::uint32_t page, auto) {
     kept->keep(path.unit(request.list, request.first_page + page), pages);
     pages += abi::kPageBytes;
   });
 }
 
+// Calls use(number of the page among those that were read, run) for the runs of wanted rows.
+template <typename Use>
+void each_run_read(const RowRequest& request, Use use) {
+  std::size_t number = 0;
+  std::uint32_t last = UINT32_MAX;
+  request.each_run([&](std::uint32_t page, const Run& run) {
+    if (last != UINT32_MAX && page != last) ++number;
+    last = page;
+    use(number, run);
+  });
+}
+
 // Picks rows that the filter does not support; the drive's processor copies them.
 std::vector<std::uint8_t> pick(const RowRequest& request, std::span<const std::byte> pages) {
-  std::vector<std::uint8_t> kept(request.rows.size() * request.row_bytes);
+  std::vector<std::uint8_t> kept(std::size_t{request.rows.count()} * request.row_bytes);
   std::uint8_t* to = kept.data();
-  const std::byte* from = pages.data();
-  request.each_page([&](auto, std::size_t first, std::size_t end) {
-    for (std::size_t i = first; i < end; ++i, to += request.row_bytes) {
-      std::memcpy(to, from + std::size_t{request.rows[i] % request.rows_per_page} * request.row_bytes,
-                  request.row_bytes);
-    }
-    from += abi::kPageBytes;
+  each_run_read(request, [&](std::size_t page, const Run& run) {
+    const std::size_t bytes = std::size_t{run.count()} * request.row_bytes;
+    const std::byte* const from = pages.data() + page * abi::kPageBytes;
+    std::memcpy(to, from + std::size_t{run.first % request.rows_per_page} * request.row_bytes, bytes);
+    to += bytes;
   });
   return kept;
 }
@@ -93,13 +103,11 @@ std::vector<std::uint8_t> filter(Engine& engine, const RowRequest& request, std:
   const std::uint32_t parts = (request.row_bytes + abi::kMaxRowBytes - 1) / abi::kMaxRowBytes;
   const auto rows = static_cast<std::uint32_t>(pages.size() / abi::kPageBytes * request.rows_per_page * parts);
   std::vector<std::uint8_t> bitmap(whole_beats((rows + 7) / 8));
-  std::size_t before = 0;
-  request.each_page([&](auto, std::size_t first, std::size_t end) {
-    for (std::size_t i = first; i < end; ++i) {
-      const std::size_t row = (before + request.rows[i] % request.rows_per_page) * parts;
-      for (std::size_t bit = row; bit < row + parts; ++bit) bitmap[bit / 8] |= static_cast<std::uint8_t>(1U << bit % 8);
+  each_run_read(request, [&](std::size_t page, const Run& run) {
+    const std::size_t first = (page * request.rows_per_page + run.first % request.rows_per_page) * parts;
+    for (std::size_t bit = first; bit < first + std::size_t{run.count()} * parts; ++bit) {
+      bitmap[bit / 8] |= static_cast<std::uint8_t>(1U << bit % 8);
     }
-    before += request.rows_per_page;
   });
   auto filtered = engine.filter({reinterpret_cast<const std::uint8_t*>(pages.data()), pages.size()}, bitmap, rows,
                                 request.row_bytes / parts, abi::kPageBytes);
@@ -184,7 +192,7 @@ std::unique_ptr<RowBatch> CopiedPages::read(std::vector<RowRequest> requests, Ns
     auto kept = read.empty() ? std::vector<std::uint8_t>() : filter(context_.engine, request, read);
     const auto* const bytes = reinterpret_cast<const std::byte*>(kept.data());
     batch->add(bytes, std::move(kept));
-    context_.filtered.count(read.size() / abi::kPageBytes, request.pages, request.rows_per_page, request.rows.size(),
+    context_.filtered.count(read.size() / abi::kPageBytes, request.pages, request.rows_per_page, request.rows.count(),
                             request.row_bytes);
   }
   return batch;

@@ -38,7 +38,7 @@ class GroupsHead {
     RowRequest request{.list = head_.k.index()->list(), .filtered = false, .keep = RowRequest::Keep::kIndex};
     const auto whole =
         std::min<std::uint64_t>((index_bytes() + abi::kPageBytes - 1) / abi::kPageBytes, head_.k.index()->pages());
-    for (std::uint32_t page = 0; page < whole; ++page) request.rows.push_back(page);
+    request.rows.add(0, static_cast<std::uint32_t>(whole));
     index.push_back(std::move(request));
   }
 
@@ -51,10 +51,10 @@ class GroupsHead {
       units = choose_units(index);
       if (failed()) return;
     }
-    for (std::uint32_t token = 0; token < head_.tokens(); ++token) {
-      const bool read = token >= indexed_ || units[token / unit()];
-      if (read && head_.is_valid(token)) tokens_.push_back(token);
+    for (std::uint32_t i = 0; i < units_; ++i) {
+      if (units[i]) head_.add_valid(i * unit(), std::min((i + 1) * unit(), indexed_), tokens_);
     }
+    head_.add_valid(indexed_, head_.tokens(), tokens_);
     std::vector<RowRequest> chosen;
     for (const HeadRows* rows : {&head_.k, &head_.v}) {
       chosen.push_back(stored_rows(*rows, tokens_, head_.tokens()));
@@ -73,7 +73,7 @@ class GroupsHead {
       return done_;
     }
     memory_.start(head_, abi::kExact);
-    memory_.job.tokens = static_cast<std::uint32_t>(tokens_.size());
+    memory_.job.tokens = tokens_.count();
     memory_.job.k = place_rows(memory_, *arriving_, head_.k, tokens_);
     memory_.job.v = place_rows(memory_, *arriving_, head_.v, tokens_);
     arriving_.reset();
@@ -171,14 +171,14 @@ class GroupsHead {
   std::uint32_t indexed_ = 0;  // tokens of the command that have an index
   std::uint32_t units_ = 0;
   std::vector<abi::GroupChoiceResult> choice_;  // empty if nothing was chosen
-  std::vector<std::uint32_t> tokens_;           // tokens that are attended to
+  Runs tokens_;                                 // that are attended to
   std::unique_ptr<RowBatch> arriving_;
 };
 
 }  // namespace
 
 AttentionOutcome run_groups(RunContext& context, std::span<const Head> heads, PageSource& pages) {
-  for (const bool index : {false, true}) context.ftl.read_path().kept(index).shrink();
+  for (const bool index : {false, true}) context.ftl.read_path().kept(index).begin_command();
   std::vector<GroupsHead> all;
   for (const Head& head : heads) all.emplace_back(context, head, pages);
   std::unique_ptr<RowBatch> index;

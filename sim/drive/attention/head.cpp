@@ -78,6 +78,13 @@ bool Head::any_valid(std::uint32_t first, std::uint32_t end) const {
   return false;
 }
 
+void Head::add_valid(std::uint32_t first, std::uint32_t end, Runs& tokens) const {
+  if (valid.empty()) return tokens.add(first, end);
+  for (std::uint32_t token = first; token < end; ++token) {
+    if (is_valid(token)) tokens.add(token, token + 1);
+  }
+}
+
 std::vector<bool> Head::wanted_groups(const HeadRows& rows) const {
   const std::uint32_t per_group = rows.tokens_per_group();
   std::vector<bool> wanted(std::min((tokens() + per_group - 1) / per_group, rows.groups()));

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "attention/runs.hpp"
 #include "common/abi.hpp"
 #include "kv/kv_store.hpp"
 
@@ -38,6 +39,8 @@ struct Head {
     return valid.empty() || (std::to_integer<unsigned>(valid[token / 8]) >> token % 8 & 1) != 0;
   }
   bool any_valid(std::uint32_t first, std::uint32_t end) const;
+  // Adds the valid tokens among [first, end).
+  void add_valid(std::uint32_t first, std::uint32_t end, Runs& tokens) const;
   // A flag for each group of `rows` that holds tokens of the command: true if at least one of these tokens is valid.
   std::vector<bool> wanted_groups(const HeadRows& rows) const;
 };

@@ -3,6 +3,7 @@
 // (mapped_pages), or streamed around it (streamed_pages). A source is made for one command and used by one run.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "attention/job_memory.hpp"
+#include "attention/runs.hpp"
 #include "engine/engine.hpp"
 #include "ftl/ftl.hpp"
 
@@ -39,8 +41,8 @@ struct RowRequest {
   std::uint32_t pages = 0;  // pages that could hold a wanted row
   std::uint32_t rows_per_page = 1;
   std::uint32_t row_bytes = abi::kPageBytes;
-  std::vector<std::uint32_t> rows{};  // wanted rows, ascending, numbered from the first page on
-  bool filtered = true;               // false: whole pages are read; their first `row_bytes` are needed
+  Runs rows{};           // wanted rows, numbered from the first page on
+  bool filtered = true;  // false: whole pages are read; their first `row_bytes` are needed
   enum class Keep : std::uint8_t { kNothing, kHot, kIndex } keep = Keep::kNothing;  // in drive memory, see KeptPages
 
   // Where pages of the request are kept; null if they are not.
@@ -50,28 +52,46 @@ struct RowRequest {
     return pages.active() ? &pages : nullptr;
   }
 
-  // Calls use(page, first row, end) for each page with a wanted row, in order. First and end are positions in `rows`.
+  // Calls use(page, run) for the runs of wanted rows, in order. A run that crosses pages is cut into one for each page.
+  template <typename Use>
+  void each_run(Use use) const {
+    for (const Run& run : rows) {
+      for (std::uint32_t row = run.first, end = 0; row < run.end; row = end) {
+        const std::uint32_t page = row / rows_per_page;
+        end = std::min(run.end, (page + 1) * rows_per_page);
+        use(page, Run{row, end});
+      }
+    }
+  }
+
+  // Calls use(page, number of wanted rows) for each page with a wanted row, in order.
   template <typename Use>
   void each_page(Use use) const {
-    for (std::size_t first = 0, end = 0; first < rows.size(); first = end) {
-      const std::uint32_t page = rows[first] / rows_per_page;
-      while (end < rows.size() && rows[end] / rows_per_page == page) ++end;
-      use(page, first, end);
-    }
+    std::uint32_t page = 0, count = 0;
+    each_run([&](std::uint32_t next, const Run& run) {
+      if (count > 0 && next != page) {
+        use(page, count);
+        count = 0;
+      }
+      page = next;
+      count += run.count();
+    });
+    if (count > 0) use(page, count);
   }
 };
 
 // Rows that were requested together.
 class RowBatch {
  public:
-  using Use = std::function<void(std::uint32_t row, const std::byte* bytes)>;
+  using Use = std::function<void(const Run& rows, const std::byte* bytes)>;
 
   RowBatch(bool all_read, Ns read_done) : whole(all_read), done(read_done) {}
   RowBatch(const RowBatch&) = delete;
   RowBatch& operator=(const RowBatch&) = delete;
   virtual ~RowBatch() = default;
 
-  // Calls use(row, bytes) for the wanted rows of the next request, in order. Precondition: `whole`.
+  // Calls use(rows, bytes) for the wanted rows of the next request, in order, with the bytes of consecutive rows of a
+  // page together. Precondition: `whole`.
   virtual void next(const Use& use) = 0;
 
   const bool whole;  // false: at least one page is lost

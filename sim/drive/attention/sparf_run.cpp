@@ -82,7 +82,7 @@ class SparfHead {
     memory_.job.out = memory_.place_zeros(whole_beats((tokens() + 7) / 8));
     run();
     if (failed()) return;
-    chosen_ = ones(memory_.at(memory_.job.out), tokens());
+    for (const std::uint32_t token : ones(memory_.at(memory_.job.out), tokens())) chosen_.add(token, token + 1);
     arriving_ = pages_.read({stored_rows(head_.k, chosen_, tokens()), stored_rows(head_.v, chosen_, tokens())},
                             done_.data_done, kChosenPieces);
   }
@@ -93,7 +93,7 @@ class SparfHead {
     if (!arriving_->whole) return lose(), done_;
     done_.data_done = std::max(done_.data_done, arriving_->done);
     memory_.start(head_, abi::kSparfAttend);
-    memory_.job.tokens = static_cast<std::uint32_t>(chosen_.size());
+    memory_.job.tokens = chosen_.count();
     restore_records();
     memory_.job.k = place_rows(memory_, *arriving_, head_.k, chosen_);
     memory_.job.v = place_rows(memory_, *arriving_, head_.v, chosen_);
@@ -137,7 +137,7 @@ class SparfHead {
       if (index.size() == whole_requests_ || index.back().row_bytes != bytes) {
         index.push_back({.list = head_.k.list(), .row_bytes = bytes, .filtered = false});
       }
-      index.back().rows.push_back(group);
+      index.back().rows.add(group, group + 1);
     }
     whole_requests_ = index.size() - whole_requests_;
   }
@@ -152,7 +152,8 @@ class SparfHead {
       const std::uint32_t first = span.first_row(page);
       for (auto row = std::ranges::lower_bound(rows_, first); row != rows_.end() && *row < first + span.rows_per_page;
            ++row) {
-        request.rows.push_back(page * span.rows_per_page + *row - first);
+        const std::uint32_t number = page * span.rows_per_page + *row - first;
+        request.rows.add(number, number + 1);
       }
     }
     return request;
@@ -170,17 +171,20 @@ class SparfHead {
     memory_.job.k = memory_.place_zeros(blocks * rows_.size() * abi::kLanes * 2);
     const Columns columns{memory_.at(memory_.job.k), rows_.size()};
     for (const EmbeddingSpan& span : spans_) {
-      index.next([&](std::uint32_t row, const std::byte* from) {
-        const std::uint32_t page = row / span.rows_per_page, token = span.first_token_of(page);
-        const std::uint32_t dimension = span.first_row(page) + row % span.rows_per_page;
+      index.next([&](const Run& run, const std::byte* from) {
+        const std::uint32_t page = run.first / span.rows_per_page, token = span.first_token_of(page);
+        const std::uint32_t dimension = span.first_row(page) + run.first % span.rows_per_page;
         const std::uint32_t count = std::min(span.block_tokens(), tokens() - std::min(tokens(), token));
-        columns.add(token, count, static_cast<std::size_t>(std::ranges::lower_bound(rows_, dimension) - rows_.begin()),
-                    from);
+        // Rows that follow one another in the page are chosen dimensions that follow one another.
+        const auto place = static_cast<std::size_t>(std::ranges::lower_bound(rows_, dimension) - rows_.begin());
+        for (std::uint32_t i = 0; i < run.count(); ++i, from += span.row_bytes()) {
+          columns.add(token, count, place + i, from);
+        }
       });
     }
     for (std::size_t i = 0; i < whole_requests_; ++i) {
-      index.next([&](std::uint32_t group, const std::byte* page) {
-        const auto [first, end] = tokens_of(group);
+      index.next([&](const Run& group, const std::byte* page) {
+        const auto [first, end] = tokens_of(group.first);
         columns.add_tokens(first, end, rows_, page + std::size_t{first % k.tokens_per_group()} * k.row_bytes(),
                            k.row_bytes());
       });
@@ -201,12 +205,12 @@ class SparfHead {
     if (head_.valid.empty() && tokens() == v.tokens() && !sums.empty()) {
       context_.filtered.count(0, v.groups(), 0, 0, 0);
     } else {
-      std::vector<std::uint32_t> in, out;
+      Runs in, out;
       for (std::uint32_t token = 0; token < v.tokens(); ++token) {
-        (token < tokens() && head_.is_valid(token) ? in : out).push_back(token);
+        (token < tokens() && head_.is_valid(token) ? in : out).add(token, token + 1);
       }
-      count = static_cast<std::uint32_t>(in.size());
-      const bool subtract = !sums.empty() && out.size() < in.size();
+      count = in.count();
+      const bool subtract = !sums.empty() && out.count() < in.count();
       if (!subtract) sums.assign(v.head_dim(), 0);
       if (!add_v(subtract ? out : in, subtract ? -1 : 1, sums)) return false;
     }
@@ -216,13 +220,15 @@ class SparfHead {
     return true;
   }
 
-  bool add_v(const std::vector<std::uint32_t>& tokens, int sign, std::vector<std::int64_t>& sums) {
+  bool add_v(const Runs& tokens, int sign, std::vector<std::int64_t>& sums) {
     const HeadRows& v = head_.v;
     const auto batch = pages_.read({stored_rows(v, tokens, v.tokens())}, context_.ready, kChosenPieces);
     if (!batch->whole) return false;
     done_.data_done = std::max(done_.data_done, batch->done);
-    batch->next([&](auto, const std::byte* row) { add_rows({row, v.row_bytes()}, sums, sign); });
-    each_staged(v, tokens, [&](std::span<const std::byte> row) { add_rows(row, sums, sign); });
+    batch->next([&](const Run& run, const std::byte* bytes) {
+      add_rows({bytes, std::size_t{run.count()} * v.row_bytes()}, sums, sign);
+    });
+    each_staged(v, tokens, [&](std::span<const std::byte> rows) { add_rows(rows, sums, sign); });
     return true;
   }
 
@@ -237,7 +243,7 @@ class SparfHead {
   std::vector<EmbeddingSpan> spans_;
   std::uint32_t not_indexed_ = 0;   // first token without an embedding index
   std::size_t whole_requests_ = 0;  // number of requests for these tokens
-  std::vector<std::uint32_t> chosen_;
+  Runs chosen_;
   std::unique_ptr<RowBatch> arriving_;
 };
 

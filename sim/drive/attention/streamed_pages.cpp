@@ -105,16 +105,18 @@ class StreamedPages::Batch final : public RowBatch {
   void next(const Use& use) override {
     const RowRequest& request = requests_[next_++];
     std::uint64_t pages = 0;
-    request.each_page([&](std::uint32_t number, std::size_t first, std::size_t end) {
-      const std::byte* const bytes = page(request, request.first_page + number);
-      for (std::size_t i = first; i < end; ++i) {
-        const std::uint32_t row = request.rows[i];
-        use(row, bytes + std::size_t{row % request.rows_per_page} * request.row_bytes);
+    std::uint32_t last = UINT32_MAX;
+    const std::byte* bytes = nullptr;
+    request.each_run([&](std::uint32_t number, const Run& run) {
+      if (number != last) {
+        bytes = page(request, request.first_page + number);
+        last = number;
+        ++pages;
       }
-      ++pages;
+      use(run, bytes + std::size_t{run.first % request.rows_per_page} * request.row_bytes);
     });
     if (!request.filtered) return;
-    source_.context_.filtered.count(pages, request.pages, request.rows_per_page, request.rows.size(),
+    source_.context_.filtered.count(pages, request.pages, request.rows_per_page, request.rows.count(),
                                     request.row_bytes);
   }
 
@@ -125,7 +127,7 @@ class StreamedPages::Batch final : public RowBatch {
     std::vector<GroupStream::Group> groups;
     for (const RowRequest& request : requests_) {
       KeptPages* const kept = request.kept(path);
-      request.each_page([&](std::uint32_t number, auto, auto) {
+      request.each_page([&](std::uint32_t number, auto) {
         const std::uint32_t index = request.first_page + number;
         in_memory_.push_back(kept == nullptr ? nullptr : kept->find(path.unit(request.list, index)));
         if (in_memory_.back() == nullptr) groups.push_back({request.list, index});

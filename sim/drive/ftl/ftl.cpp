@@ -13,29 +13,20 @@ ListId Ftl::create_list() {
 }
 
 void Ftl::cut(ListId list, std::uint32_t from) {
-  state_.map.cut(list, from, [this](Unit unit, std::uint32_t count) { free_units(unit, count); });
+  state_.map.cut(list, from, [this](Unit unit, std::uint32_t count) { state_.free_units(unit, count); });
 }
 
 void Ftl::drop_list(ListId list) {
-  state_.map.drop(list, [this](Unit unit, std::uint32_t count) { free_units(unit, count); });
+  state_.map.drop(list, [this](Unit unit, std::uint32_t count) { state_.free_units(unit, count); });
 }
 
 void Ftl::remove(ListId list, std::uint32_t index) {
-  state_.map.remove(list, index, [this](Unit unit, std::uint32_t count) { free_units(unit, count); });
+  state_.map.remove(list, index, [this](Unit unit, std::uint32_t count) { state_.free_units(unit, count); });
 }
 
 void Ftl::remove_behind_first(ListId list, std::uint32_t count) {
-  state_.map.remove_behind_first(list, count, [this](Unit unit, std::uint32_t freed) { free_units(unit, freed); });
-}
-
-// Frees units that no list references any more.
-void Ftl::free_units(Unit unit, std::uint32_t count) {
-  state_.live -= count;
-  if (WriteQueue::holds(unit)) {
-    state_.queue.invalidate(unit, count);
-  } else {
-    state_.bands.remove_live(unit, count);
-  }
+  state_.map.remove_behind_first(list, count,
+                                 [this](Unit unit, std::uint32_t freed) { state_.free_units(unit, freed); });
 }
 
 void Ftl::put(ListId list, Owner owner, std::span<const std::byte> first, std::span<const std::byte> rest) {
@@ -58,7 +49,7 @@ void Ftl::put(ListId list, Owner owner, std::span<const std::byte> first, std::s
   const auto old = state_.map.at(list, position);
   state_.map.set(list, position, state_.queue.last_number());
   ++state_.live;
-  if (old && !state_.map.holds(family, owner.index, *old)) free_units(*old, 1);
+  if (old && !state_.map.holds(family, owner.index, *old)) state_.free_units(*old, 1);
   ++state_.counters.groups_written;
   const std::uint64_t programmed = state_.counters.units_programmed;
   writes_.program_rows();

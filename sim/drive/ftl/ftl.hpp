@@ -141,8 +141,6 @@ class Ftl {
   }
 
  private:
-  void free_units(Unit unit, std::uint32_t count);
-
   FtlState state_;
   WritePath writes_{state_};
   ReadPath reads_{state_};

@@ -45,6 +45,23 @@ struct FtlState {
         bands(geometry),
         queue(media) {}
 
+  // Frees units that no list references any more.
+  void free_units(Unit first, std::uint32_t count) {
+    live -= count;
+    if (WriteQueue::holds(first)) {
+      queue.invalidate(first, count);
+    } else {
+      vacate(first, count);
+    }
+  }
+
+  // Gives up flash units whose groups were dropped or moved.
+  void vacate(Unit first, std::uint32_t count) {
+    hot.forget(first, count);
+    index.forget(first, count);
+    bands.remove_live(first, count);
+  }
+
   const Geometry geometry;
   Media& media;
   NandDevice& device;

@@ -163,7 +163,7 @@ void GarbageCollector::move_group(const Moving& group) {
     std::memcpy(to, state_.media.unit(group.unit), abi::kPageBytes);
     if (!spare.valid()) state_.queue.back().crc = ~crc32c({to, abi::kPageBytes});
   }
-  state_.bands.remove_live(group.unit, 1);
+  state_.vacate(group.unit, 1);
   state_.map.move(group.family, group.index, 1, group.unit, state_.queue.last_number());
 }
 

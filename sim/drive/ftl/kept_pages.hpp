@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pages that attention keeps in drive memory, by their physical unit, so that it need not read them again.
 //
-// A unit's page never changes until the unit is programmed again, and then it is forgotten here. Groups that garbage
+// A unit's page never changes while a list references the unit. Afterwards it is forgotten here. Groups that garbage
 // collection moves are read once more.
 #pragma once
 
@@ -24,8 +24,9 @@ class KeptPages {
     std::uint64_t hits = 0, misses = 0;  // pages
   };
 
-  // Keeps up to `bytes`. `replaces`: the pages that were not used for the longest time make room for new ones.
-  // Otherwise the first ones stay, which serves better what is read in the same order again and again.
+  // Keeps up to `bytes`. `replaces`: the pages that were not used for the longest time make room for new ones, but
+  // never pages that the present command used. Otherwise the first ones stay, which serves better what is read in the
+  // same order again and again.
   void set_budget(std::uint64_t bytes, bool replaces) {
     budget_ = bytes;
     replaces_ = replaces;
@@ -34,7 +35,10 @@ class KeptPages {
   std::uint64_t bytes() const { return pages_.size() * abi::kPageBytes; }
   const Counters& counters() const { return counters_; }
 
-  // The page of a unit, null if it is not here. It stays valid until `shrink`, `forget` or `clear`.
+  // From here on a new command uses pages.
+  void begin_command() { ++command_; }
+
+  // The page of a unit, null if it is not here. It stays valid until the command ends, or `forget` or `clear`.
   const std::byte* find(Unit unit) {
     const auto found = pages_.find(unit);
     if (found == pages_.end()) {
@@ -42,25 +46,18 @@ class KeptPages {
       return nullptr;
     }
     ++counters_.hits;
+    found->second.command = command_;
     order_.splice(order_.begin(), order_, found->second.place);
     return found->second.page->data();
   }
 
-  // Keeps a copy of a unit's page. Beyond the budget it is dropped with the next `shrink`.
+  // Keeps a copy of a unit's page if there is room for it.
   void keep(Unit unit, const std::byte* page) {
     if (WriteQueue::holds(unit)) return;  // it is in memory, and gets another unit
-    if (pages_.contains(unit) || (!replaces_ && bytes() + abi::kPageBytes > budget_)) return;
+    if (pages_.contains(unit) || !make_room()) return;
     order_.push_front(unit);
-    Entry& entry = pages_[unit] = {std::make_unique<Page>(), order_.begin()};
+    Entry& entry = pages_[unit] = {std::make_unique_for_overwrite<Page>(), order_.begin(), command_};
     std::memcpy(entry.page->data(), page, abi::kPageBytes);
-  }
-
-  // Drops the pages that were not used for the longest time until the budget suffices.
-  void shrink() {
-    while (bytes() > budget_) {
-      pages_.erase(order_.back());
-      order_.pop_back();
-    }
   }
 
   void forget(Unit first, std::uint32_t count) {
@@ -81,9 +78,23 @@ class KeptPages {
   struct Entry {
     std::unique_ptr<Page> page;
     std::list<Unit>::iterator place;
+    std::uint64_t command;  // that used the page last
   };
 
+  // Returns false if no page may leave for a new one.
+  bool make_room() {
+    while (bytes() + abi::kPageBytes > budget_) {
+      if (!replaces_ || order_.empty()) return false;
+      const auto oldest = pages_.find(order_.back());
+      if (oldest->second.command == command_) return false;
+      pages_.erase(oldest);
+      order_.pop_back();
+    }
+    return true;
+  }
+
   std::uint64_t budget_ = 0;
+  std::uint64_t command_ = 0;
   bool replaces_ = true;
   std::unordered_map<Unit, Entry> pages_;
   std::list<Unit> order_;  // the page that was used last comes first

@@ -46,20 +46,11 @@ void Salvage::adopt(ListId list, std::uint32_t index, Unit unit) {
   const std::uint32_t stored = state_.map.index(list, index);
   const bool shared = state_.map.holds(family, stored, unit);
   state_.map.set(list, index, unit);
-  if (old && !state_.map.holds(family, stored, *old)) release(*old);
+  if (old && !state_.map.holds(family, stored, *old)) state_.free_units(*old, 1);
   if (shared) return;
   state_.bands.adopt(unit / state_.geometry.units_per_band());
   state_.bands.add_live(unit, 1);
   ++state_.live;
-}
-
-void Salvage::release(Unit unit) {
-  --state_.live;
-  if (WriteQueue::holds(unit)) {
-    state_.queue.invalidate(unit, 1);
-  } else {
-    state_.bands.remove_live(unit, 1);
-  }
 }
 
 bool Salvage::verified(ListId list, std::uint32_t index) const {

@@ -44,8 +44,6 @@ class Salvage {
   bool begins_with(const FoundGroup& group, std::span<const std::byte> bytes) const;
 
  private:
-  void release(Unit unit);
-
   FtlState& state_;
   const Recovery& recovery_;
 };

@@ -46,7 +46,8 @@ class WriteOrder {
   };
   // Larger than the number of groups of any drive.
   static constexpr std::uint64_t kMostBetweenCommits = std::uint64_t{1} << 32;
-  // Each mount that makes lists reserves so many of 2^32 families, and a commit is due after so many new lists.
+  // The number of families that a commit reserves. Each mount that commits takes so many of the 2^32 families, even if
+  // it makes no list. When they are used up, the next new list commits first.
   static constexpr std::uint64_t kFamiliesAtOnce = std::uint64_t{1} << 12;
 
   // What the journal reserves with the next record: all families below this one.

@@ -79,8 +79,6 @@ bool WritePath::program_row(std::uint32_t band) {
   const std::uint32_t units = bands.row_units(band), row = bands.at(band).rows;
   if (program_fails(band)) return false;
   const Unit first = bands.first_unit(band, row);
-  state_.hot.forget(first, units);
-  state_.index.forget(first, units);
   Ns ready = state_.now;
   std::vector<Spare> spares(units);
   for (std::uint32_t i = 0; i < units; ++i) {

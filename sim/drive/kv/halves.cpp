@@ -3,6 +3,8 @@
 
 #include <cstring>
 
+#include "engine/fixed.hpp"
+
 namespace kvdrive {
 namespace {
 

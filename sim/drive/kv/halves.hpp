@@ -19,14 +19,6 @@ inline std::uint16_t half_at(std::span<const std::byte> rows, std::size_t i) {
   return half;
 }
 
-// The value of a finite binary16 number as an integer with LSB 2^-24.
-inline std::int64_t fixed(std::uint16_t half) {
-  const std::uint32_t exponent = (half & 0x7c00u) >> 10;
-  const std::int64_t fraction = half & 0x03ff;
-  const std::int64_t magnitude = exponent == 0 ? fraction : (fraction | 0x400) << (exponent - 1);
-  return half & 0x8000 ? -magnitude : magnitude;
-}
-
 // Adds whole rows to the sums of their columns (`sign` 1), or subtracts them (-1). Exact; LSB 2^-24.
 void add_rows(std::span<const std::byte> rows, std::span<std::int64_t> sums, int sign);
 

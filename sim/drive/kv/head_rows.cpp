@@ -156,7 +156,7 @@ bool HeadRows::prepare_truncate(Ftl& ftl, std::uint32_t tokens, Change& change) 
   change.staged.resize(std::size_t{tokens - first} * row_bytes());
   if (!read_rows(ftl, {}, first, tokens - first, change.staged.data())) return false;
   if (change.groups == groups_) change.kept_staged = change.staged.size();
-  if (index_ && !index_->prepare_truncate(ftl, tokens, change.index)) return false;
+  if (index_) change.index = index_->prepare_truncate(ftl, tokens);
   change.sums = sums_;
   return subtract_rows(ftl, tokens, tokens_, change.sums);
 }

@@ -7,18 +7,26 @@
 #include <stdexcept>
 #include <utility>
 
+#include "engine/fixed.hpp"
 #include "kv/halves.hpp"
 
 namespace kvdrive {
 namespace {
 
-constexpr std::uint32_t kLeastExponent = 2, kMostExponent = 34;
+constexpr std::uint32_t kLeastExponent = abi::kMinIndexExponent, kMostExponent = abi::kMaxIndexExponent;
 constexpr std::int64_t kLowest = -128, kHighest = 127, kMostSteps = 255, kMostCode = 3;
 
 struct SavedIndex {
   ListId list;
   std::uint32_t spans, exponent, kept_waiting, added_waiting, reserved;
   std::uint64_t saturated;
+
+  bool sane(std::uint32_t span_bytes, std::uint32_t tokens, std::size_t waiting) const {
+    const bool set = kLeastExponent <= exponent && exponent <= kMostExponent;
+    const std::uint64_t bytes = std::uint64_t{spans} * span_bytes;
+    return (set || (exponent == 0 && spans == 0)) && spans <= tokens / KeyIndex::kSpanTokens &&
+           kept_waiting <= waiting && std::uint64_t{kept_waiting} + added_waiting == bytes % abi::kPageBytes;
+  }
 };
 
 }  // namespace
@@ -140,26 +148,21 @@ void KeyIndex::revert(Ftl& ftl) const {
   if (list_ != GroupMap::kNoList) ftl.cut(list_, pages());
 }
 
-bool KeyIndex::prepare_truncate(Ftl& ftl, std::uint32_t tokens, Change& change) const {
-  change = unchanged();
+KeyIndex::Change KeyIndex::prepare_truncate(Ftl& ftl, std::uint32_t tokens) const {
+  Change change = unchanged();
   const std::uint32_t spans = tokens / kSpanTokens;
-  if (spans >= spans_) return true;
+  if (spans >= spans_) return change;
   change.spans = spans;
   const std::uint32_t whole = pages_of(head_dim_, spans);
   const std::size_t bytes = std::size_t{spans} * span_bytes(head_dim_) - std::size_t{whole} * abi::kPageBytes;
-  if (whole == pages()) {
-    change.waiting.resize(bytes);
-    change.kept_waiting = bytes;
-    return true;
-  }
   change.waiting.resize(bytes);
-  change.kept_waiting = 0;
-  if (bytes == 0) return true;
+  change.kept_waiting = whole == pages() ? bytes : 0;
+  if (whole == pages() || bytes == 0) return change;
   std::array<std::byte, abi::kPageBytes> page;
   const GroupRead read{list_, whole, page.data()};
-  if (!ftl.read(std::span(&read, 1), ftl.now(), Sink::kFirmware).whole) return false;
+  if (!ftl.read(std::span(&read, 1), ftl.now(), Sink::kFirmware).whole) return emptied();
   std::memcpy(change.waiting.data(), page.data(), bytes);
-  return true;
+  return change;
 }
 
 void KeyIndex::apply(Ftl& ftl, Change&& change) {
@@ -196,11 +199,9 @@ void KeyIndex::save(RecordWriter& writer, bool everything) const {
 
 void KeyIndex::load(RecordReader& reader, std::uint32_t tokens) {
   const auto saved = reader.get<SavedIndex>();
-  const std::uint64_t bytes = std::uint64_t{saved.spans} * span_bytes(head_dim_);
-  const bool sane = saved.spans <= tokens / kSpanTokens && saved.exponent <= kMostExponent &&
-                    (saved.spans == 0 || saved.exponent >= kLeastExponent) && saved.kept_waiting <= waiting_.size() &&
-                    std::uint64_t{saved.kept_waiting} + saved.added_waiting == bytes % abi::kPageBytes;
-  if (!sane) throw std::runtime_error("a record of a head's index is damaged");
+  if (!saved.sane(span_bytes(head_dim_), tokens, waiting_.size())) {
+    throw std::runtime_error("a record of a head's index is damaged");
+  }
   const auto added = reader.take(saved.added_waiting);
   waiting_.resize(saved.kept_waiting);
   waiting_.insert(waiting_.end(), added.begin(), added.end());

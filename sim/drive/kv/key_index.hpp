@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ftl/ftl.hpp"
+#include "group_choice/abi.hpp"
 
 namespace kvdrive {
 
@@ -26,7 +27,7 @@ std::uint32_t index_exponent(std::span<const std::byte> rows);
 
 class KeyIndex {
  public:
-  static constexpr std::uint32_t kSpanTokens = 32;
+  static constexpr std::uint32_t kSpanTokens = abi::kSpanTokens;
 
   // The state after `apply`. New pages are in the list already.
   struct Change {
@@ -62,8 +63,9 @@ class KeyIndex {
   // pages.
   void prepare_append(Ftl& ftl, Owner owner, std::uint32_t tokens, const ReadRows& read, Change& change);
   void revert(Ftl& ftl) const;
-  // Returns false if the page that must be cut is lost.
-  [[nodiscard]] bool prepare_truncate(Ftl& ftl, std::uint32_t tokens, Change& change) const;
+  // Keeps the spans of the first `tokens` tokens. If the page that must be cut is lost, no span is kept: the index
+  // follows from K, so it never makes a command fail that changes K. The next append makes it again.
+  Change prepare_truncate(Ftl& ftl, std::uint32_t tokens) const;
   Change unchanged() const;
   // The state without any span. The exponent stays.
   Change emptied() const;

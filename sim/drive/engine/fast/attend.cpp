@@ -143,7 +143,7 @@ class CodeBlock {
       if (format == nvme::kInt8) {
         codes_[i] = reinterpret_cast<const std::int8_t*>(row);
         for (unsigned part = 0; part < parts; ++part, ++step) {
-          *step = power_of_two(row[d + part] - 24);
+          *step = int8_step(row[d + part]);
           largest_ = std::max(largest_, 127 * *step);
         }
         continue;
@@ -152,16 +152,11 @@ class CodeBlock {
       codes_[i] = to;
       kernels.unpack_int4(stored_.rows[i], d, to);
       for (unsigned part = 0; part < parts; ++part, ++step) {
-        const std::uint8_t byte = row[d / 2 + 2 * part];
         const int zero = static_cast<std::int8_t>(row[d / 2 + 2 * part + 1]);
-        *step = (8 + (byte & 7)) * power_of_two((byte >> 3) - 21);
+        *step = int4_step(row[d / 2 + 2 * part]);
         largest_ = std::max(largest_, std::max(-zero, zero + 15) * *step);
       }
     }
-  }
-
-  static double power_of_two(int exponent) {
-    return std::bit_cast<double>(static_cast<std::uint64_t>(exponent + 1023) << 52);
   }
 
   const Kernels& kernels_;

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "engine/fast/rounding.hpp"
+#include "engine/fixed.hpp"
 #include "engine/single_kernels.hpp"
 
 namespace kvdrive::fast {
@@ -17,14 +18,6 @@ using Magnitude = unsigned __int128;
 
 inline bool is_finite_half(std::uint16_t h) { return (h & 0x7c00) != 0x7c00; }
 inline bool is_finite_single(std::uint32_t pattern) { return (pattern & 0x7f800000) != 0x7f800000; }
-
-// The value of a finite binary16 number as an integer, LSB 2^-24.
-inline std::int64_t fixed(std::uint16_t h) {
-  const int exponent = (h >> 10) & 31;
-  const std::int64_t fraction = h & 0x3ff;
-  const std::int64_t magnitude = exponent == 0 ? fraction : (fraction | 0x400) << (exponent - 1);
-  return (h & 0x8000) != 0 ? -magnitude : magnitude;
-}
 
 inline int bit_width(Magnitude m) {
   const auto high = static_cast<std::uint64_t>(m >> 64);
