@@ -20,7 +20,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "sim"))
 
 from openhls.backend.cosim.testbench import replay_testbench
-from openhls.backend.design import CLOCK_MHZ, Design, write_design
+from openhls.backend.design import Design, write_design
+from openhls.backend.target import target_of
 from openhls.config import Component, read_config
 from openhls.errors import OpenHlsError
 from openhls.frontend.compile import compile_program
@@ -55,7 +56,7 @@ def judge(suite: Path, verify: bool, config: Path) -> Verdict:
             directives=component.directives,
         )
         with tempfile.TemporaryDirectory(prefix="openhls-") as folder:
-            design = write_design(program, component.top, Path(folder), component.clock_mhz or CLOCK_MHZ)
+            design = write_design(program, component.top, Path(folder), target_of(component.clock_mhz))
             if verify:
                 differs = verdict_of_testbench(design, program, component)
     except OpenHlsError as error:

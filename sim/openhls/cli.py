@@ -13,10 +13,11 @@ from pathlib import Path
 
 from openhls.backend.cosim import Cosimulation, cosimulate, parse_choice, parse_elements
 from openhls.backend.cosim.testbench import TestbenchRun, replay_testbench, run_testbench
-from openhls.backend.design import CLOCK_MHZ, Design, write_design
+from openhls.backend.design import Design, write_design
 from openhls.backend.expect import read_expectation
 from openhls.backend.netlist import NetlistError
 from openhls.backend.report import as_json
+from openhls.backend.target import DEFAULT, platform_names, target_of
 from openhls.config import Component, read_config
 from openhls.errors import OpenHlsError
 from openhls.estimate import estimate
@@ -48,7 +49,8 @@ def _parser() -> argparse.ArgumentParser:
     source.add_argument("--strict", action="store_true", help="refuse what would be a warning: pragmas without effect")
     source.add_argument("--verify", action="store_true", help="check the rules of the IR after every pass")
     hardware = argparse.ArgumentParser(add_help=False)
-    hardware.add_argument("--clock", type=float, metavar="MHZ", help=f"target (default: of --expect, or {CLOCK_MHZ})")
+    hardware.add_argument("--platform", choices=platform_names(), default=DEFAULT, help="the device (%(default)s)")
+    hardware.add_argument("--clock", type=float, metavar="MHZ", help="default: of --expect, or of the platform")
     hardware.add_argument(
         "--expect", type=Path, metavar="TOML", help="fail unless each loop has the II of its table [loops]"
     )
@@ -122,7 +124,8 @@ def _compiled(options: argparse.Namespace, component: Component) -> Program:
 def _report(program: Program, design: Design) -> dict[str, object]:
     return {
         "top": design.top,
-        "clock_mhz": design.clock_mhz,
+        "platform": design.target.platform,
+        "clock_mhz": design.target.clock_mhz,
         "sources": list(program.sources),
         "warnings": list(program.warnings),
         "files": [str(path) for path in (*design.files, *design.library)],
@@ -133,7 +136,7 @@ def _report(program: Program, design: Design) -> dict[str, object]:
 def _design(options: argparse.Namespace, component: Component, program: Program, out: Path) -> Design:
     expected = read_expectation(options.expect) if options.expect is not None else None
     stated = options.clock or (expected.clock_mhz if expected is not None else None) or component.clock_mhz
-    return write_design(program, component.top, out, stated or CLOCK_MHZ, expected)
+    return write_design(program, component.top, out, target_of(stated, options.platform), expected)
 
 
 def _csim(options: argparse.Namespace, component: Component) -> int:

@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 
 from openhls.backend.pipelined import keeps_interval
 from openhls.backend.storage import storage_of
+from openhls.backend.target import Target
 from openhls.ir import Process, Program
 from openhls.passes.balance import balance
 from openhls.passes.bursts import Bursts
@@ -38,19 +39,19 @@ class Pass(Generic[Run]):
     leaves: str
 
 
-def _flatten(program: Program, clock_mhz: float) -> Program:
+def _flatten(program: Program, target: Target) -> Program:
     def flattened(process: Process) -> Process:
         storages = {array.name: storage_of(array) for array in process.arrays}
-        return flatten_process(process, lambda flat: keeps_interval(flat, storages, clock_mhz))
+        return flatten_process(process, lambda flat: keeps_interval(flat, storages, target))
 
     return replace(program, processes={name: flattened(each) for name, each in program.processes.items()})
 
 
-def _expand(program: Program, clock_mhz: float) -> Program:
+def _expand(program: Program, target: Target) -> Program:
     return replace(program, processes={name: expand(each) for name, each in program.processes.items()})
 
 
-def _narrow(program: Program, clock_mhz: float) -> Program:
+def _narrow(program: Program, target: Target) -> Program:
     return narrow(program)
 
 
@@ -68,7 +69,7 @@ PROCESS_PASSES = (
     _TIDY,
 )
 
-_NARROW: Pass[Callable[[Program, float], Program]] = Pass(
+_NARROW: Pass[Callable[[Program, Target], Program]] = Pass(
     _narrow, "all processes of the program", "values, words and elements as narrow as facts and demands allow"
 )
 PROGRAM_PASSES = (
@@ -103,10 +104,10 @@ def finish_process(process: Process, bursts: Bursts, callees: Mapping[str, Proce
     return process
 
 
-def finish_program(program: Program, clock_mhz: float) -> Program:
-    """What the front end made, through PROGRAM_PASSES: ready to be scheduled for that clock."""
+def finish_program(program: Program, target: Target) -> Program:
+    """What the front end made, through PROGRAM_PASSES: ready to be scheduled for that target."""
     for each in PROGRAM_PASSES:
-        program = each.run(program, clock_mhz)
+        program = each.run(program, target)
         if _CHECKED.get():
             verify(program)
     return program

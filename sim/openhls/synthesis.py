@@ -21,10 +21,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from openhls.backend import delays, simulate
+from openhls.backend import simulate
+from openhls.backend.target import target_of
 
 # Synthesis as synth_xilinx has it, but for the mapping to LUTs: that one is for the least depth, whatever it takes.
-_LEVELS = int(delays.budget(300.0) / delays.LEVEL)
+_DEFAULT = target_of(300.0)
+_LEVELS = int(_DEFAULT.budget / _DEFAULT.delays.level)
 _MAPPINGS = {
     "thorough": f"+strash;&get,-n;&fraig,-x;&put;scorr;dc2;dch,-f;if,-D,{_LEVELS};mfs2",
     "fast": f"+strash;&get,-n;&fraig,-x;&put;dc2;if,-D,{_LEVELS}",

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from openhls.backend.design import Design, write_design
+from openhls.backend.target import DEFAULT, PLATFORMS, Target, target_of
 from openhls.frontend.compile import compile_program
 from openhls.ir import Program
 from rtl.kernels import HLS, ROOT, Top
@@ -58,6 +59,7 @@ def sources_of(program: Program) -> list[Path]:
 def compiler_files() -> list[Path]:
     """All files that the emitted RTL depends on."""
     files = [path for suffix in ("py", "sv", "h") for path in COMPILER.rglob(f"*.{suffix}")]
+    files.append(PLATFORMS / f"{DEFAULT}.toml")
     return sorted(path for path in files if not path.relative_to(COMPILER).as_posix().startswith(_BESIDE))
 
 
@@ -83,12 +85,15 @@ def rtl_hash(folder: Path) -> str:
     return total.hexdigest()
 
 
-def build(top: Top, out: Path = OUT) -> Built:
-    """Compile `top` into `out`/<top>. Raises OpenHlsError where the C++ is refused or a tool is missing."""
+def build(top: Top, out: Path = OUT, target: Target | None = None, defines: tuple[str, ...] = ()) -> Built:
+    """Compile `top` into `out`/<top>, for its own clock on the default platform or for `target`.
+
+    Raises OpenHlsError where the C++ is refused or a tool is missing.
+    """
     folder = out / top.name
     (folder / _STAMP).unlink(missing_ok=True)
-    program = compile_program(top.source, top.name, (HLS,))
-    design = write_design(program, top.name, folder, top.clock_mhz)
+    program = compile_program(top.source, top.name, (HLS,), defines)
+    design = write_design(program, top.name, folder, target or target_of(top.clock_mhz))
     sources = sources_of(program)
     found = Built(top, program, design, hash_files(sources), compiler_hash(), rtl_hash(design.folder))
     stamp = {

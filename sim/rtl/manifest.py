@@ -82,7 +82,7 @@ def make(built: Built) -> Manifest:
         "tools": {"clang": clang_version()},
         "part": top.part,
         "clock_mhz": top.clock_mhz,
-        "ports": _ports((built.folder / f"rtl/{built.design.top}.sv").read_text()),
+        "ports": ports_of((built.folder / f"rtl/{built.design.top}.sv").read_text()),
         "registers": _registers(built.folder / "registers.json"),
         "cycles": description["cycles"] | {"formula": top.formula},
         "slowest_ns": max(region.slowest_ns for region in built.design.regions),
@@ -122,7 +122,7 @@ def _relative(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def _ports(text: str) -> list[dict[str, Any]]:
+def ports_of(text: str) -> list[dict[str, Any]]:
     """Ports of a module as openhls writes it."""
     header = text[: text.index(");")]
     return [

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from openhls import pipeline
+from openhls.backend.target import target_of
 from openhls.frontend.compile import compile_program
 from openhls.ir import Block, Loop, Program, Value, loops_of, walk
 from openhls.passes.balance import balance
@@ -15,6 +16,7 @@ from openhls.verify import InvalidProgram, verify
 
 PROGRAMS = Path(__file__).parent / "programs"
 NAMES = ("blend", "nests", "stages")
+TARGET = target_of()
 
 
 @pytest.fixture(scope="module", params=NAMES)
@@ -24,7 +26,7 @@ def program(request: pytest.FixtureRequest) -> Program:
 
 def test_every_pass_of_the_program_leaves_what_it_says(program: Program) -> None:
     for each in pipeline.PROGRAM_PASSES:
-        program = each.run(program, 300.0)
+        program = each.run(program, TARGET)
         verify(program)
     assert program.processes
 
@@ -46,7 +48,7 @@ def changed(program: Program, old: Loop, blocks: tuple[Block, ...], new: Loop) -
 
 
 def test_every_pass_of_a_loop_keeps_the_rules(program: Program) -> None:
-    program = pipeline.finish_program(program, 300.0)
+    program = pipeline.finish_program(program, TARGET)
     loops = [loop for each in program.processes.values() for loop in loops_of(each.body) if loop.innermost]
     assert loops
     for loop in loops:
@@ -74,12 +76,12 @@ def broken(program: Program) -> Program:
 def test_a_pass_that_breaks_a_rule_is_caught_behind_it_with_a_line(
     program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spoiled = replace(pipeline.PROGRAM_PASSES[-1], run=lambda program, clock_mhz: broken(program))
+    spoiled = replace(pipeline.PROGRAM_PASSES[-1], run=lambda program, target: broken(program))
     monkeypatch.setattr(pipeline, "PROGRAM_PASSES", (*pipeline.PROGRAM_PASSES, spoiled))
     with pipeline.checked(), pytest.raises(InvalidProgram, match=r"\.cpp:\d+: \w+: .*; this is a fault of openhls"):
-        pipeline.finish_program(program, 300.0)
+        pipeline.finish_program(program, TARGET)
     with pipeline.checked(False):
-        pipeline.finish_program(program, 300.0)
+        pipeline.finish_program(program, TARGET)
 
 
 def test_channels_that_do_not_fill_the_words_of_a_stream_are_caught() -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from openhls.backend import delays
 from openhls.backend.dataflow import Stages
 from openhls.backend.datapath import Pipeline, Surroundings, expression
 from openhls.backend.dependence import Body
@@ -32,6 +31,7 @@ from openhls.backend.pipelined import Pipelined, pipelined
 from openhls.backend.pulses import delayed, flag
 from openhls.backend.schedule import Schedule, schedule_block
 from openhls.backend.storage import Storage
+from openhls.backend.target import Target
 from openhls.ir import (
     PREDICATED,
     Block,
@@ -62,7 +62,6 @@ class Controller:
     program: Program
     process: Process
     around: Surroundings
-    clock_mhz: float
     scheduled: list[Scheduled] = field(default_factory=list)
     fresh: dict[str, Term] = field(default_factory=dict)  # values that are known in the setup that comes next only
 
@@ -92,7 +91,7 @@ class Controller:
             if not isinstance(region, Loop) or not region.innermost:
                 steps.append(region)
                 continue
-            form = pipelined(region, self.storages(), self.clock_mhz)
+            form = pipelined(region, self.storages(), self.around.target)
             before = steps[-1] if steps else None
             if isinstance(before, Block):
                 steps[-1] = replace(before, operations=(*before.operations, *form.first))
@@ -120,8 +119,8 @@ class Controller:
     def block(self, block: Block, start: Term, in_setup: bool) -> Term:
         """A pipeline, or with `in_setup` part of the setup that follows, if it is short enough."""
         body = Body(block.operations, self.storages())
-        schedule = schedule_block(body, self.clock_mhz)
-        if in_setup and fits_in_setup(body, schedule, self.clock_mhz):
+        schedule = schedule_block(body, self.around.target)
+        if in_setup and fits_in_setup(body, schedule, self.around.target):
             self.scheduled.append(Scheduled(block, body, replace(schedule, depth=0)))
             self.in_setup(block, start)
             return start
@@ -246,8 +245,8 @@ class Controller:
         return any_of([all_of([setup, negate(enter)]), finished])
 
 
-def fits_in_setup(body: Body, schedule: Schedule, clock_mhz: float) -> bool:
+def fits_in_setup(body: Body, schedule: Schedule, target: Target) -> bool:
     """True if a block without accesses leaves time for the choice between two values in its only step."""
     slowest = max(time.offset for time in schedule.ends)
     plain = not any(operation.opcode in PREDICATED for operation in body.operations)
-    return plain and schedule.depth == 1 and slowest + delays.logic(3) <= delays.budget(clock_mhz)
+    return plain and schedule.depth == 1 and slowest + target.delays.logic(3) <= target.budget

@@ -32,6 +32,7 @@ from openhls.backend.netlist import (
 from openhls.backend.schedule import Schedule
 from openhls.backend.storage import Kind
 from openhls.backend.stream_ends import Claim, InputEnd, OutputEnd, Push
+from openhls.backend.target import Target
 from openhls.errors import Unsupported
 from openhls.ir import Const, Opcode, Operand, Operation
 
@@ -61,6 +62,7 @@ class Surroundings:
     outputs: dict[str, OutputEnd]
     arrays: dict[str, ArrayEnd]
     fifos: OwnFifos
+    target: Target
 
 
 @dataclass
@@ -208,15 +210,25 @@ class Pipeline:
         result = operation.result
         assert result is not None
         operands = [self.value(operand, step) for operand in operation.operands]
+        ready = self.schedule.ready[result.name].step
+        if operation.opcode is Opcode.MUL and self.around.target.around_dsp and ready > step + 1:
+            step += 1
+            operands = [self.registered(operand, f"{result.name}_of", step) for operand in operands]
         term = expression(operation.opcode, operands, result.width, operation.low)
         if isinstance(term, Literal):
             self.base[result.name] = term
             return
         net = self.around.module.wire(result.name, term, operation.location)
-        for stage in range(step + 1, self.schedule.ready[result.name].step + 1):
+        for stage in range(step + 1, ready + 1):
             following = self.around.module.net(f"{result.name}_stage{stage - step}", net.width)
             net = self.around.module.register(following, net, self.moves[stage])
         self.base[result.name] = net
+
+    def registered(self, term: Term, name: str, step: int) -> Term:
+        """What `term` was a step before `step`."""
+        if isinstance(term, Literal):
+            return term
+        return self.around.module.register(self.around.module.net(name, term.width), term, self.moves[step])
 
     def read(self, operation: Operation, step: int) -> None:
         end = self.around.inputs[operation.target]

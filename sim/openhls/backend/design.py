@@ -15,12 +15,13 @@ from openhls.backend.process import build_program
 from openhls.backend.registers import RegisterMap, register_map
 from openhls.backend.report import RegionReport, as_json, as_text, report
 from openhls.backend.simulate import LIBRARY
+from openhls.backend.storage import without_ultra_ram
+from openhls.backend.target import Target, target_of
 from openhls.backend.top import build_top, module_of
 from openhls.backend.verilog import module_text
 from openhls.ir import ArrayPort, Channels, MemoryPort, Process, Program, State
 from openhls.pipeline import finish_program
 
-CLOCK_MHZ = 300.0
 HEADER = "// SPDX-License-Identifier: Apache-2.0\n// Written by openhls; edit the C++ instead.\n"
 
 
@@ -42,23 +43,25 @@ class Design:
     files: tuple[Path, ...]
     library: tuple[Path, ...]
     regions: tuple[RegionReport, ...]
-    clock_mhz: float
+    target: Target
     folder: Path
 
     def text(self) -> str:
-        return as_text(list(self.regions), self.clock_mhz)
+        return as_text(list(self.regions), self.target)
 
 
 def write_design(
-    program: Program, top: str, out: Path, clock_mhz: float = CLOCK_MHZ, expected: Expectation | None = None
+    program: Program, top: str, out: Path, target: Target | None = None, expected: Expectation | None = None
 ) -> Design:
-    """Write `program` under `out`, with a top module named after the function `top`.
+    """Write `program` under `out`, with a top module named after the function `top`, for `target` or the default one.
 
     Raises Unsupported for what has no hardware, Unexpected if the schedule is not as `expected`.
     """
-    top = module_of(top)
-    built = build_program(finish_program(program, clock_mhz), clock_mhz)
-    regions = tuple(report(built, clock_mhz))
+    top, target = module_of(top), target or target_of()
+    if not target.ultra_ram:
+        program = without_ultra_ram(program)
+    built = build_program(finish_program(program, target), target)
+    regions = tuple(report(built, target))
     if expected is not None:
         check_intervals(regions, program.sources, expected)
     folder = out / "rtl"
@@ -78,6 +81,6 @@ def write_design(
     arguments = program.arguments, program.memories, program.ports, program.states
     uses = {port.array: uses_of(program, process, port.array) for port in program.ports}
     streams = program.channels, program.stream_arrays, program.sequences
-    design = Design(top, process, *arguments, uses, *streams, registers, tuple(files), library, regions, clock_mhz, out)
+    design = Design(top, process, *arguments, uses, *streams, registers, tuple(files), library, regions, target, out)
     (out / "schedule.txt").write_text(design.text() + "\n")
     return design

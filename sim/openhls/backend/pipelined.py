@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from openhls.backend.dependence import Body
 from openhls.backend.schedule import Schedule, TooShort, schedule_loop
 from openhls.backend.storage import Storage
+from openhls.backend.target import Target
 from openhls.ir import Loop, Operation
 from openhls.passes.balance import balance
 from openhls.passes.flatten import Flat
@@ -24,7 +25,7 @@ class Pipelined:
     schedule: Schedule
 
 
-def pipelined(loop: Loop, storages: dict[str, Storage], clock_mhz: float, most: int | None = None) -> Pipelined:
+def pipelined(loop: Loop, storages: dict[str, Storage], target: Target, most: int | None = None) -> Pipelined:
     """The form of `loop` with the shortest interval; sums that have other uses are doubled only where that helps.
 
     Raises TooShort if the interval is longer than `most`.
@@ -32,7 +33,7 @@ def pipelined(loop: Loop, storages: dict[str, Storage], clock_mhz: float, most: 
     forms, problem = [], None
     for shared in (False, True):
         try:
-            form = attempt(balance(loop, shared), storages, clock_mhz, most)
+            form = attempt(balance(loop, shared), storages, target, most)
         except TooShort as short:
             problem = short
             continue
@@ -46,19 +47,19 @@ def pipelined(loop: Loop, storages: dict[str, Storage], clock_mhz: float, most: 
     return min(forms, key=lambda form: form.schedule.interval or 0)
 
 
-def attempt(loop: Loop, storages: dict[str, Storage], clock_mhz: float, most: int | None) -> Pipelined:
+def attempt(loop: Loop, storages: dict[str, Storage], target: Target, most: int | None) -> Pipelined:
     ahead = look_ahead(loop)
     wish = loop.pipeline
     body = Body.of_loop(ahead.loop, storages)
-    schedule = schedule_loop(body, ahead.loop.again, wish.interval or 1, not wish.off, clock_mhz, most)
+    schedule = schedule_loop(body, ahead.loop.again, wish.interval or 1, not wish.off, target, most)
     return Pipelined(ahead.loop, ahead.first, body, schedule)
 
 
-def keeps_interval(flat: Flat, storages: dict[str, Storage], clock_mhz: float) -> bool:
+def keeps_interval(flat: Flat, storages: dict[str, Storage], target: Target) -> bool:
     """True if the flattened loop starts iterations as often as the inner loop alone."""
-    inner = pipelined(flat.inner, storages, clock_mhz)
+    inner = pipelined(flat.inner, storages, target)
     try:
-        pipelined(flat.loop, storages, clock_mhz, inner.schedule.interval)
+        pipelined(flat.loop, storages, target, inner.schedule.interval)
     except TooShort:
         return False
     return True

@@ -17,6 +17,7 @@ from openhls.backend.fifos import OwnFifos, own_fifos
 from openhls.backend.netlist import Module, all_of, any_of, negate
 from openhls.backend.storage import storage_of
 from openhls.backend.stream_ends import InputEnd, OutputEnd, make_end
+from openhls.backend.target import Target
 from openhls.ir import Process, Program
 
 
@@ -29,7 +30,7 @@ class Built:
     scheduled: list[Scheduled]
 
 
-def build_process(program: Program, process: Process, clock_mhz: float, fifos: OwnFifos) -> Built:
+def build_process(program: Program, process: Process, target: Target, fifos: OwnFifos) -> Built:
     """The module of a process. Raises Unsupported for what the back end has no hardware for."""
     storages = {array.name: storage_of(array) for array in process.arrays}
     module = Module(module_name(process), f"{process.name}: {process.location}")
@@ -42,7 +43,8 @@ def build_process(program: Program, process: Process, clock_mhz: float, fifos: O
     arrays = {name: ArrayEnd(storage, module) for name, storage in storages.items()}
     inputs = {name: end for name, end in ends.items() if isinstance(end, InputEnd)}
     written = {name: end for name, end in ends.items() if isinstance(end, OutputEnd)}
-    controller = Controller(program, process, Surroundings(module, held, inputs, written, arrays, fifos), clock_mhz)
+    around = Surroundings(module, held, inputs, written, arrays, fifos, target)
+    controller = Controller(program, process, around)
     last = controller.sequence(process.body, start)
     for net, operand in outputs:
         module.assign(net, controller.operand(operand))
@@ -56,7 +58,7 @@ def build_process(program: Program, process: Process, clock_mhz: float, fifos: O
     return Built(process, module, controller.scheduled)
 
 
-def build_program(program: Program, clock_mhz: float) -> list[Built]:
+def build_program(program: Program, target: Target) -> list[Built]:
     """All processes of a program that has been through the passes, callees first."""
     fifos = own_fifos(program)
-    return [build_process(program, process, clock_mhz, fifos) for process in program.processes.values()]
+    return [build_process(program, process, target, fifos) for process in program.processes.values()]

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the scheduler did: one line per loop and block, and the longest path of each, in C++ lines.
 
-Times are estimates from `delays`; no place and route was done.
+Times are estimates from the platform's table of delays; no place and route was done.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-from openhls.backend import delays
 from openhls.backend.control import Scheduled
 from openhls.backend.process import Built
+from openhls.backend.target import Target
 from openhls.ir import Loop, Opcode, Value
 
 
@@ -49,15 +49,15 @@ class RegionReport:
         return self.wish is not None and self.interval is not None and self.interval > self.wish
 
 
-def report(built: list[Built], clock_mhz: float) -> list[RegionReport]:
+def report(built: list[Built], target: Target) -> list[RegionReport]:
     """Regions in the order of the hardware, callees first."""
-    return [region_report(item, one, clock_mhz) for one in built for item in one.scheduled]
+    return [region_report(item, one, target) for one in built for item in one.scheduled]
 
 
-def region_report(item: Scheduled, one: Built, clock_mhz: float) -> RegionReport:
+def region_report(item: Scheduled, one: Built, target: Target) -> RegionReport:
     region, schedule = item.region, item.schedule
     chain = longest_chain(item)
-    slowest = chain[-1].at_ns if chain else delays.CLOCK_TO_Q
+    slowest = chain[-1].at_ns if chain else target.delays.clock_to_q
     loop = region if isinstance(region, Loop) else None
     trips = loop.trip_count if loop is not None else None
     return RegionReport(
@@ -71,7 +71,7 @@ def region_report(item: Scheduled, one: Built, clock_mhz: float) -> RegionReport
         trips=None if trips is None else (trips.least, trips.most),
         limit=schedule.limit,
         slowest_ns=round(slowest, 2),
-        met=slowest <= delays.budget(clock_mhz) + 1e-6,
+        met=slowest <= target.budget + 1e-6,
         chain=chain,
     )
 
@@ -110,10 +110,10 @@ def as_json(regions: list[RegionReport]) -> list[dict[str, object]]:
     return [asdict(region) for region in regions]
 
 
-def as_text(regions: list[RegionReport], clock_mhz: float) -> str:
+def as_text(regions: list[RegionReport], target: Target) -> str:
     """A table for people."""
     lines = [
-        f"Clock {clock_mhz:g} MHz, {delays.budget(clock_mhz):.2f} ns of logic in a step. All times are estimates: no "
+        f"Clock {target.clock_mhz:g} MHz, {target.budget:.2f} ns of logic in a step. All times are estimates: no "
         "place and route was done.",
         *(
             f"MISSED: {one.place}: {one.label} asks for II {one.wish} and gets {one.interval}: {one.limit}"

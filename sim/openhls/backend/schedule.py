@@ -17,12 +17,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from openhls.backend import delays
 from openhls.backend.delays import Cost
 from openhls.backend.dependence import Body, Edge, edges
 from openhls.backend.exclusive import exclusive
 from openhls.backend.sink import Sink, used
 from openhls.backend.storage import Kind, ports_of
+from openhls.backend.target import Target
 from openhls.errors import Unsupported
 from openhls.ir import UNKNOWN, Carried, Opcode, Operand, Operation, Value
 
@@ -36,7 +36,7 @@ class Time:
     """A step, and nanoseconds into it."""
 
     step: int
-    offset: float = delays.CLOCK_TO_Q
+    offset: float
 
     def latest(self, other: Time) -> Time:
         return max(self, other, key=lambda time: (time.step, time.offset))
@@ -81,9 +81,10 @@ class Attempt:
     edges: list[Edge]
     again: Operand | None
     interval: int | None
-    budget: float
+    target: Target
 
     def __post_init__(self) -> None:
+        self.delays, self.budget = self.target.delays, self.target.budget
         count = len(self.body.operations)
         self.least = [0] * count
         self.phi = {item.value.name: 0 for item in self.body.carried}
@@ -104,23 +105,28 @@ class Attempt:
         return ()
 
     def cost_of(self, operation: Operation) -> Cost:
+        delays = self.delays
         match operation.opcode:
             case Opcode.READ:
-                return Cost(delays.FIFO_DATA, arrive=delays.HANDSHAKE)
+                return Cost(delays.fifo_data, arrive=delays.handshake)
             case Opcode.EMPTY | Opcode.FULL:
-                return Cost(delays.FIFO_DATA)
+                return Cost(delays.fifo_data)
             case Opcode.WRITE | Opcode.STORE:
-                return Cost(0.0, arrive=delays.RAM_ADDRESS)
+                return Cost(0.0, arrive=delays.ram_address)
             case Opcode.LOAD:
                 storage = self.body.storages[operation.target]
                 if storage.kind is Kind.RAM:
-                    return Cost(delays.RAM_DATA, 1, delays.RAM_ADDRESS)
+                    return Cost(delays.ram_data, 1, delays.ram_address)
                 select = delays.logic(storage.array.length + storage.index_bits)
                 if storage.load_latency:
-                    return Cost(delays.CLOCK_TO_Q, 1, min(select, self.budget - delays.CLOCK_TO_Q))
+                    return Cost(delays.clock_to_q, 1, min(select, self.budget - delays.clock_to_q))
                 return Cost(select)
         active = tuple(significant_width(operand, self.body.definitions) for operand in operation.operands)
         return delays.cost(operation, active)
+
+    def begin(self, step: int) -> Time:
+        """When a register has its value in a step."""
+        return Time(step, self.delays.clock_to_q)
 
     # ---- one iteration ----
 
@@ -139,7 +145,7 @@ class Attempt:
         """Every operation at its earliest, in program order."""
         self.start: list[Time] = []
         self.finish: list[Time] = []
-        self.ready: dict[str, Time] = {name: Time(step) for name, step in self.phi.items()}
+        self.ready: dict[str, Time] = {name: self.begin(step) for name, step in self.phi.items()}
         taken: dict[tuple[object, int], list[int]] = {}
         for number, operation in enumerate(self.body.operations):
             at = self.fit(self.earliest(number, operation), self.costs[number])
@@ -159,18 +165,18 @@ class Attempt:
         return Time(at.step, at.offset + cost.through)
 
     def earliest(self, number: int, operation: Operation) -> Time:
-        at = Time(self.least[number])
+        at = self.begin(self.least[number])
         for operand in operation.inputs():
             if isinstance(operand, Value) and operand.name in self.ready:
                 at = at.latest(self.ready[operand.name])
         for edge in self.incoming[number]:
-            at = at.latest(Time(self.start[edge.earlier].step + edge.latency))
+            at = at.latest(self.begin(self.start[edge.earlier].step + edge.latency))
         return at
 
     def fit(self, at: Time, cost: Cost) -> Time:
         """Within the clock period, or at the start of the next step."""
-        if at.offset > delays.CLOCK_TO_Q and at.offset + used(cost) > self.budget + 1e-9:
-            return Time(at.step + 1)
+        if at.offset > self.delays.clock_to_q and at.offset + used(cost) > self.budget + 1e-9:
+            return self.begin(at.step + 1)
         return at
 
     def reserve(self, number: int, at: Time, taken: dict[tuple[object, int], list[int]]) -> Time:
@@ -183,7 +189,7 @@ class Attempt:
                 for key in keys:
                     taken.setdefault(key, []).append(number)
                 return at
-            at = Time(at.step + 1)
+            at = self.begin(at.step + 1)
         name, access, _ = ports[0]
         kind = "stream" if access in ("read", "write") and self.is_stream(number) else f"{access} port of array"
         raise TooShort(f"{kind} {name}: {sum(p == ports for p in self.ports)} accesses in an iteration")
@@ -238,7 +244,8 @@ class Attempt:
         if not isinstance(self.again, Value) or self.again.name not in self.ready:
             return 0
         time = self.ready[self.again.name]
-        return time.step + (time.offset + delays.HANDSHAKE > self.budget + 1e-9 and time.offset > delays.CLOCK_TO_Q)
+        late = time.offset + self.delays.handshake > self.budget + 1e-9 and time.offset > self.delays.clock_to_q
+        return time.step + late
 
     # ---- the result ----
 
@@ -249,7 +256,7 @@ class Attempt:
             self.body,
             self.edges,
             self.costs,
-            self.budget,
+            self.target,
             {operand.name for operand in handed_on if isinstance(operand, Value)},
             [time.step for time in self.start],
             [time.offset for time in self.start],
@@ -271,7 +278,7 @@ class Attempt:
             known = self.phi[following.name] if isinstance(following, Value) and following.name in self.phi else None
             commit[name] = max(self.phi[name], self.available(item) if known is None else known)
         last = [*steps, *(time.step for time in self.ready.values()), *commit.values(), self.decision()]
-        ready = {**self.ready, **{name: Time(step) for name, step in self.phi.items()}}
+        ready = {**self.ready, **{name: self.begin(step) for name, step in self.phi.items()}}
         ends = [Time(at.step, at.offset + used(cost)) for at, cost in zip(self.start, self.costs, strict=True)]
         return Schedule(
             steps,
@@ -328,13 +335,13 @@ def late_reads(body: Body, schedule: Schedule) -> Iterator[int]:
             yield step
 
 
-def schedule_block(body: Body, clock_mhz: float) -> Schedule:
+def schedule_block(body: Body, target: Target) -> Schedule:
     """The schedule of operations that run once."""
-    return Attempt(body, edges(body), None, None, delays.budget(clock_mhz)).run()
+    return Attempt(body, edges(body), None, None, target).run()
 
 
 def schedule_loop(
-    body: Body, again: Operand, least: int, overlap: bool, clock_mhz: float, most: int | None = None
+    body: Body, again: Operand, least: int, overlap: bool, target: Target, most: int | None = None
 ) -> Schedule:
     """The schedule with the smallest interval of `least` or more; without `overlap`, one iteration at a time.
 
@@ -346,7 +353,7 @@ def schedule_loop(
         if most is not None and interval > most:
             raise TooShort(limit)
         try:
-            schedule = Attempt(body, found, again, interval, delays.budget(clock_mhz)).run()
+            schedule = Attempt(body, found, again, interval, target).run()
         except TooShort as short:
             limit, interval = short.reason, interval + 1
             continue

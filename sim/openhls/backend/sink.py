@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from openhls.backend import delays
 from openhls.backend.delays import Cost
 from openhls.backend.dependence import Body, Edge
+from openhls.backend.target import Target
 from openhls.ir import Opcode, Operand, Operation, Value
 
 _FIXED = (Opcode.READ, Opcode.WRITE, Opcode.STORE, Opcode.EMPTY, Opcode.FULL)
@@ -26,7 +26,7 @@ class Sink:
     body: Body
     edges: list[Edge]
     costs: list[Cost]
-    budget: float
+    target: Target
     pinned: set[str]  # values that are handed on, at the step where they are
     steps: list[int]
     offsets: list[float]
@@ -62,7 +62,7 @@ class Sink:
             latest = min(latest, self.steps[edge.later] + edge.distance - edge.latency)
         for step in range(latest, self.steps[number], -1):
             offset = self.offset_at(operation, step)
-            if offset > delays.CLOCK_TO_Q and offset + used(cost) > self.budget + 1e-9:
+            if offset > self.target.delays.clock_to_q and offset + used(cost) > self.target.budget + 1e-9:
                 continue
             end = (step + cost.latency, cost.through if cost.latency else offset + cost.through)
             if self.in_time(name, end) and self.saves(operation, step - self.steps[number], step):
@@ -71,7 +71,7 @@ class Sink:
 
     def offset_at(self, operation: Operation, step: int) -> float:
         """When in `step` the operands are there."""
-        at = [delays.CLOCK_TO_Q]
+        at = [self.target.delays.clock_to_q]
         for operand in operation.inputs():
             if isinstance(operand, Value) and operand.name in self.ready and self.ready[operand.name][0] == step:
                 at.append(self.ready[operand.name][1])

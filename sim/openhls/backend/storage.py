@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from openhls.backend.affine import Affine, affine_index
 from openhls.errors import Unsupported
-from openhls.ir import Array, Opcode, Operand, Operation, Partition
+from openhls.ir import Array, Opcode, Operand, Operation, Partition, Program
 
 
 class Kind(Enum):
@@ -89,6 +89,20 @@ def storage_of(array: Array) -> Storage:
             f"use a power of two as {'factor' if cyclic else 'length of each block'}",
         )
     return Storage(array, Kind.RAM, array.factor, bank_length, cyclic)
+
+
+def without_ultra_ram(program: Program) -> Program:
+    """The program for a device that has no UltraRAM: what asks for it is in block RAM."""
+
+    def fitted(array: Array) -> Array:
+        kind, place = array.storage
+        return replace(array, storage=(kind, "bram")) if place == "uram" else array
+
+    processes = {
+        name: replace(each, arrays=tuple(fitted(array) for array in each.arrays))
+        for name, each in program.processes.items()
+    }
+    return replace(program, processes=processes)
 
 
 def ports_of(

@@ -7,6 +7,7 @@ import pytest
 
 from openhls.backend.design import Design, write_design
 from openhls.backend.expect import Unexpected, read_expectation
+from openhls.backend.target import target_of
 from openhls.cli import main
 from openhls.errors import OpenHlsError
 from openhls.frontend.compile import compile_program
@@ -21,11 +22,11 @@ def build(tmp_path: Path, text: str) -> Design:
     path.write_text(text)
     expected = read_expectation(path)
     program = compile_program(SOURCE, "histogram")
-    return write_design(program, "histogram", tmp_path / "out", expected.clock_mhz or 300.0, expected)
+    return write_design(program, "histogram", tmp_path / "out", target_of(expected.clock_mhz), expected)
 
 
 def test_intervals_that_are_met_pass(tmp_path: Path) -> None:
-    assert build(tmp_path, MET).clock_mhz == 200.0
+    assert build(tmp_path, MET).target.clock_mhz == 200.0
 
 
 def test_an_interval_that_is_too_long_names_loop_line_and_limit(tmp_path: Path) -> None:
@@ -68,4 +69,4 @@ def test_a_pragma_that_is_not_met_is_loud_but_no_error(tmp_path: Path, capsys: p
 def test_the_kernels_have_the_intervals_they_state(kernel: str, top: str, tmp_path: Path) -> None:
     source = HLS / kernel / f"{kernel}.cpp"
     expected = read_expectation(HLS / kernel / "kernel.toml")
-    write_design(compile_program(source, top, (HLS,)), top, tmp_path, expected.clock_mhz or 0.0, expected)
+    write_design(compile_program(source, top, (HLS,)), top, tmp_path, target_of(expected.clock_mhz), expected)

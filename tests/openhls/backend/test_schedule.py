@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from openhls.backend import delays
 from openhls.backend.dependence import Body
 from openhls.backend.pipelined import pipelined
 from openhls.backend.schedule import Schedule, schedule_block, schedule_loop
 from openhls.backend.storage import storage_of
+from openhls.backend.target import target_of
 from openhls.errors import Unsupported
 from openhls.ir import TRUE, Array, Block, Carried, Const, Dependence, Loop, Opcode, Operand, Partition, Value
 from openhls.passes.balance import balance
 
-CLOCK = 300.0
+CLOCK = target_of(300.0)
 N = Value("n", 32)
 
 
@@ -114,8 +114,8 @@ def test_a_doubled_sum_shortens_the_interval(new_block) -> None:
     """As in a packer: the write of a place per set bit, and the fill level for the next word."""
     loop = prefix_sums(new_block)
     body = Body.of_loop(balance(loop), {})
-    assert schedule_loop(body, TRUE, 1, True, 700.0).interval == 3
-    assert pipelined(loop, {}, 700.0).schedule.interval == 1
+    assert schedule_loop(body, TRUE, 1, True, target_of(700.0)).interval == 3
+    assert pipelined(loop, {}, target_of(700.0)).schedule.interval == 1
 
 
 def test_sums_that_have_other_uses_are_doubled_only_on_request(new_block) -> None:
@@ -169,8 +169,9 @@ def test_chains_end_within_the_clock_period(new_block) -> None:
         value = block("add", value, N)
     body = Body(block.block().operations, {})
     for clock in (100.0, 300.0, 400.0):
-        schedule = schedule_block(body, clock)
-        assert max(time.offset for time in schedule.ends) <= delays.budget(clock) + 1e-9
+        target = target_of(clock)
+        schedule = schedule_block(body, target)
+        assert max(time.offset for time in schedule.ends) <= target.budget + 1e-9
         assert schedule.depth >= 12 * 0.5 * clock / 1000
 
 

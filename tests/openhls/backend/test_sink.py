@@ -4,9 +4,10 @@
 from openhls.backend.dependence import Body
 from openhls.backend.schedule import Schedule, schedule_loop
 from openhls.backend.storage import storage_of
+from openhls.backend.target import target_of
 from openhls.ir import Array, Carried, Const, Dependence, Value
 
-CLOCK = 300.0
+CLOCK = target_of(300.0)
 
 
 def scheduled(new_block, shape: str) -> tuple[Schedule, dict[str, int], int]:

@@ -81,7 +81,7 @@ def sources(tmp_path):
 
 def replay(top, bench, function, folder, seen=None):
     """`seen`: other C++ that the testbench runs with."""
-    design = write_design(compile_program((top,), function, (), ()), function, folder / "rtl", 300)
+    design = write_design(compile_program((top,), function, (), ()), function, folder / "rtl")
     return replay_testbench(design, [seen or top], function, [bench])
 
 
