@@ -26,10 +26,11 @@ from numpy.typing import NDArray
 from kvdrive import _native, abi
 from kvdrive.kernels.job import JobMemory
 from kvdrive.kernels.native import scale_bits
+from kvdrive.perf.kept import processor
+from page_blocks import write_blocks
 
 GB = 10**9
 DOCS = Path(__file__).parents[1] / "docs/drive.md"
-BEGIN, END = "<!-- generated: make bench-drive -->", "<!-- end -->"
 
 
 class Host:
@@ -387,7 +388,7 @@ def report(results: dict[str, Any]) -> str:
         for key, title in titles.items()
         if key in results
     ]
-    return f"{BEGIN}\n\nMachine: {results['machine']}\n\n" + "\n\n".join(parts) + f"\n\n{END}"
+    return "\n\n".join([f"Machine: {results['machine']}", *parts])
 
 
 def main() -> None:
@@ -409,9 +410,7 @@ def main() -> None:
         "collection": lambda: collection(args.folder),
     }
     results: dict[str, Any] = json.loads(args.json.read_text()) if args.only and args.json.exists() else {}
-    info = Path("/proc/cpuinfo").read_text().splitlines()
-    model = next((line.split(":")[1].strip() for line in info if line.startswith("model name")), "unknown")
-    results["machine"] = f"{os.cpu_count()} cores, {model}"
+    results["machine"] = f"{os.cpu_count()} cores, {processor()}"
     for name, step in steps.items():
         if args.only and name not in args.only:
             continue
@@ -419,8 +418,7 @@ def main() -> None:
         results[name] = step()
         args.json.parent.mkdir(parents=True, exist_ok=True)
         args.json.write_text(json.dumps(results, indent=2) + "\n")
-    text = DOCS.read_text()
-    DOCS.write_text(text[: text.index(BEGIN)] + report(results) + text[text.index(END) + len(END) :])
+    write_blocks(DOCS, {"bench-drive": report(results)})
     print(report(results))
 
 

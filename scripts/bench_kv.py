@@ -29,11 +29,12 @@ import numpy as np
 
 from kvdrive._native import Drive, crc32c
 from kvdrive.nvme.fabrics.association import RemoteOptions
+from kvdrive.perf.kept import processor
 from kvdrive.targets.key_value import KeyValueNamespace
 from kvdrive.targets.remote import TcpDrive
+from page_blocks import write_blocks
 
 DOCS = Path(__file__).parents[1] / "docs/key-value.md"
-BEGIN, END = "<!-- generated: make bench-kv -->", "<!-- end -->"
 SIZES = {4096: 1024, 65536: 256, 2 << 20: 24}  # bytes of a value: values in a round
 FLIGHTS = (1, 4)  # threads, and fio's jobs
 CHECKSUM_BYTES = 4
@@ -183,7 +184,7 @@ def table(results: dict[str, Any]) -> str:
             f"| {one['of_folder']:.2f} | {of_fio} |"
         )
     said = f"Measured on {results['machine']}; medians of {results['rounds']} rounds, ratios within a round."
-    return f"{BEGIN}\n\n" + "\n".join(lines) + f"\n\n{said}\n\n{END}"
+    return "\n".join([*lines, "", said])
 
 
 def main() -> None:
@@ -193,15 +194,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
-    info = Path("/proc/cpuinfo").read_text().splitlines()
-    model = next((line.split(":")[1].strip() for line in info if line.startswith("model name")), "unknown")
-    results: dict[str, Any] = {"machine": f"{os.cpu_count()} shared cores, {model}", "rounds": args.rounds}
+    results: dict[str, Any] = {"machine": f"{os.cpu_count()} shared cores, {processor()}", "rounds": args.rounds}
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         results["rows"] = measure(Path(folder), args.rounds)
     args.json.parent.mkdir(parents=True, exist_ok=True)
     args.json.write_text(json.dumps(results, indent=2) + "\n")
-    text = DOCS.read_text()
-    DOCS.write_text(text[: text.index(BEGIN)] + table(results) + text[text.index(END) + len(END) :])
+    write_blocks(DOCS, {"bench-kv": table(results)})
     print(table(results))
 
 

@@ -37,6 +37,7 @@ from kvdrive.generation import checkpoints
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.plugins.attach import attach
 from kvdrive.plugins.support import decoder_config
+from page_blocks import write_blocks
 
 Tokens = np.ndarray[Any, np.dtype[np.int64]]
 PIECE = 512  # tokens of a prefill's call
@@ -171,13 +172,6 @@ def table(results: dict[str, Any]) -> str:
     return "\n".join([*lines, "", *textwrap.wrap(note, 140)])
 
 
-def write_page(results: dict[str, Any]) -> None:
-    """Put the table into docs/sessions.md."""
-    page, marks = Path("docs/sessions.md"), ("<!-- bench-overflow -->", "<!-- end -->")
-    before, rest = page.read_text().split(marks[0])
-    page.write_text(f"{before}{marks[0]}\n{table(results)}\n{marks[1]}{rest.partition(marks[1])[2]}")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", default=["mini", "smollm2"])
@@ -210,7 +204,7 @@ def main() -> None:
         }
         given.out.parent.mkdir(parents=True, exist_ok=True)
         given.out.write_text(json.dumps(results, indent=1) + "\n")
-    write_page(results)
+    write_blocks(Path("docs/sessions.md"), {"bench-overflow": table(results)})
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import statistics
 import tempfile
 import time
@@ -32,9 +31,9 @@ from kvdrive.sessions.resume import Way
 from kvdrive.targets.base import Target
 from kvdrive.targets.cpu import CpuDrive
 from kvdrive.targets.slowed import SlowedTarget
+from page_blocks import write_blocks
 
 NEW, STEPS, SLOWER = 16, 64, 50
-MARKS = "<!-- bench-resume -->", "<!-- bench-resume end -->"
 
 
 class Bench:
@@ -168,8 +167,7 @@ def main() -> None:
         models.append(measure(name, int(tokens), given.rounds, given.again, threads))
     bench = {"machine": {"processor": processor(), "cpus": os.cpu_count()}, "models": models}
     given.json.write_text(json.dumps(bench, indent=1) + "\n")
-    text = re.sub(f"{MARKS[0]}.*?{MARKS[1]}", f"{MARKS[0]}\n{table(bench)}\n{MARKS[1]}", PAGE.read_text(), flags=re.S)
-    PAGE.write_text(text)
+    write_blocks(PAGE, {"bench-resume": table(bench)})
     print(table(bench))
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import queue
-import re
 import statistics
 import threading
 import time
@@ -30,6 +29,7 @@ from kvdrive.server.metrics import Metrics
 from kvdrive.server.scheduler import Scheduler
 from kvdrive.sessions.options import SessionOptions
 from kvdrive.targets.opening import DriveOptions, open_drives
+from page_blocks import write_blocks
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "serve.md"
 WAYS = {  # name: batch, sessions kept
@@ -162,9 +162,7 @@ def main() -> None:
     if given.json:
         given.json.write_text(json.dumps({"model": given.model, "work": vars(given) | {"json": None}, "ways": found}))
     if not given.no_page:
-        page = PAGE.read_text()
-        block = f"<!-- bench-serve -->\n{text}\n<!-- end -->"
-        PAGE.write_text(re.sub(r"<!-- bench-serve -->.*?<!-- end -->", lambda _: block, page, flags=re.DOTALL))
+        write_blocks(PAGE, {"bench-serve": text})
 
 
 if __name__ == "__main__":

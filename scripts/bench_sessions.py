@@ -11,7 +11,6 @@ import argparse
 import json
 import os
 import random
-import re
 import statistics
 import tempfile
 import time
@@ -25,6 +24,7 @@ from kvdrive.plugins.transformers import attach
 from kvdrive.sessions.entry import NewEntry
 from kvdrive.sessions.index import Index
 from kvdrive.targets.cpu import CpuDrive
+from page_blocks import write_blocks
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "sessions.md"
 NEW, BLOCKS_OF_A_SESSION, PROBES = 16, 100, 300
@@ -145,9 +145,7 @@ def main() -> None:
         "index": lookups(given.blocks),
     }
     given.json.write_text(json.dumps(bench, indent=1) + "\n")
-    marks = "<!-- bench-sessions -->", "<!-- end -->"
-    text = re.sub(f"{marks[0]}.*?{marks[1]}", f"{marks[0]}\n{table(bench)}\n{marks[1]}", PAGE.read_text(), flags=re.S)
-    PAGE.write_text(text)
+    write_blocks(PAGE, {"bench-sessions": table(bench)})
     print(table(bench))
 
 

@@ -10,7 +10,6 @@ import argparse
 import itertools
 import json
 import os
-import re
 import shutil
 import subprocess
 import tempfile
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from kvdrive.perf.kept import processor
+from page_blocks import write_blocks
 from vllm_bench.lmcache_server import LMCacheServer
 
 TREE = Path(__file__).resolve().parents[1]
@@ -218,9 +218,7 @@ def picture(found: dict[str, Any], path: Path) -> None:
 
 def write(bench: dict[str, Any]) -> None:
     """Tables into the page, and the picture."""
-    marks = "<!-- bench-vllm -->", "<!-- end -->"
-    text = f"{marks[0]}\n{tables(bench)}\n{marks[1]}"
-    PAGE.write_text(re.sub(f"{marks[0]}.*?{marks[1]}", lambda _: text, PAGE.read_text(), flags=re.S))
+    write_blocks(PAGE, {"bench-vllm": tables(bench)})
     if "burst" in bench["found"]:
         picture(bench["found"]["burst"], PICTURE)
 

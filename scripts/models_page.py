@@ -18,8 +18,8 @@ from family_models import REFUSED, SERVED  # noqa: E402
 from small_models import CONFIGS  # noqa: E402
 
 from kvdrive.doctor.model import row_of  # noqa: E402
+from page_blocks import filled  # noqa: E402
 
-BEGIN, END = "<!-- families -->", "<!-- end -->"
 ALSO = {
     "llama": "models/mini (`make run`), SmolLM2 (`make test-full`); the shape of Falcon 3",
     "mistral": "an all-sliding one too",
@@ -29,13 +29,12 @@ ALSO = {
 
 def main() -> int:
     """Exit code 1 when `--check` finds another page."""
-    text = PAGE.read_text()
-    head, rest = text.split(BEGIN)
-    new = f"{head}{BEGIN}\n{table()}\n{END}{rest.split(END)[1]}"
+    new = filled(PAGE, {"families": table()})
     if "--check" in sys.argv[1:]:
-        if text != new:
+        old = PAGE.read_text()
+        if old != new:
             print("docs/models.md is not current: make models-page")
-        return int(text != new)
+        return int(old != new)
     PAGE.write_text(new)
     return 0
 
