@@ -2,6 +2,9 @@
 
 import errno
 import mmap
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -112,6 +115,54 @@ def test_the_end_of_a_read_can_be_asked_for_once(data):
         reader.wait(ticket)
 
 
+def test_of_two_threads_that_wait_for_a_read_one_is_refused(data):
+    path, contents = data
+    reader = PieceReader(path, PAGE, depth=1)
+    to, sums = memory(len(contents)), checksums(contents, PAGE)
+    for _ in range(40):
+        last = reader.start(0, to, sums)  # behind all the others, so that both threads wait
+
+    def outcome(_):
+        try:
+            return reader.wait(last)
+        except RuntimeError as error:
+            return str(error)
+
+    with ThreadPoolExecutor(2) as threads:
+        found = list(threads.map(outcome, range(2)))
+    assert sorted(map(str, found)) == ["(0, -1)", "no read has this ticket"]
+
+
 def test_a_file_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(RuntimeError, match="No such file"):
         PieceReader(tmp_path / "missing", PAGE)
+
+
+_REFUSED = """
+import ctypes, errno, mmap, struct, sys
+import numpy as np
+from kvdrive._native import PieceReader
+
+IO_URING_ENTER, LOAD, IF_EQUAL, RETURN, ALLOW, FAIL = 426, 0x20, 0x15, 0x06, 0x7FFF0000, 0x00050000
+rules = [(LOAD, 0, 0, 0), (IF_EQUAL, 0, 1, IO_URING_ENTER), (RETURN, 0, 0, FAIL | errno.EPERM), (RETURN, 0, 0, ALLOW)]
+code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *rule) for rule in rules))
+program = ctypes.create_string_buffer(struct.pack("@HP", len(rules), ctypes.addressof(code)))
+libc = ctypes.CDLL(None, use_errno=True)
+for arguments in ((38, 1, 0, 0, 0), (22, 2, ctypes.byref(program), 0, 0)):  # no new privileges, then the filter
+    if libc.prctl(*arguments):
+        sys.exit("seccomp: " + errno.errorcode[ctypes.get_errno()])
+reader = PieceReader(sys.argv[1], 4096)
+memory = np.frombuffer(mmap.mmap(-1, 8192), np.uint8)
+for _ in range(2):
+    print(*reader.wait(reader.start(0, memory, np.zeros(2, np.uint32))))
+"""
+
+
+def test_a_kernel_that_takes_no_reads_fails_them_and_not_the_process(data):
+    path, _ = data
+    if not PieceReader(path, PAGE).asynchronous:
+        pytest.skip("the kernel has no io_uring")
+    command = [sys.executable, "-c", _REFUSED, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [f"{errno.EPERM} -1"] * 2

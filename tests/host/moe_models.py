@@ -4,7 +4,9 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
     AutoModelForCausalLM,
+    Glm4MoeConfig,
     GptOssConfig,
+    MiniMaxM2Config,
     MixtralConfig,
     OlmoeConfig,
     PreTrainedTokenizerFast,
@@ -49,6 +51,17 @@ CONFIGS = {
         num_experts=8,
         num_experts_per_tok=2,
     ),
+    "glm4-moe": Glm4MoeConfig(  # its first layer is dense; biases in float32 choose its experts
+        **_SIZE,
+        **_HEAD,
+        intermediate_size=96,
+        moe_intermediate_size=48,
+        n_routed_experts=16,
+        num_experts_per_tok=4,
+    ),
+    "minimax-m2": MiniMaxM2Config(  # its routers need more than the hidden states
+        **_SIZE, **_HEAD, intermediate_size=48, num_local_experts=8, num_experts_per_tok=2
+    ),
 }
 
 # 156 MiB in float32, almost all of it experts. Not one of CONFIGS: most tests have no use for it.
@@ -59,9 +72,11 @@ def save(name, folder, dtype=torch.float32, seed=1, shard="5GB"):
     """A checkpoint of CONFIGS whose tokens are bytes."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        AutoModelForCausalLM.from_config(BIG if name == "big" else CONFIGS[name]).to(dtype).save_pretrained(
-            folder, max_shard_size=shard
-        )
+        model = AutoModelForCausalLM.from_config(BIG if name == "big" else CONFIGS[name]).to(dtype)
+        for module in model.modules():
+            if "Router" in type(module).__name__ and hasattr(module, "e_score_correction_bias"):
+                module.e_score_correction_bias = 30 + torch.rand(len(module.e_score_correction_bias))  # float32
+        model.save_pretrained(folder, max_shard_size=shard)
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(models.BPE({letter: i for i, letter in enumerate(alphabet)}, []))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -7,7 +7,6 @@ import platform
 import sys
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from kvdrive.doctor.finding import Finding, State
 from kvdrive.errors import KvdriveError
 from kvdrive.kernels.compare import compare
 from kvdrive.kernels.registry import KERNELS
+from kvdrive.perf.kept import processor
 from kvdrive.tree import ROOT
 
 _FASTER = {"avx512": "", "avx2": "an x86 processor with AVX-512 is faster", "portable": "AVX2 or AVX-512 is faster"}
@@ -37,7 +37,7 @@ def machine() -> Iterator[Finding]:
     python = ".".join(map(str, sys.version_info[:3]))
     yield Finding("machine", "Python", State.ok, f"{python}, kvdrive {__version__}, {platform.platform()}")
     isa = _native.Engine("fast").isa  # type: ignore[attr-defined]
-    detail = f"{_processor()}, {os.cpu_count()} cores, engine uses {isa}"
+    detail = f"{processor()}, {os.cpu_count()} cores, engine uses {isa}"
     yield Finding("machine", "processor", State.ok, detail, remedy=_FASTER.get(isa, ""))
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     yield Finding("machine", "memory", State.ok, f"{memory:.1f} GiB")
@@ -81,10 +81,3 @@ def models() -> Iterator[Finding]:
     yield Finding(
         "drive", "model mini", state, detail, "kvdrive run", "work in the source tree, or give --model FOLDER"
     )
-
-
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()

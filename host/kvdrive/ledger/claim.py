@@ -85,10 +85,16 @@ class Entry:
 
 
 def evaluate(claim: Claim) -> Entry:
-    """Compute our values of a claim. Raises ValueError if their number differs from the paper's."""
+    """Compute our values of a claim; none where the page that they are read from is not installed.
+
+    Raises ValueError if their number differs from the paper's.
+    """
     if claim.ours is None:
         return Entry(claim, (), None)
-    values = tuple(float(value) for value in claim.ours())
+    try:
+        values = tuple(float(value) for value in claim.ours())
+    except FileNotFoundError:  # a wheel has no docs/
+        return Entry(claim, (), None)
     if len(values) != len(claim.value):
         raise ValueError(f"{claim.key}: {len(values)} values of our own for {len(claim.value)} of the paper")
     return Entry(claim, values, max(_error(claim.relation, *pair) for pair in zip(values, claim.value, strict=True)))

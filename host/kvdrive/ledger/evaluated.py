@@ -18,7 +18,7 @@ class Evaluated:
 
 
 def evaluated(model: str, context: int, policy: str, ratio: str = "1") -> Evaluated:
-    """The row of "mini" or "smollm2". Raises ValueError where the page has none."""
+    """The row of "mini" or "smollm2". Raises ValueError where the page has none, FileNotFoundError without it."""
     mark = {"mini": "sweep"}.get(model, model)
     text = (ROOT / PAGE).read_text()
     table = text.partition(f"<!-- {mark} -->")[2].partition("<!-- end -->")[0]

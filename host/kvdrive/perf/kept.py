@@ -29,12 +29,12 @@ class KeptRates:
 
     def get(self, key: str, kind: type[Rates]) -> Rates | None:
         """The rates under `key`, a dataclass of numbers and such dataclasses; None where there are none."""
-        made: Rates | None = None if self._anew else _made(kind, self._known().get(key))
-        return made
+        return self.all(kind).get(key)
 
     def all(self, kind: type[Rates]) -> dict[str, Rates]:
         """All rates of this class, by key."""
-        return {key: rates for key in self._known() if (rates := self.get(key, kind)) is not None}
+        known = {} if self._anew else self._known()
+        return {key: rates for key, plain in known.items() if (rates := _made(kind, plain)) is not None}
 
     def put(self, key: str, rates: Any) -> None:
         """Keep rates under a key. A file that cannot be written is logged."""
@@ -75,8 +75,9 @@ def fingerprint() -> str:
 def processor() -> str:
     """The processor's name."""
     info = Path("/proc/cpuinfo")
-    names = [line for line in info.read_text().splitlines() if line.startswith("model name")] if info.exists() else []
-    return names[0].split(":")[1].strip() if names else platform.processor()
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
 
 
 def _made(kind: Any, plain: Any) -> Any:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -26,14 +28,16 @@ def write(manifest: Manifest, source: Source, path: Path, on_array: OnArray = la
     """Write the file of weights `path`, which appears complete or not at all. Returns the arrays it went on from.
 
     A stopped conversion leaves `path` + ".partial"; the same call goes on with it. One layer's experts are in memory
-    at a time. Raises InputError when the disk is too small, before anything is written.
+    at a time. Raises InputError when the disk is too small, before anything is written, and while another conversion
+    writes the file.
     """
     partial = path.with_name(path.name + _PARTIAL)
     path.parent.mkdir(parents=True, exist_ok=True)
-    ready, table = _resume(partial, manifest)
     _require_space(partial, manifest)
-    with partial.open("r+b" if ready else "w+b") as file:
+    with _alone(partial) as file:
+        ready, table = _resume(file, partial, manifest)
         if not ready:
+            file.truncate(0)
             _begin(file, manifest)
         for number, array in enumerate(manifest.arrays):
             if number >= ready:
@@ -41,16 +45,29 @@ def write(manifest: Manifest, source: Source, path: Path, on_array: OnArray = la
                 if array.kind != RESIDENT or number + 1 == len(manifest.arrays):  # the others are small
                     _mark(file, manifest, table, number + 1)
             on_array(number + 1, len(manifest.arrays))
-    partial.replace(path)
+        partial.replace(path)
     return ready
 
 
-def _resume(partial: Path, manifest: Manifest) -> tuple[int, Table]:
+@contextmanager
+def _alone(partial: Path) -> Iterator[BinaryIO]:
+    """The file `partial`, locked. Raises InputError while another conversion has it."""
+    with os.fdopen(os.open(partial, os.O_RDWR | os.O_CREAT, 0o666), "r+b") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            ours = os.path.samestat(os.fstat(file.fileno()), partial.stat())
+        except (BlockingIOError, FileNotFoundError):
+            ours = False
+        if not ours:  # locked, or the other conversion has ended since the file was opened
+            raise InputError(f"another conversion writes {partial}: wait for it, or choose another --weights-file")
+        yield file
+
+
+def _resume(file: BinaryIO, partial: Path, manifest: Manifest) -> tuple[int, Table]:
     """How many arrays of an earlier conversion of the same checkpoint are there, and the table of checksums."""
     empty = np.zeros(manifest.pieces, np.uint32)
     try:
-        with partial.open("rb") as file:
-            header, found, table = read_front(file, partial)
+        header, found, table = read_front(file, partial)
     except (OSError, InputError):
         return 0, empty
     return (header.ready, table.copy()) if found == manifest else (0, empty)

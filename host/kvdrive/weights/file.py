@@ -59,10 +59,6 @@ class WeightsFile:
         """Somebody waits for a read ahead now."""
         self._reader.hurry(ticket)
 
-    def done(self, ticket: int) -> bool:
-        """True if `wait` would return at once."""
-        return self._reader.done(ticket)
-
     def wait(self, ticket: int, array: Array, index: int) -> None:
         """Wait until the bundle is in memory and has been checked. Raises TargetError."""
         error, bad = self._reader.wait(ticket)

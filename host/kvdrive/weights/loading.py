@@ -21,7 +21,7 @@ from kvdrive.weights.memory import needs
 from kvdrive.weights.modules import experts_of
 from kvdrive.weights.neurons import matrices_in
 from kvdrive.weights.slots import Slots
-from kvdrive.weights.sources import empty_model
+from kvdrive.weights.sources import empty_model, precisions
 
 
 @dataclass(frozen=True)
@@ -100,10 +100,11 @@ def mark_origin(model: PreTrainedModel, manifest: Manifest) -> None:
 
 
 def resident_model(file: WeightsFile, config: Any, dtype: torch.dtype) -> PreTrainedModel:
-    """The model with its resident tensors; those on flash are without memory."""
-    model = empty_model(config)
+    """The model with its resident tensors, as transformers loads them; those on flash are without memory."""
+    model = empty_model(config, dtype)
+    held = precisions(model, dtype)
     for array in file.manifest.resident:
-        _set(model, array.name, _read(file, array, dtype))
+        _set(model, array.name, _read(file, array, held.get(array.name, dtype)))
     model.tie_weights()
     left = [
         name for name, one in model.named_parameters() if one.is_meta and not name.startswith(_on_flash(file.manifest))
@@ -121,7 +122,7 @@ def _on_flash(manifest: Manifest) -> tuple[str, ...]:
 
 
 def _read(file: WeightsFile, array: Array, dtype: torch.dtype) -> torch.Tensor:
-    """A resident tensor in this precision; whole numbers keep theirs. Raises TargetError."""
+    """A resident tensor in this precision. Raises TargetError."""
     memory = aligned(array.stride)
     file.read(array, 0, memory)
     part = array.parts[0]

@@ -6,6 +6,7 @@ changes no result.
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +36,7 @@ class LookAhead:
     def __init__(self, model: PreTrainedModel, names: list[str]) -> None:
         self._routes = [_route(model, name) for name in names]
         self.works = len(names) > 1 and all(route is not None for route in self._routes)
-        self._residual: list[torch.Tensor | None] = [None] * len(names)
+        self._residual: dict[int, torch.Tensor] = {}  # of modules whose guess has not been asked for
         self._guess: dict[int, list[int]] = {}
         self.recall = Recall()
         for number, route in enumerate(self._routes if self.works else []):
@@ -44,7 +45,7 @@ class LookAhead:
 
     def guess(self, number: int) -> list[int]:
         """Experts of module `number` + 1, the most wanted first, from the residual stream at module `number`."""
-        residual = self._residual[number]
+        residual = self._residual.pop(number, None)
         route = self._routes[number + 1] if number + 1 < len(self._routes) else None
         if residual is None or route is None:
             return []
@@ -71,9 +72,18 @@ class LookAhead:
 
 
 def _route(model: PreTrainedModel, name: str) -> tuple[torch.nn.Module, torch.nn.Module] | None:
-    """Norm and router in front of the experts `name`; None if the layer has no such modules."""
+    """Norm and router in front of the experts `name`; None if the layer has no such modules, or others are needed."""
     block = model.get_submodule(name.rpartition(".")[0])
     layer = model.get_submodule(name.rpartition(".")[0].rpartition(".")[0])
     router = next((one for one in block.children() if "Router" in type(one).__name__), None)
     norm = getattr(layer, _NORM, None)
-    return (norm, router) if norm is not None and router is not None else None
+    return (norm, router) if norm is not None and router is not None and _needs_states_only(router) else None
+
+
+def _needs_states_only(router: torch.nn.Module) -> bool:
+    """True if the router chooses from the hidden states alone; MiniMax-M2's wants a bias that the layer holds."""
+    try:
+        inspect.signature(router.forward).bind(None)
+    except TypeError:
+        return False
+    return True

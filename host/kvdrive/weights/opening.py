@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -25,6 +26,7 @@ from kvdrive.weights.sources import LoadedSource, SafetensorsSource, Source, emp
 from kvdrive.weights.sparse import SparseWeights
 
 SUFFIX = ".kvw"
+_DIGITS = 12  # of the fingerprint, in the name of a file
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ def load(name: str, dtype: str, options: FlashOptions) -> Checkpoint:
     """
     checkpoints.quiet()
     path = places.find(name)
-    file = options.weights_file or default_path(path)
+    file = options.weights_file or _converted(path)
     if not file.exists():
         raise InputError(f"there are no weights in {file}: `kvdrive convert --model {name}` writes them")
     config = checkpoints.read_config(path)
@@ -111,5 +113,23 @@ def check_origin(weights: WeightsFile, config: Any, checkpoint: Path) -> None:
 
 def default_path(checkpoint: Path) -> Path:
     """Where the weights of a checkpoint are when nobody says where."""
-    name = checkpoint.stem if checkpoint.is_file() else checkpoint.absolute().name
-    return cache_folder() / "weights" / f"{name}-{fingerprint.of_source(checkpoint)[:12]}{SUFFIX}"
+    return _folder() / f"{_stem(checkpoint)}-{fingerprint.of_source(checkpoint)[:_DIGITS]}{SUFFIX}"
+
+
+def _converted(checkpoint: Path) -> Path:
+    """`default_path`, also when the checkpoint's own weights have been deleted. Raises InputError if several fit."""
+    if fingerprint.weight_files(checkpoint):
+        return default_path(checkpoint)
+    found = sorted(_folder().glob(f"{glob.escape(_stem(checkpoint))}-{'[0-9a-f]' * _DIGITS}{SUFFIX}"))
+    if len(found) > 1:
+        names = ", ".join(one.name for one in found)
+        raise InputError(f"{checkpoint} has no weights, and {_folder()} has {names}: name one with --weights-file")
+    return found[0] if found else default_path(checkpoint)
+
+
+def _folder() -> Path:
+    return cache_folder() / "weights"
+
+
+def _stem(checkpoint: Path) -> str:
+    return checkpoint.stem if checkpoint.is_file() else checkpoint.absolute().name

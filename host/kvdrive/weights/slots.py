@@ -101,16 +101,16 @@ class Slots:
         module, expert = key
         self._tickets[key] = self._file.start(self._arrays[module], expert, self._slots[slot], ahead=ahead)
         self._slot_of[key] = slot
+        self._eviction.came(key)
 
     def _slot(self, keeping: Sequence[Key]) -> int:
-        """A free slot, from an expert that leaves if there is none."""
-        if self._free:
-            return self._free.pop()
-        kept = set(keeping)
-        candidates = [key for key in self._slot_of if key not in kept]
-        at_rest = [key for key in candidates if key not in self._tickets]
-        leaves = self._eviction.victim(at_rest or candidates)
-        self._drop(leaves)
+        """A free slot, from an expert that leaves if there is none; from one that is on its way if there must be."""
+        if not self._free:
+            kept = set(keeping)
+            leaves = self._eviction.victim(lambda key: key not in kept and key not in self._tickets)
+            leaves = leaves or self._eviction.victim(lambda key: key not in kept)
+            assert leaves is not None, "more experts are kept than there are slots"
+            self._drop(leaves)
         return self._free.pop()
 
     def _drop(self, key: Key) -> None:
@@ -118,8 +118,7 @@ class Slots:
         with suppress(TargetError):  # nobody needs what was read
             self._settle(key)
         if key in self._slot_of:
-            self._free.append(self._slot_of.pop(key))
-        self._ahead.discard(key)
+            self._free_slot(key)
 
     def _settle(self, key: Key) -> None:
         """Wait for the read of an expert. One that fails leaves its slot. Raises TargetError."""
@@ -130,8 +129,7 @@ class Slots:
         try:
             self._file.wait(ticket, self._arrays[module], expert)
         except BaseException:
-            self._free.append(self._slot_of.pop(key))
-            self._ahead.discard(key)
+            self._free_slot(key)
             raise
 
 

@@ -17,7 +17,13 @@ from accelerate import init_empty_weights
 from safetensors import SafetensorError, safe_open
 from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.conversion_mapping import get_model_conversion_mapping
-from transformers.core_model_loading import WeightConverter, WeightRenaming, dot_natural_key, rename_source_key
+from transformers.core_model_loading import (
+    WeightConverter,
+    WeightRenaming,
+    build_glob_alternation,
+    dot_natural_key,
+    rename_source_key,
+)
 
 from kvdrive.errors import InputError, UnsupportedError
 from kvdrive.weights.fingerprint import weight_files
@@ -38,10 +44,26 @@ class Source(Protocol):
         """True if the checkpoint has this parameter; a tied one is stored under its other name only."""
 
 
-def empty_model(config: Any) -> PreTrainedModel:
-    """The model of a configuration, without memory for its parameters. Buffers have their values."""
+def empty_model(config: Any, dtype: torch.dtype | None = None) -> PreTrainedModel:
+    """The model of a configuration, without memory for its parameters. Buffers have their values.
+
+    `dtype`: precision of the computation, None for the one that the configuration names.
+    """
+    options = {} if dtype is None else {"dtype": dtype}
     with init_empty_weights(include_buffers=False):
-        return AutoModelForCausalLM.from_config(config).eval()
+        return AutoModelForCausalLM.from_config(config, **options).eval()
+
+
+def precisions(model: PreTrainedModel, dtype: torch.dtype) -> dict[str, torch.dtype]:
+    """The precision in which transformers holds each parameter and stored buffer of `empty_model(config, dtype)`.
+
+    Some families keep a few in float32, such as the biases by which experts are chosen.
+    """
+    found = {name: tensor.dtype for name, tensor in model.state_dict().items()}
+    if kept := model._get_dtype_plan(dtype):
+        pattern, group, _ = build_glob_alternation(list(kept))
+        found |= {name: kept[group[match.lastgroup]] for name in found if (match := pattern.search(name))}
+    return found
 
 
 @dataclass

@@ -20,7 +20,7 @@ namespace {
 using Bytes = nb::ndarray<std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Checksums = nb::ndarray<const std::uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-// A reader that holds the memory of reads in flight.
+// A reader that holds the memory of reads in flight, and of those that failed.
 class Reader {
  public:
   Reader(const std::filesystem::path& path, std::size_t piece_bytes, unsigned depth)
@@ -41,7 +41,7 @@ class Reader {
       const nb::gil_scoped_release release;
       outcome = reader_.wait(ticket);
     }
-    memory_.erase(ticket);
+    if (outcome.error == 0) memory_.erase(ticket);  // after an error the kernel may still write into it
     return {outcome.error, outcome.bad_piece};
   }
 
@@ -81,13 +81,9 @@ void bind_weights(nb::module_& m) {
       .def(
           "hurry", [](Reader& self, PieceReader::Ticket ticket) { self.reader().hurry(ticket); }, nb::arg("ticket"),
           "Put a read ahead among those that somebody waits for.")
-      .def(
-          "done", [](Reader& self, PieceReader::Ticket ticket) { return self.reader().done(ticket); },
-          nb::arg("ticket"), "True if `wait` would return at once.")
       .def("wait", &wait, nb::arg("ticket"),
            "Wait for the end of a read: (errno or 0, the first piece with another checksum or -1).")
       .def("counters", &counters, "Reads, bytes, the most reads in flight, and the time with reads in flight (ns).")
-      .def_prop_ro("file_bytes", [](Reader& self) { return self.reader().file_bytes(); })
       .def_prop_ro(
           "around_cache", [](Reader& self) { return self.reader().around_cache(); },
           "True if reads bypass the page cache.")

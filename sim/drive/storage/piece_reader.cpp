@@ -2,7 +2,9 @@
 #include "storage/piece_reader.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -39,7 +41,13 @@ PieceReader::Ticket PieceReader::start(std::uint64_t offset, std::span<std::byte
   }
   const std::scoped_lock lock(mutex_);
   const Ticket ticket = ++last_;
-  requests_.emplace(ticket, Request{.offset = offset, .to = to, .checksums = std::move(checksums), .outcome = {}});
+  Request& request =
+      requests_.emplace(ticket, Request{.offset = offset, .to = to, .checksums = std::move(checksums), .outcome = {}})
+          .first->second;
+  if (failure_ != 0) {
+    request.end(failure_);
+    return ticket;
+  }
   (urgency == Urgency::kNow ? now_ : ahead_).push_back(ticket);
   work_.notify_all();
   return ticket;
@@ -54,15 +62,11 @@ void PieceReader::hurry(Ticket ticket) {
   work_.notify_all();
 }
 
-bool PieceReader::done(Ticket ticket) const {
-  const std::scoped_lock lock(mutex_);
-  return requests_.at(ticket).is_done();
-}
-
 PieceReader::Outcome PieceReader::wait(Ticket ticket) {
   std::unique_lock lock(mutex_);
   const auto place = requests_.find(ticket);
-  if (place == requests_.end()) throw std::runtime_error("no read has this ticket");
+  if (place == requests_.end() || place->second.awaited) throw std::runtime_error("no read has this ticket");
+  place->second.awaited = true;
   ended_.wait(lock, [&place] { return place->second.is_done(); });
   const Outcome outcome = place->second.outcome;
   requests_.erase(place);
@@ -123,6 +127,27 @@ void PieceReader::settle() {
 }
 
 void PieceReader::serve() {
+  try {
+    read_until_stopped();
+  } catch (const std::system_error& error) {
+    fail(error.code().value());
+  } catch (const std::bad_alloc&) {
+    fail(ENOMEM);
+  }
+}
+
+void PieceReader::fail(int error) {
+  const std::scoped_lock lock(mutex_);
+  failure_ = error;
+  now_.clear();
+  ahead_.clear();
+  for (auto& [ticket, request] : requests_) {
+    if (!request.is_done()) request.end(error);
+  }
+  ended_.notify_all();
+}
+
+void PieceReader::read_until_stopped() {
   using Clock = std::chrono::steady_clock;
   std::unique_lock lock(mutex_);
   while (!stop_) {

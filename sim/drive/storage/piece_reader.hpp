@@ -52,12 +52,11 @@ class PieceReader {
   Ticket start(std::uint64_t offset, std::span<std::byte> to, std::vector<std::uint32_t> checksums, Urgency urgency);
   // Puts a read ahead among those that somebody waits for.
   void hurry(Ticket ticket);
-  bool done(Ticket ticket) const;
-  // Waits for the end of a read and forgets its ticket.
+  // Waits for the end of a read and forgets its ticket, for which no other thread may wait. After a read that ended
+  // with an error, the kernel may still write into the memory until the reader is destroyed.
   Outcome wait(Ticket ticket);
 
   Counters counters() const;
-  std::uint64_t file_bytes() const { return file_.size(); }
   bool around_cache() const { return file_.has_direct(); }
   bool asynchronous() const { return transfers_.asynchronous(); }
 
@@ -67,9 +66,14 @@ class PieceReader {
     std::span<std::byte> to;
     std::vector<std::uint32_t> checksums;
     std::size_t begun = 0, ended = 0;  // pieces
+    bool awaited = false;
     Outcome outcome;
 
     bool is_done() const { return ended == checksums.size(); }
+    void end(int error) {
+      outcome.error = error;
+      ended = checksums.size();
+    }
   };
   struct Piece {
     Ticket ticket;
@@ -83,6 +87,9 @@ class PieceReader {
   };
 
   void serve();
+  void read_until_stopped();
+  // The thread cannot go on: every read that has not ended, and every later one, ends with this errno.
+  void fail(int error);
   // Both need the mutex.
   std::vector<Piece> take(unsigned in_flight);
   void settle();
@@ -101,6 +108,7 @@ class PieceReader {
   unsigned ahead_in_flight_ = 0;
   Ticket last_ = 0;
   Counters counters_;
+  int failure_ = 0;  // errno that ended the thread
   bool stop_ = false;
   std::thread thread_;  // last: it uses all members
 };

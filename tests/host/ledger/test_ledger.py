@@ -78,3 +78,10 @@ def test_values_of_kvdrive_eval_come_from_its_page():
     assert evaluated("mini", 2048, "sparf", "1/8").perplexity != evaluated("mini", 2048, "local", "1/8").perplexity
     with pytest.raises(ValueError, match=r"no row of mini, 7 tokens, exact 1: run scripts/eval_page\.py"):
         evaluated("mini", 7, "exact")
+
+
+def test_without_its_page_a_value_of_kvdrive_eval_is_open(tmp_path, monkeypatch):
+    """A wheel holds no docs/."""
+    monkeypatch.setattr("kvdrive.ledger.evaluated.ROOT", tmp_path)
+    entry = evaluate(Claim("X", "here", "one", (1,), ours=lambda: (evaluated("mini", 2048, "exact").bytes_read,)))
+    assert (entry.values, entry.verdict) == ((), Verdict.open)

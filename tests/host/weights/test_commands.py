@@ -1,9 +1,11 @@
 """`kvdrive convert`, and `kvdrive generate --weights flash`."""
 
 import json
+import shutil
 import subprocess
 import sys
 from fractions import Fraction
+from pathlib import Path
 
 import moe_models
 import pytest
@@ -59,6 +61,23 @@ def test_the_table_says_how_much_was_in_memory(folder, tmp_path):
     assert result.exit_code == 0, result.output
     assert "experts in memory at most" in result.stderr
     assert "bytes of weights read" in result.stderr
+
+
+def test_the_weights_of_the_checkpoint_may_be_deleted(folder, tmp_path):
+    copy = shutil.copytree(folder, tmp_path / "copy[1]")
+    made = [Path(json.loads(run("convert", "--model", copy, "--json").stdout)["path"])]
+    for path in copy.glob("*.safetensors"):
+        path.unlink()
+    flash = ("generate", "--model", copy, *GENERATE, "--weights", "flash", "--json")
+    result = run(*flash)
+    assert result.exit_code == 0, result.output
+    made.append(shutil.copy(made[0], made[0].with_name(f"{copy.name}-0123456789ab.kvw")))
+    result = run(*flash)
+    assert result.exit_code != 0
+    for path in made:
+        assert path.name in str(result.exception)
+        path.unlink()
+    assert "`kvdrive convert --model" in str(run(*flash).exception)
 
 
 @pytest.mark.parametrize(

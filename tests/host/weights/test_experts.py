@@ -130,6 +130,32 @@ def test_the_counts_of_earlier_runs_stay(converted, tmp_path):
     again.weights.close()
 
 
+def test_counts_that_cannot_be_kept_end_no_text(converted, tmp_path, caplog):
+    folder, path = converted("olmoe")
+    (tmp_path / "w.kvw").symlink_to(path)
+    (tmp_path / "w.kvw.counts.json").mkdir()
+    checkpoint = opened(folder, tmp_path / "w.kvw", weights_cache="prior")
+    greedy(checkpoint.model, ids(1, 6), 2)
+    checkpoint.weights.close()
+    assert "the uses of experts are not kept for the next run" in caplog.text
+
+
+def test_a_router_that_needs_more_than_the_hidden_states_is_not_asked_ahead(converted):
+    folder, path = converted("minimax-m2")
+    checkpoint = opened(folder, path)
+    assert checkpoint.weights.lookahead is None
+    checkpoint.weights.close()
+
+
+def test_no_residual_stream_stays_in_memory(converted):
+    folder, path = converted("olmoe")
+    checkpoint = opened(folder, path)
+    with torch.no_grad():
+        checkpoint.model(ids(2, 40))
+    assert not checkpoint.weights.lookahead._residual
+    checkpoint.weights.close()
+
+
 def test_attention_in_a_drive_and_experts_on_flash(converted, target):
     folder, path = converted("mixtral")
     prompt = ids(1, 30)

@@ -113,6 +113,36 @@ def test_a_stopped_conversion_of_another_checkpoint_begins_anew(folder, tmp_path
     path = tmp_path / "w.kvw"
     partial = path.with_name("w.kvw.partial")
     convert.write(replace(manifest, source="0" * 64), source, path)
+def test_two_conversions_do_not_write_one_file(folder, weights, tmp_path):
+    manifest, source = manifest_of(folder)
+    path = tmp_path / "w.kvw"
+    refused = []
+
+    def again(done, total):
+        if done == 1:
+            with pytest.raises(InputError, match=r"another conversion writes .*w\.kvw\.partial") as error:
+                convert.write(*manifest_of(folder), path)
+            refused.append(error)
+
+    assert convert.write(manifest, source, path, again) == 0
+    assert len(refused) == 1
+    assert path.read_bytes() == weights.read_bytes()
+
+
+def test_a_conversion_that_ends_while_another_one_begins_keeps_its_file(folder, weights, tmp_path, monkeypatch):
+    path = shutil.copy(weights, tmp_path / "w.kvw.partial")
+    lock = convert.fcntl.flock
+
+    def ends(file, how):
+        path.replace(tmp_path / "w.kvw")
+        lock(file, how)
+
+    monkeypatch.setattr(convert.fcntl, "flock", ends)
+    with pytest.raises(InputError, match="another conversion writes"):
+        convert.write(*manifest_of(folder), tmp_path / "w.kvw")
+    assert (tmp_path / "w.kvw").read_bytes() == weights.read_bytes()
+
+
     path.rename(partial)
     manifest, source = manifest_of(folder)
     assert convert.write(manifest, source, path) == 0

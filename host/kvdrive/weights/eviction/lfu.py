@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
-from kvdrive.weights.eviction.base import Key
+from kvdrive.weights.eviction.base import Eviction, Key, Rank
 
 
-class Lfu:
+class Lfu(Eviction):
     """Least frequently used. `counts`: uses to begin with."""
 
     def __init__(self, counts: Mapping[Key, int] | None = None) -> None:
+        super().__init__()
         self.counts = Counter(counts or {})
         self._time = 0
         self._last: dict[Key, int] = {}
@@ -22,6 +23,6 @@ class Lfu:
         self._last[key] = self._time
         self.counts[key] += 1
 
-    def victim(self, among: Iterable[Key]) -> Key:
-        """The one with the fewest uses."""
-        return min(among, key=lambda key: (self.counts[key], self._last.get(key, 0)))
+    def rank(self, key: Key) -> Rank:
+        """The uses, and the time of the last one."""
+        return self.counts[key], self._last.get(key, 0)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from kvdrive.weights.eviction.base import Key
+from kvdrive.weights.eviction.base import Eviction, Key, Rank
 
 
-class Lru:
-    """Least recently used."""
+class Lru(Eviction):
+    """Least recently used; experts that were only read ahead leave first."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._time = 0
         self._last: dict[Key, int] = {}
 
@@ -19,6 +18,6 @@ class Lru:
         self._time += 1
         self._last[key] = self._time
 
-    def victim(self, among: Iterable[Key]) -> Key:
-        """The one with the oldest use; those that were only read ahead come first."""
-        return min(among, key=lambda key: self._last.get(key, 0))
+    def rank(self, key: Key) -> Rank:
+        """The time of the last use."""
+        return (self._last.get(key, 0),)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from pathlib import Path
 
 from kvdrive.weights.eviction.base import Key
 from kvdrive.weights.eviction.lfu import Lfu
+
+log = logging.getLogger(__name__)
 
 
 class Prior(Lfu):
@@ -18,11 +21,14 @@ class Prior(Lfu):
         super().__init__(_read(path))
 
     def save(self) -> None:
-        """Write the counts, with those of this run, for the next one."""
+        """Write the counts, with those of this run, for the next one. A file that cannot be written is logged."""
         rows = [[*key, count] for key, count in sorted(self.counts.items())]
         scratch = self._path.with_name(f"{self._path.name}.{os.getpid()}")
-        scratch.write_text(json.dumps(rows))
-        scratch.replace(self._path)
+        try:
+            scratch.write_text(json.dumps(rows))
+            scratch.replace(self._path)
+        except OSError as error:
+            log.warning("the uses of experts are not kept for the next run: %s", error)
 
 
 def _read(path: Path) -> dict[Key, int]:
