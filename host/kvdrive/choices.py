@@ -19,6 +19,14 @@ KV_FORMATS = {
     "int8": "in 8 bits, half of the bytes",
     "int4": "in 4 bits, 2/7 of the bytes",
 }  # how drives store K and V, in the order of nvme.wire.RowFormat
+WEIGHTS_FORMATS = {
+    "auto": "as stored, so that nothing is lost",
+    "float32": "32 bits",
+    "bfloat16": "16 bits",
+    "float16": "16 bits",
+    "int8": "matrices in 8 bits and a scale for each 32",
+    "int4": "matrices in 4 bits and a scale for each 32",
+}  # of experts and neurons on flash
 DTYPES = ("float32", "bfloat16", "float16", "auto")  # precision of a model's weights; auto keeps the stored one
 PREFILL_CHUNK = 512  # tokens of a prompt that a server computes between two decode steps
 OnFailure = Literal["raise", "recompute"]  # what the loss of a drive, or of data on it, leads to

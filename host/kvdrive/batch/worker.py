@@ -10,9 +10,10 @@ from typing import Any
 import torch
 
 from kvdrive.errors import InputError
-from kvdrive.generation import batches, checkpoints
+from kvdrive.generation import batches
 from kvdrive.plugins.attach import AttentionOptions
 from kvdrive.targets.opening import DriveOptions, open_drives
+from kvdrive.weights.opening import FlashOptions, load_from
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class Work:
     new_tokens: int
     drives: DriveOptions
     attention: AttentionOptions
+    weights: FlashOptions | None = None  # None: in memory
 
 
 class Worker:
@@ -35,7 +37,8 @@ class Worker:
         threads = work.drives.threads or os.cpu_count() or 1
         torch.set_num_threads(threads)
         self._work, self._opened = work, ExitStack()
-        self._checkpoint = checkpoints.load(work.model, work.dtype, work.device)
+        self._checkpoint = load_from(work.weights, work.model, work.dtype, work.device)
+        self._opened.callback(self._checkpoint.close)
         tokens = min(4 * longest + 8, self._checkpoint.context) + work.new_tokens
         capacity = max(work.drives.capacity_bytes, 4 * tokens * self._checkpoint.shape.bytes_per_token)
         options = replace(work.drives, threads=threads, capacity_bytes=capacity, group=self._checkpoint.shape.group)
@@ -54,5 +57,5 @@ class Worker:
         return {"id": name, "text": text, "prompt_tokens": len(ids), "new_tokens": len(done)}
 
     def close(self) -> None:
-        """Release the drives."""
+        """Release the drives and the weights."""
         self._opened.close()

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from kvdrive.cli.groups import command
-from kvdrive.cli.options import FolderOptions, InputTier, ModelOptions, PolicyOptions, TargetOptions
+from kvdrive.cli.options import FolderOptions, InputTier, ModelOptions, PolicyOptions, TargetOptions, WeightsTier
 from kvdrive.cli.paths import input_file
 from kvdrive.errors import InputError
 
@@ -28,6 +28,7 @@ def batch(
     files: FolderOptions,
     how: PolicyOptions,
     inputs: InputTier,
+    placed: WeightsTier,
     out: Annotated[Path, typer.Option(help="JSONL file of the answers; what it holds already is not asked again")],
     max_new_tokens: Annotated[int, typer.Option(min=1, help="tokens of an answer at most")] = 256,
     actors: Annotated[int, typer.Option(min=0, help="Ray actors; 0: this process, without Ray")] = 0,
@@ -47,7 +48,8 @@ def batch(
         raise InputError("actors cannot share the files of --drive: serve the drives and take --target tcp://")
     asked = read_prompts(prompts)
     attention = inputs.applied(how.options())
-    work = Work(computed.model, computed.dtype, computed.device, max_new_tokens, where.options(files), attention)
+    drives, weights = where.options(files), placed.options()
+    work = Work(computed.model, computed.dtype, computed.device, max_new_tokens, drives, attention, weights)
     console = Console(stderr=True)
     with Answers(out) as answers:
         left = [prompt for prompt in asked if prompt.id not in answers.done]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kvdrive.cli.groups import command
-from kvdrive.cli.options import EngineOption, MemoryTier, ModelOptions, OverflowOptions
+from kvdrive.cli.options import EngineOption, MemoryTier, ModelOptions, OverflowOptions, WeightsTier
 from kvdrive.cli.paths import output_folder
 from kvdrive.errors import InputError
 from kvdrive.waiting import IMPORTS, waiting_for
@@ -31,6 +32,7 @@ def chat(
     computed: ModelOptions,
     tier: MemoryTier,
     full: OverflowOptions,
+    placed: WeightsTier,
     drive: Annotated[
         Path | None,
         typer.Option(
@@ -50,32 +52,35 @@ def chat(
     with waiting_for(IMPORTS):
         import torch
 
-        from kvdrive.generation import checkpoints
         from kvdrive.generation.conversation import Conversation, is_kept
         from kvdrive.generation.decode import Sampling
         from kvdrive.plugins.attach import AttentionOptions, attach
         from kvdrive.targets.opening import DriveOptions, cache_folder
+        from kvdrive.weights.opening import load_from
 
     threads = threads or os.cpu_count() or 1
     torch.set_num_threads(threads)
     with waiting_for(f"loading {computed.model}"):
-        checkpoint = checkpoints.load(computed.model, computed.dtype, computed.device)
+        checkpoint = load_from(placed.options(), computed.model, computed.dtype, computed.device)
     folder = drive or cache_folder() / "chats" / re.sub(r"[^\w.-]+", "_", checkpoint.path.resolve().name)
     folder.mkdir(parents=True, exist_ok=True)
     capacity = max(1 << 26, _SPARE * checkpoint.context * checkpoint.shape.bytes_per_token)
     options = DriveOptions(engine=engine, threads=threads, capacity_bytes=capacity)
     chosen = full.applied(tier.applied(AttentionOptions()))
-    with attach(
-        checkpoint.model,
-        folder / "drive.kv",
-        options=options,
-        sessions=True,
-        active=chosen.active,
-        memory=chosen.memory,
-        overflow=chosen.overflow,
-        overflow_ratio=chosen.overflow_ratio,
-        context=chosen.context,
-    ) as attached:
+    with (
+        closing(checkpoint),
+        attach(
+            checkpoint.model,
+            folder / "drive.kv",
+            options=options,
+            sessions=True,
+            active=chosen.active,
+            memory=chosen.memory,
+            overflow=chosen.overflow,
+            overflow_ratio=chosen.overflow_ratio,
+            context=chosen.context,
+        ) as attached,
+    ):
         if not is_kept(attached.cache()):
             raise InputError(f"{checkpoint.name} keeps layers in memory, which no drive can keep: use kvdrive serve")
         conversation = Conversation(checkpoint, attached, folder)

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
+from kvdrive.choices import WEIGHTS_FORMATS, explained
 from kvdrive.cli.groups import command
 from kvdrive.cli.paths import output_file
 from kvdrive.waiting import IMPORTS, waiting_for
+
+if TYPE_CHECKING:
+    FormatName: TypeAlias = str
+else:
+    FormatName = Literal[tuple(WEIGHTS_FORMATS)]
 
 app = typer.Typer()
 
@@ -23,10 +29,7 @@ def convert(
     weights_file: Annotated[
         Path | None, typer.Option(callback=output_file, help="the file to write; default: in your cache folder")
     ] = None,
-    weights_dtype: Annotated[
-        Literal["auto", "float32", "bfloat16", "float16"],
-        typer.Option(help="precision on flash; auto: as stored, so that nothing is lost"),
-    ] = "auto",
+    weights_format: Annotated[FormatName, typer.Option(help=f"on flash. {explained(WEIGHTS_FORMATS)}")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="print the result as JSON")] = False,
 ) -> None:
     """Write the experts, or the neurons of a model with ReLU, in bundles, for `kvdrive generate --weights flash`.
@@ -40,7 +43,7 @@ def convert(
         from kvdrive.generation import places
         from kvdrive.weights.opening import make_file
 
-    done = make_file(places.find(model), weights_file, weights_dtype, Console(stderr=True))
+    done = make_file(places.find(model), weights_file, weights_format, Console(stderr=True))
     if as_json:
         fields = {"bytes": done.file_bytes, "experts": done.experts, "neurons": done.neurons, "resumed": done.resumed}
         typer.echo(json.dumps({"path": str(done.path)} | fields))

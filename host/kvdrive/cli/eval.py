@@ -11,7 +11,7 @@ import typer
 
 from kvdrive.choices import KV_FORMATS, explained
 from kvdrive.cli.groups import command
-from kvdrive.cli.options import ModelOptions, TargetOptions
+from kvdrive.cli.options import ModelOptions, TargetOptions, WeightsTier
 from kvdrive.cli.paths import input_files, output_folder
 from kvdrive.errors import InputError
 from kvdrive.policies import POLICIES, parse_ratio
@@ -24,6 +24,7 @@ app = typer.Typer()
 def evaluate(
     computed: ModelOptions,
     where: TargetOptions,
+    placed: WeightsTier,
     policies: Annotated[str, typer.Option(help=f"{', '.join(POLICIES)}: comma-separated, or all")] = "exact",
     ratios: Annotated[str, typer.Option(help="shares of K and V that policies other than exact use")] = "1/8",
     contexts: Annotated[str, typer.Option(help="tokens of context, comma-separated")] = "512,2048,8192",
@@ -71,6 +72,7 @@ def evaluate(
         texts=text or [],
         seed=seed,
         drives=where.options(),
+        weights=placed.options(),
         kv_formats=[part.strip() for part in kv_formats.split(",") if part.strip()],
     )
     partial = Partial(out / NAME, settings.options(), resume)

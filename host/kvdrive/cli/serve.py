@@ -20,6 +20,7 @@ from kvdrive.cli.options import (
     PolicyOptions,
     SessionLimits,
     TargetOptions,
+    WeightsTier,
     kept_drives,
 )
 from kvdrive.errors import InputError
@@ -47,6 +48,7 @@ def serve(
     tier: MemoryTier,
     full: OverflowOptions,
     kept: SessionLimits,
+    placed: WeightsTier,
     name: Annotated[str, typer.Option(help="name of the model for clients; default: that of its folder")] = "",
     host: Annotated[str, typer.Option(help="address; others than this machine's own need a key")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: a free one, which is printed")] = 8000,
@@ -83,15 +85,15 @@ def serve(
     if not key and not own_machine(host):
         raise InputError(f"{host} can be reached from elsewhere: set KVDRIVE_API_KEY (or --key) first")
     with waiting_for(IMPORTS):
-        from kvdrive.generation import checkpoints
         from kvdrive.server.app import Settings, application
         from kvdrive.server.jobs import Limits
         from kvdrive.server.metrics import Metrics
         from kvdrive.server.scheduler import Scheduler
         from kvdrive.targets.opening import open_drives
+        from kvdrive.weights.opening import load_from
 
     with waiting_for(f"loading {computed.model}"):
-        checkpoint = checkpoints.load(computed.model, computed.dtype, computed.device)
+        checkpoint = load_from(placed.options(), computed.model, computed.dtype, computed.device)
     listening = _bind(host, port)
     threads = where.threads or os.cpu_count() or 1
     context = full.context or checkpoint.context

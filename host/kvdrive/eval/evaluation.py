@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import chain
@@ -18,13 +18,14 @@ from rich.console import Console
 from kvdrive.errors import InputError
 from kvdrive.eval import library, perplexity, tasks
 from kvdrive.eval.partial import Partial, digest
-from kvdrive.eval.points import Point
+from kvdrive.eval.points import Point, Way
 from kvdrive.eval.sweep import chosen_policies, questions, sweep, ways
 from kvdrive.eval.tasks import Tokens
-from kvdrive.generation.checkpoints import Checkpoint, load
+from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.progress import bar
 from kvdrive.targets.opening import DriveOptions, open_drive, require_space
 from kvdrive.waiting import waiting_for
+from kvdrive.weights.opening import FlashOptions, load_from
 
 DEPTHS = (0.1, 0.3, 0.5, 0.7, 0.9)
 
@@ -47,6 +48,7 @@ class Settings:
     seed: int
     drives: DriveOptions
     kv_formats: Sequence[str] = ("f16",)
+    weights: FlashOptions | None = None  # None: in memory
 
     def options(self) -> dict[str, Any]:
         """The options of the command line on which an answer depends, by name."""
@@ -79,7 +81,15 @@ def evaluate(settings: Settings, console: Console | None, partial: Partial) -> d
     """
     compared = ways(chosen_policies(settings.policies, settings.ratios), settings.kv_formats)
     with waiting_for(f"loading {settings.model}", console):
-        checkpoint = load(settings.model, settings.dtype, settings.device)
+        checkpoint = load_from(settings.weights, settings.model, settings.dtype, settings.device)
+    with closing(checkpoint):
+        return _evaluate(checkpoint, settings, compared, console, partial)
+
+
+def _evaluate(
+    checkpoint: Checkpoint, settings: Settings, compared: Sequence[Way], console: Console | None, partial: Partial
+) -> dict[str, Any]:
+    """`evaluate` with a loaded model."""
     longest = max(settings.contexts)
     checkpoint.check_length(longest, settings.targets)
     documents = _documents(checkpoint, settings.texts)

@@ -50,7 +50,7 @@ def shape_of(config: Any) -> Shape:
 class Checkpoint:
     """A model in evaluation mode with its tokenizer. `name`: what the user called it.
 
-    `weights`: what reads the experts or neurons that stay on flash; whoever has loaded the checkpoint closes them.
+    `weights`: what reads the experts or neurons that stay on flash; None for weights in memory.
     """
 
     name: str
@@ -58,6 +58,11 @@ class Checkpoint:
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     weights: FlashWeights | SparseWeights | None = None
+
+    def close(self) -> None:
+        """End the reads of weights on flash. Whoever has loaded the checkpoint calls this."""
+        if self.weights is not None:
+            self.weights.close()
 
     @property
     def shape(self) -> Shape:

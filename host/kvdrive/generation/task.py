@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, nullcontext
+from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -14,8 +14,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from kvdrive.errors import UnsupportedError
-from kvdrive.generation import batches, checkpoints
+from kvdrive.generation import batches
 from kvdrive.generation.batches import Batch, Generated
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.decode import GREEDY, Sampling
@@ -26,8 +25,8 @@ from kvdrive.report.summary import Report, summarise, table
 from kvdrive.report.trace import covered
 from kvdrive.targets.opening import DriveOptions, open_drives, require_space
 from kvdrive.waiting import waiting_for
-from kvdrive.weights import opening
-from kvdrive.weights.opening import FlashOptions
+from kvdrive.weights.opening import FlashOptions, load_from
+from kvdrive.weights.whole import load_whole
 
 ReadPrompts = Callable[[Checkpoint], list[list[int]]]
 _VERIFIER = "hls"
@@ -73,18 +72,9 @@ def run(settings: Settings, read_prompts: ReadPrompts, console: Console) -> Repo
     torch.set_num_threads(threads)
     settings = replace(settings, drives=replace(settings.drives, threads=threads))
     with waiting_for(f"loading {settings.model}", console):
-        checkpoint = _load(settings)
-    with closing(checkpoint.weights) if checkpoint.weights else nullcontext():
+        checkpoint = load_from(settings.weights, settings.model, settings.dtype, settings.device)
+    with closing(checkpoint):
         return _run(checkpoint, settings, read_prompts, console)
-
-
-def _load(settings: Settings) -> Checkpoint:
-    """The checkpoint with its weights where the user wants them. Raises InputError, UnsupportedError, TargetError."""
-    if settings.weights is None:
-        return checkpoints.load(settings.model, settings.dtype, settings.device)
-    if settings.device != "cpu":
-        raise UnsupportedError(f"weights on flash are computed on the cpu, not on {settings.device}")
-    return opening.load(settings.model, settings.dtype, settings.weights)
 
 
 def _run(checkpoint: Checkpoint, settings: Settings, read_prompts: ReadPrompts, console: Console) -> Report:
@@ -195,9 +185,9 @@ def _verify(
 
 def _whole(checkpoint: Checkpoint, settings: Settings) -> Checkpoint:
     """The checkpoint with all weights in memory, which must have room for them."""
-    if checkpoint.weights is None:
+    if settings.weights is None:
         return checkpoint
-    return checkpoints.load(settings.model, settings.dtype, settings.device)
+    return load_whole(settings.model, settings.dtype, settings.weights)
 
 
 def _compare(checkpoint: Checkpoint, work: Batch, done: Generated, console: Console) -> Report:

@@ -143,9 +143,10 @@ class _Server:
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        """Close the drive when the server stops. After a signal, no code behind the server would run."""
+        """Close drive and weights when the server stops. After a signal, no code behind the server would run."""
         yield
         await asyncio.to_thread(self._scheduler.stop)
+        self._checkpoint.close()
 
     def _route(
         self,

@@ -16,13 +16,14 @@ import torch
 from numpy.typing import NDArray
 
 from kvdrive import abi
+from kvdrive.weights import formats
+from kvdrive.weights.formats import CODES, DTYPES
 
 U8 = NDArray[np.uint8]
 Table = NDArray[np.uint32]  # a checksum for each piece
 PAGE = abi.PAGE_BYTES
 PIECE_BYTES = 512 * 1024  # between 256 KiB and 1 MiB: a disk reaches its bandwidth, and a read ends soon
 _PART_ALIGNMENT = 64  # bytes; vector loads of every instruction set
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 def rounded_up(count: int, step: int) -> int:
@@ -32,17 +33,12 @@ def rounded_up(count: int, step: int) -> int:
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of a tensor in a bundle: its name in the module, its precision, shape, and byte offset in the bundle."""
+    """A piece of a tensor in a bundle: its name in the module, format (`formats`), shape, and byte offset there."""
 
     name: str
-    dtype: str
+    format: str
     shape: tuple[int, ...]
     offset: int
-
-    @property
-    def torch_dtype(self) -> torch.dtype:
-        """The precision as torch has it."""
-        return DTYPES[self.dtype]
 
     @property
     def numbers(self) -> int:
@@ -52,14 +48,36 @@ class Part:
     @property
     def bytes(self) -> int:
         """Its size on flash."""
-        return self.numbers * int(self.torch_dtype.itemsize)
+        return formats.stored_bytes(self.format, self.numbers)
+
+    def is_in(self, dtype: torch.dtype) -> bool:
+        """True if the numbers are stored in this precision."""
+        return DTYPES.get(self.format) is dtype
+
+    def encode(self, numbers: torch.Tensor) -> U8:
+        """Numbers [*shape] as they are stored, [bytes]."""
+        found: U8 = formats.encode(self.format, numbers).numpy()
+        return found
+
+    def view(self, bundles: torch.Tensor) -> torch.Tensor:
+        """The part of bundles [..., stride] as it lies there: [..., *shape], or [..., bytes] of codes."""
+        stored = bundles[..., self.offset : self.offset + self.bytes]
+        if self.format in CODES:
+            return stored
+        return stored.view(DTYPES[self.format]).view(*stored.shape[:-1], *self.shape)
+
+    def numbers_of(self, stored: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """What `view` has returned -> [..., *shape] in this precision."""
+        if self.format not in CODES:
+            return stored.to(dtype)
+        return formats.decode(self.format, stored, self.numbers, dtype).view(*stored.shape[:-1], *self.shape)
 
 
 def place_parts(tensors: Sequence[tuple[str, str, Sequence[int]]]) -> tuple[tuple[Part, ...], int]:
-    """Parts (name, dtype, shape) one behind the other in a bundle, and the bytes of the bundle in whole pages."""
+    """Parts (name, format, shape) one behind the other in a bundle, and the bytes of the bundle in whole pages."""
     parts, end = [], 0
-    for name, dtype, shape in tensors:
-        part = Part(name, dtype, tuple(shape), rounded_up(end, _PART_ALIGNMENT))
+    for name, one, shape in tensors:
+        part = Part(name, one, tuple(shape), rounded_up(end, _PART_ALIGNMENT))
         parts.append(part)
         end = part.offset + part.bytes
     return tuple(parts), rounded_up(end, PAGE)
@@ -100,15 +118,15 @@ class Array:
 
     def as_json(self) -> dict[str, Any]:
         """The fields for the manifest."""
-        parts = [[part.name, part.dtype, list(part.shape), part.offset] for part in self.parts]
+        parts = [[part.name, part.format, list(part.shape), part.offset] for part in self.parts]
         return {name: getattr(self, name) for name in _FIELDS} | {"parts": parts}
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Array:
         """The array with these fields. Raises KeyError, TypeError, ValueError for other fields."""
-        parts = tuple(Part(name, dtype, tuple(shape), offset) for name, dtype, shape, offset in fields["parts"])
-        if not all(part.dtype in DTYPES for part in parts):
-            raise ValueError("an unknown precision")
+        parts = tuple(Part(name, one, tuple(shape), offset) for name, one, shape, offset in fields["parts"])
+        if not all(part.format in (*DTYPES, *CODES) for part in parts):
+            raise ValueError("an unknown format")
         return cls(**{name: fields[name] for name in _FIELDS}, parts=parts)
 
 

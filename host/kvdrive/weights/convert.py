@@ -109,14 +109,14 @@ def _mark(file: BinaryIO, manifest: Manifest, table: Table, ready: int) -> None:
 
 def _write_array(file: BinaryIO, array: Array, manifest: Manifest, source: Source, table: Table) -> None:
     """All bundles of an array, and their checksums into `table`."""
-    tensors = {part: _tensor(array, part, source).to(part.torch_dtype).contiguous() for part in array.parts}
+    tensors = {part: _tensor(array, part, source) for part in array.parts}
     piece = array.first_piece
     file.seek(array.offset)
     for index in range(array.count):
         bundle = np.zeros(array.stride, np.uint8)
         for part, tensor in tensors.items():
             one = tensor if array.kind == RESIDENT else tensor[index]
-            bundle[part.offset : part.offset + part.bytes] = one.reshape(-1).view(torch.uint8).numpy()
+            bundle[part.offset : part.offset + part.bytes] = part.encode(one)
         for data in _pieces(bundle, manifest.piece_bytes):
             table[piece] = crc32c(data)
             piece += 1

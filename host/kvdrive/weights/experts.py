@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 
-from kvdrive.weights.bundles import Array
+from kvdrive.weights.bundles import Array, Part
 from kvdrive.weights.eviction import Key
 from kvdrive.weights.lookahead import LookAhead
 from kvdrive.weights.slots import Slots
@@ -35,22 +35,24 @@ class Streamed:
     lookahead: LookAhead | None
     dtype: torch.dtype
     at_once: int
-    _converted: dict[str, torch.Tensor] = field(default_factory=dict)
+    _converted: dict[str, tuple[Part, torch.Tensor]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for part in self.arrays[0].parts:
-            if part.torch_dtype != self.dtype:
-                self._converted[part.name] = torch.empty(self.at_once, *part.shape, dtype=self.dtype)
+            if not part.is_in(self.dtype):
+                self._converted[part.name] = part, torch.empty(self.at_once, *part.shape, dtype=self.dtype)
 
     def tensors(self, places: list[int]) -> tuple[dict[str, torch.Tensor], list[int]]:
         """The matrices of the experts in these slots, and the number of each in them."""
+        stored = self.slots.tensors
         if not self._converted:
-            return self.slots.tensors, places
-        for name, converted in self._converted.items():
+            return stored, places
+        for name, (part, converted) in self._converted.items():
             for number, place in enumerate(places):
-                converted[number].copy_(self.slots.tensors[name][place])
-        kept = {name: tensor[places] for name, tensor in self.slots.tensors.items() if name not in self._converted}
-        return self._converted | kept, list(range(len(places)))
+                converted[number] = part.numbers_of(stored[name][place], self.dtype)
+        found = {name: converted for name, (_, converted) in self._converted.items()}
+        kept = {name: tensor[places] for name, tensor in stored.items() if name not in found}
+        return found | kept, list(range(len(places)))
 
 
 class LayerExperts:

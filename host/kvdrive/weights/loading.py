@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -95,7 +96,7 @@ class FlashWeights:
 
 def mark_origin(model: PreTrainedModel, manifest: Manifest) -> None:
     """Make the weights on flash a part of the model's fingerprint, so that sessions of other weights are not found."""
-    origin = bytes.fromhex(manifest.source or manifest.config)
+    origin = hashlib.sha256(manifest.to_bytes()).digest()  # checkpoint and formats
     model.register_buffer("weights_on_flash", torch.tensor(list(origin), dtype=torch.uint8))
 
 
@@ -126,8 +127,7 @@ def _read(file: WeightsFile, array: Array, dtype: torch.dtype) -> torch.Tensor:
     memory = aligned(array.stride)
     file.read(array, 0, memory)
     part = array.parts[0]
-    stored = torch.from_numpy(memory[part.offset : part.offset + part.bytes]).view(part.torch_dtype)
-    return stored.view(part.shape).to(dtype)
+    return part.numbers_of(part.view(torch.from_numpy(memory)), dtype)
 
 
 def _set(model: PreTrainedModel, name: str, tensor: torch.Tensor) -> None:

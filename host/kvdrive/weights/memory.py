@@ -54,7 +54,7 @@ def needs(manifest: Manifest, dtype: torch.dtype, per_token: int) -> Need:
     one = manifest.experts[0]
     resident = sum(array.bytes_in(dtype) for array in manifest.resident)
     experts = sum(array.count for array in manifest.experts)
-    as_stored = all(part.torch_dtype == dtype for part in one.parts)
+    as_stored = all(part.is_in(dtype) for part in one.parts)
     return Need(
         whole=resident + experts * one.bytes_in(dtype),
         resident=resident,

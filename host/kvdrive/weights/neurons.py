@@ -77,13 +77,12 @@ class SparseSum:
         groups = wanted.view(-1, size).any(1).nonzero()[:, 0].numpy()
         self.active += int(wanted.sum())
         self.total += activations.shape[1]
-        hidden = self._window.rows.shape[1] // (1 if inputs is None else 2)
+        hidden = self._window.width // (1 if inputs is None else 2)
         out = activations.new_zeros(len(activations), hidden)
         for begin in range(0, len(groups), self._window.capacity):
             chunk = groups[begin : begin + self._window.capacity]
             self._window.hold(chunk)
-            held = self._window.pointer[: self._window.used]
-            rows = self._window.rows[: len(held) * size].to(self._dtype)
+            rows, held = self._window.rows(chunk, self._dtype)
             numbers = torch.from_numpy((held[:, None] * size + np.arange(size)).reshape(-1))
             values = padded[:, numbers]
             if len(groups) > len(chunk):  # groups of other chunks may be in memory, too

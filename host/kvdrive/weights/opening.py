@@ -18,8 +18,8 @@ from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.progress import bar
 from kvdrive.targets.opening import cache_folder
 from kvdrive.weights import convert, fingerprint
-from kvdrive.weights.bundles import DTYPES
 from kvdrive.weights.file import WeightsFile
+from kvdrive.weights.formats import DTYPES
 from kvdrive.weights.layout import plan
 from kvdrive.weights.loading import FlashWeights, WeightsOptions
 from kvdrive.weights.sources import LoadedSource, SafetensorsSource, Source, empty_model
@@ -40,10 +40,10 @@ class Converted:
     resumed: int
 
 
-def make_file(checkpoint: Path, path: Path | None, dtype: str, console: Console) -> Converted:
+def make_file(checkpoint: Path, path: Path | None, format: str, console: Console) -> Converted:
     """Convert a checkpoint folder or GGUF file; progress on `console`. `path`: None for the place in the cache.
 
-    `dtype`: precision on flash, "auto" as stored. Raises InputError, UnsupportedError.
+    `format`: of experts and neurons, one of choices.WEIGHTS_FORMATS. Raises InputError, UnsupportedError.
     """
     checkpoints.quiet()
     config = checkpoints.read_config(checkpoint)
@@ -56,7 +56,7 @@ def make_file(checkpoint: Path, path: Path | None, dtype: str, console: Console)
         source = LoadedSource(gguf.load(checkpoint, torch.float32)[0])  # all of it in memory, dequantised
     else:
         source = SafetensorsSource(checkpoint, model)
-    manifest = plan(model, source, fingerprint.of_config(config), fingerprint.of_source(checkpoint), dtype)
+    manifest = plan(model, source, fingerprint.of_config(config), fingerprint.of_source(checkpoint), format)
     to = path or default_path(checkpoint)
     with bar(console, "weights: tensors", len(manifest.arrays)) as (bars, task):
         resumed = convert.write(manifest, source, to, lambda done, total: bars.update(task, completed=done))
@@ -76,22 +76,36 @@ class FlashOptions:
     weights_window: int = 5
 
 
+def load_from(options: FlashOptions | None, name: str, dtype: str = "float32", device: str = "cpu") -> Checkpoint:
+    """A checkpoint with its weights in memory, or on flash with these options; `Checkpoint.close` ends the reads.
+
+    `name`, `dtype` and `device` as in `checkpoints.load`. Raises InputError, UnsupportedError, TargetError.
+    """
+    if options is None:
+        return checkpoints.load(name, dtype, device)
+    if device != "cpu":
+        raise UnsupportedError(f"weights on flash are computed on the cpu, not on {device}")
+    return load(name, dtype, options)
+
+
 def load(name: str, dtype: str, options: FlashOptions) -> Checkpoint:
-    """A checkpoint whose experts or neurons are in a file of weights, which `Checkpoint.weights` closes.
+    """A checkpoint whose experts or neurons are in a file of weights, which `Checkpoint.close` closes.
 
     `name` and `dtype` as in `checkpoints.load`. Raises InputError, UnsupportedError, TargetError.
     """
     checkpoints.quiet()
     path = places.find(name)
-    file = options.weights_file or _converted(path)
+    file = file_of(path, options)
     if not file.exists():
         raise InputError(f"there are no weights in {file}: `kvdrive convert --model {name}` writes them")
     config = checkpoints.read_config(path)
     weights = WeightsFile(file)
     check_origin(weights, config, path)
     manifest = weights.manifest
-    stored = (manifest.experts or manifest.neurons)[0].parts[0].torch_dtype
-    computed = (getattr(config, "dtype", None) or stored) if dtype == "auto" else DTYPES[dtype]
+    stored = next(part.format for array in manifest.arrays for part in array.parts if part.format in DTYPES)
+    computed = DTYPES[stored if dtype == "auto" else dtype]
+    if dtype == "auto":
+        computed = getattr(config, "dtype", None) or computed
     config.__dict__.pop("quantization_config", None)  # of a GGUF file, whose weights were dequantised
     how = WeightsOptions(options.weights_memory, options.weights_cache, options.look_ahead, options.weights_window)
     kind = FlashWeights if manifest.experts else SparseWeights
@@ -116,8 +130,10 @@ def default_path(checkpoint: Path) -> Path:
     return _folder() / f"{_stem(checkpoint)}-{fingerprint.of_source(checkpoint)[:_DIGITS]}{SUFFIX}"
 
 
-def _converted(checkpoint: Path) -> Path:
-    """`default_path`, also when the checkpoint's own weights have been deleted. Raises InputError if several fit."""
+def file_of(checkpoint: Path, options: FlashOptions) -> Path:
+    """The file of weights of a checkpoint. Raises InputError if the checkpoint's own are deleted and several fit."""
+    if options.weights_file is not None:
+        return options.weights_file
     if fingerprint.weight_files(checkpoint):
         return default_path(checkpoint)
     found = sorted(_folder().glob(f"{glob.escape(_stem(checkpoint))}-{'[0-9a-f]' * _DIGITS}{SUFFIX}"))

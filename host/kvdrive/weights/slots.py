@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from kvdrive.errors import TargetError
-from kvdrive.weights.bundles import U8, Array, Part
+from kvdrive.weights.bundles import Array
 from kvdrive.weights.eviction import Eviction, Key
 from kvdrive.weights.file import WeightsFile, aligned
 
@@ -36,8 +36,8 @@ class SlotCounters:
 class Slots:
     """`count` experts in memory, of any module. Not safe to call concurrently.
 
-    `arrays`: the modules with experts, whose bundles are alike. `tensors[name]` is [count, ...] over all slots: a view
-    of the memory into which bundles are read.
+    `arrays`: the modules with experts, whose bundles are alike. `tensors[name]` is the part `name` of all slots, as
+    `Part.view` says: a view of the memory into which bundles are read.
     """
 
     def __init__(self, file: WeightsFile, arrays: Sequence[Array], count: int, eviction: Eviction) -> None:
@@ -45,8 +45,8 @@ class Slots:
         self.count = count
         stride = arrays[0].stride
         self._memory = aligned(count * stride)
-        self._slots = [self._memory[slot * stride : (slot + 1) * stride] for slot in range(count)]
-        self.tensors = {part.name: _view(self._memory, count, stride, part) for part in arrays[0].parts}
+        self._slots = self._memory.reshape(count, stride)
+        self.tensors = {part.name: part.view(torch.from_numpy(self._slots)) for part in arrays[0].parts}
         self._slot_of: dict[Key, int] = {}
         self._free = list(range(count))
         self._tickets: dict[Key, int] = {}  # reads that nobody has waited for
@@ -132,10 +132,7 @@ class Slots:
             self._free_slot(key)
             raise
 
-
-def _view(memory: U8, count: int, stride: int, part: Part) -> torch.Tensor:
-    """A part of every slot as one tensor [count, *shape]."""
-    size = part.torch_dtype.itemsize
-    flat = torch.from_numpy(memory).view(part.torch_dtype)
-    inner = torch.empty(part.shape, device="meta").stride()
-    return flat.as_strided((count, *part.shape), (stride // size, *inner), part.offset // size)
+    def _free_slot(self, key: Key) -> None:
+        self._free.append(self._slot_of.pop(key))
+        self._ahead.discard(key)
+        self._eviction.left(key)

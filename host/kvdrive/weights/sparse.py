@@ -45,7 +45,7 @@ class SparseWeights:
         arrays = self.file.manifest.neurons
         limit = int(self._whole * memory) if isinstance(memory, Fraction) else memory
         stored = sum(array.bytes for array in arrays)
-        if any(part.torch_dtype != dtype for array in arrays for part in array.parts):
+        if not all(part.is_in(dtype) for array in arrays for part in array.parts):
             stored += max(array.count * array.bytes_in(dtype) for array in arrays)  # a window in the other precision
         share = min(Fraction(1), Fraction(max(0, limit - self._resident), stored))
         if share < Fraction(1, LEAST):

@@ -29,17 +29,17 @@ class WindowCounters:
 class Window:
     """At most `capacity` groups of neurons of `array`. Those that none of the last `calls` calls needed leave memory.
 
-    `rows` [capacity * neurons of a group, width]; `pointer[i]` is the number of the group in place i, and the first
-    `used` places are taken. Not safe to call concurrently.
+    `pointer[i]` is the number of the group in place i, and the first `used` places are taken; `neurons`: of a group.
+    Not safe to call concurrently.
     """
 
     def __init__(self, file: WeightsFile, array: Array, capacity: int, calls: int) -> None:
         self._file, self._array, self._calls = file, array, calls
         self.capacity = capacity
         self._memory = aligned(capacity * array.stride).reshape(capacity, array.stride)
-        part = array.parts[0]
-        self.neurons, width = part.shape
-        self.rows = torch.from_numpy(self._memory.reshape(-1)).view(part.torch_dtype).view(-1, width)
+        self._part = array.parts[0]
+        self._stored = self._part.view(torch.from_numpy(self._memory))
+        self.neurons, self.width = self._part.shape
         self.pointer = np.zeros(capacity, np.int64)
         self._last_active = np.zeros(capacity, np.int64)
         self._place = np.full(array.count, -1, np.int64)
@@ -59,6 +59,16 @@ class Window:
         if (excess := self.used + len(missing) - self.capacity) > 0:
             self._leave(np.argsort(self._last_active[: self.used], kind="stable")[:excess])
         self._read(missing)
+
+    def rows(self, groups: Groups, dtype: torch.dtype) -> tuple[torch.Tensor, Groups]:
+        """The neurons of `groups`, which are in memory, as rows [neurons, width], and the groups that these are.
+
+        Where the numbers are stored in this precision, they are all groups in memory, where they lie.
+        """
+        if self._part.is_in(dtype):
+            return self._stored[: self.used].view(-1, self.width), self.pointer[: self.used]
+        chosen = self._stored[torch.from_numpy(self._place[groups])]
+        return self._part.numbers_of(chosen, dtype).view(-1, self.width), groups
 
     def _read(self, missing: Groups) -> None:
         """Read groups behind the last one. If a read fails, none of them is there. Raises TargetError."""

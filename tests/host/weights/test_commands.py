@@ -4,11 +4,13 @@ import json
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
 
 import moe_models
 import pytest
+from server_process import Server
 from typer.testing import CliRunner
 
 from kvdrive.cli.main import app
@@ -52,6 +54,61 @@ def test_a_converted_checkpoint_generates_the_tokens_of_transformers(folder, tmp
     assert weights["flash_bytes"] > 0
     assert 0 < weights["recall"] <= 1
     assert report["options"]["weights_memory"] == "3/5"
+
+
+@pytest.fixture
+def flash(folder):
+    assert run("convert", "--model", folder, "--weights-format", "int8").exit_code == 0
+    return "--weights", "flash", "--weights-memory", "60%"
+
+
+def test_check_compares_with_the_same_numbers_in_memory(folder, flash):
+    result = run("generate", "--model", folder, *GENERATE, *flash, "--check", "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["check"]["identical"] == 12
+
+
+def test_eval_chat_and_batch_read_weights_from_flash(folder, flash, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("All work and no play makes Jack a dull boy.\n" * 10)
+    rated = ("eval", "--model", folder, "--text", text, "--contexts", "20", "--windows", "1", "--targets", "8")
+    rows = []
+    for options in (flash, ()):
+        result = run(*rated, *options, "--cases", "0", "--out", tmp_path / "out", "--json", "--threads", "1")
+        assert result.exit_code == 0, result.output
+        rows.append(json.loads(result.stdout)["points"][0]["perplexity"])
+    assert rows[0] != rows[1]
+    assert rows[0] == pytest.approx(rows[1], rel=0.1)
+
+    chat = ("chat", "--model", folder, "--drive", tmp_path / "chat", "--max-new-tokens", "4", "--threads", "1", *flash)
+    result = CliRunner().invoke(app, [str(one) for one in chat], input="Who?\n")
+    assert result.exit_code == 0, result.output
+    assert "on the drive" in result.stderr
+
+    asked = tmp_path / "asked.jsonl"
+    asked.write_text("".join(json.dumps({"id": str(i), "prompt": f"def f{i}("}) + "\n" for i in range(2)))
+    out = tmp_path / "answers.jsonl"
+    result = run("batch", asked, "--model", folder, "--out", out, "--max-new-tokens", "6", "--threads", "1", *flash)
+    assert result.exit_code == 0, result.output
+    one = run("generate", "--model", folder, "--prompt", "def f1(", "--max-new-tokens", "6", *flash, "--json")
+    assert json.loads(out.read_text().splitlines()[1])["text"] == json.loads(one.stdout)["text"][0]
+
+
+def test_a_server_shares_weights_on_flash_between_sequences(folder, flash, tmp_path):
+    """Three requests at once; SIGTERM lets the server keep what its cache has learned."""
+    prompts = ("def main():", "All work", "and no play makes")
+    expected = []
+    for prompt in prompts:
+        asked = ("--prompt", prompt, "--max-new-tokens", "8", "--ignore-stop", "--threads", "1")
+        expected.append(json.loads(run("generate", "--model", folder, *asked, *flash, "--json").stdout)["text"][0])
+    cache = tmp_path / "cache"
+    server = Server(folder, cache, *flash, "--weights-cache", "prior")
+    with ThreadPoolExecutor(3) as threads:
+        answers = list(threads.map(lambda prompt: server.complete(prompt=prompt, max_tokens=8), prompts))
+    assert [answer.json()["choices"][0]["text"] for answer in answers] == expected
+    server.process.terminate()
+    server.process.wait(30)
+    assert list(cache.rglob("*.counts.json"))
 
 
 def test_the_table_says_how_much_was_in_memory(folder, tmp_path):

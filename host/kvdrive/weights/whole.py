@@ -1,0 +1,44 @@
+"""A checkpoint in memory with the numbers of its file of weights: what a model with weights on flash must equal."""
+
+from __future__ import annotations
+
+import torch
+
+from kvdrive.generation import checkpoints
+from kvdrive.generation.checkpoints import Checkpoint
+from kvdrive.weights.bundles import EXPERTS, Array
+from kvdrive.weights.file import WeightsFile, aligned
+from kvdrive.weights.formats import CODES
+from kvdrive.weights.neurons import matrices_in
+from kvdrive.weights.opening import FlashOptions, file_of
+
+
+def load_whole(name: str, dtype: str, options: FlashOptions) -> Checkpoint:
+    """The checkpoint with all weights in memory, rounded as those of its file. Raises InputError, TargetError."""
+    checkpoint = checkpoints.load(name, dtype)
+    file = WeightsFile(file_of(checkpoint.path, options))
+    for array in file.manifest.arrays:
+        if any(part.format in CODES for part in array.parts):
+            _fill(checkpoint.model, file, array)
+    file.close()
+    return checkpoint
+
+
+def _fill(model: torch.nn.Module, file: WeightsFile, array: Array) -> None:
+    """Replace the numbers of experts or neurons by those of the file."""
+    module, memory = model.get_submodule(array.name), aligned(array.stride)
+    for index in range(array.count):
+        file.read(array, index, memory)
+        for part in array.parts:
+            stored = part.view(torch.from_numpy(memory))
+            if array.kind == EXPERTS:
+                parameter = module.get_parameter(part.name)
+                parameter.data[index] = part.numbers_of(stored, parameter.dtype)
+                continue
+            *rows, column = (module.get_parameter(one).data for one in matrices_in(part.name))
+            numbers = part.numbers_of(stored, column.dtype)
+            first, hidden = index * part.shape[0], len(column)
+            here = slice(first, first + part.shape[0])
+            for place, matrix in enumerate(rows):
+                matrix[here] = numbers[: len(matrix[here]), place * hidden : (place + 1) * hidden]
+            column[:, here] = numbers[: column[:, here].shape[1], -hidden:].T
