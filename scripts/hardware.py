@@ -20,6 +20,7 @@ PAGE = ROOT / "docs/hardware.md"
 MANIFESTS = ROOT / "bitstreams"
 TARGETS = Path(__file__).with_name("hardware_targets.toml")
 RESOURCES = ("LUT", "DSP", "BRAM", "URAM", "FF")
+ROUTED = ("LUT", "FF", "DSP", "BRAM")
 MHZ = 300  # clock for which GB/s are computed
 LARGEST = 5  # the number of modules shown for a top
 UNCERTAINTY = 0.25  # share of the clock period kept for skew and long nets (openhls's delay table)
@@ -136,6 +137,35 @@ def module_rows(name: str, manifest: Table) -> list[list[str]]:
     return rows
 
 
+def routed_row(figures: Table, manifests: Manifests) -> list[str]:
+    """A placed and routed top, beside the estimate of its RTL for the default platform."""
+    used, available = figures["used"], figures["available"]
+    cells = [f"{used[name]:,} of {available[name]:,}" for name in ROUTED]
+    clocks = [f"{figures[name]:g} MHz" for name in ("clock_mhz", "fmax_mhz")]
+    total = manifests.get(figures["top"], {}).get("yosys", {}).get("total", {})
+    return [figures["top"], figures["platform"], *cells, *clocks, *(_number(total.get(name)) for name in ROUTED)]
+
+
+def routed_tables(routed: list[Table], manifests: Manifests) -> dict[str, str]:
+    """The blocks of the page about placed and routed kernels."""
+    paths = [
+        [one["top"], one["platform"], name, f"{path['estimate']:.2f}", f"{path['routed']:.2f}"]
+        for one in routed
+        for name, path in one["paths"].items()
+    ]
+    delays = [
+        [one["platform"], one["top"], name, *(f"{entry[column]:.2f}" for column in ("table", "mean", "p90"))]
+        for one in sorted(routed, key=lambda one: one["platform"])
+        for name, entry in one["delays"].items()
+    ]
+    head = ["top", "platform", *ROUTED, "asked for", "routed", *(f"{name}, Yosys" for name in ROUTED)]
+    return {
+        "routed": rows_text(head, [routed_row(one, manifests) for one in routed], 2),
+        "routed-paths": rows_text(["top", "platform", "process", "openhls, ns", "routed, ns"], paths, 3),
+        "routed-delays": rows_text(["platform", "top", "entry", "table, ns", "mean, ns", "90 %, ns"], delays, 3),
+    }
+
+
 def tables(manifests: Manifests, targets: Table) -> dict[str, str]:
     """The blocks of the page by name."""
     rate_head = ["target", "job", "memory", "limit", "measured cycles (RTL)", "formula", "verdict"]
@@ -175,7 +205,10 @@ def filled(page: str, blocks: dict[str, str]) -> str:
 def main() -> int:
     manifests = {path.stem: json.loads(path.read_text()) for path in sorted(MANIFESTS.glob("*.json"))}
     before = PAGE.read_text()
-    after = filled(before, tables(manifests, tomllib.loads(TARGETS.read_text())))
+    routed = [json.loads(path.read_text()) for path in sorted(MANIFESTS.glob("routed/*/*.json"))]
+    routed.sort(key=lambda one: one["top"])
+    blocks = tables(manifests, tomllib.loads(TARGETS.read_text())) | routed_tables(routed, manifests)
+    after = filled(before, blocks)
     if "--check" in sys.argv[1:]:
         if before != after:
             print("docs/hardware.md is not that of the manifests: run `python scripts/hardware.py`", file=sys.stderr)

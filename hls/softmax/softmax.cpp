@@ -20,8 +20,8 @@ int softmax(Stream<score_t>& dense_scores, Stream<beat_t>& valid, Stream<score_t
 #pragma HLS BIND_STORAGE variable = entries type = ram_s2p impl = uram
   max = 0;
   sum = 0;
-  const bool lengths_fit = dense >= 0 && dense <= abi::kMaxTokens && tail >= 0 && tail <= abi::kMaxTokens;
-  if (!lengths_fit || dense + tail < 1 || dense + tail > abi::kMaxTokens) return abi::kBadLength;
+  const bool lengths_fit = dense >= 0 && dense <= kMaxScores && tail >= 0 && tail <= kMaxScores;
+  if (!lengths_fit || dense + tail < 1 || dense + tail > kMaxScores) return abi::kBadLength;
   const Peak peak = collect_scores(dense_scores, valid, tail_scores, dense, tail, masked != 0, entries);
   const max_t top = peak.any ? ceil_score(peak.score) : max_t(0);
   sum = emit_probabilities(entries, dense + tail, top, p);

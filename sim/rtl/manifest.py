@@ -46,19 +46,19 @@ def save(top: Top, manifest: Manifest) -> None:
     figures = {key: manifest[key] for key in (*MEASURED, "vendor") if key in manifest}
     made = {key: value for key, value in manifest.items() if key not in figures}
     FOLDER.mkdir(exist_ok=True)
-    path_of(top).write_text(_text(made | figures) + "\n")
+    path_of(top).write_text(text_of(made | figures) + "\n")
 
 
-def _text(value: Any, indent: str = "") -> str:
+def text_of(value: Any, indent: str = "") -> str:
     """JSON with each list or object of plain values on a line of its own."""
     members = list(value.values()) if isinstance(value, dict) else value
     if not isinstance(value, dict | list) or (indent and not any(isinstance(item, dict | list) for item in members)):
         return json.dumps(value, ensure_ascii=False)
     inner = indent + " "
     if isinstance(value, dict):
-        lines = [f"{inner}{json.dumps(key)}: {_text(item, inner)}" for key, item in value.items()]
+        lines = [f"{inner}{json.dumps(key)}: {text_of(item, inner)}" for key, item in value.items()]
         return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
-    return "[\n" + ",\n".join(inner + _text(item, inner) for item in value) + f"\n{indent}]"
+    return "[\n" + ",\n".join(inner + text_of(item, inner) for item in value) + f"\n{indent}]"
 
 
 def is_current(manifest: Manifest) -> bool:

