@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kvdrive.cli.groups import command
-from kvdrive.cli.options import EngineOption, MemoryTier, ModelOptions, OverflowOptions, WeightsTier
+from kvdrive.cli.options import EngineOption, InputTier, MemoryTier, ModelOptions, OverflowOptions, WeightsTier
 from kvdrive.cli.paths import output_folder
 from kvdrive.errors import InputError
 from kvdrive.waiting import IMPORTS, waiting_for
@@ -32,6 +32,7 @@ def chat(
     computed: ModelOptions,
     tier: MemoryTier,
     full: OverflowOptions,
+    inputs: InputTier,
     placed: WeightsTier,
     drive: Annotated[
         Path | None,
@@ -66,7 +67,7 @@ def chat(
     folder.mkdir(parents=True, exist_ok=True)
     capacity = max(1 << 26, _SPARE * checkpoint.context * checkpoint.shape.bytes_per_token)
     options = DriveOptions(engine=engine, threads=threads, capacity_bytes=capacity)
-    chosen = full.applied(tier.applied(AttentionOptions()))
+    chosen = inputs.applied(full.applied(tier.applied(AttentionOptions())))
     with (
         closing(checkpoint),
         attach(
@@ -79,6 +80,7 @@ def chat(
             overflow=chosen.overflow,
             overflow_ratio=chosen.overflow_ratio,
             context=chosen.context,
+            xcache=chosen.xcache,
         ) as attached,
     ):
         if not is_kept(attached.cache()):

@@ -14,6 +14,7 @@ from kvdrive.choices import PREFILL_CHUNK, TARGETS
 from kvdrive.cli.groups import command
 from kvdrive.cli.options import (
     FolderOptions,
+    InputTier,
     MemoryTier,
     ModelOptions,
     OverflowOptions,
@@ -47,6 +48,7 @@ def serve(
     how: PolicyOptions,
     tier: MemoryTier,
     full: OverflowOptions,
+    inputs: InputTier,
     kept: SessionLimits,
     placed: WeightsTier,
     name: Annotated[str, typer.Option(help="name of the model for clients; default: that of its folder")] = "",
@@ -112,7 +114,7 @@ def serve(
     if full.overflow == "trim":  # tokens that left need no room, but they are part of the next prompt
         longest = max(longest, _TURNS * context)
         prefill_chunk = min(prefill_chunk or context, max(1, context // 4))
-    attention = full.applied(tier.applied(how.options()))
+    attention = inputs.applied(full.applied(tier.applied(how.options())))
     metrics = Metrics()
     limits = Limits(tokens, queue, concurrency, idle, max_batch, prefill_chunk, _held(full, context))
     scheduler = Scheduler(checkpoint, opened, attention, limits, metrics, threads, kept.options(idle))

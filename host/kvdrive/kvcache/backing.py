@@ -69,6 +69,8 @@ class Backing:
                     opened.append(InputSequence(found.slices, self.xcache))
             for parts in split(rows - as_inputs, heads, len(self._alive)):
                 opened.append(Sequence.open(self._alive, parts, append_options, self.label))
+            if self.xcache is not None:
+                self.xcache.opened(rows, as_inputs)
         except BaseException:
             drop(opened)
             raise

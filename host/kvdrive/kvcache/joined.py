@@ -18,6 +18,7 @@ from kvdrive.kvcache.base import AttachedLayer, KvHandle, LayerCall
 from kvdrive.kvcache.cache import DriveCache
 from kvdrive.kvcache.layer import DriveLayer, send
 from kvdrive.kvcache.sequence import gather
+from kvdrive.kvcache.xcache.inputs import Inputs
 from kvdrive.nvme.errors import CommandError
 
 
@@ -37,10 +38,18 @@ class JoinedLayer(AttachedLayer):
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
     ) -> tuple[KvHandle, KvHandle]:
         """Give each row its K and V: [rows, heads, 1, d]. Raises what `DriveLayer.update` raises."""
-        states = zip(self._rows, key_states.split(1), value_states.split(1), strict=True)
-        self._given = [_given(row, k, v) for row, k, v in states]
+        states = zip(self._rows, key_states.split(1), value_states.split(1), self._inputs(), strict=True)
+        self._given = [_given(*of_row) for of_row in states]
         handle = KvHandle(self, self.get_seq_length(), key_states, value_states)
         return handle, handle
+
+    def _inputs(self) -> list[Inputs | None]:
+        """The call's inputs, by the rows; None without X-cache."""
+        xcache = self._rows[0].cache.backing.xcache
+        if xcache is None:
+            return [None] * len(self._rows)
+        x, positions = xcache.call(self._rows[0].index)
+        return [(x[row : row + 1], positions[row % len(positions)][None]) for row in range(len(x))]
 
     def prefilled(self, call: LayerCall) -> None:
         """Never called: the rows hold tokens."""
@@ -56,6 +65,8 @@ class JoinedLayer(AttachedLayer):
             if isinstance(given, KvHandle):
                 queries[row] = rows[row].queries(replace(call, handle=given, query=parts[row]))
         asked = send(itertools.chain.from_iterable(rows[row].jobs(one) for row, one in queries.items()))
+        for row in queries:
+            rows[row].rebuild_next(1)
         for row, given in enumerate(self._given):
             if not isinstance(given, KvHandle):
                 answers[row] = call.in_memory(parts[row], *given)
@@ -73,9 +84,11 @@ class JoinedLayer(AttachedLayer):
         return max(row.get_mask_sizes(0)[0] for row in self._rows)
 
 
-def _given(layer: DriveLayer, k: torch.Tensor, v: torch.Tensor) -> KvHandle | tuple[torch.Tensor, torch.Tensor]:
+def _given(
+    layer: DriveLayer, k: torch.Tensor, v: torch.Tensor, inputs: Inputs | None
+) -> KvHandle | tuple[torch.Tensor, torch.Tensor]:
     """What a row gives for its new K and V: the handle of its drives, or all of its K and V in memory."""
-    found, values = layer.update(k, v)
+    found, values = layer.update(k, v, inputs=inputs)
     return found if isinstance(found, KvHandle) else (found, values)
 
 

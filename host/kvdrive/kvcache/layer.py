@@ -21,9 +21,10 @@ from kvdrive.kvcache.base import AttachedLayer, KvHandle, LayerCall
 from kvdrive.kvcache.pending import PendingTokens, Scores, sink_scores, with_sinks
 from kvdrive.kvcache.scaling import HeadScale, to_halves
 from kvdrive.kvcache.seen import HIDDEN, LOWEST_MAX, Seen, blocks, seen_by
-from kvdrive.kvcache.sequence import Answer, Endpoint, Slice, gather
+from kvdrive.kvcache.sequence import Answer, Endpoint, Sequence, Slice, gather
 from kvdrive.kvcache.session import Query
 from kvdrive.kvcache.unread import UnreadMass
+from kvdrive.kvcache.xcache.inputs import Inputs
 from kvdrive.kvcache.xcache.sequence import InputSequence
 from kvdrive.nvme.commands import Halves
 from kvdrive.targets.base import Target
@@ -111,18 +112,23 @@ class DriveLayer(AttachedLayer):
         self._begin(0, batch, heads, head_dim)
 
     def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
+        self,
+        key_states: torch.Tensor,
+        value_states: torch.Tensor,
+        *args: object,
+        inputs: Inputs | None = None,
+        **kwargs: object,
     ) -> tuple[KvHandle, KvHandle]:
         """Take K and V [batch, heads, tokens, d].
 
         The first call of a sequence and long ones go to the drives at once. Tokens of other calls are pending until
-        there are `spill` of them.
+        there are `spill` of them. `inputs`: the call's, for X-cache; None: those that the hooks noted.
         Raises RangeError, CommandError, TargetError, UnsupportedError.
         """
         self._begin_call(key_states, value_states)
         first = self.tokens
         k, v = self.key_scale.convert(key_states), self.value_scale.convert(value_states)
-        self._note_inputs(first)
+        self._note_inputs(first, inputs)
         self._turn = (k, v) if self._take(k, v) and first > 0 else None
         handle = KvHandle(self, first, key_states, value_states)
         return handle, handle
@@ -152,17 +158,13 @@ class DriveLayer(AttachedLayer):
         """See AttachedLayer. K and V are already being sent."""
 
     def earlier(self, handle: KvHandle) -> tuple[torch.Tensor, torch.Tensor] | None:
-        """See AttachedLayer. Reads the tokens back from the drives, as they were rounded to binary16.
-
-        The drives have no K and V of rows that are stored as X: a batch with such rows is answered as in a later turn.
-        """
+        """See AttachedLayer. Reads the tokens back from the drives, as they were rounded to binary16."""
         if not self.cache.in_prompt or self.moved or handle.first_token > self.stored:
-            return None
-        if any(isinstance(sequence, InputSequence) for sequence in self.cache.sequences):
             return None
         self._turn = None
         self._write_back()
-        k, v = (self._read(kind, handle.first_token) for kind in (abi.KvKind.KEYS, abi.KvKind.VALUES))
+        rows = [self._read(sequence, handle.first_token) for sequence in self.cache.sequences]
+        k, v = (np.stack(states) for states in zip(*rows, strict=True))
         return self._as_states(k, self.key_scale, handle.keys), self._as_states(v, self.value_scale, handle.values)
 
     def attend(self, call: LayerCall) -> torch.Tensor:
@@ -273,19 +275,19 @@ class DriveLayer(AttachedLayer):
         self.cache.transfers.add(size, appends)
         self.stored += k.shape[2]
 
-    def _note_inputs(self, first: int) -> None:
+    def _note_inputs(self, first: int, inputs: Inputs | None) -> None:
         """Give the rows that are stored as X their inputs; the layer's tokens from `first` on are new."""
         xcache = self.cache.backing.xcache
         if xcache is None:
             return
-        x, positions = xcache.call(self.index)
+        x, positions = inputs or xcache.call(self.index)
         exponents = self._exponents(self.key_scale), self._exponents(self.value_scale)
         for row, sequence in enumerate(self.cache.sequences):
             if isinstance(sequence, InputSequence):
                 at = positions[min(row, len(positions) - 1)]
                 sequence.note(self.index, first, x[row], at, (exponents[0][row], exponents[1][row]))
 
-    def _rebuild_next(self, new_tokens: int) -> None:
+    def rebuild_next(self, new_tokens: int) -> None:
         """Rebuild K and V of the next layer while the drives work, unless a call of this length changes them first."""
         later = self.cache.layer_after(self)
         if later is not None and new_tokens < self.cache.backing.spill:
@@ -293,15 +295,19 @@ class DriveLayer(AttachedLayer):
                 if isinstance(sequence, InputSequence):
                     sequence.rebuild_ahead(later.index)
 
-    def _read(self, kind: abi.KvKind, tokens: int) -> Halves:
-        """K or V [rows, heads, tokens, d] of the first tokens, from the drives. Raises CommandError, TargetError."""
+    def _read(self, sequence: Sequence, tokens: int) -> tuple[Halves, Halves]:
+        """K and V [heads, tokens, d] of a row's first tokens, from the drives. Raises CommandError, TargetError."""
+        if isinstance(sequence, InputSequence):
+            rebuilt = sequence.rebuild(self.index)
+            return rebuilt.k[:, :tokens], rebuilt.v[:, :tokens]
         head_dim = self.shape()["head_dim"]
 
-        def read(one: Slice, target: Target) -> Halves:
+        def read(one: Slice, kind: abi.KvKind, target: Target) -> Halves:
             return one.session.read(self.index, kind, 0, (one.last - one.first, tokens, head_dim))
 
-        rows = [[one.queue.start(partial(read, one)) for one in sequence] for sequence in self.cache.sequences]
-        return np.stack([np.concatenate(gather(row)) for row in rows])
+        kinds = [[one.queue.start(partial(read, one, kind)) for one in sequence] for kind in abi.KvKind]
+        k, v = (np.concatenate(gather(parts)) for parts in kinds)
+        return k, v
 
     def _as_states(self, halves: Halves, scale: HeadScale, like: torch.Tensor) -> torch.Tensor:
         """Stored rows [rows, heads, tokens, d] as the model had them, in the precision of `like`."""
@@ -318,7 +324,7 @@ class DriveLayer(AttachedLayer):
     def _ask(self, queries: Queries, together: bool = True) -> None:
         """Send the queries of a call and wait for the answers."""
         answers = send(self.jobs(queries, together))
-        self._rebuild_next(queries.q.shape[3])
+        self.rebuild_next(queries.q.shape[3])
         try:
             gather(answers)
         except HiddenCountsError:

@@ -23,12 +23,12 @@ _TOLERANCE = (
 log = logging.getLogger(__name__)
 
 
-def why_not(policy: str, *, keeps_kv: bool) -> str | None:
-    """The reason why X-cache does not go with a policy, or with sessions or sequences in memory; None if it does."""
+def why_not(policy: str, *, in_memory: bool) -> str | None:
+    """The reason why X-cache does not go with a policy, or with sequences in memory; None if it does."""
     if policy != "exact":
         return f"X-cache rebuilds K and V for exact attention: {policy} cannot use it"
-    if keeps_kv:
-        return "kept sessions and sequences in memory hold K and V: attach with them or with X-cache"
+    if in_memory:
+        return "sequences in memory hold K and V: attach with active='drive' or without X-cache"
     return None
 
 

@@ -30,9 +30,7 @@ def refusal(model: PreTrainedModel, signature: Signature, cache: AttachedCache) 
 
 def in_parts(cache: AttachedCache) -> bool:
     """True if a prompt may be computed by several calls: every layer can go on behind the tokens that it holds."""
-    if not isinstance(cache, DriveCache) or cache.backing.xcache is not None:
-        return False
-    return len(cache.drive_layers) == len(cache.layers)
+    return isinstance(cache, DriveCache) and len(cache.drive_layers) == len(cache.layers)
 
 
 def step(forward: Callable[..., Any], caches: list[DriveCache], ids: torch.Tensor) -> tuple[torch.Tensor, list[int]]:

@@ -134,7 +134,7 @@ def attach(
             raise UnsupportedError(
                 "overflow 'trim' removes K and V on drives: it needs a drive's policy, active='drive' and no X-cache"
             )
-    reason = why_not(policy.name, keeps_kv=bool(sessions) or active == "memory")
+    reason = why_not(policy.name, in_memory=active == "memory")
     inputs = open_xcache(model, probe(model).layers, xcache, reason)
     try:
         attachment = Attachment(model, target, policy, spill, on_failure, in_memory, inputs, stored_as)

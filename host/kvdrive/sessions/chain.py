@@ -69,6 +69,7 @@ class GrowingChain:
     def __init__(self, chain: Chain) -> None:
         self._chain = chain
         self._digest = chain._root
+        self.root = chain.root
         self.keys: list[int] = []
 
     def extend(self, ids: Sequence[int]) -> list[int]:
@@ -87,7 +88,7 @@ class GrowingChain:
     @property
     def last(self) -> int:
         """The key of the last whole block, or of the empty prefix."""
-        return self.keys[-1] if self.keys else self._chain.root
+        return self.keys[-1] if self.keys else self.root
 
 
 def _key(digest: bytes) -> int:

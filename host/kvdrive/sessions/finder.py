@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence as Several
+from dataclasses import dataclass
 
 from kvdrive.errors import InputError
 from kvdrive.kvcache.sequence import Sequence, gather
 from kvdrive.kvcache.session import Session
+from kvdrive.kvcache.xcache.sequence import InputSequence
 from kvdrive.nvme.errors import CommandError
 from kvdrive.sessions import record
-from kvdrive.sessions.chain import Chain
 from kvdrive.sessions.entry import Entry
+from kvdrive.sessions.layouts import Layouts
 from kvdrive.sessions.owner import is_alive
 from kvdrive.sessions.record import Record
 from kvdrive.sessions.shelf import Shelf, trim_all
@@ -21,35 +23,42 @@ log = logging.getLogger(__name__)
 _TRIES = 4  # sessions that are tried when the first ones turn out to be stale
 
 
-class Finder:
-    """Finds sessions of one model and tenant, whose blocks `chain` names."""
+@dataclass(frozen=True)
+class _Known:
+    """A session that has `common` tokens of a prompt in common as far as the index knows, `whole` in whole blocks."""
 
-    def __init__(self, shelf: Shelf, chain: Chain, governor: Governor) -> None:
+    common: int
+    whole: int
+    entry: Entry
+
+
+class Finder:
+    """Finds sessions of one model and tenant that lie on the drives in one of `layouts`."""
+
+    def __init__(self, shelf: Shelf, layouts: Layouts, governor: Governor) -> None:
         self.index = shelf.index
         self.stats = shelf.stats
         self._shelf = shelf
-        self._chain = chain
+        self._layouts = layouts
         self._governor = governor
 
     def longest_prefix(self, ids: Several[int]) -> tuple[int, Entry | None]:
         """Tokens of the longest kept prefix of `ids` as the index knows it, and the session that has it. Forks
         nothing.
         """
-        depth, found = self.index.find(self._chain.root, self._chain.keys(ids))
-        best = max(found, key=lambda entry: self._common(entry, depth, ids), default=None)
-        return (0, None) if best is None else (self._common(best, depth, ids), best)
+        best = self._longest(ids)
+        return (0, None) if best is None else (best.common, best.entry)
 
     def find(self, ids: list[int]) -> tuple[Entry, Sequence, list[int]] | None:
         """Fork the longest kept prefix of `ids` without its last token."""
         ids = ids[:-1]
         for _ in range(_TRIES):
-            depth, found = self.index.find(self._chain.root, self._chain.keys(ids))
-            best = max(found, key=lambda entry: self._common(entry, depth, ids), default=None)
-            if best is None or (depth == 0 and self._common(best, 0, ids) == 0):
+            best = self._longest(ids)
+            if best is None or best.common == 0:
                 return None
-            forked = self._fork(best, ids, depth * self._chain.block)
+            forked = self._fork(best.entry, ids, best.whole)
             if forked is not None:
-                return best, *forked
+                return best.entry, *forked
         return None
 
     def find_named(self, name: str) -> tuple[Entry, Sequence, list[int]] | None:
@@ -86,7 +95,7 @@ class Finder:
                 if self.index.get(entry.id) is None:
                     return None
                 existing = self._shelf.existing(entry)
-                stored = self._verify(existing, entry, entry.tokens + told.removed)
+                stored, _ = self._verify(existing, entry, entry.tokens + told.removed)
                 common = len(stored) if ids is None else common_length(stored, ids[:-1])
                 if common < told.removals[-1][0]:
                     return None
@@ -129,6 +138,12 @@ class Finder:
         entry = self.index.named(name, self._shelf.options.tenant)
         if entry is None:
             return
+        told = Record.of(entry.record)
+        if told.inputs is not None and told.model == self._layouts.kv.model and not self._is_own(entry):
+            raise InputError(
+                f"session '{name}' holds layer inputs (X-cache), stored with {told.inputs['arithmetic']}: attach the "
+                "model with X-cache and that arithmetic, choose another name, or drop it first"
+            )
         if not self._is_own(entry):
             raise InputError(
                 f"session '{name}' was kept by another model, other weights or another precision, or for another kind "
@@ -139,11 +154,21 @@ class Finder:
 
     def _is_own(self, entry: Entry) -> bool:
         """True if this model has kept a session."""
-        return entry.root == self._chain.without(Record.of(entry.record).removals).root
+        removals = Record.of(entry.record).removals
+        return any(entry.root == layout.chain.without(removals).root for layout in self._layouts.all)
 
-    def _common(self, entry: Entry, depth: int, ids: Several[int]) -> int:
-        """Tokens that a session found at `depth` blocks has in common with `ids`, as far as the index knows."""
-        whole = depth * self._chain.block
+    def _longest(self, ids: Several[int]) -> _Known | None:
+        """The session with the longest prefix of `ids`, in any layout."""
+        known: list[_Known] = []
+        for layout in self._layouts.all:
+            chain = layout.chain
+            depth, found = self.index.find(chain.root, chain.keys(ids))
+            whole = depth * chain.block
+            known += [_Known(self._common(entry, whole, ids), whole, entry) for entry in found]
+        return max(known, key=lambda one: one.common, default=None)
+
+    def _common(self, entry: Entry, whole: int, ids: Several[int]) -> int:
+        """Tokens that a session found by `whole` tokens has in common with `ids`, as far as the index knows."""
         if len(entry.tail) + whole != entry.tokens:
             return whole
         return whole + common_length(entry.tail, ids[whole : whole + len(entry.tail)])
@@ -162,7 +187,7 @@ class Finder:
                 sequence = self._shelf.existing(entry).fork(wanted)
                 self.index.use(entry.id)
                 self._governor.hit()
-            stored = self._verify(sequence, entry, wanted)
+            stored, told = self._verify(sequence, entry, wanted)
             common = wanted if ids is None else common_length(stored, ids)
             if common < min(known, wanted) or common == 0:
                 raise _StaleError
@@ -173,7 +198,15 @@ class Finder:
             return None
         self.stats.hits += 1
         self.stats.hit_tokens += common
-        return sequence, stored[:common]
+        return self._as_stored(sequence, told, common), stored[:common]
+
+    def _as_stored(self, sequence: Sequence, told: Record, tokens: int) -> Sequence:
+        """A fork of `tokens` tokens as a row of K and V or of layer inputs. `told`: the record on the drive."""
+        shared = self._shelf.backing.xcache
+        if told.inputs is None or shared is None:
+            return sequence
+        plain = {"positions": range(tokens), "layers": told.inputs["layers"]}
+        return InputSequence.restored(sequence, shared, tokens, plain)
 
     def _forget(self, entry: Entry, fork: Sequence | None, error: Exception) -> None:
         """Remove a session from the index that is not on the drives as it should be."""
@@ -186,8 +219,8 @@ class Finder:
         with self.index.transaction():
             self.index.remove(entry.id)
 
-    def _verify(self, sequence: Sequence, entry: Entry, count: int) -> list[int]:
-        """The tokens that every part of a forked session names. Raises _StaleError, CommandError."""
+    def _verify(self, sequence: Sequence, entry: Entry, count: int) -> tuple[list[int], Record]:
+        """The tokens that every part of a forked session names, and its record. Raises _StaleError, CommandError."""
 
         def look(session: Session) -> tuple[bytes, Record | None, list[int]]:
             return session.label(), record.read_record(session), record.read_tokens(session, count)
@@ -204,9 +237,12 @@ class Finder:
                 or not found.usable
                 or found.part != part
                 or found.parts != len(parts)
+                or found.layout != expected.layout
             ):
                 raise _StaleError
-        return parts[0][2]
+        _, told, tokens = parts[0]
+        assert told is not None
+        return tokens, told
 
 
 class _StaleError(Exception):

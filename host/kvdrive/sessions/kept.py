@@ -7,8 +7,9 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from kvdrive.errors import KvdriveError
-from kvdrive.sessions.chain import Chain, GrowingChain
+from kvdrive.sessions.chain import GrowingChain
 from kvdrive.sessions.entry import Entry
+from kvdrive.sessions.record import Record
 from kvdrive.sessions.resume import Way
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class KeptSequence:
     were. `saving`: its save in the background. `full`: why no more changes can be noted; "": they can.
     """
 
-    def __init__(self, store: SessionStore, cache: DriveCache, chain: Chain, name: str, way: Way | None = None) -> None:
+    def __init__(self, store: SessionStore, cache: DriveCache, name: str, way: Way | None = None) -> None:
         self.store = store
         self.cache: DriveCache = cache
         self.name = name
@@ -45,8 +46,7 @@ class KeptSequence:
         self.admitted: bool | None = None
         self.counted = 0
         self.removed: list[int] = []
-        self._chain = chain
-        self.growing = GrowingChain(chain)
+        self._growing: GrowingChain | None = None
 
     @property
     def removals(self) -> list[list[int]]:
@@ -54,9 +54,20 @@ class KeptSequence:
         return [[removal.at, removal.tokens] for removal in self.cache.removals]
 
     @property
-    def chain(self) -> Chain:
-        """The chain of its tokens."""
-        return self._chain.without(self.removals)
+    def layout(self) -> Record:
+        """How it lies on the drives."""
+        return self.store.layouts.of(self.cache.sequences)
+
+    @property
+    def growing(self) -> GrowingChain:
+        """The keys of its blocks."""
+        if self._growing is None:
+            self._growing = GrowingChain(self.layout.chain.without(self.removals))
+        return self._growing
+
+    def rename(self) -> None:
+        """Other tokens, or another layout, have other keys: compute them again when they are asked for."""
+        self._growing = None
 
     def all_ids(self, tokens: int) -> list[int]:
         """Its first `tokens` tokens, and those that were removed from between them."""
@@ -71,7 +82,7 @@ class KeptSequence:
     @property
     def tail(self) -> list[int]:
         """The saved tokens behind the last whole block; valid after `growing` was extended to them."""
-        return self.ids[len(self.growing.keys) * self._chain.block : self.saved]
+        return self.ids[len(self.growing.keys) * self.store.block : self.saved]
 
     def called(self, arguments: dict[str, Any]) -> None:
         """See Keeper. Saves when enough tokens have come."""
@@ -101,13 +112,13 @@ class KeptSequence:
         self._wait()
         if tokens < self.saved:
             self.store.withdraw(self)
-            self.growing = GrowingChain(self.chain)
+            self.rename()
         self.ids = self.ids[:tokens]
         self.named = [min(named, tokens) for named in self.named]
         self.counted = min(self.counted, tokens)
         if tokens == 0:
             self.named, self.recorded, self.removed = [], None, []
-            self.growing = GrowingChain(self._chain)
+            self.rename()
 
     def removes(self, tokens: int) -> None:
         """See Keeper. What the index names stays as it is; the cache goes on with a fork of it."""
@@ -120,7 +131,7 @@ class KeptSequence:
         self.removed += self.ids[first : first + tokens]
         del self.ids[first : first + tokens]
         self.counted = max(self.counted - tokens, 0)
-        self.growing = GrowingChain(self.chain)
+        self.rename()
 
     def released(self) -> None:
         """See Keeper."""
@@ -130,7 +141,7 @@ class KeptSequence:
         """See Keeper. The session that this one was forked from has lost the same tokens."""
         self._wait()
         self.store.drop_lost(self)
-        self.growing = GrowingChain(self.chain)
+        self.rename()
         self.named, self.recorded, self.counted = [], None, 0
 
     def make_room(self) -> bool:

@@ -11,12 +11,11 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from functools import partial
 
-from kvdrive import abi
 from kvdrive.kvcache.backing import Backing
 from kvdrive.kvcache.session import Session
 from kvdrive.nvme.errors import CommandError
 from kvdrive.sessions import lasting, record
-from kvdrive.sessions.chain import Chain, GrowingChain
+from kvdrive.sessions.chain import GrowingChain
 from kvdrive.sessions.entry import NewEntry
 from kvdrive.sessions.index import Index
 from kvdrive.sessions.record import Record
@@ -95,12 +94,11 @@ def _trim(session: Session, target: Target) -> None:
 
 
 def _tokens(session: Session, told: Record) -> list[int]:
-    """The tokens of which K and V are there in every layer. Raises CommandError."""
+    """The tokens of which K and V, or X, are there in every layer. Raises CommandError."""
     count = max(record.chain_tokens(session) - told.removed, 0)
-    for layer, shape in zip(told.indices, told.layers, strict=True):
-        for kind in abi.KvKind:
-            if count and shape["kv_heads"] and not record.holds(session, layer, kind, count - 1, shape["head_dim"]):
-                count = min(count, record.stored_tokens(session, layer, kind, shape["head_dim"]))
+    for layer, kind, heads, numbers in told.lists():
+        if count and heads and not record.holds(session, layer, kind, count - 1, numbers):
+            count = min(count, record.stored_tokens(session, layer, kind, numbers))
     return record.read_tokens(session, count + told.removed) if count else []
 
 
@@ -115,7 +113,7 @@ def _complete(parts: list[Found]) -> list[list[Found]]:
 
 def _add(index: Index, parts: list[Found], tokens: list[int]) -> None:
     told = parts[0].record
-    chain = Chain(bytes.fromhex(told.model), told.tenant, told.layout, told.block).without(told.removals)
+    chain = told.chain
     growing = GrowingChain(chain)
     tokens, _ = told.split(tokens)
     growing.extend(tokens)

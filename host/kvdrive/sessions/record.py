@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -21,6 +22,7 @@ from kvdrive.kvcache.session import OWN_LAYERS, Session
 from kvdrive.nvme.commands import Halves
 from kvdrive.nvme.errors import CommandError
 from kvdrive.nvme.rows import bytes_of_row, tokens_per_group
+from kvdrive.sessions.chain import Chain
 
 CHAIN_LAYER = 0xFFFE
 _FIRST_RECORD = 0xFFFD  # the layer of the first record; each later record takes the layer below
@@ -32,7 +34,7 @@ CHAIN_BYTES = 2 * _CHAIN_VALUES  # of a token
 
 
 class RecordsFullError(KvdriveError):
-    """A session has as many records as it may have."""
+    """A session has as many records as it may have, or needs a larger one than there may be."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +42,13 @@ class Record:
     """What is needed to go on with a session, besides its tokens.
 
     `model`: the fingerprint, in hexadecimal digits. `block`: see `chain`. `indices`: the layers that are on the drives;
-    `layers`: KV heads, head dimension and the scales of K and V of each
-    layer on the drives (see `DriveCache.describe_layers`). `part`: this drive's number among the `parts` that share the
+    `layers`: KV heads, head dimension and the scales of K and V of each layer on the drives (see
+    `DriveCache.describe_layers`). `part`: this drive's number among the `parts` that share the
     KV heads, which are `first` to `last` - 1 here. `removals`: [at, tokens] each (see `kvcache.overflow.Removal`); the
     chain names the removed tokens as well. `usable` False: tokens are being removed, so K and V do not fit the chain.
+    `inputs`: of a session that holds layer inputs instead of K and V; the heads of its parts are then slices of X.
+    `slices` and `slice_dim`: how many, and numbers in a row; `arithmetic`: what a projection's bits depend on beside
+    the model; `layers`: see `InputSequence.describe_layers`.
     """
 
     model: str
@@ -59,6 +64,21 @@ class Record:
     last: int = 0
     removals: list[list[int]] = field(default_factory=list)
     usable: bool = True
+    inputs: dict[str, Any] | None = None
+
+    @property
+    def chain(self) -> Chain:
+        """The names of its prefixes."""
+        return Chain(bytes.fromhex(self.model), self.tenant, self.layout, self.block).without(self.removals)
+
+    def lists(self) -> Iterator[tuple[int, abi.KvKind, int, int]]:
+        """The lists of rows of its layers: layer, kind, KV heads (or slices of X), numbers in a row."""
+        for layer, shape in zip(self.indices, self.layers, strict=True):
+            if self.inputs is not None:
+                yield layer, abi.KvKind.KEYS, self.inputs["slices"], self.inputs["slice_dim"]
+            else:
+                for kind in abi.KvKind:
+                    yield layer, kind, shape["kv_heads"], shape["head_dim"]
 
     @property
     def removed(self) -> int:
@@ -74,15 +94,16 @@ class Record:
 
     @property
     def bytes_per_token(self) -> int:
-        """K and V of all layers and KV heads, and the token's row in the chain of each part."""
+        """K and V (or X) of all layers, and the token's row in the chain of each part."""
         stored_as = format_of(self.append_options)
-        rows: int = sum(2 * layer["kv_heads"] * bytes_of_row(stored_as, layer["head_dim"]) for layer in self.layers)
+        rows = sum(heads * bytes_of_row(stored_as, numbers) for _, _, heads, numbers in self.lists())
         return rows + CHAIN_BYTES * self.parts
 
     @property
     def layout(self) -> str:
         """What else keys depend on: sessions with other layouts cannot be used in place of each other."""
-        return f"{self.append_options}/{self.parts}"
+        kind = "" if self.inputs is None else f"/X {self.inputs['arithmetic']}"
+        return f"{self.append_options}/{self.parts}{kind}"
 
     def text(self) -> str:
         """As JSON."""
@@ -129,7 +150,10 @@ def put_record(session: Session, record: Record) -> None:
     content = len(body).to_bytes(4, "little") + zlib.crc32(body).to_bytes(4, "little") + body
     rows = -(-len(content) // _ROW_BYTES)
     if rows > _ROWS:
-        raise CommandError(abi.Opcode.KV_APPEND, abi.NvmeStatus.INVALID_FIELD, 0, retry=False)
+        raise RecordsFullError(
+            f"what must be noted of a session takes {len(body):,} bytes, more than {_ROWS * _ROW_BYTES - 8:,}: keep it "
+            "without X-cache"
+        )
     values = np.frombuffer(content.ljust(rows * _ROW_BYTES, b"\0"), np.uint8).astype(np.float16)
     session.append(_FIRST_RECORD - number, abi.KvKind.KEYS, 0, values.reshape(rows, 1, _ROW_BYTES))
 

@@ -8,6 +8,7 @@ from functools import partial
 
 from kvdrive import abi
 from kvdrive.kvcache.sequence import Slice, gather
+from kvdrive.kvcache.xcache.sequence import InputSequence
 from kvdrive.nvme.errors import CommandError
 from kvdrive.sessions import owner, record
 from kvdrive.sessions.entry import Entry, NewEntry
@@ -19,17 +20,16 @@ from kvdrive.targets.base import Target
 
 
 class Saving:
-    """Saves sequences as sessions of `process`; `record_of` is the part of their records that all have.
+    """Saves sequences as sessions of `process`.
 
     `on_step` is called with the name of each step, for tests.
     """
 
-    def __init__(self, shelf: Shelf, governor: Governor, record_of: Record, process: str) -> None:
+    def __init__(self, shelf: Shelf, governor: Governor, process: str) -> None:
         self.on_step: Callable[[str], None] = lambda step: None
         self._shelf = shelf
         self._index = shelf.index
         self._governor = governor
-        self._record_of = record_of
         self._owner = process
 
     def save(self, kept: KeptSequence, tokens: int) -> None:
@@ -49,8 +49,10 @@ class Saving:
         """What is needed to go on with a sequence."""
         cache = kept.cache
         indices = [layer.index for layer in cache.drive_layers]
-        layers = cache.describe_layers()
-        return replace(self._record_of, name=kept.name, indices=indices, layers=layers, removals=kept.removals)
+        layers, told, inputs = cache.describe_layers(), kept.layout, None
+        if isinstance(row := cache.sequences[0], InputSequence) and told.inputs is not None:
+            inputs = told.inputs | {"layers": row.describe_layers()}
+        return replace(told, name=kept.name, indices=indices, layers=layers, removals=kept.removals, inputs=inputs)
 
     def mark_unusable(self, kept: KeptSequence) -> None:
         """Say on the drives that K and V do not fit the tokens until the next save.
@@ -122,7 +124,7 @@ class Saving:
         numbers = {queue: number for number, queue in enumerate(self._shelf.backing.queues)}
         slices = [[numbers[s.queue], s.session.number, s.first, s.last] for s in kept.cache.sequences[0]]
         return NewEntry(
-            kept.chain.root, self._shelf.options.tenant, told.model, slices, told.text(), told.bytes_per_token,
+            kept.growing.root, self._shelf.options.tenant, told.model, slices, told.text(), told.bytes_per_token,
             told.block, kept.name, self._owner, kept.saved, kept.tail, kept.growing.last,
         )  # fmt: skip
 
@@ -137,5 +139,5 @@ class Saving:
         if source.pinned or source.name or source.owner or source.tokens > kept.saved:
             return None
         known = source.tokens - len(source.tail)
-        same = kept.growing.keys[known // self._record_of.block - 1] == source.last if known else True
+        same = kept.growing.keys[known // kept.layout.block - 1] == source.last if known else True
         return source if same and kept.ids[known : source.tokens] == source.tail else None

@@ -25,15 +25,16 @@ from kvdrive.kvcache.backing import Backing
 from kvdrive.kvcache.loading import LoadStats
 from kvdrive.kvcache.overflow import Removal
 from kvdrive.kvcache.sequence import Sequence, Slice
+from kvdrive.kvcache.xcache.sequence import InputSequence
 from kvdrive.nvme.errors import CommandError
 from kvdrive.nvme.rows import tokens_per_group
 from kvdrive.sessions import owner
 from kvdrive.sessions.ahead import LookAhead, Waiting
-from kvdrive.sessions.chain import Chain, GrowingChain, block_tokens
 from kvdrive.sessions.entry import Entry
 from kvdrive.sessions.finder import Finder
 from kvdrive.sessions.index import Index
 from kvdrive.sessions.kept import KeptSequence
+from kvdrive.sessions.layouts import Layouts
 from kvdrive.sessions.options import SessionOptions
 from kvdrive.sessions.placing import Places, Placing, costs_file
 from kvdrive.sessions.record import Record, RecordsFullError
@@ -42,7 +43,6 @@ from kvdrive.sessions.saving import Saving
 from kvdrive.sessions.shelf import Shelf, trim_all
 from kvdrive.sessions.wear import Governor
 from kvdrive.targets.base import Target
-from kvdrive.targets.group import split
 
 if TYPE_CHECKING:
     from kvdrive.kvcache.cache import DriveCache
@@ -65,9 +65,7 @@ class SessionStore:
         places: Places,
         options: SessionOptions,
     ) -> None:
-        kv_heads, head_dim = shape
-        block = block_tokens(head_dim, backing.stored_as)
-        self.group = tokens_per_group(backing.stored_as, head_dim)
+        self.group = tokens_per_group(backing.stored_as, shape[1])
         self.index = index
         self.options = options
         self.shelf = Shelf(index, backing, options)
@@ -78,12 +76,9 @@ class SessionStore:
         self.costs = Costs(costs_file(index.path), self._rates_key(), places.measure)
         self._saver = ThreadPoolExecutor(1, "kvdrive-saver")
         self._owner = owner.this_process(next(_stores))
-        self._append_options = int(places.on_drives().append_options)
-        parts = len(split(1, kv_heads, len(backing.queues))[0])
-        self._record_of = Record(backing.label.hex(), options.tenant, "", self._append_options, block, parts=parts)
-        self.saving = Saving(self.shelf, self.governor, self._record_of, self._owner)
-        self._chain = Chain(backing.label, options.tenant, self._record_of.layout, block)
-        self.finder = Finder(self.shelf, self._chain, self.governor)
+        self.layouts = Layouts(backing, shape, options.tenant, int(places.on_drives().append_options))
+        self.saving = Saving(self.shelf, self.governor, self._owner)
+        self.finder = Finder(self.shelf, self.layouts, self.governor)
         self.placing = Placing(places, self.costs, self.finder)
         self.ahead = LookAhead(self)
         self._open: list[KeptSequence] = []
@@ -94,7 +89,7 @@ class SessionStore:
     @property
     def block(self) -> int:
         """Tokens of a block."""
-        return self._chain.block
+        return self.layouts.kv.block
 
     # ---- finding ----
 
@@ -130,7 +125,7 @@ class SessionStore:
             if found is not None:
                 trim_all([found[1]])
             raise
-        kept = KeptSequence(self, cache, self._chain, name, "recompute" if anew else way)
+        kept = KeptSequence(self, cache, name, "recompute" if anew else way)
         cache.keeper = kept
         self.stats.count(kept.way)
         if found is not None:
@@ -158,13 +153,12 @@ class SessionStore:
         """
         told = Record.of(entry.record)
 
-        def read(one: Slice, layer: int, head_dim: int, target: Target) -> None:
-            for kind in abi.KvKind:
-                one.session.read(layer, kind, 0, (one.last - one.first, tokens, head_dim))
+        def read(one: Slice, layer: int, kind: abi.KvKind, numbers: int, target: Target) -> None:
+            one.session.read(layer, kind, 0, (one.last - one.first, tokens, numbers))
 
         for one in self.shelf.existing(entry):
-            for layer, shape in zip(told.indices, told.layers, strict=True):
-                one.queue.start(partial(read, one, layer, shape["head_dim"]))
+            for layer, kind, _, numbers in told.lists():
+                one.queue.start(partial(read, one, layer, kind, numbers))
 
     def discard(self, cache: DriveCache) -> None:
         """Forget a cache of `cache` that nobody has used."""
@@ -181,8 +175,10 @@ class SessionStore:
         held, kept.removed = told.split(ids)
         kept.ids = list(held) if kept.way != "recompute" else []
         kept.named = [len(held)] * len(sequence.slices)
-        kept.recorded, kept.counted, kept.source = entry.record, len(held), entry
-        kept.growing = GrowingChain(kept.chain)
+        # with X the fork's record may tell of tokens that the fork does not have: the next save replaces it
+        kept.recorded = None if told.inputs else entry.record
+        kept.counted, kept.source = len(held), entry
+        kept.rename()
         kept.growing.extend(kept.ids)
 
     # ---- keeping ----
@@ -233,8 +229,12 @@ class SessionStore:
         tokens = kept.stored
         if tokens <= kept.saved or self._stop_if_full(kept) or not self._admits(kept, kept.ids[:tokens]):
             return 0
-        if len(kept.cache.sequences[0].slices) != self._record_of.parts:
+        row = kept.cache.sequences[0]
+        if len(row.slices) != kept.layout.parts:
             kept.stop("a drive has failed")
+            return 0
+        if isinstance(row, InputSequence) and not row.in_order:
+            kept.stop("its positions are not the numbers of its tokens, by which K is rebuilt from stored layer inputs")
             return 0
         return tokens
 
@@ -282,7 +282,7 @@ class SessionStore:
             kept.settle()
             if kept.admitted is False:
                 with self.index.transaction():  # somebody who goes on with all of it wants it a second time
-                    self.index.wanted(list(self._chain.keys(kept.ids)))
+                    self.index.wanted(self._wanted_keys(kept.ids))
             elif kept.ids and kept.stored:
                 self.keep(cache)
         except (CommandError, TargetError, sqlite3.Error) as error:
@@ -311,10 +311,14 @@ class SessionStore:
     def _admits(self, kept: KeptSequence, ids: list[int]) -> bool:
         """True if a sequence that begins with `ids` is written for later use. The governor is asked once."""
         if kept.admitted is None:
-            keys = list(self._chain.keys(ids))
+            keys = self._wanted_keys(ids)
             with self.index.transaction():
                 kept.admitted = bool(kept.name) or kept.source is not None or self.governor.admits(keys)
         return kept.admitted
+
+    def _wanted_keys(self, ids: list[int]) -> list[int]:
+        """The names under which the governor knows a prompt, in whatever layout it would be stored."""
+        return list(self.layouts.kv.chain.keys(ids))
 
     # ---- removing ----
 

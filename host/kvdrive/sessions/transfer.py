@@ -22,7 +22,7 @@ from kvdrive.kvcache.backing import Backing
 from kvdrive.kvcache.sequence import Sequence, Slice, gather
 from kvdrive.nvme.commands import Halves, flush
 from kvdrive.sessions import record
-from kvdrive.sessions.chain import Chain, GrowingChain
+from kvdrive.sessions.chain import GrowingChain
 from kvdrive.sessions.entry import Entry, NewEntry
 from kvdrive.sessions.record import Record
 from kvdrive.sessions.shelf import Shelf, trim_all
@@ -35,6 +35,11 @@ _VERSION = 1
 def export(shelf: Shelf, entry: Entry, path: Path) -> int:
     """Write a session to `path`. Returns its bytes of K and V. Raises InputError, CommandError, TargetError."""
     told = Record.of(entry.record)
+    if told.inputs is not None:
+        raise InputError(
+            "the session holds layer inputs, whose K and V another machine may round otherwise: export one that was "
+            "kept without X-cache"
+        )
     sequence = shelf.existing(entry)
     head = {"version": _VERSION, "record": asdict(replace(told, part=0, first=0, last=0))}
     tokens = sequence.each(lambda session: record.read_tokens(session, entry.tokens + told.removed))[0]
@@ -43,11 +48,10 @@ def export(shelf: Shelf, entry: Entry, path: Path) -> int:
         with zipfile.ZipFile(path, "w") as file:
             _put(file, "head", np.frombuffer(json.dumps(head).encode(), np.uint8))
             _put(file, "tokens", np.array(tokens, np.uint32))
-            for layer, shape in zip(told.indices, told.layers, strict=True):
-                for kind in abi.KvKind:
-                    rows = _read(sequence, layer, kind, entry.tokens, shape["head_dim"])
-                    _put(file, _part(kind, layer), rows)
-                    size += rows.nbytes
+            for layer, kind, _, head_dim in told.lists():
+                rows = _read(sequence, layer, kind, entry.tokens, head_dim)
+                _put(file, _part(kind, layer), rows)
+                size += rows.nbytes
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}") from error
     return size
@@ -90,7 +94,7 @@ def _store(shelf: Shelf, told: Record, file: Any, name: str) -> int:
     except BaseException:
         trim_all([sequence])
         raise
-    chain = Chain(bytes.fromhex(told.model), told.tenant, told.layout, told.block).without(told.removals)
+    chain = told.chain
     growing = GrowingChain(chain)
     growing.extend(held)
     numbers = {queue: number for number, queue in enumerate(backing.queues)}

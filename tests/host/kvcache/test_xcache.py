@@ -137,17 +137,52 @@ def test_calls_without_a_cache_leave_no_inputs_in_memory(target):
         assert not attached._backing.xcache.inputs._latest
 
 
-def test_later_parts_of_a_prompt_attend_to_what_is_rebuilt(target):
-    """The drives cannot give K and V of such rows back, so the host attends to them as in any later turn."""
-    model, ids, more = model_of("qwen3"), prompts(2, 20), prompts(2, 30, seed=3)
-    found = []
-    for in_prompt in (False, True):
-        with attach(model, target, xcache=0.5) as attached, torch.no_grad():
+@pytest.mark.parametrize("share", [0.5, 1.0])
+def test_later_parts_of_a_prompt_attend_to_what_is_rebuilt(target, share):
+    model, parts = model_of("qwen3"), [prompts(2, 20, seed=seed) for seed in range(3)]
+
+    def run(share):
+        with attach(model, target, xcache=share) as attached, torch.no_grad():
+            cache = attached.cache()
+            model(parts[0], past_key_values=cache)
+            cache.in_prompt = True
+            return torch.cat([model(part, past_key_values=cache).logits for part in parts[1:]], dim=1)
+
+    assert torch.equal(run(share), run(0.0))
+
+
+@pytest.mark.parametrize("name", ["opt", "llama", "qwen3"])
+def test_sequences_of_their_own_share_decode_steps(target, name):
+    """Each second sequence is stored as X; all have the bits that the same step has without X-cache."""
+    model, steps = model_of(name), [prompts(1, 4, seed=50 + step)[0] for step in range(9)]
+
+    def run(share):
+        with attach(model, target, spill=4, xcache=share) as attached, torch.no_grad():
+            caches = [attached.cache() for _ in range(4)]
+            for row, cache in enumerate(caches):
+                assert attached.why_alone(cache) is None
+                model(prompts(1, 20 + 7 * row, seed=row), past_key_values=cache)
+            as_inputs = [isinstance(cache.sequences[0], InputSequence) for cache in caches]
+            found = [attached.step_together(caches, ids) for ids in steps]
+            assert all(failed == [] for _, failed in found)
+            return torch.stack([logits for logits, _ in found]), as_inputs
+
+    wanted, none = run(0.0)
+    found, half = run(0.5)
+    assert (none, half) == ([False] * 4, [True, False] * 2)
+    assert torch.equal(found, wanted)
+
+
+@pytest.mark.parametrize(("share", "counts"), [(0.25, [0, 1, 0, 0, 0, 1, 0, 0]), (0.5, [1, 0] * 4), (1.0, [1] * 8)])
+def test_single_sequences_have_the_share_together(target, share, counts):
+    model, ids = model_of("opt"), prompts(1, 4)
+    with attach(model, target, xcache=share) as attached, torch.no_grad():
+        found = []
+        for _ in counts:
             cache = attached.cache()
             model(ids, past_key_values=cache)
-            cache.in_prompt = in_prompt
-            found.append(model(more, past_key_values=cache).logits)
-    assert torch.equal(*found)
+            found.append(cache.input_stats()["alpha"])
+    assert found == counts
 
 
 def test_a_projection_that_rounds_otherwise_changes_nothing(target, monkeypatch):
@@ -293,8 +328,7 @@ def test_a_lost_drive_is_a_clear_error(drives):
     [
         ("llama", 1.5, {}, InputError, "'auto' or a number from 0 to 1"),
         ("llama", 0.5, {"attention": "sparf"}, InputError, "sparf cannot use it"),
-        ("llama", 0.5, {"sessions": True}, InputError, "with them or with X-cache"),
-        ("llama", 0.5, {"active": "memory"}, InputError, "with them or with X-cache"),
+        ("llama", 0.5, {"active": "memory"}, InputError, "sequences in memory hold K and V"),
         ("phi3", 0.5, {}, UnsupportedError, "projections of K and V of their own"),
         ("olmo2", 0.5, {}, UnsupportedError, "cannot rebuild K and V"),
         ("smollm3", 0.5, {}, UnsupportedError, "cannot rebuild K and V"),

@@ -79,6 +79,25 @@ def test_a_conversation_survives_kill_9(serve, checkpoint):
     assert (first, second) == (stock(checkpoint, LONG), stock(checkpoint, LONG + first))
 
 
+def test_sessions_of_layer_inputs_survive_kill_9(serve, checkpoint):
+    """Forced: with grouped queries X is larger than K and V. Prompts are computed in parts, steps are shared."""
+    options = ("--xcache", "0.5", "--prefill-chunk", "16")
+    server = serve(*options)
+    first, _, answer = ask(server, LONG, session="talk")  # the first of two sequences is stored as X
+    prompt_tokens = answer["usage"]["prompt_tokens"]
+    assert server.metric("kvdrive_prefill_chunks_total") == -(-prompt_tokens // 16)
+    kill(server)
+
+    server = serve(*options)
+    second, cached, answer = ask(server, LONG + first, session="talk")
+    assert cached > prompt_tokens - 4
+    assert answer["kvdrive"]["resume"] == "attend"
+    assert (first, second) == (stock(checkpoint, LONG), stock(checkpoint, LONG + first))
+    server.close()
+    server = serve()
+    assert ask(server, LONG + first)[1] == 0  # without X-cache nothing can be rebuilt
+
+
 def test_a_named_session_goes_on_with_the_tokens_that_it_holds(serve, checkpoint):
     """The session's tokens are not those that the tokenizer makes of its text, as after sampling."""
     tokenizer = AutoTokenizer.from_pretrained(checkpoint)

@@ -18,6 +18,8 @@ from kvdrive.kvcache.xcache.projections import Projections
 from kvdrive.kvcache.xcache.rows import InputRows
 from kvdrive.targets.queue import WorkQueue
 
+Inputs = tuple[torch.Tensor, NDArray[np.int64]]  # X [batch, tokens, width] and positions [batch or 1, tokens]
+
 
 @dataclass
 class InputStats:
@@ -81,7 +83,7 @@ class LayerInputs:
 
 
 class XCache:
-    """The X-cache of an attached model. `share`: of the sequences of a batch, so many are stored as X.
+    """The X-cache of an attached model. `share`: of all sequences that are opened, so many are stored as X.
 
     K and V are rebuilt, and attended to, in the thread of `worker`.
     """
@@ -95,14 +97,19 @@ class XCache:
         self.worker = WorkQueue(self.attention, "kvdrive-xcache")
         self.stats = InputStats()
         self._first = min(projections.modules)
+        self._owed = 0.0  # sequences as X that the share asked for and rounding has not given yet
         self.lock = threading.Lock()  # of the counters
 
     def sequences_of(self, batch: int) -> int:
-        """How many of `batch` sequences are stored as X: the share, rounded to the nearest number."""
-        return int(self.share * batch + 0.5)
+        """How many of the next `batch` sequences are stored as X: all that were opened have the share, rounded."""
+        return int(self._owed + self.share * batch + 0.5)
 
-    def call(self, layer: int) -> tuple[torch.Tensor, NDArray[np.int64]]:
-        """X [batch, tokens, width] and positions [batch or 1, tokens] of the layer's call that runs now.
+    def opened(self, batch: int, as_inputs: int) -> None:
+        """Note that `as_inputs` of `batch` new sequences are stored as X."""
+        self._owed += self.share * batch - as_inputs
+
+    def call(self, layer: int) -> Inputs:
+        """The inputs of the layer's call that runs now.
 
         Raises UnsupportedError where the call's rotary positions are not those of the table.
         """

@@ -104,6 +104,10 @@ class InputSequence(Sequence):
 
         self._shared.worker.start(work)
 
+    def rebuild(self, layer: int) -> Rebuilt:
+        """K and V of the layer's stored tokens. Waits for them. Raises CommandError, TargetError."""
+        return self._shared.worker.run(lambda _: self.take(layer))
+
     def take(self, layer: int) -> Rebuilt:
         """K and V of the layer's stored tokens; the worker's thread calls it. Raises CommandError, TargetError."""
         with self._shared.lock:
@@ -143,9 +147,20 @@ class InputSequence(Sequence):
         copy.keep(tokens)
         return copy
 
+    @property
+    def in_order(self) -> bool:
+        """True if each token's position is its number, as far as positions matter to K."""
+        return self._shared.projections.rotary is None or np.array_equal(
+            self._positions, np.arange(len(self._positions))
+        )
+
     def describe(self) -> dict[str, Any]:
         """What the host knows of the tokens on the drives, as plain values for `restored`."""
-        layers = {
+        return {"positions": self._positions.tolist(), "layers": self.describe_layers()}
+
+    def describe_layers(self) -> dict[str, Any]:
+        """`describe` without the positions."""
+        return {
             str(layer): {
                 "keys": state.keys.plain(),
                 "values": state.values.plain(),
@@ -153,11 +168,10 @@ class InputSequence(Sequence):
             }
             for layer, state in self._layers.items()
         }
-        return {"positions": self._positions.tolist(), "layers": layers}
 
     @classmethod
     def restored(cls, sequence: Sequence, shared: XCache, tokens: int, plain: dict[str, Any]) -> InputSequence:
-        """A row whose slices hold X of `tokens` tokens; `describe` made `plain`."""
+        """A row whose slices hold X of `tokens` tokens; `describe` made `plain`, maybe of more tokens."""
         row = cls(sequence.slices, shared)
         row._positions = np.array(plain["positions"], np.int64)
         empty = torch.empty(0, shared.rows.width, dtype=shared.rows.dtype)
@@ -165,6 +179,7 @@ class InputSequence(Sequence):
             keys, values = Corrections.restored(one["keys"]), Corrections.restored(one["values"])
             exponents = [np.array(scale, np.int64) for scale in one["exponents"]]
             row._layers[int(layer)] = LayerState(tokens, empty, keys, values, (exponents[0], exponents[1]))
+        row.keep(tokens)
         return row
 
     def _rebuilt(self, layer: int) -> Rebuilt:
