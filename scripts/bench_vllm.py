@@ -30,13 +30,14 @@ NAMES = {
     "memory": "kvdrive, file in memory",
     "ssd": "kvdrive, file on the SSD",
     "drive": "kvdrive, values on a drive",
+    "tier": "kvdrive, below vLLM's memory tier",
 }
 _SECONDS = 1200  # the most that an engine may take
 JOB = {
     "dtype": "float32", "length": 4096, "blocks": 200, "bytes": 4 << 30, "factor": 4, "prompts": 6, "tokens": 3000,
-    "answer": 16, "rounds": 2, "turns": 6, "question": 400, "questions": 24,
+    "answer": 16, "rounds": 2, "turns": 6, "question": 400, "questions": 24, "memory": 50 << 20,
 }  # fmt: skip
-LMCACHE_GB = 0.05  # less than the 72 MB of a round, so LMCache reads a second round from its files
+LMCACHE_GB = 0.05  # and "memory" above: less than the 72 MB of a round, so a second round is read from files
 CONVERSATIONS = {"prompts": 8, "answer": 32}
 
 
@@ -113,7 +114,7 @@ def measure(bench: Bench, parts: list[str], configs: list[str]) -> dict[str, Any
     found: dict[str, Any] = {}
     if "rounds" in parts:
         found["rounds"] = {name: bench.run(name, "rounds") for name in configs if name != "memory"}
-        lasting = [name for name in ("lmcache", "ssd", "drive") if name in configs]
+        lasting = [name for name in ("lmcache", "ssd", "drive", "tier") if name in configs]
         found["restart"] = {name: bench.run(name, "rounds", keep=True, rounds=1) for name in lasting}
     for part, changes in (("turns", CONVERSATIONS), ("burst", {"rounds": 1})):
         if part in parts:

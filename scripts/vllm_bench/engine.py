@@ -33,6 +33,9 @@ def connector(job: dict) -> dict | None:
     config, folder = job["config"], job["folder"]
     ours = {"spec_name": "DriveOffloadingSpec", "spec_module_path": "kvdrive.plugins.vllm.spec"}
     ours |= {"bytes": job["bytes"], "blocks_per_chunk": job["factor"]}
+    tiers = {"spec_name": "ProcessorTieringSpec", "spec_module_path": "kvdrive.plugins.vllm.processor"}
+    tiers |= {"cpu_bytes_to_use": job["memory"], "blocks_per_chunk": job["factor"]}
+    second = {"type": "DriveTier", "module_path": "kvdrive.plugins.vllm.tier", "bytes": job["bytes"]}
     if config == "lmcache":
         server = {"lmcache.mp.host": "tcp://127.0.0.1", "lmcache.mp.port": job["port"]}
         return {"kv_connector": "LMCacheMPConnector", "kv_role": "kv_both", "kv_connector_extra_config": server}
@@ -42,6 +45,7 @@ def connector(job: dict) -> dict | None:
         "ssd": ours | {"path": f"{folder}/blocks.kv"},
         "memory": ours | {"path": f"{folder}/blocks.kv"},
         "drive": ours | {"drive": f"{folder}/drive.kv"},
+        "tier": tiers | {"secondary_tiers": [second | {"path": f"{folder}/blocks.kv"}]},
     }[config]
     if extra is None:
         return None
@@ -146,9 +150,10 @@ def prompt(seed: int, tokens: int) -> list[int]:
 
 
 def rounds(bench: Bench) -> dict:
-    """The same prompts, one after the other, in one or two rounds."""
+    """The same prompts, one after the other, in one or two rounds. The job's `order`: their numbers."""
     job = bench.job
-    prompts, found = [prompt(number, job["tokens"]) for number in range(job["prompts"])], []
+    order = job.get("order", range(job["prompts"]))
+    prompts, found = [prompt(number, job["tokens"]) for number in order], []
     for _ in range(job["rounds"]):
         bench.settle()
         began, (read, _) = time.perf_counter(), disk_bytes(job)
@@ -222,6 +227,9 @@ def main() -> None:
         from kvdrive.plugins.vllm import spec
 
         found["store"] = vars(next(iter(spec._engines.values())).store.stats)
+    if job["config"] == "tier":
+        manager = bench.engine.engine_core.engine_core.scheduler.connector.connector_scheduler.manager
+        found["store"] = vars(manager.secondary_tiers[0].store.stats)
     Path(job["out"]).write_text(json.dumps(found))
     bench.engine.engine_core.shutdown()
 

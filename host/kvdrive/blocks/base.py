@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from kvdrive.blocks.buffers import Bytes
 
+READ_BYTES = 2 << 20  # of one read: long enough for an SSD, short enough that a request does not wait for others
+
 
 @dataclass
 class BlockStats:

@@ -30,4 +30,20 @@ text persistent-events nvme persistent-event-log /dev/nvme0 --action=1 --log_len
 text persistent-events-release nvme persistent-event-log /dev/nvme0 --action=2
 text sanitize-log nvme sanitize-log /dev/nvme0
 text fw-log nvme fw-log /dev/nvme0
+
+# nvme-cli has no commands for values under keys, so they go through the kernel as they are. The key is "nvme".
+i=0; while [ ! -e /dev/ng0n4 ] && [ $i -lt 100 ]; do sleep 0.1; i=$((i + 1)); done
+key() { nvme io-passthru /dev/ng0n4 --namespace-id=4 --cdw2=0x656d766e "$@"; }
+data="--cdw10=8192 --data-len=8192"
+dd if=/dev/urandom of=/tmp/value bs=8k count=1 2>/dev/null
+text kv-exist-missing key --opcode=0x14 --cdw11=4
+text kv-store-must-exist key --opcode=0x01 --cdw11=0x104 $data --write --input-file=/tmp/value
+text kv-store key --opcode=0x01 --cdw11=4 $data --write --input-file=/tmp/value
+text kv-store-must-not-exist key --opcode=0x01 --cdw11=0x204 $data --write --input-file=/tmp/value
+text kv-exist key --opcode=0x14 --cdw11=4
+key --opcode=0x02 --cdw11=4 $data --read --raw-binary >/tmp/back 2>/dev/null
+cmp /tmp/value /tmp/back && say "value same"
+text kv-list key --opcode=0x06 --cdw11=0 --cdw10=64 --data-len=64 --read
+text kv-delete key --opcode=0x10 --cdw11=4
+text kv-retrieve-deleted key --opcode=0x02 --cdw11=4 $data --read
 nvme disconnect -n "$NQN" >/dev/null || say "error: disconnect"

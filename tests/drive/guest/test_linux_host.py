@@ -173,3 +173,4 @@ def test_nvme_cli_says_what_it_said(tmp_path, image):
             (folder / f"{name}.txt").write_text(text)
     expected = {path.stem: path.read_text() for path in folder.glob("*.txt")}
     assert found == expected
+    assert "value same" in said

@@ -28,7 +28,7 @@ class EngineBlocks:
     def __init__(self, options: Options, pages: Pages, identity: dict[str, Any]) -> None:
         self.pages = pages
         self.fingerprint = fingerprint({**identity, "layout": pages.layout, "tenant": options.tenant})
-        self.store = _opened(options, pages.bytes, self.fingerprint)
+        self.store = open_blocks(options, pages.bytes, self.fingerprint)
         size = self.store.slot_bytes
         staged = Buffers(max(options.buffer_bytes // size, 1), size)
         free = Buffers(options.write_buffers, size)
@@ -74,7 +74,8 @@ class EngineBlocks:
         self.store.close()
 
 
-def _opened(options: Options, size: int, model: bytes) -> Blocks:
+def open_blocks(options: Options, size: int, model: bytes) -> Blocks:
+    """The blocks of `size` bytes that the engines with the fingerprint `model` have stored. Raises KvdriveError."""
     if options.drive:
         from kvdrive.blocks.drive_blocks import DriveBlocks  # brings everything that opens drives
 

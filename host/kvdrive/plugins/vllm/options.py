@@ -76,3 +76,12 @@ def require_tested(version: str) -> None:
             f"this plugin was tested with vLLM {', '.join(TESTED)} and this is {version}: "
             "the interface that it uses changes between versions, so install a tested one"
         )
+
+
+def require_vllm() -> None:
+    """Raises InputError if vLLM is not installed, or a version that this plugin was not tested with."""
+    try:
+        import vllm
+    except ImportError as missing:
+        raise InputError("vLLM is not installed: pip install 'kvdrive[vllm]' in an environment of its own") from missing
+    require_tested(vllm.__version__)

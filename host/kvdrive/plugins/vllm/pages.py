@@ -8,7 +8,7 @@ Pages are copied with numpy: a copy by torch in a thread of ours would start Ope
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,6 +59,7 @@ class Pages:
 
     def gather(self, blocks: Sequence[int], stored: Bytes) -> None:
         """Copy all blocks of a stored block to `stored` [bytes]."""
+        assert len(blocks) == self.blocks_per_chunk, "vLLM stores whole blocks only"
         for pages, first, size in self._parts:
             rows = stored[first : first + len(blocks) * size].reshape(-1, size)
             for row, block in zip(rows, blocks, strict=True):  # np.take would first copy pages that are apart
@@ -70,3 +71,14 @@ class Pages:
         for pages, first, size in self._parts:
             begin = first + skip * size
             pages[numbers] = stored[begin : begin + len(blocks) * size].reshape(-1, size)
+
+    def split(self, skip: int, blocks: Sequence[int]) -> Iterator[tuple[int, Sequence[int]]]:
+        """The engine's `blocks` of each stored block, if those of the first one are without its first `skip` blocks.
+
+        Yields `skip` and `blocks` of `scatter`.
+        """
+        first = 0
+        while first < len(blocks):
+            count = self.blocks_per_chunk - skip
+            yield skip, blocks[first : first + count]
+            first, skip = first + count, 0

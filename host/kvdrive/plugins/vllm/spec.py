@@ -20,16 +20,11 @@ from typing import Any
 from kvdrive.errors import InputError, UnsupportedError
 from kvdrive.plugins.vllm.engine import EngineBlocks
 from kvdrive.plugins.vllm.fingerprint import weights_digest
-from kvdrive.plugins.vllm.options import MOST_BLOCKS, Options, require_tested
+from kvdrive.plugins.vllm.options import MOST_BLOCKS, Options, require_vllm
 from kvdrive.plugins.vllm.pages import Layer, Pages
 from kvdrive.plugins.vllm.staging import Found, Staged
 
-try:
-    import vllm
-except ImportError as missing:
-    raise InputError("vLLM is not installed: pip install 'kvdrive[vllm]' in an environment of its own") from missing
-
-require_tested(vllm.__version__)
+require_vllm()
 
 from vllm.config import get_current_vllm_config
 from vllm.v1.kv_offload.base import (

@@ -13,10 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from kvdrive.blocks.base import Blocks
+from kvdrive.blocks.base import READ_BYTES, Blocks
 from kvdrive.blocks.buffers import Buffers
-
-_READ_BYTES = 2 << 20  # of one read: long enough for an SSD, short enough that a request does not wait for others
 
 
 class Found(Enum):
@@ -86,7 +84,7 @@ class Staging:
             wanted, self._wanted = [block for block in self._wanted if not block.dropped], []
             for block in wanted:
                 block.state = _State.READING
-        most = max(_READ_BYTES // self._store.slot_bytes, 1)
+        most = max(READ_BYTES // self._store.slot_bytes, 1)
         count = min(-(-len(wanted) // self._threads), most)
         for first in range(0, len(wanted), count or 1):
             self._pool.submit(self._read, wanted[first : first + count])

@@ -109,15 +109,12 @@ class Transfers:
         return len(written) * self._pages.bytes
 
     def _copy(self, blocks: Sequence[int], staged: Sequence[Staged], skip: int) -> int:
-        each, first = self._pages.blocks_per_chunk, 0
         try:
-            for block in staged:
-                count = min(each - skip, len(blocks) - first)
-                self._pages.scatter(self._body(self._staged, block.buffer), skip, blocks[first : first + count])
-                first, skip = first + count, 0
+            for block, part in zip(staged, self._pages.split(skip, blocks), strict=True):
+                self._pages.scatter(self._body(self._staged, block.buffer), *part)
         finally:
             self._staging.release(staged)
-        return first * self._pages.bytes // each
+        return len(blocks) * self._pages.bytes // self._pages.blocks_per_chunk
 
     def _body(self, buffers: Buffers, number: int) -> Bytes:
         return buffers[number][HEADER_BYTES : HEADER_BYTES + self._pages.bytes]

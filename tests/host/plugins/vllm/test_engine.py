@@ -97,6 +97,20 @@ def test_blocks_on_a_drive_are_found_by_later_processes(engines):
     assert found["store"]["written"] == 0
 
 
+def test_blocks_below_vllms_memory_tier_are_found_by_later_processes(engines):
+    """Memory for 16 of the 36 blocks, then for 8: as much of a prompt is found as memory holds."""
+    expected = tokens(engines.run("none", rounds=1))
+    found = engines.run("tier", memory=16 << 17)
+    assert tokens(found) == expected
+    assert [one["cached"] for one in found["rounds"]] == [[0] * 3, [384] * 3]
+    assert found["store"]["written"] == CHUNKS
+    assert found["store"]["read"] > 0
+    again = engines.run("tier", memory=8 << 17, rounds=1)
+    assert tokens(again) == expected
+    assert again["rounds"][0]["cached"] == [8 * 32] * 3
+    assert again["store"]["read"] == 3 * 8
+
+
 def test_damaged_blocks_are_computed_again(engines):
     expected = tokens(engines.run(rounds=1))
     with engines.file.open("r+b") as file:
