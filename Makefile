@@ -222,6 +222,15 @@ eval-groups: setup $(STAMPS)/smollm2 ## quality of policy groups on SmolLM2 agai
 	@$(BIN)/kvdrive eval --model smollm2 --policies exact,groups,sparf --ratios 1/8,1/16 --kv-formats f16,int8,int4 --contexts 4096 --windows 4 --targets 64 --cases 5 --out out/eval-groups --resume
 	@$(BIN)/python scripts/eval_page.py
 
+.PHONY: eval-unread
+eval-unread: setup $(STAMPS)/smollm2 ## limits of the unread mass beside fixed shares, quality against bytes read (half an hour) -> docs/groups.md
+	@$(BIN)/kvdrive eval --model smollm2 --policies exact,groups --ratios 1/2,1/4,1/8,1/16 --unread 0.5,0.3,0.2,0.1,0.05 --contexts 2048 --windows 4 --targets 64 --cases 0 --out out/eval-unread --resume
+	@$(BIN)/python scripts/eval_page.py
+
+.PHONY: unread-mass
+unread-mass: setup $(STAMPS)/smollm2 ## what policy groups leaves unread on SmolLM2: the drive's estimate and proven bounds beside the true mass (ten minutes) -> docs/groups.md
+	@$(BIN)/python scripts/unread_mass.py --write --json out/unread_mass.json
+
 .PHONY: bench-overflow
 bench-overflow: setup $(STAMPS)/smollm2 ## perplexity after half of a context has left, in several ways (ten minutes) -> docs/sessions.md
 	@$(BIN)/python scripts/bench_overflow.py --drive

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from operator import attrgetter
 from pathlib import Path
 
+import numpy as np
+
 from kvdrive.eval import report
+from kvdrive.eval.points import Point
 from page_blocks import write_blocks
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -17,6 +21,7 @@ SOURCES = {  # block and page: results
     ("formats", "eval.md"): ROOT / "out/eval-formats",
     ("formats-smollm2", "eval.md"): ROOT / "out/eval-formats-smollm2",
     ("quality", "groups.md"): ROOT / "out/eval-groups",
+    ("limits", "groups.md"): ROOT / "out/eval-unread",
     ("mini", "groups.md"): ROOT / "out/eval-groups-mini",
 }
 
@@ -33,7 +38,27 @@ def sweep_block(found: dict) -> str:
         "decode step, all layers and heads. `±`: standard error over windows. Tasks: whole answers (95 % interval) / "
         "their tokens."
     )
-    return "\n".join("| " + " | ".join(line) + " |" for line in table) + "\n\n" + note
+    block = "\n".join("| " + " | ".join(line) + " |" for line in table) + "\n\n" + note
+    return "\n\n".join([block, *limits_at_equal_bytes(report.points_of(found))])
+
+
+def limits_at_equal_bytes(points: list[Point]) -> list[str]:
+    """A table that compares limits of what is left unread with fixed shares; empty unless there are both.
+
+    KL of the fixed shares is interpolated at the same bytes: its logarithm over the logarithm of the bytes.
+    """
+    groups = [point for point in points if point.policy == "groups" and point.kl]
+    limited = [point for point in groups if "unread" in point.ratio]
+    fixed = sorted((point for point in groups if point not in limited), key=attrgetter("bytes_read"))
+    if not limited or len(fixed) < 2:
+        return []
+    lines = ["| limit | KL to exact | KL of a fixed share of the same bytes |", "| --- | ---: | ---: |"]
+    for point in limited:
+        inside = fixed[0].bytes_read <= point.bytes_read <= fixed[-1].bytes_read
+        bytes_read, kl = (np.log([getattr(one, name) for one in fixed]) for name in ("bytes_read", "kl"))
+        same = f"{np.exp(np.interp(np.log(point.bytes_read), bytes_read, kl)):.4f}" if inside else "outside"
+        lines.append(f"| {point.ratio} | {point.kl:.4f} | {same} |")
+    return ["\n".join(lines)]
 
 
 def main() -> int:

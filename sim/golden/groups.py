@@ -26,6 +26,7 @@ from golden.softmax import scores, softmax
 FORCED_KEY = 0x7F7FFFFF
 _QUERY_LIMIT = 127
 _BLOCK_SPANS = 64
+LIMIT_BITS = 16  # fraction bits of the share that may be left unread
 
 
 @dataclass(frozen=True)
@@ -136,6 +137,33 @@ def group_choice(
     return ChoiceResult(status, bitmap, k_top, np.array([head.max for head in heads], np.int32), sums, unread)
 
 
+def limited_choice(
+    q: Half,
+    index: GroupIndex,
+    unit: int,
+    k_top: int,
+    limit: int,
+    scale_log2e: int,
+    valid: NDArray[np.uint8] | None = None,
+    tail_scores: NDArray[np.int32] | None = None,
+) -> ChoiceResult:
+    """`group_choice` with k_top units or more: so many that each head leaves at most limit / 65536 of Z unread.
+
+    No limit if it is 0.
+    """
+    while True:
+        choice = group_choice(q, index, unit, k_top, scale_log2e, valid, tail_scores)
+        units = units_of(index.tokens, unit)
+        if choice.status or k_top == units or not limit or not _leaves_more(choice, limit):
+            return choice
+        k_top = min(units, k_top + (k_top + 1) // 2)
+
+
+def _leaves_more(choice: ChoiceResult, limit: int) -> bool:
+    heads = zip(choice.unread, choice.sum, strict=True)
+    return any(int(unread) > int(total) * limit >> LIMIT_BITS for unread, total in heads)
+
+
 def check_choice(tokens: int, unit: int, k_top: int, exponent: int) -> Status:
     """The status bits of a choice that depend on these numbers only."""
     status = Status(0) if tokens and tokens % SPAN_TOKENS == 0 else Status.BAD_LENGTH
@@ -171,11 +199,12 @@ def groups(
     tail_scores: NDArray[np.int32] | None = None,
     tail_v: Half | None = None,
     partial: bool = False,
+    limit: int = 0,
 ) -> GroupsResult:
     """The whole policy: index, choice, attention to what was chosen, with the caller's page reads done on arrays.
 
     Shapes as in `attention`. `exponent` is the e of the index (default: as if all of k came with the first append).
-    `k_top` is not checked if no token is indexed.
+    `k_top` is not checked if no token is indexed. `limit`: as in `limited_choice`.
     """
     q, k, v = gemv.matrix(q, "q"), gemv.matrix(k, "k"), gemv.matrix(v, "v")
     (g, d), s = q.shape, len(k)
@@ -185,7 +214,7 @@ def groups(
     index = build_index(k, exponent)
     choice = no_choice(Status.EMPTY, g, 0)
     if index.tokens:
-        choice = group_choice(q, index, unit, k_top, c, np.packbits(flags, bitorder="little"), tail.scores)
+        choice = limited_choice(q, index, unit, k_top, limit, c, np.packbits(flags, bitorder="little"), tail.scores)
     if choice.status not in (Status(0), Status.EMPTY):
         failed = empty_result(choice.status, g, d, partial)
         return GroupsResult(

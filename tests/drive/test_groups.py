@@ -42,12 +42,12 @@ def ask(host, q, tokens, valid=None, tail=None, *, unit=32, k_top=4, **fields):
     return found, reply.data[found.nbytes :].view(np.uint16).reshape(heads, group, d)
 
 
-def check(host, q, k, v, tokens, first, valid=None, tail=None, *, unit=32, k_top=4, **fields):
+def check(host, q, k, v, tokens, first, valid=None, tail=None, *, unit=32, k_top=4, limit=0, **fields):
     """Compare a command's answer with the golden model's; `first`: tokens of the first append."""
-    records, out = ask(host, q, tokens, valid, tail, unit=unit, k_top=k_top, **fields)
+    records, out = ask(host, q, tokens, valid, tail, unit=unit, k_top=k_top, local=limit, **fields)
     for head in range(len(q)):
         want = groups(
-            q[head], k[head, :tokens], v[head, :tokens], unit=unit, k_top=k_top,
+            q[head], k[head, :tokens], v[head, :tokens], unit=unit, k_top=k_top, limit=limit,
             exponent=index_exponent(k[head, :first]),
             valid=None if valid is None else np.packbits(valid, bitorder="little"),
             tail_scores=None if tail is None else tail[0][head], tail_v=None if tail is None else tail[1][head],
@@ -94,6 +94,46 @@ def test_groups_equals_golden(make_drive, case, engine):
     again = check(host, q, k, v, tokens, first, valid, tail, unit=unit, k_top=k_top_golden)
     np.testing.assert_array_equal(records, again)
     assert out.any()
+
+
+# limit, group, mask, inline tokens
+LIMITS = {
+    "nothing may be left": (1, 4, False, 0),
+    "a tenth": (6554, 4, False, 5),
+    "a tenth, a mask": (6554, 1, True, 3),
+    "more query heads than a record holds": (20000, 12, False, 0),
+    "nearly all": (65535, 4, False, 0),
+}
+
+
+@pytest.mark.parametrize("engine", ["fast", "hls"])
+@pytest.mark.parametrize("case", LIMITS)
+def test_a_limit_of_what_is_left_unread(make_drive, case, engine):
+    limit, group, masked, inline_tokens = LIMITS[case]
+    rng = np.random.default_rng(limit)
+    host = make_drive(engine=engine)
+    k, v, q = halves(rng, 2, 1300, D), halves(rng, 2, 1300, D), halves(rng, 2, group, D)
+    first = store(host, rng, k, v)
+    valid = rng.random(1300) < 0.7 if masked else None
+    tail = tail_data(rng, 2, group, inline_tokens, D) if inline_tokens else None
+    check(host, q, k, v, 1300, first, valid, tail, unit=16, k_top=3, limit=limit)
+
+
+def test_easy_queries_read_less_than_hard_ones(host):
+    """The easy query finds all of its mass in one unit; the hard one has the same score for all tokens."""
+    rng = np.random.default_rng(15)
+    k, v = np.zeros((1, 4096, D), np.float16), halves(rng, 1, 4096, D)
+    k[0, 64:96] = 1
+    host.store(k, v, options=GROUPS)
+    read = {}
+    for name, size in (("easy", 8), ("hard", 0)):
+        q = np.full((1, 2, D), size, np.float16)
+        before, jobs = host.drive.flash_stats()["groups_read"], host.drive.stats()["attention_jobs"]
+        check(host, q, k, v, 4096, 4096, unit=32, k_top=8, limit=32768)
+        after = host.drive.flash_stats()["groups_read"]
+        read[name] = after - before, host.drive.stats()["attention_jobs"] - jobs
+    assert read["easy"] == (20 + 2 * 8, 2)
+    assert read["hard"] == (20 + 2 * 93, 2 + 6)  # choices of 8, 12, 18, 27, 41, 62 and 93 of 128 units
 
 
 @pytest.mark.parametrize("d", [8, 32, 40, 80, 96, 128, 200, 256])
@@ -187,7 +227,7 @@ def test_a_removal_from_the_middle_drops_the_index_until_the_next_append(host):
 
 @pytest.mark.parametrize(
     ("fields", "at"),
-    [({"r": 0}, "r"), ({"r": 48}, "r"), ({"r": 256}, "r"), ({"k_top": 0}, "k_top"), ({"local": 1}, "local")],
+    [({"r": 0}, "r"), ({"r": 48}, "r"), ({"r": 256}, "r"), ({"k_top": 0}, "k_top")],
 )
 def test_bad_fields_are_refused(host, fields, at):
     rng = np.random.default_rng(5)

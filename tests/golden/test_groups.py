@@ -1,5 +1,7 @@
 """Policy groups: bits against the literal model, properties of the index, and its relation to exact attention."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,7 @@ import golden
 from golden import abi, bitmap, build_index, float64, group_choice, groups, half, index_exponent, scale_bits
 from golden.abi import Status
 from golden.group_index import from_bytes
-from golden.groups import FORCED_KEY, group_scores, left_out, quantise_queries, unit_keys
+from golden.groups import FORCED_KEY, group_scores, left_out, limited_choice, quantise_queries, unit_keys
 
 TABLES = (abi.EXP2_C0, abi.EXP2_C1, abi.EXP2_C2)
 
@@ -236,6 +238,28 @@ def test_masked_tokens_have_no_mass():
     assert again.sum.tolist() == result.sum.tolist()
     assert chosen(again, 8) == chosen(result, 8)
     assert 2 in chosen(group_choice(q, index, 32, 8, c, packed(flags)), 8)
+
+
+@pytest.mark.parametrize("limit", [1, 2000, 20000, 65535])
+def test_a_limit_takes_the_first_step_that_leaves_little_enough(limit):
+    for seed in range(4):
+        q, k, _, x, _ = make([seed, limit], 3, 640, 32, tail=2)
+        index, c = build_index(k), scale_bits(None, 32)
+        steps = [2, 3, 5, 8, 12, 18, 27, 40]  # k + ceil(k / 2), at most the 40 units
+        found = [group_choice(q, index, 16, step, c, None, x) for step in steps]
+        fits = [all(int(r) * 65536 <= limit * int(z) for r, z in zip(f.unread, f.sum, strict=True)) for f in found]
+        want = found[fits.index(True)]
+        got = limited_choice(q, index, 16, 2, limit, c, None, x)
+        assert got.selected == want.selected
+        np.testing.assert_array_equal(got.bitmap, want.bitmap)
+        np.testing.assert_array_equal(got.unread, want.unread)
+        members = [set(chosen(f, 40)) for f in found]
+        assert all(less < more for less, more in itertools.pairwise(members))
+
+
+def test_without_a_limit_the_number_of_units_is_kept():
+    q, k, _, x, _ = make(3, 2, 640, 32, tail=1)
+    assert limited_choice(q, build_index(k), 16, 2, 0, scale_bits(None, 32), None, x).selected == 2
 
 
 def test_ties_go_to_the_lower_index():

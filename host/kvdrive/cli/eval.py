@@ -27,6 +27,9 @@ def evaluate(
     placed: WeightsTier,
     policies: Annotated[str, typer.Option(help=f"{', '.join(POLICIES)}: comma-separated, or all")] = "exact",
     ratios: Annotated[str, typer.Option(help="shares of K and V that policies other than exact use")] = "1/8",
+    unread: Annotated[
+        str, typer.Option(help="limits of what groups leaves unread, at the smallest ratio: as 0.1,0.2")
+    ] = "",
     contexts: Annotated[str, typer.Option(help="tokens of context, comma-separated")] = "512,2048,8192",
     windows: Annotated[int, typer.Option(min=0, help="windows of text for perplexity")] = 4,
     targets: Annotated[int, typer.Option(min=1, help="tokens rated in each window")] = 64,
@@ -74,6 +77,7 @@ def evaluate(
         drives=where.options(),
         weights=placed.options(),
         kv_formats=[part.strip() for part in kv_formats.split(",") if part.strip()],
+        unread=_limits(unread),
     )
     partial = Partial(out / NAME, settings.options(), resume)
     found = evaluate(settings, Console(stderr=True), partial)
@@ -87,6 +91,13 @@ def evaluate(
     screen = Console()
     (screen if screen.is_terminal else Console(width=200)).print(report.sweep_table(points))
     sys.stderr.write(f"written: {out / 'eval.json'}, {out / 'eval.png'}\n")
+
+
+def _limits(text: str) -> list[float]:
+    try:
+        return sorted({float(part) for part in text.split(",") if part.strip()})
+    except ValueError as error:
+        raise InputError(f"--unread '{text}' is no list of numbers: write it as 0.1,0.2") from error
 
 
 def _lengths(text: str) -> list[int]:

@@ -168,6 +168,15 @@ class PolicyOptions:
     unit: Annotated[
         int, typer.Option(help="tokens that policy groups reads or leaves out together: 16, 32, 64, 128; 0: 32")
     ] = 0
+    unread: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=0.999,
+            help="policy groups reads more than --ratio until it leaves at most this share of each head's softmax "
+            "unread, by the index's estimate; 0: it does not",
+        ),
+    ] = 0.0
     spill: Annotated[
         int,
         typer.Option(
@@ -186,7 +195,9 @@ class PolicyOptions:
         from kvdrive.plugins.attach import AttentionOptions
 
         ratio = parse_ratio(self.ratio) if self.ratio else None
-        return AttentionOptions(self.attention, ratio, self.unit, self.spill, self.on_failure, kv_format=self.kv_format)
+        return AttentionOptions(
+            self.attention, ratio, self.unit, self.unread, self.spill, self.on_failure, kv_format=self.kv_format
+        )
 
 
 @dataclass(frozen=True)

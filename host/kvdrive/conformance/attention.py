@@ -85,7 +85,6 @@ def _(bench: Bench) -> None:
         ("INVALID_FIELD", {"mode": abi.Mode.GROUPS, "r": 32}),
         ("INVALID_FIELD", {"mode": abi.Mode.GROUPS, "k_top": 8}),
         ("INVALID_FIELD", {"mode": abi.Mode.GROUPS, "r": 33, "k_top": 8}),
-        ("INVALID_FIELD", {"mode": abi.Mode.GROUPS, "r": 32, "k_top": 8, "local": 1}),
         ("INVALID_FIELD", {"group": 0}),
         ("INVALID_FIELD", {"group": 17}),
         ("INVALID_FIELD", {"heads": 0}),

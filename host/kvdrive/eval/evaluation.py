@@ -48,6 +48,7 @@ class Settings:
     seed: int
     drives: DriveOptions
     kv_formats: Sequence[str] = ("f16",)
+    unread: Sequence[float] = ()
     weights: FlashOptions | None = None  # None: in memory
 
     def options(self) -> dict[str, Any]:
@@ -71,7 +72,7 @@ class Settings:
             "--index": self.drives.index,
             "--hot": self.drives.hot_bytes,
             "--kv-formats": list(self.kv_formats),
-        }
+        } | ({"--unread": list(self.unread)} if self.unread else {})
 
 
 def evaluate(settings: Settings, console: Console | None, partial: Partial) -> dict[str, Any]:
@@ -79,7 +80,7 @@ def evaluate(settings: Settings, console: Console | None, partial: Partial) -> d
 
     Answers in `partial` are not computed again; new ones are kept there. Raises KvdriveError, Stopped after ^C.
     """
-    compared = ways(chosen_policies(settings.policies, settings.ratios), settings.kv_formats)
+    compared = ways(chosen_policies(settings.policies, settings.ratios, settings.unread), settings.kv_formats)
     with waiting_for(f"loading {settings.model}", console):
         checkpoint = load_from(settings.weights, settings.model, settings.dtype, settings.device)
     with closing(checkpoint):

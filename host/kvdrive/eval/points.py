@@ -53,12 +53,12 @@ class Answer:
 class Point:
     """One policy at one ratio. Bytes are those of K and V per decode step, all layers and heads together.
 
-    `bytes_read`: what was read, in whole pages where `counted_by` is "drive"; `bytes_needed`: the rows by the policy's
-    own count. `standard_error`: of the nats per token behind `perplexity`, over windows. Beside exact attention over
-    binary16, on the windows: `kl`, divergence in nats per token; `agreement`, share of tokens with the same first
-    choice; `added_nats` per token. Each has its standard error over windows. `accuracy`: share of the cases of each
-    task whose whole answer is the model's first choice; `interval`: its 95 % interval; `token_accuracy`: share of the
-    answers' tokens. `kv_format`: how K and V are stored.
+    `ratio`: the policy's label. `bytes_read`: what was read, in whole pages where `counted_by` is "drive";
+    `bytes_needed`: the rows by the policy's own count. `standard_error`: of the nats per token behind `perplexity`,
+    over windows. Beside exact attention over binary16, on the windows: `kl`, divergence in nats per token;
+    `agreement`, share of tokens with the same first choice; `added_nats` per token. Each has its standard error over
+    windows. `accuracy`: share of the cases of each task whose whole answer is the model's first choice; `interval`: its
+    95 % interval; `token_accuracy`: share of the answers' tokens. `kv_format`: how K and V are stored.
     """
 
     policy: str
@@ -101,7 +101,7 @@ class Way:
     def place(self, number: int, question: Question) -> str:
         """Identifies an answer among those of all contexts, questions and ways."""
         policy, stored = self.policy, "" if self.kv_format == "f16" else f", {self.kv_format}"
-        return f"{len(question.context)} tokens, {question.task} {number}, {policy.name} {policy.ratio}{stored}"
+        return f"{len(question.context)} tokens, {question.task} {number}, {policy.name} {policy.label}{stored}"
 
 
 @dataclass
@@ -135,7 +135,7 @@ class Answers:
 
     def point(self) -> Point:
         """The results of all answers."""
-        found = Point(self.policy.name, str(self.policy.ratio), "drive" if self.policy.in_drive else "kept rows")
+        found = Point(self.policy.name, self.policy.label, "drive" if self.policy.in_drive else "kept rows")
         found.bytes_read, found.bytes_needed = self.bytes_read / self.steps, self.bytes_needed / self.steps
         found.steps, found.kv_format = self.steps, self.way.kv_format
         if self.windows:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -88,12 +87,11 @@ def sweep_picture(path: Path, points: Sequence[Point], title: str) -> None:
     down = -(-len(drawn) // across)
     figure = Figure(figsize=(5 * across, 4 * down), layout="constrained")
     axes = figure.subplots(down, across, squeeze=False).ravel()
-    for name, kv_format in dict.fromkeys((point.policy, point.kv_format) for point in points):
-        wanted = {name, "exact"} if name != "exact" else {name}
-        chosen = (p for p in points if p.policy in wanted and p.kv_format == kv_format)
-        mine = sorted(chosen, key=lambda point: Fraction(point.ratio))
+    for name, limited, kv_format in dict.fromkeys(map(_series, points)):
+        wanted = {(name, limited, kv_format), ("exact", False, kv_format)}
+        mine = sorted((p for p in points if _series(p) in wanted), key=attrgetter("bytes_read"))
         read = [point.bytes_read / 2**20 for point in mine]
-        label = name if kv_format == "f16" else f"{name}, {kv_format}"
+        label = ", ".join([name, *["limited"] * limited, *[kv_format] * (kv_format != "f16")])
         style = {"marker": POLICIES[name].marker, "label": label, "linewidth": 1.2}
         for axis, value in zip(axes, drawn.values(), strict=False):
             axis.plot(read, [value(point) for point in mine], **style)
@@ -108,6 +106,11 @@ def sweep_picture(path: Path, points: Sequence[Point], title: str) -> None:
     figure.suptitle(title)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)
+
+
+def _series(point: Point) -> tuple[str, bool, str]:
+    """Points with the same value are joined by a line: policy, True with a limit of what is left unread, format."""
+    return point.policy, "unread" in point.ratio, point.kv_format
 
 
 def _panels(points: Sequence[Point]) -> dict[str, Callable[[Point], float | None]]:

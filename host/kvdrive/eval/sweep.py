@@ -31,14 +31,19 @@ from kvdrive.targets.base import Target
 _EVERYTHING_KEPT = abi.AppendOption.APPEND_SPARSE | abi.AppendOption.APPEND_GROUPS
 
 
-def chosen_policies(names: str, ratios: Sequence[Fraction]) -> list[Policy]:
+def chosen_policies(names: str, ratios: Sequence[Fraction], unread: Sequence[float] = ()) -> list[Policy]:
     """The policies of a comma-separated list, or "all", at each ratio; exact attention once, and first where named.
 
-    Ratio 1 of the others is exact attention. Raises InputError for unknown names and for nothing to compare.
+    Ratio 1 of the others is exact attention. Policies that measure what they leave unread also come with each limit in
+    `unread`, at the smallest ratio. Raises InputError for unknown names and for nothing to compare.
     """
     wanted = list(POLICIES) if names == "all" else [name.strip() for name in names.split(",") if name.strip()]
     found = [make_policy("exact")] if "exact" in wanted else []
     found += [make_policy(name, ratio) for name in wanted if name != "exact" for ratio in ratios if ratio != 1]
+    limited = [name for name in wanted if unread and getattr(make_policy(name), "measures_unread", False)]
+    if unread and not limited:
+        raise InputError("no policy named here has a limit of what is left unread: add groups")
+    found += [make_policy(name, min(ratios), unread=limit) for name in limited for limit in unread]
     if not found:
         raise InputError("nothing to evaluate: name policies, and ratios below 1 for those other than exact")
     return found

@@ -29,6 +29,7 @@ class AttentionOptions:
     attention: str = "exact"
     ratio: Fraction | None = None
     unit: int = 0  # tokens that policy groups chooses together; 0: the policy's own
+    unread: float = 0.0  # share of the softmax that policy groups may leave unread; 0: as `ratio` says
     spill: int = DEFAULT_SPILL
     on_failure: OnFailure = "raise"
     sessions: SessionOptions | None = None
@@ -42,7 +43,8 @@ class AttentionOptions:
 
     def policy(self) -> Policy:
         """The policy that the options name. Raises InputError."""
-        return make_policy(self.attention, self.ratio or Fraction(1), **({"unit": self.unit} if self.unit else {}))
+        given = {name: value for name, value in (("unit", self.unit), ("unread", self.unread)) if value}
+        return make_policy(self.attention, self.ratio or Fraction(1), **given)
 
 
 def attach(

@@ -38,6 +38,11 @@ class Policy(ABC):
             raise InputError(f"the compression ratio {ratio} is outside (0, 1]: write it as 1/8 or 0.125")
         self.ratio = ratio
 
+    @property
+    def label(self) -> str:
+        """The ratio and what else distinguishes policies of the same name, for tables."""
+        return str(self.ratio)
+
     @abstractmethod
     def new_cache(self, backing: Backing, layers: int, in_memory: LayersInMemory) -> AttachedCache:
         """An empty cache of one batch for a model of `layers` layers, on the drives of `backing` where it uses drives.

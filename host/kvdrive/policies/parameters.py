@@ -16,7 +16,8 @@ Mask = NDArray[np.bool_]
 class Parameters:
     """Fields of one ATTN_SUBMIT: `r` embedding rows choose `k_top` tokens, the last `local` among them (SparF only).
 
-    GROUPS: `k_top` units of `r` tokens.
+    GROUPS: `k_top` units of `r` tokens, or more where `local` is not 0: then every query head leaves at most
+    `local` / 65536 of the softmax unread, as the index estimates it.
     `valid` bool [tokens]: the tokens that may be attended to; None: all.
     """
 

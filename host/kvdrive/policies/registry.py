@@ -43,7 +43,7 @@ def register(name: str, entry: Entry) -> None:
     POLICIES[name] = entry
 
 
-def make_policy(name: str, ratio: Fraction = Fraction(1), **parameters: int) -> Policy:
+def make_policy(name: str, ratio: Fraction = Fraction(1), **parameters: float) -> Policy:
     """The policy `name` at a compression ratio, with `parameters` of its own.
 
     Raises InputError for unknown names, ratios outside (0, 1] and parameters that the policy does not have.

@@ -19,6 +19,7 @@ namespace kvdrive {
 namespace {
 
 constexpr std::size_t kIndexPieces = 4;   // pieces of the index that are read ahead
+constexpr unsigned kLimitBits = 16;       // fraction bits of the share that may be left unread
 constexpr std::size_t kChosenPieces = 6;  // pieces for a head's chosen tokens; two heads are in progress
 
 class GroupsHead {
@@ -93,7 +94,22 @@ class GroupsHead {
     return std::uint64_t{indexed_ / KeyIndex::kSpanTokens} * KeyIndex::span_bytes(head_.k.head_dim());
   }
 
+  // Chooses more units until the command's limit of what is left unread is met.
   std::vector<bool> choose_units(RowBatch& index) {
+    abi::GroupChoiceJob job = place_choice(index);
+    bool chosen = run_choice(job);
+    while (chosen && job.k_top < units_ && leaves_too_much()) {
+      job.k_top = std::min(units_, job.k_top + (job.k_top + 1) / 2);
+      chosen = run_choice(job);
+    }
+    if (!context_.ftl.keeps_payload()) return evenly_spaced();
+    std::vector<bool> units(units_);
+    if (!chosen) return units;
+    for (const std::uint32_t unit : ones(memory_.at(job.out), units_)) units[unit] = true;
+    return units;
+  }
+
+  abi::GroupChoiceJob place_choice(RowBatch& index) {
     memory_.start(head_, abi::kExact);
     abi::GroupChoiceJob job{};
     job.version = abi::kAbiVersion;
@@ -111,19 +127,35 @@ class GroupsHead {
     job.tail_scores = memory_.place(head_.inline_scores);
     if (!head_.valid.empty()) job.valid = memory_.place(head_.valid);
     job.out = memory_.place_zeros(whole_beats((units_ + 7) / 8));
+    return job;
+  }
+
+  // Returns false if nothing was chosen: the job failed, no indexed token is valid, or the drive has no contents.
+  bool run_choice(const abi::GroupChoiceJob& job) {
     context_.clock.count(job, done_.data_done);
-    if (!context_.ftl.keeps_payload()) return evenly_spaced();
+    if (!context_.ftl.keeps_payload()) return false;
     const std::uint32_t status = memory_.choose(job);
-    std::vector<bool> units(units_);
-    if (status == abi::kEmpty) return units;  // no indexed token is valid
+    if (status == abi::kEmpty) return false;
     done_.status = status_of(status);
     done_.engine_status = status;
-    if (failed()) return units;
-    for (const std::uint32_t chosen : ones(memory_.at(job.out), units_)) units[chosen] = true;
+    if (failed()) return false;
     const auto records = memory_.records();
     choice_.resize(records.size() / sizeof(abi::GroupChoiceResult));
     std::memcpy(choice_.data(), records.data(), records.size());
-    return units;
+    return true;
+  }
+
+  // True if a query head would leave a larger share of its estimated softmax unread than the command allows.
+  bool leaves_too_much() const {
+    const std::uint64_t limit = head_.command.local;
+    for (unsigned h = 0; h < head_.command.group && limit > 0; ++h) {
+      const abi::GroupChoiceResult& choice = choice_[h / abi::kMaxGroup];
+      const std::uint64_t sum = choice.sum[h % abi::kMaxGroup];
+      const std::uint64_t allowed =
+          (sum >> kLimitBits) * limit + ((sum & ((1U << kLimitBits) - 1)) * limit >> kLimitBits);
+      if (choice.unread[h % abi::kMaxGroup] > allowed) return true;
+    }
+    return false;
   }
 
   // A drive without contents computes nothing. So many units take the same time wherever they are.

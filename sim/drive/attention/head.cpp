@@ -39,7 +39,7 @@ std::optional<std::uint16_t> invalid_field(const abi::AttnSubmit& command) {
     return offsetof(abi::AttnSubmit, r);
   }
   if (chooses != (command.k_top > 0)) return offsetof(abi::AttnSubmit, k_top);
-  if (!sparf && command.local > 0) return offsetof(abi::AttnSubmit, local);
+  if (!chooses && command.local > 0) return offsetof(abi::AttnSubmit, local);
   if (command.heads == 0 || command.head + command.heads > 256) return offsetof(abi::AttnSubmit, heads);
   if (command.tokens == 0 || command.tokens > abi::kMaxTokens - std::uint32_t{command.tail_tokens}) {
     return offsetof(abi::AttnSubmit, tokens);

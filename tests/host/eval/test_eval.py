@@ -179,6 +179,18 @@ def test_the_choice_of_policies():
         chosen_policies("sparf", [Fraction(1)])
 
 
+def test_limits_of_what_is_left_unread(model, target):
+    compared = ways(chosen_policies("exact,groups", [Fraction(1, 2), Fraction(1, 8)], [0.5, 0.001]), ["f16"])
+    points = {point.ratio: point for point in sweep(model, target, compared, questions([text_of(900)], 8, []))}
+    assert list(points) == ["1", "1/2", "1/8", "1/8, 0.5 unread", "1/8, 0.001 unread"]
+    fixed, loose, tight = (points[label] for label in list(points)[2:])
+    assert fixed.bytes_read <= loose.bytes_read <= tight.bytes_read
+    assert fixed.bytes_read < tight.bytes_read
+    assert tight.kl < fixed.kl
+    with pytest.raises(InputError, match="add groups"):
+        chosen_policies("exact", RATIOS, [0.1])
+
+
 @pytest.fixture(scope="module")
 def swept(model, tmp_path_factory):
     torch.set_num_threads(1)

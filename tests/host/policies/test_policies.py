@@ -58,6 +58,17 @@ def test_sparq_spends_an_eighth_of_the_bytes():
     assert policy.bytes_needed(4096, 128) * 8 == make_policy("exact").bytes_needed(4096, 128)
 
 
+def test_groups_with_a_limit_of_what_is_left_unread():
+    policy = make_policy("groups", EIGHTH, unread=0.01)
+    assert policy.parameters(4095, 128) == Parameters(abi.Mode.GROUPS, 32, 16, 655)
+    assert policy.label == "1/8, 0.01 unread"
+    assert make_policy("groups", EIGHTH, unread=1e-9).parameters(4095, 128).local == 1
+    assert make_policy("groups", EIGHTH, unread=1 - 1e-9).parameters(4095, 128).local == 65535
+    for unread in (-0.1, 1.0):
+        with pytest.raises(InputError, match=r"write it as 0\.01"):
+            make_policy("groups", EIGHTH, unread=unread)
+
+
 def test_groups_chooses_an_eighth_of_the_units():
     policy = make_policy("groups", EIGHTH)
     assert policy.parameters(4096, 128) == Parameters(abi.Mode.GROUPS, 32, 16)
