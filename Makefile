@@ -224,7 +224,7 @@ eval-groups: setup $(STAMPS)/smollm2 ## quality of policy groups on SmolLM2 agai
 
 .PHONY: eval-unread
 eval-unread: setup $(STAMPS)/smollm2 ## limits of the unread mass beside fixed shares, quality against bytes read (half an hour) -> docs/groups.md
-	@$(BIN)/kvdrive eval --model smollm2 --policies exact,groups --ratios 1/2,1/4,1/8,1/16 --unread 0.5,0.3,0.2,0.1,0.05 --contexts 2048 --windows 4 --targets 64 --cases 0 --out out/eval-unread --resume
+	@$(BIN)/kvdrive eval --model smollm2 --policies exact,groups --ratios 1/2,1/4,1/8,1/16 --unread-limits 0.5,0.3,0.2,0.1,0.05 --contexts 2048 --windows 4 --targets 64 --cases 0 --out out/eval-unread --resume
 	@$(BIN)/python scripts/eval_page.py
 
 .PHONY: unread-mass

@@ -27,7 +27,7 @@ def evaluate(
     placed: WeightsTier,
     policies: Annotated[str, typer.Option(help=f"{', '.join(POLICIES)}: comma-separated, or all")] = "exact",
     ratios: Annotated[str, typer.Option(help="shares of K and V that policies other than exact use")] = "1/8",
-    unread: Annotated[
+    unread_limits: Annotated[
         str, typer.Option(help="limits of what groups leaves unread, at the smallest ratio: as 0.1,0.2")
     ] = "",
     contexts: Annotated[str, typer.Option(help="tokens of context, comma-separated")] = "512,2048,8192",
@@ -77,7 +77,7 @@ def evaluate(
         drives=where.options(),
         weights=placed.options(),
         kv_formats=[part.strip() for part in kv_formats.split(",") if part.strip()],
-        unread=_limits(unread),
+        unread=_limits(unread_limits),
     )
     partial = Partial(out / NAME, settings.options(), resume)
     found = evaluate(settings, Console(stderr=True), partial)
@@ -97,7 +97,7 @@ def _limits(text: str) -> list[float]:
     try:
         return sorted({float(part) for part in text.split(",") if part.strip()})
     except ValueError as error:
-        raise InputError(f"--unread '{text}' is no list of numbers: write it as 0.1,0.2") from error
+        raise InputError(f"--unread-limits '{text}' is no list of numbers: write it as 0.1,0.2") from error
 
 
 def _lengths(text: str) -> list[int]:

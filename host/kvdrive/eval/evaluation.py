@@ -72,7 +72,7 @@ class Settings:
             "--index": self.drives.index,
             "--hot": self.drives.hot_bytes,
             "--kv-formats": list(self.kv_formats),
-        } | ({"--unread": list(self.unread)} if self.unread else {})
+        } | ({"--unread-limits": list(self.unread)} if self.unread else {})
 
 
 def evaluate(settings: Settings, console: Console | None, partial: Partial) -> dict[str, Any]:
