@@ -23,16 +23,14 @@ app = typer.Typer()
 
 @command(app, kept=lambda given: "the same command goes on with what is converted already")
 def convert(
-    model: Annotated[
-        str, typer.Option(help="folder of a Hugging Face checkpoint with experts or ReLU, a .gguf file, or a name")
-    ],
+    model: Annotated[str, typer.Option(help="folder of a Hugging Face checkpoint, a .gguf file, or a name")],
     weights_file: Annotated[
         Path | None, typer.Option(callback=output_file, help="the file to write; default: in your cache folder")
     ] = None,
     weights_format: Annotated[FormatName, typer.Option(help=f"on flash. {explained(WEIGHTS_FORMATS)}")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="print the result as JSON")] = False,
 ) -> None:
-    """Write the experts, or the neurons of a model with ReLU, in bundles, for `kvdrive generate --weights flash`.
+    """Write the experts, or the neurons of a dense model, in bundles, for `kvdrive generate --weights flash`.
 
     A conversion that was stopped goes on where it was. Afterwards only the configuration and the tokenizer of the
     checkpoint are needed.

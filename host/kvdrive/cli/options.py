@@ -227,7 +227,7 @@ class WeightsTier:
     weights: Annotated[
         Literal["memory", "flash"],
         typer.Option(
-            help="flash: experts, or the neurons of a model with ReLU, are read when a token needs them, with the same "
+            help="flash: experts, or the neurons of a dense model, are read when a token needs them, with the same "
             "tokens; `kvdrive convert` makes their file"
         ),
     ] = "memory"
@@ -244,10 +244,19 @@ class WeightsTier:
     weights_window: Annotated[
         int, typer.Option(min=1, help="neurons that none of the last so many tokens used leave memory")
     ] = 5
+    ffn: Annotated[
+        str,
+        typer.Option(
+            help="of dense models on flash. exact; fatrelu:THRESHOLD: activations of a smaller magnitude count as "
+            "zero; fatrelu:SHARE as fatrelu:70%: the thresholds of `kvdrive sparsify`"
+        ),
+    ] = "exact"
 
     def options(self) -> FlashOptions | None:
         """The options as `weights.opening` takes them; None for weights in memory. Raises InputError."""
         if self.weights == "memory":
+            if self.ffn != "exact":
+                raise InputError(f"--ffn {self.ffn} goes with --weights flash")
             if self.weights_file is not None:
                 raise InputError("--weights-file goes with --weights flash")
             return None
@@ -258,6 +267,7 @@ class WeightsTier:
             share_or_bytes(self.weights_memory),
             self.weights_cache,
             weights_window=self.weights_window,
+            ffn=self.ffn,
         )
 
 

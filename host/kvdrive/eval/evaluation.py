@@ -93,9 +93,9 @@ def _evaluate(
     """`evaluate` with a loaded model."""
     longest = max(settings.contexts)
     checkpoint.check_length(longest, settings.targets)
-    documents = _documents(checkpoint, settings.texts)
-    windows = perplexity.windows(documents, longest, settings.targets, settings.windows) if settings.windows else []
-    asked = {length: _questions(checkpoint, settings, documents, windows, length) for length in settings.contexts}
+    texts = documents(checkpoint, settings.texts)
+    windows = perplexity.windows(texts, longest, settings.targets, settings.windows) if settings.windows else []
+    asked = {length: _questions(checkpoint, settings, texts, windows, length) for length in settings.contexts}
     steps = sum(map(len, asked.values())) * len(compared)
     if not steps:
         raise InputError("nothing to ask: allow --windows or --cases")
@@ -133,7 +133,8 @@ def _evaluate(
     }
 
 
-def _documents(checkpoint: Checkpoint, paths: Sequence[Path]) -> list[Tokens]:
+def documents(checkpoint: Checkpoint, paths: Sequence[Path]) -> list[Tokens]:
+    """The tokens of texts, or of the held-out modules of the standard library. Raises InputError."""
     if not paths:
         texts = [module.text for module in library.held_out_modules()]
     else:

@@ -27,11 +27,14 @@ def plan(
     """The manifest of a file for this (empty) model. `format`: one of choices.WEIGHTS_FORMATS, of experts and neurons.
 
     Resident tensors are kept as they are stored. `config` and `checkpoint`: the fingerprints. Raises UnsupportedError
-    for models without experts and ReLU.
+    for models without experts and neurons that can be on flash.
     """
     experts, blocks = experts_of(model), neurons_of(model)
     if not experts and not blocks:
-        raise UnsupportedError(f"{type(model).__name__} has no experts and no ReLU: its weights must stay in memory")
+        raise UnsupportedError(
+            f"{type(model).__name__} has no experts, and its layers are not Llama's or OPT's with ReLU: its weights "
+            "must stay in memory"
+        )
     if experts:
         arrays = [_experts(name, module, source, format) for name, module in experts.items()]
         on_flash = [f"{name}." for name in experts]

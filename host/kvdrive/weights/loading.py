@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -58,7 +57,6 @@ class FlashWeights:
         self.slots = Slots(file, arrays, count, self._eviction)
         ahead = LookAhead(self.model, list(modules)) if options.look_ahead else None
         self.lookahead = ahead if ahead is not None and ahead.works else None
-        mark_origin(self.model, file.manifest)
         at_once = min(count, self.need.experts_at_once)
         install(list(modules.values()), Streamed(self.slots, arrays, self.lookahead, dtype, at_once))
 
@@ -92,12 +90,6 @@ class FlashWeights:
         self.file.close()
         if isinstance(self._eviction, Prior):
             self._eviction.save()
-
-
-def mark_origin(model: PreTrainedModel, manifest: Manifest) -> None:
-    """Make the weights on flash a part of the model's fingerprint, so that sessions of other weights are not found."""
-    origin = hashlib.sha256(manifest.to_bytes()).digest()  # checkpoint and formats
-    model.register_buffer("weights_on_flash", torch.tensor(list(origin), dtype=torch.uint8))
 
 
 def resident_model(file: WeightsFile, config: Any, dtype: torch.dtype) -> PreTrainedModel:

@@ -58,6 +58,7 @@ class Modes:
 def modes_of(config: Any) -> Modes:
     """The modes of a decoder's configuration. Nothing is read and no weight is allocated."""
     model = empty_model(config)
+    model.tie_weights()
     numbers = sum(one.numel() for one in model.parameters())
     try:
         experts = list(experts_of(model).values())

@@ -1,11 +1,13 @@
 """Dense models whose activations are mostly zero: only the neurons that are not zero are read.
 
 The resident part of a layer says which they are: the gate of a gated layer, the first matrix of another one. A neuron
-whose activation is zero adds nothing, so the sum is that of the whole layer, in another order of additions.
+whose activation is zero adds nothing, so the sum is that of the whole layer, in another order of additions. ReLU gives
+zeros; other activation functions give them with thresholds only (`cuts`), and without them all neurons are read.
 """
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +22,7 @@ _JOIN = "+"
 
 @dataclass(frozen=True)
 class SparseBlock:
-    """A feed-forward part with ReLU: the matrices on flash, the last one by columns. `gated`: it has a gate."""
+    """A feed-forward part: the matrices on flash, the last one by columns. `gated`: it has a gate."""
 
     module: torch.nn.Module
     matrices: tuple[str, ...]
@@ -39,7 +41,7 @@ class SparseBlock:
 
 
 def neurons_of(model: PreTrainedModel) -> dict[str, SparseBlock]:
-    """The feed-forward parts whose neurons can be on flash, by name: OPT's, and gated ones as Llama's, with ReLU."""
+    """The feed-forward parts whose neurons can be on flash, by name: gated ones as Llama's, and OPT's with ReLU."""
     found = {}
     for name, module in model.named_modules():
         if _is_gated(module):
@@ -54,11 +56,22 @@ def matrices_in(part: str) -> list[str]:
     return part.split(_JOIN)
 
 
+def activation_of(module: torch.nn.Module) -> torch.nn.Module:
+    """The activation function of a feed-forward part."""
+    found: torch.nn.Module = getattr(module, "act_fn", None) or module.get_submodule("activation_fn")
+    return found
+
+
+_GATED = {"gate_proj", "up_proj", "down_proj", "act_fn"}
+
+
 def _is_gated(module: torch.nn.Module) -> bool:
-    linear: list[Any] = [getattr(module, name, None) for name in ("gate_proj", "up_proj", "down_proj")]
-    if not all(isinstance(one, torch.nn.Linear) for one in linear):
+    """True if the module computes down_proj(act_fn(gate_proj(x)) * up_proj(x)) and nothing else."""
+    parts: list[Any] = [getattr(module, name, None) for name in ("gate_proj", "up_proj", "down_proj")]
+    if not all(isinstance(one, torch.nn.Linear) for one in parts):
         return False
-    return isinstance(getattr(module, "act_fn", None), torch.nn.ReLU) and linear[1].bias is linear[2].bias is None
+    used = set(inspect.unwrap(type(module).forward).__code__.co_names)
+    return used == _GATED and isinstance(module.act_fn, torch.nn.Module) and parts[1].bias is parts[2].bias is None
 
 
 class SparseSum:
@@ -79,6 +92,8 @@ class SparseSum:
         self.total += activations.shape[1]
         hidden = self._window.width // (1 if inputs is None else 2)
         out = activations.new_zeros(len(activations), hidden)
+        if len(groups) > self._window.capacity:
+            groups = self._window.held_first(groups)
         for begin in range(0, len(groups), self._window.capacity):
             chunk = groups[begin : begin + self._window.capacity]
             self._window.hold(chunk)

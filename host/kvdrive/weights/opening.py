@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import glob
+import hashlib
+import json
+import logging
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -10,7 +13,7 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from transformers import GenerationConfig
+from transformers import GenerationConfig, PreTrainedModel
 
 from kvdrive.errors import InputError, UnsupportedError
 from kvdrive.generation import checkpoints, gguf, places
@@ -18,12 +21,16 @@ from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.progress import bar
 from kvdrive.targets.opening import cache_folder
 from kvdrive.weights import convert, fingerprint
+from kvdrive.weights.cuts import EXACT, Cuts, cuts_of, install_cuts
 from kvdrive.weights.file import WeightsFile
 from kvdrive.weights.formats import DTYPES
 from kvdrive.weights.layout import plan
 from kvdrive.weights.loading import FlashWeights, WeightsOptions
+from kvdrive.weights.manifest import Manifest
 from kvdrive.weights.sources import LoadedSource, SafetensorsSource, Source, empty_model
 from kvdrive.weights.sparse import SparseWeights
+
+log = logging.getLogger(__name__)
 
 SUFFIX = ".kvw"
 _DIGITS = 12  # of the fingerprint, in the name of a file
@@ -67,13 +74,14 @@ def make_file(checkpoint: Path, path: Path | None, format: str, console: Console
 
 @dataclass(frozen=True)
 class FlashOptions:
-    """The file of weights, None for its place in the cache; and see `WeightsOptions`."""
+    """The file of weights, None for its place in the cache; `ffn`: see `cuts_of`; and see `WeightsOptions`."""
 
     weights_file: Path | None = None
     weights_memory: int | Fraction = Fraction(1, 2)
     weights_cache: str = "lfu"
     look_ahead: bool = True
     weights_window: int = 5
+    ffn: str = EXACT
 
 
 def load_from(options: FlashOptions | None, name: str, dtype: str = "float32", device: str = "cpu") -> Checkpoint:
@@ -95,13 +103,11 @@ def load(name: str, dtype: str, options: FlashOptions) -> Checkpoint:
     """
     checkpoints.quiet()
     path = places.find(name)
-    file = file_of(path, options)
-    if not file.exists():
-        raise InputError(f"there are no weights in {file}: `kvdrive convert --model {name}` writes them")
     config = checkpoints.read_config(path)
-    weights = WeightsFile(file)
+    weights = WeightsFile(_existing(path, options))
     check_origin(weights, config, path)
     manifest = weights.manifest
+    cuts = cuts_of(options.ffn, weights.path, manifest)
     stored = next(part.format for array in manifest.arrays for part in array.parts if part.format in DTYPES)
     computed = DTYPES[stored if dtype == "auto" else dtype]
     if dtype == "auto":
@@ -110,9 +116,29 @@ def load(name: str, dtype: str, options: FlashOptions) -> Checkpoint:
     how = WeightsOptions(options.weights_memory, options.weights_cache, options.look_ahead, options.weights_window)
     kind = FlashWeights if manifest.experts else SparseWeights
     found = kind(weights, config, computed, how)
+    _mark_origin(found.model, manifest, cuts)
+    if cuts is not None:
+        install_cuts(found.model, cuts)
+        cost = cuts.cost or "nobody has measured what it costs; `kvdrive sparsify` measures it"
+        log.warning("--ffn %s: %s", options.ffn, cost)
     if (path / "generation_config.json").is_file():
         found.model.generation_config = GenerationConfig.from_pretrained(path, local_files_only=True)
     return Checkpoint(name, path, found.model, checkpoints.read_tokenizer(path), found)
+
+
+def manifest_of(checkpoint: Path, options: FlashOptions) -> tuple[Path, Manifest]:
+    """The file of weights of a checkpoint, and its manifest. Raises InputError."""
+    weights = WeightsFile(_existing(checkpoint, options))
+    weights.close()
+    check_origin(weights, checkpoints.read_config(checkpoint), checkpoint)
+    return weights.path, weights.manifest
+
+
+def _mark_origin(model: PreTrainedModel, manifest: Manifest, cuts: Cuts | None) -> None:
+    """Make what is on flash a part of the model's fingerprint: sessions of other numbers are not found then."""
+    origin = hashlib.sha256(manifest.to_bytes())  # checkpoint and formats
+    origin.update(json.dumps(cuts.thresholds, sort_keys=True).encode() if cuts else b"")
+    model.register_buffer("weights_on_flash", torch.tensor(list(origin.digest()), dtype=torch.uint8))
 
 
 def check_origin(weights: WeightsFile, config: Any, checkpoint: Path) -> None:
@@ -128,6 +154,14 @@ def check_origin(weights: WeightsFile, config: Any, checkpoint: Path) -> None:
 def default_path(checkpoint: Path) -> Path:
     """Where the weights of a checkpoint are when nobody says where."""
     return _folder() / f"{_stem(checkpoint)}-{fingerprint.of_source(checkpoint)[:_DIGITS]}{SUFFIX}"
+
+
+def _existing(checkpoint: Path, options: FlashOptions) -> Path:
+    """The file of weights of a checkpoint. Raises InputError if there is none."""
+    file = file_of(checkpoint, options)
+    if not file.exists():
+        raise InputError(f"there are no weights in {file}: `kvdrive convert --model {checkpoint}` writes them")
+    return file
 
 
 def file_of(checkpoint: Path, options: FlashOptions) -> Path:

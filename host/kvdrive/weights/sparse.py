@@ -1,4 +1,4 @@
-"""Dense models with ReLU whose neurons stay on flash, but for those that recent tokens used."""
+"""Dense models whose neurons stay on flash, but for those that recent tokens used."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 from kvdrive.errors import InputError
 from kvdrive.weights.file import WeightsFile
-from kvdrive.weights.loading import WeightsOptions, mark_origin, resident_model
+from kvdrive.weights.loading import WeightsOptions, resident_model
 from kvdrive.weights.memory import size
 from kvdrive.weights.neurons import SparseSum, install, neurons_of
 from kvdrive.weights.window import Window
@@ -33,7 +33,6 @@ class SparseWeights:
         blocks = neurons_of(self.model)
         if [(array.name, array.parts[0].name) for array in arrays] != [(n, b.part) for n, b in blocks.items()]:
             raise InputError(f"{file.path} holds the neurons of another model: convert this one")
-        mark_origin(self.model, file.manifest)
         self._windows = [Window(file, one, max(1, int(one.count * share)), options.window) for one in arrays]
         self._sums = []
         for array, window, block in zip(arrays, self._windows, blocks.values(), strict=True):

@@ -1,4 +1,4 @@
-"""A checkpoint in memory with the numbers of its file of weights: what a model with weights on flash must equal."""
+"""A checkpoint in memory with the numbers and the --ffn of one on flash, which must compute the same."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import torch
 from kvdrive.generation import checkpoints
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.weights.bundles import EXPERTS, Array
+from kvdrive.weights.cuts import cuts_of, install_cuts
 from kvdrive.weights.file import WeightsFile, aligned
 from kvdrive.weights.formats import CODES
 from kvdrive.weights.neurons import matrices_in
@@ -14,13 +15,15 @@ from kvdrive.weights.opening import FlashOptions, file_of
 
 
 def load_whole(name: str, dtype: str, options: FlashOptions) -> Checkpoint:
-    """The checkpoint with all weights in memory, rounded as those of its file. Raises InputError, TargetError."""
+    """The checkpoint in memory, rounded as its file of weights, with the same --ffn. Raises InputError, TargetError."""
     checkpoint = checkpoints.load(name, dtype)
     file = WeightsFile(file_of(checkpoint.path, options))
     for array in file.manifest.arrays:
         if any(part.format in CODES for part in array.parts):
             _fill(checkpoint.model, file, array)
     file.close()
+    if cuts := cuts_of(options.ffn, file.path, file.manifest):
+        install_cuts(checkpoint.model, cuts)
     return checkpoint
 
 

@@ -60,6 +60,10 @@ class Window:
             self._leave(np.argsort(self._last_active[: self.used], kind="stable")[:excess])
         self._read(missing)
 
+    def held_first(self, groups: Groups) -> Groups:
+        """These groups, those in memory in front."""
+        return groups[np.argsort(self._place[groups] < 0, kind="stable")]
+
     def rows(self, groups: Groups, dtype: torch.dtype) -> tuple[torch.Tensor, Groups]:
         """The neurons of `groups`, which are in memory, as rows [neurons, width], and the groups that these are.
 

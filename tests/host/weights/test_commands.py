@@ -151,12 +151,6 @@ def test_what_cannot_be_done_is_a_sentence(options, sentence, folder):
     assert sentence in str(result.exception)
 
 
-def test_a_dense_model_has_nothing_to_convert(byte_checkpoint):
-    result = run("convert", "--model", byte_checkpoint)
-    assert result.exit_code != 0
-    assert "has no experts" in str(result.exception)
-
-
 def test_shares_and_sizes():
     assert share_or_bytes("50%") == Fraction(1, 2)
     assert share_or_bytes("12.5 %") == Fraction(1, 8)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from rich.console import Console
+from small_models import CONFIGS, random_model
 
 from kvdrive.errors import InputError, TargetError, UnsupportedError
 from kvdrive.generation.checkpoints import read_config
@@ -222,9 +223,10 @@ def test_the_fingerprint_sees_every_weight_file(folder, tmp_path):
     assert fingerprint.of_source(other) != fingerprint.of_source(folder)
 
 
-def test_models_without_experts_are_refused(checkpoint, tmp_path):
-    with pytest.raises(UnsupportedError, match="has no experts and no ReLU"):
-        make_file(checkpoint, tmp_path / "w.kvw", "auto", QUIET)
+def test_models_without_experts_and_known_layers_are_refused(tmp_path):
+    random_model(CONFIGS["phi3"]).save_pretrained(tmp_path)
+    with pytest.raises(UnsupportedError, match="has no experts, and its layers are not Llama's or OPT's"):
+        make_file(tmp_path, tmp_path / "w.kvw", "auto", QUIET)
 
 
 def test_the_precision_on_flash_can_be_chosen(folder, tmp_path):

@@ -7,10 +7,13 @@ import moe_models
 import pytest
 import torch
 from rich.console import Console
+from small_models import CONFIGS
 from typer.testing import CliRunner
 
 import bench_weights
 from kvdrive.cli.main import app
+from kvdrive.errors import InputError
+from kvdrive.generation import places
 from kvdrive.weights.opening import FlashOptions, load, make_file
 from page_blocks import write_blocks
 from weights_contenders import QUICK, make_checkpoint
@@ -39,11 +42,20 @@ def test_the_doctor_says_what_each_mode_needs(name, tmp_path):
     assert "experts on flash, at least" in doctor(folder)
 
 
-def test_a_dense_model_has_one_mode():
-    assert json.loads(doctor("mini", "--json"))["weights"]["flash_at_least"] is None
-    shown = doctor("mini")
+def test_a_model_whose_layers_are_unknown_has_one_mode(tmp_path):
+    CONFIGS["phi3"].save_pretrained(tmp_path)
+    assert json.loads(doctor(tmp_path, "--json"))["weights"]["flash_at_least"] is None
+    shown = doctor(tmp_path)
     assert "all of them" in shown
     assert "on flash" not in shown
+
+
+def test_the_least_memory_of_a_dense_model_is_taken(tmp_path):
+    least = json.loads(doctor("mini", "--json"))["weights"]["flash_at_least"]["bfloat16"]
+    path = make_file(places.find("mini"), tmp_path / "w.kvw", "auto", QUIET).path
+    load("mini", "auto", FlashOptions(path, least + 4)).close()
+    with pytest.raises(InputError, match="give --weights-memory"):
+        load("mini", "auto", FlashOptions(path, least - 4))
 
 
 def test_the_contenders_of_the_benchmark_compute_the_same(tmp_path):
