@@ -189,9 +189,9 @@ template <int A, bool SA, int B, bool SB>
 struct comparison {
   static constexpr bool kSigned = SA == SB ? SA : (A < 32 && B < 32) || (SA ? B < A : A < B);
   using order_bits = bits<larger(A, B) + (SA || SB), kSigned>;
+  using pattern_bits = bits<larger(larger(A, B), 32), false>;
   // Numbers of one width and of different signs are compared with the 64 bits that the vendor's headers keep them in.
-  static constexpr int kWider = larger(larger(A, B), 32);
-  using equal_bits = bits<(A == B && SA != SB ? larger(kWider, 64) : kWider), false>;
+  using equal_bits = bits<larger(larger(A, B), A == B && SA != SB ? 64 : 32), false>;
 };
 template <typename A, typename B>
 using compared = comparison<operand<A>::kWidth, operand<A>::kSigned, operand<B>::kWidth, operand<B>::kSigned>;
@@ -544,6 +544,19 @@ OPENHLS_WIDE(^, logic)
 OPENHLS_DIVIDE(/, div, quotient_bits)
 OPENHLS_DIVIDE(%, mod, rest_bits)
 #undef OPENHLS_DIVIDE
+
+// A constant that is not negative has the same bits in any width.
+#define OPENHLS_EQUAL(Sym)                                                                                     \
+  template <typename A, typename = openhls::if_operands<A, int>>                                               \
+  AP_INLINE bool operator Sym(const A& a, const int& b) __attribute__((enable_if(b >= 0, "not a constant"))) { \
+    using Common = typename openhls::compared<A, int>::pattern_bits;                                           \
+    const openhls::value_of<A> left = a;                                                                       \
+    const openhls::value_of<int> right = b;                                                                    \
+    return static_cast<Common>(left.V) Sym static_cast<Common>(right.V);                                       \
+  }
+OPENHLS_EQUAL(==)
+OPENHLS_EQUAL(!=)
+#undef OPENHLS_EQUAL
 
 #define OPENHLS_COMPARE(Sym, Common)                                       \
   template <typename A, typename B, typename = openhls::if_operands<A, B>> \
