@@ -18,10 +18,12 @@ from openhls.backend.pipelined import keeps_interval
 from openhls.backend.storage import storage_of
 from openhls.backend.target import Target
 from openhls.ir import Process, Program
+from openhls.passes.answers import answer_ahead
 from openhls.passes.balance import balance
 from openhls.passes.bursts import Bursts
 from openhls.passes.expand import expand
 from openhls.passes.flatten import flatten_process
+from openhls.passes.forward import forward
 from openhls.passes.look_ahead import look_ahead
 from openhls.passes.narrow import narrow
 from openhls.passes.tidy import tidy
@@ -82,6 +84,8 @@ PROGRAM_PASSES = (
 LOOP_PASSES = (
     Pass(balance, "an innermost loop", "one addition between a carried value and its next one"),
     Pass(look_ahead, "balanced sums", "an exit condition that is a register, where counters alone decide it"),
+    Pass(answer_ahead, "balanced sums", "an exit condition that answers of streams choose from registers"),
+    Pass(forward, "a memory that limits the interval", "loads that stores of the last iterations reach directly"),
 )
 
 _CHECKED = ContextVar("checked", default=False)

@@ -1,16 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """The list of passes: each leaves a program that keeps the rules, and a breach is caught where it happens."""
 
+import random
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from ir_interpreter import interpret
 
 from openhls import pipeline
+from openhls.backend.pipelined import forms
+from openhls.backend.storage import storage_of
 from openhls.backend.target import target_of
 from openhls.frontend.compile import compile_program
-from openhls.ir import Block, Loop, Program, Value, loops_of, walk
+from openhls.ir import Block, Direction, Loop, Program, Value, loops_of, walk
+from openhls.passes.answers import answer_ahead
 from openhls.passes.balance import balance
+from openhls.passes.forward import forward
 from openhls.passes.look_ahead import look_ahead
 from openhls.verify import InvalidProgram, verify
 
@@ -47,17 +53,52 @@ def changed(program: Program, old: Loop, blocks: tuple[Block, ...], new: Loop) -
     return replace(program, processes=processes)
 
 
-def test_every_pass_of_a_loop_keeps_the_rules(program: Program) -> None:
-    program = pipeline.finish_program(program, TARGET)
-    loops = [loop for each in program.processes.values() for loop in loops_of(each.body) if loop.innermost]
-    assert loops
-    for loop in loops:
-        for shared in (False, True):
-            balanced = balance(loop, shared)
-            verify(changed(program, loop, (), balanced))
-            ahead = look_ahead(balanced)
-            first = (Block("first", ahead.first, loop.location),) if ahead.first else ()
-            verify(changed(program, loop, first, ahead.loop))
+def outcome(program: Program, seed: int) -> tuple[object, ...]:
+    """What the interpreter makes of random inputs whose words often repeat."""
+    rng = random.Random(seed)
+    top = program.processes[program.top]
+    scalars = {value.name: rng.randrange(12) for value in top.scalars}
+    inputs = [each for each in top.streams if each.name in program.arguments and each.direction is Direction.READ]
+    words = {each.name: [rng.choice((0, 1, 5, rng.getrandbits(each.width))) for _ in range(99)] for each in inputs}
+    contents = {name: bytes(4096) for name in program.arguments if name not in words}
+    found = interpret(program, scalars, words, seed, contents)
+    return found.outputs, found.streams, {name: len(left) for name, left in found.unread.items()}, found.buffers
+
+
+@pytest.mark.parametrize("name", [*NAMES, "histogram", "forwarding", "answers", "polling"])
+def test_every_form_of_a_loop_means_the_same(name: str) -> None:
+    program = pipeline.finish_program(compile_program(PROGRAMS / f"{name}.cpp", name), TARGET)
+    wanted = [outcome(program, seed) for seed in range(6)]
+    count = 0
+    for process in program.processes.values():
+        storages = {array.name: storage_of(array) for array in process.arrays}
+        for loop in (each for each in loops_of(process.body) if each.innermost):
+            for ahead in forms(loop, storages):
+                before = (Block("first", ahead.first, loop.location),) if ahead.first else ()
+                other = changed(program, loop, before, ahead.loop)
+                verify(other)
+                assert [outcome(other, seed) for seed in range(6)] == wanted
+                count += 1
+    assert count >= 2
+
+
+def test_loops_get_the_forms_that_they_can_have() -> None:
+    def added(name: str, label: str) -> list[int]:
+        """How many values each form of a loop carries more than the first one."""
+        program = pipeline.finish_program(compile_program(PROGRAMS / f"{name}.cpp", name), TARGET)
+        for process in program.processes.values():
+            storages = {array.name: storage_of(array) for array in process.arrays}
+            for loop in (each for each in loops_of(process.body) if each.label == label):
+                carried = [len(ahead.loop.carried) for ahead in forms(loop, storages)]
+                return [each - carried[0] for each in carried]
+        raise AssertionError(label)
+
+    assert added("histogram", "clear") == [0, 0]
+    assert added("histogram", "count") == [0, 0, 3, 6, 9, 12]
+    assert added("forwarding", "apart") == [0, 0, *(3 * reach for reach in (3, 4, 5, 6))]
+    assert added("forwarding", "twice") == [0, 0, 6, 12]
+    assert added("answers", "take") == [0, 0, 2]
+    assert added("answers", "hold") == [0, 0, 4]
 
 
 def broken(program: Program) -> Program:
@@ -98,4 +139,4 @@ def test_channels_that_do_not_fill_the_words_of_a_stream_are_caught() -> None:
 def test_every_pass_says_what_it_needs_and_leaves() -> None:
     passes = (*pipeline.PROCESS_PASSES, *pipeline.PROGRAM_PASSES, *pipeline.LOOP_PASSES)
     assert all(each.needs and each.leaves for each in passes)
-    assert [each.run for each in pipeline.LOOP_PASSES] == [balance, look_ahead]
+    assert [each.run for each in pipeline.LOOP_PASSES] == [balance, look_ahead, answer_ahead, forward]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from openhls.backend.affine import Affine, first_collision, may_meet, strides
 from openhls.backend.exclusive import exclusive
-from openhls.backend.storage import Storage, index_form
+from openhls.backend.storage import Kind, Storage, index_form
 from openhls.ir import ARRAY_ACCESSES, Block, Carried, Dependence, Loop, Opcode, Operation, definitions_of
 
 
@@ -81,6 +81,17 @@ def write_read_edges(body: Body) -> list[Edge]:
         elif operation.opcode is Opcode.READ and last_write is not None:
             writes = [n for n in range(number) if body.operations[n].opcode is Opcode.WRITE]
             found += [Edge(n, number, 1, 0, "a write before a read") for n in writes]
+    return found
+
+
+def recurrences(body: Body) -> dict[str, int]:
+    """Memories in which an iteration may load what an earlier one has stored, with the least iterations in between."""
+    found: dict[str, int] = {}
+    for edge in array_edges(body):
+        store, load = body.operations[edge.earlier], body.operations[edge.later]
+        is_memory = body.storages[store.target].kind is Kind.RAM
+        if edge.distance and (store.opcode, load.opcode) == (Opcode.STORE, Opcode.LOAD) and is_memory:
+            found[store.target] = min(edge.distance, found.get(store.target, edge.distance))
     return found
 
 

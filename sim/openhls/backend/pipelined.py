@@ -3,16 +3,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from openhls.backend.dependence import Body
+from openhls.backend.dependence import Body, recurrences
 from openhls.backend.schedule import Schedule, TooShort, schedule_loop
 from openhls.backend.storage import Storage
 from openhls.backend.target import Target
-from openhls.ir import Loop, Operation
+from openhls.ir import Loop, Opcode, Operation, operations_of
+from openhls.passes.answers import answer_ahead
 from openhls.passes.balance import balance
 from openhls.passes.flatten import Flat
-from openhls.passes.look_ahead import look_ahead
+from openhls.passes.forward import forward
+from openhls.passes.look_ahead import Ahead, look_ahead
+
+MOST_FORWARDED = 4  # stores that the loads of a loop are compared with
 
 
 @dataclass(frozen=True)
@@ -26,30 +31,43 @@ class Pipelined:
 
 
 def pipelined(loop: Loop, storages: dict[str, Storage], target: Target, most: int | None = None) -> Pipelined:
-    """The form of `loop` with the shortest interval; sums that have other uses are doubled only where that helps.
+    """The form of `loop` with the shortest interval; what costs more hardware is done only where that helps.
 
     Raises TooShort if the interval is longer than `most`.
     """
-    forms, problem = [], None
-    for shared in (False, True):
+    found, problem = [], None
+    for ahead in forms(loop, storages):
         try:
-            form = attempt(balance(loop, shared), storages, target, most)
+            form = attempt(ahead, storages, target, most)
         except TooShort as short:
             problem = short
             continue
-        forms.append(form)
+        found.append(form)
         if loop.pipeline.off or form.schedule.interval == (loop.pipeline.interval or 1):
             break
         most = form.schedule.interval
-    if not forms:
+    if not found:
         assert problem is not None
         raise problem
-    return min(forms, key=lambda form: form.schedule.interval or 0)
+    return min(found, key=lambda form: form.schedule.interval or 0)
 
 
-def attempt(loop: Loop, storages: dict[str, Storage], target: Target, most: int | None) -> Pipelined:
-    ahead = look_ahead(loop)
-    wish = loop.pipeline
+def forms(loop: Loop, storages: dict[str, Storage]) -> Iterator[Ahead]:
+    """The loop as it may become hardware, the cheapest form first."""
+    balanced = balance(loop)
+    yield look_ahead(balanced)
+    yield look_ahead(balance(loop, shared=True))
+    answered = answer_ahead(balanced)
+    if answered is not None:
+        yield answered
+    for array, nearest in recurrences(Body.of_loop(loop, storages)).items():
+        stores = sum(op.opcode is Opcode.STORE and op.target == array for op in operations_of(loop.body))
+        for reach in range(nearest, nearest + MOST_FORWARDED // stores):
+            yield look_ahead(balance(forward(loop, array, nearest, reach)))
+
+
+def attempt(ahead: Ahead, storages: dict[str, Storage], target: Target, most: int | None) -> Pipelined:
+    wish = ahead.loop.pipeline
     body = Body.of_loop(ahead.loop, storages)
     schedule = schedule_loop(body, ahead.loop.again, wish.interval or 1, not wish.off, target, most)
     return Pipelined(ahead.loop, ahead.first, body, schedule)

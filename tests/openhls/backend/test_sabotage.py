@@ -13,8 +13,8 @@ from openhls.backend.design import write_design
 from openhls.backend.netlist import ONE, ZERO, NetlistError, negate
 from openhls.errors import OpenHlsError
 from openhls.frontend.compile import compile_program
-from openhls.ir import TRUE, Const, Opcode, Program
-from openhls.passes import flatten, look_ahead
+from openhls.ir import FALSE, TRUE, Const, Opcode, Program
+from openhls.passes import answers, flatten, forward, look_ahead
 
 SOURCE = Path(__file__).parents[1] / "programs/everything.cpp"
 NESTS = Path(__file__).parents[1] / "programs/nests.cpp"
@@ -22,6 +22,8 @@ POLLING = Path(__file__).parents[1] / "programs/polling.cpp"
 STATICS = Path(__file__).parents[1] / "programs/statics.cpp"
 ARRAY_PORTS = Path(__file__).parents[1] / "programs/array_ports.cpp"
 IN_TURNS = Path(__file__).parents[1] / "programs/in_turns.cpp"
+FORWARDING = Path(__file__).parents[1] / "programs/forwarding.cpp"
+ANSWERS = Path(__file__).parents[1] / "programs/answers.cpp"
 TURN_CHOICES = dict([parse_choice("n=0:4")])
 STATE_CHOICES = dict([parse_choice("n=0:20")])
 NEST_CHOICES = dict(parse_choice(text) for text in ("rows=0:6", "columns=0:9"))
@@ -266,6 +268,45 @@ def stages_do_not_wait(patch: Patch) -> None:
     changed(patch, dataflow.Stages, "call", change)
 
 
+def stores_not_forwarded(patch: Patch) -> None:
+    """Loads take what the memory has; the scheduler still believes that it need not be right."""
+    patch.setattr(forward.Forwarding, "load", lambda self, load, stored: self.operations.append(load))
+
+
+def older_stores_win(patch: Patch) -> None:
+    changed(patch, forward.Forwarding, "load", lambda original, self, load, stored: original(self, load, stored[::-1]))
+
+
+def stores_forwarded_anywhere(patch: Patch) -> None:
+    patch.setattr(forward.Forwarding, "same", lambda self, a, b: TRUE)
+
+
+def stores_forwarded_without_predicate(patch: Patch) -> None:
+    def change(original, store):
+        _, index, element = original(store)
+        return TRUE, index, element
+
+    changed(patch, forward, "stored_by", change)
+
+
+def memory_right_too_late(patch: Patch) -> None:
+    """The promise is about stores that are an iteration younger than it says."""
+    changed(patch, forward, "Dependence", lambda original, *args: original(*args[:4], args[4] + 1, args[5]))
+
+
+def answers_swapped(patch: Patch) -> None:
+    changed(patch, answers.Answers, "chosen", lambda original, self, looks, values: original(self, looks, values[::-1]))
+
+
+def answers_count_as_yes(patch: Patch) -> None:
+    """The condition for the next iteration takes every look at a stream for one that found a word, or room."""
+
+    def change(original, self, operand, known):
+        return original(self, operand, {name: FALSE if value == TRUE else value for name, value in known.items()})
+
+    changed(patch, answers.Answers, "copied", change)
+
+
 def library_with(old: str, new: str, patch: Patch, folder: Path) -> None:
     """A mistake in the hand-written library."""
     files = []
@@ -332,6 +373,19 @@ PORT_FAULTS: dict[str, Fault] = {
 
 TURN_FAULTS: dict[str, Fault] = {"stages that share an array do not wait": stages_do_not_wait}
 
+FORWARD_FAULTS: dict[str, Fault] = {
+    "stores are not forwarded": stores_not_forwarded,
+    "older stores win": older_stores_win,
+    "stores are forwarded to any place": stores_forwarded_anywhere,
+    "stores that were not made are forwarded": stores_forwarded_without_predicate,
+    "the memory is right too late": memory_right_too_late,
+}
+
+ANSWER_FAULTS: dict[str, Fault] = {
+    "answers of streams are swapped": answers_swapped,
+    "every answer counts as a yes": answers_count_as_yes,
+}
+
 LIBRARY_FAULTS = {
     "queue forgets a word when full": ("held != COUNT'(DEPTH)", "1'b1"),
     "queue wraps too late": ("POINTER'(DEPTH - 1)", "POINTER'(DEPTH - 2)"),
@@ -366,6 +420,16 @@ def array_ports() -> Program:
 
 
 @pytest.fixture(scope="module")
+def forwarding() -> Program:
+    return compile_program(FORWARDING, "forwarding")
+
+
+@pytest.fixture(scope="module")
+def asking() -> Program:
+    return compile_program(ANSWERS, "answers")
+
+
+@pytest.fixture(scope="module")
 def nests() -> Program:
     return compile_program(NESTS, "nests")
 
@@ -375,7 +439,7 @@ def noticed(program: Program, out: Path) -> str:
     source = Path(program.sources[0])
     try:
         design = write_design(program, program.function, out)
-        kept = dict.fromkeys((STATICS, ARRAY_PORTS), STATE_CHOICES)
+        kept = dict.fromkeys((STATICS, ARRAY_PORTS, FORWARDING, ANSWERS), STATE_CHOICES)
         choices = {NESTS: NEST_CHOICES, POLLING: {}, IN_TURNS: TURN_CHOICES, **kept}.get(source, CHOICES)
         return cosimulate(design, source, program.function, cases=25, seed=1, choices=choices, patience=2000).problem
     except (OpenHlsError, NetlistError) as error:
@@ -438,6 +502,24 @@ def test_a_fault_of_array_arguments_is_noticed(
 ) -> None:
     PORT_FAULTS[fault](monkeypatch)
     assert noticed(array_ports, tmp_path) != ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FORWARD_FAULTS)
+def test_a_fault_in_forwarding_is_noticed(
+    fault: str, forwarding: Program, tools: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    FORWARD_FAULTS[fault](monkeypatch)
+    assert noticed(forwarding, tmp_path) != ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ANSWER_FAULTS)
+def test_a_fault_in_answers_ahead_is_noticed(
+    fault: str, asking: Program, tools: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ANSWER_FAULTS[fault](monkeypatch)
+    assert noticed(asking, tmp_path) != ""
 
 
 @pytest.mark.slow

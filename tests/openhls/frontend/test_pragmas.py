@@ -215,6 +215,30 @@ void top(volatile int* c, int n) {
   }
 }
 """,
+    "an element that the iteration before may have changed": """
+void top(hls::stream<unsigned char>& in, Words& out, int n) {
+  int bins[256];
+  for (int i = 0; i < 256; i++) bins[i] = 0;
+  for (int i = 0; i < n; i++) {
+#pragma HLS PIPELINE II = 1
+    bins[in.read()] += i;
+  }
+  for (int i = 0; i < 256; i++) out.write(bins[i]);
+}
+""",
+    "as many words as there are in time": """
+void top(Words& in, Words& out, int n) {
+  int got = 0;
+  while (got < n) {
+#pragma HLS PIPELINE II = 1
+    ap_uint<32> word;
+    if (in.read_nb(word)) {
+      out.write(word * 5);
+      got++;
+    }
+  }
+}
+""",
     "an array that is partitioned by rows": """
 void top(hls::stream<short>& in, Words& out) {
   short b[4][64];
