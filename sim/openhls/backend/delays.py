@@ -35,6 +35,7 @@ class Delays:
     carry_bit: float
     ram_address: float  # net and set-up at an address or data input
     ram_data: float  # clock to data, block RAM without its output register
+    ram_depth: int  # words of a block: deeper memories have a multiplexer behind their blocks; 0: never
     fifo_data: float  # clock, read pointer, LUT RAM
     handshake: float  # from a predicate, through the ready of all streams, to the enables of the stage
     dsp_input: float
@@ -52,6 +53,11 @@ class Delays:
 
     def carry(self, width: float) -> float:
         return self.level + self.carry_start + self.carry_bit * width
+
+    def memory(self, length: int) -> float:
+        """From the clock to the data of a memory of so many words."""
+        blocks = ceil(length / self.ram_depth) if self.ram_depth else 1
+        return self.ram_data + (self.logic(blocks + ceil(log2(blocks))) if blocks > 1 else 0.0)
 
     def multiplier(self, a_width: int, b_width: int) -> Cost:
         """Unsigned operands take a bit less than the signed ones that a DSP multiplies. Small products are in LUTs."""

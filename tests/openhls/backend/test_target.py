@@ -79,6 +79,13 @@ def test_a_slower_device_takes_more_steps_at_the_same_clock(tmp_path: Path) -> N
     assert depths[0] < depths[1]
 
 
+def test_a_deep_memory_has_a_multiplexer_behind_its_blocks() -> None:
+    ecp5, default = (target_of(platform=name).delays for name in ("ecp5-85", "ultrascale-plus"))
+    assert ecp5.memory(1024) == ecp5.ram_data
+    assert ecp5.memory(32768) == ecp5.ram_data + ecp5.logic(32 + 5)
+    assert default.memory(1 << 20) == default.ram_data
+
+
 def test_the_command_knows_platforms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "top.cpp").write_text(SOURCE)
     source = str(tmp_path / "top.cpp")
