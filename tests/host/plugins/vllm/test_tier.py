@@ -67,7 +67,13 @@ def test_a_reset_forgets_the_blocks_because_the_weights_may_be_new(found):
     assert found["reset"] == {"found": ["MISS"], "blocks": 0}
 
 
+def test_blocks_are_values_on_a_drive(found):
+    assert found["on_a_drive"] == {"restart": ["HIT DISK"] * 3 + ["MISS"], "written": 0}
+
+
 def test_what_cannot_be_used_is_refused_in_a_sentence(found):
     assert "needs either 'path'" in found["refused"]["no place"]
     assert "has no 'byte'" in found["refused"]["unknown option"]
     assert "give 'model_fingerprint'" in found["refused"]["no weights"]
+    assert "choose 1 to 8" in found["refused"]["nine blocks"]
+    assert "one worker and one KV cache group" in found["refused"]["two workers"]

@@ -32,13 +32,15 @@ from vllm.v1.kv_offload.config import (
 )
 from vllm.v1.kv_offload.factory import OffloadingSpecFactory
 
+from kvdrive.targets.cpu import CpuDrive
+
 PAGE, LAYERS, FACTOR, BLOCKS = 1000, 3, 2, 128
 ROW = 8192  # 6000 bytes of a chunk, padded
 SLOT = 12_288
 NOW = ScheduleEndContext((), ())
 
 
-def config(name: str, memory: int, **tier) -> OffloadingConfig:
+def config(name: str, memory: int, factor: int, workers: int, **tier) -> OffloadingConfig:
     """An engine `name` with `memory` chunks in the first tier; `tier`: options of the second one."""
     second = {"type": "DriveTier", "module_path": "kvdrive.plugins.vllm.tier", "model_fingerprint": "model"} | tier
     extra = {"spec_name": "ProcessorTieringSpec", "spec_module_path": "kvdrive.plugins.vllm.processor"}
@@ -49,18 +51,18 @@ def config(name: str, memory: int, **tier) -> OffloadingConfig:
         extra_config=extra | {"cpu_bytes_to_use": memory * ROW, "secondary_tiers": [second]},
         engine_id=f"kvdrive-test-{os.getpid()}-{name}",
         model=OffloadingModelConfig("model", "float16"),
-        cache=OffloadingCacheConfig(16, FACTOR),
-        parallel=OffloadingParallelConfig(0, 1, 1, 1, 1, 1, 0, 1, None, True),
+        cache=OffloadingCacheConfig(16, factor),
+        parallel=OffloadingParallelConfig(0, workers, workers, 1, 1, 1, 0, 1, None, True),
     )
 
 
 class Engine:
     """What an engine does with its tiers. Chunk `number` has these pages: number, + 50 for the second block."""
 
-    def __init__(self, name: str, memory: int = 16, **tier) -> None:
+    def __init__(self, name: str, memory: int = 16, factor: int = FACTOR, workers: int = 1, **tier) -> None:
         self.tensors = [torch.zeros(BLOCKS, PAGE, dtype=torch.int8) for _ in range(LAYERS)]
         caches = [CanonicalKVCacheTensor(tensor, PAGE) for tensor in self.tensors]
-        self.spec = OffloadingSpecFactory.create_spec(config(name, memory, **tier))
+        self.spec = OffloadingSpecFactory.create_spec(config(name, memory, factor, workers, **tier))
         refs = [[CanonicalKVCacheRef(layer, PAGE) for layer in range(LAYERS)]]
         self.manager = self.spec.get_manager()
         self.worker = self.spec.get_worker(CanonicalKVCaches(caches, refs))
@@ -225,12 +227,26 @@ def reset(path: Path) -> dict:
     return found
 
 
+def on_a_drive(path: Path) -> dict:
+    with CpuDrive(path, 1, 1 << 26):
+        pass
+    engine = Engine("drive", drive=str(path))
+    engine.store(1, 2, 3)
+    engine.close()
+    later = Engine("drive again", drive=str(path))
+    found = {"restart": later.find(1, 2, 3, 4), "written": later.tier.store.stats.written}
+    later.close()
+    return found
+
+
 def refused(path: Path) -> dict:
     found = {}
     for name, tier in {
         "no place": {},
         "unknown option": {"path": str(path), "byte": 1},
         "no weights": {"path": str(path), "model_fingerprint": ""},
+        "nine blocks": {"path": str(path), "factor": 9},
+        "two workers": {"path": str(path), "workers": 2},
     }.items():
         try:
             Engine("refused", **tier)
@@ -241,7 +257,7 @@ def refused(path: Path) -> dict:
 
 def main() -> None:
     folder = Path(sys.argv[1])
-    checks = (comes_back, damaged, full_disk, small_memory, reset, refused)
+    checks = (comes_back, damaged, full_disk, small_memory, reset, on_a_drive, refused)
     found = {check.__name__: check(folder / f"{check.__name__}.kv") for check in checks}
     print("found " + json.dumps(found))
 
