@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from answers import result_bytes, split_result, tail_data
+from coded_rows import FORMATS, decode, encode, per_group
 from disk import PAGE, journal_start, put
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,30 +15,14 @@ from golden import formats
 from kvdrive import _native, abi
 from kvdrive.nvme import wire
 
-FORMATS = {wire.RowFormat.INT8: 8, wire.RowFormat.INT4: 4}
 FINITE = st.integers(0, 0xFFFF).filter(lambda code: code & 0x7C00 != 0x7C00)
-
-
-def encoded(rows, kind):
-    """float16 [heads, tokens, d] -> uint8 [heads, tokens, row_bytes]."""
-    d = rows.shape[-1]
-    flat = formats.encode_rows(rows.reshape(-1, d), FORMATS[kind])
-    return flat.reshape(*rows.shape[:2], -1)
-
-
-def decoded(stored, kind, d):
-    return formats.decode_rows(stored.reshape(-1, stored.shape[-1]), FORMATS[kind], d).reshape(*stored.shape[:2], d)
 
 
 def keep(host, kind, k, v, **fields):
     """Store k and v in a format. Returns their values."""
-    stored = encoded(k, kind), encoded(v, kind)
+    stored = encode(k, kind), encode(v, kind)
     host.store(*stored, type=kind, **fields)
-    return tuple(decoded(one, kind, k.shape[-1]) for one in stored)
-
-
-def per_group(kind, d):
-    return 4096 // formats.row_bytes(FORMATS[kind], d)
+    return tuple(decode(one, kind, k.shape[-1]) for one in stored)
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -90,13 +75,13 @@ def test_every_engine_target_and_split_gives_the_same_bits(make_drive, check, ki
     rng = np.random.default_rng(3)
     d, tokens = 64, 300
     k, v, q = halves(rng, 1, tokens, d), halves(rng, 1, tokens, d), halves(rng, 1, 2, d)
-    stored = encoded(k, kind), encoded(v, kind)
+    stored = encode(k, kind), encode(v, kind)
     host = make_drive(engine=engine, **({"preset": "plain"} if target == "cpu" else {}))
     for first in range(0, tokens, 47):
         for which in abi.KvKind:
             part = stored[which][:, first : first + 47]
             assert host.append(part, kind=which, first_token=first, type=kind).status == abi.NvmeStatus.SUCCESS
-    values = [decoded(one, kind, d) for one in stored]
+    values = [decode(one, kind, d) for one in stored]
     for end in (1, 61, 62, 63, 113, 226, tokens):
         check(host.attend(q, end), q, *(one[:, :end] for one in values))
 
@@ -184,7 +169,7 @@ def test_a_drive_without_journal_finds_format_and_rows_in_spares(make_drive, kin
     rng = np.random.default_rng(12)
     tokens, d = 300 * per_group(kind, 64) + 5, 64
     k, v = halves(rng, 1, tokens, d), halves(rng, 1, tokens, d)
-    stored = encoded(k, kind), encoded(v, kind)
+    stored = encode(k, kind), encode(v, kind)
     host.store(*stored, type=kind)
     host.drive = None
     put(host.path, journal_start(host.path), bytes(1 << 22))
@@ -217,7 +202,7 @@ def test_a_lost_page_is_reported_and_not_decoded(make_drive, kind):
 @pytest.mark.parametrize("kind", FORMATS)
 def test_a_read_returns_the_rows_as_they_were_appended(host, kind):
     rng = np.random.default_rng(7)
-    rows = encoded(halves(rng, 2, 150, 64), kind)
+    rows = encode(halves(rng, 2, 150, 64), kind)
     host.store(rows, rows, type=kind)
     size = rows[:, 3:140].size
     entry = host.entry("read", session=1, heads=2, first_token=3, tokens=137, row_bytes=rows.shape[2])
@@ -231,19 +216,19 @@ def test_a_head_keeps_its_format(host):
     rng = np.random.default_rng(8)
     rows = halves(rng, 1, 10, 64)
     kind = wire.RowFormat.INT8
-    assert host.append(encoded(rows, kind), type=kind).status == abi.NvmeStatus.SUCCESS
+    assert host.append(encode(rows, kind), type=kind).status == abi.NvmeStatus.SUCCESS
     assert host.append(rows, first_token=10).status == abi.NvmeStatus.ROW_MISMATCH
-    other = encoded(rows, wire.RowFormat.INT4)
+    other = encode(rows, wire.RowFormat.INT4)
     assert host.append(other, type=wire.RowFormat.INT4, first_token=10).status == abi.NvmeStatus.ROW_MISMATCH
     # 66 bytes are also 32 numbers of binary16 and one more, which is no head dimension
-    assert host.append(encoded(rows, kind), first_token=10).status == abi.NvmeStatus.INVALID_FIELD
+    assert host.append(encode(rows, kind), first_token=10).status == abi.NvmeStatus.INVALID_FIELD
     assert host.append(rows, kind=abi.KvKind.VALUES).status == abi.NvmeStatus.SUCCESS
     q = halves(rng, 1, 1, 64)
     assert host.submit(q, 10).status == abi.NvmeStatus.ROW_MISMATCH
 
 
 def test_wrong_codes_and_unknown_formats_are_refused(host):
-    rows = encoded(halves(np.random.default_rng(9), 1, 4, 64), wire.RowFormat.INT8)
+    rows = encode(halves(np.random.default_rng(9), 1, 4, 64), wire.RowFormat.INT8)
     assert host.append(rows, type=3).status == abi.NvmeStatus.INVALID_FIELD
     assert host.append(rows[..., :65], type=wire.RowFormat.INT8).status == abi.NvmeStatus.INVALID_FIELD
     wrong = rows.copy()
@@ -255,7 +240,7 @@ def test_wrong_codes_and_unknown_formats_are_refused(host):
 def test_sparf_is_refused(host):
     rng = np.random.default_rng(10)
     kind, sparse = wire.RowFormat.INT8, abi.AppendOption.APPEND_SPARSE
-    rows = encoded(halves(rng, 1, 70, 64), kind)
+    rows = encode(halves(rng, 1, 70, 64), kind)
     assert host.append(rows, type=kind, options=sparse).status == abi.NvmeStatus.INVALID_FIELD
     host.store(rows, rows, type=kind)
     reply = host.submit(halves(rng, 1, 1, 64), 70, mode=abi.Mode.SPARF_ATTEND, r=8, k_top=16, local=4)

@@ -7,12 +7,14 @@ import struct
 import numpy as np
 import pytest
 from answers import tail_data
+from coded_rows import FORMATS, decode, encode
 from disk import forge
 from random_halves import halves
 
 from golden.group_index import build_index, index_exponent
 from golden.groups import groups, units_of
 from kvdrive import abi
+from kvdrive.nvme.wire import RowFormat
 
 D = 64
 GROUPS = abi.AppendOption.APPEND_GROUPS
@@ -180,6 +182,56 @@ def test_the_index_is_stored_as_the_golden_model_builds_it(make_drive):
     assert [head["index_exponent"] for head in summary] == [index_exponent(k[h, :first]) for h in range(2)]
 
 
+@pytest.mark.parametrize("engine", ["fast", "hls"])
+@pytest.mark.parametrize("preset", ["", "plain"])
+@pytest.mark.parametrize("kind", FORMATS)
+def test_rows_in_8_and_4_bits(make_drive, kind, preset, engine):
+    """Index, choice and attention are those of the numbers that the rows stand for."""
+    rng = np.random.default_rng(18)
+    host = make_drive(engine=engine, preset=preset)
+    coded = [encode(halves(rng, 2, 1100, D), kind) for _ in range(2)]
+    k, v = (decode(rows, kind, D) for rows in coded)
+    q = halves(rng, 2, 4, D)
+    for first, last in ((0, 400), (400, 1000)):
+        host.store(*(rows[:, first:last] for rows in coded), first_token=first, options=GROUPS, type=kind)
+    check(host, q, k, v, 1000, 400, unit=16, k_top=9)
+    check(host, q, k, v, 900, 400, rng.random(900) < 0.7, tail_data(rng, 2, 4, 5, D), unit=64, k_top=4)
+    assert host.fork(1, 2, 777).status == OK
+    assert host.trim(1, 650).status == OK
+    host.reopen()
+    for session, tokens in ((1, 650), (2, 777)):
+        host.store(*(r[:, tokens:] for r in coded), first_token=tokens, options=GROUPS, type=kind, session=session)
+        check(host, q, k, v, 1100, 400, unit=32, k_top=5, session=session)
+    assert host.drive.check() == []
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("d", [8, 72, 128, 256])
+def test_rows_in_8_and_4_bits_of_any_head_dimension(host, kind, d):
+    rng = np.random.default_rng(d)
+    coded = [encode(halves(rng, 1, 700, d), kind) for _ in range(2)]
+    k, v = (decode(rows, kind, d) for rows in coded)
+    host.store(*coded, options=GROUPS, type=kind)
+    check(host, halves(rng, 1, 3, d), k, v, 700, 700, unit=32, k_top=4)
+
+
+def test_fewer_pages_are_read_in_8_and_4_bits(make_drive):
+    """Of the same units. The index of 4096 tokens takes 20 pages in each format."""
+    rng = np.random.default_rng(19)
+    tokens, k_top = 4096, 8
+    rows, q = halves(rng, 1, tokens, D), halves(rng, 1, 4, D)
+    reads = []
+    for kind in (RowFormat.BINARY16, *FORMATS):
+        host = make_drive()
+        coded = rows if kind == RowFormat.BINARY16 else encode(rows, kind)
+        host.store(coded, coded, options=GROUPS, type=kind)
+        before = host.drive.flash_stats()["groups_read"]
+        ask(host, q, tokens, unit=128, k_top=k_top)
+        reads.append(host.drive.flash_stats()["groups_read"] - before - 20)
+    assert reads[0] == 2 * k_top * 4
+    assert reads[0] > 1.2 * reads[1] > 1.5 * reads[2] >= 1.5 * 2 * k_top
+
+
 def test_saturated_channels_are_counted(host):
     rng = np.random.default_rng(2)
     k = (rng.standard_normal((1, 320, D)) / 8).astype(np.float16)
@@ -205,6 +257,29 @@ def test_only_chosen_pages_are_read(host):
     before = host.drive.flash_stats()["groups_read"]
     check(host, q, k, v, tokens, tokens, unit=32, k_top=tokens // 32)
     assert host.drive.flash_stats()["groups_read"] - before == 2 * 128  # everything is chosen: no index is read
+
+
+@pytest.mark.parametrize(("d", "unit", "sizes"), [(64, 32, {4096: 6, 16384: 2}), (128, 32, {8192: 6, 32768: 2})])
+def test_neighbours_come_in_one_read(make_drive, d, unit, sizes):
+    """On the cpu target a run of chosen units takes one read of K and one of V; the index takes none again."""
+    rng = np.random.default_rng(20)
+    host = make_drive(preset="plain", index_bytes=1 << 20)
+    tokens, wanted = 128 * unit, [0, 40, 41, 42, 43, 60, 127]
+    k, q = halves(rng, 1, tokens, d) / 64, np.zeros((1, 1, d), np.float16)
+    q[..., 0] = 4
+    for number in wanted:
+        k[:, number * unit : (number + 1) * unit, 0] = 8
+    for layer in range(3):  # the first layer leaves the write queue
+        host.store(k.astype(np.float16), k.astype(np.float16), options=GROUPS, layer=layer)
+    assert host.flush().status == OK
+    found = []
+    for _ in range(2):
+        before = host.drive.read_stats()["sizes"]
+        ask(host, q, tokens, unit=unit, k_top=len(wanted))
+        after = host.drive.read_stats()["sizes"]
+        found.append({size: after[size] - before.get(size, 0) for size in after if after[size] > before.get(size, 0)})
+    assert found[1] == sizes
+    assert sum(found[0].values()) == sum(sizes.values()) + 1
 
 
 def test_a_removal_from_the_middle_drops_the_index_until_the_next_append(host):

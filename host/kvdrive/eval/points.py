@@ -122,11 +122,11 @@ class Answers:
     def add(self, question: Question, answer: Answer, shape: tuple[int, int, int]) -> None:
         """`shape`: layers, KV heads of a layer, head dimension."""
         layers, heads, head_dim = shape
-        share = bytes_of_row(formats.named(self.way.kv_format), head_dim) / (2 * head_dim)
+        row = bytes_of_row(formats.named(self.way.kv_format), head_dim)
         held = [len(question.context) + i for i in range(len(question.target))]
         self.bytes_read += answer.bytes_read
-        needed = layers * heads * sum(self.policy.bytes_needed(tokens, head_dim) for tokens in held)
-        self.bytes_needed += round(needed * share) if self.policy.in_drive else answer.bytes_read
+        needed = layers * heads * sum(self.policy.bytes_needed(tokens, head_dim, row) for tokens in held)
+        self.bytes_needed += needed if self.policy.in_drive else answer.bytes_read
         self.steps += len(held)
         if question.task == TEXT:
             self.windows.append(answer)

@@ -28,6 +28,7 @@ from kvdrive.plugins.transformers import attach
 from kvdrive.policies import POLICIES, Policy, make_policy
 from kvdrive.targets.base import Target
 
+_KEPT_OF_CODES = abi.AppendOption.APPEND_GROUPS  # what a drive keeps beside rows in 8 and 4 bits
 _EVERYTHING_KEPT = abi.AppendOption.APPEND_SPARSE | abi.AppendOption.APPEND_GROUPS
 
 
@@ -54,9 +55,9 @@ def ways(policies: Sequence[Policy], kv_formats: Sequence[str]) -> list[Way]:
     found = []
     for name in kv_formats:
         plain = formats.named(name) == RowFormat.BINARY16
-        found += [Way(p, name) for p in policies if plain or (p.in_drive and not p.append_options)]
+        found += [Way(p, name) for p in policies if plain or (p.in_drive and not p.append_options & ~_KEPT_OF_CODES)]
     if not found:
-        raise InputError("nothing to evaluate: 8 and 4 bits are for exact and local attention")
+        raise InputError("nothing to evaluate: 8 and 4 bits are for exact, groups and local attention")
     return found
 
 
@@ -138,8 +139,8 @@ class _Context:
 
     @contextmanager
     def in_drive(self, target: Target, kv_format: str) -> Iterator[Any]:
-        """A cache with the context, whose sessions serve every policy over the format. Binary16 K has all indexes."""
-        with attach(self._model, target, "sparf" if kv_format == "f16" else "exact", kv_format=kv_format) as attached:
+        """A cache with the context, whose sessions serve every policy over the format."""
+        with attach(self._model, target, "sparf" if kv_format == "f16" else "groups", kv_format=kv_format) as attached:
             cache = attached.cache()
             if kv_format == "f16":
                 cache.append_options = _EVERYTHING_KEPT

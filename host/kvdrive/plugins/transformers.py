@@ -434,7 +434,7 @@ def _check_format(policy: Policy, kv_format: str, *, with_xcache: bool) -> None:
     why = None
     if not policy.in_drive:
         why = f"{policy.name} attention keeps K and V on the host"
-    elif policy.append_options:
+    elif policy.append_options & abi.AppendOption.APPEND_SPARSE:
         why = f"{policy.name} attention reads a second copy of K, which is stored as it is"
     elif with_xcache:
         why = "X-cache stores layer inputs as they are"

@@ -51,15 +51,13 @@ class Policy(ABC):
         """
 
     @abstractmethod
-    def bytes_needed(self, tokens: int, head_dim: int) -> int:
-        """Bytes of K and V that one step needs of one KV head with `tokens` tokens, if single rows could be read."""
+    def bytes_needed(self, tokens: int, head_dim: int, row_bytes: int) -> int:
+        """Bytes of K and V that one step needs of one KV head with `tokens` tokens, if single rows could be read.
+
+        `row_bytes`: of a stored row of K or V.
+        """
 
 
 def share(count: int, ratio: Fraction) -> int:
     """`ratio` of `count`, rounded to nearest and at least 1."""
     return max(1, int(count * ratio + Fraction(1, 2)))
-
-
-def row_bytes(head_dim: int) -> int:
-    """Bytes of one row of K or V."""
-    return 2 * head_dim

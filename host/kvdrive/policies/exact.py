@@ -6,7 +6,6 @@ from fractions import Fraction
 from typing import ClassVar
 
 from kvdrive.errors import InputError
-from kvdrive.policies.base import row_bytes
 from kvdrive.policies.drive import DrivePolicy
 from kvdrive.policies.parameters import Mask, Parameters
 from kvdrive.policies.registry import POLICIES
@@ -28,6 +27,6 @@ class Exact(DrivePolicy):
         """See DrivePolicy."""
         return Parameters(valid=valid)
 
-    def bytes_needed(self, tokens: int, head_dim: int) -> int:
+    def bytes_needed(self, tokens: int, head_dim: int, row_bytes: int) -> int:
         """See Policy."""
-        return 2 * tokens * row_bytes(head_dim)
+        return 2 * tokens * row_bytes

@@ -8,7 +8,6 @@ from typing import ClassVar
 
 from kvdrive import abi
 from kvdrive.errors import InputError
-from kvdrive.policies.base import row_bytes
 from kvdrive.policies.drive import DrivePolicy
 from kvdrive.policies.parameters import Mask, Parameters
 
@@ -66,12 +65,12 @@ class Groups(DrivePolicy):
         """`unread` as the command has it; a limit stays one, however small or large it is."""
         return min(max(round(self.unread * _LIMIT_ONE), 1), _LIMIT_ONE - 1) if self.unread else 0
 
-    def bytes_needed(self, tokens: int, head_dim: int) -> int:
+    def bytes_needed(self, tokens: int, head_dim: int, row_bytes: int) -> int:
         """See Policy; the index counts, too. Units that only `unread` asks for do not: they are not known here."""
         chosen, indexed = self.chosen(tokens), _indexed(tokens)
         read = min(chosen * self.unit, indexed) + tokens - indexed
         index = 0 if chosen == self.units(tokens) else indexed // abi.SPAN_TOKENS * index_bytes(head_dim)
-        return index + 2 * read * row_bytes(head_dim)
+        return index + 2 * read * row_bytes
 
 
 def index_bytes(head_dim: int) -> int:

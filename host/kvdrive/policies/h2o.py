@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import torch
 
-from kvdrive.policies.base import row_bytes, share
+from kvdrive.policies.base import share
 from kvdrive.policies.host import Halves, HostPolicy
 from kvdrive.policies.kept_tokens import KeptTokens
 
@@ -25,6 +25,6 @@ class H2O(HostPolicy):
         """See HostPolicy."""
         return KeptTokens(q, k, v, self.ratio, scale)
 
-    def bytes_needed(self, tokens: int, head_dim: int) -> int:
+    def bytes_needed(self, tokens: int, head_dim: int, row_bytes: int) -> int:
         """See Policy; `tokens` is the length of the prompt."""
-        return 2 * share(tokens, self.ratio) * row_bytes(head_dim)
+        return 2 * share(tokens, self.ratio) * row_bytes

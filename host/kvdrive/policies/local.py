@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from kvdrive.policies.base import row_bytes, share
+from kvdrive.policies.base import share
 from kvdrive.policies.drive import DrivePolicy
 from kvdrive.policies.parameters import Mask, Parameters
 
@@ -25,6 +25,6 @@ class Local(DrivePolicy):
         recent[tokens - max(window, 0 if pending else 1) :] = True
         return Parameters(valid=recent if valid is None else recent & valid)
 
-    def bytes_needed(self, tokens: int, head_dim: int) -> int:
+    def bytes_needed(self, tokens: int, head_dim: int, row_bytes: int) -> int:
         """See Policy."""
-        return 2 * share(tokens, self.ratio) * row_bytes(head_dim)
+        return 2 * share(tokens, self.ratio) * row_bytes

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import ClassVar
 
 from kvdrive import abi
-from kvdrive.policies.base import row_bytes, share
+from kvdrive.policies.base import share
 from kvdrive.policies.drive import DrivePolicy
 from kvdrive.policies.parameters import Mask, Parameters
 
@@ -40,8 +40,8 @@ class SparF(DrivePolicy):
             return Parameters(valid=valid)
         return Parameters(abi.Mode.SPARF_ATTEND, r, k_top, min(max(local - pending, 0), k_top), valid)
 
-    def bytes_needed(self, tokens: int, head_dim: int) -> int:
+    def bytes_needed(self, tokens: int, head_dim: int, row_bytes: int) -> int:
         """See Policy."""
         k_top, r = self.chosen(tokens), self.rows(head_dim)
         columns = 0 if k_top == tokens and r == head_dim else 2 * tokens * r
-        return columns + 2 * k_top * row_bytes(head_dim)
+        return columns + 2 * k_top * row_bytes

@@ -38,8 +38,7 @@ abi::NvmeStatus AttentionUnit::check(const abi::AttnSubmit& command, std::size_t
       if (rows->row_bytes() != first->row_bytes() || rows->format() != first->format()) return abi::kRowMismatch;
     }
   }
-  const bool chooses = command.mode == abi::kSparfAttend || command.mode == abi::kGroups;
-  if (chooses && first->format() != nvme::kBinary16) return abi::kInvalidField;
+  if (command.mode == abi::kSparfAttend && first->format() != nvme::kBinary16) return abi::kInvalidField;
   return data_bytes == payload_bytes(command) ? abi::kSuccess : abi::kDataLength;
 }
 

@@ -6,11 +6,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include "attention/job_memory.hpp"
 #include "attention/page_source.hpp"
 #include "attention/runs.hpp"
+#include "engine/engine.hpp"
+#include "formats.hpp"
 #include "kv/head_rows.hpp"
 
 namespace kvdrive {
@@ -47,18 +50,58 @@ void each_staged(const HeadRows& rows, const Runs& tokens, Use use) {
   }
 }
 
-// Places the rows of `tokens` one after the other; the batch's next request is stored_rows() of the same tokens.
+// Calls use(rows) for the rows of `tokens`, run by run. The batch's next request is stored_rows() of the same tokens.
+template <typename Use>
+void each_chosen(RowBatch& arriving, const HeadRows& rows, const Runs& tokens, Use use) {
+  arriving.next([&](const Run& run, const std::byte* bytes) {
+    use(std::span(bytes, std::size_t{run.count()} * rows.row_bytes()));
+  });
+  each_staged(rows, tokens, use);
+}
+
+// Places the rows of `tokens` one after the other as binary16 numbers. See each_chosen.
 inline std::uint64_t place_rows(JobMemory& memory, RowBatch& arriving, const HeadRows& rows, const Runs& tokens) {
-  const std::uint64_t address = memory.place(tokens.count() * std::uint64_t{rows.row_bytes()});
+  const std::uint64_t address = memory.place(tokens.count() * std::uint64_t{rows.half_bytes()});
   std::byte* to = memory.at(address);
-  const auto add = [&](std::span<const std::byte> bytes) {
-    std::memcpy(to, bytes.data(), bytes.size());
-    to += bytes.size();
-  };
-  arriving.next(
-      [&](const Run& run, const std::byte* bytes) { add({bytes, std::size_t{run.count()} * rows.row_bytes()}); });
-  each_staged(rows, tokens, add);
+  each_chosen(arriving, rows, tokens, [&](std::span<const std::byte> run) {
+    decode_rows(rows.format(), rows.head_dim(), run, reinterpret_cast<std::uint16_t*>(to));
+    to += run.size() / rows.row_bytes() * rows.half_bytes();
+  });
   return address;
 }
+
+// Places the rows of `tokens` one after the other as they are stored. See each_chosen.
+inline std::uint64_t place_stored_rows(JobMemory& memory, RowBatch& arriving, const HeadRows& rows,
+                                       const Runs& tokens) {
+  const std::uint64_t address = memory.place(tokens.count() * std::uint64_t{rows.row_bytes()});
+  std::byte* to = memory.at(address);
+  each_chosen(arriving, rows, tokens, [&](std::span<const std::byte> run) {
+    std::memcpy(to, run.data(), run.size());
+    to += run.size();
+  });
+  return address;
+}
+
+// Stored rows in job memory, for an engine that reads pages.
+class PlacedRows final : public KvPages {
+ public:
+  // `k`, `v`: rows of the form of `like`, one after the other.
+  PlacedRows(const HeadRows& like, std::uint32_t tokens, const std::byte* k, const std::byte* v)
+      : KvPages(kRowsPerPage, like.format()) {
+    for (std::uint32_t token = 0; token < tokens; token += kRowsPerPage) {
+      pages_[abi::kKeys].push_back(k + std::size_t{token} * like.row_bytes());
+      pages_[abi::kValues].push_back(v + std::size_t{token} * like.row_bytes());
+    }
+  }
+
+  void visit(abi::KvKind kind, const Visit& visit) const override { visit(0, pages_[kind]); }
+  // Rows were checked when they were placed.
+  void check(abi::KvKind, std::size_t, std::span<const std::byte* const>) const override {}
+
+ private:
+  static constexpr std::uint32_t kRowsPerPage = 64;
+
+  std::vector<const std::byte*> pages_[2];
+};
 
 }  // namespace kvdrive

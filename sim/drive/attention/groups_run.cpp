@@ -75,12 +75,19 @@ class GroupsHead {
     }
     memory_.start(head_, abi::kExact);
     memory_.job.tokens = tokens_.count();
-    memory_.job.k = place_rows(memory_, *arriving_, head_.k, tokens_);
-    memory_.job.v = place_rows(memory_, *arriving_, head_.v, tokens_);
+    const bool stored = context_.engine.reads_pages() && head_.k.format() != nvme::kBinary16;
+    const auto place = stored ? place_stored_rows : place_rows;
+    memory_.job.k = place(memory_, *arriving_, head_.k, tokens_);
+    memory_.job.v = place(memory_, *arriving_, head_.v, tokens_);
     arriving_.reset();
     memory_.place_inline_tokens(head_, true);
     memory_.job.out = memory_.place(head_.out_bytes());
-    done_ = run_job(context_, done_.data_done);
+    if (stored) {
+      const PlacedRows rows(head_.k, tokens_.count(), memory_.at(memory_.job.k), memory_.at(memory_.job.v));
+      done_ = run_job(context_, done_.data_done, &rows);
+    } else {
+      done_ = run_job(context_, done_.data_done);
+    }
     if (!failed()) note_left_out();
     return done_;
   }

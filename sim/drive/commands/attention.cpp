@@ -71,7 +71,7 @@ Reply fetch(DriveState& drive, const Request& request) {
 constexpr StatusField kSubmitFields[] = {
     {kScProgramNotActivated, offsetof(abi::AttnSubmit, mode)},
     {abi::kUnknownSession, offsetof(abi::AttnSubmit, session)},
-    {abi::kInvalidField, offsetof(abi::AttnSubmit, mode)},  // SparF or groups over rows in 8 or 4 bits
+    {abi::kInvalidField, offsetof(abi::AttnSubmit, mode)},  // SparF over rows in 8 or 4 bits
     {abi::kTokensMissing, offsetof(abi::AttnSubmit, tokens)},
     {abi::kRowMismatch, offsetof(abi::AttnSubmit, head)},
     {abi::kCrcMismatch, offsetof(abi::AttnSubmit, crc32c)},

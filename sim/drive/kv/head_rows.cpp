@@ -19,7 +19,7 @@ using Page = std::array<std::byte, abi::kPageBytes>;
 
 bool RowLayout::possible() const {
   const std::uint32_t dim = head_dim();
-  return dim > 0 && serves_head_dim(dim) && !((sparse || indexed) && format != nvme::kBinary16);
+  return dim > 0 && serves_head_dim(dim) && !(sparse && format != nvme::kBinary16);
 }
 
 HeadRows::HeadRows(const Name& name, const RowLayout& layout)
@@ -84,7 +84,7 @@ void HeadRows::prepare_append(Ftl& ftl, std::span<const std::byte> rows, std::ui
   if (sparse() && name_.kind == abi::kKeys) index_spans(ftl, rows, change);
   if (!index_) return;
   const auto read = [&](std::uint32_t first, std::uint32_t count, std::byte* out) {
-    return read_rows(ftl, rows, first, count, out);
+    return read_halves(ftl, rows, first, count, out);
   };
   index_->prepare_append(ftl, owner(GroupKind::kKeyIndex, 0), change.tokens, read, change.index);
 }
@@ -120,6 +120,18 @@ bool HeadRows::read_rows(Ftl& ftl, std::span<const std::byte> added_rows, std::u
     out += std::size_t{end - token} * row_bytes();
     token = end;
   }
+  return true;
+}
+
+// The same rows as binary16 numbers.
+bool HeadRows::read_halves(Ftl& ftl, std::span<const std::byte> added_rows, std::uint32_t first, std::uint32_t count,
+                           std::byte* out) const {
+  if (format() == nvme::kBinary16) return read_rows(ftl, added_rows, first, count, out);
+  std::vector<std::byte> rows(std::size_t{count} * row_bytes());
+  if (!read_rows(ftl, added_rows, first, count, rows.data())) return false;
+  std::vector<std::uint16_t> halves(std::size_t{count} * head_dim());
+  decode_rows(format(), head_dim(), rows, halves.data());
+  std::memcpy(out, halves.data(), std::size_t{count} * half_bytes());
   return true;
 }
 

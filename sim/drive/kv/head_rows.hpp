@@ -29,8 +29,7 @@ namespace kvdrive {
 struct RowLayout {
   std::uint32_t row_bytes = 0;
   RowFormat format = nvme::kBinary16;
-  // Only with kBinary16:
-  bool sparse = false;   // also keep the copy of K and the sum of V that SparF needs
+  bool sparse = false;   // also keep the copy of K and the sum of V that SparF needs; only with kBinary16
   bool indexed = false;  // also keep the 2-bit index of K that policy groups needs
 
   // All but the size in one number: bit 0 is `sparse`, bit 7 is `indexed`.
@@ -158,6 +157,8 @@ class HeadRows {
   bool subtract_rows(Ftl& ftl, std::uint32_t first, std::uint32_t end, std::vector<std::int64_t>& sums) const;
   bool read_rows(Ftl& ftl, std::span<const std::byte> added_rows, std::uint32_t first, std::uint32_t count,
                  std::byte* out) const;
+  bool read_halves(Ftl& ftl, std::span<const std::byte> added_rows, std::uint32_t first, std::uint32_t count,
+                   std::byte* out) const;
   void keep_groups(Ftl& ftl, std::uint32_t groups);
   void drop_indexes(Ftl& ftl);
   void index_spans(Ftl& ftl, std::span<const std::byte> rows, Change& change);

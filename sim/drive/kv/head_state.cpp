@@ -97,7 +97,7 @@ void HeadRows::check(Ftl& ftl, const std::function<void(const std::string&)>& re
   compare(index_->list(), index_->pages(), GroupKind::kKeyIndex, "2-bit index");
   if (!ftl.keeps_payload()) return;
   const auto read = [&](std::uint32_t first, std::uint32_t count, std::byte* out) {
-    return read_rows(ftl, {}, first, count, out);
+    return read_halves(ftl, {}, first, count, out);
   };
   if (const std::uint32_t span = index_->first_wrong_span(ftl, read); span < index_->spans()) {
     report(name + ", 2-bit index: span " + std::to_string(span) + " is not the index of its rows");

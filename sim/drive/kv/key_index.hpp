@@ -37,7 +37,7 @@ class KeyIndex {
     std::vector<std::byte> waiting;
     std::size_t kept_waiting = 0;  // length of the unchanged first part of `waiting`
   };
-  // Copies `count` rows of K from token `first` on. Returns false if a group of them is lost.
+  // Writes `count` rows of K from token `first` on, as binary16 numbers. Returns false if a group of them is lost.
   using ReadRows = std::function<bool(std::uint32_t first, std::uint32_t count, std::byte* out)>;
 
   explicit KeyIndex(std::uint32_t head_dim) : head_dim_(head_dim) {}

@@ -1,5 +1,7 @@
 """K and V in 8 and 4 bits: their values do not depend on splits, spills, forks or saving, and bytes fall."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import torch
@@ -12,6 +14,8 @@ from kvdrive.kvcache.fingerprint import fingerprint
 from kvdrive.nvme import rows
 from kvdrive.nvme.wire import RowFormat
 from kvdrive.plugins.transformers import attach
+from kvdrive.policies import make_policy
+from kvdrive.targets.cpu import CpuDrive
 from kvdrive.targets.emulator import Emulator
 
 FORMATS = ("int8", "int4")
@@ -48,6 +52,17 @@ def test_spills_drives_forks_and_crops_change_no_bit(tmp_path, llama, kv_format)
     plain, _ = decode(llama, drive_at(tmp_path / "3"), spill=8)
     error = float((want - plain).abs().mean() / plain.std())
     assert 0 < error < (0.02 if kv_format == "int8" else 0.2)
+
+
+@pytest.mark.parametrize("kv_format", FORMATS)
+def test_groups_over_formats_is_the_same_on_every_engine(tmp_path, llama, kv_format):
+    options = {"kv_format": kv_format, "spill": 8, "attention": make_policy("groups", Fraction(1, 2), unit=16)}
+    want, _ = decode(llama, drive_at(tmp_path / "0"), **options)
+    assert torch.equal(decode(llama, drive_at(tmp_path / "1", "hls"), **options)[0], want)
+    with CpuDrive(tmp_path / "2") as drive:
+        assert torch.equal(decode(llama, drive, **options)[0], want)
+    exact, _ = decode(llama, drive_at(tmp_path / "3"), kv_format=kv_format, spill=8)
+    assert not torch.equal(exact, want)
 
 
 @pytest.mark.parametrize(("kv_format", "less"), [("int8", 1.9), ("int4", 3.5)])

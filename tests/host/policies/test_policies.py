@@ -45,7 +45,7 @@ def test_exact_attention_takes_no_ratio():
 @pytest.mark.parametrize("name", ["groups", "sparf", "sparq", "local"])
 def test_ratio_one_is_exact_attention(name):
     assert make_policy(name).parameters(1000, D) == Parameters()
-    assert make_policy(name).bytes_needed(1000, D) == make_policy("exact").bytes_needed(1000, D)
+    assert make_policy(name).bytes_needed(1000, D, 2 * D) == make_policy("exact").bytes_needed(1000, D, 2 * D)
 
 
 def test_sparf_chooses_an_eighth_of_rows_and_tokens():
@@ -55,7 +55,7 @@ def test_sparf_chooses_an_eighth_of_rows_and_tokens():
 def test_sparq_spends_an_eighth_of_the_bytes():
     policy = make_policy("sparq", EIGHTH)
     assert policy.parameters(4096, 128) == Parameters(abi.Mode.SPARF_ATTEND, 16, 256, 64)
-    assert policy.bytes_needed(4096, 128) * 8 == make_policy("exact").bytes_needed(4096, 128)
+    assert policy.bytes_needed(4096, 128, 256) * 8 == make_policy("exact").bytes_needed(4096, 128, 256)
 
 
 def test_groups_with_a_limit_of_what_is_left_unread():
@@ -77,7 +77,8 @@ def test_groups_chooses_an_eighth_of_the_units():
     assert policy.parameters(100, 128) == Parameters(abi.Mode.GROUPS, 32, 2)
     assert policy.parameters(20, 128) == Parameters()
     rows = 16 * 32 + 5  # and the tokens without an index
-    assert policy.bytes_needed(4101, 128) == 128 * 1280 + 2 * rows * 256
+    assert policy.bytes_needed(4101, 128, 256) == 128 * 1280 + 2 * rows * 256
+    assert policy.bytes_needed(4101, 128, 132) == 128 * 1280 + 2 * rows * 132  # the index is that of binary16
 
 
 def test_parameters_that_a_policy_does_not_have_are_refused():

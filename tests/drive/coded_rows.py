@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows in 8 and 4 bits as the golden model encodes them."""
+
+import numpy as np
+
+from golden import formats
+from kvdrive.nvme.wire import RowFormat
+
+FORMATS = {RowFormat.INT8: 8, RowFormat.INT4: 4}
+
+
+def encode(rows: np.ndarray, kind: RowFormat) -> np.ndarray:
+    """float16 [heads, tokens, d] -> uint8 [heads, tokens, row_bytes]."""
+    d = rows.shape[-1]
+    flat = formats.encode_rows(rows.reshape(-1, d), FORMATS[kind])
+    return flat.reshape(*rows.shape[:2], -1)
+
+
+def decode(stored: np.ndarray, kind: RowFormat, d: int) -> np.ndarray:
+    """uint8 [heads, tokens, row_bytes] -> float16 [heads, tokens, d]."""
+    return formats.decode_rows(stored.reshape(-1, stored.shape[-1]), FORMATS[kind], d).reshape(*stored.shape[:2], d)
+
+
+def per_group(kind: RowFormat, d: int) -> int:
+    """Tokens of a page."""
+    return 4096 // formats.row_bytes(FORMATS[kind], d)
