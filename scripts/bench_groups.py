@@ -72,6 +72,7 @@ class Row:
     contender: str
     seconds: list[float] = field(default_factory=list)
     file_bytes: list[int] = field(default_factory=list)
+    file_reads: list[int] = field(default_factory=list)
     hits: list[float] = field(default_factory=list)
     over_exact: float = 1.0
     bytes_of_exact: float = 1.0
@@ -134,13 +135,15 @@ def step(drive: CpuDrive | Emulator, number: int, data: Data, at: int, how: Para
         session.attend(layer, data.q[at, layer], data.shape.tokens, scale_bits(None, data.shape.head_dim), how)
 
 
-def contenders(shape: Shape, ratios: Sequence[Fraction]) -> dict[str, tuple[Parameters, int]]:
-    """Parameters and bytes of hot groups by name."""
+def contenders(shape: Shape, ratios: Sequence[Fraction], units: Sequence[int]) -> dict[str, tuple[Parameters, int]]:
+    """Parameters and bytes of hot groups by name; hot groups for the first unit only."""
     found = {"exact": (EVERYTHING, 0)}
     for ratio in ratios:
-        how = make_policy("groups", ratio).parameters(shape.tokens, shape.head_dim)
-        found[f"groups {ratio}"] = (how, 0)
-        found[f"groups {ratio}, {float(HOT):.0%} hot"] = (how, int(shape.kv_bytes * HOT))
+        for unit in units:
+            how = make_policy("groups", ratio, unit=unit).parameters(shape.tokens, shape.head_dim)
+            found[f"groups {ratio}, unit {unit}"] = (how, 0)
+            if unit == units[0]:
+                found[f"groups {ratio}, unit {unit}, {float(HOT):.0%} hot"] = (how, int(shape.kv_bytes * HOT))
     return found
 
 
@@ -149,7 +152,7 @@ def measure(folder: Path, data: Data, args: argparse.Namespace, tick: Callable[[
     path, shape = folder / "cpu.kv", data.shape
     with CpuDrive(path, args.threads, 2 * shape.kv_bytes + (1 << 28), format=True) as drive:
         number = store(drive, data)
-    wanted = contenders(shape, args.ratios)
+    wanted = contenders(shape, args.ratios, args.units)
     rows = {name: Row(data.name, shape.tokens, name) for name in wanted}
     for _ in range(args.rounds):
         for name, (how, hot) in wanted.items():
@@ -161,7 +164,9 @@ def measure(folder: Path, data: Data, args: argparse.Namespace, tick: Callable[[
                 for at in range(args.warm, args.warm + args.steps):
                     step(drive, number, data, at, how)
                 rows[name].seconds.append((time.perf_counter() - start) / args.steps)
-                rows[name].file_bytes.append((drive.stats().file_bytes_read - reads.file_bytes_read) // args.steps)
+                read = drive.stats()
+                rows[name].file_bytes.append((read.file_bytes_read - reads.file_bytes_read) // args.steps)
+                rows[name].file_reads.append((read.file_reads - reads.file_reads) // args.steps)
                 after = drive._drive.flash_stats()
             hits, misses = (after[kind] - before[kind] for kind in ("hot_hits", "hot_misses"))
             rows[name].hits.append(hits / max(hits + misses, 1))
@@ -190,15 +195,16 @@ def device_times(path: Path, data: Data, wanted: dict[str, tuple[Parameters, int
 
 def table(rows: Sequence[Row]) -> str:
     """The rows as Markdown."""
-    columns = ("K and V", "tokens", "contender", "ms a step", "x exact", "bytes, of exact", "hits", "device, x exact")
-    lines = ["| " + " | ".join(columns) + " |"]
-    lines.append("|---|---:|---|---:|---:|---:|---:|---:|")
+    columns = ("K and V", "tokens", "contender", "ms a step", "x exact", "bytes, of exact", "KiB a read", "hits")
+    lines = ["| " + " | ".join((*columns, "device, x exact")) + " |"]
+    lines.append("|---|---:|---|---:|---:|---:|---:|---:|---:|")
     for row in rows:
         hits = f"{statistics.median(row.hits):.0%}" if "hot" in row.contender else ""
+        a_read = statistics.median(row.file_bytes) / max(statistics.median(row.file_reads), 1) / 1024
         device = f"{row.device_over_exact:.2f}" if row.device_over_exact else ""
         lines.append(
             f"| {row.data} | {row.tokens:,} | {row.contender} | {statistics.median(row.seconds) * 1e3:.4g} "
-            f"| {row.over_exact:.2f} | {row.bytes_of_exact:.3f} | {hits} | {device} |"
+            f"| {row.over_exact:.2f} | {row.bytes_of_exact:.3f} | {a_read:.3g} | {hits} | {device} |"
         )
     return "\n".join(lines)
 
@@ -208,6 +214,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--tokens", type=int, default=65536)
     parser.add_argument("--layers", type=int, default=8)
     parser.add_argument("--ratios", type=Fraction, nargs="+", default=[Fraction(1, 8), Fraction(1, 16)])
+    parser.add_argument("--units", type=int, nargs="+", default=[32, 64, 128], help="tokens that are chosen together")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--warm", type=int, default=3, help="steps before those that count")
     parser.add_argument("--steps", type=int, default=5)
