@@ -36,7 +36,10 @@ class Cell:
 
 
 def kernel_of(routed: Path, top: str, ports: list[Port]) -> str:
-    """Verilog of the module `top` from nextpnr-ecp5's netlist of the harness. Raises ToolError for unknown cells."""
+    """Verilog of the module `top` from nextpnr-ecp5's netlist of the harness.
+
+    Raises ToolError for cells without a model.
+    """
     (module,) = json.loads(routed.read_text())["modules"].values()
     cells: dict[str, Any] = module["cells"]
     chain: dict[tuple[str, int], dict[str, Any]] = {}
@@ -54,7 +57,7 @@ def kernel_of(routed: Path, top: str, ports: list[Port]) -> str:
         made
         for name, cell in kernel_cells(cells).items()
         if cell["parameters"].get("MODE") != "RAMW_BLOCK"
-        for made in _CONVERT[cell["type"]](name, cell["parameters"], _connected(cell))
+        for made in _convert(name, cell)
     )
     return module_text(top, {port: pins[port] for port in ports}, kept)
 
@@ -62,6 +65,12 @@ def kernel_of(routed: Path, top: str, ports: list[Port]) -> str:
 def kernel_cells(cells: dict[str, Any]) -> dict[str, Any]:
     """The cells that do not belong to the harness, its pins or the clock."""
     return {name: cell for name, cell in cells.items() if not _HARNESS.match(name) and not _OTHERS.match(name)}
+
+
+def _convert(name: str, cell: dict[str, Any]) -> list[Cell]:
+    if cell["type"] not in _CONVERT:
+        raise ToolError(f"{name}: {cell['type']} has no model")
+    return _CONVERT[cell["type"]](name, cell["parameters"], _connected(cell))
 
 
 def _connected(cell: dict[str, Any]) -> dict[str, Bit]:

@@ -19,7 +19,7 @@ _WORST = r"\([\d.-]*:[\d.-]*:([\d.-]+)\)"
 _INTERCONNECT = re.compile(rf"\(INTERCONNECT (\S+)/(\w+) (\S+)/(\w+) {_WORST} {_WORST}\)")
 _IOPATH = re.compile(rf"\(IOPATH (?:\(\w+ )?(\w+)\)? (\w+) {_WORST} {_WORST}\)")
 _SETUP = re.compile(rf"\(SETUPHOLD \(\w+ (\w+)\) \(\w+ (\w+)\) {_WORST}")
-_CLOCKS = re.compile(r"W?C(LK|K)\d?[AB]?|RDCLK|WRCLK")
+_CLOCKS = re.compile(r"W?CK|CLK[0-3]?[AB]?")
 
 Pin = tuple[str, str]
 

@@ -97,6 +97,9 @@ def test_a_cell_without_a_model_is_refused(tmp_path: Path) -> None:
     cell = {"dut.m": pins | {"parameters": {"REG_OUTPUT_CLK": "CLK0"}}}
     with pytest.raises(ToolError, match="a multiplier with registers has no model"):
         netlist.kernel_of(routed(tmp_path, cell), "top", PORTS)
+    memory = {"dut.m": pins | {"type": "DP16KD", "parameters": {}}}
+    with pytest.raises(ToolError, match=r"dut\.m: DP16KD has no model"):
+        netlist.kernel_of(routed(tmp_path, memory), "top", PORTS)
 
 
 def test_figures_are_of_the_kernel_alone(tmp_path: Path) -> None:
