@@ -17,7 +17,7 @@ from pnr.route import flow_of
 from rtl.kernels import find_tops
 from rtl.library import Model
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("pnr")]  # a run of the router is shared, and takes a lot
 PLATFORM = "ecp5-85"
 JOBS = ("half", "alternating", "bits beyond the count", "refused")
 
