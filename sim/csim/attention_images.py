@@ -44,10 +44,11 @@ class Problem:
 
 @dataclass
 class Image:
-    """A job under construction: descriptor fields and arrays by field name."""
+    """A job under construction: descriptor fields and arrays by field name. `kind`: the descriptor's type."""
 
     fields: dict[str, int]
     arrays: dict[str, NDArray[np.generic]] = field(default_factory=dict)
+    kind: np.dtype[np.void] = AttentionJob
 
     def build(self, rng: np.random.Generator) -> tuple[Memory, int]:
         """The memory and the byte address of the job. Bytes outside of arrays and in their padding are random."""
@@ -55,14 +56,14 @@ class Image:
         names = list(rng.permutation(["job", *blocks]))
         places, end = {}, 0
         for name in names:
-            size = AttentionJob.itemsize if name == "job" else blocks[name].size
+            size = self.kind.itemsize if name == "job" else blocks[name].size
             places[name] = end + BEAT_BYTES * int(rng.integers(1, 4))
             end = places[name] + -(-size // BEAT_BYTES) * BEAT_BYTES
         memory = rng.integers(0, 256, end + BEAT_BYTES, np.uint8)
         for name, block in blocks.items():
             memory[places[name] : places[name] + block.size] = block
         job_address = places.pop("job")
-        job = np.zeros((), AttentionJob)
+        job = np.zeros((), self.kind)
         for name, value in (self.fields | places).items():
             job[name] = value
         put_job(memory, job_address, job)
@@ -71,12 +72,12 @@ class Image:
 
 def put_job(memory: Memory, address: int, job: NDArray[np.void]) -> None:
     """Write a descriptor."""
-    memory[address : address + AttentionJob.itemsize] = np.frombuffer(job.tobytes(), np.uint8)
+    memory[address : address + job.itemsize] = np.frombuffer(job.tobytes(), np.uint8)
 
 
-def get_job(memory: Memory, address: int) -> NDArray[np.void]:
+def get_job(memory: Memory, address: int, kind: np.dtype[np.void] = AttentionJob) -> NDArray[np.void]:
     """A copy of the descriptor, as a scalar array."""
-    return memory[address : address + AttentionJob.itemsize].copy().view(AttentionJob)[0]
+    return memory[address : address + kind.itemsize].copy().view(kind)[0]
 
 
 def to_case(

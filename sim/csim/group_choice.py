@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import golden
-from csim.attention_images import Memory
+from csim import attention_images
+from csim.attention_images import Image, Memory, put_job
 from csim.vectors import Case
 from golden.abi import (
     ABI_VERSION,
@@ -55,7 +56,6 @@ class Choice:
 
     def build(self, rng: np.random.Generator) -> tuple[Memory, int]:
         """The memory and the byte address of the job. Bytes outside of arrays and in their padding are random."""
-        arrays = self._arrays(rng)
         numbers = {
             "version": ABI_VERSION,
             "group": len(self.q),
@@ -67,22 +67,14 @@ class Choice:
             "k_top": self.k_top,
             "scale_log2e": golden.scale_bits(None, self.q.shape[1]) if self.scale is None else self.scale,
         }
-        places, end = {}, 0
-        for name in rng.permutation(["job", *arrays]):
-            size = GroupChoiceJob.itemsize if name == "job" else arrays[name].size
-            places[name] = end + BEAT_BYTES * int(rng.integers(1, 4))
-            end = places[name] + -(-size // BEAT_BYTES) * BEAT_BYTES
-        memory = rng.integers(0, 256, end + BEAT_BYTES, np.uint8)
-        for name, array in arrays.items():
-            memory[places[name] : places[name] + array.size] = array
-        address = places.pop("job")
-        job = np.zeros((), GroupChoiceJob)
-        for name, value in (numbers | places | self.fields).items():
+        memory, address = Image(numbers, self._arrays(rng), GroupChoiceJob).build(rng)
+        job = get_job(memory, address)
+        for name, value in self.fields.items():
             job[name] = value
-        memory[address : address + GroupChoiceJob.itemsize] = np.frombuffer(job.tobytes(), np.uint8)
+        put_job(memory, address, job)
         return memory, address
 
-    def _arrays(self, rng: np.random.Generator) -> dict[str, Memory]:
+    def _arrays(self, rng: np.random.Generator) -> dict[str, NDArray[np.generic]]:
         marks = golden.bitmap.beats(-(-self.tokens // (self.unit if self.unit in UNIT_TOKENS else 16)))
         arrays: dict[str, NDArray[np.generic]] = {
             "q": self.q,
@@ -99,13 +91,12 @@ class Choice:
             padded = rng.integers(-(2**31), 2**31, (g, -(-t // _SCORES_PER_BEAT) * _SCORES_PER_BEAT)).astype(np.int32)
             padded[:, :t] = self.tail
             arrays["tail_scores"] = padded
-        return {name: np.frombuffer(array.tobytes(), np.uint8) for name, array in arrays.items()}
+        return arrays
 
 
-def get_job(memory: Memory, address: int) -> np.void:
-    """A copy of the descriptor."""
-    job: np.void = memory[address : address + GroupChoiceJob.itemsize].copy().view(GroupChoiceJob)[0]
-    return job
+def get_job(memory: Memory, address: int) -> NDArray[np.void]:
+    """A copy of the descriptor, as a scalar array."""
+    return attention_images.get_job(memory, address, GroupChoiceJob)
 
 
 def cases(rng: np.random.Generator, small: bool) -> Iterator[Case]:

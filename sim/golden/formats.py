@@ -64,16 +64,7 @@ def decode_rows(stored: Rows, bits: int, head_dim: int) -> NDArray[np.float16]:
     """Rows uint8 [n, row_bytes] -> binary16 [n, d]."""
     out = np.zeros((len(stored), head_dim), np.int64)
     for part in _parts(bits, head_dim):
-        numbers = part.end - part.first
-        step = stored[:, part.step].astype(np.int64)[:, None]
-        if bits == 8:
-            codes = stored[:, part.codes : part.codes + numbers].view(np.int8).astype(np.int64)
-            out[:, part.first : part.end] = codes << step
-        else:
-            pairs = stored[:, part.codes : part.codes + numbers // 2]
-            codes = np.concatenate([pairs & 15, pairs >> 4], axis=1).astype(np.int64)
-            zero = stored[:, part.step + 1 : part.step + 2].view(np.int8).astype(np.int64)
-            out[:, part.first : part.end] = (codes + zero) * _step4(step)
+        out[:, part.first : part.end] = _values(*_unpacked(stored, bits, part), bits)
     exponent = np.full(out.shape, -FRACTION_BITS)
     patterns = encode(BINARY16, out < 0, np.abs(out).astype(np.uint64), exponent).astype(np.uint16)
     assert bool((fixed(patterns) == out).all()), "every value is a binary16 number"
@@ -83,23 +74,30 @@ def decode_rows(stored: Rows, bits: int, head_dim: int) -> NDArray[np.float16]:
 def is_valid(stored: Rows, bits: int, head_dim: int) -> bool:
     """True if every code of the rows uint8 [n, row_bytes] stands for a finite binary16 number."""
     for part in _parts(bits, head_dim):
-        step = stored[:, part.step].astype(np.int64)[:, None]
-        numbers = part.end - part.first
+        codes, step = _unpacked(stored, bits, part)
         if bits == 8:
-            codes = stored[:, part.codes : part.codes + numbers].view(np.int8).astype(np.int64)
-            if (step >= _INT8_EXPONENTS).any() or (codes < -_INT8_MOST).any():
-                return False
-            values = codes << step
+            in_range = (step < _INT8_EXPONENTS).all() and (codes >= -_INT8_MOST).all()
         else:
-            pairs = stored[:, part.codes : part.codes + numbers // 2]
-            codes = np.concatenate([pairs & 15, pairs >> 4], axis=1).astype(np.int64)
-            zero = stored[:, part.step + 1 : part.step + 2].view(np.int8).astype(np.int64)
-            if (codes + zero > _INT4_MOST).any():
-                return False
-            values = (codes + zero) * _step4(step)
-        if (np.abs(values) > _LARGEST).any():
+            in_range = (codes <= _INT4_MOST).all()
+        if not in_range or (np.abs(_values(codes, step, bits)) > _LARGEST).any():
             return False
     return True
+
+
+def _unpacked(stored: Rows, bits: int, part: _Part) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """A part's codes [n, numbers], of INT4 plus its zero, and the bytes [n, 1] of its steps."""
+    numbers = part.end - part.first
+    step = stored[:, part.step].astype(np.int64)[:, None]
+    if bits == 8:
+        return stored[:, part.codes : part.codes + numbers].view(np.int8).astype(np.int64), step
+    pairs = stored[:, part.codes : part.codes + numbers // 2]
+    codes = np.concatenate([pairs & 15, pairs >> 4], axis=1).astype(np.int64)
+    return codes + stored[:, part.step + 1 : part.step + 2].view(np.int8).astype(np.int64), step
+
+
+def _values(codes: NDArray[np.int64], step: NDArray[np.int64], bits: int) -> NDArray[np.int64]:
+    """What codes stand for, LSB 2^-24. `step`: the byte of each."""
+    return codes << step if bits == 8 else codes * _step4(step)
 
 
 def _parts(bits: int, head_dim: int) -> list[_Part]:

@@ -12,8 +12,8 @@ from csim import attention
 from csim.attention_images import get_job
 from golden.abi import AttentionJob, Mode, Status
 from rtl.kernels import Top
-from tb.attention.monitor import observe
-from tb.common.kernel import Case, Scoreboard, expect
+from tb.common.kernel import Case
+from tb.common.memory_job import MemoryJobScoreboard
 from tb.common.report import Coverage
 from tb.common.session import Job, Outcome
 
@@ -30,36 +30,23 @@ _REFUSALS = (
     Status.OUT_OF_RANGE,
 )
 _SPARF_REFUSALS = (Status.BAD_R, Status.BAD_K)
-_REFUSED_OF_EACH = 12  # csim has thousands of refused jobs; RTL runs this many of each status word
 _SIZES = (1, 16, 17, 128, 129)
 
 
-class Attention(Scoreboard):
+class Attention(MemoryJobScoreboard):
+    refusals = attention.REFUSALS
+    largest_bytes = 2**22
+    refused_of_each, refused_of_each_small = 12, 2
+
     def __init__(self, group: int, exact: bool) -> None:
         self.group = group
         self.exact = exact  # True for the top without SparF
         self.modes = golden.job.EXACT_MODES if exact else golden.job.ALL_MODES
 
     def cases(self, seed: int, small: bool) -> Iterable[Case]:
-        """Cases of the group size. Of refused jobs, only some with each status word are run."""
-        refused: dict[int, int] = {}
-        for case in (dict(case) for case in attention.cases(np.random.default_rng(seed), small)):
-            if (case["top"], case["exact"]) != (self.group, self.exact) or case["memory"].size > 2**22:
-                continue
-            if self.refused(case):
-                refused[case["status"]] = refused.get(case["status"], 0) + 1
-                if refused[case["status"]] > (2 if small else _REFUSED_OF_EACH):
-                    continue
-            yield case
-
-    def refused(self, case: Case) -> bool:
-        return bool(case["status"] & attention.REFUSALS)
-
-    def check(self, case: Case, job: Job, outcome: Outcome) -> None:
-        got = observe(outcome)
-        expect("status", got.status, case["status"], case)
-        expect("bus_error", got.bus_error, 0, case)
-        expect("memory", got.memory, case["expected"], case)
+        """Cases of the top. Of refused jobs, only some with each status word are run."""
+        found = (dict(case) for case in attention.cases(np.random.default_rng(seed), small))
+        return self.select((c for c in found if (c["top"], c["exact"]) == (self.group, self.exact)), small)
 
     def variables(self, case: Case, job: Job, outcome: Outcome | None = None) -> dict[str, int]:
         """`digits` is the most possible, because the passes of the radix select cannot be seen from outside."""

@@ -11,10 +11,10 @@ from csim import group_choice
 from csim.group_choice import get_job
 from golden.abi import CHOICE_HEAD_DIMS, UNIT_TOKENS, Status
 from rtl.kernels import Top
-from tb.common.kernel import Case, Scoreboard, expect
+from tb.common.kernel import Case
+from tb.common.memory_job import MemoryJobScoreboard
 from tb.common.report import Coverage
 from tb.common.session import Job, Outcome
-from tb.group_choice.monitor import observe
 
 _REFUSALS = (
     Status.BAD_VERSION,
@@ -28,35 +28,21 @@ _REFUSALS = (
     Status.UNALIGNED,
     Status.OUT_OF_RANGE,
 )
-_REFUSED_OF_EACH = 8  # csim has hundreds of refused jobs; RTL runs this many of each status word
-_LARGEST_BYTES = 2**18
 _SIZES = (32, 96, 512)
 
 
-class GroupChoice(Scoreboard):
+class GroupChoice(MemoryJobScoreboard):
+    refusals = group_choice.REFUSALS
+    largest_bytes = 2**18
+    refused_of_each, refused_of_each_small = 8, 1
+
     def __init__(self, group: int) -> None:
         self.group = group
 
     def cases(self, seed: int, small: bool) -> Iterable[Case]:
         """Cases of the group size. Of refused jobs, only some with each status word are run."""
-        refused: dict[int, int] = {}
-        for case in (dict(case) for case in group_choice.cases(np.random.default_rng(seed), small)):
-            if case["top"] != self.group or case["memory"].size > _LARGEST_BYTES:
-                continue
-            if self.refused(case):
-                refused[case["status"]] = refused.get(case["status"], 0) + 1
-                if refused[case["status"]] > (1 if small else _REFUSED_OF_EACH):
-                    continue
-            yield case
-
-    def refused(self, case: Case) -> bool:
-        return bool(case["status"] & group_choice.REFUSALS)
-
-    def check(self, case: Case, job: Job, outcome: Outcome) -> None:
-        got = observe(outcome)
-        expect("status", got.status, case["status"], case)
-        expect("bus_error", got.bus_error, 0, case)
-        expect("memory", got.memory, case["expected"], case)
+        found = (dict(case) for case in group_choice.cases(np.random.default_rng(seed), small))
+        return self.select((case for case in found if case["top"] == self.group), small)
 
     def variables(self, case: Case, job: Job, outcome: Outcome | None = None) -> dict[str, int]:
         fields = get_job(case["memory"], case["job"])
