@@ -1,4 +1,4 @@
-"""Write the results of `kvdrive eval` into docs/eval.md and docs/groups.md, with their pictures."""
+"""Write the results of `kvdrive eval` into docs/eval.md, docs/groups.md and README.md, with their pictures."""
 
 from __future__ import annotations
 
@@ -61,6 +61,19 @@ def limits_at_equal_bytes(points: list[Point]) -> list[str]:
     return ["\n".join(lines)]
 
 
+def gain(points: list[Point]) -> str:
+    """What the README says of policy groups, from the results on SmolLM2."""
+    at = {(point.policy, point.ratio): point for point in points if point.kv_format == "f16"}
+    exact, groups, sparf = at["exact", "1"], at["groups", "1/8"], at["sparf", "1/8"]
+    share, sparf_share = (point.bytes_read / exact.bytes_read for point in (groups, sparf))
+    return (
+        f"On SmolLM2 at {groups.context:,} tokens, `groups` at 1/8 reads {share:.0%} of the bytes that exact attention "
+        f"reads, for {groups.added_nats:+.3f} ± {groups.added_error:.3f} nats a token (perplexity "
+        f"{groups.perplexity:.2f}, exact {exact.perplexity:.2f}). SparF at 1/8 reads {sparf_share:.0%}, for "
+        f"{sparf.added_nats:+.3f} ± {sparf.added_error:.3f}."
+    )
+
+
 def main() -> int:
     """Exit status 1 without results; blocks without results stay as they are."""
     found = {name: folder for name, folder in SOURCES.items() if (folder / "eval.json").exists()}
@@ -68,11 +81,14 @@ def main() -> int:
         print("no results in out: run the kvdrive eval of docs/eval.md first", file=sys.stderr)
         return 1
     for (name, page), folder in found.items():
-        block = sweep_block(json.loads((folder / "eval.json").read_text()))
+        results = json.loads((folder / "eval.json").read_text())
+        block = sweep_block(results)
         if picture := PICTURES.get((name, page)):
             shutil.copy(folder / "eval.png", ROOT / "docs" / picture)
             block += f"\n\n![perplexity, KL and accuracy against bytes read]({picture})"
         write_blocks(ROOT / "docs" / page, {name: block})
+        if name == "quality":
+            write_blocks(ROOT / "README.md", {"gain": gain(report.points_of(results))})
     return 0
 
 

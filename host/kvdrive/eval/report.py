@@ -14,6 +14,8 @@ from rich.table import Table
 from kvdrive.eval.points import Point
 from kvdrive.policies import POLICIES
 
+_SHARE = "tokens of the answers, %"
+
 
 def write_json(path: Path, result: dict[str, Any]) -> None:
     """The whole result, readable by people too."""
@@ -99,6 +101,8 @@ def sweep_picture(path: Path, points: Sequence[Point], title: str) -> None:
         axis.set_xscale("log", base=2)
         axis.xaxis.set_major_formatter(FuncFormatter(lambda mib, _: f"{mib:g}"))
         axis.set(xlabel="MiB of K and V read per step", ylabel=label)
+        if label.endswith(_SHARE):
+            axis.set_ylim(0, 105)
         axis.grid(visible=True, alpha=0.3)
     for axis in axes[len(drawn) :]:
         axis.remove()
@@ -119,9 +123,9 @@ def _panels(points: Sequence[Point]) -> dict[str, Callable[[Point], float | None
     if all(point.perplexity is not None for point in points):
         found = {"perplexity": attrgetter("perplexity"), "KL to exact attention, nats": attrgetter("kl")}
     for task in points[0].accuracy:
-        found[f"{task}: whole answers, %"] = partial(_percent, task)
+        found[f"{task}: {_SHARE}"] = partial(_percent, task)
     return found
 
 
 def _percent(task: str, point: Point) -> float:
-    return 100 * point.accuracy[task]
+    return 100 * point.token_accuracy[task]
