@@ -86,6 +86,7 @@ def fill(model: PreTrainedModel, attached: Attachment, cache: DriveCache, settin
     generator = torch.Generator().manual_seed(1)
     positions = torch.arange(setting.tokens)[None]
     rotary = getattr(model.get_decoder(), "rotary_emb", None)
+    as_inputs = 0 if xcache is None else xcache.sequences_of(setting.batch)
     for layer in range(config.num_hidden_layers):
         size = (setting.batch, kv_heads, setting.tokens, head_dim)
         k, v = (torch.randn(size, generator=generator).to(model.dtype) for _ in range(2))
@@ -93,7 +94,7 @@ def fill(model: PreTrainedModel, attached: Attachment, cache: DriveCache, settin
             x = torch.randn(setting.batch, setting.tokens, config.hidden_size, generator=generator).to(model.dtype)
             embeddings = None if rotary is None else rotary(x, positions)
             xcache.inputs._latest[layer] = (x, {"position_ids": positions, "position_embeddings": embeddings})
-            for row in range(xcache.sequences_of(setting.batch)):
+            for row in range(as_inputs):
                 k[row], v[row] = xcache.projections.project(layer, x[row], positions[0].numpy(), 0)
         cache.update(k, v, layer)
     cache.synchronize()

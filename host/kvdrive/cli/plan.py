@@ -155,6 +155,13 @@ def record(found: Plan) -> dict[str, object]:
         "pending_bytes": found.pending,
         "years_of_writes": found.years,
         "batch_limit": found.batch_limit,
+        "weights": {
+            "on": found.weights_on,
+            "bytes": found.model.weight_bytes,
+            "bytes_per_step": found.weights_read,
+            "bytes_per_s": found.weights_rate,
+            "bytes_per_s_needed": found.weights_rate_needed,
+        },
         "advice": found.advice,
     }
 
@@ -184,8 +191,10 @@ def _print(found: Plan) -> None:
         f"\na step: {1e3 * found.step:,.2f} ms ({found.throughput:,.3g} tokens/s){halves}\n"
         f"X-cache: {found.alpha:g} of the work ({found.reason})\n"
         f"drives: {found.stored / 1e9:,.1f} GB on each; {found.drives_needed} hold everything; writes last {years}\n"
-        f"host: {found.pending / 1e6:,.1f} MB wait for the next write, every {found.interval} tokens; "
-        f"weights {'on the processor' if found.weights_on_processor else 'come over the link in each step'}\n"
+        f"host: {found.pending / 1e6:,.1f} MB wait for the next write, every {found.interval} tokens\n"
+        f"weights: {found.model.weight_bytes / 1e9:,.1f} GB on the {found.weights_on}; a step reads "
+        f"{found.weights_read / 1e9:,.1f} GB at {_rate(found.weights_rate)}; "
+        f"at {_rate(found.weights_rate_needed)} they would take as long as the rest\n"
         f"batch: {found.batch_limit:,} sequences at most fit the processor's memory\n"
         f"next: {found.advice}"
     )

@@ -28,7 +28,6 @@ from kvdrive.plugins.transformers import attach
 from kvdrive.policies import POLICIES, Policy, make_policy
 from kvdrive.targets.base import Target
 
-_KEPT_OF_CODES = abi.AppendOption.APPEND_GROUPS  # what a drive keeps beside rows in 8 and 4 bits
 _EVERYTHING_KEPT = abi.AppendOption.APPEND_SPARSE | abi.AppendOption.APPEND_GROUPS
 
 
@@ -55,7 +54,7 @@ def ways(policies: Sequence[Policy], kv_formats: Sequence[str]) -> list[Way]:
     found = []
     for name in kv_formats:
         plain = formats.named(name) == RowFormat.BINARY16
-        found += [Way(p, name) for p in policies if plain or (p.in_drive and not p.append_options & ~_KEPT_OF_CODES)]
+        found += [Way(p, name) for p in policies if plain or not p.why_f16]
     if not found:
         raise InputError("nothing to evaluate: 8 and 4 bits are for exact, groups and local attention")
     return found

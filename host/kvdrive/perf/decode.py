@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from kvdrive.perf import calibration, drives, hardware
 from kvdrive.perf.events import Task, busy, critical, run
 from kvdrive.perf.hardware import AttendingDrive, Figure, Gpu, Host, Ssd
-from kvdrive.perf.shapes import HALF_BYTES, ModelShape
+from kvdrive.perf.shapes import HALF_BYTES, LARGE, ModelShape
 from kvdrive.perf.xcache import FLOP_PER_WEIGHT
 
 PAGE_BYTES = 4096
-LARGE = 200e9  # bytes of weights that the papers keep on storage instead of host memory
 
 
 @dataclass(frozen=True)
@@ -143,10 +142,8 @@ def _weights(layers: Layers, machine: Machine, work: Work, storage: float) -> Ta
 
 
 def _layer_weights(work: Work) -> float:
-    """Bytes of a layer's weights that the batch uses: of experts, those that some token of the batch chooses."""
-    model = work.model
-    chosen = 1 - (1 - model.active / model.experts) ** work.batch
-    return HALF_BYTES * (model.attention_weights + model.ffn_weights * chosen) / model.layers
+    """Bytes of a layer's weights that the batch uses."""
+    return HALF_BYTES * work.model.step_weights(work.batch) / work.model.layers
 
 
 def _dense(machine: Machine, work: Work) -> float:

@@ -16,6 +16,8 @@ from kvdrive.kernels.native import scale_bits
 from kvdrive.nvme import commands
 from kvdrive.nvme.commands import MAX_TOKENS_PER_APPEND
 from kvdrive.nvme.completions import decode
+from kvdrive.nvme.rows import bytes_of_row
+from kvdrive.nvme.wire import RowFormat
 from kvdrive.perf.hardware import AttendingDrive
 from kvdrive.perf.workloads import QueuedDrive
 
@@ -24,34 +26,41 @@ _SEED = 1
 _RUN = 256  # similar tokens in a row, where SparF's choice lies together
 
 
-def attention_seconds(drive: AttendingDrive, heads: float, tokens: int, head_dim: int, group: int) -> float:
+def attention_seconds(
+    drive: AttendingDrive,
+    heads: float,
+    tokens: int,
+    head_dim: int,
+    group: int,
+    stored_as: RowFormat = RowFormat.BINARY16,
+) -> float:
     """Seconds that the drive takes to attend to `tokens` tokens of `heads` KV heads, `group` queries each.
 
     Fractions of heads are what several sequences leave for one drive; times between two counts are interpolated.
     A drive without a preset takes the time that its rate says.
     """
-    size = 4 * heads * tokens * head_dim
     if not drive.preset:
-        return size / drive.rate.value
+        return 2 * heads * tokens * bytes_of_row(stored_as, head_dim) / drive.rate.value
     low = max(1, int(heads))
-    at_low = _executed(drive.preset, low, tokens, head_dim, group)
+    at_low = _executed(drive.preset, low, tokens, head_dim, group, stored_as)
     if heads <= low:
         return at_low * heads / low
-    return at_low + (heads - low) * (_executed(drive.preset, low + 1, tokens, head_dim, group) - at_low)
+    return at_low + (heads - low) * (_executed(drive.preset, low + 1, tokens, head_dim, group, stored_as) - at_low)
 
 
 @lru_cache(maxsize=4096)
-def _executed(preset: str, heads: int, tokens: int, head_dim: int, group: int) -> float:
+def _executed(preset: str, heads: int, tokens: int, head_dim: int, group: int, stored_as: RowFormat) -> float:
     if tokens > abi.MAX_TOKENS:
-        return tokens / abi.MAX_TOKENS * _executed(preset, heads, abi.MAX_TOKENS, head_dim, group)
+        return tokens / abi.MAX_TOKENS * _executed(preset, heads, abi.MAX_TOKENS, head_dim, group, stored_as)
     with tempfile.TemporaryDirectory(prefix="kvdrive-") as folder:
         size = 4 * heads * tokens * head_dim
         drive = Drive(f"{folder}/drive.kv", "fast", 1, 3 * size + (1 << 26), preset=preset, payload=False)
+        rows = {"type": stored_as, "row_bytes": bytes_of_row(stored_as, head_dim)}
         sequence = 0
         for kind in abi.KvKind:
             for first in range(0, tokens, MAX_TOKENS_PER_APPEND):
                 part = min(MAX_TOKENS_PER_APPEND, tokens - first)
-                _submit(drive, _append(kind, heads, first, part, head_dim, sequence))
+                _submit(drive, _append(kind, heads, first, part, rows | {"sequence": sequence}))
                 sequence += 1
         _submit(drive, commands.flush().entry)
         before = drive.flash_stats()["device_ns"]
@@ -62,7 +71,7 @@ def _executed(preset: str, heads: int, tokens: int, head_dim: int, group: int) -
         return float(drive.flash_stats()["device_ns"] - before) / 1e9
 
 
-def _append(kind: abi.KvKind, heads: int, first: int, tokens: int, head_dim: int, sequence: int) -> bytes:
+def _append(kind: abi.KvKind, heads: int, first: int, tokens: int, others: dict[str, int]) -> bytes:
     entry = np.zeros((), abi.KvAppend)
     fields = {
         "opcode": abi.Opcode.KV_APPEND,
@@ -72,9 +81,7 @@ def _append(kind: abi.KvKind, heads: int, first: int, tokens: int, head_dim: int
         "first_token": first,
         "tokens": tokens,
         "kind": kind,
-        "type": abi.KvType.BINARY16,
-        "row_bytes": 2 * head_dim,
-        "sequence": sequence,
+        **others,
     }
     for name, value in fields.items():
         entry[name] = value

@@ -109,7 +109,7 @@ def plan_here(asked: Asked, drives: DriveOptions, known: KeptRates | None = None
         as_inputs / asked.batch,
         reason,
         found.parts(shape.layers, asked.tokens, asked.batch, as_inputs),
-        weights_on_processor=True,
+        weights_on="processor",
     )
 
 

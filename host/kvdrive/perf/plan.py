@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 from kvdrive.perf import xcache
 from kvdrive.perf.kernel import kernel_rate
-from kvdrive.perf.shapes import HALF_BYTES, ModelShape
+from kvdrive.perf.shapes import HALF_BYTES, LARGE, ModelShape
 from kvdrive.perf.systems import System
 
 PAGE_BYTES = 4096
 DAY = 86400
+WeightsOn = Literal["processor", "host", "drives"]
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,8 @@ class Part:
 class Plan:
     """A decode step of a batch. `alpha`: the share of the work that X-cache takes; `reason` says why.
 
+    `weights_on`: where the weights are. From the host, or from the drives, they come in each step, a layer ahead.
+
     `step`: one part after the other, as the runtime computes a batch. `overlapped`: with the batch in two halves.
     """
 
@@ -41,7 +45,7 @@ class Plan:
     alpha: float
     reason: str
     parts: tuple[Part, ...]
-    weights_on_processor: bool
+    weights_on: WeightsOn
 
     @property
     def step(self) -> float:
@@ -52,10 +56,10 @@ class Plan:
     def overlapped(self) -> float:
         """Seconds of one step when halves of the batch take turns: the longer of the model's part and the rest.
 
-        The runtime does not do that: this is what it would gain. Where everything computes on the same cores it gains
-        nothing.
+        The runtime does not do that: this is what it would gain. It gains nothing where everything computes on the
+        same cores, or where the drives that attend also read the weights.
         """
-        if self.system.shared:
+        if self.system.shared or self.weights_on == "drives":
             return self.step
         dense = self.parts[0].seconds
         return max(dense, self.step - dense)
@@ -67,9 +71,24 @@ class Plan:
 
     @property
     def stored(self) -> float:
-        """Bytes on each drive."""
+        """Bytes of K and V, or X, on each drive."""
         kv = self.model.kv_bytes(self.batch, self.tokens)
         return kv * xcache.written(self.model, self.alpha) / self.drives
+
+    @property
+    def weights_read(self) -> float:
+        """Bytes of weights that a step uses, wherever they are."""
+        return step_weights(self.model, self.batch)
+
+    @property
+    def weights_rate(self) -> float:
+        """Bytes per second at which they come."""
+        return weights_rate(self.system, self.drives, self.weights_on)
+
+    @property
+    def weights_rate_needed(self) -> float:
+        """Bytes per second at which weights would take no longer than the rest of the step."""
+        return self.weights_read / (self.step - self.parts[0].seconds)
 
     @property
     def interval(self) -> int:
@@ -88,15 +107,16 @@ class Plan:
         Of each sequence these are the tokens that wait for a write, and K and V of two layers where they are rebuilt.
         """
         layers = self.model.layers
-        weights = self.model.weight_bytes * (1 if self.weights_on_processor else 2 / layers)
+        weights = self.model.weight_bytes * (1 if self.weights_on == "processor" else 2 / layers)
         rebuilt = 2 * self.alpha * self.model.kv_bytes(1, self.tokens) / layers
         each = self.model.kv_bytes(1, self.interval) + rebuilt
         return max(0, int((self.system.memory - weights) / each))
 
     @property
     def drives_needed(self) -> int:
-        """The fewest drives that hold K and V."""
-        return max(1, math.ceil(self.stored * self.drives / self.system.drive.capacity))
+        """The fewest drives that hold K and V, and the weights if they are there."""
+        weights = self.model.weight_bytes if self.weights_on == "drives" else 0
+        return max(1, math.ceil((self.stored * self.drives + weights) / self.system.drive.capacity))
 
     @property
     def years(self) -> float | None:
@@ -111,7 +131,7 @@ class Plan:
         """What to change first."""
         longest = max(self.parts, key=lambda part: part.seconds)
         if self.drives < self.drives_needed:
-            return f"K and V need {self.drives_needed} drives"
+            return f"{'weights, ' if self.weights_on == 'drives' else ''}K and V need {self.drives_needed} drives"
         if self.batch > self.batch_limit:
             less = "a smaller batch, or a smaller share of X-cache" if self.alpha else "a smaller batch"
             return f"the processor's memory holds what {self.batch_limit} sequences need there: {less}"
@@ -119,12 +139,25 @@ class Plan:
             what = "the model's matrices" if longest is self.parts[0] else "attention"
             return f"{what} take{'s' if what == 'attention' else ''} longest, on the cores that do everything here"
         if longest is self.parts[0]:
-            if self.weights_on_processor:
+            if self.weights_on == "processor":
                 return "the model's own weights take longest: a larger batch costs little"
+            if self.weights_on == "drives":
+                return "weights that come from the drives take longest: take more drives, or a larger batch"
             return "weights that come from the host take longest: use a processor that holds them, or a larger batch"
         if longest.bound == "drives":
             return f"drives take longest: {2 * self.drives} of them halve that part"
         return f"{longest.bound} takes longest: a smaller share of X-cache, or a faster {longest.bound}"
+
+
+def step_weights(model: ModelShape, batch: int) -> float:
+    """Bytes of the weights that a step uses, the embedding's matrix included."""
+    return HALF_BYTES * (model.step_weights(batch) + model.vocabulary * model.hidden)
+
+
+def weights_rate(system: System, drives: int, place: WeightsOn) -> float:
+    """Bytes per second at which weights come from where they are."""
+    from_drives = min(drives * system.drive.rate, system.link)
+    return {"processor": system.memory_rate, "host": system.link, "drives": from_drives}[place]
 
 
 def plan(
@@ -153,8 +186,10 @@ def plan(
     bound = max(
         ("drives", attention.drive), ("link", attention.link), ("processor", attention.compute), key=lambda p: p[1]
     )
-    resident = model.weight_bytes <= system.memory
-    weights = model.active_weight_bytes / (system.memory_rate if resident else system.link)
+    weights_on: WeightsOn = "drives" if model.weight_bytes > LARGE else "host"
+    if model.weight_bytes <= system.memory:
+        weights_on = "processor"
+    weights = step_weights(model, batch) / weights_rate(system, drives, weights_on)
     computed = batch * model.active_weight_bytes / system.flops  # 2 FLOP for each weight of 2 bytes
     dense = Part("model", max(weights, computed), "compute" if computed > weights else "weights")
     crossing = batch * model.layers * HALF_BYTES * (2 * model.hidden + 2 * model.kv_heads * model.head_dim)
@@ -171,7 +206,7 @@ def plan(
             Part("attention", attention.step, bound[0]),
             Part("queries and outputs", crossing / system.link, "link"),
         ),
-        resident,
+        weights_on,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 HALF_BYTES = 2
+LARGE = 200e9  # bytes of weights that the papers keep on storage instead of host memory
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,10 @@ class ModelShape:
     def active_weight_bytes(self) -> int:
         """Bytes of the weights that one token uses."""
         return self.weight_bytes - HALF_BYTES * self.ffn_weights * (self.experts - self.active) // self.experts
+
+    def step_weights(self, batch: int) -> float:
+        """Elements of the matrices that a step of `batch` tokens uses: of experts, those that some token chooses."""
+        return self.attention_weights + self.ffn_weights * (1 - (1 - self.active / self.experts) ** batch)
 
     def kv_bytes(self, batch: int, tokens: int) -> int:
         """K and V of `batch` sequences of `tokens` tokens."""

@@ -431,13 +431,9 @@ def _check_attention(model: PreTrainedModel, policy: Policy) -> None:
 
 def _check_format(policy: Policy, kv_format: str, *, with_xcache: bool) -> None:
     """Raises UnsupportedError for what does not go together with K and V in 8 or 4 bits."""
-    why = None
-    if not policy.in_drive:
-        why = f"{policy.name} attention keeps K and V on the host"
-    elif policy.append_options & abi.AppendOption.APPEND_SPARSE:
-        why = f"{policy.name} attention reads a second copy of K, which is stored as it is"
-    elif with_xcache:
-        why = "X-cache stores layer inputs as they are"
+    why = "X-cache stores layer inputs as they are" if with_xcache else ""
+    if policy.why_f16:
+        why = f"{policy.name} attention: {policy.why_f16}"
     if why:
         raise UnsupportedError(f"kv_format {kv_format!r} is not for this: {why}; take 'f16'")
 

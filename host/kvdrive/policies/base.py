@@ -24,13 +24,15 @@ class Policy(ABC):
     """Attention at a compression `ratio`, in (0, 1]: the share of K and V that is used; 1 is exact attention.
 
     `name` is the policy's name in `policies.registry`; `in_drive` says where it runs. `no_sinks` says why the policy
-    does not serve models with attention sinks; "": it serves them. `append_options`: bits of abi.AppendOption that
-    every append of a session must carry.
+    does not serve models with attention sinks; "": it serves them. `why_f16` says why it reads K and V in binary16
+    only; "": it reads every format. `append_options`: bits of abi.AppendOption that every append of a session must
+    carry.
     """
 
     name: ClassVar[str]
     in_drive: ClassVar[bool]
     no_sinks: ClassVar[str] = ""
+    why_f16: ClassVar[str] = ""
     append_options: ClassVar[int] = 0
 
     def __init__(self, ratio: Fraction = Fraction(1)) -> None:

@@ -36,6 +36,7 @@ class HostPolicy(Policy):
     """A policy that needs data that no drive returns, e.g. attention weights. Its caches cannot be cropped or saved."""
 
     in_drive: ClassVar[bool] = False
+    why_f16: ClassVar[str] = "it keeps K and V on the host"
 
     @abstractmethod
     def keep(self, q: torch.Tensor, k: Halves, v: Halves, scale: float) -> Kept:

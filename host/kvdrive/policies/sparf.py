@@ -21,6 +21,7 @@ class SparF(DrivePolicy):
 
     name: ClassVar[str] = "sparf"
     no_sinks: ClassVar[str] = "they would count in its mean of V"
+    why_f16: ClassVar[str] = "it reads a second copy of K, which is stored as it is"
     append_options: ClassVar[int] = abi.AppendOption.APPEND_SPARSE
 
     def rows(self, head_dim: int) -> int:

@@ -49,6 +49,16 @@ def test_a_closed_conversation_goes_on(chat, tmp_path):
     assert computed <= held_then - asked  # the first question is not computed again
 
 
+def test_a_conversation_of_layer_inputs_says_the_same(chat, tmp_path):
+    whole = chat(*QUESTIONS[:2], folder="whole")
+    first = chat(QUESTIONS[0], options=("--xcache", "1"))
+    rest = chat(QUESTIONS[1], options=("--xcache", "1"))
+    assert messages(tmp_path / "chat") == messages(tmp_path / "whole")
+    assert counts(first) + counts(rest) == counts(whole)
+    refused = chat(QUESTIONS[2])
+    assert "session 'chat' holds layer inputs (X-cache)" in str(refused.exception)
+
+
 def test_new_starts_anew(chat, tmp_path):
     chat(QUESTIONS[0])
     result = chat("/new", QUESTIONS[1], "/quit", "never read")

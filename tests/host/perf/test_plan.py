@@ -34,15 +34,38 @@ def test_x_cache_helps_one_kv_head_per_query_head_only():
 
 def test_weights_come_from_the_host_where_the_processor_cannot_hold_them():
     small, large = plan(shapes.MISTRAL_7B, SMART, 4096, 1, 1), plan(shapes.OPT_66B, SMART, 4096, 1, 1)
-    assert small.weights_on_processor
-    assert not large.weights_on_processor
+    assert (small.weights_on, large.weights_on) == ("processor", "host")
     assert large.parts[0].seconds == pytest.approx(shapes.OPT_66B.weight_bytes / 26e9)
+
+
+def test_weights_of_more_than_100_billion_parameters_come_from_the_drives():
+    """A layer ahead, at the drives' rate or the link's; the drives attend in turns with that."""
+    few, many = (plan(shapes.OPT_175B, SMART, 32768, 16, drives, alpha=0.0) for drives in (4, 16))
+    assert (few.weights_on, many.weights_on) == ("drives", "drives")
+    assert few.parts[0].seconds == pytest.approx(shapes.OPT_175B.weight_bytes / (4 * 3e9))
+    assert many.parts[0].seconds == pytest.approx(shapes.OPT_175B.weight_bytes / 26e9)
+    assert few.overlapped == few.step
+    assert few.weights_rate_needed == pytest.approx(few.weights_read / (few.step - few.parts[0].seconds))
+    assert few.drives_needed == -(-(shapes.OPT_175B.kv_bytes(16, 32768) + shapes.OPT_175B.weight_bytes) // int(3.84e12))
+    output = RUNNER.invoke(app, ["plan", "--model", "opt-175b"]).output
+    size = f"{shapes.OPT_175B.weight_bytes / 1e9:.1f} GB"
+    assert f"weights: {size} on the drives; a step reads {size} at 12.00 GB/s; at " in output
+    row = json.loads(RUNNER.invoke(app, ["plan", "--model", "opt-175b", "--json"]).output)
+    assert (row["weights"]["on"], row["weights"]["bytes_per_s"]) == ("drives", 12e9)
+
+
+def test_a_batch_reads_each_expert_that_some_token_chooses():
+    one, many = (plan(shapes.GLAM_143B, SMART, 4096, batch, 16) for batch in (1, 64))
+    everything = shapes.GLAM_143B.weight_bytes
+    assert one.weights_read == shapes.GLAM_143B.active_weight_bytes
+    assert 0.8 * everything < many.weights_read < everything
 
 
 def test_drives_that_are_too_few_are_said_first():
     found = plan(shapes.OPT_175B, SMART, 131072, 64, 2, alpha=0.0)
-    assert found.drives_needed == -(-shapes.OPT_175B.kv_bytes(64, 131072) // int(3.84e12))
-    assert found.advice == f"K and V need {found.drives_needed} drives"
+    stored = shapes.OPT_175B.kv_bytes(64, 131072) + shapes.OPT_175B.weight_bytes
+    assert found.drives_needed == -(-stored // int(3.84e12))
+    assert found.advice == f"weights, K and V need {found.drives_needed} drives"
 
 
 def test_endurance_counts_what_a_step_writes():

@@ -1,0 +1,118 @@
+"""Decode steps that `validate_perf.py` predicts and measures: settings, stored sessions, and the line between two."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from attention_states import IN_RUNS, Shape, made_up
+from kvdrive import abi
+from kvdrive.kernels.native import scale_bits
+from kvdrive.kvcache import formats
+from kvdrive.kvcache.session import Session
+from kvdrive.nvme import commands
+from kvdrive.policies import make_policy
+from kvdrive.policies.drive import DrivePolicy
+from kvdrive.policies.parameters import EVERYTHING, Parameters
+from kvdrive.targets.base import Target
+
+KNOWN = (4096, 32768)  # contexts whose times predict the others
+RATIO = Fraction(1, 8)  # of policies that do not read everything
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is predicted. `place`: where K and V are; `data`: which made-up ones; `kv_format`: how they are stored."""
+
+    target: str
+    place: str
+    policy: str
+    group: int
+    tokens: int
+    data: str = IN_RUNS
+    kv_format: str = "f16"
+
+    @property
+    def append_options(self) -> int:
+        """How its session is stored. Exact attention to binary16 reads the sessions of SparF."""
+        if self.kv_format != "f16":
+            return formats.joined(0, formats.named(self.kv_format))
+        return int(abi.AppendOption.APPEND_GROUPS if self.policy == "groups" else abi.AppendOption.APPEND_SPARSE)
+
+    def parameters(self, head_dim: int) -> Parameters:
+        """The parameters of a query."""
+        if self.policy == "exact":
+            return EVERYTHING
+        policy = make_policy(self.policy, RATIO)
+        assert isinstance(policy, DrivePolicy)
+        return policy.parameters(self.tokens, head_dim)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Seconds of a step."""
+
+    setting: Setting
+    predicted: float
+    measured: float
+
+    @property
+    def error(self) -> float:
+        """Relative to what was measured."""
+        return self.predicted / self.measured - 1
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A step: bytes that were read inside the drive, as it counts them, and seconds."""
+
+    size: int
+    seconds: float
+
+
+class Stored:
+    """The sessions that `settings` need on a drive, with the same made-up K and V in all layers."""
+
+    def __init__(self, target: Target, shape: Shape, data: str, settings: Iterable[Setting]) -> None:
+        self.shape, self.states = shape, made_up(shape, data)
+        self.sessions: dict[tuple[int, int], int] = {}
+        for options, tokens in sorted({(one.append_options, one.tokens) for one in settings}):
+            session = Session(target, options)
+            for layer in range(shape.layers):
+                session.append(layer, abi.KvKind.KEYS, 0, self.states.k[layer][:, :tokens])
+                session.append(layer, abi.KvKind.VALUES, 0, self.states.v[layer][:, :tokens])
+            self.sessions[options, tokens] = session.number
+        target.execute(commands.flush())
+
+    def step(self, target: Target, setting: Setting, clock: Callable[[], float] = time.perf_counter) -> Timed:
+        """The attention of a decode step; by `clock`."""
+        options, head_dim = setting.append_options, self.shape.head_dim
+        session = Session.existing(target, self.sessions[options, setting.tokens], options)
+        parameters, scale = setting.parameters(head_dim), scale_bits(None, head_dim)
+        before, start = target.stats().kv_bytes_read, clock()
+        for layer in range(self.shape.layers):
+            queries = np.ascontiguousarray(self.states.q[layer, :, : setting.group])
+            session.attend(layer, queries, setting.tokens, scale, parameters)
+        seconds = clock() - start
+        return Timed(target.stats().kv_bytes_read - before, seconds)
+
+
+def line(known: Sequence[Timed]) -> Callable[[int], float]:
+    """Seconds by bytes: a fixed time and a rate through two measured points."""
+    few, many = known
+    each = (many.seconds - few.seconds) / (many.size - few.size)
+    return lambda size: few.seconds + (size - few.size) * each
+
+
+def from_known(times: Mapping[Setting, Timed]) -> list[Outcome]:
+    """Outcomes at all contexts but KNOWN, from lines through those."""
+    outcomes = []
+    for setting, timed in times.items():
+        if setting.tokens not in KNOWN:
+            known = [times[replace(setting, tokens=tokens)] for tokens in KNOWN]
+            outcomes.append(Outcome(setting, line(known)(timed.size), timed.seconds))
+    return outcomes

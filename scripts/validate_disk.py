@@ -1,0 +1,98 @@
+"""Steps of the cpu target from a disk, predicted from plain reads of the same file and from the engine's own work."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import statistics
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+
+from attention_states import IN_RUNS, Shape
+from bench_cpu_target import PIECE, data_pieces, forget
+from kvdrive.targets.cpu import CpuDrive
+from perf_steps import Outcome, Setting, Stored
+
+DEPTH = 16  # pieces that the drive has in flight
+CONTEXTS = (32768, 65536)
+_WARM_UP = Setting("cpu", "disk", "exact", 4, 4096)  # its step makes the drive's buffers and its ring
+
+
+class PlainReads:
+    """Direct reads of a file in pieces of PIECE bytes, DEPTH of them at once, without a drive.
+
+    The file, the threads and their buffers are there before the clock starts, as those of a drive are.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_RDONLY | os.O_DIRECT)
+        self._pieces = list(data_pieces(self._file))
+        self._buffers = [mmap.mmap(-1, PIECE) for _ in range(DEPTH)]
+        self._pool = ThreadPoolExecutor(DEPTH)
+        self._read(self._pieces[:DEPTH])
+
+    def seconds(self, layers: int, size: int) -> float:
+        """Seconds to read `size` bytes of each layer, one layer after the other, at the end of the file's data."""
+        count = size // PIECE
+        chosen = self._pieces[-count * layers :]
+        assert len(chosen) == count * layers, "the file has the bytes of a step"
+        start = time.perf_counter()
+        for layer in range(layers):
+            self._read(chosen[layer * count : (layer + 1) * count])
+        return time.perf_counter() - start
+
+    def _read(self, offsets: Sequence[int]) -> None:
+        turns = iter(offsets)
+
+        def work(buffer: mmap.mmap) -> None:
+            for offset in turns:
+                if os.preadv(self._file, [buffer], offset) != PIECE:
+                    raise OSError("the file ended in the middle of a piece")
+
+        list(self._pool.map(work, self._buffers))
+
+    def __enter__(self) -> PlainReads:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pool.shutdown()
+        for buffer in self._buffers:
+            buffer.close()
+        os.close(self._file)
+
+
+def disk(path: Path, threads: int, rounds: int, contexts: Sequence[int] = CONTEXTS) -> list[Outcome]:
+    """Exact steps of a file that is not in the page cache.
+
+    Predicted is the longer of two things that overlap. One is reading as many bytes of the same file as the drive
+    counts, layer by layer, in pieces of the drive's size with as many in flight. It is measured just before and just
+    after the step, since the rate of a disk that others use changes from second to second. The other is the engine's
+    work: the same step again, with the file in the page cache. Medians over the rounds.
+    """
+    shape = Shape(layers=2, group=4, tokens=max(contexts))
+    settings = [Setting("cpu", "disk", "exact", 4, tokens, IN_RUNS) for tokens in sorted(contexts)]
+    with CpuDrive(path, threads, 6 * shape.kv_bytes, format=True) as drive:
+        stored = Stored(drive, shape, IN_RUNS, [_WARM_UP, *settings])
+    found: dict[Setting, list[tuple[float, float]]] = {setting: [] for setting in settings}
+    with PlainReads(path) as plain:
+        for _ in range(rounds):
+            for setting in settings:
+                layer = shape.kv_bytes * setting.tokens // shape.tokens // shape.layers
+                forget(path)
+                with CpuDrive(path, threads) as drive:
+                    stored.step(drive, _WARM_UP)
+                    before = plain.seconds(shape.layers, layer)
+                    seconds = stored.step(drive, setting).seconds
+                    after = plain.seconds(shape.layers, layer)
+                with CpuDrive(path, threads, cache_bytes=1 << 40) as drive:
+                    work = min(stored.step(drive, setting).seconds for _ in range(2))  # the first one fills the cache
+                found[setting].append((max((before + after) / 2, work), seconds))
+    return [
+        Outcome(setting, *(statistics.median(column) for column in zip(*pairs, strict=True)))
+        for setting, pairs in found.items()
+    ]
