@@ -28,6 +28,12 @@ def convert(
         Path | None, typer.Option(callback=output_file, help="the file to write; default: in your cache folder")
     ] = None,
     weights_format: Annotated[FormatName, typer.Option(help=f"on flash. {explained(WEIGHTS_FORMATS)}")] = "auto",
+    gates: Annotated[
+        Literal["memory", "flash"],
+        typer.Option(
+            help="of a dense model's neurons. flash: less memory, for --ffn predictor: others read every neuron"
+        ),
+    ] = "memory",
     as_json: Annotated[bool, typer.Option("--json", help="print the result as JSON")] = False,
 ) -> None:
     """Write the experts, or the neurons of a dense model, in bundles, for `kvdrive generate --weights flash`.
@@ -41,7 +47,7 @@ def convert(
         from kvdrive.generation import places
         from kvdrive.weights.opening import make_file
 
-    done = make_file(places.find(model), weights_file, weights_format, Console(stderr=True))
+    done = make_file(places.find(model), weights_file, weights_format, Console(stderr=True), gates=gates == "flash")
     if as_json:
         fields = {"bytes": done.file_bytes, "experts": done.experts, "neurons": done.neurons, "resumed": done.resumed}
         typer.echo(json.dumps({"path": str(done.path)} | fields))

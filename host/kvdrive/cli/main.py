@@ -26,6 +26,7 @@ from kvdrive.cli.run import app as run_app
 from kvdrive.cli.serve import app as serve_app
 from kvdrive.cli.sessions import app as sessions_app
 from kvdrive.cli.sparsify import app as sparsify_app
+from kvdrive.cli.train_predictor import app as train_predictor_app
 from kvdrive.errors import KvdriveError, Stopped
 
 app = typer.Typer(
@@ -38,6 +39,7 @@ app.add_typer(run_app)
 app.add_typer(generate_app)
 app.add_typer(convert_app)
 app.add_typer(sparsify_app)
+app.add_typer(train_predictor_app)
 app.add_typer(batch_app)
 app.add_typer(chat_app)
 app.add_typer(serve_app)

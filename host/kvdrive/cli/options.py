@@ -248,7 +248,8 @@ class WeightsTier:
         str,
         typer.Option(
             help="of dense models on flash. exact; fatrelu:THRESHOLD: activations of a smaller magnitude count as "
-            "zero; fatrelu:SHARE as fatrelu:70%: the thresholds of `kvdrive sparsify`"
+            "zero; fatrelu:SHARE as fatrelu:70%: the thresholds of `kvdrive sparsify`; predictor: that of `kvdrive "
+            "train-predictor` says which neurons count"
         ),
     ] = "exact"
 

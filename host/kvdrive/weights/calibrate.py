@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 from kvdrive.weights.cuts import Cost, Cuts, activations_of, cut
 
 Tokens = NDArray[np.int64]
+OnStep = Callable[[], None]
 _SAMPLES = 1 << 16  # activations of a layer and window from which a threshold is estimated
 
 
@@ -25,7 +26,7 @@ def calibrate(
     shares: Sequence[Fraction],
     learned: Sequence[Tokens],
     rated: Sequence[Tokens],
-    on_window: Callable[[], None] = lambda: None,
+    on_window: OnStep,
 ) -> list[Cuts]:
     """The thresholds of the feed-forward parts `names` for each share of zeros, from the windows of tokens `learned`.
 
@@ -65,7 +66,7 @@ def _rate(
     modules: dict[str, torch.nn.Module],
     thresholds: dict[str, float],
     windows: Sequence[Tokens],
-    on_window: Callable[[], None],
+    on_window: OnStep,
 ) -> tuple[float, float]:
     """Perplexity of windows with these thresholds, and the share of activations that are zero."""
     zeros = total = 0
@@ -80,14 +81,20 @@ def _rate(
 
         return hook
 
-    nats = []
     with ExitStack() as hooks:
         for name, module in modules.items():
             hooks.callback(module.register_forward_hook(counted(thresholds.get(name, 0.0))).remove)
-        for window in windows:
-            nats.append(nats_of(model, window))
-            on_window()
-    return math.exp(torch.cat(nats).mean()), zeros / max(1, total)
+        found = perplexity(model, windows, on_window)
+    return found, zeros / max(1, total)
+
+
+def perplexity(model: PreTrainedModel, windows: Sequence[Tokens], on_window: OnStep) -> float:
+    """Of all tokens of the windows but the first of each."""
+    nats = []
+    for window in windows:
+        nats.append(nats_of(model, window))
+        on_window()
+    return math.exp(torch.cat(nats).mean())
 
 
 def nats_of(model: PreTrainedModel, window: Tokens) -> torch.Tensor:

@@ -58,7 +58,9 @@ def cuts_of(ffn: str, weights: Path, manifest: Manifest) -> Cuts | None:
         raise InputError(f"--ffn {ffn} is for dense models: {weights} holds experts")
     wanted = ffn.removeprefix(_FATRELU)
     if wanted == ffn:
-        raise InputError(f"--ffn '{ffn}': write exact, or a threshold as fatrelu:0.02, or a share as fatrelu:70%")
+        raise InputError(
+            f"--ffn '{ffn}': write exact, predictor, or fatrelu with a threshold (fatrelu:0.02) or share (fatrelu:70%)"
+        )
     if wanted.endswith("%"):
         found = read_cuts(weights, manifest).get(wanted)
         if found is None:
@@ -98,11 +100,15 @@ def keep_cuts(weights: Path, manifest: Manifest, cuts: dict[str, Cuts]) -> Path:
     return path
 
 
-def install_cuts(model: PreTrainedModel, cuts: Cuts) -> None:
-    """Let activations below the thresholds be zero, with weights on flash or in memory. Raises UnsupportedError."""
+def install_cuts(model: PreTrainedModel, cuts: Cuts) -> list[Any]:
+    """Let activations below the thresholds be zero, with weights on flash or in memory. Returns the hooks.
+
+    Raises UnsupportedError.
+    """
     modules = activations_of(model, list(cuts.thresholds))
-    for name, threshold in cuts.thresholds.items():
-        modules[name].register_forward_hook(partial(_hook, threshold))
+    return [
+        modules[name].register_forward_hook(partial(_hook, threshold)) for name, threshold in cuts.thresholds.items()
+    ]
 
 
 def activations_of(model: PreTrainedModel, names: Sequence[str]) -> dict[str, torch.nn.Module]:

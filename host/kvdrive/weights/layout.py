@@ -22,14 +22,23 @@ _NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
 def plan(
-    model: PreTrainedModel, source: Source, config: str, checkpoint: str, format: str = "auto", piece: int = PIECE_BYTES
+    model: PreTrainedModel,
+    source: Source,
+    config: str,
+    checkpoint: str,
+    format: str = "auto",
+    gates: bool = False,
+    piece: int = PIECE_BYTES,
 ) -> Manifest:
     """The manifest of a file for this (empty) model. `format`: one of choices.WEIGHTS_FORMATS, of experts and neurons.
+    `gates`: the gates of neurons are on flash, too.
 
     Resident tensors are kept as they are stored. `config` and `checkpoint`: the fingerprints. Raises UnsupportedError
     for models without experts and neurons that can be on flash.
     """
-    experts, blocks = experts_of(model), neurons_of(model)
+    experts, blocks = experts_of(model), neurons_of(model, gates)
+    if gates and (experts or not blocks):
+        raise UnsupportedError(f"{type(model).__name__} has no gates that can be on flash: leave --gates out")
     if not experts and not blocks:
         raise UnsupportedError(
             f"{type(model).__name__} has no experts, and its layers are not Llama's or OPT's with ReLU: its weights "

@@ -8,6 +8,7 @@ zeros; other activation functions give them with thresholds only (`cuts`), and w
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,9 @@ from transformers import PreTrainedModel
 
 from kvdrive.weights.window import Window
 
+Activate = Callable[[torch.Tensor], torch.Tensor]
 _JOIN = "+"
+_GATE = "gate_proj.weight"
 
 
 @dataclass(frozen=True)
@@ -40,15 +43,26 @@ class SparseBlock:
         return neurons, hidden * len(self.matrices)
 
 
-def neurons_of(model: PreTrainedModel) -> dict[str, SparseBlock]:
-    """The feed-forward parts whose neurons can be on flash, by name: gated ones as Llama's, and OPT's with ReLU."""
+def neurons_of(model: PreTrainedModel, gates: bool = False) -> dict[str, SparseBlock]:
+    """The feed-forward parts whose neurons can be on flash, by name: gated ones as Llama's, and OPT's with ReLU.
+
+    `gates`: gates are on flash, too; only those of gated parts without biases can be.
+    """
     found = {}
     for name, module in model.named_modules():
         if _is_gated(module):
-            found[name] = SparseBlock(module, ("up_proj.weight", "down_proj.weight"), True)
-        elif isinstance(getattr(module, "activation_fn", None), torch.nn.ReLU) and hasattr(module, "fc2"):
+            if not gates:
+                found[name] = SparseBlock(module, ("up_proj.weight", "down_proj.weight"), True)
+            elif module.gate_proj.bias is None:
+                found[name] = SparseBlock(module, (_GATE, "up_proj.weight", "down_proj.weight"), True)
+        elif not gates and isinstance(getattr(module, "activation_fn", None), torch.nn.ReLU) and hasattr(module, "fc2"):
             found[name] = SparseBlock(module, ("fc2.weight",), False)
     return found
+
+
+def has_gates(part: str) -> bool:
+    """True if a part of neurons on flash holds their gates."""
+    return _GATE in matrices_in(part)
 
 
 def matrices_in(part: str) -> list[str]:
@@ -75,23 +89,31 @@ def _is_gated(module: torch.nn.Module) -> bool:
 
 
 class SparseSum:
-    """The part of a layer behind its activation, from neurons in a window. `dtype`: precision of the computation."""
+    """The part of a layer behind its activation, from neurons in a window. `dtype`: precision of the computation.
 
-    def __init__(self, window: Window, neurons: int, groups: int, dtype: torch.dtype) -> None:
-        self._window, self._dtype = window, dtype
-        self._padding = groups * window.neurons - neurons
+    `activate`: the activation function of neurons whose gates are on flash.
+    """
+
+    def __init__(
+        self, window: Window, block: SparseBlock, groups: int, dtype: torch.dtype, activate: Activate | None = None
+    ) -> None:
+        self._window, self._dtype, self._activate = window, dtype, activate
+        self._hidden = window.width // len(block.matrices)
+        self._padding = groups * window.neurons - block.shape[0]
         self.active = self.total = 0
 
     def compute(self, activations: torch.Tensor, inputs: torch.Tensor | None) -> torch.Tensor:
-        """activations [tokens, neurons], inputs [tokens, h] of a gated layer -> [tokens, h]. Raises TargetError."""
+        """activations [tokens, neurons], inputs [tokens, h] of a gated layer -> [tokens, h]. Raises TargetError.
+
+        With gates on flash, `activations` are 1 for the neurons that count and 0 for the others.
+        """
         size = self._window.neurons
         padded = torch.nn.functional.pad(activations, (0, self._padding))
         wanted = (padded != 0).any(0)
         groups = wanted.view(-1, size).any(1).nonzero()[:, 0].numpy()
         self.active += int(wanted.sum())
         self.total += activations.shape[1]
-        hidden = self._window.width // (1 if inputs is None else 2)
-        out = activations.new_zeros(len(activations), hidden)
+        out = activations.new_zeros(len(activations), self._hidden)
         if len(groups) > self._window.capacity:
             groups = self._window.held_first(groups)
         for begin in range(0, len(groups), self._window.capacity):
@@ -102,9 +124,13 @@ class SparseSum:
             values = padded[:, numbers]
             if len(groups) > len(chunk):  # groups of other chunks may be in memory, too
                 values = values * torch.from_numpy(np.isin(held, chunk).repeat(size))
+            *factors, down = rows.split(self._hidden, dim=1)
+            if self._activate is not None:
+                assert inputs is not None
+                values = values * self._activate(inputs @ factors.pop(0).T)
             if inputs is not None:
-                values = values * (inputs @ rows[:, :hidden].T)
-            out += values @ rows[:, -hidden:]
+                values = values * (inputs @ factors[0].T)
+            out += values @ down
         return out
 
 
@@ -123,17 +149,28 @@ class SparseDown(torch.nn.Module):  # type: ignore[misc]
         return out.view(*activations.shape[:-1], -1)
 
 
-def install(block: SparseBlock, sums: SparseSum) -> None:
-    """Let a feed-forward part sum over neurons on flash. It loses the matrices that are there."""
+def install(block: SparseBlock, sums: SparseSum, foreseen: Activate | None = None) -> None:
+    """Let a feed-forward part sum over neurons on flash. It loses the matrices that are there.
+
+    `foreseen`: of parts whose gates are on flash, from inputs [tokens, h] the neurons that count, bool
+    [tokens, neurons]; None: all of them.
+    """
     module: Any = block.module
     if not block.gated:
         module.fc2 = SparseDown(module.fc2.bias, sums)
         return
-    del module.up_proj, module.down_proj
+    neurons = block.shape[0]
+    for name in block.matrices:
+        delattr(module, name.partition(".")[0])
 
     def forward(x: torch.Tensor) -> torch.Tensor:
-        activations = module.act_fn(module.gate_proj(x))
         flat = x.reshape(-1, x.shape[-1])
-        return sums.compute(activations.reshape(len(flat), -1), flat).view(x.shape)
+        if not has_gates(block.part):
+            activations = module.act_fn(module.gate_proj(flat))
+        elif foreseen is None:
+            activations = flat.new_ones(len(flat), neurons)
+        else:
+            activations = foreseen(flat).to(flat.dtype)
+        return sums.compute(activations, flat).view(x.shape)
 
     module.forward = forward

@@ -27,6 +27,7 @@ from kvdrive.weights.formats import DTYPES
 from kvdrive.weights.layout import plan
 from kvdrive.weights.loading import FlashWeights, WeightsOptions
 from kvdrive.weights.manifest import Manifest
+from kvdrive.weights.predictor import PREDICTOR, Predictors, read_predictors
 from kvdrive.weights.sources import LoadedSource, SafetensorsSource, Source, empty_model
 from kvdrive.weights.sparse import SparseWeights
 
@@ -47,10 +48,11 @@ class Converted:
     resumed: int
 
 
-def make_file(checkpoint: Path, path: Path | None, format: str, console: Console) -> Converted:
+def make_file(checkpoint: Path, path: Path | None, format: str, console: Console, *, gates: bool = False) -> Converted:
     """Convert a checkpoint folder or GGUF file; progress on `console`. `path`: None for the place in the cache.
 
-    `format`: of experts and neurons, one of choices.WEIGHTS_FORMATS. Raises InputError, UnsupportedError.
+    `format`: of experts and neurons, one of choices.WEIGHTS_FORMATS. `gates`: those of neurons go to flash. Raises
+    InputError, UnsupportedError.
     """
     checkpoints.quiet()
     config = checkpoints.read_config(checkpoint)
@@ -63,7 +65,7 @@ def make_file(checkpoint: Path, path: Path | None, format: str, console: Console
         source = LoadedSource(gguf.load(checkpoint, torch.float32)[0])  # all of it in memory, dequantised
     else:
         source = SafetensorsSource(checkpoint, model)
-    manifest = plan(model, source, fingerprint.of_config(config), fingerprint.of_source(checkpoint), format)
+    manifest = plan(model, source, fingerprint.of_config(config), fingerprint.of_source(checkpoint), format, gates)
     to = path or default_path(checkpoint)
     with bar(console, "weights: tensors", len(manifest.arrays)) as (bars, task):
         resumed = convert.write(manifest, source, to, lambda done, total: bars.update(task, completed=done))
@@ -107,19 +109,24 @@ def load(name: str, dtype: str, options: FlashOptions) -> Checkpoint:
     weights = WeightsFile(_existing(path, options))
     check_origin(weights, config, path)
     manifest = weights.manifest
-    cuts = cuts_of(options.ffn, weights.path, manifest)
+    predictors = read_predictors(weights.path, manifest) if options.ffn == PREDICTOR else None
+    cuts = None if predictors else cuts_of(options.ffn, weights.path, manifest)
     stored = next(part.format for array in manifest.arrays for part in array.parts if part.format in DTYPES)
     computed = DTYPES[stored if dtype == "auto" else dtype]
     if dtype == "auto":
         computed = getattr(config, "dtype", None) or computed
     config.__dict__.pop("quantization_config", None)  # of a GGUF file, whose weights were dequantised
     how = WeightsOptions(options.weights_memory, options.weights_cache, options.look_ahead, options.weights_window)
-    kind = FlashWeights if manifest.experts else SparseWeights
-    found = kind(weights, config, computed, how)
-    _mark_origin(found.model, manifest, cuts)
+    found: FlashWeights | SparseWeights
+    if manifest.experts:
+        found = FlashWeights(weights, config, computed, how)
+    else:
+        found = SparseWeights(weights, config, computed, how, predictors)
+    _mark_origin(found.model, manifest, cuts, predictors)
     if cuts is not None:
         install_cuts(found.model, cuts)
-        cost = cuts.cost or "nobody has measured what it costs; `kvdrive sparsify` measures it"
+    if inexact := cuts or predictors:
+        cost = inexact.cost or "nobody has measured what it costs; `kvdrive sparsify` measures it"
         log.warning("--ffn %s: %s", options.ffn, cost)
     if (path / "generation_config.json").is_file():
         found.model.generation_config = GenerationConfig.from_pretrained(path, local_files_only=True)
@@ -134,10 +141,11 @@ def manifest_of(checkpoint: Path, options: FlashOptions) -> tuple[Path, Manifest
     return weights.path, weights.manifest
 
 
-def _mark_origin(model: PreTrainedModel, manifest: Manifest, cuts: Cuts | None) -> None:
+def _mark_origin(model: PreTrainedModel, manifest: Manifest, cuts: Cuts | None, predictors: Predictors | None) -> None:
     """Make what is on flash a part of the model's fingerprint: sessions of other numbers are not found then."""
     origin = hashlib.sha256(manifest.to_bytes())  # checkpoint and formats
     origin.update(json.dumps(cuts.thresholds, sort_keys=True).encode() if cuts else b"")
+    origin.update(predictors.digest if predictors else b"")
     model.register_buffer("weights_on_flash", torch.tensor(list(origin.digest()), dtype=torch.uint8))
 
 

@@ -11,7 +11,8 @@ from kvdrive.errors import InputError
 from kvdrive.weights.file import WeightsFile
 from kvdrive.weights.loading import WeightsOptions, resident_model
 from kvdrive.weights.memory import size
-from kvdrive.weights.neurons import SparseSum, install, neurons_of
+from kvdrive.weights.neurons import SparseSum, activation_of, has_gates, install, neurons_of
+from kvdrive.weights.predictor import Predictors, install_predictors
 from kvdrive.weights.window import Window
 
 LEAST = 16  # a window holds at least one 16th of its layer
@@ -20,24 +21,37 @@ LEAST = 16  # a window holds at least one 16th of its layer
 class SparseWeights:
     """A model and the file with its neurons. The tokens are those of the model in memory.
 
-    `model` has the resident tensors in `dtype`. Raises InputError if the memory is too small.
+    `model` has the resident tensors in `dtype`. `predictors`: what is not foreseen counts as zero. Raises InputError if
+    the memory is too small.
     """
 
-    def __init__(self, file: WeightsFile, config: Any, dtype: torch.dtype, options: WeightsOptions) -> None:
+    def __init__(
+        self,
+        file: WeightsFile,
+        config: Any,
+        dtype: torch.dtype,
+        options: WeightsOptions,
+        predictors: Predictors | None = None,
+    ) -> None:
         self.file = file
         arrays = file.manifest.neurons
         self._resident = sum(array.bytes_in(dtype) for array in file.manifest.resident)
+        self._resident += predictors.bytes if predictors else 0
         self._whole = self._resident + sum(array.count * array.bytes_in(dtype) for array in arrays)
         share = self._share(options.memory, dtype)
         self.model = resident_model(file, config, dtype)
-        blocks = neurons_of(self.model)
+        gates = has_gates(arrays[0].parts[0].name)
+        blocks = neurons_of(self.model, gates)
         if [(array.name, array.parts[0].name) for array in arrays] != [(n, b.part) for n, b in blocks.items()]:
             raise InputError(f"{file.path} holds the neurons of another model: convert this one")
         self._windows = [Window(file, one, max(1, int(one.count * share)), options.window) for one in arrays]
         self._sums = []
         for array, window, block in zip(arrays, self._windows, blocks.values(), strict=True):
-            self._sums.append(SparseSum(window, block.shape[0], array.count, dtype))
-            install(block, self._sums[-1])
+            activate = activation_of(block.module) if gates else None
+            self._sums.append(SparseSum(window, block, array.count, dtype, activate))
+            install(block, self._sums[-1], predictors.parts[array.name].foreseen if gates and predictors else None)
+        if predictors and not gates:
+            install_predictors(self.model, predictors)
 
     def _share(self, memory: int | Fraction, dtype: torch.dtype) -> Fraction:
         """The share of its neurons that each layer holds within a budget. Raises InputError."""

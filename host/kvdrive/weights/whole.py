@@ -12,6 +12,7 @@ from kvdrive.weights.file import WeightsFile, aligned
 from kvdrive.weights.formats import CODES
 from kvdrive.weights.neurons import matrices_in
 from kvdrive.weights.opening import FlashOptions, file_of
+from kvdrive.weights.predictor import PREDICTOR, install_predictors, read_predictors
 
 
 def load_whole(name: str, dtype: str, options: FlashOptions) -> Checkpoint:
@@ -22,7 +23,9 @@ def load_whole(name: str, dtype: str, options: FlashOptions) -> Checkpoint:
         if any(part.format in CODES for part in array.parts):
             _fill(checkpoint.model, file, array)
     file.close()
-    if cuts := cuts_of(options.ffn, file.path, file.manifest):
+    if options.ffn == PREDICTOR:
+        install_predictors(checkpoint.model, read_predictors(file.path, file.manifest))
+    elif cuts := cuts_of(options.ffn, file.path, file.manifest):
         install_cuts(checkpoint.model, cuts)
     return checkpoint
 
