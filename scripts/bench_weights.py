@@ -72,11 +72,11 @@ def measure(work: Work) -> dict[str, Any]:
     model, counters, close = _model(work, folder, shape)
     with torch.no_grad():
         past = model(ids[:, :PROMPT], use_cache=True).past_key_values
-        before, read, began = counters(), _read_bytes(), time.perf_counter()
+        before, read, began = counters(), kernel_reads(), time.perf_counter()
         for token in range(PROMPT, PROMPT + work.tokens):
             logits = model(ids[:, token : token + 1], past_key_values=past).logits
         seconds, after = time.perf_counter() - began, counters()
-        read = _read_bytes() - read
+        read = kernel_reads() - read
     close()
     found = {name: after[name] - before[name] for name in after if not name.startswith("=")}
     return {
@@ -111,7 +111,7 @@ def _model(work: Work, folder: Path, shape: Shape) -> tuple[Any, Any, Any]:
     return mapped_model(folder, shape, work.share)
 
 
-def _read_bytes() -> int:
+def kernel_reads() -> int:
     """What this process has read from disks, by the kernel's own count."""
     lines = Path("/proc/self/io").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("read_bytes"))

@@ -65,7 +65,7 @@ def make_checkpoint(shape: Shape, folder: Path) -> None:
 
     def write(number: int, shapes: dict[str, tuple[int, ...]]) -> None:
         name = f"model-{number:05}.safetensors"
-        made = {key: _random(size, random) for key, size in shapes.items()}
+        made = {key: random_tensor(size, random) for key, size in shapes.items()}
         save_file(made, folder / name, metadata={"format": "pt"})
         places.update(dict.fromkeys(made, name))
 
@@ -95,7 +95,8 @@ def make_checkpoint(shape: Shape, folder: Path) -> None:
     (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": places}))
 
 
-def _random(size: tuple[int, ...], random: torch.Generator) -> torch.Tensor:
+def random_tensor(size: tuple[int, ...], random: torch.Generator) -> torch.Tensor:
+    """Random weights of a matrix; ones for a norm."""
     if len(size) == 1:
         return torch.ones(size, dtype=torch.bfloat16)
     return torch.empty(size, dtype=torch.bfloat16).normal_(0, size[-1] ** -0.5, generator=random)
@@ -112,7 +113,7 @@ class MappedExperts:
         self._used: OrderedDict[tuple[int, int], None] = OrderedDict()
         self.hits = self.uses = 0
         self._fds = [os.open(path, os.O_RDONLY) for path in paths]
-        self._starts = [_tensor_places(path) for path in paths]
+        self._starts = [tensor_places(path) for path in paths]
         for fd in self._fds:
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
@@ -131,13 +132,11 @@ class MappedExperts:
     def _forget(self, layer: int, expert: int) -> None:
         place = f"model.layers.{layer}.block_sparse_moe.experts.{expert}"
         for number in (1, 2, 3):
-            begin, end = self._starts[layer][f"{place}.w{number}.weight"]
-            tensor = self._files[layer].get_tensor(f"{place}.w{number}.weight")
-            _dont_need(tensor)
-            os.posix_fadvise(self._fds[layer], begin, end - begin, os.POSIX_FADV_DONTNEED)
+            name = f"{place}.w{number}.weight"
+            drop_from_cache(self._files[layer].get_tensor(name), self._fds[layer], self._starts[layer][name])
 
 
-def _tensor_places(path: Path) -> dict[str, tuple[int, int]]:
+def tensor_places(path: Path) -> dict[str, tuple[int, int]]:
     """Byte ranges of the tensors of a *.safetensors in its file."""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
@@ -149,13 +148,14 @@ def _tensor_places(path: Path) -> dict[str, tuple[int, int]]:
     }
 
 
-def _dont_need(tensor: torch.Tensor) -> None:
-    """Take the pages of a mapped tensor out of this process, so that the page cache may drop them."""
+def drop_from_cache(tensor: torch.Tensor, file: int, place: tuple[int, int]) -> None:
+    """Drop a mapped tensor, the bytes `place` of the open file, from this process and from the page cache."""
     libc = ctypes.CDLL(None, use_errno=True)
     begin = tensor.data_ptr() // 4096 * 4096
     size = tensor.data_ptr() + tensor.numel() * tensor.element_size() - begin
     if libc.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(size), _DONT_NEED):
         raise OSError(ctypes.get_errno(), "madvise")
+    os.posix_fadvise(file, place[0], place[1] - place[0], os.POSIX_FADV_DONTNEED)
 
 
 def mapped_model(folder: Path, shape: Shape, share: float) -> tuple[Any, Any, Any]:

@@ -10,7 +10,9 @@ from rich.console import Console
 from small_models import CONFIGS
 from typer.testing import CliRunner
 
+import bench_dense
 import bench_weights
+import dense_contenders
 from kvdrive.cli.main import app
 from kvdrive.errors import InputError
 from kvdrive.generation import places
@@ -83,3 +85,28 @@ def test_the_contenders_of_the_benchmark_compute_the_same(tmp_path):
     assert page.read_text().endswith("after\n")
     assert "| flash at 25%, lfu, look-ahead |" in page.read_text()
     assert "old" not in page.read_text()
+
+
+def distance(row, other):
+    """Of the logits of two contenders."""
+    return (torch.tensor(row["logits"]) - torch.tensor(other["logits"])).norm()
+
+
+def test_the_steps_of_the_dense_benchmark_compute_the_same_and_read_less(tmp_path):
+    shape = dense_contenders.QUICK
+    size = bench_dense.prepare(shape, tmp_path, QUIET)
+    rows = [bench_dense.measure(step, tmp_path, tokens=4, threads=1) for step in bench_dense.STEPS]
+    whole, cut, mapped, naive, hybrid, threshold, window = rows
+    for row in (mapped, naive, hybrid):
+        torch.testing.assert_close(torch.tensor(row["logits"]), torch.tensor(whole["logits"]), rtol=0.05, atol=0.05)
+    for row in (threshold, window):  # roundings move a few activations across a threshold
+        assert distance(row, cut) < distance(whole, cut) / 3
+    every = 4 * shape.layers * 2 * shape.hidden * shape.inner * 2
+    assert every * 0.8 < naive["flash_bytes"] <= every
+    assert naive["flash_bytes"] > hybrid["flash_bytes"] > threshold["flash_bytes"] >= window["flash_bytes"] > 0
+    assert naive["neurons_in_memory"] < hybrid["neurons_in_memory"]
+    result = {"rows": rows, "shape": asdict(shape), "bytes": size, "tokens": 4, "threads": 1}
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- bench-dense -->\nold\n<!-- end -->\nafter\n")
+    write_blocks(page, {"bench-dense": bench_dense.table(result)})
+    assert "| + window of 5 tokens |" in page.read_text()
