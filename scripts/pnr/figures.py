@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
@@ -53,7 +54,7 @@ def resource(kind: str) -> str:
         return "FF"
     if kind.startswith("MULT"):
         return "DSP"
-    return "BRAM" if kind.startswith(("SDP", "DP", "SP", "BSRAM", "pROM")) else ""
+    return "BRAM" if re.fullmatch(r"(SD|D|S)PX?9?B?|pROM\w*|BSRAM\w*", kind) else ""
 
 
 def count(cells: dict[str, Any]) -> dict[str, int]:

@@ -10,7 +10,7 @@ import pytest
 from openhls.backend import simulate
 from openhls.backend.simulate import ToolError
 from pnr import netlist, paths
-from pnr.figures import count
+from pnr.figures import count, resource
 from pnr.harness import Port, harness_text
 
 PORTS = [
@@ -105,6 +105,11 @@ def test_a_cell_without_a_model_is_refused(tmp_path: Path) -> None:
 def test_figures_are_of_the_kernel_alone(tmp_path: Path) -> None:
     (module,) = json.loads(routed(tmp_path).read_text())["modules"].values()
     assert count(module["cells"]) == {"LUT": 1, "FF": 1, "DSP": 0, "BRAM": 0}
+
+
+def test_kinds_of_cells_count_as_resources() -> None:
+    kinds = ("TRELLIS_COMB", "DP16KD", "LUT3", "ALU", "DFFRE", "MULTALU27X18", "SDPX9B", "SPINE_SELECT", "IBUF")
+    assert [resource(kind) for kind in kinds] == ["LUT", "BRAM", "LUT", "LUT", "FF", "DSP", "BRAM", "", ""]
 
 
 SDF = """(DELAYFILE
