@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The platforms with open tools: their files, the commands that know them, and what they change in a kernel."""
 
+import json
 import re
 import subprocess
 import sys
@@ -10,8 +11,9 @@ import pytest
 
 from openhls.backend.simulate import ToolError
 from openhls.backend.target import platform_names, target_of
-from pnr import route, tools
-from rtl.build import build
+from pnr import figures, route, tools
+from rtl import manifest
+from rtl.build import build, hash_files
 from rtl.kernels import ROOT, find_tops
 
 OPEN = [name for name in platform_names() if route.flow_of(name)]
@@ -51,6 +53,16 @@ def test_softmax_stores_fewer_scores_where_memory_is_small(tmp_path: Path) -> No
     text = (built.folder / "rtl/softmax_process.sv").read_text()
     assert re.findall(r"\.LENGTH\((\d+)\), .*RAM_STYLE\(\"block\"\)", text) == ["32768"]
     assert int(macros[0].split("=")[1]) == 2 * 32768
+
+
+def test_committed_figures_are_of_the_present_kernels() -> None:
+    """If this fails: make link PLATFORM=... KERNEL=..., which renews them."""
+    found = [json.loads(path.read_text()) for path in figures.FOLDER.glob("*/*.json")]
+    assert {"page_filter", "softmax"} <= {one["top"] for one in found}
+    for one in found:
+        (top,) = find_tops(one["top"])
+        sources = [ROOT / source for source in manifest.load(top)["sources"]]
+        assert one["source_hash"] == hash_files(sources), (one["platform"], one["top"])
 
 
 def test_a_missing_program_is_named(tmp_path: Path) -> None:
