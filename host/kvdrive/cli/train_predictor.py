@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from kvdrive.cli.groups import command
 from kvdrive.cli.options import ModelOptions
@@ -82,7 +82,7 @@ def train_predictor(
 
 
 def _table(made: Predictors) -> Table:
-    table = Table("layer", "used", "foreseen", "used, not foreseen", "foreseen, not used", "epochs")
+    table = Table(Column("layer", no_wrap=True), "used", "foreseen", "missed", "needless", "epochs")
     for name, one in made.errors.items():
         shares = (one.used, one.foreseen, one.missed, one.needless)
         table.add_row(name, *(f"{share:.1%}" for share in shares), str(one.epochs))
