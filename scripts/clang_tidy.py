@@ -35,8 +35,8 @@ def flags(source: Path) -> list[str]:
     common += ["-Wno-unknown-pragmas", "-Wno-unused-label"]
     if source.stem.endswith("_avx2"):
         common += ["-mavx2", "-mfma", "-mf16c"]
-    if source.stem.endswith("_avx512"):
-        common += ["-mavx2", "-mfma", "-mf16c", "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl"]
+    if source.stem.endswith(("_avx512", "_avx512_vnni")):
+        common += ["-mavx2", "-mfma", "-mf16c", "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni"]
     if source.stem.endswith("_neon"):
         common += ["--target=aarch64-linux-gnu"]
     if source.parent.name == "fuzz":  # the header of the sanitizers comes with g++

@@ -86,18 +86,74 @@ def test_every_engine_target_and_split_gives_the_same_bits(make_drive, check, ki
         check(host.attend(q, end), q, *(one[:, :end] for one in values))
 
 
-@pytest.mark.parametrize("isa", ["scalar", "avx2"])
-@pytest.mark.parametrize("kind", FORMATS)
-def test_every_instruction_set_decodes_the_same(make_drive, check, monkeypatch, kind, isa):
-    monkeypatch.setenv("KVDRIVE_ISA", isa)
+@pytest.fixture(params=["avx512_vnni", "avx512", "avx2", "scalar"])
+def one_isa(request, make_drive, monkeypatch):
+    """Opens drives whose engine uses one instruction set."""
+    monkeypatch.setenv("KVDRIVE_ISA", request.param)
     try:
-        host = make_drive()
+        make_drive()
     except RuntimeError as error:
-        pytest.skip(f"this processor has no {isa}: {error}")
+        pytest.skip(f"this processor has no {request.param}: {error}")
+    return make_drive
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_every_instruction_set_decodes_the_same(one_isa, check, kind):
     rng = np.random.default_rng(11)
     k, v, q = (halves(rng, 1, n, 72) for n in (70, 70, 4))
     k *= np.float16(2.0**-12)  # some values are subnormal
+    host = one_isa()
     check(host.attend(q, 70) if (values := keep(host, kind, k, v)) else None, q, *values)
+
+
+def any_codes(rng, kind, tokens, d):
+    """Valid rows of random bytes [1, tokens, row_bytes]: the largest codes and every step are among them."""
+    rows = np.zeros((1, tokens, formats.row_bytes(FORMATS[kind], d)), np.uint8)
+    ends = np.array([0x7F, 0x81, 0] if kind == wire.RowFormat.INT8 else [0, 0xFF, 0xF0, 0x0F], np.uint8)
+    for t in range(tokens):
+        while True:
+            row = rng.integers(0, 256, rows.shape[2], np.uint8)
+            if rng.random() < 0.3:
+                row[: d * FORMATS[kind] // 8] = rng.choice(ends, d * FORMATS[kind] // 8)
+            if kind == wire.RowFormat.INT8:
+                codes = row[:d]
+                codes[codes == 0x80] = 0x81
+                row[d:] = rng.integers(0, 34, len(row) - d)
+            else:  # zeros below 113; steps so small that 15 + zero of them fit, or any with a zero near -7
+                row[d // 2 + 1 :: 2] = rng.integers(-128, 113, len(row[d // 2 + 1 :: 2])).astype(np.int8).view(np.uint8)
+            if formats.is_valid(row[None], FORMATS[kind], d):
+                break
+        rows[0, t] = row
+    return rows
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize(("d", "group"), [(8, 1), (24, 2), (32, 3), (64, 4), (104, 5), (256, 8)])
+def test_any_stored_bytes_have_the_bits_of_their_values(one_isa, check, kind, d, group):
+    """Steps of one block differ by up to 2^33, and queries span all magnitudes."""
+    rng = np.random.default_rng(d)
+    tokens = 135
+    stored = any_codes(rng, kind, tokens, d), any_codes(rng, kind, tokens, d)
+    host = one_isa()
+    host.store(*stored, type=kind)
+    values = [decode(one, kind, d) for one in stored]
+    usual = halves(rng, 1, group, d)
+    wide = (rng.integers(0, 31 << 10, usual.shape) | rng.integers(0, 2, usual.shape) << 15).astype(np.uint16)
+    few = rng.choice(np.array([0, 0x8000, 1, 0x8001, 0x3FF, 0x3C00, 0x7BFF, 0xFBFF], np.uint16), usual.shape)
+    for q in (usual, usual * np.float16(2.0**-14), wide.view(np.float16), few.view(np.float16)):
+        check(host.attend(q, tokens), q, *values)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("sharpness", [0.0, 4.0, 60.0])
+def test_probabilities_of_any_spread(one_isa, check, kind, sharpness):
+    """Sharp queries spread the probabilities of a block over more bits than a weight has."""
+    rng = np.random.default_rng(14)
+    d, tokens = 64, 400
+    k, v, q = halves(rng, 1, tokens, d), halves(rng, 1, tokens, d), halves(rng, 1, 5, d) * np.float16(sharpness)
+    v[0, ::3] *= np.float16(2.0**-9)
+    host = one_isa()
+    check(host.attend(q, tokens) if (values := keep(host, kind, k, v)) else None, q, *values)
 
 
 @pytest.mark.parametrize("kind", FORMATS)

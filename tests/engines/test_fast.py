@@ -18,7 +18,7 @@ from kvdrive.kernels.job import JobMemory, block_columns, pad_scores
 native = pytest.importorskip("kvdrive._native", reason="the native extension is not built: make setup")
 
 GROUPS = (1, 2, 4, 5, 8)
-ISAS = ("avx512", "avx2", "scalar")
+ISAS = ("avx512_vnni", "avx512", "avx2", "scalar")
 Half = NDArray[np.uint16]
 Memory = NDArray[np.uint8]
 

@@ -18,7 +18,12 @@ from kvdrive.kernels.registry import KERNELS
 from kvdrive.perf.kept import processor
 from kvdrive.tree import ROOT
 
-_FASTER = {"avx512": "", "avx2": "an x86 processor with AVX-512 is faster", "portable": "AVX2 or AVX-512 is faster"}
+_FASTER = {
+    "avx512_vnni": "",
+    "avx512": "with K and V in 8 or 4 bits, a processor with AVX-512 VNNI is faster",
+    "avx2": "an x86 processor with AVX-512 is faster",
+    "scalar": "AVX2 or AVX-512 is faster",
+}
 _PACKAGES = (  # package, what it gives, extra of pyproject.toml, True if every command needs it
     ("torch", "models", "models", True),
     ("transformers", "models", "models", True),

@@ -8,6 +8,7 @@
 #include <bit>
 #include <cstring>
 #include <iterator>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -113,18 +114,16 @@ struct Block {
   }
 };
 
-// A block of rows in 8 or 4 bits: their codes as signed bytes, and their steps.
+// A block of rows in 8 or 4 bits.
 class CodeBlock {
  public:
   const std::size_t first;
   const unsigned n;
 
-  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): clearing the arrays would cost as much as the arithmetic
   CodeBlock(const Kernels& kernels, const Piece& piece, std::size_t start, std::size_t end, unsigned d)
       : CodeBlock(kernels, piece.rows.format, Stored(piece, start, end, d), d) {}
 
-  CodeRows rows() const { return {codes_, steps_, format_parts(d_)}; }
-  double largest() const { return largest_; }  // at least the largest magnitude
+  CodedRows rows() const { return {stored_.rows, n, d_, format_ == nvme::kInt4}; }
 
   // The binary16 numbers of a row, valid until the next call.
   const std::uint16_t* decoded(unsigned row) const {
@@ -133,49 +132,25 @@ class CodeBlock {
   }
 
  private:
-  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init)
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): clearing the arrays would cost as much as the arithmetic
   CodeBlock(const Kernels& kernels, RowFormat format, const Stored& stored, unsigned d)
-      : first(stored.first), n(stored.n), kernels_(kernels), format_(format), stored_(stored), d_(d) {
-    const unsigned parts = format_parts(d);
-    double* step = steps_;
-    for (unsigned i = 0; i < n; ++i) {
-      const auto* const row = reinterpret_cast<const std::uint8_t*>(stored_.rows[i]);
-      if (format == nvme::kInt8) {
-        codes_[i] = reinterpret_cast<const std::int8_t*>(row);
-        for (unsigned part = 0; part < parts; ++part, ++step) {
-          *step = int8_step(row[d + part]);
-          largest_ = std::max(largest_, 127 * *step);
-        }
-        continue;
-      }
-      std::int8_t* const to = unpacked_ + std::size_t{i} * d;
-      codes_[i] = to;
-      kernels.unpack_int4(stored_.rows[i], d, to);
-      for (unsigned part = 0; part < parts; ++part, ++step) {
-        const int zero = static_cast<std::int8_t>(row[d / 2 + 2 * part + 1]);
-        *step = int4_step(row[d / 2 + 2 * part]);
-        largest_ = std::max(largest_, std::max(-zero, zero + 15) * *step);
-      }
-    }
-  }
+      : first(stored.first), n(stored.n), kernels_(kernels), format_(format), stored_(stored), d_(d) {}
 
   const Kernels& kernels_;
   const RowFormat format_;
   const Stored stored_;
   const unsigned d_;
-  double largest_ = 0;
-  const std::int8_t* codes_[kBlockTokens];
-  double steps_[kBlockTokens * format_parts(abi::kMaxHeadDim)];
-  std::int8_t unpacked_[kBlockTokens * abi::kMaxHeadDim];
   mutable std::uint16_t halves_[abi::kMaxHeadDim];
 };
 
-// One worker's sums over V for each head. The unrounded sum is high + low. Every block adds at most kBlockTokens
-// roundings of a sum whose magnitudes total `magnitude`.
+// One worker's sums over V for each head. The unrounded sum is high + low. Every block of binary16 rows adds at most
+// kBlockTokens roundings of a sum whose magnitudes total `magnitude`. Every other block adds at most two.
 struct Sums {
   AlignedDoubles high, low;  // [g][d]
   double magnitude[abi::kMaxCommandGroup] = {};
+  double left_out[abi::kMaxCommandGroup] = {};  // bound on what blocks in 8 or 4 bits did not add
   std::uint64_t z[abi::kMaxCommandGroup] = {};
+  double code_blocks = 0;
 
   // `size`: g * d.
   explicit Sums(std::size_t size) : high(size), low(size) {
@@ -188,14 +163,21 @@ struct Sums {
     kernels.add_twofold(other.low, size, high, low);
     for (int h = 0; h < abi::kMaxCommandGroup; ++h) {
       magnitude[h] += other.magnitude[h];
+      left_out[h] += other.left_out[h];
       z[h] += other.z[h];
     }
+    code_blocks += other.code_blocks;
   }
 
   // Bound on the error of high + low. The additions to `low`, at most 2^13, cost less than one more rounding: |low|
   // stays below 2^12 * 2^-53 of the magnitude.
-  double error(unsigned h) const { return (kBlockTokens + 8) * kUlp * magnitude[h]; }
+  double error(unsigned h) const {
+    return (kBlockTokens + 8 + 2 * code_blocks) * kUlp * magnitude[h] + (1 + 0x1p-20) * left_out[h];
+  }
 };
+
+// A block in 8 or 4 bits may leave out this share of the magnitudes that were added so far.
+constexpr double kLeftOut = 0x1p-46;
 
 class Attention {
  public:
@@ -227,6 +209,9 @@ class Attention {
   bool compute_scores() {
     float c[abi::kMaxCommandGroup];
     std::fill(c, c + job_.g, std::bit_cast<float>(job_.scale_log2e));
+    if (job_.pages != nullptr && job_.pages->format() != nvme::kBinary16) {
+      integers_.emplace(kernels_, job_.q, job_.g, job_.d);
+    }
     const Dots<ScoreRounding> dots(kernels_, query_, {c}, context_.statistics);
     std::atomic<bool> finite{true};
     each_piece(abi::kKeys, [&](const Piece& piece) {
@@ -265,49 +250,58 @@ class Attention {
   // Computes the scores of one block. Returns a bit for each token with an Inf or NaN.
   std::uint64_t score_block(const Dots<ScoreRounding>& dots, const Piece& piece, std::size_t start,
                             std::size_t end) const {
-    if (piece.rows.format == nvme::kBinary16) {
+    if (!integers_.has_value()) {
       const Block block(piece, start, end, job_.d);
       return dots.rows(block.rows, block.n, scores_ + start, stride_);
     }
     const CodeBlock block(kernels_, piece, start, end, job_.d);
+    KeyCodes keys;  // NOLINT(cppcoreguidelines-pro-type-member-init): it would cost as much as the arithmetic
+    kernels_.pack_keys(block.rows(), keys);
     const auto decoded = [&block](unsigned t) { return block.decoded(t); };
-    return dots.codes(block.rows(), block.n, block.largest(), decoded, scores_ + start, stride_);
+    return dots.codes(*integers_, keys, block.n, decoded, scores_ + start, stride_);
   }
 
   void add_block(const Piece& piece, std::size_t start, std::size_t end, Sums& sums) {
-    if (piece.rows.format == nvme::kBinary16) {
-      const Block block(piece, start, end, job_.d);
-      add_terms(block, kernels_.largest(block.rows, block.n, job_.d), sums,
-                [&](const double* weights, unsigned heads, double* terms) {
-                  kernels_.weighted_sums(weights, kBlockTokens, heads, block.rows, block.n, job_.d, terms);
-                });
-      return;
-    }
-    const CodeBlock block(kernels_, piece, start, end, job_.d);
-    const CodeRows rows = block.rows();
-    add_terms(block, block.largest(), sums, [&](const double* weights, unsigned heads, double* terms) {
-      kernels_.weighted_code_sums(weights, kBlockTokens, heads, rows, block.n, job_.d, terms);
-    });
-  }
-
-  // `weigh(weights, heads, terms)` computes the weighted sums of the block, whose numbers are at most `largest`.
-  template <typename AnyBlock, typename Weigh>
-  void add_terms(const AnyBlock& block, double largest, Sums& sums, Weigh weigh) {
+    if (piece.rows.format != nvme::kBinary16) return add_codes(CodeBlock(kernels_, piece, start, end, job_.d), sums);
+    const Block block(piece, start, end, job_.d);
+    const double largest = kernels_.largest(block.rows, block.n, job_.d);
     each_tile(job_.g, [&](unsigned first, unsigned heads) {
       alignas(abi::kBeatBytes) double weights[kTileHeads * kBlockTokens];
       alignas(abi::kBeatBytes) double terms[kTileHeads * abi::kMaxHeadDim];
       for (unsigned h = first; h < first + heads; ++h) {
-        std::int32_t* scores = scores_ + h * stride_ + block.first;
-        const auto p = reinterpret_cast<std::uint32_t*>(scores);
-        const std::uint64_t z = kernels_.probabilities(scores, block.n, max_[h], p);
+        const std::uint32_t* const p = probabilities(h, block.first, block.n, largest, sums);
         kernels_.to_weights(p, block.n, weights + (h - first) * kBlockTokens);
-        sums.z[h] += z;
-        sums.magnitude[h] += static_cast<double>(z) * largest;
       }
-      weigh(weights, heads, terms);
+      kernels_.weighted_sums(weights, kBlockTokens, heads, block.rows, block.n, job_.d, terms);
       const std::size_t own = std::size_t{first} * job_.d;
       kernels_.add_twofold(terms, std::size_t{heads} * job_.d, sums.high + own, sums.low + own);
     });
+  }
+
+  void add_codes(const CodeBlock& block, Sums& sums) {
+    ValueCodes values;  // NOLINT(cppcoreguidelines-pro-type-member-init): it would cost as much as the arithmetic
+    kernels_.pack_values(block.rows(), values);
+    ++sums.code_blocks;
+    each_tile(job_.g, [&](unsigned first, unsigned heads) {
+      double enough[kTileHeads];
+      for (unsigned h = first; h < first + heads; ++h) {
+        probabilities(h, block.first, block.n, values.largest, sums);
+        enough[h - first] = kLeftOut * sums.magnitude[h];
+      }
+      const auto p = reinterpret_cast<const std::uint32_t*>(scores_ + first * stride_ + block.first);
+      kernels_.add_code_sums({p, stride_, heads, block.n}, values, job_.d, enough, sums.high + first * job_.d,
+                             sums.left_out + first);
+    });
+  }
+
+  // Computes the probabilities of n tokens (in place of the scores) and adds them to the sums of head h.
+  const std::uint32_t* probabilities(unsigned h, std::size_t first, unsigned n, double largest, Sums& sums) const {
+    std::int32_t* const scores = scores_ + h * stride_ + first;
+    const auto p = reinterpret_cast<std::uint32_t*>(scores);
+    const std::uint64_t z = kernels_.probabilities(scores, n, max_[h], p);
+    sums.z[h] += z;
+    sums.magnitude[h] += static_cast<double>(z) * largest;
+    return p;
   }
 
   // Calls use(Piece) for the dense tokens' rows of K or V, in order.
@@ -343,7 +337,7 @@ class Attention {
       return;
     }
     // A block's pages are checked just before the block is computed. The check prefetches the pages of the next block.
-    const std::size_t per_block = ceil_div(kBlockTokens, piece.rows.per_page);
+    const std::size_t per_block = std::max<std::size_t>(1, kBlockTokens / piece.rows.per_page);
     const auto token = [&](std::size_t page) { return tokens_.up_to(piece.rows.first + page * piece.rows.per_page); };
     share(context_.pool, piece.pages.size(), kPagesAtOnce, [&](unsigned worker, std::size_t first, std::size_t last) {
       for (std::size_t page = first, next = 0; page < last; page = next) {
@@ -446,7 +440,8 @@ class Attention {
   double z(unsigned h) const { return static_cast<double>(sums_.front().z[h]); }
 
   Query query_;
-  std::vector<Sums> sums_;  // one for each worker; after accumulate() the first one holds the total
+  std::optional<IntegerQuery> integers_;  // if K and V have 8 or 4 bits
+  std::vector<Sums> sums_;                // one for each worker; after accumulate() the first one holds the total
   const Context& context_;
   const Kernels& kernels_;
   const Job& job_;

@@ -21,6 +21,8 @@ bool has_avx512() {
   return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
+
+bool has_avx512_vnni() { return has_avx512() && __builtin_cpu_supports("avx512vnni"); }
 #endif
 
 struct Variant {
@@ -32,17 +34,16 @@ struct Variant {
 // The best one comes first.
 constexpr std::array kVariants{
 #if defined(__x86_64__)
+    Variant{"avx512_vnni", has_avx512_vnni, avx512_vnni_kernels},
     Variant{"avx512", has_avx512, avx512_kernels},
     Variant{"avx2", has_avx2, avx2_kernels},
     Variant{"neon", nullptr, nullptr},
 #elif defined(__aarch64__)
-    Variant{"neon", always, neon_kernels},
-    Variant{"avx512", nullptr, nullptr},
-    Variant{"avx2", nullptr, nullptr},
+    Variant{"neon", always, neon_kernels},     Variant{"avx512_vnni", nullptr, nullptr},
+    Variant{"avx512", nullptr, nullptr},       Variant{"avx2", nullptr, nullptr},
 #else
-    Variant{"avx512", nullptr, nullptr},
-    Variant{"avx2", nullptr, nullptr},
-    Variant{"neon", nullptr, nullptr},
+    Variant{"avx512_vnni", nullptr, nullptr},  Variant{"avx512", nullptr, nullptr},
+    Variant{"avx2", nullptr, nullptr},         Variant{"neon", nullptr, nullptr},
 #endif
     Variant{"scalar", always, scalar_kernels},
 };
@@ -57,7 +58,7 @@ const Kernels& choose_kernels() {
     if (isa.empty() ? runs : isa == variant.name && runs) return variant.kernels();
     if (isa == variant.name) throw std::runtime_error("KVDRIVE_ISA=" + isa + ": this processor cannot run it");
   }
-  throw std::invalid_argument("KVDRIVE_ISA must be scalar, avx2, avx512 or neon, not '" + isa + "'");
+  throw std::invalid_argument("KVDRIVE_ISA must be scalar, avx2, avx512, avx512_vnni or neon, not '" + isa + "'");
 }
 
 }  // namespace kvdrive::fast

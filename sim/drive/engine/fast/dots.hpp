@@ -6,6 +6,7 @@
 
 #include "engine/fast/aligned.hpp"
 #include "engine/fast/exact.hpp"
+#include "engine/fast/integer_query.hpp"
 #include "engine/fast/kernels.hpp"
 #include "engine/fast/rounding.hpp"
 #include "engine/fast/statistics.hpp"
@@ -74,16 +75,16 @@ class Dots {
     return non_finite;
   }
 
-  // The same for rows in 8 or 4 bits, of which no number is larger than `largest`. `decoded(t)` returns the binary16
-  // numbers of row t, which are valid until its next call.
+  // The same for rows in 8 or 4 bits and the same queries as integers. `decoded(t)` returns the binary16 numbers of row
+  // t, which are valid until its next call.
   template <typename Decoded>
-  std::uint64_t codes(const CodeRows& rows, unsigned n, double largest, Decoded decoded, Output* out,
+  std::uint64_t codes(const IntegerQuery& query, const KeyCodes& keys, unsigned n, Decoded decoded, Output* out,
                       std::size_t stride) const {
-    const Block block{n, kBlockTokens, query_.n / kernels_.lanes + 3, largest};
+    const Block block{n, kBlockTokens, query.parts(), keys.largest, ~std::uint64_t{0}, &query};
     std::uint64_t non_finite = 0;
     each_tile(query_.g, [&](unsigned first, unsigned heads) {
       alignas(abi::kBeatBytes) double dots[kTileHeads * kBlockTokens];
-      kernels_.code_dots(query_.wide + std::size_t{first} * query_.n, heads, query_.n, rows, n, dots);
+      kernels_.code_dots(query.view(), first, heads, keys, n, dots);
       const std::uint16_t* halves = nullptr;
       non_finite |= round(dots, block, Heads{first, heads}, out, stride, [&](unsigned t) {
         halves = decoded(t);
@@ -126,6 +127,7 @@ class Dots {
     unsigned steps;
     double largest;
     std::uint64_t wanted = ~std::uint64_t{0};
+    const IntegerQuery* integers = nullptr;  // the queries, if they are not exactly those of `query_`
   };
   // A range of query heads.
   struct Heads {
@@ -139,7 +141,8 @@ class Dots {
     std::uint64_t non_finite = 0;
     for (unsigned h = heads.first; h < heads.first + heads.count; ++h) {
       const double* head = dots + (h - heads.first) * block.stride;
-      const double unit = (block.steps + 4) * kUlp * query_.norm[h];  // error of the sum if |k| <= 1
+      const double rest = block.integers == nullptr ? 0 : block.integers->rest(h);
+      const double unit = (block.steps + 4) * kUlp * query_.norm[h] + rest;  // error of the sum if |k| <= 1
       const Doubt doubt = rounding_.block(kernels_, head, unit * block.largest, h, block.n, out + h * stride);
       non_finite |= doubt.non_finite & block.wanted;
       for (std::uint64_t left = doubt.uncertain & block.wanted & ~doubt.non_finite; left != 0; left &= left - 1) {

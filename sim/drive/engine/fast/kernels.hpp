@@ -11,20 +11,14 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "engine/fast/codes.hpp"
+
 namespace kvdrive::fast {
 
-constexpr unsigned kBlockTokens = 64;  // tokens whose rows stay in the first-level cache while all heads use them
-constexpr unsigned kTileHeads = 8;     // query heads whose sums fit into the registers together
-constexpr double kUlp = 0x1p-53;       // largest relative error of one addition
+constexpr unsigned kTileHeads = 8;  // query heads whose sums fit into the registers together
+constexpr double kUlp = 0x1p-53;    // largest relative error of one addition
 
 using HalfRows = const std::uint16_t* const*;  // binary16 rows, one pointer each
-
-// Stored rows in 8 or 4 bits (formats.hpp): number i of row t is n[t][i] * steps[t * parts + i / kFormatPart].
-struct CodeRows {
-  const std::int8_t* const* n;
-  const double* steps;
-  unsigned parts;
-};
 
 constexpr unsigned kSpanTokens = 32;
 
@@ -54,9 +48,6 @@ struct Kernels {
   void (*decode_int8)(const std::byte* row, unsigned d, std::uint16_t* out);
   void (*decode_int4)(const std::byte* row, unsigned d, std::uint16_t* out);
 
-  // n[i] = code i of an INT4 row plus the zero of its part
-  void (*unpack_int4)(const std::byte* row, unsigned d, std::int8_t* n);
-
   // dots[h * kBlockTokens + t] = sum_i q[h * d + i] * rows[t][i] for t < n <= kBlockTokens. `dots` has room for whole
   // blocks. 1 <= g <= kTileHeads, d is a multiple of 8.
   void (*dots)(const double* q, unsigned g, unsigned d, HalfRows rows, unsigned n, double* dots);
@@ -66,10 +57,19 @@ struct Kernels {
   void (*weighted_sums)(const double* w, std::size_t stride, unsigned g, HalfRows rows, unsigned n, unsigned columns,
                         double* sums);
 
-  // The same two for rows in 8 or 4 bits. Their numbers are exact in registers, so the sums have the same error.
-  void (*code_dots)(const double* q, unsigned g, unsigned d, const CodeRows& rows, unsigned n, double* dots);
-  void (*weighted_code_sums)(const double* w, std::size_t stride, unsigned g, const CodeRows& rows, unsigned n,
-                             unsigned columns, double* sums);
+  // Rows in 8 or 4 bits. Lays out a block of K or of V for integer products (codes.hpp).
+  void (*pack_keys)(const CodedRows& rows, KeyCodes& keys);
+  void (*pack_values)(const CodedRows& rows, ValueCodes& values);
+  unsigned digit_bits;  // 8: three digits are faster than four
+  // Splits n weights into digits. n is a multiple of 4.
+  void (*to_digits)(const std::int32_t* weights, unsigned n, std::int32_t* digits);
+  // Like `dots`, for the heads [first, first + heads). Each part of the head dimension costs one rounding.
+  void (*code_dots)(const CodeQuery& query, unsigned first, unsigned heads, const KeyCodes& keys, unsigned n,
+                    double* dots);
+  // sums[h * d + j] += sum_t p[h][t] * number j of token t, with at most two roundings of a sum. error[h] grows by a
+  // bound on what is left out. That is more than enough[h] only if it is below 2^-60 of the block's sum of magnitudes.
+  void (*add_code_sums)(const BlockWeights& block, const ValueCodes& values, unsigned d, const double* enough,
+                        double* sums, double* error);
 
   // The largest magnitude in n rows of d numbers, d a multiple of 8. Only an upper bound if a row holds an Inf or NaN.
   double (*largest)(HalfRows rows, unsigned n, unsigned d);
@@ -130,11 +130,13 @@ const Kernels& scalar_kernels();
 #if defined(__x86_64__)
 const Kernels& avx2_kernels();
 const Kernels& avx512_kernels();
+const Kernels& avx512_vnni_kernels();
 #elif defined(__aarch64__)
 const Kernels& neon_kernels();
 #endif
 
-// Returns the best variant for this machine, or the one that KVDRIVE_ISA (scalar, avx2, avx512, neon) names. Throws
+// Returns the best variant for this machine, or the one that KVDRIVE_ISA (scalar, avx2, avx512,
+// avx512_vnni, neon) names. Throws
 // std::invalid_argument for an unknown name, and std::runtime_error for a variant that this machine cannot run.
 const Kernels& choose_kernels();
 

@@ -25,12 +25,6 @@ struct Simd {
     return _mm256_cvtps_pd(_mm_cvtph_ps(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(h))));
   }
 
-  static Vector widen(const std::int8_t* n) {
-    std::int32_t four;
-    __builtin_memcpy(&four, n, sizeof four);
-    return _mm256_cvtepi32_pd(_mm_cvtepi8_epi32(_mm_cvtsi32_si128(four)));
-  }
-
   // out[i] = n[i] * step, 32 numbers
   static void scale_part(const std::int8_t* n, float step, std::uint16_t* out) {
     const __m256 unit = _mm256_set1_ps(step);
@@ -87,6 +81,26 @@ struct Simd {
   }
   static Sums add_products(Sums sums, Words codes, Words weights) {
     return _mm256_add_epi32(sums, _mm256_madd_epi16(codes, weights));
+  }
+  static Sums load_sums(const std::int32_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
+  // Half `i` of the lanes as binary64.
+  static Vector to_vector(Sums v, unsigned i) {
+    return _mm256_cvtepi32_pd(i == 0 ? _mm256_castsi256_si128(v) : _mm256_extracti128_si256(v, 1));
+  }
+
+  // Words of four codes; the digits of their weights have 16 bits.
+  static constexpr unsigned kDigitBits = 16;
+  struct Codes {
+    Words even, odd;
+  };
+  static Codes load_codes(const std::uint32_t* p) {
+    const Words words = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+    return {_mm256_and_si256(words, _mm256_set1_epi32(0x00ff00ff)), _mm256_srli_epi16(words, 8)};
+  }
+  // Adds the products with digit `i` of all lanes' weights.
+  static Sums add_digit(Sums sums, Codes codes, const std::int32_t* digits, unsigned i) {
+    const Sums even = add_products(sums, codes.even, _mm256_set1_epi32(digits[2 * i]));
+    return add_products(even, codes.odd, _mm256_set1_epi32(digits[2 * i + 1]));
   }
 };
 

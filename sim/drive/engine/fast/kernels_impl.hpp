@@ -5,15 +5,13 @@
 // A library of vectors (Highway) would be one more package on each machine, in place of less than 100 lines for each
 // instruction set.
 #include "common/abi.hpp"
+#include "engine/fast/codes_impl.hpp"
 #include "engine/fast/kernels.hpp"
 #include "engine/fast/rounding.hpp"
 #include "engine/limits.hpp"
 
 namespace kvdrive::fast {
 namespace {
-
-using Vector = Simd::Vector;
-constexpr unsigned kLanes = Simd::kLanes;
 
 // Prefetches a beat of the next block into the second-level cache, because the first level is full of the current
 // block. If rows are not contiguous, the beat may be useless, but a prefetch never faults.
@@ -24,36 +22,16 @@ void prefetch_ahead(const std::uint16_t* beat, unsigned row_numbers) {
 
 constexpr unsigned kPart = abi::kFormatPart;
 
-// Rows of a block as sources of registers: `number(r, i)` has the numbers from i on of row r.
-struct Halves {
-  HalfRows rows;
-
-  Halves from(unsigned row) const { return {rows + row}; }
-  Vector number(unsigned r, unsigned i) const { return Simd::widen(rows[r] + i); }
-  void prefetch(unsigned r, unsigned i, unsigned numbers) const { prefetch_ahead(rows[r] + i, numbers); }
-};
-
-struct Codes {
-  CodeRows rows;
-
-  Codes from(unsigned row) const { return {{rows.n + row, rows.steps + row * rows.parts, rows.parts}}; }
-  Vector number(unsigned r, unsigned i) const {
-    const Vector step = Simd::broadcast(rows.steps[r * rows.parts + i / kPart]);
-    return Simd::multiply_add(Simd::widen(rows.n[r] + i), step, Simd::zero());
-  }
-  void prefetch(unsigned, unsigned, unsigned) const {}  // half or less of the bytes; their checks bring them
-};
-
 // g query heads share each converted row. R rows by G heads of accumulators fill the register file.
-template <unsigned G, unsigned R, typename Rows>
-void dot_tile(const double* q, unsigned d, const Rows& rows, double* dots) {
+template <unsigned G, unsigned R>
+void dot_tile(const double* q, unsigned d, HalfRows rows, double* dots) {
   Vector sum[G][R];
   for (auto& head : sum) {
     for (Vector& s : head) s = Simd::zero();
   }
   const auto add = [&](unsigned i) {
     Vector row[R];
-    for (unsigned r = 0; r < R; ++r) row[r] = rows.number(r, i);
+    for (unsigned r = 0; r < R; ++r) row[r] = Simd::widen(rows[r] + i);
     for (unsigned h = 0; h < G; ++h) {
       const Vector weight = Simd::load(q + h * d + i);
       for (unsigned r = 0; r < R; ++r) sum[h][r] = Simd::multiply_add(row[r], weight, sum[h][r]);
@@ -61,63 +39,54 @@ void dot_tile(const double* q, unsigned d, const Rows& rows, double* dots) {
   };
   unsigned beat = 0;
   for (; beat + abi::kLanes <= d; beat += abi::kLanes) {
-    for (unsigned r = 0; r < R; ++r) rows.prefetch(r, beat, d);
+    for (unsigned r = 0; r < R; ++r) prefetch_ahead(rows[r] + beat, d);
     for (unsigned i = beat; i < beat + abi::kLanes; i += kLanes) add(i);
   }
   for (unsigned i = beat; i < d; i += kLanes) add(i);
   for (unsigned h = 0; h < G; ++h) Simd::template reduce<R>(sum[h], dots + h * kBlockTokens);
 }
 
-template <unsigned G, typename Rows>
-void dots_of(const double* q, unsigned d, const Rows& rows, unsigned n, double* dots) {
+template <unsigned G>
+void dots_of(const double* q, unsigned d, HalfRows rows, unsigned n, double* dots) {
   constexpr unsigned kRows = Simd::dot_rows(G);
   unsigned t = 0;
-  for (; t + kRows <= n; t += kRows) dot_tile<G, kRows>(q, d, rows.from(t), dots + t);
-  for (; t < n; ++t) dot_tile<G, 1>(q, d, rows.from(t), dots + t);
-}
-
-template <typename Rows>
-void dots_for(const double* q, unsigned g, unsigned d, const Rows& rows, unsigned n, double* dots) {
-  switch (g) {
-    case 1:
-      return dots_of<1>(q, d, rows, n, dots);
-    case 2:
-      return dots_of<2>(q, d, rows, n, dots);
-    case 3:
-      return dots_of<3>(q, d, rows, n, dots);
-    case 4:
-      return dots_of<4>(q, d, rows, n, dots);
-    case 5:
-      return dots_of<5>(q, d, rows, n, dots);
-    case 6:
-      return dots_of<6>(q, d, rows, n, dots);
-    case 7:
-      return dots_of<7>(q, d, rows, n, dots);
-    default:
-      return dots_of<8>(q, d, rows, n, dots);
-  }
+  for (; t + kRows <= n; t += kRows) dot_tile<G, kRows>(q, d, rows + t, dots + t);
+  for (; t < n; ++t) dot_tile<G, 1>(q, d, rows + t, dots + t);
 }
 
 void dots(const double* q, unsigned g, unsigned d, HalfRows rows, unsigned n, double* out) {
-  dots_for(q, g, d, Halves{rows}, n, out);
-}
-
-void code_dots(const double* q, unsigned g, unsigned d, const CodeRows& rows, unsigned n, double* out) {
-  dots_for(q, g, d, Codes{rows}, n, out);
+  switch (g) {
+    case 1:
+      return dots_of<1>(q, d, rows, n, out);
+    case 2:
+      return dots_of<2>(q, d, rows, n, out);
+    case 3:
+      return dots_of<3>(q, d, rows, n, out);
+    case 4:
+      return dots_of<4>(q, d, rows, n, out);
+    case 5:
+      return dots_of<5>(q, d, rows, n, out);
+    case 6:
+      return dots_of<6>(q, d, rows, n, out);
+    case 7:
+      return dots_of<7>(q, d, rows, n, out);
+    default:
+      return dots_of<8>(q, d, rows, n, out);
+  }
 }
 
 // Computes W registers of columns for G heads.
-template <unsigned G, unsigned W, typename Rows>
-void sum_tile(const double* w, std::size_t stride, const Rows& rows, unsigned n, unsigned column, unsigned columns,
+template <unsigned G, unsigned W>
+void sum_tile(const double* w, std::size_t stride, HalfRows rows, unsigned n, unsigned column, unsigned columns,
               double* sums) {
   Vector sum[G][W];
   for (auto& head : sum) {
     for (Vector& s : head) s = Simd::zero();
   }
   for (unsigned t = 0; t < n; ++t) {
-    for (unsigned i = 0; i < W * kLanes; i += abi::kLanes) rows.prefetch(t, column + i, columns);
+    for (unsigned i = 0; i < W * kLanes; i += abi::kLanes) prefetch_ahead(rows[t] + column + i, columns);
     for (unsigned i = 0; i < W; ++i) {
-      const Vector value = rows.number(t, column + i * kLanes);
+      const Vector value = Simd::widen(rows[t] + column + i * kLanes);
       for (unsigned h = 0; h < G; ++h) {
         sum[h][i] = Simd::multiply_add(value, Simd::broadcast(w[h * stride + t]), sum[h][i]);
       }
@@ -128,9 +97,8 @@ void sum_tile(const double* w, std::size_t stride, const Rows& rows, unsigned n,
   }
 }
 
-template <unsigned G, typename Rows>
-void weighted_sums_of(const double* w, std::size_t stride, const Rows& rows, unsigned n, unsigned columns,
-                      double* sums) {
+template <unsigned G>
+void weighted_sums_of(const double* w, std::size_t stride, HalfRows rows, unsigned n, unsigned columns, double* sums) {
   constexpr unsigned kWide = Simd::sum_registers(G);
   constexpr unsigned kNarrow = kWide * kLanes < 32 ? kWide : 32 / kLanes;
   unsigned column = 0;
@@ -144,9 +112,8 @@ void weighted_sums_of(const double* w, std::size_t stride, const Rows& rows, uns
   for (; column < columns; column += kLast * kLanes) sum_tile<G, kLast>(w, stride, rows, n, column, columns, sums);
 }
 
-template <typename Rows>
-void sums_for(const double* w, std::size_t stride, unsigned g, const Rows& rows, unsigned n, unsigned columns,
-              double* sums) {
+void weighted_sums(const double* w, std::size_t stride, unsigned g, HalfRows rows, unsigned n, unsigned columns,
+                   double* sums) {
   switch (g) {
     case 1:
       return weighted_sums_of<1>(w, stride, rows, n, columns, sums);
@@ -165,16 +132,6 @@ void sums_for(const double* w, std::size_t stride, unsigned g, const Rows& rows,
     default:
       return weighted_sums_of<8>(w, stride, rows, n, columns, sums);
   }
-}
-
-void weighted_sums(const double* w, std::size_t stride, unsigned g, HalfRows rows, unsigned n, unsigned columns,
-                   double* sums) {
-  sums_for(w, stride, g, Halves{rows}, n, columns, sums);
-}
-
-void weighted_code_sums(const double* w, std::size_t stride, unsigned g, const CodeRows& rows, unsigned n,
-                        unsigned columns, double* sums) {
-  sums_for(w, stride, g, Codes{rows}, n, columns, sums);
 }
 
 void widen(const std::uint16_t* h, unsigned n, double* out) {
@@ -549,11 +506,14 @@ constexpr Kernels make_kernels(const char* name) {
           .widen = widen,
           .decode_int8 = decode_int8,
           .decode_int4 = decode_int4,
-          .unpack_int4 = unpack_int4,
           .dots = dots,
           .weighted_sums = weighted_sums,
+          .pack_keys = pack_keys,
+          .pack_values = pack_values,
+          .digit_bits = Simd::kDigitBits,
+          .to_digits = to_digits,
           .code_dots = code_dots,
-          .weighted_code_sums = weighted_code_sums,
+          .add_code_sums = add_code_sums,
           .largest = largest,
           .to_scores = to_scores,
           .to_singles = to_singles,

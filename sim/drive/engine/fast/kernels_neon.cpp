@@ -28,8 +28,6 @@ struct Simd {
     return vcvt_f64_f32(vget_low_f32(singles));
   }
 
-  static Vector widen(const std::int8_t* n) { return Vector{static_cast<double>(n[0]), static_cast<double>(n[1])}; }
-
   // out[i] = n[i] * step, 32 numbers
   static void scale_part(const std::int8_t* n, float step, std::uint16_t* out) {
     for (unsigned i = 0; i < 32; i += 8) {
@@ -78,6 +76,27 @@ struct Simd {
   static Sums add_products(Sums sums, Words codes, Words weights) {
     const int32x4_t low = vmull_s16(vget_low_s16(codes), vget_low_s16(weights));
     return vaddq_s32(sums, vpaddq_s32(low, vmull_high_s16(codes, weights)));
+  }
+  static Sums load_sums(const std::int32_t* p) { return vld1q_s32(p); }
+  // Half `i` of the lanes as binary64.
+  static Vector to_vector(Sums v, unsigned i) {
+    return vcvtq_f64_s64(vmovl_s32(i == 0 ? vget_low_s32(v) : vget_high_s32(v)));
+  }
+
+  // Words of four codes; the digits of their weights have 16 bits.
+  static constexpr unsigned kDigitBits = 16;
+  struct Codes {
+    Words even, odd;
+  };
+  static Codes load_codes(const std::uint32_t* p) {
+    const uint16x8_t words = vreinterpretq_u16_u32(vld1q_u32(p));
+    const uint16x8_t even = vandq_u16(words, vdupq_n_u16(0xff)), odd = vshrq_n_u16(words, 8);
+    return {vreinterpretq_s16_u16(even), vreinterpretq_s16_u16(odd)};
+  }
+  // Adds the products with digit `i` of all lanes' weights.
+  static Sums add_digit(Sums sums, Codes codes, const std::int32_t* digits, unsigned i) {
+    const Sums even = add_products(sums, codes.even, vreinterpretq_s16_s32(vdupq_n_s32(digits[2 * i])));
+    return add_products(even, codes.odd, vreinterpretq_s16_s32(vdupq_n_s32(digits[2 * i + 1])));
   }
 };
 

@@ -27,8 +27,6 @@ struct Simd {
     return static_cast<double>(__builtin_bit_cast(float, sign | (magnitude << 13))) * 0x1p112;
   }
 
-  static Vector widen(const std::int8_t* n) { return *n; }
-
   // out[i] = n[i] * step, 32 numbers
   static void scale_part(const std::int8_t* n, float step, std::uint16_t* out) {
     for (unsigned i = 0; i < 32; ++i) out[i] = half_pattern(static_cast<double>(static_cast<float>(n[i]) * step));
@@ -59,6 +57,21 @@ struct Simd {
   // Code `place` of the word.
   static Words codes(Words words, int place) { return words >> 2 * place & 3; }
   static Sums add_products(Sums sums, Words codes, Words weights) { return sums + codes * weights; }
+  static Sums load_sums(const std::int32_t* p) { return *p; }
+  static Vector to_vector(Sums v, unsigned) { return v; }
+
+  // A word of four codes; the digits of their weights have 16 bits.
+  static constexpr unsigned kDigitBits = 16;
+  using Codes = std::uint32_t;
+  static Codes load_codes(const std::uint32_t* p) { return *p; }
+  // Adds the products with digit `i` of the weights: those of codes 0 and 2 in one word, of 1 and 3 in the next.
+  static Sums add_digit(Sums sums, Codes codes, const std::int32_t* digits, unsigned i) {
+    for (unsigned k = 0; k < 4; ++k) {
+      const std::int32_t pair = digits[2 * i + k % 2];
+      sums += static_cast<std::int32_t>(codes >> 8 * k & 255) * (k < 2 ? static_cast<std::int16_t>(pair) : pair >> 16);
+    }
+    return sums;
+  }
 };
 
 }  // namespace
