@@ -12,6 +12,7 @@
 #include <list>
 #include <memory>
 #include <unordered_map>
+#include <utility>
 
 #include "common/abi.hpp"
 #include "ftl/write_queue.hpp"
@@ -55,9 +56,10 @@ class KeptPages {
   void keep(Unit unit, const std::byte* page) {
     if (WriteQueue::holds(unit)) return;  // it is in memory, and gets another unit
     if (pages_.contains(unit) || !make_room()) return;
+    auto copy = std::make_unique_for_overwrite<Page>();
+    std::memcpy(copy->data(), page, abi::kPageBytes);
     order_.push_front(unit);
-    Entry& entry = pages_[unit] = {std::make_unique_for_overwrite<Page>(), order_.begin(), command_};
-    std::memcpy(entry.page->data(), page, abi::kPageBytes);
+    pages_.emplace(unit, Entry{std::move(copy), order_.begin(), command_});
   }
 
   void forget(Unit first, std::uint32_t count) {
