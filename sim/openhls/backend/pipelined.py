@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 from openhls.backend.dependence import Body, recurrences
 from openhls.backend.schedule import Schedule, TooShort, schedule_loop
 from openhls.backend.storage import Storage
 from openhls.backend.target import Target
-from openhls.ir import Loop, Opcode, Operation, operations_of
+from openhls.ir import Dependence, Loop, Opcode, Operation, operations_of
 from openhls.passes.answers import answer_ahead
 from openhls.passes.balance import balance
 from openhls.passes.flatten import Flat
@@ -35,35 +35,54 @@ def pipelined(loop: Loop, storages: dict[str, Storage], target: Target, most: in
 
     Raises TooShort if the interval is longer than `most`.
     """
-    found, problem = [], None
-    for ahead in forms(loop, storages):
+    best, problem = None, None
+
+    def shorter(ahead: Ahead) -> Pipelined | None:
+        """The form if its interval is shorter than the best one, and at most `most`."""
+        nonlocal problem
+        limit = most if best is None or best.schedule.interval is None else best.schedule.interval - 1
         try:
-            form = attempt(ahead, storages, target, most)
+            return attempt(ahead, storages, target, limit)
         except TooShort as short:
-            problem = short
-            continue
-        found.append(form)
-        if loop.pipeline.off or form.schedule.interval == (loop.pipeline.interval or 1):
+            problem = problem or short
+            return None
+
+    for ahead in forms(loop, storages, lambda changed: shorter(look_ahead(changed)) is not None):
+        best = shorter(ahead) or best
+        if best is not None and (loop.pipeline.off or best.schedule.interval == (loop.pipeline.interval or 1)):
             break
-        most = form.schedule.interval
-    if not found:
+    if best is None:
         assert problem is not None
         raise problem
-    return min(found, key=lambda form: form.schedule.interval or 0)
+    return best
 
 
-def forms(loop: Loop, storages: dict[str, Storage]) -> Iterator[Ahead]:
-    """The loop as it may become hardware, the cheapest form first."""
+def forms(loop: Loop, storages: dict[str, Storage], helps: Callable[[Loop], bool]) -> Iterator[Ahead]:
+    """The loop as it may become hardware, the cheapest form first.
+
+    `helps` is true if a loop would have a shorter interval than the forms so far.
+    """
     balanced = balance(loop)
     yield look_ahead(balanced)
     yield look_ahead(balance(loop, shared=True))
     answered = answer_ahead(balanced)
     if answered is not None:
         yield answered
-    for array, nearest in recurrences(Body.of_loop(loop, storages)).items():
+    found = recurrences(Body.of_loop(loop, storages))
+    if not found or not helps(without(balanced, *found)):
+        return
+    for array, nearest in found.items():
         stores = sum(op.opcode is Opcode.STORE and op.target == array for op in operations_of(loop.body))
+        if stores > MOST_FORWARDED or not helps(without(balanced, array)):
+            continue
         for reach in range(nearest, nearest + MOST_FORWARDED // stores):
             yield look_ahead(balance(forward(loop, array, nearest, reach)))
+
+
+def without(loop: Loop, *arrays: str) -> Loop:
+    """The loop as if no iteration loaded what an earlier one has stored in these memories."""
+    promises = (Dependence(array, between=True, dependent=False, direction="RAW") for array in arrays)
+    return replace(loop, dependences=(*loop.dependences, *promises))
 
 
 def attempt(ahead: Ahead, storages: dict[str, Storage], target: Target, most: int | None) -> Pipelined:
