@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import kvdrive
 from kvdrive.policies import Entry, register
-from kvdrive.policies.base import row_bytes, share
+from kvdrive.policies.base import share
 from kvdrive.policies.drive import DrivePolicy
 from kvdrive.policies.parameters import Mask, Parameters
 
@@ -32,9 +32,9 @@ class Ends(DrivePolicy):
         kept[:FIRST] = kept[max(tokens - recent, 0) :] = True
         return Parameters(valid=kept if valid is None else kept & valid)
 
-    def bytes_needed(self, tokens: int, head_dim: int) -> int:
+    def bytes_needed(self, tokens: int, head_dim: int, row_bytes: int) -> int:
         """Bytes of K and V that a step would read if single rows could be read."""
-        return 2 * min(FIRST + share(tokens, self.ratio), tokens) * row_bytes(head_dim)
+        return 2 * min(FIRST + share(tokens, self.ratio), tokens) * row_bytes
 
 
 register("ends", Entry(Ends, "the first tokens and the most recent ones", "d"))

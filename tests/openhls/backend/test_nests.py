@@ -70,10 +70,20 @@ def test_the_nests_are_the_same_in_hardware(program: Program, design: Design, to
     assert found.problem == ""
 
 
-def test_a_nest_whose_rows_meet_in_a_memory_stays(tmp_path: Path) -> None:
+SECOND = "      seen[c] = seen[c] + 1;\n"
+
+
+@pytest.mark.parametrize(("second", "trips"), [("", None), (SECOND, (16, 16))], ids=["one memory", "two"])
+def test_a_nest_whose_rows_meet_in_two_memories_stays(
+    second: str, trips: tuple[int, int] | None, tmp_path: Path
+) -> None:
+    """What the last row has stored in one memory is handed on; two memories would make the interval longer."""
+    add = "      memory[c] = memory[c] + in.read();\n"
+    assert add in TAKES_TURNS
     source = tmp_path / "turns.cpp"
-    source.write_text(TAKES_TURNS)
+    text = TAKES_TURNS.replace(add, add + second)
+    source.write_text(text.replace("memory[16];\n", "memory[16];\n  static ap_uint<16> seen[16];\n"))
     design = write_design(compile_program(source, "turns"), "turns", tmp_path / "out")
     loop = next(region for region in design.regions if region.name == "add")
     assert loop.interval == 1
-    assert loop.trips == (16, 16)
+    assert loop.trips == trips
