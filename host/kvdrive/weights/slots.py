@@ -51,6 +51,7 @@ class Slots:
         self._free = list(range(count))
         self._tickets: dict[Key, int] = {}  # reads that nobody has waited for
         self._ahead: set[Key] = set()  # read ahead and not used yet
+        self._wrong: set[Key] = set()  # of these, experts that their module then did not need
         self.counters = SlotCounters()
 
     def __contains__(self, key: Key) -> bool:
@@ -69,6 +70,8 @@ class Slots:
             else:
                 self.counters.hits += 1
             self._ahead.discard(key)
+            self._wrong.discard(key)
+        self._wrong |= {key for key in self._ahead if key[0] == keys[0][0]} if keys else set()
         for key in keys:
             if key not in self._slot_of:
                 self._start(key, self._slot(keeping=keys), ahead=False)
@@ -85,6 +88,7 @@ class Slots:
         Experts that do not fit are left out. Raises TargetError.
         """
         wanted = keys[: max(0, self.count - len(keeping))]
+        self._wrong -= set(wanted)
         for key in wanted:
             if key in self._slot_of:
                 continue
@@ -104,10 +108,13 @@ class Slots:
         self._eviction.came(key)
 
     def _slot(self, keeping: Sequence[Key]) -> int:
-        """A free slot, from an expert that leaves if there is none; from one that is on its way if there must be."""
+        """A free slot, from an expert that leaves if there is none; from one that is still expected if there must be.
+
+        Nobody waits for a wrong guess, so its read may have ended long ago: it leaves as any other expert.
+        """
         if not self._free:
-            kept = set(keeping)
-            leaves = self._eviction.victim(lambda key: key not in kept and key not in self._tickets)
+            kept, expected = set(keeping), self._tickets.keys() - self._wrong
+            leaves = self._eviction.victim(lambda key: key not in kept and key not in expected)
             leaves = leaves or self._eviction.victim(lambda key: key not in kept)
             assert leaves is not None, "more experts are kept than there are slots"
             self._drop(leaves)
@@ -135,4 +142,5 @@ class Slots:
     def _free_slot(self, key: Key) -> None:
         self._free.append(self._slot_of.pop(key))
         self._ahead.discard(key)
+        self._wrong.discard(key)
         self._eviction.left(key)

@@ -10,7 +10,9 @@ from rich.console import Console
 
 from kvdrive.errors import InputError, TargetError
 from kvdrive.plugins.transformers import attach
+from kvdrive.weights.eviction import make_eviction
 from kvdrive.weights.opening import FlashOptions, load, make_file
+from kvdrive.weights.slots import Slots
 
 QUIET = Console(quiet=True)
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -138,6 +140,23 @@ def test_counts_that_cannot_be_kept_end_no_text(converted, tmp_path, caplog):
     greedy(checkpoint.model, ids(1, 6), 2)
     checkpoint.weights.close()
     assert "the uses of experts are not kept for the next run" in caplog.text
+
+
+def test_wrong_guesses_do_not_push_out_what_is_used(converted):
+    """Nobody waits for the read of a wrong guess, and its slot is free for the next one all the same."""
+    folder, path = converted("mixtral")
+    weights = opened(folder, path, Fraction(9, 10)).weights
+    slots = Slots(weights.file, weights.file.manifest.experts, 6, make_eviction("lfu", path))
+    for turn in range(8):
+        for module in (0, 1):
+            keys = [(module, 0), (module, 1)]
+            slots.fetch(keys)
+            if module == 0:
+                slots.read_ahead([(1, expert + turn % 3 * 2) for expert in (2, 3)], keeping=keys)
+            slots.ready(keys)
+    assert slots.counters.misses == 4
+    slots.close()
+    weights.close()
 
 
 def test_a_router_that_needs_more_than_the_hidden_states_is_not_asked_ahead(converted):
