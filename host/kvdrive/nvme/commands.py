@@ -178,7 +178,8 @@ def attn_submit(
 
     `scale_log2e`: binary32 pattern of scale * log2(e). `valid`: bool [tokens], True = attend; None attends to all.
     `mode`: EXACT, PARTIAL (binary32 out), SPARF_ATTEND with `r` embedding rows and `k_top` tokens, the last `local`
-    always among them, or GROUPS with `k_top` units of `r` tokens. Inline tokens, which the drive does not have, come
+    always among them, or GROUPS with `k_top` units of `r` tokens, and with `local` more of them until at most `local` /
+    65536 of the softmax is left unread, as the index estimates it. Inline tokens, which the drive does not have, come
     along: their scores int32 [heads, g, n] (Q12.20) and V float16 [heads, n, d]. Raises ValueError when only one of the
     two is there or the counts differ.
     """
