@@ -127,7 +127,7 @@ def tables(bench: dict[str, Any]) -> str:
     """The figures as they stand in the page."""
     found, lines = bench["found"], []
     if "rounds" in found:
-        reference = found["rounds"]["none"]["rounds"][0]["tokens"]
+        reference, given = found["rounds"]["none"]["rounds"][0]["tokens"], JOB["prompts"] * JOB["tokens"]
         lines += [
             "| 6 prompts of 3,000 tokens, 16 tokens each | first round | second round | read from disk | found "
             "| after a restart | same tokens |",
@@ -140,7 +140,7 @@ def tables(bench: dict[str, Any]) -> str:
             last = f"{again[0]['seconds']:.2f} s" if again else "nothing is left"
             lines.append(
                 f"| {NAMES[name]} | {first['seconds']:.2f} s | {second['seconds']:.2f} s | "
-                f"{second['read'] / 1e6:.0f} MB | {min(second['cached']):,} of 3,000 | {last} | {same(answers)} |"
+                f"{second['read'] / 1e6:.0f} MB | {sum(second['cached']):,} of {given:,} | {last} | {same(answers)} |"
             )
         lines.append("")
     for part, title in (

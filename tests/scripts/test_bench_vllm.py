@@ -32,9 +32,10 @@ def figures(**found: dict) -> dict:
 
 def test_a_row_has_both_rounds_the_restart_the_bytes_and_the_comparison_of_tokens():
     found = {"none": rounds(3), "naive": rounds(0.9), "ssd": rounds(0.5)}
+    found["naive"]["rounds"][1]["cached"][4] = 0  # one prompt of six was not found
     page = bench_vllm.tables(figures(rounds=found, restart={"ssd": rounds(0.6, count=1)}))
-    assert "| the smallest SSD tier | 0.90 s | 0.90 s | 72 MB | 2,944 of 3,000 | nothing is left | yes |" in page
-    assert "| kvdrive, file on the SSD | 0.50 s | 0.50 s | 72 MB | 2,944 of 3,000 | 0.60 s | yes |" in page
+    assert "| the smallest SSD tier | 0.90 s | 0.90 s | 72 MB | 14,720 of 18,000 | nothing is left | yes |" in page
+    assert "| kvdrive, file on the SSD | 0.50 s | 0.50 s | 72 MB | 17,664 of 18,000 | 0.60 s | yes |" in page
     assert page.endswith("Others worked.")
 
 
