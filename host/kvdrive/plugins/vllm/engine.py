@@ -10,7 +10,7 @@ from typing import Any
 from kvdrive.blocks.base import Blocks
 from kvdrive.blocks.buffers import Buffers
 from kvdrive.blocks.file_blocks import FileBlocks
-from kvdrive.plugins.vllm.fingerprint import block_key, fingerprint
+from kvdrive.plugins.vllm.fingerprint import block_key, fingerprint, of_changed_weights
 from kvdrive.plugins.vllm.options import Options
 from kvdrive.plugins.vllm.pages import Pages
 from kvdrive.plugins.vllm.staging import Found, Staged, Staging
@@ -62,9 +62,10 @@ class EngineBlocks:
         return [(own[key], key) for key in self.store.reserve(list(own))]
 
     def reset(self) -> None:
-        """Forget all blocks of this model, because its weights have changed."""
+        """Forget all blocks of this model, because its weights have changed. Other engines do not find later ones."""
         self.staging.reset()
         self.store.forget_model()
+        self.fingerprint = of_changed_weights()
 
     def close(self) -> None:
         """End the threads and close the file."""

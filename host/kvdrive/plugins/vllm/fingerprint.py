@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import secrets
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,11 @@ def weights_digest(folder: Path, threads: int) -> str:
 def fingerprint(parts: dict[str, Any]) -> bytes:
     """32 bytes that stand for `parts`: everything that K and V and their layout depend on."""
     return hashlib.sha256(json.dumps([_LAYOUT, parts], sort_keys=True, default=str).encode()).digest()
+
+
+def of_changed_weights() -> bytes:
+    """32 bytes that no other engine has: for weights that have changed since they were read from their files."""
+    return secrets.token_bytes(32)
 
 
 def block_key(fingerprint: bytes, key: bytes) -> bytes:

@@ -21,7 +21,7 @@ import numpy as np
 
 from kvdrive.errors import InputError
 from kvdrive.plugins.vllm.engine import open_blocks
-from kvdrive.plugins.vllm.fingerprint import block_key, fingerprint, weights_digest
+from kvdrive.plugins.vllm.fingerprint import block_key, fingerprint, of_changed_weights, weights_digest
 from kvdrive.plugins.vllm.options import MOST_BLOCKS, Options, require_vllm
 from kvdrive.plugins.vllm.tier_jobs import TierJobs
 
@@ -124,12 +124,14 @@ class DriveTier(SecondaryTierManager):  # type: ignore[misc]
     def drain_jobs(self) -> None:
         """See SecondaryTierManager. vLLM drains to reset its caches, because the weights may have changed.
 
-        Then what is stored is another model's, and it is forgotten.
+        Then what is stored is another model's, and it is forgotten. Other engines, which have the weights of the files,
+        find nothing of what is stored from now on.
         """
         self._jobs.drain()
         self.store.forget_model()
 
     def shutdown(self) -> None:
+        self._fingerprint = of_changed_weights()
         """See SecondaryTierManager."""
         self._notes.shutdown()
         self._jobs.close()

@@ -77,6 +77,18 @@ def test_blocks_that_requests_use_stay_and_others_leave(tmp_path):
         )
 
 
+def test_blocks_that_are_stored_behind_a_reset_are_found_by_this_engine_only(tmp_path):
+    """vLLM resets its caches when the weights of a running engine have changed. Those of the files have not."""
+    with opened(path=tmp_path / "blocks") as engine:
+        engine.store(b"a")
+        engine.blocks.reset()
+        assert not engine.load(b"a")
+        engine.store(b"a")
+        assert engine.load(b"a")
+    with opened(path=tmp_path / "blocks") as other:
+        assert not other.load(b"a")
+
+
 @pytest.fixture
 def server(tmp_path):
     """A drive behind NVMe/TCP."""

@@ -247,6 +247,12 @@ def refused(path: Path) -> dict:
         "no weights": {"path": str(path), "model_fingerprint": ""},
         "nine blocks": {"path": str(path), "factor": 9},
         "two workers": {"path": str(path), "workers": 2},
+    engine.store(1, 2)
+    engine.forget_memory()
+    found["stored again"] = engine.find(1, 2)
+    other = Engine("beside the reset one", path=str(path))
+    found["other engine"] = other.find(1, 2)
+    other.close()
     }.items():
         try:
             Engine("refused", **tier)
