@@ -87,10 +87,10 @@ class DriveTier(SecondaryTierManager):  # type: ignore[misc]
         The blocks of a prompt that is longer than the first tier evict each other, and the scheduler asks for them
         again. So a request gets as many blocks as the first tier holds, and the rest of its prompt is computed.
         """
-        own = self._key(key)
         loaded = req_context.get_state(_Loaded)
         if loaded and loaded.blocks >= len(self._primary_kv_view):
             return LookupResult.MISS
+        own = self._key(key)
         if self.store.holds(own):
             return LookupResult.HIT
         return LookupResult.RETRY if self.store.uses(own) < 0 else LookupResult.MISS
@@ -100,11 +100,13 @@ class DriveTier(SecondaryTierManager):  # type: ignore[misc]
         self._jobs.store(job_metadata.job_id, *self._of(job_metadata))
 
     def submit_load(self, job_metadata: TransferJob) -> None:
-        """See SecondaryTierManager."""
+        """See SecondaryTierManager. The blocks count as used at once: others may need room before the request ends."""
         loaded = job_metadata.req_context.get_state(_Loaded) or _Loaded()
         loaded.blocks += len(job_metadata.keys)
         job_metadata.req_context.set_state(loaded)
-        self._jobs.load(job_metadata.job_id, *self._of(job_metadata))
+        keys, rows = self._of(job_metadata)
+        self._notes.submit(self.store.touch, keys)
+        self._jobs.load(job_metadata.job_id, keys, rows)
 
     def get_finished_jobs(self) -> Iterable[JobResult]:
         """See SecondaryTierManager."""
@@ -129,9 +131,9 @@ class DriveTier(SecondaryTierManager):  # type: ignore[misc]
         """
         self._jobs.drain()
         self.store.forget_model()
+        self._fingerprint = of_changed_weights()
 
     def shutdown(self) -> None:
-        self._fingerprint = of_changed_weights()
         """See SecondaryTierManager."""
         self._notes.shutdown()
         self._jobs.close()

@@ -63,6 +63,10 @@ def test_a_prompt_longer_than_the_first_tier_gets_what_fits(found):
     }
 
 
+def test_a_block_counts_as_used_when_it_is_loaded(found):
+    assert found["used_when_loaded"] == {"said": ["HIT"], "there": [0, 1, 3, 4]}
+
+
 def test_a_reset_forgets_the_blocks_because_the_weights_may_be_new(found):
     again = {"stored again": ["HIT DISK"] * 2, "other engine": ["MISS"]}
     assert found["reset"] == {"found": ["MISS"], "blocks": 0} | again

@@ -56,6 +56,11 @@ def config(name: str, memory: int, factor: int, workers: int, **tier) -> Offload
     )
 
 
+def key_of(number: int) -> bytes:
+    """vLLM's key of a chunk."""
+    return make_offload_key(bytes([number] * 32), 0)
+
+
 class Engine:
     """What an engine does with its tiers. Chunk `number` has these pages: number, + 50 for the second block."""
 
@@ -88,7 +93,7 @@ class Engine:
         """A request computes these chunks, one behind the other: to blocks 2 and 3, 4 and 5 ..."""
         context, keys, blocks = self.request(), [], []
         for place, number in enumerate(numbers):
-            keys.append(make_offload_key(bytes([number] * 32), 0))
+            keys.append(key_of(number))
             context.set_offload_key_position(keys[-1], place)
             for layer, tensor in enumerate(self.tensors):
                 tensor[2 * place + 2], tensor[2 * place + 3] = number + layer, number + layer + 50
@@ -105,19 +110,8 @@ class Engine:
 
     def find(self, *numbers: int) -> list[str]:
         """What the look-ups of a prompt say in the end, up to the first miss. Compares the bytes that are loaded."""
-        context, deadline = self.request(), time.monotonic() + 20
-        keys = [make_offload_key(bytes([number] * 32), 0) for number in numbers]
-        while True:
-            said = []
-            for key in keys:
-                said.append(self.manager.lookup(key, context))
-                if said[-1] is LookupResult.MISS:
-                    break
-            if not set(said) & {LookupResult.RETRY, LookupResult.HIT_PENDING}:
-                break
-            assert time.monotonic() < deadline, "a look-up does not end"
-            self.manager.on_schedule_end(NOW)
-            time.sleep(0.001)
+        context, keys = self.request(), [key_of(number) for number in numbers]
+        said = self.look(keys, context)
         names = [result.name for result in said]
         for place, result in enumerate(said):
             if result is LookupResult.HIT:
@@ -126,6 +120,21 @@ class Engine:
         self.manager.on_request_finished(context)
         self.settle()
         return names
+
+    def look(self, keys: list[bytes], context: ReqContext) -> list[LookupResult]:
+        """What the look-ups of a request say in the end, up to the first miss."""
+        deadline = time.monotonic() + 20
+        while True:
+            said = []
+            for key in keys:
+                said.append(self.manager.lookup(key, context))
+                if said[-1] is LookupResult.MISS:
+                    break
+            if not set(said) & {LookupResult.RETRY, LookupResult.HIT_PENDING}:
+                return said
+            assert time.monotonic() < deadline, "a look-up does not end"
+            self.manager.on_schedule_end(NOW)
+            time.sleep(0.001)
 
     def load(self, number: int, key: bytes, context: ReqContext) -> None:
         """Load the second block of a chunk, as for a request that has the first one: to block 9."""
@@ -218,11 +227,32 @@ def small_memory(path: Path) -> dict:
     return found
 
 
+def used_when_loaded(path: Path) -> dict:
+    """The end of a prompt leaves first, unless a request that goes on has loaded it."""
+    engine = Engine("used", path=str(path), bytes=4 * SLOT)
+    engine.store(0, 1, 2, 3)
+    engine.forget_memory()
+    context = engine.request()
+    found = {"said": [one.name for one in engine.look([key_of(3)], context)]}
+    engine.tier._notes.submit(int).result()  # what was noted before is in the index
+    engine.store(4)
+    found["there"] = [number for number in range(5) if engine.tier.store.holds(engine.tier._key(key_of(number)))]
+    engine.manager.on_request_finished(context)
+    engine.close()
+    return found
+
+
 def reset(path: Path) -> dict:
     engine = Engine("reset", path=str(path))
     engine.store(1, 2)
     engine.manager.reset_cache()
     found = {"found": engine.find(1, 2), "blocks": engine.tier.store.count()}
+    engine.store(1, 2)
+    engine.forget_memory()
+    found["stored again"] = engine.find(1, 2)
+    other = Engine("beside the reset one", path=str(path))
+    found["other engine"] = other.find(1, 2)
+    other.close()
     engine.close()
     return found
 
@@ -247,12 +277,6 @@ def refused(path: Path) -> dict:
         "no weights": {"path": str(path), "model_fingerprint": ""},
         "nine blocks": {"path": str(path), "factor": 9},
         "two workers": {"path": str(path), "workers": 2},
-    engine.store(1, 2)
-    engine.forget_memory()
-    found["stored again"] = engine.find(1, 2)
-    other = Engine("beside the reset one", path=str(path))
-    found["other engine"] = other.find(1, 2)
-    other.close()
     }.items():
         try:
             Engine("refused", **tier)
@@ -263,7 +287,7 @@ def refused(path: Path) -> dict:
 
 def main() -> None:
     folder = Path(sys.argv[1])
-    checks = (comes_back, damaged, full_disk, small_memory, reset, on_a_drive, refused)
+    checks = (comes_back, damaged, full_disk, small_memory, used_when_loaded, reset, on_a_drive, refused)
     found = {check.__name__: check(folder / f"{check.__name__}.kv") for check in checks}
     print("found " + json.dumps(found))
 
