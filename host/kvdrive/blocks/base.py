@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from kvdrive.blocks.buffers import Bytes
+from kvdrive.blocks.buffers import Buffers, Bytes
+from kvdrive.blocks.slots import HEADER_BYTES
 
 READ_BYTES = 2 << 20  # of one read: long enough for an SSD, short enough that a request does not wait for others
 
@@ -70,6 +71,24 @@ class Blocks(ABC):
     @abstractmethod
     def finish(self, written: Sequence[bytes], failed: Sequence[bytes]) -> None:
         """Reserved blocks are written, or will not be."""
+
+    def write_all(self, keys: Sequence[bytes], buffers: Buffers, fill: Callable[[int, Bytes], None]) -> set[bytes]:
+        """Write reserved blocks through one of `buffers`, and `finish` them whatever happens. Returns those written.
+
+        `fill(place, block)` copies the block `keys[place]` to the beginning of `block`.
+        """
+        written: list[bytes] = []
+        buffer = buffers.wait()
+        try:
+            for place, key in enumerate(keys):
+                fill(place, buffers[buffer][HEADER_BYTES:])
+                if self.write(key, buffers[buffer]):
+                    written.append(key)
+        finally:
+            buffers.give(buffer)
+            there = set(written)
+            self.finish(written, [key for key in keys if key not in there])
+        return there
 
     @abstractmethod
     def forget_model(self) -> None:

@@ -106,17 +106,11 @@ class TierJobs:
     def _write(self, keys: Sequence[bytes], rows: Sequence[int]) -> list[bool]:
         row = dict(zip(keys, rows, strict=True))
         reserved = self._store.reserve(keys)
-        written: list[bytes] = []
-        buffer = self._writing.wait()
-        try:
-            for key in reserved:
-                self._body(self._writing[buffer])[:] = self._rows[row[key]]
-                if self._store.write(key, self._writing[buffer]):
-                    written.append(key)
-        finally:
-            self._writing.give(buffer)
-            there = set(written)
-            self._store.finish(written, [key for key in reserved if key not in there])
+
+        def fill(place: int, block: Bytes) -> None:
+            block[: self._rows.shape[1]] = self._rows[row[reserved[place]]]
+
+        there = self._store.write_all(reserved, self._writing, fill)
         return [key in there or self._store.holds(key) for key in keys]
 
     def _read(self, keys: Sequence[bytes], rows: Sequence[int]) -> list[bool]:
@@ -126,11 +120,8 @@ class TierJobs:
             whole = self._store.read(keys, [self._reading[buffer] for buffer in buffers])
             for buffer, row, good in zip(buffers, rows, whole, strict=True):
                 if good:
-                    self._rows[row] = self._body(self._reading[buffer])
+                    self._rows[row] = self._reading[buffer][HEADER_BYTES : HEADER_BYTES + self._rows.shape[1]]
         finally:
             for buffer in buffers:
                 self._reading.give(buffer)
         return whole
-
-    def _body(self, buffer: Bytes) -> Bytes:
-        return buffer[HEADER_BYTES : HEADER_BYTES + self._rows.shape[1]]

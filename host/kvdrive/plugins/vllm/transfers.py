@@ -95,26 +95,16 @@ class Transfers:
 
     def _write(self, blocks: Sequence[int], keys: Sequence[bytes]) -> int:
         each = self._pages.blocks_per_chunk
-        written: list[bytes] = []
-        buffer = self._free.wait()
-        try:
-            for place, key in enumerate(keys):
-                self._pages.gather(blocks[place * each : (place + 1) * each], self._body(self._free, buffer))
-                if self._store.write(key, self._free[buffer]):
-                    written.append(key)
-        finally:
-            self._free.give(buffer)
-            there = set(written)
-            self._store.finish(written, [key for key in keys if key not in there])
-        return len(written) * self._pages.bytes
+
+        def fill(place: int, stored: Bytes) -> None:
+            self._pages.gather(blocks[place * each : (place + 1) * each], stored)
+
+        return len(self._store.write_all(keys, self._free, fill)) * self._pages.bytes
 
     def _copy(self, blocks: Sequence[int], staged: Sequence[Staged], skip: int) -> int:
         try:
             for block, part in zip(staged, self._pages.split(skip, blocks), strict=True):
-                self._pages.scatter(self._body(self._staged, block.buffer), *part)
+                self._pages.scatter(self._staged[block.buffer][HEADER_BYTES:], *part)
         finally:
             self._staging.release(staged)
         return len(blocks) * self._pages.bytes // self._pages.blocks_per_chunk
-
-    def _body(self, buffers: Buffers, number: int) -> Bytes:
-        return buffers[number][HEADER_BYTES : HEADER_BYTES + self._pages.bytes]
