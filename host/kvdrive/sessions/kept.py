@@ -117,8 +117,8 @@ class KeptSequence:
         self.named = [min(named, tokens) for named in self.named]
         self.counted = min(self.counted, tokens)
         if tokens == 0:
-            self.named, self.recorded, self.removed = [], None, []
-            self.rename()
+            self.removed = []
+            self._begin_anew()
 
     def removes(self, tokens: int) -> None:
         """See Keeper. What the index names stays as it is; the cache goes on with a fork of it."""
@@ -141,8 +141,8 @@ class KeptSequence:
         """See Keeper. The session that this one was forked from has lost the same tokens."""
         self._wait()
         self.store.drop_lost(self)
-        self.rename()
-        self.named, self.recorded, self.counted = [], None, 0
+        self.counted = 0
+        self._begin_anew()
 
     def make_room(self) -> bool:
         """See Keeper."""
@@ -165,6 +165,11 @@ class KeptSequence:
         if self.saving is not None:
             saving, self.saving = self.saving, None
             saving.result()
+
+    def _begin_anew(self) -> None:
+        """Its next session on the drives will be an empty one."""
+        self.named, self.recorded, self.full = [], None, ""
+        self.rename()
 
     def _wait(self) -> None:
         """`settle` where an error of the drive does not matter any more."""

@@ -111,6 +111,26 @@ def test_a_save_in_the_background_that_finds_no_room_for_a_record_ends(opened, m
         assert store.index.named("talk", "") is None
 
 
+@pytest.mark.parametrize("way", ["reset", "lost"])
+def test_a_sequence_that_begins_anew_has_room_for_records(opened, model, monkeypatch, way):
+    """What a save in the background found full was the session that is gone."""
+    with opened(model, active="memory", overflow="error", context=0) as attached, monkeypatch.context() as full:
+        store = attached.sessions
+        cache = store.cache(PROMPT, "talk")
+        full.setattr(record, "_RECORDS", 1)
+        model(PROMPT, past_key_values=cache)
+        cache.keeper.settle()
+        assert "no more changes can be noted" in cache.keeper.full
+        full.undo()
+        if way == "reset":
+            cache.reset()
+            model(PROMPT, past_key_values=cache)
+        else:
+            cache.recompute(attached._forward, model.device)
+        assert store.release(cache) == store.index.named("talk", "").id
+        assert store.index.named("talk", "").tokens == PROMPT.shape[1]
+
+
 def test_records_are_counted_with_few_reads(target, monkeypatch):
     monkeypatch.setattr(record, "_RECORDS", 40)
     session, reads = Session(target), []
