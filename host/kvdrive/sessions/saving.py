@@ -75,7 +75,8 @@ class Saving:
         slices = kept.cache.sequences[0].slices
         kept.named = kept.named or [0] * len(slices)
         told, ids = self.record(kept), kept.all_ids(tokens)
-        fresh = kept.recorded != told.text()
+        text = told.text()
+        fresh = kept.recorded != text
 
         def work(part: int, one: Slice, target: Target) -> None:
             if fresh:
@@ -85,7 +86,7 @@ class Saving:
                 kept.named[part] = len(ids)
 
         gather([one.queue.start(partial(work, part, one)) for part, one in enumerate(slices)])
-        kept.recorded = told.text()
+        kept.recorded = text
 
     def _note(self, kept: KeptSequence, tokens: int) -> None:
         """Tell the index. The session that this one replaces, and those beyond the bounds, leave it at the same
