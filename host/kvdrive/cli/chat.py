@@ -55,8 +55,9 @@ def chat(
 
         from kvdrive.generation.conversation import Conversation, is_kept
         from kvdrive.generation.decode import Sampling
-        from kvdrive.plugins.attach import AttentionOptions, attach
-        from kvdrive.targets.opening import DriveOptions, cache_folder
+        from kvdrive.plugins.attach import AttentionOptions, attach_to
+        from kvdrive.sessions.options import SessionOptions
+        from kvdrive.targets.opening import DriveOptions, cache_folder, open_named
         from kvdrive.weights.opening import load_from
 
     threads = threads or os.cpu_count() or 1
@@ -66,22 +67,12 @@ def chat(
     folder = drive or cache_folder() / "chats" / re.sub(r"[^\w.-]+", "_", checkpoint.path.resolve().name)
     folder.mkdir(parents=True, exist_ok=True)
     capacity = max(1 << 26, _SPARE * checkpoint.context * checkpoint.shape.bytes_per_token)
-    options = DriveOptions(engine=engine, threads=threads, capacity_bytes=capacity)
-    chosen = inputs.applied(full.applied(tier.applied(AttentionOptions())))
+    options = DriveOptions(engine=engine, threads=threads, capacity_bytes=capacity, group=checkpoint.shape.group)
+    chosen = inputs.applied(full.applied(tier.applied(AttentionOptions(sessions=SessionOptions()))))
     with (
         closing(checkpoint),
-        attach(
-            checkpoint.model,
-            folder / "drive.kv",
-            options=options,
-            sessions=True,
-            active=chosen.active,
-            memory=chosen.memory,
-            overflow=chosen.overflow,
-            overflow_ratio=chosen.overflow_ratio,
-            context=chosen.context,
-            xcache=chosen.xcache,
-        ) as attached,
+        open_named(folder / "drive.kv", options) as drives,
+        attach_to(checkpoint.model, drives, chosen) as attached,
     ):
         if not is_kept(attached.cache()):
             raise InputError(f"{checkpoint.name} keeps layers in memory, which no drive can keep: use kvdrive serve")
