@@ -1,6 +1,6 @@
 """A drive in this process, torch on one thread, and a tiny checkpoint on disk with its own tokenizer."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +9,7 @@ from small_models import CONFIGS, random_model
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from kvdrive.kvcache.xcache.projections import Projections
 from kvdrive.perf import kept
 from kvdrive.targets.emulator import Emulator
 
@@ -41,6 +42,24 @@ def own_rates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         kept, "of_this_machine", lambda *, anew=False: kept.KeptRates(tmp_path / "rates.json", anew=anew)
     )
+
+
+@pytest.fixture
+def project_otherwise(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Once called, X-cache rebuilds some numbers of K and V otherwise than the model computes them."""
+    exact = Projections._block
+
+    def inexact(self, layer, x, positions):
+        k, v = exact(self, layer, x, positions)
+        k[:, ::3, 5] *= 1 + 2**-7
+        v[1, ::5] += 0.5
+        return k, v
+
+    def begin() -> None:
+        monkeypatch.setattr("kvdrive.plugins.layer_inputs._TOLERANCE", 10)
+        monkeypatch.setattr(Projections, "_block", inexact)
+
+    return begin
 
 
 @pytest.fixture(scope="session")

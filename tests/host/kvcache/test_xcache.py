@@ -13,7 +13,6 @@ from kvdrive.errors import InputError, RangeError, TargetError, UnsupportedError
 from kvdrive.generation.generate import greedy
 from kvdrive.kvcache.drive_rates import Line
 from kvdrive.kvcache.xcache.measured import Measured
-from kvdrive.kvcache.xcache.projections import Projections
 from kvdrive.kvcache.xcache.rows import InputRows
 from kvdrive.kvcache.xcache.sequence import InputSequence
 from kvdrive.kvcache.xcache.share import choose
@@ -185,20 +184,11 @@ def test_single_sequences_have_the_share_together(target, share, counts):
     assert found == counts
 
 
-def test_a_projection_that_rounds_otherwise_changes_nothing(target, monkeypatch):
+def test_a_projection_that_rounds_otherwise_changes_nothing(target, project_otherwise):
     """Numbers that a rebuilt block has in other last bits are corrected, also in a forked and in a cropped row."""
     model = model_of("llama-mha")
     wanted, _ = logits(model, target, 0.0)
-    exact = Projections._block
-
-    def inexact(self, layer, x, positions):
-        k, v = exact(self, layer, x, positions)
-        k[:, ::3, 5] *= 1 + 2**-7
-        v[1, ::5] += 0.5
-        return k, v
-
-    monkeypatch.setattr("kvdrive.plugins.layer_inputs._TOLERANCE", 10)
-    monkeypatch.setattr(Projections, "_block", inexact)
+    project_otherwise()
     found, stats = logits(model, target, 0.5)
     assert torch.equal(found, wanted)
     assert stats["corrected"] > 100

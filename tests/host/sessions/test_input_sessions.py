@@ -9,7 +9,6 @@ from small_models import CONFIGS, prompts, random_model
 from kvdrive.errors import InputError
 from kvdrive.generation.generate import greedy
 from kvdrive.kvcache.xcache.inputs import XCache
-from kvdrive.kvcache.xcache.projections import Projections
 from kvdrive.kvcache.xcache.sequence import InputSequence
 from kvdrive.plugins.transformers import attach
 from kvdrive.sessions import record
@@ -86,20 +85,11 @@ def test_conversations_go_on_and_part_in_later_processes(opened, name, dtype, dr
         assert torch.equal(ours, theirs)
 
 
-def test_corrected_numbers_are_kept_with_the_session(opened, monkeypatch):
+def test_corrected_numbers_are_kept_with_the_session(opened, project_otherwise):
     """A processor that projects blocks otherwise than the model: what differs is in the session's record."""
     model = model_of("llama-mha")
     wanted = conversation(opened, model, 0.0)
-    exact = Projections._block
-
-    def inexact(self, layer, x, positions):
-        k, v = exact(self, layer, x, positions)
-        k[:, ::3, 5] *= 1 + 2**-7
-        v[1, ::5] += 0.5
-        return k, v
-
-    monkeypatch.setattr("kvdrive.plugins.layer_inputs._TOLERANCE", 10)
-    monkeypatch.setattr(Projections, "_block", inexact)
+    project_otherwise()
     for ours, theirs in zip(conversation(opened, model, 1.0), wanted, strict=True):
         assert torch.equal(ours, theirs)
     with opened(model, 1.0, place="share 1.0") as attached:
