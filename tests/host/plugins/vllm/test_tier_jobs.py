@@ -138,8 +138,9 @@ def test_drain_waits_for_what_is_moving(path):
         tier.jobs.store(1, keys(1), [1])
         waiting = threading.Thread(target=tier.jobs.drain)
         waiting.start()
-        assert tier.jobs.finished() == []
+        waiting.join(0.2)  # long enough to end if nothing held it
         assert waiting.is_alive()
+        assert tier.jobs.finished() == []
         going.set()
         waiting.join(60)
         assert [job.whole for job in tier.jobs.finished()] == [[True]]
