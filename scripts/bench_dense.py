@@ -9,15 +9,10 @@ docs/weights.md.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
 import resource
-import shutil
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -29,22 +24,19 @@ import torch
 from rich.console import Console
 from transformers import AutoModelForCausalLM
 
-from bench_weights import kernel_reads
-from dense_contenders import QUICK, VOCABULARY, DenseShape, make_dense, mapped_layers
+from dense_contenders import QUICK, DenseShape, make_dense, mapped_layers
 from kvdrive.generation.checkpoints import quiet, read_config
 from kvdrive.perf.kept import processor
-from kvdrive.targets.opening import cache_folder
 from kvdrive.weights.calibrate import calibrate
 from kvdrive.weights.cuts import cuts_of, install_cuts, keep_cuts
 from kvdrive.weights.file import WeightsFile
 from kvdrive.weights.loading import WeightsOptions
 from kvdrive.weights.opening import make_file
 from kvdrive.weights.sparse import LEAST, SparseWeights
-from page_blocks import write_blocks
+from weights_bench import PROMPT, alone, arguments, kernel_reads, publish
+from weights_contenders import VOCABULARY
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "weights.md"
 ZEROS = "95%"
-PROMPT = 16
 
 
 @dataclass(frozen=True)
@@ -116,17 +108,6 @@ def _model(step: Step, folder: Path) -> tuple[Any, Callable[[], dict[str, Any]],
     return model, report, close
 
 
-def alone(step: Step, folder: Path, tokens: int, threads: int) -> dict[str, Any]:
-    """`measure` in a process of its own, so that its memory is its own."""
-    one = json.dumps({"step": asdict(step), "folder": str(folder)})
-    command = [sys.executable, __file__, "--one", one, "--tokens", str(tokens), "--threads", str(threads)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{step.name} failed:\n{done.stderr}")
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
 def prepare(shape: DenseShape, folder: Path, console: Console) -> int:
     """Make the checkpoint, its file of weights, and thresholds. Returns the bytes of the file."""
     make_dense(shape, folder)
@@ -178,36 +159,22 @@ def run(shape: DenseShape, folder: Path, tokens: int, threads: int) -> dict[str,
     os.sync()
     rows = []
     for step in STEPS:
-        rows.append(alone(step, folder, tokens, threads))
+        one = {"step": asdict(step), "folder": str(folder), "tokens": tokens, "threads": threads}
+        rows.append(alone(__file__, step.name, one))
         say.print(f"{step.name}: {rows[-1]['milliseconds']:,.0f} ms per token")
     return {"shape": asdict(shape), "bytes": size, "tokens": tokens, "threads": threads, "rows": rows}
 
 
 def main() -> None:
     """Run all contenders, or one of them in this process."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a tiny model: says only that it works")
-    parser.add_argument("--json", type=Path, help="file for the numbers")
-    parser.add_argument("--tokens", type=int, default=32)
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--one", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.one:
-        one = json.loads(options.one)
-        print(json.dumps(measure(Step(**one["step"]), Path(one["folder"]), options.tokens, options.threads)))
+    given = arguments(__doc__.splitlines()[0])
+    if given.one:
+        one = given.one
+        print(json.dumps(measure(Step(**one["step"]), Path(one["folder"]), one["tokens"], one["threads"])))
         return
-    shape = QUICK if options.quick else DenseShape()
-    cache_folder().mkdir(parents=True, exist_ok=True)
-    if shutil.disk_usage(cache_folder()).free < 3 * shape.bytes:
-        raise SystemExit(f"bench-weights needs {3 * shape.bytes / 2**30:.0f} GiB in {cache_folder()}")
-    with tempfile.TemporaryDirectory(prefix="bench-dense-", dir=cache_folder()) as scratch:
-        result = run(shape, Path(scratch), options.tokens, options.threads)
-    print(table(result))
-    if options.json:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps(result, indent=1) + "\n")
-    if not options.quick:
-        write_blocks(PAGE, {"bench-dense": table(result)})
+    shape = QUICK if given.quick else DenseShape()
+    needed = 3 * shape.bytes
+    publish(given, "bench-dense", needed, lambda folder: run(shape, folder, given.tokens, given.threads), table)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -11,15 +10,13 @@ from typing import Any
 
 import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from kvdrive.generation.checkpoints import read_config
 from kvdrive.weights.file import WeightsFile
 from kvdrive.weights.loading import resident_model
-from weights_contenders import VOCABULARY, drop_from_cache, random_tensor, tensor_places
+from weights_contenders import Sizes, config_fields, drop_from_cache, file_of, tensor_places, write_checkpoint
 
-__all__ = ["QUICK", "VOCABULARY", "DenseShape", "make_dense", "mapped_layers"]
 _MATRICES = ("up_proj", "down_proj")  # the gate stays in memory, as kvdrive's does
 
 
@@ -38,46 +35,25 @@ class DenseShape:
 
     def config(self) -> LlamaConfig:
         """As transformers has it."""
-        return LlamaConfig(
-            vocab_size=VOCABULARY,
-            hidden_size=self.hidden,
-            intermediate_size=self.inner,
-            num_hidden_layers=self.layers,
-            num_attention_heads=self.hidden // 64,
-            num_key_value_heads=max(1, self.hidden // 256),
-            hidden_act="relu",
-            max_position_embeddings=4096,
-            tie_word_embeddings=False,
-            dtype="bfloat16",
-            eos_token_id=None,
-        )
+        return LlamaConfig(**config_fields(self.layers, self.hidden, self.inner), hidden_act="relu")
 
 
 QUICK = DenseShape(layers=2, hidden=128, inner=256)
 
 
 def make_dense(shape: DenseShape, folder: Path) -> None:
-    """Random weights, a file for each layer, so that one layer is in memory at a time."""
+    """A random dense model."""
     config = shape.config()
-    config.save_pretrained(folder)
     with torch.device("meta"):
-        sizes = {name: tuple(one.shape) for name, one in LlamaForCausalLM(config).named_parameters()}
-    random = torch.Generator().manual_seed(1)
-    places: dict[str, str] = {}
-    for layer in range(-1, shape.layers):  # -1: what belongs to no layer
-        names = [name for name in sizes if _layer_of(name) == layer]
-        file = _file(layer)
-        save_file({name: random_tensor(sizes[name], random) for name in names}, folder / file, {"format": "pt"})
-        places.update(dict.fromkeys(names, file))
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": places}))
+        parameters = dict(LlamaForCausalLM(config).named_parameters())
+    files: dict[int, Sizes] = {layer: {} for layer in range(-1, shape.layers)}
+    for name, one in parameters.items():
+        files[_layer_of(name)][name] = tuple(one.shape)
+    write_checkpoint(config, files.values(), folder)
 
 
 def _layer_of(name: str) -> int:
     return int(name.split(".")[2]) if name.startswith("model.layers.") else -1
-
-
-def _file(layer: int) -> str:
-    return f"model-{layer + 1:05}.safetensors"
 
 
 def mapped_layers(file: WeightsFile, folder: Path, share: float) -> Any:
@@ -89,9 +65,10 @@ def mapped_layers(file: WeightsFile, folder: Path, share: float) -> Any:
     layers = model.model.layers
     most = max(1, int(share * len(layers)))
     used: OrderedDict[int, None] = OrderedDict()
-    files = [safe_open(folder / _file(number), "pt") for number in range(len(layers))]
-    descriptors = [os.open(folder / _file(number), os.O_RDONLY) for number in range(len(layers))]
-    places = [tensor_places(folder / _file(number)) for number in range(len(layers))]
+    paths = [file_of(folder, number) for number in range(len(layers))]
+    files = [safe_open(path, "pt") for path in paths]
+    descriptors = [os.open(path, os.O_RDONLY) for path in paths]
+    places = [tensor_places(path) for path in paths]
 
     def names(number: int) -> list[str]:
         return [f"model.layers.{number}.mlp.{matrix}.weight" for matrix in _MATRICES]

@@ -9,11 +9,12 @@ A figure that nobody has measured is "-"; a target that is not reached says by h
 from __future__ import annotations
 
 import json
-import re
 import sys
 import tomllib
 from pathlib import Path
 from typing import Any
+
+from page_blocks import filled
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/hardware.md"
@@ -192,28 +193,18 @@ def tables(manifests: Manifests, targets: Table) -> dict[str, str]:
     }
 
 
-def filled(page: str, blocks: dict[str, str]) -> str:
-    """`page` with the text between its markers replaced. Raises ValueError if a marker is missing."""
-    for name, block in blocks.items():
-        begin, end = f"<!-- {name} -->", f"<!-- end {name} -->"
-        page, count = re.subn(f"{begin}.*?{end}", lambda _, text=f"{begin}\n{block}\n{end}": text, page, flags=re.S)
-        if count != 1:
-            raise ValueError(f"the page has no block {begin} ... {end}")
-    return page
-
-
 def main() -> int:
     manifests = {path.stem: json.loads(path.read_text()) for path in sorted(MANIFESTS.glob("*.json"))}
-    before = PAGE.read_text()
     routed = [json.loads(path.read_text()) for path in sorted(MANIFESTS.glob("routed/*/*.json"))]
     routed.sort(key=lambda one: one["top"])
     blocks = tables(manifests, tomllib.loads(TARGETS.read_text())) | routed_tables(routed, manifests)
-    after = filled(before, blocks)
+    page = filled(PAGE, blocks)
     if "--check" in sys.argv[1:]:
-        if before != after:
+        current = page == PAGE.read_text()
+        if not current:
             print("docs/hardware.md is not that of the manifests: run `python scripts/hardware.py`", file=sys.stderr)
-        return int(before != after)
-    PAGE.write_text(after)
+        return int(not current)
+    PAGE.write_text(page)
     return 0
 
 

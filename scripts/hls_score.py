@@ -102,8 +102,11 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="designs side by side (default %(default)s)")
     parser.add_argument("--list", action="store_true", help="print the verdict on each design, too")
     parser.add_argument("--verify", action="store_true", help="run each design's testbench, and its calls on the RTL")
-    parser.add_argument("--page", type=Path, help="a page in Markdown whose part between the marks gets the table")
+    parser.add_argument(
+        "--page", type=Path, help="page in Markdown whose block hls-score gets the table, with --verify"
+    )
     options = parser.parse_args()
+    options.verify |= options.page is not None  # the table has a row for it
     configs = sorted(options.suite.rglob("hls_config*.cfg"))
     if not configs:
         print(f"hls_score: no hls_config.cfg below {options.suite}", file=sys.stderr)
@@ -122,7 +125,7 @@ def main() -> int:
     for text, count in Counter(reason(each.refused) for each in verdicts if each.refused).most_common():
         print(f"  {count:3} refused: {text}")
     if options.page is not None:
-        write_blocks(options.page, {"hls-score": table(verdicts).strip()})
+        write_blocks(options.page, {"hls-score": table(verdicts)})
     return 0
 
 
@@ -138,7 +141,7 @@ def table(verdicts: list[Verdict]) -> str:
     lines = [f"| Of {len(verdicts)} designs | |", "|---|---|", *(f"| {text} | {count} |" for text, count in rows)]
     lines += ["", "| Refused because of | Designs |", "|---|---|"]
     lines += [f"| {text} | {count} |" for text, count in sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0]))]
-    return "\n".join(["", *lines, "", ""])
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

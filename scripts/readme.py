@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 import statistics
 import sys
 from pathlib import Path
 
 import llama_cpp
+from page_blocks import write_blocks
 
 ROOT = Path(__file__).resolve().parent.parent
-END = "<!-- end -->"
 # A bracket has one meaning in a table, which stands above it.
 ATTENTION = "GB/s of K and V; in brackets: how many times as fast `fast` is, median of the rounds' ratios."
 DECODE = (
@@ -122,24 +121,19 @@ def _page(legend: str, lines: list[list[str]], note: str) -> str:
 BLOCKS = (("bench-attention", attention), ("bench-decode", decode), ("bench-cpu-target", cpu_target))
 
 
-def main() -> int:
-    readme = ROOT / "README.md"
-    text, missing = readme.read_text(), []
+def main() -> None:
+    """Write the tables whose benchmarks were run, and name the others."""
+    blocks, missing = {}, []
     for name, table in BLOCKS:
-        source, begin = ROOT / f"out/{name.replace('-', '_')}.json", f"<!-- {name} -->"
-        if not source.exists():
+        source = ROOT / f"out/{name.replace('-', '_')}.json"
+        if source.exists():
+            blocks[name] = table(json.loads(source.read_text()))
+        else:
             missing.append(f"make {name}")
-            continue
-        block = f"{begin}\n{table(json.loads(source.read_text()))}\n{END}"
-        text, count = re.subn(f"{begin}.*?{END}", lambda _, block=block: block, text, flags=re.S)
-        if count != 1:
-            print(f"README.md has no block {begin} ... {END}", file=sys.stderr)
-            return 1
-    readme.write_text(text)
+    write_blocks(ROOT / "README.md", blocks)
     if missing:
         print(f"left as they are: {', '.join(missing)} was not run", file=sys.stderr)
-    return 0
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

@@ -6,6 +6,7 @@ import ctypes
 import json
 import os
 from collections import OrderedDict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
-from transformers import MixtralConfig
+from transformers import MixtralConfig, PretrainedConfig
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 
 from kvdrive.weights.file import WeightsFile
@@ -23,6 +24,23 @@ from kvdrive.weights.modules import experts_of
 
 VOCABULARY = 512
 _DONT_NEED = 4  # MADV_DONTNEED
+Sizes = dict[str, tuple[int, ...]]  # of tensors, by name
+
+
+def config_fields(layers: int, hidden: int, inner: int) -> dict[str, Any]:
+    """What the configurations of all random models have in common."""
+    return {
+        "vocab_size": VOCABULARY,
+        "hidden_size": hidden,
+        "intermediate_size": inner,
+        "num_hidden_layers": layers,
+        "num_attention_heads": hidden // 64,
+        "num_key_value_heads": max(1, hidden // 256),
+        "max_position_embeddings": 4096,
+        "tie_word_embeddings": False,
+        "dtype": "bfloat16",
+        "eos_token_id": None,
+    }
 
 
 @dataclass(frozen=True)
@@ -37,49 +55,29 @@ class Shape:
 
     def config(self) -> MixtralConfig:
         """As transformers has it."""
-        return MixtralConfig(
-            vocab_size=VOCABULARY,
-            hidden_size=self.hidden,
-            intermediate_size=self.inner,
-            num_hidden_layers=self.layers,
-            num_attention_heads=self.hidden // 64,
-            num_key_value_heads=max(1, self.hidden // 256),
-            num_local_experts=self.experts,
-            num_experts_per_tok=self.used,
-            max_position_embeddings=4096,
-            tie_word_embeddings=False,
-            dtype="bfloat16",
-            eos_token_id=None,
-        )
+        fields = config_fields(self.layers, self.hidden, self.inner)
+        return MixtralConfig(**fields, num_local_experts=self.experts, num_experts_per_tok=self.used)
 
 
 QUICK = Shape(layers=2, hidden=128, inner=256, experts=16, used=2)
 
 
 def make_checkpoint(shape: Shape, folder: Path) -> None:
-    """Random weights, a file for each layer, so that one layer is in memory at a time."""
-    config = shape.config()
-    config.save_pretrained(folder)
-    random = torch.Generator().manual_seed(1)
-    places: dict[str, str] = {}
+    """A random mixture."""
+    write_checkpoint(shape.config(), _tensors(shape), folder)
 
-    def write(number: int, shapes: dict[str, tuple[int, ...]]) -> None:
-        name = f"model-{number:05}.safetensors"
-        made = {key: random_tensor(size, random) for key, size in shapes.items()}
-        save_file(made, folder / name, metadata={"format": "pt"})
-        places.update(dict.fromkeys(made, name))
 
-    kv = config.num_key_value_heads * 64
-    h, inner = shape.hidden, shape.inner
-    rest: dict[str, tuple[int, ...]] = {
-        "model.embed_tokens.weight": (config.vocab_size, h),
-        "lm_head.weight": (config.vocab_size, h),
+def _tensors(shape: Shape) -> Iterator[Sizes]:
+    """The tensors that belong to no layer, and those of each layer."""
+    h, inner, kv = shape.hidden, shape.inner, shape.config().num_key_value_heads * 64
+    yield {
+        "model.embed_tokens.weight": (VOCABULARY, h),
+        "lm_head.weight": (VOCABULARY, h),
         "model.norm.weight": (h,),
     }
-    write(0, rest)
     for layer in range(shape.layers):
         place = f"model.layers.{layer}"
-        sizes: dict[str, tuple[int, ...]] = {
+        sizes: Sizes = {
             f"{place}.input_layernorm.weight": (h,),
             f"{place}.post_attention_layernorm.weight": (h,),
             f"{place}.self_attn.q_proj.weight": (h, h),
@@ -91,11 +89,27 @@ def make_checkpoint(shape: Shape, folder: Path) -> None:
         for expert in range(shape.experts):
             one = f"{place}.block_sparse_moe.experts.{expert}"
             sizes |= {f"{one}.w1.weight": (inner, h), f"{one}.w2.weight": (h, inner), f"{one}.w3.weight": (inner, h)}
-        write(layer + 1, sizes)
+        yield sizes
+
+
+def write_checkpoint(config: PretrainedConfig, files: Iterable[Sizes], folder: Path) -> None:
+    """Random weights, a file for each of `files`, so that the tensors of one layer are in memory at a time."""
+    config.save_pretrained(folder)
+    random = torch.Generator().manual_seed(1)
+    places: dict[str, str] = {}
+    for layer, sizes in enumerate(files, -1):
+        path = file_of(folder, layer)
+        save_file({name: _random(size, random) for name, size in sizes.items()}, path, {"format": "pt"})
+        places.update(dict.fromkeys(sizes, path.name))
     (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": places}))
 
 
-def random_tensor(size: tuple[int, ...], random: torch.Generator) -> torch.Tensor:
+def file_of(folder: Path, layer: int) -> Path:
+    """Where `write_checkpoint` puts a layer; -1: what belongs to no layer."""
+    return folder / f"model-{layer + 1:05}.safetensors"
+
+
+def _random(size: tuple[int, ...], random: torch.Generator) -> torch.Tensor:
     """Random weights of a matrix; ones for a norm."""
     if len(size) == 1:
         return torch.ones(size, dtype=torch.bfloat16)
@@ -106,7 +120,7 @@ class MappedExperts:
     """Experts in mapped *.safetensors. At most `bound` bytes of them stay in the page cache."""
 
     def __init__(self, folder: Path, shape: Shape, bound: int) -> None:
-        paths = [folder / f"model-{layer + 1:05}.safetensors" for layer in range(shape.layers)]
+        paths = [file_of(folder, layer) for layer in range(shape.layers)]
         self._files = [safe_open(path, "pt") for path in paths]
         self._bytes = 3 * shape.hidden * shape.inner * 2
         self._most = max(1, bound // self._bytes)

@@ -67,9 +67,3 @@ def test_largest_modules_count_all_their_copies() -> None:
     assert rows[0] == ["x", "many", "20", "40", "0", "66%"]
     assert [row[1] for row in rows] == ["many", "m6", "m5", "m4", "m3"]
     assert hardware.module_rows("x", {}) == []
-
-
-def test_a_page_without_its_markers_is_an_error() -> None:
-    assert hardware.filled("<!-- a -->\nold\n<!-- end a -->", {"a": "new"}) == "<!-- a -->\nnew\n<!-- end a -->"
-    with pytest.raises(ValueError, match="no block <!-- a -->"):
-        hardware.filled("nothing", {"a": "new"})

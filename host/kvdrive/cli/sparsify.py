@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
@@ -42,8 +43,6 @@ def sparsify(
     if placed.ffn != "exact":
         raise InputError("sparsify begins with the exact model: leave --ffn out")
     with waiting_for(IMPORTS):
-        from contextlib import closing
-
         from rich.console import Console
         from rich.table import Table
 

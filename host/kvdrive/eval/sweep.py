@@ -40,7 +40,7 @@ def chosen_policies(names: str, ratios: Sequence[Fraction], unread: Sequence[flo
     wanted = list(POLICIES) if names == "all" else [name.strip() for name in names.split(",") if name.strip()]
     found = [make_policy("exact")] if "exact" in wanted else []
     found += [make_policy(name, ratio) for name in wanted if name != "exact" for ratio in ratios if ratio != 1]
-    limited = [name for name in wanted if unread and getattr(make_policy(name), "measures_unread", False)]
+    limited = [name for name in wanted if unread and make_policy(name).measures_unread]
     if unread and not limited:
         raise InputError("no policy named here has a limit of what is left unread: add groups")
     found += [make_policy(name, min(ratios), unread=limit) for name in limited for limit in unread]

@@ -26,7 +26,7 @@ class Policy(ABC):
     `name` is the policy's name in `policies.registry`; `in_drive` says where it runs. `no_sinks` says why the policy
     does not serve models with attention sinks; "": it serves them. `why_f16` says why it reads K and V in binary16
     only; "": it reads every format. `append_options`: bits of abi.AppendOption that every append of a session must
-    carry.
+    carry. `measures_unread`: the answers say which share of the softmax was probably not read.
     """
 
     name: ClassVar[str]
@@ -34,6 +34,7 @@ class Policy(ABC):
     no_sinks: ClassVar[str] = ""
     why_f16: ClassVar[str] = ""
     append_options: ClassVar[int] = 0
+    measures_unread: ClassVar[bool] = False
 
     def __init__(self, ratio: Fraction = Fraction(1)) -> None:
         if not 0 < ratio <= 1:

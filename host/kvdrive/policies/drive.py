@@ -19,12 +19,10 @@ class DrivePolicy(Policy):
 
     `sees_query` False: the parameters are the same for every query over the same tokens. A cache's policy may be
     replaced between two calls as long as its sessions were appended to with the options that the new one needs.
-    `measures_unread`: the answers say which share of the softmax was probably not read.
     """
 
     in_drive: ClassVar[bool] = True
     sees_query: ClassVar[bool] = True
-    measures_unread: ClassVar[bool] = False
 
     @abstractmethod
     def parameters(self, tokens: int, head_dim: int, valid: Mask | None = None, pending: int = 0) -> Parameters:

@@ -89,7 +89,7 @@ def _rate(
 
 
 def perplexity(model: PreTrainedModel, windows: Sequence[Tokens], on_window: OnStep) -> float:
-    """Of all tokens of the windows but the first of each."""
+    """That of all tokens of the windows but the first of each."""
     nats = []
     for window in windows:
         nats.append(nats_of(model, window))
@@ -99,7 +99,7 @@ def perplexity(model: PreTrainedModel, windows: Sequence[Tokens], on_window: OnS
 
 def nats_of(model: PreTrainedModel, window: Tokens) -> torch.Tensor:
     """Negative log likelihoods of the tokens of a window behind its first one, float64."""
-    ids = torch.from_numpy(window)
+    ids = torch.from_numpy(window).to(model.device)
     with torch.no_grad():
         logits = model(ids[None]).logits[0, :-1].double()
     return torch.nn.functional.cross_entropy(logits, ids[1:], reduction="none")

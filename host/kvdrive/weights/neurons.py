@@ -21,6 +21,7 @@ from kvdrive.weights.window import Window
 Activate = Callable[[torch.Tensor], torch.Tensor]
 _JOIN = "+"
 _GATE = "gate_proj.weight"
+_GATED = {"gate_proj", "up_proj", "down_proj", "act_fn"}  # the names that the code of a gated part uses
 
 
 @dataclass(frozen=True)
@@ -74,9 +75,6 @@ def activation_of(module: torch.nn.Module) -> torch.nn.Module:
     """The activation function of a feed-forward part."""
     found: torch.nn.Module = getattr(module, "act_fn", None) or module.get_submodule("activation_fn")
     return found
-
-
-_GATED = {"gate_proj", "up_proj", "down_proj", "act_fn"}
 
 
 def _is_gated(module: torch.nn.Module) -> bool:
@@ -159,13 +157,13 @@ def install(block: SparseBlock, sums: SparseSum, foreseen: Activate | None = Non
     if not block.gated:
         module.fc2 = SparseDown(module.fc2.bias, sums)
         return
-    neurons = block.shape[0]
+    neurons, gates = block.shape[0], has_gates(block.part)
     for name in block.matrices:
         delattr(module, name.partition(".")[0])
 
     def forward(x: torch.Tensor) -> torch.Tensor:
         flat = x.reshape(-1, x.shape[-1])
-        if not has_gates(block.part):
+        if not gates:
             activations = module.act_fn(module.gate_proj(flat))
         elif foreseen is None:
             activations = flat.new_ones(len(flat), neurons)

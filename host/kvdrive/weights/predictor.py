@@ -33,6 +33,10 @@ class Predictor:
     wide: torch.Tensor
     bias: torch.Tensor
 
+    def to(self, device: torch.device) -> Predictor:
+        """The predictor on this device."""
+        return Predictor(self.narrow.to(device), self.wide.to(device), self.bias.to(device))
+
     def foreseen(self, inputs: torch.Tensor) -> torch.Tensor:
         """inputs [..., h] -> bool [..., neurons]."""
         return (inputs.float() @ self.narrow.T) @ self.wide.T + self.bias > 0
@@ -98,12 +102,12 @@ def read_predictors(weights: Path, manifest: Manifest) -> Predictors:
                 array.name: Predictor(*(file.get_tensor(f"{array.name}.{part}") for part in _PARTS))
                 for array in manifest.neurons
             }
+        errors = {name: Errors(**one) for name, one in numbers["errors"].items()}
+        return Predictors(parts, errors, Cost(**numbers["cost"]))
     except FileNotFoundError as error:
         raise InputError(f"there are no predictors in {path}: `kvdrive train-predictor` makes them") from error
     except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} is damaged: run `kvdrive train-predictor` again") from error
-    errors = {name: Errors(**one) for name, one in numbers["errors"].items()}
-    return Predictors(parts, errors, Cost(**numbers["cost"]))
 
 
 def install_predictors(model: PreTrainedModel, predictors: Predictors) -> list[Any]:
@@ -114,7 +118,7 @@ def install_predictors(model: PreTrainedModel, predictors: Predictors) -> list[A
     hooks = []
     for name, module in activations_of(model, list(predictors.parts)).items():
         seen: list[torch.Tensor] = []
-        one = predictors.parts[name]
+        one = predictors.parts[name].to(model.device)
 
         def before(module: torch.nn.Module, inputs: Any, seen: list[torch.Tensor] = seen) -> None:
             seen[:] = [inputs[0]]

@@ -30,7 +30,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Seen:
-    """What a feed-forward part saw and used: `inputs` [tokens, h], `used` bool [tokens, neurons]."""
+    """What a feed-forward part saw and used, on the cpu: `inputs` [tokens, h], `used` bool [tokens, neurons]."""
 
     inputs: torch.Tensor
     used: torch.Tensor
@@ -48,13 +48,13 @@ def watch(
 
     def keep_inputs(name: str) -> Any:
         def hook(module: torch.nn.Module, given: Any) -> None:
-            inputs[name].append(given[0].reshape(-1, given[0].shape[-1]).detach().clone())
+            inputs[name].append(given[0].reshape(-1, given[0].shape[-1]).detach().to("cpu", copy=True))
 
         return hook
 
     def keep_used(name: str) -> Any:
         def hook(module: torch.nn.Module, given: Any, activations: torch.Tensor) -> None:
-            used[name].append(activations.reshape(-1, activations.shape[-1]) != 0)
+            used[name].append((activations.reshape(-1, activations.shape[-1]) != 0).cpu())
 
         return hook
 

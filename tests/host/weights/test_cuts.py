@@ -5,39 +5,15 @@ from fractions import Fraction
 
 import pytest
 import torch
-from rich.console import Console
 from small_models import CONFIGS, random_model
-from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM
 from typer.testing import CliRunner
 
 from kvdrive.cli.main import app
 from kvdrive.errors import InputError, UnsupportedError
-from kvdrive.generation import places
 from kvdrive.weights.cuts import Cuts, install_cuts
 from kvdrive.weights.neurons import neurons_of
-from kvdrive.weights.opening import FlashOptions, load, make_file
-
-QUIET = Console(quiet=True)
-
-
-@pytest.fixture(scope="module")
-def converted(checkpoint, tmp_path_factory):
-    """Family -> checkpoint folder and its file of weights."""
-    made = {}
-
-    def of(name):
-        if name not in made:
-            if name in ("mini", "mini_relu"):
-                folder = places.find(name)
-            else:
-                folder = tmp_path_factory.mktemp(name)
-                random_model(CONFIGS[name]).save_pretrained(folder)
-                PreTrainedTokenizerFast.from_pretrained(checkpoint).save_pretrained(folder)
-            path = tmp_path_factory.mktemp("weights") / "w.kvw"
-            made[name] = folder, make_file(folder, path, "auto", QUIET).path
-        return made[name]
-
-    return of
+from kvdrive.weights.opening import FlashOptions, load
 
 
 class Fatrelu(torch.nn.Module):
@@ -74,8 +50,8 @@ def ids(rows, tokens):
 @pytest.mark.parametrize(
     ("name", "threshold"), [("mini_relu", 0.1), ("mini", 0.08), ("llama", 0.1), ("qwen3", 0.1), ("opt", 0.2)]
 )
-def test_tokens_equal_those_of_the_model_in_memory_with_the_threshold(name, threshold, converted):
-    folder, path = converted(name)
+def test_tokens_equal_those_of_the_model_in_memory_with_the_threshold(name, threshold, dense):
+    folder, path = dense(name)
     model = whole(folder, threshold)
     flash = load(str(folder), "float32", FlashOptions(path, Fraction(9, 10), ffn=f"fatrelu:{threshold}"))
     assert torch.equal(greedy(flash.model, ids(2, 12)), greedy(model, ids(2, 12)))
@@ -87,8 +63,8 @@ def test_tokens_equal_those_of_the_model_in_memory_with_the_threshold(name, thre
     flash.close()
 
 
-def test_neurons_below_the_threshold_are_not_read(converted):
-    folder, path = converted("mini")
+def test_neurons_below_the_threshold_are_not_read(dense):
+    folder, path = dense("mini")
     flash = load(str(folder), "auto", FlashOptions(path, Fraction(1), ffn="fatrelu:0.5"))
     seen = []
     for layer in flash.model.model.layers:
@@ -104,8 +80,8 @@ def test_neurons_below_the_threshold_are_not_read(converted):
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen3"])
-def test_a_model_whose_neurons_are_never_zero_keeps_what_fits(name, converted):
-    folder, path = converted(name)
+def test_a_model_whose_neurons_are_never_zero_keeps_what_fits(name, dense):
+    folder, path = dense(name)
     flash = load(str(folder), "float32", FlashOptions(path, Fraction(9, 10)))
     assert torch.equal(greedy(flash.model, ids(2, 12)), greedy(whole(folder), ids(2, 12)))
     report = flash.weights.report()
@@ -156,8 +132,8 @@ def test_sparsify_finds_thresholds_and_says_what_they_cost(tmp_path, caplog):
 
 
 @pytest.mark.parametrize("ffn", ["sparse", "fatrelu:", "fatrelu:-1", "fatrelu:nan", "fatrelu:x%"])
-def test_other_words_for_ffn_are_refused(ffn, converted):
-    folder, path = converted("llama")
+def test_other_words_for_ffn_are_refused(ffn, dense):
+    folder, path = dense("llama")
     with pytest.raises(InputError):
         load(str(folder), "auto", FlashOptions(path, Fraction(1), ffn=ffn))
 
@@ -185,10 +161,10 @@ def test_a_feed_forward_part_that_computes_something_else_stays_in_memory():
     assert not neurons_of(model)
 
 
-def test_sessions_with_other_thresholds_are_not_found(converted):
+def test_sessions_with_other_thresholds_are_not_found(dense):
     from kvdrive.kvcache.fingerprint import fingerprint
 
-    folder, path = converted("llama")
+    folder, path = dense("llama")
     found = set()
     for ffn in ("exact", "fatrelu:0.1", "fatrelu:0.2"):
         flash = load(str(folder), "float32", FlashOptions(path, Fraction(1), ffn=ffn))

@@ -7,48 +7,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from rich.console import Console
-from small_models import CONFIGS, random_model
-from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM
 from typer.testing import CliRunner
 
 from kvdrive.cli.main import app
 from kvdrive.errors import InputError, TargetError
-from kvdrive.generation import places
 from kvdrive.weights.file import WeightsFile, aligned
-from kvdrive.weights.opening import FlashOptions, load, make_file
+from kvdrive.weights.opening import FlashOptions, load
 from kvdrive.weights.window import Window
-
-QUIET = Console(quiet=True)
-
-
-@pytest.fixture(scope="module")
-def converted(checkpoint, tmp_path_factory):
-    """Family -> checkpoint folder and its file of weights."""
-    made = {}
-
-    def of(name):
-        if name not in made:
-            if name == "mini_relu":
-                folder = places.find(name)
-            else:
-                folder = tmp_path_factory.mktemp(name)
-                random_model(CONFIGS["opt"]).save_pretrained(folder)
-                PreTrainedTokenizerFast.from_pretrained(checkpoint).save_pretrained(folder)
-            path = tmp_path_factory.mktemp("weights") / "w.kvw"
-            made[name] = folder, make_file(folder, path, "auto", QUIET).path
-        return made[name]
-
-    return of
 
 
 @pytest.fixture
-def opened(converted):
+def opened(dense):
     """(family, memory, file) -> a checkpoint with its neurons on flash."""
     found = []
 
     def of(name, memory=Fraction(1), file=None):
-        folder, path = converted(name)
+        folder, path = dense(name)
         found.append(load(str(folder), "float32", FlashOptions(file or path, memory)))
         return found[-1]
 
@@ -65,8 +40,8 @@ def greedy(model, prompt, new_tokens=12):
     ("name", "memory"),
     [("mini_relu", Fraction(7, 10)), ("mini_relu", Fraction(1)), ("opt", Fraction(19, 20)), ("opt", Fraction(1))],
 )
-def test_tokens_equal_those_of_the_model_in_memory(name, memory, converted, opened):
-    folder, _ = converted(name)
+def test_tokens_equal_those_of_the_model_in_memory(name, memory, dense, opened):
+    folder, _ = dense(name)
     whole = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     prompt = torch.randint(2, 300, (2, 20), generator=torch.Generator().manual_seed(1))
     checkpoint = opened(name, memory)
@@ -98,8 +73,8 @@ def test_a_zero_neuron_is_never_read(opened):
     assert weights.file.counters()["bytes"] - before == 4096 * sum(groups)
 
 
-def test_the_window_holds_what_recent_calls_used(converted):
-    _, path = converted("mini_relu")
+def test_the_window_holds_what_recent_calls_used(dense):
+    _, path = dense("mini_relu")
     file = WeightsFile(path)
     array = file.manifest.neurons[1]
     expected = {}
@@ -125,8 +100,8 @@ def test_the_window_holds_what_recent_calls_used(converted):
     assert 0 < window.counters.misses < window.counters.misses + window.counters.hits
 
 
-def test_a_damaged_neuron_ends_the_text(converted, opened, tmp_path):
-    folder, path = converted("opt")
+def test_a_damaged_neuron_ends_the_text(dense, opened, tmp_path):
+    folder, path = dense("opt")
     copy = tmp_path / "w.kvw"
     copy.write_bytes(Path(path).read_bytes())
     checkpoint = opened("opt", file=copy)
@@ -143,8 +118,8 @@ def test_a_damaged_neuron_ends_the_text(converted, opened, tmp_path):
     assert torch.equal(greedy(checkpoint.model, torch.tensor([[5, 6, 7]])), greedy(whole, torch.tensor([[5, 6, 7]])))
 
 
-def test_too_little_memory_says_what_is_needed(converted):
-    folder, path = converted("opt")
+def test_too_little_memory_says_what_is_needed(dense):
+    folder, path = dense("opt")
     with pytest.raises(InputError, match=r"give --weights-memory \d+M or more"):
         load(str(folder), "float32", FlashOptions(path, 1 << 20))
 

@@ -4,18 +4,23 @@ import argparse
 import json
 from fractions import Fraction
 
+import numpy as np
 import pytest
 import torch
 from rich.console import Console
+from small_models import CONFIGS, random_model
 from transformers import AutoModelForCausalLM
 from typer.testing import CliRunner
 
 from kvdrive.cli.main import app
 from kvdrive.errors import InputError, UnsupportedError
 from kvdrive.generation import places
+from kvdrive.weights.calibrate import nats_of
+from kvdrive.weights.cuts import Cost
 from kvdrive.weights.file import WeightsFile
+from kvdrive.weights.neurons import neurons_of
 from kvdrive.weights.opening import FlashOptions, load, make_file
-from kvdrive.weights.predictor import Predictor, read_predictors
+from kvdrive.weights.predictor import Predictor, Predictors, install_predictors, read_predictors
 from kvdrive.weights.training import Seen, Training, errors_of, train
 
 QUIET = Console(quiet=True)
@@ -189,6 +194,17 @@ def test_only_gates_go_to_flash(tmp_path):
     folder = moe_models.save("mixtral", tmp_path)
     with pytest.raises(UnsupportedError, match="has no gates that can be on flash"):
         make_file(folder, tmp_path / "w.kvw", "auto", QUIET, gates=True)
+
+
+def test_a_model_on_another_device_is_measured_there():
+    """The device is torch's "meta", which computes shapes: mixed devices are errors there, too."""
+    model = random_model(CONFIGS["llama"]).to("meta")
+    parts = {}
+    for name, block in neurons_of(model).items():
+        neurons, hidden = block.module.up_proj.weight.shape
+        parts[name] = Predictor(torch.zeros(4, hidden), torch.zeros(neurons, 4), torch.zeros(neurons))
+    install_predictors(model, Predictors(parts, {}, Cost(1, 1, 0)))
+    assert nats_of(model, np.arange(9)).shape == (8,)
 
 
 def test_predictions_have_a_row_for_each_token():

@@ -1,0 +1,70 @@
+"""What bench_weights.py and bench_dense.py share: options, processes of their own, room on the disk, and the page."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from kvdrive.targets.opening import cache_folder
+from page_blocks import write_blocks
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "weights.md"
+PROMPT = 16  # tokens before those that count
+Result = dict[str, Any]
+
+
+def arguments(description: str) -> argparse.Namespace:
+    """The options. `one`: what the script computes in this process, None for the whole benchmark."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--quick", action="store_true", help="a tiny model: says only that it works")
+    parser.add_argument("--json", type=Path, help="file for the numbers")
+    parser.add_argument("--tokens", type=int, default=32)
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--one", type=json.loads, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def alone(script: str, name: str, one: Result) -> Result:
+    """What `script` prints as JSON when it computes `one`, in a process of its own, so that its memory is its own."""
+    done = subprocess.run(
+        [sys.executable, script, "--one", json.dumps(one)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(f"{name} failed:\n{done.stderr}")
+    found: Result = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def kernel_reads() -> int:
+    """What this process has read from disks, by the kernel's own count."""
+    lines = Path("/proc/self/io").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("read_bytes"))
+
+
+def publish(
+    given: argparse.Namespace,
+    name: str,
+    needed: int,
+    run: Callable[[Path], Result],
+    table: Callable[[Result], str],
+) -> None:
+    """Run a benchmark in a folder with `needed` bytes of room. Its table is the block `name` of docs/weights.md."""
+    cache_folder().mkdir(parents=True, exist_ok=True)
+    if shutil.disk_usage(cache_folder()).free < needed:
+        raise SystemExit(f"{name} needs {needed / 2**30:.0f} GiB in {cache_folder()}")
+    with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=cache_folder()) as scratch:
+        result = run(Path(scratch))
+    print(table(result))
+    if given.json:
+        given.json.parent.mkdir(parents=True, exist_ok=True)
+        given.json.write_text(json.dumps(result, indent=1) + "\n")
+    if not given.quick:
+        write_blocks(PAGE, {name: table(result)})
