@@ -9,14 +9,9 @@ docs/weights.md.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import resource
-import shutil
-import subprocess
-import sys
-import tempfile
 import time
 from dataclasses import asdict, dataclass
 from fractions import Fraction
@@ -27,17 +22,14 @@ import torch
 from rich.console import Console
 from transformers import AutoModelForCausalLM
 
+from kvdrive.choices import LookAhead
 from kvdrive.generation.checkpoints import quiet, read_config
 from kvdrive.perf.kept import processor
-from kvdrive.targets.opening import cache_folder
 from kvdrive.weights.file import WeightsFile, aligned
 from kvdrive.weights.loading import FlashWeights, WeightsOptions
 from kvdrive.weights.opening import make_file
-from page_blocks import write_blocks
+from weights_bench import PROMPT, alone, arguments, kernel_reads, publish
 from weights_contenders import QUICK, VOCABULARY, Shape, make_checkpoint, mapped_model
-
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "weights.md"
-PROMPT = 16
 
 
 @dataclass(frozen=True)
@@ -48,7 +40,7 @@ class Work:
     folder: str
     share: float = 1.0
     cache: str = "lfu"
-    look_ahead: bool = True
+    look_ahead: LookAhead = "auto"
     tokens: int = 32
     threads: int = 2
 
@@ -57,7 +49,7 @@ class Work:
         """For the table."""
         if self.way == "memory":
             return "all in memory"
-        how = "" if self.way == "mmap" else f", {self.cache}{', look-ahead' if self.look_ahead else ''}"
+        how = "" if self.way == "mmap" else f", {self.cache}, look-ahead {self.look_ahead}"
         return f"{self.way} at {self.share:.0%}{how}"
 
 
@@ -111,12 +103,6 @@ def _model(work: Work, folder: Path, shape: Shape) -> tuple[Any, Any, Any]:
     return mapped_model(folder, shape, work.share)
 
 
-def kernel_reads() -> int:
-    """What this process has read from disks, by the kernel's own count."""
-    lines = Path("/proc/self/io").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("read_bytes"))
-
-
 def disk_rate(path: Path, seconds: float = 3.0) -> float:
     """Bytes per second of the disk: reads of 512 KiB one behind the other, 64 in flight, around the page cache."""
     file = WeightsFile(path)
@@ -146,20 +132,10 @@ def contenders(folder: Path, tokens: int, threads: int) -> list[Work]:
     for share in (0.25, 0.5):
         found += [
             Work("mmap", share=share, **common),  # type: ignore[arg-type]
-            Work("flash", share=share, look_ahead=False, **common),  # type: ignore[arg-type]
+            Work("flash", share=share, look_ahead="off", **common),  # type: ignore[arg-type]
+            Work("flash", share=share, look_ahead="on", **common),  # type: ignore[arg-type]
             Work("flash", share=share, **common),  # type: ignore[arg-type]
-            Work("flash", share=share, cache="lru", **common),  # type: ignore[arg-type]
         ]
-    return found
-
-
-def alone(work: Work) -> dict[str, Any]:
-    """`measure` in a process of its own, so that its memory is its own."""
-    command = [sys.executable, __file__, "--one", json.dumps(asdict(work))]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{work.name} failed:\n{done.stderr}")
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
@@ -213,7 +189,7 @@ def run(shape: Shape, folder: Path, tokens: int, threads: int) -> dict[str, Any]
     rate = disk_rate(folder / "w.kvw", 3.0 if shape != QUICK else 0.2)
     rows = []
     for work in contenders(folder, tokens, threads):
-        rows.append(alone(work))
+        rows.append(alone(__file__, work.name, asdict(work)))
         say.print(f"{work.name}: {rows[-1]['tokens_per_second']:.2f} tokens/s")
     exact = [row for row in rows if row["way"] != "mmap"]
     assert all(row["logits"] == exact[0]["logits"] for row in exact), "the logits differ"
@@ -228,29 +204,13 @@ def run(shape: Shape, folder: Path, tokens: int, threads: int) -> dict[str, Any]
 
 def main() -> None:
     """Run all contenders, or one of them in this process."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a tiny model: says only that it works")
-    parser.add_argument("--json", type=Path, help="file for the numbers")
-    parser.add_argument("--tokens", type=int, default=32)
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--one", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.one:
-        print(json.dumps(measure(Work(**json.loads(options.one)))))
+    given = arguments(__doc__.splitlines()[0])
+    if given.one:
+        print(json.dumps(measure(Work(**given.one))))
         return
-    shape = QUICK if options.quick else Shape()
-    cache_folder().mkdir(parents=True, exist_ok=True)
+    shape = QUICK if given.quick else Shape()
     needed = 3 * 2 * shape.layers * shape.experts * 3 * shape.hidden * shape.inner
-    if shutil.disk_usage(cache_folder()).free < needed:
-        raise SystemExit(f"bench-weights needs {needed / 2**30:.0f} GiB in {cache_folder()}")
-    with tempfile.TemporaryDirectory(prefix="bench-weights-", dir=cache_folder()) as scratch:
-        result = run(shape, Path(scratch), options.tokens, options.threads)
-    print(table(result))
-    if options.json:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps(result, indent=1) + "\n")
-    if not options.quick:
-        write_blocks(PAGE, {"bench-weights": table(result)})
+    publish(given, "bench-weights", needed, lambda folder: run(shape, folder, given.tokens, given.threads), table)
 
 
 if __name__ == "__main__":

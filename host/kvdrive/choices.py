@@ -32,6 +32,7 @@ PREFILL_CHUNK = 512  # tokens of a prompt that a server computes between two dec
 OnFailure = Literal["raise", "recompute"]  # what the loss of a drive, or of data on it, leads to
 OnOverflow = Literal["error", "trim"]  # what happens when a sequence has used up the model's positions
 Index = Literal["auto", "memory", "flash"]  # where a drive has the index of policy groups
+LookAhead = Literal["auto", "on", "off"]  # experts of the next layer are read before its router has chosen
 Active = Literal["drive", "memory"]  # where running sequences are, and who attends to them
 
 

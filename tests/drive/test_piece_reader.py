@@ -78,13 +78,31 @@ def test_reads_ahead_leave_most_of_the_queue_to_others(data):
     sums = checksums(contents, PAGE)
     first = reader.start(0, ahead, sums, ahead=True)
     assert reader.wait(first) == (0, -1)
-    assert reader.counters()["most_in_flight"] == 8
+    assert reader.counters()["most_in_flight"] == 4
     tickets = [reader.start(0, ahead, sums, ahead=True), reader.start(0, to, sums)]
     reader.hurry(tickets[0])
     for ticket in reversed(tickets):
         assert reader.wait(ticket) == (0, -1)
     np.testing.assert_array_equal(ahead, contents)
     np.testing.assert_array_equal(to, contents)
+
+
+def test_a_cancelled_read_ends_when_its_pieces_in_flight_have_ended(data):
+    path, contents = data
+    reader = PieceReader(path, PAGE, depth=1)
+    first, to, sums = memory(len(contents)), memory(len(contents)), checksums(contents, PAGE)
+    front = reader.start(0, first, sums)
+    tickets = [reader.start(0, to, sums, ahead=ahead) for ahead in (False, True)]  # behind 96 pieces
+    assert [reader.cancel(ticket) for ticket in tickets] == [True, True]
+    assert [reader.wait(ticket) for ticket in tickets] == [(errno.ECANCELED, -1)] * 2
+    assert reader.wait(front) == (0, -1)
+    np.testing.assert_array_equal(first, contents)
+    found = reader.counters()
+    assert found["reads"] + found["cancelled"] == 3 * 96
+    assert reader.cancel(reader.start(0, to, sums)) in (True, False)
+    ended = reader.start(0, to[:PAGE], sums[:1])
+    reader.wait(ended)
+    assert not reader.cancel(ended)
 
 
 def test_closing_a_reader_drops_reads_that_have_not_begun(data):

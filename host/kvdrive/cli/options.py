@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
-from kvdrive.choices import DTYPES, ENGINES, KV_FORMATS, TARGETS, Active, Index, OnFailure, OnOverflow, explained
+from kvdrive.choices import (
+    DTYPES,
+    ENGINES,
+    KV_FORMATS,
+    TARGETS,
+    Active,
+    Index,
+    LookAhead,
+    OnFailure,
+    OnOverflow,
+    explained,
+)
 from kvdrive.cli.paths import input_file, output_folder
 from kvdrive.cli.sizes import bytes_of, share_or_bytes
 from kvdrive.errors import InputError
@@ -241,6 +252,13 @@ class WeightsTier:
     weights_cache: Annotated[
         ExpertCacheName, typer.Option(help=f"which expert leaves memory. {explained(EXPERT_CACHES)}")
     ] = "lfu"
+    look_ahead: Annotated[
+        LookAhead,
+        typer.Option(
+            help="read the experts that the next layer will probably need while this one computes. auto: while enough "
+            "of the guesses are right; on, off: always, never"
+        ),
+    ] = "auto"
     weights_window: Annotated[
         int, typer.Option(min=1, help="neurons that none of the last so many tokens used leave memory")
     ] = 5
@@ -267,6 +285,7 @@ class WeightsTier:
             self.weights_file,
             share_or_bytes(self.weights_memory),
             self.weights_cache,
+            self.look_ahead,
             weights_window=self.weights_window,
             ffn=self.ffn,
         )

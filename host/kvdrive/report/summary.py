@@ -120,6 +120,7 @@ def _weights(weights: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield f"needed {what} that were in memory", f"{weights['hit_rate']:.0%}"
     if weights.get("recall") is not None:
         yield "experts that the layer before had foreseen", f"{weights['recall']:.0%}"
+        yield "experts read ahead", f"{weights['read_ahead']:,}, of these {weights['read_ahead_withdrawn']:,} in part"
     yield "bytes of weights read", f"{weights['flash_bytes']:,}"
 
 

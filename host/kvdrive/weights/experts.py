@@ -19,6 +19,7 @@ from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 from kvdrive.weights.bundles import Array, Part
 from kvdrive.weights.eviction import Key
 from kvdrive.weights.lookahead import LookAhead
+from kvdrive.weights.payoff import Pace
 from kvdrive.weights.slots import Slots
 
 NAME = "kvdrive_flash"
@@ -28,11 +29,15 @@ _HANDLE = "kvdrive_layer"
 
 @dataclass
 class Streamed:
-    """What all modules with experts share. `dtype`: precision of the computation; `at_once`: experts of one round."""
+    """What all modules with experts share. `dtype`: precision of the computation; `at_once`: experts of one round.
+
+    `pace` says if the guesses of `lookahead` are read ahead; None: they always are.
+    """
 
     slots: Slots
     arrays: list[Array]
     lookahead: LookAhead | None
+    pace: Pace | None
     dtype: torch.dtype
     at_once: int
     _converted: dict[str, tuple[Part, torch.Tensor]] = field(default_factory=dict)
@@ -69,6 +74,8 @@ class LayerExperts:
         needed: list[int] = torch.unique(chosen).tolist()
         if self._shared.lookahead is not None:
             self._shared.lookahead.routed(self._number, needed)
+        if self._shared.pace is not None:
+            self._shared.pace.routed(self._keys(needed))
         if len(needed) <= self._shared.at_once:
             return self._round(needed, hidden, chosen, weights, self._next_layer)
         return self._in_rounds(needed, hidden, chosen, weights)
@@ -105,6 +112,8 @@ class LayerExperts:
         places = slots.fetch(keys)
         slots.read_ahead(following(), keeping=keys)
         slots.ready(keys)
+        if self._shared.pace is not None:
+            self._shared.pace.computes()
         tensors, numbers = self._shared.tensors(places)
         number_of = torch.zeros(max(experts) + 1, dtype=chosen.dtype)
         number_of[experts] = torch.tensor(numbers, dtype=chosen.dtype)
@@ -114,9 +123,12 @@ class LayerExperts:
         return out
 
     def _next_layer(self) -> list[Key]:
-        """The experts that the next module will probably need."""
-        ahead = self._shared.lookahead
-        return [] if ahead is None else [(self._number + 1, expert) for expert in ahead.guess(self._number)]
+        """The experts that the next module will probably need; none where reading them ahead does not pay."""
+        ahead, pace = self._shared.lookahead, self._shared.pace
+        if ahead is None:
+            return []
+        keys = [(self._number + 1, expert) for expert in ahead.guess(self._number)]
+        return keys if pace is None or pace.foresees(keys) else []
 
     def _keys(self, experts: list[int]) -> list[Key]:
         return [(self._number, expert) for expert in experts]

@@ -32,7 +32,7 @@ class WeightsFile:
             )
         if path.stat().st_size < self.manifest.file_bytes:
             raise InputError(f"{path} is truncated: convert the checkpoint again")
-        self.path = path
+        self.path, self._depth = path, depth
         try:
             self._open: PieceReader | None = PieceReader(path, self.manifest.piece_bytes, depth)
         except RuntimeError as error:
@@ -59,6 +59,10 @@ class WeightsFile:
         """Somebody waits for a read ahead now."""
         self._reader.hurry(ticket)
 
+    def cancel(self, ticket: int) -> bool:
+        """Drop what has not begun of a read; False if all has. `wait` raises TargetError then."""
+        return self._reader.cancel(ticket)
+
     def wait(self, ticket: int, array: Array, index: int) -> None:
         """Wait until the bundle is in memory and has been checked. Raises TargetError."""
         error, bad = self._reader.wait(ticket)
@@ -75,13 +79,18 @@ class WeightsFile:
         self.wait(self.start(array, index, to), array, index)
 
     def counters(self) -> dict[str, int]:
-        """Reads, bytes, the most reads in flight, time with reads in flight (ns)."""
+        """Reads, bytes, the most reads in flight, time with reads in flight (ns), cancelled reads."""
         return self._counters if self._open is None else self._open.counters()
 
     def close(self) -> None:
         """End the thread that reads. The counters stay."""
         self._counters = self.counters()
         self._open = None
+
+    @property
+    def ahead_in_flight_bytes(self) -> int:
+        """The most bytes of reads ahead that are in flight; these are in the way of a read that becomes urgent."""
+        return max(1, self._depth // 8) * self.manifest.piece_bytes
 
     @property
     def around_cache(self) -> bool:

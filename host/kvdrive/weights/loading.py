@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
+from kvdrive import choices
 from kvdrive.errors import InputError
 from kvdrive.weights.bundles import Array
 from kvdrive.weights.eviction import Eviction, make_eviction
@@ -20,6 +21,7 @@ from kvdrive.weights.manifest import Manifest
 from kvdrive.weights.memory import needs
 from kvdrive.weights.modules import experts_of
 from kvdrive.weights.neurons import matrices_in
+from kvdrive.weights.payoff import Pace
 from kvdrive.weights.slots import Slots
 from kvdrive.weights.sources import empty_model, precisions
 
@@ -28,12 +30,13 @@ from kvdrive.weights.sources import empty_model, precisions
 class WeightsOptions:
     """How much memory all weights may take: bytes, or a share of what they take together. `eviction`: see EVICTIONS.
 
-    `window`: neurons that none of the last so many calls of a layer used leave memory.
+    `look_ahead`: on, off, or auto, which reads ahead while that pays. `window`: neurons that none of the last so many
+    calls of a layer used leave memory.
     """
 
     memory: int | Fraction = Fraction(1, 2)
     eviction: str = "lfu"
-    look_ahead: bool = True
+    look_ahead: choices.LookAhead = "auto"
     window: int = 5
 
 
@@ -55,10 +58,11 @@ class FlashWeights:
         if list(modules) != [array.name for array in arrays]:
             raise InputError(f"{file.path} holds the experts of another model: convert this one")
         self.slots = Slots(file, arrays, count, self._eviction)
-        ahead = LookAhead(self.model, list(modules)) if options.look_ahead else None
+        ahead = LookAhead(self.model, list(modules)) if options.look_ahead != "off" else None
         self.lookahead = ahead if ahead is not None and ahead.works else None
+        self._pace = Pace(self.slots, file) if self.lookahead and options.look_ahead == "auto" else None
         at_once = min(count, self.need.experts_at_once)
-        install(list(modules.values()), Streamed(self.slots, arrays, self.lookahead, dtype, at_once))
+        install(list(modules.values()), Streamed(self.slots, arrays, self.lookahead, self._pace, dtype, at_once))
 
     @property
     def parameters(self) -> int:
@@ -79,7 +83,9 @@ class FlashWeights:
             "misses": slots.misses,
             "hit_rate": slots.hit_rate,
             "read_ahead": slots.ahead,
+            "read_ahead_withdrawn": slots.withdrawn,
             "recall": recall.share if recall else None,
+            "read_ahead_precision": self._pace.payoff.precision if self._pace else None,
             "around_page_cache": self.file.around_cache,
             **{f"flash_{name}": value for name, value in reads.items()},
         }

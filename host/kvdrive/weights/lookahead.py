@@ -1,7 +1,7 @@
 """Guesses the experts of the next layer, so that their reads start one layer early.
 
-The guess is the next layer's own norm and router on the residual stream of this layer. A wrong guess costs a read and
-changes no result.
+The guess is the next layer's own norm and router on the residual stream of this layer. A wrong guess costs a read, or a
+part of one, and changes no result.
 """
 
 from __future__ import annotations
@@ -51,9 +51,11 @@ class LookAhead:
             return []
         norm, router = route
         with torch.no_grad():
-            chosen = router.forward(norm.forward(residual).reshape(-1, residual.shape[-1]))[2]
-        experts, votes = torch.unique(chosen, return_counts=True)
-        self._guess[number + 1] = experts[votes.argsort(descending=True, stable=True)].tolist()
+            _, weights, chosen = router.forward(norm.forward(residual).reshape(-1, residual.shape[-1]))[:3]
+        experts, places = torch.unique(chosen, return_inverse=True)
+        votes = weights if weights.shape == chosen.shape else torch.ones_like(chosen)
+        wanted = torch.zeros(len(experts)).index_add_(0, places.flatten(), votes.float().flatten())
+        self._guess[number + 1] = experts[wanted.argsort(descending=True, stable=True)].tolist()
         return self._guess[number + 1]
 
     def routed(self, number: int, experts: list[int]) -> None:

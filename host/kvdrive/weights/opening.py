@@ -15,6 +15,7 @@ import torch
 from rich.console import Console
 from transformers import GenerationConfig, PreTrainedModel
 
+from kvdrive import choices
 from kvdrive.errors import InputError, UnsupportedError
 from kvdrive.generation import checkpoints, gguf, places
 from kvdrive.generation.checkpoints import Checkpoint
@@ -81,7 +82,7 @@ class FlashOptions:
     weights_file: Path | None = None
     weights_memory: int | Fraction = Fraction(1, 2)
     weights_cache: str = "lfu"
-    look_ahead: bool = True
+    look_ahead: choices.LookAhead = "auto"
     weights_window: int = 5
     ffn: str = EXACT
 

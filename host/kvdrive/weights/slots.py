@@ -19,13 +19,15 @@ class SlotCounters:
     """Experts that tokens were routed to, each counted once per call of a layer.
 
     `hits` were in memory, `ahead_hits` were on their way or there because they were read ahead, `misses` had to be
-    read. `ahead`: experts that were read ahead.
+    read. `ahead`: experts whose read began ahead; `withdrawn`: those of them whose read was cancelled, because their
+    module did not need them.
     """
 
     hits: int = 0
     ahead_hits: int = 0
     misses: int = 0
     ahead: int = 0
+    withdrawn: int = 0
 
     @property
     def hit_rate(self) -> float:
@@ -43,15 +45,15 @@ class Slots:
     def __init__(self, file: WeightsFile, arrays: Sequence[Array], count: int, eviction: Eviction) -> None:
         self._file, self._arrays, self._eviction = file, arrays, eviction
         self.count = count
-        stride = arrays[0].stride
-        self._memory = aligned(count * stride)
-        self._slots = self._memory.reshape(count, stride)
+        self.stride = arrays[0].stride
+        self._memory = aligned(count * self.stride)
+        self._slots = self._memory.reshape(count, self.stride)
         self.tensors = {part.name: part.view(torch.from_numpy(self._slots)) for part in arrays[0].parts}
         self._slot_of: dict[Key, int] = {}
         self._free = list(range(count))
         self._tickets: dict[Key, int] = {}  # reads that nobody has waited for
         self._ahead: set[Key] = set()  # read ahead and not used yet
-        self._wrong: set[Key] = set()  # of these, experts that their module then did not need
+        self._leaving: list[tuple[int, int]] = []  # tickets of cancelled reads, and the slots that they still write
         self.counters = SlotCounters()
 
     def __contains__(self, key: Key) -> bool:
@@ -70,8 +72,7 @@ class Slots:
             else:
                 self.counters.hits += 1
             self._ahead.discard(key)
-            self._wrong.discard(key)
-        self._wrong |= {key for key in self._ahead if key[0] == keys[0][0]} if keys else set()
+        self._withdraw(self._tickets.keys() - set(keys))
         for key in keys:
             if key not in self._slot_of:
                 self._start(key, self._slot(keeping=keys), ahead=False)
@@ -88,7 +89,6 @@ class Slots:
         Experts that do not fit are left out. Raises TargetError.
         """
         wanted = keys[: max(0, self.count - len(keeping))]
-        self._wrong -= set(wanted)
         for key in wanted:
             if key in self._slot_of:
                 continue
@@ -100,6 +100,8 @@ class Slots:
         """Wait for reads in flight; errors of reads that nobody needs are dropped."""
         for key in list(self._tickets):
             self._drop(key)
+        while self._leaving:
+            self._left()
 
     def _start(self, key: Key, slot: int, *, ahead: bool) -> None:
         module, expert = key
@@ -108,17 +110,35 @@ class Slots:
         self._eviction.came(key)
 
     def _slot(self, keeping: Sequence[Key]) -> int:
-        """A free slot, from an expert that leaves if there is none; from one that is still expected if there must be.
+        """A free slot, from an expert that leaves if there is none.
 
-        Nobody waits for a wrong guess, so its read may have ended long ago: it leaves as any other expert.
+        A read in flight does not hold an expert: what somebody waits for or expects is in `keeping`. The other reads
+        are wrong guesses, and those that an error has left behind. They may have ended long ago.
         """
+        if not self._free and self._leaving:
+            self._left()
         if not self._free:
-            kept, expected = set(keeping), self._tickets.keys() - self._wrong
-            leaves = self._eviction.victim(lambda key: key not in kept and key not in expected)
-            leaves = leaves or self._eviction.victim(lambda key: key not in kept)
+            kept = set(keeping)
+            leaves = self._eviction.victim(lambda key: key not in kept)
             assert leaves is not None, "more experts are kept than there are slots"
             self._drop(leaves)
         return self._free.pop()
+
+    def _withdraw(self, keys: Iterable[Key]) -> None:
+        """Nobody needs these reads: those that have not quite begun are cancelled, and their experts leave."""
+        for key in keys:
+            if self._file.cancel(self._tickets[key]):
+                self._leaving.append((self._tickets.pop(key), self._slot_of.pop(key)))
+                self.counters.withdrawn += key in self._ahead
+                self._ahead.discard(key)
+                self._eviction.left(key)
+
+    def _left(self) -> None:
+        """Wait until the oldest cancelled read writes no more: its slot is free."""
+        ticket, slot = self._leaving.pop(0)
+        with suppress(TargetError):
+            self._file.wait(ticket, self._arrays[0], 0)
+        self._free.append(slot)
 
     def _drop(self, key: Key) -> None:
         """The expert leaves its slot. Its read, if one is in flight, ends first."""
@@ -142,5 +162,4 @@ class Slots:
     def _free_slot(self, key: Key) -> None:
         self._free.append(self._slot_of.pop(key))
         self._ahead.discard(key)
-        self._wrong.discard(key)
         self._eviction.left(key)

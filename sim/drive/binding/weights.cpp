@@ -4,6 +4,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/filesystem.h>
 
+#include <cerrno>
 #include <map>
 #include <span>
 #include <utility>
@@ -41,7 +42,8 @@ class Reader {
       const nb::gil_scoped_release release;
       outcome = reader_.wait(ticket);
     }
-    if (outcome.error == 0) memory_.erase(ticket);  // after an error the kernel may still write into it
+    // After other errors the kernel may still write into the memory.
+    if (outcome.error == 0 || outcome.error == ECANCELED) memory_.erase(ticket);
     return {outcome.error, outcome.bad_piece};
   }
 
@@ -59,6 +61,7 @@ nb::dict counters(Reader& self) {
   counters["bytes"] = found.bytes;
   counters["most_in_flight"] = found.most_in_flight;
   counters["busy_ns"] = found.busy_ns;
+  counters["cancelled"] = found.cancelled;
   return counters;
 }
 
@@ -74,16 +77,23 @@ void bind_weights(nb::module_& m) {
                      "Reads checked pieces of a file around the page cache, in a thread of its own; reads that "
                      "somebody waits for go before reads ahead.")
       .def(nb::init<const std::filesystem::path&, std::size_t, unsigned>(), nb::arg("path"), nb::arg("piece_bytes"),
-           nb::arg("depth") = 64, "At most `depth` reads are in flight, a quarter of them reads ahead.")
+           nb::arg("depth") = 64, "At most `depth` reads are in flight, an eighth of them reads ahead.")
       .def("start", &Reader::start, nb::arg("offset"), nb::arg("to"), nb::arg("checksums"), nb::arg("ahead") = false,
            "Start to read whole pages at `offset` into page-aligned memory; one CRC-32C for each piece. Returns a "
            "ticket for `wait`.")
       .def(
           "hurry", [](Reader& self, PieceReader::Ticket ticket) { self.reader().hurry(ticket); }, nb::arg("ticket"),
           "Put a read ahead among those that somebody waits for.")
+      .def(
+          "cancel", [](Reader& self, PieceReader::Ticket ticket) { return self.reader().cancel(ticket); },
+          nb::arg("ticket"),
+          "Drop the pieces of a read that have not begun; False if all have. `wait` then returns ECANCELED, when the "
+          "pieces in flight have ended.")
       .def("wait", &wait, nb::arg("ticket"),
            "Wait for the end of a read: (errno or 0, the first piece with another checksum or -1).")
-      .def("counters", &counters, "Reads, bytes, the most reads in flight, and the time with reads in flight (ns).")
+      .def("counters", &counters,
+           "Reads, bytes, the most reads in flight, the time with reads in flight (ns), and pieces "
+           "dropped by `cancel`.")
       .def_prop_ro(
           "around_cache", [](Reader& self) { return self.reader().around_cache(); },
           "True if reads bypass the page cache.")

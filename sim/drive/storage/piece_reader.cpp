@@ -62,6 +62,23 @@ void PieceReader::hurry(Ticket ticket) {
   work_.notify_all();
 }
 
+bool PieceReader::cancel(Ticket ticket) {
+  const std::scoped_lock lock(mutex_);
+  for (std::deque<Ticket>* const queue : {&now_, &ahead_}) {
+    const auto place = std::ranges::find(*queue, ticket);
+    if (place == queue->end()) continue;
+    queue->erase(place);
+    Request& request = requests_.at(ticket);
+    const std::size_t dropped = request.checksums.size() - request.begun;
+    request.ended += dropped;
+    request.outcome.error = ECANCELED;
+    counters_.cancelled += dropped;
+    if (request.is_done()) ended_.notify_all();
+    return true;
+  }
+  return false;
+}
+
 PieceReader::Outcome PieceReader::wait(Ticket ticket) {
   std::unique_lock lock(mutex_);
   const auto place = requests_.find(ticket);
@@ -80,7 +97,7 @@ PieceReader::Counters PieceReader::counters() const {
 
 std::vector<PieceReader::Piece> PieceReader::take(unsigned in_flight) {
   std::vector<Piece> pieces;
-  const unsigned most_ahead = std::max(1U, depth_ / 4);
+  const unsigned most_ahead = std::max(1U, depth_ / 8);
   while (in_flight + pieces.size() < depth_) {
     const bool ahead = now_.empty();
     std::deque<Ticket>& queue = ahead ? ahead_ : now_;

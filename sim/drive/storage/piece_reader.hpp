@@ -3,6 +3,7 @@
 //
 // A thread keeps reads in flight and verifies the CRC-32C of each piece when it arrives. Reads that somebody waits for
 // go before reads ahead, and reads ahead never fill the queue: a read that becomes urgent finds the disk nearly free.
+// A read ahead that turns out to be needless is cancelled; what it still costs is the pieces that are in flight.
 #pragma once
 
 #include <condition_variable>
@@ -26,7 +27,8 @@ class PieceReader {
   using Ticket = std::uint64_t;
   enum class Urgency : std::uint8_t { kNow, kAhead };
 
-  // What became of a read: `error` is an errno or 0, `bad_piece` the first piece whose checksum differs, or -1.
+  // What became of a read: `error` is an errno, ECANCELED for one that was cancelled, or 0; `bad_piece` the first piece
+  // whose checksum differs, or -1.
   struct Outcome {
     int error = 0;
     std::int64_t bad_piece = -1;
@@ -36,10 +38,11 @@ class PieceReader {
     std::uint64_t reads = 0;
     std::uint64_t bytes = 0;
     std::uint64_t most_in_flight = 0;
-    std::uint64_t busy_ns = 0;  // time with at least one read in flight
+    std::uint64_t busy_ns = 0;    // time with at least one read in flight
+    std::uint64_t cancelled = 0;  // pieces that were not read, because their read was cancelled
   };
 
-  // Pieces have `piece_bytes`, whole pages. At most `depth` reads are in flight, a quarter of them reads ahead. Throws
+  // Pieces have `piece_bytes`, whole pages. At most `depth` reads are in flight, an eighth of them reads ahead. Throws
   // std::runtime_error with a sentence for the user.
   PieceReader(const std::filesystem::path& path, std::size_t piece_bytes, unsigned depth);
   PieceReader(const PieceReader&) = delete;
@@ -52,6 +55,9 @@ class PieceReader {
   Ticket start(std::uint64_t offset, std::span<std::byte> to, std::vector<std::uint32_t> checksums, Urgency urgency);
   // Puts a read ahead among those that somebody waits for.
   void hurry(Ticket ticket);
+  // Drops the pieces of a read that have not begun: false if all have. The read ends with the last piece in flight.
+  // `wait` is called for it as for others.
+  bool cancel(Ticket ticket);
   // Waits for the end of a read and forgets its ticket, for which no other thread may wait. After a read that ended
   // with an error, the kernel may still write into the memory until the reader is destroyed.
   Outcome wait(Ticket ticket);

@@ -4,6 +4,7 @@ import shutil
 from fractions import Fraction
 
 import moe_models
+import numpy as np
 import pytest
 import torch
 from rich.console import Console
@@ -11,6 +12,7 @@ from rich.console import Console
 from kvdrive.errors import InputError, TargetError
 from kvdrive.plugins.transformers import attach
 from kvdrive.weights.eviction import make_eviction
+from kvdrive.weights.file import WeightsFile, aligned
 from kvdrive.weights.opening import FlashOptions, load, make_file
 from kvdrive.weights.slots import Slots
 
@@ -68,7 +70,7 @@ def test_tokens_equal_those_of_the_model_in_memory(name, stored, dtype, converte
 
 
 @pytest.mark.parametrize("cache", ["lfu", "lru", "prior"])
-@pytest.mark.parametrize("look_ahead", [True, False])
+@pytest.mark.parametrize("look_ahead", ["on", "off"])
 def test_no_policy_changes_a_token(cache, look_ahead, converted):
     folder, path = converted("qwen3-moe")
     expected = greedy(moe_models.in_memory(folder), ids(1, 6), 20)
@@ -76,8 +78,25 @@ def test_no_policy_changes_a_token(cache, look_ahead, converted):
     assert torch.equal(greedy(checkpoint.model, ids(1, 6), 20), expected)
     report = checkpoint.weights.report()
     checkpoint.weights.close()
-    assert (report["recall"] is None) == (not look_ahead)
-    assert bool(report["read_ahead"]) == look_ahead
+    assert (report["recall"] is None) == (look_ahead == "off")
+    assert bool(report["read_ahead"]) == (look_ahead == "on")
+
+
+def test_auto_reads_ahead_as_the_pace_says(converted, monkeypatch):
+    folder, path = converted("qwen3-moe")
+    expected = greedy(moe_models.in_memory(folder), ids(1, 6), 20)
+    read = {}
+    for pays in (True, False):
+        monkeypatch.setattr("kvdrive.weights.payoff.Payoff.pays", lambda self, read_ns, pays=pays: pays)
+        checkpoint = opened(folder, path)
+        assert torch.equal(greedy(checkpoint.model, ids(1, 6), 20), expected)
+        report = checkpoint.weights.report()
+        checkpoint.weights.close()
+        assert 0 < report["recall"] <= 1
+        assert 0 <= report["read_ahead_precision"] <= 1
+        read[pays] = report["read_ahead"]
+    assert read[True] > 0
+    assert read[False] == 0
 
 
 def test_a_prefill_reads_each_expert_once(converted):
@@ -159,6 +178,54 @@ def test_wrong_guesses_do_not_push_out_what_is_used(converted):
     weights.close()
 
 
+def test_reads_of_wrong_guesses_are_withdrawn(converted):
+    folder, path = converted("mixtral")
+    weights = opened(folder, path, Fraction(9, 10)).weights
+    slots = Slots(WeightsFile(path, depth=1), weights.file.manifest.experts, 6, make_eviction("lfu", path))
+    for turn in range(500):
+        module = turn % 3
+        keys = [(module, 0), (module, 1)]
+        slots.fetch(keys)
+        slots.read_ahead([((module + 1) % 3, expert) for expert in (4, 5, 6)], keeping=keys)
+        places = slots.fetch(keys)
+        slots.ready(keys)
+        for (_, expert), place in zip(keys, places, strict=True):
+            expected = aligned(slots.stride)
+            weights.file.read(weights.file.manifest.experts[module], expert, expected)
+            assert np.array_equal(slots._slots[place], expected)
+        assert sorted([*slots._slot_of.values(), *slots._free, *(slot for _, slot in slots._leaving)]) == list(range(6))
+        if slots.counters.withdrawn >= 5:
+            break
+    assert slots.counters.withdrawn >= 5
+    slots.close()
+    assert sorted([*slots._free, *slots._slot_of.values()]) == list(range(6))
+    weights.close()
+
+
+def test_reads_that_an_error_left_behind_do_not_push_out_what_is_used(converted, tmp_path):
+    folder, path = converted("mixtral")
+    path = shutil.copy(path, tmp_path / "w.kvw")
+    weights = opened(folder, path, Fraction(9, 10)).weights
+    arrays = weights.file.manifest.experts
+    with path.open("r+b") as file:
+        file.seek(arrays[0].bundle(0))
+        first = file.read(1)[0]
+        file.seek(arrays[0].bundle(0))
+        file.write(bytes([first ^ 1]))
+    slots = Slots(weights.file, arrays, 2, make_eviction("lru", path))
+    together = [(0, 0), (0, 1)]
+    slots.fetch(together)
+    with pytest.raises(TargetError, match="is damaged"):
+        slots.ready(together)
+    for _ in range(4):
+        for key in ((0, 2), (0, 3)):
+            slots.fetch([key])
+            slots.ready([key])
+    assert slots.counters.misses == 2 + 2
+    slots.close()
+    weights.close()
+
+
 def test_a_router_that_needs_more_than_the_hidden_states_is_not_asked_ahead(converted):
     folder, path = converted("minimax-m2")
     checkpoint = opened(folder, path)
@@ -196,7 +263,7 @@ def test_too_little_memory_says_what_is_needed(converted):
 def test_damage_in_the_middle_of_a_text_ends_it(damage, converted, tmp_path):
     folder, path = converted("olmoe")
     path = shutil.copy(path, tmp_path / "w.kvw")
-    checkpoint = opened(folder, path, least(folder, path), look_ahead=False)
+    checkpoint = opened(folder, path, least(folder, path), look_ahead="off")
     array = checkpoint.weights.file.manifest.experts[2]
     expected = greedy(moe_models.in_memory(folder), ids(1, 12))
     contents = path.read_bytes()

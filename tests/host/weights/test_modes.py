@@ -83,7 +83,7 @@ def test_the_contenders_of_the_benchmark_compute_the_same(tmp_path):
     write_blocks(page, {"bench-weights": bench_weights.table(result)})
     assert page.read_text().startswith("before\n")
     assert page.read_text().endswith("after\n")
-    assert "| flash at 25%, lfu, look-ahead |" in page.read_text()
+    assert "| flash at 25%, lfu, look-ahead on |" in page.read_text()
     assert "old" not in page.read_text()
 
 
