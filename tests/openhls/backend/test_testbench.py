@@ -68,6 +68,36 @@ int main() {
 }
 """
 
+# An array that is a stream, between streams: inputs are recorded in the order of the arguments.
+MIXED = """
+#include <ap_int.h>
+#include <hls_stream.h>
+using Word = ap_uint<40>;
+void mixed(hls::stream<Word>& in, const short a[4], hls::stream<ap_uint<9>>& more, hls::stream<Word>& out) {
+#pragma HLS INTERFACE axis port=a
+  for (int i = 0; i < 4; ++i) {
+#pragma HLS PIPELINE II=1
+    out.write(in.read() * 3 + a[i] + more.read());
+  }
+}
+"""
+MIXED_BENCH = """
+#include <ap_int.h>
+#include <hls_stream.h>
+using Word = ap_uint<40>;
+void mixed(hls::stream<Word>& in, const short a[4], hls::stream<ap_uint<9>>& more, hls::stream<Word>& out);
+int main() {
+  hls::stream<ap_uint<40>> in, out;
+  hls::stream<ap_uint<9>> more;
+  for (int call = 0; call < 2; ++call) {
+    short a[4];
+    for (int i = 0; i < 4; ++i) a[i] = 5 * i + call, in.write(ap_uint<40>(i) << 35 | 1), more.write(7 + i);
+    mixed(in, a, more, out);
+  }
+  return out.size() == 8 && out.read() == 10 ? 0 : 1;
+}
+"""
+
 
 @pytest.fixture
 def sources(tmp_path):
@@ -97,6 +127,12 @@ def test_streams_scalars_and_results(sources, tmp_path, capsys):
     arguments = ["cosim", str(top), "--top", "top", "--tb", str(bench), "--stalls", "--out", str(tmp_path / "rtl")]
     assert main(arguments) == 42
     assert "status 42, 3 calls of top" in capsys.readouterr().out
+
+
+def test_inputs_are_recorded_in_the_order_of_the_arguments(sources, tmp_path):
+    run = replay(*sources(MIXED, MIXED_BENCH), "mixed", tmp_path)
+    assert (run.status, run.calls, run.found.problem) == (0, 2, "")
+    assert run.found.free.words == 8
 
 
 def test_other_results_on_the_rtl_are_found(sources, tmp_path):

@@ -90,22 +90,22 @@ def argument_table(design: Design, choices: Choices, sizes: dict[str, int]) -> s
     unknown = set(sizes) - pointers | set(sizes) & arrays.keys()
     if unknown:
         raise OpenHlsError(f"--elements: {', '.join(sorted(unknown))} is no pointer of {design.top}")
+    lengths = arrays | {name: len(each) for name, each in design.stream_arrays.items()} | dict(design.sequences)
     arguments = []
     for name in design.arguments:
+        members = [streams[each] for each in design.stream_arrays.get(name, (name,)) if each in streams]
+        if len({stream.direction for stream in members}) > 1:
+            raise OpenHlsError(f"some streams of {name} are read and others written: make it two arguments")
         if name in pointers:
             role = "kMemory"
-        elif name in design.stream_arrays:
-            (direction,) = {streams[each].direction for each in design.stream_arrays[name]}
-            role = "kInput" if direction is Direction.READ else "kOutput"
-        elif name in streams:
-            role = "kInput" if streams[name].direction is Direction.READ else "kOutput"
+        elif members:
+            role = "kInput" if members[0].direction is Direction.READ else "kOutput"
         elif name in outputs:
             role = "kInOut" if f"{name}_in" in scalars else "kResult"
         else:
             role = "kScalar" if name in scalars else "kUnused"
         items = ", ".join(f"{{{first}, {last}, {step}}}" for first, last, step in choices.get(name, DEFAULT_CHOICE))
-        arrays |= {array: len(members) for array, members in design.stream_arrays.items()} | dict(design.sequences)
-        count = sizes.get(name, arrays.get(name, ELEMENTS))
+        count = sizes.get(name, lengths.get(name, ELEMENTS))
         arguments.append(f"    {{openhls::Role::{role}, {{{{{items}}}}}, {count}}},")
     return "{\n" + "\n".join(arguments) + "\n  }"
 

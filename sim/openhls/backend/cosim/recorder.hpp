@@ -104,7 +104,6 @@ template <typename T, int kDepth>
 struct Passed<hls::stream<T, kDepth>*> {  // an array of streams
   using Stream = hls::stream<T, kDepth>;
   Stream* value;
-  std::size_t count = 0;
   std::deque<Passed<Stream&>> streams{};
   void before(const Argument& argument, Record& record) {
     for (std::size_t i = 0; i < argument.elements; ++i) {
@@ -124,23 +123,22 @@ struct Passed<T*> {  // a buffer, or a scalar by reference
   std::size_t count = 0;
   Words initial{};
   void before(const Argument& argument, Record& record) {
-    if (argument.role == Role::kInput) {
-      put_words(record.inputs, const_cast<const Element*>(value), argument.elements);
-    } else if (argument.role == Role::kMemory) {
+    if (argument.role == Role::kMemory) {
       count = elements();
       initial = memory_words(const_cast<const Element*>(value), count);
     } else if constexpr (kIsNumber<Element> && !std::is_array<Element>::value) {
-      if (argument.role == Role::kScalar || argument.role == Role::kInOut) Bits<Element>::put(record.scalars, *value);
+      if (is_given(argument.role)) Bits<Element>::put(record.scalars, *value);
     }
   }
   void after(const Argument& argument, Record& record) {
-    if (argument.role == Role::kOutput) {
-      put_words(record.outputs, const_cast<const Element*>(value), argument.elements);
+    if (argument.role == Role::kInput || argument.role == Role::kOutput) {  // the top does not change an input
+      Words& words = argument.role == Role::kInput ? record.inputs : record.outputs;
+      put_words(words, const_cast<const Element*>(value), argument.elements);
     } else if (argument.role == Role::kMemory) {
       const Words now = memory_words(const_cast<const Element*>(value), count);
       put_buffer(record, count * memory_bytes<Element>(), initial, now);
     } else if constexpr (kIsNumber<Element> && !std::is_array<Element>::value) {
-      if (argument.role == Role::kResult || argument.role == Role::kInOut) Bits<Element>::put(record.results, *value);
+      if (is_returned(argument.role)) Bits<Element>::put(record.results, *value);
     }
   }
 

@@ -66,56 +66,55 @@ struct Holder : ValueHolder<T> {};
 template <typename T>
 struct Holder<const T&> : ValueHolder<T> {};
 
+// An input makes its words when they are read.
+template <typename T>
+void make_words(hls::stream<T>& stream, const Argument& argument, Random& random) {
+  if (argument.role != Role::kInput) return;
+  stream.source = [&stream, &random] {
+    if (stream.log.size() > 2000000) {
+      std::fprintf(stderr, "reference: two million words were read; limit the arguments with --set\n");
+      std::exit(3);
+    }
+    return Bits<T>::get(random_words(random, Bits<T>::kWidth));
+  };
+}
+
+// The words that were read from an input, or written to an output.
+template <typename T>
+void record_words(hls::stream<T>& stream, const Argument& argument, Record& record) {
+  if (argument.role == Role::kUnused) return;
+  const bool input = argument.role == Role::kInput;
+  Words& out = input ? record.inputs : record.outputs;
+  out.push_back(static_cast<std::uint32_t>(input ? stream.log.size() : stream.words().size()));
+  if (input) {
+    for (const T& word : stream.log) Bits<T>::put(out, word);
+  } else {
+    for (const T& word : stream.words()) Bits<T>::put(out, word);
+  }
+}
+
 template <typename T, int kDepth>
 struct Holder<hls::stream<T, kDepth>&> {
   hls::stream<T, kDepth> stream;
-  void prepare(const Argument& argument, Random& random) {
-    if (argument.role != Role::kInput) return;
-    stream.source = [this, &random] {
-      if (stream.log.size() > 2000000) {
-        std::fprintf(stderr, "reference: two million words were read; limit the arguments with --set\n");
-        std::exit(3);
-      }
-      return Bits<T>::get(random_words(random, Bits<T>::kWidth));
-    };
-  }
+  void prepare(const Argument& argument, Random& random) { make_words<T>(stream, argument, random); }
   void before(const Argument&, Record&) const {}
-  void after(const Argument& argument, Record& record) {
-    if (argument.role == Role::kUnused) return;
-    const bool input = argument.role == Role::kInput;
-    Words& out = input ? record.inputs : record.outputs;
-    out.push_back(static_cast<std::uint32_t>(input ? stream.log.size() : stream.words().size()));
-    if (input) {
-      for (const T& word : stream.log) Bits<T>::put(out, word);
-    } else {
-      for (const T& word : stream.words()) Bits<T>::put(out, word);
-    }
-  }
+  void after(const Argument& argument, Record& record) { record_words<T>(stream, argument, record); }
   hls::stream<T, kDepth>& pass() { return stream; }
 };
 
 template <typename T, int kDepth>
 struct Holder<hls::stream<T, kDepth>*> {  // an array of streams
   using Stream = hls::stream<T, kDepth>;
-  std::unique_ptr<Holder<Stream&>[]> streams;
-  std::unique_ptr<Stream[]> passed;
+  std::unique_ptr<Stream[]> streams;
   void prepare(const Argument& argument, Random& random) {
-    passed.reset(new Stream[argument.elements]);
-    streams.reset(new Holder<Stream&>[argument.elements]);
-    for (std::size_t i = 0; i < argument.elements; ++i) {
-      streams[i].prepare(argument, random);
-      passed[i].source = streams[i].stream.source;
-    }
+    streams.reset(new Stream[argument.elements]);
+    for (std::size_t i = 0; i < argument.elements; ++i) make_words<T>(streams[i], argument, random);
   }
   void before(const Argument&, Record&) const {}
   void after(const Argument& argument, Record& record) {
-    for (std::size_t i = 0; i < argument.elements; ++i) {
-      streams[i].stream.log = passed[i].log;
-      streams[i].stream.words() = passed[i].words();
-      streams[i].after(argument, record);
-    }
+    for (std::size_t i = 0; i < argument.elements; ++i) record_words<T>(streams[i], argument, record);
   }
-  Stream* pass() { return passed.get(); }
+  Stream* pass() { return streams.get(); }
 };
 
 template <typename T>
@@ -124,7 +123,7 @@ struct Holder<T*> {  // a buffer, or a scalar by reference
   static constexpr std::size_t kInner = sizeof(T) / sizeof(Element);  // a row of an array has several
   std::unique_ptr<Element[]> elements;
   std::size_t count = 0;
-  Words initial, given;
+  Words initial;
 
   void prepare(const Argument& argument, Random& random) {
     const bool many = argument.role == Role::kMemory || argument.role == Role::kInput || argument.role == Role::kOutput;
@@ -132,23 +131,20 @@ struct Holder<T*> {  // a buffer, or a scalar by reference
     elements.reset(new Element[count]);
     for (std::size_t i = 0; i < count; ++i) elements[i] = random_element(random);
     if constexpr (kNumber) {
-      if (is_given(argument)) elements[0] = static_cast<Element>(argument.choice.draw(random));
+      if (is_given(argument.role)) elements[0] = static_cast<Element>(argument.choice.draw(random));
     }
     initial = words();
-    if (argument.role == Role::kInput) put_words(given, elements.get(), count);
   }
   void before(const Argument& argument, Record& record) const {
     if constexpr (kNumber) {
-      if (is_given(argument)) Bits<Element>::put(record.scalars, elements[0]);
+      if (is_given(argument.role)) Bits<Element>::put(record.scalars, elements[0]);
     }
   }
   void after(const Argument& argument, Record& record) const {
     if constexpr (kNumber) {
-      if (argument.role == Role::kResult || argument.role == Role::kInOut) {
-        Bits<Element>::put(record.results, elements[0]);
-      }
+      if (is_returned(argument.role)) Bits<Element>::put(record.results, elements[0]);
     }
-    if (argument.role == Role::kInput) record.inputs.insert(record.inputs.end(), given.begin(), given.end());
+    if (argument.role == Role::kInput) put_words(record.inputs, elements.get(), count);  // the top only reads them
     if (argument.role == Role::kOutput) put_words(record.outputs, elements.get(), count);
     if (argument.role == Role::kMemory) put_buffer(record, count * memory_bytes<Element>(), initial, words());
   }
@@ -156,9 +152,6 @@ struct Holder<T*> {  // a buffer, or a scalar by reference
 
  private:
   static constexpr bool kNumber = kIsNumber<Element>;
-  static bool is_given(const Argument& argument) {
-    return argument.role == Role::kScalar || argument.role == Role::kInOut;
-  }
   static Element random_element(Random& random) {
     if constexpr (kNumber) {
       return Bits<Element>::get(random_words(random, Bits<Element>::kWidth));
