@@ -366,7 +366,9 @@ class Array:
 class Process:
     """A function of hardware: starts with its scalars, uses its streams and arrays, ends with its outputs.
 
-    `outputs` pairs names (`return` has the name "result") with operands that are visible at the end.
+    `outputs` pairs names (`return` has the name "result") with operands that are visible at the end. `variables` are
+    the C++ variables that values hold, by the names that the front end gave these values; None for a process that does
+    not come from C++.
     """
 
     name: str
@@ -376,6 +378,7 @@ class Process:
     body: tuple[Region, ...]
     outputs: tuple[tuple[str, Operand], ...] = ()
     location: Location = UNKNOWN
+    variables: Mapping[str, str] | None = None
 
 
 REQUEST_FIELDS = (("address", 64), ("stride", 32), ("count", 32))

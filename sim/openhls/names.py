@@ -44,11 +44,15 @@ class Names:
 
 
 def cpp_name(linker_name: str) -> str:
-    """The last name in a mangled one."""
+    """The last name in a mangled one. Each name there has its length before it; `Li16E` is a template argument."""
     found = linker_name.rsplit(".", 1)[-1]
-    for match in re.finditer(r"\d+", linker_name):
-        end = match.end() + int(match.group())
-        name = linker_name[match.end() : end]
-        if name.isidentifier() and (linker_name[end : end + 1] in ("", "E") or match.start() == len("_Z")):
-            found = name
+    length = re.compile(r"(?<!\d)(?<!L[a-z])\d+")
+    at = 0
+    while match := length.search(linker_name, at):
+        at, end = match.end(), match.end() + int(match.group())
+        name = linker_name[at:end]
+        if name.isidentifier() and end <= len(linker_name):
+            at = end
+            if linker_name[end : end + 1] in ("", "E") or match.start() == len("_Z"):
+                found = name
     return found

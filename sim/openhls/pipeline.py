@@ -25,6 +25,7 @@ from openhls.passes.expand import expand
 from openhls.passes.flatten import flatten_process
 from openhls.passes.forward import forward
 from openhls.passes.look_ahead import look_ahead
+from openhls.passes.naming import name_values
 from openhls.passes.narrow import narrow
 from openhls.passes.tidy import tidy
 from openhls.verify import verify, verify_process
@@ -53,6 +54,10 @@ def _expand(program: Program, target: Target) -> Program:
     return replace(program, processes={name: expand(each) for name, each in program.processes.items()})
 
 
+def _name(program: Program, target: Target) -> Program:
+    return replace(program, processes={name: name_values(each) for name, each in program.processes.items()})
+
+
 def _narrow(program: Program, target: Target) -> Program:
     return narrow(program)
 
@@ -79,6 +84,7 @@ PROGRAM_PASSES = (
     Pass(_expand, "narrow operands: a division takes a step per bit", "no divisions and no counts"),
     _NARROW,
     Pass(_flatten, "final widths: a nest is judged by its schedule", "one loop for a nest that keeps its interval"),
+    Pass(_name, "all values of the program", "names of C++ variables; what is made from here on is named after these"),
 )
 
 LOOP_PASSES = (

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,7 +29,7 @@ HEADER = "// SPDX-License-Identifier: Apache-2.0\n// Written by openhls; edit th
 
 @dataclass(frozen=True)
 class Design:
-    """What was written. `files` are the modules of this design; the library lies beside them in `library`."""
+    """What was written. `files` are the modules of this design; beside them lie those that they use of the library."""
 
     top: str
     process: Process
@@ -48,6 +50,25 @@ class Design:
 
     def text(self) -> str:
         return as_text(list(self.regions), self.target)
+
+
+def _with_relative_paths(text: str, sources: tuple[str, ...]) -> str:
+    """Files outside the working folder as seen from the folder of the first one."""
+    for source in sources:
+        text = text.replace(source, os.path.relpath(source, Path(sources[0]).parent))
+    return text
+
+
+def _used(files: list[Path], library: list[Path]) -> list[Path]:
+    """The files of the library with modules that `files` use, or other modules of the library that these use."""
+    found: list[Path] = []
+    pending = list(files)
+    while pending:
+        words = set(re.findall(r"\w+", re.sub(r"//.*", "", pending.pop().read_text())))
+        added = [path for path in library if path.stem in words and path not in found]
+        found += added
+        pending += added
+    return sorted(found)
 
 
 def write_design(
@@ -72,9 +93,9 @@ def write_design(
     files = []
     for module in modules:
         path = folder / f"{module.name}.sv"
-        path.write_text(HEADER + module_text(module))
+        path.write_text(HEADER + _with_relative_paths(module_text(module), program.sources))
         files.append(path)
-    library = tuple(Path(shutil.copy(source, folder)) for source in LIBRARY)
+    library = tuple(Path(shutil.copy(source, folder)) for source in _used(files, list(LIBRARY)))
     registers = register_map(program)
     (out / "registers.json").write_text(json.dumps(registers.as_json() if registers else {}, indent=1) + "\n")
     (out / "schedule.json").write_text(json.dumps(as_json(list(regions)), indent=1) + "\n")

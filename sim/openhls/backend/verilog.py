@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from openhls.backend.lint import waived
 from openhls.backend.netlist import (
     ONE,
     Assign,
@@ -41,10 +42,10 @@ def module_text(module: Module) -> str:
     """The text of a checked module."""
     module.check()
     lines = [f"// {line}".rstrip() for line in module.comment.splitlines()]
-    lines += [f"module {module.name} (", ",\n".join(port_lines(module)), ");"]
+    lines += [f"module {module.name} (", *port_lines(module), ");"]
     ports = {*module.inputs, *module.outputs}
     nets = [net for net in module.drivers if net not in ports]
-    lines += [f"  {declaration(net)};{note(module, net)}" for net in nets]
+    lines += waived(module, [(net, f"  {declaration(net)};{note(module, net)}") for net in nets])
     if (module.clock, module.reset) != ("clk", "rst"):
         lines += ["  logic clk, rst;", f"  assign clk = {module.clock};", f"  assign rst = !{module.reset};"]
     lines.append("")
@@ -57,9 +58,12 @@ def module_text(module: Module) -> str:
 
 
 def port_lines(module: Module) -> list[str]:
-    ports = [f"  input logic {module.clock}", f"  input logic {module.reset}"]
-    ports += [f"  input {declaration(net)}" for net in module.inputs]
-    return ports + [f"  output {declaration(net)}" for net in module.outputs]
+    ports = [(net, f"  input {declaration(net)},") for net in module.inputs]
+    ports += [(net, f"  output {declaration(net)},") for net in module.outputs]
+    if ports:
+        ports[-1] = ports[-1][0], ports[-1][1].removesuffix(",")
+    last = "," if ports else ""
+    return [f"  input logic {module.clock},", f"  input logic {module.reset}{last}", *waived(module, ports)]
 
 
 def declaration(net: Net) -> str:

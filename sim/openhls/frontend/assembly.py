@@ -56,6 +56,7 @@ class Assembly:
             body,
             tuple((output, operand) for output, _, _, operand in outputs),
             function.location,
+            self._variables(list(leaves.values())),
         )
         pointers = {self.draft.reserved[parameter]: parameter for parameter in context.memories}
         process = finish_process(process, self._bursts(frozenset(pointers)), self.stages.callees())
@@ -74,6 +75,11 @@ class Assembly:
             [(array.name, base, path) for (base, path), array in self.memory.arrays.items() if array.external],
             [(stream, pointers[stream.rpartition("_")[0]]) for stream in used],
         )
+
+    def _variables(self, promoted: list[Array]) -> dict[str, str]:
+        """The names of values that are C++ variables, arguments and what became of arrays among them."""
+        slot_names = {name: name for array in promoted for name in (array.name, *slots(array))}
+        return self.draft.variables | slot_names | {value.name: value.name for value in self.arguments}
 
     def _bursts(self, pointers: frozenset[str]) -> Bursts:
         lent = self.stages.lent

@@ -11,14 +11,14 @@ from openhls.frontend.llvm.module import Local, Module, Number
 from openhls.frontend.llvm.module import Operand as LlvmOperand
 from openhls.frontend.pragmas import Notes
 from openhls.frontend.simplifier import Simplifier
-from openhls.ir import Const, Operand
+from openhls.ir import Const, Operand, Value
 from openhls.names import Names
 
 
 @dataclass
 class Draft:
     """`name` is that of the process. `values` are by LLVM name, pointers not among them; `reserved` are the names of
-    parameters in the process."""
+    parameters in the process; `variables` are those of the process that it becomes."""
 
     module: Module
     context: Context
@@ -27,11 +27,19 @@ class Draft:
     names: Names = field(default_factory=Names)
     values: dict[str, Operand] = field(default_factory=dict)
     reserved: dict[str, str] = field(default_factory=dict)
+    variables: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.builder = Simplifier(self.names.fresh)
         for parameter, _ in self.context.function.parameters:
             self.reserved[parameter] = self.names.fresh(parameter.removesuffix(".coerce"))
+
+    def define(self, name: str, value: Operand) -> None:
+        """What an LLVM value has become."""
+        self.values[name] = value
+        variable = self.context.function.value_names.get(name)
+        if variable and isinstance(value, Value):
+            self.variables.setdefault(value.name, variable)
 
     def operand(self, operand: LlvmOperand) -> Operand:
         """The operand of a number. Raises Unsupported for an address."""

@@ -136,7 +136,7 @@ class Lowering:
         self._builder.open_scope()
         for it in phis:
             assert isinstance(it.type, Int)
-            self._values[it.name] = Value(self._draft.names.fresh(it.name), it.type.width)
+            self._draft.define(it.name, Value(self._draft.names.fresh(it.name), it.type.width))
         carried_values = [self._values[it.name] for it in phis]
         self._sequence(order, header, loop.inner, boolean.TRUE)
         repeat = flow.repeating(loop)
@@ -182,7 +182,7 @@ class Lowering:
             if isinstance(source, Value) and any(block not in loop.blocks for block in used):
                 value = Value(self._draft.names.fresh(source.name), source.width)
                 results.append(Result(value, source))
-                self._values[name] = value
+                self._draft.define(name, value)
         return sorted(results, key=lambda result: result.value.name)
 
     # ---- blocks ----
@@ -202,7 +202,7 @@ class Lowering:
             elif it.opcode == "phi":
                 if not starts_loop:
                     cases = self._flow.incoming(it, name, False, None)
-                    self._values[it.name] = self._flow.choose(cases, self._flow.reach[name], it.name)
+                    self._draft.define(it.name, self._flow.choose(cases, self._flow.reach[name], it.name))
             else:
                 self._instruction(it, name)
 
@@ -219,7 +219,7 @@ class Lowering:
             case "unreachable" | "alloca" | "getelementptr":
                 return
             case "load":
-                self._values[it.name] = self._accesses.load(it, reach)
+                self._draft.define(it.name, self._accesses.load(it, reach))
             case "store":
                 self._accesses.store(it, reach)
             case "call":
@@ -234,7 +234,7 @@ class Lowering:
                 operands = [self._draft.operand(each) for each in it.operands]
                 if it.name in self._addressing:  # clang writes 16 * i + j as 16 * i | j
                     it.opcode = "add"
-                self._values[it.name] = lower_value(self._builder, it, operands)
+                self._draft.define(it.name, lower_value(self._builder, it, operands))
                 if isinstance(it.flag, frozenset):
                     self._wrapping.learn(it.opcode, it.flag, operands, self._values[it.name])
 
@@ -252,7 +252,7 @@ class Lowering:
             self._stages.call(it, reach)
         else:
             operands = [self._draft.operand(each) for each in it.operands]
-            self._values[it.name] = lower_value(self._builder, it, operands)
+            self._draft.define(it.name, lower_value(self._builder, it, operands))
 
     def _mark(self, it: Instruction, text: str, reach: Node) -> None:
         """The beginning or the end of a dataflow region."""

@@ -54,8 +54,6 @@ def compile_designs(programs: dict[str, str], out: Path, verdicts: dict[str, Ver
             program = compile_program(source, name)
             design = write_design(program, name, out / name)
             simulate.verilate(list(design.files), design.top, f"V{name}", out / "verilated")
-            for part in (out / "verilated").glob(f"V{name}__*.cpp"):  # messages name the C++ without its folder
-                part.write_text(part.read_text().replace(f"{out}/", ""))
             designs[name] = design, program.function
         except Unsupported as error:
             verdicts[name] = Verdict(name, refused=str(error).replace(f"{out}/", ""))

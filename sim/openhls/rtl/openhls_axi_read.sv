@@ -26,7 +26,10 @@ module openhls_axi_read #(
     output logic [      7:0] arlen,
     input  logic             rvalid,
     input  logic [  BUS-1:0] rdata,
+    // Bit 1 alone says that there was an error.
+    // verilator lint_off UNUSEDSIGNAL
     input  logic [      1:0] rresp,
+    // verilator lint_on UNUSEDSIGNAL
     input  logic             rlast
 );
   localparam int LANES = BUS / WIDTH;
@@ -34,10 +37,13 @@ module openhls_axi_read #(
   localparam int ROOM = $clog2(DEPTH + 1);
   localparam int COUNT = $clog2(OUTSTANDING + 1);
 
+  // Words of one element have no lanes, and reading needs no last burst.
+  // verilator lint_off UNUSEDSIGNAL
   logic burst_valid, burst_ready, issue, final_burst;
   logic [63:0] address;
   logic [7:0] length;
   logic [LANE-1:0] first_lane, last_lane;
+  // verilator lint_on UNUSEDSIGNAL
   logic [ROOM-1:0] room;
   logic [COUNT-1:0] outstanding;
   logic stored_valid, stored_ready, stored_last, fetch, taken;
@@ -84,7 +90,8 @@ module openhls_axi_read #(
     end
   end
 
-  /* verilator lint_off PINCONNECTEMPTY */
+  // Outputs that are not needed have no net.
+  // verilator lint_off PINCONNECTEMPTY
   openhls_block_fifo #(
       .WIDTH(BUS + 1),
       .DEPTH(DEPTH)
@@ -131,7 +138,7 @@ module openhls_axi_read #(
       assign stored_ready = element_ready;
     end
   endgenerate
-  /* verilator lint_on PINCONNECTEMPTY */
+  // verilator lint_on PINCONNECTEMPTY
   assign element_valid = stored_valid;
 
 `ifndef SYNTHESIS

@@ -4,8 +4,11 @@ module openhls_axi_share_read #(
     parameter int COUNT = 1,
     parameter int ID = 1  // bits
 ) (
+    // One reader alone needs no turns.
+    // verilator lint_off UNUSEDSIGNAL
     input  logic                clk,
     input  logic                rst,
+    // verilator lint_on UNUSEDSIGNAL
     input  logic [   COUNT-1:0] in_arvalid,
     output logic [   COUNT-1:0] in_arready,
     input  logic [COUNT*64-1:0] in_araddr,
@@ -17,7 +20,10 @@ module openhls_axi_share_read #(
     output logic [        63:0] araddr,
     output logic [         7:0] arlen,
     input  logic                rvalid,
+    // One reader alone has no ID.
+    // verilator lint_off UNUSEDSIGNAL
     input  logic [      ID-1:0] rid
+    // verilator lint_on UNUSEDSIGNAL
 );
   generate
     if (COUNT == 1) begin : alone
@@ -32,7 +38,8 @@ module openhls_axi_share_read #(
       for (genvar i = 0; i < COUNT; i++) begin : join_up
         assign asked[i*72+:72] = {in_araddr[i*64+:64], in_arlen[i*8+:8]};
       end
-      /* verilator lint_off PINCONNECTEMPTY */
+      // Outputs that are not needed have no net.
+      // verilator lint_off PINCONNECTEMPTY
       openhls_axi_arbiter #(
           .WIDTH(72),
           .COUNT(COUNT),
@@ -51,7 +58,7 @@ module openhls_axi_share_read #(
           .out_valid(arvalid),
           .out_ready(arready)
       );
-      /* verilator lint_on PINCONNECTEMPTY */
+      // verilator lint_on PINCONNECTEMPTY
       assign in_rvalid = COUNT'(rvalid) << rid;
     end
   endgenerate

@@ -7,8 +7,11 @@ module openhls_axi_share_write #(
     parameter int BUS = 32,
     parameter int WAITING = 32  // bursts whose data is still to be sent
 ) (
+    // One writer alone needs no turns.
+    // verilator lint_off UNUSEDSIGNAL
     input  logic                   clk,
     input  logic                   rst,
+    // verilator lint_on UNUSEDSIGNAL
     input  logic [      COUNT-1:0] in_awvalid,
     output logic [      COUNT-1:0] in_awready,
     input  logic [   COUNT*64-1:0] in_awaddr,
@@ -30,7 +33,10 @@ module openhls_axi_share_write #(
     output logic [      BUS/8-1:0] wstrb,
     output logic                   wlast,
     input  logic                   bvalid,
+    // One writer alone has no ID.
+    // verilator lint_off UNUSEDSIGNAL
     input  logic [         ID-1:0] bid
+    // verilator lint_on UNUSEDSIGNAL
 );
   generate
     if (COUNT == 1) begin : alone

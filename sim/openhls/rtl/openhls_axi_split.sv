@@ -33,7 +33,10 @@ module openhls_axi_split #(
   logic run;
   logic [63:0] at, stride;  // byte address of the next element, bytes between elements
   logic [32:0] left, room;  // words of a run, elements otherwise; words up to the end of the chunk
+  // Words of one element have no lanes.
+  // verilator lint_off UNUSEDSIGNAL
   logic [LANE-1:0] end_lane;  // of the last element of a run
+  // verilator lint_on UNUSEDSIGNAL
   logic [32:0] elements;
   logic load, ends;
 

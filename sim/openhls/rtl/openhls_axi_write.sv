@@ -34,7 +34,10 @@ module openhls_axi_write #(
     output logic [BUS/8-1:0] wstrb,
     output logic             wlast,
     input  logic             bvalid,
+    // Bit 1 alone says that there was an error.
+    // verilator lint_off UNUSEDSIGNAL
     input  logic [      1:0] bresp
+    // verilator lint_on UNUSEDSIGNAL
 );
   localparam int LANES = BUS / WIDTH;
   localparam int LANE = LANES > 1 ? $clog2(LANES) : 1;
@@ -44,7 +47,10 @@ module openhls_axi_write #(
   logic burst_valid, burst_ready, final_burst;
   logic [63:0] address;
   logic [7:0] length, beat;
+  // Words of one element have no lanes.
+  // verilator lint_off UNUSEDSIGNAL
   logic [LANE-1:0] first_lane, last_lane;
+  // verilator lint_on UNUSEDSIGNAL
   logic word_valid, word_ready, last_word, gathered, gathered_ready;
   logic announced_valid, announce, announced_final, answers_ready, answers_final;
   logic [63:0] announced_address;
@@ -85,7 +91,8 @@ module openhls_axi_write #(
     else if (word_valid && word_ready) beat <= beat + 1'b1;
   end
 
-  /* verilator lint_off PINCONNECTEMPTY */
+  // Outputs that are not needed have no net.
+  // verilator lint_off PINCONNECTEMPTY
   generate
     if (LANES > 1) begin : narrow
       logic [LANE-1:0] lane, following;
@@ -196,7 +203,7 @@ module openhls_axi_write #(
       .out_valid(),
       .out_ready(bvalid)
   );
-  /* verilator lint_on PINCONNECTEMPTY */
+  // verilator lint_on PINCONNECTEMPTY
 
   assign answer_valid = answers != '0;
   assign answer_data  = failed;

@@ -11,17 +11,23 @@ module openhls_control #(
     input  logic               clk,
     input  logic               rst,
     input  logic               write,
+    // Words are addressed, and most of their bits are not used.
+    // verilator lint_off UNUSEDSIGNAL
     input  logic [ADDRESS-1:0] write_address,
     input  logic [       31:0] write_data,
     input  logic [        3:0] write_strobe,
     input  logic               read,
     input  logic [ADDRESS-1:0] read_address,
+    // verilator lint_on UNUSEDSIGNAL
     output logic [       31:0] read_data,
     output logic               start,
     input  logic               done,
     input  logic               ready,
     input  logic               idle,
+    // The vendor's kernels have this name.
+    // verilator lint_off SYMRSVDWORD
     output logic               interrupt
+    // verilator lint_on SYMRSVDWORD
 );
   localparam logic [ADDRESS-3:0] CONTROL = 0, GLOBAL = 1, ENABLE = 2, PENDING = 3;
 

@@ -5,7 +5,10 @@ module openhls_ram #(
     parameter int WIDTH = 1,
     parameter int LENGTH = 2,
     parameter int ADDRESS = 1,  // bits
+    // Only synthesis looks at it.
+    // verilator lint_off UNUSEDPARAM
     parameter RAM_STYLE = "auto"  // block, distributed, ultra
+    // verilator lint_on UNUSEDPARAM
 ) (
     input  logic               clk,
     input  logic               write,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 
 from openhls.frontend.llvm.module import Variable
 from openhls.frontend.types import Array, Int, Pointer, Struct, Type
@@ -17,6 +18,7 @@ class DebugInfo:
         self._hidden = hidden
         self._nodes: dict[str, str] = dict(re.findall(r"^(!\d+) = (?:distinct )?(.*)$", text, re.MULTILINE))
         self._locations: dict[str, Location] = {}
+        self._value_names: dict[tuple[str, str], str] = {}
         self._parameters: dict[str, dict[str, str]] = {}  # types by function and name
         for reference, node in self._nodes.items():
             if node.startswith("!DILocalVariable") and "arg: " in node:
@@ -55,6 +57,32 @@ class DebugInfo:
         location = Location(self.file(self.entry(reference, "scope")), int(self.entry(reference, "line") or 0))
         number = self.number(self.entry(reference, "type"))
         return Variable(self.entry(reference, "name"), location, int(self.entry(reference, "arg") or 0), number)
+
+    def value_name(self, reference: str, expression: str) -> str:
+        """The name of the DILocalVariable that holds a value, with that of its field where it is a struct.
+
+        "" for variables of the compiler's own headers, and where the expression computes something else than the value.
+        """
+        key = reference, expression
+        if key not in self._value_names:
+            self._value_names[key] = self._value_name(reference, expression)
+        return self._value_names[key]
+
+    def _value_name(self, reference: str, expression: str) -> str:
+        name, scope = self.entry(reference, "name"), self.entry(reference, "scope")
+        same = r"DW_OP_LLVM_convert, \d+, \w+|DW_OP_LLVM_fragment, \d+, \d+|DW_OP_stack_value|[, ]"
+        if re.sub(same, "", expression) or name == "this" or self.file(scope).startswith(self._hidden):
+            return ""
+        of = self.entry(reference, "type")
+        while self.node(of).startswith("!DIDerivedType"):
+            of = self.entry(of, "baseType")
+        fragment = re.search(r"DW_OP_LLVM_fragment, (\d+), ", expression)
+        if fragment is None or self.number(of) is not None:
+            return name
+        members = re.findall(r"!\d+", self.node(self.entry(of, "elements")))
+        fields = (each for each in members if self.entry(each, "tag") == "DW_TAG_member")
+        found = (each for each in fields if (self.entry(each, "offset") or "0") == fragment[1])
+        return "_".join([name, *(self.entry(each, "name") for each in islice(found, 1))])
 
     def number(self, reference: str) -> tuple[int, bool] | None:
         """Width and sign of an integer type, through names, references and const."""

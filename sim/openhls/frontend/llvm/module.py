@@ -98,6 +98,7 @@ class Function:
     parameters: list[tuple[str, Type]]
     blocks: dict[str, Block] = field(default_factory=dict)
     variables: dict[str, list[Variable]] = field(default_factory=dict)  # by the name of an address
+    value_names: dict[str, str] = field(default_factory=dict)  # C++ variables by the names of values that they hold
     by_value: set[str] = field(default_factory=set)  # pointer parameters to a copy for this function
     returned: str = ""  # the parameter that points to the result
     declared_result: tuple[int, bool] | None = None  # width and sign of an integer result

@@ -157,6 +157,11 @@ class Reader:
         match = re.match(r'\s*#dbg_(?:declare|value)\(ptr (%(?:"[^"]*"|[\w.$-]+)), (!\d+)', line)
         if match:
             function.variables.setdefault(clean(match.group(1)), []).append(self._debug.variable(match.group(2)))
+            return
+        pattern = r'\s*#dbg_value\(i\d+ (%(?:"[^"]*"|[\w.$-]+)), (!\d+), !DIExpression\(([^)]*)\)'
+        match = re.match(pattern, line)
+        if match and (name := self._debug.value_name(match.group(2), match.group(3))):
+            function.value_names.setdefault(clean(match.group(1)), name)
 
     def _instruction(self, line: str) -> Instruction:
         debug = re.search(r", !dbg (!\d+)", line)
