@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 from kvdrive.kernels.rtl import RtlEngine
-from pnr import cli, figures, simulate
+from openhls.backend.target import target_of
+from pnr import cli, figures, simulate, synthesis
 from pnr.route import flow_of
+from rtl.build import Built, build
 from rtl.kernels import find_tops
 from rtl.library import Model
 
@@ -72,8 +74,8 @@ def test_the_committed_figures_can_be_had_again(platform: str, name: str, tmp_pa
     compare(found)
 
 
-def test_the_routed_netlist_gives_the_golden_results(linked, verilator: None) -> None:
-    built, _ = linked
+def check_jobs(built: Built) -> None:
+    """Runs small jobs on the netlist beside some RTL."""
     engine = RtlEngine()
     engine._models["page_filter"] = Model(simulate.library_of(built), built.design.target.clock_mhz, 1)
     cases = [dict(case) for case in import_module("csim.page_filter").cases(np.random.default_rng(1), True)]
@@ -87,3 +89,16 @@ def test_the_routed_netlist_gives_the_golden_results(linked, verilator: None) ->
         if case["status"] == 0:
             assert np.array_equal(needed, case["page_needed"]), case["label"]
     assert engine.cycles > 100
+
+
+def test_the_routed_netlist_gives_the_golden_results(linked, verilator: None) -> None:
+    built, _ = linked
+    check_jobs(built)
+
+
+def test_the_synthesised_netlist_of_a_gowin_device_gives_the_golden_results(tmp_path: Path, verilator: None) -> None:
+    require("tang138k")
+    (top,) = find_tops("page_filter")
+    built = build(top, tmp_path, target_of(platform="tang138k"))
+    synthesis.synthesise(built.folder, flow_of("tang138k")["flow"], top.name)
+    check_jobs(built)

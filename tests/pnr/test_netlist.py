@@ -10,7 +10,9 @@ import pytest
 from openhls.backend import simulate
 from openhls.backend.simulate import ToolError
 from pnr import netlist, paths
+from pnr.ecp5 import Ecp5
 from pnr.figures import count, resource
+from pnr.gowin import Gowin
 from pnr.harness import Port, harness_text
 
 PORTS = [
@@ -66,7 +68,7 @@ def routed(tmp_path: Path, *cells: dict) -> Path:
 
 
 def test_the_kernel_comes_out_of_the_harness(tmp_path: Path) -> None:
-    text = netlist.kernel_of(routed(tmp_path), "top", PORTS)
+    text = netlist.kernel_of(routed(tmp_path), "top", PORTS, Ecp5())
     assert "input [1:0] a" in text
     (wires,) = re.findall(r"routed_lut c\d+ \(.INIT\((?:[^)]*)\), .A\((\w+)\), .B\((\w+)\), .C\(1'b1\)", text)
     assert [f"assign {wire} = a[{place}];" in text for place, wire in enumerate(wires)] == [True, True]
@@ -92,14 +94,60 @@ def test_the_kernel_comes_out_of_the_harness(tmp_path: Path) -> None:
     assert "passed" in simulate.run(["vvp", "-n", tmp_path / "bench"])
 
 
+def gowin_register(name: str, taken: int, out: int) -> dict:
+    return {name: {"type": "DFF", "parameters": {}, "connections": {"CLK": [2], "D": [taken], "Q": [out]}}}
+
+
+def test_a_netlist_of_yosys_computes_with_the_multipliers_of_a_gowin_device(tmp_path: Path) -> None:
+    ports = [Port("ap_clk", "input", 1), Port("a", "input", 2), Port("y", "output", 24), Port("z", "output", 48)]
+    cells = gowin_register("in_0.q_DFF_Q", 3, 10) | gowin_register("in_1.q_DFF_Q", 10, 11)
+    for number in range(72):
+        cells |= gowin_register(f"out_{number}.q_DFF_Q", 100 + number, 300 + number)
+    zero, negative = [19], [10, *[11] * 11]  # a is signed, in as many copies of its upper bit as are needed
+    small = {"A": negative, "B": negative, "CLK": zero * 2, "CE": zero * 2, "RESET": zero * 2}
+    cells["dut.small"] = {"type": "MULT12X12", "parameters": {}, "connections": small | {"DOUT": [*range(100, 124)]}}
+    wide = {pin: zero * width for pin, width in {"SIA": 27, "D": 26, "C": 48, "CASI": 48, "ADDSUB": 2}.items()}
+    wide |= {pin: zero * 2 for pin in ("CLK", "CE", "RESET")} | {"A": [10, *[11] * 26], "B": [10, *[11] * 17]}
+    wide |= {pin: zero for pin in ("ACCSEL", "PSEL", "ASEL", "PADDSUB", "CSEL", "CASISEL")}
+    connections = wide | {"DOUT": [*range(124, 172)]}
+    cells["dut.wide"] = {"type": "MULTALU27X18", "parameters": {"C_SEL": "0"}, "connections": connections}
+    cells["dut.zero"] = {"type": "GND", "parameters": {}, "connections": {"G": zero}}
+    cells["dut"] = {"type": "$scopeinfo", "parameters": {}, "connections": {}}
+    model = {"attributes": {"blackbox": "1"}, "cells": {}}
+    design = tmp_path / "design.json"
+    design.write_text(json.dumps({"modules": {"harness": {"cells": cells}, "GND": model}}))
+    text = netlist.kernel_of(design, "top", ports, Gowin())
+    bench = """module GND(output G); assign G = 0; endmodule
+    module bench;
+      reg signed [1:0] a; wire signed [23:0] y; wire signed [47:0] z; integer i;
+      top dut(.ap_clk(1'b0), .a(a), .y(y), .z(z));
+      initial begin
+        for (i = -2; i < 2; i = i + 1) begin
+          a = i; #1 if (y !== i * i || z !== i * i) $fatal(1, "wrong");
+        end
+        $display("passed");
+      end
+    endmodule"""
+    (tmp_path / "all.sv").write_text(f"{text}\n{bench}\n")
+    models = netlist.CELLS / "gowin.v"
+    simulate.run(["iverilog", "-g2012", "-s", "bench", "-o", tmp_path / "bench", tmp_path / "all.sv", models])
+    assert "passed" in simulate.run(["vvp", "-n", tmp_path / "bench"])
+    (tmp_path / "all.sv").write_text(f"{text}\n{bench}\n".replace(".C_SEL(1'b0)", ".C_SEL(1'b1)"))
+    simulate.run(["iverilog", "-g2012", "-s", "bench", "-o", tmp_path / "bench", tmp_path / "all.sv", models])
+    with pytest.raises(ToolError, match="wrong"):
+        simulate.run(["vvp", "-n", tmp_path / "bench"])
+
+
 def test_a_cell_without_a_model_is_refused(tmp_path: Path) -> None:
     pins = {"connections": {"P0": [20]}, "type": "MULT18X18D"}
     cell = {"dut.m": pins | {"parameters": {"REG_OUTPUT_CLK": "CLK0"}}}
     with pytest.raises(ToolError, match="a multiplier with registers has no model"):
-        netlist.kernel_of(routed(tmp_path, cell), "top", PORTS)
+        netlist.kernel_of(routed(tmp_path, cell), "top", PORTS, Ecp5())
     memory = {"dut.m": pins | {"type": "DP16KD", "parameters": {}}}
     with pytest.raises(ToolError, match=r"dut\.m: DP16KD has no model"):
-        netlist.kernel_of(routed(tmp_path, memory), "top", PORTS)
+        netlist.kernel_of(routed(tmp_path, memory), "top", PORTS, Ecp5())
+    with pytest.raises(ToolError, match=r"dut\.m: SDPX9B has no model"):
+        Gowin().cells("dut.m", {"type": "SDPX9B"})
 
 
 def test_figures_are_of_the_kernel_alone(tmp_path: Path) -> None:
