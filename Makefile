@@ -217,9 +217,17 @@ bench-remote: setup ## decode steps with the drive behind a socket and NVMe/TCP:
 bench-groups: setup $(STAMPS)/smollm2 ## attention steps of policy groups beside exact ones, from the disk and in device time (half an hour) -> docs/groups.md
 	@$(BIN)/python scripts/bench_groups.py --write --json out/bench_groups.json
 
+# SmolLM2 has 8,192 positions: CONTEXT=8064 leaves room for what is rated. Each context has a folder of its own.
+CONTEXT ?= 4096
 .PHONY: eval-groups
-eval-groups: setup $(STAMPS)/smollm2 ## quality of policy groups on SmolLM2 against bytes read (an hour or two; goes on where it was stopped) -> docs/groups.md
-	@$(BIN)/kvdrive eval --model smollm2 --policies exact,groups,sparf --ratios 1/8,1/16 --kv-formats f16,int8,int4 --contexts 4096 --windows 4 --targets 64 --cases 5 --out out/eval-groups --resume
+eval-groups: setup $(STAMPS)/smollm2 ## quality of policy groups on SmolLM2 against bytes read (an hour or two; goes on where it was stopped) -> docs/groups.md [CONTEXT=8064]
+	@$(BIN)/kvdrive eval --model smollm2 --policies exact,groups,sparf --ratios 1/8,1/16 --kv-formats f16,int8,int4 --contexts $(CONTEXT) --windows 4 --targets 64 --cases 5 --out out/eval-groups$(filter-out -4096,-$(CONTEXT)) --resume
+	@$(BIN)/python scripts/eval_page.py
+
+.PHONY: eval-auto
+eval-auto: setup $(STAMPS)/smollm2 ## a ratio for each head of SmolLM2 (kvdrive calibrate, an hour or more), beside fixed ratios; goes on where it was stopped -> docs/groups.md
+	@$(BIN)/kvdrive calibrate --model smollm2 --kl 0.01,0.02 --context 4096 --target cpu
+	@$(BIN)/kvdrive eval --model smollm2 --policies exact,groups,auto:0.01,auto:0.02 --ratios 1/4,1/8,1/16 --contexts 4096 --windows 4 --targets 64 --cases 0 --out out/eval-auto --resume
 	@$(BIN)/python scripts/eval_page.py
 
 .PHONY: eval-unread

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -15,17 +15,28 @@ from kvdrive.eval.points import Point
 from page_blocks import write_blocks
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = {  # block and page: results
+SOURCES = {  # block and page: results; those of another context N are in FOLDER-N
     ("sweep", "eval.md"): ROOT / "out/eval",
     ("smollm2", "eval.md"): ROOT / "out/eval-smollm2",
     ("formats", "eval.md"): ROOT / "out/eval-formats",
     ("formats-smollm2", "eval.md"): ROOT / "out/eval-formats-smollm2",
     ("quality", "groups.md"): ROOT / "out/eval-groups",
     ("limits", "groups.md"): ROOT / "out/eval-unread",
+    ("auto", "groups.md"): ROOT / "out/eval-auto",
     ("mini", "groups.md"): ROOT / "out/eval-groups-mini",
 }
 
 PICTURES = {("sweep", "eval.md"): "eval.png", ("quality", "groups.md"): "groups.png"}  # block and page: file in docs
+
+
+def results_of(folder: Path) -> dict | None:
+    """The results in a folder, and those of other contexts beside it, as one; None without any."""
+    files = [folder / "eval.json", *folder.parent.glob(f"{folder.name}-[0-9]*/eval.json")]
+    found = [json.loads(file.read_text()) for file in files if file.exists()]
+    if not found:
+        return None
+    points = [point for one in found for point in one["points"]]
+    return found[0] | {"points": sorted(points, key=itemgetter("context"))}
 
 
 def sweep_block(found: dict) -> str:
@@ -62,8 +73,9 @@ def limits_at_equal_bytes(points: list[Point]) -> list[str]:
 
 
 def gain(points: list[Point]) -> str:
-    """What the README says of policy groups, from the results on SmolLM2."""
-    at = {(point.policy, point.ratio): point for point in points if point.kv_format == "f16"}
+    """What the README says of policy groups, from the results on SmolLM2 at the shortest context."""
+    context = min(point.context for point in points)
+    at = {(p.policy, p.ratio): p for p in points if p.kv_format == "f16" and p.context == context}
     exact, groups, sparf = at["exact", "1"], at["groups", "1/8"], at["sparf", "1/8"]
     share, sparf_share = (point.bytes_read / exact.bytes_read for point in (groups, sparf))
     return (
@@ -76,15 +88,15 @@ def gain(points: list[Point]) -> str:
 
 def main() -> int:
     """Exit status 1 without results; blocks without results stay as they are."""
-    found = {name: folder for name, folder in SOURCES.items() if (folder / "eval.json").exists()}
+    found = {place: (folder, results) for place, folder in SOURCES.items() if (results := results_of(folder))}
     if not found:
         print("no results in out: run the kvdrive eval of docs/eval.md first", file=sys.stderr)
         return 1
-    for (name, page), folder in found.items():
-        results = json.loads((folder / "eval.json").read_text())
+    for (name, page), (folder, results) in found.items():
         block = sweep_block(results)
         if picture := PICTURES.get((name, page)):
-            shutil.copy(folder / "eval.png", ROOT / "docs" / picture)
+            if (folder / "eval.png").exists():
+                shutil.copy(folder / "eval.png", ROOT / "docs" / picture)
             block += f"\n\n![perplexity, KL and accuracy against bytes read]({picture})"
         write_blocks(ROOT / "docs" / page, {name: block})
         if name == "quality":

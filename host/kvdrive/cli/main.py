@@ -10,6 +10,7 @@ import typer
 
 from kvdrive import __version__
 from kvdrive.cli.batch import app as batch_app
+from kvdrive.cli.calibrate import app as calibrate_app
 from kvdrive.cli.chat import app as chat_app
 from kvdrive.cli.convert import app as convert_app
 from kvdrive.cli.doctor import app as doctor_app
@@ -45,6 +46,7 @@ app.add_typer(chat_app)
 app.add_typer(serve_app)
 app.add_typer(eval_app)
 app.add_typer(lm_eval_app)
+app.add_typer(calibrate_app)
 app.add_typer(plan_app)
 app.add_typer(ledger_app)
 app.add_typer(figures_app)

@@ -23,7 +23,7 @@ from kvdrive.choices import (
 from kvdrive.cli.paths import input_file, output_folder
 from kvdrive.cli.sizes import bytes_of, share_or_bytes
 from kvdrive.errors import InputError
-from kvdrive.policies import POLICIES, parse_ratio
+from kvdrive.policies import POLICIES, entry_of, parse_ratio
 from kvdrive.sessions.eviction import EVICTIONS
 from kvdrive.weights.eviction import EVICTIONS as EXPERT_CACHES
 
@@ -38,14 +38,12 @@ if TYPE_CHECKING:
     DtypeName: TypeAlias = str
     EngineName: TypeAlias = str
     FormatName: TypeAlias = str
-    PolicyName: TypeAlias = str
 else:
     EvictionName = Literal[tuple(EVICTIONS)]
     ExpertCacheName = Literal[tuple(EXPERT_CACHES)]
     DtypeName = Literal[tuple(DTYPES)]
     EngineName = Literal[tuple(ENGINES)]
     FormatName = Literal[tuple(KV_FORMATS)]
-    PolicyName = Literal[tuple(POLICIES)]
 
 EngineOption = Annotated[
     EngineName, typer.Option(help=f"who computes in the drive, with the same bits. {explained(ENGINES)}")
@@ -168,13 +166,27 @@ class SessionLimits:
         return SessionOptions(None, self.tenant, bounds, self.eviction, bytes_of(self.daily_writes))
 
 
+def _policy(value: str) -> str:
+    """`value`, the name of a policy. Raises BadParameter otherwise."""
+    try:
+        entry_of(value)
+    except InputError as error:
+        raise typer.BadParameter(str(error)) from error
+    return value
+
+
 @dataclass(frozen=True)
 class PolicyOptions:
     """What a decode step attends to, when new K and V are written, and what happens when they are lost."""
 
-    attention: Annotated[PolicyName, typer.Option(help=explained({n: e.summary for n, e in POLICIES.items()}))] = (
-        "exact"
-    )
+    attention: Annotated[
+        str,
+        typer.Option(
+            callback=_policy,
+            metavar=f"[{'|'.join(POLICIES)}]",
+            help=explained({name: entry.summary for name, entry in POLICIES.items()}),
+        ),
+    ] = "exact"
     ratio: Annotated[str, typer.Option(help="share of K and V that a policy other than exact uses, as 1/8")] = ""
     unit: Annotated[
         int, typer.Option(help="tokens that policy groups reads or leaves out together: 16, 32, 64, 128; 0: 32")

@@ -17,9 +17,10 @@ from rich.console import Console
 
 from kvdrive.errors import InputError
 from kvdrive.eval import library, perplexity, tasks
+from kvdrive.eval.library import Module
 from kvdrive.eval.partial import Partial, digest
 from kvdrive.eval.points import Point, Way
-from kvdrive.eval.sweep import chosen_policies, questions, sweep, ways
+from kvdrive.eval.sweep import chosen_policies, fitted, questions, sweep, ways
 from kvdrive.eval.tasks import Tokens
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.progress import bar
@@ -91,6 +92,7 @@ def _evaluate(
     checkpoint: Checkpoint, settings: Settings, compared: Sequence[Way], console: Console | None, partial: Partial
 ) -> dict[str, Any]:
     """`evaluate` with a loaded model."""
+    compared = fitted(compared, checkpoint.model)
     longest = max(settings.contexts)
     checkpoint.check_length(longest, settings.targets)
     texts = documents(checkpoint, settings.texts)
@@ -133,10 +135,12 @@ def _evaluate(
     }
 
 
-def documents(checkpoint: Checkpoint, paths: Sequence[Path]) -> list[Tokens]:
-    """The tokens of texts, or of the held-out modules of the standard library. Raises InputError."""
+def documents(
+    checkpoint: Checkpoint, paths: Sequence[Path], otherwise: Callable[[], list[Module]] = library.held_out_modules
+) -> list[Tokens]:
+    """The tokens of texts; without any, those of modules of the standard library. Raises InputError."""
     if not paths:
-        texts = [module.text for module in library.held_out_modules()]
+        texts = [module.text for module in otherwise()]
     else:
         try:
             texts = [path.read_text(encoding="utf-8") for path in paths]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sysconfig
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,10 +42,22 @@ def read(name: str) -> Module:
 
 def is_held_out(name: str) -> bool:
     """One module in twenty, by the hash of its name: models/mini was never trained on it."""
-    return hashlib.sha256(name.encode()).digest()[0] % 20 == 0
+    return _twentieth(name) == 0
 
 
 def held_out_modules() -> list[Module]:
     """The modules that models/mini was never trained on, the longest first."""
-    found = [read(name) for name in module_names() if is_held_out(name)]
-    return sorted(found, key=lambda module: (-len(module.text), module.name))
+    return _longest_first(name for name in module_names() if is_held_out(name))
+
+
+def calibration_modules() -> list[Module]:
+    """Another module in twenty, none of them held out, the longest first."""
+    return _longest_first(name for name in module_names() if _twentieth(name) == 1)
+
+
+def _twentieth(name: str) -> int:
+    return hashlib.sha256(name.encode()).digest()[0] % 20
+
+
+def _longest_first(names: Iterable[str]) -> list[Module]:
+    return sorted(map(read, names), key=lambda module: (-len(module.text), module.name))

@@ -101,7 +101,7 @@ class Way:
     def place(self, number: int, question: Question) -> str:
         """Identifies an answer among those of all contexts, questions and ways."""
         policy, stored = self.policy, "" if self.kv_format == "f16" else f", {self.kv_format}"
-        return f"{len(question.context)} tokens, {question.task} {number}, {policy.name} {policy.label}{stored}"
+        return f"{len(question.context)} tokens, {question.task} {number}, {policy.name} {policy.identity}{stored}"
 
 
 @dataclass

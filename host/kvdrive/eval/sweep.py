@@ -7,9 +7,12 @@ Exact attention over K and V in binary16 answers first, because all answers are 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from transformers import DynamicCache, PreTrainedModel
@@ -22,10 +25,11 @@ from kvdrive.eval.scoring import Scores, prefill, score
 from kvdrive.eval.tasks import Case, Tokens
 from kvdrive.kvcache import formats
 from kvdrive.kvcache.base import AttachedCache
+from kvdrive.kvcache.fingerprint import fingerprint
 from kvdrive.nvme.wire import RowFormat
 from kvdrive.plugins.support import decoder_config, layers_in_memory
 from kvdrive.plugins.transformers import attach
-from kvdrive.policies import POLICIES, Policy, make_policy
+from kvdrive.policies import POLICIES, Policy, entry_of, make_policy
 from kvdrive.targets.base import Target
 
 _EVERYTHING_KEPT = abi.AppendOption.APPEND_SPARSE | abi.AppendOption.APPEND_GROUPS
@@ -34,13 +38,17 @@ _EVERYTHING_KEPT = abi.AppendOption.APPEND_SPARSE | abi.AppendOption.APPEND_GROU
 def chosen_policies(names: str, ratios: Sequence[Fraction], unread: Sequence[float] = ()) -> list[Policy]:
     """The policies of a comma-separated list, or "all", at each ratio; exact attention once, and first where named.
 
-    Ratio 1 of the others is exact attention. Policies that measure what they leave unread also come with each limit in
+    Ratio 1 of the others is exact attention. Policies that take something else after their name come once; "all" leaves
+    them out, because they need a calibration. Policies that measure what they leave unread also come with each limit in
     `unread`, at the smallest ratio. Raises InputError for unknown names and for nothing to compare.
     """
-    wanted = list(POLICIES) if names == "all" else [name.strip() for name in names.split(",") if name.strip()]
+    all_names = [name for name, entry in POLICIES.items() if not entry.takes]
+    wanted = all_names if names == "all" else [name.strip() for name in names.split(",") if name.strip()]
+    with_ratio = [name for name in wanted if not entry_of(name)[1].takes]
     found = [make_policy("exact")] if "exact" in wanted else []
-    found += [make_policy(name, ratio) for name in wanted if name != "exact" for ratio in ratios if ratio != 1]
-    limited = [name for name in wanted if unread and make_policy(name).measures_unread]
+    found += [make_policy(name, ratio) for name in with_ratio if name != "exact" for ratio in ratios if ratio != 1]
+    found += [make_policy(name) for name in wanted if name not in with_ratio]
+    limited = [name for name in with_ratio if unread and make_policy(name).measures_unread]
     if unread and not limited:
         raise InputError("no policy named here has a limit of what is left unread: add groups")
     found += [make_policy(name, min(ratios), unread=limit) for name in limited for limit in unread]
@@ -60,6 +68,12 @@ def ways(policies: Sequence[Policy], kv_formats: Sequence[str]) -> list[Way]:
     return found
 
 
+def fitted(compared: Sequence[Way], model: PreTrainedModel) -> list[Way]:
+    """The ways with policies for this model. Raises InputError where a policy needs a calibration that is missing."""
+    label = functools.cache(lambda kv_format: fingerprint(model, formats.named(kv_format)))
+    return [replace(way, policy=way.policy.fitted(partial(label, way.kv_format))) for way in compared]
+
+
 def questions(texts: Sequence[Tokens], targets: int, cases: Sequence[Case]) -> list[Question]:
     """Windows of text, of which the last `targets` tokens are rated, and retrieval cases."""
     rated = [Question(TEXT, text[:-targets], text[-targets:]) for text in texts]
@@ -74,13 +88,13 @@ def sweep(
     on_step: OnStep | None = None,
     known: MutableMapping[str, Answer] | None = None,
 ) -> list[Point]:
-    """Every way on every question, in the order of `compared`; `on_step` is called after each answer.
+    """Every way, `fitted` to the model, on every question; `on_step` is called after each answer.
 
-    Answers in `known` are not computed again; new ones are put there at once.
+    Answers in `known` are not computed again; new ones are put there at once. Points come in the order of `compared`.
     Raises UnsupportedError, RangeError, CommandError, TargetError.
     """
     known = {} if known is None else known
-    shape = _kv_shape(model)
+    shape = kv_shape(model)
     answers = [Answers(way) for way in compared]
     for number, question in enumerate(asked):
         waiting = [way for way in compared if way.place(number, question) not in known]
@@ -107,14 +121,14 @@ def _answers(
         with context.in_drive(target, kv_format) as cache:
             if exact is None:
                 cache.policy = make_policy("exact")
-                exact, read = _rate(model, question, cache)
+                exact, read = rate_question(model, question, cache)
                 cache.crop(-len(question.target))
             for way in waiting:
                 if way.is_reference and kv_format == "f16":
                     yield way, Answer.of(exact, exact, read)
                 elif way.policy.in_drive and way.kv_format == kv_format:
                     cache.policy = way.policy
-                    scores, count = _rate(model, question, cache)
+                    scores, count = rate_question(model, question, cache)
                     yield way, Answer.of(scores, exact, count)
                     cache.crop(-len(question.target))
     assert exact is not None
@@ -122,7 +136,7 @@ def _answers(
         with attach(model, target, way.policy) as attached:
             cache = attached.cache()
             prefill(model, question.context, cache)
-            scores, count = _rate(model, question, cache)
+            scores, count = rate_question(model, question, cache)
             yield way, Answer.of(scores, exact, count)
 
 
@@ -151,14 +165,14 @@ class _Context:
             yield cache
 
 
-def _rate(model: PreTrainedModel, question: Question, cache: AttachedCache) -> tuple[Scores, int]:
+def rate_question(model: PreTrainedModel, question: Question, cache: AttachedCache) -> tuple[Scores, int]:
     """The scores of the question's target after its context, and the bytes of K and V that were read for it."""
     before = cache.bytes_read()
     scores = score(model, int(question.context[-1]), question.target, cache)
     return scores, cache.bytes_read() - before
 
 
-def _kv_shape(model: PreTrainedModel) -> tuple[int, int, int]:
+def kv_shape(model: PreTrainedModel) -> tuple[int, int, int]:
     """Layers, KV heads per layer and head dimension."""
     config = decoder_config(model)
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads

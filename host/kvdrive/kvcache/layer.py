@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Iterator
+from collections.abc import Sequence as Several
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
@@ -32,6 +33,7 @@ from kvdrive.targets.queue import WorkQueue
 
 if TYPE_CHECKING:
     from kvdrive.kvcache.cache import DriveCache
+    from kvdrive.policies.drive import DrivePolicy
 
 _MINI_BATCH = 8  # queries sent to a drive together; it works on them while the host prepares the next ones
 
@@ -339,23 +341,30 @@ class DriveLayer(AttachedLayer):
         Raises UnsupportedError for masks that a drive cannot apply.
         """
         group, new_tokens = call.q.shape[2:4]
-        together = together and self.cache.asks_together and not self.cache.policy.sees_query
+        policies = self.cache.policy.of_heads(self.index, self._kv_heads)
+        together = together and self.cache.asks_together and not any(policy.sees_query for policy in policies)
         for part in blocks(new_tokens, group, together):
             for row, sequence in enumerate(self.cache.sequences):
                 for tokens, all_seen in seen_by(call.mask, row, part, call.first_token, self.stored):
                     seen = all_seen.without_first(self.moved[0].shape[2]) if self.moved else all_seen
                     for one in sequence.endpoints():
-                        for job in self._jobs(call, one, row, tokens, seen):
+                        for job in self._jobs(call, one, row, tokens, seen, policies):
                             yield one, job
 
-    def _jobs(self, call: Queries, one: Endpoint, row: int, tokens: range, seen: Seen) -> Iterator[Job]:
-        """One job for each run of KV heads of equal scale. The `tokens` of `row` see the same tokens on the drive."""
+    def _jobs(
+        self, call: Queries, one: Endpoint, row: int, tokens: range, seen: Seen, policies: Several[DrivePolicy]
+    ) -> Iterator[Job]:
+        """One job for each run of KV heads of equal scale and policy. The `tokens` of `row` see the same tokens on the
+        drive.
+        """
         chosen = slice(tokens[0], tokens[-1] + 1)
         head_dim = call.q.shape[-1]
         moved = self.moved[0].shape[2] if self.moved else 0
-        how = self.cache.policy.parameters(seen.stored, head_dim, seen.valid, moved + len(seen.inline))
-        for first, last in _runs(call.scales[row, one.first : one.last], one.first):
-            scale = int(call.scales[row, first])
+        scales = call.scales[row].tolist()
+        alike = list(zip(scales, policies, strict=True))[one.first : one.last]
+        for first, last in _runs(alike, one.first):
+            scale = scales[first]
+            how = policies[first].parameters(seen.stored, head_dim, seen.valid, moved + len(seen.inline))
             places = call.out[row, chosen, first:last].transpose(1, 0, 2, 3)
             together = np.ascontiguousarray(call.q[row, first:last, :, chosen].transpose(0, 2, 1, 3))  # heads first
             queries = together.reshape(last - first, -1, head_dim)
@@ -432,7 +441,7 @@ def _score_scales(exponents: NDArray[np.int64], scaling: float | None, head_dim:
     return np.array([[known[int(e)] for e in row] for row in exponents], np.uint32)
 
 
-def _runs(values: NDArray[np.uint32], offset: int) -> Iterator[tuple[int, int]]:
+def _runs(values: Several[object], offset: int) -> Iterator[tuple[int, int]]:
     """Begin and end of each run of equal neighbours."""
-    changes = np.flatnonzero(np.diff(values)) + 1
-    return pairwise((offset, *(changes + offset).tolist(), offset + len(values)))
+    changes = [place + offset for place in range(1, len(values)) if values[place] != values[place - 1]]
+    return pairwise((offset, *changes, offset + len(values)))

@@ -173,10 +173,11 @@ class Attachment:
         self.overflow = Overflow()
         self._opened = ExitStack()
         self._model = model
-        self._policy = policy
+        label = fingerprint(model, stored_as)
+        self._policy = policy.fitted(lambda: label)
         self._recompute = on_failure == "recompute"
         self._layers = decoder_config(model).num_hidden_layers
-        self._backing = Backing(drives_of(target), spill, fingerprint(model, stored_as), xcache, stored_as)
+        self._backing = Backing(drives_of(target), spill, label, xcache, stored_as)
         self._caches: weakref.WeakSet[AttachedCache] = weakref.WeakSet()
         self._sessions: SessionStore | None = None
         self._others = partial(layers_in_memory, model)

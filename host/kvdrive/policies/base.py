@@ -10,6 +10,7 @@ A policy has no state beside its parameters, so one object serves any number of 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
@@ -45,6 +46,18 @@ class Policy(ABC):
     def label(self) -> str:
         """The ratio and what else distinguishes policies of the same name, for tables."""
         return str(self.ratio)
+
+    @property
+    def identity(self) -> str:
+        """As `label`, but different for any two policies of the same name that may answer differently."""
+        return self.label
+
+    def fitted(self, fingerprint: Callable[[], bytes]) -> Policy:
+        """This policy for one model; itself where it serves all models alike. `attach` calls this once.
+
+        `fingerprint` makes the model's (kvcache/fingerprint.py), with the format of its K and V. Raises InputError.
+        """
+        return self
 
     @abstractmethod
     def new_cache(self, backing: Backing, layers: int, in_memory: LayersInMemory) -> AttachedCache:

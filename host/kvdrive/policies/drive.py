@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from kvdrive.kvcache.cache import DriveCache
@@ -19,6 +20,7 @@ class DrivePolicy(Policy):
 
     `sees_query` False: the parameters are the same for every query over the same tokens. A cache's policy may be
     replaced between two calls as long as its sessions were appended to with the options that the new one needs.
+    Where a policy differs between heads, `of_heads` says what each head does, and `parameters` is asked of the result.
     """
 
     in_drive: ClassVar[bool] = True
@@ -31,6 +33,10 @@ class DrivePolicy(Policy):
         `valid` bool [tokens], None = all of them. `pending` tokens come with the query, are always attended to, and
         count as the most recent ones.
         """
+
+    def of_heads(self, layer: int, kv_heads: int) -> Sequence[DrivePolicy]:
+        """How each of the `kv_heads` KV heads of a layer attends; one object stands for all heads that do it alike."""
+        return [self] * kv_heads
 
     def new_cache(self, backing: Backing, layers: int, in_memory: LayersInMemory) -> DriveCache:
         """See Policy."""

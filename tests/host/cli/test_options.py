@@ -40,7 +40,7 @@ def test_shared_options_are_the_same_everywhere(command):
     assert found == {name: reference[name] for name in groups}
 
 
-@pytest.mark.parametrize(("option", "table"), [("attention", POLICIES), ("engine", ENGINES), ("dtype", DTYPES)])
+@pytest.mark.parametrize(("option", "table"), [("engine", ENGINES), ("dtype", DTYPES)])
 def test_choices_come_from_the_tables(option, table):
     (found,) = [one for one in COMMANDS["generate"].params if one.name == option]
     assert get_args(found.type_descriptor.annotation) == tuple(table)
@@ -49,6 +49,7 @@ def test_choices_come_from_the_tables(option, table):
 def test_help_explains_every_policy():
     (found,) = [one for one in COMMANDS["generate"].params if one.name == "attention"]
     assert all(f"{name}: {entry.summary}" in found.help for name, entry in POLICIES.items())
+    assert found.metavar == f"[{'|'.join(POLICIES)}]"
     (policies,) = [one for one in COMMANDS["eval"].params if one.name == "policies"]
     assert policies.help.startswith(", ".join(POLICIES))
 
@@ -70,3 +71,4 @@ def test_a_choice_that_is_none_is_refused():
     )
     assert done.returncode == 2
     assert "--attention" in done.stderr
+    assert "auto, sparf" in done.stderr

@@ -21,14 +21,14 @@ ENDING = """
 import os, sys
 from kvdrive.eval import sweep
 from kvdrive.cli.main import main
-rate, count = sweep._rate, int(sys.argv.pop(2))
+rate, count = sweep.rate_question, int(sys.argv.pop(2))
 def ending(*arguments):
     global count
     count -= 1
     if count < 0:
         os.kill(os.getpid(), number)
     return rate(*arguments)
-number, sweep._rate = int(sys.argv.pop(1)), ending
+number, sweep.rate_question = int(sys.argv.pop(1)), ending
 main()
 """
 
@@ -60,8 +60,8 @@ def whole(byte_checkpoint, tmp_path_factory):
 @pytest.fixture
 def computed(monkeypatch):
     """A list that grows with each computed answer."""
-    found, rate = [], sweep._rate
-    monkeypatch.setattr(sweep, "_rate", lambda *arguments: found.append(1) or rate(*arguments))
+    found, rate = [], sweep.rate_question
+    monkeypatch.setattr(sweep, "rate_question", lambda *arguments: found.append(1) or rate(*arguments))
     return found
 
 
@@ -86,7 +86,7 @@ def test_a_run_that_ended_early_goes_on(byte_checkpoint, tmp_path, whole, comput
 @pytest.fixture
 def stopped(byte_checkpoint, tmp_path, monkeypatch):
     """A folder with three answers of a stopped run."""
-    rate, count = sweep._rate, iter(range(3))
+    rate, count = sweep.rate_question, iter(range(3))
 
     def some(*arguments):
         if next(count, None) is None:
@@ -94,7 +94,7 @@ def stopped(byte_checkpoint, tmp_path, monkeypatch):
         return rate(*arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(sweep, "_rate", some)
+        patched.setattr(sweep, "rate_question", some)
         CliRunner().invoke(app, options(byte_checkpoint, tmp_path))
     assert len(json.loads((tmp_path / NAME).read_text())["answers"]) == 3
     return tmp_path

@@ -33,7 +33,7 @@ def test_bad_ratios_are_named(text):
 
 
 def test_unknown_policies_are_named():
-    with pytest.raises(InputError, match="exact, groups, sparf, sparq, h2o, local"):
+    with pytest.raises(InputError, match="exact, groups, auto, sparf, sparq, h2o, local"):
         make_policy("dense")
 
 
