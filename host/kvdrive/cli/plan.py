@@ -186,9 +186,9 @@ def _print(found: Plan) -> None:
             f"projections {system.flops / 1e9:,.0f} GFLOP/s"
         )
     years = "not published" if found.years is None else f"{found.years:,.1f} years of decoding"
-    halves = "" if system.shared else f"; {1e3 * found.overlapped:,.2f} ms if halves of the batch took turns"
+    turns = "" if system.shared else f"; {1e3 * found.overlapped:,.2f} ms with --mini-batches 2"
     console.print(
-        f"\na step: {1e3 * found.step:,.2f} ms ({found.throughput:,.3g} tokens/s){halves}\n"
+        f"\na step: {1e3 * found.step:,.2f} ms ({found.throughput:,.3g} tokens/s){turns}\n"
         f"X-cache: {found.alpha:g} of the work ({found.reason})\n"
         f"drives: {found.stored / 1e9:,.1f} GB on each; {found.drives_needed} hold everything; writes last {years}\n"
         f"host: {found.pending / 1e6:,.1f} MB wait for the next write, every {found.interval} tokens\n"

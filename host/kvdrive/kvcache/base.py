@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -91,6 +92,10 @@ class AttachedCache(Cache, ABC):  # type: ignore[misc]
 
     def calling(self, arguments: dict[str, Any]) -> None:
         """Told before each call of the model, with the arguments of its `forward`."""
+
+    def run(self, forward: Callable[..., Any], bound: inspect.BoundArguments) -> Any:
+        """Call the model's `forward` with these arguments, which have this cache. Raises what the layers raise."""
+        return forward(*bound.args, **bound.kwargs)
 
     def called(self, arguments: dict[str, Any]) -> None:
         """Remember a successful call of the model, with the arguments of its `forward`."""

@@ -44,6 +44,7 @@ class DriveCache(AttachedCache):
     of K and V where the policy lets them; False makes each a decode step of its own. Sequences of a cache that is
     garbage are trimmed, unless `saved_at` names a file that a later process opens them from. `keeper`: what keeps the
     tokens beyond the process, if something does. `saves_behind`: it saves them while the model computes on.
+    `while_drives_attend`: called when a call's queries are with the drives.
     """
 
     saves_behind: ClassVar[bool] = False
@@ -54,6 +55,7 @@ class DriveCache(AttachedCache):
         self.append_options = formats.joined(policy.append_options, backing.stored_as)
         self.asks_together = True
         self.keeper: Keeper | None = None
+        self.while_drives_attend: Callable[[], None] | None = None
         self.sequences: list[Sequence] = []
         self.transfers = Transfers()
         self.scorer = Scorer()
@@ -448,6 +450,10 @@ class DriveCache(AttachedCache):
     def measure_unread_anew(self) -> None:
         """See AttachedCache."""
         self._unread = UnreadMass()
+
+    def count_unread_with(self, other: DriveCache) -> None:
+        """Count in one place with `other`, whose steps are this cache's steps."""
+        self._unread = other._unread
 
     def input_stats(self) -> dict[str, Any] | None:
         """The counters of X-cache (InputStats) and `alpha`, the share of the rows that is stored as X; None without."""

@@ -327,6 +327,8 @@ class DriveLayer(AttachedLayer):
         """Send the queries of a call and wait for the answers."""
         answers = send(self.jobs(queries, together))
         self.rebuild_next(queries.q.shape[3])
+        if self.cache.while_drives_attend is not None:
+            self.cache.while_drives_attend()
         try:
             gather(answers)
         except HiddenCountsError:

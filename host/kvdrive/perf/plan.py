@@ -34,7 +34,7 @@ class Plan:
 
     `weights_on`: where the weights are. From the host, or from the drives, they come in each step, a layer ahead.
 
-    `step`: one part after the other, as the runtime computes a batch. `overlapped`: with the batch in two halves.
+    `step`: one part after the other, for the batch as one. `overlapped`: for two mini-batches, which take turns.
     """
 
     model: ModelShape
@@ -54,15 +54,15 @@ class Plan:
 
     @property
     def overlapped(self) -> float:
-        """Seconds of one step when halves of the batch take turns: the longer of the model's part and the rest.
+        """Seconds of one step in two mini-batches, which take turns on the processor and on the drives.
 
-        The runtime does not do that: this is what it would gain. It gains nothing where everything computes on the
-        same cores, or where the drives that attend also read the weights.
+        Each of them takes the model's part as long as the whole batch does, since it reads the same weights. It gains
+        nothing where everything computes on the same cores, or where the drives that attend also read the weights.
         """
-        if self.system.shared or self.weights_on == "drives":
+        if self.system.shared or self.weights_on == "drives" or self.batch == 1:
             return self.step
         dense = self.parts[0].seconds
-        return max(dense, self.step - dense)
+        return max(2 * dense, self.step - dense)
 
     @property
     def throughput(self) -> float:

@@ -40,6 +40,7 @@ class AttentionOptions:
     overflow_ratio: float = 0.5
     context: int = 0
     kv_format: str = "f16"
+    mini_batches: int = 1
 
     def policy(self) -> Policy:
         """The policy that the options name. Raises InputError."""
@@ -64,6 +65,7 @@ def attach(
     overflow_ratio: float = 0.5,
     context: int = 0,
     kv_format: str = "f16",
+    mini_batches: int = 1,
 ) -> Attachment:
     """Send the decode attention of `model` to drives; as a context manager it restores the model.
 
@@ -90,6 +92,9 @@ def attach(
 
     `kv_format`: "f16", or K and V rounded to "int8" or "int4" when they are computed, and stored so: half of the bytes,
     or 2/7 (docs/eval.md has the price). Not with SparF or X-cache.
+
+    `mini_batches`: a batch is computed in so many parts: while the drives attend to one, the host computes another
+    (docs/xcache.md). Same tokens; faster where drives with engines of their own take longer than the model's matrices.
     Raises UnsupportedError for models that a drive cannot serve exactly, InputError, TargetError.
     """
     if options is not None and not isinstance(target, str | Path):
@@ -118,6 +123,7 @@ def attach(
             overflow_ratio=overflow_ratio,
             context=context,
             kv_format=kv_format,
+            mini_batches=mini_batches,
         )
         attachment.close_with(opened.pop_all())
     return attachment
@@ -139,4 +145,5 @@ def attach_to(model: PreTrainedModel, drives: DriveGroup, options: AttentionOpti
         overflow_ratio=options.overflow_ratio,
         context=options.context,
         kv_format=options.kv_format,
+        mini_batches=options.mini_batches,
     )

@@ -41,6 +41,7 @@ from kvdrive.kvcache.drive_rates import Clock, Heads
 from kvdrive.kvcache.fingerprint import fingerprint
 from kvdrive.kvcache.loading import LateLoadError
 from kvdrive.kvcache.memory import MemoryCache
+from kvdrive.kvcache.mini_batches import MiniBatches
 from kvdrive.kvcache.overflow import Overflow
 from kvdrive.kvcache.rows import Place, capacity_for
 from kvdrive.kvcache.xcache.inputs import XCache
@@ -56,6 +57,7 @@ from kvdrive.plugins.layer_inputs import Share, open_xcache, why_not
 from kvdrive.plugins.positions import positions_of, require_removable
 from kvdrive.plugins.probe import CHANGES_SCORES, probe
 from kvdrive.plugins.support import (
+    check_mini_batches,
     check_model,
     decoder_config,
     heads_of,
@@ -71,6 +73,7 @@ from kvdrive.sessions.options import SessionOptions
 from kvdrive.sessions.resume import Rates
 from kvdrive.sessions.store import SessionStore
 from kvdrive.targets.group import Drives, drives_of
+from kvdrive.targets.queue import WorkQueue
 
 NAME = "kvdrive"
 DEFAULT_SPILL = 16
@@ -95,6 +98,7 @@ def attach(
     overflow_ratio: float = 0.5,
     context: int = 0,
     kv_format: str = "f16",
+    mini_batches: int = 1,
 ) -> Attachment:
     """Send the decode attention of `model` to a drive or to several; as a context manager it restores the model.
 
@@ -107,7 +111,7 @@ def attach(
     that is fastest here, often none. `overflow`: what happens when a sequence has `context` tokens, or as many as the
     model has positions (0): "error", or "trim", which removes the share `overflow_ratio` of its tokens behind the first
     group; positions go on counting. `kv_format`: "f16", or K and V rounded to "int8" or "int4" when they are computed,
-    and stored so.
+    and stored so. `mini_batches`: a batch is computed in so many parts, which take turns on the host and on the drives.
     Raises UnsupportedError for models that the drive cannot serve exactly, InputError.
     """
     policy = make_policy(attention, ratio or Fraction(1)) if isinstance(attention, str) else attention
@@ -134,6 +138,9 @@ def attach(
             raise UnsupportedError(
                 "overflow 'trim' removes K and V on drives: it needs a drive's policy, active='drive' and no X-cache"
             )
+    if mini_batches != 1:
+        running = active == "memory" or sessions or on_failure == "recompute" or overflow == "trim"
+        check_mini_batches(model, mini_batches, together=bool(running) or not policy.in_drive)
     reason = why_not(policy.name, in_memory=active == "memory")
     inputs = open_xcache(model, probe(model).layers, xcache, reason)
     try:
@@ -143,6 +150,7 @@ def attach(
             inputs.close()
         raise
     attachment.overflow = full
+    attachment.take_turns(mini_batches)
     try:
         if xcache == "auto" and inputs is not None:
             attachment.choose_share()
@@ -183,6 +191,7 @@ class Attachment:
         self._others = partial(layers_in_memory, model)
         self._memory = memory
         self._budget = Budget(memory.bytes if memory else 0)
+        self._threads: list[WorkQueue[None]] = []  # of mini-batches, but for the first one
         report_layers_in_memory(model)
         AttentionInterface.register(NAME, attention_function)
         AttentionMaskInterface.register(NAME, sdpa_mask)
@@ -201,13 +210,19 @@ class Attachment:
         in_memory = self.in_memory(tokens, rows)
         if in_memory is not None:
             return in_memory
-        cache = self._policy.new_cache(self._backing, self._layers, self._others)
+        cache = self._new_cache()
+        if self._threads and rows > 1:
+            others = [self._new_cache() for _ in self._threads[: rows - 1]]
+            cache = MiniBatches([cast(DriveCache, one) for one in (cache, *others)], rows, self._threads)
         self._caches.add(cache)
         return cache
 
+    def _new_cache(self) -> AttachedCache:
+        return self._policy.new_cache(self._backing, self._layers, self._others)
+
     def on_drives(self) -> DriveCache:
         """See sessions.placing.Places. Raises UnsupportedError for policies that keep K and V in memory."""
-        cache = self._policy.new_cache(self._backing, self._layers, self._others)
+        cache = self._new_cache()
         if not isinstance(cache, DriveCache):
             raise UnsupportedError(
                 f"{self._policy.name} attention keeps K and V in memory: sessions need a drive's policy"
@@ -243,6 +258,10 @@ class Attachment:
         if self._sessions is None:
             raise InputError("no sessions are kept here: attach the model with sessions=True")
         return self._sessions
+
+    def take_turns(self, mini_batches: int) -> None:
+        """From now on, caches of several rows are for so many mini-batches."""
+        self._threads = [WorkQueue(None, "kvdrive-mini-batch") for _ in range(mini_batches - 1)]
 
     def choose_share(self) -> None:
         """Measure, and give X-cache the share of the sequences that is fastest. Raises CommandError, TargetError."""
@@ -323,6 +342,8 @@ class Attachment:
             self._sessions.close()
             self._sessions = None
         self._backing.close()
+        for thread in self._threads:
+            thread.close()
         self._opened.close()
 
     def close_with(self, opened: ExitStack) -> None:
@@ -359,7 +380,7 @@ class Attachment:
         while True:
             try:
                 self._fit(cache, bound.arguments)
-                output = self._forward(*bound.args, **bound.kwargs)
+                output = cache.run(self._forward, bound)
                 cache.called(bound.arguments)
                 return output
             except LateLoadError as error:

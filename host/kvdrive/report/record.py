@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,12 +29,13 @@ class Mark:
 
 @dataclass(frozen=True)
 class LayerSpan:
-    """Wall seconds since the start between which a layer computed in `step`."""
+    """Wall seconds since the start between which a layer computed in `step`, for a mini-batch of the batch."""
 
     step: int
     layer: int
     begin: float
     end: float
+    mini_batch: int = 0
 
 
 class Recorder:
@@ -81,14 +83,20 @@ class Recorder:
     @contextmanager
     def watch_layers(self, model: PreTrainedModel, on_layer: Callable[[int], None]) -> Iterator[None]:
         """Records when each decoder layer computes and reports each layer that ended (counted from 1)."""
-        began: dict[int, float] = {}
+        began: dict[tuple[int, int], float] = {}
+        threads: dict[int, int] = {}  # their mini-batches; the first one is in the thread of the prefill
+
+        def mini_batch() -> int:
+            return threads.setdefault(threading.get_ident(), len(threads))
 
         def before(index: int) -> Callable[..., None]:
-            return lambda *_: began.__setitem__(index, self._elapsed())
+            return lambda *_: began.__setitem__((mini_batch(), index), self._elapsed())
 
         def after(index: int) -> Callable[..., None]:
             def hook(*_: object) -> None:
-                self.layers.append(LayerSpan(len(self.marks) - 1, index, began[index], self._elapsed()))
+                number = mini_batch()
+                step, begin = len(self.marks) - 1, began[number, index]
+                self.layers.append(LayerSpan(step, index, begin, self._elapsed(), number))
                 on_layer(index + 1)
 
             return hook

@@ -18,6 +18,7 @@ from kvdrive.report.record import Recorder
 HOST, DRIVE = 1, 2
 _INSIDES, _MOST_KINDS = 10, 10  # process number of the first drive's first kind of track; process numbers per drive
 _STEPS, _LAYERS, _COMMANDS = 1, 2, 3  # track numbers; the commands of each further drive have the next one
+_MINI_BATCHES = 1000  # the layers of the second mini-batch; those of each further one have the next one
 
 Event = dict[str, Any]
 
@@ -29,7 +30,10 @@ def host_events(record: Recorder) -> list[Event]:
     for number, (before, after) in enumerate(pairwise(record.marks)):
         events.append(_span(HOST, _STEPS, _step(number), before.seconds * 1e6, after.seconds * 1e6))
     for span in record.layers:
-        events.append(_span(HOST, _LAYERS, f"layer {span.layer}", span.begin * 1e6, span.end * 1e6, step=span.step))
+        track = _MINI_BATCHES + span.mini_batch - 1 if span.mini_batch else _LAYERS
+        events.append(_span(HOST, track, f"layer {span.layer}", span.begin * 1e6, span.end * 1e6, step=span.step))
+    for number in sorted({span.mini_batch for span in record.layers} - {0}):
+        events.append(_name("thread", HOST, _MINI_BATCHES + number - 1, f"layers of mini-batch {number + 1}"))
     for number in range(len(record.drives.drives)):
         events.append(_name("thread", HOST, _COMMANDS + number, f"commands of drive {number}"))
     for command in record.commands:

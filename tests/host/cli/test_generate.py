@@ -154,6 +154,23 @@ def test_the_timeline_has_a_clock_for_the_host_and_one_for_the_drive(generate, t
         assert f"timeline ({clock}): {covered}\n" in result.stderr
 
 
+def test_mini_batches_have_tracks_of_their_own(generate, tmp_path):
+    arguments = ["--prompt", PROMPTS[0], "--batch", 3, "--max-new-tokens", 4, "--ignore-stop", "--json"]
+    one = generate(*arguments)
+    two = generate(*arguments, "--mini-batches", 2, "--report", tmp_path)
+    assert two.exit_code == 0, two.output
+    assert json.loads(two.stdout)["tokens"] == json.loads(one.stdout)["tokens"]
+    assert json.loads(two.stdout)["options"]["mini_batches"] == 2
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    tracks = {event["args"]["name"]: event["tid"] for event in events if event["name"] == "thread_name"}
+    layers = [event["tid"] for event in events if event["ph"] == "X" and event["name"].startswith("layer ")]
+    assert layers.count(tracks["layers"]) == (1 + 3) * 2  # the prefill and three steps of two layers
+    assert layers.count(tracks["layers of mini-batch 2"]) == 3 * 2
+    refused = generate(*arguments, "--mini-batches", 2, "--weights", "flash")
+    assert isinstance(refused.exception, InputError)
+    assert "leave --mini-batches out" in str(refused.exception)
+
+
 def test_sampling_repeats_with_its_seed(generate):
     def sampled(seed):
         options = ["--temperature", 1.5, "--top-k", 50, "--top-p", 0.9, "--seed", seed]

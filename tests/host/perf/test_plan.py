@@ -101,7 +101,11 @@ def test_json_has_the_parts_and_the_label():
     row = json.loads(RUNNER.invoke(app, ["plan", "--model", "opt-13b", "--context", "64K", "--json"]).output)
     assert (row["tokens"], row["label"], len(row["parts"])) == (65536, "modelled", 3)
     assert row["tokens_per_s"] == pytest.approx(16 / sum(part["seconds"] for part in row["parts"]))
-    assert row["overlapped_s"] < row["step_s"]  # if halves of the batch took turns
+    model, *others = (part["seconds"] for part in row["parts"])
+    assert row["overlapped_s"] == pytest.approx(max(2 * model, sum(others)))
+    assert row["overlapped_s"] < row["step_s"]  # two mini-batches
+    alone = plan(shapes.OPT_13B, SMART, 65536, 1, 16)
+    assert alone.overlapped == alone.step
 
 
 def test_a_checkpoint_is_measured_by_its_configuration():
