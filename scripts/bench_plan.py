@@ -2,8 +2,10 @@
 
 A plan measures a few of the model's layers with a short context, and one layer's attention with 256 and 4,096 tokens
 (`kvdrive.perf.here`). The settings have other contexts, shares of X-cache and all layers; nothing is fitted to them.
-Their caches are filled with random numbers, so that no prefill is waited for. Everything is measured by two clocks:
-wall time wants a machine that does nothing else; processor time hardly does.
+Their caches are filled with random numbers, so that no prefill is waited for. In each round a setting's rates are
+measured, and right after that its steps, since the rates of a disk and of a machine that others use change: the medians
+of the rounds are compared. Everything is measured by two clocks: wall time wants a machine that does nothing else;
+processor time hardly does. Steps of the cpu target read K and V around the page cache; their bytes are counted.
 """
 
 from __future__ import annotations
@@ -11,8 +13,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +30,18 @@ from transformers import AutoModelForCausalLM, LlamaConfig, OPTConfig, PreTraine
 from bench_decode import LLAMA_426M
 from kvdrive.kvcache.cache import DriveCache
 from kvdrive.kvcache.xcache.sequence import InputSequence
-from kvdrive.perf.here import Here, measure
+from kvdrive.perf.here import Here, measure, sample
 from kvdrive.perf.kept import KeptRates, processor
 from kvdrive.plugins.support import decoder_config, heads_of
 from kvdrive.plugins.transformers import Attachment, attach
+from kvdrive.targets.cpu import CpuDrive
 from kvdrive.targets.opening import DriveOptions, cache_folder, open_drives
 from kvdrive.targets.temporary import temporary_folder
 from page_blocks import write_blocks
 
 PAGE = Path(__file__).parents[1] / "docs/xcache.md"
 BOUND = 0.15
-STEPS = 9
+ROUNDS, STEPS = 3, 5  # steps of each round
 OPT_125M = {
     "vocab_size": 50272,
     "hidden_size": 768,
@@ -69,10 +77,19 @@ SETTINGS = (
 
 @dataclass(frozen=True)
 class Time:
-    """Seconds of the fastest decode step: wall time, and processor time of all threads."""
+    """Seconds of a decode step: wall time, and processor time of all threads. `disk_bytes`: around the page cache."""
 
     wall: float
     processor: float
+    disk_bytes: float = 0.0
+
+
+@dataclass(frozen=True)
+class Round:
+    """What was measured at one time: a step, and by each clock the rates that predict it."""
+
+    step: Time
+    known: dict[str, Here]
 
 
 CLOCKS = {"wall": time.perf_counter, "processor": time.process_time}
@@ -98,49 +115,93 @@ def fill(model: PreTrainedModel, attached: Attachment, cache: DriveCache, settin
                 k[row], v[row] = xcache.projections.project(layer, x[row], positions[0].numpy(), 0)
         cache.update(k, v, layer)
     cache.synchronize()
+    cache.flush()  # otherwise the drive may hold the last rows in memory
 
 
-def fastest(model: PreTrainedModel, cache: DriveCache, setting: Setting) -> Time:
-    """The fastest of some decode steps, by each clock."""
-    found = []
-    with torch.no_grad():
-        for number in range(STEPS + 1):
-            ids = torch.ones(setting.batch, 1, dtype=torch.int64)
-            # without a mask and with positions of its own, as a filled cache has no token ids
-            at = torch.full((setting.batch, 1), setting.tokens + number)
-            began, computed = time.perf_counter(), time.process_time()
-            model(ids, position_ids=at, past_key_values=cache, use_cache=True, logits_to_keep=1)
-            found.append((time.perf_counter() - began, time.process_time() - computed))
-    return Time(*(min(times) for times in zip(*found, strict=True)))
-
-
-def measured(model: PreTrainedModel, setting: Setting, drives: DriveOptions) -> tuple[Time, int]:
-    """The setting's step, and how many sequences were stored as X."""
+@contextmanager
+def filled(model: PreTrainedModel, setting: Setting, drives: DriveOptions) -> Iterator[tuple[Callable[[], Time], int]]:
+    """Measures the setting's step, the median of STEPS, whenever it is called; how many sequences are stored as X."""
     per_token = 4 * decoder_config(model).num_hidden_layers * decoder_config(model).hidden_size
     capacity = max(1 << 30, 4 * setting.batch * setting.tokens * per_token)
-    options = replace(drives, capacity_bytes=capacity)
-    with open_drives(options) as opened, attach(model, opened, xcache=setting.share) as attached:
-        cache = attached.cache()
-        assert isinstance(cache, DriveCache)
-        fill(model, attached, cache, setting)
-        as_inputs = sum(isinstance(row, InputSequence) for row in cache.sequences)
-        return fastest(model, cache, setting), as_inputs
+    with (
+        open_drives(replace(drives, capacity_bytes=capacity)) as opened,
+        attach(model, opened, xcache=setting.share) as attached,
+        torch.no_grad(),
+    ):
+        kept = attached.cache()
+        assert isinstance(kept, DriveCache)
+        fill(model, attached, kept, setting)
+        ids = torch.ones(setting.batch, 1, dtype=torch.int64)
+
+        def step() -> Time:
+            # without a mask and with positions of its own, as a filled cache has no token ids
+            at = torch.full((setting.batch, 1), kept.get_seq_length())
+            began, computed, read = time.perf_counter(), time.process_time(), opened.stats().file_bytes_read
+            model(ids, position_ids=at, past_key_values=kept, use_cache=True, logits_to_keep=1)
+            wall, processor = time.perf_counter() - began, time.process_time() - computed
+            return Time(wall, processor, opened.stats().file_bytes_read - read)
+
+        def steps() -> Time:
+            found = [step() for _ in range(STEPS)]
+            return Time(*(statistics.median(getattr(one, name) for one in found) for name in Time.__annotations__))
+
+        step()
+        if isinstance(drive := opened.drives[0], CpuDrive):
+            _require_disk(drive, step().disk_bytes, model, setting)
+        yield steps, sum(isinstance(row, InputSequence) for row in kept.sequences)
 
 
-def compare(setting: Setting, model: PreTrainedModel, known: dict[str, Here], drives: DriveOptions) -> dict[str, Any]:
-    """A setting's row. `known`: the rates by each clock."""
-    found, as_inputs = measured(model, setting, drives)
-    row = asdict(setting)
-    for clock, rates in known.items():
-        parts = rates.parts(decoder_config(model).num_hidden_layers, setting.tokens, setting.batch, as_inputs)
-        predicted, seconds = sum(part.seconds for part in parts), getattr(found, clock)
+def _require_disk(drive: CpuDrive, read: float, model: PreTrainedModel, setting: Setting) -> None:
+    """A plan is for K and V that come from the disk: make sure that they do."""
+    _, kv_heads, head_dim = heads_of(decoder_config(model))
+    stored = 4 * decoder_config(model).num_hidden_layers * kv_heads * head_dim * setting.tokens * setting.batch
+    assert drive.read_stats().around_cache, "the file system reads around the page cache"
+    assert read >= 0.9 * stored, f"a step reads its K and V, {stored:,} bytes, not {read:,.0f}"
+
+
+def measured(
+    setting: Setting,
+    model: PreTrainedModel,
+    samples: Callable[[int], PreTrainedModel],
+    drives: DriveOptions,
+    count: int,
+) -> tuple[list[Round], int]:
+    """`count` rounds, and how many sequences were stored as X. `samples`: makes a model of so many layers."""
+    rounds, config = [], deepcopy(model.config)  # before the model is attached
+    with temporary_folder(cache_folder()) as folder, filled(model, setting, drives) as (steps, as_inputs):
+        for _ in range(count):
+            known = {
+                clock: measure(
+                    config,
+                    setting.batch,
+                    replace(drives, folder=folder),
+                    KeptRates(None),
+                    read,
+                    lambda _, layers: samples(layers),
+                )
+                for clock, read in CLOCKS.items()
+            }
+            rounds.append(Round(steps(), known))
+    return rounds, as_inputs
+
+
+def compare(setting: Setting, layers: int, rounds: list[Round], as_inputs: int) -> dict[str, Any]:
+    """A setting's row: medians of the rounds."""
+    row = asdict(setting) | {"disk_bytes": statistics.median(one.step.disk_bytes for one in rounds)}
+    for clock in CLOCKS:
+        parts = [one.known[clock].parts(layers, setting.tokens, setting.batch, as_inputs) for one in rounds]
+        totals = [sum(part.seconds for part in several) for several in parts]
+        steps = [getattr(one.step, clock) for one in rounds]
+        predicted, seconds = statistics.median(totals), statistics.median(steps)
         row |= {f"{clock}_ms": 1e3 * seconds, f"{clock}_predicted_ms": 1e3 * predicted}
         row |= {f"{clock}_error": predicted / seconds - 1}
-        row |= {f"{clock}_{part.name}_ms": 1e3 * part.seconds for part in parts}
+        row |= {f"{clock}_rounds": [[1e3 * one, 1e3 * other] for one, other in zip(steps, totals, strict=True)]}
+        for name, several in zip(("model", "attention"), zip(*parts, strict=True), strict=True):
+            row |= {f"{clock}_{name}_ms": 1e3 * statistics.median(part.seconds for part in several)}
     return row
 
 
-def table(rows: list[dict[str, Any]], threads: int) -> str:
+def table(rows: list[dict[str, Any]], threads: int, rounds: int) -> str:
     """The page's table and the sentence below it."""
     lines = [
         "| model | target | tokens | batch | X-cache | ms | predicted | error | processor ms | predicted | error |",
@@ -152,17 +213,20 @@ def table(rows: list[dict[str, Any]], threads: int) -> str:
             cells += [f"{row[f'{clock}_{what}']:,.1f}" for what in ("ms", "predicted_ms")]
             cells.append(f"{row[f'{clock}_error']:+.0%}")
         lines.append(f"| {' | '.join(cells)} |")
+    disk = max(row["disk_bytes"] for row in rows)
     within = {clock: sum(abs(row[f"{clock}_error"]) <= BOUND for row in rows) for clock in CLOCKS}
     return "\n".join(lines) + (
         f"\n\nWithin {BOUND:.0%}: {within['wall']} of {len(rows)} by wall time, {within['processor']} by processor "
-        f"time. Measured on {processor()}, {threads} threads; bfloat16 models with random weights; the fastest of "
-        f"{STEPS} steps."
+        f"time. Measured on {processor()}, {threads} threads; bfloat16 models with random weights; medians of "
+        f"{rounds} rounds of rates and {STEPS} steps. The cpu target read {disk / 1e6:,.0f} MB a step around the page "
+        "cache."
     )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", choices=sorted(CONFIGS), help="only its settings; the page stays as it is")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="fewer: the page stays as it is")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--json", type=Path, default=Path("out/bench_plan.json"), help="write the numbers there")
     given = parser.parse_args()
@@ -175,20 +239,18 @@ def main() -> None:
             if not settings:
                 continue
             torch.manual_seed(1)
-            model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).eval()
+            model = AutoModelForCausalLM.from_config(deepcopy(config), dtype=torch.bfloat16).eval()
+            samples = cache(partial(sample, config))
             for setting in settings:
                 drives = DriveOptions("fast", "", given.threads, 4 << 30, folder, target=setting.target, format=True)
-                known = {
-                    clock: measure(config, setting.batch, drives, KeptRates(None), read)
-                    for clock, read in CLOCKS.items()
-                }
-                rows.append(compare(setting, model, known, drives))
+                rounds, as_inputs = measured(setting, model, samples, drives, given.rounds)
+                rows.append(compare(setting, config.num_hidden_layers, rounds, as_inputs))
                 console.print(rows[-1])
-    text = table(rows, given.threads)
+    text = table(rows, given.threads, given.rounds)
     print(text)
     given.json.parent.mkdir(parents=True, exist_ok=True)
     given.json.write_text(json.dumps({"rows": rows}, indent=1))
-    if given.model is None:
+    if given.model is None and given.rounds >= ROUNDS:
         write_blocks(PAGE, {"bench-plan": text})
 
 

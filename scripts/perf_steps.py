@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 
-from attention_states import IN_RUNS, Shape, made_up
+from attention_states import IN_RUNS, SEED, Shape, made_up
 from kvdrive import abi
 from kvdrive.kernels.native import scale_bits
 from kvdrive.kvcache import formats
@@ -19,9 +21,13 @@ from kvdrive.policies import make_policy
 from kvdrive.policies.drive import DrivePolicy
 from kvdrive.policies.parameters import EVERYTHING, Parameters
 from kvdrive.targets.base import Target
+from kvdrive.targets.emulator import Emulator
 
 KNOWN = (4096, 32768)  # contexts whose times predict the others
 RATIO = Fraction(1, 8)  # of policies that do not read everything
+QUERIES = 4  # of a step on a flash model: where the chosen tokens are depends on the query
+_EVENTS = 1 << 18  # of a drive's timeline, more than a layer has
+_SENSE = re.compile(r'"name":"sense","pid":\d+,"tid":(\d+)')
 
 
 @dataclass(frozen=True)
@@ -68,9 +74,9 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Timed:
-    """A step: bytes that were read inside the drive, as it counts them, and seconds."""
+    """A step: what was read inside the drive, as it counts it (bytes, or pages of the fullest die), and seconds."""
 
-    size: int
+    size: float
     seconds: float
 
 
@@ -100,9 +106,33 @@ class Stored:
         seconds = clock() - start
         return Timed(target.stats().kv_bytes_read - before, seconds)
 
+    def on_flash(self, target: Emulator, setting: Setting) -> Timed:
+        """The device time of a step that reads some tokens, and the fullest die's pages: means over QUERIES queries.
 
-def line(known: Sequence[Timed]) -> Callable[[int], float]:
-    """Seconds by bytes: a fixed time and a rate through two measured points."""
+        The chosen tokens do not lie on all dies alike, and a layer takes as long as the die with most of them.
+        """
+        options, head_dim = setting.append_options, self.shape.head_dim
+        session = Session.existing(target, self.sessions[options, setting.tokens], options)
+        parameters, scale = setting.parameters(head_dim), scale_bits(None, head_dim)
+        size = (QUERIES, self.shape.layers, self.shape.kv_heads, setting.group, head_dim)
+        queries = np.random.default_rng(SEED + 1).standard_normal(size).astype(np.float16)
+        began, pages = target.device_ns(), 0
+        for query in queries:
+            for layer in range(self.shape.layers):
+                target.keep_trace(_EVENTS)
+                session.attend(layer, query[layer], setting.tokens, scale, parameters)
+                pages += fullest_die(target.trace())
+        target.keep_trace(0)
+        return Timed(pages / QUERIES, (target.device_ns() - began) / 1e9 / QUERIES)
+
+
+def fullest_die(timeline: str) -> int:
+    """Pages that the die senses that senses most of them."""
+    return max(Counter(_SENSE.findall(timeline)).values())
+
+
+def line(known: Sequence[Timed]) -> Callable[[float], float]:
+    """Seconds by what is read: a fixed time and a rate through two measured points."""
     few, many = known
     each = (many.seconds - few.seconds) / (many.size - few.size)
     return lambda size: few.seconds + (size - few.size) * each

@@ -67,12 +67,10 @@ class PlainReads:
 
 
 def disk(path: Path, threads: int, rounds: int, contexts: Sequence[int] = CONTEXTS) -> list[Outcome]:
-    """Exact steps of a file that is not in the page cache.
+    """Exact steps of a file that is not in the page cache. Medians over the rounds of what was measured and predicted.
 
-    Predicted is the longer of two things that overlap. One is reading as many bytes of the same file as the drive
-    counts, layer by layer, in pieces of the drive's size with as many in flight. It is measured just before and just
-    after the step, since the rate of a disk that others use changes from second to second. The other is the engine's
-    work: the same step again, with the file in the page cache. Medians over the rounds.
+    Predicted is reading and computing at the same time (`_both`), just before and just after the step, since the rate
+    of a disk that others use changes from second to second; and for each layer computing what is in flight at its end.
     """
     shape = Shape(layers=2, group=4, tokens=max(contexts))
     settings = [Setting("cpu", "disk", "exact", 4, tokens, IN_RUNS) for tokens in sorted(contexts)]
@@ -83,16 +81,31 @@ def disk(path: Path, threads: int, rounds: int, contexts: Sequence[int] = CONTEX
         for _ in range(rounds):
             for setting in settings:
                 layer = shape.kv_bytes * setting.tokens // shape.tokens // shape.layers
+                before = _both(path, threads, plain, stored, setting, layer)
                 forget(path)
                 with CpuDrive(path, threads) as drive:
                     stored.step(drive, _WARM_UP)
-                    before = plain.seconds(shape.layers, layer)
                     seconds = stored.step(drive, setting).seconds
-                    after = plain.seconds(shape.layers, layer)
-                with CpuDrive(path, threads, cache_bytes=1 << 40) as drive:
-                    work = min(stored.step(drive, setting).seconds for _ in range(2))  # the first one fills the cache
-                found[setting].append((max((before + after) / 2, work), seconds))
+                after = _both(path, threads, plain, stored, setting, layer)
+                found[setting].append(((before + after) / 2, seconds))
     return [
         Outcome(setting, *(statistics.median(column) for column in zip(*pairs, strict=True)))
         for setting, pairs in found.items()
     ]
+
+
+def _both(path: Path, threads: int, plain: PlainReads, stored: Stored, setting: Setting, layer: int) -> float:
+    """Seconds of a step of layers of `layer` bytes, from reads without a drive and a drive without reads.
+
+    The reads are of as many bytes of the same file, layer by layer, in pieces of the drive's size with as many in
+    flight. Beside them the engine works on the step with the file in the page cache: they share the processors and the
+    memory. In a step, it cannot work on a layer's last pieces before they have come.
+    """
+    with CpuDrive(path, threads, cache_bytes=1 << 40) as drive, ThreadPoolExecutor(1) as beside:
+        work = min(stored.step(drive, setting).seconds for _ in range(2))  # the first one fills the cache
+        start = time.perf_counter()
+        working = beside.submit(stored.step, drive, setting)
+        plain.seconds(stored.shape.layers, layer)
+        working.result()
+        both = time.perf_counter() - start
+    return both + work * min(DEPTH * PIECE / layer, 1)

@@ -3,7 +3,7 @@
 import pytest
 
 import validate_perf
-from perf_steps import Outcome, Setting, Timed, from_known, line
+from perf_steps import Outcome, Setting, Timed, from_known, fullest_die, line
 from validate_disk import PIECE, PlainReads, disk
 from validate_perf import BOUND, CONTEXTS
 
@@ -13,6 +13,12 @@ def test_two_points_predict_a_third():
     times = {Setting("t", "p", "exact", 1, tokens): Timed(tokens, 1 + tokens / 1024) for tokens in CONTEXTS}
     assert [one.setting.tokens for one in from_known(times)] == [8192, 16384, 65536]
     assert all(one.error == pytest.approx(0) for one in from_known(times))
+
+
+def test_the_fullest_die_senses_most_pages():
+    event = '{"ph":"X","name":"%s","pid":2,"tid":%d,"ts":0.1,"dur":35}'
+    events = [("sense", 1), ("sense", 3), ("transfer", 1), ("transfer", 1), ("sense", 3)]
+    assert fullest_die(",".join(event % one for one in events)) == 2
 
 
 def test_a_page_has_every_setting():

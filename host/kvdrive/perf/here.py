@@ -10,7 +10,9 @@ import copy
 import hashlib
 import os
 import shutil
+import statistics
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -113,31 +115,7 @@ def plan_here(asked: Asked, drives: DriveOptions, known: KeptRates | None = None
     )
 
 
-def measure(config: Any, batch: int, drives: DriveOptions, known: KeptRates, clock: Clock = time.perf_counter) -> Here:
-    """Measure by `clock` what `known` does not have. Raises as `plan_here`."""
-    many = min(config.num_hidden_layers, _LAYERS)
-    counts = sorted({max(1, many // 2), many})
-    least = _sample(config, counts[0])
-    with open_drives(replace(drives, drives=1, format=True)) as opened:
-        speed = opened.drives[0].speed
-        refusal = ""
-        try:
-            attached = attach(least, opened, xcache=1.0)
-        except UnsupportedError as error:
-            refusal, attached = str(error), attach(least, opened)
-        with attached:
-            attention = attached.attention_rates(known, clock)
-        digest = hashlib.sha256(config.to_json_string(use_diff=True).encode()).hexdigest()[:16]
-        key = f"step | {kept.fingerprint()} | {speed} | batch {batch} | {config.model_type} {digest}"
-        dense = known.get(key, Line)
-        if dense is None:
-            times = _fastest([least, *(_sample(config, count) for count in counts[1:])], opened, batch, clock)
-            dense = Line(0.0, times[0]) if counts == [1] else Line.through(*zip(counts, times, strict=True))
-            known.put(key, dense)
-    return Here(dense, attention, 0 if refusal else 2 * config.hidden_size, refusal, speed)
-
-
-def _sample(config: Any, layers: int) -> PreTrainedModel:
+def sample(config: Any, layers: int) -> PreTrainedModel:
     """A model of the configuration with so many layers. Raises InputError where they do not fit in memory."""
     few = copy.deepcopy(config)
     few.num_hidden_layers = layers
@@ -152,8 +130,39 @@ def _sample(config: Any, layers: int) -> PreTrainedModel:
     return model.eval()
 
 
-def _fastest(models: list[PreTrainedModel], opened: DriveGroup, batch: int, clock: Clock) -> list[float]:
-    """Seconds of each model's fastest decode step behind SHORT tokens. The models take turns."""
+def measure(
+    config: Any,
+    batch: int,
+    drives: DriveOptions,
+    known: KeptRates,
+    clock: Clock = time.perf_counter,
+    sample: Callable[[Any, int], PreTrainedModel] = sample,
+) -> Here:
+    """Measure by `clock` what `known` does not have. Raises as `plan_here`."""
+    many = min(config.num_hidden_layers, _LAYERS)
+    counts = sorted({max(1, many // 2), many})
+    least = sample(config, counts[0])
+    with open_drives(replace(drives, drives=1, format=True)) as opened:
+        speed = opened.drives[0].speed
+        refusal = ""
+        try:
+            attached = attach(least, opened, xcache=1.0)
+        except UnsupportedError as error:
+            refusal, attached = str(error), attach(least, opened)
+        with attached:
+            attention = attached.attention_rates(known, clock)
+        digest = hashlib.sha256(config.to_json_string(use_diff=True).encode()).hexdigest()[:16]
+        key = f"step | {kept.fingerprint()} | {speed} | batch {batch} | {config.model_type} {digest}"
+        dense = known.get(key, Line)
+        if dense is None:
+            times = _steps([least, *(sample(config, count) for count in counts[1:])], opened, batch, clock)
+            dense = Line(0.0, times[0]) if counts == [1] else Line.through(*zip(counts, times, strict=True))
+            known.put(key, dense)
+    return Here(dense, attention, 0 if refusal else 2 * config.hidden_size, refusal, speed)
+
+
+def _steps(models: list[PreTrainedModel], opened: DriveGroup, batch: int, clock: Clock) -> list[float]:
+    """Seconds of each model's decode step behind SHORT tokens, the median of some. The models take turns."""
     ids = torch.ones(batch, SHORT, dtype=torch.int64)
     times: list[list[float]] = []
     with ExitStack() as stack, torch.no_grad():
@@ -166,7 +175,7 @@ def _fastest(models: list[PreTrainedModel], opened: DriveGroup, batch: int, cloc
                 began = clock()
                 model(ids[:, :1], past_key_values=cache, logits_to_keep=1)
                 times[-1].append(clock() - began)
-    return [min(found) for found in zip(*times, strict=True)]
+    return [statistics.median(found) for found in zip(*times, strict=True)]
 
 
 def _share(asked: Asked, found: Here) -> tuple[float, str]:

@@ -1,5 +1,6 @@
 """Plans for this machine: steps follow from measured layers; what was measured is kept and shared."""
 
+import itertools
 import json
 
 import pytest
@@ -11,6 +12,7 @@ from kvdrive.cli.main import app
 from kvdrive.errors import InputError
 from kvdrive.kvcache import drive_rates
 from kvdrive.kvcache.drive_rates import Line
+from kvdrive.kvcache.xcache import measured as xcache_rates
 from kvdrive.kvcache.xcache.measured import Measured
 from kvdrive.perf import here, kept
 from kvdrive.perf.here import Asked, Here, plan_here
@@ -60,6 +62,14 @@ def asked(tokens=1000, share=None):
 
 
 def test_a_plan_measures_once(tmp_path, monkeypatch):
+    seconds = itertools.count(1)  # more for more tokens, which are measured later
+
+    def typical(work, clock):
+        work()
+        return float(next(seconds))
+
+    for module in (drive_rates, xcache_rates):
+        monkeypatch.setattr(module, "typical", typical)
     options = DriveOptions(target="cpu", folder=tmp_path, capacity_bytes=1 << 28)
     first = plan_here(asked(share=0.5), options)
     assert (first.alpha, len(first.parts), first.overlapped) == (0.5, 2, first.step)
@@ -70,7 +80,7 @@ def test_a_plan_measures_once(tmp_path, monkeypatch):
     def measured(*arguments):
         raise AssertionError
 
-    monkeypatch.setattr(here, "_fastest", measured)
+    monkeypatch.setattr(here, "_steps", measured)
     monkeypatch.setattr(drive_rates, "_measure", measured)
     assert plan_here(asked(share=0.5), options).parts == first.parts
     with pytest.raises(AssertionError):
@@ -131,4 +141,4 @@ def test_options_that_do_not_go_together_are_one_sentence(options, sentence):
 def test_layers_that_do_not_fit_are_refused(monkeypatch):
     monkeypatch.setattr(here, "_memory", lambda: 1e5)
     with pytest.raises(InputError, match="too much to measure them here"):
-        here._sample(here.config_of(SMALL_OPT), 2)
+        here.sample(here.config_of(SMALL_OPT), 2)

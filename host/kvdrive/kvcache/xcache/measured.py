@@ -11,7 +11,7 @@ import torch
 
 from kvdrive.kernels.native import scale_bits
 from kvdrive.kvcache.backing import Backing
-from kvdrive.kvcache.drive_rates import FEW, MANY, Clock, Heads, Line, best, drive_rates
+from kvdrive.kvcache.drive_rates import FEW, MANY, Clock, Heads, Line, drive_rates, typical
 from kvdrive.kvcache.session import Query
 from kvdrive.kvcache.xcache.attention import MemoryAttention
 from kvdrive.kvcache.xcache.inputs import XCache
@@ -95,9 +95,9 @@ def _host(xcache: XCache, heads: Heads, tokens: int, clock: Clock) -> tuple[floa
     query = Query(cast(Any, row), layer, q, tokens, scale_bits(None, heads.head_dim))
 
     def work(attention: MemoryAttention) -> tuple[float, float]:
-        project = best(lambda: row.project(layer, xcache.rows.decode(patterns), 0), clock)
+        project = typical(lambda: row.project(layer, xcache.rows.decode(patterns), 0), clock)
         rebuilt = row.project(layer, x, 0)
-        return project, best(lambda: attention.attend(query, rebuilt.k, rebuilt.v), clock)
+        return project, typical(lambda: attention.attend(query, rebuilt.k, rebuilt.v), clock)
 
     found: tuple[float, float] = xcache.worker.start(work).result()
     return found
