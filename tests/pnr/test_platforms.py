@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+import hardware
 from openhls.backend.simulate import ToolError
-from openhls.backend.target import platform_names, target_of
-from pnr import figures, route, tools
+from openhls.backend.target import Target, platform_names
+from pnr import cli, figures, route, synthesis, tools
 from rtl import manifest
-from rtl.build import build, hash_files
+from rtl.build import hash_files
 from rtl.kernels import ROOT, find_tops
 
 OPEN = [name for name in platform_names() if route.flow_of(name)]
@@ -48,8 +49,8 @@ def test_other_platforms_go_to_the_vendors_tools() -> None:
 
 def test_softmax_stores_fewer_scores_where_memory_is_small(tmp_path: Path) -> None:
     (top,) = find_tops("softmax")
-    macros = tuple(route.flow_of("ecp5-85")["defines"]["softmax"])
-    built = build(top, tmp_path, target_of(platform="ecp5-85"), macros)
+    macros = route.flow_of("ecp5-85")["defines"]["softmax"]
+    built = cli.compile_for(top, "ecp5-85", tmp_path)
     text = (built.folder / "rtl/softmax_process.sv").read_text()
     assert re.findall(r"\.LENGTH\((\d+)\), .*RAM_STYLE\(\"block\"\)", text) == ["32768"]
     assert int(macros[0].split("=")[1]) == 2 * 32768
@@ -63,6 +64,50 @@ def test_committed_figures_are_of_the_present_kernels() -> None:
         (top,) = find_tops(one["top"])
         sources = [ROOT / source for source in manifest.load(top)["sources"]]
         assert one["source_hash"] == hash_files(sources), (one["platform"], one["top"])
+
+
+def test_the_places_of_a_device_are_those_that_its_router_reports() -> None:
+    for path in figures.FOLDER.glob("*/*.json"):
+        found = json.loads(path.read_text())
+        if "fmax_mhz" in found:
+            assert found["available"] == route.flow_of(found["platform"])["available"]
+
+
+def test_a_kernel_that_does_not_fit_leaves_how_far_it_came(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(figures, "FOLDER", tmp_path / "routed")
+    monkeypatch.setattr(cli, "OUT", tmp_path)
+    monkeypatch.setattr(figures.tools, "package_version", lambda name: name)
+    kinds = ["LUT4", "CCU2C", "TRELLIS_DPR16X4", "TRELLIS_FF", *["DP16KD"] * 300, "PFUMX"]
+    cells = {f"dut.{number}": {"type": kind} for number, kind in enumerate(kinds)}
+
+    def synthesise(folder: Path, flow: str, top: str, minutes: float) -> None:
+        assert minutes == 7
+        (folder / synthesis.DESIGN).write_text(json.dumps({"modules": {"harness": {"cells": cells}}}))
+
+    def route_it(folder: Path, target: Target, kernel: str, minutes: float) -> None:
+        tools.run(["python", "-c", "print('busy'); print('ERROR: no place for DP16KD'); exit(1)"], folder, minutes)
+
+    monkeypatch.setattr(cli.synthesis, "synthesise", synthesise)
+    monkeypatch.setattr(cli.route, "route", route_it)
+    assert cli.main(["page_filter", "--platform", "ecp5-85", "--minutes", "7"]) == 1
+    assert "no place for DP16KD" in capsys.readouterr().err
+    found = json.loads((tmp_path / "routed/ecp5-85/page_filter.json").read_text())
+    assert found["stopped"] == "ERROR: no place for DP16KD"
+    assert found["used"] == {"LUT": 9, "FF": 1, "DSP": 0, "BRAM": 300}
+    row = hardware.stopped_row(found)
+    assert row[2] == "synthesised; ERROR: no place for DP16KD"
+    assert row[3:] == ["9 of 83,640", "1 of 83,640", "0 of 156", "300 of 208"]
+    blocks = hardware.routed_tables([found], {})
+    assert "| 300 of 208 |" in blocks["stopped"]
+    assert "page_filter" not in blocks["routed"]
+    endless = ["python", "-c", "while True: pass"]
+    monkeypatch.setattr(cli.synthesis, "synthesise", lambda *_: tools.run(endless, tmp_path, 0.001))
+    assert cli.main(["page_filter", "--platform", "ecp5-85"]) == 1
+    found = json.loads((tmp_path / "routed/ecp5-85/page_filter.json").read_text())
+    assert (found["stopped"], found["synthesised"]) == ("python has not ended after 0.001 minutes", False)
+    assert hardware.stopped_row(found)[3:] == ["-"] * 4
 
 
 def test_a_missing_program_is_named(tmp_path: Path) -> None:
