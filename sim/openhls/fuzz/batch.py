@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -56,10 +57,17 @@ def compile_designs(programs: dict[str, str], out: Path, verdicts: dict[str, Ver
             simulate.verilate(list(design.files), design.top, f"V{name}", out / "verilated")
             designs[name] = design, program.function
         except Unsupported as error:
-            verdicts[name] = Verdict(name, refused=str(error).replace(f"{out}/", ""))
+            verdicts[name] = refusal(name, str(error).replace(f"{out}/", ""))
         except Exception as error:  # whatever the compiler does with a program of the subset is a finding
             verdicts[name] = Verdict(name, f"{type(error).__name__}: {error}")
     return designs
+
+
+def refusal(name: str, text: str) -> Verdict:
+    """A refusal has to name a line of the C++, and no linker name."""
+    if re.match(rf"{name}\.cpp:[1-9]\d*\b", text) and not re.search(r"\b_Z\w", text):
+        return Verdict(name, refused=text)
+    return Verdict(name, f"a refusal without a line, or with a linker name: {text}")
 
 
 def run_batch(programs: dict[str, str], out: Path, cases: int = 20) -> list[Verdict]:

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random programs, as g++ compiles them and as RTL under random stalls."""
 
+import functools
+import re
 from pathlib import Path
 
 import pytest
 
 from openhls.backend import datapath
-from openhls.fuzz.batch import run_batch
+from openhls.fuzz.batch import refusal, run_batch
 from openhls.fuzz.generate import random_program, top_name
 from openhls.fuzz.run import BATCH, run_seeds, still_fails
 from openhls.fuzz.shrink import shrink
@@ -30,6 +32,59 @@ def test_what_once_failed_is_the_same_in_hardware(tools: None, tmp_path: Path) -
         pytest.skip("no failing program was kept yet")
     programs = {path.stem: path.read_text() for path in REGRESSIONS}
     assert [verdict for verdict in run_batch(programs, tmp_path / "batch") if verdict.problem] == []
+
+
+# What random programs must have, as the text of one of them shows it.
+RULES = {
+    "bits of numbers in a concatenation": r"\.range\(\d+, \d+\), ",
+    "a concatenation that is assigned": r"^ *\([\w.]+, [\w.]+\) = ",
+    "some bits that are assigned": r"^ *[\w.]+\.range\(\d+, \d+\) = ",
+    "numbers of one width and of different signs": r"ap_uint<63>\(.*\) (<|==) ap_int<63>\(",
+    "fixed-point numbers": r"AP_RND_CONV, AP_SAT_SYM>",
+    "side channels": r"ap_axiu<\d+, \d+, \d+, \d+>",
+    "signed data with side channels": r"ap_axis<\d+, \d+, \d+, \d+>",
+    "fields of structs": r"\]\.high = ",
+    "copies of structs": r"(p\d)\[.*\] = \1\[",
+    "structs in memory": r"const fuzzed_\d+_record\* mem_in",
+    "structs that are stored field by field": r"\.one = .*\n.*\.two = .*\n.*\.three = ",
+    "copies of structs in memory": r"auto one = mem_in",
+    "memory of odd widths": r"ap_int<6>\* mem_in",
+    "memory of wide words": r"ap_u?int<512>\* mem_in",
+    "volatile memory": r"volatile \w+\* mem_out",
+    "rows in memory": r"mem_out\[i\d+ \* 8 \+ i\d+\]",
+    "rows in memories of their own": r"ARRAY_PARTITION variable = m\d+ dim = 1 complete",
+    "numbers side by side": r"ARRAY_RESHAPE variable = a\d+ cyclic",
+    "static numbers": r"^ *static ap_u?int<\d+> \w+ = ",
+    "static arrays": r"^ *static ap_u?int<\d+> \w+\[\d+\] = ",
+    "static streams": r"static hls::stream",
+    "arrays between stages": r"^  ap_uint<32> link\d\[16\];",
+    "memory in stages": r"_stage0\(const ap_uint<32>\* in0",
+    "regions in a loop": r"_region\(in0, out0, n, k\);",
+    "arrays as arguments": r"table\[16\]",
+    "arrays of streams": r"> lanes\[2\]",
+    "a pointer to a number": r"int\* given",
+    "a reference": r"ap_int<20>& total",
+    "names that are keywords": r"& logic, ",
+    "pragmas without an effect": r"HLS ALLOCATION",
+    "loops without braces": r"\)\n#pragma HLS PIPELINE\n",
+    "loops with an iteration at least": r"\} while \(",
+}
+
+
+@functools.cache
+def first_programs() -> str:
+    return "\n".join(random_program(seed) for seed in range(600))
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_random_programs_have(rule: str) -> None:
+    assert re.search(RULES[rule], first_programs(), re.MULTILINE)
+
+
+def test_a_refusal_has_to_name_a_line_and_no_linker_name() -> None:
+    assert refusal("fuzzed_1", "fuzzed_1.cpp:3: a loop; write none").refused
+    assert refusal("fuzzed_1", "a loop; write none").problem
+    assert refusal("fuzzed_1", "fuzzed_1.cpp:3: a call of _ZN3hls1fEv; write none").problem
 
 
 def test_a_text_follows_from_its_seed() -> None:

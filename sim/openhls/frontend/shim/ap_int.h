@@ -84,6 +84,8 @@ struct operand {
 // What an unscoped enumeration is promoted to.
 template <typename T>
 struct operand<T, true> : operand<decltype(+T())> {};
+template <typename T>
+struct operand<volatile T, false> : operand<T> {};
 enum class Kind { kC, kNumber, kReference };
 // kFixed: the length of what is concatenated follows from its type; that of a range is known when it is made.
 template <int W, bool S, Kind kind, bool Named = S>
