@@ -65,7 +65,7 @@ class Accesses:
                 value = self.memory.load(source, Int(8 * size), predicate, "", location)
                 self.stages.check(source)
         if target.base in self.draft.context.memories:
-            self.pointers.store(target, value, size, reach)
+            self.pointers.store(it, target, value, size, reach)
         else:
             self.memory.store(target, value, size, predicate, location)
 
@@ -95,6 +95,6 @@ class Accesses:
         if it.flag == "volatile":
             self.streams.write(address, value, reach)
         elif address.base in self.draft.context.memories:
-            self.pointers.store(address, value, size, reach)
+            self.pointers.store(it, address, value, size, reach)
         else:
             self.memory.store(address, value, size, self.flow.build(reach), self.draft.builder.location)

@@ -8,16 +8,17 @@ from pathlib import Path
 
 from openhls.errors import Unsupported
 from openhls.frontend.addresses import Path as Steps
-from openhls.frontend.context import Context, make_context
+from openhls.frontend.context import Context, Granule, make_context, usual_element
 from openhls.frontend.directives import Directive
 from openhls.frontend.interfaces import FLOWS, Interfaces
 from openhls.frontend.llvm.module import Function, Module
 from openhls.frontend.llvm.reader import read_module
 from openhls.frontend.lowering import Lowering
 from openhls.frontend.pragmas import Notes
+from openhls.frontend.short_loops import Place, loops_that_wait
 from openhls.frontend.stages import Interface
 from openhls.frontend.tables import elements_of, layout
-from openhls.frontend.toolchain import SHIM, compile_source
+from openhls.frontend.toolchain import SHIM, Compiled, compile_source
 from openhls.ir import ArrayPort, Location, Program, State
 from openhls.passes.sequences import as_stream
 from openhls.verify import verify
@@ -125,16 +126,37 @@ def compile_program(
 ) -> Program:
     """`flow`: what arguments without INTERFACE are (interfaces.FLOWS). Raises Unsupported for C++ outside the subset,
     with `strict` also for what would be a warning; OpenHlsError for wrong C++ or missing tools."""
-    compiled = compile_source(source, top, includes, defines, directives)
+
+    def attempt(unrolled: frozenset[Place]) -> Program:
+        return _compile(compile_source(source, top, includes, defines, directives, unrolled), strict, flow)
+
+    program = attempt(frozenset())
+    waiting = {place: inner for place, inner in loops_that_wait(program).items() if inner}
+    if waiting:
+        try:
+            other = attempt(frozenset[Place]().union(*waiting.values()))
+        except Unsupported:
+            return program
+        if not waiting.keys() & loops_that_wait(other).keys():
+            return other
+    return program
+
+
+def _compile(compiled: Compiled, strict: bool, flow: str) -> Program:
+    """What clang made of the source, as a checked program."""
     module = read_module(compiled.text, str(SHIM))
     function = module.functions[compiled.top]
     compiler = _Compiler(module, compiled.notes)
     interfaces = Interfaces(compiled.notes, function, flow)
-    memories = interfaces.pointers() | interfaces.sequences()
-    context = make_context(module, function, {}, memories, bounds=compiled.notes.bounds)
+    sequences = interfaces.sequences()
+    memories = interfaces.pointers() | sequences
+    hidden = {
+        name: Granule(element=usual_element(function.pointees.get(name)), hides_padding=True) for name in sequences
+    }
+    context = make_context(module, function, {}, memories, bounds=compiled.notes.bounds, granules=hidden)
     interface = compiler.compile(context)
     counts = {}
-    for name in sorted(interfaces.sequences()):
+    for name in sorted(sequences):
         element = function.pointees[name].size if name in function.pointees else 0
         interface.process, counts[name] = as_stream(interface.process, name, element)
     arguments = _arguments(function, interface)

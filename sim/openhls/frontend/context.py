@@ -8,7 +8,7 @@ the whole tree of calls before anything is lowered.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from openhls.errors import Unsupported
@@ -18,12 +18,14 @@ from openhls.frontend.llvm.module import Function, Global, Instruction, Local, M
 from openhls.frontend.moving import index_moving_pointers
 from openhls.frontend.objects import Shape
 from openhls.frontend.types import Array, Int, Pointer, Struct, Type
+from openhls.frontend.whole_stores import Access, Together, stored_together, used_bytes
 from openhls.ir import UNKNOWN, Location
 
 STREAM_TYPES = ("stream<", "struct stream_of_blocks<")
 MOST_BYTES = 128  # of an element in memory
 IGNORED = ("llvm.lifetime.", "llvm.experimental.noalias", "llvm.dbg.", "llvm.assume", "llvm.invariant.")
 ASSEMBLER = "asm:"
+COPIES = ("llvm.memcpy", "llvm.memset", "llvm.memmove")
 
 
 @dataclass
@@ -44,16 +46,18 @@ class Granule:
     stages, consist of."""
 
     size: int = MOST_BYTES
-    element: int = 0  # bytes of a struct that is read as a whole, as long as nothing speaks against it
+    element: int = 0  # bytes of a struct that is accessed as a whole, as long as nothing speaks against it
+    hides_padding: bool = False  # what is stored to the padding of a struct does not matter
 
     @property
     def whole(self) -> int:
-        """The bytes of the elements that are read as a whole; 0 if accesses are made as they are."""
+        """The bytes of the elements that are accessed as a whole; 0 if accesses are made as they are."""
         return self.element if self.element > self.size else 0
 
-    def learn(self, address: Address, size: int, *, is_load: bool = False) -> None:
+    def learn(self, address: Address, size: int, *, may_be_whole: bool = False) -> None:
+        """`may_be_whole`: the access may take in all of its element."""
         if self.element and not (
-            is_load
+            may_be_whole
             and address.offset % self.element + size <= self.element
             and all(stride % self.element == 0 for _, stride in address.terms)
         ):
@@ -88,6 +92,7 @@ class Context:
     granules: dict[str, Granule] = field(default_factory=dict)  # of the memories
     counts: dict[str, int] = field(default_factory=dict)  # of the streams in an array, by the name of the array
     offsets: dict[str, Instruction] = field(default_factory=dict)  # selects between constants that index addresses
+    together: dict[int, Together] = field(default_factory=dict)  # by the id of a store to a part of a struct in memory
 
     def ways_of(self, operand: Operand, location: Location) -> list[Way]:
         """Where a pointer can lead."""
@@ -137,9 +142,8 @@ def make_context(
         index_moving_pointers(function)
         function.indexed = True
     context = Context(function, dict(bound), callers=callers, memories=memories)
-    sizes = {name: of.size for name, of in function.pointees.items() if isinstance(of, Struct)}
-    usual = {name: size if size & (size - 1) == 0 and size <= MOST_BYTES else 0 for name, size in sizes.items()}
-    context.granules = {name: (granules or {}).get(name) or Granule(element=usual.get(name, 0)) for name in memories}
+    usual = {name: usual_element(function.pointees.get(name)) for name in memories}
+    context.granules = {name: (granules or {}).get(name) or Granule(element=usual[name]) for name in memories}
     context.counts = {name: count for name, count in (bounds or {}).items() if name not in memories}
     for name, of in function.parameters:
         if isinstance(of, Pointer):
@@ -157,9 +161,47 @@ def make_context(
     if not callers:
         _add_arrays(context, bounds or {})
         _invent_roots(context)
+    context.together = _find_whole_stores(module, context)
     for it in _instructions(function):
         _learn(module, context, it)
     return context
+
+
+def usual_element(of: Type | None) -> int:
+    """The bytes of a struct that memory can move as a whole; 0 for anything else."""
+    size = of.size if isinstance(of, Struct) else 0
+    return size if size & (size - 1) == 0 and size <= MOST_BYTES else 0
+
+
+def _accesses(module: Module, context: Context, it: Instruction) -> Iterator[Access]:
+    """What an instruction accesses through pointers; a stage counts as a load."""
+    pointers = [operand for operand, of in zip(it.operands, it.types, strict=False) if isinstance(of, Pointer)]
+    accessed: list[tuple[Operand, int, bool]] = []
+    if it.opcode in ("load", "store"):
+        accessed = [(it.operands[-1], (it.type if it.opcode == "load" else it.types[0]).size, it.opcode == "store")]
+    elif it.opcode == "call" and str(it.flag).startswith(COPIES):
+        size = getattr(it.operands[2], "bits", 0)
+        accessed = [(operand, size, to) for operand, to in zip(pointers, (True, False), strict=False)]
+    elif is_call_of_stage(module, it):
+        accessed = [(operand, 1, False) for operand in pointers]
+    for operand, size, stores in accessed:
+        ways = context.ways_of(operand, it.location)
+        yield from (Access(it, way.address, size, stores, len(ways) > 1) for way in ways)
+
+
+def _find_whole_stores(module: Module, context: Context) -> dict[int, Together]:
+    """The stores to structs behind pointers that are only stored as a whole."""
+    elements = {}
+    for name, granule in context.granules.items():
+        of = context.function.pointees.get(name)
+        if of is not None and granule.element and granule.element == of.size:
+            needed = used_bytes(of) if granule.hides_padding else range(granule.element)
+            elements[name] = granule.element, set(needed)
+    if not elements:
+        return {}
+    blocks = context.function.blocks.values()
+    made = ([each for it in block.instructions for each in _accesses(module, context, it)] for block in blocks)
+    return stored_together(made, elements)
 
 
 def _element_ways(context: Context, it: Instruction, selects: dict[str, Instruction]) -> list[Way]:
@@ -280,6 +322,8 @@ def _invent_roots(context: Context) -> None:
 def _learn(module: Module, context: Context, it: Instruction) -> None:
     """Streams and shapes, from one instruction."""
     if it.opcode in ("load", "store"):
+        loads = it.opcode == "load"
+        touched = (it.type if loads else it.types[0]).size
         for way in context.ways_of(it.operands[-1], it.location):
             address = way.address
             if it.flag == "volatile" and address.base in context.memories:
@@ -301,27 +345,29 @@ def _learn(module: Module, context: Context, it: Instruction) -> None:
                     )
                 context.streams.add(address.base)
             elif address.base in context.memories:
-                loads = it.opcode == "load"
-                context.granules[address.base].learn(address, (it.type if loads else it.types[0]).size, is_load=loads)
+                context.granules[address.base].learn(address, touched, may_be_whole=loads or id(it) in context.together)
             else:
-                _learn_access(context, address, (it.type if it.opcode == "load" else it.types[0]).size, it.location)
+                _learn_access(context, address, touched, it.location)
     elif is_call_of_stage(module, it):
         _learn_call(module, context, it)
-    elif it.opcode == "call" and str(it.flag).startswith(("llvm.memcpy", "llvm.memset", "llvm.memmove")):
+    elif it.opcode == "call" and str(it.flag).startswith(COPIES):
         size = getattr(it.operands[2], "bits", None)
         if size is None:
             raise Unsupported(it.location, "a copy whose length varies", "copy in a loop")
-        for operand, of in zip(it.operands[:2], it.types[:2], strict=True):
+        for operand, of, stores in zip(it.operands[:2], it.types[:2], (True, False), strict=True):
             if isinstance(of, Pointer):
-                _learn_access(context, context.address(operand, it.location), size, it.location)
+                may_be_whole = not stores or id(it) in context.together
+                _learn_access(context, context.address(operand, it.location), size, it.location, may_be_whole)
 
 
-def _learn_access(context: Context, address: Address, size: int, location: Location) -> None:
+def _learn_access(
+    context: Context, address: Address, size: int, location: Location, may_be_whole: bool = False
+) -> None:
     held = context.objects.get(address.base)
     if held is not None:
         held.shape.learn(walk(held.root, address.moved(held.offset), size, location))
     elif address.base in context.memories:
-        context.granules[address.base].learn(address, size)
+        context.granules[address.base].learn(address, size, may_be_whole=may_be_whole)
     elif not address.base.startswith("@"):
         raise Unsupported(
             location,
@@ -347,7 +393,7 @@ def _learn_call(module: Module, context: Context, it: Instruction) -> None:
         if address.base in context.memories:
             memories.add(name)
             granules[name] = context.granules[address.base]
-            granules[name].learn(address, granules[name].element, is_load=True)
+            granules[name].learn(address, granules[name].element, may_be_whole=True)
             continue
         held = context.objects.get(address.base)
         if held is None:

@@ -11,7 +11,7 @@ from openhls.frontend.llvm.module import Local, Module, Number
 from openhls.frontend.llvm.module import Operand as LlvmOperand
 from openhls.frontend.pragmas import Notes
 from openhls.frontend.simplifier import Simplifier
-from openhls.ir import Const, Operand, Value
+from openhls.ir import Const, Opcode, Operand, Value
 from openhls.names import Names
 
 
@@ -48,6 +48,16 @@ class Draft:
         if isinstance(operand, Local) and operand.name in self.values:
             return self.values[operand.name]
         raise self.address_as_value()
+
+    def merged(self, old: Operand, part: Operand, low: int) -> Operand:
+        """`old` with `part` in its bits from `low` on."""
+        pieces = [part]
+        high = low + part.width
+        if high < old.width:
+            pieces.insert(0, self.builder.make(Opcode.EXTRACT, old.width - high, old, low=high))
+        if low:
+            pieces.append(self.builder.make(Opcode.EXTRACT, low, old))
+        return self.builder.make(Opcode.CONCAT, old.width, *pieces)
 
     def address_as_value(self) -> Unsupported:
         return Unsupported(self.builder.location, "an address used as a value", "use an array and an index")

@@ -153,20 +153,10 @@ class Memory:
             array = self.array(address.base, held, piece)
             part = self._builder.make(Opcode.EXTRACT, 8 * piece.size, value, low=8 * piece.position)
             if piece.size != piece.leaf_size:
-                part = self._merge(self._load_piece(array, piece, predicate, ""), part, 8 * piece.low)
+                part = self._draft.merged(self._load_piece(array, piece, predicate, ""), part, 8 * piece.low)
             self.stored.add((address.base, piece.key))
             index = self._index(piece.indices, array.length)
             self._builder.access(Opcode.STORE, array.name, (index, part), 0, predicate, row=_row(array, piece))
-
-    def _merge(self, old: Operand, part: Operand, low: int) -> Operand:
-        """`old` with `part` in its bits from `low` on."""
-        pieces = [part]
-        high = low + part.width
-        if high < old.width:
-            pieces.insert(0, self._builder.make(Opcode.EXTRACT, old.width - high, old, low=high))
-        if low:
-            pieces.append(self._builder.make(Opcode.EXTRACT, low, old))
-        return self._builder.make(Opcode.CONCAT, old.width, *pieces)
 
     def _object(self, address: Address, location: Location) -> Object:
         held = self._context.objects.get(address.base)

@@ -10,6 +10,8 @@ from openhls.frontend.addresses import Address
 from openhls.frontend.boolean import Node
 from openhls.frontend.draft import Draft
 from openhls.frontend.flow import Flow
+from openhls.frontend.llvm.module import Instruction
+from openhls.frontend.whole_stores import Together
 from openhls.ir import ADDRESS_BITS, Const, Opcode, Operand
 
 _MANY = 64  # pieces of one access
@@ -22,6 +24,7 @@ class Pointers:
     draft: Draft
     flow: Flow
     taken: dict[tuple[Address, Node], Operand] = field(default_factory=dict)  # structs that the current block has read
+    given: dict[int, Operand] = field(default_factory=dict)  # structs that it has stored parts of, by their Together
 
     def place(self, address: Address) -> Operand:
         """The byte address of an access to memory."""
@@ -66,10 +69,29 @@ class Pointers:
             )
         return piece
 
-    def store(self, address: Address, value: Operand, size: int, reach: Node) -> None:
+    def store(self, it: Instruction, address: Address, value: Operand, size: int, reach: Node) -> None:
+        """Stores `size` bytes: with the others of a struct, or piece by piece."""
         word = value if value.width == 8 * size else self.draft.builder.make(Opcode.ZEXT, 8 * size, value)
+        if self.draft.context.granules[address.base].whole:
+            self._store_with_others(self.draft.context.together[id(it)], it, address, word, reach)
+            return
         piece = self._piece(address, size)
         for at in range(0, size, piece):
             part = self.draft.builder.make(Opcode.EXTRACT, 8 * piece, word, low=8 * at)
-            place, predicate = self.place(address.moved(at)), self.flow.build(reach)
-            self.draft.builder.access(Opcode.STORE, self.draft.reserved[address.base], (place, part), 0, predicate)
+            self._store(address.moved(at), part, reach)
+
+    def _store_with_others(
+        self, group: Together, it: Instruction, address: Address, part: Operand, reach: Node
+    ) -> None:
+        """Keeps a part of a struct until all of it is there. Padding becomes 0."""
+        old = self.given.pop(id(group), Const(8 * group.size, 0))
+        word = self.draft.merged(old, part, 8 * (address.offset - group.first.offset))
+        if it is not group.stores[-1]:
+            self.given[id(group)] = word
+            return
+        self._store(group.first, word, reach)
+        self.taken = {key: value for key, value in self.taken.items() if key[0].base != address.base}
+
+    def _store(self, address: Address, word: Operand, reach: Node) -> None:
+        place, predicate = self.place(address), self.flow.build(reach)
+        self.draft.builder.access(Opcode.STORE, self.draft.reserved[address.base], (place, word), 0, predicate)

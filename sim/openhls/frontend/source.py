@@ -56,7 +56,8 @@ class _Loop:
 class Source:
     """One pass over a preprocessed text; `notes` and `text()` are its results. `macros` gives its `#define` lines.
 
-    `directives` are taken as pragmas of the scopes they name; `top` is the function whose array bounds are noted.
+    `directives` are taken as pragmas of the scopes they name; `top` is the function whose array bounds are noted;
+    `unrolled` are the files and lines of loops without pragmas that are unrolled.
     """
 
     def __init__(
@@ -65,8 +66,10 @@ class Source:
         macros: Callable[[], str] = str,
         top: str = "",
         directives: tuple[Directive, ...] = (),
+        unrolled: frozenset[tuple[str, int]] = frozenset(),
     ) -> None:
         self._source = source
+        self._unrolled = unrolled
         self._constants = Constants(source, macros)
         self._masked = blank_literals(source)
         self._places = Places(source)
@@ -256,7 +259,8 @@ class Source:
         location, column = self._places.location(loop.keyword), self._places.column(loop.keyword)
         note = LoopNote(location, column, loop.label, tuple(loop.pragmas))
         self.notes.loops[(location.file, location.line, column)] = note
-        wish = "unroll(full)" if loop.unrolled else "unroll(disable)"
+        alone = not loop.pragmas and (location.file, location.line) in self._unrolled
+        wish = "unroll(full)" if loop.unrolled or alone else "unroll(disable)"
         for pragma in note.of_kind("UNROLL"):
             wish = f"unroll_count({pragma.options['factor']})" if "factor" in pragma.options else "unroll(full)"
             if "off" in pragma.words or pragma.options.get("off") == "true":

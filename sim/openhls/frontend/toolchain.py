@@ -97,8 +97,10 @@ def compile_source(
     includes: tuple[Path, ...] = (),
     defines: tuple[str, ...] = (),
     directives: tuple[Directive, ...] = (),
+    unrolled: frozenset[tuple[str, int]] = frozenset(),
 ) -> Compiled:
-    """Several sources are one translation unit, in their order.
+    """Several sources are one translation unit, in their order. `unrolled`: files and lines of loops that are unrolled
+    if they have no pragmas.
 
     Raises Unsupported for a pragma outside the subset, OpenHlsError with clang's words for wrong C++.
     """
@@ -117,7 +119,7 @@ def compile_source(
     if _MEMORY_CALL.search(preprocessed):
         preprocess += ["-include", str(SHIM / "openhls_memory.h")]
         preprocessed = run_preprocessor()
-    rewriter = Source(preprocessed, lambda: run_preprocessor("-dM"), top, directives)
+    rewriter = Source(preprocessed, lambda: run_preprocessor("-dM"), top, directives, unrolled)
     unoptimised = _run(
         [
             *(CLANG, *_CLANG_FLAGS, "-x", "c++-cpp-output", "-O1", "-g", "-gcolumn-info", "-Xclang"),

@@ -154,12 +154,19 @@ Words memory_words(const Element* elements, std::size_t count) {
   return packed;
 }
 
-// Elements as the words of a stream, each as memory has it.
+// Elements as the words of a stream, each as memory has it; the padding of a struct is 0.
 template <typename Element>
 void put_words(Words& out, const Element* elements, std::size_t count) {
   out.push_back(static_cast<std::uint32_t>(count));
   for (std::size_t i = 0; i < count; ++i) {
-    const Words one = memory_words(&elements[i], 1);
+    Words one;
+    if constexpr (!kIsNumber<Element> && std::is_trivially_copyable<Element>::value) {
+      Element element = elements[i];
+      __builtin_clear_padding(&element);
+      one = memory_words(&element, 1);
+    } else {
+      one = memory_words(&elements[i], 1);
+    }
     out.insert(out.end(), one.begin(), one.end());
   }
 }
