@@ -349,6 +349,7 @@ class Array:
 
     `initial` are the contents when the top starts (a table, never stored to); None: any contents. An `external` array
     belongs to a caller. `storage` is the BIND_STORAGE type and implementation, in lower case ("ram_s2p", "bram").
+    `first` names the array whose second read port this one is (passes/second_port.py).
     """
 
     name: str
@@ -360,6 +361,7 @@ class Array:
     initial: tuple[int, ...] | None = None
     external: bool = False
     location: Location = UNKNOWN
+    first: str = ""
 
 
 @dataclass(frozen=True)

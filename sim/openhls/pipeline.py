@@ -27,6 +27,7 @@ from openhls.passes.forward import forward
 from openhls.passes.look_ahead import look_ahead
 from openhls.passes.naming import name_values
 from openhls.passes.narrow import narrow
+from openhls.passes.second_port import add_second_ports
 from openhls.passes.tidy import tidy
 from openhls.verify import verify, verify_process
 
@@ -58,6 +59,10 @@ def _name(program: Program, target: Target) -> Program:
     return replace(program, processes={name: name_values(each) for name, each in program.processes.items()})
 
 
+def _second_ports(program: Program, target: Target) -> Program:
+    return add_second_ports(program)
+
+
 def _narrow(program: Program, target: Target) -> Program:
     return narrow(program)
 
@@ -84,6 +89,7 @@ PROGRAM_PASSES = (
     Pass(_expand, "narrow operands: a division takes a step per bit", "no divisions and no counts"),
     _NARROW,
     Pass(_flatten, "final widths: a nest is judged by its schedule", "one loop for a nest that keeps its interval"),
+    Pass(_second_ports, "final loops", "two ports for array arguments that a loop reads more than once an iteration"),
     Pass(_name, "all values of the program", "names of C++ variables; what is made from here on is named after these"),
 )
 

@@ -81,7 +81,8 @@ def write_design(
     top, target = module_of(top), target or target_of()
     if not target.ultra_ram:
         program = without_ultra_ram(program)
-    built = build_program(finish_program(program, target), target)
+    program = finish_program(program, target)
+    built = build_program(program, target)
     regions = tuple(report(built, target))
     if expected is not None:
         check_intervals(regions, program.sources, expected)

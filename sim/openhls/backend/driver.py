@@ -9,7 +9,7 @@ from pathlib import Path
 from openhls.backend import simulate
 from openhls.backend.axi import bus_widths
 from openhls.backend.design import Design
-from openhls.backend.outside import bank_name
+from openhls.backend.outside import bank_name, read_port
 from openhls.backend.registers import PORT, Register, RegisterMap
 from openhls.backend.storage import Kind, storage_of
 from openhls.ir import Direction
@@ -95,12 +95,13 @@ def memory_ports(design: Design, argument: str) -> list[str]:
                 lines.append(f"harness.bank({{{place}, nullptr, {{}}, {read}, {pins}, {{}}, {data}}});")
             continue
         for bank in range(storage.factor):
-            pins, bits, number = bank_name(storage, bank), storage.address_bits, int(uses.reads)
+            pins, bits = bank_name(storage, bank), storage.address_bits
+            number, reading = int(uses.reads), read_port(storage)
             step, first = (storage.factor, bank) if storage.cyclic else (1, bank * storage.bank_length)
             parts = [f"{{{layout}}}, {storage.array.length}, {first}, {step}"]
-            parts.append(f"&top.{pins}_ce0" if uses.reads else "nullptr")
-            parts.append(f'openhls::port("{name}", {bits}, top.{pins}_address0)' if uses.reads else "{}")
-            parts.append(f'openhls::port("{name}", {width}, top.{pins}_q0)' if uses.reads else "{}")
+            parts.append(f"&top.{pins}_ce{reading}" if uses.reads else "nullptr")
+            parts.append(f'openhls::port("{name}", {bits}, top.{pins}_address{reading})' if uses.reads else "{}")
+            parts.append(f'openhls::port("{name}", {width}, top.{pins}_q{reading})' if uses.reads else "{}")
             parts.append(f"&top.{pins}_we{number}" if uses.writes else "nullptr")
             parts.append(f'openhls::port("{name}", {bits}, top.{pins}_address{number})' if uses.writes else "{}")
             parts.append(f'openhls::port("{name}", {width}, top.{pins}_d{number})' if uses.writes else "{}")

@@ -3,7 +3,8 @@
 
 A port of memory has one address for what is read and one for what is written: `A_address0`, `A_ce0`, `A_q0` (a cycle
 after `A_ce0`, kept until the next), and `A_address1`, `A_ce1`, `A_we1`, `A_d1`; an array that is only written has its
-port 0. Banks are `A_0`, `A_1` and so on. An array of registers has a pin for each element, and two to write it.
+port 0, and one that is only read may have a second port to read, `A_address1`, `A_ce1`, `A_q1`. Banks are `A_0`, `A_1`
+and so on. An array of registers has a pin for each element, and two to write it.
 
 Global variables have their initial contents after every reset. Those in memory are put back element by element; jobs
 wait for that.
@@ -40,7 +41,13 @@ def uses_of(program: Program, process: Process, array: str) -> Uses:
 
 def bank_name(storage: Storage, bank: int) -> str:
     """The prefix of the pins of a bank."""
-    return storage.array.name if storage.factor == 1 else f"{storage.array.name}_{bank}"
+    name = storage.array.first or storage.array.name
+    return name if storage.factor == 1 else f"{name}_{bank}"
+
+
+def read_port(storage: Storage) -> int:
+    """The number of the port that an array is read through."""
+    return int(storage.array.first != "")
 
 
 @dataclass
@@ -87,8 +94,9 @@ class Outside:
         widths["write_address"] = storage.address_bits
         shown: dict[str, str] = {}
         if uses.reads:
-            shown |= {"read": f"{pins}_ce0", "read_address": f"{pins}_address0"}
-            self.inputs[f"{port}_read_data"] = self.module.input(f"{pins}_q0", array.width)
+            number = read_port(storage)
+            shown |= {"read": f"{pins}_ce{number}", "read_address": f"{pins}_address{number}"}
+            self.inputs[f"{port}_read_data"] = self.module.input(f"{pins}_q{number}", array.width)
         else:
             self.inputs[f"{port}_read_data"] = literal(array.width, 0)
         if uses.writes:

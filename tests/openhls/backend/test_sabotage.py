@@ -1,36 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
 """Faults put into the compiler, one at a time: the comparison with g++ must notice each of them."""
 
+import functools
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from program_choices import CHOICES
 
 from openhls.backend import control, dataflow, datapath, dependence, outside, process, schedule, simulate, verilog
 from openhls.backend.cosim import cosimulate, parse_choice
 from openhls.backend.design import write_design
 from openhls.backend.netlist import ONE, ZERO, NetlistError, negate
 from openhls.errors import OpenHlsError
+from openhls.frontend import pointers, whole_stores
 from openhls.frontend.compile import compile_program
-from openhls.ir import FALSE, TRUE, Const, Opcode, Program
-from openhls.passes import answers, flatten, forward, look_ahead
+from openhls.ir import FALSE, TRUE, Block, Const, Opcode, Program
+from openhls.passes import answers, flatten, forward, look_ahead, second_port
 
-SOURCE = Path(__file__).parents[1] / "programs/everything.cpp"
-NESTS = Path(__file__).parents[1] / "programs/nests.cpp"
-POLLING = Path(__file__).parents[1] / "programs/polling.cpp"
-STATICS = Path(__file__).parents[1] / "programs/statics.cpp"
-ARRAY_PORTS = Path(__file__).parents[1] / "programs/array_ports.cpp"
-IN_TURNS = Path(__file__).parents[1] / "programs/in_turns.cpp"
-FORWARDING = Path(__file__).parents[1] / "programs/forwarding.cpp"
-ANSWERS = Path(__file__).parents[1] / "programs/answers.cpp"
-TURN_CHOICES = dict([parse_choice("n=0:4")])
-STATE_CHOICES = dict([parse_choice("n=0:20")])
-NEST_CHOICES = dict(parse_choice(text) for text in ("rows=0:6", "columns=0:9"))
-CHOICES = dict(parse_choice(text) for text in ("n=0:30", "k=-100:100"))
+PROGRAMS = Path(__file__).parents[1] / "programs"
 
 Patch = pytest.MonkeyPatch
 Fault = Callable[[Patch], None]
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Values of a program's arguments, and the faults that its comparison must notice."""
+
+    choices: tuple[str, ...]
+    faults: dict[str, Fault]
 
 
 def changed(patch: Patch, owner: object, name: str, change: Callable) -> None:
@@ -259,6 +259,23 @@ def array_ports_not_read(patch: Patch) -> None:
     changed(patch, outside, "uses_of", lambda original, *args: replace(original(*args), reads=False))
 
 
+def second_port_reads_like_the_first(patch: Patch) -> None:
+    """The second port of an array has the address that the first one had last."""
+
+    def change(original, region, storages, second):
+        region = original(region, storages, second)
+        if not isinstance(region, Block):
+            return region
+        operations, last = [], {f"{name}_second": () for name in storages}
+        for each in region.operations:
+            if each.target in storages:
+                last[f"{each.target}_second"] = each.operands
+            operations.append(replace(each, operands=last[each.target]) if each.target in last else each)
+        return replace(region, operations=tuple(operations))
+
+    changed(patch, second_port, "_shared", change)
+
+
 def stages_do_not_wait(patch: Patch) -> None:
     """Stages that share an array start with the others."""
 
@@ -307,6 +324,32 @@ def answers_count_as_yes(patch: Patch) -> None:
     changed(patch, answers.Answers, "copied", change)
 
 
+def parts_count_as_structs(patch: Patch) -> None:
+    """Every store to a field is taken for a store of the whole struct."""
+    changed(
+        patch, whole_stores, "whole_stores", lambda original, accesses, size, needed: original(accesses, size, set())
+    )
+
+
+def parts_of_structs_lost(patch: Patch) -> None:
+    """Only the last field that is stored arrives."""
+
+    def change(original, self, *args):
+        self.given = {key: Const(each.width, 0) for key, each in self.given.items()}
+        return original(self, *args)
+
+    changed(patch, pointers.Pointers, "_store_with_others", change)
+
+
+def structs_not_read_again(patch: Patch) -> None:
+    def change(original, self, *args):
+        taken = self.taken
+        original(self, *args)
+        self.taken = taken
+
+    changed(patch, pointers.Pointers, "_store_with_others", change)
+
+
 def library_with(old: str, new: str, patch: Patch, folder: Path) -> None:
     """A mistake in the hand-written library."""
     files = []
@@ -319,71 +362,100 @@ def library_with(old: str, new: str, patch: Patch, folder: Path) -> None:
     patch.setattr(simulate, "LIBRARY", files)
 
 
-FAULTS: dict[str, Fault] = {
-    "reads do not wait": without_gate,
-    "late reads do not wait": without_stall,
-    "no credits asked for": without_credits,
-    "credits not taken": claims_nothing,
-    "credits not given back": keeps_unused_places,
-    "predicate of reads ignored": predicate_ignored("read"),
-    "predicate of writes ignored": predicate_ignored("write"),
-    "one pipeline register less": one_stage_less,
-    "no dependences between iterations": no_edges_between_iterations,
-    "dependence distance off by one": collision_one_iteration_late,
-    "loads see stores too early": stale_loads,
-    "all branches exclusive": everything_exclusive,
-    "carried values too early": carried_too_early,
-    "exit condition an iteration late": wrong_lookahead,
-    "a process ends too early": early_done,
-    "loops enter always": loops_always_enter,
-    "counters start at one": constants_start_at_one,
-    "sign extension with zeros": zero_extension,
-    "subtraction swapped": swap_operands(Opcode.SUB),
-    "comparison without sign": swap_opcode(Opcode.SLT, Opcode.ULT),
-    "shift without sign": swap_opcode(Opcode.ASHR, Opcode.LSHR),
-    "less instead of less or equal": swap_opcode(Opcode.ULE, Opcode.ULT),
+SUITES = {
+    "everything": Suite(
+        ("n=0:30", "k=-100:100"),
+        {
+            "reads do not wait": without_gate,
+            "late reads do not wait": without_stall,
+            "no credits asked for": without_credits,
+            "credits not taken": claims_nothing,
+            "credits not given back": keeps_unused_places,
+            "predicate of reads ignored": predicate_ignored("read"),
+            "predicate of writes ignored": predicate_ignored("write"),
+            "one pipeline register less": one_stage_less,
+            "no dependences between iterations": no_edges_between_iterations,
+            "dependence distance off by one": collision_one_iteration_late,
+            "loads see stores too early": stale_loads,
+            "all branches exclusive": everything_exclusive,
+            "carried values too early": carried_too_early,
+            "exit condition an iteration late": wrong_lookahead,
+            "a process ends too early": early_done,
+            "loops enter always": loops_always_enter,
+            "counters start at one": constants_start_at_one,
+            "sign extension with zeros": zero_extension,
+            "subtraction swapped": swap_operands(Opcode.SUB),
+            "comparison without sign": swap_opcode(Opcode.SLT, Opcode.ULT),
+            "shift without sign": swap_opcode(Opcode.ASHR, Opcode.LSHR),
+            "less instead of less or equal": swap_opcode(Opcode.ULE, Opcode.ULT),
+        },
+    ),
+    "nests": Suite(
+        ("rows=0:6", "columns=0:9"),
+        {
+            "rows start like the first one": rows_start_like_the_first,
+            "effects of a row in each iteration": effects_in_each_iteration,
+            "words of a row's head forgotten": reads_of_a_row_forgotten,
+            "skipped rows run": skipped_rows_run,
+            "the first row is the last": last_row_left_out,
+        },
+    ),
+    "polling": Suite(
+        (),
+        {
+            "looks are inverted": looks_are_inverted,
+            "there is always room": without_credits,
+            "a granted place is not taken": claims_nothing,
+        },
+    ),
+    "statics": Suite(
+        ("n=0:20",),
+        {
+            "global numbers reset to zero": number_reset_to_zero,
+            "global numbers forgotten": numbers_forgotten,
+            "global memory not put back": memory_not_put_back,
+            "initial contents in the wrong order": contents_in_the_wrong_order,
+            "jobs start during a reset": jobs_start_during_a_reset,
+        },
+    ),
+    "array_ports": Suite(
+        ("n=0:20",),
+        {
+            "array ports are not read": array_ports_not_read,
+            "a second port reads like the first": second_port_reads_like_the_first,
+            "predicates of stores ignored": predicate_ignored("store"),
+        },
+    ),
+    "in_turns": Suite(
+        ("n=0:4",),
+        {
+            "stages that share an array do not wait": stages_do_not_wait,
+        },
+    ),
+    "forwarding": Suite(
+        ("n=0:20",),
+        {
+            "stores are not forwarded": stores_not_forwarded,
+            "older stores win": older_stores_win,
+            "stores are forwarded to any place": stores_forwarded_anywhere,
+            "stores that were not made are forwarded": stores_forwarded_without_predicate,
+            "the memory is right too late": memory_right_too_late,
+        },
+    ),
+    "answers": Suite(
+        ("n=0:20",),
+        {
+            "answers of streams are swapped": answers_swapped,
+            "every answer counts as a yes": answers_count_as_yes,
+        },
+    ),
 }
 
-NEST_FAULTS: dict[str, Fault] = {
-    "rows start like the first one": rows_start_like_the_first,
-    "effects of a row in each iteration": effects_in_each_iteration,
-    "words of a row's head forgotten": reads_of_a_row_forgotten,
-    "skipped rows run": skipped_rows_run,
-    "the first row is the last": last_row_left_out,
-}
-
-POLL_FAULTS: dict[str, Fault] = {
-    "looks are inverted": looks_are_inverted,
-    "there is always room": without_credits,
-    "a granted place is not taken": claims_nothing,
-}
-
-STATE_FAULTS: dict[str, Fault] = {
-    "global numbers reset to zero": number_reset_to_zero,
-    "global numbers forgotten": numbers_forgotten,
-    "global memory not put back": memory_not_put_back,
-    "initial contents in the wrong order": contents_in_the_wrong_order,
-    "jobs start during a reset": jobs_start_during_a_reset,
-}
-
-PORT_FAULTS: dict[str, Fault] = {
-    "array ports are not read": array_ports_not_read,
-    "predicates of stores ignored": predicate_ignored("store"),
-}
-
-TURN_FAULTS: dict[str, Fault] = {"stages that share an array do not wait": stages_do_not_wait}
-
-FORWARD_FAULTS: dict[str, Fault] = {
-    "stores are not forwarded": stores_not_forwarded,
-    "older stores win": older_stores_win,
-    "stores are forwarded to any place": stores_forwarded_anywhere,
-    "stores that were not made are forwarded": stores_forwarded_without_predicate,
-    "the memory is right too late": memory_right_too_late,
-}
-
-ANSWER_FAULTS: dict[str, Fault] = {
-    "answers of streams are swapped": answers_swapped,
-    "every answer counts as a yes": answers_count_as_yes,
+# Faults of the front end, each with the program that it compiles wrongly.
+FRONT_END_FAULTS: dict[str, tuple[str, Fault]] = {
+    "a part of a struct counts as all of it": ("whole_structs", parts_count_as_structs),
+    "parts of a struct that is stored are lost": ("whole_structs", parts_of_structs_lost),
+    "a struct that was stored is not read again": ("whole_structs", structs_not_read_again),
 }
 
 LIBRARY_FAULTS = {
@@ -394,138 +466,49 @@ LIBRARY_FAULTS = {
 }
 
 
-@pytest.fixture(scope="module")
-def program() -> Program:
-    return compile_program(SOURCE, "everything")
+@functools.cache
+def compiled(name: str) -> Program:
+    return compile_program(PROGRAMS / f"{name}.cpp", name)
 
 
-@pytest.fixture(scope="module")
-def polling() -> Program:
-    return compile_program(POLLING, "polling")
-
-
-@pytest.fixture(scope="module")
-def in_turns() -> Program:
-    return compile_program(IN_TURNS, "in_turns")
-
-
-@pytest.fixture(scope="module")
-def statics() -> Program:
-    return compile_program(STATICS, "statics")
-
-
-@pytest.fixture(scope="module")
-def array_ports() -> Program:
-    return compile_program(ARRAY_PORTS, "array_ports")
-
-
-@pytest.fixture(scope="module")
-def forwarding() -> Program:
-    return compile_program(FORWARDING, "forwarding")
-
-
-@pytest.fixture(scope="module")
-def asking() -> Program:
-    return compile_program(ANSWERS, "answers")
-
-
-@pytest.fixture(scope="module")
-def nests() -> Program:
-    return compile_program(NESTS, "nests")
-
-
-def noticed(program: Program, out: Path) -> str:
+def noticed(name: str, out: Path, *, compile_again: bool = False) -> str:
     """What the comparison says; an error of the compiler or of a tool counts, too."""
-    source = Path(program.sources[0])
+    source = PROGRAMS / f"{name}.cpp"
+    texts = SUITES[name].choices if name in SUITES else CHOICES.get(name, ())
+    choices = dict(parse_choice(text) for text in texts)
     try:
-        design = write_design(program, program.function, out)
-        kept = dict.fromkeys((STATICS, ARRAY_PORTS, FORWARDING, ANSWERS), STATE_CHOICES)
-        choices = {NESTS: NEST_CHOICES, POLLING: {}, IN_TURNS: TURN_CHOICES, **kept}.get(source, CHOICES)
-        return cosimulate(design, source, program.function, cases=25, seed=1, choices=choices, patience=2000).problem
+        program = compile_program(source, name) if compile_again else compiled(name)
+        design = write_design(program, name, out)
+        return cosimulate(design, source, name, cases=25, seed=1, choices=choices, patience=2000).problem
     except (OpenHlsError, NetlistError) as error:
         return f"{type(error).__name__}: {error}"
 
 
-def test_the_healthy_compiler_passes(program: Program, tools: None, tmp_path: Path) -> None:
-    assert noticed(program, tmp_path) == ""
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "everything" else pytest.mark.slow) for name in SUITES]
+)
+def test_the_healthy_compiler_passes(name: str, tools: None, tmp_path: Path) -> None:
+    assert noticed(name, tmp_path) == ""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_noticed(
-    fault: str, program: Program, tools: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    FAULTS[fault](monkeypatch)
-    assert noticed(program, tmp_path) != ""
+@pytest.mark.parametrize(("name", "fault"), [(name, fault) for name, suite in SUITES.items() for fault in suite.faults])
+def test_a_fault_is_noticed(name: str, fault: str, tools: None, tmp_path: Path, monkeypatch: Patch) -> None:
+    compiled(name)  # by the healthy front end
+    SUITES[name].faults[fault](monkeypatch)
+    assert noticed(name, tmp_path) != ""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", NEST_FAULTS)
-def test_a_fault_in_nests_is_noticed(
-    fault: str, nests: Program, tools: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    NEST_FAULTS[fault](monkeypatch)
-    assert noticed(nests, tmp_path) != ""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", POLL_FAULTS)
-def test_a_fault_in_polling_is_noticed(
-    fault: str, polling: Program, tools: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    POLL_FAULTS[fault](monkeypatch)
-    assert noticed(polling, tmp_path) != ""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", STATE_FAULTS)
-def test_a_fault_of_global_variables_is_noticed(
-    fault: str, statics: Program, tools: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    STATE_FAULTS[fault](monkeypatch)
-    assert noticed(statics, tmp_path) != ""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", TURN_FAULTS)
-def test_a_fault_in_the_turns_of_stages_is_noticed(
-    fault: str, in_turns: Program, tools: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    TURN_FAULTS[fault](monkeypatch)
-    assert noticed(in_turns, tmp_path) != ""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", PORT_FAULTS)
-def test_a_fault_of_array_arguments_is_noticed(
-    fault: str, array_ports: Program, tools: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    PORT_FAULTS[fault](monkeypatch)
-    assert noticed(array_ports, tmp_path) != ""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", FORWARD_FAULTS)
-def test_a_fault_in_forwarding_is_noticed(
-    fault: str, forwarding: Program, tools: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    FORWARD_FAULTS[fault](monkeypatch)
-    assert noticed(forwarding, tmp_path) != ""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", ANSWER_FAULTS)
-def test_a_fault_in_answers_ahead_is_noticed(
-    fault: str, asking: Program, tools: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ANSWER_FAULTS[fault](monkeypatch)
-    assert noticed(asking, tmp_path) != ""
+@pytest.mark.parametrize("fault", FRONT_END_FAULTS)
+def test_a_fault_of_the_front_end_is_noticed(fault: str, tools: None, tmp_path: Path, monkeypatch: Patch) -> None:
+    name, break_it = FRONT_END_FAULTS[fault]
+    break_it(monkeypatch)
+    assert noticed(name, tmp_path, compile_again=True) != ""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", LIBRARY_FAULTS)
-def test_a_fault_of_the_library_is_noticed(
-    fault: str, program: Program, tools: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fault_of_the_library_is_noticed(fault: str, tools: None, tmp_path: Path, monkeypatch: Patch) -> None:
     library_with(*LIBRARY_FAULTS[fault], monkeypatch, tmp_path)
-    assert noticed(program, tmp_path / "design") != ""
+    assert noticed("everything", tmp_path / "design") != ""
