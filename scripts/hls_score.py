@@ -111,12 +111,14 @@ def main() -> int:
     if not configs:
         print(f"hls_score: no hls_config.cfg below {options.suite}", file=sys.stderr)
         return 2
+    verdicts = []
     with ProcessPoolExecutor(options.jobs) as pool:
-        verdicts = list(pool.map(partial(judge, options.suite, options.verify), configs))
-    if options.list:
-        for each in verdicts:
-            verified = f", {each.differs or 'verified'}" if options.verify else ""
-            print(f"{each.design}: {each.refused.splitlines()[0] if each.refused else 'accepted' + verified}")
+        for each in pool.map(partial(judge, options.suite, options.verify), configs):
+            verdicts.append(each)
+            if options.list:
+                verified = f", {each.differs or 'verified'}" if options.verify else ""
+                outcome = each.refused.splitlines()[0] if each.refused else f"accepted{verified}"
+                print(f"{each.design}: {outcome}", flush=True)
     accepted = [each for each in verdicts if not each.refused]
     print(f"{len(verdicts)} designs, {len(accepted)} accepted as they are, ", end="")
     print(f"{sum(not each.slow for each in accepted)} of them with every loop at the interval its pragma asks for")
