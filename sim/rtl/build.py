@@ -92,7 +92,7 @@ def without_names(text: str) -> str:
     code = "\n".join(line.rstrip() for line in code.splitlines() if line.strip())
     nets = re.findall(r"^  logic (?:\[\d+:0\] )?(\w+);", code, re.MULTILINE)
     numbers = {net: f"net_{number}" for number, net in enumerate(nets)}
-    return re.sub(r"(?<![.\w'])[A-Za-z_]\w*", lambda word: numbers.get(word.group(), word.group()), code)
+    return re.sub(r"""(?<![.\w'"])[A-Za-z_]\w*""", lambda word: numbers.get(word.group(), word.group()), code)
 
 
 def build(top: Top, out: Path = OUT, target: Target | None = None, defines: tuple[str, ...] = ()) -> Built:

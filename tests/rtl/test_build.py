@@ -100,10 +100,10 @@ def test_names_of_nets_and_comments_do_not_count_as_rtl(tmp_path: Path) -> None:
   assign brmerge = a + 4'd1;
   assign sum = brmerge ^ 4'ha;
   assign y = sum;
-  cell one (.sum(brmerge));
+  cell #(.STYLE("block")) one (.sum(brmerge));
 endmodule
 """
-    other = text.replace("brmerge", "total").replace("unit.cpp:3", "unit.cpp:4")
+    other = text.replace("brmerge", "block").replace("unit.cpp:3", "unit.cpp:4")
     renamed = other.replace("sum", "s").replace(".s(", ".sum(")
     assert hashed(text) == hashed(other) == hashed(renamed)
     waived = text.replace("  logic [3:0] sum;", "  // verilator lint_off UNUSEDSIGNAL\n  logic [3:0] sum;")
