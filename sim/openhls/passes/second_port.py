@@ -26,6 +26,7 @@ from openhls.ir import (
 )
 
 _SUFFIX = "_second"
+_ONE_PORT = ("ram_1p", "rom_1p")  # types of BIND_STORAGE
 
 
 def add_second_ports(program: Program) -> Program:
@@ -53,7 +54,7 @@ def _candidates(program: Program, process: Process) -> dict[str, Storage]:
     names = {each.name for each in process.arrays} | {each.name for each in process.scalars}
     names |= {stream.name for stream in process.streams}
     arrays = [array for array in process.arrays if array.name in arguments and f"{array.name}{_SUFFIX}" not in names]
-    found = {array.name: storage_of(array) for array in arrays}
+    found = {array.name: storage_of(array) for array in arrays if array.storage[0] not in _ONE_PORT}
     return {name: storage for name, storage in found.items() if storage.kind is Kind.RAM}
 
 

@@ -38,6 +38,12 @@ CYCLIC = "#pragma HLS ARRAY_PARTITION variable = a cyclic factor = 2"
 # What an iteration does, the interval that comes of it, and the read ports of a bank.
 BODIES = {
     "two reads": ("sum += a[i] * a[15 - i];", 1, 2, ""),
+    "two reads of a memory that has one port": (
+        "sum += a[i] * a[15 - i];",
+        2,
+        1,
+        "#pragma HLS BIND_STORAGE variable = a type = rom_1p",
+    ),
     "three reads": ("sum += a[i] * a[15 - i] + a[i ^ 5];", 2, 2, ""),
     "one read": ("sum += a[i];", 1, 1, ""),
     "a read of each bank": ("sum += a[2 * i] * a[2 * i + 1];", 1, 1, CYCLIC),
