@@ -36,6 +36,11 @@ std::uint16_t narrow(float exact) {
   return exact < 0 ? static_cast<std::uint16_t>(magnitude | 0x8000) : magnitude;
 }
 
+float power(int exponent) { return std::bit_cast<float>(static_cast<std::uint32_t>(exponent + 127) << 23); }
+
+float step8(unsigned byte) { return power(static_cast<int>(byte) - 24); }
+float step4(unsigned byte) { return static_cast<float>(8 + (byte & 7)) * power(static_cast<int>(byte >> 3) - 21); }
+
 // x / step to the nearest integer, ties to even, within what binary16 holds. |x / step| < 2^22.
 float quotient(float x, float step, float most) {
   constexpr float kRound = 0x1.8p23F;
@@ -66,11 +71,11 @@ void encode8(const Numbers& x, unsigned n, std::byte* codes, std::byte* step) {
   const int own = largest == 0 ? 0 : std::ilogb(largest) + 24 - 7;
   int exponent = std::clamp(own, 0, kInt8Exponents - 1);
   const auto fits = [&](int e) {
-    const float unit = int8_step(static_cast<unsigned>(e));
+    const float unit = step8(static_cast<unsigned>(e));
     return quotient(largest, unit, most_steps(unit)) <= kInt8Most;
   };
   while (!fits(exponent)) ++exponent;
-  const float unit = int8_step(static_cast<unsigned>(exponent)), most = most_steps(unit);
+  const float unit = step8(static_cast<unsigned>(exponent)), most = most_steps(unit);
   for (unsigned i = 0; i < n; ++i) {
     codes[i] = static_cast<std::byte>(static_cast<std::int8_t>(quotient(x[i], unit, most)));
   }
@@ -80,7 +85,7 @@ void encode8(const Numbers& x, unsigned n, std::byte* codes, std::byte* step) {
 // The first step with which the codes of a range fit. Steps below `from` do not fit.
 int first_step4(const Range& range, int from) {
   for (int byte = from;; ++byte) {
-    const float step = int4_step(static_cast<unsigned>(byte)), most = most_steps(step);
+    const float step = step4(static_cast<unsigned>(byte)), most = most_steps(step);
     const float low = quotient(range.least, step, most), high = quotient(range.greatest, step, most);
     if (high - low <= kInt4Codes && low >= kInt4Least && high <= kInt4Most) return byte;
   }
@@ -103,7 +108,7 @@ void encode4(const Numbers& x, unsigned n, std::byte* codes, std::byte* part) {
   double least_error = INFINITY;
   int best_byte = first;
   for (int byte = first; byte < std::min(first + kOctave, 256); ++byte) {
-    const float step = int4_step(static_cast<unsigned>(byte)), most = most_steps(step);
+    const float step = step4(static_cast<unsigned>(byte)), most = most_steps(step);
     const float low = quotient(range.least, step, most), high = quotient(range.greatest, step, most);
     if (high - low > kInt4Codes || low < kInt4Least || high > kInt4Most) continue;
     Numbers tried{};
@@ -176,7 +181,7 @@ bool valid_rows(RowFormat format, std::uint32_t head_dim, std::span<const std::b
       const bool int8 = format == nvme::kInt8;
       valid &= !int8 || step < kInt8Exponents;
       if (!valid) return;
-      const float most = most_steps(int8 ? int8_step(step) : int4_step(step));
+      const float most = most_steps(int8 ? step8(step) : step4(step));
       valid &= static_cast<float>(std::max(-*least, *greatest)) <= most;
       valid &= int8 ? *least >= -kInt8Most : *greatest <= kInt4Most;
     });
@@ -195,7 +200,7 @@ void decode_rows(RowFormat format, std::uint32_t head_dim, std::span<const std::
     each_part(format, head_dim, [&](unsigned first, unsigned n, unsigned codes, unsigned part) {
       std::array<int, kPart> found{};
       integers(format, row, n, codes, part, found.data());
-      const float step = format == nvme::kInt8 ? int8_step(byte_at(row, part)) : int4_step(byte_at(row, part));
+      const float step = format == nvme::kInt8 ? step8(byte_at(row, part)) : step4(byte_at(row, part));
       for (unsigned i = 0; i < n; ++i) out[first + i] = narrow(static_cast<float>(found[i]) * step);
     });
   }

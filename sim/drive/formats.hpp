@@ -5,7 +5,6 @@
 // stands for a binary16 number. Rows of kBinary16 are plain numbers.
 #pragma once
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -26,17 +25,6 @@ constexpr std::uint32_t row_bytes_of(RowFormat format, std::uint32_t head_dim) {
   if (format == nvme::kInt8) return head_dim + format_parts(head_dim);
   if (format == nvme::kInt4) return head_dim / 2 + 2 * format_parts(head_dim);
   return head_dim * 2;
-}
-
-// 2^exponent, for exponents of normal binary32 numbers.
-constexpr float power_of_two(int exponent) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(exponent + 127) << 23);
-}
-
-// The step of a part, from the byte that encodes it.
-constexpr float int8_step(unsigned byte) { return power_of_two(static_cast<int>(byte) - 24); }
-constexpr float int4_step(unsigned byte) {
-  return static_cast<float>(8 + (byte & 7)) * power_of_two(static_cast<int>(byte >> 3) - 21);
 }
 
 // The head dimension whose rows have `row_bytes` bytes. 0 if there is none, or the format is unknown.

@@ -13,7 +13,7 @@ from answers import result_bytes, split_result
 
 import golden
 from kvdrive import abi
-from kvdrive._native import Drive, crc32c
+from kvdrive._native import Drive, Engine, crc32c
 from kvdrive.nvme import wire
 
 OPCODES = {
@@ -181,6 +181,19 @@ def make_drive(tmp_path: Path) -> Callable[..., DriveHost]:
         return DriveHost(path or tmp_path / f"{count}.kv", **options)
 
     return make
+
+
+@pytest.fixture(params=["avx512_vnni", "avx512", "avx2", "scalar"])
+def one_isa(
+    request: pytest.FixtureRequest, make_drive: Callable[..., DriveHost], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., DriveHost]:
+    """Opens drives whose engine uses one instruction set. Skips if the processor lacks it."""
+    monkeypatch.setenv("KVDRIVE_ISA", request.param)
+    try:
+        Engine("fast", threads=1)
+    except RuntimeError as error:
+        pytest.skip(str(error))
+    return make_drive
 
 
 @pytest.fixture

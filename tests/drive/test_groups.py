@@ -139,11 +139,9 @@ def test_easy_queries_read_less_than_hard_ones(host):
 
 
 @pytest.mark.parametrize("d", [8, 32, 40, 80, 96, 128, 200, 256])
-@pytest.mark.parametrize("isa", ["scalar", "avx2", "avx512"])
-def test_head_dimensions(make_drive, monkeypatch, d, isa):
-    monkeypatch.setenv("KVDRIVE_ISA", isa)
+def test_head_dimensions(one_isa, d):
     rng = np.random.default_rng(d)
-    host = make_drive()
+    host = one_isa()
     k, v, q = halves(rng, 1, 1000, d), halves(rng, 1, 1000, d), halves(rng, 1, 3, d)
     first = store(host, rng, k, v)
     check(host, q, k, v, 1000, first, unit=32, k_top=4)

@@ -95,11 +95,10 @@ def test_every_path_to_the_rows(make_drive, path, group, d, masked):
     assert (host.drive.read_stats()["reads"] > 0) == (path == "streamed")
 
 
-@pytest.mark.parametrize("isa", ["scalar", "avx2"])
-def test_other_instruction_sets(make_drive, monkeypatch, isa):
-    monkeypatch.setenv("KVDRIVE_ISA", isa)
+@pytest.mark.parametrize("one_isa", ["scalar", "avx2"], indirect=True)
+def test_other_instruction_sets(one_isa):
     for group, d in ((1, 8), (3, 24), (6, 40), (7, 88), (13, 72)):
-        check_every_mode(make_drive(), np.random.default_rng(d), group, d)
+        check_every_mode(one_isa(), np.random.default_rng(d), group, d)
 
 
 @pytest.mark.parametrize("group", [0, 17, 23, 129, 136, 255])

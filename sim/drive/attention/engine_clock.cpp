@@ -2,6 +2,7 @@
 #include "attention/engine_clock.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 #include "engine/cycles.hpp"
 #include "engine/shapes.hpp"
@@ -27,6 +28,7 @@ std::uint64_t EngineClock::job_cycles(const abi::AttentionJob& job) {
 
 // Shapes that no kernel is built for count as the next larger ones.
 std::uint64_t EngineClock::job_cycles(const abi::GroupChoiceJob& job) {
+  static_assert(*std::rbegin(abi::kChoiceHeadDims) == abi::kMaxHeadDim);
   const std::uint32_t dim = *std::ranges::lower_bound(abi::kChoiceHeadDims, std::uint32_t{job.head_dim});
   std::int64_t cycles = 0;
   for (unsigned call = 0; call < kernel_calls(job.group); ++call) {

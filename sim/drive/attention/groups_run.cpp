@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Policy groups runs as two jobs (docs/jobs.md). The first scores all indexed tokens from the 2-bit index of K and
 // chooses units of tokens. The second is EXACT over the tokens of these units and over the tokens without an index.
-//
-// If pages arrive while the engine works, the index of all heads is requested first, because it does not depend on the
-// query. The chosen tokens of one head arrive while the next head is scored.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -11,16 +8,14 @@
 #include <utility>
 #include <vector>
 
+#include "attention/choosing_run.hpp"
 #include "attention/chosen_rows.hpp"
-#include "attention/run.hpp"
 #include "group_choice/abi.hpp"
 
 namespace kvdrive {
 namespace {
 
-constexpr std::size_t kIndexPieces = 4;   // pieces of the index that are read ahead
-constexpr unsigned kLimitBits = 16;       // fraction bits of the share that may be left unread
-constexpr std::size_t kChosenPieces = 6;  // pieces for a head's chosen tokens; two heads are in progress
+constexpr unsigned kLimitBits = 16;  // fraction bits of the share that may be left unread
 
 class GroupsHead {
  public:
@@ -218,27 +213,7 @@ class GroupsHead {
 
 AttentionOutcome run_groups(RunContext& context, std::span<const Head> heads, PageSource& pages) {
   for (const bool index : {false, true}) context.ftl.read_path().kept(index).begin_command();
-  std::vector<GroupsHead> all;
-  for (const Head& head : heads) all.emplace_back(context, head, pages);
-  std::unique_ptr<RowBatch> index;
-  const auto ask_for_index = [&](std::size_t first, std::size_t end) {
-    std::vector<RowRequest> requests;
-    for (std::size_t i = first; i < end; ++i) all[i].ask_for_index(requests);
-    index = pages.read(std::move(requests), context.ready, kIndexPieces);
-  };
-  if (pages.reads_ahead()) {
-    ask_for_index(0, all.size());
-    all[0].choose(*index);
-    return collect(context, heads, [&](std::size_t i) {
-      if (i + 1 < all.size()) all[i + 1].choose(*index);
-      return all[i].attend();
-    });
-  }
-  return collect(context, heads, [&](std::size_t i) {
-    ask_for_index(i, i + 1);
-    all[i].choose(*index);
-    return all[i].attend();
-  });
+  return run_choosing<GroupsHead>(context, heads, pages);
 }
 
 }  // namespace kvdrive

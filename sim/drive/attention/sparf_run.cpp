@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SparF runs as three jobs with page reads between them (docs/jobs.md). The first chooses rows of K. The second scores
 // every token from these rows and chooses tokens. The third attends to the chosen tokens and blends the result with the
-// mean of all V.
-//
-// If pages arrive while the engine works, the chosen rows of K are requested for all heads first, because they depend
-// on the queries alone. The chosen tokens of one head arrive while the next head is scored.
+// mean of all V. The index is the embedding-indexed copy of K.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -12,16 +9,13 @@
 #include <utility>
 #include <vector>
 
+#include "attention/choosing_run.hpp"
 #include "attention/chosen_rows.hpp"
-#include "attention/run.hpp"
 #include "kv/embedding.hpp"
 #include "kv/halves.hpp"
 
 namespace kvdrive {
 namespace {
-
-constexpr std::size_t kIndexPieces = 4;   // pieces of the index that are read ahead
-constexpr std::size_t kChosenPieces = 6;  // pieces for a head's chosen tokens; two heads are in progress
 
 // The chosen rows of a head's K in the form that SPARF_TOKENS reads: [ceil(tokens / 32)][r][32].
 struct Columns {
@@ -54,7 +48,7 @@ class SparfHead {
   }
 
   // Chooses rows of K, and adds requests for them to `index`.
-  void choose_rows(std::vector<RowRequest>& index) {
+  void ask_for_index(std::vector<RowRequest>& index) {
     memory_.start(head_, abi::kSparfRows);
     memory_.job.rows = memory_.place_zeros(abi::kBeatBytes);
     memory_.job.r = head_.command.r;
@@ -62,11 +56,11 @@ class SparfHead {
     if (failed()) return;
     std::memcpy(bitmap_.data(), memory_.at(memory_.job.rows), bitmap_.size());
     rows_ = ones(bitmap_.data(), head_.k.head_dim());
-    ask_for_index(index);
+    add_requests(index);
   }
 
   // Scores all tokens with the chosen rows, which come next in `index`. Then chooses tokens and starts to read them.
-  void choose_tokens(RowBatch& index) {
+  void choose(RowBatch& index) {
     if (failed()) return;
     if (!index.whole) return lose();
     done_.data_done = std::max(done_.data_done, index.done);
@@ -119,7 +113,7 @@ class SparfHead {
   void restore_records() { std::ranges::copy(records_, memory_.records().begin()); }
 
   // Requests the chosen dimensions of indexed spans, then whole groups of the tokens after these spans.
-  void ask_for_index(std::vector<RowRequest>& index) {
+  void add_requests(std::vector<RowRequest>& index) {
     EmbeddingSpan span = EmbeddingSpan::first(head_.k.head_dim());
     for (; span.first_page + span.pages() <= head_.k.embedding() && span.first_token < tokens(); span = span.next()) {
       if (!head_.any_valid(span.first_token, std::min(span.end(), tokens()))) continue;  // no valid token
@@ -250,27 +244,7 @@ class SparfHead {
 }  // namespace
 
 AttentionOutcome run_sparf(RunContext& context, std::span<const Head> heads, PageSource& pages) {
-  std::vector<SparfHead> all;
-  for (const Head& head : heads) all.emplace_back(context, head, pages);
-  std::unique_ptr<RowBatch> index;
-  const auto choose_rows = [&](std::size_t first, std::size_t end) {
-    std::vector<RowRequest> requests;
-    for (std::size_t i = first; i < end; ++i) all[i].choose_rows(requests);
-    index = pages.read(std::move(requests), context.ready, kIndexPieces);
-  };
-  if (pages.reads_ahead()) {
-    choose_rows(0, all.size());
-    all[0].choose_tokens(*index);
-    return collect(context, heads, [&](std::size_t i) {
-      if (i + 1 < all.size()) all[i + 1].choose_tokens(*index);
-      return all[i].attend();
-    });
-  }
-  return collect(context, heads, [&](std::size_t i) {
-    choose_rows(i, i + 1);
-    all[i].choose_tokens(*index);
-    return all[i].attend();
-  });
+  return run_choosing<SparfHead>(context, heads, pages);
 }
 
 }  // namespace kvdrive

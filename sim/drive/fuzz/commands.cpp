@@ -230,6 +230,7 @@ class Commands final : public Surface {
     if (submit.mode == abi::kGroups) {
       submit.r = random.pick<std::uint16_t>({16, 32, 64, 128});
       submit.k_top = static_cast<std::uint16_t>(1 + random.below(4));
+      submit.local = random.pick<std::uint16_t>({0, 1, 6554});
     }
     submit.tail_tokens = random.one_in(3) ? static_cast<std::uint16_t>(random.below(20)) : 0;
     submit.scale_log2e = 0x3e800000;

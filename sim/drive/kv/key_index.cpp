@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <stdexcept>
 #include <utility>
@@ -29,8 +30,7 @@ struct SavedIndex {
   }
 };
 
-}  // namespace
-
+// The exponent of the index for these rows: the smallest e from 2 on with |fixed(k)| <= 127 * 2^e for every number.
 std::uint32_t index_exponent(std::span<const std::byte> rows) {
   std::int64_t top = 0;
   for (std::size_t i = 0; i < rows.size() / 2; ++i) top = std::max(top, std::abs(fixed(half_at(rows, i))));
@@ -39,6 +39,9 @@ std::uint32_t index_exponent(std::span<const std::byte> rows) {
   return exponent;
 }
 
+// Writes the index of the 32 rows [32][d] from `rows` on to `out`, 10 d bytes. Returns the number of saturated
+// channels.
+//
 // With x = fixed(k) - lo * u the code is the number of j in {1, 2, 3} for which 8 x >= (2 j - 1) * step * u: the
 // definition's quotient without a division.
 std::uint32_t index_span(const std::byte* rows, std::uint32_t head_dim, std::uint32_t exponent, std::byte* out) {
@@ -81,6 +84,8 @@ std::uint32_t index_span(const std::byte* rows, std::uint32_t head_dim, std::uin
   }
   return saturated;
 }
+
+}  // namespace
 
 KeyIndex::Change KeyIndex::unchanged() const { return {spans_, exponent_, saturated_, waiting_, waiting_.size()}; }
 

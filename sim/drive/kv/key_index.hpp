@@ -18,13 +18,6 @@
 
 namespace kvdrive {
 
-// Writes the index of the 32 rows [32][d] from `rows` on to `out`, 10 d bytes. Returns the number of saturated
-// channels.
-std::uint32_t index_span(const std::byte* rows, std::uint32_t head_dim, std::uint32_t exponent, std::byte* out);
-
-// The exponent of the index for these rows: the smallest e from 2 on with |fixed(k)| <= 127 * 2^e for every number.
-std::uint32_t index_exponent(std::span<const std::byte> rows);
-
 class KeyIndex {
  public:
   static constexpr std::uint32_t kSpanTokens = abi::kSpanTokens;
@@ -45,7 +38,7 @@ class KeyIndex {
   std::uint32_t spans() const { return spans_; }
   std::uint32_t tokens() const { return spans_ * kSpanTokens; }
   std::uint32_t exponent() const { return exponent_; }    // 0: nothing was appended yet
-  std::uint64_t saturated() const { return saturated_; }  // channels of all spans that were indexed, see index_span
+  std::uint64_t saturated() const { return saturated_; }  // channels of indexed spans whose range was clamped
   ListId list() const { return list_; }                   // kNoList if there are no pages
   std::uint32_t pages() const { return pages_of(head_dim_, spans_); }
   std::span<const std::byte> waiting() const { return waiting_; }
@@ -66,7 +59,6 @@ class KeyIndex {
   // Keeps the spans of the first `tokens` tokens. If the page that must be cut is lost, no span is kept: the index
   // follows from K, so it never makes a command fail that changes K. The next append makes it again.
   Change prepare_truncate(Ftl& ftl, std::uint32_t tokens) const;
-  Change unchanged() const;
   // The state without any span. The exponent stays.
   Change emptied() const;
   void apply(Ftl& ftl, Change&& change);
@@ -84,6 +76,7 @@ class KeyIndex {
   void committed() { clean_waiting_ = waiting_.size(); }
 
  private:
+  Change unchanged() const;
   void choose_exponent(std::uint32_t tokens, const ReadRows& read, Change& change) const;
 
   std::uint32_t head_dim_;

@@ -18,8 +18,6 @@
 namespace kvdrive::fast {
 namespace {
 
-static_assert(kSpanTokens == abi::kSpanTokens);
-
 constexpr std::uint32_t kForcedKey = 0x7f7fffff;
 constexpr std::int64_t kQueryLimit = 127;
 constexpr std::size_t kSpansAtOnce = 16;

@@ -2,6 +2,8 @@
 // The queries of a job as integer weights, for products with the codes of K.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <vector>

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "engine/fast/codes.hpp"
+#include "group_choice/abi.hpp"
 
 namespace kvdrive::fast {
 
@@ -20,7 +21,7 @@ constexpr double kUlp = 0x1p-53;    // largest relative error of one addition
 
 using HalfRows = const std::uint16_t* const*;  // binary16 rows, one pointer each
 
-constexpr unsigned kSpanTokens = 32;
+constexpr unsigned kSpanTokens = abi::kSpanTokens;
 
 // The queries of span_sums, -127 to 127. `strided` holds number 8 j + s of a head at position s * d / 8 + j: the codes
 // with the same place in their 16-bit words.
@@ -135,9 +136,9 @@ const Kernels& avx512_vnni_kernels();
 const Kernels& neon_kernels();
 #endif
 
-// Returns the best variant for this machine, or the one that KVDRIVE_ISA (scalar, avx2, avx512,
-// avx512_vnni, neon) names. Throws
-// std::invalid_argument for an unknown name, and std::runtime_error for a variant that this machine cannot run.
+// Returns the best variant for this machine, or the one that KVDRIVE_ISA (scalar, avx2, avx512, avx512_vnni, neon)
+// names. Throws std::invalid_argument for an unknown name, and std::runtime_error for a variant that this machine
+// cannot run.
 const Kernels& choose_kernels();
 
 }  // namespace kvdrive::fast

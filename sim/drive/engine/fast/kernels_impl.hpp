@@ -2,7 +2,7 @@
 // The loops behind kernels.hpp, written once. The source for an instruction set defines `Simd` (a register of binary64
 // numbers) in the anonymous namespace of kvdrive::fast and includes this file. Nothing here may call an inline function
 // of the standard library: the linker could keep the copy that only a newer processor runs.
-// A library of vectors (Highway) would be one more package on each machine, in place of less than 100 lines for each
+// A library of vectors (Highway) would be one more package on each machine, in place of about 100 lines for each
 // instruction set.
 #include "common/abi.hpp"
 #include "engine/fast/codes_impl.hpp"
@@ -21,6 +21,30 @@ void prefetch_ahead(const std::uint16_t* beat, unsigned row_numbers) {
 }
 
 constexpr unsigned kPart = abi::kFormatPart;
+
+// Calls work() with the constant G = g, the number of query heads of a tile.
+template <typename Work>
+void with_heads(unsigned g, Work work) {
+  static_assert(kTileHeads == 8);
+  switch (g) {
+    case 1:
+      return work.template operator()<1>();
+    case 2:
+      return work.template operator()<2>();
+    case 3:
+      return work.template operator()<3>();
+    case 4:
+      return work.template operator()<4>();
+    case 5:
+      return work.template operator()<5>();
+    case 6:
+      return work.template operator()<6>();
+    case 7:
+      return work.template operator()<7>();
+    default:
+      return work.template operator()<8>();
+  }
+}
 
 // g query heads share each converted row. R rows by G heads of accumulators fill the register file.
 template <unsigned G, unsigned R>
@@ -55,24 +79,7 @@ void dots_of(const double* q, unsigned d, HalfRows rows, unsigned n, double* dot
 }
 
 void dots(const double* q, unsigned g, unsigned d, HalfRows rows, unsigned n, double* out) {
-  switch (g) {
-    case 1:
-      return dots_of<1>(q, d, rows, n, out);
-    case 2:
-      return dots_of<2>(q, d, rows, n, out);
-    case 3:
-      return dots_of<3>(q, d, rows, n, out);
-    case 4:
-      return dots_of<4>(q, d, rows, n, out);
-    case 5:
-      return dots_of<5>(q, d, rows, n, out);
-    case 6:
-      return dots_of<6>(q, d, rows, n, out);
-    case 7:
-      return dots_of<7>(q, d, rows, n, out);
-    default:
-      return dots_of<8>(q, d, rows, n, out);
-  }
+  with_heads(g, [&]<unsigned G>() { dots_of<G>(q, d, rows, n, out); });
 }
 
 // Computes W registers of columns for G heads.
@@ -114,24 +121,7 @@ void weighted_sums_of(const double* w, std::size_t stride, HalfRows rows, unsign
 
 void weighted_sums(const double* w, std::size_t stride, unsigned g, HalfRows rows, unsigned n, unsigned columns,
                    double* sums) {
-  switch (g) {
-    case 1:
-      return weighted_sums_of<1>(w, stride, rows, n, columns, sums);
-    case 2:
-      return weighted_sums_of<2>(w, stride, rows, n, columns, sums);
-    case 3:
-      return weighted_sums_of<3>(w, stride, rows, n, columns, sums);
-    case 4:
-      return weighted_sums_of<4>(w, stride, rows, n, columns, sums);
-    case 5:
-      return weighted_sums_of<5>(w, stride, rows, n, columns, sums);
-    case 6:
-      return weighted_sums_of<6>(w, stride, rows, n, columns, sums);
-    case 7:
-      return weighted_sums_of<7>(w, stride, rows, n, columns, sums);
-    default:
-      return weighted_sums_of<8>(w, stride, rows, n, columns, sums);
-  }
+  with_heads(g, [&]<unsigned G>() { weighted_sums_of<G>(w, stride, rows, n, columns, sums); });
 }
 
 void widen(const std::uint16_t* h, unsigned n, double* out) {
@@ -352,35 +342,10 @@ void code_sums(const PaddedSpan& span, std::int32_t* parts, unsigned part_number
 void span_sums(const SpanQuery& query, const std::uint8_t* span, std::int32_t* sums) {
   PaddedSpan padded;
   pad_span(query, span, padded);
-  constexpr unsigned kMostParts = Simd::kSumLanes < 16 ? 16 : Simd::kSumLanes;
-  std::int32_t parts[kTileHeads * kSpanTokens * kMostParts];
+  std::int32_t parts[kTileHeads * kSpanTokens * Simd::kSumLanes];
   const unsigned part_numbers =
       padded.words < Simd::kWordLanes ? padded.words * Simd::kSumLanes / Simd::kWordLanes : Simd::kSumLanes;
-  switch (query.g) {
-    case 1:
-      code_sums<1>(padded, parts, part_numbers);
-      break;
-    case 2:
-      code_sums<2>(padded, parts, part_numbers);
-      break;
-    case 3:
-      code_sums<3>(padded, parts, part_numbers);
-      break;
-    case 4:
-      code_sums<4>(padded, parts, part_numbers);
-      break;
-    case 5:
-      code_sums<5>(padded, parts, part_numbers);
-      break;
-    case 6:
-      code_sums<6>(padded, parts, part_numbers);
-      break;
-    case 7:
-      code_sums<7>(padded, parts, part_numbers);
-      break;
-    default:
-      code_sums<8>(padded, parts, part_numbers);
-  }
+  with_heads(query.g, [&]<unsigned G>() { code_sums<G>(padded, parts, part_numbers); });
   for (unsigned numbers = part_numbers; numbers > 1; numbers /= 2) {
     for (unsigned i = 0; i < query.g * kSpanTokens * numbers / 2; ++i) parts[i] = parts[2 * i] + parts[2 * i + 1];
   }
