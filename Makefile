@@ -294,8 +294,12 @@ papers: setup ## draw the papers' figures -> docs/papers.md, and write docs/ledg
 	@$(BIN)/kvdrive figures --out docs/papers
 	@$(BIN)/kvdrive ledger --write docs/ledger.md
 
+.PHONY: bench-mini-batches
+bench-mini-batches: setup ## decode steps of a batch as one and in two mini-batches, with drives that leave the cores alone -> docs/xcache.md
+	@$(BIN)/python scripts/bench_mini_batches.py
+
 .PHONY: bench-plan
-bench-plan: setup ## steps of whole models beside the plans of `kvdrive plan --hardware here`; three minutes -> docs/xcache.md
+bench-plan: setup ## steps of whole models beside the plans of `kvdrive plan --hardware here`; five minutes -> docs/xcache.md
 	@$(BIN)/python scripts/bench_plan.py
 
 .PHONY: validate-perf

@@ -25,6 +25,7 @@ from pathlib import Path
 from attention_states import IN_RUNS, SCATTERED, Shape
 from kvdrive.choices import KV_FORMATS
 from kvdrive.kvcache import formats
+from kvdrive.kvcache.drive_rates import empty_caches
 from kvdrive.perf import drives, hardware
 from kvdrive.targets.cpu import CpuDrive
 from kvdrive.targets.emulator import Emulator
@@ -63,6 +64,7 @@ def cpu_target(path: Path, rounds: int, contexts: Sequence[int] = CONTEXTS) -> l
     with CpuDrive(path, 1, cache_bytes=1 << 40) as drive:
         for number in range(rounds + 1):
             for setting in asked:
+                empty_caches()  # else the first step behind a long one finds less in them than the others
                 timed = stored.step(drive, setting, time.process_time)
                 if number:  # the first round warms up
                     times[setting].append(timed)

@@ -141,15 +141,20 @@ def best(work: Callable[[], object], clock: Clock, rounds: int = _ROUNDS) -> flo
     return min(found)
 
 
+def empty_caches() -> None:
+    """Make the processor's caches lose what they hold."""
+    np.ones(_EVICTING // 8).sum()
+
+
 def typical(work: Callable[[], object], clock: Clock) -> float:
     """The median time of some rounds, before each of which the processor's caches lose what the last one read.
 
     A step reads the K, V and weights of all its layers once: none of them is in the caches, and a layer that takes
     longer than the shortest time is not made up for by another one.
     """
-    other, found = np.ones(_EVICTING // 8), []
+    found = []
     for _ in range(_ROUNDS):
-        other += 1
+        empty_caches()
         began = clock()
         work()
         found.append(clock() - began)
