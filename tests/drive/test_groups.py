@@ -2,7 +2,9 @@
 """Policy groups in the drive equals the golden model, bit for bit, for every way of storing rows."""
 
 import itertools
+import os
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +16,8 @@ from random_halves import halves
 from golden.group_index import build_index, index_exponent
 from golden.groups import groups, units_of
 from kvdrive import abi
+from kvdrive.errors import UnsupportedError
+from kvdrive.kernels.rtl import prepare_drives
 from kvdrive.nvme.wire import RowFormat
 
 D = 64
@@ -507,3 +511,45 @@ def test_pages_that_moved_make_room_for_others(make_drive):
         assert kept >= 20 - host.drive.flash_stats()["groups_queued"]
         assert host.trim(9).status == OK
     assert host.drive.flash_stats()["groups_moved"] > 0
+
+
+@pytest.fixture(scope="module")
+def rtl():
+    """The folder of the verilated kernels for one query head. Their first compilation takes minutes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("KVDRIVE_RTL", raising=False)
+        try:
+            prepare_drives(1)
+        except UnsupportedError as error:
+            pytest.skip(str(error))
+        yield Path(os.environ["KVDRIVE_RTL"])
+        patch.delenv("KVDRIVE_RTL")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("d", [64, 96])  # the processor chooses for head dimensions that no kernel has
+def test_rtl_gives_the_bits_of_the_other_engines(make_drive, rtl, d):
+    answers = {}
+    for engine in ("rtl", "hls", "fast"):
+        rng = np.random.default_rng(16)
+        host = make_drive(engine=engine)
+        k, v, q = halves(rng, 1, 300, d), halves(rng, 1, 300, d), halves(rng, 1, 1, d)
+        first = store(host, rng, k, v)
+        valid, tail = rng.random(300) < 0.7, tail_data(rng, 1, 1, 3, d)
+        answers[engine] = check(host, q, k, v, 300, first, valid, tail, unit=16, k_top=3, limit=6554).tobytes()
+    assert answers["rtl"] == answers["hls"] == answers["fast"]
+
+
+@pytest.mark.slow
+def test_rtl_takes_the_kernel_for_a_choice(make_drive, rtl, tmp_path, monkeypatch):
+    """In place of the kernel there is another one, whose ports have other names."""
+    (library,) = (rtl / "attention_g1").glob("library-*.so")
+    for name in ("attention_g1", "group_choice_g1"):
+        (tmp_path / "rtl" / name).mkdir(parents=True)
+        (tmp_path / "rtl" / name / library.name).symlink_to(library)
+    monkeypatch.setenv("KVDRIVE_RTL", str(tmp_path / "rtl"))
+    rng = np.random.default_rng(17)
+    host = make_drive(engine="rtl")
+    k, q = halves(rng, 1, 300, D), halves(rng, 1, 1, D)
+    store(host, rng, k, k)
+    assert host.submit(q, 300, mode=abi.Mode.GROUPS, r=32, k_top=4).status == abi.NvmeStatus.INTERNAL_ERROR

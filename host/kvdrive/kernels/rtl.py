@@ -182,6 +182,8 @@ def prepare_drives(group: int) -> None:
     calls = {min(abi.MAX_GROUP, group - first) for first in range(0, group, abi.MAX_GROUP)}
     for size in sorted({next(built for built in abi.GROUP_SIZES if built >= heads) for heads in calls}):
         _library(f"attention_g{size}")
+    if group in abi.GROUP_SIZES:  # the choice of policy groups; of other groups the drive's processor makes it
+        _library(f"group_choice_g{group}")
 
 
 def _library(name: str) -> tuple[Path, float]:

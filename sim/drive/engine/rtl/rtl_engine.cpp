@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "group_choice/abi.hpp"
+
 namespace kvdrive {
 namespace {
 
@@ -54,11 +56,12 @@ class RtlEngine::Kernel {
   Kernel(const Kernel&) = delete;
   Kernel& operator=(const Kernel&) = delete;
 
-  std::uint32_t run(std::span<std::byte> memory, std::uint64_t job) {
+  // `operand`: the port through which K or its index comes.
+  std::uint32_t run(std::span<std::byte> memory, const char* operand, std::uint64_t job) {
     clear_buffers_(model_);
     auto* const bytes = reinterpret_cast<std::uint8_t*>(memory.data());
     const std::uint64_t address = add_buffer_(model_, bytes, memory.size());
-    for (const char* port : {"kv", "io", "out"}) check(set_(model_, port, address));
+    for (const char* port : {operand, "io", "out"}) check(set_(model_, port, address));
     check(set_(model_, "job", job));
     check(set_(model_, "memory_beats", memory.size() / abi::kBeatBytes));
     check(run_(model_, kPatience));
@@ -95,9 +98,13 @@ class RtlEngine::Kernel {
 };
 
 RtlEngine::RtlEngine(const std::filesystem::path& folder) {
+  const auto load = [&folder](const std::string& kernel, std::uint32_t group, Kernels& kernels) {
+    const auto library = library_in(folder / (kernel + std::to_string(group)));
+    if (!library.empty()) kernels.emplace(group, std::make_unique<Kernel>(library));
+  };
   for (const std::uint32_t group : abi::kGroupSizes) {
-    const auto library = library_in(folder / ("attention_g" + std::to_string(group)));
-    if (!library.empty()) kernels_.emplace(group, std::make_unique<Kernel>(library));
+    load("attention_g", group, kernels_);
+    load("group_choice_g", group, choosers_);
   }
   if (kernels_.empty()) {
     throw std::runtime_error("engine rtl finds no verilated attention kernel in " + folder.string() +
@@ -111,7 +118,16 @@ std::uint32_t RtlEngine::run(std::span<std::byte> memory, std::uint64_t job) {
   abi::AttentionJob fields;
   std::memcpy(&fields, memory.data() + job, sizeof fields);
   const auto kernel = kernels_.find(fields.group);
-  return kernel == kernels_.end() ? std::uint32_t{abi::kBadGroup} : kernel->second->run(memory, job);
+  return kernel == kernels_.end() ? std::uint32_t{abi::kBadGroup} : kernel->second->run(memory, "kv", job);
+}
+
+std::uint32_t RtlEngine::choose_groups(std::uint64_t job) {
+  const std::span<std::byte> memory = memory_.used();
+  if (!hls::chooses_groups(memory, job)) return Engine::choose_groups(job);
+  abi::GroupChoiceJob fields;
+  std::memcpy(&fields, memory.data() + job, sizeof fields);
+  const auto chooser = choosers_.find(fields.group);
+  return chooser == choosers_.end() ? Engine::choose_groups(job) : chooser->second->run(memory, "index", job);
 }
 
 }  // namespace kvdrive
