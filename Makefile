@@ -205,6 +205,10 @@ bench-formats: setup ## attention over K and V in binary16, 8 and 4 bits, from m
 bench-decode: setup ## decode step with the cache in the drive, beside transformers and packed SDPA; half an hour
 	@$(BIN)/python scripts/bench_decode.py --json out/bench_decode.json
 
+.PHONY: bench-matrices
+bench-matrices: setup $(STAMPS)/smollm2 ## decode steps with matrices in 8 bits (--dtype int8) beside bfloat16 and torch.compile (five minutes) -> docs/models.md
+	@$(BIN)/python scripts/bench_matrices.py --write --json out/bench_matrices.json
+
 .PHONY: bench-cpu-target
 bench-cpu-target: setup ## attention over K and V on this machine's disk, beside the disk alone [QUICK=1]
 	@$(BIN)/python scripts/bench_cpu_target.py $(if $(QUICK),--quick,--json out/bench_cpu_target.json)

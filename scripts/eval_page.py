@@ -23,6 +23,7 @@ SOURCES = {  # block and page: results; those of another context N are in FOLDER
     ("quality", "groups.md"): ROOT / "out/eval-groups",
     ("limits", "groups.md"): ROOT / "out/eval-unread",
     ("auto", "groups.md"): ROOT / "out/eval-auto",
+    ("auto-mini", "groups.md"): ROOT / "out/eval-auto-mini",
     ("mini", "groups.md"): ROOT / "out/eval-groups-mini",
 }
 

@@ -35,9 +35,10 @@ def find() -> str | None:
     return shutil.which("llama-bench") if importlib.util.find_spec("gguf") else None
 
 
-def write_gguf(model: PreTrainedModel, path: Path) -> None:
-    """A Llama without its tokenizer, matrices in bfloat16. Speed only: rows of Q and K keep transformers' order, in
-    which llama.cpp rotates other pairs of dimensions. Raises ValueError for another kind of model.
+def write_gguf(model: PreTrainedModel, path: Path, kind: str = "BF16") -> None:
+    """A Llama without its tokenizer, matrices in the format `kind`, as gguf names it. Speed only: rows of Q and K keep
+    transformers' order, in which llama.cpp rotates other pairs of dimensions. Raises ValueError for another kind of
+    model.
     """
     import gguf
 
@@ -61,11 +62,11 @@ def write_gguf(model: PreTrainedModel, path: Path) -> None:
 
     def add(name: str, source: str) -> None:
         tensor = weights[source].float()
-        bfloat16 = gguf.GGMLQuantizationType.BF16
+        matrix = gguf.GGMLQuantizationType[kind]
         if tensor.dim() == 1:
             writer.add_tensor(f"{name}.weight", tensor.numpy())
         else:
-            writer.add_tensor(f"{name}.weight", gguf.quants.quantize(tensor.numpy(), bfloat16), raw_dtype=bfloat16)
+            writer.add_tensor(f"{name}.weight", gguf.quants.quantize(tensor.numpy(), matrix), raw_dtype=matrix)
 
     add("token_embd", "model.embed_tokens.weight")
     add("output_norm", "model.norm.weight")
@@ -91,12 +92,14 @@ def decode_seconds(program: str, file: Path, context: int, rounds: int, threads:
     return [nanoseconds / result["n_gen"] / 1e9 for nanoseconds in result["samples_ns"]]
 
 
-def measure(model: PreTrainedModel, context: int, rounds: int, threads: int, folder: Path) -> list[float]:
+def measure(
+    model: PreTrainedModel, context: int, rounds: int, threads: int, folder: Path, kind: str = "BF16"
+) -> list[float]:
     """Seconds of decode steps. Empty if llama.cpp is missing, the context is too long, or the model is no Llama."""
     program = find()
     if program is None or context > LONGEST or model.config.model_type != "llama":
         return []
     file = folder / "model.gguf"
     with torch.no_grad():
-        write_gguf(model, file)
+        write_gguf(model, file, kind)
     return decode_seconds(program, file, context, rounds, threads)

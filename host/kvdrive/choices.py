@@ -27,7 +27,7 @@ WEIGHTS_FORMATS = {
     "int8": "matrices in 8 bits and a scale for each 32",
     "int4": "matrices in 4 bits and a scale for each 32",
 }  # of experts and neurons on flash
-DTYPES = ("float32", "bfloat16", "float16", "auto")  # precision of a model's weights; auto keeps the stored one
+DTYPES = ("float32", "bfloat16", "float16", "auto", "int8")  # of a model's weights; auto keeps the stored precision
 PREFILL_CHUNK = 512  # tokens of a prompt that a server computes between two decode steps
 OnFailure = Literal["raise", "recompute"]  # what the loss of a drive, or of data on it, leads to
 OnOverflow = Literal["error", "trim"]  # what happens when a sequence has used up the model's positions

@@ -12,11 +12,14 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTra
 
 from kvdrive.errors import InputError
 from kvdrive.generation import gguf, places
+from kvdrive.generation.matrices import round_matrices
 from kvdrive.plugins.support import ON_DRIVES, decoder_config, heads_of, layer_types
 
 if TYPE_CHECKING:
     from kvdrive.weights.loading import FlashWeights
     from kvdrive.weights.sparse import SparseWeights
+
+ROUNDED = "int8"
 
 
 @dataclass(frozen=True)
@@ -100,13 +103,16 @@ class Checkpoint:
 def load(name: str, dtype: str = "float32", device: str = "cpu") -> Checkpoint:
     """Read a checkpoint from disk; nothing is downloaded and no code of the checkpoint runs.
 
-    `dtype` is one of choices.DTYPES; "auto" keeps what is stored (of GGUF files: float32). `device` computes the model,
-    as torch names it. Raises InputError.
+    `dtype` is one of choices.DTYPES; "auto" keeps what is stored (of GGUF files: float32), "int8" is bfloat16 with
+    matrices rounded to 8 bits (`matrices.py`). `device` computes the model, as torch names it. Raises InputError.
     """
     quiet()
     where = _device(device)
     path = places.find(name)
-    model, tokenizer = _read_gguf(path, dtype) if path.is_file() else _read_folder(path, dtype)
+    read = _read_gguf if path.is_file() else _read_folder
+    model, tokenizer = read(path, "bfloat16" if dtype == ROUNDED else dtype)
+    if dtype == ROUNDED and not round_matrices(model):
+        raise InputError(f"{name} has no matrices that can be rounded to 8 bits: take --dtype bfloat16")
     try:
         model = model.eval().to(where)
     except RuntimeError as error:

@@ -96,6 +96,8 @@ def load_from(options: FlashOptions | None, name: str, dtype: str = "float32", d
         return checkpoints.load(name, dtype, device)
     if device != "cpu":
         raise UnsupportedError(f"weights on flash are computed on the cpu, not on {device}")
+    if dtype == checkpoints.ROUNDED:
+        raise UnsupportedError("--dtype int8 is for weights in memory: take another, `kvdrive convert` has formats too")
     return load(name, dtype, options)
 
 
