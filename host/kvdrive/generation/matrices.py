@@ -9,7 +9,7 @@ _FEW = 16  # rows of inputs up to which the product with codes is faster than on
 _STEP = 32  # torch's kernel reads rows in steps of at most this many codes, and does not check that they fit
 
 
-class CodedLinear(torch.nn.Module):
+class CodedLinear(torch.nn.Module):  # type: ignore[misc]
     """`linear`, in bfloat16, with its matrix rounded to 8 bits.
 
     Row i is `scale[i]` times integers from -127 to 127; `scale` is in bfloat16. Products are summed in float32 and
