@@ -70,7 +70,7 @@ def disk(path: Path, threads: int, rounds: int, contexts: Sequence[int] = CONTEX
     """Exact steps of a file that is not in the page cache. Medians over the rounds of what was measured and predicted.
 
     Predicted is reading and computing at the same time (`_both`), just before and just after the step, since the rate
-    of a disk that others use changes from second to second; and for each layer computing what is in flight at its end.
+    of a disk that others use changes from second to second.
     """
     shape = Shape(layers=2, group=4, tokens=max(contexts))
     settings = [Setting("cpu", "disk", "exact", 4, tokens, IN_RUNS) for tokens in sorted(contexts)]
@@ -99,13 +99,12 @@ def _both(path: Path, threads: int, plain: PlainReads, stored: Stored, setting: 
 
     The reads are of as many bytes of the same file, layer by layer, in pieces of the drive's size with as many in
     flight. Beside them the engine works on the step with the file in the page cache: they share the processors and the
-    memory. In a step, it cannot work on a layer's last pieces before they have come.
+    memory.
     """
     with CpuDrive(path, threads, cache_bytes=1 << 40) as drive, ThreadPoolExecutor(1) as beside:
-        work = min(stored.step(drive, setting).seconds for _ in range(2))  # the first one fills the cache
+        stored.step(drive, setting)  # fills the cache
         start = time.perf_counter()
         working = beside.submit(stored.step, drive, setting)
         plain.seconds(stored.shape.layers, layer)
         working.result()
-        both = time.perf_counter() - start
-    return both + work * min(DEPTH * PIECE / layer, 1)
+        return time.perf_counter() - start

@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import statistics
 import tempfile
 import time
@@ -25,7 +26,6 @@ from pathlib import Path
 from attention_states import IN_RUNS, SCATTERED, Shape
 from kvdrive.choices import KV_FORMATS
 from kvdrive.kvcache import formats
-from kvdrive.kvcache.drive_rates import empty_caches
 from kvdrive.perf import drives, hardware
 from kvdrive.targets.cpu import CpuDrive
 from kvdrive.targets.emulator import Emulator
@@ -55,7 +55,7 @@ def settings(target: str, place: str, data: str, contexts: Sequence[int]) -> lis
 
 
 def cpu_target(path: Path, rounds: int, contexts: Sequence[int] = CONTEXTS) -> list[Outcome]:
-    """Steps of the cpu target: the fastest of alternating rounds, which other work disturbs least."""
+    """Steps of the cpu target: the fastest of several rounds, which other work disturbs least, in different orders."""
     shape = Shape(layers=2, group=max(GROUPS), tokens=max(contexts))
     asked = settings("cpu", "page cache", IN_RUNS, contexts)
     with CpuDrive(path, os.cpu_count() or 1, 16 * shape.kv_bytes, format=True) as drive:
@@ -63,8 +63,8 @@ def cpu_target(path: Path, rounds: int, contexts: Sequence[int] = CONTEXTS) -> l
     times: dict[Setting, list[Timed]] = {setting: [] for setting in asked}
     with CpuDrive(path, 1, cache_bytes=1 << 40) as drive:
         for number in range(rounds + 1):
+            random.Random(number).shuffle(asked)  # a step behind a long one finds less in the processor's caches
             for setting in asked:
-                empty_caches()  # else the first step behind a long one finds less in them than the others
                 timed = stored.step(drive, setting, time.process_time)
                 if number:  # the first round warms up
                     times[setting].append(timed)
@@ -118,11 +118,10 @@ page.
 
 - **cpu target, page cache**: processor time of one thread, predicted from the bytes that the drive counts, with a rate
   and a fixed time that the steps at 4K and 32K tokens show; reported at 8K, 16K and 64K. The fastest of several
-  alternating rounds.
+  rounds in different orders.
 - **cpu target, disk**: wall time, around the page cache. Predicted from plain reads of as many bytes of the same file,
   in pieces of the drive's size with as many in flight, while the engine works on the same step from the page cache,
-  right before and after the step; and from the engine's work on what is in flight at the end of a layer, which nothing
-  overlaps. Medians of several rounds.
+  right before and after the step. Medians of several rounds.
 - **emulator**: modelled device time of a step through the runtime, with contents. *exact*: predicted by the drive
   library for one layer without contents, for each format. *sparf*, *groups*: as above, but from the pages that the
   fullest die senses, layer by layer in the drive's timeline: the tokens that a query chooses do not lie on all dies

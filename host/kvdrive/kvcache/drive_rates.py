@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from collections.abc import Sequence as Several
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +27,7 @@ from kvdrive.targets.group import split
 
 FEW, MANY = 256, 4096  # tokens that are measured
 _ROUNDS = 5
-_EVICTING = 1 << 26  # bytes of memory that leave nothing else in a processor's caches
+_TURNS = 21  # rounds of work that takes turns
 Clock = Callable[[], float]
 
 
@@ -96,14 +97,12 @@ def _measure(backing: Backing, heads: Heads, clock: Clock) -> DriveRates:
         one.session.read(0, abi.KvKind.KEYS, 0, (one.last - one.first, tokens, heads.head_dim))
 
     with stored(backing, heads, MANY) as sequence:
-        times = [
-            [typical(partial(everywhere, sequence, partial(work, tokens)), clock) for tokens in (FEW, MANY)]
-            for work in (ask, read)
-        ]
+        works = [partial(everywhere, sequence, partial(work, tokens)) for work in (ask, read) for tokens in (FEW, MANY)]
+        asked_few, asked_many, read_few, read_many = medians(works, clock, _TURNS)
     row = token_bytes(backing, heads)
     return DriveRates(
-        Line.through((FEW, times[0][0]), (MANY, times[0][1])),
-        Line.through((row * FEW, times[1][0]), (row * MANY, times[1][1])),
+        Line.through((FEW, asked_few), (MANY, asked_many)),
+        Line.through((row * FEW, read_few), (row * MANY, read_many)),
     )
 
 
@@ -141,24 +140,19 @@ def best(work: Callable[[], object], clock: Clock, rounds: int = _ROUNDS) -> flo
     return min(found)
 
 
-def empty_caches() -> None:
-    """Make the processor's caches lose what they hold."""
-    np.ones(_EVICTING // 8).sum()
+def medians(works: Several[Callable[[], object]], clock: Clock, rounds: int) -> list[float]:
+    """The median time of each piece of work. They take turns: what disturbs the machine for a moment, or a disk that
+    is fast for a moment, counts in a few of the rounds.
 
-
-def typical(work: Callable[[], object], clock: Clock) -> float:
-    """The median time of some rounds, before each of which the processor's caches lose what the last one read.
-
-    A step reads the K, V and weights of all its layers once: none of them is in the caches, and a layer that takes
-    longer than the shortest time is not made up for by another one.
+    A step waits for all of its layers, so that the fastest round of one would promise too much.
     """
-    found = []
-    for _ in range(_ROUNDS):
-        empty_caches()
-        began = clock()
-        work()
-        found.append(clock() - began)
-    return statistics.median(found)
+    times: list[list[float]] = [[] for _ in works]
+    for _ in range(rounds):
+        for work, found in zip(works, times, strict=True):
+            began = clock()
+            work()
+            found.append(clock() - began)
+    return [statistics.median(found) for found in times]
 
 
 def _flush(target: Target) -> None:

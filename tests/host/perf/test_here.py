@@ -64,12 +64,13 @@ def asked(tokens=1000, share=None):
 def test_a_plan_measures_once(tmp_path, monkeypatch):
     seconds = itertools.count(1)  # more for more tokens, which are measured later
 
-    def typical(work, clock):
-        work()
-        return float(next(seconds))
+    def medians(works, clock, rounds):
+        for work in works:
+            work()
+        return [float(next(seconds)) for work in works]
 
     for module in (drive_rates, xcache_rates):
-        monkeypatch.setattr(module, "typical", typical)
+        monkeypatch.setattr(module, "medians", medians)
     options = DriveOptions(target="cpu", folder=tmp_path, capacity_bytes=1 << 28)
     first = plan_here(asked(share=0.5), options)
     assert (first.alpha, len(first.parts), first.overlapped) == (0.5, 2, first.step)

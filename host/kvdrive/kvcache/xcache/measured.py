@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -11,7 +13,7 @@ import torch
 
 from kvdrive.kernels.native import scale_bits
 from kvdrive.kvcache.backing import Backing
-from kvdrive.kvcache.drive_rates import FEW, MANY, Clock, Heads, Line, drive_rates, typical
+from kvdrive.kvcache.drive_rates import FEW, MANY, Clock, Heads, Line, drive_rates, medians
 from kvdrive.kvcache.session import Query
 from kvdrive.kvcache.xcache.attention import MemoryAttention
 from kvdrive.kvcache.xcache.inputs import XCache
@@ -20,6 +22,8 @@ from kvdrive.perf import kept
 from kvdrive.perf.kept import KeptRates
 
 NOTHING = Line(0.0, 0.0)
+_TURNS = 9
+Work = Callable[[MemoryAttention], object]
 
 
 @dataclass(frozen=True)
@@ -78,26 +82,29 @@ def rates_here(
 
 
 def _measure_host(xcache: XCache, heads: Heads, clock: Clock) -> HostRates:
-    few, many = (_host(xcache, heads, tokens, clock) for tokens in (FEW, MANY))
-    project, memory = (Line.through((FEW, short), (MANY, long)) for short, long in zip(few, many, strict=True))
-    return HostRates(project, memory)
+    """In the thread that does it in a step."""
+    works = [work for tokens in (FEW, MANY) for work in _works(xcache, heads, tokens)]
+
+    def run(attention: MemoryAttention) -> list[float]:
+        return medians([partial(work, attention) for work in works], clock, _TURNS)
+
+    project_few, memory_few, project_many, memory_many = xcache.worker.start(run).result()
+    return HostRates(
+        Line.through((FEW, project_few), (MANY, project_many)), Line.through((FEW, memory_few), (MANY, memory_many))
+    )
 
 
-def _host(xcache: XCache, heads: Heads, tokens: int, clock: Clock) -> tuple[float, float]:
-    """Seconds of projecting X as it is read, and of attention in memory, in the thread that does it in a step."""
+def _works(xcache: XCache, heads: Heads, tokens: int) -> tuple[Work, Work]:
+    """Projecting X as it is read, and attention in memory to what is rebuilt."""
     layer = min(xcache.projections.modules)
     x = torch.randn(tokens, xcache.rows.width, generator=torch.Generator().manual_seed(1)).to(xcache.rows.dtype)
     zeros = np.zeros(heads.kv_heads, np.int64)
     row = InputSequence([], xcache)
     row.note(layer, 0, x, np.arange(tokens), (zeros, zeros))
-    patterns = xcache.rows.encode(x)
+    patterns, rebuilt = xcache.rows.encode(x), row.project(layer, x, 0)
     q = np.ones((heads.kv_heads, heads.query_heads // heads.kv_heads, heads.head_dim), np.float16)
     query = Query(cast(Any, row), layer, q, tokens, scale_bits(None, heads.head_dim))
-
-    def work(attention: MemoryAttention) -> tuple[float, float]:
-        project = typical(lambda: row.project(layer, xcache.rows.decode(patterns), 0), clock)
-        rebuilt = row.project(layer, x, 0)
-        return project, typical(lambda: attention.attend(query, rebuilt.k, rebuilt.v), clock)
-
-    found: tuple[float, float] = xcache.worker.start(work).result()
-    return found
+    return (
+        lambda attention: row.project(layer, xcache.rows.decode(patterns), 0),
+        lambda attention: attention.attend(query, rebuilt.k, rebuilt.v),
+    )
