@@ -20,6 +20,7 @@ from kvdrive.weights import formats
 from kvdrive.weights.formats import CODES, DTYPES
 
 U8 = NDArray[np.uint8]
+I64 = NDArray[np.int64]
 Table = NDArray[np.uint32]  # a checksum for each piece
 PAGE = abi.PAGE_BYTES
 PIECE_BYTES = 512 * 1024  # between 256 KiB and 1 MiB: a disk reaches its bandwidth, and a read ends soon

@@ -10,7 +10,7 @@ import numpy as np
 
 from kvdrive._native import PieceReader
 from kvdrive.errors import InputError, TargetError
-from kvdrive.weights.bundles import U8, Array
+from kvdrive.weights.bundles import I64, U8, Array
 from kvdrive.weights.manifest import read_front
 
 DEPTH = 64  # reads in flight; fast disks want at least 32
@@ -65,7 +65,22 @@ class WeightsFile:
 
     def wait(self, ticket: int, array: Array, index: int) -> None:
         """Wait until the bundle is in memory and has been checked. Raises TargetError."""
-        error, bad = self._reader.wait(ticket)
+        self._require(*self._reader.wait(ticket), array, index)
+
+    def read_rows(self, array: Array, indices: I64, to: U8, places: I64) -> None:
+        """Read bundles into rows `places` of page-aligned memory [rows, array.stride]; all reads have ended then.
+
+        Raises TargetError.
+        """
+        pieces = array.pieces_of_bundle(self.manifest.piece_bytes)
+        sums = self._table[array.first_piece : array.first_piece + array.count * pieces].reshape(array.count, pieces)
+        tickets = self._reader.start_rows(array.offset + indices * array.stride, to, places, sums[indices])
+        failed, error, bad = self._reader.wait_all(tickets)
+        if failed >= 0:
+            self._require(error, bad, array, int(indices[failed]))
+
+    def _require(self, error: int, bad: int, array: Array, index: int) -> None:
+        """Raises TargetError unless a read has ended well."""
         what = f"bundle {index} of {array.name} in {self.path}"
         if error:
             raise TargetError(
@@ -99,5 +114,11 @@ class WeightsFile:
 
 
 def aligned(count: int) -> U8:
-    """Memory of `count` bytes at the beginning of a page, allocated by the kernel when it is written."""
-    return np.frombuffer(mmap.mmap(-1, max(count, 1)), np.uint8)
+    """Memory of `count` bytes at the beginning of a page, allocated by the kernel when it is written.
+
+    It is private to the process, so that limits of a process's memory count it, and not passed to children: reads
+    around the page cache must not meet memory that is copied when it is written (open(2)).
+    """
+    memory = mmap.mmap(-1, max(count, 1), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory.madvise(mmap.MADV_DONTFORK)
+    return np.frombuffer(memory, np.uint8)

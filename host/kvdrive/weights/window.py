@@ -10,12 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from kvdrive.weights.bundles import Array
+from kvdrive.weights.bundles import I64, U8, Array
 from kvdrive.weights.file import WeightsFile, aligned
 
-Groups = NDArray[np.int64]
+Groups = I64
 
 
 @dataclass
@@ -74,33 +73,37 @@ class Window:
         chosen = self._stored[torch.from_numpy(self._place[groups])]
         return self._part.numbers_of(chosen, dtype).view(-1, self.width), groups
 
+    @property
+    def memory(self) -> U8:
+        """The groups in memory, [capacity, bytes]."""
+        return self._memory
+
+    def holds(self, dtype: torch.dtype) -> bool:
+        """True if the numbers are stored in this precision, so that they are computed with where they lie."""
+        return self._part.is_in(dtype)
+
+    def offsets(self, neurons: Groups) -> Groups:
+        """Where in `memory` the rows of these neurons, whose groups are there, begin. Bytes."""
+        row = self._part.bytes // self.neurons
+        return self._place[neurons // self.neurons] * self._array.stride + neurons % self.neurons * row
+
     def _read(self, missing: Groups) -> None:
         """Read groups behind the last one. If a read fails, none of them is there. Raises TargetError."""
-        places = range(self.used, self.used + len(missing))
-        tickets = [
-            self._file.start(self._array, int(group), self._memory[place])
-            for group, place in zip(missing, places, strict=True)
-        ]
-        errors = []
-        for ticket, group in zip(tickets, missing, strict=True):
-            try:
-                self._file.wait(ticket, self._array, int(group))
-            except Exception as error:  # the other reads still write into the memory
-                errors.append(error)
-        if errors:
-            raise errors[0]
+        places = np.arange(self.used, self.used + len(missing))
+        self._file.read_rows(self._array, missing, self._memory, places)
         self.pointer[places] = missing
         self._last_active[places] = self._now
         self._place[missing] = places
         self.used += len(missing)
 
-    def _leave(self, places: NDArray[np.int64]) -> None:
+    def _leave(self, places: Groups) -> None:
         """The groups in these places leave; the last ones take their places."""
-        for place in sorted(places.tolist(), reverse=True):
-            self._place[self.pointer[place]] = -1
-            self.used -= 1
-            if place != self.used:
-                self._memory[place] = self._memory[self.used]
-                self.pointer[place] = self.pointer[self.used]
-                self._last_active[place] = self._last_active[self.used]
-                self._place[self.pointer[place]] = place
+        stays = np.ones(self.used, bool)
+        stays[places] = False
+        self._place[self.pointer[places]] = -1
+        self.used -= len(places)
+        holes = np.flatnonzero(~stays[: self.used])
+        last = self.used + np.flatnonzero(stays[self.used :])
+        for array in (self._memory, self.pointer, self._last_active):
+            array[holes] = array[last]
+        self._place[self.pointer[holes]] = holes

@@ -1,16 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reader of weights as a Python object.
+// The reader of weights as a Python object, and sums over neurons in memory.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <map>
+#include <optional>
 #include <span>
+#include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "binding/binding.hpp"
+#include "engine/fast/neurons.hpp"
 #include "storage/piece_reader.hpp"
 
 namespace nb = nanobind;
@@ -19,6 +28,9 @@ namespace kvdrive {
 namespace {
 
 using Bytes = nb::ndarray<std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Memory = nb::ndarray<std::uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Table = nb::ndarray<const std::uint32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Offsets = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Checksums = nb::ndarray<const std::uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 // A reader that holds the memory of reads in flight, and of those that failed.
@@ -32,8 +44,42 @@ class Reader {
     const PieceReader::Ticket ticket =
         reader_.start(offset, memory, {checksums.data(), checksums.data() + checksums.size()},
                       ahead ? PieceReader::Urgency::kAhead : PieceReader::Urgency::kNow);
-    memory_.emplace(ticket, std::move(to));
+    memory_.emplace(ticket, nb::cast(to));
     return ticket;
+  }
+
+  // Starts to read bundle i at offsets[i] into row places[i] of `to`; checksums [bundles, pieces].
+  std::vector<PieceReader::Ticket> start_rows(const Offsets& offsets, const Memory& to, const Offsets& places,
+                                              const Table& checksums) {
+    const std::size_t count = offsets.size(), stride = to.shape(1), pieces = checksums.shape(1);
+    if (places.size() != count || checksums.shape(0) != count) {
+      throw nb::value_error("each bundle has an offset, a place and checksums");
+    }
+    const auto rows = static_cast<std::int64_t>(to.shape(0));
+    std::vector<PieceReader::Ticket> tickets;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::int64_t place = places.data()[i];
+      if (place < 0 || place >= rows || offsets.data()[i] < 0)
+        throw nb::value_error("a bundle lies outside the memory");
+      const std::span row(reinterpret_cast<std::byte*>(to.data()) + static_cast<std::size_t>(place) * stride, stride);
+      const std::uint32_t* const sums = checksums.data() + i * pieces;
+      tickets.push_back(reader_.start(static_cast<std::uint64_t>(offsets.data()[i]), row, {sums, sums + pieces},
+                                      PieceReader::Urgency::kNow));
+      memory_.emplace(tickets.back(), nb::cast(to));
+    }
+    return tickets;
+  }
+
+  // Waits for all of these reads: which of them failed first, with what; {-1, 0, -1} if none did.
+  std::tuple<std::int64_t, int, std::int64_t> wait_all(const std::vector<PieceReader::Ticket>& tickets) {
+    std::tuple<std::int64_t, int, std::int64_t> failed{-1, 0, -1};
+    for (std::size_t i = 0; i < tickets.size(); ++i) {
+      const auto [error, bad_piece] = wait(tickets[i]);
+      if (std::get<0>(failed) < 0 && (error != 0 || bad_piece >= 0)) {
+        failed = {static_cast<std::int64_t>(i), error, bad_piece};
+      }
+    }
+    return failed;
   }
 
   std::pair<int, std::int64_t> wait(PieceReader::Ticket ticket) {
@@ -50,7 +96,7 @@ class Reader {
   PieceReader& reader() { return reader_; }
 
  private:
-  std::map<PieceReader::Ticket, Bytes> memory_;  // outlives the reader below
+  std::map<PieceReader::Ticket, nb::object> memory_;  // outlives the reader below
   PieceReader reader_;
 };
 
@@ -63,6 +109,42 @@ nb::dict counters(Reader& self) {
   counters["busy_ns"] = found.busy_ns;
   counters["cancelled"] = found.cancelled;
   return counters;
+}
+
+using Rows = nb::ndarray<const std::uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Singles = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using OutSingles = nb::ndarray<float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+fast::NumberFormat number_format(const std::string& name) {
+  if (name == "float32") return fast::NumberFormat::kSingle;
+  if (name == "bfloat16") return fast::NumberFormat::kBfloat16;
+  if (name == "float16") return fast::NumberFormat::kHalf;
+  throw nb::value_error("numbers are in float32, bfloat16 or float16");
+}
+
+void add_neurons(const Rows& memory, const std::string& format, const Offsets& offsets, const Singles& activations,
+                 const std::optional<Singles>& inputs, const OutSingles& out) {
+  const fast::ChosenNeurons chosen{.memory = reinterpret_cast<const std::byte*>(memory.data()),
+                                   .offsets = offsets.data(),
+                                   .activations = activations.data(),
+                                   .count = offsets.size(),
+                                   .inputs = inputs ? inputs->data() : nullptr,
+                                   .hidden = static_cast<unsigned>(out.size()),
+                                   .format = number_format(format)};
+  if (activations.size() != offsets.size() || (inputs && inputs->size() != out.size())) {
+    throw nb::value_error("each neuron has an offset and an activation, and inputs are as many as outputs");
+  }
+  const auto row = static_cast<std::int64_t>(out.size() * fast::bytes_of(chosen.format) * (inputs ? 2 : 1));
+  const auto last = static_cast<std::int64_t>(memory.size()) - row;
+  const auto alignment = static_cast<std::int64_t>(fast::bytes_of(chosen.format));
+  if (!std::all_of(offsets.data(), offsets.data() + offsets.size(), [last, alignment](std::int64_t offset) {
+        return offset >= 0 && offset <= last && offset % alignment == 0;
+      })) {
+    throw nb::value_error("a neuron lies outside the memory");
+  }
+  const fast::AddNeurons add = fast::choose_add_neurons();
+  const nb::gil_scoped_release release;
+  add(chosen, out.data());
 }
 
 nb::tuple wait(Reader& self, PieceReader::Ticket ticket) {
@@ -81,6 +163,14 @@ void bind_weights(nb::module_& m) {
       .def("start", &Reader::start, nb::arg("offset"), nb::arg("to"), nb::arg("checksums"), nb::arg("ahead") = false,
            "Start to read whole pages at `offset` into page-aligned memory; one CRC-32C for each piece. Returns a "
            "ticket for `wait`.")
+      .def("start_rows", &Reader::start_rows, nb::arg("offsets"), nb::arg("to"), nb::arg("places"),
+           nb::arg("checksums"),
+           "Start to read a bundle at each of `offsets` [n] into row `places[i]` of page-aligned memory [rows, bytes]; "
+           "checksums [n, pieces]. Returns their tickets.")
+      .def("wait_all", &Reader::wait_all, nb::arg("tickets"),
+           "Wait for all of these reads: the first one that failed, and its outcome as `wait` returns it; (-1, 0, -1) "
+           "if "
+           "none did.")
       .def(
           "hurry", [](Reader& self, PieceReader::Ticket ticket) { self.reader().hurry(ticket); }, nb::arg("ticket"),
           "Put a read ahead among those that somebody waits for.")
@@ -100,6 +190,11 @@ void bind_weights(nb::module_& m) {
       .def_prop_ro(
           "asynchronous", [](Reader& self) { return self.reader().asynchronous(); },
           "True if the kernel has an io_uring; otherwise reads follow one another.");
+  m.def(
+      "add_neurons", &add_neurons, nb::arg("memory"), nb::arg("format"), nb::arg("offsets"), nb::arg("activations"),
+      nb::arg("inputs").none(), nb::arg("out"),
+      "Add chosen neurons of one token to `out` [hidden], in binary32 as engine/fast/neurons.hpp says. Each has a row "
+      "at its byte offset in `memory`: up and down, or down alone without `inputs` [hidden].");
 }
 
 }  // namespace kvdrive

@@ -100,6 +100,21 @@ def test_the_window_holds_what_recent_calls_used(dense):
     assert 0 < window.counters.misses < window.counters.misses + window.counters.hits
 
 
+def test_active_neurons_of_few_tokens_are_added_alone(opened, monkeypatch):
+    import kvdrive.weights.neurons as module
+
+    added, stock = [], module.add_neurons
+    monkeypatch.setattr(module, "add_neurons", lambda *all: (added.append(len(all[2])), stock(*all)))
+    weights = opened("opt").weights
+    with torch.no_grad():
+        past = weights.model(torch.tensor([[5, 6, 7, 8, 9, 10]]), use_cache=True).past_key_values
+        assert not added  # six tokens are multiplied
+        used = sum(one.active for one in weights._sums)
+        weights.model(torch.tensor([[11]]), past_key_values=past)
+    assert len(added) == len(weights._sums)
+    assert sum(added) == sum(one.active for one in weights._sums) - used > 0  # no neuron that is zero
+
+
 def test_a_damaged_neuron_ends_the_text(dense, opened, tmp_path):
     folder, path = dense("opt")
     copy = tmp_path / "w.kvw"
