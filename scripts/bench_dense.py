@@ -1,10 +1,10 @@
 """Neurons on flash: what each step of LLM in a flash gains, beside mmap of the same checkpoint with the same memory.
 
 A random dense model with ReLU is made and converted. Thresholds make 95 % of its activations zero, as those of
-ReLU-trained models are; a random model has 50 %. Each contender computes the same random tokens one by one in a process
-of its own. Memory is bounded: windows of neurons are allocated once and reads bypass the page cache; `mmap` drops the
-layers that were used longest ago from the page cache. What the process really read is in /proc. Writes a table of
-docs/weights.md.
+ReLU-trained models are; a random model has 50 %. Predictors learn which neurons are beyond the thresholds. Each
+contender computes the same random tokens one by one in a process of its own, whose memory a limit bounds, and reads
+bypass the page cache; `mmap` drops the layers that were used longest ago from the page cache. A row is refused if the
+kernel has read less than the contender says. Writes a table of docs/weights.md.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import resource
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -20,23 +19,29 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from rich.console import Console
 from transformers import AutoModelForCausalLM
 
 from dense_contenders import QUICK, DenseShape, make_dense, mapped_layers
+from kvdrive import abi
+from kvdrive._native import PieceReader, crc32c
 from kvdrive.generation.checkpoints import quiet, read_config
 from kvdrive.perf.kept import processor
 from kvdrive.weights.calibrate import calibrate
 from kvdrive.weights.cuts import cuts_of, install_cuts, keep_cuts
-from kvdrive.weights.file import WeightsFile
+from kvdrive.weights.file import WeightsFile, aligned
 from kvdrive.weights.loading import WeightsOptions
 from kvdrive.weights.opening import make_file
+from kvdrive.weights.predictor import PREDICTOR, keep_predictors, read_predictors
 from kvdrive.weights.sparse import LEAST, SparseWeights
-from weights_bench import PROMPT, alone, arguments, kernel_reads, publish
+from kvdrive.weights.training import Text, Training, make_predictors
+from weights_bench import PROMPT, alone, arguments, bound_memory, kernel_reads, peak_memory, publish, require_reads
 from weights_contenders import VOCABULARY
 
 ZEROS = "95%"
+WITH_GATES = "gates.kvw"
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,8 @@ STEPS = (
     Step("hybrid: half stays", "flash"),
     Step("+ threshold on the gate", "flash", ffn=f"fatrelu:{ZEROS}"),
     Step("+ window of 5 tokens", "flash", ffn=f"fatrelu:{ZEROS}", window=5),
+    Step("predictor, gates on flash", "flash", ffn=PREDICTOR),
+    Step("predictor + window of 5 tokens", "flash", ffn=PREDICTOR, window=5),
 )
 
 
@@ -84,19 +91,19 @@ def measure(step: Step, folder: Path, tokens: int, threads: int) -> dict[str, An
         "flash_bytes": after["flash_bytes"] - before["flash_bytes"] if after else None,
         "hit_rate": after.get("hit_rate"),
         "neurons_in_memory": after.get("neurons_in_memory"),
-        "peak_rss": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10,
+        "peak_rss": peak_memory(),
         "logits": logits.float().flatten()[:8].tolist(),
     }
 
 
 def _model(step: Step, folder: Path) -> tuple[Any, Callable[[], dict[str, Any]], Callable[[], None]]:
     """The model of a contender, a function for its counters, one that closes."""
-    file = WeightsFile(folder / "w.kvw")
-    cuts = cuts_of(step.ffn, file.path, file.manifest)
+    file = WeightsFile(folder / (WITH_GATES if step.ffn == PREDICTOR else "w.kvw"))
+    predictors = read_predictors(file.path, file.manifest) if step.ffn == PREDICTOR else None
+    cuts = None if predictors else cuts_of(step.ffn, file.path, file.manifest)
     if step.way == "flash":
-        resident = sum(array.bytes_in(torch.bfloat16) for array in file.manifest.resident)
-        memory = resident + math.ceil(step.share * sum(array.bytes for array in file.manifest.neurons))
-        sparse = SparseWeights(file, read_config(folder), torch.bfloat16, WeightsOptions(memory, window=step.window))
+        options = WeightsOptions(memory_of(step, folder), window=step.window)
+        sparse = SparseWeights(file, read_config(folder), torch.bfloat16, options, predictors)
         model, report, close = sparse.model, sparse.report, sparse.close
     elif step.way == "mmap":
         model, report, close = mapped_layers(file, folder, step.share), dict, file.close
@@ -108,8 +115,18 @@ def _model(step: Step, folder: Path) -> tuple[Any, Callable[[], dict[str, Any]],
     return model, report, close
 
 
+def memory_of(step: Step, folder: Path) -> int:
+    """Bytes for all weights: gates, what else is resident, and a share of the up and down projections.
+
+    Also for gates on flash: then more of the neurons fit.
+    """
+    manifest = WeightsFile(folder / "w.kvw").manifest
+    resident = sum(array.bytes_in(torch.bfloat16) for array in manifest.resident)
+    return resident + math.ceil(step.share * sum(array.bytes for array in manifest.neurons))
+
+
 def prepare(shape: DenseShape, folder: Path, console: Console) -> int:
-    """Make the checkpoint, its file of weights, and thresholds. Returns the bytes of the file."""
+    """Make the checkpoint, its files of weights, thresholds and predictors. Returns the bytes of the first file."""
     make_dense(shape, folder)
     made = make_file(folder, folder / "w.kvw", "auto", console)
     file = WeightsFile(made.path)
@@ -119,8 +136,44 @@ def prepare(shape: DenseShape, folder: Path, console: Console) -> int:
     shares = [Fraction(int(ZEROS.removesuffix("%")), 100)]
     cuts = calibrate(model, names, shares, windows[:1], windows[1:], lambda: None)
     keep_cuts(made.path, file.manifest, {ZEROS: cuts[0]})
+    random = torch.Generator().manual_seed(5)
+    text = Text.of([torch.randint(0, VOCABULARY, (256,), generator=random).numpy() for _ in range(8)])
+    predictors = make_predictors(
+        model, names, text, cuts[0], Training(rank=max(8, shape.hidden // 16), epochs=8), lambda: None
+    )
+    file.close()
+    file = WeightsFile(make_file(folder, folder / WITH_GATES, "auto", console, gates=True).path)
+    keep_predictors(file.path, file.manifest, predictors)
     file.close()
     return made.file_bytes
+
+
+def bundling(path: Path, count: int = 2048) -> float | None:
+    """How many times as long as in bundles random rows of up and down projections take one by one.
+
+    Half a million bytes and more are read both ways, in turn. None where half a bundle is no whole page.
+    """
+    file = WeightsFile(path)
+    array = file.manifest.neurons[0]
+    count, half = min(count, array.count), array.stride // 2
+    if half % abi.PAGE_BYTES:
+        return None
+    random = np.random.default_rng(6)
+    chosen, memory = random.permutation(array.count)[:count], aligned(count * array.stride).reshape(count, -1)
+    file.read_rows(array, chosen, memory, np.arange(count))
+    offsets = array.offset + chosen * array.stride
+    times: dict[int, list[float]] = {array.stride: [], half: []}
+    for size in [array.stride, half] * 3:
+        rows = memory.reshape(-1, size)
+        order = random.permutation(len(rows))
+        sums = np.array([[crc32c(rows[row])] for row in order], np.uint32)
+        places = (offsets[:, None] + np.arange(0, array.stride, size)).reshape(-1)[order]
+        reader = PieceReader(path, size)
+        began = time.perf_counter()
+        assert reader.wait_all(reader.start_rows(places, rows, order, sums)) == (-1, 0, -1)
+        times[size].append(time.perf_counter() - began)
+    file.close()
+    return min(times[half]) / min(times[array.stride])
 
 
 def table(result: dict[str, Any]) -> str:
@@ -147,8 +200,12 @@ def table(result: dict[str, Any]) -> str:
         f"{shape['layers']} layers, hidden {shape['hidden']}, {shape['inner']} neurons, bfloat16, "
         f"{result['bytes'] / 2**30:.1f} GiB, random weights and tokens, one sequence, {result['tokens']} tokens; mmap, "
         f"hybrid and later steps hold half of the up and down projections in memory; measured on {processor()}, "
-        f"{result['threads']} threads."
+        f"{result['threads']} threads. Predictors miss {result['missed']:.0%} of the neurons beyond the thresholds and "
+        f"foresee {result['needless']:.0%} of the others needlessly: in a random model, little can be "
+        "foreseen."
     )
+    if result["apart"] is not None:
+        note += f" Rows of both projections read apart take {result['apart']:.1f} times as long as in bundles."
     return "\n".join([*lines, "", note])
 
 
@@ -162,7 +219,18 @@ def run(shape: DenseShape, folder: Path, tokens: int, threads: int) -> dict[str,
         one = {"step": asdict(step), "folder": str(folder), "tokens": tokens, "threads": threads}
         rows.append(alone(__file__, step.name, one))
         say.print(f"{step.name}: {rows[-1]['milliseconds']:,.0f} ms per token")
-    return {"shape": asdict(shape), "bytes": size, "tokens": tokens, "threads": threads, "rows": rows}
+        if step.way == "flash":
+            require_reads(step.name, folder, rows[-1]["flash_bytes"], rows[-1]["read_by_kernel_per_token"] * tokens)
+    return {"shape": asdict(shape), "bytes": size, "tokens": tokens, "threads": threads, "rows": rows} | extras(folder)
+
+
+def extras(folder: Path) -> dict[str, Any]:
+    """How good the predictors are, and what bundles gain."""
+    file = WeightsFile(folder / WITH_GATES)
+    errors = read_predictors(file.path, file.manifest).errors.values()
+    file.close()
+    found = {name: sum(getattr(one, name) for one in errors) / len(errors) for name in ("missed", "needless")}
+    return found | {"apart": bundling(folder / "w.kvw")}
 
 
 def main() -> None:
@@ -170,10 +238,12 @@ def main() -> None:
     given = arguments(__doc__.splitlines()[0])
     if given.one:
         one = given.one
+        if one["step"]["way"] != "memory":
+            bound_memory(memory_of(Step(**one["step"]), Path(one["folder"])))
         print(json.dumps(measure(Step(**one["step"]), Path(one["folder"]), one["tokens"], one["threads"])))
         return
     shape = QUICK if given.quick else DenseShape()
-    needed = 3 * shape.bytes
+    needed = 4 * shape.bytes
     publish(given, "bench-dense", needed, lambda folder: run(shape, folder, given.tokens, given.threads), table)
 
 

@@ -1,17 +1,17 @@
 """Experts on flash: tokens per second, bytes per token, hits and recall, beside mmap of the same checkpoint.
 
 A random mixture of experts with Mixtral's layers is made, converted, and computed token by token over the same random
-tokens by each contender, in a process of its own. Memory is bounded: slots for experts are allocated once, and reads
-bypass the page cache; the contender `mmap` drops the experts that were used longest ago from the page cache as soon as
-those in it exceed the same bound. What the process really read from the disk is in /proc. Writes a table of
-docs/weights.md.
+tokens by each contender, in a process of its own. A limit of the process bounds its memory, and reads bypass the page
+cache; the contender `mmap` drops the experts that were used longest ago from the page cache as soon as those in it
+exceed the same bound. Each row is refused if the kernel has read less than the contender says. Training balances the
+loads of experts; routers of a random model choose much the same experts for all tokens, and are balanced for most
+rows. Writes a table of docs/weights.md.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import resource
 import time
 from dataclasses import asdict, dataclass
 from fractions import Fraction
@@ -27,9 +27,21 @@ from kvdrive.generation.checkpoints import quiet, read_config
 from kvdrive.perf.kept import processor
 from kvdrive.weights.file import WeightsFile, aligned
 from kvdrive.weights.loading import FlashWeights, WeightsOptions
+from kvdrive.weights.memory import needs
 from kvdrive.weights.opening import make_file
-from weights_bench import PROMPT, alone, arguments, kernel_reads, publish
-from weights_contenders import QUICK, VOCABULARY, Shape, make_checkpoint, mapped_model
+from weights_bench import (
+    PROMPT,
+    alone,
+    arguments,
+    bound_memory,
+    kernel_reads,
+    peak_memory,
+    publish,
+    require_reads,
+)
+from weights_contenders import QUICK, VOCABULARY, Shape, balance_routers, make_checkpoint, mapped_model
+
+RANDOM, BALANCED = "random", "balanced"  # routers
 
 
 @dataclass(frozen=True)
@@ -41,6 +53,7 @@ class Work:
     share: float = 1.0
     cache: str = "lfu"
     look_ahead: LookAhead = "auto"
+    routers: str = BALANCED
     tokens: int = 32
     threads: int = 2
 
@@ -48,9 +61,9 @@ class Work:
     def name(self) -> str:
         """For the table."""
         if self.way == "memory":
-            return "all in memory"
+            return f"{self.routers}: all in memory"
         how = "" if self.way == "mmap" else f", {self.cache}, look-ahead {self.look_ahead}"
-        return f"{self.way} at {self.share:.0%}{how}"
+        return f"{self.routers}: {self.way} at {self.share:.0%}{how}"
 
 
 def measure(work: Work) -> dict[str, Any]:
@@ -77,7 +90,7 @@ def measure(work: Work) -> dict[str, Any]:
         "tokens_per_second": work.tokens / seconds,
         "seconds": seconds,
         "read_by_kernel_per_token": read / work.tokens,
-        "peak_rss": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10,
+        "peak_rss": peak_memory(),
         "logits": logits.float().flatten()[:8].tolist(),
         **found,
         **{name[1:]: after[name] for name in after if name.startswith("=")},
@@ -126,9 +139,14 @@ def disk_rate(path: Path, seconds: float = 3.0) -> float:
 
 
 def contenders(folder: Path, tokens: int, threads: int) -> list[Work]:
-    """What is compared."""
+    """What is compared, the checkpoint as it is made first."""
     common = {"folder": str(folder), "tokens": tokens, "threads": threads}
-    found = [Work("memory", **common)]  # type: ignore[arg-type]
+    found = [
+        Work("memory", routers=RANDOM, **common),  # type: ignore[arg-type]
+        Work("mmap", share=0.25, routers=RANDOM, **common),  # type: ignore[arg-type]
+        Work("flash", share=0.25, routers=RANDOM, **common),  # type: ignore[arg-type]
+        Work("memory", **common),  # type: ignore[arg-type]
+    ]
     for share in (0.25, 0.5):
         found += [
             Work("mmap", share=share, **common),  # type: ignore[arg-type]
@@ -142,16 +160,17 @@ def contenders(folder: Path, tokens: int, threads: int) -> list[Work]:
 def table(result: dict[str, Any]) -> str:
     """The result for docs/weights.md."""
     rows = result["rows"]
-    mapped = {row["share"]: row["tokens_per_second"] for row in rows if row["way"] == "mmap"}
+    mapped = {(row["routers"], row["share"]): row["tokens_per_second"] for row in rows if row["way"] == "mmap"}
     lines = [
-        "| experts | tokens/s | mmap's | MB read per token | in memory when used | foreseen | of the disk | memory |",
+        "| experts | tokens/s | mmap's | MB read a token | in memory when used | foreseen | of the disk | memory |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for row in rows:
         uses = row.get("hits", 0) + row.get("misses", 0) + row.get("hits_ahead", 0)
         busy = row.get("flash_busy_ns")
         rate = row["flash_bytes"] / busy * 1e9 / result["disk_bytes_per_second"] if busy else None
-        ratio = row["tokens_per_second"] / mapped[row["share"]] if row["share"] in mapped else None
+        other = mapped.get((row["routers"], row["share"]))
+        ratio = row["tokens_per_second"] / other if other and row["way"] != "memory" else None
         cells = [
             row["name"],
             f"{row['tokens_per_second']:.2f}",
@@ -177,22 +196,35 @@ def table(result: dict[str, Any]) -> str:
     )
 
 
+def expert_bytes(row: dict[str, Any], shape: Shape) -> int:
+    """What a contender has read by its own count."""
+    count = row.get("misses", 0) if row["way"] == "mmap" else 0
+    return int(row.get("flash_bytes", count * 3 * shape.hidden * shape.inner * 2))
+
+
 def run(shape: Shape, folder: Path, tokens: int, threads: int) -> dict[str, Any]:
     """Make the checkpoint, convert it, and measure all contenders."""
     say = Console(stderr=True)
     make_checkpoint(shape, folder)
     (folder / "shape.json").write_text(json.dumps(asdict(shape)))
-    began = time.perf_counter()
-    made = make_file(folder, folder / "w.kvw", "auto", say)
-    seconds = time.perf_counter() - began
-    os.sync()
-    rate = disk_rate(folder / "w.kvw", 3.0 if shape != QUICK else 0.2)
-    rows = []
-    for work in contenders(folder, tokens, threads):
-        rows.append(alone(__file__, work.name, asdict(work)))
-        say.print(f"{work.name}: {rows[-1]['tokens_per_second']:.2f} tokens/s")
-    exact = [row for row in rows if row["way"] != "mmap"]
-    assert all(row["logits"] == exact[0]["logits"] for row in exact), "the logits differ"
+    rows: list[dict[str, Any]] = []
+    for routers in (RANDOM, BALANCED):
+        if routers == BALANCED:
+            alone(__file__, "balancing the routers", {"balance": str(folder)})
+            (folder / "w.kvw").unlink()
+        began = time.perf_counter()
+        made = make_file(folder, folder / "w.kvw", "auto", say)
+        seconds = time.perf_counter() - began
+        os.sync()
+        rate = disk_rate(folder / "w.kvw", 3.0 if shape != QUICK else 0.2)
+        works = [work for work in contenders(folder, tokens, threads) if work.routers == routers]
+        for work in works:
+            row = alone(__file__, work.name, asdict(work))
+            require_reads(work.name, folder, expert_bytes(row, shape), row["read_by_kernel_per_token"] * tokens)
+            rows.append(row)
+            say.print(f"{work.name}: {row['tokens_per_second']:.2f} tokens/s")
+        exact = [row["logits"] for row in rows[-len(works) :] if row["way"] != "mmap"]
+        assert all(logits == exact[0] for logits in exact), "the logits differ"
     return {
         "shape": asdict(shape),
         "bytes": made.file_bytes,
@@ -206,7 +238,15 @@ def main() -> None:
     """Run all contenders, or one of them in this process."""
     given = arguments(__doc__.splitlines()[0])
     if given.one:
-        print(json.dumps(measure(Work(**given.one))))
+        if "balance" in given.one:
+            balance_routers(Path(given.one["balance"]))
+            print("{}")
+            return
+        work = Work(**given.one)
+        if work.way != "memory":
+            need = needs(WeightsFile(Path(work.folder) / "w.kvw").manifest, torch.bfloat16, 1)
+            bound_memory(int(work.share * need.whole))
+        print(json.dumps(measure(work)))
         return
     shape = QUICK if given.quick else Shape()
     needed = 3 * 2 * shape.layers * shape.experts * 3 * shape.hidden * shape.inner

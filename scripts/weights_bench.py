@@ -1,10 +1,12 @@
-"""What bench_weights.py and bench_dense.py share: options, processes of their own, room on the disk, and the page."""
+"""What the benchmarks of weights share: options, processes of bounded memory, the kernel's counts, the page."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
+import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -18,6 +20,7 @@ from page_blocks import write_blocks
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "weights.md"
 PROMPT = 16  # tokens before those that count
+WORKSPACE = 512 << 20  # bytes beside the weights: activations, buffers, stacks of threads
 Result = dict[str, Any]
 
 
@@ -41,6 +44,37 @@ def alone(script: str, name: str, one: Result) -> Result:
         raise RuntimeError(f"{name} failed:\n{done.stderr}")
     found: Result = json.loads(done.stdout.splitlines()[-1])
     return found
+
+
+def bound_memory(count: int) -> None:
+    """Let this process allocate `count` bytes from here on, and WORKSPACE; more is an error (RLIMIT_DATA).
+
+    The limit counts private memory that can be written. Pages of mapped files are not in it: contenders with mapped
+    files drop them.
+    """
+    limit = _status("VmData") + count + WORKSPACE
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+
+
+def peak_memory() -> int:
+    """The most bytes that this process has had in memory, with pages of mapped files.
+
+    Not `ru_maxrss`: a process begins with that of its parent.
+    """
+    return _status("VmHWM")
+
+
+def _status(name: str) -> int:
+    found = re.search(rf"^{name}:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.M)
+    assert found, f"the kernel has no {name}"
+    return int(found[1]) << 10
+
+
+def require_reads(name: str, path: Path, counted: float, by_kernel: float) -> None:
+    """Raises RuntimeError if the kernel has read less from the disk than counted: the page cache has served reads."""
+    on_disk = os.major(path.stat().st_dev) != 0  # a file system in memory has no disk
+    if on_disk and by_kernel < 0.9 * counted:
+        raise RuntimeError(f"{name}: of {counted:,.0f} bytes that were read, {by_kernel:,.0f} came from the disk")
 
 
 def kernel_reads() -> int:

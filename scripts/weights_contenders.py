@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
-from transformers import MixtralConfig, PretrainedConfig
+from transformers import AutoModelForCausalLM, MixtralConfig, PretrainedConfig
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 
 from kvdrive.weights.file import WeightsFile
@@ -114,6 +114,48 @@ def _random(size: tuple[int, ...], random: torch.Generator) -> torch.Tensor:
     if len(size) == 1:
         return torch.ones(size, dtype=torch.bfloat16)
     return torch.empty(size, dtype=torch.bfloat16).normal_(0, size[-1] ** -0.5, generator=random)
+
+
+def balance_routers(folder: Path) -> None:
+    """Let tokens go to all experts of a random checkpoint alike, as a loss does while a model is trained.
+
+    In a random model the mean of the tokens before decides. Here embeddings get the variance 1, so that a token's own
+    weighs most, as torch makes them. The routers see their inputs with the same variance in all directions, and what an
+    expert gets for the mean of the inputs is moved until the loads are equal.
+    """
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto").eval()
+    ids = torch.randint(0, VOCABULARY, (4, 256), generator=torch.Generator().manual_seed(4))
+    model.model.embed_tokens.weight.data *= model.config.hidden_size**0.5
+    changed = {"model.embed_tokens.weight": (-1, model.model.embed_tokens.weight)}
+
+    def hook(layer: int) -> Any:
+        def balance(router: Any, inputs: tuple[torch.Tensor, ...]) -> None:
+            seen = inputs[0].reshape(-1, inputs[0].shape[-1]).float()
+            variances, directions = torch.linalg.eigh(torch.cov(seen.T))
+            scale = (variances.clamp(min=0) + 0.01 * variances.mean()).rsqrt()
+            weight = router.weight.float() @ directions * scale @ directions.T
+            mean = torch.nn.functional.normalize(seen.mean(0), dim=0)
+            weight = torch.nn.functional.normalize(weight - (weight @ mean)[:, None] * mean, dim=1)
+            logits, along = seen @ weight.T, seen @ mean
+            shift, step = torch.zeros(len(weight)), 0.02 * logits.std() / along.abs().mean()
+            for _ in range(300):
+                chosen = (logits + along[:, None] * shift).topk(router.top_k).indices
+                loads = torch.bincount(chosen.flatten(), minlength=len(weight)).float()
+                shift += step * (loads.mean() - loads).sign()
+            router.weight.copy_(weight + shift[:, None] * mean)
+            changed[f"model.layers.{layer}.block_sparse_moe.gate.weight"] = layer, router.weight
+
+        return balance
+
+    for number, layer in enumerate(model.model.layers):
+        layer.mlp.gate.register_forward_pre_hook(hook(number))
+    with torch.no_grad():
+        model(ids)  # one layer after the other: each sees the inputs that balanced layers before it give
+    for name, (number, weight) in changed.items():
+        path = file_of(folder, number)
+        with path.open("r+b") as file:
+            file.seek(tensor_places(path)[name][0])
+            file.write(weight.detach().view(torch.uint8).numpy().tobytes())
 
 
 class MappedExperts:

@@ -127,9 +127,8 @@ def _memory(weights: Modes) -> Table:
     """What the weights take in memory, by mode and precision."""
     table = Table("memory for weights", *weights.precisions)
     table.add_row("all of them", *(_size(weights.in_memory(one)) for one in weights.precisions))
-    if weights.kind:
-        least = [_size(weights.at_least(one)) for one in weights.precisions]
-        table.add_row(f"{weights.kind} on flash, at least", *least)
+    for mode, least in weights.on_flash_at_least.items():
+        table.add_row(f"{mode}, at least", *(_size(least[one]) for one in weights.precisions))
     return table
 
 

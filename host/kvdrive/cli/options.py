@@ -264,6 +264,10 @@ class WeightsTier:
         Path | None,
         typer.Option(callback=input_file, help="the file that `kvdrive convert` has made; default: in your cache"),
     ] = None
+    weights_copy: Annotated[
+        Path | None,
+        typer.Option(callback=input_file, help="a copy of this file on another drive: both serve reads, and errors"),
+    ] = None
     weights_memory: Annotated[
         str, typer.Option(help="for all weights, with --weights flash: a share as 50%, or a size with K, M, G, T")
     ] = "50%"
@@ -296,6 +300,8 @@ class WeightsTier:
                 raise InputError(f"--ffn {self.ffn} goes with --weights flash")
             if self.weights_file is not None:
                 raise InputError("--weights-file goes with --weights flash")
+            if self.weights_copy is not None:
+                raise InputError("--weights-copy goes with --weights flash")
             return None
         from kvdrive.weights.opening import FlashOptions
 
@@ -306,6 +312,7 @@ class WeightsTier:
             self.look_ahead,
             weights_window=self.weights_window,
             ffn=self.ffn,
+            weights_copy=self.weights_copy,
         )
 
 

@@ -10,38 +10,36 @@ import numpy as np
 
 from kvdrive._native import PieceReader
 from kvdrive.errors import InputError, TargetError
-from kvdrive.weights.bundles import I64, U8, Array
-from kvdrive.weights.manifest import read_front
+from kvdrive.weights.bundles import I64, U8, Array, Table
+from kvdrive.weights.copies import Copies
+from kvdrive.weights.manifest import Manifest, read_front
 
 DEPTH = 64  # reads in flight; fast disks want at least 32
 
 
 class WeightsFile:
-    """A complete file of weights, open for reading. Raises InputError with a sentence for any other file."""
+    """A complete file of weights, open for reading. Raises InputError with a sentence for any other file.
 
-    def __init__(self, path: Path, depth: int = DEPTH) -> None:
-        try:
-            with path.open("rb") as file:
-                header, self.manifest, self._table = read_front(file, path)
-        except OSError as error:
-            raise InputError(f"cannot read the weights {path}: {error.strerror}") from error
-        if header.ready < len(self.manifest.arrays):
-            raise InputError(
-                f"the conversion to {path} has not ended: {header.ready} of {len(self.manifest.arrays)} parts are "
-                "there; run `kvdrive convert` again, and it goes on"
-            )
-        if path.stat().st_size < self.manifest.file_bytes:
-            raise InputError(f"{path} is truncated: convert the checkpoint again")
+    `copy`: an equal file on another drive, which serves a part of the reads.
+    """
+
+    def __init__(self, path: Path, depth: int = DEPTH, copy: Path | None = None) -> None:
+        self.manifest, self._table = _front(path)
+        if copy is not None:
+            manifest, table = _front(copy)
+            if manifest != self.manifest or not np.array_equal(table, self._table):
+                raise InputError(f"{copy} is no copy of {path}: copy the file again")
         self.path, self._depth = path, depth
         try:
-            self._open: PieceReader | None = PieceReader(path, self.manifest.piece_bytes, depth)
+            readers = [PieceReader(one, self.manifest.piece_bytes, depth) for one in (path, copy) if one is not None]
+            self._open: Copies | None = Copies(readers)
         except RuntimeError as error:
             raise TargetError(str(error)) from error
         self._around_cache = self._reader.around_cache
         self._counters: dict[str, int] = {}
 
     @property
-    def _reader(self) -> PieceReader:
+    def _reader(self) -> Copies:
         if self._open is None:
             raise TargetError(f"{self.path} is closed")
         return self._open
@@ -74,8 +72,7 @@ class WeightsFile:
         """
         pieces = array.pieces_of_bundle(self.manifest.piece_bytes)
         sums = self._table[array.first_piece : array.first_piece + array.count * pieces].reshape(array.count, pieces)
-        tickets = self._reader.start_rows(array.offset + indices * array.stride, to, places, sums[indices])
-        failed, error, bad = self._reader.wait_all(tickets)
+        failed, error, bad = self._reader.read_rows(array.offset + indices * array.stride, to, places, sums[indices])
         if failed >= 0:
             self._require(error, bad, array, int(indices[failed]))
 
@@ -97,8 +94,13 @@ class WeightsFile:
         """Reads, bytes, the most reads in flight, time with reads in flight (ns), cancelled reads."""
         return self._counters if self._open is None else self._open.counters()
 
+    @property
+    def bytes_by_copy(self) -> list[int]:
+        """What the file and its copy have read; nothing after `close`."""
+        return [] if self._open is None else self._open.bytes_by_copy
+
     def close(self) -> None:
-        """End the thread that reads. The counters stay."""
+        """End the threads that read. The counters stay."""
         self._counters = self.counters()
         self._open = None
 
@@ -111,6 +113,23 @@ class WeightsFile:
     def around_cache(self) -> bool:
         """True if reads bypass the page cache, so that every one of them is a read of the disk."""
         return self._around_cache
+
+
+def _front(path: Path) -> tuple[Manifest, Table]:
+    """Manifest and checksums of a complete file. Raises InputError."""
+    try:
+        with path.open("rb") as file:
+            header, manifest, table = read_front(file, path)
+    except OSError as error:
+        raise InputError(f"cannot read the weights {path}: {error.strerror}") from error
+    if header.ready < len(manifest.arrays):
+        raise InputError(
+            f"the conversion to {path} has not ended: {header.ready} of {len(manifest.arrays)} parts are "
+            "there; run `kvdrive convert` again, and it goes on"
+        )
+    if path.stat().st_size < manifest.file_bytes:
+        raise InputError(f"{path} is truncated: convert the checkpoint again")
+    return manifest, table
 
 
 def aligned(count: int) -> U8:

@@ -31,13 +31,15 @@ class WeightsOptions:
     """How much memory all weights may take: bytes, or a share of what they take together. `eviction`: see EVICTIONS.
 
     `look_ahead`: on, off, or auto, which reads ahead while that pays. `window`: neurons that none of the last so many
-    calls of a layer used leave memory.
+    calls of a layer used leave memory; of a call with several tokens of one sequence the first ones count, by the share
+    `accepted` of them that speculative decoding accepts.
     """
 
     memory: int | Fraction = Fraction(1, 2)
     eviction: str = "lfu"
     look_ahead: choices.LookAhead = "auto"
     window: int = 5
+    accepted: float = 1.0
 
 
 class FlashWeights:

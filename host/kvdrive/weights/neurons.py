@@ -8,6 +8,7 @@ zeros; other activation functions give them with thresholds only (`cuts`), and w
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,7 @@ from kvdrive.weights.window import Groups, Window
 
 Activate = Callable[[torch.Tensor], torch.Tensor]
 _JOIN = "+"
+_DRAFT = 32  # tokens that one call verifies at most; a call with more is a prompt
 _FEW_TOKENS = 4  # for which neurons are added one by one
 _GATE = "gate_proj.weight"
 _GATED = {"gate_proj", "up_proj", "down_proj", "act_fn"}  # the names that the code of a gated part uses
@@ -91,13 +93,15 @@ def _is_gated(module: torch.nn.Module) -> bool:
 class SparseSum:
     """The part of a layer behind its activation, from neurons in a window. `dtype`: precision of the computation.
 
-    `activate`: the activation function of neurons whose gates are on flash.
+    `activate`: the activation function of neurons whose gates are on flash. `accepted`: share of the tokens of a call
+    that speculative decoding will probably accept; the window does not remember what the others used.
     """
 
     def __init__(
         self, window: Window, block: SparseBlock, groups: int, dtype: torch.dtype, activate: Activate | None = None
     ) -> None:
         self._window, self._dtype, self._activate = window, dtype, activate
+        self.accepted = 1.0
         self._hidden = window.width // len(block.matrices)
         self._padding = groups * window.neurons - block.shape[0]
         self.active = self.total = 0
@@ -110,7 +114,10 @@ class SparseSum:
         size = self._window.neurons
         padded = torch.nn.functional.pad(activations, (0, self._padding))
         wanted = (padded != 0).any(0)
-        groups = wanted.view(-1, size).any(1).nonzero()[:, 0].numpy()
+        groups = _groups_of(wanted, size)
+        lasting = groups
+        if self.accepted < 1 and 1 < len(padded) <= _DRAFT:
+            lasting = _groups_of((padded[: math.ceil(self.accepted * len(padded))] != 0).any(0), size)
         self.active += int(wanted.sum())
         self.total += activations.shape[1]
         out = torch.zeros(len(activations), self._hidden, dtype=torch.float32)
@@ -118,7 +125,7 @@ class SparseSum:
             groups = self._window.held_first(groups)
         for begin in range(0, len(groups), self._window.capacity):
             chunk = groups[begin : begin + self._window.capacity]
-            self._window.hold(chunk)
+            self._window.hold(chunk, np.setdiff1d(chunk, lasting, assume_unique=True))
             if self._few(padded, chunk):
                 self._add(padded, inputs, chunk, out)
                 continue
@@ -160,6 +167,12 @@ class SparseSum:
                 mine,
                 out[token].numpy(),
             )
+
+
+def _groups_of(neurons: torch.Tensor, size: int) -> Groups:
+    """The groups with at least one of these neurons, bool [groups * size]."""
+    found: Groups = neurons.view(-1, size).any(1).nonzero()[:, 0].numpy()
+    return found
 
 
 class SparseDown(torch.nn.Module):  # type: ignore[misc]

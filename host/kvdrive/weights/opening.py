@@ -77,7 +77,10 @@ def make_file(checkpoint: Path, path: Path | None, format: str, console: Console
 
 @dataclass(frozen=True)
 class FlashOptions:
-    """The file of weights, None for its place in the cache; `ffn`: see `cuts_of`; and see `WeightsOptions`."""
+    """The file of weights, None for its place in the cache, and a copy of it on another drive (see `WeightsFile`).
+
+    `ffn`: see `cuts_of`. `accepted`: share of the tokens of a draft that are accepted. See `WeightsOptions`.
+    """
 
     weights_file: Path | None = None
     weights_memory: int | Fraction = Fraction(1, 2)
@@ -85,6 +88,8 @@ class FlashOptions:
     look_ahead: choices.LookAhead = "auto"
     weights_window: int = 5
     ffn: str = EXACT
+    weights_copy: Path | None = None
+    accepted: float = 1.0
 
 
 def load_from(options: FlashOptions | None, name: str, dtype: str = "float32", device: str = "cpu") -> Checkpoint:
@@ -109,7 +114,7 @@ def load(name: str, dtype: str, options: FlashOptions) -> Checkpoint:
     checkpoints.quiet()
     path = places.find(name)
     config = checkpoints.read_config(path)
-    weights = WeightsFile(_existing(path, options))
+    weights = WeightsFile(_existing(path, options), copy=options.weights_copy)
     check_origin(weights, config, path)
     manifest = weights.manifest
     predictors = read_predictors(weights.path, manifest) if options.ffn == PREDICTOR else None
@@ -119,7 +124,9 @@ def load(name: str, dtype: str, options: FlashOptions) -> Checkpoint:
     if dtype == "auto":
         computed = getattr(config, "dtype", None) or computed
     config.__dict__.pop("quantization_config", None)  # of a GGUF file, whose weights were dequantised
-    how = WeightsOptions(options.weights_memory, options.weights_cache, options.look_ahead, options.weights_window)
+    how = WeightsOptions(
+        options.weights_memory, options.weights_cache, options.look_ahead, options.weights_window, options.accepted
+    )
     found: FlashWeights | SparseWeights
     if manifest.experts:
         found = FlashWeights(weights, config, computed, how)

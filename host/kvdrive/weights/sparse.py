@@ -49,6 +49,7 @@ class SparseWeights:
         for array, window, block in zip(arrays, self._windows, blocks.values(), strict=True):
             activate = activation_of(block.module) if gates else None
             self._sums.append(SparseSum(window, block, array.count, dtype, activate))
+            self._sums[-1].accepted = options.accepted
             install(block, self._sums[-1], predictors.parts[array.name].foreseen if gates and predictors else None)
         if predictors and not gates:
             install_predictors(self.model, predictors)

@@ -46,9 +46,15 @@ class Window:
         self._now = 0
         self.counters = WindowCounters()
 
-    def hold(self, groups: Groups) -> None:
-        """Have these groups in memory, at most `capacity`; others may stay. Raises TargetError."""
+    def hold(self, groups: Groups, briefly: Groups | None = None) -> None:
+        """Have these groups in memory, at most `capacity`; others may stay. Raises TargetError.
+
+        `briefly`: those of them that this call does not count as a use of.
+        """
         self._now += 1
+        briefly = np.zeros(0, np.int64) if briefly is None else briefly
+        before = self._last_active[self._place[briefly]]
+        before[self._place[briefly] < 0] = self._now - self._calls  # they leave with the next call
         there = groups[self._place[groups] >= 0]
         missing = groups[self._place[groups] < 0]
         self._last_active[self._place[there]] = self._now
@@ -58,6 +64,7 @@ class Window:
         if (excess := self.used + len(missing) - self.capacity) > 0:
             self._leave(np.argsort(self._last_active[: self.used], kind="stable")[:excess])
         self._read(missing)
+        self._last_active[self._place[briefly]] = before
 
     def held_first(self, groups: Groups) -> Groups:
         """These groups, those in memory in front."""

@@ -1,13 +1,17 @@
 """The memory of each mode, as `kvdrive doctor --model` says it; and the benchmark's contenders on a tiny mixture."""
 
 import json
+import os
+import subprocess
+import sys
 from dataclasses import asdict
+from pathlib import Path
 
 import moe_models
 import pytest
 import torch
 from rich.console import Console
-from small_models import CONFIGS
+from small_models import CONFIGS, random_model
 from typer.testing import CliRunner
 
 import bench_dense
@@ -16,9 +20,12 @@ import dense_contenders
 from kvdrive.cli.main import app
 from kvdrive.errors import InputError
 from kvdrive.generation import places
+from kvdrive.generation.checkpoints import read_config
+from kvdrive.weights.modes import modes_of
 from kvdrive.weights.opening import FlashOptions, load, make_file
 from page_blocks import write_blocks
-from weights_contenders import QUICK, make_checkpoint
+from weights_bench import require_reads
+from weights_contenders import QUICK, Shape, balance_routers, make_checkpoint
 
 QUIET = Console(quiet=True)
 
@@ -44,6 +51,41 @@ def test_the_doctor_says_what_each_mode_needs(name, tmp_path):
     assert "experts on flash, at least" in doctor(folder)
 
 
+@pytest.mark.parametrize("stored", ["int8", "int4"])
+def test_the_doctor_says_what_experts_in_fewer_bits_need(stored, tmp_path):
+    folder = moe_models.save("mixtral", tmp_path / "model")
+    found = json.loads(doctor(folder, "--json"))["weights"]["modes"][f"experts on flash in {stored}"]
+    path = make_file(folder, tmp_path / "w.kvw", stored, QUIET).path
+    checkpoint = load(str(folder), "float32", FlashOptions(path, 1 << 30))
+    checkpoint.weights.close()
+    need = checkpoint.weights.need
+    assert 0 <= need.minimum - found["float32"] < need.least * 3 * 4096
+    assert f"experts on flash in {stored}, at least" in doctor(folder)
+
+
+@pytest.mark.parametrize(
+    ("mode", "stored"), [("neurons on flash in int8", "int8"), ("neurons on flash in int4", "int4")]
+)
+def test_the_least_memory_of_neurons_in_fewer_bits_is_taken(mode, stored, tmp_path):
+    least = json.loads(doctor("mini", "--json"))["weights"]["modes"][mode]["bfloat16"]
+    path = make_file(places.find("mini"), tmp_path / "w.kvw", stored, QUIET).path
+    load("mini", "auto", FlashOptions(path, int(1.01 * least) + 4)).close()
+    with pytest.raises(InputError, match="give --weights-memory"):
+        load("mini", "auto", FlashOptions(path, least - 4))
+
+
+def test_the_least_memory_with_gates_on_flash_is_taken(tmp_path):
+    modes = json.loads(doctor("mini", "--json"))["weights"]["modes"]
+    rank = modes_of(read_config(places.find("mini"))).with_gates.predictors
+    least = modes["gates on flash, too, with predictors"]["bfloat16"] - rank  # this file has no predictors yet
+    path = make_file(places.find("mini"), tmp_path / "w.kvw", "auto", QUIET, gates=True).path
+    load("mini", "auto", FlashOptions(path, least + 4)).close()
+    with pytest.raises(InputError, match="give --weights-memory"):
+        load("mini", "auto", FlashOptions(path, least - 4))
+    random_model(CONFIGS["opt"]).save_pretrained(tmp_path / "opt")
+    assert not any("gates" in mode for mode in json.loads(doctor(tmp_path / "opt", "--json"))["weights"]["modes"])
+
+
 def test_a_model_whose_layers_are_unknown_has_one_mode(tmp_path):
     CONFIGS["phi3"].save_pretrained(tmp_path)
     assert json.loads(doctor(tmp_path, "--json"))["weights"]["flash_at_least"] is None
@@ -64,7 +106,8 @@ def test_the_contenders_of_the_benchmark_compute_the_same(tmp_path):
     make_checkpoint(QUICK, tmp_path)
     (tmp_path / "shape.json").write_text(json.dumps(asdict(QUICK)))
     make_file(tmp_path, tmp_path / "w.kvw", "auto", QUIET)
-    rows = [bench_weights.measure(work) for work in bench_weights.contenders(tmp_path, tokens=3, threads=1)[:4]]
+    works = bench_weights.contenders(tmp_path, tokens=3, threads=1)
+    rows = [bench_weights.measure(work) for work in works if work.routers == "balanced"][:4]
     whole, mapped, flash, ahead = rows
     assert whole["logits"] == flash["logits"] == ahead["logits"]
     torch.testing.assert_close(torch.tensor(mapped["logits"]), torch.tensor(whole["logits"]), rtol=0.05, atol=0.05)
@@ -73,8 +116,8 @@ def test_the_contenders_of_the_benchmark_compute_the_same(tmp_path):
     for row in (flash, ahead):
         assert row["hits"] + row["hits_ahead"] + row["misses"] == uses
     assert flash["flash_bytes"] == flash["misses"] * 3 * QUICK.hidden * QUICK.inner * 2
-    read = round(flash["read_by_kernel_per_token"] * 3)
-    assert read >= flash["flash_bytes"] or read == 0  # none came from the page cache; 0: the folder is in memory
+    for row in (flash, ahead):
+        require_reads(row["name"], tmp_path, row["flash_bytes"], row["read_by_kernel_per_token"] * 3)
     assert flash["recall"] is None
     assert 0 <= ahead["recall"] <= 1
     result = {"rows": rows, "shape": asdict(QUICK), "bytes": 1, "convert_seconds": 1, "disk_bytes_per_second": 1e9}
@@ -83,8 +126,51 @@ def test_the_contenders_of_the_benchmark_compute_the_same(tmp_path):
     write_blocks(page, {"bench-weights": bench_weights.table(result)})
     assert page.read_text().startswith("before\n")
     assert page.read_text().endswith("after\n")
-    assert "| flash at 25%, lfu, look-ahead on |" in page.read_text()
+    assert "| balanced: flash at 25%, lfu, look-ahead on |" in page.read_text()
     assert "old" not in page.read_text()
+
+
+def test_balanced_routers_choose_all_experts_alike(tmp_path):
+    shape = Shape(layers=2, hidden=256, inner=64, experts=32, used=2)
+    make_checkpoint(shape, tmp_path)
+    shares = []
+    for balanced in (False, True):
+        if balanced:
+            balance_routers(tmp_path)
+        model = moe_models.in_memory(tmp_path, torch.bfloat16)
+        chosen = [[], []]
+        for layer, into in zip(model.model.layers, chosen, strict=True):
+            layer.mlp.gate.register_forward_hook(lambda module, inputs, out, into=into: into.append(out[2]))
+        with torch.no_grad():
+            model(torch.randint(0, 512, (1, 500), generator=torch.Generator().manual_seed(5)))
+        counts = [torch.bincount(torch.cat(one).flatten(), minlength=32) for one in chosen]
+        shares.append([float(one.topk(8).values.sum() / one.sum()) for one in counts])
+    assert max(shares[1]) < 0.5  # a quarter of the experts
+    assert all(after < before for before, after in zip(*shares, strict=True))
+
+
+def test_the_limit_of_memory_binds_and_reads_from_the_page_cache_are_refused(tmp_path):
+    script = """
+import numpy as np, torch, weights_bench
+from kvdrive.weights.file import aligned
+weights_bench.WORKSPACE = 16 << 20
+weights_bench.bound_memory(64 << 20)
+aligned(60 << 20)[:] = 1
+for allocate in (lambda: aligned(128 << 20), lambda: np.ones(128 << 20, np.uint8), lambda: torch.ones(1 << 25)):
+    try:
+        allocate()
+    except (OSError, MemoryError, RuntimeError):
+        print("refused")
+assert 60 << 20 < weights_bench.peak_memory() < 4 << 30
+"""
+    paths = os.pathsep.join(sys.path)
+    environment = os.environ | {"PYTHONPATH": paths}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment)
+    assert done.stdout.split() == ["refused"] * 3, done.stderr
+    path = next(one for one in (Path(__file__), tmp_path) if os.major(one.stat().st_dev))
+    with pytest.raises(RuntimeError, match="of 1,000 bytes that were read, 899 came from the disk"):
+        require_reads("x", path, 1000, 899)
+    require_reads("x", path, 1000, 900)
 
 
 def distance(row, other):
@@ -96,7 +182,7 @@ def test_the_steps_of_the_dense_benchmark_compute_the_same_and_read_less(tmp_pat
     shape = dense_contenders.QUICK
     size = bench_dense.prepare(shape, tmp_path, QUIET)
     rows = [bench_dense.measure(step, tmp_path, tokens=4, threads=1) for step in bench_dense.STEPS]
-    whole, cut, mapped, naive, hybrid, threshold, window = rows
+    whole, cut, mapped, naive, hybrid, threshold, window, foreseen, kept = rows
     for row in (mapped, naive, hybrid):
         torch.testing.assert_close(torch.tensor(row["logits"]), torch.tensor(whole["logits"]), rtol=0.05, atol=0.05)
     for row in (threshold, window):  # roundings move a few activations across a threshold
@@ -105,7 +191,12 @@ def test_the_steps_of_the_dense_benchmark_compute_the_same_and_read_less(tmp_pat
     assert every * 0.8 < naive["flash_bytes"] <= every
     assert naive["flash_bytes"] > hybrid["flash_bytes"] > threshold["flash_bytes"] >= window["flash_bytes"] > 0
     assert naive["neurons_in_memory"] < hybrid["neurons_in_memory"]
-    result = {"rows": rows, "shape": asdict(shape), "bytes": size, "tokens": 4, "threads": 1}
+    assert 0 < kept["flash_bytes"] <= foreseen["flash_bytes"] < 1.5 * naive["flash_bytes"]  # with their gates
+    assert distance(kept, foreseen) < distance(whole, foreseen) / 4  # roundings move a few guesses across zero
+    found = bench_dense.extras(tmp_path)
+    assert 0 < found["missed"] + found["needless"] < 1  # 1: by chance
+    assert found["apart"] is None
+    result = {"rows": rows, "shape": asdict(shape), "bytes": size, "tokens": 4, "threads": 1} | found
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- bench-dense -->\nold\n<!-- end -->\nafter\n")
     write_blocks(page, {"bench-dense": bench_dense.table(result)})

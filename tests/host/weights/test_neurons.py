@@ -115,6 +115,41 @@ def test_active_neurons_of_few_tokens_are_added_alone(opened, monkeypatch):
     assert sum(added) == sum(one.active for one in weights._sums) - used > 0  # no neuron that is zero
 
 
+def test_speculative_decoding_gives_the_same_tokens(dense):
+    folder, path = dense("mini_relu")
+    whole = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    prompt = torch.tensor([[5, 6, 7, 8]])
+    read = []
+    for accepted in (1.0, 0.4):
+        flash = load(str(folder), "float32", FlashOptions(path, Fraction(7, 10), accepted=accepted))
+        found = flash.model.generate(
+            prompt, assistant_model=whole, max_new_tokens=12, do_sample=False, eos_token_id=-1, pad_token_id=0
+        )
+        assert torch.equal(found, greedy(whole, prompt))
+        read.append(flash.weights.report()["flash_bytes"])
+        flash.close()
+    assert min(read) > 0
+
+
+def test_the_window_forgets_what_rejected_tokens_used(dense):
+    _, path = dense("mini_relu")
+    file = WeightsFile(path)
+    array = file.manifest.neurons[0]
+    window = Window(file, array, 12, 3)
+    window.hold(np.array([1, 2, 3, 4]), briefly=np.array([3, 4]))
+    assert sorted(window.pointer[: window.used]) == [1, 2, 3, 4]
+    window.hold(np.array([5]))
+    assert sorted(window.pointer[: window.used]) == [1, 2, 5]
+    window.hold(np.array([1, 6]), briefly=np.array([1, 6]))  # 1 counts as used by the first call only
+    window.hold(np.array([7]))
+    assert sorted(window.pointer[: window.used]) == [5, 7]
+    full = Window(file, array, 4, 3)
+    full.hold(np.array([1, 2]))
+    full.hold(np.array([2, 3, 4, 8]), briefly=np.array([2]))
+    assert sorted(full.pointer[: full.used]) == [2, 3, 4, 8]
+    file.close()
+
+
 def test_a_damaged_neuron_ends_the_text(dense, opened, tmp_path):
     folder, path = dense("opt")
     copy = tmp_path / "w.kvw"
