@@ -75,7 +75,6 @@ def collect(built: Built) -> dict[str, Any]:
     """The figures of a routed design in the folder of its RTL."""
     folder, target, top = built.folder, built.design.target, built.top.name
     report = json.loads((folder / REPORT).read_text())
-    (module,) = json.loads((folder / ROUTED).read_text())["modules"].values()
     timing = paths.read_sdf(folder / TIMING)
     expected: dict[str, float] = {}
     for region in built.design.regions:
@@ -87,7 +86,7 @@ def collect(built: Built) -> dict[str, Any]:
     }
     return described(built) | {
         "fmax_mhz": round(min(clock["achieved"] for clock in report["fmax"].values()), 1),
-        "used": count(module["cells"]),
+        "used": count(cells_of(folder / ROUTED)),
         "available": available,
         "paths": {
             name: {"estimate": expected[name], "routed": round(ns, 2)}
