@@ -238,9 +238,10 @@ def main() -> None:
     given = arguments(__doc__.splitlines()[0])
     if given.one:
         one = given.one
-        if one["step"]["way"] != "memory":
-            bound_memory(memory_of(Step(**one["step"]), Path(one["folder"])))
-        print(json.dumps(measure(Step(**one["step"]), Path(one["folder"]), one["tokens"], one["threads"])))
+        step, folder = Step(**one["step"]), Path(one["folder"])
+        if step.way != "memory":
+            bound_memory(memory_of(step, folder), folder if step.way == "mmap" else None)
+        print(json.dumps(measure(step, folder, one["tokens"], one["threads"])))
         return
     shape = QUICK if given.quick else DenseShape()
     needed = 4 * shape.bytes

@@ -245,7 +245,7 @@ def main() -> None:
         work = Work(**given.one)
         if work.way != "memory":
             need = needs(WeightsFile(Path(work.folder) / "w.kvw").manifest, torch.bfloat16, 1)
-            bound_memory(int(work.share * need.whole))
+            bound_memory(int(work.share * need.whole), Path(work.folder) if work.way == "mmap" else None)
         print(json.dumps(measure(work)))
         return
     shape = QUICK if given.quick else Shape()

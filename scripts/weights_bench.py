@@ -46,13 +46,14 @@ def alone(script: str, name: str, one: Result) -> Result:
     return found
 
 
-def bound_memory(count: int) -> None:
+def bound_memory(count: int, mapped: Path | None = None) -> None:
     """Let this process allocate `count` bytes from here on, and WORKSPACE; more is an error (RLIMIT_DATA).
 
-    The limit counts private memory that can be written. Pages of mapped files are not in it: contenders with mapped
-    files drop them.
+    The limit counts private memory that can be written. `mapped`: a folder whose *.safetensors the process maps; torch
+    maps them as such memory, so their size is added, and the contender drops their pages itself.
     """
-    limit = _status("VmData") + count + WORKSPACE
+    files = sum(path.stat().st_size for path in mapped.glob("*.safetensors")) if mapped else 0
+    limit = _status("VmData") + count + files + WORKSPACE
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
 

@@ -151,9 +151,11 @@ def test_balanced_routers_choose_all_experts_alike(tmp_path):
 
 def test_the_limit_of_memory_binds_and_reads_from_the_page_cache_are_refused(tmp_path):
     script = """
-import numpy as np, torch, weights_bench
+import numpy as np, pathlib, sys, torch, weights_bench
 from kvdrive.weights.file import aligned
 weights_bench.WORKSPACE = 16 << 20
+weights_bench.bound_memory(64 << 20, pathlib.Path(sys.argv[1]))
+aligned(128 << 20)
 weights_bench.bound_memory(64 << 20)
 aligned(60 << 20)[:] = 1
 for allocate in (lambda: aligned(128 << 20), lambda: np.ones(128 << 20, np.uint8), lambda: torch.ones(1 << 25)):
@@ -165,7 +167,11 @@ assert 60 << 20 < weights_bench.peak_memory() < 4 << 30
 """
     paths = os.pathsep.join(sys.path)
     environment = os.environ | {"PYTHONPATH": paths}
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment)
+    with (tmp_path / "x.safetensors").open("wb") as file:
+        file.truncate(100 << 20)
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, env=environment
+    )
     assert done.stdout.split() == ["refused"] * 3, done.stderr
     path = next(one for one in (Path(__file__), tmp_path) if os.major(one.stat().st_dev))
     with pytest.raises(RuntimeError, match="of 1,000 bytes that were read, 899 came from the disk"):
