@@ -36,6 +36,9 @@
 #define KVDRIVE_MAX_KEY_BYTES 16
 #define KVDRIVE_MAX_VALUE_BYTES 1073741824
 #define KVDRIVE_MAX_UPLOADS 64
+#define KVDRIVE_MAX_FFN_HIDDEN 8192
+#define KVDRIVE_MAX_FFN_TOKENS 64
+#define KVDRIVE_FFN_LISTED 128
 #define KVDRIVE_NSID_ALL 4294967295u
 #define KVDRIVE_MEMORY_ALIGNMENT 4
 #define KVDRIVE_MAX_MEMORY_RANGES 1
@@ -209,6 +212,20 @@
 /* ProgramOpcode */
 #define KVDRIVE_PROGRAM_OPCODE_EXECUTE_PROGRAM 0x1u
 
+/* FfnOpcode */
+#define KVDRIVE_FFN_OPCODE_FFN_SUBMIT 0x8du
+
+/* FfnLayout */
+#define KVDRIVE_FFN_LAYOUT_DOWN 0x1u
+#define KVDRIVE_FFN_LAYOUT_UP_DOWN 0x2u
+#define KVDRIVE_FFN_LAYOUT_GATE_UP_DOWN 0x3u
+#define KVDRIVE_FFN_LAYOUT_EXPERT 0x4u
+
+/* FfnActivation */
+#define KVDRIVE_FFN_ACTIVATION_GIVEN 0x0u
+#define KVDRIVE_FFN_ACTIVATION_RELU 0x1u
+#define KVDRIVE_FFN_ACTIVATION_SILU 0x2u
+
 /* CommandSet */
 #define KVDRIVE_COMMAND_SET_NVM 0x0u
 #define KVDRIVE_COMMAND_SET_KEY_VALUE 0x1u
@@ -220,6 +237,7 @@
 #define KVDRIVE_PROGRAM_SPARF 0x1u
 #define KVDRIVE_PROGRAM_PARTIAL 0x2u
 #define KVDRIVE_PROGRAM_GROUPS 0x3u
+#define KVDRIVE_PROGRAM_FFN 0x4u
 
 /* Cns */
 #define KVDRIVE_CNS_NAMESPACE 0x0u
@@ -328,6 +346,7 @@
   X(SESSION_FORK, 1, 0x88, 0) \
   X(ATTN_SUBMIT, 3, 0x85, 1) \
   X(ATTN_FETCH, 3, 0x86, 2) \
+  X(FFN_SUBMIT, 3, 0x8d, 1) \
   X(FLUSH, 1, 0x00, 0) \
   X(READ, 1, 0x02, 2) \
   X(WRITE, 1, 0x01, 1) \
@@ -584,6 +603,27 @@ typedef struct kvdrive_value_command {
   uint8_t key_high[8];
 } kvdrive_value_command;
 typedef char kvdrive_value_command_has_its_size[sizeof(kvdrive_value_command) == 64 ? 1 : -1];
+
+typedef struct kvdrive_ffn_submit {
+  uint8_t opcode;
+  uint8_t flags;
+  uint16_t cid;
+  uint32_t nsid;
+  uint8_t key_low[8];
+  uint64_t mptr;
+  uint64_t prp1;
+  uint64_t prp2;
+  uint32_t offset;
+  uint16_t hidden;
+  uint16_t neurons;
+  uint8_t layout;
+  uint8_t activation;
+  uint8_t tokens;
+  uint8_t key_bytes;
+  uint32_t crc32c;
+  uint8_t key_high[8];
+} kvdrive_ffn_submit;
+typedef char kvdrive_ffn_submit_has_its_size[sizeof(kvdrive_ffn_submit) == 64 ? 1 : -1];
 
 typedef struct kvdrive_memory_range {
   uint32_t nsid;

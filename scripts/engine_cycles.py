@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write sim/drive/engine/cycles.hpp: the cycle formulas of the attention kernels' manifests and of group_choice as C++.
+"""Write sim/drive/engine/cycles.hpp: cycle formulas of attention's manifests, group_choice and ffn as C++.
 
     python scripts/engine_cycles.py [--check]
 
@@ -19,9 +19,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 MANIFESTS = ROOT / "bitstreams"
 CHOICE = ROOT / "hls/group_choice/kernel.toml"
+FFN = ROOT / "hls/ffn/kernel.toml"
 HEADER = ROOT / "sim/drive/engine/cycles.hpp"
 VARIABLES = ("mode", "g", "d", "tokens", "tail", "r", "k_top", "digits")
 CHOICE_VARIABLES = ("g", "d", "tokens", "tail", "units")
+FFN_VARIABLES = ("hidden", "matrices", "neurons")
 OPERATORS: dict[type[ast.AST], str] = {
     ast.Add: "+",
     ast.Sub: "-",
@@ -36,7 +38,8 @@ OPERATORS: dict[type[ast.AST], str] = {
 }
 TEMPLATE = """\
 // SPDX-License-Identifier: Apache-2.0
-// Generated from bitstreams/attention_g*.json and hls/group_choice/kernel.toml by scripts/engine_cycles.py.
+// Generated from bitstreams/attention_g*.json, hls/group_choice/kernel.toml and hls/ffn/kernel.toml by
+// scripts/engine_cycles.py.
 #pragma once
 
 #include <cstdint>
@@ -67,6 +70,17 @@ constexpr std::int64_t choice_cycles(const ChoiceVariables& job) {{
 {choice}
 }}
 
+// Variables of the formula, as hls/ffn/kernel.toml explains them.
+struct FfnVariables {{
+  std::int64_t {ffn_variables};
+}};
+
+// Cycles of a call of ffn.
+constexpr std::int64_t ffn_cycles(const FfnVariables& job) {{
+  const auto& [{ffn_variables}] = job;
+{ffn}
+}}
+
 }}  // namespace kvdrive
 """
 
@@ -76,7 +90,7 @@ def cpp(node: ast.expr) -> str:
     match node:
         case ast.Constant(value=int() as value):
             return str(value)
-        case ast.Name(id=name) if name in (*VARIABLES, *CHOICE_VARIABLES):
+        case ast.Name(id=name) if name in (*VARIABLES, *CHOICE_VARIABLES, *FFN_VARIABLES):
             return name
         case ast.UnaryOp(
             op=ast.USub(),
@@ -110,13 +124,15 @@ def stated() -> tuple[str, int]:
 def render() -> str:
     """The header's text."""
     formula, fill = stated()
-    choice = tomllib.loads(CHOICE.read_text())["cycles"]["formula"]
+    choice, ffn = (tomllib.loads(path.read_text())["cycles"] for path in (CHOICE, FFN))
     return TEMPLATE.format(
         variables=", ".join(VARIABLES),
         fill=f" and {fill} of filling" if fill else "",
         body=returned(formula, fill),
         choice_variables=", ".join(CHOICE_VARIABLES),
-        choice=returned(choice),
+        choice=returned(choice["formula"]),
+        ffn_variables=", ".join(FFN_VARIABLES),
+        ffn=returned(ffn["formula"], ffn.get("fill", 0)),
     )
 
 

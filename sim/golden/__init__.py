@@ -6,6 +6,7 @@
 from golden import abi, bitmap, exp2, float64, group_job, half, job, single, wide
 from golden.argtopk import ArgtopkResult, argtopk
 from golden.attention import AttentionResult, attention, merge_partials, scale_bits
+from golden.ffn import Activation, FfnResult, ffn, silu
 from golden.gemv import (
     AccumulateResult,
     GemvResult,
@@ -31,9 +32,11 @@ from golden.sparf import (
 
 __all__ = [
     "AccumulateResult",
+    "Activation",
     "ArgtopkResult",
     "AttentionResult",
     "ChoiceResult",
+    "FfnResult",
     "FilterResult",
     "GemvResult",
     "GroupIndex",
@@ -49,6 +52,7 @@ __all__ = [
     "block_columns",
     "build_index",
     "exp2",
+    "ffn",
     "float64",
     "gemv_accumulate",
     "gemv_columns",
@@ -63,6 +67,7 @@ __all__ = [
     "page_filter",
     "scale_bits",
     "scores",
+    "silu",
     "single",
     "softmax",
     "sparf",

@@ -148,16 +148,22 @@ def matrix(x: Half, name: str, keep: bool = False) -> NDArray[np.uint16]:
 
 
 def dots(q: NDArray[np.uint16], k: NDArray[np.uint16], block_tokens: int = _BLOCK_TOKENS) -> NDArray[np.uint32]:
-    """fl32(q . k_t) as patterns [g, s] for patterns q [g, n], k [s, n] with n <= 256; Inf and NaN count as 0."""
+    """fl32(q . k_t) as patterns [g, s] for patterns q [g, n], k [s, n]; Inf and NaN count as 0."""
+    return single.from_wide(exact_dots(q, k, block_tokens), DOT_EXPONENT)
+
+
+def exact_dots(q: NDArray[np.uint16], k: NDArray[np.uint16], block_tokens: int = _BLOCK_TOKENS) -> wide.Wide:
+    """q . k_t [g, s] with LSB 2^-48 for patterns q [g, n], k [s, n], n below 2^21; Inf and NaN count as 0."""
     q_low, q_high = _limbs(half.fixed(q))
-    result = np.zeros((len(q), len(k)), np.uint32)
+    result = wide.zeros((len(q), len(k)))
     for start in range(0, len(k), block_tokens):
         k_low, k_high = _limbs(half.fixed(k[start : start + block_tokens]).T)
         low = wide.from_int64(q_low @ k_low)
         middle = wide.from_int64(q_low @ k_high + q_high @ k_low, _LIMB)
         high = wide.from_int64(q_high @ k_high, 2 * _LIMB)
         total = wide.add(wide.add(low, middle), high)
-        result[:, start : start + block_tokens] = single.from_wide(total, DOT_EXPONENT)
+        for words, found in zip(result, total, strict=True):
+            words[:, start : start + block_tokens] = found
     return result
 
 

@@ -76,7 +76,7 @@ STAND_IN = Path(__file__).with_name("vendor")
 AS_THE_VENDOR = ("-D__VITIS_HLS__", "-pedantic-errors", f"-I{STAND_IN}")
 
 
-@pytest.mark.parametrize("kernel", ["argtopk", "gemv", "page_filter", "softmax", ATTENTION, GROUP_CHOICE])
+@pytest.mark.parametrize("kernel", ["argtopk", "ffn", "gemv", "page_filter", "softmax", ATTENTION, GROUP_CHOICE])
 def test_kernel_equals_golden_with_the_vendor_streams(kernel: str, tmp_path: Path) -> None:
     """The sources as in synthesis: strict C++14, stages are plain calls, and streams come from the vendor's header."""
     program = build.compile_program(build.sources(kernel), tmp_path / kernel, extra=AS_THE_VENDOR, kernels_as="c++14")

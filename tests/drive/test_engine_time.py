@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = Path("scripts/engine_cycles.py")
 HEADER = Path("sim/drive/engine/cycles.hpp")
 CHOICE = Path("hls/group_choice/kernel.toml")
+FFN = Path("hls/ffn/kernel.toml")
 
 
 def stated(group: int, **variables: int) -> int:
@@ -88,7 +89,7 @@ def test_the_clock_is_the_preset_s(make_drive):
 
 
 def copy_of_tree(folder: Path) -> Path:
-    for path in (SCRIPT, HEADER, CHOICE, *(ROOT / "bitstreams").glob("attention_g*.json")):
+    for path in (SCRIPT, HEADER, CHOICE, FFN, *(ROOT / "bitstreams").glob("attention_g*.json")):
         target = folder / (path.relative_to(ROOT) if path.is_absolute() else path)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text((ROOT / path).read_text())

@@ -13,7 +13,7 @@ from kvdrive.errors import TargetError
 from kvdrive.nvme.command_set import COMMANDS
 
 Say = Callable[[str], None]
-_MODULES = ("sessions", "attention", "blocks", "memory", "admin", "ordering", "durability", "faults", "values")
+_MODULES = ("sessions", "attention", "ffn", "blocks", "memory", "admin", "ordering", "durability", "faults", "values")
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,10 @@ class GoldenKernels:
     def softmax(self, a: Arrays, mode: str) -> Arrays:
         return _fields(golden.softmax(a["scores"], _packed(a.get("valid")), a.get("tail_scores")))
 
+    def ffn(self, x: Any, rows: Any, activation: int, activations: Any = None) -> Any:
+        """y of neurons of a feed-forward part, binary32 patterns [tokens, hidden]; arguments as `golden.ffn`."""
+        return golden.ffn(x, rows, golden.Activation(activation), activations).y
+
     def attention(self, a: Arrays, mode: str) -> Arrays:
         options: Arrays = {
             "scale_log2e": scale_bits(a.get("scale"), a["q"].shape[1]),

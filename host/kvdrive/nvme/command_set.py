@@ -89,6 +89,15 @@ COMMANDS = {
         "JOB_REFUSED": 0x70b,
         "UNRECOVERED_READ": 0x281,
     }),
+    "FFN_SUBMIT": Row(0x8d, 3, "to_controller", {
+        "INVALID_FIELD": 0x002,
+        "INVALID_KEY_SIZE": 0x086,
+        "KEY_DOES_NOT_EXIST": 0x087,
+        "INVALID_VALUE_SIZE": 0x085,
+        "CRC_MISMATCH": 0x701,
+        "TICKETS_EXHAUSTED": 0x708,
+        "PROGRAM_NOT_ACTIVATED": 0x198,
+    }),
     "FLUSH": Row(0x00, 1, "none", {
         "INTERNAL_ERROR": 0x006,
     }),

@@ -6,14 +6,14 @@ from enum import IntEnum
 
 from kvdrive import abi
 from kvdrive.errors import KvdriveError
-from kvdrive.nvme.wire import SessionOpcode, StatusCode
+from kvdrive.nvme.wire import FfnOpcode, SessionOpcode, StatusCode
 
 _MEANING = {
     abi.NvmeStatus.CAPACITY_EXCEEDED: "the drive is full: trim sessions or open it with a larger capacity",
     abi.NvmeStatus.UNRECOVERED_READ: "a flash page lost its contents: drop the session and compute it again",
     abi.NvmeStatus.CRC_MISMATCH: "the payload was damaged on its way: send the command again",
     abi.NvmeStatus.TICKETS_EXHAUSTED: "too many results wait to be fetched: fetch some, then submit again",
-    abi.NvmeStatus.VALUE_NOT_FINITE: "Inf or NaN in the query or in the attended K or V",
+    abi.NvmeStatus.VALUE_NOT_FINITE: "Inf or NaN in the query, in the attended K or V, or in a feed-forward part",
     abi.NvmeStatus.NO_VALID_TOKEN: "the validity mask excludes every token",
 }
 
@@ -75,7 +75,8 @@ class KeyExistsError(ValueCommandError):
 
 def command_name(opcode: int) -> str:
     """Name of one of the drive's own I/O commands."""
-    return _name(SessionOpcode if opcode in list(SessionOpcode) else abi.Opcode, opcode)
+    kinds = (SessionOpcode, FfnOpcode)
+    return _name(next((kind for kind in kinds if opcode in list(kind)), abi.Opcode), opcode)
 
 
 def _name(kind: type[IntEnum], value: int) -> str:

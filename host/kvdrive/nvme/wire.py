@@ -17,6 +17,9 @@ NSID_VALUES = 4
 MAX_KEY_BYTES = 16
 MAX_VALUE_BYTES = 1073741824
 MAX_UPLOADS = 64
+MAX_FFN_HIDDEN = 8192
+MAX_FFN_TOKENS = 64
+FFN_LISTED = 128
 NSID_ALL = 4294967295
 MEMORY_ALIGNMENT = 4
 MAX_MEMORY_RANGES = 1
@@ -127,6 +130,23 @@ class ProgramOpcode(IntEnum):
     EXECUTE_PROGRAM = 0x1
 
 
+class FfnOpcode(IntEnum):
+    FFN_SUBMIT = 0x8d
+
+
+class FfnLayout(IntEnum):
+    FFN_DOWN = 0x1
+    FFN_UP_DOWN = 0x2
+    FFN_GATE_UP_DOWN = 0x3
+    FFN_EXPERT = 0x4
+
+
+class FfnActivation(IntEnum):
+    FFN_GIVEN = 0x0
+    FFN_RELU = 0x1
+    FFN_SILU = 0x2
+
+
 class CommandSet(IntEnum):
     CSI_NVM = 0x0
     CSI_KEY_VALUE = 0x1
@@ -139,6 +159,7 @@ class Program(IntEnum):
     PROGRAM_SPARF = 0x1
     PROGRAM_PARTIAL = 0x2
     PROGRAM_GROUPS = 0x3
+    PROGRAM_FFN = 0x4
 
 
 class Cns(IntEnum):
@@ -298,6 +319,27 @@ ValueCommand = np.dtype(
         ("upload", "<u2"),
         ("offset", "<u4"),
         ("total", "<u4"),
+        ("key_high", "<u1", (8,)),
+    ]
+)
+FfnSubmit = np.dtype(
+    [
+        ("opcode", "<u1"),
+        ("flags", "<u1"),
+        ("cid", "<u2"),
+        ("nsid", "<u4"),
+        ("key_low", "<u1", (8,)),
+        ("mptr", "<u8"),
+        ("prp1", "<u8"),
+        ("prp2", "<u8"),
+        ("offset", "<u4"),
+        ("hidden", "<u2"),
+        ("neurons", "<u2"),
+        ("layout", "<u1"),
+        ("activation", "<u1"),
+        ("tokens", "<u1"),
+        ("key_bytes", "<u1"),
+        ("crc32c", "<u4"),
         ("key_high", "<u1", (8,)),
     ]
 )

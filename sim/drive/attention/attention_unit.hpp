@@ -40,6 +40,7 @@ class AttentionUnit {
   };
   ForeignJob run_in(std::span<std::byte> memory, std::uint64_t job, Ns start);
 
+  EngineClock& clock() { return clock_; }
   std::uint64_t jobs() const { return clock_.jobs(); }
   std::uint64_t staged_bytes_read() const { return staged_bytes_; }
   std::uint64_t engine_cycles() const { return clock_.cycles(); }

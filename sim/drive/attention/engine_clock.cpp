@@ -41,8 +41,15 @@ std::uint64_t EngineClock::job_cycles(const abi::GroupChoiceJob& job) {
   return static_cast<std::uint64_t>(cycles);
 }
 
+// One call of the kernel for each token. Smaller numbers of x are padded to the least that the kernel takes.
+std::uint64_t EngineClock::block_cycles(const FfnBlock& block) {
+  constexpr unsigned kLeastHidden = 256;
+  const unsigned hidden = std::max<unsigned>(whole_lanes(block.hidden), kLeastHidden);
+  return block.tokens * static_cast<std::uint64_t>(
+                            ffn_cycles({.hidden = hidden, .matrices = block.matrices, .neurons = block.neurons}));
+}
+
 void EngineClock::add(std::uint64_t cycles, Ns data_done) {
-  ++jobs_;
   cycles_ += cycles;
   if (!device_.timing().modelled()) return;
   const Ns start = std::max(free_, data_done);

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "common/abi.hpp"
+#include "engine/ffn.hpp"
 #include "group_choice/abi.hpp"
 #include "nand/device.hpp"
 
@@ -16,16 +17,22 @@ class EngineClock {
   explicit EngineClock(NandDevice& device) : device_(device) {}
 
   // Counts a job whose data are in memory at `data_done`.
-  void count(const abi::AttentionJob& job, Ns data_done) { add(job_cycles(job), data_done); }
-  void count(const abi::GroupChoiceJob& job, Ns data_done) { add(job_cycles(job), data_done); }
+  void count(const abi::AttentionJob& job, Ns data_done) { add_job(job_cycles(job), data_done); }
+  void count(const abi::GroupChoiceJob& job, Ns data_done) { add_job(job_cycles(job), data_done); }
+  void count(const FfnBlock& block, Ns data_done) { add(block_cycles(block), data_done); }
 
-  Ns free() const { return free_; }  // device time at which the last job ends
-  std::uint64_t jobs() const { return jobs_; }
+  Ns free() const { return free_; }             // device time at which the last job ends
+  std::uint64_t jobs() const { return jobs_; }  // of attention
   std::uint64_t cycles() const { return cycles_; }
 
  private:
   static std::uint64_t job_cycles(const abi::AttentionJob& job);
   static std::uint64_t job_cycles(const abi::GroupChoiceJob& job);
+  static std::uint64_t block_cycles(const FfnBlock& block);
+  void add_job(std::uint64_t cycles, Ns data_done) {
+    ++jobs_;
+    add(cycles, data_done);
+  }
   void add(std::uint64_t cycles, Ns data_done);
 
   NandDevice& device_;

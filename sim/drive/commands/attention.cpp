@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Namespace 3: attention over the KV cache. ATTN_SUBMIT computes and keeps the result, ATTN_FETCH returns it once.
+// Namespace 3: attention over the KV cache. ATTN_SUBMIT computes and keeps the result, ATTN_FETCH returns it once, as
+// it does for FFN_SUBMIT.
 #include <algorithm>
 #include <bit>
 #include <cstddef>
@@ -7,6 +8,7 @@
 
 #include "attention/head.hpp"
 #include "commands/drive_state.hpp"
+#include "commands/engine_job.hpp"
 #include "commands/programs.hpp"
 #include "commands/table.hpp"
 #include "crc32c.hpp"
@@ -14,8 +16,6 @@
 
 namespace kvdrive::nvme {
 namespace {
-
-constexpr Ns kEngineTimeout = 1'000'000'000;
 
 std::optional<std::uint64_t> submit_bytes(const abi::Sqe& command, const Drive& drive) {
   return drive.payload_bytes(std::bit_cast<abi::AttnSubmit>(command));
@@ -35,15 +35,7 @@ Reply submit(DriveState& drive, const Request& request) {
     return {.status = status};
   }
   if (crc32c(data) != command.crc32c) return {.status = abi::kCrcMismatch};
-  if (drive.tickets.full()) return {.status = abi::kTicketsExhausted};
-  const Ns arrival = drive.volume.device().to_host(data.size(), drive.now);
-  if (drive.volume.faults().strikes(FaultKind::kEngineHang)) {
-    return {.status = abi::kInternalError, .done = arrival + kEngineTimeout};
-  }
-  AttentionOutcome outcome = drive.attention.run(command, data, arrival);
-  const Ns done = outcome.done;
-  const auto controller = static_cast<std::uint16_t>(request.queue >> 16);
-  return {.result = drive.tickets.add(controller, std::move(outcome)), .done = done};
+  return run_and_keep(drive, request, [&](Ns arrival) { return drive.attention.run(command, data, arrival); });
 }
 
 Reply fetch(DriveState& drive, const Request& request) {

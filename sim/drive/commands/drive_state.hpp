@@ -14,6 +14,7 @@
 #include "commands/reply.hpp"
 #include "commands/tickets.hpp"
 #include "engine/engine.hpp"
+#include "feed_forward/ffn_unit.hpp"
 #include "values/uploads.hpp"
 #include "volume.hpp"
 
@@ -42,6 +43,7 @@ struct DriveState {
   Volume volume;
   std::unique_ptr<Engine> engine;
   AttentionUnit attention{*engine, volume.store(), volume.ftl(), volume.device()};
+  FfnUnit ffn{*engine, volume.values(), volume.ftl(), volume.device(), attention.clock()};
   Tickets tickets;
   Uploads uploads{volume.values()};
   std::atomic<std::uint32_t> inactive_programs = 0;  // one bit for each value of enum Program

@@ -12,7 +12,7 @@
 namespace kvdrive::nvme {
 namespace {
 
-constexpr std::array<std::string_view, Programs::kCount> kNames{"DENSE", "SPARF", "PARTIAL", "GROUPS"};
+constexpr std::array<std::string_view, Programs::kCount> kNames{"DENSE", "SPARF", "PARTIAL", "GROUPS", "FFN"};
 constexpr std::uint8_t kDeviceDefined = 1;
 
 }  // namespace

@@ -25,7 +25,7 @@ std::uint32_t program_of(std::uint8_t mode);
 
 class Programs {
  public:
-  static constexpr std::uint32_t kCount = 4;
+  static constexpr std::uint32_t kCount = 5;
 
   Programs(Drive& drive, LocalMemory& memory) : drive_(drive), memory_(memory) {}
 

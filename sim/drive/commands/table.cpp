@@ -12,7 +12,7 @@ namespace {
 class Table {
  public:
   Table() {
-    for (const auto family : {kv_commands(), attention_commands(), block_commands(), value_commands(),
+    for (const auto family : {kv_commands(), attention_commands(), ffn_commands(), block_commands(), value_commands(),
                               memory_commands(), program_commands(), admin_commands()}) {
       rows_.insert(rows_.end(), family.begin(), family.end());
     }

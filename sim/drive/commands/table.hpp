@@ -12,6 +12,7 @@ namespace kvdrive::nvme {
 // One function per family of commands, each defined in the family's file.
 std::span<const Command> kv_commands();
 std::span<const Command> attention_commands();
+std::span<const Command> ffn_commands();
 std::span<const Command> block_commands();
 std::span<const Command> value_commands();
 std::span<const Command> memory_commands();

@@ -18,6 +18,9 @@ constexpr int kNsidValues = 4;
 constexpr int kMaxKeyBytes = 16;
 constexpr int kMaxValueBytes = 1073741824;
 constexpr int kMaxUploads = 64;
+constexpr int kMaxFfnHidden = 8192;
+constexpr int kMaxFfnTokens = 64;
+constexpr int kFfnListed = 128;
 constexpr std::uint32_t kNsidAll = 4294967295;
 constexpr int kMemoryAlignment = 4;
 constexpr int kMaxMemoryRanges = 1;
@@ -127,6 +130,23 @@ enum ProgramOpcode : std::uint32_t {
   kExecuteProgram = 0x1,
 };
 
+enum FfnOpcode : std::uint32_t {
+  kFfnSubmit = 0x8d,
+};
+
+enum FfnLayout : std::uint32_t {
+  kFfnDown = 0x1,
+  kFfnUpDown = 0x2,
+  kFfnGateUpDown = 0x3,
+  kFfnExpert = 0x4,
+};
+
+enum FfnActivation : std::uint32_t {
+  kFfnGiven = 0x0,
+  kFfnRelu = 0x1,
+  kFfnSilu = 0x2,
+};
+
 enum CommandSet : std::uint32_t {
   kCsiNvm = 0x0,
   kCsiKeyValue = 0x1,
@@ -139,6 +159,7 @@ enum Program : std::uint32_t {
   kProgramSparf = 0x1,
   kProgramPartial = 0x2,
   kProgramGroups = 0x3,
+  kProgramFfn = 0x4,
 };
 
 enum Cns : std::uint32_t {
@@ -346,6 +367,44 @@ static_assert(offsetof(ValueCommand, upload) == 46, "offset");
 static_assert(offsetof(ValueCommand, offset) == 48, "offset");
 static_assert(offsetof(ValueCommand, total) == 52, "offset");
 static_assert(offsetof(ValueCommand, key_high) == 56, "offset");
+
+struct FfnSubmit {
+  std::uint8_t opcode;
+  std::uint8_t flags;
+  std::uint16_t cid;
+  std::uint32_t nsid;
+  std::uint8_t key_low[8];
+  std::uint64_t mptr;
+  std::uint64_t prp1;
+  std::uint64_t prp2;
+  std::uint32_t offset;
+  std::uint16_t hidden;
+  std::uint16_t neurons;
+  std::uint8_t layout;
+  std::uint8_t activation;
+  std::uint8_t tokens;
+  std::uint8_t key_bytes;
+  std::uint32_t crc32c;
+  std::uint8_t key_high[8];
+};
+static_assert(sizeof(FfnSubmit) == 64, "size");
+static_assert(offsetof(FfnSubmit, opcode) == 0, "offset");
+static_assert(offsetof(FfnSubmit, flags) == 1, "offset");
+static_assert(offsetof(FfnSubmit, cid) == 2, "offset");
+static_assert(offsetof(FfnSubmit, nsid) == 4, "offset");
+static_assert(offsetof(FfnSubmit, key_low) == 8, "offset");
+static_assert(offsetof(FfnSubmit, mptr) == 16, "offset");
+static_assert(offsetof(FfnSubmit, prp1) == 24, "offset");
+static_assert(offsetof(FfnSubmit, prp2) == 32, "offset");
+static_assert(offsetof(FfnSubmit, offset) == 40, "offset");
+static_assert(offsetof(FfnSubmit, hidden) == 44, "offset");
+static_assert(offsetof(FfnSubmit, neurons) == 46, "offset");
+static_assert(offsetof(FfnSubmit, layout) == 48, "offset");
+static_assert(offsetof(FfnSubmit, activation) == 49, "offset");
+static_assert(offsetof(FfnSubmit, tokens) == 50, "offset");
+static_assert(offsetof(FfnSubmit, key_bytes) == 51, "offset");
+static_assert(offsetof(FfnSubmit, crc32c) == 52, "offset");
+static_assert(offsetof(FfnSubmit, key_high) == 56, "offset");
 
 struct MemoryRange {
   std::uint32_t nsid;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Generated from bitstreams/attention_g*.json and hls/group_choice/kernel.toml by scripts/engine_cycles.py.
+// Generated from bitstreams/attention_g*.json, hls/group_choice/kernel.toml and hls/ffn/kernel.toml by
+// scripts/engine_cycles.py.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +37,17 @@ constexpr std::int64_t choice_cycles(const ChoiceVariables& job) {
   return ((((((((376 + (((g * d) / 32) * 8)) + tail) + ((tokens / 32) * (d < 128 ? 18 : ((5 * d) / 32)))) + (d ==
       256 ? 72 : 36)) + divide_up((tokens + tail), 4)) + (25 * g)) + (divide_up(units, 16) * 32)) +
       (divide_up(units, 512) * 513));
+}
+
+// Variables of the formula, as hls/ffn/kernel.toml explains them.
+struct FfnVariables {
+  std::int64_t hidden, matrices, neurons;
+};
+
+// Cycles of a call of ffn.
+constexpr std::int64_t ffn_cycles(const FfnVariables& job) {
+  const auto& [hidden, matrices, neurons] = job;
+  return (((((neurons * matrices) * hidden) / 32) + (hidden / 4)) + (matrices > 1 ? (15 + (hidden / 32)) : 0)) + 90;
 }
 
 }  // namespace kvdrive

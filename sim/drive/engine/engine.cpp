@@ -6,6 +6,15 @@
 #include "engine/fast/fast_engine.hpp"
 
 namespace kvdrive {
+namespace {
+
+// Computes what an engine leaves to the drive's processor.
+fast::FastEngine& processor() {
+  static fast::FastEngine kProcessor(1);
+  return kProcessor;
+}
+
+}  // namespace
 
 std::uint32_t Engine::attend_in(std::span<std::byte> elsewhere, std::uint64_t job) {
   std::ranges::copy(elsewhere, memory().use(elsewhere.size()).begin());
@@ -14,9 +23,8 @@ std::uint32_t Engine::attend_in(std::span<std::byte> elsewhere, std::uint64_t jo
   return status;
 }
 
-std::uint32_t Engine::choose_groups(std::uint64_t job) {
-  static fast::FastEngine processor(1);
-  return processor.choose_groups_in(memory().used(), job);
-}
+std::uint32_t Engine::choose_groups(std::uint64_t job) { return processor().choose_groups_in(memory().used(), job); }
+
+std::uint32_t Engine::ffn(const FfnBlock& block, FfnSum* sums) { return processor().ffn(block, sums); }
 
 }  // namespace kvdrive

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "common/abi.hpp"
+#include "engine/ffn.hpp"
 #include "formats.hpp"
 
 namespace kvdrive {
@@ -113,6 +114,10 @@ class Engine {
   // Runs the GroupChoiceJob at byte `job` of the memory in use, whose addresses are valid. Returns its status word. By
   // default the drive's processor computes it.
   virtual std::uint32_t choose_groups(std::uint64_t job);
+
+  // Adds some neurons of a feed-forward part to sums [tokens][hidden]. Returns NON_FINITE or 0; after NON_FINITE the
+  // sums mean nothing. By default the drive's processor computes them.
+  virtual std::uint32_t ffn(const FfnBlock& block, FfnSum* sums);
 
   // Keeps the wanted rows of whole pages. `bitmap`: at least ceil(rows / 8) bytes, where bit i set means that row i is
   // wanted. `row_bytes` is a multiple of ROW_BYTES_STEP.

@@ -47,6 +47,7 @@ class Commands final : public Surface {
       command.cdw14 = crc32c(data.in);
     }
     if (command.nsid == abi::kCp && command.opcode == abi::kAttnSubmit) command.cdw14 = crc32c(data.in);
+    if (command.nsid == abi::kCp && command.opcode == nvme::kFfnSubmit) command.cdw13 = crc32c(data.in);
     const auto response = controller_.execute(queue, command, data);
     if (!response) return;
     require(response->cqe.cid == command.cid, "a completion has another command's identifier");

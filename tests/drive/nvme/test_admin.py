@@ -100,8 +100,9 @@ def test_log_pages(nvme):
     statistics = admin.decode(wire.DriveStatistics, nvme.admin(admin.get_log_page(L.LOG_STATISTICS, 512)).data)
     stats = nvme.drive.stats()
     assert {name: statistics[name] for name in stats} == stats
-    programs = nvme.admin(admin.get_log_page(L.LOG_PROGRAMS, 256)).data.view(wire.ProgramDescriptor)
-    assert [bytes(name).strip(b"\0") for name in programs["name"]] == [b"DENSE", b"SPARF", b"PARTIAL", b"GROUPS"]
+    programs = nvme.admin(admin.get_log_page(L.LOG_PROGRAMS, 320)).data.view(wire.ProgramDescriptor)
+    names = [bytes(name).strip(b"\0") for name in programs["name"]]
+    assert names == [b"DENSE", b"SPARF", b"PARTIAL", b"GROUPS", b"FFN"]
     whole = nvme.admin(admin.get_log_page(L.LOG_STATISTICS, 512)).data
     part = nvme.admin(admin.get_log_page(L.LOG_STATISTICS, 64, offset=448)).data
     assert part.tobytes() == whole[448:].tobytes()

@@ -6,6 +6,7 @@
 #include "engine/fast/argtopk.hpp"
 #include "engine/fast/attend.hpp"
 #include "engine/fast/default_float.hpp"
+#include "engine/fast/ffn.hpp"
 #include "engine/fast/gemv.hpp"
 #include "engine/fast/groups.hpp"
 #include "engine/fast/page_filter.hpp"
@@ -33,6 +34,12 @@ std::uint32_t FastEngine::choose_groups_in(std::span<std::byte> memory, std::uin
   const DefaultFloat environment;
   const std::lock_guard lock(busy_);
   return fast::choose_groups({kernels_, pool_, statistics_, scratch_}, memory, job);
+}
+
+std::uint32_t FastEngine::ffn(const FfnBlock& block, FfnSum* sums) {
+  const DefaultFloat environment;
+  const std::lock_guard lock(busy_);
+  return fast::ffn({kernels_, pool_, statistics_, scratch_}, block, sums);
 }
 
 ArgtopkResult FastEngine::argtopk(const void* keys, std::uint32_t n, std::uint32_t k, abi::KeyType type) {

@@ -29,6 +29,7 @@ class FastEngine final : public SingleKernels, public Engine {
   std::uint32_t attend_in(std::span<std::byte> elsewhere, std::uint64_t job) override {
     return run(elsewhere, job, nullptr);
   }
+  std::uint32_t ffn(const FfnBlock& block, FfnSum* sums) override;
   FilterResult filter(std::span<const std::uint8_t> pages, std::span<const std::uint8_t> bitmap, std::uint32_t rows,
                       std::uint32_t row_bytes, std::uint32_t page_bytes) override {
     return page_filter(pages, bitmap, rows, row_bytes, page_bytes);

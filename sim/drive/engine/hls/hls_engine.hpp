@@ -53,6 +53,7 @@ class HlsEngine final : public Engine {
     const std::span<std::byte> memory = memory_.used();
     return hls::chooses_groups(memory, job) ? hls::group_choice(memory, job) : Engine::choose_groups(job);
   }
+  std::uint32_t ffn(const FfnBlock& block, FfnSum* sums) override { return hls::ffn(block, sums); }
   FilterResult filter(std::span<const std::uint8_t> pages, std::span<const std::uint8_t> bitmap, std::uint32_t rows,
                       std::uint32_t row_bytes, std::uint32_t page_bytes) override {
     return hls::page_filter(pages, bitmap, rows, row_bytes, page_bytes);

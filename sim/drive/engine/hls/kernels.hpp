@@ -15,6 +15,9 @@ std::uint32_t group_choice(std::span<std::byte> memory, std::uint64_t job);
 // True if a kernel is built for the shape of the job.
 bool chooses_groups(std::span<const std::byte> memory, std::uint64_t job);
 
+// See Engine::ffn. One call of the kernel for each token; rows are padded with zeros to what it takes.
+std::uint32_t ffn(const FfnBlock& block, FfnSum* sums);
+
 ArgtopkResult argtopk(const void* keys, std::uint32_t n, std::uint32_t k, abi::KeyType type);
 
 FilterResult page_filter(std::span<const std::uint8_t> pages, std::span<const std::uint8_t> bitmap, std::uint32_t rows,
