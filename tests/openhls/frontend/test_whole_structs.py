@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from openhls.backend.design import write_design
 from openhls.frontend.compile import compile_program
 from openhls.frontend.short_loops import loops_that_wait
 from openhls.ir import Program, loops_of
@@ -69,6 +70,8 @@ def test_a_short_loop_between_accesses_is_unrolled(tmp_path: Path) -> None:
     program = compiled(NEST.replace("PRAGMA", "").replace("COUNT", "16"), tmp_path)
     assert loops_that_wait(program) == {}
     assert len(list(loops_of(program.processes["top"].body))) == 2
+    design = write_design(program, "top", tmp_path)
+    assert [region.interval for region in design.regions if region.interval is not None] == [1]
 
 
 def test_a_loop_with_a_pragma_stays_as_it_is(tmp_path: Path) -> None:
