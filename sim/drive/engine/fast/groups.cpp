@@ -36,18 +36,19 @@ std::uint32_t check(const abi::GroupChoiceJob& job) {
 
 // The queries as small integers: fixed(q) is close to q8 * 2^shift.
 struct SmallQueries {
-  std::vector<std::int16_t> natural, strided;  // [g][d], see SpanQuery
+  const unsigned padded;                      // positions of a head in `paired`
+  std::vector<std::int16_t> natural, paired;  // see SpanQuery
   std::vector<int> shift;
 
   SmallQueries(const std::uint16_t* q, unsigned g, unsigned d)
-      : natural(std::size_t{g} * d), strided(std::size_t{g} * d), shift(g) {
+      : padded(span_words(d) * kSpanWordCodes), natural(std::size_t{g} * d), paired(std::size_t{g} * padded), shift(g) {
     for (unsigned h = 0; h < g; ++h) {
       std::int64_t top = 0;
       for (unsigned i = 0; i < d; ++i) top = std::max(top, std::abs(fixed(q[h * d + i])));
       while (top > kQueryLimit << shift[h]) ++shift[h];
       for (unsigned i = 0; i < d; ++i) {
         natural[h * d + i] = rounded(fixed(q[h * d + i]), shift[h]);
-        strided[h * d + i % 8 * (d / 8) + i / 8] = natural[h * d + i];
+        paired[h * padded + paired_position(i)] = natural[h * d + i];
       }
     }
   }
@@ -114,10 +115,10 @@ class Choice {
     share(context_.pool, job_.tokens / kSpanTokens, kSpansAtOnce, [&](unsigned, std::size_t first, std::size_t last) {
       for (std::size_t span = first; span < last; ++span) {
         each_tile(job_.group, [&](unsigned begin, unsigned heads) {
-          const std::size_t own = std::size_t{begin} * job_.head_dim;
           std::int32_t sums[kTileHeads * kSpanTokens];
-          kernels_.span_sums({&queries.natural[own], &queries.strided[own], heads, job_.head_dim},
-                             index + span * span_bytes, sums);
+          const SpanQuery query{&queries.natural[std::size_t{begin} * job_.head_dim],
+                                &queries.paired[std::size_t{begin} * queries.padded], heads, job_.head_dim};
+          kernels_.span_sums(query, index + span * span_bytes, sums);
           for (unsigned h = begin; h < begin + heads; ++h) {
             const float lsb = std::ldexp(1.0f, queries.shift[h] + job_.exponent - 50);
             std::int32_t* const x = scores_ + h * stride_ + span * kSpanTokens;

@@ -23,11 +23,22 @@ using HalfRows = const std::uint16_t* const*;  // binary16 rows, one pointer eac
 
 constexpr unsigned kSpanTokens = abi::kSpanTokens;
 
-// The queries of span_sums, -127 to 127. `strided` holds number 8 j + s of a head at position s * d / 8 + j: the codes
-// with the same place in their 16-bit words.
+constexpr unsigned kSpanWordCodes = 16;  // 2-bit codes of a token in a 32-bit word
+
+// The words of a token's codes; the last one may be half full.
+constexpr unsigned span_words(unsigned d) { return (d + kSpanWordCodes - 1) / kSpanWordCodes; }
+
+// The position in SpanQuery::paired of number i of a head: the numbers whose codes have the same place in the two
+// halves of a word lie side by side.
+constexpr unsigned paired_position(unsigned i) {
+  constexpr unsigned kHalf = kSpanWordCodes / 2;
+  return i / kSpanWordCodes * kSpanWordCodes + i % kHalf * 2 + i / kHalf % 2;
+}
+
+// The queries of span_sums, -127 to 127. Positions of `paired` that belong to no number are 0.
 struct SpanQuery {
   const std::int16_t* natural;  // [g][d]
-  const std::int16_t* strided;  // [g][d]
+  const std::int16_t* paired;   // [g][span_words(d) * kSpanWordCodes]
   unsigned g;
   unsigned d;
 };

@@ -67,15 +67,20 @@ struct Simd {
     for (unsigned i = 0; i < n; ++i) out[i] = table[index[i]];
   }
 
-  // 16-bit words of eight 2-bit codes, or 16-bit weights; sums are 32-bit.
+  // 32-bit lanes: words of sixteen 2-bit codes, pairs of codes or of weights in 16 bits each, and sums.
   using Words = __m256i;
   using Sums = __m256i;
-  static constexpr unsigned kWordLanes = 16, kSumLanes = 8;
+  static constexpr unsigned kSumLanes = 8;
   static Sums no_sums() { return _mm256_setzero_si256(); }
-  static Words load_words(const std::uint16_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
-  static Words load_weights(const std::int16_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
+  static Words load_words(const std::uint32_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
+  // The same two weights in each lane.
+  static Words load_pair(const std::int16_t* p) {
+    std::int32_t pair;
+    __builtin_memcpy(&pair, p, sizeof pair);
+    return _mm256_set1_epi32(pair);
+  }
   static void store_sums(std::int32_t* p, Sums v) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v); }
-  // Code `place` of each word.
+  // Codes `place` of both halves of each word.
   static Words codes(Words words, int place) {
     return _mm256_and_si256(_mm256_srli_epi16(words, 2 * place), _mm256_set1_epi16(3));
   }

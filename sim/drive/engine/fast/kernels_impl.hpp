@@ -271,88 +271,81 @@ void add_twofold(const double* terms, std::size_t n, double* high, double* low) 
   }
 }
 
-// The 16-bit words of a token, padded so that registers hold whole tokens, or tokens whole registers.
-unsigned padded_words(unsigned d) {
-  const unsigned words = d / 8;
-  if (words >= Simd::kWordLanes) return (words + Simd::kWordLanes - 1) / Simd::kWordLanes * Simd::kWordLanes;
-  unsigned padded = Simd::kWordLanes / Simd::kSumLanes;  // at least one sum for each token
-  while (padded < words) padded *= 2;
-  return padded;
-}
-
-// A span with its codes in padded rows and its weights q * step, [G][8][weight_words] by place in the word.
-struct PaddedSpan {
-  static constexpr unsigned kMostWords = abi::kMaxHeadDim / 8;
-  alignas(64) std::uint16_t codes[kSpanTokens * kMostWords];
-  alignas(64) std::int16_t weights[kTileHeads * 8 * kMostWords];
-  unsigned words;         // of a token
-  unsigned weight_words;  // of a register or of a token, whichever is longer
+// A span with a token in each lane, and the weights q * step in the order of SpanQuery::paired.
+struct Span {
+  static constexpr unsigned kMostWords = abi::kMaxHeadDim / kSpanWordCodes;
+  alignas(64) std::uint32_t codes[kMostWords][kSpanTokens];
+  alignas(64) std::int16_t weights[kTileHeads][kMostWords * kSpanWordCodes];
+  unsigned words;  // of a token
 };
 
-void pad_span(const SpanQuery& query, const std::uint8_t* span, PaddedSpan& padded) {
-  const unsigned words = query.d / 8, all = padded.words = padded_words(query.d);
-  padded.weight_words = all < Simd::kWordLanes ? Simd::kWordLanes : all;
-  const std::uint8_t* codes = span + 2 * query.d;
-  if (all == words) {
-    __builtin_memcpy(padded.codes, codes, kSpanTokens * words * 2);
-  } else {
-    for (unsigned t = 0; t < kSpanTokens; ++t) {
-      __builtin_memset(padded.codes + t * all, 0, all * 2);
-      __builtin_memcpy(padded.codes + t * all, codes + t * words * 2, words * 2);
+void lay_out(const SpanQuery& query, const std::uint8_t* from, Span& span) {
+  constexpr unsigned kHalf = kSpanWordCodes / 2;
+  const unsigned d = query.d, token_bytes = d / 4;
+  span.words = span_words(d);
+  const unsigned whole = d / kSpanWordCodes;
+  const std::uint8_t* token = from + 2 * d;
+  for (unsigned t = 0; t < kSpanTokens; ++t, token += token_bytes) {
+    for (unsigned w = 0; w < whole; ++w) __builtin_memcpy(&span.codes[w][t], token + 4 * w, 4);
+    if (whole == span.words) continue;
+    std::uint16_t half;
+    __builtin_memcpy(&half, token + 4 * whole, 2);
+    span.codes[whole][t] = half;
+  }
+  std::int16_t steps[Span::kMostWords * kSpanWordCodes];
+  for (unsigned w = 0; w < span.words; ++w) {
+    const std::uint8_t* const low = from + d + w * kSpanWordCodes;
+    const std::uint8_t* const high = w < whole ? low + kHalf : low;  // the weights of the half that is not there are 0
+    for (unsigned i = 0; i < kHalf; ++i) {
+      steps[w * kSpanWordCodes + 2 * i] = low[i];
+      steps[w * kSpanWordCodes + 2 * i + 1] = high[i];
     }
   }
-  std::int16_t steps[8 * PaddedSpan::kMostWords];
-  for (unsigned j = 0; j < words; ++j) {
-    for (unsigned place = 0; place < 8; ++place) steps[place * words + j] = span[query.d + 8 * j + place];
-  }
+  const unsigned all = span.words * kSpanWordCodes;
   for (unsigned h = 0; h < query.g; ++h) {
-    for (unsigned place = 0; place < 8; ++place) {
-      std::int16_t* to = padded.weights + (h * 8 + place) * padded.weight_words;
-      const std::int16_t* q = query.strided + h * query.d + place * words;
-      for (unsigned j = 0; j < words; ++j) to[j] = static_cast<std::int16_t>(q[j] * steps[place * words + j]);
-      for (unsigned j = words; j < all; ++j) to[j] = 0;
-      for (unsigned j = all; j < padded.weight_words; ++j) to[j] = to[j - all];
-    }
+    const std::int16_t* const q = query.paired + std::size_t{h} * all;
+    for (unsigned i = 0; i < all; ++i) span.weights[h][i] = static_cast<std::int16_t>(q[i] * steps[i]);
   }
 }
 
-// parts[h][t][..] = partial sums of the products of token t.
+// sums[h * kSpanTokens + t] = the sum of the products of token t.
 template <unsigned G>
-void code_sums(const PaddedSpan& span, std::int32_t* parts, unsigned part_numbers) {
-  const unsigned registers = span.words > Simd::kWordLanes ? span.words / Simd::kWordLanes : 1;  // of a token
-  const unsigned step = registers * Simd::kWordLanes;
-  for (unsigned word = 0, out = 0; word < kSpanTokens * span.words; word += step, out += Simd::kSumLanes) {
-    typename Simd::Sums sum[G];
-    for (auto& s : sum) s = Simd::no_sums();
-    for (unsigned r = 0; r < registers; ++r) {
-      const auto words = Simd::load_words(span.codes + word + r * Simd::kWordLanes);
+void code_sums(const Span& span, std::int32_t* sums) {
+  constexpr unsigned kRegisters = G <= 4 ? 2 : 1;
+  for (unsigned t = 0; t < kSpanTokens; t += kRegisters * Simd::kSumLanes) {
+    typename Simd::Sums sum[G][kRegisters];
+    for (auto& head : sum) {
+      for (auto& s : head) s = Simd::no_sums();
+    }
+    for (unsigned w = 0; w < span.words; ++w) {
+      typename Simd::Words words[kRegisters];
+      for (unsigned r = 0; r < kRegisters; ++r) words[r] = Simd::load_words(&span.codes[w][t + r * Simd::kSumLanes]);
       for (int place = 0; place < 8; ++place) {
-        const auto codes = Simd::codes(words, place);
-        const std::int16_t* weights =
-            span.weights + static_cast<unsigned>(place) * span.weight_words + r * Simd::kWordLanes;
+        typename Simd::Words codes[kRegisters];
+        for (unsigned r = 0; r < kRegisters; ++r) codes[r] = Simd::codes(words[r], place);
         for (unsigned h = 0; h < G; ++h) {
-          sum[h] = Simd::add_products(sum[h], codes, Simd::load_weights(weights + h * 8 * span.weight_words));
+          const auto weights = Simd::load_pair(&span.weights[h][w * kSpanWordCodes + 2 * static_cast<unsigned>(place)]);
+          for (unsigned r = 0; r < kRegisters; ++r) sum[h][r] = Simd::add_products(sum[h][r], codes[r], weights);
         }
       }
     }
-    for (unsigned h = 0; h < G; ++h) Simd::store_sums(parts + h * kSpanTokens * part_numbers + out, sum[h]);
+    for (unsigned h = 0; h < G; ++h) {
+      for (unsigned r = 0; r < kRegisters; ++r) {
+        Simd::store_sums(sums + h * kSpanTokens + t + r * Simd::kSumLanes, sum[h][r]);
+      }
+    }
   }
 }
 
-void span_sums(const SpanQuery& query, const std::uint8_t* span, std::int32_t* sums) {
-  PaddedSpan padded;
-  pad_span(query, span, padded);
-  std::int32_t parts[kTileHeads * kSpanTokens * Simd::kSumLanes];
-  const unsigned part_numbers =
-      padded.words < Simd::kWordLanes ? padded.words * Simd::kSumLanes / Simd::kWordLanes : Simd::kSumLanes;
-  with_heads(query.g, [&]<unsigned G>() { code_sums<G>(padded, parts, part_numbers); });
-  for (unsigned numbers = part_numbers; numbers > 1; numbers /= 2) {
-    for (unsigned i = 0; i < query.g * kSpanTokens * numbers / 2; ++i) parts[i] = parts[2 * i] + parts[2 * i + 1];
-  }
+void span_sums(const SpanQuery& query, const std::uint8_t* from, std::int32_t* sums) {
+  Span span;
+  lay_out(query, from, span);
+  with_heads(query.g, [&]<unsigned G>() { code_sums<G>(span, sums); });
   for (unsigned h = 0; h < query.g; ++h) {
+    const std::int16_t* const q = query.natural + std::size_t{h} * query.d;
     std::int32_t base = 0;
-    for (unsigned i = 0; i < query.d; ++i) base += query.natural[h * query.d + i] * static_cast<std::int8_t>(span[i]);
-    for (unsigned t = 0; t < kSpanTokens; ++t) sums[h * kSpanTokens + t] = 4 * base + parts[h * kSpanTokens + t];
+    for (unsigned i = 0; i < query.d; ++i) base += q[i] * static_cast<std::int8_t>(from[i]);
+    for (unsigned t = 0; t < kSpanTokens; ++t) sums[h * kSpanTokens + t] += 4 * base;
   }
 }
 

@@ -59,15 +59,20 @@ struct Simd {
     for (unsigned i = 0; i < n; ++i) out[i] = table[index[i]];
   }
 
-  // 16-bit words of eight 2-bit codes, or 16-bit weights; sums are 32-bit.
+  // 32-bit lanes: words of sixteen 2-bit codes, pairs of codes or of weights in 16 bits each, and sums.
   using Words = int16x8_t;
   using Sums = int32x4_t;
-  static constexpr unsigned kWordLanes = 8, kSumLanes = 4;
+  static constexpr unsigned kSumLanes = 4;
   static Sums no_sums() { return vdupq_n_s32(0); }
-  static Words load_words(const std::uint16_t* p) { return vreinterpretq_s16_u16(vld1q_u16(p)); }
-  static Words load_weights(const std::int16_t* p) { return vld1q_s16(p); }
+  static Words load_words(const std::uint32_t* p) { return vreinterpretq_s16_u32(vld1q_u32(p)); }
+  // The same two weights in each lane.
+  static Words load_pair(const std::int16_t* p) {
+    std::int32_t pair;
+    __builtin_memcpy(&pair, p, sizeof pair);
+    return vreinterpretq_s16_s32(vdupq_n_s32(pair));
+  }
   static void store_sums(std::int32_t* p, Sums v) { vst1q_s32(p, v); }
-  // Code `place` of each word.
+  // Codes `place` of both halves of each word.
   static Words codes(Words words, int place) {
     const uint16x8_t shifted =
         vshlq_u16(vreinterpretq_u16_s16(words), vdupq_n_s16(static_cast<std::int16_t>(-2 * place)));

@@ -46,17 +46,23 @@ struct Simd {
     for (unsigned i = 0; i < n; ++i) out[i] = table[index[i]];
   }
 
-  // A 16-bit word of eight 2-bit codes, or a 16-bit weight; sums are 32-bit.
+  // A 32-bit word of sixteen 2-bit codes, a pair of codes or of weights in 16 bits each, or a sum.
   using Words = std::int32_t;
   using Sums = std::int32_t;
-  static constexpr unsigned kWordLanes = 1, kSumLanes = 1;
+  static constexpr unsigned kSumLanes = 1;
   static Sums no_sums() { return 0; }
-  static Words load_words(const std::uint16_t* p) { return *p; }
-  static Words load_weights(const std::int16_t* p) { return *p; }
+  static Words load_words(const std::uint32_t* p) { return static_cast<Words>(*p); }
+  static Words load_pair(const std::int16_t* p) {
+    Words pair;
+    __builtin_memcpy(&pair, p, sizeof pair);
+    return pair;
+  }
   static void store_sums(std::int32_t* p, Sums v) { *p = v; }
-  // Code `place` of the word.
-  static Words codes(Words words, int place) { return words >> 2 * place & 3; }
-  static Sums add_products(Sums sums, Words codes, Words weights) { return sums + codes * weights; }
+  // Codes `place` of both halves of the word.
+  static Words codes(Words words, int place) { return words >> 2 * place & 0x00030003; }
+  static Sums add_products(Sums sums, Words codes, Words weights) {
+    return sums + (codes & 3) * static_cast<std::int16_t>(weights) + (codes >> 16) * (weights >> 16);
+  }
   static Sums load_sums(const std::int32_t* p) { return *p; }
   static Vector to_vector(Sums v, unsigned) { return v; }
 

@@ -83,15 +83,20 @@ struct Avx512 {
     }
   }
 
-  // 16-bit words of eight 2-bit codes, or 16-bit weights; sums are 32-bit.
+  // 32-bit lanes: words of sixteen 2-bit codes, pairs of codes or of weights in 16 bits each, and sums.
   using Words = __m512i;
   using Sums = __m512i;
-  static constexpr unsigned kWordLanes = 32, kSumLanes = 16;
+  static constexpr unsigned kSumLanes = 16;
   static Sums no_sums() { return _mm512_setzero_si512(); }
-  static Words load_words(const std::uint16_t* p) { return _mm512_loadu_si512(p); }
-  static Words load_weights(const std::int16_t* p) { return _mm512_loadu_si512(p); }
+  static Words load_words(const std::uint32_t* p) { return _mm512_loadu_si512(p); }
+  // The same two weights in each lane.
+  static Words load_pair(const std::int16_t* p) {
+    std::int32_t pair;
+    __builtin_memcpy(&pair, p, sizeof pair);
+    return _mm512_set1_epi32(pair);
+  }
   static void store_sums(std::int32_t* p, Sums v) { _mm512_storeu_si512(p, v); }
-  // Code `place` of each word.
+  // Codes `place` of both halves of each word.
   static Words codes(Words words, int place) {
     return _mm512_and_si512(_mm512_srl_epi16(words, _mm_cvtsi32_si128(2 * place)), _mm512_set1_epi16(3));
   }
