@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write sim/drive/engine/cycles.hpp: cycle formulas of attention's manifests, group_choice and ffn as C++.
+"""Write sim/drive/engine/cycles.hpp: cycle formulas of attention, group_choice, attention_codes and ffn as C++.
 
     python scripts/engine_cycles.py [--check]
 
@@ -20,10 +20,12 @@ ROOT = Path(__file__).resolve().parent.parent
 MANIFESTS = ROOT / "bitstreams"
 CHOICE = ROOT / "hls/group_choice/kernel.toml"
 FFN = ROOT / "hls/ffn/kernel.toml"
+CODES = ROOT / "hls/attention_codes/kernel.toml"
 HEADER = ROOT / "sim/drive/engine/cycles.hpp"
 VARIABLES = ("mode", "g", "d", "tokens", "tail", "r", "k_top", "digits")
 CHOICE_VARIABLES = ("g", "d", "tokens", "tail", "units")
 FFN_VARIABLES = ("hidden", "matrices", "neurons")
+CODE_VARIABLES = ("mode", "g", "d", "tokens", "tail")
 OPERATORS: dict[type[ast.AST], str] = {
     ast.Add: "+",
     ast.Sub: "-",
@@ -38,7 +40,7 @@ OPERATORS: dict[type[ast.AST], str] = {
 }
 TEMPLATE = """\
 // SPDX-License-Identifier: Apache-2.0
-// Generated from bitstreams/attention_g*.json, hls/group_choice/kernel.toml and hls/ffn/kernel.toml by
+// Generated from bitstreams/attention_g*.json and the kernel.toml of group_choice, attention_codes and ffn by
 // scripts/engine_cycles.py.
 #pragma once
 
@@ -68,6 +70,17 @@ struct ChoiceVariables {{
 constexpr std::int64_t choice_cycles(const ChoiceVariables& job) {{
   const auto& [{choice_variables}] = job;
 {choice}
+}}
+
+// Variables of the formula, as hls/attention_codes/kernel.toml explains them.
+struct CodeVariables {{
+  std::int64_t {code_variables};
+}};
+
+// Cycles of an attention job over codes.
+constexpr std::int64_t code_cycles(const CodeVariables& job) {{
+  const auto& [{code_variables}] = job;
+{codes}
 }}
 
 // Variables of the formula, as hls/ffn/kernel.toml explains them.
@@ -124,13 +137,15 @@ def stated() -> tuple[str, int]:
 def render() -> str:
     """The header's text."""
     formula, fill = stated()
-    choice, ffn = (tomllib.loads(path.read_text())["cycles"] for path in (CHOICE, FFN))
+    choice, codes, ffn = (tomllib.loads(path.read_text())["cycles"] for path in (CHOICE, CODES, FFN))
     return TEMPLATE.format(
         variables=", ".join(VARIABLES),
         fill=f" and {fill} of filling" if fill else "",
         body=returned(formula, fill),
         choice_variables=", ".join(CHOICE_VARIABLES),
         choice=returned(choice["formula"]),
+        code_variables=", ".join(CODE_VARIABLES),
+        codes=returned(codes["formula"]),
         ffn_variables=", ".join(FFN_VARIABLES),
         ffn=returned(ffn["formula"], ffn.get("fill", 0)),
     )

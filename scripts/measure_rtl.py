@@ -12,6 +12,7 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,10 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "sim"))
 
 import golden  # noqa: E402
+from csim.attention_codes import Coded  # noqa: E402
+from csim.attention_images import Problem  # noqa: E402
 from csim.group_choice import Choice  # noqa: E402
+from golden.abi import Mode  # noqa: E402
 from kvdrive.errors import KvdriveError  # noqa: E402
 from kvdrive.kernels import compare  # noqa: E402
 from kvdrive.kernels.native import NativeKernels  # noqa: E402
@@ -35,6 +39,8 @@ from rtl.library import DDR4  # noqa: E402
 LATE = "100 cycles"
 MEMORIES = {"ideal": 0.0, LATE: 100.0, "ddr4": DDR4}  # latencies; the first two give a word in every cycle
 SEED = 2026
+# Kernels whose jobs are compared as memory images, and the golden model of such a job.
+IMAGES = {"attention_codes": golden.code_job.run, "group_choice": golden.group_job.run}
 
 Arrays = dict[str, Any]
 
@@ -134,11 +140,24 @@ def _group_choice(group: int) -> Iterator[Job]:
         def arrays(rng: np.random.Generator, tokens: int = tokens) -> Arrays:
             index = golden.build_index(_halves(rng, tokens, width))
             choice = Choice(_halves(rng, group, width), index.to_bytes(), index.exponent, unit, tokens // unit // 8)
-            return {"choice": choice}
+            return {"build": choice.build}
 
         scalars = {"g": group, "d": width, "tokens": tokens, "tail": 0, "units": tokens // unit}
         name = f"1/8 of {tokens} tokens, d = {width}, units of {unit}"
         yield Job(name, "", arrays, scalars, tokens * width * 10 // 32, "B", tuple(MEMORIES))
+
+
+def _attention_codes(group: int) -> Iterator[Job]:
+    width = 128
+    for tokens in (4096, 16384):
+
+        def arrays(rng: np.random.Generator, tokens: int = tokens) -> Arrays:
+            problem = Problem(_halves(rng, group, width), _halves(rng, tokens, width), _halves(rng, tokens, width))
+            return {"build": partial(Coded.of(problem).build, Mode.EXACT)}
+
+        scalars = {"mode": 0, "g": group, "d": width, "tokens": tokens, "tail": 0}
+        name = f"exact over codes, {tokens} tokens, d = {width}"
+        yield Job(name, "", arrays, scalars, 2 * tokens * (width + width // 32), "B", tuple(MEMORIES))
 
 
 def jobs_of(top: Top) -> list[Job]:
@@ -151,6 +170,7 @@ def jobs_of(top: Top) -> list[Job]:
         "softmax": lambda: _softmax(4096),
         "gemv": lambda: _gemv(group),
         "attention": lambda: _attention(group, "exact" in top.name),
+        "attention_codes": lambda: _attention_codes(group),
         "group_choice": lambda: _group_choice(group),
     }
     return list(makers[top.kernel]())
@@ -158,8 +178,8 @@ def jobs_of(top: Top) -> list[Job]:
 
 def measure(top: Top, job: Job, memory: str) -> dict[str, Any]:
     """The figures of one job. Raises OpenHlsError if the RTL's result is not the golden model's."""
-    if top.kernel == "group_choice":
-        return _measure_choice(top, job, memory)
+    if top.kernel in IMAGES:
+        return _measure_image(top, job, memory)
     kernel, arrays = KERNELS[top.kernel], job.arrays(np.random.default_rng(SEED))
     attention = "attention_exact" if "exact" in top.name else "attention"
     engine = RtlEngine(MEMORIES.get(memory, 0.0), attention)
@@ -171,14 +191,14 @@ def measure(top: Top, job: Job, memory: str) -> dict[str, Any]:
     return _figures(top, job, memory, engine.cycles)
 
 
-def _measure_choice(top: Top, job: Job, memory: str) -> dict[str, Any]:
-    """The same for a job of group_choice, which is compared as a memory image."""
+def _measure_image(top: Top, job: Job, memory: str) -> dict[str, Any]:
+    """The same for a job that is compared as a memory image."""
     rng = np.random.default_rng(SEED)
-    image, address = job.arrays(rng)["choice"].build(rng)
+    image, address = job.arrays(rng)["build"](rng)
     expected = image.copy()
     engine = RtlEngine(MEMORIES[memory])
-    status = engine.group_choice(image, address)
-    if status != golden.group_job.run(expected, address) or not np.array_equal(image, expected):
+    status = getattr(engine, top.kernel)(image, address)
+    if status != IMAGES[top.kernel](expected, address) or not np.array_equal(image, expected):
         raise OpenHlsError(f"{top.name}, {job.name}: the result differs from the golden model's")
     return _figures(top, job, memory, engine.cycles)
 

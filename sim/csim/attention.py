@@ -95,13 +95,13 @@ def _shapes(rng: np.random.Generator, small: bool) -> Iterator[Case]:
     for i, (g, d, s) in enumerate(product(GROUP_SIZES, (64, 128), lengths)):
         chosen = variants if s <= 17 and not small else [variants[i % 4], variants[(i + 1) % 4]][: 1 if s > 1000 else 2]
         for masked, tailed in chosen:
-            yield from _all_modes(rng, f"g {g} d {d} s {s}", _problem(rng, g, d, s, masked, tailed))
+            yield from _all_modes(rng, f"g {g} d {d} s {s}", make_problem(rng, g, d, s, masked, tailed))
 
 
 def _other_head_dims(rng: np.random.Generator, small: bool) -> Iterator[Case]:
     for i, d in enumerate(ODD_HEAD_DIMS):
         for g in (GROUP_SIZES[i % 5],) if small else (1, GROUP_SIZES[1 + i % 4]):
-            yield from _all_modes(rng, f"g {g} d {d}", _problem(rng, g, d, int(rng.integers(20, 90)), True, True))
+            yield from _all_modes(rng, f"g {g} d {d}", make_problem(rng, g, d, int(rng.integers(20, 90)), True, True))
 
 
 def _all_modes(rng: np.random.Generator, label: str, problem: Problem) -> Iterator[Case]:
@@ -144,7 +144,7 @@ def _sparf(rng: np.random.Generator, label: str, problem: Problem, r: int, k_top
     yield to_case(f"SPARF_ATTEND {label}", *chosen_image(kept, v_sum, count, tokens.alpha, rng).build(rng))
 
 
-def _problem(rng: np.random.Generator, g: int, d: int, s: int, masked: bool, tailed: bool) -> Problem:
+def make_problem(rng: np.random.Generator, g: int, d: int, s: int, masked: bool, tailed: bool) -> Problem:
     """Normally distributed data. Masked rows hold any pattern; at least one token is attended to."""
     problem = Problem(_normal(rng, g, d), _normal(rng, s, d), _normal(rng, s, d))
     if masked:
@@ -154,11 +154,11 @@ def _problem(rng: np.random.Generator, g: int, d: int, s: int, masked: bool, tai
             noise = rng.integers(0, 2**16, rows.shape, np.uint16).view(np.float16)
             rows[~problem.valid] = noise[~problem.valid]
     if tailed:
-        _add_tail(rng, problem, int(rng.choice(TAILS)))
+        add_tail(rng, problem, int(rng.choice(TAILS)))
     return problem
 
 
-def _add_tail(rng: np.random.Generator, problem: Problem, t: int) -> None:
+def add_tail(rng: np.random.Generator, problem: Problem, t: int) -> None:
     g, d, _, _ = problem.sizes
     problem.tail_scores = (rng.standard_normal((g, t)) * 3 * 2**20).astype(np.int32)
     problem.tail_v = _normal(rng, t, d)
@@ -179,7 +179,7 @@ def _data(rng: np.random.Generator) -> Iterator[Case]:
     for g, d, s in ((1, 64, 40), (2, 128, 33), (8, 32, 65)):
         wide = Problem(_bits(rng, g, d), _bits(rng, s, d), _bits(rng, s, d))
         yield from _all_modes(rng, "all exponents", wide)
-        _add_tail(rng, wide, 5)
+        add_tail(rng, wide, 5)
         wide.tail_scores[:, :2] = (-(2**31), 2**31 - 1)
         yield from _all_modes(rng, "extreme tail", wide)
         peaked = Problem(_normal(rng, g, d) * 8, _normal(rng, s, d), _normal(rng, s, d))
@@ -208,7 +208,7 @@ def _not_finite(rng: np.random.Generator) -> Iterator[Case]:
     """One Inf or NaN in each input. If it is attended to, results are zeros; if it is masked, it changes nothing."""
     for name in ("q", "k", "v", "tail_v"):
         for poison in (NAN, INFINITY, -INFINITY):
-            problem = _problem(rng, 2, 64, 40, False, True)
+            problem = make_problem(rng, 2, 64, 40, False, True)
             array = getattr(problem, name)
             row, column = int(rng.integers(len(array))), int(rng.integers(64))
             array[row, column] = poison
@@ -232,7 +232,7 @@ def _not_finite(rng: np.random.Generator) -> Iterator[Case]:
 def _not_finite_in_pairs(rng: np.random.Generator) -> Iterator[Case]:
     """With up to 16 rows two blocks of tokens share each beat: a NaN in either, attended and masked, chosen and not."""
     for r, token, column, masked in product((8, 16), (3, 40, 67, 99), (2, 30), (False, True)):
-        problem = _problem(rng, 2, 64, 100, False, True)
+        problem = make_problem(rng, 2, 64, 100, False, True)
         problem.k[token, column] = NAN
         if masked:
             problem.valid = np.ones(100, np.bool_)
@@ -247,7 +247,7 @@ def _empty(rng: np.random.Generator) -> Iterator[Case]:
     """All tokens masked, with and without a tail, and only a tail."""
     for g, s in ((1, 33), (8, 513)):
         for tailed, poison in product((False, True), repeat=2):
-            problem = _problem(rng, g, 64, s, False, tailed)
+            problem = make_problem(rng, g, 64, s, False, tailed)
             problem.valid = np.zeros(s, np.bool_)
             if poison:
                 problem.q[0, 3] = NAN
@@ -266,7 +266,7 @@ def _empty(rng: np.random.Generator) -> Iterator[Case]:
 
 def _tail_alone(rng: np.random.Generator, g: int) -> Iterator[Case]:
     problem = Problem(_normal(rng, g, 128), np.zeros((0, 128), np.float16), np.zeros((0, 128), np.float16))
-    _add_tail(rng, problem, int(rng.choice(TAILS)))
+    add_tail(rng, problem, int(rng.choice(TAILS)))
     for mode in (Mode.EXACT, Mode.PARTIAL):
         yield to_case(f"{mode.name} g {g} tail alone", *attend_image(problem, mode, rng).build(rng))
     alpha = rng.random(g).astype(np.float32).view(np.uint32)
@@ -276,7 +276,7 @@ def _tail_alone(rng: np.random.Generator, g: int) -> Iterator[Case]:
 
 def _valid_images(rng: np.random.Generator, g: int) -> list[Image]:
     """One accepted job of every mode, with all optional arrays."""
-    problem = _problem(rng, g, 64, 40, True, True)
+    problem = make_problem(rng, g, 64, 40, True, True)
     rows = golden.sparf_rows(problem.q, 9, problem.scale_log2e)
     alpha = np.full(g, 0x3F000000, np.uint32)
     return [
@@ -293,7 +293,7 @@ def _refused(rng: np.random.Generator) -> Iterator[Case]:
     for g in GROUP_SIZES:
         for image in _valid_images(rng, g):
             memory, address = image.build(rng)
-            for label, spoiled, place in _spoiled(rng, memory, address):
+            for label, spoiled, place in spoil(rng, memory, address):
                 yield to_case(f"refused {Mode(image.fields['mode']).name}: {label}", spoiled, place)
             other = GROUP_SIZES[(GROUP_SIZES.index(g) + 1) % len(GROUP_SIZES)]
             job = get_job(memory, address)
@@ -303,7 +303,7 @@ def _refused(rng: np.random.Generator) -> Iterator[Case]:
             yield to_case("kernel of another group", spoiled, address, other, int(Status.BAD_GROUP))
 
 
-def _spoiled(rng: np.random.Generator, memory: Memory, address: int) -> Iterator[tuple[str, Memory, int]]:
+def spoil(rng: np.random.Generator, memory: Memory, address: int) -> Iterator[tuple[str, Memory, int]]:
     """(what, memory, job address) of jobs with one flaw."""
     original = get_job(memory, address)
     for name, values in _bad_values(original, memory.size).items():
@@ -365,7 +365,7 @@ def _too_long(rng: np.random.Generator) -> Iterator[Case]:
         k = np.zeros((tokens, 32), np.float16)
         problem = Problem(q, k, k)
         if tailed:
-            _add_tail(rng, problem, 1)
+            add_tail(rng, problem, 1)
         memory, address = tokens_image(problem, rows, np.zeros(1, np.uint32), 1, 1, rng).build(rng)
         yield to_case(f"refused: {tokens} tokens, tail {tailed}", memory, address)
 
@@ -373,8 +373,8 @@ def _too_long(rng: np.random.Generator) -> Iterator[Case]:
 def _longest(rng: np.random.Generator) -> Iterator[Case]:
     """A job with the most tokens and the largest choice allowed."""
     s, t = MAX_TOKENS - 17, 17
-    problem = _problem(rng, 1, 32, s, True, False)
-    _add_tail(rng, problem, t)
+    problem = make_problem(rng, 1, 32, s, True, False)
+    add_tail(rng, problem, t)
     yield to_case(f"EXACT tokens {s} tail {t}", *attend_image(problem, Mode.EXACT, rng).build(rng))
     yield from _sparf(rng, f"tokens {s} tail {t}", problem, 3, MAX_TOP_K, 64)
 

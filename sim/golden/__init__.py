@@ -3,7 +3,7 @@
 `golden.float64` is a second, plain floating-point model of the same algorithms; it only measures errors.
 """
 
-from golden import abi, bitmap, exp2, float64, group_job, half, job, single, wide
+from golden import abi, bitmap, code_job, exp2, float64, group_job, half, job, single, wide
 from golden.argtopk import ArgtopkResult, argtopk
 from golden.attention import AttentionResult, attention, merge_partials, scale_bits
 from golden.ffn import Activation, FfnResult, ffn, silu
@@ -51,6 +51,7 @@ __all__ = [
     "bitmap",
     "block_columns",
     "build_index",
+    "code_job",
     "exp2",
     "ffn",
     "float64",

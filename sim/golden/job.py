@@ -72,17 +72,23 @@ def arrays(job: np.void, shapes: Shapes = KERNEL_SHAPES) -> dict[str, _Array]:
     return {name: array for name, array in used.items() if array.size}
 
 
+def sizes(job: np.void, shapes: Shapes = KERNEL_SHAPES) -> dict[str, int]:
+    """Bytes of the arrays that a job of a known mode uses, by descriptor field."""
+    return {name: array.size for name, array in arrays(job, shapes).items()}
+
+
 def check(
     job: np.void,
     memory: Memory,
     job_address: int,
     modes: frozenset[Mode] = ALL_MODES,
     shapes: Shapes = KERNEL_SHAPES,
+    sizes_of: Callable[[np.void, Shapes], dict[str, int]] = sizes,
 ) -> Status:
     """The checks of docs/jobs.md on a descriptor (scalar of abi.AttentionJob) that was read from byte `job_address`.
 
     `memory` uint8 is the kernel's memory; its content is looked at only when all other checks passed. `modes`: those of
-    the engine.
+    the engine. `sizes_of`: gives the bytes of each array by descriptor field.
     """
     status = check_address(job_address, AttentionJob.itemsize, memory)
     if int(job["version"]) != ABI_VERSION:
@@ -90,8 +96,8 @@ def check(
     if int(job["mode"]) not in modes:
         return status | Status.BAD_MODE
     status |= _check_sizes(job, shapes)
-    for name, array in arrays(job, shapes).items():
-        status |= check_address(int(job[name]), array.size, memory)
+    for name, size in sizes_of(job, shapes).items():
+        status |= check_address(int(job[name]), size, memory)
     return status or _check_content(job, memory, shapes)
 
 

@@ -71,12 +71,13 @@ def test_every_kernel_has_a_description_a_testbench_and_cases() -> None:
 
 ATTENTION = pytest.param("attention", marks=pytest.mark.slow)  # eight tops to compile
 GROUP_CHOICE = pytest.param("group_choice", marks=pytest.mark.slow)  # five
+CODES = pytest.param("attention_codes", marks=pytest.mark.slow)
 STAND_IN = Path(__file__).with_name("vendor")
 # As in synthesis, and without any language extension: the last tools for the SmartSSD bring GCC 6.
 AS_THE_VENDOR = ("-D__VITIS_HLS__", "-pedantic-errors", f"-I{STAND_IN}")
 
 
-@pytest.mark.parametrize("kernel", ["argtopk", "ffn", "gemv", "page_filter", "softmax", ATTENTION, GROUP_CHOICE])
+@pytest.mark.parametrize("kernel", ["argtopk", "ffn", "gemv", "page_filter", "softmax", ATTENTION, GROUP_CHOICE, CODES])
 def test_kernel_equals_golden_with_the_vendor_streams(kernel: str, tmp_path: Path) -> None:
     """The sources as in synthesis: strict C++14, stages are plain calls, and streams come from the vendor's header."""
     program = build.compile_program(build.sources(kernel), tmp_path / kernel, extra=AS_THE_VENDOR, kernels_as="c++14")
@@ -91,7 +92,9 @@ def test_kernel_equals_golden_with_the_vendor_streams(kernel: str, tmp_path: Pat
     assert tops <= {line.split()[-1] for line in listed.splitlines() if " T " in line}  # v++ finds tops by linker name
 
 
-@pytest.mark.parametrize("top", ["attention_g1", "attention_g4", "attention_exact_g1", "group_choice_g4"])
+@pytest.mark.parametrize(
+    "top", ["attention_g1", "attention_g4", "attention_exact_g1", "attention_codes_g1", "group_choice_g4"]
+)
 def test_a_large_kernel_is_strict_cpp14_in_synthesis(top: str) -> None:
     source = find_tops(top)[0].source
     command = ["g++", "-std=c++14", "-fsyntax-only", *build.WARNINGS, *AS_THE_VENDOR]

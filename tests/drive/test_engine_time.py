@@ -9,14 +9,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from coded_rows import encode
 
 from kvdrive import abi
+from kvdrive.nvme.wire import RowFormat
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = Path("scripts/engine_cycles.py")
 HEADER = Path("sim/drive/engine/cycles.hpp")
 CHOICE = Path("hls/group_choice/kernel.toml")
 FFN = Path("hls/ffn/kernel.toml")
+CODES = Path("hls/attention_codes/kernel.toml")
 
 
 def stated(group: int, **variables: int) -> int:
@@ -42,6 +45,29 @@ def test_a_dense_job_takes_the_stated_cycles(host, group, d, tokens, mode):
     host.store(rows, rows)
     cycles = spent(host, np.ones((2, group, d), np.float16), tokens, mode=mode)
     assert cycles == 2 * stated(group, mode=mode, d=d, tokens=tokens)
+
+
+@pytest.mark.parametrize("engine", ["fast", "hls"])
+@pytest.mark.parametrize(("group", "d", "tokens"), [(1, 64, 65), (4, 128, 300), (4, 192, 33)])
+def test_a_job_over_codes_takes_the_stated_cycles(make_drive, engine, group, d, tokens):
+    host = make_drive(engine=engine)
+    rows = encode(np.ones((1, tokens, d), np.float16), RowFormat.INT8)
+    host.store(rows, rows, type=RowFormat.INT8)
+    formula = tomllib.loads((ROOT / CODES).read_text())["cycles"]["formula"].replace("\n", " ")
+    variables = {"g": group, "d": d, "tokens": tokens, "tail": 0, "mode": abi.Mode.EXACT}
+    cycles = spent(host, np.ones((1, group, d), np.float16), tokens, mode=abi.Mode.EXACT)
+    assert cycles == eval(formula, {}, variables)
+    assert cycles < stated(group, mode=abi.Mode.EXACT, d=d, tokens=tokens)
+
+
+@pytest.mark.parametrize(
+    ("group", "d", "kind"), [(2, 64, RowFormat.INT8), (1, 96, RowFormat.INT8), (1, 64, RowFormat.INT4)]
+)
+def test_rows_that_no_kernel_reads_count_as_decoded(host, group, d, kind):
+    rows = encode(np.ones((1, 65, d), np.float16), kind)
+    host.store(rows, rows, type=kind)
+    cycles = spent(host, np.ones((1, group, d), np.float16), 65, mode=abi.Mode.EXACT)
+    assert cycles == stated(group, mode=abi.Mode.EXACT, d=d, tokens=65)
 
 
 @pytest.mark.parametrize(("group", "d", "tokens", "unit"), [(1, 64, 704, 32), (4, 128, 1600, 16), (8, 256, 640, 128)])
@@ -89,7 +115,7 @@ def test_the_clock_is_the_preset_s(make_drive):
 
 
 def copy_of_tree(folder: Path) -> Path:
-    for path in (SCRIPT, HEADER, CHOICE, FFN, *(ROOT / "bitstreams").glob("attention_g*.json")):
+    for path in (SCRIPT, HEADER, CHOICE, CODES, FFN, *(ROOT / "bitstreams").glob("attention_g*.json")):
         target = folder / (path.relative_to(ROOT) if path.is_absolute() else path)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text((ROOT / path).read_text())

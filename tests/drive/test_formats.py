@@ -86,6 +86,22 @@ def test_every_engine_target_and_split_gives_the_same_bits(make_drive, check, ki
         check(host.attend(q, end), q, *(one[:, :end] for one in values))
 
 
+@pytest.mark.parametrize(("d", "group"), [(64, 1), (128, 4), (192, 4), (256, 1)])
+def test_the_kernels_over_codes_give_the_same_bits(make_drive, check, d, group):
+    """Pages whose tokens are all masked are not read, and some tokens are staged."""
+    rng = np.random.default_rng(d)
+    kind = wire.RowFormat.INT8
+    tokens = 3 * per_group(kind, d) + 7
+    stored = [any_codes(rng, kind, tokens, d) for _ in range(2)]
+    host = make_drive(engine="hls")
+    host.store(*stored, type=kind)
+    values, q = [decode(one, kind, d) for one in stored], halves(rng, 1, group, d)
+    valid = rng.random(tokens) < 0.6
+    valid[: 2 * per_group(kind, d)] = False
+    for flags in (None, valid):
+        check(host.attend(q, tokens, flags), q, *values, flags)
+
+
 @pytest.mark.parametrize("kind", FORMATS)
 def test_every_instruction_set_decodes_the_same(one_isa, check, kind):
     rng = np.random.default_rng(11)

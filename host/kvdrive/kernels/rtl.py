@@ -64,14 +64,20 @@ class RtlEngine:
         return model.get("return")
 
     def attention(self, memory: U8, job: int) -> int:
-        return self._job_in_memory(self._attention, "kv", memory, job, abi.AttentionJob)
+        return self._job_in_memory(self._attention, ("kv",), memory, job, abi.AttentionJob)
+
+    def attention_codes(self, memory: U8, job: int) -> int:
+        """A job over codes (docs/jobs.md)."""
+        return self._job_in_memory("attention_codes", ("kv", "steps"), memory, job, abi.AttentionJob)
 
     def group_choice(self, memory: U8, job: int) -> int:
         """The choice of units of a GroupChoiceJob."""
-        return self._job_in_memory("group_choice", "index", memory, job, abi.GroupChoiceJob)
+        return self._job_in_memory("group_choice", ("index",), memory, job, abi.GroupChoiceJob)
 
-    def _job_in_memory(self, kernel: str, port: str, memory: U8, job: int, layout: np.dtype[np.void]) -> int:
-        """Run the job at byte `job` of `memory`, in place, on a kernel whose large operand comes through `port`."""
+    def _job_in_memory(
+        self, kernel: str, ports: tuple[str, ...], memory: U8, job: int, layout: np.dtype[np.void]
+    ) -> int:
+        """Run the job at byte `job` of `memory`, in place, on a kernel whose large operands come through `ports`."""
         descriptor = memory[job : job + layout.itemsize]
         whole = descriptor.size == layout.itemsize
         group = int(descriptor.view(layout)["group"][0]) if whole else 0
@@ -79,7 +85,8 @@ class RtlEngine:
         model = self._model(f"{kernel}_g{group if group in abi.GROUP_SIZES else 1}")
         model.clear_buffers()
         address = model.add_buffer(memory)
-        model.set(**{port: address}, io=address, out=address, job=job, memory_beats=memory.size // abi.BEAT_BYTES)
+        model.set(**dict.fromkeys((*ports, "io", "out"), address))
+        model.set(job=job, memory_beats=memory.size // abi.BEAT_BYTES)
         status = self._run(model)
         memory[:] = model.read_buffer(0, memory.size)
         return status

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
 #include <stdexcept>
 #include <utility>
 
@@ -118,12 +117,17 @@ std::vector<std::uint8_t> filter(Engine& engine, const RowRequest& request, std:
 }  // namespace
 
 // Plans the reads of the rows of all tokens. Rows in groups without a valid token stay zero. Rows in 8 or 4 bits are
-// read to `coded`; the drive's processor decodes them before the job, because engines take binary16 numbers.
-std::uint64_t CopiedPages::place_rows(const Head& head, const HeadRows& rows, RowFetch& fetch, Coded& coded) {
+// read to `coded`, because they do not lie in job memory as they are stored.
+void CopiedPages::place_rows(const Head& head, const HeadRows& rows, RowFetch& fetch, Coded& coded) {
   const std::uint32_t end = head.tokens(), per_group = rows.tokens_per_group();
-  const std::uint64_t address = context_.memory.place_zeros(std::uint64_t{end} * rows.half_bytes());
-  std::byte* to = context_.memory.at(address);
-  coded.address = address;
+  JobMemory& memory = context_.memory;
+  if (memory.holds_codes()) {
+    coded.steps = memory.place(std::uint64_t{end} * format_parts(rows.head_dim()));
+    coded.address = memory.place(std::uint64_t{end} * rows.head_dim());
+  } else {
+    coded.address = memory.place_zeros(std::uint64_t{end} * rows.half_bytes());
+  }
+  std::byte* to = memory.at(coded.address);
   if (rows.format() != nvme::kBinary16) {
     coded.bytes.resize(std::size_t{end} * rows.row_bytes());
     to = coded.bytes.data();
@@ -136,24 +140,36 @@ std::uint64_t CopiedPages::place_rows(const Head& head, const HeadRows& rows, Ro
     if (wanted[group]) add(group * per_group, std::min((group + 1) * per_group, end));
   }
   add(rows.tokens_in_groups(), end);
-  return address;
+}
+
+// Splits rows for an engine that reads codes. For others the drive's processor decodes them.
+void CopiedPages::unpack(const HeadRows& rows, const Coded& coded) {
+  JobMemory& memory = context_.memory;
+  std::byte* const to = memory.at(coded.address);
+  if (memory.holds_codes()) {
+    split_rows(rows.head_dim(), coded.bytes, to, memory.at(coded.steps));
+  } else if (rows.format() != nvme::kBinary16) {
+    decode_rows(rows.format(), rows.head_dim(), coded.bytes, reinterpret_cast<std::uint16_t*>(to));
+  }
 }
 
 PageSource::Dense CopiedPages::dense(std::size_t index) {
   const Head& head = heads_[index];
   JobMemory& memory = context_.memory;
-  memory.reserve(2 * whole_beats(std::uint64_t{head.tokens()} * head.k.half_bytes()));
+  // Codes and their step bytes take less than binary16 numbers, but for the end of their last beats.
+  memory.reserve(2 * (whole_beats(std::uint64_t{head.tokens()} * head.k.half_bytes()) + abi::kBeatBytes));
   RowFetch fetch;
   Coded k, v;
-  memory.job.k = place_rows(head, head.k, fetch, k);
-  memory.job.v = place_rows(head, head.v, fetch, v);
+  place_rows(head, head.k, fetch, k);
+  place_rows(head, head.v, fetch, v);
+  memory.job.k = k.address, memory.job.rows = k.steps;
+  memory.job.v = v.address, memory.job.v_sum = v.steps;
   const auto read = fetch.run(context_.ftl, context_.ready, Sink::kComputer);
-  if (read.whole) context_.staged_bytes += fetch.staged_bytes();
-  for (const Coded& coded : {std::cref(k), std::cref(v)}) {
-    auto* const halves = reinterpret_cast<std::uint16_t*>(memory.at(coded.address));
-    if (read.whole && !coded.bytes.empty()) decode_rows(head.k.format(), head.k.head_dim(), coded.bytes, halves);
-  }
-  return {.whole = read.whole, .done = read.done};
+  if (!read.whole) return {.whole = false, .done = read.done};
+  context_.staged_bytes += fetch.staged_bytes();
+  unpack(head.k, k);
+  unpack(head.v, v);
+  return {.done = read.done};
 }
 
 std::unique_ptr<RowBatch> CopiedPages::read(std::vector<RowRequest> requests, Ns ready, std::size_t) {

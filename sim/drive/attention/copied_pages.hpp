@@ -29,13 +29,15 @@ class CopiedPages : public PageSource {
   const std::span<const Head> heads_;
 
  private:
-  // Rows in 8 or 4 bits on their way to job memory.
+  // K or V of a job, and its rows in 8 or 4 bits on their way to job memory.
   struct Coded {
-    std::vector<std::byte> bytes;
-    std::uint64_t address;
+    std::uint64_t address = 0;     // numbers, or codes
+    std::uint64_t steps = 0;       // step bytes of codes
+    std::vector<std::byte> bytes;  // rows as they are stored
   };
 
-  std::uint64_t place_rows(const Head& head, const HeadRows& rows, RowFetch& fetch, Coded& coded);
+  void place_rows(const Head& head, const HeadRows& rows, RowFetch& fetch, Coded& coded);
+  void unpack(const HeadRows& rows, const Coded& coded);
 };
 
 }  // namespace kvdrive

@@ -26,6 +26,11 @@ std::uint64_t EngineClock::job_cycles(const abi::AttentionJob& job) {
   return static_cast<std::uint64_t>(cycles);
 }
 
+std::uint64_t EngineClock::code_job_cycles(const abi::AttentionJob& job) {
+  return static_cast<std::uint64_t>(code_cycles(
+      {.mode = job.mode, .g = job.group, .d = job.head_dim, .tokens = job.tokens, .tail = job.tail_tokens}));
+}
+
 // Shapes that no kernel is built for count as the next larger ones.
 std::uint64_t EngineClock::job_cycles(const abi::GroupChoiceJob& job) {
   static_assert(*std::rbegin(abi::kChoiceHeadDims) == abi::kMaxHeadDim);

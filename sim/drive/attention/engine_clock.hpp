@@ -16,9 +16,11 @@ class EngineClock {
  public:
   explicit EngineClock(NandDevice& device) : device_(device) {}
 
-  // Counts a job whose data are in memory at `data_done`.
-  void count(const abi::AttentionJob& job, Ns data_done) { add_job(job_cycles(job), data_done); }
-  void count(const abi::GroupChoiceJob& job, Ns data_done) { add_job(job_cycles(job), data_done); }
+  // Counts a job whose data are in memory at `data_done`. `over_codes`: its K and V are codes.
+  void count(const abi::AttentionJob& job, Ns data_done, bool over_codes = false) {
+    add_job(over_codes ? code_job_cycles(job) : job_cycles(job), data_done);
+  }
+  void count(const abi::GroupChoiceJob& job, Ns data_done) { add(job_cycles(job), data_done); }
   void count(const FfnBlock& block, Ns data_done) { add(block_cycles(block), data_done); }
 
   Ns free() const { return free_; }             // device time at which the last job ends
@@ -28,6 +30,7 @@ class EngineClock {
  private:
   static std::uint64_t job_cycles(const abi::AttentionJob& job);
   static std::uint64_t job_cycles(const abi::GroupChoiceJob& job);
+  static std::uint64_t code_job_cycles(const abi::AttentionJob& job);
   static std::uint64_t block_cycles(const FfnBlock& block);
   void add_job(std::uint64_t cycles, Ns data_done) {
     ++jobs_;

@@ -18,6 +18,7 @@ namespace kvdrive {
 class JobMemory {
  public:
   abi::AttentionJob job{};
+  bool over_codes = false;  // K and V of the job are codes, if the engine reads them; device time counts so
 
   explicit JobMemory(Engine& engine) : engine_(engine) {}
   // A job in a part of the memory in use, beside other jobs. `origin`: the first byte of this part, which is large
@@ -27,6 +28,7 @@ class JobMemory {
   // Starts a new job for a head: its queries and zeroed records. All earlier arrays are dropped.
   void start(const Head& head, abi::Mode mode) {
     job = {};
+    over_codes = false;
     job.version = abi::kAbiVersion;
     job.mode = static_cast<std::uint8_t>(mode);
     job.group = head.command.group;
@@ -85,8 +87,10 @@ class JobMemory {
   // Runs the job. K and V come from `pages` if it is given. Returns the engine's status word.
   std::uint32_t run(const KvPages* pages) {
     write_descriptor();
-    return engine_.attend(origin_, pages);
+    return holds_codes() ? engine_.attend_codes(origin_) : engine_.attend(origin_, pages);
   }
+  // True if K and V have to be placed as codes.
+  bool holds_codes() const { return over_codes && engine_.reads_codes(job.group); }
   // Runs a choice of groups in place of an attention job. Returns the engine's status word.
   std::uint32_t choose(const abi::GroupChoiceJob& choice) {
     static_assert(sizeof choice == sizeof job && sizeof(abi::GroupChoiceResult) == sizeof(abi::AttentionResult));

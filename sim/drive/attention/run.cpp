@@ -14,7 +14,7 @@ abi::NvmeStatus status_of(std::uint32_t engine_status) {
 }
 
 HeadOutcome run_job(RunContext& context, Ns data_done, const KvPages* pages) {
-  context.clock.count(context.memory.job, data_done);
+  context.clock.count(context.memory.job, data_done, context.memory.over_codes);
   if (!context.ftl.keeps_payload()) return {.data_done = data_done};
   const std::uint32_t status = context.memory.run(pages);
   return {status_of(status), status, data_done};
@@ -47,6 +47,7 @@ AttentionOutcome run_exact(RunContext& context, std::span<const Head> heads, Pag
   return collect(context, heads, [&](std::size_t i) -> HeadOutcome {
     const Head& head = heads[i];
     memory.start(head, static_cast<abi::Mode>(head.command.mode));
+    memory.over_codes = takes_codes(head.k.format(), head.command.group, head.k.head_dim());
     memory.job.out = memory.place(head.out_bytes());
     if (!head.valid.empty()) memory.job.valid = memory.place(head.valid);
     memory.place_inline_tokens(head, true);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Generated from bitstreams/attention_g*.json, hls/group_choice/kernel.toml and hls/ffn/kernel.toml by
+// Generated from bitstreams/attention_g*.json and the kernel.toml of group_choice, attention_codes and ffn by
 // scripts/engine_cycles.py.
 #pragma once
 
@@ -37,6 +37,18 @@ constexpr std::int64_t choice_cycles(const ChoiceVariables& job) {
   return ((((((((376 + (((g * d) / 32) * 8)) + tail) + ((tokens / 32) * (d < 128 ? 18 : ((5 * d) / 32)))) + (d ==
       256 ? 72 : 36)) + divide_up((tokens + tail), 4)) + (25 * g)) + (divide_up(units, 16) * 32)) +
       (divide_up(units, 512) * 513));
+}
+
+// Variables of the formula, as hls/attention_codes/kernel.toml explains them.
+struct CodeVariables {
+  std::int64_t mode, g, d, tokens, tail;
+};
+
+// Cycles of an attention job over codes.
+constexpr std::int64_t code_cycles(const CodeVariables& job) {
+  const auto& [mode, g, d, tokens, tail] = job;
+  return (((((5 + (((g * d) / 32) * (mode == 1 ? 3 : 2))) + tail) + (((2 * tokens) * d) / 64)) + ((tail * d) / 32))
+      + (d == 192 ? 96 : 128));
 }
 
 // Variables of the formula, as hls/ffn/kernel.toml explains them.

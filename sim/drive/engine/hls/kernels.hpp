@@ -10,6 +10,9 @@ namespace kvdrive::hls {
 
 std::uint32_t attention(std::span<std::byte> memory, std::uint64_t job);
 
+// Runs the job over codes at byte `job` of `memory`. Returns its status word.
+std::uint32_t attention_codes(std::span<std::byte> memory, std::uint64_t job);
+
 // Runs the GroupChoiceJob at byte `job` of `memory`. Returns its status word.
 std::uint32_t group_choice(std::span<std::byte> memory, std::uint64_t job);
 // True if a kernel is built for the shape of the job.

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// attention_codes: EXACT and PARTIAL jobs of one KV head and its G query heads over K and V in 8 bits, from a
+// descriptor in memory (docs/jobs.md, Codes in 8 bits).
+//
+// Rate: one 512-bit beat of codes a cycle, so 4 cycles a token at head dimension 128, whatever G. Every code stands for
+// a binary16 number, and the results are those of attention_exact over these numbers, bit by bit. `kv`, `steps`, `io`
+// and `out` are four ports to one memory of `memory_beats` beats; `job` is the byte address of the descriptor. Returns
+// the status word. A descriptor that fails a check touches nothing.
+#pragma once
+
+#include "attention/fetch.hpp"
+#include "attention/output.hpp"
+#include "attention_codes/core.hpp"
+#include "common/dataflow.hpp"
+
+namespace kvdrive {
+namespace attention_codes {
+
+using attention::Record;
+
+// The step bytes of K, then those of V.
+inline void fetch_steps(const beat_t* memory, ExactJob job, Stream<beat_t>& steps) {
+fetch_step_arrays:
+  for (int array = 0; array < 2; ++array) {
+    read_beats(memory + (array == 0 ? k_steps(job) : v_steps(job)), step_beats(job), steps);
+  }
+}
+
+template <int G>
+void attend(const beat_t* kv, const beat_t* step_memory, const beat_t* io, beat_t* out, ExactJob job,
+            ScoreMemory (&scores)[G], MaskMemory& masks, status_t& status, max_t max[G * kParts],
+            sum_t sum[G * kParts]) {
+#pragma HLS DATAFLOW
+  constexpr int kHeads = G * kParts;  // behind the multipliers, each part of a head is one of half the dimension
+  const Record record = attention::no_record();
+  const ExactJob part_job = of_parts(job);
+  Fifo<beat_t, 56> beats("kv_beats");
+#pragma HLS STREAM variable = beats depth = 56
+  Fifo<beat_t, 16> steps("steps");
+#pragma HLS STREAM variable = steps depth = 16
+  Fifo<beat_t, 16> query_beats("query_beats");
+#pragma HLS STREAM variable = query_beats depth = 16
+  Fifo<beat_t, 16> tail_beats("tail_beats");
+#pragma HLS STREAM variable = tail_beats depth = 16
+  Fifo<heads_t<G>, 4> tail("tail");
+#pragma HLS STREAM variable = tail depth = 4
+  Fifo<beat_t, 4> mask_words("mask_words");
+#pragma HLS STREAM variable = mask_words depth = 4
+  Fifo<beat_t, 8> v_sums("v_sums");
+#pragma HLS STREAM variable = v_sums depth = 8
+  Fifo<ap_uint<64>, 4> totals("totals");
+#pragma HLS STREAM variable = totals depth = 4
+  Fifo<accs_t<kHeads>, 4> accs("accs");
+#pragma HLS STREAM variable = accs depth = 4
+  Fifo<heads_t<kHeads>, 4> values("values");
+#pragma HLS STREAM variable = values depth = 4
+  Fifo<beat_t, 16> rows_out("rows_out");
+#pragma HLS STREAM variable = rows_out depth = 16
+  DATAFLOW_BEGIN
+  DATAFLOW_STAGE(attention::fetch_rows, kv, job, beats);
+  DATAFLOW_STAGE(fetch_steps, step_memory, job, steps);
+  DATAFLOW_STAGE(attention::fetch_operands<G>, io, job, query_beats, tail_beats, mask_words, v_sums);
+  DATAFLOW_STAGE(attention::order_tail<G>, tail_beats, job, tail);
+  DATAFLOW_STAGE(core<G>, beats, query_beats, tail, mask_words, steps, job, scores, masks, totals, accs);
+  DATAFLOW_STAGE(attention::divide_sums<kHeads>, totals, accs, v_sums, part_job, record, status, max, sum, values);
+  DATAFLOW_STAGE(attention::pack_rows<kHeads>, values, part_job, rows_out);
+  DATAFLOW_STAGE(attention::store_rows<kHeads>, rows_out, part_job, out);
+  DATAFLOW_END
+}
+
+template <int G>
+status_t attention_codes(const beat_t* kv, const beat_t* step_memory, const beat_t* io, beat_t* out,
+                         ap_uint<64> address, ap_uint<64> memory_beats) {
+#pragma HLS INLINE
+  ExactJob job;
+  status_t status = open_codes<G>(io, address, memory_beats, job);
+  if (status != 0) return status;
+  ScoreMemory scores[G];
+#pragma HLS ARRAY_RESHAPE variable = scores complete dim = 1
+#pragma HLS ARRAY_PARTITION variable = scores complete dim = 2
+#pragma HLS BIND_STORAGE variable = scores type = ram_s2p impl = uram
+  MaskMemory masks;
+  max_t part_max[G * kParts];
+#pragma HLS ARRAY_PARTITION variable = part_max complete
+  sum_t part_sum[G * kParts];
+#pragma HLS ARRAY_PARTITION variable = part_sum complete
+  attend<G>(kv, step_memory, io, out, job, scores, masks, status, part_max, part_sum);
+  max_t max[G];
+#pragma HLS ARRAY_PARTITION variable = max complete
+  sum_t sum[G];
+#pragma HLS ARRAY_PARTITION variable = sum complete
+  for (int h = 0; h < G; ++h) {
+#pragma HLS UNROLL
+    max[h] = part_max[h * kParts];
+    sum[h] = part_sum[h * kParts];
+  }
+  Record record = attention::no_record();
+  attention::set_totals<G>(record, max, sum);
+  attention::set_status(record, status);
+  attention::store_record(record, job, out);
+  return status;
+}
+
+}  // namespace attention_codes
+}  // namespace kvdrive

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// The descriptor of a job over codes: an EXACT or PARTIAL AttentionJob whose `k` and `v` are codes. `rows` and `v_sum`,
+// which these modes do not use otherwise, are the step bytes of K and of V (docs/jobs.md, Codes in 8 bits).
+#pragma once
+
+#include "attention/open.hpp"
+
+namespace kvdrive {
+namespace attention_codes {
+
+using attention::Descriptor;
+using attention::ExactJob;
+using attention::Sizes;
+using attention::status_t;
+
+constexpr int kParts = 2;                             // parts of 32 numbers in a beat of codes
+constexpr int kBeatNumbers = kParts * abi::kLanes;    // numbers of a beat
+constexpr int kWordBeats = abi::kBeatBytes / kParts;  // beats of codes whose step bytes are one beat
+
+inline ap_uint<58> k_steps(const ExactJob& job) { return job.rows; }
+inline ap_uint<58> v_steps(const ExactJob& job) { return job.v_sum; }
+
+// Beats of step bytes of K, and of V.
+inline ap_uint<22> step_beats(const ExactJob& job) {
+#pragma HLS INLINE
+  return (job.k_beats + (kWordBeats - 1)) / kWordBeats;
+}
+
+// The job as the stages behind the multipliers see it: each part of a beat belongs to a head of half the dimension.
+inline ExactJob of_parts(ExactJob job) {
+#pragma HLS INLINE
+  job.head_dim /= kParts;
+  job.row_beats /= kParts;
+  return job;
+}
+
+// The checks that jobs over binary16 numbers do not have.
+inline status_t check_codes(const Descriptor& d, ap_uint<64> memory_beats) {
+#pragma HLS INLINE
+  const ap_uint<57> step_bytes = d.tokens * ap_uint<11>(d.head_dim / abi::kLanes);
+  status_t status = 0;
+  if (d.head_dim % kBeatNumbers != 0) status |= abi::kBadHeadDim;
+  status |= attention::check_array(d.rows, step_bytes, memory_beats);
+  status |= attention::check_array(d.v_sum, step_bytes, memory_beats);
+  return status;
+}
+
+// Reads and checks the descriptor.
+template <int G>
+status_t open_codes(const beat_t* io, ap_uint<64> address, ap_uint<64> memory_beats, ExactJob& job) {
+#pragma HLS INLINE
+  status_t status = attention::check_array(address, sizeof(abi::AttentionJob), memory_beats);
+  if (status != 0) return status;
+  beat_t beats[2];
+  attention::load_block(io, address / abi::kBeatBytes, beats);
+  const Descriptor descriptor = attention::decode(beats[0], beats[1]);
+  Sizes sizes = attention::sizes_of<false>(descriptor);
+  sizes.k /= 2;  // a byte in place of a binary16 number
+  job = attention::to_job<false>(descriptor, sizes);
+  status = attention::check<false>(descriptor, sizes, G, memory_beats);
+  if (descriptor.mode <= abi::kPartial) status |= check_codes(descriptor, memory_beats);
+  return status;
+}
+
+}  // namespace attention_codes
+}  // namespace kvdrive

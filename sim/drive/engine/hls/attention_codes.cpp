@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstddef>
+
+#include "attention_codes/tops.hpp"
+#include "engine/hls/kernels.hpp"
+
+namespace kvdrive::hls {
+
+std::uint32_t attention_codes(std::span<std::byte> memory, std::uint64_t job) {
+  auto* const beats = reinterpret_cast<beat_t*>(memory.data());
+  const auto group = std::to_integer<unsigned>(memory[job + offsetof(abi::AttentionJob, group)]);
+  auto* const top = group == 4 ? attention_codes_g4 : attention_codes_g1;
+  return top(beats, beats, beats, beats, job, memory.size() / abi::kBeatBytes);
+}
+
+}  // namespace kvdrive::hls
