@@ -103,7 +103,7 @@ def generate(
         new_tokens=max_new_tokens,
         sampling=Sampling(temperature, top_k, top_p, seed),
         ignore_stop=ignore_stop,
-        weights=placed.options(),
+        weights=placed.options(where.options(files)),
         drives=where.options(files),
         attention=replace(
             inputs.applied(full.applied(tier.applied(how.options()))),

@@ -254,10 +254,11 @@ class WeightsTier:
     """Where the model's weights are."""
 
     weights: Annotated[
-        Literal["memory", "flash"],
+        Literal["memory", "flash", "drive"],
         typer.Option(
             help="flash: experts, or the neurons of a dense model, are read when a token needs them, with the same "
-            "tokens; `kvdrive convert` makes their file"
+            "tokens; `kvdrive convert` makes their file. drive: the same from the first drive of --drive or --target, "
+            "beside K and V; `kvdrive convert --drive` puts them there"
         ),
     ] = "memory"
     weights_file: Annotated[
@@ -289,20 +290,28 @@ class WeightsTier:
         typer.Option(
             help="of dense models on flash. exact; fatrelu:THRESHOLD: activations of a smaller magnitude count as "
             "zero; fatrelu:SHARE as fatrelu:70%: the thresholds of `kvdrive sparsify`; predictor: that of `kvdrive "
-            "train-predictor` says which neurons count"
+            "train-predictor` says which neurons count. drive: the drive of --weights drive computes feed-forward parts"
         ),
     ] = "exact"
 
-    def options(self) -> FlashOptions | None:
-        """The options as `weights.opening` takes them; None for weights in memory. Raises InputError."""
+    def options(self, drives: DriveOptions | None = None) -> FlashOptions | None:
+        """The options as `weights.opening` takes them; None for weights in memory. Raises InputError.
+
+        `drives`: of a command that opens them while it has the weights; None: it has no weights on drives.
+        """
         if self.weights == "memory":
             if self.ffn != "exact":
                 raise InputError(f"--ffn {self.ffn} goes with --weights flash")
-            if self.weights_file is not None:
-                raise InputError("--weights-file goes with --weights flash")
-            if self.weights_copy is not None:
-                raise InputError("--weights-copy goes with --weights flash")
+        elif self.ffn == "drive" and self.weights != "drive":
+            raise InputError("--ffn drive goes with --weights drive")
+        if self.weights != "flash" and self.weights_file is not None:
+            raise InputError("--weights-file goes with --weights flash")
+        if self.weights != "flash" and self.weights_copy is not None:
+            raise InputError("--weights-copy goes with --weights flash")
+        if self.weights == "memory":
             return None
+        if self.weights == "drive" and drives is None:
+            raise InputError("--weights drive goes with `kvdrive generate`: take --weights flash here")
         from kvdrive.weights.opening import FlashOptions
 
         return FlashOptions(
@@ -313,6 +322,7 @@ class WeightsTier:
             weights_window=self.weights_window,
             ffn=self.ffn,
             weights_copy=self.weights_copy,
+            on_drive=drives if self.weights == "drive" else None,
         )
 
 

@@ -16,6 +16,7 @@ from kvdrive.generation.matrices import round_matrices
 from kvdrive.plugins.support import ON_DRIVES, decoder_config, heads_of, layer_types
 
 if TYPE_CHECKING:
+    from kvdrive.weights.drive_model import DriveModel
     from kvdrive.weights.loading import FlashWeights
     from kvdrive.weights.sparse import SparseWeights
 
@@ -60,7 +61,7 @@ class Checkpoint:
     path: Path
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
-    weights: FlashWeights | SparseWeights | None = None
+    weights: FlashWeights | SparseWeights | DriveModel | None = None
 
     def close(self) -> None:
         """End the reads of weights on flash. Whoever has loaded the checkpoint calls this."""

@@ -56,6 +56,8 @@ class Settings:
         """The fields for report.json."""
         fields = asdict(self)
         del fields["stream"]
+        if self.weights is not None:
+            fields["weights"]["on_drive"] = self.weights.on_drive is not None
         return {
             name: str(value) if isinstance(value, Path | Fraction) else value for name, value in _flat(fields).items()
         }

@@ -113,6 +113,10 @@ def _rows(report: Report) -> Iterator[tuple[str, str]]:
 
 def _weights(weights: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Rows for experts or neurons on flash."""
+    if "ffn_commands" in weights:
+        yield "feed-forward commands", f"{weights['ffn_commands']:,}"
+        yield "bytes of x and of y", f"{weights['ffn_bytes_in']:,}, {weights['ffn_bytes_out']:,}"
+        return
     what = "experts" if "experts" in weights else "neurons"
     yield f"{what} in memory at most", f"{weights[f'{what}_in_memory']:,} of {weights[what]:,}"
     if what == "neurons":

@@ -23,6 +23,7 @@ from kvdrive.targets.group import DriveGroup
 from kvdrive.targets.slowed import SlowedTarget
 from kvdrive.targets.smartssd import CardDrive, is_smartssd, plan
 from kvdrive.targets.temporary import temporary_folder
+from kvdrive.targets.wrapped import LentTarget
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,7 @@ class DriveOptions:
 
 
 Say = Callable[[str], None]
+_LENT: dict[Path, Target] = {}  # drives in files that are open in this process, for others to use
 
 
 @contextmanager
@@ -125,6 +127,18 @@ def open_drives(options: DriveOptions, say: Say | None = None) -> Iterator[Drive
             if say is not None and (found := drives[-1].contents()):
                 say(f"{path} holds {found}, which this run does not use; --format forgets them")
         yield DriveGroup(drives)
+
+
+@contextmanager
+def open_existing(options: DriveOptions) -> Iterator[DriveGroup]:
+    """`open_drives` for drives that are there already. Raises InputError, TargetError."""
+    if not is_address(options.target) and not is_smartssd(options.target):
+        if options.folder is None:
+            raise InputError("weights are on drives that stay: name their folder with --drive, or them with --target")
+        if not (options.folder / "drive.kv").is_file():
+            raise InputError(f"there is no drive in {options.folder}: `kvdrive convert --drive` puts weights there")
+    with open_drives(options) as group:
+        yield group
 
 
 @contextmanager
@@ -174,6 +188,8 @@ def open_named(target: str | Path, options: DriveOptions) -> Iterator[DriveGroup
 
 def _mount(path: Path, options: DriveOptions) -> Target:
     """Mount the drive in a file, as its own kind, or create one as `options` say. Raises TargetError."""
+    if lent := _lent(path, options):
+        return lent
     there = _layout(path)
     disk = options.target == "cpu" if there is None else there["preset"] == PLAIN
     return _make(path, options, disk=disk)
@@ -181,6 +197,8 @@ def _mount(path: Path, options: DriveOptions) -> Target:
 
 def _open(path: Path, options: DriveOptions) -> Target:
     """Open the drive in a file, which must fit `options`, or a new one. Raises InputError, TargetError."""
+    if lent := _lent(path, options):
+        return lent
     disk = options.target == "cpu"
     there = None if options.format else _layout(path)
     if there is not None:
@@ -251,6 +269,29 @@ def cache_folder() -> Path:
 
 def _share(options: DriveOptions) -> int:
     return -(-options.capacity_bytes // options.drives)
+
+
+@contextmanager
+def lend(drives: DriveGroup) -> Iterator[None]:
+    """Meanwhile whoever opens the file of one of these drives uses that drive, and leaves it open."""
+    own = [drive for drive in drives.drives if drive.exclusive and not isinstance(drive, LentTarget)]
+    lent = {Path(drive.place).resolve(): drive for drive in own}
+    _LENT.update(lent)
+    try:
+        yield
+    finally:
+        for path in lent:
+            del _LENT[path]
+
+
+def _lent(path: Path, options: DriveOptions) -> Target | None:
+    """The drive in a file that is open already and lent. Raises InputError if its contents should be forgotten."""
+    found = _LENT.get(path.resolve())
+    if found is None:
+        return None
+    if options.format:
+        raise InputError(f"{path} holds the weights of the model: leave --format out")
+    return LentTarget(found)
 
 
 def _make(path: Path, options: DriveOptions, *, disk: bool) -> Target:

@@ -64,3 +64,10 @@ class WrappedTarget(Target):
     def close(self) -> None:
         """See Target."""
         self.drive.close()
+
+
+class LentTarget(WrappedTarget):
+    """A drive that somebody else has opened and closes."""
+
+    def close(self) -> None:
+        """The drive stays open."""

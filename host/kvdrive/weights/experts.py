@@ -8,10 +8,10 @@ in memory.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
@@ -134,18 +134,30 @@ class LayerExperts:
         return [(self._number, expert) for expert in experts]
 
 
+class Layer(Protocol):
+    """The experts of one module, wherever they are computed."""
+
+    def compute(self, hidden: torch.Tensor, chosen: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        """hidden [tokens, h], chosen experts and their weights [tokens, k] -> [tokens, h]. Raises TargetError."""
+
+
 def install(modules: list[torch.nn.Module], shared: Streamed) -> None:
     """Give each of these modules its experts on flash. They lose their own matrices."""
-    for number, module in enumerate(modules):
+    give(modules, [LayerExperts(module, number, shared) for number, module in enumerate(modules)])
+
+
+def give(modules: Sequence[torch.nn.Module], layers: Sequence[Layer]) -> None:
+    """Let these modules compute with `layers` in place of their own matrices, which they lose."""
+    for module, layer in zip(modules, layers, strict=True):
         module._parameters.clear()
-        module.__dict__[_HANDLE] = LayerExperts(module, number, shared)
+        module.__dict__[_HANDLE] = layer
 
 
 def experts_from_flash(
     module: torch.nn.Module, hidden_states: torch.Tensor, top_k_index: torch.Tensor, top_k_weights: torch.Tensor
 ) -> torch.Tensor:
     """Function of transformers' interface for experts; tensors as in `LayerExperts.compute`."""
-    layer: LayerExperts = module.__dict__[_HANDLE]
+    layer: Layer = module.__dict__[_HANDLE]
     return layer.compute(hidden_states, top_k_index, top_k_weights)
 
 

@@ -15,13 +15,14 @@ from kvdrive.weights.bundles import Array
 from kvdrive.weights.eviction import Eviction, make_eviction
 from kvdrive.weights.eviction.prior import Prior
 from kvdrive.weights.experts import NAME, Streamed, install
-from kvdrive.weights.file import WeightsFile, aligned
+from kvdrive.weights.file import aligned
 from kvdrive.weights.lookahead import LookAhead
 from kvdrive.weights.manifest import Manifest
 from kvdrive.weights.memory import needs
 from kvdrive.weights.modules import experts_of
 from kvdrive.weights.neurons import matrices_in
 from kvdrive.weights.payoff import Pace
+from kvdrive.weights.reader import Reader
 from kvdrive.weights.slots import Slots
 from kvdrive.weights.sources import empty_model, precisions
 
@@ -48,7 +49,7 @@ class FlashWeights:
     `model` has the resident tensors in `dtype`. Raises InputError if the memory is too small.
     """
 
-    def __init__(self, file: WeightsFile, config: Any, dtype: torch.dtype, options: WeightsOptions) -> None:
+    def __init__(self, file: Reader, config: Any, dtype: torch.dtype, options: WeightsOptions) -> None:
         self.file, self.dtype = file, dtype
         arrays = list(file.manifest.experts)
         self.need = needs(file.manifest, dtype, int(getattr(config, "num_experts_per_tok", 1)))
@@ -100,7 +101,7 @@ class FlashWeights:
             self._eviction.save()
 
 
-def resident_model(file: WeightsFile, config: Any, dtype: torch.dtype) -> PreTrainedModel:
+def resident_model(file: Reader, config: Any, dtype: torch.dtype) -> PreTrainedModel:
     """The model with its resident tensors, as transformers loads them; those on flash are without memory."""
     model = empty_model(config, dtype)
     held = precisions(model, dtype)
@@ -122,7 +123,7 @@ def _on_flash(manifest: Manifest) -> tuple[str, ...]:
     return (*experts, *neurons)
 
 
-def _read(file: WeightsFile, array: Array, dtype: torch.dtype) -> torch.Tensor:
+def _read(file: Reader, array: Array, dtype: torch.dtype) -> torch.Tensor:
     """A resident tensor in this precision. Raises TargetError."""
     memory = aligned(array.stride)
     file.read(array, 0, memory)

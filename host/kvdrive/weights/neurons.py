@@ -11,7 +11,7 @@ import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -175,10 +175,17 @@ def _groups_of(neurons: torch.Tensor, size: int) -> Groups:
     return found
 
 
+class Sums(Protocol):
+    """The part of a layer behind its activation, wherever it is computed: `SparseSum`, `drive_ffn.DriveNeurons`."""
+
+    def compute(self, activations: torch.Tensor, inputs: torch.Tensor | None) -> torch.Tensor:
+        """activations [tokens, neurons], inputs [tokens, h] of a gated layer -> [tokens, h]. Raises TargetError."""
+
+
 class SparseDown(torch.nn.Module):  # type: ignore[misc]
     """Stands in for the second matrix of a layer without a gate."""
 
-    def __init__(self, bias: torch.nn.Parameter | None, sums: SparseSum) -> None:
+    def __init__(self, bias: torch.nn.Parameter | None, sums: Sums) -> None:
         super().__init__()
         self.bias = bias
         self._sums = sums
@@ -190,7 +197,7 @@ class SparseDown(torch.nn.Module):  # type: ignore[misc]
         return out.view(*activations.shape[:-1], -1)
 
 
-def install(block: SparseBlock, sums: SparseSum, foreseen: Activate | None = None) -> None:
+def install(block: SparseBlock, sums: Sums, foreseen: Activate | None = None) -> None:
     """Let a feed-forward part sum over neurons on flash. It loses the matrices that are there.
 
     `foreseen`: of parts whose gates are on flash, from inputs [tokens, h] the neurons that count, bool

@@ -6,7 +6,9 @@ import glob
 import hashlib
 import json
 import logging
-from dataclasses import dataclass
+import os
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -20,15 +22,20 @@ from kvdrive.errors import InputError, UnsupportedError
 from kvdrive.generation import checkpoints, gguf, places
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.progress import bar
-from kvdrive.targets.opening import cache_folder
-from kvdrive.weights import convert, fingerprint
+from kvdrive.targets.key_value import KeyValueNamespace
+from kvdrive.targets.opening import DriveOptions, cache_folder, lend, open_drives, open_existing
+from kvdrive.weights import convert, drive_values, fingerprint
 from kvdrive.weights.cuts import EXACT, Cuts, cuts_of, install_cuts
+from kvdrive.weights.drive_ffn import DRIVE
+from kvdrive.weights.drive_model import DriveModel
+from kvdrive.weights.drive_reader import DriveWeights
 from kvdrive.weights.file import WeightsFile
 from kvdrive.weights.formats import DTYPES
 from kvdrive.weights.layout import plan
 from kvdrive.weights.loading import FlashWeights, WeightsOptions
 from kvdrive.weights.manifest import Manifest
 from kvdrive.weights.predictor import PREDICTOR, Predictors, read_predictors
+from kvdrive.weights.reader import Reader
 from kvdrive.weights.sources import LoadedSource, SafetensorsSource, Source, empty_model
 from kvdrive.weights.sparse import SparseWeights
 
@@ -36,6 +43,7 @@ log = logging.getLogger(__name__)
 
 SUFFIX = ".kvw"
 _DIGITS = 12  # of the fingerprint, in the name of a file
+_ROOM = 1 << 30  # for K and V beside the weights on a new drive
 
 
 @dataclass(frozen=True)
@@ -80,6 +88,7 @@ class FlashOptions:
     """The file of weights, None for its place in the cache, and a copy of it on another drive (see `WeightsFile`).
 
     `ffn`: see `cuts_of`. `accepted`: share of the tokens of a draft that are accepted. See `WeightsOptions`.
+    `on_drive`: the drives whose first one holds the weights, in place of the file. With `ffn` "drive" it computes, too.
     """
 
     weights_file: Path | None = None
@@ -90,6 +99,7 @@ class FlashOptions:
     ffn: str = EXACT
     weights_copy: Path | None = None
     accepted: float = 1.0
+    on_drive: DriveOptions | None = None
 
 
 def load_from(options: FlashOptions | None, name: str, dtype: str = "float32", device: str = "cpu") -> Checkpoint:
@@ -114,11 +124,30 @@ def load(name: str, dtype: str, options: FlashOptions) -> Checkpoint:
     checkpoints.quiet()
     path = places.find(name)
     config = checkpoints.read_config(path)
-    weights = WeightsFile(_existing(path, options), copy=options.weights_copy)
+    weights = open_reader(path, options)
+    try:
+        return _loaded(Named(name, path), config, weights, dtype, options)
+    except BaseException:
+        weights.close()
+        raise
+
+
+@dataclass(frozen=True)
+class Named:
+    """What the user called a checkpoint, and where it is."""
+
+    name: str
+    path: Path
+
+
+def _loaded(checkpoint: Named, config: Any, weights: Reader, dtype: str, options: FlashOptions) -> Checkpoint:
+    """`load` with the weights open."""
+    name, path = checkpoint.name, checkpoint.path
     check_origin(weights, config, path)
     manifest = weights.manifest
+    in_drive = options.ffn == DRIVE
     predictors = read_predictors(weights.path, manifest) if options.ffn == PREDICTOR else None
-    cuts = None if predictors else cuts_of(options.ffn, weights.path, manifest)
+    cuts = None if predictors or in_drive else cuts_of(options.ffn, weights.path, manifest)
     stored = next(part.format for array in manifest.arrays for part in array.parts if part.format in DTYPES)
     computed = DTYPES[stored if dtype == "auto" else dtype]
     if dtype == "auto":
@@ -127,8 +156,12 @@ def load(name: str, dtype: str, options: FlashOptions) -> Checkpoint:
     how = WeightsOptions(
         options.weights_memory, options.weights_cache, options.look_ahead, options.weights_window, options.accepted
     )
-    found: FlashWeights | SparseWeights
-    if manifest.experts:
+    found: FlashWeights | SparseWeights | DriveModel
+    if in_drive:
+        if not isinstance(weights, DriveWeights):
+            raise InputError("--ffn drive computes with weights on a drive: it goes with --weights drive")
+        found = DriveModel(weights, config, computed)
+    elif manifest.experts:
         found = FlashWeights(weights, config, computed, how)
     else:
         found = SparseWeights(weights, config, computed, how, predictors)
@@ -145,10 +178,40 @@ def load(name: str, dtype: str, options: FlashOptions) -> Checkpoint:
 
 def manifest_of(checkpoint: Path, options: FlashOptions) -> tuple[Path, Manifest]:
     """The file of weights of a checkpoint, and its manifest. Raises InputError."""
-    weights = WeightsFile(_existing(checkpoint, options))
+    weights = open_reader(checkpoint, options)
     weights.close()
     check_origin(weights, checkpoints.read_config(checkpoint), checkpoint)
     return weights.path, weights.manifest
+
+
+def open_reader(checkpoint: Path, options: FlashOptions) -> Reader:
+    """The weights of a checkpoint, in a file or on a drive. Raises InputError, TargetError."""
+    if options.on_drive is None:
+        return WeightsFile(_existing(checkpoint, options), copy=options.weights_copy)
+    where = replace(options.on_drive, threads=options.on_drive.threads or os.cpu_count() or 1)  # K and V use it, too
+    opened = ExitStack()
+    try:
+        drives = opened.enter_context(open_existing(where))
+        opened.enter_context(lend(drives))
+        config = fingerprint.of_config(checkpoints.read_config(checkpoint))
+        return DriveWeights(drives.drives[0], config, opened.close)
+    except BaseException:
+        opened.close()
+        raise
+
+
+def put_on_drive(converted: Path, drives: DriveOptions, console: Console) -> str:
+    """Copy a file of weights to the first of these drives, which is made if it is not there; returns its name.
+
+    Raises InputError, TargetError.
+    """
+    file = WeightsFile(converted)
+    wanted = replace(drives, capacity_bytes=max(drives.capacity_bytes, 2 * file.manifest.file_bytes + _ROOM))
+    with open_drives(wanted) as group, bar(console, "weights: to the drive", len(file.manifest.arrays)) as (bars, task):
+        values = KeyValueNamespace(group.drives[0])
+        drive_values.store(file, values, lambda done, total: bars.update(task, completed=done))
+        file.close()
+        return group.drives[0].place or drives.target
 
 
 def _mark_origin(model: PreTrainedModel, manifest: Manifest, cuts: Cuts | None, predictors: Predictors | None) -> None:
@@ -159,7 +222,7 @@ def _mark_origin(model: PreTrainedModel, manifest: Manifest, cuts: Cuts | None, 
     model.register_buffer("weights_on_flash", torch.tensor(list(origin.digest()), dtype=torch.uint8))
 
 
-def check_origin(weights: WeightsFile, config: Any, checkpoint: Path) -> None:
+def check_origin(weights: Reader, config: Any, checkpoint: Path) -> None:
     """Raises InputError when the file was not made from this checkpoint. Its own weights may have been deleted."""
     source = fingerprint.of_source(checkpoint)
     manifest = weights.manifest

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kvdrive.weights.eviction import Key
-from kvdrive.weights.file import WeightsFile
+from kvdrive.weights.reader import Reader
 from kvdrive.weights.slots import Slots
 
 _MEMORY = 63 / 64  # weight of the past against one layer
@@ -60,7 +60,7 @@ class Payoff:
 class Pace:
     """Tells a running model if reads ahead begin. `clock`: ns."""
 
-    def __init__(self, slots: Slots, file: WeightsFile, clock: Callable[[], int] = time.perf_counter_ns) -> None:
+    def __init__(self, slots: Slots, file: Reader, clock: Callable[[], int] = time.perf_counter_ns) -> None:
         self._slots, self._file, self._clock = slots, file, clock
         self._expert_bytes = slots.stride
         self._before = file.counters()

@@ -11,7 +11,8 @@ import torch
 from kvdrive.errors import TargetError
 from kvdrive.weights.bundles import Array
 from kvdrive.weights.eviction import Eviction, Key
-from kvdrive.weights.file import WeightsFile, aligned
+from kvdrive.weights.file import aligned
+from kvdrive.weights.reader import Reader
 
 
 @dataclass
@@ -42,7 +43,7 @@ class Slots:
     `Part.view` says: a view of the memory into which bundles are read.
     """
 
-    def __init__(self, file: WeightsFile, arrays: Sequence[Array], count: int, eviction: Eviction) -> None:
+    def __init__(self, file: Reader, arrays: Sequence[Array], count: int, eviction: Eviction) -> None:
         self._file, self._arrays, self._eviction = file, arrays, eviction
         self.count = count
         self.stride = arrays[0].stride

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 
 from kvdrive.errors import InputError
-from kvdrive.weights.file import WeightsFile
 from kvdrive.weights.loading import WeightsOptions, resident_model
 from kvdrive.weights.memory import size
 from kvdrive.weights.neurons import SparseSum, activation_of, has_gates, install, neurons_of
 from kvdrive.weights.predictor import Predictors, install_predictors
+from kvdrive.weights.reader import Reader
 from kvdrive.weights.window import Window
 
 LEAST = 16  # a window holds at least one 16th of its layer
@@ -27,7 +27,7 @@ class SparseWeights:
 
     def __init__(
         self,
-        file: WeightsFile,
+        file: Reader,
         config: Any,
         dtype: torch.dtype,
         options: WeightsOptions,

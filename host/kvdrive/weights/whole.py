@@ -6,31 +6,35 @@ import torch
 
 from kvdrive.generation import checkpoints
 from kvdrive.generation.checkpoints import Checkpoint
-from kvdrive.weights.bundles import EXPERTS, Array
+from kvdrive.weights.bundles import EXPERTS, RESIDENT, Array
 from kvdrive.weights.cuts import cuts_of, install_cuts
-from kvdrive.weights.file import WeightsFile, aligned
+from kvdrive.weights.drive_ffn import DRIVE
+from kvdrive.weights.file import aligned
 from kvdrive.weights.formats import CODES
 from kvdrive.weights.neurons import matrices_in
-from kvdrive.weights.opening import FlashOptions, file_of
+from kvdrive.weights.opening import FlashOptions, open_reader
 from kvdrive.weights.predictor import PREDICTOR, install_predictors, read_predictors
+from kvdrive.weights.reader import Reader
+
+_ROUNDED = (*CODES, "float16")  # formats whose numbers may be others than the checkpoint's
 
 
 def load_whole(name: str, dtype: str, options: FlashOptions) -> Checkpoint:
     """The checkpoint in memory, rounded as its file of weights, with the same --ffn. Raises InputError, TargetError."""
     checkpoint = checkpoints.load(name, dtype)
-    file = WeightsFile(file_of(checkpoint.path, options))
+    file = open_reader(checkpoint.path, options)
     for array in file.manifest.arrays:
-        if any(part.format in CODES for part in array.parts):
+        if array.kind != RESIDENT and any(part.format in _ROUNDED for part in array.parts):
             _fill(checkpoint.model, file, array)
     file.close()
     if options.ffn == PREDICTOR:
         install_predictors(checkpoint.model, read_predictors(file.path, file.manifest))
-    elif cuts := cuts_of(options.ffn, file.path, file.manifest):
+    elif options.ffn != DRIVE and (cuts := cuts_of(options.ffn, file.path, file.manifest)):
         install_cuts(checkpoint.model, cuts)
     return checkpoint
 
 
-def _fill(model: torch.nn.Module, file: WeightsFile, array: Array) -> None:
+def _fill(model: torch.nn.Module, file: Reader, array: Array) -> None:
     """Replace the numbers of experts or neurons by those of the file."""
     module, memory = model.get_submodule(array.name), aligned(array.stride)
     for index in range(array.count):

@@ -12,7 +12,8 @@ import numpy as np
 import torch
 
 from kvdrive.weights.bundles import I64, U8, Array
-from kvdrive.weights.file import WeightsFile, aligned
+from kvdrive.weights.file import aligned
+from kvdrive.weights.reader import Reader
 
 Groups = I64
 
@@ -32,7 +33,7 @@ class Window:
     Not safe to call concurrently.
     """
 
-    def __init__(self, file: WeightsFile, array: Array, capacity: int, calls: int) -> None:
+    def __init__(self, file: Reader, array: Array, capacity: int, calls: int) -> None:
         self._file, self._array, self._calls = file, array, calls
         self.capacity = capacity
         self._memory = aligned(capacity * array.stride).reshape(capacity, array.stride)
