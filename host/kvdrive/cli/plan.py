@@ -186,7 +186,8 @@ def _print(found: Plan) -> None:
             f"projections {system.flops / 1e9:,.0f} GFLOP/s"
         )
     years = "not published" if found.years is None else f"{found.years:,.1f} years of decoding"
-    turns = "" if system.shared else f"; {1e3 * found.overlapped:,.2f} ms with --mini-batches 2"
+    faster = found.overlapped < found.step
+    turns = f"; {1e3 * found.overlapped:,.2f} ms with --mini-batches 2" if faster else ""
     console.print(
         f"\na step: {1e3 * found.step:,.2f} ms ({found.throughput:,.3g} tokens/s){turns}\n"
         f"X-cache: {found.alpha:g} of the work ({found.reason})\n"

@@ -104,8 +104,11 @@ def test_json_has_the_parts_and_the_label():
     model, *others = (part["seconds"] for part in row["parts"])
     assert row["overlapped_s"] == pytest.approx(max(2 * model, sum(others)))
     assert row["overlapped_s"] < row["step_s"]  # two mini-batches
+    assert "ms with --mini-batches 2" in RUNNER.invoke(app, ["plan", "--model", "opt-13b", "--context", "64K"]).output
     alone = plan(shapes.OPT_13B, SMART, 65536, 1, 16)
     assert alone.overlapped == alone.step
+    output = RUNNER.invoke(app, ["plan", "--model", "opt-13b", "--batch", "1"]).output
+    assert "tokens/s)\n" in output
 
 
 def test_a_checkpoint_is_measured_by_its_configuration():
