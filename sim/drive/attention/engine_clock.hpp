@@ -20,7 +20,7 @@ class EngineClock {
   void count(const abi::AttentionJob& job, Ns data_done, bool over_codes = false) {
     add_job(over_codes ? code_job_cycles(job) : job_cycles(job), data_done);
   }
-  void count(const abi::GroupChoiceJob& job, Ns data_done) { add(job_cycles(job), data_done); }
+  void count(const abi::GroupChoiceJob& job, Ns data_done) { add_job(job_cycles(job), data_done); }
   void count(const FfnBlock& block, Ns data_done) { add(block_cycles(block), data_done); }
 
   Ns free() const { return free_; }             // device time at which the last job ends
