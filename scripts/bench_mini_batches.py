@@ -23,7 +23,6 @@ from kvdrive.plugins.transformers import attach
 from kvdrive.targets.emulator import Emulator
 from kvdrive.targets.opening import drive_folder
 from kvdrive.targets.slowed import SlowedTarget
-from kvdrive.targets.temporary import temporary_folder
 from page_blocks import write_blocks
 
 PAGE = Path(__file__).parents[1] / "docs/xcache.md"
@@ -74,7 +73,7 @@ def main() -> None:
     torch.manual_seed(1)
     model = LlamaForCausalLM._from_config(LlamaConfig(**LLAMA_426M), dtype=torch.bfloat16).eval()
     rows: dict[float, list[tuple[float, ...]]] = {factor: [] for factor in FACTORS}
-    with drive_folder(None) as place, temporary_folder(place) as folder:
+    with drive_folder(None) as folder:
         for _ in range(given.rounds):
             for factor, rounds in rows.items():
                 with Emulator(folder / "drive.kv", "fast", given.threads, 1 << 30, format=True) as drive:
