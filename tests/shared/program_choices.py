@@ -12,6 +12,7 @@ CHOICES = {
     "fixed": ("n=0:20",),
     "forwarding": ("n=0:40",),
     "histogram": ("n=0:100",),
+    "in_place": ("n=0:14",),
     "in_turns": ("n=0:4",),
     "lanes": ("n=0:20", "pick=0:7"),
     "memory_order": ("n=0:20", "mode=0:2", "around=0:255"),

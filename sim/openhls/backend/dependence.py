@@ -50,7 +50,7 @@ class Body:
 
 def edges(body: Body) -> list[Edge]:
     """All ordering constraints that are not from a value to its use."""
-    return stream_edges(body) + write_read_edges(body) + array_edges(body)
+    return stream_edges(body) + write_read_edges(body) + memory_edges(body) + array_edges(body)
 
 
 def stream_edges(body: Body) -> list[Edge]:
@@ -81,6 +81,30 @@ def write_read_edges(body: Body) -> list[Edge]:
         elif operation.opcode is Opcode.READ and last_write is not None:
             writes = [n for n in range(number) if body.operations[n].opcode is Opcode.WRITE]
             found += [Edge(n, number, 1, 0, "a write before a read") for n in writes]
+    return found
+
+
+# Streams of one pointer (openhls.ir.MemoryPort) whose accesses keep their order, and how many cycles lie between them:
+# an element is read before it is written, and nothing is asked for before what was written is in memory.
+MEMORY_ORDER = ((Opcode.READ, "_r", "_w", 0), (Opcode.READ, "_b", "_ar", 1))
+
+
+def memory_edges(body: Body) -> list[Edge]:
+    found: list[Edge] = []
+    numbers = list(enumerate(body.operations))
+    for opcode, first, second, latency in MEMORY_ORDER:
+        for a, earlier in numbers:
+            if earlier.opcode is not opcode or not earlier.target.endswith(first):
+                continue
+            pointer = earlier.target.removesuffix(first)
+            reason = f"order of accesses to memory {pointer}"
+            for b, later in numbers:
+                if later.opcode is not Opcode.WRITE or later.target != f"{pointer}{second}":
+                    continue
+                if a < b and not body.apart(a, b):
+                    found.append(Edge(a, b, latency, 0, reason))
+                if body.looped and latency:
+                    found.append(Edge(a, b, latency, 1, reason))
     return found
 
 

@@ -104,8 +104,8 @@ class Bursts:
         return tuple(result)
 
     def _loop(self, loop: Loop) -> list[Region]:
-        body = loop.body[0]
-        if not loop.innermost or not isinstance(body, Block) or not any(map(self._is_access, body.operations)):
+        body = loop.body[0] if loop.innermost else None
+        if not isinstance(body, Block) or not any(map(self._is_access, body.operations)):
             return [replace(loop, body=self._regions(loop.body))]
         try:
             return self._run(loop, body)

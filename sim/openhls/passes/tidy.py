@@ -99,10 +99,11 @@ def _clean(regions: tuple[Region, ...], live: set[Value], unread: set[str]) -> t
         elif isinstance(region, Loop):
             if region.enter == FALSE:
                 continue
+            nothing = Block(f"{region.label}_body", (), region.location)
             result.append(
                 replace(
                     region,
-                    body=_clean(region.body, live, unread),
+                    body=_clean(region.body, live, unread) or (nothing,),
                     carried=tuple(each for each in region.carried if each.value in live),
                     results=tuple(each for each in region.results if each.value in live),
                 )

@@ -350,6 +350,11 @@ def structs_not_read_again(patch: Patch) -> None:
     changed(patch, pointers.Pointers, "_store_with_others", change)
 
 
+def memory_in_any_order(patch: Patch) -> None:
+    """Elements may be stored before they are read, and rows read before the rows before them are stored."""
+    patch.setattr(dependence, "memory_edges", lambda body: [])
+
+
 def library_with(old: str, new: str, patch: Patch, folder: Path) -> None:
     """A mistake in the hand-written library."""
     files = []
@@ -424,6 +429,12 @@ SUITES = {
             "array ports are not read": array_ports_not_read,
             "a second port reads like the first": second_port_reads_like_the_first,
             "predicates of stores ignored": predicate_ignored("store"),
+        },
+    ),
+    "in_place": Suite(
+        ("n=0:14",),
+        {
+            "reads and writes of memory in any order": memory_in_any_order,
         },
     ),
     "in_turns": Suite(

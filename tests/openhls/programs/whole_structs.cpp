@@ -58,7 +58,7 @@ int whole_structs(const Pixel* in, Pixel* out, const Row* rows, Row* sums, Pixel
     out[n >> 1].red = before;
     out[n >> 1].green = i;
     out[n >> 1].depth = before + 1;
-    total += out[i].depth - 2 * out[i].red + out[i].green;  // perhaps what was just stored
+    total += 3 * out[i].depth - 2 * out[i].red + 7 * out[i].green;  // perhaps what was just stored
   }
   for (int i = 0; i < n; ++i) {
     some[i].red = i;
