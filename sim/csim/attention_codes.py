@@ -126,7 +126,7 @@ def _data(rng: np.random.Generator) -> Iterator[Case]:
         coded.v[:, d:] = coded.k[::-1, d:]
         coded.problem.q = rng.integers(1, 40, (g, d)).astype(np.uint16).view(np.float16)
         coded.problem.scale = None
-        coded.problem.tail_scores[:, :2] = (-(2**31), 2**31 - 1)
+        coded.problem.tail_scores[:, 0], coded.problem.tail_scores[:, -1] = -(2**31), 2**31 - 1
         yield _case(f"each step, subnormal q, extreme tail: g {g} d {d}", *coded.build(Mode.EXACT, rng))
         coded.problem.q = np.zeros((g, d), np.float16)
         yield _case(f"zero query: g {g} d {d}", *coded.build(Mode.PARTIAL, rng))
