@@ -16,9 +16,9 @@ namespace kvdrive {
 std::uint32_t CODES_TOP(CODES_GROUP)(const beat_t* kv, const beat_t* steps, const beat_t* io, beat_t* out,
                                      std::uint64_t job, std::uint64_t memory_beats) {
 #pragma HLS INTERFACE mode = m_axi port = kv bundle = gmem0 offset = slave max_read_burst_length = 64
-#pragma HLS INTERFACE mode = m_axi port = steps bundle = gmem3 offset = slave max_read_burst_length = 64
-#pragma HLS INTERFACE mode = m_axi port = io bundle = gmem1 offset = slave max_read_burst_length = 64
-#pragma HLS INTERFACE mode = m_axi port = out bundle = gmem2 offset = slave max_write_burst_length = 16
+#pragma HLS INTERFACE mode = m_axi port = steps bundle = gmem1 offset = slave max_read_burst_length = 64
+#pragma HLS INTERFACE mode = m_axi port = io bundle = gmem2 offset = slave max_read_burst_length = 64
+#pragma HLS INTERFACE mode = m_axi port = out bundle = gmem3 offset = slave max_write_burst_length = 16
 #pragma HLS INTERFACE mode = s_axilite port = job
 #pragma HLS INTERFACE mode = s_axilite port = memory_beats
 #pragma HLS INTERFACE mode = s_axilite port = return
