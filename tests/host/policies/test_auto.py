@@ -71,7 +71,7 @@ def test_heads_in_one_layer_differ(llama, target, kv_format):
         hook = project.register_forward_pre_hook(lambda module, inputs, taken=taken: taken.append(inputs[0].clone()))
         logits(llama, target, policy, kv_format=kv_format)
         hook.remove()
-        found[name] = taken[1].reshape(2, 4, -1)  # the first step behind the prompt: KV head, query heads, d
+        found[name] = taken[-4].reshape(2, 4, -1)  # the first of four steps behind the prompt: KV head, query heads, d
     assert torch.equal(found["auto"][0], found["half"][0])
     assert torch.equal(found["auto"][1], found["exact"][1])
     assert not torch.equal(found["half"], found["exact"])
