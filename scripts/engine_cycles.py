@@ -15,17 +15,37 @@ import sys
 import textwrap
 import tomllib
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 MANIFESTS = ROOT / "bitstreams"
-CHOICE = ROOT / "hls/group_choice/kernel.toml"
-FFN = ROOT / "hls/ffn/kernel.toml"
-CODES = ROOT / "hls/attention_codes/kernel.toml"
 HEADER = ROOT / "sim/drive/engine/cycles.hpp"
-VARIABLES = ("mode", "g", "d", "tokens", "tail", "r", "k_top", "digits")
-CHOICE_VARIABLES = ("g", "d", "tokens", "tail", "units")
-FFN_VARIABLES = ("hidden", "matrices", "neurons")
-CODE_VARIABLES = ("mode", "g", "d", "tokens", "tail")
+VARIABLES = ("mode", "g", "d", "tokens", "tail", "r", "k_top", "digits")  # of attention
+
+
+class Kernel(NamedTuple):
+    """A kernel that states its cycles in its kernel.toml, with the names of its variables and its function in C++."""
+
+    name: str
+    variables: tuple[str, ...]
+    struct: str
+    function: str
+    counts: str  # what it counts, as the comment says
+
+
+KERNELS = (
+    Kernel(
+        "group_choice", ("g", "d", "tokens", "tail", "units"), "ChoiceVariables", "choice_cycles", "a choice of groups"
+    ),
+    Kernel(
+        "attention_codes",
+        ("mode", "g", "d", "tokens", "tail"),
+        "CodeVariables",
+        "code_cycles",
+        "an attention job over codes",
+    ),
+    Kernel("ffn", ("hidden", "matrices", "neurons"), "FfnVariables", "ffn_cycles", "a call of ffn"),
+)
 OPERATORS: dict[type[ast.AST], str] = {
     ast.Add: "+",
     ast.Sub: "-",
@@ -61,40 +81,20 @@ constexpr std::int64_t attention_cycles(const CycleVariables& job) {{
 {body}
 }}
 
-// Variables of the formula, as hls/group_choice/kernel.toml explains them.
-struct ChoiceVariables {{
-  std::int64_t {choice_variables};
-}};
-
-// Cycles of a choice of groups.
-constexpr std::int64_t choice_cycles(const ChoiceVariables& job) {{
-  const auto& [{choice_variables}] = job;
-{choice}
-}}
-
-// Variables of the formula, as hls/attention_codes/kernel.toml explains them.
-struct CodeVariables {{
-  std::int64_t {code_variables};
-}};
-
-// Cycles of an attention job over codes.
-constexpr std::int64_t code_cycles(const CodeVariables& job) {{
-  const auto& [{code_variables}] = job;
-{codes}
-}}
-
-// Variables of the formula, as hls/ffn/kernel.toml explains them.
-struct FfnVariables {{
-  std::int64_t {ffn_variables};
-}};
-
-// Cycles of a call of ffn.
-constexpr std::int64_t ffn_cycles(const FfnVariables& job) {{
-  const auto& [{ffn_variables}] = job;
-{ffn}
-}}
-
+{kernels}
 }}  // namespace kvdrive
+"""
+KERNEL = """\
+// Variables of the formula, as hls/{name}/kernel.toml explains them.
+struct {struct} {{
+  std::int64_t {variables};
+}};
+
+// Cycles of {counts}.
+constexpr std::int64_t {function}(const {struct}& job) {{
+  const auto& [{variables}] = job;
+{body}
+}}
 """
 
 
@@ -103,7 +103,7 @@ def cpp(node: ast.expr) -> str:
     match node:
         case ast.Constant(value=int() as value):
             return str(value)
-        case ast.Name(id=name) if name in (*VARIABLES, *CHOICE_VARIABLES, *FFN_VARIABLES):
+        case ast.Name(id=name) if name in VARIABLES or any(name in kernel.variables for kernel in KERNELS):
             return name
         case ast.UnaryOp(
             op=ast.USub(),
@@ -137,17 +137,20 @@ def stated() -> tuple[str, int]:
 def render() -> str:
     """The header's text."""
     formula, fill = stated()
-    choice, codes, ffn = (tomllib.loads(path.read_text())["cycles"] for path in (CHOICE, CODES, FFN))
     return TEMPLATE.format(
         variables=", ".join(VARIABLES),
         fill=f" and {fill} of filling" if fill else "",
         body=returned(formula, fill),
-        choice_variables=", ".join(CHOICE_VARIABLES),
-        choice=returned(choice["formula"]),
-        code_variables=", ".join(CODE_VARIABLES),
-        codes=returned(codes["formula"]),
-        ffn_variables=", ".join(FFN_VARIABLES),
-        ffn=returned(ffn["formula"], ffn.get("fill", 0)),
+        kernels="\n".join(map(of_kernel, KERNELS)),
+    )
+
+
+def of_kernel(kernel: Kernel) -> str:
+    """The variables and the function of a kernel."""
+    cycles = tomllib.loads((ROOT / f"hls/{kernel.name}/kernel.toml").read_text())["cycles"]
+    return KERNEL.format(
+        **kernel._asdict() | {"variables": ", ".join(kernel.variables)},
+        body=returned(cycles["formula"], cycles.get("fill", 0)),
     )
 
 
