@@ -1,4 +1,4 @@
-"""`kvdrive calibrate` without its options: the model, its text and a drive for `eval.calibrate`."""
+"""`kvdrive calibrate` without its options: the model, its text and a drive for `eval.head_ratios`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import torch
 from rich.console import Console
 
 from kvdrive.eval import library, perplexity
-from kvdrive.eval.calibrate import RATIOS, Limits, Rater, calibrate
 from kvdrive.eval.evaluation import documents
+from kvdrive.eval.head_ratios import RATIOS, Limits, Rater, calibrate
 from kvdrive.eval.partial import Partial, digest
 from kvdrive.eval.sweep import questions
 from kvdrive.generation.checkpoints import Checkpoint

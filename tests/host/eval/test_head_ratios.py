@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from kvdrive.cli.main import app
 from kvdrive.errors import InputError
-from kvdrive.eval import calibrate, library, sweep
-from kvdrive.eval.calibrate import RATIOS, Limits, Rater, choose, prices, steps_of
+from kvdrive.eval import head_ratios, library, sweep
+from kvdrive.eval.head_ratios import RATIOS, Limits, Rater, choose, prices, steps_of
 from kvdrive.eval.points import Point, Way
 from kvdrive.eval.sweep import questions
 from kvdrive.policies.auto import Auto
@@ -77,7 +77,7 @@ class Sums:
 
 
 def made_up_steps(count):
-    return [calibrate.Step(float(place), place, 0, HALF) for place in range(count)]
+    return [head_ratios.Step(float(place), place, 0, HALF) for place in range(count)]
 
 
 @pytest.mark.parametrize("limit", ["0.5", "7.5", "36.1", "1000"])
@@ -119,7 +119,7 @@ def test_the_stored_divergence_is_that_of_an_evaluation(model, target, kv_format
     with rater.on_drive(target):
         prices_sum = prices(rater)
         limit = limit_of(str(0.4 * sum(max(costs.values()) for costs in prices_sum.values()) + 0.001))
-        (found,) = calibrate.calibrate(rater, Limits([limit]), "ab").values()
+        (found,) = head_ratios.calibrate(rater, Limits([limit]), "ab").values()
     assert found.kl < float(limit)
     ways = [Way(Auto(kl=limit, choice=found), kv_format), Way(sweep.make_policy("exact"))]
     auto, exact = sweep.sweep(model, target, ways, asked())
@@ -134,7 +134,7 @@ def test_a_larger_limit_reads_no_more(model, target):
     with rater.on_drive(target):
         top = max(max(costs.values()) for costs in prices(rater).values())
         limits = [limit_of(str(share * top)) for share in (0.5, 2, 100)]
-        found = list(calibrate.calibrate(rater, Limits(limits), "ab").values())
+        found = list(head_ratios.calibrate(rater, Limits(limits), "ab").values())
     assert [one.of_exact for one in found] == sorted((one.of_exact for one in found), reverse=True)
     assert found[-1].of_exact < found[0].of_exact
 
@@ -216,7 +216,7 @@ def test_an_evaluation_compares_it(byte_checkpoint, tmp_path):
 
 
 def test_a_stopped_command_goes_on(byte_checkpoint, monkeypatch):
-    rate, left = calibrate.rate_question, iter(range(9))
+    rate, left = head_ratios.rate_question, iter(range(9))
 
     def some(*arguments):
         if next(left, None) is None:
@@ -224,11 +224,11 @@ def test_a_stopped_command_goes_on(byte_checkpoint, monkeypatch):
         return rate(*arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(calibrate, "rate_question", some)
+        patched.setattr(head_ratios, "rate_question", some)
         done = run(byte_checkpoint)
     assert "what was measured is kept, and the same command goes on with it" in str(done.exception)
     computed = []
-    monkeypatch.setattr(calibrate, "rate_question", lambda *arguments: computed.append(1) or rate(*arguments))
+    monkeypatch.setattr(head_ratios, "rate_question", lambda *arguments: computed.append(1) or rate(*arguments))
     done = run(byte_checkpoint, "--kl", "100", "--json")
     assert done.exit_code == 0, done.output
     rest = 1 + HEADS * len(RATIOS) - 8
