@@ -90,7 +90,7 @@ class JobMemory {
     return holds_codes() ? engine_.attend_codes(origin_) : engine_.attend(origin_, pages);
   }
   // True if K and V have to be placed as codes.
-  bool holds_codes() const { return over_codes && engine_.reads_codes(job.group); }
+  bool holds_codes() const { return over_codes && engine_.reads_codes(); }
   // Runs a choice of groups in place of an attention job. Returns the engine's status word.
   std::uint32_t choose(const abi::GroupChoiceJob& choice) {
     static_assert(sizeof choice == sizeof job && sizeof(abi::GroupChoiceResult) == sizeof(abi::AttentionResult));

@@ -48,7 +48,7 @@ class HlsEngine final : public Engine {
   const char* name() const override { return "hls"; }
   EngineMemory& memory() override { return memory_; }
   std::uint32_t attend(std::uint64_t job, const KvPages*) override { return shapes_.attend(memory_, job); }
-  bool reads_codes(unsigned) const override { return true; }
+  bool reads_codes() const override { return true; }
   std::uint32_t attend_codes(std::uint64_t job) override { return hls::attention_codes(memory_.used(), job); }
   // The drive's processor chooses for shapes that no kernel is built for: a zero head would count in the choice.
   std::uint32_t choose_groups(std::uint64_t job) override {
