@@ -86,8 +86,8 @@ def generate(
         raise InputError(f"--batch {batch} is less than the {len(texts)} prompts: raise it or leave it out")
     if session:
         _require_one(session, max(batch, len(texts)), check, files.drive is not None or is_address(where.target))
-    if mini_batches > 1 and placed.weights == "flash":
-        raise InputError("--weights flash reads weights for the whole batch: leave --mini-batches out")
+    if mini_batches > 1 and placed.weights != "memory":
+        raise InputError(f"--weights {placed.weights} reads weights for the whole batch: leave --mini-batches out")
     with waiting_for(IMPORTS):
         from rich.console import Console
 

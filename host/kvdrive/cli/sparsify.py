@@ -54,7 +54,7 @@ def sparsify(
         from kvdrive.weights.cuts import keep_cuts
         from kvdrive.weights.opening import FlashOptions, load_from, manifest_of
 
-    options = placed.options() if placed.weights == "flash" else None
+    options = None if placed.weights == "memory" else placed.options()
     file, manifest = manifest_of(places.find(computed.model), options or FlashOptions(placed.weights_file))
     if not manifest.neurons:
         raise InputError(f"{file} holds experts: thresholds are for dense models")
