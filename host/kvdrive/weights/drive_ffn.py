@@ -30,6 +30,8 @@ from kvdrive.weights.manifest import Manifest
 DRIVE = "drive"  # of --ffn
 _LARGEST = 65504.0  # binary16
 _MOST_NEURONS = 65535  # of one command
+_NUMBERS = 65536  # of neurons that a command's list can name
+_HIDDEN_STEP = abi.COMMAND_HEAD_DIM_STEP
 _LAYOUTS = {1: FfnLayout.FFN_DOWN, 2: FfnLayout.FFN_UP_DOWN, 3: FfnLayout.FFN_GATE_UP_DOWN}
 _ACTIVATIONS = {
     "ReLU": FfnActivation.FFN_RELU,
@@ -58,6 +60,15 @@ def require_halves(manifest: Manifest) -> None:
         raise InputError(
             f"the drive computes with float16, and these weights are {', '.join(sorted(other))}: convert the "
             "checkpoint with --weights-format float16"
+        )
+
+
+def require_size(hidden: int, neurons: int, most_neurons: int) -> None:
+    """Raises UnsupportedError for a feed-forward part that FFN_SUBMIT cannot name."""
+    if hidden > wire.MAX_FFN_HIDDEN or hidden % _HIDDEN_STEP or neurons > most_neurons:
+        raise UnsupportedError(
+            f"the drive computes with up to {wire.MAX_FFN_HIDDEN:,} inputs, in steps of {_HIDDEN_STEP}, and "
+            f"{most_neurons:,} neurons, not with {hidden:,} and {neurons:,}: leave --ffn drive out"
         )
 
 
@@ -134,6 +145,7 @@ class DriveNeurons:
         self._sums, self._activation = sums, activation
         rows, width = array.parts[0].shape
         self._hidden = width // matrices
+        require_size(self._hidden, min(neurons, bundles_in_value(array) * rows), _NUMBERS)
         each = bundles_in_value(array)  # the last group may hold more rows than there are neurons
         self._values = [
             Weights(
@@ -199,6 +211,7 @@ class DriveExperts:
         if not plain or module.has_bias or not module.is_concatenated:
             raise UnsupportedError("the drive computes experts of gate_up_proj and down_proj without biases only")
         self._hidden, self._neurons = shapes["down_proj"]
+        require_size(self._hidden, self._neurons, _MOST_NEURONS)
         self._activation = activation_in_drive(module.act_fn)
 
     def compute(self, hidden: torch.Tensor, chosen: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:

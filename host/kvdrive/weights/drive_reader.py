@@ -17,9 +17,9 @@ from kvdrive.targets.base import Target
 from kvdrive.targets.key_value import KeyValueNamespace
 from kvdrive.weights.bundles import I64, U8, Array
 from kvdrive.weights.drive_values import check_complete, checked, place_of, read_manifest
+from kvdrive.weights.file import DEPTH
 
-DEPTH = 64  # commands in flight
-_AHEAD = DEPTH // 4  # of them reads ahead
+_AHEAD = DEPTH // 8  # reads ahead in flight, as for files
 
 
 @dataclass

@@ -7,7 +7,7 @@ import hashlib
 import json
 import logging
 import os
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -205,13 +205,13 @@ def put_on_drive(converted: Path, drives: DriveOptions, console: Console) -> str
 
     Raises InputError, TargetError.
     """
-    file = WeightsFile(converted)
-    wanted = replace(drives, capacity_bytes=max(drives.capacity_bytes, 2 * file.manifest.file_bytes + _ROOM))
-    with open_drives(wanted) as group, bar(console, "weights: to the drive", len(file.manifest.arrays)) as (bars, task):
-        values = KeyValueNamespace(group.drives[0])
-        drive_values.store(file, values, lambda done, total: bars.update(task, completed=done))
-        file.close()
-        return group.drives[0].place or drives.target
+    with closing(WeightsFile(converted)) as file:
+        arrays, size = len(file.manifest.arrays), file.manifest.file_bytes
+        wanted = replace(drives, capacity_bytes=max(drives.capacity_bytes, 2 * size + _ROOM))
+        with open_drives(wanted) as group, bar(console, "weights: to the drive", arrays) as (bars, task):
+            values = KeyValueNamespace(group.drives[0])
+            drive_values.store(file, values, lambda done, total: bars.update(task, completed=done))
+            return group.drives[0].place or drives.target
 
 
 def _mark_origin(model: PreTrainedModel, manifest: Manifest, cuts: Cuts | None, predictors: Predictors | None) -> None:

@@ -12,13 +12,14 @@ from transformers import AutoModelForCausalLM
 from typer.testing import CliRunner
 
 from kvdrive.cli.main import app
-from kvdrive.errors import InputError, TargetError
+from kvdrive.errors import InputError, TargetError, UnsupportedError
 from kvdrive.generation import places
 from kvdrive.generation.checkpoints import read_config
 from kvdrive.nvme.wire import ValueOpcode
 from kvdrive.targets.key_value import KeyValueNamespace
 from kvdrive.targets.opening import DriveOptions, open_drive, open_drives
 from kvdrive.weights import drive_values, fingerprint
+from kvdrive.weights.drive_ffn import require_size
 from kvdrive.weights.drive_reader import DriveWeights
 from kvdrive.weights.file import WeightsFile, aligned
 from kvdrive.weights.opening import FlashOptions, load, make_file, put_on_drive
@@ -233,6 +234,13 @@ def test_weights_in_other_formats_are_refused_by_the_drive(tmp_path):
     checkpoint = load(str(folder), "float32", FlashOptions(on_drive=drives, weights_memory=Fraction(1)))
     assert logits(checkpoint.model).isfinite().all()  # the host reads any format
     checkpoint.close()
+
+
+@pytest.mark.parametrize("size", [(8200, 64), (68, 64), (64, 65537)])
+def test_parts_that_a_command_cannot_name_are_a_sentence(size):
+    require_size(8192, 65536, 65536)
+    with pytest.raises(UnsupportedError, match="leave --ffn drive out"):
+        require_size(*size, 65536)
 
 
 def test_a_drive_that_is_too_small_is_a_sentence(tmp_path):
