@@ -177,9 +177,7 @@ def costs_of(name: str, context: int, tokens: int, count: int) -> list[Cost]:
         plain = checkpoints.load(name, "bfloat16")
     except InputError:
         return []
-    rounded = {
-        one: _changed(plain.model, change) for one, change in IN_MEMORY.items() if change in (round_matrices, dynamic)
-    }
+    rounded = {one: _changed(plain.model, change) for one, change in IN_MEMORY.items() if change in ROUNDING}
     exact: list[Scores] = []
     found: dict[str, list[Scores]] = {one: [] for one in rounded}
     for text in windows(documents(plain, []), context, tokens, count):
