@@ -218,8 +218,12 @@ bench-remote: setup ## decode steps with the drive behind a socket and NVMe/TCP:
 	@$(BIN)/python scripts/bench_remote.py --json out/bench_remote.json
 
 .PHONY: bench-groups
-bench-groups: setup $(STAMPS)/smollm2 ## attention steps of policy groups beside exact ones, from the disk and in device time (half an hour) -> docs/groups.md
+bench-groups: setup $(STAMPS)/smollm2 ## attention steps of policy groups beside exact ones, from the disk (half an hour) -> docs/groups.md
 	@$(BIN)/python scripts/bench_groups.py --write --json out/bench_groups.json
+
+.PHONY: device-groups
+device-groups: setup $(STAMPS)/smollm2 ## modelled device time of policy groups beside exact attention, for four presets -> docs/groups.md
+	@$(BIN)/python scripts/groups_device_time.py --write
 
 # SmolLM2 has 8,192 positions: CONTEXT=8064 leaves room for what is rated. Each context has a folder of its own.
 CONTEXT ?= 4096

@@ -2,8 +2,8 @@
 
 Measured is the attention of all layers, nothing else of the model, in several steps in a row; the first ones fill the
 memory for the index and for hot groups and do not count. Every contender reads around the page cache. All contenders
-take turns in a round, ratios are taken inside a round, and their median is reported. `device` is the modelled time of
-the emulated drive, with the index on flash.
+take turns in a round, ratios are taken inside a round, and their median is reported. groups_device_time.py has the
+times of the emulated drive.
 
 Two kinds of K and V: made-up ones of a 426M-parameter Llama's shape, whose rows are similar in runs, with queries that
 change little from step to step; and those of a model that read source code, piece after piece until there are enough
@@ -76,7 +76,6 @@ class Row:
     hits: list[float] = field(default_factory=list)
     over_exact: float = 1.0
     bytes_of_exact: float = 1.0
-    device_over_exact: float | None = None
 
 
 def made_up_data(shape: Shape, steps: int) -> Data:
@@ -172,39 +171,22 @@ def measure(folder: Path, data: Data, args: argparse.Namespace, tick: Callable[[
             rows[name].hits.append(hits / max(hits + misses, 1))
             tick()
     exact = rows["exact"]
-    device = device_times(folder / "emulator.kv", data, wanted, args)
-    for name, row in rows.items():
+    for row in rows.values():
         row.over_exact = statistics.median(e / s for e, s in zip(exact.seconds, row.seconds, strict=True))
         row.bytes_of_exact = statistics.median(row.file_bytes) / statistics.median(exact.file_bytes)
-        if name in device:
-            row.device_over_exact = device["exact"] / device[name]
     return list(rows.values())
-
-
-def device_times(path: Path, data: Data, wanted: dict[str, tuple[Parameters, int]], args: argparse.Namespace) -> dict:
-    """Modelled nanoseconds of a step for the contenders without hot groups; counted, so one step is enough."""
-    with Emulator(path, "fast", args.threads, 2 * data.shape.kv_bytes + (1 << 28)) as drive:
-        number, found = store(drive, data), {}
-        for name, (how, hot) in wanted.items():
-            if not hot:
-                before = drive.device_ns()
-                step(drive, number, data, 0, how)
-                found[name] = drive.device_ns() - before
-    return found
 
 
 def table(rows: Sequence[Row]) -> str:
     """The rows as Markdown."""
     columns = ("K and V", "tokens", "contender", "ms a step", "x exact", "bytes, of exact", "KiB a read", "hits")
-    lines = ["| " + " | ".join((*columns, "device, x exact")) + " |"]
-    lines.append("|---|---:|---|---:|---:|---:|---:|---:|---:|")
+    lines = ["| " + " | ".join(columns) + " |", "|---|---:|---|---:|---:|---:|---:|---:|"]
     for row in rows:
         hits = f"{statistics.median(row.hits):.0%}" if "hot" in row.contender else ""
         a_read = statistics.median(row.file_bytes) / max(statistics.median(row.file_reads), 1) / 1024
-        device = f"{row.device_over_exact:.2f}" if row.device_over_exact else ""
         lines.append(
             f"| {row.data} | {row.tokens:,} | {row.contender} | {statistics.median(row.seconds) * 1e3:.4g} "
-            f"| {row.over_exact:.2f} | {row.bytes_of_exact:.3f} | {a_read:.3g} | {hits} | {device} |"
+            f"| {row.over_exact:.2f} | {row.bytes_of_exact:.3f} | {a_read:.3g} | {hits} |"
         )
     return "\n".join(lines)
 

@@ -39,6 +39,18 @@ def test_reads_use_all_channels_and_are_bound_by_them(make_drive):
     assert max(channels) < 1.1 * min(channels)
 
 
+def test_neighbouring_groups_share_a_sensing(make_drive):
+    """A flash page of a 970 PRO holds 8 groups of 16 tokens."""
+    host = make_drive(preset="970pro")
+    rows = np.ones((1, 4096, 128), np.float16)
+    host.store(rows, rows)
+    host.flush()
+    for tokens, pages in ((128, 1), (256, 2), (2048, 16)):
+        before = host.drive.flash_stats()["pages_sensed"]
+        host.attend(np.ones((1, 1, 128), np.float16), tokens)
+        assert host.drive.flash_stats()["pages_sensed"] - before == 2 * pages
+
+
 def test_an_fpga_behind_the_drive_waits_for_the_link(make_drive):
     """4 MiB over 3 GB/s take 1.4 ms."""
     elapsed = attend_ns(make_drive(preset="smartssd"))

@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 
+from kvdrive import abi
 from kvdrive._native import QueuePairs, Subsystem
 from kvdrive.nvme import namespaces
 from kvdrive.nvme.completions import decode
@@ -38,6 +39,55 @@ def test_a_trace_shows_every_byte_of_the_channels_and_no_overlap(make_drive, tmp
             (event["ts"], event["ts"] + event["dur"]) for event in spans if (event["pid"], event["tid"]) == track
         )
         assert all(first[1] <= second[0] + 1e-3 for first, second in itertools.pairwise(own))
+
+
+def spans_of_a_command(host, heads, **fields):
+    """Start and end of the sensings of all dies, and of the engine's jobs by kernel, of one command over 8,192 tokens.
+
+    The 2-bit index and the embedding-indexed copy of K exist.
+    """
+    tokens, options = 8192, abi.AppendOption.APPEND_GROUPS | abi.AppendOption.APPEND_SPARSE
+    rows = np.random.default_rng(2).standard_normal((heads, tokens, 128)).astype(np.float16)
+    host.store(rows, rows, options=options)
+    host.flush()
+    host.drive.keep_trace(1 << 20)
+    host.submit(rows[:, :4], tokens, **fields)
+    events = json.loads(host.drive.trace())["traceEvents"]
+    names = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
+    spans = {"die": [], "engine": []}
+    for event in events:
+        if event["ph"] == "X" and names[event["pid"]] in spans:
+            spans[names[event["pid"]]].append((event["ts"], event["ts"] + event["dur"], event["tid"]))
+    jobs = {kernel: sorted(job[:2] for job in spans["engine"] if job[2] == kernel) for kernel in (0, 1)}
+    return sorted(span[:2] for span in spans["die"]), jobs
+
+
+def test_no_unit_is_read_before_it_is_chosen(make_drive):
+    sensed, jobs = spans_of_a_command(make_drive(preset="instcsd"), 1, mode=abi.Mode.GROUPS, r=32, k_top=32)
+    choice, attention = sorted(jobs[0] + jobs[1])
+    index = [end for start, end in sensed if start < choice[0]]
+    units = [start for start, _ in sensed if start >= choice[0]]
+    assert max(index) <= choice[0]
+    assert choice[1] <= min(units) <= max(units) < attention[0]
+
+
+def test_no_row_of_sparf_is_read_before_it_is_chosen(make_drive):
+    sensed, jobs = spans_of_a_command(make_drive(preset="instcsd"), 1, mode=abi.Mode.SPARF_ATTEND, r=32, k_top=1024)
+    rows, tokens, attention = jobs[0]
+    starts = [start for start, _ in sensed]
+    assert min(starts) >= rows[1]
+    assert not any(tokens[0] <= start < tokens[1] for start in starts)
+    assert tokens[1] <= max(starts) < attention[0]
+
+
+def test_the_next_head_is_scored_while_units_of_this_one_arrive(make_drive):
+    heads = 3
+    sensed, jobs = spans_of_a_command(make_drive(preset="instcsd"), heads, mode=abi.Mode.GROUPS, r=32, k_top=32)
+    attentions, choices = jobs[0], jobs[1]
+    assert len(choices) == len(attentions) == heads
+    units = [start for start, _ in sensed if start >= choices[0][1]]
+    assert units[0] < choices[1][1] < attentions[0][0]
+    assert choices[-1][1] < attentions[-1][0]
 
 
 def test_each_queue_has_a_track_with_its_commands_by_name(make_drive, tmp_path):

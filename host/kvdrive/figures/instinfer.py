@@ -129,7 +129,7 @@ def _figure_12() -> Figure:
         [chart],
         f"Dense attention in the drive is {dense_ratio:.2f} times as fast as FlexGen at batch 64 (paper: 6.85): "
         "our drive "
-        "reaches 9.7 of its 11.2 GB/s with 1.5K tokens. With the paper's statement that pages keep half of the "
+        "reaches 10.9 of its 11.2 GB/s with 1.5K tokens. With the paper's statement that pages keep half of the "
         "sparsity, "
         f"SparF is {sparse_ratio:.2f} times as fast as dense at batch 256 (paper: 2.08). Our drive, which "
         "executes SparF, "

@@ -55,7 +55,7 @@ AttentionOutcome AttentionUnit::run(const abi::AttnSubmit& command, std::span<co
   heads.reserve(command.heads);
   for (std::uint32_t i = 0; i < command.heads; ++i) heads.emplace_back(store_, command, data, i);
   RunContext context{engine_,   ftl_,          clock_,
-                     memory_,   threads_,      pages_,
+                     memory_,   threads_,      buffers_,
                      filtered_, staged_bytes_, arrival + device_.firmware_read(chooses ? abi::kPageBytes : UINT32_MAX)};
   if (!chooses && can_queue(context, heads)) return run_queued(context, heads);
   const auto source = make_source(context, heads);
@@ -73,8 +73,7 @@ AttentionUnit::ForeignJob AttentionUnit::run_in(std::span<std::byte> memory, std
   if (status != 0) return {status, start};
   abi::AttentionJob fields;
   std::memcpy(&fields, memory.data() + job, sizeof fields);
-  clock_.count(fields, start);
-  return {status, clock_.free()};
+  return {status, clock_.count(fields, start)};
 }
 
 }  // namespace kvdrive

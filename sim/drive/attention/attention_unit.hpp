@@ -54,7 +54,7 @@ class AttentionUnit {
   EngineClock clock_;
   JobMemory memory_;
   TransferThreads threads_{1};
-  std::vector<std::byte> pages_;
+  std::vector<std::vector<std::byte>> buffers_;
   FilterCounters filtered_;
   std::uint64_t staged_bytes_ = 0;
 };

@@ -9,13 +9,31 @@
 namespace kvdrive {
 namespace {
 
-// Rows in consecutive memory.
+// Memory for at least `bytes`, from a buffer that a batch gave back if there is one.
+std::vector<std::byte> take_buffer(std::vector<std::vector<std::byte>>& buffers, std::size_t bytes) {
+  std::vector<std::byte> buffer;
+  if (!buffers.empty()) {
+    buffer = std::move(buffers.back());
+    buffers.pop_back();
+  }
+  buffer.resize(std::max(buffer.size(), bytes));
+  return buffer;
+}
+
+// Rows in consecutive memory. The batch owns the pages that were read.
 class RowsInMemory final : public RowBatch {
  public:
-  RowsInMemory(bool all_read, Ns read_done, std::vector<RowRequest> requests)
-      : RowBatch(all_read, read_done), requests_(std::move(requests)) {}
+  RowsInMemory(bool all_read, Ns read_done, std::vector<RowRequest> requests, std::vector<std::byte> pages,
+               std::vector<std::vector<std::byte>>& buffers)
+      : RowBatch(all_read, read_done), requests_(std::move(requests)), pages_(std::move(pages)), buffers_(buffers) {}
+  ~RowsInMemory() override { give_pages_back(); }
+  void give_pages_back() {
+    if (!pages_.empty()) buffers_.push_back(std::move(pages_));
+    pages_.clear();
+  }
 
   const std::vector<RowRequest>& requests() const { return requests_; }
+  std::span<const std::byte> pages() const { return pages_; }
 
   // `kept`: the rows' own memory if they need some.
   void add(const std::byte* rows, std::vector<std::uint8_t> kept) {
@@ -35,6 +53,8 @@ class RowsInMemory final : public RowBatch {
 
  private:
   const std::vector<RowRequest> requests_;
+  std::vector<std::byte> pages_;
+  std::vector<std::vector<std::byte>>& buffers_;
   std::vector<const std::byte*> rows_;
   std::vector<std::vector<std::uint8_t>> kept_;
   std::size_t next_ = 0;
@@ -180,8 +200,7 @@ std::unique_ptr<RowBatch> CopiedPages::read(std::vector<RowRequest> requests, Ns
     pages += pages_of(request);
   }
   places.push_back(pages * abi::kPageBytes);
-  std::vector<std::byte>& contents = context_.pages;
-  contents.resize(std::max(contents.size(), places.back()));
+  std::vector<std::byte> contents = take_buffer(context_.buffers, places.back());
   bool whole = true;
   Ns done = ready;
   for (const bool filtered : {true, false}) {
@@ -195,11 +214,11 @@ std::unique_ptr<RowBatch> CopiedPages::read(std::vector<RowRequest> requests, Ns
     whole &= read.whole;
     done = std::max(done, read.done);
   }
-  auto batch = std::make_unique<RowsInMemory>(whole, done, std::move(requests));
+  auto batch = std::make_unique<RowsInMemory>(whole, done, std::move(requests), std::move(contents), context_.buffers);
   if (!whole) return batch;
   for (std::size_t i = 0; i + 1 < places.size(); ++i) {
     const RowRequest& request = batch->requests()[i];
-    const std::span<const std::byte> read(contents.data() + places[i], places[i + 1] - places[i]);
+    const auto read = batch->pages().subspan(places[i], places[i + 1] - places[i]);
     keep(request, read.data(), context_.ftl.read_path());
     if (!request.filtered) {
       batch->add(read.data(), {});
@@ -211,6 +230,7 @@ std::unique_ptr<RowBatch> CopiedPages::read(std::vector<RowRequest> requests, Ns
     context_.filtered.count(read.size() / abi::kPageBytes, request.pages, request.rows_per_page, request.rows.count(),
                             request.row_bytes);
   }
+  if (std::ranges::all_of(batch->requests(), &RowRequest::filtered)) batch->give_pages_back();
   return batch;
 }
 

@@ -19,9 +19,8 @@ class CopiedPages : public PageSource {
   CopiedPages(RunContext& context, std::span<const Head> heads) : context_(context), heads_(heads) {}
 
   Dense dense(std::size_t index) override;
-  // Reads all pages at once. Whole pages are valid until the next call.
+  // Reads all pages at once.
   std::unique_ptr<RowBatch> read(std::vector<RowRequest> requests, Ns ready, std::size_t pieces) override;
-  bool reads_ahead() const override { return false; }
   std::uint32_t damaged() override { return 0; }
 
  protected:

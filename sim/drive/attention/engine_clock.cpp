@@ -54,12 +54,12 @@ std::uint64_t EngineClock::block_cycles(const FfnBlock& block) {
                             ffn_cycles({.hidden = hidden, .matrices = block.matrices, .neurons = block.neurons}));
 }
 
-void EngineClock::add(std::uint64_t cycles, Ns data_done) {
+Ns EngineClock::add(Kernel kernel, std::uint64_t cycles, Ns data_done) {
   cycles_ += cycles;
-  if (!device_.timing().modelled()) return;
-  const Ns start = std::max(free_, data_done);
-  free_ = start + cycles * 1000 / device_.timing().engine_mhz;
-  device_.trace().add(TraceTrack::kEngine, 0, TraceWork::kJob, start, free_, cycles);
+  if (!device_.timing().modelled()) return data_done;
+  const Ns start = std::max(free_[kernel], data_done), end = start + cycles * 1000 / device_.timing().engine_mhz;
+  device_.trace().add(TraceTrack::kEngine, kernel, TraceWork::kJob, start, end, cycles);
+  return free_[kernel] = end;
 }
 
 }  // namespace kvdrive

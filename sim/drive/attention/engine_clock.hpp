@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The engine in device time. Each job takes the cycles that the manifests of the kernels state, whichever engine
-// computes.
+// computes. Two kernels work at the same time: one attends, the other one chooses units for policy groups.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "common/abi.hpp"
@@ -16,14 +17,14 @@ class EngineClock {
  public:
   explicit EngineClock(NandDevice& device) : device_(device) {}
 
-  // Counts a job whose data are in memory at `data_done`. `over_codes`: its K and V are codes.
-  void count(const abi::AttentionJob& job, Ns data_done, bool over_codes = false) {
-    add_job(over_codes ? code_job_cycles(job) : job_cycles(job), data_done);
+  // Counts a job whose data are in memory at `data_done`. Returns the device time at which the job ends. `over_codes`:
+  // its K and V are codes.
+  Ns count(const abi::AttentionJob& job, Ns data_done, bool over_codes = false) {
+    return add_job(kSums, over_codes ? code_job_cycles(job) : job_cycles(job), data_done);
   }
-  void count(const abi::GroupChoiceJob& job, Ns data_done) { add_job(job_cycles(job), data_done); }
-  void count(const FfnBlock& block, Ns data_done) { add(block_cycles(block), data_done); }
+  Ns count(const abi::GroupChoiceJob& job, Ns data_done) { return add_job(kChoice, job_cycles(job), data_done); }
+  Ns count(const FfnBlock& block, Ns data_done) { return add(kSums, block_cycles(block), data_done); }
 
-  Ns free() const { return free_; }             // device time at which the last job ends
   std::uint64_t jobs() const { return jobs_; }  // of attention
   std::uint64_t cycles() const { return cycles_; }
 
@@ -32,14 +33,17 @@ class EngineClock {
   static std::uint64_t job_cycles(const abi::GroupChoiceJob& job);
   static std::uint64_t code_job_cycles(const abi::AttentionJob& job);
   static std::uint64_t block_cycles(const FfnBlock& block);
-  void add_job(std::uint64_t cycles, Ns data_done) {
+
+  // The kernels that add up take turns: attention, attention over codes, and ffn.
+  enum Kernel : std::uint8_t { kSums, kChoice };
+  Ns add_job(Kernel kernel, std::uint64_t cycles, Ns data_done) {
     ++jobs_;
-    add(cycles, data_done);
+    return add(kernel, cycles, data_done);
   }
-  void add(std::uint64_t cycles, Ns data_done);
+  Ns add(Kernel kernel, std::uint64_t cycles, Ns data_done);
 
   NandDevice& device_;
-  Ns free_ = 0;
+  std::array<Ns, 2> free_{};  // device time at which the last job of each kernel ends
   std::uint64_t jobs_ = 0;
   std::uint64_t cycles_ = 0;
 };

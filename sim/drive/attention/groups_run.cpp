@@ -21,21 +21,22 @@ class GroupsHead {
  public:
   GroupsHead(RunContext& context, const Head& head, PageSource& pages)
       : context_(context), memory_(context.memory), head_(head), pages_(pages) {
-    done_.data_done = context.ready;
+    done_.done = context.ready;
     if (const KeyIndex* index = head.k.index()) {
       indexed_ = std::min(index->spans(), head.tokens() / KeyIndex::kSpanTokens) * KeyIndex::kSpanTokens;
     }
     units_ = (indexed_ + unit() - 1) / unit();
   }
 
-  // Adds a request for the pages of the index, unless all units are chosen anyway.
-  void ask_for_index(std::vector<RowRequest>& index) const {
-    if (!chooses()) return;
+  // Adds a request for the pages of the index, unless all units are chosen anyway. They do not depend on the query.
+  Ns ask_for_index(std::vector<RowRequest>& index) const {
+    if (!chooses()) return context_.ready;
     RowRequest request{.list = head_.k.index()->list(), .filtered = false, .keep = RowRequest::Keep::kIndex};
     const auto whole =
         std::min<std::uint64_t>((index_bytes() + abi::kPageBytes - 1) / abi::kPageBytes, head_.k.index()->pages());
     request.rows.add(0, static_cast<std::uint32_t>(whole));
     index.push_back(std::move(request));
+    return context_.ready;
   }
 
   // Chooses units by the index, which comes next in `index`. Then starts to read their tokens.
@@ -43,7 +44,7 @@ class GroupsHead {
     std::vector<bool> units(units_, true);
     if (chooses()) {
       if (!index.whole) return lose();
-      done_.data_done = std::max(done_.data_done, index.done);
+      done_.done = std::max(done_.done, index.done);
       units = choose_units(index);
       if (failed()) return;
     }
@@ -56,14 +57,14 @@ class GroupsHead {
       chosen.push_back(stored_rows(*rows, tokens_, head_.tokens()));
       chosen.back().keep = RowRequest::Keep::kHot;
     }
-    arriving_ = pages_.read(std::move(chosen), done_.data_done, kChosenPieces);
+    arriving_ = pages_.read(std::move(chosen), done_.done, kChosenPieces);
   }
 
   // Attends to the chosen tokens.
   HeadOutcome attend() {
     if (failed()) return done_;
     if (!arriving_->whole) return lose(), done_;
-    done_.data_done = std::max(done_.data_done, arriving_->done);
+    done_.done = std::max(done_.done, arriving_->done);
     if (tokens_.empty() && head_.command.tail_tokens == 0) {
       done_.status = status_of(done_.engine_status = abi::kEmpty);
       return done_;
@@ -79,9 +80,9 @@ class GroupsHead {
     memory_.job.out = memory_.place(head_.out_bytes());
     if (stored) {
       const PlacedRows rows(head_.k, tokens_.count(), memory_.at(memory_.job.k), memory_.at(memory_.job.v));
-      done_ = run_job(context_, done_.data_done, &rows);
+      done_ = run_job(context_, done_.done, &rows);
     } else {
-      done_ = run_job(context_, done_.data_done);
+      done_ = run_job(context_, done_.done);
     }
     if (!failed()) note_left_out();
     return done_;
@@ -134,7 +135,7 @@ class GroupsHead {
 
   // Returns false if nothing was chosen: the job failed, no indexed token is valid, or the drive has no contents.
   bool run_choice(const abi::GroupChoiceJob& job) {
-    context_.clock.count(job, done_.data_done);
+    done_.done = context_.clock.count(job, done_.done);
     if (!context_.ftl.keeps_payload()) return false;
     const std::uint32_t status = memory_.choose(job);
     if (status == abi::kEmpty) return false;

@@ -117,8 +117,6 @@ class PageSource {
 
   // Starts to read rows. At most `pieces` pieces of DirectReads::kBufferBytes are read ahead of their use.
   virtual std::unique_ptr<RowBatch> read(std::vector<RowRequest> requests, Ns ready, std::size_t pieces) = 0;
-  // True if rows arrive while the engine works, so that early requests pay off.
-  virtual bool reads_ahead() const = 0;
 
   // The number of groups that were found damaged after their use. If it is not 0, the command's results are invalid.
   virtual std::uint32_t damaged() = 0;

@@ -170,7 +170,7 @@ AttentionOutcome run_queued(RunContext& context, std::span<const Head> heads) {
     damaged = slot(started).arrive();
     if (damaged > 0) break;
     if (started - finished >= running_most) finish();
-    context.clock.count(slot(started).memory().job, context.ready);
+    outcome.done = std::max(outcome.done, context.clock.count(slot(started).memory().job, context.ready));
     slot(started).memory().start_on(queue);
     ++started;
   }
@@ -178,7 +178,6 @@ AttentionOutcome run_queued(RunContext& context, std::span<const Head> heads) {
   outcome.status = damaged > 0 ? abi::kUnrecoveredRead : status_of(static_cast<std::uint32_t>(outcome.result));
   if (outcome.status != abi::kSuccess) outcome.data.clear();
   context.ftl.count_lost(damaged);
-  outcome.done = std::max(outcome.done, context.clock.free());
   return outcome;
 }
 

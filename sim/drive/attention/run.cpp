@@ -14,22 +14,22 @@ abi::NvmeStatus status_of(std::uint32_t engine_status) {
 }
 
 HeadOutcome run_job(RunContext& context, Ns data_done, const KvPages* pages) {
-  context.clock.count(context.memory.job, data_done, context.memory.over_codes);
-  if (!context.ftl.keeps_payload()) return {.data_done = data_done};
+  const Ns done = context.clock.count(context.memory.job, data_done, context.memory.over_codes);
+  if (!context.ftl.keeps_payload()) return {.done = done};
   const std::uint32_t status = context.memory.run(pages);
-  return {status_of(status), status, data_done};
+  return {status_of(status), status, done};
 }
 
 AttentionOutcome collect(RunContext& context, std::span<const Head> heads,
                          const std::function<HeadOutcome(std::size_t)>& run_head) {
   AttentionOutcome outcome;
   JobMemory& memory = context.memory;
-  Ns data_done = context.ready;
+  outcome.done = context.ready;
   for (std::size_t i = 0; i < heads.size() && outcome.status == abi::kSuccess; ++i) {
     const HeadOutcome done = run_head(i);
     outcome.status = done.status;
     outcome.result = done.engine_status;
-    data_done = done.data_done;
+    outcome.done = std::max(outcome.done, done.done);
     if (done.status != abi::kSuccess) break;
     const auto records = memory.records();
     const std::size_t bytes = heads[i].out_bytes();
@@ -38,7 +38,6 @@ AttentionOutcome collect(RunContext& context, std::span<const Head> heads,
     std::memcpy(outcome.data.data() + heads.size() * records.size() + i * bytes, memory.at(memory.job.out), bytes);
   }
   if (outcome.status != abi::kSuccess) outcome.data.clear();
-  outcome.done = std::max(context.clock.free(), data_done);
   return outcome;
 }
 
@@ -52,7 +51,7 @@ AttentionOutcome run_exact(RunContext& context, std::span<const Head> heads, Pag
     if (!head.valid.empty()) memory.job.valid = memory.place(head.valid);
     memory.place_inline_tokens(head, true);
     const PageSource::Dense rows = pages.dense(i);
-    if (!rows.whole) return {.status = abi::kUnrecoveredRead, .data_done = rows.done};
+    if (!rows.whole) return {.status = abi::kUnrecoveredRead, .done = rows.done};
     return run_job(context, rows.done, rows.pages);
   });
 }

@@ -33,7 +33,7 @@ struct RunContext {
   EngineClock& clock;
   JobMemory& memory;
   TransferThreads& threads;
-  std::vector<std::byte>& pages;  // pages that were read; kept, because fresh memory costs as much as a copy
+  std::vector<std::vector<std::byte>>& buffers;  // for pages; kept, because fresh memory costs as much as a copy
   FilterCounters& filtered;
   std::uint64_t& staged_bytes;  // K and V read from staged rows
   Ns ready = 0;                 // device time at which the command's reads start
@@ -45,7 +45,7 @@ abi::NvmeStatus status_of(std::uint32_t engine_status);
 struct HeadOutcome {
   abi::NvmeStatus status = abi::kSuccess;
   std::uint32_t engine_status = 0;
-  Ns data_done = 0;  // device time at which the data of its last job were in memory
+  Ns done = 0;  // device time at which its last read or job ended
 };
 
 // Counts the job in `context.memory` and runs it. A drive without contents only counts its time.

@@ -44,26 +44,27 @@ class SparfHead {
  public:
   SparfHead(RunContext& context, const Head& head, PageSource& pages)
       : context_(context), memory_(context.memory), head_(head), pages_(pages) {
-    done_.data_done = context.ready;
+    done_.done = context.ready;
   }
 
-  // Chooses rows of K, and adds requests for them to `index`.
-  void ask_for_index(std::vector<RowRequest>& index) {
+  // Chooses rows of K, and adds requests for them to `index`. Returns the device time at which they are chosen.
+  Ns ask_for_index(std::vector<RowRequest>& index) {
     memory_.start(head_, abi::kSparfRows);
     memory_.job.rows = memory_.place_zeros(abi::kBeatBytes);
     memory_.job.r = head_.command.r;
     run();
-    if (failed()) return;
+    if (failed()) return done_.done;
     std::memcpy(bitmap_.data(), memory_.at(memory_.job.rows), bitmap_.size());
     rows_ = ones(bitmap_.data(), head_.k.head_dim());
     add_requests(index);
+    return done_.done;
   }
 
   // Scores all tokens with the chosen rows, which come next in `index`. Then chooses tokens and starts to read them.
   void choose(RowBatch& index) {
     if (failed()) return;
     if (!index.whole) return lose();
-    done_.data_done = std::max(done_.data_done, index.done);
+    done_.done = std::max(done_.done, index.done);
     memory_.start(head_, abi::kSparfTokens);
     memory_.job.rows = memory_.place(bitmap_);
     memory_.job.r = head_.command.r;
@@ -78,14 +79,14 @@ class SparfHead {
     if (failed()) return;
     for (const std::uint32_t token : ones(memory_.at(memory_.job.out), tokens())) chosen_.add(token, token + 1);
     arriving_ = pages_.read({stored_rows(head_.k, chosen_, tokens()), stored_rows(head_.v, chosen_, tokens())},
-                            done_.data_done, kChosenPieces);
+                            done_.done, kChosenPieces);
   }
 
   // Attends to the chosen tokens.
   HeadOutcome attend() {
     if (failed()) return done_;
     if (!arriving_->whole) return lose(), done_;
-    done_.data_done = std::max(done_.data_done, arriving_->done);
+    done_.done = std::max(done_.done, arriving_->done);
     memory_.start(head_, abi::kSparfAttend);
     memory_.job.tokens = chosen_.count();
     restore_records();
@@ -106,7 +107,7 @@ class SparfHead {
 
   // The three jobs use the same records.
   void run() {
-    done_ = run_job(context_, done_.data_done);
+    done_ = run_job(context_, done_.done);
     const auto records = memory_.records();
     records_.assign(records.begin(), records.end());
   }
@@ -218,7 +219,7 @@ class SparfHead {
     const HeadRows& v = head_.v;
     const auto batch = pages_.read({stored_rows(v, tokens, v.tokens())}, context_.ready, kChosenPieces);
     if (!batch->whole) return false;
-    done_.data_done = std::max(done_.data_done, batch->done);
+    done_.done = std::max(done_.done, batch->done);
     batch->next([&](const Run& run, const std::byte* bytes) {
       add_rows({bytes, std::size_t{run.count()} * v.row_bytes()}, sums, sign);
     });

@@ -22,7 +22,6 @@ class StreamedPages final : public PageSource {
 
   Dense dense(std::size_t index) override;
   std::unique_ptr<RowBatch> read(std::vector<RowRequest> requests, Ns ready, std::size_t pieces) override;
-  bool reads_ahead() const override { return true; }
   std::uint32_t damaged() override;
 
  private:

@@ -41,8 +41,7 @@ AttentionOutcome FfnUnit::run(const FfnCall& call, Ns arrival) {
     block.neurons = static_cast<unsigned>(count);
     block.activations = call.block().activations == nullptr ? nullptr : call.block().activations + first;
     block.rows = rows_.data();
-    clock_.count(block, found.done);
-    done = std::max(done, clock_.free());
+    done = std::max(done, clock_.count(block, found.done));
     if (!ftl_.keeps_payload()) continue;
     if (const std::uint32_t status = engine_.ffn(block, sums.data()); status != 0) {
       return {.status = status_of(status), .result = status, .data = {}, .done = done};

@@ -26,8 +26,10 @@ std::uint32_t BandTable::die(std::uint32_t band, std::uint32_t number) const {
 
 Place BandTable::place(Unit unit) const {
   const std::uint32_t band = unit / geometry_.units_per_band(), within = unit % geometry_.units_per_band();
-  const std::uint32_t dies_left = dies(band), in_row = within % geometry_.units_per_row();
-  return {band, within / geometry_.units_per_row(), die(band, in_row % dies_left), in_row / dies_left};
+  const std::uint32_t in_row = within % geometry_.units_per_row(), in_program = geometry_.units_per_program();
+  // Units of a row that the band does not use belong to no die.
+  const std::uint32_t number = std::min(in_row / in_program, dies(band) - 1);
+  return {band, within / geometry_.units_per_row(), die(band, number), in_row % in_program};
 }
 
 std::uint64_t BandTable::room() const {

@@ -2,8 +2,8 @@
 // The state, wear, bad blocks and number of live units of every band. It also chooses the band to program next and the
 // band to collect.
 //
-// A band with bad blocks has shorter rows. The first units of a row rotate over the remaining dies; the other units of
-// the row stay unused.
+// A band with bad blocks has shorter rows. The first units of a row fill the programs of the remaining dies, one die
+// after the other; the other units of the row stay unused.
 #pragma once
 
 #include <cstdint>

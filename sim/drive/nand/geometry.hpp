@@ -2,8 +2,9 @@
 // The shape of the flash array, and the numbering of its physical units. A unit holds one group of 4 KiB.
 //
 // A band is the same block of every die. A program writes `pages_per_program` pages of every plane of a die at once. A
-// row of a band is one program of each die. Units are numbered band by band, then row by row, then die by die. So
-// consecutive groups lie on consecutive dies, channels first, and next to each other in the backing file.
+// row of a band is one program of each die. Units are numbered band by band, then row by row, then die by die, channels
+// first. So consecutive groups fill a flash page, which one sensing reads, before they go on to the next die. In the
+// backing file they lie next to each other.
 #pragma once
 
 #include <cstdint>
