@@ -249,7 +249,8 @@ class TripCount:
 class Loop:
     """A do-while; see the head of this module. Its body has one iteration at least, if `enter` is 1.
 
-    `name` is its label in the C++, "" without one.
+    `name` is its label in the C++, "" without one. `fresh` are the arrays that hold any values when an iteration
+    starts: the C++ declares them in the body.
     """
 
     label: str
@@ -263,6 +264,7 @@ class Loop:
     trip_count: TripCount | None = None
     location: Location = UNKNOWN
     name: str = ""
+    fresh: tuple[str, ...] = ()
 
     @property
     def innermost(self) -> bool:

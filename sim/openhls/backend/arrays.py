@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from openhls.backend.netlist import (
+    ONE,
     Literal,
     Module,
     Net,
@@ -32,6 +33,10 @@ class Access:
     enable: Term
     address: Term
     data: Term | None = None
+
+    def only(self, when: Term) -> Access:
+        """The access, made only while `when` is 1."""
+        return replace(self, enable=all_of([self.enable, when]))
 
 
 @dataclass
@@ -150,6 +155,18 @@ class ArrayEnd:
 
     def lend(self, port: Storage, child: str, inputs: dict[str, Term], outputs: dict[str, Net]) -> None:
         """Connect the array to a called process, which knows it as `port.array`."""
+        self.lend_one_of([(ONE, self)], port, child, inputs, outputs)
+
+    def lend_one_of(
+        self,
+        buffers: list[tuple[Term, ArrayEnd]],
+        port: Storage,
+        child: str,
+        inputs: dict[str, Term],
+        outputs: dict[str, Net],
+    ) -> None:
+        """Connect the first of several arrays like this one whose condition holds. The last condition is not looked at
+        by what reads."""
         mine, name = self.storage, port.array.name
         if (port.kind, port.factor, port.bank_length) != (mine.kind, mine.factor, mine.bank_length):
             raise Unsupported(
@@ -158,17 +175,20 @@ class ArrayEnd:
                 "repeat the caller's ARRAY_PARTITION",
             )
         if port.kind is Kind.REGISTERS:
-            for number, net in enumerate(self.elements):
-                inputs[f"{name}_{number}"] = net
+            for number in range(len(self.elements)):
+                inputs[f"{name}_{number}"] = choose_first([(when, end.elements[number]) for when, end in buffers])
                 access = self.borrowed(child, f"{name}_{number}", "write", 0, outputs)
-                self.writes.setdefault(number, []).append(access)
+                for when, end in buffers:
+                    end.writes.setdefault(number, []).append(access.only(when))
         elif port.kind is Kind.RAM:
-            for bank, net in enumerate(self.outputs):
-                inputs[f"{name}_bank{bank}_read_data"] = net
+            for bank in range(len(self.outputs)):
+                read_data = choose_first([(when, end.outputs[bank]) for when, end in buffers])
+                inputs[f"{name}_bank{bank}_read_data"] = read_data
                 read = self.borrowed(child, f"{name}_bank{bank}", "read", port.address_bits, outputs)
                 write = self.borrowed(child, f"{name}_bank{bank}", "write", port.address_bits, outputs)
-                self.reads.setdefault(bank, []).append(read)
-                self.writes.setdefault(bank, []).append(write)
+                for when, end in buffers:
+                    end.reads.setdefault(bank, []).append(read.only(when))
+                    end.writes.setdefault(bank, []).append(write.only(when))
 
     def borrowed(self, child: str, port: str, kind: str, address_bits: int, outputs: dict[str, Net]) -> Access:
         """An access that a called process makes through its ports."""

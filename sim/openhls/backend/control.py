@@ -27,6 +27,8 @@ from openhls.backend.netlist import (
     literal,
     negate,
 )
+from openhls.backend.overlap import Overlap
+from openhls.backend.overlapped import OverlappedStages
 from openhls.backend.pipelined import Pipelined, pipelined
 from openhls.backend.pulses import delayed, flag
 from openhls.backend.schedule import Schedule, schedule_block
@@ -62,7 +64,9 @@ class Controller:
     program: Program
     process: Process
     around: Surroundings
+    overlaps: dict[str, Overlap] = field(default_factory=dict)  # by the label of the region
     scheduled: list[Scheduled] = field(default_factory=list)
+    idle: dict[str, Term] = field(default_factory=dict)  # True if nothing is left in a region whose iterations overlap
     fresh: dict[str, Term] = field(default_factory=dict)  # values that are known in the setup that comes next only
 
     def sequence(self, regions: tuple[Region, ...], start: Term, repeated: bool = False) -> Term:
@@ -231,7 +235,15 @@ class Controller:
             module.register(net, taken, any_of([setup, all_of([turn, again])]))
         for result in loop.results:
             self.around.held.later(result.value.name, partial(self.operand, result.source))
-        return any_of([all_of([setup, negate(enter)]), all_of([turn, negate(again)])])
+        ended = any_of([all_of([setup, negate(enter)]), all_of([turn, negate(again)])])
+        idle = [self.idle.pop(region.label) for region in loop.body if region.label in self.idle]
+        return self.drained(name, ended, all_of(idle)) if idle else ended
+
+    def drained(self, name: str, ended: Term, idle: Term) -> Term:
+        """The pulse after `ended` with which nothing of the iterations that were handed to stages is left."""
+        finished = self.around.module.net(f"{name}_drained", 1)
+        drains = flag(self.around.module, f"{name}_drains", ended, finished)
+        return self.around.module.assign(finished, all_of([drains, idle]))
 
     # ---- processes at the same time ----
 
@@ -241,7 +253,13 @@ class Controller:
         enter = self.now(region.enter)
         self.fresh.clear()
         begin = module.wire(f"{name}_begins", all_of([setup, enter]))
-        finished = Stages(self.program, self.around, region, self.operand).build(begin)
+        overlap = self.overlaps.get(name)
+        if overlap is None:
+            finished = Stages(self.program, self.around, region, self.operand).build(begin)
+        else:
+            stages = OverlappedStages(self.program, self.around, region, self.operand, overlap)
+            finished = stages.build(begin)  # an iteration has been handed over
+            self.idle[name] = stages.idle
         return any_of([all_of([setup, negate(enter)]), finished])
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from openhls.backend.datapath import Surroundings
 from openhls.backend.netlist import RESET, Net, Term, all_of, any_of, negate
 from openhls.backend.pulses import flag
-from openhls.backend.storage import storage_of
+from openhls.backend.storage import Storage, storage_of
 from openhls.ir import Call, Dataflow, Direction, Fifo, Operand, Process, Program
 
 
@@ -75,19 +75,19 @@ class Stages:
         """An instance of a process that starts with the pulse `start`; returns a bit that is 1 once it has ended."""
         module = self.around.module
         callee = self.program.processes[call.process]
-        name = f"{callee.name}_run"
+        name = run_name(call)
         inputs: dict[str, Term] = {"start": start}
         done = module.net(f"{name}_done", 1)
         outputs: dict[str, Net] = {"done": done}
         for scalar, operand in call.scalars:
-            inputs[f"arg_{scalar}"] = self.operand(operand)
+            inputs[f"arg_{scalar}"] = self.given(operand)
         for stream in callee.streams:
             bound = dict(call.streams)[stream.name]
             self.connect(stream.name, stream.direction, bound, fifos.get(bound), name, inputs, outputs)
         lent = dict(call.arrays)
         for array in callee.arrays:
             if array.external:
-                self.around.arrays[lent[array.name]].lend(storage_of(array), name, inputs, outputs)
+                self.lend(lent[array.name], storage_of(array), call, inputs, outputs)
         for output, value in call.results:
             net = module.net(value.name, value.width)
             outputs[f"out_{output}"] = net
@@ -97,6 +97,14 @@ class Stages:
                 outputs[f"out_{output}"] = module.net(f"{name}_{output}_unused", operand.width)
         module.instance(module_name(callee), name, inputs, outputs, f"{callee.name}: {call.location}")
         return flag(module, f"{name}_ended", done, begin)
+
+    def given(self, operand: Operand) -> Term:
+        """A value as a stage gets it."""
+        return self.operand(operand)
+
+    def lend(self, array: str, port: Storage, call: Call, inputs: dict[str, Term], outputs: dict[str, Net]) -> None:
+        """Connects an array of this process to a stage."""
+        self.around.arrays[array].lend(port, run_name(call), inputs, outputs)
 
     def connect(
         self,
@@ -126,6 +134,11 @@ class Stages:
             data, valid, ready = self.around.outputs[bound].callee(module, child)
             outputs |= {f"{port}_data": data, f"{port}_valid": valid}
             inputs[f"{port}_ready"] = ready
+
+
+def run_name(call: Call) -> str:
+    """What the nets of a stage are called."""
+    return f"{call.process}_run"
 
 
 def module_name(process: Process) -> str:

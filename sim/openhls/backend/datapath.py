@@ -54,7 +54,10 @@ class Held(dict[str, Term]):
 
 @dataclass
 class Surroundings:
-    """What a region finds in its process: the module, values of earlier regions, and the ends of streams and arrays."""
+    """What a region finds in its process: the module, values of earlier regions, and the ends of streams and arrays.
+
+    `seconds` are the second buffers of the arrays that have two.
+    """
 
     module: Module
     held: Held
@@ -63,6 +66,7 @@ class Surroundings:
     arrays: dict[str, ArrayEnd]
     fifos: OwnFifos
     target: Target
+    seconds: dict[str, ArrayEnd] = field(default_factory=dict)
 
 
 @dataclass

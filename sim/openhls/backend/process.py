@@ -15,6 +15,7 @@ from openhls.backend.dataflow import module_name
 from openhls.backend.datapath import Held, Surroundings
 from openhls.backend.fifos import OwnFifos, own_fifos
 from openhls.backend.netlist import Module, all_of, any_of, negate
+from openhls.backend.overlap import overlaps_of
 from openhls.backend.storage import storage_of
 from openhls.backend.stream_ends import InputEnd, OutputEnd, make_end
 from openhls.backend.target import Target
@@ -43,14 +44,17 @@ def build_process(program: Program, process: Process, target: Target, fifos: Own
     arrays = {name: ArrayEnd(storage, module) for name, storage in storages.items()}
     inputs = {name: end for name, end in ends.items() if isinstance(end, InputEnd)}
     written = {name: end for name, end in ends.items() if isinstance(end, OutputEnd)}
-    around = Surroundings(module, held, inputs, written, arrays, fifos, target)
-    controller = Controller(program, process, around)
+    overlaps = overlaps_of(process)
+    doubled = {name for overlap in overlaps.values() for name in overlap.doubled}
+    seconds = {name: ArrayEnd(storages[name].second(), module) for name in storages if name in doubled}
+    around = Surroundings(module, held, inputs, written, arrays, fifos, target, seconds)
+    controller = Controller(program, process, around, overlaps)
     last = controller.sequence(process.body, start)
     for net, operand in outputs:
         module.assign(net, controller.operand(operand))
     for end in ends.values():
         end.finish(module)
-    for array_end in arrays.values():
+    for array_end in (*arrays.values(), *seconds.values()):
         array_end.finish()
     ending = module.net("ending", 1)
     module.register(ending, any_of([last, all_of([ending, negate(done)])]), reset=0)

@@ -53,6 +53,10 @@ class Storage:
             return 1
         return 1 if self.kind is Kind.TABLE and self.array.length > SMALL_TABLE else 0
 
+    def second(self) -> Storage:
+        """Another buffer of the same form."""
+        return replace(self, array=replace(self.array, name=f"{self.array.name}_second"))
+
     @property
     def ram_style(self) -> str:
         """For the synthesis attribute, from BIND_STORAGE."""

@@ -52,6 +52,7 @@ class Lowering:
         self._wrapping = Wrapping()
         self._assembly = Assembly(draft, memory, streams, stages, self._wrapping)
         self._regions: list[Region] = []
+        self._declared: set[str] = set()  # the objects whose life starts in an iteration of the present loop
         self._returns: list[tuple[Node, Operand | None]] = []
         self._uses = self._find_uses()
         self._addressing = self._find_sums()
@@ -132,6 +133,7 @@ class Lowering:
         initial = [flow.choose(flow.incoming(it, header, False, loop), reach, it.name) for it in phis]
         self._flush()
         outer_regions, self._regions = self._regions, []
+        outer_declared, self._declared = self._declared, set()
         outer_known, flow.known = flow.known, dict(flow.known)
         self._builder.open_scope()
         for it in phis:
@@ -146,6 +148,8 @@ class Lowering:
         indicators = [flow.build(flow.edges[edge]) for edge in exits] if len(exits) > 1 else []
         self._flush()
         body, self._regions = tuple(self._regions), outer_regions
+        fresh = tuple(array.name for (base, _), array in self._memory.arrays.items() if base in self._declared)
+        self._declared = outer_declared
         flow.known = outer_known
         self._builder.close_scope()
         results = self._results(loop, order)
@@ -168,7 +172,7 @@ class Lowering:
                 self._memory,
                 branch,
                 place_of(self._context, branch),
-                Loop("", carried, body, again, tuple(results), enter),
+                Loop("", carried, body, again, tuple(results), enter, fresh=fresh),
                 self._draft.names,
             )
         )
@@ -242,6 +246,8 @@ class Lowering:
 
     def _call(self, it: Instruction, reach: Node) -> None:
         callee = str(it.flag)
+        if callee.startswith("llvm.lifetime.start"):
+            self._declared |= {operand.name for operand in it.operands if isinstance(operand, Local)}
         if callee.startswith(IGNORED):
             return
         if callee.startswith(ASSEMBLER):

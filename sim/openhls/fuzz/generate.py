@@ -167,9 +167,8 @@ def dataflow_program(rng: random.Random, top: str) -> list[str]:
     lines += [f"  {top}_stage{i}({chain[i][1]}, {chain[i + 1][1]}, n, k);" for i in range(count)]
     if repeated:
         lines += ["}", f"void {top}({arguments}) {{", *interfaces]
-        lines.append(
-            f"  for (int run = 0; run < {rng.choice(('2', '(n & 1) + 1'))}; ++run) {top}_region(in0, out0, n, k);"
-        )
+        runs, value = rng.choice(("2", "(n & 1) + 1", "5", "5")), rng.choice(("k", "k + run"))
+        lines.append(f"  for (int run = 0; run < {runs}; ++run) {top}_region(in0, out0, n, {value});")
     return [*lines, "}"]
 
 

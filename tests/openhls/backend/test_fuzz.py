@@ -60,6 +60,8 @@ RULES = {
     "arrays between stages": r"^  ap_uint<32> link\d\[16\];",
     "memory in stages": r"_stage0\(const ap_uint<32>\* in0",
     "regions in a loop": r"_region\(in0, out0, n, k\);",
+    "regions in a loop with values that change": r"_region\(in0, out0, n, k \+ run\);",
+    "arrays between stages in a loop": r"_region\(.*\n.*DATAFLOW\n  ap_uint<32> link",
     "arrays as arguments": r"table\[16\]",
     "arrays of streams": r"> lanes\[2\]",
     "a pointer to a number": r"int\* given",

@@ -9,7 +9,19 @@ from pathlib import Path
 import pytest
 from program_choices import CHOICES
 
-from openhls.backend import control, dataflow, datapath, dependence, outside, process, schedule, simulate, verilog
+from openhls.backend import (
+    control,
+    dataflow,
+    datapath,
+    dependence,
+    outside,
+    overlap,
+    overlapped,
+    process,
+    schedule,
+    simulate,
+    verilog,
+)
 from openhls.backend.cosim import cosimulate, parse_choice
 from openhls.backend.design import write_design
 from openhls.backend.netlist import ONE, ZERO, NetlistError, negate
@@ -285,6 +297,47 @@ def stages_do_not_wait(patch: Patch) -> None:
     changed(patch, dataflow.Stages, "call", change)
 
 
+def buffers_not_swapped(patch: Patch) -> None:
+    """Iterations overlap, but all of them use the first buffer."""
+    patch.setattr(overlapped.OverlappedStages, "lend", dataflow.Stages.lend)
+
+
+def stages_get_later_values(patch: Patch) -> None:
+    """A stage gets what the loop has now, which may be of a later iteration."""
+    patch.setattr(overlapped.OverlappedStages, "given", dataflow.Stages.given)
+
+
+def stages_need_no_permits(patch: Patch) -> None:
+    changed(
+        patch,
+        overlapped.OverlappedStages,
+        "permits",
+        lambda original, self: {number: [] for number in original(self)},
+    )
+
+
+def buffers_given_too_often(patch: Patch) -> None:
+    """There is a permit more than there are buffers."""
+
+    def change(original, self, name, up, down, start, *rest):
+        return original(self, name, up, down, start + (start > 0), *rest)
+
+    changed(patch, overlapped.OverlappedStages, "counter", change)
+
+
+def loops_end_before_their_stages(patch: Patch) -> None:
+    patch.setattr(control.Controller, "drained", lambda self, name, ended, idle: ended)
+
+
+def all_arrays_are_fresh(patch: Patch) -> None:
+    """Arrays that hand numbers on to the next iteration have two buffers, too."""
+
+    def change(original, process, loop, region):
+        return original(process, replace(loop, fresh=tuple(array.name for array in process.arrays)), region)
+
+    changed(patch, overlap, "_own", change)
+
+
 def stores_not_forwarded(patch: Patch) -> None:
     """Loads take what the memory has; the scheduler still believes that it need not be right."""
     patch.setattr(forward.Forwarding, "load", lambda self, load, stored: self.operations.append(load))
@@ -441,6 +494,17 @@ SUITES = {
         ("n=0:4",),
         {
             "stages that share an array do not wait": stages_do_not_wait,
+        },
+    ),
+    "two_buffers": Suite(
+        ("n=0:7",),
+        {
+            "buffers are not swapped": buffers_not_swapped,
+            "stages get values of later iterations": stages_get_later_values,
+            "stages do not wait for what they share": stages_need_no_permits,
+            "a buffer is filled before it is free": buffers_given_too_often,
+            "a loop ends before its stages": loops_end_before_their_stages,
+            "what outlives an iteration has two buffers": all_arrays_are_fresh,
         },
     ),
     "forwarding": Suite(
