@@ -86,8 +86,7 @@ class OverlappedStages(Stages):
         if array not in self.overlap.doubled:
             first.lend(port, run_name(call), inputs, outputs)
             return
-        number = self.overlap.groups[self.region.calls.index(call)]
-        second = self.groups[number].second
+        second = next(group.second for group in self.groups.values() if any(each is call for each in group.calls))
         buffers = [(second, self.around.seconds[array]), (negate(second), first)]
         first.lend_one_of(buffers, port, run_name(call), inputs, outputs)
 

@@ -88,6 +88,18 @@ static void show(const short some[16], hls::stream<ap_int<32>>& out) {
   }
 }
 
+static void triple(short some[16]) {
+  for (int i = 0; i < 16; ++i) {
+#pragma HLS PIPELINE II = 1
+    some[i] *= 3;
+  }
+}
+
+// Two stages of one function and one line.
+#define NINEFOLD(some) \
+  triple(some);        \
+  triple(some)
+
 void two_buffers(const int* memory, int n, hls::stream<ap_int<32>>& out) {
 #pragma HLS INTERFACE m_axi port = memory
   for (int row = 0; row < n; ++row) row_of(memory, row, out);
@@ -115,6 +127,7 @@ void two_buffers(const int* memory, int n, hls::stream<ap_int<32>>& out) {
 #pragma HLS DATAFLOW
       short new_ones[16];
       change(0, new_ones);
+      NINEFOLD(new_ones);
       show(new_ones, out);
     }
   }
