@@ -6,7 +6,7 @@
 static void load(const int* memory, int row, short wide[64], ap_uint<5> flags[4]) {
   for (int i = 0; i < 64; ++i) {
 #pragma HLS PIPELINE II = 1
-    wide[i] = memory[64 * row + i] + row;
+    wide[i] = memory[24 * row + i] + row;
   }
   for (int i = 0; i < 4; ++i) {
 #pragma HLS PIPELINE II = 1
