@@ -243,6 +243,11 @@ eval-unread: setup $(STAMPS)/smollm2 ## limits of the unread mass beside fixed s
 	@$(BIN)/kvdrive eval --model smollm2 --policies exact,groups --ratios 1/2,1/4,1/8,1/16 --unread-limits 0.5,0.3,0.2,0.1,0.05 --contexts 2048 --windows 4 --targets 64 --cases 0 --out out/eval-unread --resume
 	@$(BIN)/python scripts/eval_page.py
 
+.PHONY: eval-units
+eval-units: setup $(STAMPS)/smollm2 ## policy groups with units of 32, 64 and 128 tokens over 16, 8 and 4 bits (half an hour) -> docs/groups.md
+	@$(BIN)/kvdrive eval --model smollm2 --policies exact,groups --ratios 1/8 --units 64,128 --kv-formats f16,int8,int4 --contexts 4096 --windows 4 --targets 64 --cases 0 --out out/eval-units --resume
+	@$(BIN)/python scripts/eval_page.py
+
 .PHONY: unread-mass
 unread-mass: setup $(STAMPS)/smollm2 ## what policy groups leaves unread on SmolLM2: the drive's estimate and proven bounds beside the true mass (ten minutes) -> docs/groups.md
 	@$(BIN)/python scripts/unread_mass.py --write --json out/unread_mass.json

@@ -22,6 +22,7 @@ SOURCES = {  # block and page: results; those of another context N are in FOLDER
     ("formats-smollm2", "eval.md"): ROOT / "out/eval-formats-smollm2",
     ("quality", "groups.md"): ROOT / "out/eval-groups",
     ("limits", "groups.md"): ROOT / "out/eval-unread",
+    ("units", "groups.md"): ROOT / "out/eval-units",
     ("auto", "groups.md"): ROOT / "out/eval-auto",
     ("auto-mini", "groups.md"): ROOT / "out/eval-auto-mini",
     ("mini", "groups.md"): ROOT / "out/eval-groups-mini",
@@ -61,7 +62,7 @@ def limits_at_equal_bytes(points: list[Point]) -> list[str]:
     """
     groups = [point for point in points if point.policy == "groups" and point.kl]
     limited = [point for point in groups if "unread" in point.ratio]
-    fixed = sorted((point for point in groups if point not in limited), key=attrgetter("bytes_read"))
+    fixed = sorted((point for point in groups if "," not in point.ratio), key=attrgetter("bytes_read"))
     if not limited or len(fixed) < 2:
         return []
     lines = ["| limit | KL to exact | KL of a fixed share of the same bytes |", "| --- | ---: | ---: |"]

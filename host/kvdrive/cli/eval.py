@@ -30,6 +30,7 @@ def evaluate(
     unread_limits: Annotated[
         str, typer.Option(help="limits of what groups leaves unread, at the smallest ratio: as 0.1,0.2")
     ] = "",
+    units: Annotated[str, typer.Option(help="also policy groups with units of these tokens: as 64,128")] = "",
     contexts: Annotated[str, typer.Option(help="tokens of context, comma-separated")] = "512,2048,8192",
     windows: Annotated[int, typer.Option(min=0, help="windows of text for perplexity")] = 4,
     targets: Annotated[int, typer.Option(min=1, help="tokens rated in each window")] = 64,
@@ -67,7 +68,7 @@ def evaluate(
         device=computed.device,
         policies=policies,
         ratios=[parse_ratio(part) for part in ratios.split(",")],
-        contexts=_lengths(contexts),
+        contexts=_lengths(contexts, "--contexts", "512,8192"),
         windows=windows,
         targets=targets,
         tasks=[part.strip() for part in tasks.split(",") if part.strip()],
@@ -78,6 +79,7 @@ def evaluate(
         weights=placed.options(),
         kv_formats=[part.strip() for part in kv_formats.split(",") if part.strip()],
         unread=_limits(unread_limits),
+        units=_lengths(units, "--units", "64,128") if units else [],
     )
     partial = Partial(out / NAME, settings.options(), resume)
     found = evaluate(settings, Console(stderr=True), partial)
@@ -100,11 +102,11 @@ def _limits(text: str) -> list[float]:
         raise InputError(f"--unread-limits '{text}' is no list of numbers: write it as 0.1,0.2") from error
 
 
-def _lengths(text: str) -> list[int]:
+def _lengths(text: str, option: str, example: str) -> list[int]:
     try:
         lengths = sorted({int(part) for part in text.split(",")})
     except ValueError as error:
-        raise InputError(f"--contexts '{text}' is no list of numbers: write it as 512,8192") from error
+        raise InputError(f"{option} '{text}' is no list of numbers: write it as {example}") from error
     if lengths[0] < 2:
-        raise InputError("--contexts must be 2 tokens or more")
+        raise InputError(f"{option} must be 2 tokens or more")
     return lengths

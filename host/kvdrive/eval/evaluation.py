@@ -50,6 +50,7 @@ class Settings:
     drives: DriveOptions
     kv_formats: Sequence[str] = ("f16",)
     unread: Sequence[float] = ()
+    units: Sequence[int] = ()
     weights: FlashOptions | None = None  # None: in memory
 
     def options(self) -> dict[str, Any]:
@@ -73,7 +74,9 @@ class Settings:
             "--index": self.drives.index,
             "--hot": self.drives.hot_bytes,
             "--kv-formats": list(self.kv_formats),
-        } | ({"--unread-limits": list(self.unread)} if self.unread else {})
+            **({"--unread-limits": list(self.unread)} if self.unread else {}),
+            **({"--units": list(self.units)} if self.units else {}),
+        }
 
 
 def evaluate(settings: Settings, console: Console | None, partial: Partial) -> dict[str, Any]:
@@ -81,7 +84,9 @@ def evaluate(settings: Settings, console: Console | None, partial: Partial) -> d
 
     Answers in `partial` are not computed again; new ones are kept there. Raises KvdriveError, Stopped after ^C.
     """
-    compared = ways(chosen_policies(settings.policies, settings.ratios, settings.unread), settings.kv_formats)
+    compared = ways(
+        chosen_policies(settings.policies, settings.ratios, settings.unread, settings.units), settings.kv_formats
+    )
     with waiting_for(f"loading {settings.model}", console):
         checkpoint = load_from(settings.weights, settings.model, settings.dtype, settings.device)
     with closing(checkpoint):

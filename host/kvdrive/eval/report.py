@@ -89,11 +89,11 @@ def sweep_picture(path: Path, points: Sequence[Point], title: str) -> None:
     down = -(-len(drawn) // across)
     figure = Figure(figsize=(5 * across, 4 * down), layout="constrained")
     axes = figure.subplots(down, across, squeeze=False).ravel()
-    for name, limited, kv_format in dict.fromkeys(map(_series, points)):
-        wanted = {(name, limited, kv_format), ("exact", False, kv_format)}
+    for name, kind, kv_format in dict.fromkeys(map(_series, points)):
+        wanted = {(name, kind, kv_format), ("exact", "", kv_format)}
         mine = sorted((p for p in points if _series(p) in wanted), key=attrgetter("bytes_read"))
         read = [point.bytes_read / 2**20 for point in mine]
-        label = ", ".join([name, *["limited"] * limited, *[kv_format] * (kv_format != "f16")])
+        label = ", ".join([name, *[kind] * bool(kind), *[kv_format] * (kv_format != "f16")])
         style = {"marker": POLICIES[name].marker, "label": label, "linewidth": 1.2}
         for axis, value in zip(axes, drawn.values(), strict=False):
             axis.plot(read, [value(point) for point in mine], **style)
@@ -112,9 +112,10 @@ def sweep_picture(path: Path, points: Sequence[Point], title: str) -> None:
     figure.savefig(path, dpi=120)
 
 
-def _series(point: Point) -> tuple[str, bool, str]:
-    """Points with the same value are joined by a line: policy, True with a limit of what is left unread, format."""
-    return point.policy, "unread" in point.ratio, point.kv_format
+def _series(point: Point) -> tuple[str, str, str]:
+    """Points with the same value are joined by a line: policy, "limited" or its unit, format."""
+    kind = "limited" if "unread" in point.ratio else point.ratio.partition(", ")[2]
+    return point.policy, kind, point.kv_format
 
 
 def _panels(points: Sequence[Point]) -> dict[str, Callable[[Point], float | None]]:

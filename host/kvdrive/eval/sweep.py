@@ -30,23 +30,31 @@ from kvdrive.nvme.wire import RowFormat
 from kvdrive.plugins.support import decoder_config, layers_in_memory
 from kvdrive.plugins.transformers import attach
 from kvdrive.policies import POLICIES, Policy, entry_of, make_policy
+from kvdrive.policies.groups import DEFAULT_UNIT, Groups
 from kvdrive.targets.base import Target
 
 _EVERYTHING_KEPT = abi.AppendOption.APPEND_SPARSE | abi.AppendOption.APPEND_GROUPS
 
 
-def chosen_policies(names: str, ratios: Sequence[Fraction], unread: Sequence[float] = ()) -> list[Policy]:
+def chosen_policies(
+    names: str, ratios: Sequence[Fraction], unread: Sequence[float] = (), units: Sequence[int] = ()
+) -> list[Policy]:
     """The policies of a comma-separated list, or "all", at each ratio; exact attention once, and first where named.
 
     Ratio 1 of the others is exact attention. Policies that take something else after their name come once; "all" leaves
     them out, because they need a calibration. Policies that measure what they leave unread also come with each limit in
-    `unread`, at the smallest ratio. Raises InputError for unknown names and for nothing to compare.
+    `unread`, at the smallest ratio, and policy groups with each of `units` at each ratio. Raises InputError for unknown
+    names and units, and for nothing to compare.
     """
     all_names = [name for name, entry in POLICIES.items() if not entry.takes]
     wanted = all_names if names == "all" else [name.strip() for name in names.split(",") if name.strip()]
     with_ratio = [name for name in wanted if not entry_of(name)[1].takes]
     found = [make_policy("exact")] if "exact" in wanted else []
     found += [make_policy(name, ratio) for name in with_ratio if name != "exact" for ratio in ratios if ratio != 1]
+    if units and Groups.name not in with_ratio:
+        raise InputError("no policy named here has units: add groups")
+    others = [unit for unit in units if unit != DEFAULT_UNIT]
+    found += [make_policy(Groups.name, ratio, unit=unit) for unit in others for ratio in ratios if ratio != 1]
     found += [make_policy(name) for name in wanted if name not in with_ratio]
     limited = [name for name in with_ratio if unread and make_policy(name).measures_unread]
     if unread and not limited:

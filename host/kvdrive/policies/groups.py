@@ -42,7 +42,8 @@ class Groups(DrivePolicy):
     @property
     def label(self) -> str:
         """See Policy."""
-        return f"{self.ratio}, {self.unread:g} unread" if self.unread else str(self.ratio)
+        unit = [f"unit {self.unit}"] * (self.unit != DEFAULT_UNIT)
+        return ", ".join([str(self.ratio), *unit, *[f"{self.unread:g} unread"] * bool(self.unread)])
 
     def units(self, tokens: int) -> int:
         """Number of units of a head with `tokens` tokens."""

@@ -191,6 +191,17 @@ def test_limits_of_what_is_left_unread(model, target):
         chosen_policies("exact", RATIOS, [0.1])
 
 
+def test_units_of_other_sizes(model, target):
+    compared = ways(chosen_policies("exact,groups", [Fraction(1, 8)], units=[32, 128]), ["f16"])
+    points = {point.ratio: point for point in sweep(model, target, compared, questions([text_of(900)], 8, []))}
+    assert list(points) == ["1", "1/8", "1/8, unit 128"]
+    assert points["1/8"].bytes_read < points["1/8, unit 128"].bytes_read  # the last unit is read, and it is larger
+    with pytest.raises(InputError, match="no unit of 48 tokens"):
+        chosen_policies("groups", RATIOS, units=[48])
+    with pytest.raises(InputError, match="add groups"):
+        chosen_policies("exact,sparf", RATIOS, units=[64])
+
+
 @pytest.fixture(scope="module")
 def swept(model, tmp_path_factory):
     torch.set_num_threads(1)
