@@ -161,6 +161,7 @@ class Operation:
     """One operation. `target` names the stream or array of an access; `predicate` is TRUE but for accesses.
 
     `row` is the block of an array in blocks (Partition.BLOCK) that the C++ keeps an access in, whatever its index.
+    `port` is the one that it takes, 0 or 1, of an array with two ports.
     """
 
     opcode: Opcode
@@ -171,6 +172,7 @@ class Operation:
     target: str = ""
     low: int = 0
     row: int | None = None
+    port: int = 0
 
     def inputs(self) -> tuple[Operand, ...]:
         """Operands, and the predicate where there is one."""
@@ -351,7 +353,8 @@ class Array:
 
     `initial` are the contents when the top starts (a table, never stored to); None: any contents. An `external` array
     belongs to a caller. `storage` is the BIND_STORAGE type and implementation, in lower case ("ram_s2p", "bram").
-    `first` names the array whose second read port this one is (passes/second_port.py).
+    `first` names the array whose second read port this one is (passes/second_port.py). With `two_ports`, each of them
+    reads or writes in a cycle; else there is one port to read and one to write.
     """
 
     name: str
@@ -364,6 +367,7 @@ class Array:
     external: bool = False
     location: Location = UNKNOWN
     first: str = ""
+    two_ports: bool = False
 
 
 @dataclass(frozen=True)

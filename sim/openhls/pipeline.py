@@ -29,6 +29,7 @@ from openhls.passes.naming import name_values
 from openhls.passes.narrow import narrow
 from openhls.passes.second_port import add_second_ports
 from openhls.passes.tidy import tidy
+from openhls.passes.two_ports import add_two_ports
 from openhls.verify import verify, verify_process
 
 Run = TypeVar("Run")
@@ -63,6 +64,10 @@ def _second_ports(program: Program, target: Target) -> Program:
     return add_second_ports(program)
 
 
+def _two_ports(program: Program, target: Target) -> Program:
+    return replace(program, processes={name: add_two_ports(each) for name, each in program.processes.items()})
+
+
 def _narrow(program: Program, target: Target) -> Program:
     return narrow(program)
 
@@ -90,6 +95,9 @@ PROGRAM_PASSES = (
     _NARROW,
     Pass(_flatten, "final widths: a nest is judged by its schedule", "one loop for a nest that keeps its interval"),
     Pass(_second_ports, "final loops", "two ports for array arguments that a loop reads more than once an iteration"),
+    Pass(
+        _two_ports, "final loops", "two ports, each to read or to write, where PIPELINE asks for more than one of each"
+    ),
     Pass(_name, "all values of the program", "names of C++ variables; what is made from here on is named after these"),
 )
 

@@ -31,6 +31,7 @@ CHOICES = {
     "stream_arrays": ("n=0:20", "first=0:9"),
     "strides": ("n=0:16", "first=-8:20", "count=0:20", "pitch=0:8", "few=0:15"),
     "two_buffers": ("n=0:7",),
+    "two_ports": ("n=0:32",),
     "two_pass": ("rows=0:4", "columns=0:64"),
     "vectors": ("n=0:40", "flag=0:1"),
 }

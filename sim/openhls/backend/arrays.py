@@ -41,7 +41,7 @@ class Access:
 
 @dataclass
 class ArrayEnd:
-    """An array of a process."""
+    """An array of a process. The accesses and outputs of the second of two ports are behind those of the first."""
 
     storage: Storage
     module: Module
@@ -58,11 +58,13 @@ class ArrayEnd:
         if storage.kind is Kind.REGISTERS:
             self.elements = [make(f"{name}_{i}", width) for i in range(storage.array.length)]
         elif storage.kind is Kind.RAM:
-            self.outputs = [make(f"{name}_bank{b}_read_data", width) for b in range(storage.factor)]
+            suffixes = ("_0", "_1") if storage.array.two_ports else ("",)
+            names = [f"{name}_bank{bank}_read_data{suffix}" for suffix in suffixes for bank in range(storage.factor)]
+            self.outputs = [make(each, width) for each in names]
 
     # ---- accesses ----
 
-    def load(self, index: Term, enable: Term, bank: int | None, name: str) -> Term:
+    def load(self, index: Term, enable: Term, bank: int | None, name: str, port: int = 0) -> Term:
         """The element; of a memory, in the cycle after `enable`. A table's or register's is combinational."""
         index = self.fitted(index)
         if self.storage.kind is Kind.TABLE:
@@ -75,15 +77,16 @@ class ArrayEnd:
             return self.selected(index, list(self.elements), f"{name}_index")
         address, number = self.split(index, name)
         banks = range(self.storage.factor) if bank is None else (bank,)
+        first = port * self.storage.factor
         for chosen in banks:
-            self.reads.setdefault(chosen, []).append(Access(enable, address))
+            self.reads.setdefault(first + chosen, []).append(Access(enable, address))
         if bank is not None:
-            return self.outputs[bank]
+            return self.outputs[first + bank]
         held = self.module.net(f"{name}_bank", self.storage.bank_bits)
         self.module.register(held, number, enable)
-        return self.selected(held, list(self.outputs), f"{name}_bank")
+        return self.selected(held, list(self.outputs[first : first + self.storage.factor]), f"{name}_bank")
 
-    def store(self, index: Term, data: Term, enable: Term, bank: int | None, name: str) -> None:
+    def store(self, index: Term, data: Term, enable: Term, bank: int | None, name: str, port: int = 0) -> None:
         index = self.fitted(index)
         if self.storage.kind is Kind.REGISTERS:
             for element in range(len(self.elements)):
@@ -93,7 +96,7 @@ class ArrayEnd:
         address, number = self.split(index, name)
         for chosen in range(self.storage.factor) if bank is None else (bank,):
             here = enable if bank is not None else all_of([enable, self.is_number(number, chosen)])
-            self.writes.setdefault(chosen, []).append(Access(here, address, data))
+            self.writes.setdefault(port * self.storage.factor + chosen, []).append(Access(here, address, data))
 
     # ---- indices ----
 
@@ -207,6 +210,9 @@ class ArrayEnd:
         if self.storage.kind is Kind.REGISTERS:
             for number, net in enumerate(self.elements):
                 self.register(net, self.writes.get(number, []), external)
+        elif self.storage.array.two_ports:
+            for bank in range(self.storage.factor):
+                self.memory_with_two_ports(bank)
         elif self.storage.kind is Kind.RAM:
             for bank, net in enumerate(self.outputs):
                 self.memory(bank, net, external)
@@ -239,11 +245,32 @@ class ArrayEnd:
             for name, term in paths.items():
                 self.module.assign(self.module.output(f"{array.name}_bank{bank}_{name}", term.width), term)
             return
+        self.instance("openhls_ram", bank, paths, {"read_data": net})
+
+    def memory_with_two_ports(self, bank: int) -> None:
+        storage = self.storage
+        paths: dict[str, Term] = {}
+        for port in (0, 1):
+            place = bank + port * storage.factor
+            reads, writes = self.reads.get(place, []), self.writes.get(place, [])
+            addresses = [(access.enable, access.address) for access in (*writes, *reads)]
+            stored = [(access.enable, access.data) for access in writes if access.data is not None]
+            paths |= {
+                f"write_{port}": any_of([access.enable for access in writes]),
+                f"read_{port}": any_of([access.enable for access in reads]),
+                f"address_{port}": choose_first(addresses) if addresses else literal(storage.address_bits, 0),
+                f"write_data_{port}": choose_first(stored) if stored else literal(storage.array.width, 0),
+            }
+        outputs = {f"read_data_{port}": self.outputs[bank + port * storage.factor] for port in (0, 1)}
+        self.instance("openhls_ram_two_ports", bank, paths, outputs)
+
+    def instance(self, kind: str, bank: int, inputs: dict[str, Term], outputs: dict[str, Net]) -> None:
+        storage, array = self.storage, self.storage.array
         self.module.instance(
-            "openhls_ram",
+            kind,
             f"{array.name}_bank{bank}",
-            paths,
-            {"read_data": net},
+            inputs,
+            outputs,
             f"{array.name}: {array.location}",
             WIDTH=array.width,
             LENGTH=storage.bank_length,

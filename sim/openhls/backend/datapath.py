@@ -293,7 +293,7 @@ class Pipeline:
         end = self.around.arrays[operation.target]
         index = self.value(operation.operands[0], step)
         self.check_index(operation, index, step)
-        term = end.load(index, self.completes[step], self.bank(operation), name)
+        term = end.load(index, self.completes[step], self.bank(operation), name, operation.port)
         ready = self.schedule.ready[name].step
         net = module.wire(name, term, operation.location)
         if end.storage.kind is not Kind.RAM and ready > step:
@@ -323,7 +323,7 @@ class Pipeline:
         index, data = (self.value(operand, step) for operand in operation.operands)
         enable = all_of([self.completes[step], self.value(operation.predicate, step)])
         self.check_index(operation, index, step)
-        end.store(index, data, enable, self.bank(operation), f"{operation.target}_store")
+        end.store(index, data, enable, self.bank(operation), f"{operation.target}_store", operation.port)
 
 
 def expression(opcode: Opcode, operands: list[Term], width: int, low: int) -> Term:

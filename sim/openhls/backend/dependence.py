@@ -177,7 +177,7 @@ class ArrayOrder:
             return []
         if any(not promise.dependent for promise in self.promised(kind, False)):
             return []
-        return [Edge(a, b, LATENCY[kind], 0, self.reason(kind, a, b))]
+        return [Edge(a, b, self.latency(kind), 0, self.reason(kind, a, b))]
 
     def between(self, a: int, b: int) -> list[Edge]:
         """From `a` to `b` of a later iteration."""
@@ -191,7 +191,11 @@ class ArrayOrder:
             if not promise.dependent:
                 return []
             distance = max(distance, promise.distance)
-        return [Edge(a, b, LATENCY[kind], distance, self.reason(kind, a, b))]
+        return [Edge(a, b, self.latency(kind), distance, self.reason(kind, a, b))]
+
+    def latency(self, kind: str) -> int:
+        """Two ports never meet at an element: not all memories return the old one to the port that reads."""
+        return max(LATENCY[kind], int(self.storage.array.two_ports))
 
     def reason(self, kind: str, a: int, b: int) -> str:
         lines = [str(self.body.operations[n].location) for n in (a, b)]

@@ -132,10 +132,11 @@ class Attempt:
 
     def run(self) -> Schedule:
         for _ in range(ROUNDS):
+            self.joined = False
             self.place()
             depth = max([time.step for time in self.finish], default=0) + 1
             bound = self.bound = getattr(self, "bound", 2 * depth + MARGIN)
-            if not self.raise_bounds():
+            if not self.joined and not self.raise_bounds():
                 return self.result()
             if max([*self.least, *self.phi.values()], default=0) > bound:
                 break
@@ -181,7 +182,7 @@ class Attempt:
 
     def reserve(self, number: int, at: Time, taken: dict[tuple[object, int], list[int]]) -> Time:
         """The first step from `at` on in which the ports are free, or used by accesses of other branches only."""
-        ports = self.ports[number]
+        ports, earliest = self.ports[number], at
         for _ in range(self.interval or 1 << 30):
             slot = at.step if self.interval is None else at.step % self.interval
             keys = [(port, slot) for port in ports]
@@ -190,8 +191,12 @@ class Attempt:
                     taken.setdefault(key, []).append(number)
                 return at
             at = self.begin(at.step + 1)
+        if self.join(number, earliest, taken):
+            return earliest
         name, access, _ = ports[0]
-        kind = "stream" if access in ("read", "write") and self.is_stream(number) else f"{access} port of array"
+        kind = "stream" if self.is_stream(number) else f"{access} port of array"
+        if access.isdecimal():
+            kind = f"port {access} of array"
         raise TooShort(f"{kind} {name}: {sum(p == ports for p in self.ports)} accesses in an iteration")
 
     def shares(self, number: int, step: int, other: int) -> bool:
@@ -200,6 +205,23 @@ class Attempt:
         if Opcode.LOAD in (a.opcode, b.opcode) or self.start[other].step != step:
             return False
         return exclusive(a.predicate, b.predicate, self.body.definitions)
+
+    def join(self, number: int, at: Time, taken: dict[tuple[object, int], list[int]]) -> bool:
+        """Lets a store and those of other branches that have its ports wait for the last one of them: in the same step
+        they can share the ports. False if that does not help."""
+        slot = at.step % (self.interval or 1)
+        others = {other for port in self.ports[number] for other in taken.get((port, slot), ())}
+        a = self.body.operations[number]
+        for b in (self.body.operations[other] for other in others):
+            if {a.opcode, b.opcode} != {Opcode.STORE} or not exclusive(a.predicate, b.predicate, self.body.definitions):
+                return False
+        last = max([at.step, *(self.start[other].step for other in others)])
+        early = [each for each in (number, *others) if self.least[each] < last]
+        for each in early:
+            self.least[each] = last
+        self.rising = f"stores of several branches to array {a.target}"
+        self.joined = self.joined or bool(early)
+        return bool(early)
 
     def is_stream(self, number: int) -> bool:
         return self.body.operations[number].opcode in (Opcode.READ, Opcode.WRITE)

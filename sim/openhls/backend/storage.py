@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where arrays live: registers, tables, or banks of memory with one read and one write port each."""
+"""Where arrays live: registers, tables, or banks of memory with a port to read and one to write, or two for both."""
 
 from __future__ import annotations
 
@@ -112,10 +112,12 @@ def without_ultra_ram(program: Program) -> Program:
 def ports_of(
     operation: Operation, storage: Storage, definitions: dict[str, Operation]
 ) -> tuple[tuple[str, str, int], ...]:
-    """The ports that an access occupies for a cycle: (array, "read" or "write", bank)."""
+    """The ports that an access occupies for a cycle: (array, "read", "write" or the number of a port, bank)."""
     if storage.kind is not Kind.RAM:
         return ()
     port = "read" if operation.opcode is Opcode.LOAD else "write"
+    if storage.array.two_ports:
+        port = str(operation.port)
     bank = storage.bank_of(operation, definitions)
     banks = range(storage.factor) if bank is None else (bank,)
     return tuple((storage.array.name, port, number) for number in banks)

@@ -103,8 +103,8 @@ def instance_lines(cell: Instance) -> list[str]:
 
 
 def takes(cell: Instance, port: str) -> bool:
-    """The memory has no reset; everything else has both."""
-    return port == "clk" or cell.module != "openhls_ram"
+    """Memories have no reset; everything else has both."""
+    return port == "clk" or not cell.module.startswith("openhls_ram")
 
 
 def quoted(value: int | str) -> str:

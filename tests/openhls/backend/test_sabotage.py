@@ -10,6 +10,7 @@ import pytest
 from program_choices import CHOICES
 
 from openhls.backend import (
+    arrays,
     control,
     dataflow,
     datapath,
@@ -338,6 +339,38 @@ def all_arrays_are_fresh(patch: Patch) -> None:
     changed(patch, overlap, "_own", change)
 
 
+def all_accesses_take_the_second_port(patch: Patch) -> None:
+    """The scheduler believes that they take turns."""
+    changed(
+        patch,
+        datapath.Pipeline,
+        "load",
+        lambda original, self, operation, step: original(self, replace(operation, port=1), step),
+    )
+
+
+def ports_exchange_their_words(patch: Patch) -> None:
+    """What one port of a memory reads arrives at the other one."""
+
+    def change(original, self, index, enable, bank, name, port=0):
+        term = original(self, index, enable, bank, name, port)
+        return original(self, index, ZERO, bank, f"{name}_wrong", 1 - port) if self.storage.array.two_ports else term
+
+    changed(patch, arrays.ArrayEnd, "load", change)
+
+
+def a_port_reads_while_it_writes(patch: Patch) -> None:
+    """Accesses of one port may be in the same cycle."""
+    patch.setattr(schedule, "ports_of", lambda *args: ())
+
+
+def second_port_does_not_write(patch: Patch) -> None:
+    def change(original, self, index, data, enable, bank, name, port=0):
+        return original(self, index, data, ZERO if port else enable, bank, name, port)
+
+    changed(patch, arrays.ArrayEnd, "store", change)
+
+
 def stores_not_forwarded(patch: Patch) -> None:
     """Loads take what the memory has; the scheduler still believes that it need not be right."""
     patch.setattr(forward.Forwarding, "load", lambda self, load, stored: self.operations.append(load))
@@ -494,6 +527,15 @@ SUITES = {
         ("n=0:4",),
         {
             "stages that share an array do not wait": stages_do_not_wait,
+        },
+    ),
+    "two_ports": Suite(
+        ("n=0:32",),
+        {
+            "all reads take the second port": all_accesses_take_the_second_port,
+            "ports exchange their words": ports_exchange_their_words,
+            "accesses of one port meet": a_port_reads_while_it_writes,
+            "the second port does not write": second_port_does_not_write,
         },
     ),
     "two_buffers": Suite(
