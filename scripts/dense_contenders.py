@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import os
-from collections import OrderedDict
+from collections.abc import Hashable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from kvdrive.generation.checkpoints import read_config
 from kvdrive.weights.file import WeightsFile
 from kvdrive.weights.loading import resident_model
-from weights_contenders import Sizes, config_fields, drop_from_cache, file_of, tensor_places, write_checkpoint
+from mapped_files import BoundedPages, MappedFile, Region, on_disk
+from weights_contenders import Sizes, config_fields, file_of, write_checkpoint
 
 _MATRICES = ("up_proj", "down_proj")  # the gate stays in memory, as kvdrive's does
 
@@ -56,40 +55,38 @@ def _layer_of(name: str) -> int:
     return int(name.split(".")[2]) if name.startswith("model.layers.") else -1
 
 
-def mapped_layers(file: WeightsFile, folder: Path, share: float) -> Any:
-    """The model with up and down projections in mapped files, a share of which stays in the page cache.
-
-    The layers that were used longest ago are dropped, as the kernel does.
-    """
+def mapped_layers(file: WeightsFile, folder: Path, share: float) -> tuple[Any, BoundedPages]:
+    """The model with up and down projections in mapped files, a share of which stays in the page cache."""
     model: Any = resident_model(file, read_config(folder), torch.bfloat16)
     layers = model.model.layers
-    most = max(1, int(share * len(layers)))
-    used: OrderedDict[int, None] = OrderedDict()
-    paths = [file_of(folder, number) for number in range(len(layers))]
-    files = [safe_open(path, "pt") for path in paths]
-    descriptors = [os.open(path, os.O_RDONLY) for path in paths]
-    places = [tensor_places(path) for path in paths]
+    files = [MappedFile(file_of(folder, number)) for number in range(len(layers))]
+    whole = sum(end - begin for number, one in enumerate(files) for begin, end in _places(one, number))
+    regions: dict[Hashable, Region] = {number: Region(number, 0, one.bytes) for number, one in enumerate(files)}
+    pages = BoundedPages(files, regions, int(share * whole))
 
-    def names(number: int) -> list[str]:
-        return [f"model.layers.{number}.mlp.{matrix}.weight" for matrix in _MATRICES]
-
-    def drop(number: int) -> None:
-        for name in names(number):
-            drop_from_cache(files[number].get_tensor(name), descriptors[number], places[number][name])
+    def before(number: int) -> Any:
+        return lambda module, inputs: pages.use(number)
 
     def after(number: int) -> Any:
         def hook(module: Any, inputs: Any, out: Any) -> None:
-            used[number] = None
-            used.move_to_end(number)
-            while len(used) > most:
-                drop(used.popitem(last=False)[0])
+            pages.trim(number)
+            if number == len(layers) - 1 and on_disk(folder):
+                pages.require_bound()
 
         return hook
 
     for number, layer in enumerate(layers):
-        for matrix, name in zip(_MATRICES, names(number), strict=True):
-            mapped = files[number].get_tensor(name)
-            getattr(layer.mlp, matrix).weight = torch.nn.Parameter(mapped, requires_grad=False)
-        drop(number)
+        for matrix, name in zip(_MATRICES, _names(number), strict=True):
+            mapped = torch.nn.Parameter(files[number].tensor(name), requires_grad=False)
+            getattr(layer.mlp, matrix).weight = mapped
+        layer.mlp.register_forward_pre_hook(before(number))
         layer.mlp.register_forward_hook(after(number))
-    return model
+    return model, pages
+
+
+def _names(number: int) -> list[str]:
+    return [f"model.layers.{number}.mlp.{matrix}.weight" for matrix in _MATRICES]
+
+
+def _places(file: MappedFile, number: int) -> list[tuple[int, int]]:
+    return [file.places[name] for name in _names(number)]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from kvdrive.targets.opening import cache_folder
+from mapped_files import on_disk
 from page_blocks import write_blocks
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "weights.md"
@@ -73,8 +74,7 @@ def _status(name: str) -> int:
 
 def require_reads(name: str, path: Path, counted: float, by_kernel: float) -> None:
     """Raises RuntimeError if the kernel has read less from the disk than counted: the page cache has served reads."""
-    on_disk = os.major(path.stat().st_dev) != 0  # a file system in memory has no disk
-    if on_disk and by_kernel < 0.9 * counted:
+    if on_disk(path) and by_kernel < 0.9 * counted:
         raise RuntimeError(f"{name}: of {counted:,.0f} bytes that were read, {by_kernel:,.0f} came from the disk")
 
 

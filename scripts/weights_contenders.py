@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
-import os
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
 from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM, MixtralConfig, PretrainedConfig
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
@@ -21,9 +17,9 @@ from kvdrive.weights.file import WeightsFile
 from kvdrive.weights.loading import resident_model
 from kvdrive.weights.memory import needs
 from kvdrive.weights.modules import experts_of
+from mapped_files import BoundedPages, MappedFile, Region, on_disk, tensor_places
 
 VOCABULARY = 512
-_DONT_NEED = 4  # MADV_DONTNEED
 Sizes = dict[str, tuple[int, ...]]  # of tensors, by name
 
 
@@ -158,79 +154,53 @@ def balance_routers(folder: Path) -> None:
             file.write(weight.detach().view(torch.uint8).numpy().tobytes())
 
 
-class MappedExperts:
-    """Experts in mapped *.safetensors. At most `bound` bytes of them stay in the page cache."""
-
-    def __init__(self, folder: Path, shape: Shape, bound: int) -> None:
-        paths = [file_of(folder, layer) for layer in range(shape.layers)]
-        self._files = [safe_open(path, "pt") for path in paths]
-        self._bytes = 3 * shape.hidden * shape.inner * 2
-        self._most = max(1, bound // self._bytes)
-        self._used: OrderedDict[tuple[int, int], None] = OrderedDict()
-        self.hits = self.uses = 0
-        self._fds = [os.open(path, os.O_RDONLY) for path in paths]
-        self._starts = [tensor_places(path) for path in paths]
-        for fd in self._fds:
-            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-
-    def matrices(self, layer: int, expert: int) -> list[torch.Tensor]:
-        """Gate, down and up of an expert, views of the mapped file."""
-        key = (layer, expert)
-        self.uses += 1
-        self.hits += key in self._used
-        self._used[key] = None
-        self._used.move_to_end(key)
-        place = f"model.layers.{layer}.block_sparse_moe.experts.{expert}"
-        while len(self._used) > self._most:
-            self._forget(*self._used.popitem(last=False)[0])
-        return [self._files[layer].get_tensor(f"{place}.w{number}.weight") for number in (1, 2, 3)]
-
-    def _forget(self, layer: int, expert: int) -> None:
-        place = f"model.layers.{layer}.block_sparse_moe.experts.{expert}"
-        for number in (1, 2, 3):
-            name = f"{place}.w{number}.weight"
-            drop_from_cache(self._files[layer].get_tensor(name), self._fds[layer], self._starts[layer][name])
+def mapped_experts(folder: Path, shape: Shape, bound: int) -> tuple[list[MappedFile], BoundedPages]:
+    """The files of the layers, and their experts (layer, expert), of which `bound` bytes stay in the page cache."""
+    files = [MappedFile(file_of(folder, layer)) for layer in range(shape.layers)]
+    regions: dict[Hashable, Region] = {}
+    for layer, file in enumerate(files):
+        for expert in range(shape.experts):
+            places = [file.places[name] for name in _matrices(layer, expert)]
+            regions[layer, expert] = Region(layer, min(begin for begin, _ in places), max(end for _, end in places))
+    return files, BoundedPages(files, regions, bound)
 
 
-def tensor_places(path: Path) -> dict[str, tuple[int, int]]:
-    """Byte ranges of the tensors of a *.safetensors in its file."""
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(length))
-    return {
-        key: (8 + length + one["data_offsets"][0], 8 + length + one["data_offsets"][1])
-        for key, one in header.items()
-        if key != "__metadata__"
-    }
+def _matrices(layer: int, expert: int) -> list[str]:
+    """Gate, down and up of an expert in the checkpoint; they lie one behind the other."""
+    return [f"model.layers.{layer}.block_sparse_moe.experts.{expert}.w{number}.weight" for number in (1, 2, 3)]
 
 
-def drop_from_cache(tensor: torch.Tensor, file: int, place: tuple[int, int]) -> None:
-    """Drop a mapped tensor, the bytes `place` of the open file, from this process and from the page cache."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    begin = tensor.data_ptr() // 4096 * 4096
-    size = tensor.data_ptr() + tensor.numel() * tensor.element_size() - begin
-    if libc.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(size), _DONT_NEED):
-        raise OSError(ctypes.get_errno(), "madvise")
-    os.posix_fadvise(file, place[0], place[1] - place[0], os.POSIX_FADV_DONTNEED)
+def mapped_model(folder: Path, shape: Shape, share: float, advised: bool = False) -> tuple[Any, Any, Any]:
+    """The same model with its experts in mapped files, a function for its counters, and one that closes it.
 
-
-def mapped_model(folder: Path, shape: Shape, share: float) -> tuple[Any, Any, Any]:
-    """The same model with its experts in mapped files."""
+    `advised`: the kernel reads nothing ahead by itself, and is told each expert at once that a token needs next.
+    """
     config = shape.config()
     config._experts_implementation = "bench_mmap"
     file = WeightsFile(folder / "w.kvw")
     need = needs(file.manifest, torch.bfloat16, shape.used)
-    mapped = MappedExperts(folder, shape, int(need.whole * share) - need.resident)
+    files, pages = mapped_experts(folder, shape, int(need.whole * share) - need.resident)
+
+    if advised:
+        for one in files:
+            one.read_nothing_ahead()
 
     def function(module: Any, hidden: torch.Tensor, chosen: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         out = torch.zeros_like(hidden)
-        for expert in torch.unique(chosen).tolist():
+        experts = torch.unique(chosen).tolist()
+        for expert in experts if advised else ():
+            pages.advise((module.number, expert))
+        for expert in experts:
             tokens, place = torch.where(chosen == expert)
-            gate, down, up = mapped.matrices(module.number, expert)
+            pages.use((module.number, expert))
+            gate, down, up = (files[module.number].tensor(name) for name in _matrices(module.number, expert))
             x = hidden[tokens]
             y = torch.nn.functional.linear(x, gate)
             y = torch.nn.functional.linear(module.act_fn(y) * torch.nn.functional.linear(x, up), down)
             out.index_add_(0, tokens, (y * weights[tokens, place, None]).to(out.dtype))
+            pages.trim((module.number, expert))
+        if module.number == shape.layers - 1 and on_disk(folder):
+            pages.require_bound()
         return out
 
     ALL_EXPERTS_FUNCTIONS.register("bench_mmap", function)
@@ -238,4 +208,4 @@ def mapped_model(folder: Path, shape: Shape, share: float) -> tuple[Any, Any, An
     for number, module in enumerate(experts_of(model).values()):
         module._parameters.clear()
         module.number = number
-    return model, lambda: {"hits": mapped.hits, "misses": mapped.uses - mapped.hits}, lambda: None
+    return model, pages.counters, lambda: None

@@ -107,12 +107,14 @@ def test_the_contenders_of_the_benchmark_compute_the_same(tmp_path):
     (tmp_path / "shape.json").write_text(json.dumps(asdict(QUICK)))
     make_file(tmp_path, tmp_path / "w.kvw", "auto", QUIET)
     works = bench_weights.contenders(tmp_path, tokens=3, threads=1)
-    rows = [bench_weights.measure(work) for work in works if work.routers == "balanced"][:4]
-    whole, mapped, flash, ahead = rows
+    rows = [bench_weights.measure(work) for work in works if work.routers == "balanced"][:5]
+    whole, mapped, advised, flash, ahead = rows
     assert whole["logits"] == flash["logits"] == ahead["logits"]
-    torch.testing.assert_close(torch.tensor(mapped["logits"]), torch.tensor(whole["logits"]), rtol=0.05, atol=0.05)
     uses = 3 * QUICK.layers * QUICK.used
-    assert mapped["hits"] + mapped["misses"] == uses
+    for row in (mapped, advised):
+        torch.testing.assert_close(torch.tensor(row["logits"]), torch.tensor(whole["logits"]), rtol=0.05, atol=0.05)
+        assert row["hits"] + row["misses"] == uses
+        require_reads(row["name"], tmp_path, row["missing_bytes"], row["read_by_kernel_per_token"] * 3)
     for row in (flash, ahead):
         assert row["hits"] + row["hits_ahead"] + row["misses"] == uses
     assert flash["flash_bytes"] == flash["misses"] * 3 * QUICK.hidden * QUICK.inner * 2
