@@ -265,6 +265,10 @@ bench-weights: setup ## experts and neurons on flash beside mmap and memory, on 
 	@$(BIN)/python scripts/bench_weights.py $(if $(QUICK),--quick,--json out/bench_weights.json)
 	@$(BIN)/python scripts/bench_dense.py $(if $(QUICK),--quick,--json out/bench_dense.json)
 
+.PHONY: bench-shared
+bench-shared: setup ## K and V at 32K and experts on one disk, alone and together; under 5 minutes -> docs/weights.md [QUICK=1]
+	@$(BIN)/python scripts/bench_shared.py $(if $(QUICK),--quick,--json out/bench_shared.json)
+
 .PHONY: bench-resume
 bench-resume: setup ## first token behind a stored history: attended to in the drive, loaded by layer, computed again -> docs/sessions.md
 	@$(BIN)/python scripts/bench_resume.py

@@ -202,6 +202,7 @@
 
 /* RetrieveOption */
 #define KVDRIVE_RETRIEVE_OPTION_RAW 0x1u
+#define KVDRIVE_RETRIEVE_OPTION_AHEAD 0x40u
 #define KVDRIVE_RETRIEVE_OPTION_OFFSET 0x80u
 
 /* MemoryOpcode */

@@ -48,6 +48,7 @@ nvme::Reply Drive::execute(const nvme::Request& request) {
   state_.volume.device().trace().add(TraceTrack::kQueue, request.queue, TraceWork::kCommand, state_.now, reply.done,
                                      std::uint64_t{nsid} << 8 | request.command.opcode);
   reply.done = state_.now = std::max(state_.now, reply.done);
+  state_.volume.ftl().read_path().use_idle_dies(state_.now);
   work();
   DriveStats& counters = state_.counters;
   ++counters.commands;
@@ -208,6 +209,7 @@ FlashStats Drive::flash_stats() const {
                    .memory_bytes = state_.volume.device().memory_bytes(),
                    .journal_bytes = state_.volume.journal_bytes(),
                    .file_writes = state_.volume.file_writes(),
+                   .pages_ahead = ftl.pages_ahead(),
                    .groups_live = ftl.live(),
                    .groups_available = ftl.available(),
                    .groups_queued = ftl.queued(),

@@ -36,6 +36,7 @@ struct FlashStats {
   std::uint64_t memory_bytes = 0;  // bytes written to the engine's memory
   std::uint64_t journal_bytes = 0;
   std::uint64_t file_writes = 0;
+  std::uint64_t pages_ahead = 0;  // flash pages that RETRIEVE_AHEAD asked for
   std::uint64_t groups_live = 0;
   std::uint64_t groups_available = 0;
   std::uint64_t groups_queued = 0;

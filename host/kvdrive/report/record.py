@@ -47,17 +47,19 @@ class Recorder:
     def __init__(self, drives: DriveGroup) -> None:
         self.drives, self.commands = watch(drives)
         self.start = 0.0
-        self.origins: list[int] = []  # device ns at the start, for each drive
+        self.origins: list[int] = []  # ns at the start on the clock of each drive's timeline
         self.traces: list[str] = []  # Target.trace at the end, for each drive
+        self.transfers: list[dict[str, dict[str, int]]] = []  # Target.transfers at the end, for each drive
         self.layers: list[LayerSpan] = []
         self.marks: list[Mark] = []
 
     def begin(self) -> None:
         """Start the clock. Call it after the model is attached: attaching reads all weights."""
-        self.origins = [drive.device_ns() or 0 for drive in self.drives.drives]
         for drive in self.drives.drives:
             drive.keep_trace(KEPT_EVENTS)
         self.start = time.perf_counter()
+        device = [drive.device_ns() for drive in self.drives.drives]
+        self.origins = [int(self.start * 1e9) if ns is None else ns for ns in device]
         self.marks = [self._now()]
 
     def step(self) -> None:
@@ -65,8 +67,9 @@ class Recorder:
         self.marks.append(self._now())
 
     def end(self) -> None:
-        """Fetch the timelines of the drives while they are open."""
+        """Fetch the timelines of the drives, and what they count, while they are open."""
         self.traces = [drive.trace() for drive in self.drives.drives]
+        self.transfers = [drive.transfers() for drive in self.drives.drives]
 
     @property
     def steps(self) -> list[dict[str, Any]]:

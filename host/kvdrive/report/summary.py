@@ -42,6 +42,7 @@ def summarise(checkpoint: Checkpoint, work: Batch, done: Generated, options: dic
         },
         "writeback": done.writeback,
         "weights": checkpoint.weights.report() if checkpoint.weights else None,
+        "disk": done.record.transfers,
         "removals": [asdict(removal) for removal in done.removals],
         "modelled": {
             "prefill_device_ns": prefill["device_ns"],
@@ -107,8 +108,19 @@ def _rows(report: Report) -> Iterator[tuple[str, str]]:
     if total["file_reads"]:
         yield "reads of the disk", f"{total['file_reads']:,}"
         yield "bytes read from the disk", f"{total['file_bytes_read']:,}"
+    yield from _waits(report["disk"])
     yield "attention jobs", f"{total['attention_jobs']:,}"
     yield "commands", f"{total['commands']:,}"
+
+
+def _waits(drives: Sequence[dict[str, dict[str, int]]]) -> Iterator[tuple[str, str]]:
+    """A row for each kind of transfer that had to wait for others of its disk."""
+    for kinds in drives:
+        for kind, count in kinds.items():
+            if count["waited"]:
+                mean_ms = count["waited_ns"] / count["waited"] / 1e6
+                which = f"{count['waited']:,} of {count['transfers']:,}"
+                yield f"transfers ({kind}) that waited for their turn", f"{which}, {mean_ms:.1f} ms on average"
 
 
 def _weights(weights: dict[str, Any]) -> Iterator[tuple[str, str]]:

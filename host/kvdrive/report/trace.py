@@ -2,7 +2,7 @@
 
 There are two clocks: wall time of the host and modelled device time of the drives. Both begin at 0. Only the names of
 steps connect them. The events inside a drive (channels, dies, buses, engine, queues) are the latest record.KEPT_EVENTS;
-steps are complete.
+steps are complete. Where the drive is a file on a disk, its events are transfers with the disk, in wall time.
 """
 
 from __future__ import annotations
@@ -56,14 +56,15 @@ def drive_events(record: Recorder) -> list[Event]:
 
 
 def inside_events(record: Recorder) -> list[Event]:
-    """What each drive kept of its insides in modelled device time: a process for each kind of track."""
+    """What each drive kept of its insides: a process for each kind of track."""
     events = []
     for number, (text, origin) in enumerate(zip(record.traces, record.origins, strict=True)):
         name = "drive" if len(record.origins) == 1 else f"drive {number}"
-        for event in json.loads(text)["traceEvents"]:
+        found = json.loads(text)
+        for event in found["traceEvents"]:
             event["pid"] += _INSIDES + _MOST_KINDS * number
             if event["name"] == "process_name":
-                event["args"]["name"] = f"{name}: {event['args']['name']} (modelled time)"
+                event["args"]["name"] = f"{name}: {event['args']['name']} ({_clock(found)})"
             if event["ph"] == "X":
                 event["ts"] -= origin / 1e3
             events.append(event)
@@ -88,14 +89,19 @@ def covered(record: Recorder) -> Iterator[tuple[str, str]]:
         kept = [event for event in found["traceEvents"] if event["ph"] == "X"]
         if kept:
             which = f"{len(kept):,} of {found['otherData']['events_in_all']:,} events"
-            yield f"inside drive {number}, modelled device time", f"{extent(kept, record.origins[number])} ({which})"
+            yield f"inside drive {number}, {_clock(found)}", f"{extent(kept, record.origins[number])} ({which})"
 
 
 def extent(events: Iterable[Event], origin_ns: int = 0) -> str:
-    """The modelled time from the first event's start to the last one's end, since `origin_ns`."""
+    """The time from the first event's start to the last one's end, since `origin_ns`."""
     spans = [event for event in events if event["ph"] == "X"]
     begin, end = min(event["ts"] for event in spans), max(event["ts"] + event["dur"] for event in spans)
     return f"{begin / 1e3 - origin_ns / 1e6:,.3f} to {end / 1e3 - origin_ns / 1e6:,.3f} ms"
+
+
+def _clock(timeline: dict[str, Any]) -> str:
+    """The clock of a drive's timeline."""
+    return str(timeline["otherData"]["clock"])
 
 
 def _step(number: int) -> str:

@@ -90,12 +90,23 @@ class Target(ABC):
         return None
 
     def keep_trace(self, events: int) -> bool:
-        """Keep the latest `events` of the modelled device timeline from now on; False where time is real."""
+        """Keep the latest `events` of the drive's timeline from now on; False for a drive that has none."""
         return False
 
     def trace(self) -> str:
-        """What was kept: a JSON object of Chrome trace events, us since the drive was opened. Raises TargetError."""
+        """What was kept: a JSON object of Chrome trace events. Raises TargetError.
+
+        Their us are modelled device time since the drive was opened, or, where time is real, those of
+        time.perf_counter; `otherData` says which.
+        """
         return '{"traceEvents": []}'
+
+    def transfers(self) -> dict[str, dict[str, int]]:
+        """Transfers of this process with the disk under the drive, by kind (`_native.DiskQueue.counters`).
+
+        Empty where flash is modelled or the disk is another machine's. Raises TargetError.
+        """
+        return {}
 
     @abstractmethod
     def sessions(self) -> set[int]:

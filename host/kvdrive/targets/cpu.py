@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from kvdrive._native import DiskQueue
 from kvdrive.targets.base import TargetStats
 from kvdrive.targets.software import DEFAULT_CAPACITY, SoftwareDrive
 
@@ -65,6 +66,7 @@ class CpuDrive(SoftwareDrive):
             index_bytes=index_bytes,
         )
         self.cache_bytes = cache_bytes
+        self._disk = DiskQueue(path)
 
     def stats(self) -> TargetStats:
         """See Target."""
@@ -74,3 +76,16 @@ class CpuDrive(SoftwareDrive):
     def read_stats(self) -> ReadStats:
         """Reads of the file. Raises TargetError when the drive is closed."""
         return ReadStats(**self._open_drive().read_stats())
+
+    def transfers(self) -> dict[str, dict[str, int]]:
+        """See Target: those of all drives and files of weights on the disk."""
+        return self._disk.counters()
+
+    def keep_trace(self, events: int) -> bool:
+        """See Target: the timeline is the disk's."""
+        self._disk.keep_trace(events)
+        return True
+
+    def trace(self) -> str:
+        """See Target."""
+        return self._disk.trace()

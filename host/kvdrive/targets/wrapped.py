@@ -49,6 +49,10 @@ class WrappedTarget(Target):
         """See Target."""
         return self.drive.trace()
 
+    def transfers(self) -> dict[str, dict[str, int]]:
+        """See Target."""
+        return self.drive.transfers()
+
     def sessions(self) -> set[int]:
         """See Target."""
         return self.drive.sessions()

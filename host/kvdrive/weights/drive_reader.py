@@ -16,7 +16,7 @@ from kvdrive.nvme.errors import ValueCommandError
 from kvdrive.targets.base import Target
 from kvdrive.targets.key_value import KeyValueNamespace
 from kvdrive.weights.bundles import I64, U8, Array
-from kvdrive.weights.drive_values import check_complete, checked, place_of, read_manifest
+from kvdrive.weights.drive_values import Place, check_complete, checked, place_of, read_manifest
 from kvdrive.weights.file import DEPTH
 
 _AHEAD = DEPTH // 8  # reads ahead in flight, as for files
@@ -24,11 +24,16 @@ _AHEAD = DEPTH // 8  # reads ahead in flight, as for files
 
 @dataclass
 class _Read:
-    """A bundle on its way; `left`: commands that have not been sent, by their place in `to`."""
+    """A bundle on its way; `left`: parts that have not been sent, by their place in `to`, and their bytes.
+
+    `joins`: commands that wait in device time for what was read ahead.
+    """
 
     to: U8
-    left: list[tuple[int, Command]]
+    place: Place
+    left: list[tuple[int, int]]
     ahead: bool
+    joins: list[Command] = field(default_factory=list)
     done: threading.Event = field(default_factory=threading.Event)
     error: BaseException | None = None
     in_flight: int = 0
@@ -47,6 +52,7 @@ class DriveWeights:
         values = KeyValueNamespace(target)
         self.manifest, self._table = read_manifest(values, config, str(self.path))
         check_complete(values, self.manifest, str(self.path))
+        self._modelled = target.device_ns() is not None
         self._part = min(target.max_transfer_bytes, self.manifest.piece_bytes)
         self._reads: dict[int, _Read] = {}
         self._next = 0
@@ -59,14 +65,11 @@ class DriveWeights:
     def start(self, array: Array, index: int, to: U8, *, ahead: bool = False) -> int:
         """See Reader."""
         place = place_of(self.manifest, array, index)
-        left = []
-        for at in range(0, array.stride, self._part):
-            size = min(self._part, array.stride - at)
-            left.append((at, commands.retrieve(place.key, size, place.offset + at)))
+        left = [(at, min(self._part, array.stride - at)) for at in range(0, array.stride, self._part)]
         with self._changed:
             self._require_open()
             self._next += 1
-            self._reads[self._next] = _Read(to, left, ahead)
+            self._reads[self._next] = _Read(to, place, left, ahead)
             self._changed.notify()
             return self._next
 
@@ -98,6 +101,8 @@ class DriveWeights:
         read.done.wait()
         with self._changed:
             del self._reads[ticket]
+        if read.joins and read.error is None:
+            self.target.submit_many(read.joins)
         if read.error is not None:
             what = f"bundle {index} of {array.name} in {self.path}"
             raise TargetError(f"cannot read {what}: {read.error}") from read.error
@@ -171,14 +176,21 @@ class DriveWeights:
                 for ahead, most in ((False, DEPTH), (True, _AHEAD)):
                     for read in (one for one in waiting if one.ahead == ahead):
                         while read.left and len(batch) < most:
-                            batch.append((read, *read.left.pop(0)))
-                            read.in_flight += 1
+                            batch.append(self._command(read, *read.left.pop(0)))
                 if batch:
                     self._counters["reads"] += len(batch)
                     self._counters["most_in_flight"] = max(self._counters["most_in_flight"], len(batch))
                     return batch
                 self._changed.wait()
         return []
+
+    def _command(self, read: _Read, at: int, size: int) -> tuple[_Read, int, Command]:
+        """The command for a part of a bundle. On modelled flash, what is read ahead runs beside other commands."""
+        read.in_flight += 1
+        key, offset, ahead = read.place.key, read.place.offset + at, read.ahead and self._modelled
+        if ahead:
+            read.joins.append(commands.retrieve(key, 0, offset, ahead=True))
+        return read, at, commands.retrieve(key, size, offset, ahead=ahead)
 
     def _arrived(self, read: _Read, at: int, command: Command, found: Completion | BaseException) -> None:
         """Put what a command has read into its place."""

@@ -14,6 +14,7 @@ namespace kvdrive {
 std::unique_ptr<Engine> make_engine(const std::string& name, int threads);
 
 void bind_engine(nanobind::module_& m);
+void bind_disk(nanobind::module_& m);
 void bind_drive(nanobind::module_& m);
 void bind_formats(nanobind::module_& m);
 void bind_nvme(nanobind::module_& m);

@@ -7,6 +7,7 @@
 NB_MODULE(_native, m) {
   m.doc() = "Compute engines and the software drive.";
   kvdrive::bind_engine(m);
+  kvdrive::bind_disk(m);
   kvdrive::bind_drive(m);
   kvdrive::bind_formats(m);
   kvdrive::bind_nvme(m);

@@ -17,7 +17,7 @@ static_assert(kMaxValueBytes == ValueStore::kMostBytes && kMaxKeyBytes == sizeof
 
 constexpr std::uint32_t kStoreOptions =
     kStoreMustExist | kStoreMustNotExist | kStoreUncompressed | kStoreFua | kStorePart;
-constexpr std::uint32_t kRetrieveOptions = kRetrieveRaw | kRetrieveOffset;
+constexpr std::uint32_t kRetrieveOptions = kRetrieveRaw | kRetrieveOffset | kRetrieveAhead;
 constexpr std::uint32_t kDeleteReports = 1;  // bit of the feature: DELETE of a key that does not exist is an error
 
 constexpr Reply invalid(std::size_t location) {
@@ -160,8 +160,12 @@ Reply retrieve(DriveState& drive, const Request& request) {
   if (value == nullptr) return {.status = kScKeyDoesNotExist};
   Reply reply{.result = value->bytes | std::uint64_t{drive.volume.values().version(*value)} << 32};
   const std::uint32_t count = std::min(command.size, value->bytes - std::min(value->bytes, command.offset));
-  const Ns ready = drive.now + drive.volume.device().firmware_read(count);
-  const ReadResult found = drive.volume.values().read(*value, command.offset, count, ready, reply.data);
+  const bool ahead = command.options & kRetrieveAhead;
+  Ns ready = drive.now + drive.volume.device().firmware_read(count);
+  if (ahead && count == 0 && value->list != GroupMap::kNoList) {
+    ready = drive.volume.ftl().join(value->list, command.offset / abi::kPageBytes, ready);
+  }
+  const ReadResult found = drive.volume.values().read(*value, command.offset, count, ready, reply.data, ahead);
   reply.done = found.done;
   if (!found.whole) return {.status = kScUnrecoveredError, .done = found.done};
   ++drive.counters.value_retrieves;

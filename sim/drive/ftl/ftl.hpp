@@ -58,6 +58,9 @@ class Ftl {
 
   // See ReadPath.
   ReadResult read(std::span<const GroupRead> reads, Ns ready, Sink sink) { return reads_.read(reads, ready, sink); }
+  ReadResult read_ahead(std::span<const GroupRead> reads, Ns ready) { return reads_.read_ahead(reads, ready); }
+  Ns join(ListId list, std::uint32_t index, Ns ready) { return reads_.join(list, index, ready); }
+  std::uint64_t pages_ahead() const { return reads_.pages_ahead(); }
   ReadResult view(ListId list, const std::vector<bool>& wanted, Ns ready, Sink sink,
                   std::vector<const std::byte*>& pages) {
     return reads_.view(list, wanted, ready, sink, pages);

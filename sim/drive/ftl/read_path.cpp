@@ -62,6 +62,22 @@ ReadResult ReadPath::read_directly(std::span<const GroupRead> reads, Ns ready, S
 
 ReadResult ReadPath::read(std::span<const GroupRead> reads, Ns ready, Sink sink) {
   if (direct() != nullptr) return read_directly(reads, ready, sink);
+  return copy(reads, sink, [&](std::span<const UnitRead> units) { return time_reads(units, ready, sink); });
+}
+
+ReadResult ReadPath::read_ahead(std::span<const GroupRead> reads, Ns ready) {
+  if (direct() != nullptr) return read_directly(reads, ready, Sink::kHost);
+  return copy(reads, Sink::kHost, [&](std::span<const UnitRead> units) {
+    if (!state_.device.timing().modelled()) return ready;
+    const AheadReads::Range range{state_.map.family(reads.front().list), reads.front().index, reads.back().index + 1};
+    ahead_.add(range, pages_of(units), ready, Sink::kHost);
+    return ready;
+  });
+}
+
+// `time` returns when the reads from the flash are done.
+template <typename Time>
+ReadResult ReadPath::copy(std::span<const GroupRead> reads, Sink sink, Time time) {
   std::vector<UnitRead> from_flash;
   std::vector<Unit> units;
   units.reserve(reads.size());
@@ -74,7 +90,7 @@ ReadResult ReadPath::read(std::span<const GroupRead> reads, Ns ready, Sink sink)
     }
   }
   reads_for(sink) += reads.size();
-  ReadResult result{true, time_reads(from_flash, ready, sink)};
+  ReadResult result{true, time(from_flash)};
   fetch_units(from_flash);
   for (std::size_t i = 0; i < reads.size(); ++i) {
     std::memcpy(reads[i].out, page(units[i]), abi::kPageBytes);
@@ -153,10 +169,9 @@ void ReadPath::fetch_units(std::span<const UnitRead> reads) const {
   }
 }
 
-// One sensing serves all groups of a flash page, and the same page of several planes. Reads are started row by row, and
+// One sensing serves all groups of a flash page, and the same page of several planes. The pages come row by row, and
 // within a row die by die.
-Ns ReadPath::time_reads(std::span<const UnitRead> reads, Ns ready, Sink sink) {
-  if (!state_.device.timing().modelled()) return ready;
+std::vector<PageRead> ReadPath::pages_of(std::span<const UnitRead> reads) {
   struct Read {
     std::uint64_t key;  // row, die, slot
     std::uint32_t wanted_bytes;
@@ -172,7 +187,7 @@ Ns ReadPath::time_reads(std::span<const UnitRead> reads, Ns ready, Sink sink) {
     sorted.push_back({(row * state_.geometry.dies() + p.die) * per_program + p.slot, read.wanted_bytes});
   }
   std::ranges::sort(sorted, {}, &Read::key);
-  Ns done = ready;
+  std::vector<PageRead> pages;
   for (std::size_t i = 0; i < sorted.size();) {
     const std::uint64_t program = sorted[i].key / per_program;
     const auto slot = static_cast<std::uint32_t>(sorted[i].key % per_program);
@@ -193,9 +208,13 @@ Ns ReadPath::time_reads(std::span<const UnitRead> reads, Ns ready, Sink sink) {
       page.wanted_bytes += sorted[i].wanted_bytes;
     }
     state_.counters.pages_sensed += page.planes;
-    done = std::max(done, state_.device.read(page, ready, sink));
+    pages.push_back(page);
   }
-  return done;
+  return pages;
+}
+
+Ns ReadPath::time_reads(std::span<const UnitRead> reads, Ns ready, Sink sink) {
+  return state_.device.timing().modelled() ? ahead_.read(pages_of(reads), ready, sink) : ready;
 }
 
 }  // namespace kvdrive

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "ftl/ahead_reads.hpp"
 #include "ftl/ftl_state.hpp"
 #include "storage/direct_reads.hpp"
 
@@ -35,6 +36,13 @@ class ReadPath {
 
   // Copies groups. `ready` is the device time at which the firmware starts the reads.
   ReadResult read(std::span<const GroupRead> reads, Ns ready, Sink sink);
+  // Like `read` of consecutive groups of a list for the host, but in device time nobody waits for the flash until
+  // `join`: the result is done at `ready`.
+  ReadResult read_ahead(std::span<const GroupRead> reads, Ns ready);
+  // Returns the device time at which the latest `read_ahead` that holds this group is done; `ready` if none does.
+  Ns join(ListId list, std::uint32_t index, Ns ready) { return ahead_.join(state_.map.family(list), index, ready); }
+  void use_idle_dies(Ns now) { ahead_.use_idle_dies(now); }
+  std::uint64_t pages_ahead() const { return ahead_.pages(); }
 
   // Gives access to the first `wanted.size()` groups of a list without a copy: appends their addresses to `pages`, null
   // for groups that are not wanted. The addresses are valid until the next change. Then `fetch` makes sure that they
@@ -76,11 +84,16 @@ class ReadPath {
   bool intact(Family family, std::uint32_t index, Unit unit, const std::byte* page) const;
   bool strikes(Unit unit) { return !WriteQueue::holds(unit) && state_.faults.strikes(FaultKind::kReadUncorrectable); }
   ReadResult read_directly(std::span<const GroupRead> reads, Ns ready, Sink sink);
+  // The flash pages to sense for these units.
+  std::vector<PageRead> pages_of(std::span<const UnitRead> reads);
+  template <typename Time>
+  ReadResult copy(std::span<const GroupRead> reads, Sink sink, Time time);
   std::uint64_t& reads_for(Sink sink) {
     return sink == Sink::kFirmware ? state_.counters.groups_reread : state_.counters.groups_read;
   }
 
   FtlState& state_;
+  AheadReads ahead_{state_.device};
   DirectReads* direct_ = nullptr;
   std::uint64_t cached_ = 0;
 };

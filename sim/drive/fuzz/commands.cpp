@@ -178,7 +178,7 @@ class Commands final : public Surface {
     if (command.opcode == nvme::kValueStore) {
       command.options = static_cast<std::uint8_t>(random.pick({0, 0, 1, 2, 3, 0x40, 0x80, 0x80, 0x80, 0x82}));
     } else if (command.opcode == nvme::kValueRetrieve) {
-      command.options = static_cast<std::uint8_t>(random.pick({0, 1, 0x80}));
+      command.options = static_cast<std::uint8_t>(random.pick({0, 1, 0x40, 0x80, 0xc0}));
     }
     if (command.options & 0x80) {
       command.offset = static_cast<std::uint32_t>(random.one_in(4) ? random.below(20'000) : 4096 * random.below(4));

@@ -5,6 +5,7 @@
 // free moment of its bus. All arithmetic is on integers: the same calls give the same times.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <queue>
@@ -31,6 +32,7 @@ struct PageRead {
   std::uint32_t planes = 1;        // planes that are sensed together
   std::uint32_t bytes = 0;         // bytes of all planes that cross the channel
   std::uint32_t wanted_bytes = 0;  // bytes that the page filter lets through
+  bool ahead = false;              // nobody waits for it yet
 };
 
 struct EccCounters {
@@ -65,6 +67,9 @@ class NandDevice {
 
   // Precondition of all later calls: they start at `now` or later.
   void advance(Ns now);
+  Ns now() const { return now_; }
+  // When the reads and programs of a die that were issued so far end.
+  Ns free_at(std::uint32_t die) const { return std::max(dies_[die].free_at, dies_[die].busy_until); }
 
   // Fault injection: the die takes `percent` of its normal time for sensing and programming.
   void slow_down(std::uint32_t die, std::uint32_t percent) { dies_.at(die).percent = percent; }
@@ -103,6 +108,7 @@ class NandDevice {
   std::vector<Timeline> channels_;
   std::vector<std::uint64_t> channel_bytes_;
   Timeline pcie_, peer_, dram_;
+  Ns now_ = 0;  // of the latest `advance`
   std::priority_queue<Release, std::vector<Release>, std::greater<>> releases_;
   std::uint64_t buffered_bytes_ = 0;
   std::uint64_t memory_bytes_ = 0;

@@ -1,21 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asynchronous transfers of a file: an io_uring, or blocking calls if the kernel provides none.
+// Asynchronous transfers of a file: an io_uring, or blocking calls if the kernel provides none. With other users of its
+// disk in this process they take turns (disk_queue.hpp). One thread may use the object.
 #pragma once
 
 #include <sys/uio.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "storage/disk_queue.hpp"
 #include "storage/io_ring.hpp"
 
 namespace kvdrive {
 
-class AsyncTransfers {
+class AsyncTransfers final : private DiskQueue::User {
  public:
   // Gets 0 or an errno; a short transfer counts as EIO.
   using Done = std::function<void(int error)>;
@@ -26,15 +31,20 @@ class AsyncTransfers {
   // Waits for transfers in flight. Their `done` is not called any more.
   ~AsyncTransfers();
 
+  // Takes turns from now on. Precondition: nothing was transferred yet.
+  void take_turns(std::shared_ptr<DiskQueue> disk) { disk_ = std::move(disk); }
+
   // The memory that `parts` name must stay unchanged until `done` was called: within this call or a later one.
   void write(int file, std::uint64_t offset, std::span<const iovec> parts, Done done) {
-    start(Way::kWrite, file, offset, parts, std::move(done));
+    start({.way = Way::kWrite, .file = file, .offset = offset, .kind = TransferKind::kBackground}, parts,
+          std::move(done));
     submit();
   }
   // The read starts with the next `submit` or `wait`, because the kernel accepts many reads together for little more
   // than the cost of one.
-  void read(int file, std::uint64_t offset, std::span<const iovec> parts, Done done) {
-    start(Way::kRead, file, offset, parts, std::move(done));
+  void read(int file, std::uint64_t offset, std::span<const iovec> parts, Done done,
+            TransferKind kind = TransferKind::kAttention) {
+    start({.way = Way::kRead, .file = file, .offset = offset, .kind = kind}, parts, std::move(done));
   }
   void submit();
 
@@ -46,19 +56,30 @@ class AsyncTransfers {
 
  private:
   enum class Way : std::uint8_t { kRead, kWrite };
+  struct Place {
+    Way way = Way::kRead;
+    int file = -1;
+    std::uint64_t offset = 0;
+    TransferKind kind = TransferKind::kAttention;
+  };
   struct Transfer {
+    Place place;
     std::vector<iovec> parts;
-    std::uint64_t bytes = 0;
+    DiskQueue::Turn turn;
     Done done;
     bool busy = false;
   };
 
-  void start(Way way, int file, std::uint64_t offset, std::span<const iovec> parts, Done done);
-  void queue(Way way, unsigned slot, int file, std::uint64_t offset);
+  void start(const Place& place, std::span<const iovec> parts, Done done);
+  void begin(unsigned slot) override;
 
+  std::shared_ptr<DiskQueue> disk_;
   std::vector<Transfer> transfers_;
-  IoRing ring_;  // closed first: the kernel reads `transfers_`
-  unsigned in_flight_ = 0;
+  std::mutex mutex_;                 // of what other threads use in `begin`: the ring's entries, and `gathering_`
+  bool gathering_ = false;           // true: the next `submit` passes the entries to the kernel
+  IoRing ring_;                      // closed first: the kernel reads `transfers_`
+  unsigned in_flight_ = 0;           // transfers that have not ended, whether or not the kernel has them
+  std::atomic<unsigned> begun_ = 0;  // of these, those that the kernel has
 };
 
 }  // namespace kvdrive

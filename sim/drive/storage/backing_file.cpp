@@ -68,6 +68,7 @@ BackingFile::BackingFile(const std::filesystem::path& path, Access access)
     if (::flock(cached_, (read_only() ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0) refuse(path, "another drive has it open");
     const int direct = ::open(path.c_str(), way | O_DIRECT | O_CLOEXEC);
     if (direct >= 0) direct_ = direct;
+    writer_.take_turns(DiskQueue::of(cached_));
   } catch (...) {
     ::close(cached_);
     throw;

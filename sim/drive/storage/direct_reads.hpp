@@ -32,7 +32,7 @@ class DirectReads {
     int error = 0;  // the last errno
   };
 
-  explicit DirectReads(const BackingFile& file) : file_(file) {}
+  explicit DirectReads(const BackingFile& file) : file_(file) { transfers_.take_turns(DiskQueue::of(file.direct())); }
 
   // Reads whole pages into page-aligned memory. The read begins with the next `submit` or `wait`. Memory and batch must
   // live until `wait` has returned.

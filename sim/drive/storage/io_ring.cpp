@@ -81,6 +81,12 @@ void IoRing::enter(unsigned wait_for) {
   } while (queued_ > 0 || wait_for > 0);
 }
 
+void IoRing::wait() const {
+  while (::syscall(SYS_io_uring_enter, ring_, 0, 1, IORING_ENTER_GETEVENTS, nullptr, 0) < 0) {
+    if (errno != EINTR) throw std::system_error(errno, std::generic_category(), "io_uring_enter");
+  }
+}
+
 const io_uring_cqe* IoRing::front() const {
   const std::uint32_t head = word(cq_head_).load(std::memory_order_relaxed);
   if (head == word(cq_tail_).load(std::memory_order_acquire)) return nullptr;

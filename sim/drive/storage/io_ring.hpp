@@ -2,7 +2,7 @@
 // An io_uring: a queue of entries that the kernel works on, and one of completions.
 //
 // The ring is used through its three system calls. The library liburing would be one more package on each machine, in
-// place of these few lines. Not safe to call concurrently.
+// place of these few lines. Not safe to call concurrently, except for `wait`.
 #pragma once
 
 #include <atomic>
@@ -33,6 +33,8 @@ class IoRing {
   io_uring_sqe& queue();
   // Passes queued entries to the kernel, then waits for `wait_for` completions. Throws std::system_error.
   void enter(unsigned wait_for);
+  // Waits for a completion. Meanwhile another thread may call `queue` and `enter`. Throws std::system_error.
+  void wait() const;
   unsigned queued() const { return queued_; }  // entries that the kernel has not received yet
 
   // The oldest completion, until `pop`; null if there is none.

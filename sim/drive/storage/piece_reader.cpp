@@ -20,6 +20,7 @@ PieceReader::PieceReader(const std::filesystem::path& path, std::size_t piece_by
   if (piece_bytes == 0 || piece_bytes % abi::kPageBytes != 0 || depth == 0) {
     throw std::runtime_error("pieces are whole pages, and at least one read is in flight");
   }
+  transfers_.take_turns(DiskQueue::of(file_.direct()));
   thread_ = std::thread([this] { serve(); });
 }
 
@@ -123,11 +124,13 @@ std::vector<PieceReader::Piece> PieceReader::take(unsigned in_flight) {
 
 void PieceReader::begin(const Piece& piece) {
   const iovec part{piece.to.data(), piece.to.size()};
-  transfers_.read(file_.direct(), piece.offset, std::span(&part, 1), [this, piece](int error) {
+  const auto keep = [this, piece](int error) {
     arrived_.push_back(piece);
     arrived_.back().error = error;
     arrived_.back().bad = error == 0 && crc32c(piece.to) != piece.checksum;
-  });
+  };
+  transfers_.read(file_.direct(), piece.offset, std::span(&part, 1), keep,
+                  piece.ahead ? TransferKind::kAhead : TransferKind::kWeights);
 }
 
 void PieceReader::settle() {

@@ -62,9 +62,9 @@ class ValueStore {
   void remove(const Key& key);
   void clear();
 
-  // Reads `count` bytes from `offset` on. Precondition: the value has them.
-  ReadResult read(const Value& value, std::uint32_t offset, std::uint32_t count, Ns ready,
-                  std::vector<std::byte>& out) const;
+  // Reads `count` bytes from `offset` on. Precondition: the value has them. `ahead`: see ReadPath::read_ahead.
+  ReadResult read(const Value& value, std::uint32_t offset, std::uint32_t count, Ns ready, std::vector<std::byte>& out,
+                  bool ahead = false) const;
 
   void save(RecordWriter& writer, bool everything) const;
   void committed() { changed_.clear(); }

@@ -124,7 +124,7 @@ def test_the_timeline_has_a_clock_for_the_host_and_one_for_the_drive(generate, t
     names = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
     inside = {pid: name for pid, name in names.items() if pid not in (1, 2)}
     assert {names[1], names[2]} == {"host (wall time)", "drive (modelled time)"}
-    assert set(inside.values()) >= {f"drive: {kind} (modelled time)" for kind in ("PCIe", "engine", "queue")}
+    assert set(inside.values()) >= {f"drive: {kind} (modelled device time)" for kind in ("PCIe", "engine", "queue")}
     jobs = [
         event for event in events if event["ph"] == "X" and inside.get(event["pid"], "").startswith("drive: engine (")
     ]

@@ -15,7 +15,7 @@ from kvdrive.cli.main import app
 from kvdrive.errors import InputError, TargetError, UnsupportedError
 from kvdrive.generation import places
 from kvdrive.generation.checkpoints import read_config
-from kvdrive.nvme.wire import ValueOpcode
+from kvdrive.nvme.wire import RetrieveOption, ValueCommand, ValueOpcode
 from kvdrive.targets.key_value import KeyValueNamespace
 from kvdrive.targets.opening import DriveOptions, open_drive, open_drives
 from kvdrive.weights import drive_values, fingerprint
@@ -89,6 +89,31 @@ def test_reads_take_device_time(placed):
         reader.close()
         with pytest.raises(TargetError, match="closed"):
             reader.start(array, 0, memory)
+
+
+@pytest.mark.parametrize("target", ["emulator", "cpu"])
+def test_in_device_time_reads_ahead_run_beside_other_commands_until_somebody_waits(target, placed):
+    folder, file, drives = placed("mixtral", target)
+    with open_drive(drives) as drive:
+        reader = DriveWeights(drive, fingerprint.of_config(read_config(folder)))
+        seen, array = counted(drive, ValueOpcode.VALUE_RETRIEVE), reader.manifest.experts[1]
+        memory, expected = aligned(array.stride), aligned(array.stride)
+        WeightsFile(file).read(array, 3, expected)
+        for ahead in (True, False):
+            seen.clear()
+            memory[:] = 0
+            reader.wait(reader.start(array, 3, memory, ahead=ahead), array, 3)
+            np.testing.assert_array_equal(memory, expected)
+            sent = [np.frombuffer(one.entry, ValueCommand)[0] for one in seen]
+            beside = [bool(one["options"] & RetrieveOption.RETRIEVE_AHEAD) for one in sent]
+            waits = [one["offset"] for one in sent if one["size"] == 0]
+            if ahead and target == "emulator":
+                assert all(beside)
+                assert waits == [one["offset"] for one in sent if one["size"] > 0]
+            else:
+                assert not any(beside)
+                assert waits == []
+        reader.close()
 
 
 def counted(drive, opcode):

@@ -1,0 +1,298 @@
+"""K and V and experts on one disk: alone and together, and beside them on the modelled flash of one drive.
+
+A step is one layer of a decode step whose experts are known one layer before: the attention of all KV heads over
+the context, and as many bytes of experts as K and V have. `together` starts both at once and ends when both have ended.
+On the cpu target all reads go around the page cache, K and V through the drive, experts through the reader of a file
+of weights; the file lies on the drive's disk. The disk's rate is that of the same file with 64 reads of 512 KiB in
+flight, measured in each round. Ratios are taken inside a round. On the emulator, experts are a value of namespace 4,
+read ahead in device time while attention works (RETRIEVE_AHEAD).
+Writes a table of docs/weights.md.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from attention_states import IN_RUNS, Shape, made_up
+from kvdrive import abi
+from kvdrive._native import PieceReader, crc32c
+from kvdrive.kernels.native import scale_bits
+from kvdrive.kvcache.session import Session
+from kvdrive.nvme import values
+from kvdrive.nvme.commands import flush
+from kvdrive.perf.kept import processor
+from kvdrive.targets.cpu import CpuDrive
+from kvdrive.targets.emulator import Emulator
+from kvdrive.targets.key_value import KeyValueNamespace
+from kvdrive.weights.bundles import U8
+from kvdrive.weights.file import DEPTH, aligned
+from weights_bench import arguments, publish
+
+PIECE = 512 << 10
+EXPERT_PIECES = 16  # an expert of 8 MiB
+NAMES = {"kv": "K and V alone", "experts": "experts alone", "together": "both at once"}
+WAYS = tuple(NAMES)
+
+
+@dataclass(frozen=True)
+class Work:
+    """Sizes. `steps` of each way in a round, one layer each; `experts` in the file."""
+
+    kv: Shape
+    experts: int
+    rounds: int
+    steps: int
+
+    @property
+    def layer_bytes(self) -> int:
+        """K and V of a layer."""
+        return self.kv.kv_bytes // self.kv.layers
+
+    @property
+    def experts_of_a_step(self) -> int:
+        """As many bytes of experts as of K and V, or one."""
+        return max(self.layer_bytes // (PIECE * EXPERT_PIECES), 1)
+
+    @property
+    def expert_bytes(self) -> int:
+        """Experts of a step."""
+        return self.experts_of_a_step * PIECE * EXPERT_PIECES
+
+
+FULL = Work(Shape(layers=4, kv_heads=8, group=4, head_dim=128, tokens=32768), experts=128, rounds=5, steps=24)
+QUICK = Work(Shape(layers=2, kv_heads=2, group=2, head_dim=64, tokens=2048), experts=2, rounds=2, steps=3)
+
+
+class Experts:
+    """A file of random experts."""
+
+    def __init__(self, path: Path, count: int, of_a_step: int) -> None:
+        rng, sums = np.random.default_rng(7), []
+        with path.open("wb") as file:
+            for _ in range(count):
+                expert = rng.integers(0, 256, PIECE * EXPERT_PIECES, np.uint8)
+                sums.append([crc32c(expert[at : at + PIECE]) for at in range(0, expert.size, PIECE)])
+                file.write(expert)
+            os.fsync(file.fileno())
+        self._sums = np.array(sums, np.uint32)
+        self.reader = PieceReader(path, PIECE, DEPTH)
+        self._to: U8 = aligned(of_a_step * PIECE * EXPERT_PIECES).reshape(of_a_step, -1)
+        self._rng = np.random.default_rng(8)
+
+    def step(self) -> None:
+        """Read experts that nothing foresees. Raises RuntimeError if one is damaged."""
+        count, size = self._to.shape
+        chosen = self._rng.integers(0, len(self._sums), count)
+        tickets = self.reader.start_rows(chosen * size, self._to, np.arange(count), self._sums[chosen])
+        if (failed := self.reader.wait_all(tickets)) != (-1, 0, -1):
+            raise RuntimeError(f"an expert could not be read: {failed}")
+
+
+class Attention:
+    """K and V on a drive, and queries for the layers in turn."""
+
+    def __init__(self, drive: CpuDrive | Emulator, shape: Shape) -> None:
+        self._shape, self._states = shape, made_up(shape, IN_RUNS)
+        self._session = Session(drive)
+        for layer in range(shape.layers):
+            self._session.append(layer, abi.KvKind.KEYS, 0, self._states.k[layer])
+            self._session.append(layer, abi.KvKind.VALUES, 0, self._states.v[layer])
+        drive.execute(flush())
+        self._layer = 0
+        self.expected: dict[int, bytes] = {}
+
+    def step(self) -> None:
+        """The attention of the next layer. Raises RuntimeError if a layer has other bits than before."""
+        layer, self._layer = self._layer, (self._layer + 1) % self._shape.layers
+        bits = scale_bits(None, self._shape.head_dim)
+        found = self._session.attend(layer, self._states.q[layer], self._shape.tokens, bits).out.tobytes()
+        if self.expected.setdefault(layer, found) != found:
+            raise RuntimeError(f"the attention of layer {layer} has other bits than before")
+
+
+def turns(work: Work, attention: Attention, experts: Experts) -> list[dict[str, Any]]:
+    """Rounds in which the disk's rate and all ways take turns. Seconds of each step by way."""
+    rounds = []
+    with ThreadPoolExecutor(1) as beside:
+
+        def together() -> tuple[float, float]:
+            began = time.perf_counter()
+            reads = beside.submit(timed, experts.step)
+            kv = timed(attention.step)
+            return max(reads.result(), time.perf_counter() - began), kv
+
+        for _ in range(work.rounds + 1):  # the first round warms up
+            found: dict[str, Any] = {"disk": disk_rate(work, experts)}
+            found["kv"] = [timed(attention.step) for _ in range(work.steps)]
+            found["experts"] = [timed(experts.step) for _ in range(work.steps)]
+            both = [together() for _ in range(work.steps)]
+            found["together"], found["kv_beside"] = ([pair[i] for pair in both] for i in range(2))
+            rounds.append(found)
+    return rounds[1:]
+
+
+def timed(step: Callable[[], None]) -> float:
+    """Seconds of a step."""
+    began = time.perf_counter()
+    step()
+    return time.perf_counter() - began
+
+
+def disk_rate(work: Work, experts: Experts) -> float:
+    """Bytes per second of the disk with DEPTH reads of PIECE in flight all the time, without attention."""
+    before = experts.reader.counters()
+    for _ in range(work.steps):
+        experts.step()
+    after = experts.reader.counters()
+    return (after["bytes"] - before["bytes"]) * 1e9 / (after["busy_ns"] - before["busy_ns"])
+
+
+def device_times(work: Work, path: Path, threads: int) -> dict[str, list[int]]:
+    """Device ns of each step on a drive with modelled flash that holds both, by way."""
+    key, found = b"experts", {way: [] for way in (*WAYS, "kv_beside")}
+    with Emulator(path, "fast", threads, 2 * (work.kv.kv_bytes + work.expert_bytes) + (64 << 20)) as drive:
+        KeyValueNamespace(drive).store(key, np.random.default_rng(9).bytes(work.expert_bytes))
+        attention = Attention(drive, work.kv)
+
+        def retrieve(meanwhile: Callable[[], None] = lambda: None) -> None:
+            for size in (PIECE, 0):  # size 0 waits
+                for at in range(0, work.expert_bytes, PIECE):
+                    drive.execute(values.retrieve(key, size, at, ahead=True))
+                if size:
+                    meanwhile()
+
+        def together() -> None:
+            retrieve(lambda: found["kv_beside"].append(device_ns(drive, attention.step)))
+
+        for _ in range(work.kv.layers):
+            for way, step in (("kv", attention.step), ("experts", retrieve), ("together", together)):
+                found[way].append(device_ns(drive, step))
+    return found
+
+
+def device_ns(drive: Emulator, step: Callable[[], None]) -> int:
+    """Device time of a step."""
+    before = drive.device_ns()
+    step()
+    return drive.device_ns() - before
+
+
+def run(work: Work, folder: Path, threads: int) -> dict[str, Any]:
+    """Measure on the disk of `folder`."""
+    say = Console(stderr=True)
+    capacity = 2 * work.kv.kv_bytes + (64 << 20)
+    with CpuDrive(folder / "drive.kv", threads, capacity, format=True) as drive:
+        attention = Attention(drive, work.kv)
+        experts = Experts(folder / "experts", work.experts, work.experts_of_a_step)
+        say.print("K and V and experts are on the disk")
+        before = drive.transfers()
+        rounds = turns(work, attention, experts)
+        transfers = {
+            kind: {name: value - before[kind][name] for name, value in counts.items()}
+            for kind, counts in drive.transfers().items()
+        }
+        direct = drive.read_stats()
+        found = {
+            "work": asdict(work),
+            "layer_bytes": work.layer_bytes,
+            "expert_bytes": work.expert_bytes,
+            "threads": threads,
+            "around_cache": direct.around_cache and experts.reader.around_cache,
+            "asynchronous": direct.asynchronous and experts.reader.asynchronous,
+            "rounds": rounds,
+            "transfers": transfers,
+        }
+    (folder / "drive.kv").unlink()
+    return found | {"device_ns": device_times(work, folder / "emulated.kv", threads)}
+
+
+def summary(result: dict[str, Any], way: str) -> dict[str, float]:
+    """Mean and p99 of the steps in seconds, and the bytes of a step against the disk's rate (median of rounds)."""
+    sizes = {"kv": result["layer_bytes"], "experts": result["expert_bytes"]}
+    size = sizes.get(way, sum(sizes.values()))
+    steps = [seconds for found in result["rounds"] for seconds in found[way]]
+    shares = [size * len(found[way]) / sum(found[way]) / found["disk"] for found in result["rounds"]]
+    return {
+        "mean": statistics.fmean(steps),
+        "p99": float(np.quantile(steps, 0.99)),
+        "rate": size / statistics.fmean(steps),
+        "share": statistics.median(shares),
+    }
+
+
+def table(result: dict[str, Any]) -> str:
+    """The result for docs/weights.md."""
+    lines = [
+        "| step | MB | mean, ms | p99, ms | p99 / mean | GB/s | of the disk |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    sizes = {"kv": result["layer_bytes"], "experts": result["expert_bytes"]}
+    for way in WAYS:
+        found = summary(result, way)
+        cells = [
+            NAMES[way],
+            f"{sizes.get(way, sum(sizes.values())) / 1e6:,.0f}",
+            f"{1e3 * found['mean']:,.1f}",
+            f"{1e3 * found['p99']:,.1f}",
+            f"{found['p99'] / found['mean']:.2f}",
+            f"{found['rate'] / 1e9:.2f}",
+            f"{found['share']:.0%}",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    shape, rounds = result["work"]["kv"], result["rounds"]
+    disk = statistics.median(found["disk"] for found in rounds)
+    waited = ", ".join(
+        f"{counts['waited'] / counts['transfers']:.0%} of the transfers of kind {kind} for "
+        f"{counts['waited_ns'] / max(counts['waited'], 1) / 1e6:.1f} ms"
+        for kind, counts in result["transfers"].items()
+        if counts["transfers"]
+    )
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"{shape['tokens']:,} tokens, {shape['kv_heads']} KV heads of {shape['head_dim']}, {shape['group']} query "
+            f"heads each; {len(rounds)} rounds of {result['work']['steps']} steps. The disk reads {disk / 1e9:.2f} "
+            f"GB/s with {DEPTH} reads of 512 KiB in flight. In these rounds waited for their turn: {waited}. Measured "
+            f"on {processor()}, {result['threads']} threads.",
+            "",
+            device_table(result),
+        ]
+    )
+
+
+def device_table(result: dict[str, Any]) -> str:
+    """Steps in device time."""
+    means = {way: statistics.fmean(found) / 1e6 for way, found in result["device_ns"].items()}
+    sizes = {"kv": result["layer_bytes"], "experts": result["expert_bytes"]}
+    lines = ["| step, modelled device time | mean, ms | longest / mean | GB/s |", "| --- | ---: | ---: | ---: |"]
+    for way, name in NAMES.items():
+        longest = max(result["device_ns"][way]) / 1e6 / means[way]
+        rate = sizes.get(way, sum(sizes.values())) / means[way] / 1e6
+        lines.append(f"| {name} | {means[way]:,.2f} | {longest:.2f} | {rate:.2f} |")
+    text = (
+        f"Both at once take {means['together'] / (means['kv'] + means['experts']):.0%} of the time that they take one "
+        f"after the other. Attention takes {means['kv_beside'] / means['kv']:.2f} times as long as alone meanwhile."
+    )
+    return "\n".join([*lines, "", text])
+
+
+def main() -> None:
+    given = arguments(__doc__.splitlines()[0])
+    work = QUICK if given.quick else FULL
+    needed = 4 * work.kv.kv_bytes + work.experts * PIECE * EXPERT_PIECES + (1 << 30)
+    publish(given, "bench-shared", needed, lambda folder: run(work, folder, given.threads), table)
+
+
+if __name__ == "__main__":
+    main()
