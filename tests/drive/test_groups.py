@@ -445,6 +445,28 @@ def test_memory_for_hot_pages_is_bounded(make_drive):
     assert stats["hot_bytes"] == 10 * 4096
 
 
+@pytest.mark.parametrize("unit", [16, 32, 128])
+@pytest.mark.parametrize("preset", ["", "plain"])
+def test_hot_pages_stay_while_a_head_uses_them(make_drive, preset, unit):
+    """A head attends to hot pages where they are, while the pages of the next heads come and fill the budget.
+
+    Units of 16 tokens are half a page, which is copied; so are units that a mask cuts.
+    """
+    rng = np.random.default_rng(16)
+    host = make_drive(preset=preset, hot_bytes=30 * 4096)
+    k, v = halves(rng, 3, 1990, D), halves(rng, 3, 1990, D)
+    host.store(k, v, options=GROUPS)
+    host.store(k, v, options=GROUPS, layer=1)  # layer 0 leaves the write queue
+    valid = rng.random(1990) < 0.9
+    for query in range(3):
+        q = halves(rng, 3, 4, D)
+        for mask in (None, None, valid):
+            check(host, q, k, v, 1990, 1990, mask, unit=unit, k_top=4 + query)
+    stats = host.drive.flash_stats()
+    assert stats["hot_hits"] > 0
+    assert stats["hot_bytes"] <= 30 * 4096
+
+
 def hits(host, *query, **fields):
     """How many pages of `ask` were hot, and how many of the index were in memory."""
     before = host.drive.flash_stats()

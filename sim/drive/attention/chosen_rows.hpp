@@ -53,7 +53,7 @@ void each_staged(const HeadRows& rows, const Runs& tokens, Use use) {
 // Calls use(rows) for the rows of `tokens`, run by run. The batch's next request is stored_rows() of the same tokens.
 template <typename Use>
 void each_chosen(RowBatch& arriving, const HeadRows& rows, const Runs& tokens, Use use) {
-  arriving.next([&](const Run& run, const std::byte* bytes) {
+  arriving.next([&](const Run& run, const std::byte* bytes, bool) {
     use(std::span(bytes, std::size_t{run.count()} * rows.row_bytes()));
   });
   each_staged(rows, tokens, use);
@@ -101,6 +101,45 @@ class PlacedRows final : public KvPages {
  private:
   static constexpr std::uint32_t kRowsPerPage = 64;
 
+  std::vector<const std::byte*> pages_[2];
+};
+
+// Whole pages of chosen tokens where they are: in the batch, in drive memory, or staged. Only pages of a batch that do
+// not stay are copied.
+class ChosenPages final : public KvPages {
+ public:
+  explicit ChosenPages(const HeadRows& like) : KvPages(like.tokens_per_group(), like.format()) {}
+
+  // True if each run of tokens begins and ends with a page; the last one may end within a page.
+  static bool fit(const HeadRows& rows, const Runs& tokens) {
+    const std::uint32_t per_page = rows.tokens_per_group();
+    std::uint32_t end = 0;  // of the run before
+    for (const Run& run : tokens) {
+      if (end % per_page != 0 || run.first % per_page != 0) return false;
+      end = run.end;
+    }
+    return true;
+  }
+
+  // Adds all pages of K or of V. `room`: for the rows of all tokens. See each_chosen. Precondition: they `fit`.
+  void add(abi::KvKind kind, RowBatch& arriving, const HeadRows& rows, const Runs& tokens, std::byte* room) {
+    arriving.next([&](const Run& run, const std::byte* bytes, bool stays) {
+      const std::size_t size = std::size_t{run.count()} * rows.row_bytes();
+      if (!stays) bytes = static_cast<const std::byte*>(std::memcpy(room, bytes, size));
+      if (!stays) room += size;
+      pages_[kind].push_back(bytes);
+    });
+    const std::size_t page_bytes = std::size_t{rows.tokens_per_group()} * rows.row_bytes();
+    each_staged(rows, tokens, [&](std::span<const std::byte> staged) {
+      for (std::size_t at = 0; at < staged.size(); at += page_bytes) pages_[kind].push_back(staged.data() + at);
+    });
+  }
+
+  void visit(abi::KvKind kind, const Visit& visit) const override { visit(0, pages_[kind]); }
+  // Pages were checked when they were read.
+  void check(abi::KvKind, std::size_t, std::span<const std::byte* const>) const override {}
+
+ private:
   std::vector<const std::byte*> pages_[2];
 };
 

@@ -46,7 +46,7 @@ class RowsInMemory final : public RowBatch {
     const std::uint64_t stride = request.filtered ? request.row_bytes : abi::kPageBytes;
     const std::byte* bytes = rows_[next_++];
     request.each_run([&](auto, const Run& run) {
-      use(run, bytes);
+      use(run, bytes, true);
       bytes += run.count() * stride;
     });
   }

@@ -71,24 +71,45 @@ class GroupsHead {
     }
     memory_.start(head_, abi::kExact);
     memory_.job.tokens = tokens_.count();
-    const bool stored = context_.engine.reads_pages() && head_.k.format() != nvme::kBinary16;
-    const auto place = stored ? place_stored_rows : place_rows;
-    memory_.job.k = place(memory_, *arriving_, head_.k, tokens_);
-    memory_.job.v = place(memory_, *arriving_, head_.v, tokens_);
-    arriving_.reset();
-    memory_.place_inline_tokens(head_, true);
     memory_.job.out = memory_.place(head_.out_bytes());
-    if (stored) {
-      const PlacedRows rows(head_.k, tokens_.count(), memory_.at(memory_.job.k), memory_.at(memory_.job.v));
-      done_ = run_job(context_, done_.done, &rows);
+    memory_.place_inline_tokens(head_, true);
+    if (!context_.engine.reads_pages()) {
+      attend_to_rows();
+    } else if (ChosenPages::fit(head_.k, tokens_)) {
+      attend_in_place();
     } else {
-      done_ = run_job(context_, done_.done);
+      attend_to_stored_rows();
     }
+    arriving_.reset();
     if (!failed()) note_left_out();
     return done_;
   }
 
  private:
+  void attend_to_rows() {
+    memory_.job.k = place_rows(memory_, *arriving_, head_.k, tokens_);
+    memory_.job.v = place_rows(memory_, *arriving_, head_.v, tokens_);
+    done_ = run_job(context_, done_.done);
+  }
+
+  // Units whose pages hold tokens of others, or that the mask cuts, are copied.
+  void attend_to_stored_rows() {
+    memory_.job.k = place_stored_rows(memory_, *arriving_, head_.k, tokens_);
+    memory_.job.v = place_stored_rows(memory_, *arriving_, head_.v, tokens_);
+    const PlacedRows rows(head_.k, tokens_.count(), memory_.at(memory_.job.k), memory_.at(memory_.job.v));
+    done_ = run_job(context_, done_.done, &rows);
+  }
+
+  void attend_in_place() {
+    const std::uint64_t bytes = tokens_.count() * std::uint64_t{head_.k.row_bytes()};
+    memory_.job.k = memory_.place(bytes);
+    memory_.job.v = memory_.place(bytes);
+    ChosenPages pages(head_.k);
+    pages.add(abi::kKeys, *arriving_, head_.k, tokens_, memory_.at(memory_.job.k));
+    pages.add(abi::kValues, *arriving_, head_.v, tokens_, memory_.at(memory_.job.v));
+    done_ = run_job(context_, done_.done, &pages);
+  }
+
   std::uint32_t unit() const { return head_.command.r; }
   bool chooses() const { return head_.command.k_top < units_; }
   bool failed() const { return done_.status != abi::kSuccess; }
@@ -172,7 +193,7 @@ class GroupsHead {
     const std::uint64_t bytes = index_bytes(), address = memory_.place(bytes);
     std::byte* const to = memory_.at(address);
     std::uint64_t at = 0;
-    index.next([&](auto, const std::byte* page) {
+    index.next([&](auto, const std::byte* page, bool) {
       const std::uint64_t part = std::min<std::uint64_t>(abi::kPageBytes, bytes - at);
       std::memcpy(to + at, page, part);
       at += part;

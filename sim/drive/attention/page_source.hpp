@@ -83,15 +83,16 @@ struct RowRequest {
 // Rows that were requested together.
 class RowBatch {
  public:
-  using Use = std::function<void(const Run& rows, const std::byte* bytes)>;
+  // `stays`: true if the bytes stay valid as long as the batch.
+  using Use = std::function<void(const Run& rows, const std::byte* bytes, bool stays)>;
 
   RowBatch(bool all_read, Ns read_done) : whole(all_read), done(read_done) {}
   RowBatch(const RowBatch&) = delete;
   RowBatch& operator=(const RowBatch&) = delete;
   virtual ~RowBatch() = default;
 
-  // Calls use(rows, bytes) for the wanted rows of the next request, in order, with the bytes of consecutive rows of a
-  // page together. Precondition: `whole`.
+  // Calls use(rows, bytes, stays) for the wanted rows of the next request, in order, with the bytes of consecutive rows
+  // of a page together. Precondition: `whole`.
   virtual void next(const Use& use) = 0;
 
   const bool whole;  // false: at least one page is lost

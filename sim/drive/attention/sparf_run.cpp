@@ -166,7 +166,7 @@ class SparfHead {
     memory_.job.k = memory_.place_zeros(blocks * rows_.size() * abi::kLanes * 2);
     const Columns columns{memory_.at(memory_.job.k), rows_.size()};
     for (const EmbeddingSpan& span : spans_) {
-      index.next([&](const Run& run, const std::byte* from) {
+      index.next([&](const Run& run, const std::byte* from, bool) {
         const std::uint32_t page = run.first / span.rows_per_page, token = span.first_token_of(page);
         const std::uint32_t dimension = span.first_row(page) + run.first % span.rows_per_page;
         const std::uint32_t count = std::min(span.block_tokens(), tokens() - std::min(tokens(), token));
@@ -178,7 +178,7 @@ class SparfHead {
       });
     }
     for (std::size_t i = 0; i < whole_requests_; ++i) {
-      index.next([&](const Run& group, const std::byte* page) {
+      index.next([&](const Run& group, const std::byte* page, bool) {
         const auto [first, end] = tokens_of(group.first);
         columns.add_tokens(first, end, rows_, page + std::size_t{first % k.tokens_per_group()} * k.row_bytes(),
                            k.row_bytes());
@@ -220,7 +220,7 @@ class SparfHead {
     const auto batch = pages_.read({stored_rows(v, tokens, v.tokens())}, context_.ready, kChosenPieces);
     if (!batch->whole) return false;
     done_.done = std::max(done_.done, batch->done);
-    batch->next([&](const Run& run, const std::byte* bytes) {
+    batch->next([&](const Run& run, const std::byte* bytes, bool) {
       add_rows({bytes, std::size_t{run.count()} * v.row_bytes()}, sums, sign);
     });
     each_staged(v, tokens, [&](std::span<const std::byte> rows) { add_rows(rows, sums, sign); });

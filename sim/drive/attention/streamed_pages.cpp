@@ -106,14 +106,14 @@ class StreamedPages::Batch final : public RowBatch {
     const RowRequest& request = requests_[next_++];
     std::uint64_t pages = 0;
     std::uint32_t last = UINT32_MAX;
-    const std::byte* bytes = nullptr;
+    Page from{};
     request.each_run([&](std::uint32_t number, const Run& run) {
       if (number != last) {
-        bytes = page(request, request.first_page + number);
+        from = page(request, request.first_page + number);
         last = number;
         ++pages;
       }
-      use(run, bytes + std::size_t{run.first % request.rows_per_page} * request.row_bytes);
+      use(run, from.bytes + std::size_t{run.first % request.rows_per_page} * request.row_bytes, from.stays);
     });
     if (!request.filtered) return;
     source_.context_.filtered.count(pages, request.pages, request.rows_per_page, request.rows.count(),
@@ -136,16 +136,21 @@ class StreamedPages::Batch final : public RowBatch {
     return groups;
   }
 
-  const std::byte* page(const RowRequest& request, std::uint32_t index) {
-    if (const std::byte* const kept = in_memory_[at_++]) return kept;
+  // A page that drive memory keeps stays. The stream's own pages are gone when its next piece comes.
+  struct Page {
+    const std::byte* bytes = nullptr;
+    bool stays = false;
+  };
+  Page page(const RowRequest& request, std::uint32_t index) {
+    if (const std::byte* const kept = in_memory_[at_++]) return {kept, true};
     const std::byte* const read = next_page();
     ReadPath& path = source_.context_.ftl.read_path();
     if (source_.context_.ftl.damaged(request.list, index, std::span(&read, 1)) > 0) {
       ++damaged_;
     } else if (KeptPages* const kept = request.kept(path); kept != nullptr && piece_.whole) {
-      kept->keep(path.unit(request.list, index), read);
+      if (const std::byte* const copy = kept->keep(path.unit(request.list, index), read)) return {copy, true};
     }
-    return read;
+    return {read, false};
   }
 
   const std::byte* next_page() {

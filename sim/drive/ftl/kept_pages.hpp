@@ -39,7 +39,8 @@ class KeptPages {
   // From here on a new command uses pages.
   void begin_command() { ++command_; }
 
-  // The page of a unit, null if it is not here. It stays valid until the command ends, or `forget` or `clear`.
+  // The page of a unit, null if it is not here. It stays valid until the command ends, or `forget` or `clear`, because
+  // pages that the present command used make no room for others.
   const std::byte* find(Unit unit) {
     const auto found = pages_.find(unit);
     if (found == pages_.end()) {
@@ -52,14 +53,15 @@ class KeptPages {
     return found->second.page->data();
   }
 
-  // Keeps a copy of a unit's page if there is room for it.
-  void keep(Unit unit, const std::byte* page) {
-    if (WriteQueue::holds(unit)) return;  // it is in memory, and gets another unit
-    if (pages_.contains(unit) || !make_room()) return;
+  // Keeps a copy of a unit's page if there is room for it. Returns the copy, which is valid as a page of `find` is;
+  // null if it is not kept now.
+  const std::byte* keep(Unit unit, const std::byte* page) {
+    if (WriteQueue::holds(unit)) return nullptr;  // it is in memory, and gets another unit
+    if (pages_.contains(unit) || !make_room()) return nullptr;
     auto copy = std::make_unique_for_overwrite<Page>();
     std::memcpy(copy->data(), page, abi::kPageBytes);
     order_.push_front(unit);
-    pages_.emplace(unit, Entry{std::move(copy), order_.begin(), command_});
+    return pages_.emplace(unit, Entry{std::move(copy), order_.begin(), command_}).first->second.page->data();
   }
 
   void forget(Unit first, std::uint32_t count) {
