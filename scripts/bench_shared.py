@@ -86,16 +86,24 @@ class Experts:
             os.fsync(file.fileno())
         self._sums = np.array(sums, np.uint32)
         self.reader = PieceReader(path, PIECE, DEPTH)
-        self._to: U8 = aligned(of_a_step * PIECE * EXPERT_PIECES).reshape(of_a_step, -1)
+        self._rows = of_a_step
+        self._to: U8 = aligned(2 * of_a_step * PIECE * EXPERT_PIECES).reshape(2 * of_a_step, -1)
         self._rng = np.random.default_rng(8)
 
-    def step(self) -> None:
-        """Read experts that nothing foresees. Raises RuntimeError if one is damaged."""
-        count, size = self._to.shape
-        chosen = self._rng.integers(0, len(self._sums), count)
-        tickets = self.reader.start_rows(chosen * size, self._to, np.arange(count), self._sums[chosen])
+    def start(self, half: int) -> list[int]:
+        """Start to read experts that nothing foresees into one half of the memory."""
+        chosen = self._rng.integers(0, len(self._sums), self._rows)
+        places = np.arange(self._rows) + half * self._rows
+        return self.reader.start_rows(chosen * self._to.shape[1], self._to, places, self._sums[chosen])
+
+    def finish(self, tickets: list[int]) -> None:
+        """Wait for them. Raises RuntimeError if one is damaged."""
         if (failed := self.reader.wait_all(tickets)) != (-1, 0, -1):
             raise RuntimeError(f"an expert could not be read: {failed}")
+
+    def step(self) -> None:
+        """The experts of a step."""
+        self.finish(self.start(0))
 
 
 class Attention:
@@ -151,8 +159,12 @@ def timed(step: Callable[[], None]) -> float:
 def disk_rate(work: Work, experts: Experts) -> float:
     """Bytes per second of the disk with DEPTH reads of PIECE in flight all the time, without attention."""
     before = experts.reader.counters()
-    for _ in range(work.steps):
-        experts.step()
+    tickets = experts.start(0)
+    for number in range(1, work.steps):
+        following = experts.start(number % 2)
+        experts.finish(tickets)
+        tickets = following
+    experts.finish(tickets)
     after = experts.reader.counters()
     return (after["bytes"] - before["bytes"]) * 1e9 / (after["busy_ns"] - before["busy_ns"])
 

@@ -57,12 +57,13 @@ Ns AheadReads::read(std::span<const PageRead> pages, Ns ready, Sink sink) {
     schedule_.add({.kind = kind, .deadline = ready + patience(kind), .bytes = page.bytes, .id = ++last_});
   }
   for (std::size_t left = pages.size(); left > 0;) {
-    const TransferSchedule::Waiting turn = *schedule_.next();
-    if (turn.id >= first) {
-      done = std::max(done, device_.read(pages[turn.id - first], ready, sink));
+    const auto turn = schedule_.next();
+    if (!turn) break;
+    if (turn->id >= first) {
+      done = std::max(done, device_.read(pages[turn->id - first], ready, sink));
       --left;
     } else {
-      start(waiting_.find(turn.id), ready);
+      start(waiting_.find(turn->id), ready);
     }
   }
   return done;
