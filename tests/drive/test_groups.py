@@ -102,6 +102,20 @@ def test_groups_equals_golden(make_drive, case, engine):
     assert out.any()
 
 
+@pytest.mark.parametrize("engine", ["fast", "hls"])
+def test_only_inline_tokens_are_valid(make_drive, engine):
+    """No stored token is attended to, and the answer is that of exact attention."""
+    rng = np.random.default_rng(13)
+    host = make_drive(engine=engine)
+    k, v, q = halves(rng, 2, 700, D), halves(rng, 2, 700, D), halves(rng, 2, 4, D)
+    host.store(k, v, options=GROUPS)
+    nothing, tail = np.zeros(700, np.bool_), tail_data(rng, 2, 4, 5, D)
+    _, out = ask(host, q, 700, nothing, tail, unit=32, k_top=3)
+    exact = ask(host, q, 700, nothing, tail, mode=abi.Mode.EXACT, unit=0, k_top=0)[1]
+    np.testing.assert_array_equal(out, exact)
+    assert out.any()
+
+
 # limit, group, mask, inline tokens
 LIMITS = {
     "nothing may be left": (1, 4, False, 0),
