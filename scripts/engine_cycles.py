@@ -39,7 +39,7 @@ KERNELS = (
     ),
     Kernel(
         "attention_codes",
-        ("mode", "g", "d", "tokens", "tail"),
+        ("mode", "bits", "g", "d", "tokens", "tail"),
         "CodeVariables",
         "code_cycles",
         "an attention job over codes",

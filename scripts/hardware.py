@@ -9,6 +9,7 @@ A figure that nobody has measured is "-"; a target that is not reached says by h
 from __future__ import annotations
 
 import json
+import re
 import sys
 import tomllib
 from pathlib import Path
@@ -126,6 +127,24 @@ def kernel_row(name: str, manifest: Table) -> list[str]:
     return [name, *(_number(total.get(r)) for r in RESOURCES), *clock, _number(vendor.get("period_ns"))]
 
 
+def length_rows(name: str, manifest: Table) -> list[list[str]]:
+    """Cycles of a top's jobs of one kind by their tokens, per memory, and the line through the shortest and longest."""
+    found: dict[str, dict[int, int]] = {}
+    for one in manifest.get("measured", []):
+        length = re.search(r"(\d+) tokens", one["job"])
+        if length and one["job"].startswith("exact"):
+            found.setdefault(one["memory"], {})[int(length[1])] = one["cycles"]
+    rows = []
+    for memory, cycles in found.items():
+        first, last = min(cycles), max(cycles)
+        if first == last:
+            continue
+        slope = (cycles[last] - cycles[first]) / (last - first)
+        each = "; ".join(f"{tokens:,}: {count:,}" for tokens, count in sorted(cycles.items()))
+        rows.append([name, memory, each, f"{slope:.2f}", f"{cycles[first] - slope * first:,.0f}"])
+    return rows
+
+
 def module_rows(name: str, manifest: Table) -> list[list[str]]:
     """The modules of a top that take most LUTs, all their copies together."""
     yosys = manifest.get("yosys", {})
@@ -198,6 +217,11 @@ def tables(manifests: Manifests, targets: Table) -> dict[str, str]:
         "modules": rows_text(
             ["top", "module", "copies", "LUT, Yosys", "DSP, Yosys", "of the LUTs"],
             [row for name in targets["modules_of"] for row in module_rows(name, manifests.get(name, {}))],
+            2,
+        ),
+        "lengths": rows_text(
+            ["top", "memory", "tokens: cycles", "cycles a token", "and fixed"],
+            [row for name in targets["lengths_of"] for row in length_rows(name, manifests.get(name, {}))],
             2,
         ),
         "papers": rows_text(["design", "LUT", "DSP", "BRAM", ""], papers, 1),

@@ -26,6 +26,7 @@ from csim.attention_codes import Coded  # noqa: E402
 from csim.attention_images import Problem  # noqa: E402
 from csim.group_choice import Choice  # noqa: E402
 from golden.abi import Mode  # noqa: E402
+from golden.formats import row_bytes  # noqa: E402
 from kvdrive.errors import KvdriveError  # noqa: E402
 from kvdrive.kernels import compare  # noqa: E402
 from kvdrive.kernels.native import NativeKernels  # noqa: E402
@@ -39,8 +40,17 @@ from rtl.library import DDR4  # noqa: E402
 LATE = "100 cycles"
 MEMORIES = {"ideal": 0.0, LATE: 100.0, "ddr4": DDR4}  # latencies; the first two give a word in every cycle
 SEED = 2026
-# Kernels whose jobs are compared as memory images, and the golden model of such a job.
-IMAGES = {"attention_codes": golden.code_job.run, "group_choice": golden.group_job.run}
+# Kernels whose jobs are compared as memory images, and the golden model of such a job of a top.
+IMAGES: dict[str, Callable[[Top], Callable[[np.ndarray, int], int]]] = {
+    "attention_codes": lambda top: partial(golden.code_job.run, bits=_bits_of(top)),
+    "group_choice": lambda _: golden.group_job.run,
+}
+
+
+def _bits_of(top: Top) -> int:
+    """Bits of a code that a top of attention_codes reads."""
+    return 4 if top.name.startswith("attention_codes4") else 8
+
 
 Arrays = dict[str, Any]
 
@@ -147,17 +157,17 @@ def _group_choice(group: int) -> Iterator[Job]:
         yield Job(name, "", arrays, scalars, tokens * width * 10 // 32, "B", tuple(MEMORIES))
 
 
-def _attention_codes(group: int) -> Iterator[Job]:
+def _attention_codes(bits: int, group: int) -> Iterator[Job]:
     width = 128
-    for tokens in (4096, 16384):
+    for tokens in (1024, 4096, 16384):
 
         def arrays(rng: np.random.Generator, tokens: int = tokens) -> Arrays:
             problem = Problem(_halves(rng, group, width), _halves(rng, tokens, width), _halves(rng, tokens, width))
-            return {"build": partial(Coded.of(problem).build, Mode.EXACT)}
+            return {"build": partial(Coded.of(problem, bits).build, Mode.EXACT)}
 
-        scalars = {"mode": 0, "g": group, "d": width, "tokens": tokens, "tail": 0}
+        scalars = {"mode": 0, "g": group, "d": width, "tokens": tokens, "tail": 0, "bits": bits}
         name = f"exact over codes, {tokens} tokens, d = {width}"
-        yield Job(name, "", arrays, scalars, 2 * tokens * (width + width // 32), "B", tuple(MEMORIES))
+        yield Job(name, "", arrays, scalars, 2 * tokens * row_bytes(bits, width), "B", tuple(MEMORIES))
 
 
 def jobs_of(top: Top) -> list[Job]:
@@ -170,7 +180,7 @@ def jobs_of(top: Top) -> list[Job]:
         "softmax": lambda: _softmax(4096),
         "gemv": lambda: _gemv(group),
         "attention": lambda: _attention(group, "exact" in top.name),
-        "attention_codes": lambda: _attention_codes(group),
+        "attention_codes": lambda: _attention_codes(_bits_of(top), group),
         "group_choice": lambda: _group_choice(group),
     }
     return list(makers[top.kernel]())
@@ -198,7 +208,7 @@ def _measure_image(top: Top, job: Job, memory: str) -> dict[str, Any]:
     expected = image.copy()
     engine = RtlEngine(MEMORIES[memory])
     status = getattr(engine, top.kernel)(image, address)
-    if status != IMAGES[top.kernel](expected, address) or not np.array_equal(image, expected):
+    if status != IMAGES[top.kernel](top)(expected, address) or not np.array_equal(image, expected):
         raise OpenHlsError(f"{top.name}, {job.name}: the result differs from the golden model's")
     return _figures(top, job, memory, engine.cycles)
 

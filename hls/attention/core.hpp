@@ -218,10 +218,11 @@ inline int joins_of(int row_beats) {
   return kJoins[row_beats - 1];
 }
 
-// Sends the sums of p*v in the order of their dimensions. The slots of two lanes are joined, one of each in a cycle,
-// while the two lanes before them leave; a dimension a cycle where it has two slots or one.
+// Sends the sums of p*v in the order of their dimensions, each of `joins` slots. The slots of two lanes are joined, one
+// of each in a cycle, while the two lanes before them leave; a dimension a cycle where it has two slots or one.
 template <int G, bool kSparf>
-void drain_sums(const Job<kSparf>& job, const AccSum sums[G][abi::kLanes][kAccSlots], Stream<accs_t<G>>& out) {
+void drain_sums(const Job<kSparf>& job, ap_uint<4> joins, const AccSum sums[G][abi::kLanes][kAccSlots],
+                Stream<accs_t<G>>& out) {
 #pragma HLS INLINE
   constexpr int kUnits = 2;
   constexpr int kPairs = abi::kLanes / kUnits;
@@ -229,7 +230,6 @@ void drain_sums(const Job<kSparf>& job, const AccSum sums[G][abi::kLanes][kAccSl
 #pragma HLS ARRAY_PARTITION variable = joined complete dim = 0
   acc_t second[G];
 #pragma HLS ARRAY_PARTITION variable = second complete
-  const ap_uint<4> joins = joins_of(job.row_beats);
   const ap_uint<4> turns = joins < kUnits ? ap_uint<4>(kUnits) : joins;
   ap_uint<4> turn = 0;
   ap_uint<4> pair = 0;
@@ -304,7 +304,7 @@ passes:
   if (!clean || !findings.finite) status |= abi::kNonFinite;
   if (!findings.any && job.tail_tokens == 0) status |= abi::kEmpty;
   send_totals<G>(status, best, total, totals);
-  if (!chooses_tokens(job)) drain_sums<G>(job, sums, out);
+  if (!chooses_tokens(job)) drain_sums<G>(job, joins_of(job.row_beats), sums, out);
 }
 
 }  // namespace attention

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// attention_codes: EXACT and PARTIAL jobs of one KV head and its G query heads over K and V in 8 bits, from a
-// descriptor in memory (docs/jobs.md, Codes in 8 bits).
+// attention_codes: EXACT and PARTIAL jobs of one KV head and its G query heads over K and V in kBits bits, 8 or 4, from
+// a descriptor in memory (docs/jobs.md, Codes in 8 and 4 bits).
 //
-// Rate: one 512-bit beat of codes a cycle, so 4 cycles a token at head dimension 128, whatever G. Every code stands for
-// a binary16 number, and the results are those of attention_exact over these numbers, bit by bit. `kv`, `steps`, `io`
-// and `out` are four ports to one memory of `memory_beats` beats; `job` is the byte address of the descriptor. Returns
-// the status word. A descriptor that fails a check touches nothing.
+// Rate: one 512-bit beat of codes a cycle, so 4 or 2 cycles a token at head dimension 128, whatever G. Every code
+// stands for a binary16 number, and the results are those of attention_exact over these numbers, bit by bit. `kv`,
+// `steps`, `io` and `out` are four ports to one memory of `memory_beats` beats; `job` is the byte address of the
+// descriptor. Returns the status word. A descriptor that fails a check touches nothing.
 #pragma once
 
 #include "attention/fetch.hpp"
@@ -19,21 +19,22 @@ namespace attention_codes {
 using attention::Record;
 
 // The step bytes of K, then those of V.
-inline void fetch_steps(const beat_t* memory, ExactJob job, Stream<beat_t>& steps) {
+template <int kBits>
+void fetch_steps(const beat_t* memory, ExactJob job, Stream<beat_t>& steps) {
 fetch_step_arrays:
   for (int array = 0; array < 2; ++array) {
-    read_beats(memory + (array == 0 ? k_steps(job) : v_steps(job)), step_beats(job), steps);
+    read_beats(memory + (array == 0 ? k_steps(job) : v_steps(job)), step_beats<kBits>(job), steps);
   }
 }
 
-template <int G>
+template <int G, int kBits>
 void attend(const beat_t* kv, const beat_t* step_memory, const beat_t* io, beat_t* out, ExactJob job,
-            ScoreMemory (&scores)[G], MaskMemory& masks, status_t& status, max_t max[G * kParts],
-            sum_t sum[G * kParts]) {
+            ScoreMemory (&scores)[G], MaskMemory& masks, status_t& status, max_t max[G * Format<kBits>::kParts],
+            sum_t sum[G * Format<kBits>::kParts]) {
 #pragma HLS DATAFLOW
-  constexpr int kHeads = G * kParts;  // behind the multipliers, each part of a head is one of half the dimension
+  constexpr int kHeads = G * Format<kBits>::kParts;  // behind the multipliers, each part of a head is a head
   const Record record = attention::no_record();
-  const ExactJob part_job = of_parts(job);
+  const ExactJob part_job = of_parts<kBits>(job);
   Fifo<beat_t, 56> beats("kv_beats");
 #pragma HLS STREAM variable = beats depth = 56
   Fifo<beat_t, 16> steps("steps");
@@ -58,22 +59,23 @@ void attend(const beat_t* kv, const beat_t* step_memory, const beat_t* io, beat_
 #pragma HLS STREAM variable = rows_out depth = 16
   DATAFLOW_BEGIN
   DATAFLOW_STAGE(attention::fetch_rows, kv, job, beats);
-  DATAFLOW_STAGE(fetch_steps, step_memory, job, steps);
+  DATAFLOW_STAGE(fetch_steps<kBits>, step_memory, job, steps);
   DATAFLOW_STAGE(attention::fetch_operands<G>, io, job, query_beats, tail_beats, mask_words, v_sums);
   DATAFLOW_STAGE(attention::order_tail<G>, tail_beats, job, tail);
-  DATAFLOW_STAGE(core<G>, beats, query_beats, tail, mask_words, steps, job, scores, masks, totals, accs);
+  DATAFLOW_STAGE((core<G, kBits>), beats, query_beats, tail, mask_words, steps, job, scores, masks, totals, accs);
   DATAFLOW_STAGE(attention::divide_sums<kHeads>, totals, accs, v_sums, part_job, record, status, max, sum, values);
   DATAFLOW_STAGE(attention::pack_rows<kHeads>, values, part_job, rows_out);
   DATAFLOW_STAGE(attention::store_rows<kHeads>, rows_out, part_job, out);
   DATAFLOW_END
 }
 
-template <int G>
+template <int G, int kBits>
 status_t attention_codes(const beat_t* kv, const beat_t* step_memory, const beat_t* io, beat_t* out,
                          ap_uint<64> address, ap_uint<64> memory_beats) {
 #pragma HLS INLINE
+  constexpr int kParts = Format<kBits>::kParts;
   ExactJob job;
-  status_t status = open_codes<G>(io, address, memory_beats, job);
+  status_t status = open_codes<G, kBits>(io, address, memory_beats, job);
   if (status != 0) return status;
   ScoreMemory scores[G];
 #pragma HLS ARRAY_RESHAPE variable = scores complete dim = 1
@@ -84,7 +86,7 @@ status_t attention_codes(const beat_t* kv, const beat_t* step_memory, const beat
 #pragma HLS ARRAY_PARTITION variable = part_max complete
   sum_t part_sum[G * kParts];
 #pragma HLS ARRAY_PARTITION variable = part_sum complete
-  attend<G>(kv, step_memory, io, out, job, scores, masks, status, part_max, part_sum);
+  attend<G, kBits>(kv, step_memory, io, out, job, scores, masks, status, part_max, part_sum);
   max_t max[G];
 #pragma HLS ARRAY_PARTITION variable = max complete
   sum_t sum[G];

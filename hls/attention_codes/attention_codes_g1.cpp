@@ -1,3 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#define CODES_TOP attention_codes_g1
 #define CODES_GROUP 1
+#define CODES_BITS 8
 #include "attention_codes/top.hpp"

@@ -10,7 +10,9 @@ using kvdrive::beat_t;
 
 void check(const kvdrive::csim::Case& item) {
   std::vector<beat_t> memory = item.beats("memory");
-  auto* const top = item.scalar<int>("top") == 4 ? kvdrive::attention_codes_g4 : kvdrive::attention_codes_g1;
+  auto* const top = item.scalar<int>("bits") == 4  ? kvdrive::attention_codes4_g1
+                    : item.scalar<int>("top") == 4 ? kvdrive::attention_codes_g4
+                                                   : kvdrive::attention_codes_g1;
   beat_t* const beats = memory.data();
   const std::uint32_t status = top(beats, beats, beats, beats, item.scalar<std::uint64_t>("job"), memory.size());
   kvdrive::csim::compare("status", status, item.scalar<std::uint32_t>("status"));

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The multipliers of the engine that reads codes: 64 for each query head, used by three passes one after the other.
+// The multipliers of the engine that reads codes, one for each number of a beat and query head: 64 for codes of 8 bits,
+// 128 for codes of 4 bits. Three passes use them one after the other.
 //
 //   scoring    q.k of every token -> score memory, integer maximum   (codes of K)
 //   weighing   p = 2^(x - M) of every token, sum of p, sum of p*v    (codes of V)
 //   tail       the same for the tail                                 (its V, binary16)
 //
-// A beat of codes is two parts of 32 numbers. Each part has its own multipliers and accumulators, as if it belonged to
-// a head of half the dimension. A score adds the products of a part as small integers and shifts their sum once, by
+// A beat of codes is two or four parts of 32 numbers. Each part has its own multipliers and accumulators, as if it
+// belonged to a head of its own. A score adds the products of a part as small integers and shifts their sum once, by
 // the part's step. A sum of p*v shifts each product, as for binary16 numbers.
 #pragma once
 
 #include "attention/core.hpp"
-#include "attention_codes/job.hpp"
+#include "attention_codes/numbers.hpp"
 
 namespace kvdrive {
 namespace attention_codes {
@@ -24,12 +25,6 @@ using attention::MaskMemory;
 using attention::put_scores;
 using attention::ScoreMemory;
 
-// A part's step is 2^exponent, LSB 2^-24. Its largest values do not fit the shift of HalfParts: they move the codes.
-constexpr int kLargestExponent = 33;
-constexpr int kLargestShift = 29;
-constexpr int kCodeShift = kLargestExponent - kLargestShift;
-constexpr int kNoCode = -128;
-
 enum class PassKind : int { kScoring = 0, kWeighing = 1, kTail = 2 };
 
 struct CodePass {
@@ -37,50 +32,31 @@ struct CodePass {
   ap_uint<22> beats;
   ap_uint<18> first;  // token
   ap_uint<4> chunks;  // beats of codes of a token
-  ap_uint<2> rounds;  // 1, or for the tail kParts: its beats hold one part each
+  ap_uint<3> rounds;  // 1, or for the tail kParts: its beats hold one part each
 };
 
-inline CodePass pass_of(const ExactJob& job, int number) {
+template <int kBits>
+CodePass pass_of(const ExactJob& job, int number) {
 #pragma HLS INLINE
+  constexpr int kParts = Format<kBits>::kParts;
   const ap_uint<4> chunks = job.row_beats / kParts;
   if (number == 2) return {PassKind::kTail, job.tail_v_beats, job.tokens, chunks, kParts};
   return {number == 0 ? PassKind::kScoring : PassKind::kWeighing, job.k_beats, 0, chunks, 1};
 }
 
-// Unpacks one part of a beat of codes as the multipliers take it. False if a code or the step is not one of a valid
-// row.
-inline bool unpack_part(const beat_t& beat, int part, ap_uint<8> exponent, bool scoring,
-                        HalfParts numbers[abi::kLanes]) {
+// Slots of the accumulators that a dimension owns in turn: so many that five beats or more lie between two additions to
+// the same sum, as the pipeline needs, and no more, because they are joined at the end.
+inline int joins_of(int chunks) {
 #pragma HLS INLINE
-  const bool large = exponent > kLargestShift;
-  const ap_uint<5> shift = large ? ap_uint<5>(exponent - kCodeShift) : ap_uint<5>(exponent);
-  bool valid = exponent <= kLargestExponent;
-  for (int l = 0; l < abi::kLanes; ++l) {
-#pragma HLS UNROLL
-    const ap_int<8> code = lane<8>(beat, part * abi::kLanes + l);
-    const ap_int<12> moved = ap_int<12>(code) << kCodeShift;
-    valid &= code != kNoCode;
-    numbers[l].mantissa = !scoring && large ? moved : ap_int<12>(code);
-    numbers[l].shift = scoring ? ap_uint<5>(0) : shift;
-  }
-  return valid;
+  constexpr int kJoins[] = {5, 3, 2, 2};
+  return kJoins[chunks - 1];
 }
 
-// The sum of a part's products with a query, times 2^exponent. A product is below 2^47, a valid result below 2^85.
-inline DotSum part_dot(const Term terms[abi::kLanes], ap_uint<6> exponent) {
+// Slots in use: those of all beats of a token.
+inline int slots_of(int chunks) {
 #pragma HLS INLINE
-  ap_int<53> lower[kHalfLanes];
-#pragma HLS ARRAY_PARTITION variable = lower complete
-  ap_int<53> upper[kHalfLanes];
-#pragma HLS ARRAY_PARTITION variable = upper complete
-  for (int l = 0; l < kHalfLanes; ++l) {
-#pragma HLS UNROLL
-    lower[l] = terms[l].value;
-    upper[l] = terms[kHalfLanes + l].value;
-  }
-  const ap_int<54> sum = ap_int<54>(sum_lanes<53>(lower)) + sum_lanes<53>(upper);
-  const ap_int<89> shifted = ap_int<89>(sum) << exponent;
-  return {ap_int<62>(ap_uint<32>(shifted)), ap_int<57>(shifted >> 32)};
+  constexpr int kSlots[] = {5, 6, 6, 8};
+  return kSlots[chunks - 1];
 }
 
 struct Place {
@@ -93,21 +69,22 @@ struct Place {
 };
 
 // One beat in one head.
-inline void run_head(bool scoring, const Place& place, const HalfParts numbers[kParts][abi::kLanes],
-                     const ap_uint<6> exponents[kParts], single_t scale, max_t top,
-                     const HalfParts (*query)[abi::kLanes][kMaxChunks], ScoreMemory& scores, DotSum& row,
-                     AccSum (*sums)[abi::kLanes][kAccSlots], score_t& best, sum_t& total) {
+template <int kBits>
+void run_head(bool scoring, const Place& place, const HalfParts (&numbers)[Format<kBits>::kParts][abi::kLanes],
+              const ap_uint<6> (&exponents)[Format<kBits>::kParts], single_t scale, max_t top,
+              const HalfParts (*query)[abi::kLanes][kMaxChunks], ScoreMemory& scores, DotSum& row,
+              AccSum (*sums)[abi::kLanes][kAccSlots], score_t& best, sum_t& total) {
 #pragma HLS INLINE
   Probability p = no_probability();
   if (!scoring && place.attended) p = probability(get_score(scores, place.token), top);
   DotSum dot = zero_dot();
-  for (int u = 0; u < kParts; ++u) {
+  for (int u = 0; u < Format<kBits>::kParts; ++u) {
 #pragma HLS UNROLL
     Term terms[abi::kLanes];
 #pragma HLS ARRAY_PARTITION variable = terms complete
     attention::multiply_beat(scoring, query[u], place.chunk, p, numbers[u], terms);
     if (scoring) {
-      add_to(dot, part_dot(terms, exponents[u]));
+      add_to(dot, part_dot<kBits>(terms, exponents[u]));
     } else {
       attention::accumulate(terms, place.slot, sums[u]);
     }
@@ -124,12 +101,14 @@ inline void run_head(bool scoring, const Place& place, const HalfParts numbers[k
 
 // One pass over all beats. It either writes scores and masks or reads them. queries and sums: part u of head h is at
 // h * kParts + u.
-template <int G>
+template <int G, int kBits>
 void run_pass(const CodePass& pass, const ExactJob& job, Stream<beat_t>& beats, Stream<beat_t>& steps,
-              Stream<beat_t>& masks, const HalfParts queries[G * kParts][abi::kLanes][kMaxChunks],
-              ScoreMemory (&scores)[G], MaskMemory& mask_memory, AccSum sums[G * kParts][abi::kLanes][kAccSlots],
-              score_t best[G], sum_t total[G], Findings& findings) {
+              Stream<beat_t>& masks, const HalfParts queries[G * Format<kBits>::kParts][abi::kLanes][kMaxChunks],
+              ScoreMemory (&scores)[G], MaskMemory& mask_memory,
+              AccSum sums[G * Format<kBits>::kParts][abi::kLanes][kAccSlots], score_t best[G], sum_t total[G],
+              Findings& findings) {
 #pragma HLS INLINE off
+  constexpr int kParts = Format<kBits>::kParts;
   max_t top[G];
 #pragma HLS ARRAY_PARTITION variable = top complete
   for (int h = 0; h < G; ++h) {
@@ -141,12 +120,12 @@ void run_pass(const CodePass& pass, const ExactJob& job, Stream<beat_t>& beats, 
   DotSum row[G];  // of the token at work
 #pragma HLS ARRAY_PARTITION variable = row complete
   bool token_valid = true;
-  const int last_slot = acc_slots(pass.chunks) - 1;
+  const int last_slot = slots_of(pass.chunks) - 1;
   ap_uint<18> token = pass.first;
   ap_uint<4> chunk = 0;
   ap_uint<2> part = 0;  // of the tail's beat
   ap_uint<3> slot = 0;
-  ap_uint<5> word = 0;  // step bytes of the beat that were used
+  ap_uint<5> word = 0;  // beats of codes whose step bytes were used
   beat_t step_bytes = 0;
   beat_t mask = 0;
 pass_beats:
@@ -174,9 +153,9 @@ pass_beats:
 #pragma HLS ARRAY_PARTITION variable = exponents complete
     for (int u = 0; u < kParts; ++u) {
 #pragma HLS UNROLL
-      const ap_uint<8> exponent = lane<8>(step_bytes, u);
-      exponents[u] = exponent;
-      valid &= unpack_part(beat, u, exponent, scoring, numbers[u]) || tail;
+      const Step step = step_of<kBits>(step_bytes, u);
+      exponents[u] = step.exponent;
+      valid &= unpack_part<kBits>(beat, u, step, scoring, numbers[u]) || tail;
       for (int l = 0; l < abi::kLanes; ++l) {
 #pragma HLS UNROLL
         if (tail) numbers[u][l].mantissa = u == part ? halves[l].mantissa : ap_int<12>(0);
@@ -189,11 +168,11 @@ pass_beats:
     const Place place = {token, chunk, slot, first, last, attended};
     for (int h = 0; h < G; ++h) {
 #pragma HLS UNROLL
-      run_head(scoring, place, numbers, exponents, job.scale_log2e, top[h], &queries[h * kParts], scores[h], row[h],
-               &sums[h * kParts], best[h], total[h]);
+      run_head<kBits>(scoring, place, numbers, exponents, job.scale_log2e, top[h], &queries[h * kParts], scores[h],
+                      row[h], &sums[h * kParts], best[h], total[h]);
     }
-    step_bytes >>= 8 * kParts;
-    ++word;
+    step_bytes >>= 8 * Format<kBits>::kStepBytes;
+    word = word == Format<kBits>::kWordBeats - 1 ? ap_uint<5>(0) : ap_uint<5>(word + 1);
     slot = slot == last_slot ? ap_uint<3>(0) : ap_uint<3>(slot + 1);
     if (chunk_ends) part = last ? ap_uint<2>(0) : ap_uint<2>(part + 1);
     chunk = chunk_ends ? ap_uint<4>(0) : ap_uint<4>(chunk + 1);
@@ -202,10 +181,11 @@ pass_beats:
 }
 
 // The stage: tail scores, the passes, results. Each part of a head has a word of totals and a place in `out`.
-template <int G>
+template <int G, int kBits>
 void core(Stream<beat_t>& beats, Stream<beat_t>& query_beats, Stream<heads_t<G>>& tail, Stream<beat_t>& masks,
           Stream<beat_t>& steps, ExactJob job, ScoreMemory (&scores)[G], MaskMemory& mask_memory,
-          Stream<ap_uint<64>>& totals, Stream<accs_t<G * kParts>>& out) {
+          Stream<ap_uint<64>>& totals, Stream<accs_t<G * Format<kBits>::kParts>>& out) {
+  constexpr int kParts = Format<kBits>::kParts;
   HalfParts queries[G * kParts][abi::kLanes][kMaxChunks];
 #pragma HLS ARRAY_PARTITION variable = queries complete dim = 1
 #pragma HLS ARRAY_PARTITION variable = queries complete dim = 2
@@ -224,13 +204,13 @@ void core(Stream<beat_t>& beats, Stream<beat_t>& query_beats, Stream<heads_t<G>>
   }
   Findings findings = {false, true};
   clear_accumulators<G * kParts>(sums);
-  const ExactJob part_job = of_parts(job);
+  const ExactJob part_job = of_parts<kBits>(job);
   const bool clean = attention::unpack_queries<G * kParts>(query_beats, part_job.row_beats, queries);
   attention::store_tail<G>(tail, job, scores, best);
 passes:
   for (int number = 0; number < 3; ++number) {
-    run_pass<G>(pass_of(job, number), job, beats, steps, masks, queries, scores, mask_memory, sums, best, total,
-                findings);
+    run_pass<G, kBits>(pass_of<kBits>(job, number), job, beats, steps, masks, queries, scores, mask_memory, sums, best,
+                       total, findings);
   }
   status_t status = 0;
   if (!clean || !findings.finite) status |= abi::kNonFinite;
@@ -245,7 +225,7 @@ passes:
     part_total[i] = total[i / kParts];
   }
   attention::send_totals<G * kParts>(status, part_best, part_total, totals);
-  attention::drain_sums<G * kParts>(part_job, sums, out);
+  attention::drain_sums<G * kParts>(part_job, joins_of(part_job.row_beats), sums, out);
 }
 
 }  // namespace attention_codes

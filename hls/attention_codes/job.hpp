@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The descriptor of a job over codes: an EXACT or PARTIAL AttentionJob whose `k` and `v` are codes. `rows` and `v_sum`,
-// which these modes do not use otherwise, are the step bytes of K and of V (docs/jobs.md, Codes in 8 bits).
+// The descriptor of a job over codes: an EXACT or PARTIAL AttentionJob whose `k` and `v` are codes of `r` bits. `rows`
+// and `v_sum`, which these modes do not use otherwise, are the step bytes of K and of V (docs/jobs.md, Codes in 8 and
+// 4 bits).
 #pragma once
 
 #include "attention/open.hpp"
@@ -13,40 +14,52 @@ using attention::ExactJob;
 using attention::Sizes;
 using attention::status_t;
 
-constexpr int kParts = 2;                             // parts of 32 numbers in a beat of codes
-constexpr int kBeatNumbers = kParts * abi::kLanes;    // numbers of a beat
-constexpr int kWordBeats = abi::kBeatBytes / kParts;  // beats of codes whose step bytes are one beat
+// How codes of kBits bits lie in memory, 8 or 4. A part is 32 numbers of a row that share a step.
+template <int kBits>
+struct Format {
+  static_assert(kBits == 8 || kBits == 4, "a code has 8 or 4 bits");
+  static constexpr int kParts = abi::kBeatBits / (kBits * abi::kLanes);  // parts in a beat of codes
+  static constexpr int kBeatNumbers = kParts * abi::kLanes;              // numbers of a beat
+  static constexpr int kPartStepBytes = kBits == 8 ? 1 : 2;              // step bytes of a part
+  static constexpr int kStepBytes = kParts * kPartStepBytes;             // step bytes of a beat of codes
+  static constexpr int kWordBeats = abi::kBeatBytes / kStepBytes;        // beats of codes for a beat of step bytes
+};
 
 inline ap_uint<58> k_steps(const ExactJob& job) { return job.rows; }
 inline ap_uint<58> v_steps(const ExactJob& job) { return job.v_sum; }
 
 // Beats of step bytes of K, and of V.
-inline ap_uint<22> step_beats(const ExactJob& job) {
+template <int kBits>
+ap_uint<22> step_beats(const ExactJob& job) {
 #pragma HLS INLINE
+  constexpr int kWordBeats = Format<kBits>::kWordBeats;
   return (job.k_beats + (kWordBeats - 1)) / kWordBeats;
 }
 
-// The job as the stages behind the multipliers see it: each part of a beat belongs to a head of half the dimension.
-inline ExactJob of_parts(ExactJob job) {
+// The job as the stages behind the multipliers see it: each part of a beat belongs to a head of its own.
+template <int kBits>
+ExactJob of_parts(ExactJob job) {
 #pragma HLS INLINE
-  job.head_dim /= kParts;
-  job.row_beats /= kParts;
+  job.head_dim /= Format<kBits>::kParts;
+  job.row_beats /= Format<kBits>::kParts;
   return job;
 }
 
 // The checks that jobs over binary16 numbers do not have.
-inline status_t check_codes(const Descriptor& d, ap_uint<64> memory_beats) {
+template <int kBits>
+status_t check_codes(const Descriptor& d, ap_uint<64> memory_beats) {
 #pragma HLS INLINE
-  const ap_uint<57> step_bytes = d.tokens * ap_uint<11>(d.head_dim / abi::kLanes);
+  const ap_uint<57> step_bytes = d.tokens * ap_uint<12>(d.head_dim / abi::kLanes * Format<kBits>::kPartStepBytes);
   status_t status = 0;
-  if (d.head_dim % kBeatNumbers != 0) status |= abi::kBadHeadDim;
+  if (d.head_dim % Format<kBits>::kBeatNumbers != 0) status |= abi::kBadHeadDim;
+  if (d.r != kBits) status |= abi::kBadR;
   status |= attention::check_array(d.rows, step_bytes, memory_beats);
   status |= attention::check_array(d.v_sum, step_bytes, memory_beats);
   return status;
 }
 
 // Reads and checks the descriptor.
-template <int G>
+template <int G, int kBits>
 status_t open_codes(const beat_t* io, ap_uint<64> address, ap_uint<64> memory_beats, ExactJob& job) {
 #pragma HLS INLINE
   status_t status = attention::check_array(address, sizeof(abi::AttentionJob), memory_beats);
@@ -55,10 +68,10 @@ status_t open_codes(const beat_t* io, ap_uint<64> address, ap_uint<64> memory_be
   attention::load_block(io, address / abi::kBeatBytes, beats);
   const Descriptor descriptor = attention::decode(beats[0], beats[1]);
   Sizes sizes = attention::sizes_of<false>(descriptor);
-  sizes.k /= 2;  // a byte in place of a binary16 number
+  sizes.k /= 16 / kBits;  // codes in place of binary16 numbers
   job = attention::to_job<false>(descriptor, sizes);
   status = attention::check<false>(descriptor, sizes, G, memory_beats);
-  if (descriptor.mode <= abi::kPartial) status |= check_codes(descriptor, memory_beats);
+  if (descriptor.mode <= abi::kPartial) status |= check_codes<kBits>(descriptor, memory_beats);
   return status;
 }
 

@@ -206,19 +206,6 @@ void decode_rows(RowFormat format, std::uint32_t head_dim, std::span<const std::
   }
 }
 
-void split_rows(std::uint32_t head_dim, std::span<const std::byte> rows, std::byte* codes, std::byte* steps) {
-  const std::uint32_t parts = format_parts(head_dim), half = parts / 2;
-  const std::size_t row_bytes = row_bytes_of(nvme::kInt8, head_dim);
-  for (std::size_t at = 0; at < rows.size(); at += row_bytes) {
-    const std::byte* const row = rows.data() + at;
-    for (std::uint32_t i = 0; i < parts; ++i, codes += kPart) {
-      const std::uint32_t part = i / 2 + i % 2 * half;
-      std::memcpy(codes, row + part * kPart, kPart);
-      *steps++ = row[head_dim + part];
-    }
-  }
-}
-
 void encode_rows(RowFormat format, std::uint32_t head_dim, const std::uint16_t* halves, std::size_t rows,
                  std::byte* out) {
   if (format == nvme::kBinary16) {

@@ -73,15 +73,21 @@ def decode_rows(stored: Rows, bits: int, head_dim: int) -> NDArray[np.float16]:
 
 def is_valid(stored: Rows, bits: int, head_dim: int) -> bool:
     """True if every code of the rows uint8 [n, row_bytes] stands for a finite binary16 number."""
+    return bool(valid_rows(stored, bits, head_dim).all())
+
+
+def valid_rows(stored: Rows, bits: int, head_dim: int) -> NDArray[np.bool_]:
+    """The same for each row, [n]."""
+    valid = np.ones(len(stored), np.bool_)
     for part in _parts(bits, head_dim):
         codes, step = _unpacked(stored, bits, part)
         if bits == 8:
-            in_range = (step < _INT8_EXPONENTS).all() and (codes >= -_INT8_MOST).all()
+            valid &= (step < _INT8_EXPONENTS).all(axis=1) & (codes >= -_INT8_MOST).all(axis=1)
+            step = np.minimum(step, _INT8_EXPONENTS)
         else:
-            in_range = (codes <= _INT4_MOST).all()
-        if not in_range or (np.abs(_values(codes, step, bits)) > _LARGEST).any():
-            return False
-    return True
+            valid &= (codes <= _INT4_MOST).all(axis=1)
+        valid &= (np.abs(_values(codes, step, bits)) <= _LARGEST).all(axis=1)
+    return valid
 
 
 def _unpacked(stored: Rows, bits: int, part: _Part) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -67,3 +67,17 @@ def test_largest_modules_count_all_their_copies() -> None:
     assert rows[0] == ["x", "many", "20", "40", "0", "66%"]
     assert [row[1] for row in rows] == ["many", "m6", "m5", "m4", "m3"]
     assert hardware.module_rows("x", {}) == []
+
+
+def test_cycles_by_length_are_a_line_for_each_memory() -> None:
+    cycles = {"ideal": {4096: 8_500, 1024: 2_356}, "ddr4": {4096: 9_000}}
+    jobs = [
+        {"job": f"exact over codes, {tokens} tokens, d = 128", "memory": memory, "cycles": count}
+        for memory, found in cycles.items()
+        for tokens, count in found.items()
+    ]
+    jobs.append({"job": "SparF 1/8, 16384 tokens, d = 128", "memory": "ideal", "cycles": 7})
+    assert hardware.length_rows("x", {"measured": jobs}) == [
+        ["x", "ideal", "1,024: 2,356; 4,096: 8,500", "2.00", "308"]
+    ]
+    assert hardware.length_rows("x", {}) == []

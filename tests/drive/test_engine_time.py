@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from coded_rows import encode
+from coded_rows import FORMATS, encode
 
 from kvdrive import abi
 from kvdrive.nvme.wire import RowFormat
@@ -48,20 +48,31 @@ def test_a_dense_job_takes_the_stated_cycles(host, group, d, tokens, mode):
 
 
 @pytest.mark.parametrize("engine", ["fast", "hls"])
-@pytest.mark.parametrize(("group", "d", "tokens"), [(1, 64, 65), (4, 128, 300), (4, 192, 33)])
-def test_a_job_over_codes_takes_the_stated_cycles(make_drive, engine, group, d, tokens):
+@pytest.mark.parametrize(
+    ("kind", "group", "d", "tokens"),
+    [
+        (RowFormat.INT8, 1, 64, 65),
+        (RowFormat.INT8, 4, 128, 300),
+        (RowFormat.INT8, 4, 192, 33),
+        (RowFormat.INT4, 1, 128, 300),
+        (RowFormat.INT4, 1, 256, 33),
+    ],
+)
+def test_a_job_over_codes_takes_the_stated_cycles(make_drive, engine, kind, group, d, tokens):
     host = make_drive(engine=engine)
-    rows = encode(np.ones((1, tokens, d), np.float16), RowFormat.INT8)
-    host.store(rows, rows, type=RowFormat.INT8)
+    rows = encode(np.ones((1, tokens, d), np.float16), kind)
+    host.store(rows, rows, type=kind)
     formula = tomllib.loads((ROOT / CODES).read_text())["cycles"]["formula"].replace("\n", " ")
-    variables = {"g": group, "d": d, "tokens": tokens, "tail": 0, "mode": abi.Mode.EXACT}
+    bits = FORMATS[kind]
+    variables = {"g": group, "d": d, "tokens": tokens, "tail": 0, "mode": abi.Mode.EXACT, "bits": bits}
     cycles = spent(host, np.ones((1, group, d), np.float16), tokens, mode=abi.Mode.EXACT)
     assert cycles == eval(formula, {}, variables)
     assert cycles < stated(group, mode=abi.Mode.EXACT, d=d, tokens=tokens)
 
 
 @pytest.mark.parametrize(
-    ("group", "d", "kind"), [(2, 64, RowFormat.INT8), (1, 96, RowFormat.INT8), (1, 64, RowFormat.INT4)]
+    ("group", "d", "kind"),
+    [(2, 64, RowFormat.INT8), (1, 96, RowFormat.INT8), (1, 64, RowFormat.INT4), (4, 128, RowFormat.INT4)],
 )
 def test_rows_that_no_kernel_reads_count_as_decoded(host, group, d, kind):
     rows = encode(np.ones((1, 65, d), np.float16), kind)

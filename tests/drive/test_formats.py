@@ -86,11 +86,20 @@ def test_every_engine_target_and_split_gives_the_same_bits(make_drive, check, ki
         check(host.attend(q, end), q, *(one[:, :end] for one in values))
 
 
-@pytest.mark.parametrize(("d", "group"), [(64, 1), (128, 4), (192, 4), (256, 1)])
-def test_the_kernels_over_codes_give_the_same_bits(make_drive, check, d, group):
+@pytest.mark.parametrize(
+    ("kind", "d", "group"),
+    [
+        (wire.RowFormat.INT8, 64, 1),
+        (wire.RowFormat.INT8, 128, 4),
+        (wire.RowFormat.INT8, 192, 4),
+        (wire.RowFormat.INT8, 256, 1),
+        (wire.RowFormat.INT4, 128, 1),
+        (wire.RowFormat.INT4, 256, 1),
+    ],
+)
+def test_the_kernels_over_codes_give_the_same_bits(make_drive, check, kind, d, group):
     """Pages whose tokens are all masked are not read, and some tokens are staged."""
     rng = np.random.default_rng(d)
-    kind = wire.RowFormat.INT8
     tokens = 3 * per_group(kind, d) + 7
     stored = [any_codes(rng, kind, tokens, d) for _ in range(2)]
     host = make_drive(engine="hls")

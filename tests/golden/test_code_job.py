@@ -17,15 +17,24 @@ def problem(rng, g, s, d):
     return Problem(q, k, v, rng.random(s) < 0.8, scores, tail_v)
 
 
-@pytest.mark.parametrize(("g", "d", "mode"), [(1, 64, Mode.EXACT), (4, 192, Mode.PARTIAL), (1, 256, Mode.EXACT)])
-def test_a_job_over_codes_is_the_direct_call_over_their_numbers(g, d, mode):
+@pytest.mark.parametrize(
+    ("bits", "g", "d", "mode"),
+    [
+        (8, 1, 64, Mode.EXACT),
+        (8, 4, 192, Mode.PARTIAL),
+        (8, 1, 256, Mode.EXACT),
+        (4, 1, 128, Mode.EXACT),
+        (4, 4, 256, Mode.PARTIAL),
+    ],
+)
+def test_a_job_over_codes_is_the_direct_call_over_their_numbers(bits, g, d, mode):
     rng = np.random.default_rng(d)
-    coded = Coded.of(problem(rng, g, 37, d))
+    coded = Coded.of(problem(rng, g, 37, d), bits)
     memory, address = coded.build(mode, rng)
     before, job = memory.copy(), get_job(memory, address)
-    assert code_job.run(memory, address) == 0
+    assert code_job.run(memory, address, bits) == 0
     p = coded.problem
-    k, v = (formats.decode_rows(rows, 8, d) for rows in (coded.k, coded.v))
+    k, v = (formats.decode_rows(rows, bits, d) for rows in (coded.k, coded.v))
     want = golden.attention(
         p.q, k, v, scale_log2e=p.scale_log2e, valid=p.bitmap, tail_scores=p.tail_scores, tail_v=p.tail_v,
         partial=mode == Mode.PARTIAL,
@@ -37,24 +46,37 @@ def test_a_job_over_codes_is_the_direct_call_over_their_numbers(g, d, mode):
     assert all(out.start <= i < out.stop or result.start <= i < result.stop for i in changed)
 
 
-def test_a_beat_holds_the_parts_that_lie_half_a_row_apart():
+def test_a_beat_of_bytes_holds_the_parts_that_lie_half_a_row_apart():
     stored = np.concatenate([np.repeat(np.arange(8), 32), np.arange(100, 108)]).astype(np.uint8)[None]
-    codes, steps = code_job.to_job_order(stored, 256)
+    codes, steps = code_job.to_job_order(stored, 256, 8)
     assert codes[0, ::32].tolist() == [0, 4, 1, 5, 2, 6, 3, 7]
     assert steps[0].tolist() == [100, 104, 101, 105, 102, 106, 103, 107]
-    np.testing.assert_array_equal(code_job.from_job_order(codes, steps), stored)
+    np.testing.assert_array_equal(code_job.from_job_order(codes, steps, 8), stored)
 
 
-@pytest.mark.parametrize(("place", "value"), [(5, 0x80), (64, 34), (65, 255)])
+def test_a_beat_of_half_bytes_holds_the_parts_that_lie_a_quarter_of_a_row_apart():
+    stored = np.concatenate([np.repeat(np.arange(8), 16), np.arange(100, 116)]).astype(np.uint8)[None]
+    codes, steps = code_job.to_job_order(stored, 256, 4)
+    assert codes[0, ::16].tolist() == [0, 2, 4, 6, 1, 3, 5, 7]
+    assert steps[0, ::2].tolist() == [100, 104, 108, 112, 102, 106, 110, 114]
+    assert (steps[0, 1::2] - steps[0, ::2] == 1).all()
+    np.testing.assert_array_equal(code_job.from_job_order(codes, steps, 4), stored)
+
+
+@pytest.mark.parametrize(
+    ("bits", "d", "place", "value"),
+    [(8, 64, 5, 0x80), (8, 64, 64, 34), (8, 64, 65, 255), (4, 128, 64, 255), (4, 128, 65, 127)],
+)
 @pytest.mark.parametrize("array", ["k", "v"])
-def test_a_row_that_is_not_valid_counts_as_an_infinity(array, place, value):
+def test_a_row_that_is_not_valid_counts_as_an_infinity(array, bits, d, place, value):
+    """4 bits: a step of 15 * 2^10 and a zero of 127, each too large for the codes of its part."""
     rng = np.random.default_rng(3)
-    coded = Coded.of(problem(rng, 1, 20, 64))
+    coded = Coded.of(problem(rng, 1, 20, d), bits)
     coded.problem.valid[7] = True
     getattr(coded, array)[7, place] = value
-    assert code_job.run(*coded.build(Mode.EXACT, rng)) == Status.NON_FINITE
+    assert code_job.run(*coded.build(Mode.EXACT, rng), bits) == Status.NON_FINITE
     coded.problem.valid[7] = False
-    assert code_job.run(*coded.build(Mode.EXACT, rng)) == 0
+    assert code_job.run(*coded.build(Mode.EXACT, rng), bits) == 0
 
 
 @pytest.mark.parametrize(
@@ -63,6 +85,7 @@ def test_a_row_that_is_not_valid_counts_as_an_infinity(array, place, value):
         ({"mode": 2}, Status.BAD_MODE),
         ({"group": 3}, Status.BAD_GROUP),
         ({"head_dim": 32}, Status.BAD_HEAD_DIM),
+        ({"r": 4}, Status.BAD_R),
         ({"rows": 8}, Status.UNALIGNED),
         ({"v_sum": 1 << 60}, Status.OUT_OF_RANGE),
         ({"k": 1 << 60}, Status.OUT_OF_RANGE),
@@ -70,12 +93,21 @@ def test_a_row_that_is_not_valid_counts_as_an_infinity(array, place, value):
 )
 def test_checks(fields, status):
     rng = np.random.default_rng(4)
-    memory, address = Coded.of(problem(rng, 1, 20, 64)).build(Mode.EXACT, rng)
+    memory, address = Coded.of(problem(rng, 1, 20, 64), 8).build(Mode.EXACT, rng)
     job = get_job(memory, address)
     for name, value in fields.items():
         job[name] = value
     put_job(memory, address, job)
     before = memory.copy()
-    assert code_job.run(memory, address) == status
+    assert code_job.run(memory, address, 8) == status
     np.testing.assert_array_equal(memory, before)
-    assert code_job.run(memory, memory.size - AttentionJob.itemsize + 64) == Status.OUT_OF_RANGE
+    assert code_job.run(memory, memory.size - AttentionJob.itemsize + 64, 8) == Status.OUT_OF_RANGE
+
+
+def test_half_a_beat_of_a_token_is_refused():
+    rng = np.random.default_rng(5)
+    memory, address = Coded.of(problem(rng, 1, 20, 128), 4).build(Mode.EXACT, rng)
+    job = get_job(memory, address)
+    job["head_dim"] = 64
+    put_job(memory, address, job)
+    assert code_job.run(memory, address, 4) == Status.BAD_HEAD_DIM

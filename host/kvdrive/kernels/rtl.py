@@ -67,8 +67,12 @@ class RtlEngine:
         return self._job_in_memory(self._attention, ("kv",), memory, job, abi.AttentionJob)
 
     def attention_codes(self, memory: U8, job: int) -> int:
-        """A job over codes (docs/jobs.md)."""
-        return self._job_in_memory("attention_codes", ("kv", "steps"), memory, job, abi.AttentionJob)
+        """A job over codes of 8 bits, or of 4 if its descriptor says so (docs/jobs.md)."""
+        descriptor = memory[job : job + abi.AttentionJob.itemsize]
+        whole = descriptor.size == abi.AttentionJob.itemsize
+        narrow = whole and int(descriptor.view(abi.AttentionJob)["r"][0]) == 4
+        kernel = "attention_codes4" if narrow else "attention_codes"
+        return self._job_in_memory(kernel, ("kv", "steps"), memory, job, abi.AttentionJob)
 
     def group_choice(self, memory: U8, job: int) -> int:
         """The choice of units of a GroupChoiceJob."""

@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "code_order.hpp"
+
 namespace kvdrive {
 namespace {
 
@@ -142,8 +144,9 @@ void CopiedPages::place_rows(const Head& head, const HeadRows& rows, RowFetch& f
   const std::uint32_t end = head.tokens(), per_group = rows.tokens_per_group();
   JobMemory& memory = context_.memory;
   if (memory.holds_codes()) {
-    coded.steps = memory.place(std::uint64_t{end} * format_parts(rows.head_dim()));
-    coded.address = memory.place(std::uint64_t{end} * rows.head_dim());
+    const std::uint32_t steps = format_parts(rows.head_dim()) * part_step_bytes(rows.format());
+    coded.steps = memory.place(std::uint64_t{end} * steps);
+    coded.address = memory.place(std::uint64_t{end} * (rows.row_bytes() - steps));
   } else {
     coded.address = memory.place_zeros(std::uint64_t{end} * rows.half_bytes());
   }
@@ -167,7 +170,7 @@ void CopiedPages::unpack(const HeadRows& rows, const Coded& coded) {
   JobMemory& memory = context_.memory;
   std::byte* const to = memory.at(coded.address);
   if (memory.holds_codes()) {
-    split_rows(rows.head_dim(), coded.bytes, to, memory.at(coded.steps));
+    order_codes(rows.format(), rows.head_dim(), coded.bytes, to, memory.at(coded.steps));
   } else if (rows.format() != nvme::kBinary16) {
     decode_rows(rows.format(), rows.head_dim(), coded.bytes, reinterpret_cast<std::uint16_t*>(to));
   }

@@ -27,8 +27,12 @@ std::uint64_t EngineClock::job_cycles(const abi::AttentionJob& job) {
 }
 
 std::uint64_t EngineClock::code_job_cycles(const abi::AttentionJob& job) {
-  return static_cast<std::uint64_t>(code_cycles(
-      {.mode = job.mode, .g = job.group, .d = job.head_dim, .tokens = job.tokens, .tail = job.tail_tokens}));
+  return static_cast<std::uint64_t>(code_cycles({.mode = job.mode,
+                                                 .bits = job.r,
+                                                 .g = job.group,
+                                                 .d = job.head_dim,
+                                                 .tokens = job.tokens,
+                                                 .tail = job.tail_tokens}));
 }
 
 // Shapes that no kernel is built for count as the next larger ones.

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "code_order.hpp"
+
 namespace kvdrive {
 
 abi::NvmeStatus status_of(std::uint32_t engine_status) {
@@ -46,7 +48,8 @@ AttentionOutcome run_exact(RunContext& context, std::span<const Head> heads, Pag
   return collect(context, heads, [&](std::size_t i) -> HeadOutcome {
     const Head& head = heads[i];
     memory.start(head, static_cast<abi::Mode>(head.command.mode));
-    memory.over_codes = takes_codes(head.k.format(), head.command.group, head.k.head_dim());
+    memory.over_codes = has_code_kernel(head.k.format(), head.command.group, head.k.head_dim());
+    if (memory.over_codes) memory.job.r = static_cast<std::uint16_t>(code_bits(head.k.format()));
     memory.job.out = memory.place(head.out_bytes());
     if (!head.valid.empty()) memory.job.valid = memory.place(head.valid);
     memory.place_inline_tokens(head, true);

@@ -41,14 +41,14 @@ constexpr std::int64_t choice_cycles(const ChoiceVariables& job) {
 
 // Variables of the formula, as hls/attention_codes/kernel.toml explains them.
 struct CodeVariables {
-  std::int64_t mode, g, d, tokens, tail;
+  std::int64_t mode, bits, g, d, tokens, tail;
 };
 
 // Cycles of an attention job over codes.
 constexpr std::int64_t code_cycles(const CodeVariables& job) {
-  const auto& [mode, g, d, tokens, tail] = job;
-  return (((((5 + (((g * d) / 32) * (mode == 1 ? 3 : 2))) + tail) + (((2 * tokens) * d) / 64)) + ((tail * d) / 32))
-      + (d == 192 ? 96 : 128));
+  const auto& [mode, bits, g, d, tokens, tail] = job;
+  return (((((5 + (((g * d) / 32) * (mode == 1 ? 3 : 2))) + tail) + ((((2 * tokens) * d) * bits) / 512)) + ((tail *
+      d) / 32)) + ((d * bits) == 512 ? 80 : ((d * bits) == 2048 ? 128 : 96)));
 }
 
 // Variables of the formula, as hls/ffn/kernel.toml explains them.

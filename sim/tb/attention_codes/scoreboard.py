@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The expected results of attention_codes, for the group size of its top."""
+"""The expected results of attention_codes, for the width of codes and the group size of its top."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ _REFUSALS = (
     Status.BAD_GROUP,
     Status.BAD_HEAD_DIM,
     Status.BAD_LENGTH,
+    Status.BAD_R,
     Status.BAD_SCALE,
     Status.UNALIGNED,
     Status.OUT_OF_RANGE,
@@ -34,24 +35,25 @@ class AttentionCodes(MemoryJobScoreboard):
     largest_bytes = 2**20
     refused_of_each, refused_of_each_small = 8, 1
 
-    def __init__(self, group: int) -> None:
-        self.group = group
+    def __init__(self, bits: int, group: int) -> None:
+        self.bits, self.group = bits, group
 
     def cases(self, seed: int, small: bool) -> Iterable[Case]:
-        """Cases of the group size. Of refused jobs, only some with each status word are run."""
+        """Cases of the top. Of refused jobs, only some with each status word are run."""
         found = (dict(case) for case in attention_codes.cases(np.random.default_rng(seed), small))
-        return self.select((case for case in found if case["top"] == self.group), small)
+        own = (case for case in found if (case["bits"], case["top"]) == (self.bits, self.group))
+        return self.select(own, small)
 
     def variables(self, case: Case, job: Job, outcome: Outcome | None = None) -> dict[str, int]:
         fields = get_job(case["memory"], case["job"])
         names = {"mode": "mode", "d": "head_dim", "tokens": "tokens", "tail": "tail_tokens"}
-        return {**{name: int(fields[place]) for name, place in names.items()}, "g": self.group}
+        return {**{name: int(fields[place]) for name, place in names.items()}, "g": self.group, "bits": self.bits}
 
     def declare(self, coverage: Coverage) -> None:
         coverage.declare("mode", (mode.name for mode in attention_codes.MODES))
         coverage.declare("tokens", ("none", *(f"up to {size}" for size in _SIZES)))
         coverage.declare("inputs", ("plain", "mask", "tail", "mask, tail"))
-        coverage.declare("head dimension", attention_codes.HEAD_DIMS)
+        coverage.declare("head dimension", attention_codes.HEAD_DIMS[self.bits])
         coverage.declare("status", ("OK", "NON_FINITE", "EMPTY", *(status.name for status in _REFUSALS)))
 
     def cover(self, case: Case, coverage: Coverage) -> None:
@@ -73,4 +75,4 @@ class AttentionCodes(MemoryJobScoreboard):
 
 
 def make(top: Top) -> AttentionCodes:
-    return AttentionCodes(int(top.name.rsplit("_g", 1)[1]))
+    return AttentionCodes(4 if top.name.startswith("attention_codes4") else 8, int(top.name.rsplit("_g", 1)[1]))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstddef>
+#include <cstring>
 
 #include "attention_codes/tops.hpp"
 #include "engine/hls/kernels.hpp"
@@ -8,8 +9,11 @@ namespace kvdrive::hls {
 
 std::uint32_t attention_codes(std::span<std::byte> memory, std::uint64_t job) {
   auto* const beats = reinterpret_cast<beat_t*>(memory.data());
-  const auto group = std::to_integer<unsigned>(memory[job + offsetof(abi::AttentionJob, group)]);
-  auto* const top = group == 4 ? attention_codes_g4 : attention_codes_g1;
+  abi::AttentionJob descriptor;
+  std::memcpy(&descriptor, memory.data() + job, sizeof descriptor);
+  auto* const top = descriptor.r == 4       ? attention_codes4_g1
+                    : descriptor.group == 4 ? attention_codes_g4
+                                            : attention_codes_g1;
   return top(beats, beats, beats, beats, job, memory.size() / abi::kBeatBytes);
 }
 
