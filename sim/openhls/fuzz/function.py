@@ -209,6 +209,24 @@ class Function(Expressions):
             self.put(depth + 1, f"{target.name} += {target.type}({self.expression(2)});")
         del self.scope[known:]
 
+    def twice(self, depth: int) -> None:
+        """A loop that reads an array twice in an iteration, or stores to it twice."""
+        if not any(each.length for each in self.scope):
+            self.array(depth)
+        known, name = len(self.scope), self.fresh("i")
+        array = self.rng.choice([each for each in self.scope if each.length])
+        self.put(depth, f"for (int {name} = 0; {name} < n; ++{name}) {{")
+        self.pragma("PIPELINE II = 1")
+        self.scope.append(Variable(name, 32, True, writable=False))
+        first, second = self.element(array, 1), self.element(array, 1)
+        if self.rng.random() < 0.5:
+            self.put(depth + 1, f"{self.rng.choice(self.outputs)}.write(ap_uint<32>({first}) ^ ap_uint<32>({second}));")
+        else:
+            self.put(depth + 1, f"{first} = {array.type}({self.expression(1)});")
+            self.put(depth + 1, f"{second} = {array.type}({self.expression(1)});")
+        del self.scope[known:]
+        self.put(depth, "}")
+
     def body(self, depth: int, level: int, statements: int, *, loops: bool) -> None:
         for _ in range(statements):
             kind = self.rng.randrange(15)

@@ -67,6 +67,8 @@ def plain_program(rng: random.Random, top: str) -> list[str]:
     for _ in range(rng.randint(1, 3)):
         function.declare(1, function.expression(2))
     statements(function, known)
+    if rng.random() < 0.5:
+        function.twice(1)
     if gives < 0.2:
         function.put(1, f"*given {rng.choice(('=', '+='))} ap_int<32>({function.expression(2)}).to_int();")
     for name in (*inputs, *outputs):  # every stream of an array has to be used

@@ -56,6 +56,7 @@ RULES = {
     "numbers side by side": r"ARRAY_RESHAPE variable = a\d+ cyclic",
     "static numbers": r"^ *static ap_u?int<\d+> \w+ = ",
     "static arrays": r"^ *static ap_u?int<\d+> \w+\[\d+\] = ",
+    "two reads of an array in an iteration": r"write\(ap_uint<32>\((\w+)\[.*\) \^ ap_uint<32>\(\1\[",
     "static streams": r"static hls::stream",
     "arrays between stages": r"^  ap_uint<32> link\d\[16\];",
     "memory in stages": r"_stage0\(const ap_uint<32>\* in0",
