@@ -36,10 +36,6 @@ bool valid_rows(RowFormat format, std::uint32_t head_dim, std::span<const std::b
 // Writes the binary16 numbers of whole rows to `out`.
 void decode_rows(RowFormat format, std::uint32_t head_dim, std::span<const std::byte> rows, std::uint16_t* out);
 
-// Writes the codes and the step bytes of whole INT8 rows in the order of jobs over codes (docs/jobs.md). `head_dim` is
-// a multiple of 64.
-void split_rows(std::uint32_t head_dim, std::span<const std::byte> rows, std::byte* codes, std::byte* steps);
-
 // Rounds `rows` rows of finite binary16 numbers and writes their bytes to `out`. Decoded rows keep their values.
 void encode_rows(RowFormat format, std::uint32_t head_dim, const std::uint16_t* halves, std::size_t rows,
                  std::byte* out);

@@ -111,9 +111,9 @@ class Engine {
   // Runs a job in memory that the engine does not own. By default the memory is copied into the engine's own and back.
   virtual std::uint32_t attend_in(std::span<std::byte> elsewhere, std::uint64_t job);
 
-  // True if the engine runs jobs over codes, so that INT8 rows need not be decoded.
+  // True if the engine runs jobs over codes, so that rows in 8 or 4 bits need not be decoded.
   virtual bool reads_codes() const { return false; }
-  // Runs the job over codes at byte `job` of the memory in use (docs/jobs.md). Its shape is one that `takes_codes`.
+  // Runs the job over codes at byte `job` of the memory in use (docs/jobs.md). `has_code_kernel` is true for its shape.
   // Returns its status word.
   virtual std::uint32_t attend_codes(std::uint64_t) { return abi::kBadMode; }
 

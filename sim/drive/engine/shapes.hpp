@@ -7,7 +7,6 @@
 
 #include "common/abi.hpp"
 #include "engine/limits.hpp"
-#include "formats.hpp"
 
 namespace kvdrive {
 
@@ -24,11 +23,6 @@ constexpr bool serves_head_dim(unsigned head_dim) {
 
 // The number of records of a job: one for every 8 query heads.
 constexpr unsigned records_of(unsigned group) { return (group + abi::kMaxGroup - 1) / abi::kMaxGroup; }
-
-// True if a kernel is built for jobs over codes of this shape (hls/attention_codes).
-constexpr bool takes_codes(RowFormat format, unsigned group, unsigned head_dim) {
-  return format == nvme::kInt8 && (group == 1 || group == 4) && head_dim % (2 * abi::kFormatPart) == 0;
-}
 
 // The smallest group that a kernel is built for and that holds `heads` heads. Precondition: `heads` is at most 8.
 constexpr unsigned built_group(unsigned heads) {
