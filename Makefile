@@ -201,13 +201,16 @@ bench-attention: setup ## GB/s of KV consumed by the engines, beside memory band
 bench-formats: setup ## attention over K and V in binary16, 8 and 4 bits, from memory and disk -> docs/eval.md
 	@$(BIN)/python scripts/bench_formats.py --write
 
+# LLAMA=FOLDER: llama.cpp's programs, such as llama-bench, for benchmarks beside it; otherwise those on PATH.
+LLAMA_PATH = $(if $(LLAMA),PATH="$(abspath $(LLAMA)):$$PATH" )
+
 .PHONY: bench-decode
-bench-decode: setup ## decode step with the cache in the drive, beside transformers and packed SDPA; half an hour
-	@$(BIN)/python scripts/bench_decode.py --json out/bench_decode.json
+bench-decode: setup ## decode step with the cache in the drive, beside transformers and packed SDPA; half an hour [LLAMA=FOLDER of llama-bench]
+	@$(LLAMA_PATH)$(BIN)/python scripts/bench_decode.py --json out/bench_decode.json
 
 .PHONY: bench-matrices
-bench-matrices: setup $(STAMPS)/smollm2 ## decode steps with matrices in 8 bits (--dtype int8) beside bfloat16 and torch.compile (five minutes) -> docs/models.md
-	@$(BIN)/python scripts/bench_matrices.py --write --json out/bench_matrices.json
+bench-matrices: setup $(STAMPS)/smollm2 ## decode steps with matrices in 8 bits (--dtype int8) beside bfloat16 and torch.compile (five minutes) -> docs/models.md [QUICK=1] [LLAMA=FOLDER of llama-bench]
+	@$(LLAMA_PATH)$(BIN)/python scripts/bench_matrices.py $(if $(QUICK),--quick,--write --json out/bench_matrices.json)
 
 .PHONY: bench-cpu-target
 bench-cpu-target: setup ## attention over K and V on this machine's disk, beside the disk alone [QUICK=1]

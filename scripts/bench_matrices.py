@@ -247,24 +247,35 @@ def cost_table(costs: list[Cost]) -> str:
     return "\n".join(lines)
 
 
+def small() -> tuple[PreTrainedModel, Shape]:
+    """The shipped model in bfloat16."""
+    checkpoint = checkpoints.load(TEXT_MODELS[0], "bfloat16")
+    return checkpoint.model, checkpoint.shape
+
+
 def main() -> None:
     """Measure, print and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--contexts", type=int, nargs="+", default=[256, 4096])
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--quick", action="store_true", help="the shipped model, short texts: a trial")
     parser.add_argument("--no-steps", action="store_true", help="only what rounding costs on text")
     parser.add_argument("--json", type=Path, help="file for the numbers")
     parser.add_argument("--write", action="store_true", help="write the tables into docs/models.md")
     options = parser.parse_args()
+    if options.quick and options.write:
+        parser.error("--quick measures another model than the page describes: leave out --write")
     torch.set_num_threads(options.threads)
     rows: list[Row] = []
     if not options.no_steps:
-        model, shape = load("426m")
-        for context in options.contexts:
+        model, shape = small() if options.quick else load("426m")
+        contexts, rounds = ([64], 2) if options.quick else (options.contexts, options.rounds)
+        for context in contexts:
             with drive_folder(None) as folder, tempfile.TemporaryDirectory(dir=folder) as place:
-                rows += measure(model, shape, context, options.rounds, Path(place), options.threads)
-    costs = [found for name in TEXT_MODELS for found in costs_of(name, context=448, tokens=64, count=4)]
+                rows += measure(model, shape, context, rounds, Path(place), options.threads)
+    names, length = (TEXT_MODELS[:1], (64, 8, 1)) if options.quick else (TEXT_MODELS, (448, 64, 4))
+    costs = [found for name in names for found in costs_of(name, *length)]
     blocks = {"matrices-cost": cost_table(costs)} | ({"matrices": speed_table(rows, options.threads)} if rows else {})
     for block in blocks.values():
         Console(width=160).print(block, markup=False, highlight=False)

@@ -124,6 +124,7 @@ class Drive {
   const Preset& preset() const { return state_.volume.preset(); }
   const char* engine() const { return state_.engine->name(); }
   std::vector<std::string> engine_notices() const { return state_.engine->notices(); }
+  std::uint64_t exact_sums() const { return state_.engine->exact_sums(); }
   const Superblock& layout() const { return state_.volume.superblock(); }
 
   // Injects a fault into later operations (storage/faults.hpp).

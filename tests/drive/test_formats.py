@@ -173,6 +173,19 @@ def test_probabilities_of_any_spread(one_isa, check, kind, sharpness):
 
 
 @pytest.mark.parametrize("kind", FORMATS)
+def test_ties_of_small_integers_are_decided_without_another_sum(one_isa, check, kind):
+    """Sums of few bits often lie in the middle between two binary32 numbers, and they are known exactly."""
+    rng = np.random.default_rng(15)
+    d, tokens = 128, 1000
+    k, v = halves(rng, 1, tokens, d), halves(rng, 1, tokens, d)
+    q = (rng.integers(-2047, 2048, (1, 4, d)) / np.float16(256)).astype(np.float16)
+    host = one_isa()
+    values = keep(host, kind, k, v)
+    check(host.attend(q, tokens), q, *values)
+    assert host.drive.exact_sums() == 0
+
+
+@pytest.mark.parametrize("kind", FORMATS)
 def test_inline_tokens_are_binary16(host, kind):
     rng = np.random.default_rng(4)
     d, tokens = 64, 130

@@ -56,6 +56,9 @@ def seen_by(
     that the drive cannot apply.
     """
     stored = min(stored, first_token + part[0] + 1)
+    if mask is None and len(part) == 1:  # every decode step of every layer
+        yield part, Seen(stored, None, np.arange(first_token + part[0] + 1 - stored), None)
+        return
     masks = [_allowed(mask, row, token, first_token + token + 1) for token in part]
     valid = None
     if any(one is not None for one in masks):  # without a mask, skip work that grows with the context

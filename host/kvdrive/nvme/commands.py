@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from kvdrive import abi
 from kvdrive._native import crc32c
 from kvdrive.nvme.completions import Completion
+from kvdrive.nvme.entries import EntryLayout
 from kvdrive.nvme.errors import CommandError
 from kvdrive.nvme.rows import Bytes as Bytes
 from kvdrive.nvme.rows import Halves as Halves
@@ -22,6 +23,14 @@ from kvdrive.nvme.rows import bytes_of_row, decoded, encoded
 from kvdrive.nvme.wire import KvRead, RowFormat, SessionOpcode, SessionRemove
 
 MAX_TOKENS_PER_APPEND = 0xFFFF
+_FLUSH = EntryLayout(abi.Sqe)
+_APPEND = EntryLayout(abi.KvAppend)
+_READ = EntryLayout(KvRead)
+_TRIM = EntryLayout(abi.SessionTrim)
+_REMOVE = EntryLayout(SessionRemove)
+_FORK = EntryLayout(abi.SessionFork)
+_SUBMIT = EntryLayout(abi.AttnSubmit)
+_FETCH = EntryLayout(abi.AttnFetch)
 _SCORES_PER_BEAT = abi.BEAT_BYTES // 4
 
 
@@ -45,7 +54,7 @@ class Command:
 
 def flush() -> Command:
     """FLUSH: everything that was written before is durable when it completes."""
-    return Command(_entry(abi.Sqe, abi.Opcode.FLUSH, abi.Namespace.NVM, {}))
+    return Command(_entry(_FLUSH, abi.Opcode.FLUSH, abi.Namespace.NVM, {}))
 
 
 def kv_append(
@@ -80,7 +89,7 @@ def kv_append(
         "crc32c": crc32c(data),
         "options": options,
     }
-    return Command(_entry(abi.KvAppend, abi.Opcode.KV_APPEND, abi.Namespace.NVM, fields), data)
+    return Command(_entry(_APPEND, abi.Opcode.KV_APPEND, abi.Namespace.NVM, fields), data)
 
 
 def kv_read(
@@ -108,7 +117,7 @@ def kv_read(
         "row_bytes": bytes_of_row(stored_as, head_dim),
     }
     room = heads * tokens * fields["row_bytes"]
-    return Command(_entry(KvRead, SessionOpcode.KV_READ, abi.Namespace.NVM, fields), room=room)
+    return Command(_entry(_READ, SessionOpcode.KV_READ, abi.Namespace.NVM, fields), room=room)
 
 
 def stored_rows(done: Completion, shape: tuple[int, int, int], stored_as: RowFormat = RowFormat.BINARY16) -> Halves:
@@ -122,7 +131,7 @@ def stored_rows(done: Completion, shape: tuple[int, int, int], stored_as: RowFor
 def session_trim(session: int, from_token: int) -> Command:
     """SESSION_TRIM: remove the tokens from `from_token` on, in every layer; 0 removes the session."""
     fields = {"session": session, "from_token": from_token}
-    return Command(_entry(abi.SessionTrim, abi.Opcode.SESSION_TRIM, abi.Namespace.NVM, fields))
+    return Command(_entry(_TRIM, abi.Opcode.SESSION_TRIM, abi.Namespace.NVM, fields))
 
 
 def session_erase(session: int, from_token: int = 0) -> Command:
@@ -131,7 +140,7 @@ def session_erase(session: int, from_token: int = 0) -> Command:
     Data shared with other sessions stay. The result is the number of flash blocks that were erased for it.
     """
     fields = {"session": session, "from_token": from_token}
-    return Command(_entry(abi.SessionTrim, SessionOpcode.SESSION_ERASE, abi.Namespace.NVM, fields))
+    return Command(_entry(_TRIM, SessionOpcode.SESSION_ERASE, abi.Namespace.NVM, fields))
 
 
 def session_remove(session: int, removed: range, before: int, layers: int = 0) -> Command:
@@ -147,13 +156,13 @@ def session_remove(session: int, removed: range, before: int, layers: int = 0) -
         "before": before,
         "layers": layers,
     }
-    return Command(_entry(SessionRemove, SessionOpcode.SESSION_REMOVE, abi.Namespace.NVM, fields))
+    return Command(_entry(_REMOVE, SessionOpcode.SESSION_REMOVE, abi.Namespace.NVM, fields))
 
 
 def session_fork(session: int, target: int, tokens: int) -> Command:
     """SESSION_FORK: the new session `target` begins with the first `tokens` tokens of `session`, in every layer."""
     fields = {"session": session, "target": target, "tokens": tokens}
-    return Command(_entry(abi.SessionFork, abi.Opcode.SESSION_FORK, abi.Namespace.NVM, fields))
+    return Command(_entry(_FORK, abi.Opcode.SESSION_FORK, abi.Namespace.NVM, fields))
 
 
 def attn_submit(
@@ -218,7 +227,7 @@ def attn_submit(
         "crc32c": crc32c(data),
         "scale_log2e": scale_log2e,
     }
-    return Command(_entry(abi.AttnSubmit, abi.Opcode.ATTN_SUBMIT, abi.Namespace.CP, fields), data)
+    return Command(_entry(_SUBMIT, abi.Opcode.ATTN_SUBMIT, abi.Namespace.CP, fields), data)
 
 
 def attn_fetch(ticket: int, heads: int, group: int, head_dim: int, mode: abi.Mode = abi.Mode.EXACT) -> Command:
@@ -226,23 +235,43 @@ def attn_fetch(ticket: int, heads: int, group: int, head_dim: int, mode: abi.Mod
     records = _records(group) * abi.AttentionResult.itemsize
     size = heads * (records + group * head_dim * _out_type(mode).itemsize)
     fields = {"ticket": ticket, "data_bytes": size}
-    return Command(_entry(abi.AttnFetch, abi.Opcode.ATTN_FETCH, abi.Namespace.CP, fields), room=size)
+    return Command(_entry(_FETCH, abi.Opcode.ATTN_FETCH, abi.Namespace.CP, fields), room=size)
 
 
 @dataclass(frozen=True)
 class AttentionOutput:
     """The result of a query (docs/arithmetic.md).
 
-    `out` [heads, g, d] float16, of PARTIAL float32; `max` [heads, g] int32; `sum` [heads, g] uint64, LSB 2^-31; SparF:
-    `alpha` [heads, g] float32 and `selected` [heads], the tokens chosen; GROUPS: `alpha` is the estimated share of the
-    softmax that was not read.
+    `out` [heads, g, d] float16, of PARTIAL float32; `records`: abi.AttentionResult [heads, records of a KV head].
     """
 
     out: NDArray[np.float16] | NDArray[np.float32]
-    max: NDArray[np.int32]
-    sum: NDArray[np.uint64]
-    alpha: NDArray[np.float32]
-    selected: NDArray[np.uint32]
+    records: NDArray[Any]
+
+    @property
+    def max(self) -> NDArray[np.int32]:
+        """[heads, g]."""
+        return self._of_heads("max")
+
+    @property
+    def sum(self) -> NDArray[np.uint64]:
+        """[heads, g], LSB 2^-31."""
+        return self._of_heads("sum")
+
+    @property
+    def alpha(self) -> NDArray[np.float32]:
+        """[heads, g]; of GROUPS: the estimated share of the softmax that was not read."""
+        return self._of_heads("alpha").view(np.float32)
+
+    @property
+    def selected(self) -> NDArray[np.uint32]:
+        """[heads], of SparF: the tokens chosen."""
+        selected: NDArray[np.uint32] = self.records["selected"][:, 0]
+        return selected
+
+    def _of_heads(self, name: str) -> NDArray[Any]:
+        heads, group, _ = self.out.shape
+        return self.records[name].reshape(heads, -1)[:, :group]
 
 
 def attention_result(
@@ -251,9 +280,7 @@ def attention_result(
     """The data of a successful ATTN_FETCH."""
     size = heads * _records(group) * abi.AttentionResult.itemsize
     records = data[:size].view(abi.AttentionResult).reshape(heads, _records(group))
-    out = data[size:].view(_out_type(mode)).reshape(heads, group, head_dim)
-    maximum, total, alpha = (records[name].reshape(heads, -1)[:, :group] for name in ("max", "sum", "alpha"))
-    return AttentionOutput(out, maximum, total, alpha.view(np.float32), records["selected"][:, 0])
+    return AttentionOutput(data[size:].view(_out_type(mode)).reshape(heads, group, head_dim), records)
 
 
 def _records(group: int) -> int:
@@ -266,14 +293,9 @@ def _out_type(mode: abi.Mode) -> np.dtype[Any]:
 
 
 def _entry(
-    layout: np.dtype[Any], opcode: abi.Opcode | SessionOpcode, namespace: abi.Namespace, fields: dict[str, int]
+    layout: EntryLayout, opcode: abi.Opcode | SessionOpcode, namespace: abi.Namespace, fields: dict[str, int]
 ) -> bytes:
-    entry = np.zeros((), layout)
-    entry["opcode"] = opcode
-    entry["nsid"] = namespace
-    for name, value in fields.items():
-        entry[name] = value
-    return entry.tobytes()
+    return layout.pack({"opcode": opcode, "nsid": namespace, **fields})
 
 
 def _payload(array: NDArray[Any]) -> Bytes:

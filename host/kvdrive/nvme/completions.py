@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvdrive import abi
+from kvdrive.nvme.entries import EntryLayout
 from kvdrive.nvme.errors import CommandError
 
+_ENTRY = EntryLayout(abi.Cqe)
 _STATUS_MASK = 0x7FF  # status code and status code type
 
 
@@ -36,12 +38,11 @@ class Completion:
 
 def decode(entry: bytes, data: NDArray[np.uint8]) -> Completion:
     """A 16-byte completion queue entry with the command's data to the host."""
-    fields = np.frombuffer(entry, abi.Cqe)[0]
-    word = int(fields["status"])
+    result, _, _, identifier, word = _ENTRY.unpack(entry)
     return Completion(
-        identifier=int(fields["cid"]),
+        identifier=identifier,
         status=word >> abi.CQE_STATUS_SHIFT & _STATUS_MASK,
-        result=int(fields["result"]),
+        result=result,
         retry=not word & abi.CQE_DO_NOT_RETRY,
         data=data,
     )

@@ -323,6 +323,8 @@ void bind_drive(nb::module_& m) {
       .def("failure", &Drive::failure, "Why the latest INTERNAL_ERROR came about, where known.")
       .def("engine_notices", &Drive::engine_notices,
            "What the user should know about the engine, such as a card that was reset: one sentence each.")
+      .def("exact_sums", &Drive::exact_sums,
+           "Roundings that the engine decided with exact integers, because a faster sum left them open.")
       .def("notices", &Drive::notices,
            "What was damaged when the drive was opened, and put right or, with salvage, lost: one sentence each.");
   m.def("timing_cases", &timing_cases, "The timing model beside published and measured values, a dict per case.");

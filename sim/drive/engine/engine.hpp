@@ -138,6 +138,8 @@ class Engine {
   virtual JobQueue* queue() { return nullptr; }
   // What the user should know about the engine, one sentence each.
   virtual std::vector<std::string> notices() const { return {}; }
+  // How many roundings were decided by exact integers, because a faster sum left them open.
+  virtual std::uint64_t exact_sums() const { return 0; }
 };
 
 std::unique_ptr<Engine> make_hls_engine();

@@ -104,6 +104,15 @@ def test_what_a_block_sees():
         list(seen_by(torch.ones(1, 1, 2, 12, dtype=torch.bool), 0, range(2), 10, 10))
 
 
+@pytest.mark.parametrize("stored", [0, 6, 10, 13, 20])
+def test_one_token_without_a_mask_sees_what_a_mask_of_ones_shows(stored):
+    ((part, seen),) = seen_by(None, 0, range(2, 3), 10, stored)
+    ((_, masked),) = seen_by(torch.ones(1, 1, 3, 13, dtype=torch.bool), 0, range(2, 3), 10, stored)
+    assert part == range(2, 3)
+    assert (seen.stored, seen.valid, seen.hidden) == (masked.stored, masked.valid, masked.hidden)
+    assert seen.inline.tolist() == masked.inline.tolist()
+
+
 def test_a_hidden_score_weighs_nothing_under_the_lowest_maximum():
     difference = (HIDDEN >> abi.SCORE_FRACTION_BITS) - LOWEST_MAX
     assert 2.0**difference < 2.0 ** -(abi.P_FRACTION_BITS + 1) <= 2.0 ** (difference + 1)

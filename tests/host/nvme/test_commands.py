@@ -7,8 +7,9 @@ import pytest
 
 from kvdrive import abi
 from kvdrive._native import crc32c
-from kvdrive.nvme import commands
+from kvdrive.nvme import commands, wire
 from kvdrive.nvme.completions import decode
+from kvdrive.nvme.entries import EntryLayout
 from kvdrive.nvme.errors import CommandError
 
 
@@ -112,3 +113,19 @@ def test_retry_hint_is_read():
         completion(abi.NvmeStatus.CRC_MISMATCH, retry=True).check(0xFF)
     assert caught.value.retry
     assert "Opcode 0xff" in str(caught.value)
+
+
+@pytest.mark.parametrize("layout", [abi.Sqe, abi.Cqe, abi.KvAppend, abi.AttnSubmit, abi.AttnFetch, wire.SessionRemove])
+def test_entries_are_packed_as_their_layout_says(layout):
+    packed = EntryLayout(layout)
+    rng = np.random.default_rng(1)
+    want = np.zeros((), layout)
+    for name in packed.names:
+        want[name] = rng.integers(0, np.iinfo(layout[name]).max, endpoint=True, dtype=layout[name])
+    fields = {name: int(want[name]) for name in packed.names}
+    assert packed.pack(fields) == want.tobytes()
+    assert packed.unpack(want.tobytes()) == tuple(fields.values())
+    first = packed.names[0]
+    assert packed.pack({first: fields[first]})[want.dtype[0].itemsize :].strip(b"\0") == b""
+    with pytest.raises(struct.error):
+        packed.pack({first: -1})

@@ -47,5 +47,4 @@ class MemoryAttention:
             assert status == 0, f"finite halves of a shape that a drive takes (status {status:#x})"
             out[head] = job.read(memory, "out", np.float16).reshape(group, head_dim)
             found[head] = job.read(memory, "result", abi.AttentionResult)
-        maximum, total, alpha = (found[name].reshape(heads, -1)[:, :group] for name in ("max", "sum", "alpha"))
-        return AttentionOutput(out, maximum, total, alpha.view(np.float32), found["selected"][:, 0])
+        return AttentionOutput(out, found)

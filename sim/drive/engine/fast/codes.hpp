@@ -35,6 +35,20 @@ struct CodedRows {
   bool four_bits;
 };
 
+// The next block's rows. The loops over a block prefetch them bit by bit into the second-level cache: all at once would
+// be more than a processor can await. A prefetch never faults.
+struct Ahead {
+  std::uintptr_t at;
+  std::size_t beats;  // left
+  unsigned at_once;
+
+  void prefetch_some() {
+    for (unsigned i = 0; i < at_once && beats > 0; ++i, --beats, at += abi::kBeatBytes) {
+      __builtin_prefetch(reinterpret_cast<const void*>(at), 0, 2);
+    }
+  }
+};
+
 // A block of K. Number i of token t is (code - offset[j][t]) * step[j][t] in part j = i / 32. words[i / 4][t] holds the
 // codes of the numbers i to i + 3.
 struct KeyCodes {
@@ -42,6 +56,8 @@ struct KeyCodes {
   alignas(64) double step[kMostParts][kBlockTokens];
   alignas(64) double offset[kMostParts][kBlockTokens];
   double largest;  // no number is larger
+  double unit;     // a power of two; every step is a multiple of it
+  Ahead ahead;
 };
 
 // A block of V. Number i of token t is (code - offset[j][t]) * unit[j] * 2^-shift[j][t]. words[t / 4][i] holds the
@@ -53,15 +69,16 @@ struct ValueCodes {
   double unit[kMostParts];  // a power of two
   double most_code;         // no |code - offset| is larger
   double largest;           // no number is larger
+  Ahead ahead;
 };
 
 // The queries of a job. In part j of head h, number i is close to weight * unit[h][j].
 struct CodeQuery {
-  const std::int32_t* digits;  // [h][parts * 32]: of the weights
-  const double* unit;          // [h][parts]
-  const double* base;          // [h][parts]: -unit * sum of the weights
+  const std::int32_t* digits;    // [h][parts * 32]: of the weights
+  const double* unit;            // [h][parts]
+  const double* base;            // [h][parts]: -unit * sum of the weights
+  const std::uint8_t* is_short;  // [h][parts]: three digits suffice
   unsigned d;
-  bool short_weights;  // three digits suffice
 };
 
 // The probabilities of a block of tokens: p[h * stride + t].

@@ -78,9 +78,9 @@ class Dots {
   // The same for rows in 8 or 4 bits and the same queries as integers. `decoded(t)` returns the binary16 numbers of row
   // t, which are valid until its next call.
   template <typename Decoded>
-  std::uint64_t codes(const IntegerQuery& query, const KeyCodes& keys, unsigned n, Decoded decoded, Output* out,
+  std::uint64_t codes(const IntegerQuery& query, KeyCodes& keys, unsigned n, Decoded decoded, Output* out,
                       std::size_t stride) const {
-    const Block block{n, kBlockTokens, query.parts(), keys.largest, ~std::uint64_t{0}, &query};
+    const Block block{n, kBlockTokens, query.parts(), keys.largest, ~std::uint64_t{0}, {&query, keys.unit}};
     std::uint64_t non_finite = 0;
     each_tile(query_.g, [&](unsigned first, unsigned heads) {
       alignas(abi::kBeatBytes) double dots[kTileHeads * kBlockTokens];
@@ -120,6 +120,12 @@ class Dots {
     std::size_t stride;
   };
 
+  // Set for rows in 8 or 4 bits: the queries as integers, and a power of two that divides all steps of the block.
+  struct Codes {
+    const IntegerQuery* query = nullptr;
+    double unit = 0;
+  };
+
   // Tokens whose dot products were summed in `steps` additions. The largest |k| of the terms is `largest`.
   struct Block {
     unsigned n;
@@ -127,7 +133,7 @@ class Dots {
     unsigned steps;
     double largest;
     std::uint64_t wanted = ~std::uint64_t{0};
-    const IntegerQuery* integers = nullptr;  // the queries, if they are not exactly those of `query_`
+    Codes codes{};
   };
   // A range of query heads.
   struct Heads {
@@ -141,8 +147,7 @@ class Dots {
     std::uint64_t non_finite = 0;
     for (unsigned h = heads.first; h < heads.first + heads.count; ++h) {
       const double* head = dots + (h - heads.first) * block.stride;
-      const double rest = block.integers == nullptr ? 0 : block.integers->rest(h);
-      const double unit = (block.steps + 4) * kUlp * query_.norm[h] + rest;  // error of the sum if |k| <= 1
+      const double unit = relative_error(block, h);
       const Doubt doubt = rounding_.block(kernels_, head, unit * block.largest, h, block.n, out + h * stride);
       non_finite |= doubt.non_finite & block.wanted;
       for (std::uint64_t left = doubt.uncertain & block.wanted & ~doubt.non_finite; left != 0; left &= left - 1) {
@@ -151,6 +156,19 @@ class Dots {
       }
     }
     return non_finite;
+  }
+
+  // The error of a sum of head h if |k| <= 1. Sums over codes are often exact. The query's weights are multiples of its
+  // units, and the numbers of the block are multiples of its unit. So each product is a multiple of u = query.unit(h) *
+  // codes.unit, and so is each partial sum. Its magnitude is at most the sum of |q_i * k_i|, which is at most norm *
+  // largest. Binary64 holds every multiple of u up to 2^53 * u; half of that leaves room for the rounding of the bound.
+  // Sums of few bits often lie in the middle between two results: with an error above 0, integers would have to decide.
+  double relative_error(const Block& block, unsigned h) const {
+    const double rounded = (block.steps + 4) * kUlp * query_.norm[h];
+    if (block.codes.query == nullptr) return rounded;
+    const IntegerQuery& query = *block.codes.query;
+    const bool exact = query_.norm[h] * block.largest < 0x1p52 * query.unit(h) * block.codes.unit;
+    return (exact ? 0 : rounded) + query.rest(h);
   }
 
   // Tries again with the magnitudes of the token instead of its whole block; if that leaves doubt, computes exactly.

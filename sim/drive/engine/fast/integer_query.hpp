@@ -23,18 +23,17 @@ class IntegerQuery {
         d_(d),
         digits_(std::size_t{g} * parts_ * abi::kFormatPart),
         unit_(g * parts_),
-        base_(unit_) {
-    short_ = kernels.digit_bits == 8;
-    for (unsigned h = 0; h < g && short_; ++h) {
-      for (unsigned j = 0; j < parts_ && short_; ++j) short_ = fits_short(part(q, h, j));
-    }
+        base_(unit_),
+        short_(g * parts_) {
     for (unsigned h = 0; h < g; ++h) {
       for (unsigned j = 0; j < parts_; ++j) set(kernels, part(q, h, j), h, j);
     }
   }
 
-  CodeQuery view() const { return {digits_.data(), unit_.data(), base_.data(), d_, short_}; }
+  CodeQuery view() const { return {digits_.data(), unit_.data(), base_.data(), short_.data(), d_}; }
   unsigned parts() const { return parts_; }
+  // The smallest unit of a head.
+  double unit(unsigned h) const { return *std::min_element(&unit_[h * parts_], &unit_[h * parts_] + parts_); }
   // The sum of |rest| of a head.
   double rest(unsigned h) const { return rest_[h]; }
 
@@ -65,7 +64,9 @@ class IntegerQuery {
   }
 
   void set(const Kernels& kernels, const Part& part, unsigned h, unsigned j) {
-    const int shift = shift_of(part, short_ ? kLargestShortWeight : kLargestWeight);
+    const std::size_t own = h * parts_ + j;
+    short_[own] = kernels.digit_bits == 8 && fits_short(part) ? 1 : 0;
+    const int shift = shift_of(part, short_[own] != 0 ? kLargestShortWeight : kLargestWeight);
     std::int32_t weights[abi::kFormatPart];
     std::int64_t sum = 0, rest = 0;
     for (unsigned i = 0; i < abi::kFormatPart; ++i) {
@@ -74,7 +75,6 @@ class IntegerQuery {
       sum += kept;
       rest += std::abs(part.numbers[i] - kept * (std::int64_t{1} << shift));
     }
-    const std::size_t own = h * parts_ + j;
     kernels.to_digits(weights, abi::kFormatPart, digits_.data() + own * abi::kFormatPart);
     unit_[own] = std::ldexp(1.0, shift - 24);
     base_[own] = -unit_[own] * static_cast<double>(sum);
@@ -85,8 +85,8 @@ class IntegerQuery {
   unsigned d_;
   std::vector<std::int32_t> digits_;  // [g][parts][32]
   std::vector<double> unit_, base_;   // [g][parts]
+  std::vector<std::uint8_t> short_;   // [g][parts]
   double rest_[abi::kMaxCommandGroup] = {};
-  bool short_ = false;
 };
 
 }  // namespace kvdrive::fast

@@ -73,15 +73,14 @@ struct Kernels {
   void (*pack_keys)(const CodedRows& rows, KeyCodes& keys);
   void (*pack_values)(const CodedRows& rows, ValueCodes& values);
   unsigned digit_bits;  // 8: three digits are faster than four
-  // Splits n weights into digits. n is a multiple of 4.
+  // Splits n weights into digits. n is a multiple of 8.
   void (*to_digits)(const std::int32_t* weights, unsigned n, std::int32_t* digits);
   // Like `dots`, for the heads [first, first + heads). Each part of the head dimension costs one rounding.
-  void (*code_dots)(const CodeQuery& query, unsigned first, unsigned heads, const KeyCodes& keys, unsigned n,
-                    double* dots);
+  void (*code_dots)(const CodeQuery& query, unsigned first, unsigned heads, KeyCodes& keys, unsigned n, double* dots);
   // sums[h * d + j] += sum_t p[h][t] * number j of token t, with at most two roundings of a sum. error[h] grows by a
   // bound on what is left out. That is more than enough[h] only if it is below 2^-60 of the block's sum of magnitudes.
-  void (*add_code_sums)(const BlockWeights& block, const ValueCodes& values, unsigned d, const double* enough,
-                        double* sums, double* error);
+  void (*add_code_sums)(const BlockWeights& block, ValueCodes& values, unsigned d, const double* enough, double* sums,
+                        double* error);
 
   // The largest magnitude in n rows of d numbers, d a multiple of 8. Only an upper bound if a row holds an Inf or NaN.
   double (*largest)(HalfRows rows, unsigned n, unsigned d);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "engine/fast/bytes_avx2.hpp"
 #include "engine/fast/rounding.hpp"
 
 namespace kvdrive::fast {
@@ -11,6 +12,7 @@ namespace {
 
 struct Simd {
   using Vector = __m256d;
+  using Bytes = Avx2Bytes;
   static constexpr unsigned kLanes = 4;
   static constexpr unsigned dot_rows(unsigned g) { return g <= 2 ? 4 : g <= 5 ? 2 : 1; }
   static constexpr unsigned sum_registers(unsigned g) { return g == 1 ? 8 : g == 2 ? 4 : g <= 5 ? 2 : 1; }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "engine/fast/bytes.hpp"
 #include "engine/fast/rounding.hpp"
 
 namespace kvdrive::fast {
@@ -11,6 +12,7 @@ namespace {
 
 struct Simd {
   using Vector = float64x2_t;
+  using Bytes = PortableBytes;
   static constexpr unsigned kLanes = 2;
   static constexpr unsigned dot_rows(unsigned g) { return g <= 4 ? 4 : g <= 6 ? 2 : 1; }
   static constexpr unsigned sum_registers(unsigned g) { return g == 1 ? 16 : g == 2 ? 8 : g <= 5 ? 4 : 2; }

@@ -2,6 +2,7 @@
 // The variant for any processor. The compiler may vectorise it with the base instruction set.
 #include <cstdint>
 
+#include "engine/fast/bytes.hpp"
 #include "engine/fast/rounding.hpp"
 
 namespace kvdrive::fast {
@@ -9,6 +10,7 @@ namespace {
 
 struct Simd {
   using Vector = double;
+  using Bytes = PortableBytes;
   static constexpr unsigned kLanes = 1;
   static constexpr unsigned dot_rows(unsigned g) { return g == 1 ? 4 : g == 2 ? 2 : 1; }
   static constexpr unsigned sum_registers(unsigned g) { return g == 1 ? 8 : g == 2 ? 4 : g == 4 ? 2 : 1; }
