@@ -113,6 +113,40 @@ def test_more_rows_than_a_block_holds_give_one_exact_sum(make_drive):
     np.testing.assert_array_equal(y, golden.ffn(None, rows, Activation.GIVEN, given).y)
 
 
+def memory_that_stays(act) -> int:
+    """Bytes of its own by which this process grows in `act`; the drive keeps its buffers from call to call."""
+    before = private_bytes()
+    act()
+    return private_bytes() - before
+
+
+def private_bytes() -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmData"))
+
+
+def test_an_expert_takes_its_down_projection_and_some_blocks_of_memory(make_drive):
+    """Bits are those of the same neurons in rows, for which the drive holds one block at a time."""
+    host = make_drive(engine="fast", capacity_bytes=256 << 20)
+    rng = np.random.default_rng(9)
+    hidden, neurons, block = 2056, 5000, 8 << 20  # 59 MiB; no row is whole pages
+    rows, x = halves(rng, neurons, 3, hidden, scale=0.02), halves(rng, 1, hidden)
+    store(host, rows, key=b"rows")
+    front = np.concatenate([rows[:, 0], rows[:, 1]]).reshape(-1)
+    padded = np.pad(front, (0, -front.size % 32))
+    store(host, np.concatenate([padded, rows[:, 2].T.reshape(-1)]), key=b"expert")
+    size, found = rows.nbytes, {}
+    del rows, front, padded
+
+    def call(key: bytes, layout: FfnLayout) -> None:
+        command = ffn_submit(Weights(key, 0, layout, hidden, neurons), x, FfnActivation.FFN_SILU)
+        found[key] = compute(host, command, 1, hidden)[1]
+
+    assert memory_that_stays(lambda: call(b"rows", FfnLayout.FFN_GATE_UP_DOWN)) < 4 * block
+    assert memory_that_stays(lambda: call(b"expert", FfnLayout.FFN_EXPERT)) < size // 3 + 2 * block
+    np.testing.assert_array_equal(found[b"expert"], found[b"rows"])
+
+
 def test_values_that_are_not_finite_fail_the_command(host):
     rng = np.random.default_rng(5)
     rows, x = halves(rng, 4, 3, 64), halves(rng, 2, 64)

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "engine/fast/exact.hpp"
 #include "engine/fast/rounding.hpp"
@@ -10,7 +11,8 @@
 namespace kvdrive {
 namespace {
 
-constexpr std::uint64_t kBlockBytes = 8 << 20;  // of rows that are in memory together
+// Of rows that are in memory together. A page that two blocks share is read for both.
+constexpr std::uint64_t kBlockBytes = 8 << 20;
 
 // y = fl32(sum * 2^-48), as the command's data.
 std::vector<std::byte> rounded(const std::vector<FfnSum>& sums) {
@@ -27,21 +29,26 @@ std::vector<std::byte> rounded(const std::vector<FfnSum>& sums) {
 AttentionOutcome FfnUnit::run(const FfnCall& call, Ns arrival) {
   const Value& value = *values_.find(call.key());
   const Ns ready = arrival + device_.firmware_read(UINT32_MAX);
-  const std::size_t at_once =
-      call.expert() ? call.block().neurons : std::max<std::size_t>(1, kBlockBytes / call.neuron_bytes());
+  const std::size_t at_once = std::max<std::size_t>(1, kBlockBytes / call.neuron_bytes());
   std::vector<FfnSum> sums(std::size_t{call.block().tokens} * call.block().hidden);
   FfnBlock block = call.block();
   Ns done = ready;
+  if (call.expert()) {
+    const ReadResult found = read_down(value, call, ready);
+    done = std::max(done, found.done);
+    if (!found.whole) return {.status = abi::kUnrecoveredRead, .data = {}, .done = done};
+  }
+  const Ns down_done = done;
   for (std::size_t first = 0; first < call.block().neurons; first += at_once) {
     const std::size_t count = std::min<std::size_t>(at_once, call.block().neurons - first);
     const ReadResult found =
-        call.expert() ? read_expert(value, call, ready) : read_rows(value, call, first, count, ready);
+        call.expert() ? read_expert(value, call, first, count, ready) : read_rows(value, call, first, count, ready);
     done = std::max(done, found.done);
     if (!found.whole) return {.status = abi::kUnrecoveredRead, .data = {}, .done = found.done};
     block.neurons = static_cast<unsigned>(count);
     block.activations = call.block().activations == nullptr ? nullptr : call.block().activations + first;
     block.rows = rows_.data();
-    done = std::max(done, clock_.count(block, found.done));
+    done = std::max(done, clock_.count(block, std::max(down_done, found.done)));
     if (!ftl_.keeps_payload()) continue;
     if (const std::uint32_t status = engine_.ffn(block, sums.data()); status != 0) {
       return {.status = status_of(status), .result = status, .data = {}, .done = done};
@@ -60,23 +67,44 @@ ReadResult FfnUnit::read_rows(const Value& value, const FfnCall& call, std::size
       pieces.push_back({at, call.neuron_bytes()});
     }
   }
-  return read(value, pieces, ready);
+  const ReadResult found = read(value, pieces, ready);
+  std::swap(rows_, stored_);
+  return found;
 }
 
-ReadResult FfnUnit::read_expert(const Value& value, const FfnCall& call, Ns ready) {
-  const std::size_t neurons = call.block().neurons, hidden = call.block().hidden, matrix = neurons * hidden;
-  const ReadResult found = read(
-      value, {{call.offset(), 2 * matrix * sizeof(std::uint16_t)}, {call.down_at(), matrix * sizeof(std::uint16_t)}},
-      ready);
-  const std::vector<std::uint16_t> stored = std::move(rows_);
-  rows_.resize(stored.size());
-  for (std::size_t i = 0; i < neurons; ++i) {
-    std::uint16_t* const row = rows_.data() + 3 * i * hidden;
-    std::copy_n(stored.data() + i * hidden, hidden, row);
-    std::copy_n(stored.data() + matrix + i * hidden, hidden, row + hidden);
-    for (std::size_t j = 0; j < hidden; ++j) row[2 * hidden + j] = stored[2 * matrix + j * neurons + i];
+ReadResult FfnUnit::read_expert(const Value& value, const FfnCall& call, std::size_t first, std::size_t count,
+                                Ns ready) {
+  const std::size_t hidden = call.block().hidden;
+  const std::uint64_t row = hidden * sizeof(std::uint16_t), gate = call.offset() + first * row;
+  const ReadResult found = read(value, {{gate, count * row}, {gate + call.block().neurons * row, count * row}}, ready);
+  rows_.resize(3 * count * hidden);
+  for (std::size_t i = 0; i < count; ++i) {
+    std::uint16_t* const to = rows_.data() + 3 * i * hidden;
+    std::copy_n(stored_.data() + i * hidden, hidden, to);
+    std::copy_n(stored_.data() + (count + i) * hidden, hidden, to + hidden);
+    std::copy_n(down_.data() + (first + i) * hidden, hidden, to + 2 * hidden);
   }
   return found;
+}
+
+// In the value, down has a row for each output. A block of its rows at a time is turned into columns.
+ReadResult FfnUnit::read_down(const Value& value, const FfnCall& call, Ns ready) {
+  const std::size_t neurons = call.block().neurons, hidden = call.block().hidden;
+  const std::uint64_t row = neurons * sizeof(std::uint16_t);
+  const std::size_t at_once = std::max<std::size_t>(1, kBlockBytes / row);
+  down_.resize(neurons * hidden);
+  ReadResult all{.done = ready};
+  for (std::size_t first = 0; first < hidden; first += at_once) {
+    const std::size_t count = std::min(at_once, hidden - first);
+    const ReadResult found = read(value, {{call.down_at() + first * row, count * row}}, ready);
+    all.done = std::max(all.done, found.done);
+    all.whole = all.whole && found.whole;
+    for (std::size_t i = 0; i < neurons; ++i) {
+      std::uint16_t* const to = down_.data() + i * hidden + first;
+      for (std::size_t j = 0; j < count; ++j) to[j] = stored_[j * neurons + i];
+    }
+  }
+  return all;
 }
 
 // Each page is read once, also if it holds the end of one piece and the beginning of the next one.
@@ -97,8 +125,8 @@ ReadResult FfnUnit::read(const Value& value, const std::vector<Piece>& pieces, N
     reads.push_back({value.list, wanted[i], pages_.data() + i * abi::kPageBytes});
   }
   const ReadResult found = ftl_.read(reads, ready, Sink::kComputer);
-  rows_.resize(bytes / sizeof(std::uint16_t));
-  auto* to = reinterpret_cast<std::byte*>(rows_.data());
+  stored_.resize(bytes / sizeof(std::uint16_t));
+  auto* to = reinterpret_cast<std::byte*>(stored_.data());
   std::size_t place = 0;  // of the page that holds the byte `at`
   for (const Piece& piece : pieces) {
     for (std::uint64_t at = piece.at, end = piece.at + piece.bytes; at < end;) {

@@ -24,7 +24,7 @@ class FfnUnit {
   AttentionOutcome run(const FfnCall& call, Ns arrival);
 
  private:
-  // Bytes of the value that lie one behind the other in `rows_`, too.
+  // Bytes of the value that lie one behind the other in `stored_`, too.
   struct Piece {
     std::uint64_t at;
     std::uint64_t bytes;
@@ -32,15 +32,20 @@ class FfnUnit {
 
   ReadResult read(const Value& value, const std::vector<Piece>& pieces, Ns ready);
   ReadResult read_rows(const Value& value, const FfnCall& call, std::size_t first, std::size_t count, Ns ready);
-  ReadResult read_expert(const Value& value, const FfnCall& call, Ns ready);
+  // The rows of some neurons of an expert, from its gate, its up and `down_`.
+  ReadResult read_expert(const Value& value, const FfnCall& call, std::size_t first, std::size_t count, Ns ready);
+  ReadResult read_down(const Value& value, const FfnCall& call, Ns ready);
 
   Engine& engine_;
   ValueStore& values_;
   Ftl& ftl_;
   NandDevice& device_;
   EngineClock& clock_;
-  std::vector<std::byte> pages_;     // that were read; kept, because fresh memory costs as much as a copy
-  std::vector<std::uint16_t> rows_;  // [neurons][matrices][hidden]
+  // Kept from call to call, because fresh memory costs as much as a copy. All but `down_` hold one block of neurons.
+  std::vector<std::byte> pages_;       // that were read
+  std::vector<std::uint16_t> stored_;  // what was wanted of them, one piece behind the other
+  std::vector<std::uint16_t> rows_;    // [neurons][matrices][hidden]
+  std::vector<std::uint16_t> down_;    // of an expert, by neuron: [neurons][hidden]
 };
 
 }  // namespace kvdrive
