@@ -60,6 +60,11 @@ class Copies:
         read = self._reads[ticket]
         return self._readers[read.copy].cancel(read.ticket)
 
+    def has_ended(self, ticket: int) -> bool:
+        """As `PieceReader.has_ended`."""
+        read = self._reads[ticket]
+        return self._readers[read.copy].has_ended(read.ticket)
+
     def wait(self, ticket: int) -> Outcome:
         """As `PieceReader.wait`; an error is that of the last copy that was tried."""
         read = self._reads.pop(ticket)

@@ -94,6 +94,11 @@ class DriveWeights:
                 read.done.set()
             return True
 
+    def has_ended(self, ticket: int) -> bool:
+        """See Reader."""
+        self._require_open()
+        return self._reads[ticket].done.is_set()
+
     def wait(self, ticket: int, array: Array, index: int) -> None:
         """See Reader."""
         self._require_open()

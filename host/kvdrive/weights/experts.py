@@ -1,16 +1,16 @@
 """Experts that are read when a token needs them, through transformers' interface for experts.
 
 The arithmetic is transformers' own `grouped_mm`: it gets the slots in memory as if they were all the experts, and for
-each token the numbers of slots in place of the numbers of experts. So results have the same bits as with all experts
-in memory.
+each token the numbers of slots in place of the numbers of experts. Experts are computed while others are read. What
+they give is added when all have come, in the stock order: results have the same bits as with all experts in memory.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -50,6 +50,8 @@ class Streamed:
     def tensors(self, places: list[int]) -> tuple[dict[str, torch.Tensor], list[int]]:
         """The matrices of the experts in these slots, and the number of each in them."""
         stored = self.slots.tensors
+        if not self._converted and len(places) == 1:  # the stock function takes time for every slot
+            return {name: tensor[places[0] : places[0] + 1] for name, tensor in stored.items()}, [0]
         if not self._converted:
             return stored, places
         for name, (part, converted) in self._converted.items():
@@ -76,45 +78,53 @@ class LayerExperts:
             self._shared.lookahead.routed(self._number, needed)
         if self._shared.pace is not None:
             self._shared.pace.routed(self._keys(needed))
-        if len(needed) <= self._shared.at_once:
-            return self._round(needed, hidden, chosen, weights, self._next_layer)
-        return self._in_rounds(needed, hidden, chosen, weights)
-
-    def _in_rounds(
-        self, needed: list[int], hidden: torch.Tensor, chosen: torch.Tensor, weights: torch.Tensor
-    ) -> torch.Tensor:
-        """As `compute`, a few experts after the other; each is read once, for all tokens that are routed to it."""
+        groups = self._as_they_come(needed)
+        first = next(groups)
+        if len(first) == len(needed):
+            return self._computed(needed, hidden, chosen, weights)
         tokens, k = chosen.shape
         pairs = chosen.reshape(-1)
         out = hidden.new_empty(tokens * k, hidden.shape[-1])
-        in_memory = [key[1] for key in self._keys(needed) if key in self._shared.slots]
-        needed = in_memory + [expert for expert in needed if expert not in in_memory]
-        size = max(1, self._shared.at_once // 2)  # the other half of the slots is read meanwhile
-        rounds = [needed[begin : begin + size] for begin in range(0, len(needed), size)]
-        for experts, following in zip(rounds, [*rounds[1:], None], strict=True):
+        for experts in itertools.chain([first], groups):
             mine = torch.isin(pairs, torch.tensor(experts)).nonzero()[:, 0]
             ones = weights.new_ones(len(mine), 1)
-            ahead = self._next_layer if following is None else partial(self._keys, following)
-            out[mine] = self._round(experts, hidden[mine // k], pairs[mine, None], ones, ahead)
+            out[mine] = self._computed(experts, hidden[mine // k], pairs[mine, None], ones)
         weighted = out * weights.reshape(-1, 1)  # from here on as the stock function adds the experts of a token
         return weighted.view(tokens, k, -1).sum(dim=1).to(hidden.dtype)
 
-    def _round(
-        self,
-        experts: list[int],
-        hidden: torch.Tensor,
-        chosen: torch.Tensor,
-        weights: torch.Tensor,
-        following: Callable[[], list[Key]],
+    def _as_they_come(self, needed: list[int]) -> Iterator[list[int]]:
+        """These experts in groups that are in memory: those that are there, then the others as their reads end.
+
+        Each is read once. More than fit together come in rounds; the next round is read meanwhile, and the experts that
+        the next layer will probably need during the last one.
+        """
+        slots = self._shared.slots
+        rounds = self._rounds(needed)
+        for experts, following in zip(rounds, [*rounds[1:], None], strict=True):
+            left = keys = self._keys(experts)
+            slots.fetch(keys)
+            slots.read_ahead(self._next_layer() if following is None else self._keys(following), keeping=keys)
+            while left:
+                there = slots.arrived(left)
+                left = [key for key in left if key not in there]
+                if self._shared.pace is not None and not left and following is None:
+                    self._shared.pace.computes()
+                yield [expert for _, expert in there]
+
+    def _rounds(self, needed: list[int]) -> list[list[int]]:
+        """These experts in parts that fit into memory together, those that are there first."""
+        if len(needed) <= self._shared.at_once:
+            return [needed]
+        in_memory = [key[1] for key in self._keys(needed) if key in self._shared.slots]
+        needed = in_memory + [expert for expert in needed if expert not in in_memory]
+        size = max(1, self._shared.at_once // 2)  # the other half of the slots is read meanwhile
+        return [needed[begin : begin + size] for begin in range(0, len(needed), size)]
+
+    def _computed(
+        self, experts: list[int], hidden: torch.Tensor, chosen: torch.Tensor, weights: torch.Tensor
     ) -> torch.Tensor:
-        """The stock function with these experts, which fit into memory together. `following` are read meanwhile."""
-        slots, keys = self._shared.slots, self._keys(experts)
-        places = slots.fetch(keys)
-        slots.read_ahead(following(), keeping=keys)
-        slots.ready(keys)
-        if self._shared.pace is not None:
-            self._shared.pace.computes()
-        tensors, numbers = self._shared.tensors(places)
+        """The stock function with these experts, which are in memory."""
+        tensors, numbers = self._shared.tensors(self._shared.slots.places(self._keys(experts)))
         number_of = torch.zeros(max(experts) + 1, dtype=chosen.dtype)
         number_of[experts] = torch.tensor(numbers, dtype=chosen.dtype)
         view: Any = self._view

@@ -61,6 +61,10 @@ class WeightsFile:
         """Drop what has not begun of a read; False if all has. `wait` raises TargetError then."""
         return self._reader.cancel(ticket)
 
+    def has_ended(self, ticket: int) -> bool:
+        """True if `wait` would not wait."""
+        return self._reader.has_ended(ticket)
+
     def wait(self, ticket: int, array: Array, index: int) -> None:
         """Wait until the bundle is in memory and has been checked. Raises TargetError."""
         self._require(*self._reader.wait(ticket), array, index)

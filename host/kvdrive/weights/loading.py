@@ -87,6 +87,7 @@ class FlashWeights:
             "hit_rate": slots.hit_rate,
             "read_ahead": slots.ahead,
             "read_ahead_withdrawn": slots.withdrawn,
+            "wait_ns": slots.wait_ns,
             "recall": recall.share if recall else None,
             "read_ahead_precision": self._pace.payoff.precision if self._pace else None,
             "around_page_cache": self.file.around_cache,

@@ -34,6 +34,9 @@ class Reader(Protocol):
     def cancel(self, ticket: int) -> bool:
         """Drop what has not begun of a read; False if all has. `wait` raises TargetError then."""
 
+    def has_ended(self, ticket: int) -> bool:
+        """True if `wait` would not wait."""
+
     def wait(self, ticket: int, array: Array, index: int) -> None:
         """Wait until the bundle is in memory and has been checked. Raises TargetError."""
 

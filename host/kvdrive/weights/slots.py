@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ class SlotCounters:
 
     `hits` were in memory, `ahead_hits` were on their way or there because they were read ahead, `misses` had to be
     read. `ahead`: experts whose read began ahead; `withdrawn`: those of them whose read was cancelled, because their
-    module did not need them.
+    module did not need them. `wait_ns`: time in which there was nothing to compute, because reads had not ended.
     """
 
     hits: int = 0
@@ -29,6 +30,7 @@ class SlotCounters:
     misses: int = 0
     ahead: int = 0
     withdrawn: int = 0
+    wait_ns: int = 0
 
     @property
     def hit_rate(self) -> float:
@@ -60,8 +62,8 @@ class Slots:
     def __contains__(self, key: Key) -> bool:
         return key in self._slot_of
 
-    def fetch(self, keys: Sequence[Key]) -> list[int]:
-        """Slots for these experts, at most `count`; `ready` waits until they are there. Raises TargetError."""
+    def fetch(self, keys: Sequence[Key]) -> None:
+        """Slots for these experts, at most `count`; `arrived` says when they are there. Raises TargetError."""
         for key in keys:
             self._eviction.used(key)
             if key not in self._slot_of:
@@ -77,12 +79,20 @@ class Slots:
         for key in keys:
             if key not in self._slot_of:
                 self._start(key, self._slot(keeping=keys), ahead=False)
-        return [self._slot_of[key] for key in keys]
 
-    def ready(self, keys: Iterable[Key]) -> None:
-        """Wait until these experts are in memory. Raises TargetError."""
-        for key in keys:
+    def arrived(self, keys: Sequence[Key]) -> list[Key]:
+        """Those of these experts that are in memory; waits for the first one if none is. Raises TargetError."""
+        there = [key for key in keys if key not in self._tickets or self._file.has_ended(self._tickets[key])]
+        there = there or list(keys[:1])
+        began = time.perf_counter_ns()
+        for key in there:
             self._settle(key)
+        self.counters.wait_ns += time.perf_counter_ns() - began
+        return there
+
+    def places(self, keys: Sequence[Key]) -> list[int]:
+        """The slots of experts in memory."""
+        return [self._slot_of[key] for key in keys]
 
     def read_ahead(self, keys: Sequence[Key], keeping: Sequence[Key]) -> None:
         """Start to read experts that will probably be needed, in place of others but those of `keeping`.

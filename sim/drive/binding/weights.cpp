@@ -179,6 +179,9 @@ void bind_weights(nb::module_& m) {
           nb::arg("ticket"),
           "Drop the pieces of a read that have not begun; False if all have. `wait` then returns ECANCELED, when the "
           "pieces in flight have ended.")
+      .def(
+          "has_ended", [](Reader& self, PieceReader::Ticket ticket) { return self.reader().has_ended(ticket); },
+          nb::arg("ticket"), "True if `wait` would not wait.")
       .def("wait", &wait, nb::arg("ticket"),
            "Wait for the end of a read: (errno or 0, the first piece with another checksum or -1).")
       .def("counters", &counters,

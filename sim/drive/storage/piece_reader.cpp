@@ -80,6 +80,13 @@ bool PieceReader::cancel(Ticket ticket) {
   return false;
 }
 
+bool PieceReader::has_ended(Ticket ticket) const {
+  const std::scoped_lock lock(mutex_);
+  const auto place = requests_.find(ticket);
+  if (place == requests_.end()) throw std::runtime_error("no read has this ticket");
+  return place->second.is_done();
+}
+
 PieceReader::Outcome PieceReader::wait(Ticket ticket) {
   std::unique_lock lock(mutex_);
   const auto place = requests_.find(ticket);

@@ -58,6 +58,8 @@ class PieceReader {
   // Drops the pieces of a read that have not begun: false if all have. The read ends with the last piece in flight.
   // `wait` is called for it as for others.
   bool cancel(Ticket ticket);
+  // True if `wait` would not wait.
+  bool has_ended(Ticket ticket) const;
   // Waits for the end of a read and forgets its ticket, for which no other thread may wait. After a read that ended
   // with an error, the kernel may still write into the memory until the reader is destroyed.
   Outcome wait(Ticket ticket);

@@ -53,6 +53,14 @@ def greedy(model, prompt, new_tokens=10):
     return model.generate(prompt, max_new_tokens=new_tokens, do_sample=False, eos_token_id=-1, pad_token_id=0)
 
 
+def ready(slots, keys):
+    """Wait until all of these experts are in memory."""
+    while keys:
+        there = slots.arrived(keys)
+        assert there
+        keys = [key for key in keys if key not in there]
+
+
 @pytest.mark.parametrize("name", moe_models.CONFIGS)
 @pytest.mark.parametrize(("stored", "dtype"), [("float32", "float32"), ("bfloat16", "float32"), ("bfloat16", "auto")])
 def test_tokens_equal_those_of_the_model_in_memory(name, stored, dtype, converted):
@@ -172,7 +180,7 @@ def test_wrong_guesses_do_not_push_out_what_is_used(converted):
             slots.fetch(keys)
             if module == 0:
                 slots.read_ahead([(1, expert + turn % 3 * 2) for expert in (2, 3)], keeping=keys)
-            slots.ready(keys)
+            ready(slots, keys)
     assert slots.counters.misses == 4
     slots.close()
     weights.close()
@@ -187,9 +195,9 @@ def test_reads_of_wrong_guesses_are_withdrawn(converted):
         keys = [(module, 0), (module, 1)]
         slots.fetch(keys)
         slots.read_ahead([((module + 1) % 3, expert) for expert in (4, 5, 6)], keeping=keys)
-        places = slots.fetch(keys)
-        slots.ready(keys)
-        for (_, expert), place in zip(keys, places, strict=True):
+        slots.fetch(keys)
+        ready(slots, keys)
+        for (_, expert), place in zip(keys, slots.places(keys), strict=True):
             expected = aligned(slots.stride)
             weights.file.read(weights.file.manifest.experts[module], expert, expected)
             assert np.array_equal(slots._slots[place], expected)
@@ -216,12 +224,55 @@ def test_reads_that_an_error_left_behind_do_not_push_out_what_is_used(converted,
     together = [(0, 0), (0, 1)]
     slots.fetch(together)
     with pytest.raises(TargetError, match="is damaged"):
-        slots.ready(together)
+        ready(slots, together)
     for _ in range(4):
         for key in ((0, 2), (0, 3)):
             slots.fetch([key])
-            slots.ready([key])
+            ready(slots, [key])
     assert slots.counters.misses == 2 + 2
+    slots.close()
+    weights.close()
+
+
+@pytest.mark.parametrize("stored", ["float32", "bfloat16"])
+@pytest.mark.parametrize("memory", [None, Fraction(9, 10)])
+def test_experts_are_computed_in_the_order_in_which_they_come(stored, memory, converted, monkeypatch):
+    """Each alone and the last one first: the logits have the same bits as with all experts in memory."""
+    folder, path = converted("mixtral", stored)
+    calls = []
+
+    def last(slots, keys):
+        calls.append(keys[-1])
+        slots._settle(keys[-1])
+        return [keys[-1]]
+
+    monkeypatch.setattr(Slots, "arrived", last)
+    memory = least(folder, path, "auto") if memory is None else memory
+    with torch.no_grad():
+        expected = moe_models.in_memory(folder, DTYPES[stored])(ids(2, 7)).logits
+        checkpoint = opened(folder, path, memory, "auto")
+        assert torch.equal(checkpoint.model(ids(2, 7)).logits, expected)
+    uses = checkpoint.weights.slots.counters
+    assert len(calls) == uses.hits + uses.ahead_hits + uses.misses
+    checkpoint.weights.close()
+
+
+def test_what_has_arrived_need_not_wait_for_the_others(converted):
+    folder, path = converted("mixtral")
+    weights = opened(folder, path, Fraction(9, 10)).weights
+    slots = Slots(weights.file, weights.file.manifest.experts, 4, make_eviction("lfu", path))
+    keys = [(0, 0), (0, 1), (0, 2)]
+    slots.fetch(keys[:1])
+    ready(slots, keys[:1])
+    waited = slots.counters.wait_ns
+    weights.file.has_ended = lambda ticket: False  # as if no later read had ended
+    slots.fetch(keys)
+    assert slots.arrived(keys) == [(0, 0)]
+    assert slots.arrived(keys[1:]) == [(0, 1)]  # waits for one of them
+    assert slots.counters.wait_ns > waited
+    del weights.file.has_ended
+    ready(slots, keys)
+    assert slots.arrived(keys) == keys
     slots.close()
     weights.close()
 
