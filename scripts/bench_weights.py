@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -28,6 +29,7 @@ from kvdrive.perf.kept import processor
 from kvdrive.weights.file import WeightsFile, aligned
 from kvdrive.weights.loading import FlashWeights, WeightsOptions
 from kvdrive.weights.memory import needs
+from kvdrive.weights.modules import experts_of
 from kvdrive.weights.opening import make_file
 from weights_bench import (
     PROMPT,
@@ -76,8 +78,11 @@ def measure(work: Work) -> dict[str, Any]:
     ids = torch.randint(0, VOCABULARY, (1, PROMPT + work.tokens), generator=random)
     shape = Shape(**json.loads((folder / "shape.json").read_text()))
     model, counters, close = _model(work, folder, shape)
+    in_experts = time_in(experts_of(model).values()) if work.way == "memory" else None
     with torch.no_grad():
         past = model(ids[:, :PROMPT], use_cache=True).past_key_values
+        if in_experts is not None:
+            in_experts[0] = 0.0
         before, read, began = counters(), kernel_reads(), time.perf_counter()
         for token in range(PROMPT, PROMPT + work.tokens):
             logits = model(ids[:, token : token + 1], past_key_values=past).logits
@@ -91,12 +96,39 @@ def measure(work: Work) -> dict[str, Any]:
         "name": work.name,
         "tokens_per_second": work.tokens / seconds,
         "seconds": seconds,
+        "experts_seconds": in_experts[0] if in_experts is not None else None,
         "read_by_kernel_per_token": read / work.tokens,
         "peak_rss": peak_memory(),
         "logits": logits.float().flatten()[:8].tolist(),
         **found,
         **{name[1:]: after[name] for name in after if name.startswith("=")},
     }
+
+
+def time_in(modules: Iterable[torch.nn.Module]) -> list[float]:
+    """One number: the seconds that calls of these modules take from here on."""
+    spent, began = [0.0], [0.0]
+
+    def before(module: Any, inputs: Any) -> None:
+        began[0] = time.perf_counter()
+
+    def after(module: Any, inputs: Any, out: Any) -> None:
+        spent[0] += time.perf_counter() - began[0]
+
+    for module in modules:
+        module.register_forward_pre_hook(before)
+        module.register_forward_hook(after)
+    return spent
+
+
+def allowed(row: dict[str, Any], memory: dict[str, Any], disk_bytes_per_second: float) -> float:
+    """Tokens per second if the disk read without a pause while experts are computed, and rested meanwhile else.
+
+    `memory`: the row of the same model in memory. Attention and routers come before the reads that they ask for.
+    """
+    outside = (memory["seconds"] - memory["experts_seconds"]) / memory["tokens"]
+    reading = row["flash_bytes"] / row["tokens"] / disk_bytes_per_second
+    return float(1 / (outside + max(reading, memory["experts_seconds"] / memory["tokens"])))
 
 
 def _model(work: Work, folder: Path, shape: Shape) -> tuple[Any, Any, Any]:
@@ -110,7 +142,8 @@ def _model(work: Work, folder: Path, shape: Shape) -> tuple[Any, Any, Any]:
 
         def counters() -> dict[str, Any]:
             report = flash.report()
-            names = ("hits", "hits_ahead", "misses", "read_ahead", "flash_reads", "flash_bytes", "flash_busy_ns")
+            names = ("hits", "hits_ahead", "misses", "read_ahead", "wait_ns")
+            names += ("flash_reads", "flash_bytes", "flash_busy_ns")
             last = ("recall", "experts_in_memory", "experts", "around_page_cache", "flash_most_in_flight")
             return {name: report[name] for name in names} | {f"={name}": report[name] for name in last}
 
@@ -164,9 +197,11 @@ def table(result: dict[str, Any]) -> str:
     """The result for docs/weights.md."""
     rows = result["rows"]
     mapped = {(row["routers"], row["share"]): row["tokens_per_second"] for row in rows if row["way"] == "mmap"}
+    whole = {row["routers"]: row for row in rows if row["way"] == "memory"}
     lines = [
-        "| experts | tokens/s | mmap's | MB read a token | in memory when used | foreseen | of the disk | memory |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| experts | tokens/s | mmap's | the disk allows | MB read a token | waits, ms | in memory when used "
+        "| foreseen | of the disk | memory |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for row in rows:
         uses = row.get("hits", 0) + row.get("misses", 0) + row.get("hits_ahead", 0)
@@ -178,7 +213,9 @@ def table(result: dict[str, Any]) -> str:
             row["name"],
             f"{row['tokens_per_second']:.2f}",
             "-" if ratio is None else f"{ratio:.1f}x",
+            "-" if busy is None else f"{allowed(row, whole[row['routers']], result['disk_bytes_per_second']):.1f}",
             f"{row['read_by_kernel_per_token'] / 1e6:,.0f}",
+            "-" if busy is None else f"{row['wait_ns'] / 1e6 / row['tokens']:,.0f}",
             f"{row['hits'] / uses:.0%}" if uses else "-",
             f"{row['recall']:.0%}" if row.get("recall") is not None else "-",
             f"{rate:.0%}" if rate is not None else "-",
@@ -194,7 +231,8 @@ def table(result: dict[str, Any]) -> str:
             f"{shape['inner']}, bfloat16, {result['bytes'] / 2**30:.1f} GiB, random weights and tokens, one sequence, "
             f"{rows[0]['tokens']} tokens; measured on {processor()}, {rows[0]['threads']} threads. The disk reads "
             f"{result['disk_bytes_per_second'] / 1e9:.2f} GB/s with 64 reads of 512 KiB in flight; the share of it is "
-            f"that while reads are in flight. The conversion took {result['convert_seconds']:.0f} s.",
+            "that while reads are in flight. The disk allows: reads at that rate without a pause while experts are "
+            f"computed, and none during the rest of a token. The conversion took {result['convert_seconds']:.0f} s.",
         ]
     )
 

@@ -130,6 +130,15 @@ def test_the_contenders_of_the_benchmark_compute_the_same(tmp_path):
     assert page.read_text().endswith("after\n")
     assert "| balanced: flash at 25%, lfu, look-ahead on |" in page.read_text()
     assert "old" not in page.read_text()
+    assert 0 < whole["experts_seconds"] < whole["seconds"]
+    assert flash["wait_ns"] > 0
+
+
+def test_what_the_disk_allows_is_its_reads_and_what_comes_before_them():
+    memory = {"tokens": 10, "seconds": 1.0, "experts_seconds": 0.8}
+    row = {"tokens": 20, "flash_bytes": 20 * 300e6}
+    assert bench_weights.allowed(row, memory, 1e9) == pytest.approx(1 / (0.02 + 0.3))
+    assert bench_weights.allowed(row, memory, 10e9) == pytest.approx(1 / (0.02 + 0.08))
 
 
 def test_balanced_routers_choose_all_experts_alike(tmp_path):
