@@ -48,7 +48,8 @@ def batch(
         raise InputError("actors cannot share the files of --drive: serve the drives and take --target tcp://")
     asked = read_prompts(prompts)
     attention = inputs.applied(how.options())
-    drives, weights = where.options(files), placed.options()
+    drives = where.options(files)
+    weights = placed.options(drives)
     work = Work(computed.model, computed.dtype, computed.device, max_new_tokens, drives, attention, weights)
     console = Console(stderr=True)
     with Answers(out) as answers:

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -62,12 +63,13 @@ def chat(
 
     threads = threads or os.cpu_count() or 1
     torch.set_num_threads(threads)
+    held = DriveOptions(engine=engine, threads=threads, folder=drive)  # of weights on a drive, and of K and V beside
     with waiting_for(f"loading {computed.model}"):
-        checkpoint = load_from(placed.options(), computed.model, computed.dtype, computed.device)
+        checkpoint = load_from(placed.options(held), computed.model, computed.dtype, computed.device)
     folder = drive or cache_folder() / "chats" / re.sub(r"[^\w.-]+", "_", checkpoint.path.resolve().name)
     folder.mkdir(parents=True, exist_ok=True)
     capacity = max(1 << 26, _SPARE * checkpoint.context * checkpoint.shape.bytes_per_token)
-    options = DriveOptions(engine=engine, threads=threads, capacity_bytes=capacity, group=checkpoint.shape.group)
+    options = replace(held, folder=None, capacity_bytes=capacity, group=checkpoint.shape.group)
     chosen = inputs.applied(full.applied(tier.applied(AttentionOptions(sessions=SessionOptions()))))
     with (
         closing(checkpoint),

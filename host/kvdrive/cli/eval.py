@@ -62,6 +62,7 @@ def evaluate(
         from kvdrive.eval.evaluation import Settings, evaluate
         from kvdrive.eval.partial import NAME, Partial
 
+    drives = where.options()
     settings = Settings(
         model=computed.model,
         dtype=computed.dtype,
@@ -75,8 +76,8 @@ def evaluate(
         cases=cases,
         texts=text or [],
         seed=seed,
-        drives=where.options(),
-        weights=placed.options(),
+        drives=drives,
+        weights=placed.options(drives),
         kv_formats=[part.strip() for part in kv_formats.split(",") if part.strip()],
         unread=_limits(unread_limits),
         units=_lengths(units, "--units", "64,128") if units else [],

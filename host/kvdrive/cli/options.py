@@ -311,7 +311,7 @@ class WeightsTier:
         if self.weights == "memory":
             return None
         if self.weights == "drive" and drives is None:
-            raise InputError("--weights drive goes with `kvdrive generate`: take --weights flash here")
+            raise InputError("this command reads no weights from a drive: take --weights flash")
         from kvdrive.weights.opening import FlashOptions
 
         return FlashOptions(

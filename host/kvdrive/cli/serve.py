@@ -94,14 +94,14 @@ def serve(
         from kvdrive.targets.opening import open_drives
         from kvdrive.weights.opening import load_from
 
+    options = where.options(files)
     with waiting_for(f"loading {computed.model}"):
-        checkpoint = load_from(placed.options(), computed.model, computed.dtype, computed.device)
+        checkpoint = load_from(placed.options(options), computed.model, computed.dtype, computed.device)
     listening = _bind(host, port)
     threads = where.threads or os.cpu_count() or 1
     context = full.context or checkpoint.context
     tokens = max_tokens or concurrency * context
     capacity = _SPARE * tokens * checkpoint.shape.bytes_per_token
-    options = where.options(files)
     options = replace(
         options,
         threads=threads,

@@ -111,6 +111,46 @@ def test_a_server_shares_weights_on_flash_between_sequences(folder, flash, tmp_p
     assert list(cache.rglob("*.counts.json"))
 
 
+def test_chat_batch_and_serve_read_weights_from_a_drive_that_holds_k_and_v(folder, flash, tmp_path):
+    """The same tokens as from a file."""
+    drive = ("--drive", tmp_path / "drives")
+    assert run("convert", "--model", folder, "--weights-format", "int8", *drive).exit_code == 0
+    placed = ("--weights", "drive", "--weights-memory", "60%", *drive)
+    chat = ("chat", "--model", folder, "--max-new-tokens", "4", "--threads", "1")
+    said = [
+        CliRunner().invoke(app, [str(one) for one in (*chat, *options)], input="Who?\n")
+        for options in (placed, (*flash, "--drive", tmp_path / "chat"))
+    ]
+    assert said[0].exit_code == 0, said[0].output
+    assert said[0].stdout == said[1].stdout
+
+    asked = tmp_path / "asked.jsonl"
+    asked.write_text(json.dumps({"id": "0", "prompt": "def f("}) + "\n")
+    texts = []
+    for name, options in (("drive", placed), ("flash", flash)):
+        out = tmp_path / f"{name}.jsonl"
+        result = run(
+            "batch", asked, "--model", folder, "--out", out, "--max-new-tokens", "6", "--threads", "1", *options
+        )
+        assert result.exit_code == 0, result.output
+        texts.append(json.loads(out.read_text())["text"])
+    assert texts[0] == texts[1]
+
+    server = Server(folder, tmp_path / "cache", *map(str, placed))
+    answer = server.complete(prompt="def f(", max_tokens=6).json()
+    assert answer["choices"][0]["text"] == texts[0]
+    server.process.terminate()
+    server.process.wait(30)
+    fsck = run("drive", "fsck", tmp_path / "drives" / "drive.kv")
+    assert fsck.exit_code == 0, fsck.output
+
+
+def test_commands_without_weights_on_a_drive_say_so(folder, tmp_path):
+    result = run("sparsify", "--model", folder, "--weights", "drive")
+    assert isinstance(result.exception, InputError)
+    assert "take --weights flash" in str(result.exception)
+
+
 def test_the_table_says_how_much_was_in_memory(folder, tmp_path):
     file = tmp_path / "w.kvw"
     assert run("convert", "--model", folder, "--weights-file", file).exit_code == 0
