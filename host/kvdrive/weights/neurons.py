@@ -134,6 +134,7 @@ class SparseSum:
             values = padded[:, numbers]
             if len(groups) > len(chunk):  # groups of other chunks may be in memory, too
                 values = values * torch.from_numpy(np.isin(held, chunk).repeat(size))
+            values = torch.nn.functional.pad(values, (0, len(rows) - values.shape[1]))
             *factors, down = rows.split(self._hidden, dim=1)
             if self._activate is not None:
                 assert inputs is not None

@@ -11,11 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from kvdrive.errors import TargetError
 from kvdrive.weights.bundles import I64, U8, Array
 from kvdrive.weights.file import aligned
 from kvdrive.weights.reader import Reader
 
 Groups = I64
+
+_ROWS = 512
 
 
 @dataclass
@@ -74,12 +77,20 @@ class Window:
     def rows(self, groups: Groups, dtype: torch.dtype) -> tuple[torch.Tensor, Groups]:
         """The neurons of `groups`, which are in memory, as rows [neurons, width], and the groups that these are.
 
-        Where the numbers are stored in this precision, they are all groups in memory, where they lie.
+        Where the numbers are stored in this precision, they are all groups in memory, where they lie. Finite rows that
+        mean nothing follow: torch keeps a kernel for each number of rows, so there are few such numbers.
         """
         if self._part.is_in(dtype):
-            return self._stored[: self.used].view(-1, self.width), self.pointer[: self.used]
-        chosen = self._stored[torch.from_numpy(self._place[groups])]
+            return self._stored[: self._rounded(self.used)].view(-1, self.width), self.pointer[: self.used]
+        places = np.zeros(self._rounded(len(groups)), np.int64)
+        places[: len(groups)] = self._place[groups]
+        chosen = self._stored[torch.from_numpy(places)]
         return self._part.numbers_of(chosen, dtype).view(-1, self.width), groups
+
+    def _rounded(self, groups: int) -> int:
+        """This many groups and a few more, so that products are with a multiple of `_ROWS` neurons."""
+        step = -(-_ROWS // self.neurons)
+        return min(-(-groups // step) * step, self.capacity)
 
     @property
     def memory(self) -> U8:
@@ -98,7 +109,11 @@ class Window:
     def _read(self, missing: Groups) -> None:
         """Read groups behind the last one. If a read fails, none of them is there. Raises TargetError."""
         places = np.arange(self.used, self.used + len(missing))
-        self._file.read_rows(self._array, missing, self._memory, places)
+        try:
+            self._file.read_rows(self._array, missing, self._memory, places)
+        except TargetError:
+            self._memory[places] = 0  # what `rows` gives behind the neurons stays finite
+            raise
         self.pointer[places] = missing
         self._last_active[places] = self._now
         self._place[missing] = places

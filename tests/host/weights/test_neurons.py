@@ -100,6 +100,42 @@ def test_the_window_holds_what_recent_calls_used(dense):
     assert 0 < window.counters.misses < window.counters.misses + window.counters.hits
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])  # as stored, and not
+def test_products_are_with_few_numbers_of_rows(dense, monkeypatch, dtype):
+    _, path = dense("mini_relu")
+    file = WeightsFile(path)
+    window = Window(file, file.manifest.neurons[1], 22, calls=3)
+    monkeypatch.setattr("kvdrive.weights.window._ROWS", 4 * window.neurons)
+    lengths = set()
+    for count in range(1, 23):
+        window.hold(np.arange(count))
+        rows, held = window.rows(np.arange(count), dtype)
+        assert held.tolist() == list(range(count))
+        lengths.add(len(rows) // window.neurons)
+    assert lengths == {4, 8, 12, 16, 20, 22}
+    file.close()
+
+
+def test_rows_behind_the_neurons_are_finite_after_a_read_that_failed(dense, monkeypatch):
+    _, path = dense("mini_relu")
+    file = WeightsFile(path)
+    window = Window(file, file.manifest.neurons[1], 22, calls=3)
+    window.hold(np.arange(2))
+
+    def damaged(array, missing, to, places):
+        to[places] = 0xFF  # not a number, in every format
+        raise TargetError("damaged")
+
+    monkeypatch.setattr(file, "read_rows", damaged)
+    with pytest.raises(TargetError, match="damaged"):
+        window.hold(np.arange(5))
+    assert window.holds(torch.bfloat16)
+    rows, held = window.rows(np.arange(2), torch.bfloat16)
+    assert len(rows) > len(held) * window.neurons
+    assert rows.isfinite().all()
+    file.close()
+
+
 def test_active_neurons_of_few_tokens_are_added_alone(opened, monkeypatch):
     import kvdrive.weights.neurons as module
 
