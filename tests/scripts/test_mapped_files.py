@@ -41,8 +41,10 @@ def test_pages_that_were_read_ahead_count_and_leave(file, advised):
         pages.use(number)
         read(file, number)
         pages.trim(number)
-        pages.require_bound()
-        held = np.count_nonzero(file.pages(0, file.bytes)) * 4096
+        for _ in range(100):  # what the kernel still reads ahead may come afterwards
+            pages.require_bound()
+            if (held := np.count_nonzero(file.pages(0, file.bytes)) * 4096) <= 10 * SIZE:
+                break
         assert held <= 10 * SIZE
         assert file.pages(*file.places[f"t{number:02}"]).all()  # what was used last stays
     assert pages.hits + pages.misses == 60

@@ -23,7 +23,7 @@ from kvdrive.nvme.rows import bytes_of_row, decoded, encoded
 from kvdrive.nvme.wire import KvRead, RowFormat, SessionOpcode, SessionRemove
 
 MAX_TOKENS_PER_APPEND = 0xFFFF
-_FLUSH = EntryLayout(abi.Sqe)
+_PLAIN = EntryLayout(abi.Sqe)
 _APPEND = EntryLayout(abi.KvAppend)
 _READ = EntryLayout(KvRead)
 _TRIM = EntryLayout(abi.SessionTrim)
@@ -54,7 +54,7 @@ class Command:
 
 def flush() -> Command:
     """FLUSH: everything that was written before is durable when it completes."""
-    return Command(_entry(_FLUSH, abi.Opcode.FLUSH, abi.Namespace.NVM, {}))
+    return Command(_entry(_PLAIN, abi.Opcode.FLUSH, abi.Namespace.NVM, {}))
 
 
 def kv_append(
