@@ -207,11 +207,11 @@ def run(work: Work, folder: Path, threads: int) -> dict[str, Any]:
         attention = Attention(drive, work.kv)
         experts = Experts(folder / "experts", work.experts, work.experts_of_a_step)
         say.print("K and V and experts are on the disk")
-        before = drive.transfers()
+        (before,) = drive.transfers().values()
         rounds = turns(work, attention, experts)
+        (after,) = drive.transfers().values()
         transfers = {
-            kind: {name: value - before[kind][name] for name, value in counts.items()}
-            for kind, counts in drive.transfers().items()
+            kind: {name: value - before[kind][name] for name, value in counts.items()} for kind, counts in after.items()
         }
         direct = drive.read_stats()
         found = {
@@ -228,10 +228,15 @@ def run(work: Work, folder: Path, threads: int) -> dict[str, Any]:
     return found | {"device_ns": device_times(work, folder / "emulated.kv", threads)}
 
 
+def bytes_of(result: dict[str, Any], way: str) -> int:
+    """What a step reads."""
+    kv, experts = result["layer_bytes"], result["expert_bytes"]
+    return int({"kv": kv, "experts": experts}.get(way, kv + experts))
+
+
 def summary(result: dict[str, Any], way: str) -> dict[str, float]:
     """Mean and p99 of the steps in seconds, and the bytes of a step against the disk's rate (median of rounds)."""
-    sizes = {"kv": result["layer_bytes"], "experts": result["expert_bytes"]}
-    size = sizes.get(way, sum(sizes.values()))
+    size = bytes_of(result, way)
     steps = [seconds for found in result["rounds"] for seconds in found[way]]
     shares = [size * len(found[way]) / sum(found[way]) / found["disk"] for found in result["rounds"]]
     return {
@@ -248,12 +253,11 @@ def table(result: dict[str, Any]) -> str:
         "| step | MB | mean, ms | p99, ms | p99 / mean | GB/s | of the disk |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
-    sizes = {"kv": result["layer_bytes"], "experts": result["expert_bytes"]}
     for way in WAYS:
         found = summary(result, way)
         cells = [
             NAMES[way],
-            f"{sizes.get(way, sum(sizes.values())) / 1e6:,.0f}",
+            f"{bytes_of(result, way) / 1e6:,.0f}",
             f"{1e3 * found['mean']:,.1f}",
             f"{1e3 * found['p99']:,.1f}",
             f"{found['p99'] / found['mean']:.2f}",
@@ -286,11 +290,10 @@ def table(result: dict[str, Any]) -> str:
 def device_table(result: dict[str, Any]) -> str:
     """Steps in device time."""
     means = {way: statistics.fmean(found) / 1e6 for way, found in result["device_ns"].items()}
-    sizes = {"kv": result["layer_bytes"], "experts": result["expert_bytes"]}
     lines = ["| step, modelled device time | mean, ms | longest / mean | GB/s |", "| --- | ---: | ---: | ---: |"]
     for way, name in NAMES.items():
         longest = max(result["device_ns"][way]) / 1e6 / means[way]
-        rate = sizes.get(way, sum(sizes.values())) / means[way] / 1e6
+        rate = bytes_of(result, way) / means[way] / 1e6
         lines.append(f"| {name} | {means[way]:,.2f} | {longest:.2f} | {rate:.2f} |")
     text = (
         f"Both at once take {means['together'] / (means['kv'] + means['experts']):.0%} of the time that they take one "

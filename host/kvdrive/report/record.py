@@ -48,8 +48,8 @@ class Recorder:
         self.drives, self.commands = watch(drives)
         self.start = 0.0
         self.origins: list[int] = []  # ns at the start on the clock of each drive's timeline
-        self.traces: list[str] = []  # Target.trace at the end, for each drive
-        self.transfers: list[dict[str, dict[str, int]]] = []  # Target.transfers at the end, for each drive
+        self.traces: list[str] = []  # Target.trace at the end, for each drive; that of a disk for its first drive only
+        self.transfers: dict[str, dict[str, dict[str, int]]] = {}  # Target.transfers of all drives at the end
         self.layers: list[LayerSpan] = []
         self.marks: list[Mark] = []
 
@@ -68,8 +68,11 @@ class Recorder:
 
     def end(self) -> None:
         """Fetch the timelines of the drives, and what they count, while they are open."""
-        self.traces = [drive.trace() for drive in self.drives.drives]
-        self.transfers = [drive.transfers() for drive in self.drives.drives]
+        for drive in self.drives.drives:
+            disks = drive.transfers()
+            known = bool(disks) and disks.keys() <= self.transfers.keys()
+            self.traces.append('{"traceEvents": []}' if known else drive.trace())
+            self.transfers |= disks
 
     @property
     def steps(self) -> list[dict[str, Any]]:

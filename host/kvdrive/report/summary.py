@@ -113,9 +113,9 @@ def _rows(report: Report) -> Iterator[tuple[str, str]]:
     yield "commands", f"{total['commands']:,}"
 
 
-def _waits(drives: Sequence[dict[str, dict[str, int]]]) -> Iterator[tuple[str, str]]:
+def _waits(disks: dict[str, dict[str, dict[str, int]]]) -> Iterator[tuple[str, str]]:
     """A row for each kind of transfer that had to wait for others of its disk."""
-    for kinds in drives:
+    for kinds in disks.values():
         for kind, count in kinds.items():
             if count["waited"]:
                 mean_ms = count["waited_ns"] / count["waited"] / 1e6

@@ -101,10 +101,11 @@ class Target(ABC):
         """
         return '{"traceEvents": []}'
 
-    def transfers(self) -> dict[str, dict[str, int]]:
-        """Transfers of this process with the disk under the drive, by kind (`_native.DiskQueue.counters`).
+    def transfers(self) -> dict[str, dict[str, dict[str, int]]]:
+        """Transfers of this process with the disk under the drive: by disk and kind (`_native.DiskQueue.counters`).
 
-        Empty where flash is modelled or the disk is another machine's. Raises TargetError.
+        Drives on one disk say the same. Empty where flash is modelled or the disk is another machine's. Raises
+        TargetError.
         """
         return {}
 

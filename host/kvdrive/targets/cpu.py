@@ -67,6 +67,8 @@ class CpuDrive(SoftwareDrive):
         )
         self.cache_bytes = cache_bytes
         self._disk = DiskQueue(path)
+        device = path.stat().st_dev
+        self._disk_name = f"{os.major(device)}:{os.minor(device)}"
 
     def stats(self) -> TargetStats:
         """See Target."""
@@ -77,9 +79,9 @@ class CpuDrive(SoftwareDrive):
         """Reads of the file. Raises TargetError when the drive is closed."""
         return ReadStats(**self._open_drive().read_stats())
 
-    def transfers(self) -> dict[str, dict[str, int]]:
+    def transfers(self) -> dict[str, dict[str, dict[str, int]]]:
         """See Target: those of all drives and files of weights on the disk."""
-        return self._disk.counters()
+        return {self._disk_name: self._disk.counters()}
 
     def keep_trace(self, events: int) -> bool:
         """See Target: the timeline is the disk's."""

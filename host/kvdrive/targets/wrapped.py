@@ -49,7 +49,7 @@ class WrappedTarget(Target):
         """See Target."""
         return self.drive.trace()
 
-    def transfers(self) -> dict[str, dict[str, int]]:
+    def transfers(self) -> dict[str, dict[str, dict[str, int]]]:
         """See Target."""
         return self.drive.transfers()
 

@@ -116,6 +116,18 @@ def test_a_unit_belongs_to_policy_groups(generate):
     assert "no parameter unit" in str(result.exception)
 
 
+def test_two_drives_on_one_disk_have_one_timeline_and_count_once(generate, tmp_path):
+    options = ["--target", "cpu", "--drives", 2, "--max-new-tokens", 3, "--ignore-stop"]
+    result = generate("--prompt", PROMPTS[0], "--report", tmp_path, *options)
+    assert result.exit_code == 0, result.output
+    report = json.loads((tmp_path / "report.json").read_text())
+    (kinds,) = report["disk"].values()
+    assert list(kinds) == ["attention", "weights", "ahead", "background"]
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    names = [event["args"]["name"] for event in events if event["name"] == "process_name"]
+    assert [name for name in names if "disk" in name] == ["drive 0: disk (wall time)"]
+
+
 def test_the_timeline_has_a_clock_for_the_host_and_one_for_the_drive(generate, tmp_path):
     result = generate("--prompt", PROMPTS[0], "--max-new-tokens", 4, "--report", tmp_path, "--ignore-stop")
     assert result.exit_code == 0, result.output
