@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "sim"))
 
 import golden  # noqa: E402
-from csim.attention_codes import Coded  # noqa: E402
+from csim.attention_codes import Coded, bits_of  # noqa: E402
 from csim.attention_images import Problem  # noqa: E402
 from csim.group_choice import Choice  # noqa: E402
 from golden.abi import Mode  # noqa: E402
@@ -42,14 +42,9 @@ MEMORIES = {"ideal": 0.0, LATE: 100.0, "ddr4": DDR4}  # latencies; the first two
 SEED = 2026
 # Kernels whose jobs are compared as memory images, and the golden model of such a job of a top.
 IMAGES: dict[str, Callable[[Top], Callable[[np.ndarray, int], int]]] = {
-    "attention_codes": lambda top: partial(golden.code_job.run, bits=_bits_of(top)),
+    "attention_codes": lambda top: partial(golden.code_job.run, bits=bits_of(top.name)),
     "group_choice": lambda _: golden.group_job.run,
 }
-
-
-def _bits_of(top: Top) -> int:
-    """Bits of a code that a top of attention_codes reads."""
-    return 4 if top.name.startswith("attention_codes4") else 8
 
 
 Arrays = dict[str, Any]
@@ -180,7 +175,7 @@ def jobs_of(top: Top) -> list[Job]:
         "softmax": lambda: _softmax(4096),
         "gemv": lambda: _gemv(group),
         "attention": lambda: _attention(group, "exact" in top.name),
-        "attention_codes": lambda: _attention_codes(_bits_of(top), group),
+        "attention_codes": lambda: _attention_codes(bits_of(top.name), group),
         "group_choice": lambda: _group_choice(group),
     }
     return list(makers[top.kernel]())

@@ -16,7 +16,7 @@ from golden import code_job
 from golden.abi import BEAT_BYTES, AttentionJob, Mode, Status
 from golden.formats import Rows, encode_rows
 
-__all__ = ["HEAD_DIMS", "KERNELS", "NAME", "REFUSALS", "Coded", "cases"]
+__all__ = ["HEAD_DIMS", "KERNELS", "NAME", "REFUSALS", "Coded", "bits_of", "cases"]
 
 NAME = "attention_codes"
 
@@ -25,6 +25,11 @@ HEAD_DIMS = {8: (64, 128, 192, 256), 4: (128, 256)}
 LENGTHS = (1, 2, 15, 33, 127, 513, 1100)
 MODES = (Mode.EXACT, Mode.PARTIAL)
 _LARGEST_STEP8 = 33
+
+
+def bits_of(top: str) -> int:
+    """Bits of the codes that a top of attention_codes reads, by its name."""
+    return 4 if top.startswith("attention_codes4") else 8
 
 
 @dataclass

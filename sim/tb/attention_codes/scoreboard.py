@@ -75,4 +75,4 @@ class AttentionCodes(MemoryJobScoreboard):
 
 
 def make(top: Top) -> AttentionCodes:
-    return AttentionCodes(4 if top.name.startswith("attention_codes4") else 8, int(top.name.rsplit("_g", 1)[1]))
+    return AttentionCodes(attention_codes.bits_of(top.name), int(top.name.rsplit("_g", 1)[1]))
