@@ -49,6 +49,7 @@ from page_blocks import write_blocks
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "models.md"
 TEXT_MODELS = ("mini", "smollm2")
+LARGE = "Llama with 426 million random weights"
 
 
 @dataclass
@@ -213,8 +214,8 @@ def _cost(model: str, name: str, exact: list[Scores], found: list[Scores]) -> Co
     )
 
 
-def speed_table(rows: list[Row], threads: int) -> str:
-    """The steps for docs/models.md."""
+def speed_table(rows: list[Row], threads: int, model: str = LARGE) -> str:
+    """The steps of `model` for docs/models.md."""
     contexts = sorted({row.context for row in rows})
     lines = [
         f"| step at a context of | {' | '.join(f'{context:,}' for context in contexts)} |",
@@ -225,8 +226,8 @@ def speed_table(rows: list[Row], threads: int) -> str:
         cells = (_cell(at[context]) if context in at else "-" for context in contexts)
         lines.append(f"| {name} | {' | '.join(cells)} |")
     note = (
-        "Llama with 426 million random weights, one sequence; in brackets: how many times as fast as bfloat16 with K "
-        f"and V in memory. Measured on {processor()}, {threads} threads, torch {torch.__version__}."
+        f"{model}, one sequence; in brackets: how many times as fast as bfloat16 with K and V in memory. "
+        f"Measured on {processor()}, {threads} threads, torch {torch.__version__}."
     )
     return "\n".join([*lines, "", note])
 
@@ -274,9 +275,12 @@ def main() -> None:
         for context in contexts:
             with drive_folder(None) as folder, tempfile.TemporaryDirectory(dir=folder) as place:
                 rows += measure(model, shape, context, rounds, Path(place), options.threads)
+    measured = f"Model {TEXT_MODELS[0]}" if options.quick else LARGE
     names, length = (TEXT_MODELS[:1], (64, 8, 1)) if options.quick else (TEXT_MODELS, (448, 64, 4))
     costs = [found for name in names for found in costs_of(name, *length)]
-    blocks = {"matrices-cost": cost_table(costs)} | ({"matrices": speed_table(rows, options.threads)} if rows else {})
+    blocks = {"matrices-cost": cost_table(costs)}
+    if rows:
+        blocks["matrices"] = speed_table(rows, options.threads, measured)
     for block in blocks.values():
         Console(width=160).print(block, markup=False, highlight=False)
     if options.write:
