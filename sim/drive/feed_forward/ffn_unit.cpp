@@ -11,7 +11,7 @@
 namespace kvdrive {
 namespace {
 
-// Of rows that are in memory together. A page that two blocks share is read for both.
+// A block of rows is in memory at a time. A page that two blocks share is read for both.
 constexpr std::uint64_t kBlockBytes = 8 << 20;
 
 // y = fl32(sum * 2^-48), as the command's data.
@@ -98,7 +98,8 @@ ReadResult FfnUnit::read_down(const Value& value, const FfnCall& call, Ns ready)
     const std::size_t count = std::min(at_once, hidden - first);
     const ReadResult found = read(value, {{call.down_at() + first * row, count * row}}, ready);
     all.done = std::max(all.done, found.done);
-    all.whole = all.whole && found.whole;
+    all.whole = found.whole;
+    if (!all.whole) break;
     for (std::size_t i = 0; i < neurons; ++i) {
       std::uint16_t* const to = down_.data() + i * hidden + first;
       for (std::size_t j = 0; j < count; ++j) to[j] = stored_[j * neurons + i];

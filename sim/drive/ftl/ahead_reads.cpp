@@ -25,14 +25,14 @@ void AheadReads::add(const Range& range, std::span<const PageRead> pages, Ns rea
                                                       .done = ready,
                                                       .sink = sink,
                                                       .waiting = static_cast<std::uint32_t>(pages.size())});
-  for (const PageRead& page : pages) {
+  for (PageRead page : pages) {
+    page.ahead = true;
     const TransferSchedule::Waiting turn{.kind = TransferKind::kAhead,
                                          .deadline = ready + patience(TransferKind::kAhead),
                                          .bytes = page.bytes,
                                          .id = ++last_};
     schedule_.add(turn);
     waiting_.emplace(turn.id, Waiting{batch, page, turn});
-    waiting_.at(turn.id).page.ahead = true;
   }
   pages_ += pages.size();
 }

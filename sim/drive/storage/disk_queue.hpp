@@ -83,7 +83,7 @@ class DiskQueue {
   void begin_entry(Entries::iterator entry);
   void begin(User& user, unsigned slot, const Turn& turn);
   void count_busy(const User& user, bool was_busy);
-  static bool busy(const User& user) { return user.waiting_ + user.in_flight_bytes_ > 0; }
+  static bool busy(const User& user) { return user.waiting_ > 0 || user.in_flight_bytes_ > 0; }
 
   mutable std::mutex mutex_;
   TransferSchedule schedule_;

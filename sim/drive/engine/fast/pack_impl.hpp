@@ -140,8 +140,8 @@ void read_key_parts(const BlockRows& rows, const CodedRows& from, KeyCodes& keys
     });
   }
   keys.largest = __builtin_bit_cast(double, top) * (from.four_bits ? zeros.largest_number() : kMostInt8);
-  constexpr std::int64_t kExponent = 0x7ff0000000000000;
-  keys.unit = __builtin_bit_cast(double, least& kExponent) * (from.four_bits ? 0.125 : 1);
+  const std::int64_t power = least & 0x7ff0000000000000;
+  keys.unit = __builtin_bit_cast(double, power) * (from.four_bits ? 0.125 : 1);
 }
 
 // to[i] = words i of all four registers, run by run
