@@ -116,7 +116,9 @@ def stopped(built: Built, said: str) -> dict[str, Any]:
     """How far a kernel came that has no bitstream: what a tool said, and what it would take after synthesis."""
     design = built.folder / DESIGN
     error = re.search(r"^.*\bERROR\b.*$", said, re.MULTILINE)
-    found = {"stopped": error.group().strip() if error else said.splitlines()[0], "synthesised": design.exists()}
+    lines = said.splitlines()
+    ends = ": ".join(dict.fromkeys([lines[0], lines[-1].strip()]))  # of a tool that broke down
+    found = {"stopped": error.group().strip() if error else ends, "synthesised": design.exists()}
     if design.exists():
         found |= {"used": count(cells_of(design)), "available": flow_of(built.design.target.platform)["available"]}
     return described(built) | found

@@ -43,5 +43,5 @@ def run(command: Sequence[str], folder: Path, minutes: float | None = None) -> s
             raise Stopped(f"{command[0]} has not ended after {minutes:g} minutes") from None
     said = log.read_text()
     if done.returncode != 0:
-        raise Stopped(f"{command[0]} failed in {folder}\n{said[-4000:].strip()}")
+        raise Stopped(f"{command[0]} failed\n{said[-4000:].strip()}")
     return said

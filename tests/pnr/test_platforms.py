@@ -102,6 +102,11 @@ def test_a_kernel_that_does_not_fit_leaves_how_far_it_came(
     blocks = hardware.routed_tables([found], {})
     assert "| 300 of 208 |" in blocks["stopped"]
     assert "page_filter" not in blocks["routed"]
+    broken = ["python", "-c", "print('busy'); print('  1: out of bounds'); exit(1)"]
+    monkeypatch.setattr(cli.route, "route", lambda folder, *_: tools.run(broken, folder))
+    assert cli.main(["page_filter", "--platform", "ecp5-85", "--minutes", "7"]) == 1
+    found = json.loads((tmp_path / "routed/ecp5-85/page_filter.json").read_text())
+    assert found["stopped"] == "python failed: 1: out of bounds"  # no folder of this machine
     endless = ["python", "-c", "while True: pass"]
     monkeypatch.setattr(cli.synthesis, "synthesise", lambda *_: tools.run(endless, tmp_path, 0.001))
     assert cli.main(["page_filter", "--platform", "ecp5-85"]) == 1
