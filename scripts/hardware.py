@@ -128,20 +128,36 @@ def kernel_row(name: str, manifest: Table) -> list[str]:
 
 
 def length_rows(name: str, manifest: Table) -> list[list[str]]:
-    """Cycles of a top's jobs of one kind by their tokens, per memory, and the line through the shortest and longest."""
-    found: dict[str, dict[int, int]] = {}
+    """Cycles of a top's exact jobs by tokens, per head dimension and memory; the line through shortest and longest."""
+    found: dict[tuple[str, str], dict[int, int]] = {}
     for one in manifest.get("measured", []):
-        length = re.search(r"(\d+) tokens", one["job"])
-        if length and one["job"].startswith("exact"):
-            found.setdefault(one["memory"], {})[int(length[1])] = one["cycles"]
+        shape = re.search(r"(\d+) tokens, d = (\d+)", one["job"])
+        if shape and one["job"].startswith("exact"):
+            found.setdefault((shape[2], one["memory"]), {})[int(shape[1])] = one["cycles"]
     rows = []
-    for memory, cycles in found.items():
+    for (width, memory), cycles in found.items():
         first, last = min(cycles), max(cycles)
         if first == last:
             continue
         slope = (cycles[last] - cycles[first]) / (last - first)
         each = "; ".join(f"{tokens:,}: {count:,}" for tokens, count in sorted(cycles.items()))
-        rows.append([name, memory, each, f"{slope:.2f}", f"{cycles[first] - slope * first:,.0f}"])
+        rows.append([name, width, memory, each, f"{slope:.2f}", f"{cycles[first] - slope * first:,.0f}"])
+    return rows
+
+
+def gain_rows(manifests: Manifests, gain: Table) -> list[list[str]]:
+    """The same job on `than` and on `tops`: cycles, DSPs, and DSPs times cycles as a share of those of `than`."""
+    rows: list[list[str]] = []
+    cycles_before, work_before = 0, 0
+    for top in (gain["than"], *gain["tops"]):
+        one = _found(manifests, gain | {"top": top}, gain["job"] if top == gain["than"] else gain["job_over_codes"])
+        cycles: int = one["cycles"] if one else 0
+        dsps: int = _resources(manifests.get(top, {}), "yosys", "").get("DSP", 0)
+        if top == gain["than"]:
+            cycles_before, work_before = cycles, cycles * dsps
+        faster = f"{cycles_before / cycles:.2f}x" if cycles else "-"
+        work = f"{dsps * cycles / work_before:.2f}x" if dsps * cycles * work_before else "-"
+        rows.append([top, _number(cycles or None), faster, _number(dsps or None), work])
     return rows
 
 
@@ -220,9 +236,14 @@ def tables(manifests: Manifests, targets: Table) -> dict[str, str]:
             2,
         ),
         "lengths": rows_text(
-            ["top", "memory", "tokens: cycles", "cycles a token", "and fixed"],
+            ["top", "d", "memory", "tokens: cycles", "cycles a token", "and fixed"],
             [row for name in targets["lengths_of"] for row in length_rows(name, manifests.get(name, {}))],
-            2,
+            3,
+        ),
+        "gains": rows_text(
+            ["top", "cycles", "fewer cycles", "DSP, Yosys", "DSP x cycles"],
+            [row for gain in targets["gain"] for row in gain_rows(manifests, gain)],
+            1,
         ),
         "papers": rows_text(["design", "LUT", "DSP", "BRAM", ""], papers, 1),
     }

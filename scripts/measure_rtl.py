@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,11 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "sim"))
 
 import golden  # noqa: E402
+from csim import ffn  # noqa: E402
 from csim.attention_codes import Coded, bits_of  # noqa: E402
 from csim.attention_images import Problem  # noqa: E402
 from csim.group_choice import Choice  # noqa: E402
-from golden.abi import Mode  # noqa: E402
+from golden.abi import BEAT_BYTES, Mode  # noqa: E402
 from golden.formats import row_bytes  # noqa: E402
 from kvdrive.errors import KvdriveError  # noqa: E402
 from kvdrive.kernels import compare  # noqa: E402
@@ -35,7 +37,7 @@ from kvdrive.kernels.rtl import RtlEngine  # noqa: E402
 from openhls.errors import OpenHlsError  # noqa: E402
 from rtl import manifest  # noqa: E402
 from rtl.kernels import Top, find_tops  # noqa: E402
-from rtl.library import DDR4  # noqa: E402
+from rtl.library import DDR4, Model, library_of  # noqa: E402
 
 LATE = "100 cycles"
 MEMORIES = {"ideal": 0.0, LATE: 100.0, "ddr4": DDR4}  # latencies; the first two give a word in every cycle
@@ -153,16 +155,36 @@ def _group_choice(group: int) -> Iterator[Job]:
 
 
 def _attention_codes(bits: int, group: int) -> Iterator[Job]:
-    width = 128
-    for tokens in (1024, 4096, 16384):
+    widths = (128, 64) if bits == 8 else (128,)
+    for width, tokens in product(widths, (1024, 4096)):
 
-        def arrays(rng: np.random.Generator, tokens: int = tokens) -> Arrays:
+        def arrays(rng: np.random.Generator, width: int = width, tokens: int = tokens) -> Arrays:
             problem = Problem(_halves(rng, group, width), _halves(rng, tokens, width), _halves(rng, tokens, width))
             return {"build": partial(Coded.of(problem, bits).build, Mode.EXACT)}
 
         scalars = {"mode": 0, "g": group, "d": width, "tokens": tokens, "tail": 0, "bits": bits}
         name = f"exact over codes, {tokens} tokens, d = {width}"
-        yield Job(name, "", arrays, scalars, 2 * tokens * row_bytes(bits, width), "B", tuple(MEMORIES))
+        memories = tuple(MEMORIES) if width == 128 else ("ideal",)
+        yield Job(name, "", arrays, scalars, 2 * tokens * row_bytes(bits, width), "B", memories)
+
+
+def _ffn() -> Iterator[Job]:
+    hidden = 1024
+    for activation, matrices, neurons in (
+        (golden.Activation.SILU, 3, 1536),
+        (golden.Activation.GIVEN, 2, 512),
+        (golden.Activation.GIVEN, 1, 512),
+    ):
+
+        def arrays(
+            rng: np.random.Generator, kind: tuple[golden.Activation, int, int] = (activation, matrices, neurons)
+        ) -> Arrays:
+            return dict(ffn.random_case(rng, "measured", *kind, hidden, wild=False))
+
+        scalars = {"hidden": hidden, "matrices": matrices, "neurons": neurons}
+        plural = "matrix" if matrices == 1 else "matrices"
+        name = f"{neurons} neurons, {matrices} {plural}, {hidden} numbers"
+        yield Job(name, "", arrays, scalars, 2 * neurons * matrices * hidden, "B")
 
 
 def jobs_of(top: Top) -> list[Job]:
@@ -177,6 +199,7 @@ def jobs_of(top: Top) -> list[Job]:
         "attention": lambda: _attention(group, "exact" in top.name),
         "attention_codes": lambda: _attention_codes(bits_of(top.name), group),
         "group_choice": lambda: _group_choice(group),
+        "ffn": _ffn,
     }
     return list(makers[top.kernel]())
 
@@ -185,6 +208,8 @@ def measure(top: Top, job: Job, memory: str) -> dict[str, Any]:
     """The figures of one job. Raises OpenHlsError if the RTL's result is not the golden model's."""
     if top.kernel in IMAGES:
         return _measure_image(top, job, memory)
+    if top.kernel == "ffn":
+        return _measure_neurons(top, job, memory)
     kernel, arrays = KERNELS[top.kernel], job.arrays(np.random.default_rng(SEED))
     attention = "attention_exact" if "exact" in top.name else "attention"
     engine = RtlEngine(MEMORIES.get(memory, 0.0), attention)
@@ -206,6 +231,20 @@ def _measure_image(top: Top, job: Job, memory: str) -> dict[str, Any]:
     if status != IMAGES[top.kernel](top)(expected, address) or not np.array_equal(image, expected):
         raise OpenHlsError(f"{top.name}, {job.name}: the result differs from the golden model's")
     return _figures(top, job, memory, engine.cycles)
+
+
+def _measure_neurons(top: Top, job: Job, memory: str) -> dict[str, Any]:
+    """The same for a call of ffn."""
+    case = job.arrays(np.random.default_rng(SEED))
+    model = Model(library_of(top), top.clock_mhz, 0.0)
+    model.set(activation=case["activation"], **job.scalars)
+    for stream in ("inputs", "activations", "rows"):
+        model.feed(stream, case[stream].reshape(-1).view(np.uint32).reshape(-1, BEAT_BYTES // 4))
+    cycles = model.run()
+    results = model.words("results", BEAT_BYTES // 4).reshape(-1).view(np.uint64)
+    if model.get("return") != 0 or not np.array_equal(results, case["results"]):
+        raise OpenHlsError(f"{top.name}, {job.name}: the result differs from the golden model's")
+    return _figures(top, job, memory, cycles)
 
 
 def _figures(top: Top, job: Job, memory: str, cycles: int) -> dict[str, Any]:

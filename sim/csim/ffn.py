@@ -34,16 +34,16 @@ def cases(rng: np.random.Generator, small: bool) -> Iterator[Case]:
     for activation, matrices in KINDS:
         for hidden in HIDDEN:
             for neurons in rng.choice(NEURONS, 2 if small else 5, replace=False):
-                yield _random(rng, "random", activation, matrices, int(neurons), hidden)
-        yield _random(rng, "ordinary", activation, matrices, 40, LEAST_HIDDEN, wild=False)
+                yield random_case(rng, "random", activation, matrices, int(neurons), hidden)
+        yield random_case(rng, "ordinary", activation, matrices, 40, LEAST_HIDDEN, wild=False)
         yield from _extremes(rng, activation, matrices)
         yield from _not_finite(rng, activation, matrices)
     yield from _gates(rng)
     yield from _refused()
     if not small:
         for activation, matrices in KINDS:
-            yield _random(rng, "widest", activation, matrices, 3, MOST_HIDDEN)
-            yield _random(rng, "many", activation, matrices, 700, LEAST_HIDDEN, wild=False)
+            yield random_case(rng, "widest", activation, matrices, 3, MOST_HIDDEN)
+            yield random_case(rng, "many", activation, matrices, 700, LEAST_HIDDEN, wild=False)
 
 
 def _extremes(rng: np.random.Generator, activation: Activation, matrices: int) -> Iterator[Case]:
@@ -123,7 +123,7 @@ def _refused() -> Iterator[Case]:
         ]
 
 
-def _random(
+def random_case(
     rng: np.random.Generator,
     name: str,
     activation: Activation,
@@ -132,6 +132,7 @@ def _random(
     hidden: int,
     wild: bool = True,
 ) -> Case:
+    """A call with random numbers; `wild`: of any size."""
     x, rows, given = _arrays(rng, neurons, matrices, hidden, wild)
     return _case(name, x, rows, activation, given)
 

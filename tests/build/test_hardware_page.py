@@ -76,8 +76,25 @@ def test_cycles_by_length_are_a_line_for_each_memory() -> None:
         for memory, found in cycles.items()
         for tokens, count in found.items()
     ]
+    jobs.append({"job": "exact over codes, 1024 tokens, d = 64", "memory": "ideal", "cycles": 1_300})
     jobs.append({"job": "SparF 1/8, 16384 tokens, d = 128", "memory": "ideal", "cycles": 7})
     assert hardware.length_rows("x", {"measured": jobs}) == [
-        ["x", "ideal", "1,024: 2,356; 4,096: 8,500", "2.00", "308"]
+        ["x", "128", "ideal", "1,024: 2,356; 4,096: 8,500", "2.00", "308"]
     ]
     assert hardware.length_rows("x", {}) == []
+
+
+def test_gains_count_dsps_for_the_same_rate() -> None:
+    def manifest(job: str, cycles: int, dsps: int) -> dict:
+        job = {"job": job, "memory": "ideal", "cycles": cycles}
+        return {"measured": [job], "yosys": {"total": {"DSP": dsps}}}
+
+    gain = {"than": "x", "tops": ["y", "z"], "job": "a", "job_over_codes": "b", "memory": "ideal"}
+    found = {"x": manifest("a", 8_000, 40), "y": manifest("b", 4_000, 60)}
+    assert hardware.gain_rows(found, gain) == [
+        ["x", "8,000", "1.00x", "40", "1.00x"],
+        ["y", "4,000", "2.00x", "60", "0.75x"],
+        ["z", "-", "-", "-", "-"],
+    ]
+    del found["y"]["yosys"]
+    assert hardware.gain_rows(found, gain)[1] == ["y", "4,000", "2.00x", "-", "-"]
