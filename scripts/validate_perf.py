@@ -113,8 +113,8 @@ HEAD = """\
 # The performance model, measured
 
 `make validate-perf` predicts the attention of decode steps and compares: two layers of 4 KV heads, 128 elements, 4K to
-64K tokens; exact attention to K and V as f16, int8 and int4; SparF 1/8 and policy groups 1/8 of f16. It writes this
-page.
+64K tokens; exact attention to K and V as f16, int8, int4 and fp8; SparF 1/8 and policy groups 1/8 of f16. It writes
+this page.
 
 - **cpu target, page cache**: processor time of one thread, predicted from the bytes that the drive counts, with a rate
   and a fixed time that the steps at 4K and 32K tokens show; reported at 8K, 16K and 64K. The fastest of several

@@ -18,6 +18,7 @@ KV_FORMATS = {
     "f16": "as they are",
     "int8": "in 8 bits, half of the bytes",
     "int4": "in 4 bits, 2/7 of the bytes",
+    "fp8": "as e4m3 numbers of 8 bits, half of the bytes",
 }  # how drives store K and V, in the order of nvme.wire.RowFormat
 WEIGHTS_FORMATS = {
     "auto": "as stored, so that nothing is lost",

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "common/abi.hpp"
+#include "e4m3.hpp"
 #include "kv/halves.hpp"
 
 namespace kvdrive {
@@ -156,10 +157,28 @@ void integers(RowFormat format, const std::byte* row, unsigned n, unsigned codes
   }
 }
 
+bool valid_e4m3(std::span<const std::byte> codes) {
+  unsigned wrong = 0;
+  for (const std::byte code : codes) {
+    wrong |= static_cast<unsigned>((std::to_integer<unsigned>(code) & kE4m3Magnitude) == kE4m3Magnitude);
+  }
+  return wrong == 0;
+}
+
+void decode_e4m3(std::span<const std::byte> codes, std::uint16_t* out) {
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    out[i] = narrow(widen(e4m3_as_half(std::to_integer<std::uint8_t>(codes[i]))) * float{kE4m3Scale});
+  }
+}
+
+void encode_e4m3(const std::uint16_t* halves, std::size_t numbers, std::byte* out) {
+  for (std::size_t i = 0; i < numbers; ++i) out[i] = static_cast<std::byte>(e4m3_of(halves[i]));
+}
+
 }  // namespace
 
 std::uint32_t head_dim_of(RowFormat format, std::uint32_t row_bytes) {
-  if (format > nvme::kInt4) return 0;
+  if (format > nvme::kFp8) return 0;
   // Rows grow with the dimension, so at most one dimension fits.
   for (std::uint32_t d = abi::kCommandHeadDimStep; d <= abi::kMaxHeadDim; d += abi::kCommandHeadDimStep) {
     if (row_bytes_of(format, d) == row_bytes) return d;
@@ -169,6 +188,7 @@ std::uint32_t head_dim_of(RowFormat format, std::uint32_t row_bytes) {
 
 bool valid_rows(RowFormat format, std::uint32_t head_dim, std::span<const std::byte> rows) {
   if (format == nvme::kBinary16) return all_finite(rows);
+  if (format == nvme::kFp8) return valid_e4m3(rows);
   const std::size_t row_bytes = row_bytes_of(format, head_dim);
   bool valid = true;
   for (std::size_t at = 0; at < rows.size(); at += row_bytes) {
@@ -194,6 +214,7 @@ void decode_rows(RowFormat format, std::uint32_t head_dim, std::span<const std::
     std::memcpy(out, rows.data(), rows.size());
     return;
   }
+  if (format == nvme::kFp8) return decode_e4m3(rows, out);
   const std::size_t row_bytes = row_bytes_of(format, head_dim);
   for (std::size_t at = 0; at < rows.size(); at += row_bytes, out += head_dim) {
     const std::byte* const row = rows.data() + at;
@@ -212,6 +233,7 @@ void encode_rows(RowFormat format, std::uint32_t head_dim, const std::uint16_t* 
     std::memcpy(out, halves, rows * head_dim * sizeof *halves);
     return;
   }
+  if (format == nvme::kFp8) return encode_e4m3(halves, rows * head_dim, out);
   const std::size_t row_bytes = row_bytes_of(format, head_dim);
   for (std::size_t row = 0; row < rows; ++row, halves += head_dim, out += row_bytes) {
     each_part(format, head_dim, [&](unsigned first, unsigned n, unsigned codes, unsigned part) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stored rows of K and V in 8 and 4 bits, as docs/arithmetic.md defines them ("Numbers at rest").
 //
-// A row is one token's numbers of one head: codes, then the bytes of each part of kFormatPart numbers. Every code
-// stands for a binary16 number. Rows of kBinary16 are plain numbers.
+// A row is one token's numbers of one head: codes, then, in the integer formats, the bytes of each part of kFormatPart
+// numbers. Every code stands for a binary16 number. Rows of kBinary16 are plain numbers.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +16,9 @@ namespace kvdrive {
 
 using RowFormat = nvme::RowFormat;
 
+// True for codes that a part's step scales.
+constexpr bool is_integer(RowFormat format) { return format == nvme::kInt8 || format == nvme::kInt4; }
+
 constexpr std::uint32_t format_parts(std::uint32_t head_dim) {
   return (head_dim + abi::kFormatPart - 1) / abi::kFormatPart;
 }
@@ -24,7 +27,7 @@ constexpr std::uint32_t format_parts(std::uint32_t head_dim) {
 constexpr std::uint32_t row_bytes_of(RowFormat format, std::uint32_t head_dim) {
   if (format == nvme::kInt8) return head_dim + format_parts(head_dim);
   if (format == nvme::kInt4) return head_dim / 2 + 2 * format_parts(head_dim);
-  return head_dim * 2;
+  return format == nvme::kFp8 ? head_dim : head_dim * 2;
 }
 
 // The head dimension whose rows have `row_bytes` bytes. 0 if there is none, or the format is unknown.

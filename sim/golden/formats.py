@@ -1,8 +1,8 @@
 """Stored rows of K and V in 8 and 4 bits (docs/arithmetic.md, "Numbers at rest"), with integers only.
 
-A row is one token's numbers of one head. Its bytes are codes, then a few bytes for each part of FORMAT_PART numbers.
-The value of a code is a binary16 number, so every engine attends to stored rows as to any others. Encoding values that
-were decoded gives the same values again.
+A row is one token's numbers of one head. Its bytes are codes, then, except in fp8, a few bytes for each part of
+FORMAT_PART numbers. The value of a code is a binary16 number, so every engine attends to stored rows as to any others.
+Encoding values that were decoded gives the same values again.
 """
 
 from dataclasses import dataclass
@@ -11,10 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from golden import abi
+from golden.fp8 import decode_fp8, encode_fp8, is_number
 from golden.half import FRACTION_BITS, Half, fixed, is_finite
 from golden.rounding import BINARY16, encode
 
 Rows = NDArray[np.uint8]
+Coding = int | str  # the bits of an integer code, 8 or 4; or FP8
+
+FP8 = "fp8"
 
 _LARGEST = 65504 << FRACTION_BITS  # the largest binary16 number, LSB 2^-24
 _INT8_MOST = 127  # largest magnitude of a code
@@ -35,16 +39,20 @@ class _Part:
     step: int  # byte of the step; behind it INT4 has the zero
 
 
-def row_bytes(bits: int, head_dim: int) -> int:
-    """Bytes of a row. `bits`: 8 or 4."""
+def row_bytes(bits: Coding, head_dim: int) -> int:
+    """Bytes of a row."""
+    if bits == FP8:
+        return head_dim
     parts = -(-head_dim // abi.FORMAT_PART)
     return head_dim + parts if bits == 8 else head_dim // 2 + 2 * parts
 
 
-def encode_rows(rows: Half, bits: int) -> Rows:
+def encode_rows(rows: Half, bits: Coding) -> Rows:
     """Rows [n, d] of finite binary16 numbers -> uint8 [n, row_bytes(bits, d)]."""
     values = fixed(rows)
     assert bool(is_finite(rows).all())
+    if bits == FP8:
+        return encode_fp8(rows)
     count, head_dim = values.shape
     out = np.zeros((count, row_bytes(bits, head_dim)), np.uint8)
     for part in _parts(bits, head_dim):
@@ -60,8 +68,10 @@ def encode_rows(rows: Half, bits: int) -> Rows:
     return out
 
 
-def decode_rows(stored: Rows, bits: int, head_dim: int) -> NDArray[np.float16]:
+def decode_rows(stored: Rows, bits: Coding, head_dim: int) -> NDArray[np.float16]:
     """Rows uint8 [n, row_bytes] -> binary16 [n, d]."""
+    if bits == FP8:
+        return decode_fp8(stored)
     out = np.zeros((len(stored), head_dim), np.int64)
     for part in _parts(bits, head_dim):
         out[:, part.first : part.end] = _values(*_unpacked(stored, bits, part), bits)
@@ -71,13 +81,15 @@ def decode_rows(stored: Rows, bits: int, head_dim: int) -> NDArray[np.float16]:
     return patterns.view(np.float16)
 
 
-def is_valid(stored: Rows, bits: int, head_dim: int) -> bool:
+def is_valid(stored: Rows, bits: Coding, head_dim: int) -> bool:
     """True if every code of the rows uint8 [n, row_bytes] stands for a finite binary16 number."""
     return bool(valid_rows(stored, bits, head_dim).all())
 
 
-def valid_rows(stored: Rows, bits: int, head_dim: int) -> NDArray[np.bool_]:
+def valid_rows(stored: Rows, bits: Coding, head_dim: int) -> NDArray[np.bool_]:
     """The same for each row, [n]."""
+    if bits == FP8:
+        return is_number(stored).all(axis=1)
     valid = np.ones(len(stored), np.bool_)
     for part in _parts(bits, head_dim):
         codes, step = _unpacked(stored, bits, part)
@@ -90,7 +102,7 @@ def valid_rows(stored: Rows, bits: int, head_dim: int) -> NDArray[np.bool_]:
     return valid
 
 
-def _unpacked(stored: Rows, bits: int, part: _Part) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _unpacked(stored: Rows, bits: Coding, part: _Part) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """A part's codes [n, numbers], of INT4 plus its zero, and the bytes [n, 1] of its steps."""
     numbers = part.end - part.first
     step = stored[:, part.step].astype(np.int64)[:, None]
@@ -101,12 +113,12 @@ def _unpacked(stored: Rows, bits: int, part: _Part) -> tuple[NDArray[np.int64], 
     return codes + stored[:, part.step + 1 : part.step + 2].view(np.int8).astype(np.int64), step
 
 
-def _values(codes: NDArray[np.int64], step: NDArray[np.int64], bits: int) -> NDArray[np.int64]:
+def _values(codes: NDArray[np.int64], step: NDArray[np.int64], bits: Coding) -> NDArray[np.int64]:
     """What codes stand for, LSB 2^-24. `step`: the byte of each."""
     return codes << step if bits == 8 else codes * _step4(step)
 
 
-def _parts(bits: int, head_dim: int) -> list[_Part]:
+def _parts(bits: Coding, head_dim: int) -> list[_Part]:
     found = []
     for number, first in enumerate(range(0, head_dim, abi.FORMAT_PART)):
         end = min(first + abi.FORMAT_PART, head_dim)

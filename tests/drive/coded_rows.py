@@ -6,7 +6,8 @@ import numpy as np
 from golden import formats
 from kvdrive.nvme.wire import RowFormat
 
-FORMATS = {RowFormat.INT8: 8, RowFormat.INT4: 4}
+INTEGERS = {RowFormat.INT8: 8, RowFormat.INT4: 4}
+FORMATS = {**INTEGERS, RowFormat.FP8: formats.FP8}
 
 
 def encode(rows: np.ndarray, kind: RowFormat) -> np.ndarray:

@@ -72,7 +72,13 @@ def test_a_job_over_codes_takes_the_stated_cycles(make_drive, engine, kind, grou
 
 @pytest.mark.parametrize(
     ("group", "d", "kind"),
-    [(2, 64, RowFormat.INT8), (1, 96, RowFormat.INT8), (1, 64, RowFormat.INT4), (4, 128, RowFormat.INT4)],
+    [
+        (2, 64, RowFormat.INT8),
+        (1, 96, RowFormat.INT8),
+        (1, 64, RowFormat.INT4),
+        (4, 128, RowFormat.INT4),
+        (1, 128, RowFormat.FP8),
+    ],
 )
 def test_rows_that_no_kernel_reads_count_as_decoded(host, group, d, kind):
     rows = encode(np.ones((1, 65, d), np.float16), kind)

@@ -121,19 +121,29 @@ def test_every_instruction_set_decodes_the_same(one_isa, check, kind):
     check(host.attend(q, 70), q, *values)
 
 
+ENDS = {
+    wire.RowFormat.INT8: [0x7F, 0x81, 0],
+    wire.RowFormat.INT4: [0, 0xFF, 0xF0, 0x0F],
+    wire.RowFormat.FP8: [0x7E, 0xFE, 0, 0x80, 1, 0x81, 7, 8],
+}
+
+
 def any_codes(rng, kind, tokens, d):
     """Valid rows of random bytes [1, tokens, row_bytes]: the largest codes and every step are among them."""
     rows = np.zeros((1, tokens, formats.row_bytes(FORMATS[kind], d)), np.uint8)
-    ends = np.array([0x7F, 0x81, 0] if kind == wire.RowFormat.INT8 else [0, 0xFF, 0xF0, 0x0F], np.uint8)
+    ends = np.array(ENDS[kind], np.uint8)
+    code_bytes = d // 2 if kind == wire.RowFormat.INT4 else d
     for t in range(tokens):
         while True:
             row = rng.integers(0, 256, rows.shape[2], np.uint8)
             if rng.random() < 0.3:
-                row[: d * FORMATS[kind] // 8] = rng.choice(ends, d * FORMATS[kind] // 8)
+                row[:code_bytes] = rng.choice(ends, code_bytes)
             if kind == wire.RowFormat.INT8:
                 codes = row[:d]
                 codes[codes == 0x80] = 0x81
                 row[d:] = rng.integers(0, 34, len(row) - d)
+            elif kind == wire.RowFormat.FP8:
+                row[row & 0x7F == 0x7F] = 0x7E
             else:  # zeros below 113; steps so small that 15 + zero of them fit, or any with a zero near -7
                 row[d // 2 + 1 :: 2] = rng.integers(-128, 113, len(row[d // 2 + 1 :: 2])).astype(np.int8).view(np.uint8)
             if formats.is_valid(row[None], FORMATS[kind], d):
@@ -206,7 +216,9 @@ def test_inline_tokens_are_binary16(host, kind):
     np.testing.assert_array_equal(split_result(reply.data, q, np.uint16)[1][0], want.out.view(np.uint16))
 
 
-@pytest.mark.parametrize(("kind", "less"), [(wire.RowFormat.INT8, 1.9), (wire.RowFormat.INT4, 3.45)])
+@pytest.mark.parametrize(
+    ("kind", "less"), [(wire.RowFormat.INT8, 1.9), (wire.RowFormat.INT4, 3.45), (wire.RowFormat.FP8, 1.99)]
+)
 @pytest.mark.parametrize("d", [64, 128])
 def test_pages_read_fall_by(make_drive, kind, less, d):
     rng = np.random.default_rng(5)
@@ -312,19 +324,28 @@ def test_a_head_keeps_its_format(host):
     assert host.submit(q, 10).status == abi.NvmeStatus.ROW_MISMATCH
 
 
-def test_wrong_codes_and_unknown_formats_are_refused(host):
+def test_unknown_formats_and_sizes_are_refused(host):
     rows = encode(halves(np.random.default_rng(9), 1, 4, 64), wire.RowFormat.INT8)
-    assert host.append(rows, type=3).status == abi.NvmeStatus.INVALID_FIELD
-    assert host.append(rows[..., :65], type=wire.RowFormat.INT8).status == abi.NvmeStatus.INVALID_FIELD
-    wrong = rows.copy()
-    wrong[0, 2, 5] = 0x80
-    assert host.append(wrong, type=wire.RowFormat.INT8).status == abi.NvmeStatus.VALUE_NOT_FINITE
+    assert host.append(rows, type=max(wire.RowFormat) + 1).status == abi.NvmeStatus.INVALID_FIELD
+    for kind in (wire.RowFormat.INT8, wire.RowFormat.FP8):
+        assert host.append(rows[..., :65], type=kind).status == abi.NvmeStatus.INVALID_FIELD
     assert host.drive.sessions() == []
 
 
-def test_sparf_is_refused(host):
+@pytest.mark.parametrize(
+    ("kind", "code"), [(wire.RowFormat.INT8, 0x80), (wire.RowFormat.FP8, 0x7F), (wire.RowFormat.FP8, 0xFF)]
+)
+def test_codes_without_a_number_are_refused(host, kind, code):
+    wrong = encode(halves(np.random.default_rng(9), 1, 4, 64), kind)
+    wrong[0, 2, 5] = code
+    assert host.append(wrong, type=kind).status == abi.NvmeStatus.VALUE_NOT_FINITE
+    assert host.drive.sessions() == []
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_sparf_is_refused(host, kind):
     rng = np.random.default_rng(10)
-    kind, sparse = wire.RowFormat.INT8, abi.AppendOption.APPEND_SPARSE
+    sparse = abi.AppendOption.APPEND_SPARSE
     rows = encode(halves(rng, 1, 70, 64), kind)
     assert host.append(rows, type=kind, options=sparse).status == abi.NvmeStatus.INVALID_FIELD
     host.store(rows, rows, type=kind)

@@ -245,6 +245,7 @@ def test_fewer_pages_are_read_in_8_and_4_bits(make_drive):
         ask(host, q, tokens, unit=128, k_top=k_top)
         reads.append(host.drive.flash_stats()["groups_read"] - before - 20)
     assert reads[0] == 2 * k_top * 4
+    assert reads[0] == 2 * reads[3], "units of 128 tokens are whole pages of fp8, too"
     assert reads[0] > 1.2 * reads[1] > 1.5 * reads[2] >= 1.5 * 2 * k_top
 
 

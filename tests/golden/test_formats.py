@@ -2,17 +2,19 @@
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from golden import formats
 
-BITS = (8, 4)
+INTEGERS = (8, 4)
+BITS = (*INTEGERS, formats.FP8)
 FINITE = st.integers(0, 0xFFFF).filter(lambda code: code & 0x7C00 != 0x7C00)
 
 
-def stored(halves: np.ndarray, bits: int) -> np.ndarray:
+def stored(halves: np.ndarray, bits: formats.Coding) -> np.ndarray:
     """The values of rows after they were stored."""
     return formats.decode_rows(formats.encode_rows(halves, bits), bits, halves.shape[1])
 
@@ -33,13 +35,14 @@ def rows_of(kind: str, d: int, count: int = 40) -> np.ndarray:
 
 @pytest.mark.parametrize("bits", BITS)
 @pytest.mark.parametrize(
-    ("d", "expected"), [(8, (9, 6)), (64, (66, 36)), (80, (83, 46)), (128, (132, 72)), (256, (264, 144))]
+    ("d", "expected"),
+    [(8, (9, 6, 8)), (64, (66, 36, 64)), (80, (83, 46, 80)), (128, (132, 72, 128)), (256, (264, 144, 256))],
 )
 def test_bytes_of_a_row(d, expected, bits):
-    assert formats.row_bytes(bits, d) == expected[bits == 4]
+    assert formats.row_bytes(bits, d) == expected[BITS.index(bits)]
 
 
-@pytest.mark.parametrize("bits", BITS)
+@pytest.mark.parametrize("bits", INTEGERS)
 @pytest.mark.parametrize("d", [8, 40, 64, 128])
 @pytest.mark.parametrize("kind", ["normal", "outliers", "offset", "tiny", "large"])
 def test_an_error_is_at_most_half_a_step_or_one_near_the_end_of_the_range(kind, d, bits):
@@ -60,7 +63,7 @@ def test_an_error_is_at_most_half_a_step_or_one_near_the_end_of_the_range(kind, 
 
 def test_the_mean_error_of_normal_numbers():
     x = rows_of("normal", 128, 500).astype(np.float64)
-    for bits, most in ((8, 0.0084), (4, 0.082)):
+    for bits, most in ((8, 0.0084), (4, 0.082), (formats.FP8, 0.027)):
         error = stored(x.astype(np.float16), bits) - x
         assert np.sqrt((error**2).mean()) < most
 
@@ -98,6 +101,23 @@ def test_zeros_are_positive_and_constants_exact_where_steps_reach(bits):
     assert not values[0].view(np.uint16).any()
     np.testing.assert_array_equal(values[1], x[1])
     assert np.isfinite(values).all()
+
+
+def test_fp8_is_the_e4m3_of_others():
+    """Every finite binary16 number and every code, against torch's own float8_e4m3fn, which does not saturate."""
+    halves = np.arange(1 << 16, dtype=np.uint16)
+    halves = halves[halves & 0x7C00 != 0x7C00].view(np.float16)
+    inside = torch.from_numpy(halves).float().clamp(-448, 448)
+    want = inside.to(torch.float8_e4m3fn).view(torch.uint8).numpy()
+    codes = formats.encode_rows(halves.reshape(-1, 8), formats.FP8).reshape(-1)
+    np.testing.assert_array_equal(codes, np.where(want == 0x80, 0, want))  # zeros are +0
+    every = np.arange(256, dtype=np.uint8)
+    numbers = torch.from_numpy(every).view(torch.float8_e4m3fn).float().numpy()
+    valid = formats.valid_rows(every[:, None], formats.FP8, 1)
+    np.testing.assert_array_equal(valid, ~np.isnan(numbers))
+    decoded = formats.decode_rows(every[valid][None], formats.FP8, 254)[0]
+    np.testing.assert_array_equal(decoded, numbers[valid])
+    assert decoded.view(np.uint16)[0x7F] == 0  # the code of -0
 
 
 def test_codes_that_stand_for_no_number_are_told():

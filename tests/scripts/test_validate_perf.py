@@ -30,8 +30,8 @@ def test_a_page_has_every_setting():
 
 def test_steps_of_the_emulator_are_predicted(tmp_path):
     outcomes = validate_perf.emulator(tmp_path, CONTEXTS[:-1])
-    # presets, groups; contexts of exact attention in three formats, of two policies with two kinds of data
-    assert len(outcomes) == 2 * 3 * (3 * 4 + 2 * 2 * 2)
+    # presets, groups; contexts of exact attention in four formats, of two policies with two kinds of data
+    assert len(outcomes) == 2 * 3 * (4 * 4 + 2 * 2 * 2)
     wrong = {one.setting: one.error for one in outcomes if abs(one.error) > BOUND}
     assert wrong == {}
     plain = [one for one in outcomes if one.setting.policy == "exact" and one.setting.kv_format == "f16"]
@@ -41,7 +41,7 @@ def test_steps_of_the_emulator_are_predicted(tmp_path):
 @pytest.mark.slow
 def test_long_steps_are_predicted(tmp_path):
     errors = [abs(one.error) for one in validate_perf.emulator(tmp_path)]
-    assert len(errors) == 2 * 3 * (3 * 5 + 2 * 2 * 3)
+    assert len(errors) == 2 * 3 * (4 * 5 + 2 * 2 * 3)
     assert max(errors) <= BOUND
 
 

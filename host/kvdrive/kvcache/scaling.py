@@ -1,4 +1,4 @@
-"""Model tensors to the drive's binary16. A head that does not fit is scaled by a power of two (docs/arithmetic.md)."""
+"""Model tensors to the drive's numbers. A head that does not fit is scaled by a power of two (docs/arithmetic.md)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kvdrive.errors import RangeError
 from kvdrive.kvcache.half import LARGEST
-from kvdrive.nvme.rows import rounded
+from kvdrive.nvme.rows import largest_number, rounded
 from kvdrive.nvme.wire import RowFormat
 
 HEADROOM = 8  # later tokens may be this many times larger than the largest of the first ones
@@ -23,23 +23,22 @@ def to_halves(tensor: torch.Tensor, what: str) -> tuple[Halves, Exponents]:
 
     Raises RangeError for Inf and NaN; `what` names the tensor.
     """
-    found = _plain_halves(tensor, 1)
+    found = _plain_halves(tensor, LARGEST)
     if found is not None:
         return found[0], np.zeros(tensor.shape[:2], np.int64)
     exponents = exponents_of(tensor, what)
     return scaled_halves(tensor, exponents)[0], exponents
 
 
-def exponents_of(tensor: torch.Tensor, what: str, headroom: int = 1) -> Exponents:
-    """[batch, heads, tokens, d] -> [batch, heads]: 0 where the head fits binary16, else the smallest power that fits.
+def exponents_of(tensor: torch.Tensor, what: str, most: float = LARGEST) -> Exponents:
+    """[batch, heads, tokens, d] -> [batch, heads]: the smallest e >= 0 with which no |x| * 2^-e is above `most`.
 
-    The exponent leaves room for values `headroom` times as large. Raises RangeError for Inf and NaN; `what` names the
-    tensor.
+    Raises RangeError for Inf and NaN; `what` names the tensor.
     """
     largest = tensor.detach().abs().amax((2, 3)).double().cpu().numpy()
     if not np.isfinite(largest).all():
         raise RangeError(f"{what} holds Inf or NaN: the model's own numbers overflow, try another precision")
-    mantissa, exponent = np.frexp(largest * headroom / LARGEST)
+    mantissa, exponent = np.frexp(largest / most)
     needed: Exponents = np.maximum(exponent - (mantissa == 0.5), 0).astype(np.int64)
     return needed
 
@@ -56,8 +55,8 @@ def scaled_halves(tensor: torch.Tensor, exponents: Exponents) -> tuple[Halves, i
     return half.cpu().contiguous().numpy(), lost
 
 
-def _plain_halves(tensor: torch.Tensor, headroom: int) -> tuple[Halves, int] | None:
-    """As `scaled_halves` without a scale; None unless every head fits binary16 with the headroom.
+def _plain_halves(tensor: torch.Tensor, most: float) -> tuple[Halves, int] | None:
+    """As `scaled_halves` without a scale; None unless every magnitude is below `most`.
 
     The usual case, a few passes over the rounded values: K and V of a prompt are megabytes on the model's own threads.
     """
@@ -66,7 +65,7 @@ def _plain_halves(tensor: torch.Tensor, headroom: int) -> tuple[Halves, int] | N
         tensor = tensor.float()  # exact, and faster than torch's own way from bfloat16 to binary16
     half: Halves = tensor.to(torch.float16).cpu().numpy()
     magnitudes = half.view(np.uint16) & 0x7FFF  # these integers sort like the magnitudes; Inf and NaN come last
-    if magnitudes.max(initial=0) >= np.float16(LARGEST / headroom).view(np.uint16):
+    if magnitudes.max(initial=0) >= np.float16(most).view(np.uint16):
         return None
     lost = 0
     zeros = half.size - int(np.count_nonzero(magnitudes))
@@ -78,12 +77,14 @@ def _plain_halves(tensor: torch.Tensor, headroom: int) -> tuple[Halves, int] | N
 class HeadScale:
     """The exponents of K or of V of one layer, chosen from the first tokens of a batch with room for larger ones.
 
-    `stored_as`: the format in which drives store the numbers, to which they are rounded.
+    `stored_as`: the format in which drives store the numbers, to which they are rounded. The scaled numbers are in its
+    range.
     """
 
     def __init__(self, what: str, stored_as: RowFormat = RowFormat.BINARY16) -> None:
         self.what = what
         self.stored_as = stored_as
+        self.most = largest_number(stored_as)
         self.exponents: Exponents | None = None
         self.lost = 0  # values that underflowed to zero
 
@@ -94,23 +95,26 @@ class HeadScale:
         """
         found = None
         if self.exponents is None or not self.exponents.any():
-            found = _plain_halves(tensor, HEADROOM if self.exponents is None else 1)
+            found = _plain_halves(tensor, self.most / HEADROOM if self.exponents is None else self.most)
         if found is None:
             found = self._scaled(tensor)
         elif self.exponents is None:
             self.exponents = np.zeros(tensor.shape[:2], np.int64)
         halves, lost = found
+        stored = rounded(halves, self.stored_as)
+        if self.stored_as == RowFormat.FP8:  # its smallest number is larger than that of binary16
+            lost += int(np.count_nonzero(halves)) - int(np.count_nonzero(stored))
         self.lost += lost
-        return rounded(halves, self.stored_as)
+        return stored
 
     def _scaled(self, tensor: torch.Tensor) -> tuple[Halves, int]:
         if self.exponents is None:
-            self.exponents = exponents_of(tensor, self.what, HEADROOM)
+            self.exponents = exponents_of(tensor, self.what, self.most / HEADROOM)
         else:
-            outgrown = exponents_of(tensor, self.what) > self.exponents
+            outgrown = exponents_of(tensor, self.what, self.most) > self.exponents
             if outgrown.any():
                 row, head = np.argwhere(outgrown)[0]
-                fits = math.ldexp(LARGEST, int(self.exponents[row, head]))
+                fits = math.ldexp(self.most, int(self.exponents[row, head]))
                 raise RangeError(
                     f"{self.what}, KV head {head}, outgrew {fits:g}, what its first tokens asked for: "
                     "put more of the text into the prompt"
@@ -132,5 +136,5 @@ class HeadScale:
 
     @property
     def heads_scaled(self) -> int:
-        """Heads that do not fit binary16 as they are, over all rows."""
+        """Heads that are scaled, over all rows."""
         return 0 if self.exponents is None else int(np.count_nonzero(self.exponents))

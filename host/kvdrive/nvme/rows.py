@@ -14,8 +14,13 @@ Halves = NDArray[np.float16]
 
 
 def bytes_of_row(stored_as: RowFormat, head_dim: int) -> int:
-    """Bytes of one token's K or V of one head. Raises ValueError for dimensions that INT8 and INT4 do not have."""
+    """Bytes of one token's K or V of one head. Raises ValueError for dimensions that no head has."""
     return 2 * head_dim if stored_as == RowFormat.BINARY16 else row_bytes(stored_as, head_dim)
+
+
+def largest_number(stored_as: RowFormat) -> float:
+    """The largest magnitude that a format holds."""
+    return 448.0 if stored_as == RowFormat.FP8 else 65504.0
 
 
 def tokens_per_group(stored_as: RowFormat, head_dim: int) -> int:

@@ -97,6 +97,7 @@ class RowFormat(IntEnum):
     BINARY16 = 0x0
     INT8 = 0x1
     INT4 = 0x2
+    FP8 = 0x3
 
 
 class ValueOpcode(IntEnum):

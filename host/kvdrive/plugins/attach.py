@@ -90,8 +90,8 @@ def attach(
     the call fails. "trim": the share `overflow_ratio` of its tokens, behind the first group, leaves the drives; the
     others keep their K and V, and positions go on counting.
 
-    `kv_format`: "f16", or K and V rounded to "int8" or "int4" when they are computed, and stored so: half of the bytes,
-    or 2/7 (docs/eval.md has the price). Not with SparF or X-cache.
+    `kv_format`: "f16", or K and V rounded to "int8", "int4" or "fp8" (e4m3) when they are computed, and stored so: half
+    of the bytes, 2/7, or half (docs/eval.md has the price). Not with SparF or X-cache.
 
     `mini_batches`: a batch is computed in so many parts: while the drives attend to one, the host computes another
     (docs/xcache.md). Same tokens; faster where drives with engines of their own take longer than the model's matrices.

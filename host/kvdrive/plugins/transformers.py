@@ -110,7 +110,7 @@ def attach(
     `xcache`: of this share of a batch's sequences the drives keep layer inputs instead of K and V; "auto": the share
     that is fastest here, often none. `overflow`: what happens when a sequence has `context` tokens, or as many as the
     model has positions (0): "error", or "trim", which removes the share `overflow_ratio` of its tokens behind the first
-    group; positions go on counting. `kv_format`: "f16", or K and V rounded to "int8" or "int4" when they are computed,
+    group; positions go on counting. `kv_format`: "f16", or K and V rounded to "int8", "int4" or "fp8" when computed,
     and stored so. `mini_batches`: a batch is computed in so many parts, which take turns on the host and on the drives.
     Raises UnsupportedError for models that the drive cannot serve exactly, InputError.
     """

@@ -19,7 +19,7 @@ using Rows = nb::ndarray<const std::uint8_t, nb::ndim<2>, nb::c_contig, nb::devi
 using OutRows = nb::ndarray<std::uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 RowFormat format_of(std::uint32_t number, std::size_t head_dim) {
-  if (number > nvme::kInt4) throw nb::value_error("no row format has this number");
+  if (number > nvme::kFp8) throw nb::value_error("no row format has this number");
   if (!serves_head_dim(static_cast<std::uint32_t>(head_dim))) throw nb::value_error("no head has this dimension");
   return static_cast<RowFormat>(number);
 }

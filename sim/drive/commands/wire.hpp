@@ -97,6 +97,7 @@ enum RowFormat : std::uint32_t {
   kBinary16 = 0x0,
   kInt8 = 0x1,
   kInt4 = 0x2,
+  kFp8 = 0x3,
 };
 
 enum ValueOpcode : std::uint32_t {

@@ -1,4 +1,4 @@
-"""Heads of K, V and Q that binary16 cannot hold are scaled by a power of two. Lost values are counted."""
+"""Heads of K, V and Q that binary16, or fp8, cannot hold are scaled by a power of two. Lost values are counted."""
 
 import numpy as np
 import pytest
@@ -7,15 +7,16 @@ from small_models import CONFIGS, prompts, random_model
 
 from kvdrive.errors import RangeError
 from kvdrive.kvcache.scaling import HeadScale, exponents_of, scaled_halves
+from kvdrive.nvme.wire import RowFormat
 from kvdrive.plugins.transformers import attach
 
 
-def logits(model, target):
+def logits(model, target, **options):
     """Stock logits of the last 20 tokens, those with the drive, and its range statistics."""
     ids = prompts(2, 50)
     with torch.no_grad():
         stock = model(ids).logits[:, 30:]
-        with attach(model, target, spill=6) as drive:
+        with attach(model, target, spill=6, **options) as drive:
             cache = drive.cache()
             model(ids[:, :30], past_key_values=cache)
             steps = [model(ids[:, i : i + 1], past_key_values=cache).logits for i in range(30, 50)]
@@ -49,6 +50,17 @@ def test_large_heads_are_scaled(target, model, heads):
     stock, ours, stats = logits(model, target)
     assert stats["heads_scaled"] == 2 * heads  # two rows
     assert (ours - stock).abs().max() < 0.02 * stock.std()
+
+
+def test_heads_that_fp8_cannot_hold_are_scaled_with_the_same_result(target):
+    """Powers of two that the model takes back change no number of e4m3 but those near its ends."""
+    plain, usual, stats = logits(random_model(CONFIGS["llama"]), target, kv_format="fp8")
+    assert stats["heads_scaled"] == 0
+    model = large(2.0**10, 2.0**12, 2.0**-10, 0)
+    _, scaled, stats = logits(model, target, kv_format="fp8")
+    assert stats["heads_scaled"] == 2 * 2  # K and V of a head of two rows
+    error = (usual - plain).abs().mean()
+    assert 0 < (scaled - plain).abs().mean() < 1.2 * error
 
 
 def test_bfloat16_models_beyond_binary16(target):
@@ -95,7 +107,7 @@ def test_tensors_that_fit_binary16_are_converted_as_any_other(dtype, largest):
     x = x.to(dtype).clamp(-65504, 65280 if dtype == torch.bfloat16 else 65504).transpose(1, 2)
     first = HeadScale("K")
     got = first.convert(x)
-    exponents = exponents_of(x, "K", 8)
+    exponents = exponents_of(x, "K", 65504 / 8)
     expected, lost = scaled_halves(x, exponents)
     np.testing.assert_array_equal(got.view(np.uint16), expected.view(np.uint16))
     np.testing.assert_array_equal(first.exponents, exponents)
@@ -120,6 +132,30 @@ def test_a_later_token_that_outgrows_its_head_is_refused():
     later[1, 0] = torch.nan
     with pytest.raises(RangeError, match="Inf or NaN"):
         scale.convert(later)
+
+
+def test_the_range_of_fp8():
+    """56 leaves room for eight times as much; numbers below 2^-10 become zero and are counted."""
+    x = torch.ones(1, 3, 2, 32)
+    x[0, 1, 0, 0], x[0, 2, 0, 0] = 56.0, 2.0**-10
+    x[0, 0, 0, :3] = torch.tensor([2.0**-9, 2.0**-10 * 1.01, 1.0624])
+    scale = HeadScale("K", RowFormat.FP8)
+    stored = scale.convert(x)
+    assert scale.exponents.tolist() == [[0, 0, 0]]
+    assert stored[0, 0, 0, :3].tolist() == [2.0**-9, 2.0**-9, 1.0]
+    assert scale.lost == 1
+    x[0, 1, 0, 0] = 56.5
+    scale = HeadScale("K of layer 2", RowFormat.FP8)
+    assert scale.convert(x)[0, 1, 0, 0] == 28
+    assert scale.exponents.tolist() == [[0, 1, 0]]
+    x[0, 0, 0, 0], x[0, 1, 0, 0] = 448.0, 896.0
+    assert scale.convert(x)[0, :2, 0, 0].tolist() == [448, 448]
+    x[0, 1, 0, 0] = 897.0
+    with pytest.raises(RangeError, match="K of layer 2, KV head 1, outgrew 896"):
+        scale.convert(x)
+    x[0, 1, 0, 0] = torch.nan
+    with pytest.raises(RangeError, match="Inf or NaN"):
+        HeadScale("K", RowFormat.FP8).convert(x)
 
 
 def test_a_refused_call_changes_nothing(target):

@@ -10,6 +10,7 @@ from small_models import CONFIGS, prompts, random_model
 
 import kvdrive
 from kvdrive import abi
+from kvdrive.choices import KV_FORMATS
 from kvdrive.errors import InputError, UnsupportedError
 from kvdrive.generation.generate import greedy
 from kvdrive.kvcache.cache import DriveCache
@@ -470,13 +471,13 @@ def test_the_quota_of_a_tenant_goes_before_the_bound_of_all(opened, model):
         assert store.index.bytes("a") <= size
 
 
-@pytest.mark.parametrize("kv_format", ["int8", "int4"])
+@pytest.mark.parametrize("kv_format", ["int8", "int4", "fp8"])
 def test_sessions_in_8_and_4_bits_go_on_and_are_not_mixed(opened, model, kv_format):
     with opened(model, kv_format=kv_format) as attached:
         tokens, _ = generate(attached, PROMPT, 20)
     with opened(model, kv_format=kv_format) as attached:
         _, cached = generate(attached, torch.cat([tokens, MORE], dim=1), 5)
         assert cached == tokens.shape[1] - 1  # the last token was never given to the model
-    for other in {"f16", "int8", "int4"} - {kv_format}:
+    for other in set(KV_FORMATS) - {kv_format}:
         with opened(model, kv_format=other) as attached:
             assert generate(attached, tokens, 1)[1] == 0

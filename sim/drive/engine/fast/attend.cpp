@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "e4m3.hpp"
 #include "engine/fast/aligned.hpp"
 #include "engine/fast/dots.hpp"
 #include "engine/fast/exact.hpp"
@@ -100,21 +101,48 @@ struct Stored {
   }
 };
 
-// A block of binary16 rows.
-struct Block {
+// How a block holds the numbers of a format that has no steps.
+RowScale scale_of(RowFormat format) { return format == nvme::kFp8 ? RowScale{kE4m3Scale, 0x1p-9} : RowScale{}; }
+
+RowFormat format_of(const Job& job) { return job.pages != nullptr ? job.pages->format() : nvme::kBinary16; }
+
+// A block of binary16 rows where they lie, or of rows in e4m3 that were expanded to binary16 rows.
+class Block {
+ public:
   const std::uint16_t* rows[kBlockTokens];
   std::size_t first;
   unsigned n;
+  unsigned factor;  // the numbers are those of the rows times this
 
-  Block(const Piece& piece, std::size_t start, std::size_t end, unsigned d) {
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): clearing the array would cost as much as the arithmetic
+  Block(const Kernels& kernels, const Piece& piece, std::size_t start, std::size_t end, unsigned d)
+      : factor(static_cast<unsigned>(scale_of(piece.rows.format).factor)) {
     const Stored stored(piece, start, end, d);
     first = stored.first;
     n = stored.n;
-    for (unsigned i = 0; i < n; ++i) rows[i] = reinterpret_cast<const std::uint16_t*>(stored.rows[i]);
+    for (unsigned i = 0; i < n; ++i) {
+      rows[i] = reinterpret_cast<const std::uint16_t*>(stored.rows[i]);
+      if (piece.rows.format == nvme::kFp8) rows[i] = expand(kernels, stored.rows[i], i, d);
+    }
   }
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+
+ private:
+  // Rows in pages have the next block's rows right behind this block's. A prefetch never faults.
+  const std::uint16_t* expand(const Kernels& kernels, const std::byte* row, unsigned i, unsigned d) {
+    for (unsigned at = 0; at < d; at += abi::kBeatBytes) {
+      __builtin_prefetch(row + std::size_t{kBlockTokens} * d + at, 0, 2);
+    }
+    std::uint16_t* const to = expanded_ + std::size_t{i} * d;
+    kernels.expand_e4m3(row, d, to);
+    return to;
+  }
+
+  alignas(abi::kBeatBytes) std::uint16_t expanded_[kBlockTokens * abi::kMaxHeadDim];
 };
 
-// A block of rows in 8 or 4 bits.
+// A block of rows in INT8 or INT4.
 class CodeBlock {
  public:
   const std::size_t first;
@@ -182,7 +210,7 @@ constexpr double kLeftOut = 0x1p-46;
 class Attention {
  public:
   Attention(const Context& context, const Job& job)
-      : query_(context.kernels, job.q, job.g, job.d),
+      : query_(context.kernels, job.q, job.g, job.d, scale_of(format_of(job))),
         context_(context),
         kernels_(context.kernels),
         job_(job),
@@ -209,7 +237,7 @@ class Attention {
   bool compute_scores() {
     float c[abi::kMaxCommandGroup];
     std::fill(c, c + job_.g, std::bit_cast<float>(job_.scale_log2e));
-    if (job_.pages != nullptr && job_.pages->format() != nvme::kBinary16) {
+    if (is_integer(format_of(job_))) {
       integers_.emplace(kernels_, job_.q, job_.g, job_.d);
     }
     const Dots<ScoreRounding> dots(kernels_, query_, {c}, context_.statistics);
@@ -251,7 +279,7 @@ class Attention {
   std::uint64_t score_block(const Dots<ScoreRounding>& dots, const Piece& piece, std::size_t start,
                             std::size_t end) const {
     if (!integers_.has_value()) {
-      const Block block(piece, start, end, job_.d);
+      const Block block(kernels_, piece, start, end, job_.d);
       return dots.rows(block.rows, block.n, scores_ + start, stride_);
     }
     const CodeBlock block(kernels_, piece, start, end, job_.d);
@@ -262,15 +290,17 @@ class Attention {
   }
 
   void add_block(const Piece& piece, std::size_t start, std::size_t end, Sums& sums) {
-    if (piece.rows.format != nvme::kBinary16) return add_codes(CodeBlock(kernels_, piece, start, end, job_.d), sums);
-    const Block block(piece, start, end, job_.d);
-    const double largest = kernels_.largest(block.rows, block.n, job_.d);
+    if (is_integer(piece.rows.format)) return add_codes(CodeBlock(kernels_, piece, start, end, job_.d), sums);
+    const Block block(kernels_, piece, start, end, job_.d);
+    const double largest = block.factor * kernels_.largest(block.rows, block.n, job_.d);
     each_tile(job_.g, [&](unsigned first, unsigned heads) {
       alignas(abi::kBeatBytes) double weights[kTileHeads * kBlockTokens];
       alignas(abi::kBeatBytes) double terms[kTileHeads * abi::kMaxHeadDim];
       for (unsigned h = first; h < first + heads; ++h) {
         const std::uint32_t* const p = probabilities(h, block.first, block.n, largest, sums);
-        kernels_.to_weights(p, block.n, weights + (h - first) * kBlockTokens);
+        double* const w = weights + (h - first) * kBlockTokens;
+        kernels_.to_weights(p, block.n, w);
+        for (unsigned t = 0; t < block.n && block.factor != 1; ++t) w[t] *= block.factor;
       }
       kernels_.weighted_sums(weights, kBlockTokens, heads, block.rows, block.n, job_.d, terms);
       const std::size_t own = std::size_t{first} * job_.d;
@@ -416,19 +446,19 @@ class Attention {
     if (n == 0) return;
     context_.statistics.outputs_exact.fetch_add(n, std::memory_order_relaxed);
     Integer acc[abi::kMaxHeadDim] = {};
-    const auto add = [&](std::size_t token, const std::uint16_t* row) {
-      const auto p = static_cast<std::uint32_t>(scores_[h * stride_ + token]);
+    const auto add = [&](std::size_t token, const std::uint16_t* row, unsigned factor) {
+      const auto p = static_cast<Integer>(static_cast<std::uint32_t>(scores_[h * stride_ + token])) * factor;
       for (unsigned j = 0; j < n; ++j) acc[j] += static_cast<Integer>(fixed(row[columns[j]])) * p;
     };
     each_piece_of_v([&](const Piece& piece) {
       check(piece, 0, piece.pages.size());
       for (std::size_t t = piece.first; t < piece.last; t += kBlockTokens) {
-        if (piece.rows.format == nvme::kBinary16) {
-          const Block block(piece, t, piece.last, job_.d);
-          for (unsigned i = 0; i < block.n; ++i) add(t + i, block.rows[i]);
-        } else {
+        if (is_integer(piece.rows.format)) {
           const CodeBlock block(kernels_, piece, t, piece.last, job_.d);
-          for (unsigned i = 0; i < block.n; ++i) add(t + i, block.decoded(i));
+          for (unsigned i = 0; i < block.n; ++i) add(t + i, block.decoded(i), 1);
+        } else {
+          const Block block(kernels_, piece, t, piece.last, job_.d);
+          for (unsigned i = 0; i < block.n; ++i) add(t + i, block.rows[i], block.factor);
         }
       }
     });
@@ -440,7 +470,7 @@ class Attention {
   double z(unsigned h) const { return static_cast<double>(sums_.front().z[h]); }
 
   Query query_;
-  std::optional<IntegerQuery> integers_;  // if K and V have 8 or 4 bits
+  std::optional<IntegerQuery> integers_;  // if K and V are stored as integers
   std::vector<Sums> sums_;                // one for each worker; after accumulate() the first one holds the total
   const Context& context_;
   const Kernels& kernels_;

@@ -14,16 +14,25 @@
 
 namespace kvdrive::fast {
 
+// How rows hold the numbers of K: divided by the power of two `factor`. All numbers are multiples of `unit`, a power of
+// two; 0 means unknown.
+struct RowScale {
+  double factor = 1;
+  double unit = 0;
+};
+
 // The query side of a job: for each of g heads, n numbers (the head dimension, or the number of chosen rows).
 struct Query {
-  Query(const Kernels& kernels, const std::uint16_t* patterns, unsigned heads, unsigned numbers);
+  Query(const Kernels& kernels, const std::uint16_t* patterns, unsigned heads, unsigned numbers, RowScale scale = {});
 
   const std::uint16_t* patterns;  // [g][n]
   unsigned g;
   unsigned n;
+  double factor;  // of the rows
   bool finite;
-  AlignedDoubles wide;                      // [g][n]
-  double norm[abi::kMaxCommandGroup] = {};  // exact sum of magnitudes per head: at most 49 bits
+  AlignedDoubles wide;                             // [g][n], times the factor
+  double norm[abi::kMaxCommandGroup] = {};         // exact sum of magnitudes per head: at most 49 bits
+  double exact_below[abi::kMaxCommandGroup] = {};  // binary64 holds every sum of products up to here
 };
 
 // Rounds to Q12.20 scores, with one factor c for each head.
@@ -165,7 +174,7 @@ class Dots {
   // Sums of few bits often lie in the middle between two results: with an error above 0, integers would have to decide.
   double relative_error(const Block& block, unsigned h) const {
     const double rounded = (block.steps + 4) * kUlp * query_.norm[h];
-    if (block.codes.query == nullptr) return rounded;
+    if (block.codes.query == nullptr) return query_.norm[h] * block.largest < query_.exact_below[h] ? 0 : rounded;
     const IntegerQuery& query = *block.codes.query;
     const bool exact = query_.norm[h] * block.largest < 0x1p52 * query.unit(h) * block.codes.unit;
     return (exact ? 0 : rounded) + query.rest(h);
@@ -177,8 +186,8 @@ class Dots {
     const double error = unit * kernels_.largest(token.rows, token.n_rows, token.row_numbers);
     if (rounding_.certain(dot, error, h)) return rounding_.round(dot, h);
     statistics_.dots_exact.fetch_add(1, std::memory_order_relaxed);
-    return rounding_.round(sticky_dot(query_.patterns + std::size_t{h} * query_.n, token.first, token.stride, query_.n),
-                           h);
+    const std::uint16_t* const q = query_.patterns + std::size_t{h} * query_.n;
+    return rounding_.round(sticky_dot(q, token.first, token.stride, query_.n) * query_.factor, h);
   }
 
   const Kernels& kernels_;

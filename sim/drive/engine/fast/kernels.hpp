@@ -60,6 +60,9 @@ struct Kernels {
   void (*decode_int8)(const std::byte* row, unsigned d, std::uint16_t* out);
   void (*decode_int4)(const std::byte* row, unsigned d, std::uint16_t* out);
 
+  // out[i] = number i of a row of d numbers in e4m3, divided by kE4m3Scale, as binary16. d is a multiple of 8.
+  void (*expand_e4m3)(const std::byte* row, unsigned d, std::uint16_t* out);
+
   // dots[h * kBlockTokens + t] = sum_i q[h * d + i] * rows[t][i] for t < n <= kBlockTokens. `dots` has room for whole
   // blocks. 1 <= g <= kTileHeads, d is a multiple of 8.
   void (*dots)(const double* q, unsigned g, unsigned d, HalfRows rows, unsigned n, double* dots);

@@ -189,6 +189,13 @@ void decode_int4(const std::byte* row, unsigned d, std::uint16_t* out) {
 }
 
 constexpr unsigned kSmallBytes = 16, kLargeBytes = sizeof(Vector) < kSmallBytes ? kSmallBytes : sizeof(Vector);
+
+// A code is extended with its sign, shifted, and loses the second copy of the sign.
+void expand_e4m3(const std::byte* __restrict row, unsigned d, std::uint16_t* __restrict out) {
+  const auto* codes = reinterpret_cast<const std::int8_t*>(row);
+  for (unsigned i = 0; i < d; ++i) out[i] = static_cast<std::uint16_t>(codes[i] * 0x80 & 0xbfff);
+}
+
 typedef std::int16_t SmallHalves __attribute__((vector_size(kSmallBytes)));
 typedef std::int16_t LargeHalves __attribute__((vector_size(kLargeBytes)));
 
@@ -464,6 +471,7 @@ constexpr Kernels make_kernels(const char* name) {
           .widen = widen,
           .decode_int8 = decode_int8,
           .decode_int4 = decode_int4,
+          .expand_e4m3 = expand_e4m3,
           .dots = dots,
           .weighted_sums = weighted_sums,
           .pack_keys = pack_keys,
