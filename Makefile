@@ -268,6 +268,10 @@ bench-weights: setup ## experts and neurons on flash beside mmap and memory, on 
 	@$(BIN)/python scripts/bench_weights.py $(if $(QUICK),--quick,--json out/bench_weights.json)
 	@$(BIN)/python scripts/bench_dense.py $(if $(QUICK),--quick,--json out/bench_dense.json)
 
+.PHONY: coactivation
+coactivation: setup ## bytes of neurons that are stored beside those used with them, counted on mini_relu -> docs/weights.md
+	@PYTHONPATH=sim:scripts $(BIN)/python scripts/coactivation.py --write
+
 .PHONY: bench-shared
 bench-shared: setup ## K and V at 32K and experts on one disk, alone and together; under 5 minutes -> docs/weights.md [QUICK=1]
 	@$(BIN)/python scripts/bench_shared.py $(if $(QUICK),--quick,--json out/bench_shared.json)

@@ -122,6 +122,13 @@ def read_all(images: list[NDArray[np.uint8]], pool: ThreadPoolExecutor, threads:
     list(pool.map(share, range(threads)))
 
 
+def multiply_adds(data: Data, engine: _native.FastEngine, pool: ThreadPoolExecutor, threads: int) -> None:
+    """As many multiply-adds as exact attention needs, in registers: what is left if nothing is read or converted."""
+    shape = data.shape
+    count = 2 * shape.heads * shape.g * shape.s * shape.d
+    list(pool.map(engine.multiply_adds, [count // threads] * threads))
+
+
 def sdpa(data: Data, dtype: torch.dtype, packed: bool) -> Run:
     """torch's attention. Packed: the query heads of a group as queries of one head, so that K and V are read once."""
     q, k, v = data.tensors(dtype)
@@ -136,6 +143,8 @@ def contenders(data: Data, threads: int, pool: ThreadPoolExecutor) -> Iterator[t
     yield "memory read", lambda: read_all(data.images, pool, threads)
     engine = _native.Engine("fast", threads=threads)
     yield "fast", lambda: data.attend(engine)
+    assert isinstance(engine, _native.FastEngine)
+    yield "multiply-adds alone", lambda: multiply_adds(data, engine, pool, threads)
     for dtype in (torch.float16, torch.bfloat16, torch.float32):
         for packed in (False, True) if data.shape.g > 1 else (False,):  # one query head: both are the same call
             name = f"torch {str(dtype).removeprefix('torch.')} {'packed' if packed else 'stock'}"
@@ -224,7 +233,7 @@ def main() -> None:
     shapes = [Shape(args.heads, g, args.tokens, args.head_dim) for g in args.groups]
     if shapes[0].kv_bytes < 4 * cache_bytes():
         console.print("[yellow]KV is below four times the last-level cache: take more --heads or --tokens")
-    runs = sum(8 if g > 1 else 5 for g in args.groups) * len(args.threads) * (args.rounds + 1)
+    runs = sum(9 if g > 1 else 6 for g in args.groups) * len(args.threads) * (args.rounds + 1)
     rows: list[Row] = []
     differences = {}
     with Progress(console=console, transient=True) as progress:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +15,12 @@ from kvdrive.eval.points import Point
 from page_blocks import write_blocks
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = {  # block and page: results; those of another context N are in FOLDER-N
+SOURCES = {  # block and page: results
     ("sweep", "eval.md"): ROOT / "out/eval",
     ("smollm2", "eval.md"): ROOT / "out/eval-smollm2",
     ("formats", "eval.md"): ROOT / "out/eval-formats",
-    ("formats-smollm2", "eval.md"): ROOT / "out/eval-formats-smollm2",
     ("quality", "groups.md"): ROOT / "out/eval-groups",
+    ("quality-8064", "groups.md"): ROOT / "out/eval-groups-8064",
     ("limits", "groups.md"): ROOT / "out/eval-unread",
     ("units", "groups.md"): ROOT / "out/eval-units",
     ("auto", "groups.md"): ROOT / "out/eval-auto",
@@ -32,13 +32,9 @@ PICTURES = {("sweep", "eval.md"): "eval.png", ("quality", "groups.md"): "groups.
 
 
 def results_of(folder: Path) -> dict | None:
-    """The results in a folder, and those of other contexts beside it, as one; None without any."""
-    files = [folder / "eval.json", *folder.parent.glob(f"{folder.name}-[0-9]*/eval.json")]
-    found = [json.loads(file.read_text()) for file in files if file.exists()]
-    if not found:
-        return None
-    points = [point for one in found for point in one["points"]]
-    return found[0] | {"points": sorted(points, key=itemgetter("context"))}
+    """The results in a folder; None without any."""
+    file = folder / "eval.json"
+    return json.loads(file.read_text()) if file.exists() else None
 
 
 def sweep_block(found: dict) -> str:
@@ -75,9 +71,8 @@ def limits_at_equal_bytes(points: list[Point]) -> list[str]:
 
 
 def gain(points: list[Point]) -> str:
-    """What the README says of policy groups, from the results on SmolLM2 at the shortest context."""
-    context = min(point.context for point in points)
-    at = {(p.policy, p.ratio): p for p in points if p.kv_format == "f16" and p.context == context}
+    """What the README says of policy groups, from the results on SmolLM2 at one context."""
+    at = {(p.policy, p.ratio): p for p in points if p.kv_format == "f16"}
     exact, groups, sparf = at["exact", "1"], at["groups", "1/8"], at["sparf", "1/8"]
     share, sparf_share = (point.bytes_read / exact.bytes_read for point in (groups, sparf))
     return (

@@ -38,7 +38,8 @@ def attention(bench: dict) -> str:
     where = f"{machine['processor']}, {machine['cpus']} shared cores, {machine['isa']}, torch {bench['torch']}"
     note = (
         f"Measured on {where}; s = {shape['s']}, d = {shape['d']}, {shape['heads']} KV heads streamed from memory. "
-        "`memory read` only reads as many bytes. "
+        "`memory read` only reads as many bytes, `multiply-adds alone` only computes as many products and sums of "
+        "binary64 numbers, in registers: no exact sum of this kind is faster. "
         f"The compiled kernels (`hls`, s = {slow[0]['shape']['s']}): {compiled}."
     )
     return _page(ATTENTION, lines, note)

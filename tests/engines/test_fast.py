@@ -231,6 +231,14 @@ def test_blend_takes_any_alpha(engine: "native.FastEngine", alpha: int) -> None:
 
 
 @pytest.mark.parametrize("isa", ISAS)
+def test_a_benchmarks_multiply_adds_are_all_computed(monkeypatch: pytest.MonkeyPatch, isa: str) -> None:
+    engine = make_engine(monkeypatch, isa, 1)
+    done = engine.multiply_adds(1000)  # each adds 1 to a sum that is returned
+    assert 1000 <= done < 1000 + 12 * 8
+    assert engine.multiply_adds(10 * done) == 10 * done
+
+
+@pytest.mark.parametrize("isa", ISAS)
 def test_engine_ignores_the_float_mode_of_the_thread(monkeypatch: pytest.MonkeyPatch, isa: str) -> None:
     """Threads inherit flush-to-zero from their creator. With it, subnormal binary16 numbers would be lost."""
     torch = pytest.importorskip("torch", reason="torch sets the processor's flush-to-zero mode")

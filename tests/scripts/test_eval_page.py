@@ -1,4 +1,4 @@
-"""The page of evaluations: contexts that were measured separately are one table, others are absent."""
+"""The page of evaluations: a table of each folder with results, and the README's sentence."""
 
 import json
 from dataclasses import replace
@@ -12,28 +12,26 @@ GROUPS = replace(EXACT, policy="groups", ratio="1/8", bytes_read=860.0, kl=0.01,
 SPARF = replace(GROUPS, policy="sparf", bytes_read=3000.0)
 
 
-def write(folder, context, *points):
+def write(folder, *points):
     folder.mkdir()
-    found = SETTINGS | {"points": [replace(point, context=context).as_dict() for point in points]}
-    (folder / "eval.json").write_text(json.dumps(found))
+    (folder / "eval.json").write_text(json.dumps(SETTINGS | {"points": [point.as_dict() for point in points]}))
 
 
-def test_contexts_measured_one_by_one_are_one_table(tmp_path):
+def test_a_table_has_the_results_of_its_folder_alone(tmp_path):
     assert eval_page.results_of(tmp_path / "eval-groups") is None
-    write(tmp_path / "eval-groups", 4096, EXACT, GROUPS, SPARF)
-    write(tmp_path / "eval-groups-mini", 2048, EXACT)
-    alone = eval_page.sweep_block(eval_page.results_of(tmp_path / "eval-groups"))
-    assert alone.count("| 4,096 |") == 3
-    write(tmp_path / "eval-groups-8064", 8064, EXACT, GROUPS)
-    both = eval_page.sweep_block(eval_page.results_of(tmp_path / "eval-groups"))
-    lines = [line.split(" | ")[:2] for line in both.splitlines() if line.startswith("| ")][1:]
-    assert [line[0].strip("| ") for line in lines][-5:] == ["4,096"] * 3 + ["8,064"] * 2
+    write(tmp_path / "eval-groups", EXACT, GROUPS, SPARF)
+    write(tmp_path / "eval-groups-8064", replace(EXACT, context=8064))
+    block = eval_page.sweep_block(eval_page.results_of(tmp_path / "eval-groups"))
+    assert block.count("| 4,096 |") == 3
+    assert "8,064" not in block
 
 
-def test_the_sentence_of_the_readme_is_of_the_shortest_context(tmp_path):
-    write(tmp_path / "eval-groups", 4096, EXACT, GROUPS, SPARF)
-    write(tmp_path / "eval-groups-8064", 8064, replace(EXACT, bytes_read=9.0), GROUPS)
-    results = eval_page.results_of(tmp_path / "eval-groups")
-    assert "at 4,096 tokens, `groups` at 1/8 reads 21% of the bytes" in eval_page.gain(
-        eval_page.report.points_of(results)
-    )
+def test_the_sentence_of_the_readme(tmp_path):
+    write(tmp_path / "eval-groups", EXACT, GROUPS, SPARF)
+    points = eval_page.report.points_of(eval_page.results_of(tmp_path / "eval-groups"))
+    assert "at 4,096 tokens, `groups` at 1/8 reads 21% of the bytes" in eval_page.gain(points)
+
+
+def test_every_table_has_its_place():
+    for name, page in eval_page.SOURCES:
+        assert f"<!-- {name} -->" in (eval_page.ROOT / "docs" / page).read_text()

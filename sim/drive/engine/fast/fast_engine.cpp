@@ -18,6 +18,12 @@ namespace fast {
 
 FastEngine::FastEngine(int threads) : kernels_(choose_kernels()), pool_(static_cast<unsigned>(std::max(threads, 1))) {}
 
+std::uint64_t FastEngine::multiply_adds(std::uint64_t count) const {
+  const std::uint64_t in_a_turn = std::uint64_t{kChains} * kernels_.lanes;
+  const std::uint64_t turns = (count + in_a_turn - 1) / in_a_turn;
+  return static_cast<std::uint64_t>(kernels_.multiply_adds(turns));
+}
+
 std::uint32_t FastEngine::run(std::span<std::byte> memory, std::uint64_t address, const KvPages* pages) {
   const DefaultFloat environment;
   const std::lock_guard lock(busy_);

@@ -22,6 +22,9 @@ class FastEngine final : public SingleKernels, public Engine {
   const char* isa() const { return kernels_.name; }
   const Statistics& statistics() const { return statistics_; }
 
+  // Computes at least `count` multiply-adds of binary64 numbers in registers, in the calling thread. Returns how many.
+  std::uint64_t multiply_adds(std::uint64_t count) const;
+
   EngineMemory& memory() override { return memory_; }
   std::uint32_t attend(std::uint64_t job, const KvPages* pages) override { return run(memory_.used(), job, pages); }
   std::uint32_t choose_groups(std::uint64_t job) override { return choose_groups_in(memory_.used(), job); }

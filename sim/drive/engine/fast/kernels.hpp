@@ -21,6 +21,8 @@ constexpr double kUlp = 0x1p-53;    // largest relative error of one addition
 
 using HalfRows = const std::uint16_t* const*;  // binary16 rows, one pointer each
 
+constexpr unsigned kChains = 12;  // sums that multiply_adds has in the registers: enough for its latency
+
 constexpr unsigned kSpanTokens = abi::kSpanTokens;
 
 constexpr unsigned kSpanWordCodes = 16;  // 2-bit codes of a token in a 32-bit word
@@ -120,6 +122,10 @@ struct Kernels {
                          std::uint8_t* uncertain);
   void (*ratios_to_single)(const double* high, const double* low, double error, double z, unsigned n,
                            std::uint32_t* out, std::uint8_t* uncertain);
+
+  // Multiply-adds that wait for nothing but the arithmetic units, kChains * lanes in each turn. Each adds 1; returns
+  // the sum. A benchmark's bound on `dots` and `weighted_sums`.
+  double (*multiply_adds)(std::size_t turns);
 
   // keys[t] = fl32(sum_h p[h * stride + t] * weight[h])
   void (*token_keys)(const std::uint32_t* p, std::size_t stride, const std::uint64_t* weight, unsigned g, std::size_t n,

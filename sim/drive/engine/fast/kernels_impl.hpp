@@ -124,6 +124,19 @@ void weighted_sums(const double* w, std::size_t stride, unsigned g, HalfRows row
   with_heads(g, [&]<unsigned G>() { weighted_sums_of<G>(w, stride, rows, n, columns, sums); });
 }
 
+double multiply_adds(std::size_t turns) {
+  const Vector row = Simd::broadcast(2), weight = Simd::broadcast(0.5);
+  Vector sum[kChains];
+  for (Vector& s : sum) s = Simd::zero();
+  for (std::size_t turn = 0; turn < turns; ++turn) {
+    for (Vector& s : sum) s = Simd::multiply_add(row, weight, s);
+  }
+  double total[kChains * kLanes], all = 0;
+  for (unsigned i = 0; i < kChains; ++i) Simd::store(total + i * kLanes, sum[i]);
+  for (const double t : total) all += t;
+  return all;
+}
+
 void widen(const std::uint16_t* h, unsigned n, double* out) {
   unsigned i = 0;
   for (; i + kLanes <= n; i += kLanes) Simd::store(out + i, Simd::widen(h + i));
@@ -492,6 +505,7 @@ constexpr Kernels make_kernels(const char* name) {
           .add_exact = add_exact,
           .ratios_to_half = ratios_to_half,
           .ratios_to_single = ratios_to_single,
+          .multiply_adds = multiply_adds,
           .token_keys = token_keys};
 }
 
