@@ -116,8 +116,8 @@ def main() -> int:
     neurons = checkpoint.model.config.intermediate_size
     about = (
         f"Model {given.model}, {neurons} neurons in a layer, held-out source code: {len(rated[names[0]].used):,} "
-        f"tokens, the neurons of the last {given.window} in memory. Much used: the {MOST_USED:.0%} that the most tokens "
-        "use."
+        f"tokens, the neurons of the last {given.window} in memory. Much used: the {MOST_USED:.0%} that the most "
+        "tokens use."
     )
     text = block(counts, about)
     print(text)
