@@ -10,7 +10,7 @@ import torch
 import transformers
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from kvdrive.errors import InputError
+from kvdrive.errors import InputError, UnsupportedError
 from kvdrive.generation import gguf, places
 from kvdrive.generation.matrices import round_matrices
 from kvdrive.plugins.support import ON_DRIVES, decoder_config, heads_of, layer_types
@@ -169,7 +169,7 @@ def _read_folder(path: Path, dtype: str) -> tuple[PreTrainedModel, PreTrainedTok
 def _read_gguf(path: Path, dtype: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     try:
         return gguf.load(path, torch.float32 if dtype == "auto" else getattr(torch, dtype))
-    except InputError:
+    except (InputError, UnsupportedError):
         raise
     except Exception as error:
         raise InputError(f"transformers cannot load {path}: {_first_line(error)}") from error

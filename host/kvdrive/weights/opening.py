@@ -19,7 +19,7 @@ from transformers import GenerationConfig, PreTrainedModel
 
 from kvdrive import choices
 from kvdrive.errors import InputError, UnsupportedError
-from kvdrive.generation import checkpoints, gguf, places
+from kvdrive.generation import checkpoints, places
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.progress import bar
 from kvdrive.targets.key_value import KeyValueNamespace
@@ -31,12 +31,13 @@ from kvdrive.weights.drive_model import DriveModel
 from kvdrive.weights.drive_reader import DriveWeights
 from kvdrive.weights.file import WeightsFile
 from kvdrive.weights.formats import DTYPES
+from kvdrive.weights.gguf_source import source_of
 from kvdrive.weights.layout import plan
 from kvdrive.weights.loading import FlashWeights, WeightsOptions
 from kvdrive.weights.manifest import Manifest
 from kvdrive.weights.predictor import PREDICTOR, Predictors, read_predictors
 from kvdrive.weights.reader import Reader
-from kvdrive.weights.sources import LoadedSource, SafetensorsSource, Source, empty_model
+from kvdrive.weights.sources import SafetensorsSource, empty_model
 from kvdrive.weights.sparse import SparseWeights
 
 log = logging.getLogger(__name__)
@@ -69,11 +70,7 @@ def make_file(checkpoint: Path, path: Path | None, format: str, console: Console
         raise UnsupportedError(f"{checkpoint} has quantised weights: only float32, bfloat16 and float16 are converted")
     config.__dict__.pop("quantization_config", None)  # of a GGUF file
     model = empty_model(config)
-    source: Source
-    if checkpoint.is_file():
-        source = LoadedSource(gguf.load(checkpoint, torch.float32)[0])  # all of it in memory, dequantised
-    else:
-        source = SafetensorsSource(checkpoint, model)
+    source = source_of(checkpoint, model) if checkpoint.is_file() else SafetensorsSource(checkpoint, model)
     manifest = plan(model, source, fingerprint.of_config(config), fingerprint.of_source(checkpoint), format, gates)
     to = path or default_path(checkpoint)
     with bar(console, "weights: tensors", len(manifest.arrays)) as (bars, task):
