@@ -37,7 +37,17 @@ from kvdrive.weights.opening import make_file
 from kvdrive.weights.predictor import PREDICTOR, keep_predictors, read_predictors
 from kvdrive.weights.sparse import LEAST, SparseWeights
 from kvdrive.weights.training import Text, Training, make_predictors
-from weights_bench import PROMPT, alone, arguments, bound_memory, kernel_reads, peak_memory, publish, require_reads
+from weights_bench import (
+    PROMPT,
+    alone,
+    arguments,
+    bound_memory,
+    kernel_reads,
+    peak_memory,
+    publish,
+    require_reads,
+    time_in,
+)
 from weights_contenders import VOCABULARY
 
 ZEROS = "95%"
@@ -75,8 +85,10 @@ def measure(step: Step, folder: Path, tokens: int, threads: int) -> dict[str, An
     random = torch.Generator().manual_seed(2)
     ids = torch.randint(0, VOCABULARY, (1, PROMPT + tokens), generator=random)
     model, report, close = _model(step, folder)
+    in_layers = time_in(layer.mlp for layer in model.model.layers)
     with torch.no_grad():
         past = model(ids[:, :PROMPT], use_cache=True).past_key_values
+        in_layers[0] = 0.0
         before, read, began = report(), kernel_reads(), time.perf_counter()
         for token in range(PROMPT, PROMPT + tokens):
             logits = model(ids[:, token : token + 1], past_key_values=past).logits
@@ -87,6 +99,11 @@ def measure(step: Step, folder: Path, tokens: int, threads: int) -> dict[str, An
     return {
         **asdict(step),
         "milliseconds": 1e3 * seconds / tokens,
+        "layers_milliseconds": 1e3 * in_layers[0] / tokens,
+        **{
+            name: (after[f"{name}_ns"] - before[f"{name}_ns"]) / 1e6 / tokens if step.way == "flash" else None
+            for name in ("waited", "managing")
+        },
         "read_by_kernel_per_token": read / tokens,
         "reading": (after["flash_busy_ns"] - before["flash_busy_ns"]) / 1e6 / tokens if step.way == "flash" else None,
         "flash_bytes": after["flash_bytes"] - before["flash_bytes"] if step.way == "flash" else None,
@@ -178,19 +195,34 @@ def bundling(path: Path, count: int = 2048) -> float | None:
     return min(times[half]) / min(times[array.stride])
 
 
+SPLIT = ("I/O wait, ms", "memory management, ms", "feed-forward, ms", "rest, ms")  # they add up to the token
+
+
+def split_cells(row: dict[str, Any]) -> list[str]:
+    """The parts of a token's time; what mmap reads is in its feed-forward."""
+    layers = row["layers_milliseconds"]
+    rest = f"{row['milliseconds'] - layers:,.1f}"
+    if row["way"] != "flash":
+        return ["-", "-", f"{layers:,.1f}", rest]
+    waited, managing = row["waited"], row["managing"]
+    return [f"{waited:,.1f}", f"{managing:,.1f}", f"{layers - waited - managing:,.1f}", rest]
+
+
 def table(result: dict[str, Any]) -> str:
     """The result for docs/weights.md."""
     rows = result["rows"]
     naive = next(row["milliseconds"] for row in rows if row["way"] == "flash")
     lines = [
-        "| step | ms per token | naive's | reads in flight, ms | MB read per token | in memory when used | memory |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+        f"| step | ms per token | naive's | {' | '.join(SPLIT)} | reads in flight, ms | MB read per token "
+        "| in memory when used | memory |",
+        f"| --- | ---: | ---: | {'---: | ' * len(SPLIT)}---: | ---: | ---: | ---: |",
     ]
     for row in rows:
         cells = [
             row["name"],
             f"{row['milliseconds']:,.0f}",
             f"{naive / row['milliseconds']:.1f}x",
+            *split_cells(row),
             "-" if row["reading"] is None else f"{row['reading']:,.0f}",
             f"{row['read_by_kernel_per_token'] / 1e6:,.1f}",
             "-" if row["hit_rate"] is None else f"{row['hit_rate']:.0%}",

@@ -5,7 +5,8 @@ tokens by each contender, in a process of its own. A limit of the process bounds
 cache; the contender `mmap` lets pages leave the page cache as soon as those of its files exceed the same bound, and
 `madvise` tells the kernel besides what it needs. Each row is refused if the kernel has read less than the contender
 says, or if the page cache holds more than the bound. Training balances the loads of experts; routers of a random model
-choose much the same experts for all tokens, and are balanced for most rows. Writes a table of docs/weights.md.
+choose much the same experts for all tokens, and are balanced for most rows. Where libllama.so is on PATH, llama.cpp
+decodes the same weights and tokens, all in memory and mapped within the same bound. Writes a table of docs/weights.md.
 """
 
 from __future__ import annotations
@@ -13,16 +14,18 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from rich.console import Console
 from transformers import AutoModelForCausalLM
 
+import llama_mixture
 from kvdrive.choices import LookAhead
 from kvdrive.generation.checkpoints import quiet, read_config
 from kvdrive.perf.kept import processor
@@ -40,6 +43,7 @@ from weights_bench import (
     peak_memory,
     publish,
     require_reads,
+    time_in,
 )
 from weights_contenders import QUICK, VOCABULARY, Shape, balance_routers, make_checkpoint, mapped_model
 
@@ -48,7 +52,10 @@ RANDOM, BALANCED = "random", "balanced"  # routers
 
 @dataclass(frozen=True)
 class Work:
-    """One contender: `way` flash, mmap, madvise or memory; `share` of the memory of all weights."""
+    """One contender: `way` flash, mmap, madvise, memory or llama; `share` of the memory of all weights.
+
+    `kind`: the format of llama.cpp's matrices. With a share of 1 it has all of them in memory.
+    """
 
     way: str
     folder: str
@@ -58,10 +65,14 @@ class Work:
     routers: str = BALANCED
     tokens: int = 32
     threads: int = 2
+    kind: str = "BF16"
 
     @property
     def name(self) -> str:
         """For the table."""
+        if self.way == "llama":
+            how = "all in memory" if self.share == 1 else f"mmap at {self.share:.0%}"
+            return f"{self.routers}: llama.cpp, {self.kind}, {how}"
         if self.way == "memory":
             return f"{self.routers}: all in memory"
         how = f", {self.cache}, look-ahead {self.look_ahead}" if self.way == "flash" else ""
@@ -77,48 +88,75 @@ def measure(work: Work) -> dict[str, Any]:
     random = torch.Generator().manual_seed(2)
     ids = torch.randint(0, VOCABULARY, (1, PROMPT + work.tokens), generator=random)
     shape = Shape(**json.loads((folder / "shape.json").read_text()))
-    model, counters, close = _model(work, folder, shape)
-    in_experts = time_in(experts_of(model).values()) if work.way == "memory" else None
+    forward, in_experts, counters, close = _forward(work, folder, shape)
     with torch.no_grad():
-        past = model(ids[:, :PROMPT], use_cache=True).past_key_values
-        if in_experts is not None:
-            in_experts[0] = 0.0
+        forward(ids[0, :PROMPT])
+        in_experts[0] = 0.0
         before, read, began = counters(), kernel_reads(), time.perf_counter()
-        for token in range(PROMPT, PROMPT + work.tokens):
-            logits = model(ids[:, token : token + 1], past_key_values=past).logits
+        logits = [forward(token[None]) for token in ids[0, PROMPT:]]
         seconds, after = time.perf_counter() - began, counters()
         read = kernel_reads() - read
     close()
     found = {name: after[name] - before[name] for name in after if not name.startswith("=")}
     seconds -= found.get("checking_seconds", 0)
+    np.save(_logits_of(folder, work), np.stack(logits))
     return {
         **asdict(work),
         "name": work.name,
         "tokens_per_second": work.tokens / seconds,
         "seconds": seconds,
-        "experts_seconds": in_experts[0] if in_experts is not None else None,
+        "experts_seconds": in_experts[0] - found.get("checking_seconds", 0),
         "read_by_kernel_per_token": read / work.tokens,
         "peak_rss": peak_memory(),
-        "logits": logits.float().flatten()[:8].tolist(),
+        "logits": logits[-1][:8].tolist(),
         **found,
         **{name[1:]: after[name] for name in after if name.startswith("=")},
     }
 
 
-def time_in(modules: Iterable[torch.nn.Module]) -> list[float]:
-    """One number: the seconds that calls of these modules take from here on."""
-    spent, began = [0.0], [0.0]
+def _forward(work: Work, folder: Path, shape: Shape) -> tuple[Any, list[float], Any, Any]:
+    """A function that takes the next tokens [n] and gives the logits of the last one, float32 [vocabulary].
 
-    def before(module: Any, inputs: Any) -> None:
-        began[0] = time.perf_counter()
+    And what `time_in` gives of a model's experts, and the functions of `_model`.
+    """
+    if work.way == "llama":
+        bound = None
+        if work.share < 1:
+            need = needs(WeightsFile(folder / "w.kvw").manifest, torch.bfloat16, shape.used)
+            bound = int(work.share * need.whole)
+        context = PROMPT + work.tokens
+        llama = llama_mixture.LlamaMixture(gguf_of(folder, work.kind), shape, work.threads, context, bound)
+        return lambda ids: [llama.decode(token) for token in ids.tolist()][-1], [0.0], llama.counters, lambda: None
+    model, counters, close = _model(work, folder, shape)
+    past = None
 
-    def after(module: Any, inputs: Any, out: Any) -> None:
-        spent[0] += time.perf_counter() - began[0]
+    def forward(ids: torch.Tensor) -> np.ndarray[Any, Any]:
+        nonlocal past
+        out = model(ids[None], past_key_values=past, use_cache=True)
+        past = out.past_key_values
+        last: np.ndarray[Any, Any] = out.logits[0, -1].float().numpy()
+        return last
 
-    for module in modules:
-        module.register_forward_pre_hook(before)
-        module.register_forward_hook(after)
-    return spent
+    return forward, time_in(experts_of(model).values()), counters, close
+
+
+def gguf_of(folder: Path, kind: str) -> Path:
+    """llama.cpp's file of a checkpoint."""
+    return folder / f"{kind}.gguf"
+
+
+def _logits_of(folder: Path, work: Work) -> Path:
+    return folder / f"logits-{work.routers}-{work.way}-{work.kind}-{work.share}.npy"
+
+
+def agreement(folder: Path, one: Work, other: Work) -> tuple[float, float]:
+    """Share of tokens for which both contenders find the same one likeliest, and the largest difference of logits.
+
+    The difference is in units of the standard deviation of `other`'s logits.
+    """
+    first, second = (np.load(_logits_of(folder, work)) for work in (one, other))
+    same = float((first.argmax(1) == second.argmax(1)).mean())
+    return same, float(np.abs(first - second).max() / second.std())
 
 
 def allowed(row: dict[str, Any], memory: dict[str, Any], disk_bytes_per_second: float) -> float:
@@ -142,7 +180,7 @@ def _model(work: Work, folder: Path, shape: Shape) -> tuple[Any, Any, Any]:
 
         def counters() -> dict[str, Any]:
             report = flash.report()
-            names = ("hits", "hits_ahead", "misses", "read_ahead", "wait_ns")
+            names = ("hits", "hits_ahead", "misses", "read_ahead", "waited_ns", "managing_ns")
             names += ("flash_reads", "flash_bytes", "flash_busy_ns")
             last = ("recall", "experts_in_memory", "experts", "around_page_cache", "flash_most_in_flight")
             return {name: report[name] for name in names} | {f"={name}": report[name] for name in last}
@@ -193,15 +231,30 @@ def contenders(folder: Path, tokens: int, threads: int) -> list[Work]:
     return found
 
 
+SPLIT = ("I/O wait, ms", "memory management, ms", "experts, ms", "rest, ms")  # of a token; they add up to it
+
+
+def split_cells(row: dict[str, Any]) -> list[str]:
+    """The parts of a token's time. Those of mapped files cannot be told apart; llama.cpp's are not counted."""
+    if row["way"] == "llama":
+        return ["-"] * len(SPLIT)
+    token, experts = (1e3 * row[name] / row["tokens"] for name in ("seconds", "experts_seconds"))
+    if row["way"] != "flash":
+        return ["-", "-", f"{experts:,.1f}", f"{token - experts:,.1f}"]
+    waited, managing = (row[name] / 1e6 / row["tokens"] for name in ("waited_ns", "managing_ns"))
+    parts = (waited, managing, experts - waited - managing, token - experts)
+    return [f"{part:,.1f}" for part in parts]
+
+
 def table(result: dict[str, Any]) -> str:
     """The result for docs/weights.md."""
     rows = result["rows"]
     mapped = {(row["routers"], row["share"]): row["tokens_per_second"] for row in rows if row["way"] == "mmap"}
     whole = {row["routers"]: row for row in rows if row["way"] == "memory"}
     lines = [
-        "| experts | tokens/s | mmap's | the disk allows | MB read a token | waits, ms | in memory when used "
-        "| foreseen | of the disk | memory |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        f"| experts | tokens/s | mmap's | the disk allows | MB read a token | {' | '.join(SPLIT)} "
+        "| in memory when used | foreseen | of the disk | memory |",
+        f"| --- | ---: | ---: | ---: | ---: | {'---: | ' * len(SPLIT)}---: | ---: | ---: | ---: |",
     ]
     for row in rows:
         uses = row.get("hits", 0) + row.get("misses", 0) + row.get("hits_ahead", 0)
@@ -215,7 +268,7 @@ def table(result: dict[str, Any]) -> str:
             "-" if ratio is None else f"{ratio:.1f}x",
             "-" if busy is None else f"{allowed(row, whole[row['routers']], result['disk_bytes_per_second']):.1f}",
             f"{row['read_by_kernel_per_token'] / 1e6:,.0f}",
-            "-" if busy is None else f"{row['wait_ns'] / 1e6 / row['tokens']:,.0f}",
+            *split_cells(row),
             f"{row['hits'] / uses:.0%}" if uses else "-",
             f"{row['recall']:.0%}" if row.get("recall") is not None else "-",
             f"{rate:.0%}" if rate is not None else "-",
@@ -232,8 +285,23 @@ def table(result: dict[str, Any]) -> str:
             f"{rows[0]['tokens']} tokens; measured on {processor()}, {rows[0]['threads']} threads. The disk reads "
             f"{result['disk_bytes_per_second'] / 1e9:.2f} GB/s with 64 reads of 512 KiB in flight; the share of it is "
             "that while reads are in flight. The disk allows: reads at that rate without a pause while experts are "
-            f"computed, and none during the rest of a token. The conversion took {result['convert_seconds']:.0f} s.",
+            f"computed, and none during the rest of a token. The conversion took {result['convert_seconds']:.0f} s."
+            + llama_note(rows),
         ]
+    )
+
+
+def llama_note(rows: list[dict[str, Any]]) -> str:
+    """How well llama.cpp's logits agree with transformers'; empty where it took no part."""
+    found = [row for row in rows if "same_token" in row]
+    if not found:
+        return ""
+    each = (
+        f"{row['routers']}, {row['kind']}: {row['same_token']:.0%}, {row['largest_difference']:.2f}" for row in found
+    )
+    return (
+        " llama.cpp beside transformers in bfloat16, the share of tokens with the same likeliest next one and the "
+        f"largest difference of logits in their standard deviations: {'; '.join(each)}."
     )
 
 
@@ -245,9 +313,21 @@ def expert_bytes(row: dict[str, Any]) -> int:
 def run(shape: Shape, folder: Path, tokens: int, threads: int) -> dict[str, Any]:
     """Make the checkpoint, convert it, and measure all contenders."""
     say = Console(stderr=True)
+    lacks = llama_mixture.missing()
+    if lacks:
+        say.print(f"llama.cpp takes no part. It lacks {lacks}")
     make_checkpoint(shape, folder)
     (folder / "shape.json").write_text(json.dumps(asdict(shape)))
     rows: list[dict[str, Any]] = []
+
+    def measured(work: Work) -> dict[str, Any]:
+        row = alone(__file__, work.name, asdict(work))
+        require_reads(work.name, folder, expert_bytes(row), row["read_by_kernel_per_token"] * tokens)
+        rows.append(row)
+        say.print(f"{work.name}: {row['tokens_per_second']:.2f} tokens/s")
+        return row
+
+    kinds = () if lacks else llama_mixture.KINDS  # then the faster one only
     for routers in (RANDOM, BALANCED):
         if routers == BALANCED:
             alone(__file__, "balancing the routers", {"balance": str(folder)})
@@ -257,14 +337,11 @@ def run(shape: Shape, folder: Path, tokens: int, threads: int) -> dict[str, Any]
         seconds = time.perf_counter() - began
         os.sync()
         rate = disk_rate(folder / "w.kvw", 3.0 if shape != QUICK else 0.2)
-        works = [work for work in contenders(folder, tokens, threads) if work.routers == routers]
-        for work in works:
-            row = alone(__file__, work.name, asdict(work))
-            require_reads(work.name, folder, expert_bytes(row), row["read_by_kernel_per_token"] * tokens)
-            rows.append(row)
-            say.print(f"{work.name}: {row['tokens_per_second']:.2f} tokens/s")
-        exact = [row["logits"] for row in rows[-len(works) :] if row["way"] in ("memory", "flash")]
+        own = [measured(work) for work in contenders(folder, tokens, threads) if work.routers == routers]
+        exact = [row["logits"] for row in own if row["way"] in ("memory", "flash")]
         assert all(logits == exact[0] for logits in exact), "the logits differ"
+        if kinds:
+            kinds = (measure_llama(kinds, own[0], measured),)
     return {
         "shape": asdict(shape),
         "bytes": made.file_bytes,
@@ -272,6 +349,26 @@ def run(shape: Shape, folder: Path, tokens: int, threads: int) -> dict[str, Any]
         "disk_bytes_per_second": rate,
         "rows": rows,
     }
+
+
+def measure_llama(kinds: Sequence[str], memory: dict[str, Any], measured: Callable[[Work], dict[str, Any]]) -> str:
+    """llama.cpp with all of the checkpoint in memory, in each of these formats, and the fastest one mapped.
+
+    `memory`: the row of the same model in transformers. Returns the fastest format. Its file is removed, too.
+    """
+    of_row = {field.name: memory[field.name] for field in fields(Work)}
+    works = [replace(Work(**of_row), way="llama", kind=kind) for kind in kinds]
+    found = {}
+    for work in works:
+        alone(__file__, f"the {work.kind} file", {"gguf": asdict(work)})
+        row = found[work.kind] = measured(work)
+        row["same_token"], row["largest_difference"] = agreement(Path(work.folder), work, Work(**of_row))
+    fastest = max(works, key=lambda work: found[work.kind]["tokens_per_second"])
+    for share in (0.25,) if fastest.routers == RANDOM else (0.25, 0.5):
+        measured(replace(fastest, share=share))
+    for work in works:
+        gguf_of(Path(work.folder), work.kind).unlink()
+    return fastest.kind
 
 
 def main() -> None:
@@ -282,14 +379,21 @@ def main() -> None:
             balance_routers(Path(given.one["balance"]))
             print("{}")
             return
+        if "gguf" in given.one:
+            work = Work(**given.one["gguf"])
+            folder = Path(work.folder)
+            shape = Shape(**json.loads((folder / "shape.json").read_text()))
+            llama_mixture.write_gguf(shape, folder, gguf_of(folder, work.kind), work.kind)
+            print("{}")
+            return
         work = Work(**given.one)
-        if work.way != "memory":
+        if work.way != "memory" and work.share < 1:
             need = needs(WeightsFile(Path(work.folder) / "w.kvw").manifest, torch.bfloat16, 1)
-            bound_memory(int(work.share * need.whole), None if work.way == "flash" else Path(work.folder))
+            bound_memory(int(work.share * need.whole), Path(work.folder) if work.way in ("mmap", "madvise") else None)
         print(json.dumps(measure(work)))
         return
     shape = QUICK if given.quick else Shape()
-    needed = 3 * 2 * shape.layers * shape.experts * 3 * shape.hidden * shape.inner
+    needed = (3 if llama_mixture.missing() else 5) * 2 * shape.layers * shape.experts * 3 * shape.hidden * shape.inner
     publish(given, "bench-weights", needed, lambda folder: run(shape, folder, given.tokens, given.threads), table)
 
 

@@ -61,7 +61,7 @@ def mapped_layers(file: WeightsFile, folder: Path, share: float) -> tuple[Any, B
     layers = model.model.layers
     files = [MappedFile(file_of(folder, number)) for number in range(len(layers))]
     whole = sum(end - begin for number, one in enumerate(files) for begin, end in _places(one, number))
-    regions: dict[Hashable, Region] = {number: Region(number, 0, one.bytes) for number, one in enumerate(files)}
+    regions: dict[Hashable, Region] = {number: Region(number, (0, one.bytes)) for number, one in enumerate(files)}
     pages = BoundedPages(files, regions, int(share * whole))
 
     def before(number: int) -> Any:

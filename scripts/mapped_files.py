@@ -1,4 +1,4 @@
-"""Mapped *.safetensors of which a bounded number of bytes stays in the page cache, as a limit of memory would have it.
+"""Mapped files of which a bounded number of bytes stays in the page cache, as a limit of memory would have it.
 
 The kernel reads more than the pages that are missing: it reads ahead, up to a size that the disk's queue states. What
 it has read beside a region counts against the bound, too; mincore(2) says what is there. Bringing the page cache below
@@ -13,8 +13,7 @@ import mmap
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -44,31 +43,25 @@ def on_disk(path: Path) -> bool:
     return os.major(path.stat().st_dev) != 0
 
 
-class MappedFile:
-    """A *.safetensors as safetensors maps it for torch. None of it is in the page cache at first."""
+class Mapping:
+    """A file that this process has mapped at `address`, from byte `begin` to `end`; not in memory at first."""
 
-    def __init__(self, path: Path) -> None:
-        self.places = tensor_places(path)
+    def __init__(self, path: Path, address: int, begin: int = 0, end: int | None = None) -> None:
         self.bytes = path.stat().st_size
-        self._file = safe_open(path, "pt")
+        self._address, self._begin, self._end = address, begin, self.bytes if end is None else end
         self._descriptor = os.open(path, os.O_RDONLY)
         os.fsync(self._descriptor)  # pages that wait to be written cannot leave the page cache
-        name, (begin, _) = next(iter(self.places.items()))
-        self._address = self._file.get_tensor(name).data_ptr() - begin
         self.drop(0, self.bytes)
 
-    def tensor(self, name: str) -> torch.Tensor:
-        """A view of the mapped file."""
-        found: torch.Tensor = self._file.get_tensor(name)
-        return found
-
     def pages(self, begin: int, end: int) -> NDArray[np.bool_]:
-        """True for each page between two bytes that is in the page cache."""
+        """True for each page between two bytes that is in the page cache; of what is not mapped nothing is."""
         first = begin // _PAGE * _PAGE
-        found = np.empty(-(-(end - first) // _PAGE), np.uint8)
-        where, size = ctypes.c_void_p(self._address + first), ctypes.c_size_t(end - first)
-        if _LIBC.mincore(where, size, found.ctypes.data_as(ctypes.c_void_p)):
-            raise OSError(ctypes.get_errno(), "mincore")
+        found = np.zeros(-(-(end - first) // _PAGE), np.uint8)
+        low, high = max(first, self._begin), min(end, self._end)
+        if low < high:
+            where, into = ctypes.c_void_p(self._address + low), found[(low - first) // _PAGE :]
+            if _LIBC.mincore(where, ctypes.c_size_t(high - low), into.ctypes.data_as(ctypes.c_void_p)):
+                raise OSError(ctypes.get_errno(), "mincore")
         return (found & 1).astype(bool)
 
     def drop(self, begin: int, end: int) -> None:
@@ -89,18 +82,38 @@ class MappedFile:
         self._advise(begin, end, _WILL_NEED)
 
     def _advise(self, begin: int, end: int, advice: int) -> None:
-        first = begin // _PAGE * _PAGE
-        if _LIBC.madvise(ctypes.c_void_p(self._address + first), ctypes.c_size_t(end - first), advice):
+        first, last = max(begin // _PAGE * _PAGE, self._begin), min(end, self._end)
+        if first < last and _LIBC.madvise(
+            ctypes.c_void_p(self._address + first), ctypes.c_size_t(last - first), advice
+        ):
             raise OSError(ctypes.get_errno(), "madvise")
 
 
-@dataclass(frozen=True)
-class Region:
-    """Bytes of a mapped file that are used together."""
+class MappedFile(Mapping):
+    """A *.safetensors as safetensors maps it for torch."""
 
-    file: int
-    begin: int
-    end: int
+    def __init__(self, path: Path) -> None:
+        self.places = tensor_places(path)
+        self._file = safe_open(path, "pt")
+        name, (begin, _) = next(iter(self.places.items()))
+        super().__init__(path, self._file.get_tensor(name).data_ptr() - begin)
+
+    def tensor(self, name: str) -> torch.Tensor:
+        """A view of the mapped file."""
+        found: torch.Tensor = self._file.get_tensor(name)
+        return found
+
+
+class Region:
+    """Bytes of a mapped file that are used together: one or more ranges."""
+
+    def __init__(self, file: int, *ranges: tuple[int, int]) -> None:
+        self.file, self.ranges = file, ranges
+
+    @property
+    def bytes(self) -> int:
+        """All of them."""
+        return sum(end - begin for begin, end in self.ranges)
 
 
 class BoundedPages:
@@ -110,7 +123,7 @@ class BoundedPages:
     what the uses have found outside of the page cache; `most_bytes`: the most that it has held after a use.
     """
 
-    def __init__(self, files: Sequence[MappedFile], regions: Mapping[Hashable, Region], bound: int) -> None:
+    def __init__(self, files: Sequence[Mapping], regions: dict[Hashable, Region], bound: int) -> None:
         self._files, self._regions, self._bound = files, regions, bound
         self._of_file = [[key for key, one in regions.items() if one.file == number] for number in range(len(files))]
         self._order: OrderedDict[Hashable, None] = OrderedDict()  # the last one leaves last
@@ -122,7 +135,7 @@ class BoundedPages:
     def use(self, key: Hashable) -> None:
         """The region is read next."""
         began, region = time.perf_counter(), self._regions[key]
-        missing = max(0, region.end - region.begin - self._held(region))
+        missing = max(0, region.bytes - self._held(region))
         self.hits += missing == 0
         self.misses += missing > 0
         self.missing_bytes += missing
@@ -133,7 +146,8 @@ class BoundedPages:
     def advise(self, key: Hashable) -> None:
         """The region is needed soon."""
         region = self._regions[key]
-        self._files[region.file].read_soon(region.begin, region.end)
+        for begin, end in region.ranges:
+            self._files[region.file].read_soon(begin, end)
 
     def trim(self, key: Hashable) -> None:
         """The region was read: let pages leave until the page cache holds no more than the bound."""
@@ -167,12 +181,14 @@ class BoundedPages:
         return sum(self._bytes)
 
     def _held(self, region: Region) -> int:
-        return int(np.count_nonzero(self._files[region.file].pages(region.begin, region.end))) * _PAGE
+        pages = self._files[region.file].pages
+        return sum(int(np.count_nonzero(pages(begin, end))) for begin, end in region.ranges) * _PAGE
 
     def _drop(self, key: Hashable) -> None:
         region = self._regions[key]
         held = self._held(region)
-        self._files[region.file].drop(region.begin, region.end)
+        for begin, end in region.ranges:
+            self._files[region.file].drop(begin, end)
         self._left[key] = self._held(region)
         self._bytes[region.file] -= held - self._left[key]
 
@@ -182,7 +198,9 @@ class BoundedPages:
         self._bytes[number] = int(np.count_nonzero(pages)) * _PAGE
         for key in self._of_file[number]:
             region = self._regions[key]
-            held = int(np.count_nonzero(pages[region.begin // _PAGE : -(-region.end // _PAGE)])) * _PAGE
-            if key not in self._order and held > max(self._left.get(key, 0), 2 * _PAGE):  # not its neighbours' pages
+            parts = [pages[begin // _PAGE : -(-end // _PAGE)] for begin, end in region.ranges]
+            held = sum(int(np.count_nonzero(part)) for part in parts) * _PAGE
+            neighbours = 2 * len(parts) * _PAGE
+            if key not in self._order and held > max(self._left.get(key, 0), neighbours):
                 self._order[key] = None
                 self._order.move_to_end(key, last=False)

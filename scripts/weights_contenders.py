@@ -161,7 +161,7 @@ def mapped_experts(folder: Path, shape: Shape, bound: int) -> tuple[list[MappedF
     for layer, file in enumerate(files):
         for expert in range(shape.experts):
             places = [file.places[name] for name in _matrices(layer, expert)]
-            regions[layer, expert] = Region(layer, min(begin for begin, _ in places), max(end for _, end in places))
+            regions[layer, expert] = Region(layer, (min(begin for begin, _ in places), max(end for _, end in places)))
     return files, BoundedPages(files, regions, bound)
 
 

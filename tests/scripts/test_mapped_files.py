@@ -23,7 +23,7 @@ def file(tmp_path):
 
 
 def bounded(file: MappedFile, bound: int) -> BoundedPages:
-    return BoundedPages([file], {n: Region(0, *file.places[f"t{n:02}"]) for n in range(COUNT)}, bound)
+    return BoundedPages([file], {n: Region(0, file.places[f"t{n:02}"]) for n in range(COUNT)}, bound)
 
 
 def read(file: MappedFile, number: int) -> None:

@@ -58,6 +58,7 @@ class DriveWeights:
         self._next = 0
         self._changed = threading.Condition()
         self._closed = False
+        self.waited_ns = 0
         self._counters = {"reads": 0, "bytes": 0, "most_in_flight": 0, "busy_ns": 0, "cancelled": 0}
         self._thread = threading.Thread(target=self._serve, name="weights from a drive", daemon=True)
         self._thread.start()
@@ -102,8 +103,9 @@ class DriveWeights:
     def wait(self, ticket: int, array: Array, index: int) -> None:
         """See Reader."""
         self._require_open()
-        read = self._reads[ticket]
+        read, began = self._reads[ticket], time.perf_counter_ns()
         read.done.wait()
+        self.waited_ns += time.perf_counter_ns() - began
         with self._changed:
             del self._reads[ticket]
         if read.joins and read.error is None:

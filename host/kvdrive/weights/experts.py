@@ -19,6 +19,7 @@ from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 from kvdrive.weights.bundles import Array, Part
 from kvdrive.weights.eviction import Key
 from kvdrive.weights.lookahead import LookAhead
+from kvdrive.weights.managing import Managing
 from kvdrive.weights.payoff import Pace
 from kvdrive.weights.slots import Slots
 
@@ -38,6 +39,7 @@ class Streamed:
     arrays: list[Array]
     lookahead: LookAhead | None
     pace: Pace | None
+    managing: Managing
     dtype: torch.dtype
     at_once: int
     _converted: dict[str, tuple[Part, torch.Tensor]] = field(default_factory=dict)
@@ -73,11 +75,12 @@ class LayerExperts:
 
     def compute(self, hidden: torch.Tensor, chosen: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         """hidden [tokens, h], chosen experts and their weights [tokens, k] -> [tokens, h]. Raises TargetError."""
-        needed: list[int] = torch.unique(chosen).tolist()
-        if self._shared.lookahead is not None:
-            self._shared.lookahead.routed(self._number, needed)
-        if self._shared.pace is not None:
-            self._shared.pace.routed(self._keys(needed))
+        with self._shared.managing:
+            needed: list[int] = torch.unique(chosen).tolist()
+            if self._shared.lookahead is not None:
+                self._shared.lookahead.routed(self._number, needed)
+            if self._shared.pace is not None:
+                self._shared.pace.routed(self._keys(needed))
         groups = self._as_they_come(needed)
         first = next(groups)
         if len(first) == len(needed):
@@ -98,17 +101,20 @@ class LayerExperts:
         Each is read once. More than fit together come in rounds; the next round is read meanwhile, and the experts that
         the next layer will probably need during the last one.
         """
-        slots = self._shared.slots
-        rounds = self._rounds(needed)
+        slots, managing = self._shared.slots, self._shared.managing
+        with managing:
+            rounds = self._rounds(needed)
         for experts, following in zip(rounds, [*rounds[1:], None], strict=True):
             left = keys = self._keys(experts)
-            slots.fetch(keys)
-            slots.read_ahead(self._next_layer() if following is None else self._keys(following), keeping=keys)
+            with managing:
+                slots.fetch(keys)
+                slots.read_ahead(self._next_layer() if following is None else self._keys(following), keeping=keys)
             while left:
-                there = slots.arrived(left)
-                left = [key for key in left if key not in there]
-                if self._shared.pace is not None and not left and following is None:
-                    self._shared.pace.computes()
+                with managing:
+                    there = slots.arrived(left)
+                    left = [key for key in left if key not in there]
+                    if self._shared.pace is not None and not left and following is None:
+                        self._shared.pace.computes()
                 yield [expert for _, expert in there]
 
     def _rounds(self, needed: list[int]) -> list[list[int]]:
@@ -124,9 +130,10 @@ class LayerExperts:
         self, experts: list[int], hidden: torch.Tensor, chosen: torch.Tensor, weights: torch.Tensor
     ) -> torch.Tensor:
         """The stock function with these experts, which are in memory."""
-        tensors, numbers = self._shared.tensors(self._shared.slots.places(self._keys(experts)))
-        number_of = torch.zeros(max(experts) + 1, dtype=chosen.dtype)
-        number_of[experts] = torch.tensor(numbers, dtype=chosen.dtype)
+        with self._shared.managing:
+            tensors, numbers = self._shared.tensors(self._shared.slots.places(self._keys(experts)))
+            number_of = torch.zeros(max(experts) + 1, dtype=chosen.dtype)
+            number_of[experts] = torch.tensor(numbers, dtype=chosen.dtype)
         view: Any = self._view
         view.__dict__.update(tensors, num_experts=len(next(iter(tensors.values()))))
         out: torch.Tensor = self._stock(view, hidden, number_of[chosen], weights)

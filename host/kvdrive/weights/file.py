@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import time
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +38,7 @@ class WeightsFile:
             raise TargetError(str(error)) from error
         self._around_cache = self._reader.around_cache
         self._counters: dict[str, int] = {}
+        self.waited_ns = 0
 
     @property
     def _reader(self) -> Copies:
@@ -67,7 +69,10 @@ class WeightsFile:
 
     def wait(self, ticket: int, array: Array, index: int) -> None:
         """Wait until the bundle is in memory and has been checked. Raises TargetError."""
-        self._require(*self._reader.wait(ticket), array, index)
+        began = time.perf_counter_ns()
+        outcome = self._reader.wait(ticket)
+        self.waited_ns += time.perf_counter_ns() - began
+        self._require(*outcome, array, index)
 
     def read_rows(self, array: Array, indices: I64, to: U8, places: I64) -> None:
         """Read bundles into rows `places` of page-aligned memory [rows, array.stride]; all reads have ended then.
@@ -76,7 +81,9 @@ class WeightsFile:
         """
         pieces = array.pieces_of_bundle(self.manifest.piece_bytes)
         sums = self._table[array.first_piece : array.first_piece + array.count * pieces].reshape(array.count, pieces)
+        began = time.perf_counter_ns()
         failed, error, bad = self._reader.read_rows(array.offset + indices * array.stride, to, places, sums[indices])
+        self.waited_ns += time.perf_counter_ns() - began
         if failed >= 0:
             self._require(error, bad, array, int(indices[failed]))
 

@@ -17,6 +17,7 @@ from kvdrive.weights.eviction.prior import Prior
 from kvdrive.weights.experts import NAME, Streamed, install
 from kvdrive.weights.file import aligned
 from kvdrive.weights.lookahead import LookAhead
+from kvdrive.weights.managing import Managing
 from kvdrive.weights.manifest import Manifest
 from kvdrive.weights.memory import needs
 from kvdrive.weights.modules import experts_of
@@ -65,7 +66,9 @@ class FlashWeights:
         self.lookahead = ahead if ahead is not None and ahead.works else None
         self._pace = Pace(self.slots, file) if self.lookahead and options.look_ahead == "auto" else None
         at_once = min(count, self.need.experts_at_once)
-        install(list(modules.values()), Streamed(self.slots, arrays, self.lookahead, self._pace, dtype, at_once))
+        self._managing = Managing(file)
+        shared = Streamed(self.slots, arrays, self.lookahead, self._pace, self._managing, dtype, at_once)
+        install(list(modules.values()), shared)
 
     @property
     def parameters(self) -> int:
@@ -87,7 +90,8 @@ class FlashWeights:
             "hit_rate": slots.hit_rate,
             "read_ahead": slots.ahead,
             "read_ahead_withdrawn": slots.withdrawn,
-            "wait_ns": slots.wait_ns,
+            "waited_ns": self.file.waited_ns,
+            "managing_ns": self._managing.ns,
             "recall": recall.share if recall else None,
             "read_ahead_precision": self._pace.payoff.precision if self._pace else None,
             "around_page_cache": self.file.around_cache,

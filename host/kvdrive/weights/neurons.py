@@ -18,6 +18,7 @@ import torch
 from transformers import PreTrainedModel
 
 from kvdrive._native import add_neurons
+from kvdrive.weights.managing import Managing
 from kvdrive.weights.window import Groups, Window
 
 Activate = Callable[[torch.Tensor], torch.Tensor]
@@ -93,14 +94,21 @@ def _is_gated(module: torch.nn.Module) -> bool:
 class SparseSum:
     """The part of a layer behind its activation, from neurons in a window. `dtype`: precision of the computation.
 
-    `activate`: the activation function of neurons whose gates are on flash. `accepted`: share of the tokens of a call
-    that speculative decoding will probably accept; the window does not remember what the others used.
+    `managing`: counts the time of memory management. `activate`: the activation function of neurons whose gates are on
+    flash. `accepted`: share of the tokens of a call that speculative decoding will probably accept; the window does not
+    remember what the others used.
     """
 
     def __init__(
-        self, window: Window, block: SparseBlock, groups: int, dtype: torch.dtype, activate: Activate | None = None
+        self,
+        window: Window,
+        block: SparseBlock,
+        groups: int,
+        dtype: torch.dtype,
+        managing: Managing,
+        activate: Activate | None = None,
     ) -> None:
-        self._window, self._dtype, self._activate = window, dtype, activate
+        self._window, self._dtype, self._activate, self._managing = window, dtype, activate, managing
         self.accepted = 1.0
         self._hidden = window.width // len(block.matrices)
         self._padding = groups * window.neurons - block.shape[0]
@@ -111,30 +119,33 @@ class SparseSum:
 
         With gates on flash, `activations` are 1 for the neurons that count and 0 for the others.
         """
-        size = self._window.neurons
-        padded = torch.nn.functional.pad(activations, (0, self._padding))
-        wanted = (padded != 0).any(0)
-        groups = _groups_of(wanted, size)
-        lasting = groups
-        if self.accepted < 1 and 1 < len(padded) <= _DRAFT:
-            lasting = _groups_of((padded[: math.ceil(self.accepted * len(padded))] != 0).any(0), size)
-        self.active += int(wanted.sum())
-        self.total += activations.shape[1]
-        out = torch.zeros(len(activations), self._hidden, dtype=torch.float32)
-        if len(groups) > self._window.capacity:
-            groups = self._window.held_first(groups)
+        with self._managing:
+            size = self._window.neurons
+            padded = torch.nn.functional.pad(activations, (0, self._padding))
+            wanted = (padded != 0).any(0)
+            groups = _groups_of(wanted, size)
+            lasting = groups
+            if self.accepted < 1 and 1 < len(padded) <= _DRAFT:
+                lasting = _groups_of((padded[: math.ceil(self.accepted * len(padded))] != 0).any(0), size)
+            self.active += int(wanted.sum())
+            self.total += activations.shape[1]
+            out = torch.zeros(len(activations), self._hidden, dtype=torch.float32)
+            if len(groups) > self._window.capacity:
+                groups = self._window.held_first(groups)
         for begin in range(0, len(groups), self._window.capacity):
             chunk = groups[begin : begin + self._window.capacity]
-            self._window.hold(chunk, np.setdiff1d(chunk, lasting, assume_unique=True))
+            with self._managing:
+                self._window.hold(chunk, np.setdiff1d(chunk, lasting, assume_unique=True))
             if self._few(padded, chunk):
                 self._add(padded, inputs, chunk, out)
                 continue
-            rows, held = self._window.rows(chunk, self._dtype)
-            numbers = torch.from_numpy((held[:, None] * size + np.arange(size)).reshape(-1))
-            values = padded[:, numbers]
-            if len(groups) > len(chunk):  # groups of other chunks may be in memory, too
-                values = values * torch.from_numpy(np.isin(held, chunk).repeat(size))
-            values = torch.nn.functional.pad(values, (0, len(rows) - values.shape[1]))
+            with self._managing:
+                rows, held = self._window.rows(chunk, self._dtype)
+                numbers = torch.from_numpy((held[:, None] * size + np.arange(size)).reshape(-1))
+                values = padded[:, numbers]
+                if len(groups) > len(chunk):  # groups of other chunks may be in memory, too
+                    values = values * torch.from_numpy(np.isin(held, chunk).repeat(size))
+                values = torch.nn.functional.pad(values, (0, len(rows) - values.shape[1]))
             *factors, down = rows.split(self._hidden, dim=1)
             if self._activate is not None:
                 assert inputs is not None
@@ -157,13 +168,15 @@ class SparseSum:
         """Add the active neurons of `chunk` to `out` [tokens, h], with the sums of engine/fast/neurons.hpp."""
         name = str(self._dtype).removeprefix("torch.")
         for token, values in enumerate(padded):
-            neurons = values.nonzero()[:, 0].numpy()
-            neurons = neurons[np.isin(neurons // self._window.neurons, chunk)]
-            mine = None if inputs is None else inputs[token].float().numpy()
+            with self._managing:
+                neurons = values.nonzero()[:, 0].numpy()
+                neurons = neurons[np.isin(neurons // self._window.neurons, chunk)]
+                mine = None if inputs is None else inputs[token].float().numpy()
+                offsets = self._window.offsets(neurons)
             add_neurons(
                 self._window.memory,
                 name,
-                self._window.offsets(neurons),
+                offsets,
                 values[torch.from_numpy(neurons)].float().numpy(),
                 mine,
                 out[token].numpy(),

@@ -15,12 +15,14 @@ from kvdrive.weights.manifest import Manifest
 class Reader(Protocol):
     """Complete weights of one model. `path`: their file, or the name of their drive in messages.
 
-    A ticket is a read in flight; its memory must stay in place until `wait`. Every method raises TargetError once the
+    A ticket is a read in flight; its memory must stay in place until `wait`. `waited_ns`: time in which `wait`, `read`
+    and `read_rows` have waited. Every method raises TargetError once the
     reader is closed.
     """
 
     manifest: Manifest
     path: Path
+    waited_ns: int
 
     def start(self, array: Array, index: int, to: U8, *, ahead: bool = False) -> int:
         """Start to read bundle `index` of `array` into page-aligned memory of `array.stride` bytes: a ticket.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ class SlotCounters:
 
     `hits` were in memory, `ahead_hits` were on their way or there because they were read ahead, `misses` had to be
     read. `ahead`: experts whose read began ahead; `withdrawn`: those of them whose read was cancelled, because their
-    module did not need them. `wait_ns`: time in which there was nothing to compute, because reads had not ended.
+    module did not need them.
     """
 
     hits: int = 0
@@ -30,7 +29,6 @@ class SlotCounters:
     misses: int = 0
     ahead: int = 0
     withdrawn: int = 0
-    wait_ns: int = 0
 
     @property
     def hit_rate(self) -> float:
@@ -84,10 +82,8 @@ class Slots:
         """Those of these experts that are in memory; waits for the first one if none is. Raises TargetError."""
         there = [key for key in keys if key not in self._tickets or self._file.has_ended(self._tickets[key])]
         there = there or list(keys[:1])
-        began = time.perf_counter_ns()
         for key in there:
             self._settle(key)
-        self.counters.wait_ns += time.perf_counter_ns() - began
         return there
 
     def places(self, keys: Sequence[Key]) -> list[int]:

@@ -9,6 +9,7 @@ import torch
 
 from kvdrive.errors import InputError
 from kvdrive.weights.loading import WeightsOptions, resident_model
+from kvdrive.weights.managing import Managing
 from kvdrive.weights.memory import size
 from kvdrive.weights.neurons import SparseSum, activation_of, has_gates, install, neurons_of
 from kvdrive.weights.predictor import Predictors, install_predictors
@@ -44,11 +45,12 @@ class SparseWeights:
         blocks = neurons_of(self.model, gates)
         if [(array.name, array.parts[0].name) for array in arrays] != [(n, b.part) for n, b in blocks.items()]:
             raise InputError(f"{file.path} holds the neurons of another model: convert this one")
+        self._managing = Managing(file)
         self._windows = [Window(file, one, max(1, int(one.count * share)), options.window) for one in arrays]
         self._sums = []
         for array, window, block in zip(arrays, self._windows, blocks.values(), strict=True):
             activate = activation_of(block.module) if gates else None
-            self._sums.append(SparseSum(window, block, array.count, dtype, activate))
+            self._sums.append(SparseSum(window, block, array.count, dtype, self._managing, activate))
             self._sums[-1].accepted = options.accepted
             install(block, self._sums[-1], predictors.parts[array.name].foreseen if gates and predictors else None)
         if predictors and not gates:
@@ -90,6 +92,8 @@ class SparseWeights:
             "hits": hits,
             "misses": misses,
             "hit_rate": hits / max(1, hits + misses),
+            "waited_ns": self.file.waited_ns,
+            "managing_ns": self._managing.ns,
             "around_page_cache": self.file.around_cache,
             **{f"flash_{name}": value for name, value in reads.items()},
         }
