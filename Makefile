@@ -273,8 +273,8 @@ coactivation: setup ## bytes of neurons that are stored beside those used with t
 	@PYTHONPATH=sim:scripts $(BIN)/python scripts/coactivation.py --write
 
 .PHONY: bench-shared
-bench-shared: setup ## K and V at 32K and experts on one disk, alone and together; under 5 minutes -> docs/weights.md [QUICK=1]
-	@$(BIN)/python scripts/bench_shared.py $(if $(QUICK),--quick,--json out/bench_shared.json)
+bench-shared: setup ## K and V at 32K and experts on one disk, alone and together; under 5 minutes -> docs/weights.md [QUICK=1 ONLY=disk|device]
+	@$(BIN)/python scripts/bench_shared.py $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick,--json out/bench_shared.json)
 
 .PHONY: bench-resume
 bench-resume: setup ## first token behind a stored history: attended to in the drive, loaded by layer, computed again -> docs/sessions.md
@@ -327,8 +327,8 @@ bench-plan: setup ## steps of whole models beside the plans of `kvdrive plan --h
 	@$(BIN)/python scripts/bench_plan.py
 
 .PHONY: validate-perf
-validate-perf: setup ## steps of the cpu target and the emulator, predicted by the performance model and measured -> docs/performance.md
-	@$(BIN)/python scripts/validate_perf.py
+validate-perf: setup ## steps of the cpu target and the emulator, predicted by the performance model and measured -> docs/performance.md [ONLY=emulator]
+	@$(BIN)/python scripts/validate_perf.py $(if $(ONLY),--only $(ONLY))
 
 .PHONY: models-page
 models-page: setup ## write the table of docs/models.md from the families of the tests

@@ -5,7 +5,7 @@ the context, and as many bytes of experts as K and V have. `together` starts bot
 On the cpu target all reads go around the page cache, K and V through the drive, experts through the reader of a file
 of weights; the file lies on the drive's disk. The disk's rate is that of the same file with 64 reads of 512 KiB in
 flight, measured in each round. Ratios are taken inside a round. On the emulator, experts are a value of namespace 4,
-read ahead in device time while attention works (RETRIEVE_AHEAD).
+whose reads begin before attention and go on beside it in device time (RETRIEVE_AHEAD, RETRIEVE_URGENT).
 Writes a table of docs/weights.md.
 """
 
@@ -42,6 +42,13 @@ PIECE = 512 << 10
 EXPERT_PIECES = 16  # an expert of 8 MiB
 NAMES = {"kv": "K and V alone", "experts": "experts alone", "together": "both at once"}
 WAYS = tuple(NAMES)
+DEVICE_WAYS = {
+    "kv": "K and V alone",
+    "experts": "experts alone",
+    "together": "both at once, experts for this layer",
+    "ahead": "both at once, experts for the next layer",
+}
+Beside = dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -169,34 +176,39 @@ def disk_rate(work: Work, experts: Experts) -> float:
     return (after["bytes"] - before["bytes"]) * 1e9 / (after["busy_ns"] - before["busy_ns"])
 
 
-def device_times(work: Work, path: Path, threads: int) -> dict[str, list[int]]:
-    """Device ns of each step on a drive with modelled flash that holds both, by way."""
-    key, found = b"experts", {way: [] for way in (*WAYS, "kv_beside")}
+def device_times(work: Work, path: Path, threads: int) -> dict[str, list[Beside]]:
+    """Each step on a drive with modelled flash that holds both, by way; `beside`: attention of `together`."""
+    key, found = b"experts", {way: [] for way in (*DEVICE_WAYS, "beside")}
     with Emulator(path, "fast", threads, 2 * (work.kv.kv_bytes + work.expert_bytes) + (64 << 20)) as drive:
         KeyValueNamespace(drive).store(key, np.random.default_rng(9).bytes(work.expert_bytes))
         attention = Attention(drive, work.kv)
 
-        def retrieve(meanwhile: Callable[[], None] = lambda: None) -> None:
-            for size in (PIECE, 0):  # size 0 waits
-                for at in range(0, work.expert_bytes, PIECE):
-                    drive.execute(values.retrieve(key, size, at, ahead=True))
-                if size:
-                    meanwhile()
+        def retrieve(urgent: bool, meanwhile: Callable[[], None] = lambda: None) -> None:
+            parts = range(0, work.expert_bytes, PIECE)
+            for at in parts:
+                drive.execute(values.retrieve(key, PIECE, at, ahead=True, urgent=urgent))
+            meanwhile()
+            for at in parts:  # wait
+                drive.execute(values.retrieve(key, 0, at, ahead=True))
 
-        def together() -> None:
-            retrieve(lambda: found["kv_beside"].append(device_ns(drive, attention.step)))
-
+        steps: dict[str, Callable[[], None]] = {
+            "kv": attention.step,
+            "experts": lambda: retrieve(True),
+            "together": lambda: retrieve(True, lambda: found["beside"].append(device_step(drive, attention.step))),
+            "ahead": lambda: retrieve(False, attention.step),
+        }
         for _ in range(work.kv.layers):
-            for way, step in (("kv", attention.step), ("experts", retrieve), ("together", together)):
-                found[way].append(device_ns(drive, step))
+            for way, step in steps.items():
+                found[way].append(device_step(drive, step))
     return found
 
 
-def device_ns(drive: Emulator, step: Callable[[], None]) -> int:
-    """Device time of a step."""
-    before = drive.device_ns()
+def device_step(drive: Emulator, step: Callable[[], None]) -> Beside:
+    """Device time of a step, and how long the drive's parts were busy."""
+    before = drive.busy()
     step()
-    return drive.device_ns() - before
+    after = drive.busy()
+    return {name: after[name] - before[name] for name in after}
 
 
 def run(work: Work, folder: Path, threads: int) -> dict[str, Any]:
@@ -224,8 +236,17 @@ def run(work: Work, folder: Path, threads: int) -> dict[str, Any]:
             "rounds": rounds,
             "transfers": transfers,
         }
-    (folder / "drive.kv").unlink()
-    return found | {"device_ns": device_times(work, folder / "emulated.kv", threads)}
+    return found
+
+
+def run_device(work: Work, folder: Path, threads: int) -> dict[str, Any]:
+    """Device times; the same on every machine."""
+    return {
+        "work": asdict(work),
+        "layer_bytes": work.layer_bytes,
+        "expert_bytes": work.expert_bytes,
+        "device": device_times(work, folder / "emulated.kv", threads),
+    }
 
 
 def bytes_of(result: dict[str, Any], way: str) -> int:
@@ -281,32 +302,47 @@ def table(result: dict[str, Any]) -> str:
             f"heads each; {len(rounds)} rounds of {result['work']['steps']} steps. The disk reads {disk / 1e9:.2f} "
             f"GB/s with {DEPTH} reads of 512 KiB in flight. In these rounds waited for their turn: {waited}. Measured "
             f"on {processor()}, {result['threads']} threads.",
-            "",
-            device_table(result),
         ]
     )
 
 
 def device_table(result: dict[str, Any]) -> str:
     """Steps in device time."""
-    means = {way: statistics.fmean(found) / 1e6 for way, found in result["device_ns"].items()}
-    lines = ["| step, modelled device time | mean, ms | longest / mean | GB/s |", "| --- | ---: | ---: | ---: |"]
-    for way, name in NAMES.items():
-        longest = max(result["device_ns"][way]) / 1e6 / means[way]
-        rate = bytes_of(result, way) / means[way] / 1e6
-        lines.append(f"| {name} | {means[way]:,.2f} | {longest:.2f} | {rate:.2f} |")
+    means = {way: statistics.fmean(one["device_ns"] for one in steps) for way, steps in result["device"].items()}
+    lines = [
+        "| step, modelled device time | mean, ms | longest / mean | GB/s | channels busy | link to the host busy |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for way, name in DEVICE_WAYS.items():
+        steps = result["device"][way]
+        longest = max(one["device_ns"] for one in steps) / means[way]
+        rate = bytes_of(result, "together" if way == "ahead" else way) / means[way]
+        busy = [
+            f"{statistics.fmean(one[part] for one in steps) / means[way]:.0%}"
+            for part in ("channel_busy_ns", "host_link_busy_ns")
+        ]
+        lines.append(f"| {name} | {means[way] / 1e6:,.2f} | {longest:.2f} | {rate:.2f} | {' | '.join(busy)} |")
     text = (
-        f"Both at once take {means['together'] / (means['kv'] + means['experts']):.0%} of the time that they take one "
-        f"after the other. Attention takes {means['kv_beside'] / means['kv']:.2f} times as long as alone meanwhile."
+        f"Both at once, for this layer, take {means['together'] / (means['kv'] + means['experts']):.0%} of the time "
+        f"that they take one after the other, and {means['together'] / max(means['kv'], means['experts']):.2f} times "
+        "that of the slower one alone. Attention takes "
+        f"{means['beside'] / means['kv']:.2f} times as long as alone meanwhile."
     )
     return "\n".join([*lines, "", text])
 
 
 def main() -> None:
-    given = arguments(__doc__.splitlines()[0])
+    given = arguments(__doc__.splitlines()[0], ("disk", "device"))
     work = QUICK if given.quick else FULL
     needed = 4 * work.kv.kv_bytes + work.experts * PIECE * EXPERT_PIECES + (1 << 30)
-    publish(given, "bench-shared", needed, lambda folder: run(work, folder, given.threads), table)
+    if given.only != "device":
+        publish(given, "bench-shared", needed, lambda folder: run(work, folder, given.threads), table)
+    if given.json:
+        given.json = given.json.with_stem(f"{given.json.stem}_device")
+    if given.only != "disk":
+        publish(
+            given, "bench-shared-device", needed, lambda folder: run_device(work, folder, given.threads), device_table
+        )
 
 
 if __name__ == "__main__":

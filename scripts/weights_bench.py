@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +28,18 @@ WORKSPACE = 512 << 20  # bytes beside the weights: activations, buffers, stacks 
 Result = dict[str, Any]
 
 
-def arguments(description: str) -> argparse.Namespace:
-    """The options. `one`: what the script computes in this process, None for the whole benchmark."""
+def arguments(description: str, parts: Sequence[str] = ()) -> argparse.Namespace:
+    """The options. `one`: what the script computes in this process, None for the whole benchmark.
+
+    `only`: one of `parts`, None for all of them.
+    """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true", help="a tiny model: says only that it works")
     parser.add_argument("--json", type=Path, help="file for the numbers")
     parser.add_argument("--tokens", type=int, default=32)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    if parts:
+        parser.add_argument("--only", choices=parts, help="measure this part; the page keeps the others")
     parser.add_argument("--one", type=json.loads, help=argparse.SUPPRESS)
     return parser.parse_args()
 

@@ -48,7 +48,7 @@ nvme::Reply Drive::execute(const nvme::Request& request) {
   state_.volume.device().trace().add(TraceTrack::kQueue, request.queue, TraceWork::kCommand, state_.now, reply.done,
                                      std::uint64_t{nsid} << 8 | request.command.opcode);
   reply.done = state_.now = std::max(state_.now, reply.done);
-  state_.volume.ftl().read_path().use_idle_dies(state_.now);
+  state_.volume.ftl().catch_up(state_.now);
   work();
   DriveStats& counters = state_.counters;
   ++counters.commands;
@@ -207,9 +207,10 @@ FlashStats Drive::flash_stats() const {
                    .device_ns = state_.now,
                    .engine_cycles = state_.attention.engine_cycles(),
                    .memory_bytes = state_.volume.device().memory_bytes(),
+                   .host_link_busy_ns = state_.volume.device().host_link_busy_ns(),
                    .journal_bytes = state_.volume.journal_bytes(),
                    .file_writes = state_.volume.file_writes(),
-                   .pages_ahead = ftl.pages_ahead(),
+                   .pages_started = ftl.pages_started(),
                    .groups_live = ftl.live(),
                    .groups_available = ftl.available(),
                    .groups_queued = ftl.queued(),

@@ -34,9 +34,10 @@ struct FlashStats {
   Ns device_ns = 0;
   std::uint64_t engine_cycles = 0;
   std::uint64_t memory_bytes = 0;  // bytes written to the engine's memory
+  Ns host_link_busy_ns = 0;
   std::uint64_t journal_bytes = 0;
   std::uint64_t file_writes = 0;
-  std::uint64_t pages_ahead = 0;  // flash pages that RETRIEVE_AHEAD asked for
+  std::uint64_t pages_started = 0;  // flash pages that RETRIEVE_AHEAD asked for
   std::uint64_t groups_live = 0;
   std::uint64_t groups_available = 0;
   std::uint64_t groups_queued = 0;

@@ -12,8 +12,8 @@ namespace kvdrive {
 namespace {
 
 constexpr std::array kTracks{"channel", "die", "PCIe", "link", "engine memory", "engine", "queue"};
-constexpr std::array kWork{"transfer", "sense", "sense ahead", "program", "erase", "job"};
-constexpr std::array kArguments{"bytes", "bytes", "bytes", "bytes", "bytes", "cycles", "opcode"};
+constexpr std::array kWork{"transfer", "sense", "sense weights", "sense ahead", "program", "erase", "job"};
+constexpr std::array kArguments{"bytes", "bytes", "bytes", "bytes", "bytes", "bytes", "cycles", "opcode"};
 
 std::string_view name_of_work(TraceWork work, std::uint64_t value, Trace::CommandName name_of) {
   if (work != TraceWork::kCommand) return kWork[static_cast<std::size_t>(work)];

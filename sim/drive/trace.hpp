@@ -15,7 +15,7 @@
 namespace kvdrive {
 
 enum class TraceTrack : std::uint8_t { kChannel, kDie, kPcie, kPeer, kMemory, kEngine, kQueue };
-enum class TraceWork : std::uint8_t { kTransfer, kSense, kSenseAhead, kProgram, kErase, kJob, kCommand };
+enum class TraceWork : std::uint8_t { kTransfer, kSense, kSenseWeights, kSenseAhead, kProgram, kErase, kJob, kCommand };
 
 // The number of a queue's track. Track 0 holds the commands that came through no queue.
 constexpr std::uint32_t queue_track(std::uint16_t controller, std::uint16_t queue) {

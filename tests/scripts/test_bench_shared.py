@@ -18,11 +18,15 @@ def test_a_tiny_run_fills_the_table(tmp_path):
         pieces = work.expert_bytes // bench_shared.PIECE
         assert result["transfers"]["weights"]["transfers"] == runs * 3 * steps * pieces  # disk, experts, together
         assert result["transfers"]["attention"]["bytes"] == runs * 2 * steps * work.layer_bytes
-    for kv, experts, both in zip(*(result["device_ns"][way] for way in bench_shared.WAYS), strict=True):
-        assert max(kv, experts) <= both <= kv + experts
+    device = bench_shared.run_device(work, tmp_path, threads=1)
+    times = {way: [one["device_ns"] for one in steps] for way, steps in device["device"].items()}
+    for way in ("together", "ahead"):
+        for kv, experts, both in zip(times["kv"], times["experts"], times[way], strict=True):
+            assert max(kv, experts) <= both <= kv + experts
     page = tmp_path / "page.md"
-    page.write_text("<!-- bench-shared -->\n<!-- end -->\n")
-    write_blocks(page, {"bench-shared": bench_shared.table(result)})
+    page.write_text("<!-- bench-shared -->\n<!-- end -->\n<!-- bench-shared-device -->\n<!-- end -->\n")
+    blocks = {"bench-shared": bench_shared.table(result), "bench-shared-device": bench_shared.device_table(device)}
+    write_blocks(page, blocks)
     text = page.read_text()
     assert "| both at once |" in text
     assert f"{work.kv.tokens:,} tokens" in text

@@ -28,6 +28,17 @@ def test_a_page_has_every_setting():
     assert "| emulator | smartssd | exact | f16 | in runs | 1 | 4K +10.0 %, 8K +10.0 %," in text
 
 
+def test_a_part_alone_leaves_the_other_rows_of_the_page():
+    setting = {"emulator": Setting("emulator", "smartssd", "exact", 1, 4096)}
+    setting |= {place: Setting("cpu", place, "exact", 1, 4096) for place in ("page cache", "disk")}
+    everything = [Outcome(one, 1.1, 1.0) for one in setting.values()]
+    before = validate_perf.page(everything)
+    assert validate_perf.page(everything, before) == before
+    again = validate_perf.page([Outcome(setting["emulator"], 1.0, 1.0)], before)
+    changed = [pair for pair in zip(before.splitlines(), again.splitlines(), strict=True) if pair[0] != pair[1]]
+    assert [(old.count("10.0 %"), new.count("10.0 %")) for old, new in changed] == [(6, 4), (1, 0)]
+
+
 def test_steps_of_the_emulator_are_predicted(tmp_path):
     outcomes = validate_perf.emulator(tmp_path, CONTEXTS[:-1])
     # presets, groups; contexts of exact attention in four formats, of two policies with two kinds of data

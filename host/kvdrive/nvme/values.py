@@ -23,14 +23,16 @@ def store(key: bytes, value: Bytes, options: int = 0, *, upload: int = 0, offset
     return Command(_entry(wire.ValueOpcode.VALUE_STORE, key, value.size, fields), value)
 
 
-def retrieve(key: bytes, size: int, offset: int = 0, *, ahead: bool = False) -> Command:
+def retrieve(key: bytes, size: int, offset: int = 0, *, ahead: bool = False, urgent: bool = False) -> Command:
     """RETRIEVE of at most `size` bytes from byte `offset` on; `value_size` and `value_version` read the result.
 
     `ahead`: the data come at once, but their flash is read in the background of device time; with `size` 0, the device
-    time waits for the latest such command whose data hold byte `offset`.
+    time waits for the latest such command whose data hold byte `offset`. `urgent`, with `ahead`: for the layer that
+    computes now, not for the next one.
     """
     options = wire.RetrieveOption.RETRIEVE_OFFSET if offset else 0
     options |= wire.RetrieveOption.RETRIEVE_AHEAD if ahead else 0
+    options |= wire.RetrieveOption.RETRIEVE_URGENT if urgent else 0
     fields = {"options": options, "offset": offset}
     return Command(_entry(wire.ValueOpcode.VALUE_RETRIEVE, key, size, fields), room=size)
 

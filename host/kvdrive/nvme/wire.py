@@ -118,6 +118,7 @@ class StoreOption(IntEnum):
 
 class RetrieveOption(IntEnum):
     RETRIEVE_RAW = 0x1
+    RETRIEVE_URGENT = 0x20
     RETRIEVE_AHEAD = 0x40
     RETRIEVE_OFFSET = 0x80
 

@@ -45,6 +45,20 @@ class Emulator(SoftwareDrive):
         """See Target."""
         return int(self._open_drive().flash_stats()["device_ns"])
 
+    def busy(self) -> dict[str, float]:
+        """Modelled ns since the drive was opened: `device_ns` in all, and how long parts of it were busy.
+
+        `channel_busy_ns`: the mean of the flash channels; `host_link_busy_ns`: the link to the host. Raises
+        TargetError.
+        """
+        stats = self._open_drive().flash_stats()
+        channels = stats["channel_busy_ns"]
+        return {
+            "device_ns": stats["device_ns"],
+            "channel_busy_ns": sum(channels) / len(channels),
+            "host_link_busy_ns": stats["host_link_busy_ns"],
+        }
+
     def keep_trace(self, events: int) -> bool:
         """See Target."""
         self._open_drive().keep_trace(events)

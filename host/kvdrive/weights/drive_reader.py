@@ -26,7 +26,7 @@ _AHEAD = DEPTH // 8  # reads ahead in flight, as for files
 class _Read:
     """A bundle on its way; `left`: parts that have not been sent, by their place in `to`, and their bytes.
 
-    `joins`: commands that wait in device time for what was read ahead.
+    `joins`: commands that wait in device time for what was read, on modelled flash.
     """
 
     to: U8
@@ -192,12 +192,13 @@ class DriveWeights:
         return []
 
     def _command(self, read: _Read, at: int, size: int) -> tuple[_Read, int, Command]:
-        """The command for a part of a bundle. On modelled flash, what is read ahead runs beside other commands."""
+        """The command for a part of a bundle. On modelled flash it runs beside other commands until `wait`."""
         read.in_flight += 1
-        key, offset, ahead = read.place.key, read.place.offset + at, read.ahead and self._modelled
-        if ahead:
-            read.joins.append(commands.retrieve(key, 0, offset, ahead=True))
-        return read, at, commands.retrieve(key, size, offset, ahead=ahead)
+        key, offset = read.place.key, read.place.offset + at
+        if not self._modelled:
+            return read, at, commands.retrieve(key, size, offset)
+        read.joins.append(commands.retrieve(key, 0, offset, ahead=True))
+        return read, at, commands.retrieve(key, size, offset, ahead=True, urgent=not read.ahead)
 
     def _arrived(self, read: _Read, at: int, command: Command, found: Completion | BaseException) -> None:
         """Put what a command has read into its place."""

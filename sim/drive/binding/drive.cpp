@@ -125,7 +125,8 @@ nb::dict flash_stats(const Drive& drive) {
   result["groups_read"] = stats.ftl.groups_read;
   result["groups_reread"] = stats.ftl.groups_reread;
   result["pages_sensed"] = stats.ftl.pages_sensed;
-  result["pages_ahead"] = stats.pages_ahead;
+  result["pages_started"] = stats.pages_started;
+  result["host_link_busy_ns"] = stats.host_link_busy_ns;
   result["reads_retried"] = stats.ecc.reads_retried;
   result["sensings_repeated"] = stats.ecc.sensings;
   result["queued_reads"] = stats.ftl.queued_reads;

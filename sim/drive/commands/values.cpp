@@ -9,6 +9,7 @@
 
 #include "commands/drive_state.hpp"
 #include "commands/table.hpp"
+#include "storage/transfer_schedule.hpp"
 
 namespace kvdrive::nvme {
 namespace {
@@ -17,7 +18,7 @@ static_assert(kMaxValueBytes == ValueStore::kMostBytes && kMaxKeyBytes == sizeof
 
 constexpr std::uint32_t kStoreOptions =
     kStoreMustExist | kStoreMustNotExist | kStoreUncompressed | kStoreFua | kStorePart;
-constexpr std::uint32_t kRetrieveOptions = kRetrieveRaw | kRetrieveOffset | kRetrieveAhead;
+constexpr std::uint32_t kRetrieveOptions = kRetrieveRaw | kRetrieveOffset | kRetrieveAhead | kRetrieveUrgent;
 constexpr std::uint32_t kDeleteReports = 1;  // bit of the feature: DELETE of a key that does not exist is an error
 
 constexpr Reply invalid(std::size_t location) {
@@ -160,12 +161,15 @@ Reply retrieve(DriveState& drive, const Request& request) {
   if (value == nullptr) return {.status = kScKeyDoesNotExist};
   Reply reply{.result = value->bytes | std::uint64_t{drive.volume.values().version(*value)} << 32};
   const std::uint32_t count = std::min(command.size, value->bytes - std::min(value->bytes, command.offset));
-  const bool ahead = command.options & kRetrieveAhead;
+  const bool ahead = command.options & kRetrieveAhead, urgent = command.options & kRetrieveUrgent;
+  if (urgent && !ahead) return invalid(offsetof(ValueCommand, options));
+  std::optional<TransferKind> start;
+  if (ahead) start = urgent ? TransferKind::kWeights : TransferKind::kAhead;
   Ns ready = drive.now + drive.volume.device().firmware_read(count);
   if (ahead && count == 0 && value->list != GroupMap::kNoList) {
     ready = drive.volume.ftl().join(value->list, command.offset / abi::kPageBytes, ready);
   }
-  const ReadResult found = drive.volume.values().read(*value, command.offset, count, ready, reply.data, ahead);
+  const ReadResult found = drive.volume.values().read(*value, command.offset, count, ready, reply.data, start);
   reply.done = found.done;
   if (!found.whole) return {.status = kScUnrecoveredError, .done = found.done};
   ++drive.counters.value_retrieves;

@@ -118,6 +118,7 @@ enum StoreOption : std::uint32_t {
 
 enum RetrieveOption : std::uint32_t {
   kRetrieveRaw = 0x1,
+  kRetrieveUrgent = 0x20,
   kRetrieveAhead = 0x40,
   kRetrieveOffset = 0x80,
 };

@@ -58,9 +58,13 @@ class Ftl {
 
   // See ReadPath.
   ReadResult read(std::span<const GroupRead> reads, Ns ready, Sink sink) { return reads_.read(reads, ready, sink); }
-  ReadResult read_ahead(std::span<const GroupRead> reads, Ns ready) { return reads_.read_ahead(reads, ready); }
+  ReadResult start(std::span<const GroupRead> reads, Ns ready, TransferKind kind) {
+    return reads_.start(reads, ready, kind);
+  }
   Ns join(ListId list, std::uint32_t index, Ns ready) { return reads_.join(list, index, ready); }
-  std::uint64_t pages_ahead() const { return reads_.pages_ahead(); }
+  std::uint64_t pages_started() const { return state_.schedule.pages_started(); }
+  // Started reads go on in device time up to `now`.
+  void catch_up(Ns now) { state_.schedule.catch_up(now); }
   ReadResult view(ListId list, const std::vector<bool>& wanted, Ns ready, Sink sink,
                   std::vector<const std::byte*>& pages) {
     return reads_.view(list, wanted, ready, sink, pages);

@@ -9,6 +9,7 @@
 
 #include "ftl/band_table.hpp"
 #include "ftl/erase_marks.hpp"
+#include "ftl/flash_schedule.hpp"
 #include "ftl/group_map.hpp"
 #include "ftl/kept_pages.hpp"
 #include "ftl/write_order.hpp"
@@ -42,6 +43,7 @@ struct FtlState {
         device(flash_device),
         faults(injected),
         commit(std::move(make_durable)),
+        schedule(device, geometry.dies()),
         bands(geometry),
         queue(media) {}
 
@@ -67,6 +69,7 @@ struct FtlState {
   NandDevice& device;
   Faults& faults;
   const std::function<void()> commit;  // makes the present state durable
+  FlashSchedule schedule;
   BandTable bands;
   GroupMap map;
   WriteQueue queue;

@@ -65,12 +65,13 @@ ReadResult ReadPath::read(std::span<const GroupRead> reads, Ns ready, Sink sink)
   return copy(reads, sink, [&](std::span<const UnitRead> units) { return time_reads(units, ready, sink); });
 }
 
-ReadResult ReadPath::read_ahead(std::span<const GroupRead> reads, Ns ready) {
+ReadResult ReadPath::start(std::span<const GroupRead> reads, Ns ready, TransferKind kind) {
   if (direct() != nullptr) return read_directly(reads, ready, Sink::kHost);
   return copy(reads, Sink::kHost, [&](std::span<const UnitRead> units) {
     if (!state_.device.timing().modelled()) return ready;
-    const AheadReads::Range range{state_.map.family(reads.front().list), reads.front().index, reads.back().index + 1};
-    ahead_.add(range, pages_of(units), ready, Sink::kHost);
+    const FlashSchedule::Range range{state_.map.family(reads.front().list), reads.front().index,
+                                     reads.back().index + 1};
+    state_.schedule.start(range, pages_of(units), ready, kind);
     return ready;
   });
 }
@@ -214,7 +215,7 @@ std::vector<PageRead> ReadPath::pages_of(std::span<const UnitRead> reads) {
 }
 
 Ns ReadPath::time_reads(std::span<const UnitRead> reads, Ns ready, Sink sink) {
-  return state_.device.timing().modelled() ? ahead_.read(pages_of(reads), ready, sink) : ready;
+  return state_.device.timing().modelled() ? state_.schedule.read(pages_of(reads), ready, sink) : ready;
 }
 
 }  // namespace kvdrive

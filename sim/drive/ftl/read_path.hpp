@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "ftl/ahead_reads.hpp"
+#include "ftl/flash_schedule.hpp"
 #include "ftl/ftl_state.hpp"
 #include "storage/direct_reads.hpp"
 
@@ -37,12 +37,12 @@ class ReadPath {
   // Copies groups. `ready` is the device time at which the firmware starts the reads.
   ReadResult read(std::span<const GroupRead> reads, Ns ready, Sink sink);
   // Like `read` of consecutive groups of a list for the host, but in device time nobody waits for the flash until
-  // `join`: the result is done at `ready`.
-  ReadResult read_ahead(std::span<const GroupRead> reads, Ns ready);
-  // Returns the device time at which the latest `read_ahead` that holds this group is done; `ready` if none does.
-  Ns join(ListId list, std::uint32_t index, Ns ready) { return ahead_.join(state_.map.family(list), index, ready); }
-  void use_idle_dies(Ns now) { ahead_.use_idle_dies(now); }
-  std::uint64_t pages_ahead() const { return ahead_.pages(); }
+  // `join`: the result is done at `ready`. `kind`: kWeights or kAhead.
+  ReadResult start(std::span<const GroupRead> reads, Ns ready, TransferKind kind);
+  // Returns the device time at which the latest `start` that holds this group is done; `ready` if none does.
+  Ns join(ListId list, std::uint32_t index, Ns ready) {
+    return state_.schedule.join(state_.map.family(list), index, ready);
+  }
 
   // Gives access to the first `wanted.size()` groups of a list without a copy: appends their addresses to `pages`, null
   // for groups that are not wanted. The addresses are valid until the next change. Then `fetch` makes sure that they
@@ -93,7 +93,6 @@ class ReadPath {
   }
 
   FtlState& state_;
-  AheadReads ahead_{state_.device};
   DirectReads* direct_ = nullptr;
   std::uint64_t cached_ = 0;
 };

@@ -97,7 +97,7 @@ bool WritePath::program_row(std::uint32_t band) {
   const std::uint32_t page = row * geometry.pages_per_program;
   for (std::uint32_t i = 0, dies = units / geometry.units_per_program(); i < dies; ++i) {
     const std::uint32_t bytes = geometry.units_per_program() * abi::kPageBytes;
-    programs_done_ = std::max(programs_done_, state_.device.program(bands.die(band, i), page, bytes, ready));
+    programs_done_ = std::max(programs_done_, state_.schedule.program(bands.die(band, i), page, bytes, ready));
   }
   state_.media.program(first, std::move(data), spares);
   return true;

@@ -63,8 +63,7 @@ Ns NandDevice::read(const PageRead& page, Ns ready, Sink sink) {
     if (plane > 0) start += timing_.plane_gap_ns;
   }
   const Ns sensed = start + sensing;
-  trace_.add(TraceTrack::kDie, page.die, page.ahead ? TraceWork::kSenseAhead : TraceWork::kSense, start, sensed,
-             page.bytes);
+  trace_.add(TraceTrack::kDie, page.die, page.work, start, sensed, page.bytes);
   Ns last_on_bus = sensed;
   const Ns end = move(channel, page, sensed, sink, last_on_bus);
   die.free_at = timing_.cache_read ? sensed : last_on_bus;

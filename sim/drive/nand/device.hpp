@@ -32,7 +32,7 @@ struct PageRead {
   std::uint32_t planes = 1;        // planes that are sensed together
   std::uint32_t bytes = 0;         // bytes of all planes that cross the channel
   std::uint32_t wanted_bytes = 0;  // bytes that the page filter lets through
-  bool ahead = false;              // nobody waits for it yet
+  TraceWork work = TraceWork::kSense;
 };
 
 struct EccCounters {
@@ -70,6 +70,12 @@ class NandDevice {
   Ns now() const { return now_; }
   // When the reads and programs of a die that were issued so far end.
   Ns free_at(std::uint32_t die) const { return std::max(dies_[die].free_at, dies_[die].busy_until); }
+  // When the die can begin another read, which may suspend a program or erase.
+  Ns readable_at(std::uint32_t die) const { return timing_.suspend_ns > 0 ? dies_[die].free_at : free_at(die); }
+  // The earliest time after which PCIe, or the channel of a die, is busy for at most `work` ns, as far as it is known.
+  Ns when_host_link_has(Ns work) const { return pcie_.when_left(work); }
+  Ns when_channel_has(std::uint32_t die, Ns work) const { return channels_[die % geometry_.channels].when_left(work); }
+  Ns host_link_busy_ns() const { return pcie_.busy_ns(); }
 
   // Fault injection: the die takes `percent` of its normal time for sensing and programming.
   void slow_down(std::uint32_t die, std::uint32_t percent) { dies_.at(die).percent = percent; }

@@ -33,6 +33,15 @@ class Timeline {
   }
 
   Ns busy_ns() const { return busy_ns_; }
+  // The earliest time after which the bus is busy for at most `work` ns, as far as it is known.
+  Ns when_left(Ns work) const {
+    for (auto interval = intervals_.rbegin(); interval != intervals_.rend(); ++interval) {
+      const Ns length = interval->second - interval->first;
+      if (length > work) return interval->second - work;
+      work -= length;
+    }
+    return 0;
+  }
 
  private:
   using Intervals = std::map<Ns, Ns>;  // start to end; disjoint

@@ -5,37 +5,62 @@
 
 namespace kvdrive {
 
-std::optional<TransferSchedule::Waiting> TransferSchedule::next() {
+std::optional<TransferKind> TransferShares::next(const Heads& heads) {
+  const auto before = [](const Head& one, const Head& other) {
+    return std::pair(one.deadline, one.id) < std::pair(other.deadline, other.id);
+  };
   std::optional<std::size_t> earliest, owed;
   for (std::size_t i = 0; i < kTransferKinds; ++i) {
-    const Kind& kind = kinds_[i];
-    if (kind.waiting.empty()) continue;
-    const auto& head = *kind.waiting.begin();
-    if (!earliest || head.first < kinds_[*earliest].waiting.begin()->first) earliest = i;
-    if (kind.owed >= head.second * kWholeShare && (!owed || kind.owed > kinds_[*owed].owed)) owed = i;
+    if (!heads[i]) continue;
+    if (!earliest || before(*heads[i], *heads[*earliest])) earliest = i;
+    if (owed_[i] >= heads[i]->bytes * kWholeShare && (!owed || owed_[i] > owed_[*owed])) owed = i;
   }
   if (!earliest) return std::nullopt;
-  const std::size_t chosen = owed.value_or(*earliest);
-  const auto& [key, bytes] = *kinds_[chosen].waiting.begin();
-  const Waiting granted{
-      .kind = static_cast<TransferKind>(chosen), .deadline = key.first, .bytes = bytes, .id = key.second};
-  grant(granted);
+  const auto chosen = static_cast<TransferKind>(owed.value_or(*earliest));
+  grant(chosen, heads);
+  return chosen;
+}
+
+void TransferShares::grant(TransferKind kind, const Heads& heads) {
+  const auto granted = static_cast<std::size_t>(kind);
+  const std::uint64_t bytes = heads[granted]->bytes;
+  for (std::size_t i = 0; i < kTransferKinds; ++i) {
+    if (heads[i]) owed_[i] += bytes * kTransferShares[i];
+  }
+  owed_[granted] -= std::min(owed_[granted], bytes * kWholeShare);
+}
+
+TransferShares::Heads TransferSchedule::heads() const {
+  TransferShares::Heads heads;
+  for (std::size_t i = 0; i < kTransferKinds; ++i) {
+    if (waiting_[i].empty()) continue;
+    const auto& [key, bytes] = *waiting_[i].begin();
+    heads[i] = {.deadline = key.first, .id = key.second, .bytes = bytes};
+  }
+  return heads;
+}
+
+std::optional<TransferSchedule::Waiting> TransferSchedule::next() {
+  const TransferShares::Heads found = heads();
+  const auto kind = shares_.next(found);
+  if (!kind) return std::nullopt;
+  const TransferShares::Head& head = *found[static_cast<std::size_t>(*kind)];
+  const Waiting granted{.kind = *kind, .deadline = head.deadline, .bytes = head.bytes, .id = head.id};
+  drop(granted);
   return granted;
 }
 
 void TransferSchedule::grant(const Waiting& waiting) {
-  for (std::size_t i = 0; i < kTransferKinds; ++i) {
-    if (!kinds_[i].waiting.empty()) kinds_[i].owed += waiting.bytes * kTransferShares[i];
-  }
-  Kind& granted = of(waiting.kind);
-  granted.owed -= std::min(granted.owed, waiting.bytes * kWholeShare);
+  TransferShares::Heads found = heads();
+  found[static_cast<std::size_t>(waiting.kind)]->bytes = waiting.bytes;
+  shares_.grant(waiting.kind, found);
   drop(waiting);
 }
 
 void TransferSchedule::drop(const Waiting& waiting) {
-  Kind& kind = of(waiting.kind);
-  kind.waiting.erase({waiting.deadline, waiting.id});
-  if (kind.waiting.empty()) kind.owed = 0;
+  Transfers& transfers = of(waiting.kind);
+  transfers.erase({waiting.deadline, waiting.id});
+  if (transfers.empty()) shares_.forget(waiting.kind);
   --count_;
 }
 

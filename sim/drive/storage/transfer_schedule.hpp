@@ -32,6 +32,28 @@ inline constexpr std::uint64_t kWholeShare = 16;
 // Nanoseconds from the request to the deadline.
 inline constexpr std::array<std::uint64_t, kTransferKinds> kTransferPatience{0, 0, 5'000'000, 50'000'000};
 
+// What each kind is owed, and the choice between the first transfers of the kinds.
+class TransferShares {
+ public:
+  struct Head {
+    std::uint64_t deadline = 0;
+    std::uint64_t id = 0;  // of equal deadlines the lowest number goes first
+    std::uint64_t bytes = 0;
+  };
+  // The first transfer of each kind that can go now.
+  using Heads = std::array<std::optional<Head>, kTransferKinds>;
+
+  // Returns the kind whose transfer goes now, and counts that as granted; nothing if there are no transfers. Only kinds
+  // with a transfer are owed something for it.
+  std::optional<TransferKind> next(const Heads& heads);
+  void grant(TransferKind kind, const Heads& heads);
+  // No transfers of this kind wait any more.
+  void forget(TransferKind kind) { owed_[static_cast<std::size_t>(kind)] = 0; }
+
+ private:
+  std::array<std::uint64_t, kTransferKinds> owed_{};  // bytes times kWholeShare
+};
+
 class TransferSchedule {
  public:
   struct Waiting {
@@ -42,7 +64,7 @@ class TransferSchedule {
   };
 
   void add(const Waiting& waiting) {
-    of(waiting.kind).waiting.emplace(std::pair(waiting.deadline, waiting.id), waiting.bytes);
+    of(waiting.kind).emplace(std::pair(waiting.deadline, waiting.id), waiting.bytes);
     ++count_;
   }
 
@@ -57,14 +79,13 @@ class TransferSchedule {
   std::size_t size() const { return count_; }
 
  private:
-  struct Kind {
-    std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint64_t> waiting;  // (deadline, id) to bytes
-    std::uint64_t owed = 0;                                                    // bytes times kWholeShare
-  };
+  using Transfers = std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint64_t>;  // (deadline, id) to bytes
 
-  Kind& of(TransferKind kind) { return kinds_[static_cast<std::size_t>(kind)]; }
+  Transfers& of(TransferKind kind) { return waiting_[static_cast<std::size_t>(kind)]; }
+  TransferShares::Heads heads() const;
 
-  std::array<Kind, kTransferKinds> kinds_;
+  std::array<Transfers, kTransferKinds> waiting_;
+  TransferShares shares_;
   std::size_t count_ = 0;
 };
 

@@ -105,7 +105,7 @@ void ValueStore::clear() {
 }
 
 ReadResult ValueStore::read(const Value& value, std::uint32_t offset, std::uint32_t count, Ns ready,
-                            std::vector<std::byte>& out, bool ahead) const {
+                            std::vector<std::byte>& out, std::optional<TransferKind> start) const {
   if (count == 0) return {.whole = true, .done = ready};
   const std::uint32_t first = offset / abi::kPageBytes, end = pages(std::uint64_t{offset} + count);
   out.resize(std::size_t{end - first} * abi::kPageBytes);
@@ -114,7 +114,7 @@ ReadResult ValueStore::read(const Value& value, std::uint32_t offset, std::uint3
   for (std::uint32_t i = first; i < end; ++i) {
     reads.push_back({value.list, i, out.data() + std::size_t{i - first} * abi::kPageBytes});
   }
-  const ReadResult result = ahead ? ftl_.read_ahead(reads, ready) : ftl_.read(reads, ready, Sink::kHost);
+  const ReadResult result = start ? ftl_.start(reads, ready, *start) : ftl_.read(reads, ready, Sink::kHost);
   if (const std::uint32_t skipped = offset % abi::kPageBytes) out.erase(out.begin(), out.begin() + skipped);
   out.resize(count);
   return result;

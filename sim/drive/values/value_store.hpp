@@ -11,12 +11,14 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "ftl/ftl.hpp"
+#include "storage/transfer_schedule.hpp"
 
 namespace kvdrive {
 
@@ -62,9 +64,9 @@ class ValueStore {
   void remove(const Key& key);
   void clear();
 
-  // Reads `count` bytes from `offset` on. Precondition: the value has them. `ahead`: see ReadPath::read_ahead.
+  // Reads `count` bytes from `offset` on. Precondition: the value has them. `start`: see ReadPath::start.
   ReadResult read(const Value& value, std::uint32_t offset, std::uint32_t count, Ns ready, std::vector<std::byte>& out,
-                  bool ahead = false) const;
+                  std::optional<TransferKind> start = std::nullopt) const;
 
   void save(RecordWriter& writer, bool everything) const;
   void committed() { changed_.clear(); }

@@ -92,7 +92,7 @@ def test_reads_take_device_time(placed):
 
 
 @pytest.mark.parametrize("target", ["emulator", "cpu"])
-def test_in_device_time_reads_ahead_run_beside_other_commands_until_somebody_waits(target, placed):
+def test_in_device_time_reads_run_beside_other_commands_until_somebody_waits(target, placed):
     folder, file, drives = placed("mixtral", target)
     with open_drive(drives) as drive:
         reader = DriveWeights(drive, fingerprint.of_config(read_config(folder)))
@@ -106,12 +106,15 @@ def test_in_device_time_reads_ahead_run_beside_other_commands_until_somebody_wai
             np.testing.assert_array_equal(memory, expected)
             sent = [np.frombuffer(one.entry, ValueCommand)[0] for one in seen]
             beside = [bool(one["options"] & RetrieveOption.RETRIEVE_AHEAD) for one in sent]
+            urgent = [bool(one["options"] & RetrieveOption.RETRIEVE_URGENT) for one in sent if one["size"] > 0]
             waits = [one["offset"] for one in sent if one["size"] == 0]
-            if ahead and target == "emulator":
+            if target == "emulator":
                 assert all(beside)
+                assert urgent == [not ahead] * len(urgent)
                 assert waits == [one["offset"] for one in sent if one["size"] > 0]
             else:
                 assert not any(beside)
+                assert not any(urgent)
                 assert waits == []
         reader.close()
 
