@@ -129,7 +129,7 @@ this page.
   library for one layer without contents, for each format. *sparf*, *groups*: as above, but from the pages that the
   fullest die senses, layer by layer in the drive's timeline: the tokens that a query chooses do not lie on all dies
   alike, and the step waits for the die with most of them. The mean of four queries, for made-up K whose neighbours are
-  similar (in runs) or not (scattered). These numbers are the same on every machine, and a test keeps them within 15 %.
+  similar (in runs) or not (scattered). These numbers are the same on every machine.
 
 """
 
