@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reader of weights as a Python object, and sums over neurons in memory.
+// The reader of weights as a Python object, the window of neurons in memory, and sums over them.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/filesystem.h>
@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -19,6 +20,7 @@
 #include <vector>
 
 #include "binding/binding.hpp"
+#include "engine/fast/neuron_window.hpp"
 #include "engine/fast/neurons.hpp"
 #include "storage/piece_reader.hpp"
 
@@ -147,6 +149,55 @@ void add_neurons(const Rows& memory, const std::string& format, const Offsets& o
   add(chosen, out.data());
 }
 
+// A window that holds its memory.
+class Window {
+ public:
+  using Numbers = nb::ndarray<nb::numpy, const std::int64_t, nb::ndim<1>>;
+
+  Window(Memory memory, std::size_t groups, std::int64_t calls)
+      : window_({reinterpret_cast<std::byte*>(memory.data()), memory.size()}, memory.shape(1), groups, calls),
+        memory_(nb::cast(memory)) {}
+
+  Numbers make_room(const Offsets& groups, const Offsets& briefly) {
+    std::vector<std::int64_t> missing;
+    {
+      const nb::gil_scoped_release release;  // rows move
+      missing = window_.make_room(span(groups), span(briefly));
+    }
+    return array(std::move(missing));
+  }
+
+  // Where in the memory the rows of `neurons` begin; `size` neurons of `bytes` each are a group.
+  Numbers offsets(const Offsets& neurons, std::int64_t size, std::int64_t bytes) const {
+    const auto rows = window_.rows();
+    std::vector<std::int64_t> found;
+    found.reserve(neurons.size());
+    for (const std::int64_t neuron : span(neurons)) {
+      const auto group = static_cast<std::size_t>(neuron / size);
+      if (neuron < 0 || group >= rows.size() || rows[group] < 0) throw nb::value_error("a neuron is not in memory");
+      found.push_back(rows[group] * static_cast<std::int64_t>(window_.row_bytes()) + neuron % size * bytes);
+    }
+    return array(std::move(found));
+  }
+
+  fast::NeuronWindow& window() { return window_; }
+
+ private:
+  static fast::NeuronWindow::Groups span(const Offsets& numbers) { return {numbers.data(), numbers.size()}; }
+
+  static Numbers array(std::vector<std::int64_t> numbers) {
+    auto owned = std::make_unique<std::vector<std::int64_t>>(std::move(numbers));
+    auto* const kept = owned.get();
+    const nb::capsule owner(owned.release(), [](void* data) noexcept {
+      std::unique_ptr<std::vector<std::int64_t>>(static_cast<std::vector<std::int64_t>*>(data));
+    });
+    return Numbers(kept->data(), {kept->size()}, owner);
+  }
+
+  fast::NeuronWindow window_;
+  nb::object memory_;
+};
+
 nb::tuple wait(Reader& self, PieceReader::Ticket ticket) {
   const auto [error, bad_piece] = self.wait(ticket);
   return nb::make_tuple(error, bad_piece);
@@ -193,6 +244,34 @@ void bind_weights(nb::module_& m) {
       .def_prop_ro(
           "asynchronous", [](Reader& self) { return self.reader().asynchronous(); },
           "True if the kernel has an io_uring; otherwise reads follow one another.");
+  nb::class_<Window>(m, "NeuronWindow",
+                     "Which groups of neurons of a layer are in which rows of a memory [rows, bytes]; the first "
+                     "`num_used` rows are taken.")
+      .def(nb::init<Memory, std::size_t, std::int64_t>(), nb::arg("memory"), nb::arg("groups"), nb::arg("calls"),
+           "Groups that none of the last `calls` calls used leave.")
+      .def("make_room", &Window::make_room, nb::arg("groups"), nb::arg("briefly"),
+           "Begin a call that uses these groups, each once. Others leave as far as necessary; rows are copied. Returns "
+           "the missing groups, whose rows begin behind `num_used`: read them and call `append`. `briefly`: those that "
+           "this call does not count as a use of.")
+      .def(
+          "append", [](Window& self) { self.window().append(); }, "The missing groups of `make_room` are in memory.")
+      .def("offsets", &Window::offsets, nb::arg("neurons"), nb::arg("size"), nb::arg("bytes"),
+           "Where the rows of these neurons begin, in bytes. A group has `size` neurons of `bytes` each.")
+      .def_prop_ro("num_used", [](Window& self) { return self.window().num_used(); })
+      .def_prop_ro(
+          "pointer",
+          [](nb::handle self) {
+            const auto numbers = nb::cast<Window&>(self).window().pointer();
+            return Window::Numbers(numbers.data(), {numbers.size()}, self);
+          },
+          "The groups in the rows that are taken: a view, until the next call of `make_room` or `append`.")
+      .def_prop_ro(
+          "rows",
+          [](nb::handle self) {
+            const auto numbers = nb::cast<Window&>(self).window().rows();
+            return Window::Numbers(numbers.data(), {numbers.size()}, self);
+          },
+          "The row of each group of the layer, -1 outside memory: a view.");
   m.def(
       "add_neurons", &add_neurons, nb::arg("memory"), nb::arg("format"), nb::arg("offsets"), nb::arg("activations"),
       nb::arg("inputs").none(), nb::arg("out"),

@@ -89,13 +89,12 @@ def test_the_window_holds_what_recent_calls_used(dense):
         groups = np.sort(random.choice(40, random.integers(1, 12), replace=False))
         window.hold(groups)
         recent = [*recent[-2:], set(groups.tolist())]
-        held = window.pointer[: window.used].tolist()
+        held = window.pointer.tolist()
         assert len(set(held)) == len(held) <= 24
         assert set(groups.tolist()) <= set(held) <= set.union(*recent)
         for place, group in enumerate(held):
-            assert bytes(window._memory[place]) == expected[group]
-            assert window._place[group] == place
-        assert (window._place >= 0).sum() == window.used
+            assert bytes(window.memory[place]) == expected[group]
+            assert window.offsets(np.array([group * window.neurons])) == [place * array.stride]
     file.close()
     assert 0 < window.counters.misses < window.counters.misses + window.counters.hits
 
@@ -173,16 +172,16 @@ def test_the_window_forgets_what_rejected_tokens_used(dense):
     array = file.manifest.neurons[0]
     window = Window(file, array, 12, 3)
     window.hold(np.array([1, 2, 3, 4]), briefly=np.array([3, 4]))
-    assert sorted(window.pointer[: window.used]) == [1, 2, 3, 4]
+    assert sorted(window.pointer) == [1, 2, 3, 4]
     window.hold(np.array([5]))
-    assert sorted(window.pointer[: window.used]) == [1, 2, 5]
+    assert sorted(window.pointer) == [1, 2, 5]
     window.hold(np.array([1, 6]), briefly=np.array([1, 6]))  # 1 counts as used by the first call only
     window.hold(np.array([7]))
-    assert sorted(window.pointer[: window.used]) == [5, 7]
+    assert sorted(window.pointer) == [5, 7]
     full = Window(file, array, 4, 3)
     full.hold(np.array([1, 2]))
     full.hold(np.array([2, 3, 4, 8]), briefly=np.array([2]))
-    assert sorted(full.pointer[: full.used]) == [2, 3, 4, 8]
+    assert sorted(full.pointer) == [2, 3, 4, 8]
     file.close()
 
 
