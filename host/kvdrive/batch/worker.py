@@ -11,6 +11,7 @@ import torch
 
 from kvdrive.errors import InputError
 from kvdrive.generation import batches
+from kvdrive.generation.assistant import check_attention, load_assistant
 from kvdrive.plugins.attach import AttentionOptions
 from kvdrive.targets.opening import DriveOptions, open_drives
 from kvdrive.weights.opening import FlashOptions, load_from
@@ -27,6 +28,7 @@ class Work:
     drives: DriveOptions
     attention: AttentionOptions
     weights: FlashOptions | None = None  # None: in memory
+    assistant: str = ""  # the model that drafts tokens; "": none
 
 
 class Worker:
@@ -39,6 +41,10 @@ class Worker:
         self._work, self._opened = work, ExitStack()
         self._checkpoint = load_from(work.weights, work.model, work.dtype, work.device)
         self._opened.callback(self._checkpoint.close)
+        self._assistant = None
+        if work.assistant:
+            check_attention(work.attention)
+            self._assistant = load_assistant(work.assistant, work.dtype, work.device, self._checkpoint)
         tokens = min(4 * longest + 8, self._checkpoint.context) + work.new_tokens
         capacity = max(work.drives.capacity_bytes, 4 * tokens * self._checkpoint.shape.bytes_per_token)
         options = replace(work.drives, threads=threads, capacity_bytes=capacity, group=self._checkpoint.shape.group)
@@ -52,7 +58,9 @@ class Worker:
         except InputError as error:
             return {"id": name, "error": str(error)}
         batch = batches.batch([ids], self._work.new_tokens, stop_ids=self._checkpoint.stop_ids)
-        done = batches.generate(self._checkpoint, batch, self._drives, self._work.attention).tokens[0]
+        done = batches.generate(
+            self._checkpoint, batch, self._drives, self._work.attention, assistant=self._assistant
+        ).tokens[0]
         text = self._checkpoint.tokenizer.decode(done, skip_special_tokens=True)
         return {"id": name, "text": text, "prompt_tokens": len(ids), "new_tokens": len(done)}
 

@@ -11,7 +11,15 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from kvdrive.cli.groups import command
-from kvdrive.cli.options import FolderOptions, InputTier, ModelOptions, PolicyOptions, TargetOptions, WeightsTier
+from kvdrive.cli.options import (
+    FolderOptions,
+    InputTier,
+    ModelOptions,
+    PolicyOptions,
+    Speculation,
+    TargetOptions,
+    WeightsTier,
+)
 from kvdrive.cli.paths import input_file
 from kvdrive.errors import InputError
 
@@ -29,6 +37,7 @@ def batch(
     how: PolicyOptions,
     inputs: InputTier,
     placed: WeightsTier,
+    drafts: Speculation,
     out: Annotated[Path, typer.Option(help="JSONL file of the answers; what it holds already is not asked again")],
     max_new_tokens: Annotated[int, typer.Option(min=1, help="tokens of an answer at most")] = 256,
     actors: Annotated[int, typer.Option(min=0, help="Ray actors; 0: this process, without Ray")] = 0,
@@ -49,8 +58,10 @@ def batch(
     asked = read_prompts(prompts)
     attention = inputs.applied(how.options())
     drives = where.options(files)
-    weights = placed.options(drives)
-    work = Work(computed.model, computed.dtype, computed.device, max_new_tokens, drives, attention, weights)
+    weights = drafts.applied(placed.options(drives))
+    work = Work(
+        computed.model, computed.dtype, computed.device, max_new_tokens, drives, attention, weights, drafts.assistant
+    )
     console = Console(stderr=True)
     with Answers(out) as answers:
         left = [prompt for prompt in asked if prompt.id not in answers.done]

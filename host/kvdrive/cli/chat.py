@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kvdrive.cli.groups import command
-from kvdrive.cli.options import EngineOption, InputTier, MemoryTier, ModelOptions, OverflowOptions, WeightsTier
+from kvdrive.cli.options import (
+    EngineOption,
+    InputTier,
+    MemoryTier,
+    ModelOptions,
+    OverflowOptions,
+    Speculation,
+    WeightsTier,
+)
 from kvdrive.cli.paths import output_folder
 from kvdrive.errors import InputError
 from kvdrive.waiting import IMPORTS, waiting_for
@@ -35,6 +43,7 @@ def chat(
     full: OverflowOptions,
     inputs: InputTier,
     placed: WeightsTier,
+    drafts: Speculation,
     drive: Annotated[
         Path | None,
         typer.Option(
@@ -54,6 +63,7 @@ def chat(
     with waiting_for(IMPORTS):
         import torch
 
+        from kvdrive.generation.assistant import check_attention, load_assistant
         from kvdrive.generation.conversation import Conversation, is_kept
         from kvdrive.generation.decode import Sampling
         from kvdrive.plugins.attach import AttentionOptions, attach_to
@@ -64,13 +74,16 @@ def chat(
     threads = threads or os.cpu_count() or 1
     torch.set_num_threads(threads)
     held = DriveOptions(engine=engine, threads=threads, folder=drive)  # of weights on a drive, and of K and V beside
+    chosen = inputs.applied(full.applied(tier.applied(AttentionOptions(sessions=SessionOptions()))))
+    if drafts.assistant:
+        check_attention(chosen)
     with waiting_for(f"loading {computed.model}"):
-        checkpoint = load_from(placed.options(held), computed.model, computed.dtype, computed.device)
+        weights = drafts.applied(placed.options(held))
+        checkpoint = load_from(weights, computed.model, computed.dtype, computed.device)
     folder = drive or cache_folder() / "chats" / re.sub(r"[^\w.-]+", "_", checkpoint.path.resolve().name)
     folder.mkdir(parents=True, exist_ok=True)
     capacity = max(1 << 26, _SPARE * checkpoint.context * checkpoint.shape.bytes_per_token)
     options = replace(held, folder=None, capacity_bytes=capacity, group=checkpoint.shape.group)
-    chosen = inputs.applied(full.applied(tier.applied(AttentionOptions(sessions=SessionOptions()))))
     with (
         closing(checkpoint),
         open_named(folder / "drive.kv", options) as drives,
@@ -78,7 +91,11 @@ def chat(
     ):
         if not is_kept(attached.cache()):
             raise InputError(f"{checkpoint.name} keeps layers in memory, which no drive can keep: use kvdrive serve")
-        conversation = Conversation(checkpoint, attached, folder)
+        assistant = None
+        if drafts.assistant:
+            with waiting_for(f"loading {drafts.assistant}"):
+                assistant = load_assistant(drafts.assistant, computed.dtype, computed.device, checkpoint)
+        conversation = Conversation(checkpoint, attached, folder, assistant)
         sys.stderr.write(f"{HELP}; everything is in {folder}\n")
         if conversation.messages:
             sys.stderr.write(
@@ -118,4 +135,6 @@ def _show(conversation: Conversation, text: str, new_tokens: int, sampling: Samp
         answer.close()  # type: ignore[attr-defined]
     sys.stdout.write("\n")
     sys.stdout.flush()
-    sys.stderr.write(f"({conversation.computed} tokens computed, {conversation.tokens} on the drive)\n")
+    drafted = conversation.drafted
+    share = "" if drafted is None else f"; {drafted.accepted} of {drafted.drafted} drafted tokens accepted"
+    sys.stderr.write(f"({conversation.computed} tokens computed, {conversation.tokens} on the drive{share})\n")

@@ -327,6 +327,42 @@ class WeightsTier:
 
 
 @dataclass(frozen=True)
+class Speculation:
+    """A model that drafts tokens, which another one verifies."""
+
+    assistant: Annotated[
+        str,
+        typer.Option(
+            help="a small model with the same vocabulary, named as --model: it drafts tokens, and one call of the "
+            "model verifies all of them. The tokens stay the same"
+        ),
+    ] = ""
+    accepted: Annotated[
+        str,
+        typer.Option(
+            help="of dense models on flash: neurons that the first tokens of a verifying call used stay in memory. The "
+            "share of the tokens, 0 to 1; auto: the share that has been accepted so far"
+        ),
+    ] = "auto"
+
+    def applied(self, weights: FlashOptions | None) -> FlashOptions | None:
+        """`weights` with this share. Raises InputError."""
+        if self.accepted == "auto":
+            return weights and replace(weights, accepted="auto")
+        if not self.assistant:
+            raise InputError("--accepted goes with --assistant")
+        if weights is None:
+            raise InputError("--accepted is for weights on flash: leave it out with weights in memory")
+        try:
+            share = float(self.accepted)
+        except ValueError:
+            share = 0.0
+        if not 0 < share <= 1:
+            raise InputError(f"--accepted {self.accepted} is no share: give a number above 0 and up to 1, or auto")
+        return replace(weights, accepted=share)
+
+
+@dataclass(frozen=True)
 class MemoryTier:
     """Where running sequences are."""
 

@@ -20,6 +20,7 @@ from kvdrive.cli.options import (
     OverflowOptions,
     PolicyOptions,
     SessionLimits,
+    Speculation,
     TargetOptions,
     WeightsTier,
     kept_drives,
@@ -51,6 +52,7 @@ def serve(
     inputs: InputTier,
     kept: SessionLimits,
     placed: WeightsTier,
+    drafts: Speculation,
     name: Annotated[str, typer.Option(help="name of the model for clients; default: that of its folder")] = "",
     host: Annotated[str, typer.Option(help="address; others than this machine's own need a key")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: a free one, which is printed")] = 8000,
@@ -78,6 +80,8 @@ def serve(
     Also /v1/models, /health and Prometheus /metrics. Up to --concurrency requests run at the same time: one call of the
     model computes the next token of all of them, and between two such calls a part of one prompt is computed.
     """
+    if drafts.assistant:
+        raise InputError("serve computes sequences together, without drafts: take generate, chat or batch")
     try:
         import uvicorn
     except ImportError as error:
@@ -96,7 +100,7 @@ def serve(
 
     options = where.options(files)
     with waiting_for(f"loading {computed.model}"):
-        checkpoint = load_from(placed.options(options), computed.model, computed.dtype, computed.device)
+        checkpoint = load_from(drafts.applied(placed.options(options)), computed.model, computed.dtype, computed.device)
     listening = _bind(host, port)
     threads = where.threads or os.cpu_count() or 1
     context = full.context or checkpoint.context

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
+from kvdrive.generation.assistant import Assistant, assisted_steps
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.decode import GREEDY, Sampling, Step, steps
 from kvdrive.generation.generate import greedy
@@ -58,7 +59,7 @@ class Generated:
     """New tokens of each row up to its first stop token, the record, and how K and V went to the drives.
 
     `writeback` is None where nothing goes to drives; `removals`: see AttachedCache; `logits` are those of the
-    first steps asked for.
+    first steps asked for. `weights_bytes`: of experts or neurons read by steps behind the first one; None: in memory.
     """
 
     tokens: list[list[int]]
@@ -66,6 +67,7 @@ class Generated:
     writeback: dict[str, Any] | None
     removals: list[Removal]
     logits: list[torch.Tensor] = field(default_factory=list)
+    weights_bytes: int | None = None
 
 
 def generate(
@@ -77,9 +79,11 @@ def generate(
     on_step: OnStep = lambda step: None,
     on_layer: OnLayer = lambda layer: None,
     keep_logits: int = 0,
+    assistant: Assistant | None = None,
 ) -> Generated:
     """Generate with K and V on `drives`; `on_layer` is called during the prefill, `on_step` after each step.
 
+    `assistant`: drafts tokens for a batch of one sequence.
     Raises UnsupportedError, RangeError, CommandError, TargetError.
     """
     rows: list[torch.Tensor] = []
@@ -88,11 +92,11 @@ def generate(
     with attach_to(checkpoint.model, record.drives, attention) as attachment:
         cache, work = _begin(attachment, work)
         record.begin()
-        options = {"mask": work.mask, "sampling": work.sampling, "stop_ids": work.stop_ids}
         with record.watch_layers(checkpoint.model, lambda layer: None if rows else on_layer(layer)):
-            for step in steps(checkpoint.model, work.ids, cache, work.new_tokens, **options):
+            for step in _steps(checkpoint, work, cache, assistant):
                 if not rows:
                     cache.synchronize()  # writing K and V to the drives counts as part of the prefill
+                    in_prefill = _weights_bytes(checkpoint)
                 record.step()
                 rows.append(step.tokens)
                 if len(logits) < keep_logits:
@@ -103,7 +107,22 @@ def generate(
                 checkpoint.model(rows[-1][:, None].to(checkpoint.model.device), past_key_values=cache)
         writeback, removals = cache.writeback(), cache.removals
     record.end()
-    return Generated(_until_stop(torch.stack(rows, dim=1), work.stop_ids), record, writeback, removals, logits)
+    tokens = _until_stop(torch.stack(rows, dim=1), work.stop_ids)
+    read = None if checkpoint.weights is None else _weights_bytes(checkpoint) - in_prefill
+    return Generated(tokens, record, writeback, removals, logits, read)
+
+
+def _steps(checkpoint: Checkpoint, work: Batch, cache: AttachedCache, assistant: Assistant | None) -> Iterator[Step]:
+    """The steps of a batch, with drafts if there is an assistant."""
+    how: dict[str, Any] = {"sampling": work.sampling, "stop_ids": work.stop_ids}
+    if assistant is not None:
+        return assisted_steps(checkpoint.model, work.ids, cache, work.new_tokens, assistant, **how)
+    return steps(checkpoint.model, work.ids, cache, work.new_tokens, mask=work.mask, **how)
+
+
+def _weights_bytes(checkpoint: Checkpoint) -> int:
+    """Bytes of experts or neurons that were read so far."""
+    return 0 if checkpoint.weights is None else checkpoint.weights.file.counters()["bytes"]
 
 
 def _begin(attachment: Attachment, work: Batch) -> tuple[AttachedCache, Batch]:

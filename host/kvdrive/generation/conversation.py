@@ -8,10 +8,12 @@ from pathlib import Path
 
 import torch
 from transformers import PreTrainedTokenizerBase
+from transformers.cache_utils import Cache
 
 from kvdrive.errors import InputError
+from kvdrive.generation.assistant import Assistant, Drafted, assisted_steps
 from kvdrive.generation.checkpoints import Checkpoint
-from kvdrive.generation.decode import Sampling, steps
+from kvdrive.generation.decode import Sampling, Step, steps
 from kvdrive.generation.spelling import as_held
 from kvdrive.generation.text import TextStream
 from kvdrive.kvcache.cache import DriveCache
@@ -46,12 +48,14 @@ def wants_special(tokenizer: PreTrainedTokenizerBase) -> bool:
 class Conversation:
     """Messages in `folder`/MESSAGES, their tokens in the session NAME of the drive. `computed`: tokens of the last
     prompt
-    that had to be computed because they were not on the drive."""
+    that had to be computed because they were not on the drive. `assistant`: drafts tokens."""
 
-    def __init__(self, checkpoint: Checkpoint, attachment: Attachment, folder: Path) -> None:
+    def __init__(
+        self, checkpoint: Checkpoint, attachment: Attachment, folder: Path, assistant: Assistant | None = None
+    ) -> None:
         self.messages: Messages = []
         self.computed = 0
-        self._checkpoint = checkpoint
+        self._checkpoint, self._assistant = checkpoint, assistant
         self._store = attachment.sessions
         self._overflow = attachment.overflow
         self._messages_file = folder / MESSAGES
@@ -64,6 +68,11 @@ class Conversation:
         """Number of tokens whose K and V the drive keeps."""
         entry = self._store.index.named(NAME, "")
         return 0 if entry is None else entry.tokens
+
+    @property
+    def drafted(self) -> Drafted | None:
+        """What the assistant has drafted since the process began; None without one."""
+        return None if self._assistant is None else self._assistant.counters
 
     def answer(self, text: str, new_tokens: int, sampling: Sampling) -> Iterator[str]:
         """Pieces of the answer to `text`. Ends early, and keeps what was said, when the iterator is closed.
@@ -82,13 +91,9 @@ class Conversation:
             )
         cache = self._store.cache(ids, NAME, new_tokens=new_tokens)
         self.computed = len(ids) - int(cache.get_seq_length())
-        stops = self._checkpoint.stop_ids
         stream, said = TextStream(tokenizer), ""
         try:
-            for step in steps(
-                self._checkpoint.model, torch.tensor([ids]), cache, new_tokens, sampling=sampling, stop_ids=stops,
-                at_once=context // 4 if self._overflow.how == "trim" else 0,
-            ):  # fmt: skip
+            for step in self._steps(torch.tensor([ids]), cache, new_tokens, sampling):
                 piece = stream.put(int(step.tokens[0]))
                 said += piece
                 yield piece
@@ -100,6 +105,15 @@ class Conversation:
         finally:
             self._store.release(cache)
         self._save([*messages, {"role": ASSISTANT, "content": said}])
+
+    def _steps(self, ids: torch.Tensor, cache: Cache, new_tokens: int, sampling: Sampling) -> Iterator[Step]:
+        """The steps of an answer to ids [1, tokens]."""
+        model, stops = self._checkpoint.model, self._checkpoint.stop_ids
+        if self._assistant is not None:
+            return assisted_steps(model, ids, cache, new_tokens, self._assistant, sampling=sampling, stop_ids=stops)
+        context = self._overflow.context or self._checkpoint.context
+        at_once = context // 4 if self._overflow.how == "trim" else 0
+        return steps(model, ids, cache, new_tokens, sampling=sampling, stop_ids=stops, at_once=at_once)
 
     def start_anew(self) -> None:
         """Forget the messages, and erase their K and V from the drive."""

@@ -15,6 +15,7 @@ import torch
 from rich.console import Console
 
 from kvdrive.generation import batches
+from kvdrive.generation.assistant import Assistant, check_attention, load_assistant
 from kvdrive.generation.batches import Batch, Generated
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.decode import GREEDY, Sampling
@@ -47,6 +48,7 @@ class Settings:
     drives: DriveOptions = field(default_factory=DriveOptions)
     attention: AttentionOptions = field(default_factory=AttentionOptions)
     session: str = ""  # the session that goes on, by name
+    assistant: str = ""  # the model that drafts tokens; "": none
     check: bool = False
     verify_steps: int = 0  # decode steps that the compiled kernels repeat; their results must have the same bits
     report: Path | None = None
@@ -82,9 +84,15 @@ def run(settings: Settings, read_prompts: ReadPrompts, console: Console) -> Repo
 def _run(checkpoint: Checkpoint, settings: Settings, read_prompts: ReadPrompts, console: Console) -> Report:
     """`run` with the model in memory."""
     work = prepare(checkpoint, settings, read_prompts(checkpoint))
+    assistant = None
+    if settings.assistant:
+        check_attention(settings.attention, len(work.ids))
+        with waiting_for(f"loading {settings.assistant}", console):
+            assistant = load_assistant(settings.assistant, settings.dtype, settings.device, checkpoint)
     settings = replace(settings, drives=_with_room(settings.drives, checkpoint, work))
-    done = _generate(checkpoint, work, settings, console)
+    done = _generate(checkpoint, work, settings, console, assistant)
     report = summarise(checkpoint, work, done, settings.options())
+    report["assistant"] = assistant.report() if assistant else None
     report |= _compare(_whole(checkpoint, settings), work, done, console) if settings.check else NO_COMPARISON
     report["verify"] = _verify(checkpoint, work, done, settings, console) if settings.verify_steps else None
     if settings.stream:
@@ -146,7 +154,9 @@ def _with_room(drives: DriveOptions, checkpoint: Checkpoint, work: Batch) -> Dri
     )
 
 
-def _generate(checkpoint: Checkpoint, work: Batch, settings: Settings, console: Console) -> Generated:
+def _generate(
+    checkpoint: Checkpoint, work: Batch, settings: Settings, console: Console, assistant: Assistant | None
+) -> Generated:
     display = Display(console, checkpoint.tokenizer, settings.stream)
     keep = settings.verify_steps + 1
     require_space(settings.drives)
@@ -162,6 +172,7 @@ def _generate(checkpoint: Checkpoint, work: Batch, settings: Settings, console: 
             on_step=display.on_step,
             on_layer=display.on_layer,
             keep_logits=keep,
+            assistant=assistant,
         )
 
 

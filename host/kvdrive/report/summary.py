@@ -41,7 +41,7 @@ def summarise(checkpoint: Checkpoint, work: Batch, done: Generated, options: dic
             "decode": _counted(names, decode),
         },
         "writeback": done.writeback,
-        "weights": checkpoint.weights.report() if checkpoint.weights else None,
+        "weights": _weights_read(checkpoint, done, new_tokens - len(done.tokens)),
         "disk": done.record.transfers,
         "removals": [asdict(removal) for removal in done.removals],
         "modelled": {
@@ -99,6 +99,12 @@ def _rows(report: Report) -> Iterator[tuple[str, str]]:
             yield "numbers corrected", f"{inputs['corrected']:,}"
     if weights := report["weights"]:
         yield from _weights(weights)
+    if assistant := report["assistant"]:
+        share = "-" if assistant["share"] is None else f"{assistant['share']:.0%}"
+        yield "tokens that the assistant drafted", f"{assistant['drafted']:,}, of these {share} accepted"
+        yield "calls of the model that verified them", f"{assistant['calls']:,}"
+        if assistant["window_share"] is not None:
+            yield "tokens of such a call that the window remembers", f"{assistant['window_share']:.0%}"
     if removals := report["removals"]:
         left = f"{sum(one['tokens'] for one in removals):,}, at {', '.join(str(one['at']) for one in removals)}"
         yield "tokens that left because the positions were used up", left
@@ -111,6 +117,13 @@ def _rows(report: Report) -> Iterator[tuple[str, str]]:
     yield from _waits(report["disk"])
     yield "attention jobs", f"{total['attention_jobs']:,}"
     yield "commands", f"{total['commands']:,}"
+
+
+def _weights_read(checkpoint: Checkpoint, done: Generated, tokens: int) -> dict[str, Any] | None:
+    """The counters of weights on flash, with the bytes that each of so many `tokens` behind the first one took."""
+    if checkpoint.weights is None or done.weights_bytes is None:
+        return None
+    return checkpoint.weights.report() | {"bytes_per_token": done.weights_bytes / tokens if tokens else None}
 
 
 def _waits(disks: dict[str, dict[str, dict[str, int]]]) -> Iterator[tuple[str, str]]:
@@ -138,6 +151,8 @@ def _weights(weights: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "experts that the layer before had foreseen", f"{weights['recall']:.0%}"
         yield "experts read ahead", f"{weights['read_ahead']:,}, of these {weights['read_ahead_withdrawn']:,} in part"
     yield "bytes of weights read", f"{weights['flash_bytes']:,}"
+    if weights["bytes_per_token"] is not None:
+        yield "decode: bytes of weights read per token", f"{weights['bytes_per_token']:,.0f}"
 
 
 def _rate(times: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ from transformers import PreTrainedModel
 
 from kvdrive import choices
 from kvdrive.errors import InputError
+from kvdrive.weights.acceptance import Accepted
 from kvdrive.weights.bundles import Array
 from kvdrive.weights.eviction import Eviction, make_eviction
 from kvdrive.weights.eviction.prior import Prior
@@ -34,14 +35,14 @@ class WeightsOptions:
 
     `look_ahead`: on, off, or auto, which reads ahead while that pays. `window`: neurons that none of the last so many
     calls of a layer used leave memory; of a call with several tokens of one sequence the first ones count, by the share
-    `accepted` of them that speculative decoding accepts.
+    `accepted` of them that speculative decoding accepts, "auto": that of the calls so far, if it says how they ended.
     """
 
     memory: int | Fraction = Fraction(1, 2)
     eviction: str = "lfu"
     look_ahead: choices.LookAhead = "auto"
     window: int = 5
-    accepted: float = 1.0
+    accepted: Accepted = 1.0
 
 
 class FlashWeights:

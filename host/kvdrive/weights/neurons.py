@@ -8,7 +8,6 @@ zeros; other activation functions give them with thresholds only (`cuts`), and w
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -18,12 +17,13 @@ import torch
 from transformers import PreTrainedModel
 
 from kvdrive._native import add_neurons
+from kvdrive.weights.acceptance import Acceptance
 from kvdrive.weights.managing import Managing
 from kvdrive.weights.window import Groups, Window
 
 Activate = Callable[[torch.Tensor], torch.Tensor]
 _JOIN = "+"
-_DRAFT = 32  # tokens that one call verifies at most; a call with more is a prompt
+DRAFT = 32  # tokens that one call verifies at most; a call with more is a prompt
 _FEW_TOKENS = 4  # for which neurons are added one by one
 _GATE = "gate_proj.weight"
 _GATED = {"gate_proj", "up_proj", "down_proj", "act_fn"}  # the names that the code of a gated part uses
@@ -95,8 +95,8 @@ class SparseSum:
     """The part of a layer behind its activation, from neurons in a window. `dtype`: precision of the computation.
 
     `managing`: counts the time of memory management. `activate`: the activation function of neurons whose gates are on
-    flash. `accepted`: share of the tokens of a call that speculative decoding will probably accept; the window does not
-    remember what the others used.
+    flash. `acceptance`: of the tokens of a call that verifies a draft; the window does not remember what those used
+    that will probably be rejected.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class SparseSum:
         activate: Activate | None = None,
     ) -> None:
         self._window, self._dtype, self._activate, self._managing = window, dtype, activate, managing
-        self.accepted = 1.0
+        self.acceptance = Acceptance()
         self._hidden = window.width // len(block.matrices)
         self._padding = groups * window.neurons - block.shape[0]
         self.active = self.total = 0
@@ -124,9 +124,10 @@ class SparseSum:
             padded = torch.nn.functional.pad(activations, (0, self._padding))
             wanted = (padded != 0).any(0)
             groups = _groups_of(wanted, size)
-            lasting = groups
-            if self.accepted < 1 and 1 < len(padded) <= _DRAFT:
-                lasting = _groups_of((padded[: math.ceil(self.accepted * len(padded))] != 0).any(0), size)
+            briefly = groups[:0]
+            if self.acceptance.share < 1 and 1 < len(padded) <= DRAFT:
+                lasting = _groups_of((padded[: self.acceptance.lasting(len(padded))] != 0).any(0), size)
+                briefly = np.setdiff1d(groups, lasting, assume_unique=True)
             self.active += int(wanted.sum())
             self.total += activations.shape[1]
             out = torch.zeros(len(activations), self._hidden, dtype=torch.float32)
@@ -134,16 +135,17 @@ class SparseSum:
                 groups = self._window.held_first(groups)
         for begin in range(0, len(groups), self._window.capacity):
             chunk = groups[begin : begin + self._window.capacity]
+            whole = len(chunk) == len(groups)
             with self._managing:
-                self._window.hold(chunk, np.setdiff1d(chunk, lasting, assume_unique=True))
+                self._window.hold(chunk, briefly if whole else np.intersect1d(briefly, chunk, assume_unique=True))
             if self._few(padded, chunk):
-                self._add(padded, inputs, chunk, out)
+                self._add(padded, inputs, None if whole else chunk, out)
                 continue
             with self._managing:
                 rows, held = self._window.rows(chunk, self._dtype)
                 numbers = torch.from_numpy((held[:, None] * size + np.arange(size)).reshape(-1))
                 values = padded[:, numbers]
-                if len(groups) > len(chunk):  # groups of other chunks may be in memory, too
+                if not whole:  # groups of other chunks may be in memory, too
                     values = values * torch.from_numpy(np.isin(held, chunk).repeat(size))
                 values = torch.nn.functional.pad(values, (0, len(rows) - values.shape[1]))
             *factors, down = rows.split(self._hidden, dim=1)
@@ -164,13 +166,17 @@ class SparseSum:
             return False
         return len(padded) * len(chunk) <= self._window.used
 
-    def _add(self, padded: torch.Tensor, inputs: torch.Tensor | None, chunk: Groups, out: torch.Tensor) -> None:
-        """Add the active neurons of `chunk` to `out` [tokens, h], with the sums of engine/fast/neurons.hpp."""
+    def _add(self, padded: torch.Tensor, inputs: torch.Tensor | None, chunk: Groups | None, out: torch.Tensor) -> None:
+        """Add the active neurons, only those of `chunk` if it is given, to `out` [tokens, h].
+
+        The sums are those of engine/fast/neurons.hpp.
+        """
         name = str(self._dtype).removeprefix("torch.")
         for token, values in enumerate(padded):
             with self._managing:
                 neurons = values.nonzero()[:, 0].numpy()
-                neurons = neurons[np.isin(neurons // self._window.neurons, chunk)]
+                if chunk is not None:
+                    neurons = neurons[np.isin(neurons // self._window.neurons, chunk)]
                 mine = None if inputs is None else inputs[token].float().numpy()
                 offsets = self._window.offsets(neurons)
             add_neurons(

@@ -25,6 +25,7 @@ from kvdrive.generation.progress import bar
 from kvdrive.targets.key_value import KeyValueNamespace
 from kvdrive.targets.opening import DriveOptions, cache_folder, lend, open_drives, open_existing
 from kvdrive.weights import convert, drive_values, fingerprint
+from kvdrive.weights.acceptance import Accepted
 from kvdrive.weights.cuts import EXACT, Cuts, cuts_of, install_cuts
 from kvdrive.weights.drive_ffn import DRIVE
 from kvdrive.weights.drive_model import DriveModel
@@ -84,7 +85,7 @@ def make_file(checkpoint: Path, path: Path | None, format: str, console: Console
 class FlashOptions:
     """The file of weights, None for its place in the cache, and a copy of it on another drive (see `WeightsFile`).
 
-    `ffn`: see `cuts_of`. `accepted`: share of the tokens of a draft that are accepted. See `WeightsOptions`.
+    `ffn`: see `cuts_of`. `accepted`: share of the tokens of a verifying call that last. See `WeightsOptions`.
     `on_drive`: the drives whose first one holds the weights, in place of the file. With `ffn` "drive" it computes, too.
     """
 
@@ -95,7 +96,7 @@ class FlashOptions:
     weights_window: int = 5
     ffn: str = EXACT
     weights_copy: Path | None = None
-    accepted: float = 1.0
+    accepted: Accepted = 1.0
     on_drive: DriveOptions | None = None
 
 

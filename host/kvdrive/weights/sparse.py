@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from kvdrive.errors import InputError
+from kvdrive.weights.acceptance import Acceptance
 from kvdrive.weights.loading import WeightsOptions, resident_model
 from kvdrive.weights.managing import Managing
 from kvdrive.weights.memory import size
@@ -22,8 +23,8 @@ LEAST = 16  # a window holds at least one 16th of its layer
 class SparseWeights:
     """A model and the file with its neurons. The tokens are those of the model in memory.
 
-    `model` has the resident tensors in `dtype`. `predictors`: what is not foreseen counts as zero. Raises InputError if
-    the memory is too small.
+    `model` has the resident tensors in `dtype`. `predictors`: what is not foreseen counts as zero. `acceptance` is told
+    how drafts were verified. Raises InputError if the memory is too small.
     """
 
     def __init__(
@@ -47,11 +48,12 @@ class SparseWeights:
             raise InputError(f"{file.path} holds the neurons of another model: convert this one")
         self._managing = Managing(file)
         self._windows = [Window(file, one, max(1, int(one.count * share)), options.window) for one in arrays]
+        self.acceptance = Acceptance.of(options.accepted)
         self._sums = []
         for array, window, block in zip(arrays, self._windows, blocks.values(), strict=True):
             activate = activation_of(block.module) if gates else None
             self._sums.append(SparseSum(window, block, array.count, dtype, self._managing, activate))
-            self._sums[-1].accepted = options.accepted
+            self._sums[-1].acceptance = self.acceptance
             install(block, self._sums[-1], predictors.parts[array.name].foreseen if gates and predictors else None)
         if predictors and not gates:
             install_predictors(self.model, predictors)
