@@ -103,3 +103,5 @@ class SparseWeights:
     def close(self) -> None:
         """Close the file; nothing is in flight between two calls of the model."""
         self.file.close()
+        for window in self._windows:
+            window.close()

@@ -44,25 +44,35 @@ class Window:
         self._part = array.parts[0]
         self._stored = self._part.view(torch.from_numpy(self._memory))
         self.neurons, self.width = self._part.shape
-        self._held = NeuronWindow(self._memory, array.count, calls)
+        self._open: NeuronWindow | None = NeuronWindow(self._memory, array.count, calls)
         self.counters = WindowCounters()
+
+    @property
+    def _rows(self) -> NeuronWindow:
+        if self._open is None:
+            raise TargetError(f"{self._file.path} is closed")
+        return self._open
+
+    def close(self) -> None:
+        """Nothing is in memory any more. The counters stay."""
+        self._open = None
 
     @property
     def used(self) -> int:
         """Groups in memory, in the first places."""
-        return self._held.num_used
+        return self._rows.num_used
 
     @property
     def pointer(self) -> Groups:
         """The groups in these places; a view that is valid until the next `hold`."""
-        return self._held.pointer
+        return self._rows.pointer
 
     def hold(self, groups: Groups, briefly: Groups = _NONE) -> None:
         """Have these groups in memory, at most `capacity`; others may stay. Raises TargetError.
 
         `briefly`: those of them that this call does not count as a use of. If a read fails, nothing is added.
         """
-        missing = self._held.make_room(groups, briefly)
+        missing = self._rows.make_room(groups, briefly)
         self.counters.hits += len(groups) - len(missing)
         self.counters.misses += len(missing)
         if not len(missing):
@@ -73,11 +83,11 @@ class Window:
         except TargetError:
             self._memory[places] = 0  # what `rows` gives behind the neurons stays finite
             raise
-        self._held.append()
+        self._rows.append()
 
     def held_first(self, groups: Groups) -> Groups:
         """These groups, those in memory in front."""
-        return groups[np.argsort(self._held.rows[groups] < 0, kind="stable")]
+        return groups[np.argsort(self._rows.rows[groups] < 0, kind="stable")]
 
     def rows(self, groups: Groups, dtype: torch.dtype) -> tuple[torch.Tensor, Groups]:
         """The neurons of `groups`, which are in memory, as rows [neurons, width], and the groups that these are.
@@ -88,7 +98,7 @@ class Window:
         if self._part.is_in(dtype):
             return self._stored[: self._rounded(self.used)].view(-1, self.width), self.pointer
         places = np.zeros(self._rounded(len(groups)), np.int64)
-        places[: len(groups)] = self._held.rows[groups]
+        places[: len(groups)] = self._rows.rows[groups]
         chosen = self._stored[torch.from_numpy(places)]
         return self._part.numbers_of(chosen, dtype).view(-1, self.width), groups
 
@@ -108,4 +118,4 @@ class Window:
 
     def offsets(self, neurons: Groups) -> Groups:
         """Where in `memory` the rows of these neurons, whose groups are there, begin. Bytes."""
-        return self._held.offsets(neurons, self.neurons, self._part.bytes // self.neurons)
+        return self._rows.offsets(neurons, self.neurons, self._part.bytes // self.neurons)

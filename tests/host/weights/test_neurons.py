@@ -203,6 +203,15 @@ def test_a_damaged_neuron_ends_the_text(dense, opened, tmp_path):
     assert torch.equal(greedy(checkpoint.model, torch.tensor([[5, 6, 7]])), greedy(whole, torch.tensor([[5, 6, 7]])))
 
 
+def test_closed_weights_say_so(dense):
+    folder, path = dense("mini_relu")
+    checkpoint = load(str(folder), "float32", FlashOptions(path, Fraction(1)))
+    checkpoint.close()
+    with pytest.raises(TargetError, match="is closed"):
+        checkpoint.model(torch.tensor([[5]]))
+    assert checkpoint.weights.report()["hits"] == 0
+
+
 def test_too_little_memory_says_what_is_needed(dense):
     folder, path = dense("opt")
     with pytest.raises(InputError, match=r"give --weights-memory \d+M or more"):
