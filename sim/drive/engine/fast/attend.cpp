@@ -120,25 +120,16 @@ class Block {
     const Stored stored(piece, start, end, d);
     first = stored.first;
     n = stored.n;
+    const bool expanded = piece.rows.format == nvme::kFp8;
+    if (expanded) kernels.expand_e4m3(stored.rows, n, d, expanded_);
     for (unsigned i = 0; i < n; ++i) {
-      rows[i] = reinterpret_cast<const std::uint16_t*>(stored.rows[i]);
-      if (piece.rows.format == nvme::kFp8) rows[i] = expand(kernels, stored.rows[i], i, d);
+      rows[i] = expanded ? expanded_ + std::size_t{i} * d : reinterpret_cast<const std::uint16_t*>(stored.rows[i]);
     }
   }
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
 
  private:
-  // Rows in pages have the next block's rows right behind this block's. A prefetch never faults.
-  const std::uint16_t* expand(const Kernels& kernels, const std::byte* row, unsigned i, unsigned d) {
-    for (unsigned at = 0; at < d; at += abi::kBeatBytes) {
-      __builtin_prefetch(row + std::size_t{kBlockTokens} * d + at, 0, 2);
-    }
-    std::uint16_t* const to = expanded_ + std::size_t{i} * d;
-    kernels.expand_e4m3(row, d, to);
-    return to;
-  }
-
   alignas(abi::kBeatBytes) std::uint16_t expanded_[kBlockTokens * abi::kMaxHeadDim];
 };
 

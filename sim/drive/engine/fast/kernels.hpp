@@ -62,8 +62,8 @@ struct Kernels {
   void (*decode_int8)(const std::byte* row, unsigned d, std::uint16_t* out);
   void (*decode_int4)(const std::byte* row, unsigned d, std::uint16_t* out);
 
-  // out[i] = number i of a row of d numbers in e4m3, divided by kE4m3Scale, as binary16. d is a multiple of 8.
-  void (*expand_e4m3)(const std::byte* row, unsigned d, std::uint16_t* out);
+  // out[t * d + i] = number i of row t in e4m3, divided by kE4m3Scale, as binary16, for t < n <= kBlockTokens.
+  void (*expand_e4m3)(const std::byte* const* rows, unsigned n, unsigned d, std::uint16_t* out);
 
   // dots[h * kBlockTokens + t] = sum_i q[h * d + i] * rows[t][i] for t < n <= kBlockTokens. `dots` has room for whole
   // blocks. 1 <= g <= kTileHeads, d is a multiple of 8.

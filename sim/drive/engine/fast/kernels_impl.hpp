@@ -204,9 +204,16 @@ void decode_int4(const std::byte* row, unsigned d, std::uint16_t* out) {
 constexpr unsigned kSmallBytes = 16, kLargeBytes = sizeof(Vector) < kSmallBytes ? kSmallBytes : sizeof(Vector);
 
 // A code is extended with its sign, shifted, and loses the second copy of the sign.
-void expand_e4m3(const std::byte* __restrict row, unsigned d, std::uint16_t* __restrict out) {
+void expand_row(const std::byte* __restrict row, unsigned d, std::uint16_t* __restrict out) {
   const auto* codes = reinterpret_cast<const std::int8_t*>(row);
   for (unsigned i = 0; i < d; ++i) out[i] = static_cast<std::uint16_t>(codes[i] * 0x80 & 0xbfff);
+}
+
+void expand_e4m3(const std::byte* const* rows, unsigned n, unsigned d, std::uint16_t* out) {
+  for (unsigned t = 0; t < n; ++t, out += d) {
+    for (unsigned i = 0; i < d; i += abi::kBeatBytes) __builtin_prefetch(rows[t] + kBlockTokens * d + i, 0, 2);
+    expand_row(rows[t], d, out);
+  }
 }
 
 typedef std::int16_t SmallHalves __attribute__((vector_size(kSmallBytes)));
