@@ -439,6 +439,8 @@ def _answer(jobs: list[Job], answer: Answer, target: Any) -> None:
 def _score_scales(exponents: NDArray[np.int64], scaling: float | None, head_dim: int) -> NDArray[np.uint32]:
     """Binary32 patterns [batch, heads] of the factor from the halves' dot products to the scores' logarithm of two."""
     scale = head_dim**-0.5 if scaling is None else scaling
+    if not exponents.any():  # every head fits binary16 as it is
+        return np.full(exponents.shape, scale_bits(scale, head_dim), np.uint32)
     known = {int(e): scale_bits(scale * 2.0 ** int(e), head_dim) for e in np.unique(exponents)}
     return np.array([[known[int(e)] for e in row] for row in exponents], np.uint32)
 

@@ -84,15 +84,7 @@ class Scorer:
 
     def scores(self, q: Halves, k: Halves, scale_log2e: int) -> Scores:
         """q [heads, g, d], k [heads, tokens, d], binary32 pattern of the scale -> int32 [heads, g, tokens]."""
-        dots = np.stack([self._dots(*head) for head in zip(q, k, strict=True)])
-        with np.errstate(over="ignore"):  # beyond binary32 the score saturates
-            scaled = dots * np.uint32(scale_log2e).view(np.float32)
-        fixed = np.rint(scaled.astype(np.float64) * 2.0**abi.SCORE_FRACTION_BITS)
-        return _to_int32(fixed)
-
-    def _dots(self, q: Halves, k: Halves) -> NDArray[np.float32]:
-        status, dots = self._engine.gemv_rows(
-            np.ascontiguousarray(q).view(np.uint16), np.ascontiguousarray(k).view(np.uint16)
+        found: Scores = self._engine.scores(
+            np.ascontiguousarray(q).view(np.uint16), np.ascontiguousarray(k).view(np.uint16), scale_log2e
         )
-        assert status == 0, "finite halves of the kernels' shapes"
-        return dots.view(np.float32)
+        return found

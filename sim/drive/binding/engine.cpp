@@ -8,6 +8,9 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
 
+#include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
@@ -104,6 +107,34 @@ auto gemv_rows(SingleKernels& engine, In<std::uint16_t, 2> q, In<std::uint16_t, 
   return std::tuple(status, to_numpy<std::uint32_t, 2>(std::move(dots), {g, tokens}));
 }
 
+// Scores as the drive computes them: the exact dot products rounded to binary32, times the scale in binary32, then as
+// Q12.20, which saturates (docs/arithmetic.md).
+auto scores(SingleKernels& engine, In<std::uint16_t, 3> q, In<std::uint16_t, 3> k, std::uint32_t scale_log2e) {
+  const std::size_t heads = q.shape(0), g = q.shape(1), d = q.shape(2), tokens = k.shape(1), count = g * tokens;
+  require(k.shape(0) == heads && k.shape(2) == d, "q and k differ in their heads or in their head dimension");
+  require(tokens <= abi::kMaxTokens && g <= abi::kMaxCommandGroup && d <= abi::kMaxHeadDim, "an array is too large");
+  const auto scale = std::bit_cast<float>(scale_log2e);
+  require(std::isfinite(scale), "the scale is not finite");
+  std::vector<std::int32_t> found(heads * count);
+  std::uint32_t status = 0;
+  {
+    nb::gil_scoped_release release;
+    constexpr double kOne = 1 << abi::kScoreFractionBits;
+    std::vector<std::uint32_t> dots(count);
+    for (std::size_t head = 0; head < heads; ++head) {
+      status |= engine.gemv_rows(q.data() + head * g * d, k.data() + head * tokens * d, static_cast<std::uint32_t>(g),
+                                 static_cast<std::uint32_t>(d), static_cast<std::uint32_t>(tokens), dots.data());
+      for (std::size_t i = 0; i < count; ++i) {
+        const float scaled = std::bit_cast<float>(dots[i]) * scale;
+        const double fixed = std::nearbyint(static_cast<double>(scaled) * kOne);
+        found[head * count + i] = static_cast<std::int32_t>(std::clamp(fixed, -0x1p31, 0x1p31 - 1));
+      }
+    }
+  }
+  require(status == 0, "q or k holds an Inf or NaN, or has no shape of the kernels");
+  return to_numpy<std::int32_t, 3>(std::move(found), {heads, g, tokens});
+}
+
 auto gemv_columns(SingleKernels& engine, In<std::uint16_t, 2> q, In<std::uint16_t, 3> k, std::uint32_t tokens) {
   const std::size_t g = q.shape(0), r = q.shape(1);
   require(k.shape(1) == r && k.shape(2) == abi::kLanes, "k must be [blocks][r][32] with the r of q");
@@ -180,6 +211,8 @@ void bind_engine(nb::module_& m) {
       .def("page_filter", &page_filter, nb::arg("pages"), nb::arg("bitmap"), nb::arg("rows"), nb::arg("row_bytes"),
            nb::arg("page_bytes"), "-> (status, rows, rows_seen, rows_kept, page_needed)")
       .def("gemv_rows", &gemv_rows, nb::arg("q"), nb::arg("k"), "binary16 patterns -> (status, dots [g, tokens])")
+      .def("scores", &scores, nb::arg("q"), nb::arg("k"), nb::arg("scale_log2e"),
+           "binary16 patterns q [heads, g, d], k [heads, tokens, d] -> int32 [heads, g, tokens], Q12.20")
       .def("gemv_columns", &gemv_columns, nb::arg("q"), nb::arg("k"), nb::arg("tokens"),
            "binary16 patterns -> (status, dots [g, tokens])")
       .def("gemv_accumulate", &gemv_accumulate, nb::arg("p"), nb::arg("v"), "-> (status, acc [g, d, 2])")
