@@ -208,6 +208,10 @@ LLAMA_PATH = $(if $(LLAMA),PATH="$(abspath $(LLAMA)):$$PATH" )
 bench-decode: setup ## decode step with the cache in the drive, beside transformers and packed SDPA; half an hour [LLAMA=FOLDER of llama-bench]
 	@$(LLAMA_PATH)$(BIN)/python scripts/bench_decode.py --json out/bench_decode.json
 
+.PHONY: bench-rows
+bench-rows: setup ## host time of a layer's queries of a batch: a command for each row beside one for all (a minute)
+	@$(BIN)/python scripts/bench_rows.py --json out/bench_rows.json
+
 .PHONY: bench-matrices
 bench-matrices: setup $(STAMPS)/smollm2 ## decode steps with matrices in 8 bits (--dtype int8) beside bfloat16 and torch.compile (five minutes) -> docs/models.md [QUICK=1] [LLAMA=FOLDER of llama-bench]
 	@$(LLAMA_PATH)$(BIN)/python scripts/bench_matrices.py $(if $(QUICK),--quick,--write --json out/bench_matrices.json)

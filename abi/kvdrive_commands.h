@@ -38,6 +38,7 @@
 #define KVDRIVE_MAX_UPLOADS 64
 #define KVDRIVE_MAX_FFN_HIDDEN 8192
 #define KVDRIVE_MAX_FFN_TOKENS 64
+#define KVDRIVE_MAX_ATTN_ROWS 64
 #define KVDRIVE_FFN_LISTED 128
 #define KVDRIVE_NSID_ALL 4294967295u
 #define KVDRIVE_MEMORY_ALIGNMENT 4
@@ -215,6 +216,9 @@
 /* ProgramOpcode */
 #define KVDRIVE_PROGRAM_OPCODE_EXECUTE_PROGRAM 0x1u
 
+/* RowsOpcode */
+#define KVDRIVE_ROWS_OPCODE_ATTN_SUBMIT_ROWS 0x91u
+
 /* FfnOpcode */
 #define KVDRIVE_FFN_OPCODE_FFN_SUBMIT 0x8du
 
@@ -348,6 +352,7 @@
   X(SESSION_REMOVE, 1, 0x90, 0) \
   X(SESSION_FORK, 1, 0x88, 0) \
   X(ATTN_SUBMIT, 3, 0x85, 1) \
+  X(ATTN_SUBMIT_ROWS, 3, 0x91, 1) \
   X(ATTN_FETCH, 3, 0x86, 2) \
   X(FFN_SUBMIT, 3, 0x8d, 1) \
   X(FLUSH, 1, 0x00, 0) \
@@ -627,6 +632,52 @@ typedef struct kvdrive_ffn_submit {
   uint8_t key_high[8];
 } kvdrive_ffn_submit;
 typedef char kvdrive_ffn_submit_has_its_size[sizeof(kvdrive_ffn_submit) == 64 ? 1 : -1];
+
+typedef struct kvdrive_attn_rows {
+  uint8_t opcode;
+  uint8_t flags;
+  uint16_t cid;
+  uint32_t nsid;
+  uint32_t reserved0[2];
+  uint64_t mptr;
+  uint64_t prp1;
+  uint64_t prp2;
+  uint32_t rows;
+  uint32_t data_bytes;
+  uint32_t crc32c;
+  uint32_t reserved1[3];
+} kvdrive_attn_rows;
+typedef char kvdrive_attn_rows_has_its_size[sizeof(kvdrive_attn_rows) == 64 ? 1 : -1];
+
+typedef struct kvdrive_attn_row {
+  uint32_t reserved0[2];
+  uint32_t session;
+  uint8_t head;
+  uint8_t heads;
+  uint16_t layer;
+  uint32_t data_bytes;
+  uint32_t reserved1[5];
+  uint32_t tokens;
+  uint8_t mode;
+  uint8_t group;
+  uint8_t has_valid;
+  uint8_t reserved2;
+  uint16_t r;
+  uint16_t k_top;
+  uint16_t local;
+  uint16_t inline_tokens;
+  uint32_t reserved3;
+  uint32_t scale_log2e;
+} kvdrive_attn_row;
+typedef char kvdrive_attn_row_has_its_size[sizeof(kvdrive_attn_row) == 64 ? 1 : -1];
+
+typedef struct kvdrive_attn_row_result {
+  uint32_t status;
+  uint32_t engine_status;
+  uint32_t data_bytes;
+  uint32_t reserved;
+} kvdrive_attn_row_result;
+typedef char kvdrive_attn_row_result_has_its_size[sizeof(kvdrive_attn_row_result) == 16 ? 1 : -1];
 
 typedef struct kvdrive_memory_range {
   uint32_t nsid;

@@ -110,6 +110,13 @@ def test_a_single_wrong_bit_of_attention_is_caught(tmp_path, place, checked):
     assert caught == (checked == "ATTN_SUBMIT" or place != "alpha")  # only SparF has an alpha
 
 
+@pytest.mark.parametrize("bit", [8, 70, -16])
+def test_a_single_wrong_bit_of_rows_is_caught(tmp_path, bit):
+    """In a row's status, in its size, and in the last row's outputs."""
+    spoil = lambda done: flipped(done, bit % (8 * done.data.size)) if done.data.size else done  # noqa: E731
+    assert is_caught(tmp_path, "ATTN_FETCH", spoil, "ATTN_SUBMIT_ROWS")
+
+
 @pytest.mark.parametrize("name", ["IDENTIFY", "GET_LOG_PAGE", "GET_FEATURES"])
 def test_a_page_of_other_data_is_caught(tmp_path, name):
     assert is_caught(tmp_path, name, lambda done: replace(done, data=done.data ^ 0xFF, result=done.result ^ 3))
@@ -119,6 +126,7 @@ WITH_RESULT = [
     "KV_APPEND",
     "KV_READ",
     "ATTN_SUBMIT",
+    "ATTN_SUBMIT_ROWS",
     "EXECUTE_PROGRAM",
     "GET_FEATURES",
     "ABORT",

@@ -237,7 +237,7 @@ def test_unknown_opcodes(stored):
     known = {*abi.Opcode, *wire.NvmOpcode, *wire.SessionOpcode}
     for opcode in set(range(256)) - known:
         reply = stored.host.raw(stored.host.entry("trim", opcode=opcode, session=1, cid=opcode))
-        of_others = {*wire.FfnOpcode, *wire.MemoryOpcode, *wire.ValueOpcode}  # of other namespaces
+        of_others = {*wire.FfnOpcode, *wire.RowsOpcode, *wire.MemoryOpcode, *wire.ValueOpcode}  # of other namespaces
         status = S.INVALID_NAMESPACE if opcode in of_others else S.INVALID_OPCODE
         assert (reply.status, reply.identifier, reply.retry) == (status, opcode, False)
     stored.unchanged()

@@ -13,7 +13,7 @@ from kvdrive.conformance.bench import Bench, Halves, Stored, with_fields
 from kvdrive.kernels.native import scale_bits
 from kvdrive.kernels.oracle import GoldenKernels
 from kvdrive.nvme import commands
-from kvdrive.nvme.commands import Command
+from kvdrive.nvme.commands import AttentionQuery, Command
 
 _MODES = {
     abi.Mode.EXACT: "exact",
@@ -39,7 +39,11 @@ class Query:
 
     def submit(self, session: int, head: int = 0, layer: int = 0) -> Command:
         """Its ATTN_SUBMIT."""
-        return commands.attn_submit(
+        return self.of(session, head, layer).command()
+
+    def of(self, session: int, head: int = 0, layer: int = 0) -> AttentionQuery:
+        """The query of a session, as a row or as a command of its own."""
+        return commands.attention_query(
             session, layer, head, self.q, self.tokens, scale_bits(None, self.q.shape[2]), self.valid, mode=self.mode,
             r=self.r, k_top=self.k_top, local=self.local, inline_scores=self.inline_scores, inline_v=self.inline_v,
         )  # fmt: skip

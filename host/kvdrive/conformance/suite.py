@@ -13,7 +13,9 @@ from kvdrive.errors import TargetError
 from kvdrive.nvme.command_set import COMMANDS
 
 Say = Callable[[str], None]
-_MODULES = ("sessions", "attention", "ffn", "blocks", "memory", "admin", "ordering", "durability", "faults", "values")
+_MODULES = (
+    "sessions", "attention", "rows", "ffn", "blocks", "memory", "admin", "ordering", "durability", "faults", "values",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -10,23 +10,23 @@ from numpy.typing import NDArray
 
 from kvdrive import abi
 from kvdrive.kvcache.formats import command_options, format_of
+from kvdrive.kvcache.rows_at_once import in_rows, singly
 from kvdrive.nvme.commands import (
     MAX_TOKENS_PER_APPEND,
     AttentionOutput,
-    Command,
+    Bytes,
     Halves,
+    attention_query,
     attention_result,
-    attn_fetch,
-    attn_submit,
     kv_append,
     kv_read,
+    result_bytes,
     session_erase,
     session_fork,
     session_remove,
     session_trim,
     stored_rows,
 )
-from kvdrive.nvme.completions import Completion
 from kvdrive.nvme.rows import bytes_of_row, tokens_per_group
 from kvdrive.nvme.wire import RowFormat
 from kvdrive.policies.parameters import EVERYTHING, Parameters
@@ -180,7 +180,7 @@ def _tokens_at_once(rows: Halves, room: int, stored_as: RowFormat) -> int:
 
 
 def attend(target: Target, queries: Sequence[Query]) -> list[AttentionOutput]:
-    """Execute all queries, whose sessions are on `target`, with many in flight.
+    """Execute all queries, whose sessions are on `target`: several in one command where the target takes them.
 
     Raises CommandError, after it has fetched the results of the other queries, so that none stays on the drive.
     """
@@ -191,27 +191,24 @@ def attend(target: Target, queries: Sequence[Query]) -> list[AttentionOutput]:
 
 
 def _attend_together(target: Target, queries: Sequence[Query]) -> list[AttentionOutput]:
-    commands = [
-        attn_submit(
+    asked = [
+        attention_query(
             one.session.number, one.layer, one.head, one.q, one.tokens, one.scale_log2e, one.how.valid,
             mode=one.how.mode, r=one.how.r, k_top=one.how.k_top, local=one.how.local,
             inline_scores=one.inline_scores, inline_v=one.inline_v,
         )
         for one in queries
     ]  # fmt: skip
-    submitted = target.submit_many(commands)
-    accepted = [(one, done.result) for one, done in zip(queries, submitted, strict=True) if not done.status]
-    fetched = target.submit_many([_fetch(one, ticket) for one, ticket in accepted])
-    for done in submitted:
-        done.check(abi.Opcode.ATTN_SUBMIT)
-    return [_result(one, done) for one, done in zip(queries, fetched, strict=True)]
+    sizes = [_result_bytes(one) for one in queries]
+    answers = in_rows(target, asked, sizes) or singly(target, asked, sizes)
+    return [_result(one, data) for one, data in zip(queries, answers, strict=True)]
 
 
-def _fetch(query: Query, ticket: int) -> Command:
+def _result_bytes(query: Query) -> int:
     heads, group, head_dim = query.q.shape
-    return attn_fetch(ticket, heads, group, head_dim, query.how.mode)
+    return result_bytes(heads, group, head_dim, query.how.mode)
 
 
-def _result(query: Query, done: Completion) -> AttentionOutput:
+def _result(query: Query, data: Bytes) -> AttentionOutput:
     heads, group, head_dim = query.q.shape
-    return attention_result(done.check(abi.Opcode.ATTN_FETCH).data, heads, group, head_dim, query.how.mode)
+    return attention_result(data, heads, group, head_dim, query.how.mode)

@@ -80,6 +80,12 @@ COMMANDS = {
         "PROGRAM_NOT_ACTIVATED": 0x198,
         "INTERNAL_ERROR": 0x006,
     }),
+    "ATTN_SUBMIT_ROWS": Row(0x91, 3, "to_controller", {
+        "INVALID_FIELD": 0x002,
+        "CRC_MISMATCH": 0x701,
+        "TICKETS_EXHAUSTED": 0x708,
+        "INTERNAL_ERROR": 0x006,
+    }),
     "ATTN_FETCH": Row(0x86, 3, "to_host", {
         "INVALID_FIELD": 0x002,
         "UNKNOWN_TICKET": 0x707,

@@ -6,8 +6,10 @@ passthrough) sets them itself, and so it does with the command identifier.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +24,7 @@ from kvdrive.nvme.rows import Halves as Halves
 from kvdrive.nvme.rows import bytes_of_row, decoded, encoded
 from kvdrive.nvme.wire import KvRead, RowFormat, SessionOpcode, SessionRemove
 
+Given = ParamSpec("Given")
 MAX_TOKENS_PER_APPEND = 0xFFFF
 _PLAIN = EntryLayout(abi.Sqe)
 _APPEND = EntryLayout(abi.KvAppend)
@@ -165,7 +168,22 @@ def session_fork(session: int, target: int, tokens: int) -> Command:
     return Command(_entry(_FORK, abi.Opcode.SESSION_FORK, abi.Namespace.NVM, fields))
 
 
-def attn_submit(
+@dataclass(frozen=True)
+class AttentionQuery:
+    """The fields of an ATTN_SUBMIT but for its checksum, and its data in parts; `size`: bytes of the data."""
+
+    fields: dict[str, int]
+    parts: list[Bytes]
+    size: int
+
+    def command(self) -> Command:
+        """The ATTN_SUBMIT; its result is a ticket."""
+        data = np.concatenate(self.parts)
+        fields = self.fields | {"crc32c": crc32c(data)}
+        return Command(_entry(_SUBMIT, abi.Opcode.ATTN_SUBMIT, abi.Namespace.CP, fields), data)
+
+
+def attention_query(
     session: int,
     layer: int,
     head: int,
@@ -180,8 +198,8 @@ def attn_submit(
     local: int = 0,
     inline_scores: NDArray[np.int32] | None = None,
     inline_v: Halves | None = None,
-) -> Command:
-    """ATTN_SUBMIT: attend from q [heads, g, d] float16 to tokens 0 to `tokens` - 1; the result is a ticket.
+) -> AttentionQuery:
+    """Attend from q [heads, g, d] float16 to tokens 0 to `tokens` - 1.
 
     g is one of abi.COMMAND_GROUPS: 1 to 16, and multiples of 8 up to 128.
 
@@ -210,7 +228,6 @@ def attn_submit(
         padded = np.zeros((heads, group, -(-inline_tokens // _SCORES_PER_BEAT) * _SCORES_PER_BEAT), np.int32)
         padded[..., :inline_tokens] = inline_scores
         parts += [_payload(padded), _payload(inline_v)]
-    data = np.concatenate(parts)
     fields = {
         "session": session,
         "layer": layer,
@@ -224,18 +241,38 @@ def attn_submit(
         "k_top": k_top,
         "local": local,
         "inline_tokens": inline_tokens,
-        "crc32c": crc32c(data),
         "scale_log2e": scale_log2e,
     }
-    return Command(_entry(_SUBMIT, abi.Opcode.ATTN_SUBMIT, abi.Namespace.CP, fields), data)
+    return AttentionQuery(fields, parts, sum(part.size for part in parts))
+
+
+def _as_command(query: Callable[Given, AttentionQuery]) -> Callable[Given, Command]:
+    @wraps(query)
+    def command(*args: Given.args, **kwargs: Given.kwargs) -> Command:
+        return query(*args, **kwargs).command()
+
+    return command
+
+
+attn_submit = _as_command(attention_query)  # ATTN_SUBMIT: the result is a ticket
 
 
 def attn_fetch(ticket: int, heads: int, group: int, head_dim: int, mode: abi.Mode = abi.Mode.EXACT) -> Command:
     """ATTN_FETCH: the result of a ticket, once; `attention_result` reads it. `mode` is that of the ATTN_SUBMIT."""
+    return fetch_bytes(ticket, result_bytes(heads, group, head_dim, mode))
+
+
+def fetch_bytes(ticket: int, size: int) -> Command:
+    """ATTN_FETCH of a result of `size` bytes."""
+    return Command(
+        _entry(_FETCH, abi.Opcode.ATTN_FETCH, abi.Namespace.CP, {"ticket": ticket, "data_bytes": size}), room=size
+    )
+
+
+def result_bytes(heads: int, group: int, head_dim: int, mode: abi.Mode = abi.Mode.EXACT) -> int:
+    """Bytes of the result of a query [heads, g, d]."""
     records = _records(group) * abi.AttentionResult.itemsize
-    size = heads * (records + group * head_dim * _out_type(mode).itemsize)
-    fields = {"ticket": ticket, "data_bytes": size}
-    return Command(_entry(_FETCH, abi.Opcode.ATTN_FETCH, abi.Namespace.CP, fields), room=size)
+    return heads * (records + group * head_dim * _out_type(mode).itemsize)
 
 
 @dataclass(frozen=True)

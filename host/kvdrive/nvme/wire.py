@@ -19,6 +19,7 @@ MAX_VALUE_BYTES = 1073741824
 MAX_UPLOADS = 64
 MAX_FFN_HIDDEN = 8192
 MAX_FFN_TOKENS = 64
+MAX_ATTN_ROWS = 64
 FFN_LISTED = 128
 NSID_ALL = 4294967295
 MEMORY_ALIGNMENT = 4
@@ -131,6 +132,10 @@ class MemoryOpcode(IntEnum):
 
 class ProgramOpcode(IntEnum):
     EXECUTE_PROGRAM = 0x1
+
+
+class RowsOpcode(IntEnum):
+    ATTN_SUBMIT_ROWS = 0x91
 
 
 class FfnOpcode(IntEnum):
@@ -344,6 +349,52 @@ FfnSubmit = np.dtype(
         ("key_bytes", "<u1"),
         ("crc32c", "<u4"),
         ("key_high", "<u1", (8,)),
+    ]
+)
+AttnRows = np.dtype(
+    [
+        ("opcode", "<u1"),
+        ("flags", "<u1"),
+        ("cid", "<u2"),
+        ("nsid", "<u4"),
+        ("reserved0", "<u4", (2,)),
+        ("mptr", "<u8"),
+        ("prp1", "<u8"),
+        ("prp2", "<u8"),
+        ("rows", "<u4"),
+        ("data_bytes", "<u4"),
+        ("crc32c", "<u4"),
+        ("reserved1", "<u4", (3,)),
+    ]
+)
+AttnRow = np.dtype(
+    [
+        ("reserved0", "<u4", (2,)),
+        ("session", "<u4"),
+        ("head", "<u1"),
+        ("heads", "<u1"),
+        ("layer", "<u2"),
+        ("data_bytes", "<u4"),
+        ("reserved1", "<u4", (5,)),
+        ("tokens", "<u4"),
+        ("mode", "<u1"),
+        ("group", "<u1"),
+        ("has_valid", "<u1"),
+        ("reserved2", "<u1"),
+        ("r", "<u2"),
+        ("k_top", "<u2"),
+        ("local", "<u2"),
+        ("inline_tokens", "<u2"),
+        ("reserved3", "<u4"),
+        ("scale_log2e", "<u4"),
+    ]
+)
+AttnRowResult = np.dtype(
+    [
+        ("status", "<u4"),
+        ("engine_status", "<u4"),
+        ("data_bytes", "<u4"),
+        ("reserved", "<u4"),
     ]
 )
 MemoryRange = np.dtype(

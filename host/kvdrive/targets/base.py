@@ -23,8 +23,16 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from kvdrive import abi
+from kvdrive.nvme import wire
 from kvdrive.nvme.commands import Command
 from kvdrive.nvme.completions import Completion
+
+_SLOW_ENGINES = ("hls", "rtl")  # they simulate the kernels and may take seconds for a row
+
+
+def rows_at_once(engine: str) -> int:
+    """See Target: of a drive with this engine."""
+    return 1 if engine in _SLOW_ENGINES else wire.MAX_ATTN_ROWS
 
 
 @dataclass(frozen=True)
@@ -61,10 +69,12 @@ class Target(ABC):
 
     `place`: the drive's file or address. `exclusive`: no other process can use the drive meanwhile. `cache_bytes`: of K
     and V that it keeps in this machine's memory once they were read. `speed`: what its times depend on; drives of the
-    same speed share measured rates.
+    same speed share measured rates. `rows_at_once`: the most rows that one attention command may have; a command has
+    to end before its queue gives it up.
     """
 
     max_transfer_bytes = 1 << 32
+    rows_at_once = wire.MAX_ATTN_ROWS
     place = ""
     exclusive = False
     cache_bytes = 0

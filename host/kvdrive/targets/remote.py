@@ -186,7 +186,7 @@ class TcpDrive(ServedDrive):
         for command, completion in zip(commands, completions, strict=True):
             if completion.status:
                 continue
-            if command.opcode == abi.Opcode.ATTN_SUBMIT:
+            if command.opcode in (abi.Opcode.ATTN_SUBMIT, wire.RowsOpcode.ATTN_SUBMIT_ROWS):
                 self._queries[completion.result] = command
                 if len(self._queries) > _QUERIES_REMEMBERED:
                     self._queries.popitem(last=False)

@@ -15,7 +15,7 @@ from kvdrive.errors import TargetError
 from kvdrive.nvme import admin, wire
 from kvdrive.nvme.commands import Command
 from kvdrive.nvme.completions import Completion
-from kvdrive.targets.base import Target, TargetStats
+from kvdrive.targets.base import Target, TargetStats, rows_at_once
 
 _STATISTICS_BYTES = 512
 _SESSIONS_AT_ONCE = 1 << 16  # bytes of the log of sessions that one command reads at most
@@ -34,6 +34,7 @@ class ServedDrive(Target):
         identity = admin.decode(wire.IdentifyController, self._ask(admin.identify(wire.Cns.CNS_CONTROLLER)))
         check_identity(identity, place)
         self.max_transfer_bytes = abi.PAGE_BYTES << identity["mdts"] if identity["mdts"] else 1 << 30
+        self.rows_at_once = rows_at_once(identity["engine"])
         self._device_times = bool(identity["preset"]) and identity["preset"] != "plain"
         self._before = self._statistics()
 

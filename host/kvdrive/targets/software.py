@@ -15,7 +15,7 @@ from kvdrive.errors import TargetError
 from kvdrive.nvme.commands import Command
 from kvdrive.nvme.completions import Completion
 from kvdrive.targets import rings
-from kvdrive.targets.base import Target, TargetStats
+from kvdrive.targets.base import Target, TargetStats, rows_at_once
 
 DEFAULT_CAPACITY = 1 << 30
 
@@ -28,6 +28,7 @@ class SoftwareDrive(Target):
     def __init__(self, path: Path, engine: str, threads: int, capacity_bytes: int, **options: Any) -> None:
         super().__init__()
         self.place = str(path)
+        self.rows_at_once = rows_at_once(engine)
         self._computes = f"{engine}, {threads} threads"
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -19,6 +19,7 @@ class WrappedTarget(Target):
         self.exclusive = drive.exclusive
         self.cache_bytes = drive.cache_bytes
         self.max_transfer_bytes = drive.max_transfer_bytes
+        self.rows_at_once = drive.rows_at_once
 
     @property
     def speed(self) -> str:

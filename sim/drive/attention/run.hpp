@@ -23,6 +23,8 @@ struct AttentionOutcome {
   abi::NvmeStatus status = abi::kSuccess;
   std::uint64_t result = 0;     // the engine's status word if it refused a job
   std::vector<std::byte> data;  // the records of all heads, then their outputs; empty on failure
+  std::uint32_t rows = 0;       // of ATTN_SUBMIT_ROWS, whose data begin with an AttnRowResult for each; else 0
+  bool lost = false;            // a row found damaged groups
   Ns done = 0;                  // device time
 };
 

@@ -29,6 +29,7 @@ struct Reply {
   Ns done = 0;  // device time; 0 for commands that take none
   std::uint16_t location = kNoLocation;
   std::uint64_t lba = 0;  // the block at which the error is
+  bool lost = false;      // contents of flash were lost, although the command succeeded
 };
 
 // Converts a layout to the data of a command.

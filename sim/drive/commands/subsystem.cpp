@@ -75,7 +75,7 @@ Reply Subsystem::execute(const Request& request, bool write_cache) {
   locate(*row, reply);
   count(row->direction, request, reply);
   if (reply.status == abi::kSuccess && row->effects & kChangesContents) sanitizer_.stored();
-  const bool lost = reply.status == abi::kUnrecoveredRead || reply.status == kScUnrecoveredError;
+  const bool lost = reply.lost || reply.status == abi::kUnrecoveredRead || reply.status == kScUnrecoveredError;
   if (lost) broadcast(kReliabilityEvent, kReliabilityWarning);
   return reply;
 }

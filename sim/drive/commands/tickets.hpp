@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Results of ATTN_SUBMIT that wait for their ATTN_FETCH. Any host may fetch them. The results of hosts that have gone
-// stay until their place is needed, because a host may come back through another controller.
+// Results of ATTN_SUBMIT, ATTN_SUBMIT_ROWS and FFN_SUBMIT that wait for their ATTN_FETCH. Any host may fetch them. The
+// results of hosts that have gone stay until their place is needed, because a host may come back through another
+// controller.
 #pragma once
 
 #include <cstddef>
@@ -16,16 +17,18 @@ class Tickets {
  public:
   static constexpr std::size_t kMost = 256;
 
-  // True if all results belong to hosts that are still there, and there is no place for another one.
-  bool full() const { return results_.size() >= kMost && abandoned_ == 0; }
+  // True if there is a place for so many more results, those of hosts that have gone aside.
+  bool fit(std::uint32_t results) const { return kept_ - abandoned_ + results <= kMost; }
 
-  // Keeps the result of a controller's command and returns its ticket. Precondition: not full.
-  std::uint32_t add(std::uint16_t controller, AttentionOutcome outcome) {
-    if (results_.size() >= kMost) drop_oldest_abandoned();
+  // Keeps the outcome of a controller's command, which counts as so many results, and returns its ticket.
+  // Precondition: they fit.
+  std::uint32_t add(std::uint16_t controller, AttentionOutcome outcome, std::uint32_t results) {
+    while (kept_ + results > kMost) drop_oldest_abandoned();
     do {
       ++last_;
     } while (last_ == 0 || results_.contains(last_));
-    results_.emplace(last_, Result{std::move(outcome), controller});
+    results_.emplace(last_, Result{std::move(outcome), controller, results});
+    kept_ += results;
     return last_;
   }
 
@@ -37,13 +40,14 @@ class Tickets {
 
   void erase(std::uint32_t ticket) {
     const auto found = results_.find(ticket);
-    abandoned_ -= found->second.abandoned;
+    kept_ -= found->second.count;
+    if (found->second.abandoned) abandoned_ -= found->second.count;
     results_.erase(found);
   }
 
   void clear() {
     results_.clear();
-    abandoned_ = 0;
+    kept_ = abandoned_ = 0;
   }
 
   // The host of a controller has gone, or has reset it.
@@ -51,7 +55,7 @@ class Tickets {
     for (auto& [ticket, result] : results_) {
       if (result.controller != controller || result.abandoned) continue;
       result.abandoned = true;
-      ++abandoned_;
+      abandoned_ += result.count;
     }
   }
 
@@ -59,6 +63,7 @@ class Tickets {
   struct Result {
     AttentionOutcome outcome;
     std::uint16_t controller;
+    std::uint32_t count;
     bool abandoned = false;
   };
 
@@ -73,7 +78,8 @@ class Tickets {
   }
 
   std::unordered_map<std::uint32_t, Result> results_;
-  std::size_t abandoned_ = 0;
+  std::size_t kept_ = 0;       // results, over all tickets
+  std::size_t abandoned_ = 0;  // of these, those of hosts that have gone
   std::uint32_t last_ = 0;
 };
 

@@ -20,6 +20,7 @@ constexpr int kMaxValueBytes = 1073741824;
 constexpr int kMaxUploads = 64;
 constexpr int kMaxFfnHidden = 8192;
 constexpr int kMaxFfnTokens = 64;
+constexpr int kMaxAttnRows = 64;
 constexpr int kFfnListed = 128;
 constexpr std::uint32_t kNsidAll = 4294967295;
 constexpr int kMemoryAlignment = 4;
@@ -131,6 +132,10 @@ enum MemoryOpcode : std::uint32_t {
 
 enum ProgramOpcode : std::uint32_t {
   kExecuteProgram = 0x1,
+};
+
+enum RowsOpcode : std::uint32_t {
+  kAttnSubmitRows = 0x91,
 };
 
 enum FfnOpcode : std::uint32_t {
@@ -408,6 +413,86 @@ static_assert(offsetof(FfnSubmit, tokens) == 50, "offset");
 static_assert(offsetof(FfnSubmit, key_bytes) == 51, "offset");
 static_assert(offsetof(FfnSubmit, crc32c) == 52, "offset");
 static_assert(offsetof(FfnSubmit, key_high) == 56, "offset");
+
+struct AttnRows {
+  std::uint8_t opcode;
+  std::uint8_t flags;
+  std::uint16_t cid;
+  std::uint32_t nsid;
+  std::uint32_t reserved0[2];
+  std::uint64_t mptr;
+  std::uint64_t prp1;
+  std::uint64_t prp2;
+  std::uint32_t rows;
+  std::uint32_t data_bytes;
+  std::uint32_t crc32c;
+  std::uint32_t reserved1[3];
+};
+static_assert(sizeof(AttnRows) == 64, "size");
+static_assert(offsetof(AttnRows, opcode) == 0, "offset");
+static_assert(offsetof(AttnRows, flags) == 1, "offset");
+static_assert(offsetof(AttnRows, cid) == 2, "offset");
+static_assert(offsetof(AttnRows, nsid) == 4, "offset");
+static_assert(offsetof(AttnRows, reserved0) == 8, "offset");
+static_assert(offsetof(AttnRows, mptr) == 16, "offset");
+static_assert(offsetof(AttnRows, prp1) == 24, "offset");
+static_assert(offsetof(AttnRows, prp2) == 32, "offset");
+static_assert(offsetof(AttnRows, rows) == 40, "offset");
+static_assert(offsetof(AttnRows, data_bytes) == 44, "offset");
+static_assert(offsetof(AttnRows, crc32c) == 48, "offset");
+static_assert(offsetof(AttnRows, reserved1) == 52, "offset");
+
+struct AttnRow {
+  std::uint32_t reserved0[2];
+  std::uint32_t session;
+  std::uint8_t head;
+  std::uint8_t heads;
+  std::uint16_t layer;
+  std::uint32_t data_bytes;
+  std::uint32_t reserved1[5];
+  std::uint32_t tokens;
+  std::uint8_t mode;
+  std::uint8_t group;
+  std::uint8_t has_valid;
+  std::uint8_t reserved2;
+  std::uint16_t r;
+  std::uint16_t k_top;
+  std::uint16_t local;
+  std::uint16_t inline_tokens;
+  std::uint32_t reserved3;
+  std::uint32_t scale_log2e;
+};
+static_assert(sizeof(AttnRow) == 64, "size");
+static_assert(offsetof(AttnRow, reserved0) == 0, "offset");
+static_assert(offsetof(AttnRow, session) == 8, "offset");
+static_assert(offsetof(AttnRow, head) == 12, "offset");
+static_assert(offsetof(AttnRow, heads) == 13, "offset");
+static_assert(offsetof(AttnRow, layer) == 14, "offset");
+static_assert(offsetof(AttnRow, data_bytes) == 16, "offset");
+static_assert(offsetof(AttnRow, reserved1) == 20, "offset");
+static_assert(offsetof(AttnRow, tokens) == 40, "offset");
+static_assert(offsetof(AttnRow, mode) == 44, "offset");
+static_assert(offsetof(AttnRow, group) == 45, "offset");
+static_assert(offsetof(AttnRow, has_valid) == 46, "offset");
+static_assert(offsetof(AttnRow, reserved2) == 47, "offset");
+static_assert(offsetof(AttnRow, r) == 48, "offset");
+static_assert(offsetof(AttnRow, k_top) == 50, "offset");
+static_assert(offsetof(AttnRow, local) == 52, "offset");
+static_assert(offsetof(AttnRow, inline_tokens) == 54, "offset");
+static_assert(offsetof(AttnRow, reserved3) == 56, "offset");
+static_assert(offsetof(AttnRow, scale_log2e) == 60, "offset");
+
+struct AttnRowResult {
+  std::uint32_t status;
+  std::uint32_t engine_status;
+  std::uint32_t data_bytes;
+  std::uint32_t reserved;
+};
+static_assert(sizeof(AttnRowResult) == 16, "size");
+static_assert(offsetof(AttnRowResult, status) == 0, "offset");
+static_assert(offsetof(AttnRowResult, engine_status) == 4, "offset");
+static_assert(offsetof(AttnRowResult, data_bytes) == 8, "offset");
+static_assert(offsetof(AttnRowResult, reserved) == 12, "offset");
 
 struct MemoryRange {
   std::uint32_t nsid;

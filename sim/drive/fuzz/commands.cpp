@@ -3,6 +3,7 @@
 #include <cstring>
 #include <optional>
 
+#include "attention/head.hpp"
 #include "commands/subsystem.hpp"
 #include "commands/table.hpp"
 #include "crc32c.hpp"
@@ -48,6 +49,7 @@ class Commands final : public Surface {
     }
     if (command.nsid == abi::kCp && command.opcode == abi::kAttnSubmit) command.cdw14 = crc32c(data.in);
     if (command.nsid == abi::kCp && command.opcode == nvme::kFfnSubmit) command.cdw13 = crc32c(data.in);
+    if (command.nsid == abi::kCp && command.opcode == nvme::kAttnSubmitRows) command.cdw12 = crc32c(data.in);
     const auto response = controller_.execute(queue, command, data);
     if (!response) return;
     require(response->cqe.cid == command.cid, "a completion has another command's identifier");
@@ -106,6 +108,7 @@ class Commands final : public Surface {
       case 1:
         return std::bit_cast<abi::Sqe>(append(random));
       case 2:
+        if (random.one_in(3)) return std::bit_cast<abi::Sqe>(rows(random));
         return std::bit_cast<abi::Sqe>(attention(random));
       case 3: {
         abi::AttnFetch fetch{};
@@ -236,6 +239,28 @@ class Commands final : public Surface {
     submit.tail_tokens = random.one_in(3) ? static_cast<std::uint16_t>(random.below(20)) : 0;
     submit.scale_log2e = 0x3e800000;
     return submit;
+  }
+
+  // Some queries as the rows of one command, at the front of its data; sometimes with changed bytes.
+  nvme::AttnRows rows(Random& random) {
+    nvme::AttnRows command{};
+    command.opcode = nvme::kAttnSubmitRows;
+    command.nsid = abi::kCp;
+    command.rows = static_cast<std::uint32_t>(1 + random.below(4));
+    std::size_t at = 0;
+    command.data_bytes = static_cast<std::uint32_t>(command.rows * sizeof(nvme::AttnRow));
+    for (std::uint32_t i = 0; i < command.rows; ++i, at += sizeof(nvme::AttnRow)) {
+      abi::AttnSubmit query = attention(random);
+      const auto bytes = static_cast<std::uint32_t>(payload_bytes(query, 64));
+      query.opcode = 0;
+      query.nsid = 0;
+      auto row = std::bit_cast<nvme::AttnRow>(query);
+      row.data_bytes = random.one_in(16) ? static_cast<std::uint32_t>(random.bits()) : bytes;
+      command.data_bytes += bytes;
+      std::memcpy(payload_.data() + at, &row, sizeof row);
+    }
+    random.mutate(std::span(payload_).first(at), random.pick({0, 0, 1, 3}));
+    return command;
   }
 
   Drive drive_;

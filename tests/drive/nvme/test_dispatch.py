@@ -76,7 +76,11 @@ def plain(name):
 
 def test_the_table_agrees_with_the_hosts_opcodes():
     """The host's names of opcodes and the table's are the same."""
-    names = {0: [wire.AdminOpcode], 2: [wire.MemoryOpcode], 3: [abi.Opcode, wire.ProgramOpcode, wire.FfnOpcode]}
+    names = {
+        0: [wire.AdminOpcode],
+        2: [wire.MemoryOpcode],
+        3: [abi.Opcode, wire.ProgramOpcode, wire.FfnOpcode, wire.RowsOpcode],
+    }
     names[1] = [abi.Opcode, wire.NvmOpcode, wire.SessionOpcode]
     names[4] = [wire.NvmOpcode, wire.ValueOpcode]
     assert len({(row["nsid"], row["opcode"]) for row in TABLE}) == len(TABLE)

@@ -8,6 +8,7 @@ import pytest
 
 from kvdrive import abi
 from kvdrive.nvme import admin, commands, namespaces, wire
+from kvdrive.nvme.rows_command import attn_submit_rows
 
 S, SC, L, F = abi.NvmeStatus, wire.StatusCode, wire.LogPage, wire.Feature
 LAST_BLOCK = (1 << 26) // wire.LBA_BYTES - 1
@@ -117,6 +118,11 @@ def submit(**fields):
     return changed(abi.AttnSubmit, query, **fields)
 
 
+def rows(**fields):
+    query = commands.attention_query(1, 0, 0, np.ones((1, 1, 64), np.float16), 8, 0x3C000000)
+    return changed(wire.AttnRows, attn_submit_rows([query, query]), **fields)
+
+
 def fetch(**fields):
     return changed(abi.AttnFetch, commands.attn_fetch(1, 1, 1, 64), **fields)
 
@@ -144,6 +150,10 @@ WRONG_FIELDS = {
     "submit local": (submit(local=1), S.INVALID_FIELD, "local"),
     "submit tokens": (submit(tokens=9), S.TOKENS_MISSING, "tokens"),
     "submit checksum": (submit(crc32c=1), S.CRC_MISMATCH, "crc32c"),
+    "rows number": (rows(rows=0), S.INVALID_FIELD, "rows"),
+    "rows more": (rows(rows=3), S.INVALID_FIELD, "data_bytes"),
+    "rows reserved": (rows(reserved1=[0, 0, 1]), S.INVALID_FIELD, "reserved1"),
+    "rows checksum": (rows(crc32c=1), S.CRC_MISMATCH, "crc32c"),
     "fetch ticket": (fetch(ticket=77), S.UNKNOWN_TICKET, "ticket"),
     "fetch reserved": (fetch(reserved0=[0, 1]), S.INVALID_FIELD, "reserved0"),
 }
@@ -152,6 +162,7 @@ LAYOUTS = {
     "fork": abi.SessionFork,
     "remove": wire.SessionRemove,
     "submit": abi.AttnSubmit,
+    "rows": wire.AttnRows,
     "fetch": abi.AttnFetch,
 }
 

@@ -6,8 +6,9 @@ import pytest
 
 from kvdrive import abi
 from kvdrive._native import QueuePairs
-from kvdrive.nvme import commands
+from kvdrive.nvme import admin, commands, namespaces, wire
 from kvdrive.nvme.completions import decode
+from kvdrive.nvme.rows_command import attn_submit_rows, rows_bytes, rows_result
 
 MOST = 256
 S = abi.NvmeStatus
@@ -21,7 +22,8 @@ def stored(nvme):
     return nvme
 
 
-SUBMIT = commands.attn_submit(1, 0, 0, np.ones((1, 1, 64), np.float16), 3, 0x3E000000)
+QUERY = commands.attention_query(1, 0, 0, np.ones((1, 1, 64), np.float16), 3, 0x3E000000)
+SUBMIT = QUERY.command()
 
 
 def submit(pairs):
@@ -84,3 +86,52 @@ def test_the_oldest_abandoned_result_goes_first(stored):
         assert submit(stored.pairs).status == S.SUCCESS
     assert fetch(stored.pairs, first) == S.UNKNOWN_TICKET
     assert fetch(stored.pairs, second) == S.SUCCESS
+
+
+ROWS = attn_submit_rows([QUERY] * 60)
+
+
+def submit_rows(pairs):
+    return decode(*pairs.execute(1, ROWS.entry, ROWS.data))
+
+
+def test_each_row_counts_as_a_result(stored):
+    """4 x 60 of 256 places: 16 single results fit beside them, and no fifth command of 60 rows."""
+    tickets = [submit_rows(stored.pairs).result for _ in range(4)]
+    assert submit_rows(stored.pairs).status == S.TICKETS_EXHAUSTED
+    single = [submit(stored.pairs).result for _ in range(16)]
+    assert submit(stored.pairs).status == S.TICKETS_EXHAUSTED
+    command = commands.fetch_bytes(tickets[0], 1 << 16)
+    assert decode(*stored.pairs.execute(1, command.entry, None, command.room)).status == S.SUCCESS
+    assert submit_rows(stored.pairs).status == S.SUCCESS
+    assert {fetch(stored.pairs, ticket) for ticket in single} == {0}
+
+
+def test_rows_of_dead_hosts_make_room_for_as_many_results(stored):
+    dying = host(stored)
+    lost = [submit_rows(dying).result for _ in range(4)]
+    del dying
+    for _ in range(16 + 60):  # the places that are free, and those of the oldest command
+        assert submit(stored.pairs).status == S.SUCCESS
+    assert fetch(stored.pairs, lost[0]) == S.UNKNOWN_TICKET
+    assert fetch(stored.pairs, lost[1]) == S.DATA_LENGTH  # still there: the buffer is too small
+    for _ in range(3):
+        assert submit_rows(stored.pairs).status == S.SUCCESS
+    assert submit_rows(stored.pairs).status == S.TICKETS_EXHAUSTED
+
+
+def test_a_lost_group_of_a_row_is_an_event_as_that_of_a_single_command(stored):
+    """The command succeeds and its row does not."""
+    rows = np.ones((1, 64, 64), np.float16)
+    for sequence, kind in enumerate(abi.KvKind):
+        stored.ok(commands.kv_append(2, 0, 0, kind, 0, sequence, rows))
+    stored.ok(namespaces.write_blocks(0, np.ones(1000 * abi.PAGE_BYTES, np.uint8)))  # behind them in the write queue
+    query = commands.attention_query(2, 0, 0, np.ones((1, 1, 64), np.float16), 64, 0x3E000000)
+    stored.admin(admin.set_feature(wire.Feature.FEATURE_ASYNC_EVENTS, 0x4))
+    event = stored.pairs.submit(0, admin.command(wire.AdminOpcode.ASYNC_EVENT_REQUEST).entry)
+    stored.drive.inject("read_uncorrectable")
+    ticket = stored.ok(attn_submit_rows([query, query])).result
+    sizes = [commands.result_bytes(1, 1, 64)] * 2
+    first, second = rows_result(stored.ok(commands.fetch_bytes(ticket, rows_bytes(sizes))).data, sizes)
+    assert (first.status, second.status) == (S.UNRECOVERED_READ, S.SUCCESS)
+    assert stored.pairs.done(event)
