@@ -155,8 +155,7 @@ def _group_choice(group: int) -> Iterator[Job]:
 
 
 def _attention_codes(bits: int, group: int) -> Iterator[Job]:
-    widths = (128, 64) if bits == 8 else (128,)
-    for width, tokens in product(widths, (1024, 4096)):
+    for width, tokens in product((128, 64), (1024, 4096)):
 
         def arrays(rng: np.random.Generator, width: int = width, tokens: int = tokens) -> Arrays:
             problem = Problem(_halves(rng, group, width), _halves(rng, tokens, width), _halves(rng, tokens, width))

@@ -2,10 +2,11 @@
 // attention_codes: EXACT and PARTIAL jobs of one KV head and its G query heads over K and V in kBits bits, 8 or 4, from
 // a descriptor in memory (docs/jobs.md, Codes in 8 and 4 bits).
 //
-// Rate: one 512-bit beat of codes a cycle, so 4 or 2 cycles a token at head dimension 128, whatever G. Every code
-// stands for a binary16 number, and the results are those of attention_exact over these numbers, bit by bit. `kv`,
-// `steps`, `io` and `out` are four ports to one memory of `memory_beats` beats; `job` is the byte address of the
-// descriptor. Returns the status word. A descriptor that fails a check touches nothing.
+// Rate: one 512-bit beat of codes a cycle, so 4 or 2 cycles a token at head dimension 128, whatever G. Two rows of 64
+// codes of 4 bits share a beat and take a cycle each. Every code stands for a binary16 number, and the results are
+// those of attention_exact over these numbers, bit by bit. `kv`, `steps`, `io` and `out` are four ports to one memory
+// of `memory_beats` beats; `job` is the byte address of the descriptor. Returns the status word. A descriptor that
+// fails a check touches nothing.
 #pragma once
 
 #include "attention/fetch.hpp"
@@ -24,6 +25,26 @@ void fetch_steps(const beat_t* memory, ExactJob job, Stream<beat_t>& steps) {
 fetch_step_arrays:
   for (int array = 0; array < 2; ++array) {
     read_beats(memory + (array == 0 ? k_steps(job) : v_steps(job)), step_beats<kBits>(job), steps);
+  }
+}
+
+// The rows of all parts. If a token has `half` of the parts of a beat, those of the other half are dropped.
+template <int G, int kParts>
+void store_rows(Stream<beat_t>& rows, ExactJob job, bool half, beat_t* out) {
+  if (!half) {
+    attention::store_rows<G * kParts>(rows, job, out);
+    return;
+  }
+  const int part_beats = attention::is_partial(job) ? int(2 * job.row_beats) : int(job.row_beats);
+  const int row_beats = kParts / 2 * part_beats;
+store_heads:
+  for (int head = 0; head < G; ++head) {
+    write_beats(rows, row_beats, out + job.out + head * row_beats);
+  drop_rows:
+    for (int i = 0; i < row_beats; ++i) {
+#pragma HLS PIPELINE II = 1
+      rows.read();
+    }
   }
 }
 
@@ -65,7 +86,7 @@ void attend(const beat_t* kv, const beat_t* step_memory, const beat_t* io, beat_
   DATAFLOW_STAGE((core<G, kBits>), beats, query_beats, tail, mask_words, steps, job, scores, masks, totals, accs);
   DATAFLOW_STAGE(attention::divide_sums<kHeads>, totals, accs, v_sums, part_job, record, status, max, sum, values);
   DATAFLOW_STAGE(attention::pack_rows<kHeads>, values, part_job, rows_out);
-  DATAFLOW_STAGE(attention::store_rows<kHeads>, rows_out, part_job, out);
+  DATAFLOW_STAGE((store_rows<G, Format<kBits>::kParts>), rows_out, part_job, half_beats<kBits>(job), out);
   DATAFLOW_END
 }
 

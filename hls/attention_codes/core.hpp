@@ -9,6 +9,8 @@
 // A beat of codes is two or four parts of 32 numbers. Each part has its own multipliers and accumulators, as if it
 // belonged to a head of its own. A score adds the products of a part as small integers and shifts their sum once, by
 // the part's step. A sum of p*v shifts each product, as for binary16 numbers.
+//
+// Of a beat that holds two rows, the parts of one row a cycle go to the lower half; the upper half gets zeros.
 #pragma once
 
 #include "attention/core.hpp"
@@ -29,19 +31,19 @@ enum class PassKind : int { kScoring = 0, kWeighing = 1, kTail = 2 };
 
 struct CodePass {
   PassKind kind;
-  ap_uint<22> beats;
+  ap_uint<22> turns;  // cycles: the beats, or twice as many if two rows share one
   ap_uint<18> first;  // token
-  ap_uint<4> chunks;  // beats of codes of a token
-  ap_uint<3> rounds;  // 1, or for the tail kParts: its beats hold one part each
+  ap_uint<4> chunks;  // turns of a token
+  ap_uint<3> rounds;  // 1, or for the tail the parts of a token: its beats hold one part each
 };
 
 template <int kBits>
 CodePass pass_of(const ExactJob& job, int number) {
 #pragma HLS INLINE
-  constexpr int kParts = Format<kBits>::kParts;
-  const ap_uint<4> chunks = job.row_beats / kParts;
-  if (number == 2) return {PassKind::kTail, job.tail_v_beats, job.tokens, chunks, kParts};
-  return {number == 0 ? PassKind::kScoring : PassKind::kWeighing, job.k_beats, 0, chunks, 1};
+  const ap_uint<4> chunks = of_parts<kBits>(job).row_beats;
+  const ap_uint<22> turns = half_beats<kBits>(job) ? ap_uint<22>(job.tokens) : job.k_beats;
+  if (number == 2) return {PassKind::kTail, job.tail_v_beats, job.tokens, chunks, token_parts<kBits>(job)};
+  return {number == 0 ? PassKind::kScoring : PassKind::kWeighing, turns, 0, chunks, 1};
 }
 
 // Slots of the accumulators that a dimension owns in turn: so many that five beats or more lie between two additions to
@@ -67,6 +69,34 @@ struct Place {
   bool last;
   bool attended;
 };
+
+// False when q holds an Inf or NaN. The query of a part that no row uses keeps what it held: its numbers are zero.
+template <int G, int kBits>
+bool unpack_queries(Stream<beat_t>& in, const ExactJob& job,
+                    HalfParts queries[G * Format<kBits>::kParts][abi::kLanes][kMaxChunks]) {
+#pragma HLS INLINE
+  constexpr int kParts = Format<kBits>::kParts;
+  const int parts = token_parts<kBits>(job), beats = of_parts<kBits>(job).row_beats;
+  bool finite = true;
+unpack_heads:
+  for (int head = 0; head < G * kParts; ++head) {
+  unpack_head:
+    for (int b = 0; b < (head % kParts < parts ? beats : 0); ++b) {
+#pragma HLS PIPELINE II = 1
+      HalfParts numbers[abi::kLanes];
+#pragma HLS ARRAY_PARTITION variable = numbers complete
+      finite &= unpack_lanes(in.read(), numbers);
+      for (int h = 0; h < G * kParts; ++h) {
+#pragma HLS UNROLL
+        for (int l = 0; l < abi::kLanes; ++l) {
+#pragma HLS UNROLL
+          if (h == head) queries[h][l][b] = numbers[l];
+        }
+      }
+    }
+  }
+  return finite;
+}
 
 // One beat in one head.
 template <int kBits>
@@ -99,7 +129,7 @@ void run_head(bool scoring, const Place& place, const HalfParts (&numbers)[Forma
   }
 }
 
-// One pass over all beats. It either writes scores and masks or reads them. queries and sums: part u of head h is at
+// One pass over all tokens. It either writes scores and masks or reads them. queries and sums: part u of head h is at
 // h * kParts + u.
 template <int G, int kBits>
 void run_pass(const CodePass& pass, const ExactJob& job, Stream<beat_t>& beats, Stream<beat_t>& steps,
@@ -117,6 +147,8 @@ void run_pass(const CodePass& pass, const ExactJob& job, Stream<beat_t>& beats, 
   }
   const bool scoring = pass.kind == PassKind::kScoring;
   const bool tail = pass.kind == PassKind::kTail;
+  const bool half = !tail && half_beats<kBits>(job);
+  const int last_word = half ? 2 * Format<kBits>::kWordBeats - 1 : Format<kBits>::kWordBeats - 1;
   DotSum row[G];  // of the token at work
 #pragma HLS ARRAY_PARTITION variable = row complete
   bool token_valid = true;
@@ -125,16 +157,21 @@ void run_pass(const CodePass& pass, const ExactJob& job, Stream<beat_t>& beats, 
   ap_uint<4> chunk = 0;
   ap_uint<2> part = 0;  // of the tail's beat
   ap_uint<3> slot = 0;
-  ap_uint<5> word = 0;  // beats of codes whose step bytes were used
+  ap_uint<5> word = 0;  // turns whose step bytes were used
+  beat_t beat = 0;
   beat_t step_bytes = 0;
   beat_t mask = 0;
 pass_beats:
-  for (int i = 0; i < pass.beats; ++i) {
+  for (int i = 0; i < pass.turns; ++i) {
 #pragma HLS PIPELINE II = 1
 #pragma HLS DEPENDENCE variable = scores type = inter dependent = false
 #pragma HLS DEPENDENCE variable = mask_memory type = inter dependent = false
 #pragma HLS DEPENDENCE variable = sums type = inter direction = RAW distance = 5 dependent = true
-    const beat_t beat = beats.read();
+    if (half && token % 2 == 1) {
+      beat >>= abi::kBeatBits / 2;
+    } else {
+      beat = beats.read();
+    }
     if (!tail && word == 0) step_bytes = steps.read();
     const bool first = chunk == 0 && part == 0;
     const bool chunk_ends = chunk == pass.chunks - 1;
@@ -154,12 +191,14 @@ pass_beats:
     for (int u = 0; u < kParts; ++u) {
 #pragma HLS UNROLL
       const Step step = step_of<kBits>(step_bytes, u);
+      const bool unused = half && u >= kParts / 2;
       exponents[u] = step.exponent;
-      valid &= unpack_part<kBits>(beat, u, step, scoring, numbers[u]) || tail;
+      valid &= unpack_part<kBits>(beat, u, step, scoring, numbers[u]) || tail || unused;
       for (int l = 0; l < abi::kLanes; ++l) {
 #pragma HLS UNROLL
         if (tail) numbers[u][l].mantissa = u == part ? halves[l].mantissa : ap_int<12>(0);
         if (tail) numbers[u][l].shift = halves[l].shift;
+        if (unused) numbers[u][l].mantissa = 0;
       }
     }
     token_valid = (first || token_valid) && valid;
@@ -171,8 +210,9 @@ pass_beats:
       run_head<kBits>(scoring, place, numbers, exponents, job.scale_log2e, top[h], &queries[h * kParts], scores[h],
                       row[h], &sums[h * kParts], best[h], total[h]);
     }
-    step_bytes >>= 8 * Format<kBits>::kStepBytes;
-    word = word == Format<kBits>::kWordBeats - 1 ? ap_uint<5>(0) : ap_uint<5>(word + 1);
+    constexpr int kStepBits = 8 * Format<kBits>::kStepBytes;
+    step_bytes = half ? beat_t(step_bytes >> kStepBits / 2) : beat_t(step_bytes >> kStepBits);
+    word = word == last_word ? ap_uint<5>(0) : ap_uint<5>(word + 1);
     slot = slot == last_slot ? ap_uint<3>(0) : ap_uint<3>(slot + 1);
     if (chunk_ends) part = last ? ap_uint<2>(0) : ap_uint<2>(part + 1);
     chunk = chunk_ends ? ap_uint<4>(0) : ap_uint<4>(chunk + 1);
@@ -205,7 +245,7 @@ void core(Stream<beat_t>& beats, Stream<beat_t>& query_beats, Stream<heads_t<G>>
   Findings findings = {false, true};
   clear_accumulators<G * kParts>(sums);
   const ExactJob part_job = of_parts<kBits>(job);
-  const bool clean = attention::unpack_queries<G * kParts>(query_beats, part_job.row_beats, queries);
+  const bool clean = unpack_queries<G, kBits>(query_beats, job, queries);
   attention::store_tail<G>(tail, job, scores, best);
 passes:
   for (int number = 0; number < 3; ++number) {

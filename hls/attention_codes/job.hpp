@@ -36,12 +36,29 @@ ap_uint<22> step_beats(const ExactJob& job) {
   return (job.k_beats + (kWordBeats - 1)) / kWordBeats;
 }
 
+// True if two rows share a beat: 64 codes of 4 bits. Each passes through the lower half of the multipliers.
+template <int kBits>
+bool half_beats(const ExactJob& job) {
+#pragma HLS INLINE
+  return kBits == 4 && job.row_beats == Format<kBits>::kParts / 2;
+}
+
+// Parts of a token in a beat of codes.
+template <int kBits>
+int token_parts(const ExactJob& job) {
+#pragma HLS INLINE
+  constexpr int kParts = Format<kBits>::kParts;
+  return half_beats<kBits>(job) ? kParts / 2 : kParts;
+}
+
 // The job as the stages behind the multipliers see it: each part of a beat belongs to a head of its own.
 template <int kBits>
 ExactJob of_parts(ExactJob job) {
 #pragma HLS INLINE
-  job.head_dim /= Format<kBits>::kParts;
-  job.row_beats /= Format<kBits>::kParts;
+  constexpr int kParts = Format<kBits>::kParts;
+  const bool half = half_beats<kBits>(job);
+  job.head_dim = half ? job.head_dim / (kParts / 2) : job.head_dim / kParts;
+  job.row_beats = half ? job.row_beats / (kParts / 2) : job.row_beats / kParts;
   return job;
 }
 
@@ -51,7 +68,8 @@ status_t check_codes(const Descriptor& d, ap_uint<64> memory_beats) {
 #pragma HLS INLINE
   const ap_uint<57> step_bytes = d.tokens * ap_uint<12>(d.head_dim / abi::kLanes * Format<kBits>::kPartStepBytes);
   status_t status = 0;
-  if (d.head_dim % Format<kBits>::kBeatNumbers != 0) status |= abi::kBadHeadDim;
+  const bool half = kBits == 4 && d.head_dim == Format<kBits>::kBeatNumbers / 2;
+  if (d.head_dim % Format<kBits>::kBeatNumbers != 0 && !half) status |= abi::kBadHeadDim;
   if (d.r != kBits) status |= abi::kBadR;
   status |= attention::check_array(d.rows, step_bytes, memory_beats);
   status |= attention::check_array(d.v_sum, step_bytes, memory_beats);
@@ -70,6 +88,7 @@ status_t open_codes(const beat_t* io, ap_uint<64> address, ap_uint<64> memory_be
   Sizes sizes = attention::sizes_of<false>(descriptor);
   sizes.k /= 16 / kBits;  // codes in place of binary16 numbers
   job = attention::to_job<false>(descriptor, sizes);
+  if (kBits == 4) job.k_beats = (sizes.k + abi::kBeatBytes - 1) / abi::kBeatBytes;  // rows may end within a beat
   status = attention::check<false>(descriptor, sizes, G, memory_beats);
   if (descriptor.mode <= abi::kPartial) status |= check_codes<kBits>(descriptor, memory_beats);
   return status;

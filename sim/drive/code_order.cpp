@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "code_order.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "common/abi.hpp"
@@ -10,7 +11,8 @@ namespace kvdrive {
 void order_codes(RowFormat format, std::uint32_t head_dim, std::span<const std::byte> rows, std::byte* codes,
                  std::byte* steps) {
   const std::uint32_t code_bytes = abi::kFormatPart * code_bits(format) / 8, step_bytes = part_step_bytes(format);
-  const std::uint32_t parts = format_parts(head_dim), side_by_side = abi::kBeatBytes / code_bytes;
+  const std::uint32_t parts = format_parts(head_dim);
+  const std::uint32_t side_by_side = std::min(parts, abi::kBeatBytes / code_bytes);
   const std::uint32_t beats = parts / side_by_side, row_codes = parts * code_bytes;
   const std::size_t row_bytes = row_bytes_of(format, head_dim);
   for (std::size_t at = 0; at < rows.size(); at += row_bytes) {

@@ -20,10 +20,10 @@ constexpr std::uint32_t part_step_bytes(RowFormat format) { return format == nvm
 // True if a kernel is built for jobs over codes of this shape (hls/attention_codes).
 constexpr bool has_code_kernel(RowFormat format, unsigned group, unsigned head_dim) {
   const bool built = format == nvme::kInt8 ? group == 1 || group == 4 : format == nvme::kInt4 && group == 1;
-  return built && head_dim % (abi::kBeatBits / code_bits(format)) == 0;
+  return built && (head_dim % (abi::kBeatBits / code_bits(format)) == 0 || head_dim == 64);
 }
 
-// Writes the codes and the step bytes of whole INT8 or INT4 rows. A row of `head_dim` numbers is whole beats of codes.
+// Writes the codes and the step bytes of whole INT8 or INT4 rows of a shape that a kernel is built for.
 void order_codes(RowFormat format, std::uint32_t head_dim, std::span<const std::byte> rows, std::byte* codes,
                  std::byte* steps);
 

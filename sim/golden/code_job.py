@@ -15,6 +15,7 @@ from golden.job import EXACT_MODES, Memory, check_address
 
 STEPS = {"k": "rows", "v": "v_sum"}  # the fields with the addresses of the step bytes
 _STEP_BYTES = {8: 1, 4: 2}  # of a part, by the bits of a code
+_HALF_BEAT = {4: 64}  # the head dimension of rows that share a beat, by the bits of a code
 _NAN = 0x7E00
 
 
@@ -30,14 +31,16 @@ def step_bytes(bits: int, d: int) -> int:
 
 def to_job_order(stored: formats.Rows, d: int, bits: int) -> tuple[formats.Rows, formats.Rows]:
     """Rows [n, row_bytes] -> codes [n, d * bits / 8] and step bytes as a job has them."""
-    parts, codes = parts_of(bits), d * bits // 8
+    parts, codes = min(parts_of(bits), d // FORMAT_PART), d * bits // 8
     beats = d // FORMAT_PART // parts
     return _exchange(stored[:, :codes], parts, beats), _exchange(stored[:, codes:], parts, beats)
 
 
 def from_job_order(codes: formats.Rows, steps: formats.Rows, bits: int) -> formats.Rows:
     """The opposite of `to_job_order`."""
-    parts, beats = parts_of(bits), codes.shape[1] // BEAT_BYTES
+    row_parts = codes.shape[1] * 8 // bits // FORMAT_PART
+    parts = min(parts_of(bits), row_parts)
+    beats = row_parts // parts
     return np.concatenate([_exchange(codes, beats, parts), _exchange(steps, beats, parts)], axis=1)
 
 
@@ -61,7 +64,8 @@ def check(fields: np.void, memory: Memory, job_address: int, bits: int) -> Statu
     sizes_of = partial(_sizes, bits=bits)
     status = job.check(fields, memory, job_address, EXACT_MODES, sizes_of=sizes_of)
     if int(fields["mode"]) in EXACT_MODES:
-        if int(fields["head_dim"]) % (parts_of(bits) * FORMAT_PART):
+        d = int(fields["head_dim"])
+        if d % (parts_of(bits) * FORMAT_PART) and d != _HALF_BEAT.get(bits):
             status |= Status.BAD_HEAD_DIM
         if int(fields["r"]) != bits:
             status |= Status.BAD_R

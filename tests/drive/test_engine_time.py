@@ -51,9 +51,10 @@ def test_a_dense_job_takes_the_stated_cycles(host, group, d, tokens, mode):
 @pytest.mark.parametrize(
     ("kind", "group", "d", "tokens"),
     [
-        (RowFormat.INT8, 1, 64, 65),
+        (RowFormat.INT8, 1, 64, 300),
         (RowFormat.INT8, 4, 128, 300),
         (RowFormat.INT8, 4, 192, 33),
+        (RowFormat.INT4, 1, 64, 300),
         (RowFormat.INT4, 1, 128, 300),
         (RowFormat.INT4, 1, 256, 33),
     ],
@@ -75,7 +76,7 @@ def test_a_job_over_codes_takes_the_stated_cycles(make_drive, engine, kind, grou
     [
         (2, 64, RowFormat.INT8),
         (1, 96, RowFormat.INT8),
-        (1, 64, RowFormat.INT4),
+        (1, 192, RowFormat.INT4),
         (4, 128, RowFormat.INT4),
         (1, 128, RowFormat.FP8),
     ],

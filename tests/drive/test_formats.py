@@ -93,6 +93,7 @@ def test_every_engine_target_and_split_gives_the_same_bits(make_drive, check, ki
         (wire.RowFormat.INT8, 128, 4),
         (wire.RowFormat.INT8, 192, 4),
         (wire.RowFormat.INT8, 256, 1),
+        (wire.RowFormat.INT4, 64, 1),
         (wire.RowFormat.INT4, 128, 1),
         (wire.RowFormat.INT4, 256, 1),
     ],

@@ -23,6 +23,7 @@ def problem(rng, g, s, d):
         (8, 1, 64, Mode.EXACT),
         (8, 4, 192, Mode.PARTIAL),
         (8, 1, 256, Mode.EXACT),
+        (4, 1, 64, Mode.EXACT),
         (4, 1, 128, Mode.EXACT),
         (4, 4, 256, Mode.PARTIAL),
     ],
@@ -60,6 +61,13 @@ def test_a_beat_of_half_bytes_holds_the_parts_that_lie_a_quarter_of_a_row_apart(
     assert codes[0, ::16].tolist() == [0, 2, 4, 6, 1, 3, 5, 7]
     assert steps[0, ::2].tolist() == [100, 104, 108, 112, 102, 106, 110, 114]
     assert (steps[0, 1::2] - steps[0, ::2] == 1).all()
+    np.testing.assert_array_equal(code_job.from_job_order(codes, steps, 4), stored)
+
+
+def test_rows_of_half_a_beat_lie_as_they_are_stored():
+    stored = np.arange(72, dtype=np.uint8).reshape(2, 36)
+    codes, steps = code_job.to_job_order(stored, 64, 4)
+    np.testing.assert_array_equal(np.concatenate([codes, steps], axis=1), stored)
     np.testing.assert_array_equal(code_job.from_job_order(codes, steps, 4), stored)
 
 
@@ -104,10 +112,11 @@ def test_checks(fields, status):
     assert code_job.run(memory, memory.size - AttentionJob.itemsize + 64, 8) == Status.OUT_OF_RANGE
 
 
-def test_half_a_beat_of_a_token_is_refused():
+@pytest.mark.parametrize("d", [32, 96, 192])
+def test_rows_that_share_a_beat_otherwise_are_refused(d):
     rng = np.random.default_rng(5)
-    memory, address = Coded.of(problem(rng, 1, 20, 128), 4).build(Mode.EXACT, rng)
+    memory, address = Coded.of(problem(rng, 1, 20, 256), 4).build(Mode.EXACT, rng)
     job = get_job(memory, address)
-    job["head_dim"] = 64
+    job["head_dim"] = d
     put_job(memory, address, job)
     assert code_job.run(memory, address, 4) == Status.BAD_HEAD_DIM
