@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -27,7 +27,9 @@ KNOWN = (4096, 32768)  # contexts whose times predict the others
 RATIO = Fraction(1, 8)  # of policies that do not read everything
 QUERIES = 4  # of a step on a flash model: where the chosen tokens are depends on the query
 _EVENTS = 1 << 18  # of a drive's timeline, more than a layer has
-_SENSE = re.compile(r'"name":"sense","pid":\d+,"tid":(\d+)')
+_FLASH_WORK = re.compile(
+    r'"name":"(sense|transfer)","pid":(1|2),"tid":(\d+),"ts":[\d.]+,"dur":([\d.]+)'
+)  # channels, dies
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Timed:
-    """A step: what was read inside the drive, as it counts it (bytes, or pages of the fullest die), and seconds."""
+    """A step: its size, as the drive counts it (bytes read, or work of the busiest die or channel), and seconds."""
 
     size: float
     seconds: float
@@ -107,28 +109,32 @@ class Stored:
         return Timed(target.stats().kv_bytes_read - before, seconds)
 
     def on_flash(self, target: Emulator, setting: Setting) -> Timed:
-        """The device time of a step that reads some tokens, and the fullest die's pages: means over QUERIES queries.
+        """The device time of a step that reads some tokens, and microseconds of the busiest die or channel.
 
-        The chosen tokens do not lie on all dies alike, and a layer takes as long as the die with most of them.
+        Both are means over QUERIES queries. The chosen tokens do not lie on all dies alike, and a layer takes as
+        long as the die, or the channel, with most of them.
         """
         options, head_dim = setting.append_options, self.shape.head_dim
         session = Session.existing(target, self.sessions[options, setting.tokens], options)
         parameters, scale = setting.parameters(head_dim), scale_bits(None, head_dim)
         size = (QUERIES, self.shape.layers, self.shape.kv_heads, setting.group, head_dim)
         queries = np.random.default_rng(SEED + 1).standard_normal(size).astype(np.float16)
-        began, pages = target.device_ns(), 0
+        began, work = target.device_ns(), 0.0
         for query in queries:
             for layer in range(self.shape.layers):
                 target.keep_trace(_EVENTS)
                 session.attend(layer, query[layer], setting.tokens, scale, parameters)
-                pages += fullest_die(target.trace())
+                work += busiest(target.trace())
         target.keep_trace(0)
-        return Timed(pages / QUERIES, (target.device_ns() - began) / 1e9 / QUERIES)
+        return Timed(work / QUERIES, (target.device_ns() - began) / 1e9 / QUERIES)
 
 
-def fullest_die(timeline: str) -> int:
-    """Pages that the die senses that senses most of them."""
-    return max(Counter(_SENSE.findall(timeline)).values())
+def busiest(timeline: str) -> float:
+    """Microseconds that the busiest die senses or the busiest channel transfers, whichever is more."""
+    work: defaultdict[tuple[str, str], float] = defaultdict(float)
+    for kind, number, microseconds in _FLASH_WORK.findall(timeline):
+        work[kind, number] += float(microseconds)
+    return max(work.values())
 
 
 def line(known: Sequence[Timed]) -> Callable[[float], float]:

@@ -4,8 +4,8 @@ A step is the attention of all layers. The cpu target's steps are predicted from
 contexts show (processor time of one thread, K and V in the page cache), or from the disk's own rate (wall time, around
 the page cache; `validate_disk.py`). The emulator's device times are those of a step with contents through the runtime;
 the model asks the drive library for one layer without contents. For SparF and policy groups it takes a rate and a fixed
-time, too, and the pages of the fullest die in place of the bytes. What is read is counted, not predicted: which pages
-these policies read depends on the contents.
+time, too, and the work of the busiest die or channel in place of the bytes. What is read is counted, not predicted:
+which pages these policies read depends on the contents.
 Contexts that predict others are not reported.
 Prints each setting with its prediction, and writes a JSON file and docs/performance.md. With --only the other rows of
 the page stay as they are.
@@ -75,7 +75,7 @@ def cpu_target(path: Path, rounds: int, contexts: Sequence[int] = CONTEXTS) -> l
 
 
 def emulator(folder: Path, contexts: Sequence[int] = CONTEXTS) -> list[Outcome]:
-    """Device times of steps; the same on every machine. What is not exact is predicted from the fullest die's pages."""
+    """Device times of steps; the same on every machine. Sparse ones are predicted from the busiest die or channel."""
     shape = Shape(layers=2, group=max(GROUPS), tokens=max(contexts))
     outcomes = []
     for preset in PRESETS:
@@ -126,10 +126,11 @@ this page.
   in pieces of the drive's size with as many in flight, while the engine works on the same step from the page cache,
   right before and after the step. Medians of several rounds.
 - **emulator**: modelled device time of a step through the runtime, with contents. *exact*: predicted by the drive
-  library for one layer without contents, for each format. *sparf*, *groups*: as above, but from the pages that the
-  fullest die senses, layer by layer in the drive's timeline: the tokens that a query chooses do not lie on all dies
-  alike, and the step waits for the die with most of them. The mean of four queries, for made-up K whose neighbours are
-  similar (in runs) or not (scattered). These numbers are the same on every machine.
+  library for one layer without contents, for each format. *sparf*, *groups*: as above, but from the time that
+  the busiest die senses or the busiest channel transfers, layer by layer in the drive's timeline: the tokens that a
+  query chooses do not lie on all dies alike, and the step waits for the one with most of them. The mean of four
+  queries, for made-up K whose neighbours are similar (in runs) or not (scattered). These
+  numbers are the same on every machine, and a test keeps them within 15 %.
 
 """
 

@@ -3,7 +3,7 @@
 import pytest
 
 import validate_perf
-from perf_steps import Outcome, Setting, Timed, from_known, fullest_die, line
+from perf_steps import Outcome, Setting, Timed, from_known, busiest, line
 from validate_disk import PIECE, PlainReads, disk
 from validate_perf import BOUND, CONTEXTS
 
@@ -15,10 +15,12 @@ def test_two_points_predict_a_third():
     assert all(one.error == pytest.approx(0) for one in from_known(times))
 
 
-def test_the_fullest_die_senses_most_pages():
-    event = '{"ph":"X","name":"%s","pid":2,"tid":%d,"ts":0.1,"dur":35}'
-    events = [("sense", 1), ("sense", 3), ("transfer", 1), ("transfer", 1), ("sense", 3)]
-    assert fullest_die(",".join(event % one for one in events)) == 2
+def test_the_busiest_is_a_die_or_a_channel():
+    event = '{"ph":"X","name":"%s","pid":%d,"tid":%d,"ts":0.1,"dur":%s}'
+    events = [("sense", 2, 1, "35.5"), ("sense", 2, 3, "20"), ("transfer", 1, 0, "9"), ("sense", 2, 3, "20.25")]
+    others = [("transfer", 3, 0, "900"), ("program", 2, 1, "900")]  # not the flash's reads
+    assert busiest(",".join(event % one for one in events + others)) == pytest.approx(40.25)
+    assert busiest(",".join(event % one for one in [*events, ("transfer", 1, 0, "40")])) == pytest.approx(49)
 
 
 def test_a_page_has_every_setting():
