@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 NATIVE_SOURCES := $(shell find hls sim/drive -name '*.hpp' -o -name '*.cpp')
-CPP_SOURCES := $(filter-out hls/common/abi.hpp sim/drive/commands/wire.hpp sim/drive/engine/cycles.hpp sim/drive/engine/limits.hpp,$(shell find hls sim tests -name '*.hpp' -o -name '*.cpp'))
+CPP_SOURCES := $(filter-out hls/common/abi.hpp sim/drive/commands/wire.hpp sim/drive/engine/cycles.hpp sim/drive/engine/limits.hpp,$(shell find hls sim tests scripts -name '*.hpp' -o -name '*.cpp'))
 export PYTHONPATH := sim
 # As in host/kvdrive/cli/main.py, for the benchmarks.
 export GOMP_SPINCOUNT ?= 10000

@@ -34,7 +34,8 @@ bool evaluated(ggml_tensor* tensor, bool ask, void* user) {
 
 extern "C" {
 
-// A model in a GGUF file, mapped as llama.cpp does by itself. `on_tensor` may be null. Null if llama.cpp refuses the file.
+// A model in a GGUF file, mapped as llama.cpp does by itself. `on_tensor` may be null. Null if llama.cpp refuses the
+// file.
 void* open_model(const char* path, int context_tokens, int threads, OnTensor on_tensor) {
   llama_backend_init();
   auto* opened = new Model{};

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random calls of a window of neurons in memory of exactly its size, for sanitizers. Each row says whose it is.
-#include "engine/fast/neuron_window.hpp"
-
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -9,6 +7,8 @@
 #include <set>
 #include <stdexcept>
 #include <vector>
+
+#include "engine/fast/neuron_window.hpp"
 
 namespace {
 

@@ -220,7 +220,8 @@ void bind_engine(nb::module_& m) {
            "-> (status, p, max, sum)");
   nb::class_<fast::FastEngine, SingleKernels>(m, "FastEngine", "What Engine(\"fast\") gives.")
       .def_prop_ro("isa", &fast::FastEngine::isa, "the instruction set in use: scalar, avx2 or avx512")
-      .def("multiply_adds", &fast::FastEngine::multiply_adds, nb::arg("count"), nb::call_guard<nb::gil_scoped_release>(),
+      .def("multiply_adds", &fast::FastEngine::multiply_adds, nb::arg("count"),
+           nb::call_guard<nb::gil_scoped_release>(),
            "Compute at least `count` multiply-adds in registers, in this thread -> how many; a bound for benchmarks.")
       .def_prop_ro("dots_doubted",
                    [](const fast::FastEngine& engine) { return engine.statistics().dots_doubted.load(); })

@@ -62,8 +62,8 @@ Ns FlashSchedule::earliest(const Page& page) const {
   const std::uint32_t die = page.read.die;
   const Timing& timing = device_.timing();
   const Ns sensing = *std::ranges::max_element(timing.read_full_ns) + timing.channel.transfer(page.read.bytes);
-  const Ns when = std::max(
-      {page.batch->ready, device_.now(), device_.readable_at(die), device_.when_channel_has(die, sensing)});
+  const Ns when =
+      std::max({page.batch->ready, device_.now(), device_.readable_at(die), device_.when_channel_has(die, sensing)});
   if (page.batch->sink != Sink::kHost) return when;
   return std::max(when, device_.when_host_link_has(kMostBacklog));
 }
