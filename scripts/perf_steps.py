@@ -27,9 +27,8 @@ KNOWN = (4096, 32768)  # contexts whose times predict the others
 RATIO = Fraction(1, 8)  # of policies that do not read everything
 QUERIES = 4  # of a step on a flash model: where the chosen tokens are depends on the query
 _EVENTS = 1 << 18  # of a drive's timeline, more than a layer has
-_FLASH_WORK = re.compile(
-    r'"name":"(sense|transfer)","pid":(1|2),"tid":(\d+),"ts":[\d.]+,"dur":([\d.]+)'
-)  # channels, dies
+# Of channels and of dies.
+_FLASH_WORK = re.compile(r'"name":"(?:sense|transfer)","pid":([12]),"tid":(\d+),"ts":[\d.]+,"dur":([\d.]+)')
 
 
 @dataclass(frozen=True)
