@@ -3,7 +3,7 @@
 import pytest
 
 import validate_perf
-from perf_steps import Outcome, Setting, Timed, from_known, busiest, line
+from perf_steps import Outcome, Setting, Timed, busiest, from_known, line
 from validate_disk import PIECE, PlainReads, disk
 from validate_perf import BOUND, CONTEXTS
 

@@ -15,7 +15,7 @@ from openhls.fuzz.shrink import shrink
 from openhls.ir import Opcode
 
 REGRESSIONS = sorted((Path(__file__).parents[1] / "regressions").glob("*.cpp"))
-PROGRAMS, QUICK = 200, 75  # of these, so many in `make test`
+PROGRAMS, QUICK = 200, 25  # of these, so many in `make test`
 BATCHES = [pytest.param(first, marks=pytest.mark.slow if first >= QUICK else ()) for first in range(0, PROGRAMS, BATCH)]
 
 
