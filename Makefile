@@ -271,6 +271,7 @@ bench-sessions: setup ## first token of a turn found on the drive beside computi
 bench-weights: setup ## experts and neurons on flash beside mmap and memory, on random models of 4.5 and 1.8 GiB; a quarter of an hour -> docs/weights.md [QUICK=1] [LLAMA=FOLDER of libllama.so]
 	@$(LLAMA_PATH)$(BIN)/python scripts/bench_weights.py $(if $(QUICK),--quick,--json out/bench_weights.json)
 	@$(BIN)/python scripts/bench_dense.py $(if $(QUICK),--quick,--json out/bench_dense.json)
+	$(if $(QUICK),,@PYTHONPATH=sim:scripts $(BIN)/python scripts/weights_plot.py)
 
 .PHONY: coactivation
 coactivation: setup ## bytes of neurons that are stored beside those used with them, counted on mini_relu -> docs/weights.md

@@ -198,14 +198,14 @@ def bundling(path: Path, count: int = 2048) -> float | None:
 SPLIT = ("I/O wait, ms", "memory management, ms", "feed-forward, ms", "rest, ms")  # they add up to the token
 
 
-def split_cells(row: dict[str, Any]) -> list[str]:
-    """The parts of a token's time; what mmap reads is in its feed-forward."""
+def split(row: dict[str, Any]) -> list[float | None]:
+    """The parts of a token's time, in ms; what mmap reads is in its feed-forward."""
     layers = row["layers_milliseconds"]
-    rest = f"{row['milliseconds'] - layers:,.1f}"
+    rest = row["milliseconds"] - layers
     if row["way"] != "flash":
-        return ["-", "-", f"{layers:,.1f}", rest]
+        return [None, None, layers, rest]
     waited, managing = row["waited"], row["managing"]
-    return [f"{waited:,.1f}", f"{managing:,.1f}", f"{layers - waited - managing:,.1f}", rest]
+    return [waited, managing, layers - waited - managing, rest]
 
 
 def table(result: dict[str, Any]) -> str:
@@ -222,7 +222,7 @@ def table(result: dict[str, Any]) -> str:
             row["name"],
             f"{row['milliseconds']:,.0f}",
             f"{naive / row['milliseconds']:.1f}x",
-            *split_cells(row),
+            *("-" if part is None else f"{part:,.1f}" for part in split(row)),
             "-" if row["reading"] is None else f"{row['reading']:,.0f}",
             f"{row['read_by_kernel_per_token'] / 1e6:,.1f}",
             "-" if row["hit_rate"] is None else f"{row['hit_rate']:.0%}",
