@@ -27,7 +27,7 @@ KNOWN = (4096, 32768)  # contexts whose times predict the others
 RATIO = Fraction(1, 8)  # of policies that do not read everything
 QUERIES = 4  # of a step on a flash model: where the chosen tokens are depends on the query
 _EVENTS = 1 << 18  # of a drive's timeline, more than a layer has
-# Of channels and of dies.
+# The work of channels and dies in a timeline.
 _FLASH_WORK = re.compile(r'"name":"(?:sense|transfer)","pid":([12]),"tid":(\d+),"ts":[\d.]+,"dur":([\d.]+)')
 
 

@@ -16,8 +16,7 @@ class Reader(Protocol):
     """Complete weights of one model. `path`: their file, or the name of their drive in messages.
 
     A ticket is a read in flight; its memory must stay in place until `wait`. `waited_ns`: time in which `wait`, `read`
-    and `read_rows` have waited. Every method raises TargetError once the
-    reader is closed.
+    and `read_rows` have waited. Every method raises TargetError once the reader is closed.
     """
 
     manifest: Manifest

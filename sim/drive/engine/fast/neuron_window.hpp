@@ -36,9 +36,9 @@ class NeuronWindow {
   std::size_t capacity() const { return pointer_.size(); }
   std::size_t num_used() const { return num_used_; }
   std::size_t row_bytes() const { return row_bytes_; }
-  // Of each row that is taken, the number of its group.
+  // The group in each row that is taken.
   Groups pointer() const { return {pointer_.data(), num_used_}; }
-  // Of each group, the number of its row; -1 for a group that is not in memory.
+  // The row of each group; -1 for a group that is not in memory.
   Groups rows() const { return row_of_; }
 
  private:
