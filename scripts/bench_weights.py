@@ -38,6 +38,7 @@ from weights_bench import (
     PROMPT,
     alone,
     arguments,
+    as_cells,
     bound_memory,
     kernel_reads,
     peak_memory,
@@ -105,7 +106,7 @@ def measure(work: Work) -> dict[str, Any]:
         "name": work.name,
         "tokens_per_second": work.tokens / seconds,
         "seconds": seconds,
-        "experts_seconds": in_experts[0] - found.get("checking_seconds", 0),
+        "experts_seconds": None if work.way == "llama" else in_experts[0] - found.get("checking_seconds", 0),
         "read_by_kernel_per_token": read / work.tokens,
         "peak_rss": peak_memory(),
         "logits": logits[-1][:8].tolist(),
@@ -234,16 +235,15 @@ def contenders(folder: Path, tokens: int, threads: int) -> list[Work]:
 SPLIT = ("I/O wait, ms", "memory management, ms", "experts, ms", "rest, ms")  # of a token; they add up to it
 
 
-def split_cells(row: dict[str, Any]) -> list[str]:
-    """The parts of a token's time. Those of mapped files cannot be told apart; llama.cpp's are not counted."""
+def split(row: dict[str, Any]) -> list[float | None]:
+    """The parts of a token's time, in ms. Those of mapped files cannot be told apart; llama.cpp's are not counted."""
     if row["way"] == "llama":
-        return ["-"] * len(SPLIT)
+        return [None] * len(SPLIT)
     token, experts = (1e3 * row[name] / row["tokens"] for name in ("seconds", "experts_seconds"))
     if row["way"] != "flash":
-        return ["-", "-", f"{experts:,.1f}", f"{token - experts:,.1f}"]
+        return [None, None, experts, token - experts]
     waited, managing = (row[name] / 1e6 / row["tokens"] for name in ("waited_ns", "managing_ns"))
-    parts = (waited, managing, experts - waited - managing, token - experts)
-    return [f"{part:,.1f}" for part in parts]
+    return [waited, managing, experts - waited - managing, token - experts]
 
 
 def table(result: dict[str, Any]) -> str:
@@ -268,7 +268,7 @@ def table(result: dict[str, Any]) -> str:
             "-" if ratio is None else f"{ratio:.1f}x",
             "-" if busy is None else f"{allowed(row, whole[row['routers']], result['disk_bytes_per_second']):.1f}",
             f"{row['read_by_kernel_per_token'] / 1e6:,.0f}",
-            *split_cells(row),
+            *as_cells(split(row)),
             f"{row['hits'] / uses:.0%}" if uses else "-",
             f"{row['recall']:.0%}" if row.get("recall") is not None else "-",
             f"{rate:.0%}" if rate is not None else "-",

@@ -35,6 +35,23 @@ def find() -> str | None:
     return shutil.which("llama-bench") if importlib.util.find_spec("gguf") else None
 
 
+def writer_of(config: Any, path: Path) -> Any:
+    """A writer of gguf with what transformers' configuration of a Llama or a Mixtral says, and without a tokenizer."""
+    import gguf
+
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_tokenizer_model("none")
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    return writer
+
+
 def write_gguf(model: PreTrainedModel, path: Path, kind: str = "BF16") -> None:
     """A Llama without its tokenizer, matrices in the format `kind`, as gguf names it. Speed only: rows of Q and K keep
     transformers' order, in which llama.cpp rotates other pairs of dimensions. Raises ValueError for another kind of
@@ -45,19 +62,10 @@ def write_gguf(model: PreTrainedModel, path: Path, kind: str = "BF16") -> None:
     config = model.config
     if config.model_type != "llama":
         raise ValueError(f"llama.cpp is compared on Llamas, this is {config.model_type}")
-    writer = gguf.GGUFWriter(path, "llama")
-    writer.add_vocab_size(config.vocab_size)
-    writer.add_tokenizer_model("none")
-    writer.add_context_length(config.max_position_embeddings)
-    writer.add_embedding_length(config.hidden_size)
-    writer.add_block_count(config.num_hidden_layers)
-    writer.add_feed_forward_length(config.intermediate_size)
-    writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
+    writer = writer_of(config, path)
     writer.add_key_length(model.model.layers[0].self_attn.head_dim)
     writer.add_value_length(model.model.layers[0].self_attn.head_dim)
     writer.add_rope_dimension_count(model.model.layers[0].self_attn.head_dim)
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     weights = model.state_dict()
 
     def add(name: str, source: str) -> None:

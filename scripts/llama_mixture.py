@@ -21,6 +21,7 @@ import torch
 from numpy.typing import NDArray
 from safetensors import safe_open
 
+from llama_cpp import writer_of
 from mapped_files import BoundedPages, Mapping, Region, on_disk
 from weights_contenders import VOCABULARY, Shape, file_of
 
@@ -52,18 +53,9 @@ def write_gguf(shape: Shape, folder: Path, path: Path, kind: str) -> None:
     import gguf
 
     config = shape.config()
-    writer = gguf.GGUFWriter(path, "llama")
-    writer.add_vocab_size(VOCABULARY)
-    writer.add_tokenizer_model("none")
-    writer.add_context_length(config.max_position_embeddings)
-    writer.add_embedding_length(shape.hidden)
-    writer.add_block_count(shape.layers)
-    writer.add_feed_forward_length(shape.inner)
-    writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
+    writer = writer_of(config, path)
     writer.add_rope_dimension_count(shape.hidden // config.num_attention_heads)
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_expert_count(shape.experts)
     writer.add_expert_used_count(shape.used)
     matrix = gguf.GGMLQuantizationType[kind]

@@ -111,6 +111,11 @@ def time_in(modules: Iterable[torch.nn.Module]) -> list[float]:
     return spent
 
 
+def as_cells(parts: Iterable[float | None]) -> list[str]:
+    """Numbers of a table's row; None: not measured."""
+    return ["-" if part is None else f"{part:,.1f}" for part in parts]
+
+
 def publish(
     given: argparse.Namespace,
     name: str,

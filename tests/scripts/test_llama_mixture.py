@@ -88,6 +88,6 @@ def test_a_row_of_llama_is_measured_beside_that_of_memory(needs_llama, tmp_path)
     same, difference = bench_weights.agreement(tmp_path, llama, memory)
     assert same >= 0.5  # the likeliest of 512 tokens; both round, in different places
     assert difference < 0.5
-    assert bench_weights.split_cells(rows[1]) == ["-"] * 4
+    assert bench_weights.split(rows[1]) == [None] * 4
     rows[1] |= {"same_token": same, "largest_difference": difference}
     assert f"balanced, BF16: {same:.0%}, {difference:.2f}." in bench_weights.llama_note(rows)
