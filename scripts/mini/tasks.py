@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from kvdrive.eval.tasks import digits, passkey_lines, register_line, register_names, register_question
+from kvdrive.eval.wording import digits, passkey_lines, register_line, register_names, register_question
 
 Piece = tuple[list[int], list[float]]  # tokens, weight of each in the loss
 UNKNOWABLE, QUESTION, TEXT, RECALLED = 0.0, 0.2, 1.0, 2.0

@@ -22,6 +22,7 @@ from kvdrive.eval.partial import Partial, digest
 from kvdrive.eval.points import Point, Way
 from kvdrive.eval.sweep import chosen_policies, fitted, questions, sweep, ways
 from kvdrive.eval.tasks import Tokens
+from kvdrive.eval.wording import style_of
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.progress import bar
 from kvdrive.targets.opening import DriveOptions, open_drive, require_space
@@ -167,7 +168,7 @@ def _questions(
     depths = [DEPTHS[i % len(DEPTHS)] for i in range(settings.cases)]
     cases = tasks.cases(
         settings.tasks, lambda text: _encode(checkpoint, text).tolist(), np.concatenate(documents), length, depths, 1,
-        settings.seed,
+        settings.seed, style_of(checkpoint.tokenizer),
     )  # fmt: skip
     return questions(cut, settings.targets, cases)
 

@@ -9,7 +9,7 @@ from typing import Any
 from kvdrive.eval import retrieval
 from kvdrive.eval.scoring import Scores
 from kvdrive.eval.statistics import over_windows, share_interval
-from kvdrive.eval.tasks import Tokens
+from kvdrive.eval.tasks import Tokens, that_count
 from kvdrive.kvcache import formats
 from kvdrive.nvme.rows import bytes_of_row
 from kvdrive.policies import Policy
@@ -19,11 +19,15 @@ TEXT = "text"  # the task of a window of text
 
 @dataclass(frozen=True)
 class Question:
-    """A context and the tokens after it. `task` is TEXT for perplexity, else the name of a retrieval task."""
+    """A context and the tokens after it. `task` is TEXT for perplexity, else the name of a retrieval task.
+
+    `counted`: as in Case.
+    """
 
     task: str
     context: Tokens
     target: Tokens
+    counted: list[bool] | None = None
 
 
 @dataclass(frozen=True)
@@ -57,8 +61,9 @@ class Point:
     `bytes_needed`: the rows by the policy's own count. `standard_error`: of the nats per token behind `perplexity`,
     over windows. Beside exact attention over binary16, on the windows: `kl`, divergence in nats per token;
     `agreement`, share of tokens with the same first choice; `added_nats` per token. Each has its standard error over
-    windows. `accuracy`: share of the cases of each task whose whole answer is the model's first choice; `interval`: its
-    95 % interval; `token_accuracy`: share of the answers' tokens. `kv_format`: how K and V are stored.
+    windows. `accuracy`: share of the cases of each task where all that counts of the answer is the model's first
+    choice; `interval`: its 95 % interval; `token_accuracy`: share of the answers' tokens that count. `kv_format`: how K
+    and V are stored.
     """
 
     policy: str
@@ -131,7 +136,7 @@ class Answers:
         if question.task == TEXT:
             self.windows.append(answer)
         else:
-            self.right.setdefault(question.task, []).append(answer.first)
+            self.right.setdefault(question.task, []).append(that_count(answer.first, question.counted))
 
     def point(self) -> Point:
         """The results of all answers."""

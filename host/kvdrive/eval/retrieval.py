@@ -1,4 +1,4 @@
-"""Accuracy of retrieval tasks: a case counts when every token of its answer is the model's first choice."""
+"""Accuracy of retrieval tasks: a case is right when each token of its answer that counts is the model's choice."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 
 from kvdrive.eval.perplexity import NewCache, OnStep, release
 from kvdrive.eval.scoring import prefill, score
-from kvdrive.eval.tasks import Case
+from kvdrive.eval.tasks import Case, that_count
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,12 @@ class Accuracy:
 
 
 def answered(model: PreTrainedModel, case: Case, new_cache: NewCache) -> list[bool]:
-    """Which tokens of the answer are the model's first choice, given the ones before them."""
+    """Which of the answer's tokens that count are the model's first choice, given the ones before them."""
     cache = new_cache()
     prefill(model, case.prompt, cache)
-    right: list[bool] = score(model, int(case.prompt[-1]), case.answer, cache).first.tolist()
+    right = score(model, int(case.prompt[-1]), case.answer, cache).first
     release(cache)
-    return right
+    return that_count(right.tolist(), case.counted)
 
 
 def accuracy(

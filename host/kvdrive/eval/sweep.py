@@ -85,7 +85,7 @@ def fitted(compared: Sequence[Way], model: PreTrainedModel) -> list[Way]:
 def questions(texts: Sequence[Tokens], targets: int, cases: Sequence[Case]) -> list[Question]:
     """Windows of text, of which the last `targets` tokens are rated, and retrieval cases."""
     rated = [Question(TEXT, text[:-targets], text[-targets:]) for text in texts]
-    return rated + [Question(case.task, case.prompt, case.answer) for case in cases]
+    return rated + [Question(case.task, case.prompt, case.answer, case.counted) for case in cases]
 
 
 def sweep(

@@ -6,7 +6,8 @@ import random
 from dataclasses import dataclass
 
 from kvdrive.errors import InputError
-from kvdrive.eval import library, tasks
+from kvdrive.eval import library
+from kvdrive.eval.wording import around, passkey_lines
 from kvdrive.generation.checkpoints import Checkpoint
 
 _LONGEST_TOKEN = 32  # characters; for n tokens, only the first n times as many characters of a text are tokenized
@@ -44,7 +45,7 @@ def demonstration(checkpoint: Checkpoint, tokens: int) -> Demonstration:
 def _pass_key(checkpoint: Checkpoint, tokens: int) -> Demonstration:
     """A key stated in modules of the standard library that models/mini was not trained on, asked for at their end."""
     key = _key()
-    statement, question, _ = tasks.passkey_lines(key)
+    statement, question, _ = passkey_lines(key)
     hidden, asked = checkpoint.encode(statement), checkpoint.encode(question)
     names, text = held_out(checkpoint, tokens - len(hidden) - len(asked))
     here = int(len(text) * _DEPTH)
@@ -95,11 +96,5 @@ def _key() -> str:
 
 def _chat(checkpoint: Checkpoint) -> tuple[list[int], list[int]]:
     """The tokens of the chat template before and after the document."""
-    mark = "<<document>>"
-    whole: str = checkpoint.tokenizer.apply_chat_template(
-        [{"role": "user", "content": f"{_INSTRUCTION}{mark}\n\n{_QUESTION}"}],
-        add_generation_prompt=True,
-        tokenize=False,
-    )
-    left, right = whole.split(mark)
+    left, right = around(checkpoint.tokenizer, _INSTRUCTION, f"\n\n{_QUESTION}")
     return checkpoint.encode(left, special=False), checkpoint.encode(right + _FACT, special=False)

@@ -3,21 +3,25 @@
 import json
 import re
 from fractions import Fraction
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
+from transformers import AutoTokenizer, DynamicCache, LlamaConfig, LlamaForCausalLM
 
 from kvdrive.errors import InputError
 from kvdrive.eval import library, perplexity, report, retrieval, tasks
 from kvdrive.eval.scoring import Scores
 from kvdrive.eval.statistics import over_windows, share_interval
 from kvdrive.eval.sweep import chosen_policies, questions, sweep, ways
+from kvdrive.eval.wording import Chat, Comments, style_of
 from kvdrive.plugins.transformers import attach
 from kvdrive.policies import make_policy
 from kvdrive.targets.emulator import Emulator
 
+MINI = Path(__file__).resolve().parents[3] / "models/mini"
 VOCABULARY, LAYERS, KV_HEADS, D = 128, 2, 2, 32
 
 
@@ -50,11 +54,22 @@ def test_held_out_modules_are_a_twentieth_of_the_library():
     assert [len(m.text) for m in held_out] == sorted((len(m.text) for m in held_out), reverse=True)
 
 
+@pytest.fixture(scope="module")
+def chat():
+    tokenizer = AutoTokenizer.from_pretrained(MINI)
+    tokenizer.chat_template = (
+        "<user>{{ messages[0]['content'] }}</user>{% if add_generation_prompt %}<model>{% endif %}"
+    )
+    return Chat(tokenizer)
+
+
+@pytest.mark.parametrize("worded", ["comments", "chat"])
 @pytest.mark.parametrize("task", tasks.TASKS)
-def test_a_case_has_the_asked_length_and_its_answer_stands_at_its_depth(task):
+def test_a_case_has_the_asked_length_and_its_answer_stands_at_its_depth(task, worded, chat):
     text = np.full(3000, ord("#"))
     for depth in (0.0, 0.5, 1.0):
-        case = tasks.TASKS[task](encode, text, 1000, depth, np.random.default_rng(4))
+        style = chat if worded == "chat" else Comments()
+        case = tasks.TASKS[task](encode, text, 1000, depth, np.random.default_rng(4), style)
         prompt, answer = bytes(case.prompt.tolist()).decode(), bytes(case.answer.tolist()).decode()
         values = re.findall(r"\d{5}", answer)
         assert len(case.prompt) == 1000
@@ -79,6 +94,23 @@ def test_an_answer_about_two_documents_needs_both():
     assert answer == f"{said[asked[1]]} and {said[asked[2]]}.\n"
     halves = prompt[:500], prompt[500:]
     assert [half.count("the pass key is ") for half in halves] == [1, 1]
+
+
+def test_questions_in_a_chat_template_count_the_digits_only(chat):
+    case = tasks.documents(encode, np.full(3000, ord("#")), 1001, 0.5, np.random.default_rng(5), chat)
+    prompt, answer = bytes(case.prompt.tolist()).decode(), bytes(case.answer.tolist()).decode()
+    said = re.findall(r"The special magic number for (\w+) is (\d+)\.\n", prompt)
+    assert [prompt.index(value) > 500 for _, value in said] == [False, True]
+    assert prompt.startswith("<user>Read the text below")
+    assert prompt.endswith(f"</user><model>The special magic number for {said[0][0]} is ")
+    assert answer == f"{said[0][1]}.\nThe special magic number for {said[1][0]} is {said[1][1]}"
+    assert "".join(tasks.that_count(list(answer), case.counted)) == said[0][1] + said[1][1]
+
+
+def test_the_words_fit_the_tokenizer(chat):
+    without, having = SimpleNamespace(chat_template=None), SimpleNamespace(chat_template="{{ messages }}")
+    assert isinstance(style_of(without), Comments)
+    assert isinstance(style_of(having), Chat)
 
 
 def test_cases_repeat_themselves():
@@ -136,6 +168,9 @@ def test_a_case_counts_only_when_the_whole_answer_is_right(model):
     both = [tasks.Case("t", prompt, right, 0.5), tasks.Case("t", prompt, wrong, 0.5)]
     (row,) = retrieval.accuracy(model, both, DynamicCache)
     assert (row.cases, row.exact, row.tokens) == (2, 0.5, 7 / 8)
+    forgiven = tasks.Case("t", prompt, wrong, 0.5, [True, True, True, False])
+    (row,) = retrieval.accuracy(model, [forgiven], DynamicCache)
+    assert (row.exact, row.tokens) == (1, 1)
 
 
 def test_divergence_and_agreement_by_hand():
