@@ -100,7 +100,7 @@ $(STAMPS)/vllm: $(STAMPS)/develop scripts/vllm_env.sh scripts/vllm_bench/constra
 	@touch $@
 
 .PHONY: csim
-csim: setup ## compiled kernels against the golden model, plain and under sanitizers [KERNEL=x] [SEED=n]
+csim: setup $(STAMPS)/system-fuzz ## compiled kernels against the golden model, plain and under sanitizers [KERNEL=x] [SEED=n]
 	@$(BIN)/python -m csim $(KERNEL) --sanitize --jobs $(JOBS) --seed $(SEED)
 
 .PHONY: rtl
@@ -161,7 +161,7 @@ hls-score: setup ## how many designs with a hls_config.cfg below a folder openhl
 .PHONY: test
 test: setup $(STAMPS)/system-check $(STAMPS)/system-fuzz $(STAMPS)/xrt $(STAMPS)/pnr-ecp5 ## everything that CI runs
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not slow" $(PYTEST_ARGS)
-	@$(BIN)/python -m csim --sanitize --jobs $(JOBS) --seed $(SEED)
+	@$(BIN)/python -m csim --small --sanitize --jobs $(JOBS) --seed $(SEED)
 
 .PHONY: sim-long
 sim-long: setup ## long attention jobs on the RTL (s = 32768, g = 5, SparF), compared with the golden model
