@@ -12,23 +12,40 @@ from stored_values import KEYS, put, read_value, stored_keys
 
 from kvdrive import abi
 from kvdrive.nvme import values, wire
+from kvdrive.nvme.rows import encoded, tokens_per_group
+from kvdrive.nvme.wire import RowFormat
 
 LAYERS, HEADS, D = 2, 2, 64
 MOST_TOKENS = 1600
 KEPT = abi.AppendOption.APPEND_SPARSE | abi.AppendOption.APPEND_GROUPS  # what each head keeps beside its rows
-GROUP = 32  # tokens of D dimensions in a group
+# Formats of sessions for `Model`: the drive holds several at a time.
+MIXED = ({2: RowFormat.FP8, 3: RowFormat.INT8}, {2: RowFormat.INT4, 3: RowFormat.FP8})
 
 
 @dataclass
 class Model:
-    """`rows[session][layer, kind]`: float16 [heads, tokens, D]. `values[key]`: bytes."""
+    """`rows[session][layer, kind]`: float16 [heads, tokens, D], or uint8 [heads, tokens, row_bytes] of a session with
+    another format. `values[key]`: bytes."""
 
     rows: dict[int, dict[tuple[int, int], np.ndarray]] = field(default_factory=dict)
     values: dict[bytes, bytes] = field(default_factory=dict)
+    formats: dict[int, RowFormat] = field(default_factory=dict)
+
+    def format(self, session):
+        return self.formats.get(session, RowFormat.BINARY16)
+
+    def group(self, session):
+        """Tokens of a page."""
+        return tokens_per_group(self.format(session), D)
+
+    def random_rows(self, rng, session, tokens):
+        """Rows as they are appended to this session."""
+        rows, kind = halves(rng, HEADS, tokens, D), self.format(session)
+        return rows if kind == RowFormat.BINARY16 else encoded(rows, kind)
 
     def append(self, session, layer, kind, rows):
         heads = self.rows.setdefault(session, {})
-        old = heads.get((layer, kind), np.zeros((HEADS, 0, D), np.float16))
+        old = heads.get((layer, kind), rows[:, :0])
         heads[layer, kind] = np.concatenate([old, rows], axis=1)
 
     def tokens(self, session, layer, kind):
@@ -42,11 +59,13 @@ class Model:
             self.rows[session][key] = rows[:, :tokens]
 
     def remove(self, session, tokens):
+        group = self.group(session)
         for key, rows in self.rows[session].items():
-            self.rows[session][key] = np.concatenate([rows[:, :GROUP], rows[:, GROUP + tokens :]], axis=1)
+            self.rows[session][key] = np.concatenate([rows[:, :group], rows[:, group + tokens :]], axis=1)
 
     def fork(self, session, target, tokens):
         self.rows[target] = {key: rows[:, :tokens] for key, rows in self.rows[session].items()}
+        self.formats[target] = self.format(session)
 
     def put(self, key, value, options):
         self.values[key] = value
@@ -55,7 +74,8 @@ class Model:
         self.values.pop(key, None)
 
     def clone(self):
-        return Model({session: copy.copy(heads) for session, heads in self.rows.items()}, dict(self.values))
+        rows = {session: copy.copy(heads) for session, heads in self.rows.items()}
+        return Model(rows, dict(self.values), dict(self.formats))
 
     def equals(self, drive):
         """True if the drive holds exactly these sessions, rows and values."""
@@ -91,7 +111,7 @@ def random_step(rng, model):
     if kind == "append" and model.tokens(session, layer, which) > MOST_TOKENS // 2:
         kind = "trim"
     if kind == "append":
-        rows = halves(rng, HEADS, int(rng.choice([1, 7, 32, 150, MOST_TOKENS // 2])), D)
+        rows = model.random_rows(rng, session, int(rng.choice([1, 7, 32, 150, MOST_TOKENS // 2])))
         return "append", (session, layer, which, rows, bool(rng.random() < 0.5))
     if kind == "trim":
         return "trim", (session, int(rng.integers(1, 400)))
@@ -99,11 +119,12 @@ def random_step(rng, model):
         return "trim", (session, 0)
     if kind == "remove":
         counts = {rows.shape[1]: place for place, rows in model.rows[session].items()}
-        groups = min(counts) // GROUP
+        group = model.group(session)
+        groups = min(counts) // group
         if len(counts) > 1:  # a removal takes the same range from heads of the same length
-            rows = halves(rng, HEADS, max(counts) - min(counts), D)
+            rows = model.random_rows(rng, session, max(counts) - min(counts))
             return "append", (session, *counts[min(counts)], rows, False)
-        return ("remove", (session, GROUP * int(rng.integers(1, groups)))) if groups > 1 else ("trim", (session, 0))
+        return ("remove", (session, group * int(rng.integers(1, groups)))) if groups > 1 else ("trim", (session, 0))
     if kind == "fork":
         target = int(rng.integers(4, 6))
         return ("trim", (target, 0)) if target in model.rows else ("fork", (session, target, int(rng.integers(1, 400))))
@@ -121,9 +142,11 @@ def send(host, model, name, arguments):
     """Send the step as a command to a drive that holds `model`. Returns its status."""
     if name == "append":
         session, layer, kind, rows, fua = arguments
-        options = KEPT | (abi.AppendOption.APPEND_FUA if fua else 0)
-        first = model.tokens(session, layer, kind)
-        return host.append(rows, session=session, layer=layer, kind=kind, first_token=first, options=options).status
+        stored_as = model.format(session)
+        options = KEPT if stored_as == RowFormat.BINARY16 else abi.AppendOption.APPEND_GROUPS
+        options |= abi.AppendOption.APPEND_FUA if fua else 0
+        place = {"session": session, "layer": layer, "kind": kind, "first_token": model.tokens(session, layer, kind)}
+        return host.append(rows, type=stored_as, options=options, **place).status
     if name == "put":
         return put(host, *arguments)
     if name == "delete":
@@ -133,7 +156,7 @@ def send(host, model, name, arguments):
     if name == "remove":
         session, tokens = arguments
         before = next(iter(model.rows[session].values())).shape[1]
-        return host.remove(tokens, before, session).status
+        return host.remove(tokens, before, session, group=model.group(session)).status
     return getattr(host, name)(*arguments).status
 
 

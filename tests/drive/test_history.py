@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Long random histories of append, trim, fork, flush and mounting against plain arrays."""
+"""Long random histories of append, trim, fork, flush and mounting against plain arrays, in sessions of all formats."""
 
 import numpy as np
 import pytest
-from kv_model import Model, apply, random_step, send
+from kv_model import MIXED, Model, apply, random_step, send
 
 from kvdrive import abi
 
@@ -13,7 +13,7 @@ OK, FULL = abi.NvmeStatus.SUCCESS, abi.NvmeStatus.CAPACITY_EXCEEDED
 def live_long(host, seed, steps, capacity):
     """Do random steps with an occasional mount. Returns the final state."""
     rng = np.random.default_rng(seed)
-    model = Model()
+    model = Model(formats=MIXED[seed % 2].copy())
     for number in range(steps):
         step = random_step(rng, model)
         status = send(host, model, *step)
