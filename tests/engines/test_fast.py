@@ -260,13 +260,14 @@ def half(*values: float) -> Half:
     return np.array(values, np.float16).view(np.uint16)
 
 
-def test_score_ties_reach_the_integers(engine: "native.FastEngine") -> None:
+@pytest.mark.parametrize("at", [0, 29, 37])  # a bound on magnitudes must look at every column
+def test_score_ties_reach_the_integers(engine: "native.FastEngine", at: int) -> None:
     """Between 16 and 32 a last place of binary32 is two scores (c = 1): its middle, and sums 2^-48 beside it."""
-    job = dense_job(np.random.default_rng(8), Mode.EXACT, 1, 32, 64, c=1.0)
-    q, k = np.zeros((1, 32), np.float16), np.zeros((64, 32), np.float16)
-    q[0, :3] = 1.0, 2.0**-10, 2.0**-24
+    job = dense_job(np.random.default_rng(8), Mode.EXACT, 1, 40, 64, c=1.0)
+    q, k = np.zeros((1, 40), np.float16), np.zeros((64, 40), np.float16)
+    q[0, at : at + 3] = 1.0, 2.0**-10, 2.0**-24
     for t in range(64):
-        k[t, :3] = 16 + t % 8, (1, 3, 5, 7)[t // 8 % 4] * 2.0**-10, (t // 32 - 1) * 2.0**-24
+        k[t, at : at + 3] = 16 + t % 8, (1, 3, 5, 7)[t // 8 % 4] * 2.0**-10, (t // 32 - 1) * 2.0**-24
     job._arrays["q"][:], job._arrays["k"][:] = q.view(np.uint8).ravel(), k.view(np.uint8).ravel()
     assert check(engine, job.image()) == 0
     assert engine.dots_exact == 64
@@ -323,20 +324,22 @@ def weighted_tail(mode: Mode, v: NDArray[np.float16], scores: NDArray[np.int32])
 
 
 @pytest.mark.parametrize("mode", list(OUTPUT_TIES), ids=lambda m: m.name)
-@pytest.mark.parametrize(("first", "distance"), [(0, 1), (1500, 1), (0, 40), (0, 200)])
+@pytest.mark.parametrize(("first", "distance"), [(0, 1), (1500, 1), (0, 40), (0, 200), (700, 130)])
 def test_outputs_that_binary64_gets_wrong(engine: "native.FastEngine", mode: Mode, first: int, distance: int) -> None:
     """Large numbers cancel. They hide a term of 2^-54 that decides the tie of the others, within and across blocks."""
     heavy, light = OUTPUT_TIES[mode]
     order = [*((x, 0) for x in heavy[:-1]), *((x, -30 << 20) for x in light), (None, -30 << 20), (heavy[-1], 0)]
     t = first + len(order) * distance
-    v = np.zeros((t, 32), np.float16)
+    v = np.zeros((t, 40), np.float16)
     scores = np.full(t, -60 << 20, np.int32)  # tokens in between have no weight
     for i, (value, score) in enumerate(order):
-        v[first + i * distance] = np.resize([2.0**-24, -(2.0**-24), 0.0], 32) if value is None else value
+        v[first + i * distance] = np.resize([2.0**-24, -(2.0**-24), 0.0], 40) if value is None else value
         scores[first + i * distance] = score
-    v[:, ::8] = 0  # a bound on magnitudes must look at every column
-    assert check(engine, weighted_tail(mode, v, scores).image()) == 0
-    assert engine.outputs_exact >= 28
+    for columns in (slice(1, 8), slice(25, 32), slice(32, 40)):  # a bound on magnitudes must look at every column
+        before, some = engine.outputs_exact, np.zeros_like(v)
+        some[:, columns] = v[:, columns]
+        assert check(engine, weighted_tail(mode, some, scores).image()) == 0
+        assert engine.outputs_exact >= before + 7
 
 
 def test_small_terms_beside_a_large_sum_add_up(engine: "native.FastEngine") -> None:

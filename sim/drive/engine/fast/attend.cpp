@@ -162,22 +162,38 @@ class CodeBlock {
   mutable std::uint16_t halves_[abi::kMaxHeadDim];
 };
 
-// One worker's sums over V for each head. The unrounded sum is high + low. Every block of binary16 rows adds at most
-// kBlockTokens roundings of a sum whose magnitudes total `magnitude`. Every other block adds at most two.
+constexpr unsigned kRecentBlocks = 16;  // blocks of binary16 rows whose sums are added before they reach `high`
+
+// One worker's sums over V for each head. The unrounded sum is high + low + recent. Every binary16 number is rounded at
+// most kBlockTokens times inside its block, and kRecentBlocks times with the blocks after it, in sums whose magnitudes
+// total `magnitude`. Every other block adds at most two roundings.
 struct Sums {
-  AlignedDoubles high, low;  // [g][d]
+  AlignedDoubles high, low, recent;  // [g][d]
+  std::size_t size;                  // g * d
+  unsigned recent_blocks = 0;
   double magnitude[abi::kMaxCommandGroup] = {};
   double left_out[abi::kMaxCommandGroup] = {};  // bound on what blocks in 8 or 4 bits did not add
   std::uint64_t z[abi::kMaxCommandGroup] = {};
   double code_blocks = 0;
 
-  // `size`: g * d.
-  explicit Sums(std::size_t size) : high(size), low(size) {
-    std::fill_n(+high, size, 0.0);
-    std::fill_n(+low, size, 0.0);
+  explicit Sums(std::size_t numbers) : high(numbers), low(numbers), recent(numbers), size(numbers) {
+    for (double* sums : {+high, +low, +recent}) std::fill_n(sums, size, 0.0);
   }
 
-  void add(const Kernels& kernels, const Sums& other, std::size_t size) {
+  // Moves `recent` to high and low.
+  void flush(const Kernels& kernels) {
+    kernels.add_twofold(recent, size, high, low);
+    std::fill_n(+recent, size, 0.0);
+    recent_blocks = 0;
+  }
+
+  // Counts tokens of head h with a sum of probabilities `sum` and numbers up to `largest`.
+  void count(unsigned h, std::uint64_t sum, double largest) {
+    z[h] += sum;
+    magnitude[h] += static_cast<double>(sum) * largest;
+  }
+
+  void add(const Kernels& kernels, const Sums& other) {
     kernels.add_twofold(other.high, size, high, low);
     kernels.add_twofold(other.low, size, high, low);
     for (int h = 0; h < abi::kMaxCommandGroup; ++h) {
@@ -191,7 +207,7 @@ struct Sums {
   // Bound on the error of high + low. The additions to `low`, at most 2^13, cost less than one more rounding: |low|
   // stays below 2^12 * 2^-53 of the magnitude.
   double error(unsigned h) const {
-    return (kBlockTokens + 8 + 2 * code_blocks) * kUlp * magnitude[h] + (1 + 0x1p-20) * left_out[h];
+    return (kBlockTokens + kRecentBlocks + 8 + 2 * code_blocks) * kUlp * magnitude[h] + (1 + 0x1p-20) * left_out[h];
   }
 };
 
@@ -262,7 +278,8 @@ class Attention {
       });
     });
     Sums& total = sums_.front();
-    for (unsigned worker = 1; worker < sums_.size(); ++worker) total.add(kernels_, sums_[worker], size);
+    for (Sums& sums : sums_) sums.flush(kernels_);
+    for (unsigned worker = 1; worker < sums_.size(); ++worker) total.add(kernels_, sums_[worker]);
     return std::all_of(+total.high, total.high + size, [](double x) { return std::isfinite(x); });
   }
 
@@ -283,20 +300,20 @@ class Attention {
   void add_block(const Piece& piece, std::size_t start, std::size_t end, Sums& sums) {
     if (is_integer(piece.rows.format)) return add_codes(CodeBlock(kernels_, piece, start, end, job_.d), sums);
     const Block block(kernels_, piece, start, end, job_.d);
-    const double largest = block.factor * kernels_.largest(block.rows, block.n, job_.d);
     each_tile(job_.g, [&](unsigned first, unsigned heads) {
       alignas(abi::kBeatBytes) double weights[kTileHeads * kBlockTokens];
-      alignas(abi::kBeatBytes) double terms[kTileHeads * abi::kMaxHeadDim];
-      for (unsigned h = first; h < first + heads; ++h) {
-        const std::uint32_t* const p = probabilities(h, block.first, block.n, largest, sums);
-        double* const w = weights + (h - first) * kBlockTokens;
+      std::uint64_t z[kTileHeads];
+      for (unsigned h = 0; h < heads; ++h) {
+        std::uint32_t* const p = probabilities(first + h, block.first, block.n, z[h]);
+        double* const w = weights + h * kBlockTokens;
         kernels_.to_weights(p, block.n, w);
         for (unsigned t = 0; t < block.n && block.factor != 1; ++t) w[t] *= block.factor;
       }
-      kernels_.weighted_sums(weights, kBlockTokens, heads, block.rows, block.n, job_.d, terms);
-      const std::size_t own = std::size_t{first} * job_.d;
-      kernels_.add_twofold(terms, std::size_t{heads} * job_.d, sums.high + own, sums.low + own);
+      const double largest = kernels_.add_weighted_sums(weights, kBlockTokens, heads, block.rows, block.n, job_.d,
+                                                        sums.recent + std::size_t{first} * job_.d);
+      for (unsigned h = 0; h < heads; ++h) sums.count(first + h, z[h], block.factor * largest);
     });
+    if (++sums.recent_blocks == kRecentBlocks) sums.flush(kernels_);
   }
 
   void add_codes(const CodeBlock& block, Sums& sums) {
@@ -306,7 +323,9 @@ class Attention {
     each_tile(job_.g, [&](unsigned first, unsigned heads) {
       double enough[kTileHeads];
       for (unsigned h = first; h < first + heads; ++h) {
-        probabilities(h, block.first, block.n, values.largest, sums);
+        std::uint64_t z;
+        probabilities(h, block.first, block.n, z);
+        sums.count(h, z, values.largest);
         enough[h - first] = kLeftOut * sums.magnitude[h];
       }
       const auto p = reinterpret_cast<const std::uint32_t*>(scores_ + first * stride_ + block.first);
@@ -315,13 +334,11 @@ class Attention {
     });
   }
 
-  // Computes the probabilities of n tokens (in place of the scores) and adds them to the sums of head h.
-  const std::uint32_t* probabilities(unsigned h, std::size_t first, unsigned n, double largest, Sums& sums) const {
+  // Computes the probabilities of n tokens of head h in place of the scores, and their sum.
+  std::uint32_t* probabilities(unsigned h, std::size_t first, unsigned n, std::uint64_t& z) const {
     std::int32_t* const scores = scores_ + h * stride_ + first;
     const auto p = reinterpret_cast<std::uint32_t*>(scores);
-    const std::uint64_t z = kernels_.probabilities(scores, n, max_[h], p);
-    sums.z[h] += z;
-    sums.magnitude[h] += static_cast<double>(z) * largest;
+    z = kernels_.probabilities(scores, n, max_[h], p);
     return p;
   }
 

@@ -73,11 +73,11 @@ class Dots {
   // Computes out[h * stride + t] for the token rows rows[0 .. n), n <= kBlockTokens. Returns a bit for each token with
   // an Inf or NaN.
   std::uint64_t rows(HalfRows rows, unsigned n, Output* out, std::size_t stride) const {
-    const Block block{n, kBlockTokens, query_.n / kernels_.lanes + 3, kernels_.largest(rows, n, query_.n)};
     std::uint64_t non_finite = 0;
     each_tile(query_.g, [&](unsigned first, unsigned heads) {
       alignas(abi::kBeatBytes) double dots[kTileHeads * kBlockTokens];
-      kernels_.dots(query_.wide + std::size_t{first} * query_.n, heads, query_.n, rows, n, dots);
+      const double largest = kernels_.dots(query_.wide + std::size_t{first} * query_.n, heads, query_.n, rows, n, dots);
+      const Block block{n, kBlockTokens, query_.n / kernels_.lanes + 3, largest};
       non_finite |= round(dots, block, Heads{first, heads}, out, stride,
                           [&](unsigned t) { return Token{rows + t, 1, query_.n, rows[t], 1}; });
     });
@@ -106,12 +106,12 @@ class Dots {
   // The same for one block in block-column form: beats[i] holds number i of 32 tokens. Results of tokens outside
   // `wanted` are undefined.
   std::uint64_t columns(HalfRows beats, std::uint64_t wanted, unsigned n, Output* out, std::size_t stride) const {
-    const Block block{n, abi::kLanes, query_.n, kernels_.largest(beats, query_.n, abi::kLanes), wanted};
     std::uint64_t non_finite = 0;
     each_tile(query_.g, [&](unsigned first, unsigned heads) {
-      alignas(abi::kBeatBytes) double dots[kTileHeads * abi::kLanes];
-      kernels_.weighted_sums(query_.wide + std::size_t{first} * query_.n, query_.n, heads, beats, query_.n, abi::kLanes,
-                             dots);
+      alignas(abi::kBeatBytes) double dots[kTileHeads * abi::kLanes] = {};
+      const double largest = kernels_.add_weighted_sums(query_.wide + std::size_t{first} * query_.n, query_.n, heads,
+                                                        beats, query_.n, abi::kLanes, dots);
+      const Block block{n, abi::kLanes, query_.n, largest, wanted};
       non_finite |= round(dots, block, Heads{first, heads}, out, stride,
                           [&](unsigned t) { return Token{beats, query_.n, abi::kLanes, beats[0] + t, abi::kLanes}; });
     });

@@ -66,13 +66,13 @@ struct Kernels {
   void (*expand_e4m3)(const std::byte* const* rows, unsigned n, unsigned d, std::uint16_t* out);
 
   // dots[h * kBlockTokens + t] = sum_i q[h * d + i] * rows[t][i] for t < n <= kBlockTokens. `dots` has room for whole
-  // blocks. 1 <= g <= kTileHeads, d is a multiple of 8.
-  void (*dots)(const double* q, unsigned g, unsigned d, HalfRows rows, unsigned n, double* dots);
+  // blocks. 1 <= g <= kTileHeads, d is a multiple of 8. Returns `largest(rows, n, d)`.
+  double (*dots)(const double* q, unsigned g, unsigned d, HalfRows rows, unsigned n, double* dots);
 
-  // sums[h * columns + j] = sum_t w[h * stride + t] * rows[t][j] for t < n <= 256, columns a multiple of 8.
-  // 1 <= g <= kTileHeads.
-  void (*weighted_sums)(const double* w, std::size_t stride, unsigned g, HalfRows rows, unsigned n, unsigned columns,
-                        double* sums);
+  // sums[h * columns + j] += sum_t w[h * stride + t] * rows[t][j] for t < n <= 256, columns a multiple of 8: a sum of n
+  // products, then one addition. 1 <= g <= kTileHeads. Returns `largest(rows, n, columns)`.
+  double (*add_weighted_sums)(const double* w, std::size_t stride, unsigned g, HalfRows rows, unsigned n,
+                              unsigned columns, double* sums);
 
   // Rows in 8 or 4 bits. Lays out a block of K or of V for integer products (codes.hpp).
   void (*pack_keys)(const CodedRows& rows, KeyCodes& keys);
@@ -124,7 +124,7 @@ struct Kernels {
                            std::uint32_t* out, std::uint8_t* uncertain);
 
   // Multiply-adds that wait for nothing but the arithmetic units, kChains * lanes in each turn. Each adds 1; returns
-  // the sum. A benchmark's bound on `dots` and `weighted_sums`.
+  // the sum. A benchmark's bound on `dots` and `add_weighted_sums`.
   double (*multiply_adds)(std::size_t turns);
 
   // keys[t] = fl32(sum_h p[h * stride + t] * weight[h])

@@ -65,8 +65,9 @@ struct Simd {
     for (; i < n; ++i) x[i] = unbias_score(biased_score(s[i], c));
   }
 
-  static void lookup(const std::uint32_t* table, const std::uint32_t* index, unsigned n, std::uint32_t* out) {
-    for (unsigned i = 0; i < n; ++i) out[i] = table[index[i]];
+  template <typename Index>
+  static Index lookup(const std::uint32_t* table, Index index) {
+    return (Index)_mm256_i32gather_epi32(reinterpret_cast<const int*>(table), (__m256i)index, 4);
   }
 
   // 32-bit lanes: words of sixteen 2-bit codes, pairs of codes or of weights in 16 bits each, and sums.

@@ -20,6 +20,61 @@ void prefetch_ahead(const std::uint16_t* beat, unsigned row_numbers) {
   __builtin_prefetch(beat + kRows * row_numbers, 0, 2);
 }
 
+constexpr unsigned kSmallBytes = 16, kLargeBytes = sizeof(Vector) < kSmallBytes ? kSmallBytes : sizeof(Vector);
+
+typedef std::uint16_t SmallHalves __attribute__((vector_size(kSmallBytes)));
+typedef std::uint16_t LargeHalves __attribute__((vector_size(kLargeBytes)));
+
+// The largest magnitude among binary16 numbers, as patterns times two: that shifts the sign out.
+template <typename Halves>
+struct Largest {
+  static constexpr unsigned kNumbers = sizeof(Halves) / sizeof(std::uint16_t);
+  Halves twice = {};
+
+  void see(const std::uint16_t* numbers) {
+    Halves some;
+    __builtin_memcpy(&some, numbers, sizeof(some));
+    some += some;
+    twice = twice < some ? some : twice;
+  }
+  void see_beat(const std::uint16_t* beat) {
+#pragma GCC unroll 4
+    for (unsigned i = 0; i < abi::kLanes; i += kNumbers) see(beat + i);
+  }
+  // Columns [first, last) of n rows; a whole number of registers.
+  void see_columns(HalfRows rows, unsigned n, unsigned first, unsigned last) {
+    for (unsigned i = first; i < last; i += kNumbers) {
+#pragma GCC unroll 4
+      for (unsigned t = 0; t < n; ++t) see(rows[t] + i);
+    }
+  }
+  std::uint16_t pattern() const {
+    std::uint16_t most = 0;
+    for (unsigned j = 0; j < kNumbers; ++j) most = most < twice[j] ? twice[j] : most;
+    return most / 2;
+  }
+};
+
+using LargestHere = Largest<LargeHalves>;
+
+// The largest magnitude of all numbers of n rows, if `whole` has seen their first columns up to the last whole beat.
+double largest_of(const LargestHere& whole, HalfRows rows, unsigned n, unsigned d) {
+  std::uint16_t pattern = whole.pattern();
+  if (d % abi::kLanes != 0) {
+    Largest<SmallHalves> rest;
+    rest.see_columns(rows, n, d / abi::kLanes * abi::kLanes, d);
+    pattern = pattern < rest.pattern() ? rest.pattern() : pattern;
+  }
+  // Multiplying by 2^112 changes the exponent bias from binary16 to binary32, also for subnormals.
+  return static_cast<double>(__builtin_bit_cast(float, std::uint32_t{pattern} << 13)) * 0x1p112;
+}
+
+double largest(HalfRows rows, unsigned n, unsigned d) {
+  LargestHere whole;
+  whole.see_columns(rows, n, 0, d / abi::kLanes * abi::kLanes);
+  return largest_of(whole, rows, n, d);
+}
+
 constexpr unsigned kPart = abi::kFormatPart;
 
 // Calls work() with the constant G = g, the number of query heads of a tile.
@@ -48,80 +103,112 @@ void with_heads(unsigned g, Work work) {
 
 // g query heads share each converted row. R rows by G heads of accumulators fill the register file.
 template <unsigned G, unsigned R>
-void dot_tile(const double* q, unsigned d, HalfRows rows, double* dots) {
+void dot_tile(const double* q, unsigned d, HalfRows rows, double* dots, LargestHere& largest) {
   Vector sum[G][R];
-  for (auto& head : sum) {
-    for (Vector& s : head) s = Simd::zero();
+#pragma GCC unroll 8
+  for (unsigned h = 0; h < G; ++h) {
+#pragma GCC unroll 8
+    for (unsigned r = 0; r < R; ++r) sum[h][r] = Simd::zero();
   }
-  const auto add = [&](unsigned i) {
+  LargestHere most = largest;
+  for (unsigned i = 0; i < d; i += kLanes) {
+    if (i % abi::kLanes == 0) {
+#pragma GCC unroll 8
+      for (unsigned r = 0; r < R; ++r) {
+        prefetch_ahead(rows[r] + i, d);
+        if (i + abi::kLanes <= d) most.see_beat(rows[r] + i);
+      }
+    }
     Vector row[R];
+#pragma GCC unroll 8
     for (unsigned r = 0; r < R; ++r) row[r] = Simd::widen(rows[r] + i);
+#pragma GCC unroll 8
     for (unsigned h = 0; h < G; ++h) {
       const Vector weight = Simd::load(q + h * d + i);
+#pragma GCC unroll 8
       for (unsigned r = 0; r < R; ++r) sum[h][r] = Simd::multiply_add(row[r], weight, sum[h][r]);
     }
-  };
-  unsigned beat = 0;
-  for (; beat + abi::kLanes <= d; beat += abi::kLanes) {
-    for (unsigned r = 0; r < R; ++r) prefetch_ahead(rows[r] + beat, d);
-    for (unsigned i = beat; i < beat + abi::kLanes; i += kLanes) add(i);
   }
-  for (unsigned i = beat; i < d; i += kLanes) add(i);
+#pragma GCC unroll 8
   for (unsigned h = 0; h < G; ++h) Simd::template reduce<R>(sum[h], dots + h * kBlockTokens);
+  largest = most;
 }
 
 template <unsigned G>
-void dots_of(const double* q, unsigned d, HalfRows rows, unsigned n, double* dots) {
+void dots_of(const double* q, unsigned d, HalfRows rows, unsigned n, double* dots, LargestHere& largest) {
   constexpr unsigned kRows = Simd::dot_rows(G);
   unsigned t = 0;
-  for (; t + kRows <= n; t += kRows) dot_tile<G, kRows>(q, d, rows + t, dots + t);
-  for (; t < n; ++t) dot_tile<G, 1>(q, d, rows + t, dots + t);
+  for (; t + kRows <= n; t += kRows) dot_tile<G, kRows>(q, d, rows + t, dots + t, largest);
+  for (; t < n; ++t) dot_tile<G, 1>(q, d, rows + t, dots + t, largest);
 }
 
-void dots(const double* q, unsigned g, unsigned d, HalfRows rows, unsigned n, double* out) {
-  with_heads(g, [&]<unsigned G>() { dots_of<G>(q, d, rows, n, out); });
+double dots(const double* q, unsigned g, unsigned d, HalfRows rows, unsigned n, double* out) {
+  LargestHere largest;
+  with_heads(g, [&]<unsigned G>() { dots_of<G>(q, d, rows, n, out, largest); });
+  return largest_of(largest, rows, n, d);
 }
 
 // Computes W registers of columns for G heads.
 template <unsigned G, unsigned W>
 void sum_tile(const double* w, std::size_t stride, HalfRows rows, unsigned n, unsigned column, unsigned columns,
-              double* sums) {
+              double* sums, LargestHere& largest) {
   Vector sum[G][W];
-  for (auto& head : sum) {
-    for (Vector& s : head) s = Simd::zero();
+#pragma GCC unroll 16
+  for (unsigned h = 0; h < G; ++h) {
+#pragma GCC unroll 16
+    for (unsigned i = 0; i < W; ++i) sum[h][i] = Simd::zero();
   }
+  LargestHere most = largest;
   for (unsigned t = 0; t < n; ++t) {
-    for (unsigned i = 0; i < W * kLanes; i += abi::kLanes) prefetch_ahead(rows[t] + column + i, columns);
+#pragma GCC unroll 4
+    for (unsigned i = 0; i < W * kLanes; i += abi::kLanes) {
+      prefetch_ahead(rows[t] + column + i, columns);
+      if constexpr (W * kLanes % abi::kLanes == 0) most.see_beat(rows[t] + column + i);
+    }
+#pragma GCC unroll 16
     for (unsigned i = 0; i < W; ++i) {
       const Vector value = Simd::widen(rows[t] + column + i * kLanes);
+#pragma GCC unroll 16
       for (unsigned h = 0; h < G; ++h) {
         sum[h][i] = Simd::multiply_add(value, Simd::broadcast(w[h * stride + t]), sum[h][i]);
       }
     }
   }
+#pragma GCC unroll 16
   for (unsigned h = 0; h < G; ++h) {
-    for (unsigned i = 0; i < W; ++i) Simd::store(sums + h * columns + column + i * kLanes, sum[h][i]);
+#pragma GCC unroll 16
+    for (unsigned i = 0; i < W; ++i) {
+      double* const to = sums + h * columns + column + i * kLanes;
+      Simd::store(to, Simd::multiply_add(sum[h][i], Simd::broadcast(1), Simd::load(to)));
+    }
   }
+  largest = most;
 }
 
 template <unsigned G>
-void weighted_sums_of(const double* w, std::size_t stride, HalfRows rows, unsigned n, unsigned columns, double* sums) {
+void weighted_sums_of(const double* w, std::size_t stride, HalfRows rows, unsigned n, unsigned columns, double* sums,
+                      LargestHere& largest) {
   constexpr unsigned kWide = Simd::sum_registers(G);
   constexpr unsigned kNarrow = kWide * kLanes < 32 ? kWide : 32 / kLanes;
+  if constexpr (kWide * kLanes % abi::kLanes != 0) largest.see_columns(rows, n, 0, columns / abi::kLanes * abi::kLanes);
   unsigned column = 0;
   for (; column + kWide * kLanes <= columns; column += kWide * kLanes) {
-    sum_tile<G, kWide>(w, stride, rows, n, column, columns, sums);
+    sum_tile<G, kWide>(w, stride, rows, n, column, columns, sums, largest);
   }
   for (; column + kNarrow * kLanes <= columns; column += kNarrow * kLanes) {
-    sum_tile<G, kNarrow>(w, stride, rows, n, column, columns, sums);
+    sum_tile<G, kNarrow>(w, stride, rows, n, column, columns, sums, largest);
   }
   constexpr unsigned kLast = kNarrow * kLanes < 8 ? kNarrow : 8 / kLanes;
-  for (; column < columns; column += kLast * kLanes) sum_tile<G, kLast>(w, stride, rows, n, column, columns, sums);
+  for (; column < columns; column += kLast * kLanes) {
+    sum_tile<G, kLast>(w, stride, rows, n, column, columns, sums, largest);
+  }
 }
 
-void weighted_sums(const double* w, std::size_t stride, unsigned g, HalfRows rows, unsigned n, unsigned columns,
-                   double* sums) {
-  with_heads(g, [&]<unsigned G>() { weighted_sums_of<G>(w, stride, rows, n, columns, sums); });
+double add_weighted_sums(const double* w, std::size_t stride, unsigned g, HalfRows rows, unsigned n, unsigned columns,
+                         double* sums) {
+  LargestHere largest;
+  with_heads(g, [&]<unsigned G>() { weighted_sums_of<G>(w, stride, rows, n, columns, sums, largest); });
+  return largest_of(largest, rows, n, columns);
 }
 
 double multiply_adds(std::size_t turns) {
@@ -201,8 +288,6 @@ void decode_int4(const std::byte* row, unsigned d, std::uint16_t* out) {
   }
 }
 
-constexpr unsigned kSmallBytes = 16, kLargeBytes = sizeof(Vector) < kSmallBytes ? kSmallBytes : sizeof(Vector);
-
 // A code is extended with its sign, shifted, and loses the second copy of the sign.
 void expand_row(const std::byte* __restrict row, unsigned d, std::uint16_t* __restrict out) {
   const auto* codes = reinterpret_cast<const std::int8_t*>(row);
@@ -216,64 +301,27 @@ void expand_e4m3(const std::byte* const* rows, unsigned n, unsigned d, std::uint
   }
 }
 
-typedef std::int16_t SmallHalves __attribute__((vector_size(kSmallBytes)));
-typedef std::int16_t LargeHalves __attribute__((vector_size(kLargeBytes)));
-
-// Raises `pattern` to the largest magnitude in the columns [first, last) of n rows, as far as whole registers reach.
-// Returns the first remaining column.
-template <typename Halves>
-unsigned largest_columns(HalfRows rows, unsigned n, unsigned first, unsigned last, std::int16_t& pattern) {
-  constexpr unsigned kNumbers = sizeof(Halves) / sizeof(std::int16_t);
-  Halves most = {};
-  unsigned i = first;
-  for (; i + kNumbers <= last; i += kNumbers) {
-#pragma GCC unroll 4
-    for (unsigned t = 0; t < n; ++t) {
-      Halves magnitudes;
-      __builtin_memcpy(&magnitudes, rows[t] + i, sizeof(magnitudes));
-      magnitudes &= 0x7fff;
-      most = most < magnitudes ? magnitudes : most;
-    }
-  }
-  for (unsigned j = 0; j < kNumbers; ++j) pattern = pattern < most[j] ? most[j] : pattern;
-  return i;
-}
-
-double largest(HalfRows rows, unsigned n, unsigned d) {
-  std::int16_t pattern = 0;
-  const unsigned rest = largest_columns<LargeHalves>(rows, n, 0, d, pattern);
-  if (rest != d) largest_columns<SmallHalves>(rows, n, rest, d, pattern);
-  // Multiplying by 2^112 changes the exponent bias from binary16 to binary32, also for subnormals.
-  return static_cast<double>(__builtin_bit_cast(float, static_cast<std::int32_t>(pattern) << 13)) * 0x1p112;
-}
-
-// Bits that are set where two numbers differ or a number is not finite. The loops combine these words and need one
-// branch for many numbers.
-std::uint64_t difference(double a, double b) {
-  return __builtin_bit_cast(std::uint64_t, a) ^ __builtin_bit_cast(std::uint64_t, b);
-}
-std::uint64_t not_finite(double x) { return __builtin_bit_cast(std::uint64_t, x - x); }
+std::uint32_t bits_of(float x) { return __builtin_bit_cast(std::uint32_t, x); }
+// 0 for a finite number. The loops combine such words and need one branch for many numbers.
+std::uint32_t not_finite(float x) { return bits_of(x - x); }
 
 Doubt to_scores(const double* dots, double error, float c, unsigned n, std::int32_t* x) {
   // If both ends give the same binary32 number, one score is enough. Ties, which are not rare, need the second score.
   float low[kBlockTokens], high[kBlockTokens];
-  std::uint64_t apart = 0, non_finite = 0;
   for (unsigned i = 0; i < n; ++i) {
     low[i] = static_cast<float>(dots[i] - error);
     high[i] = static_cast<float>(dots[i] + error);
-    apart |= difference(low[i], high[i]);
-    non_finite |= not_finite(dots[i]);
   }
+  std::uint32_t apart = 0;
+  for (unsigned i = 0; i < n; ++i) apart |= (bits_of(low[i]) ^ bits_of(high[i])) | not_finite(low[i]);
   Simd::scores(low, c, n, x);
   Doubt doubt;
-  if ((apart | non_finite) == 0) return doubt;
-  std::int32_t other[kBlockTokens], differ = 0;
+  if (apart == 0) return doubt;
+  std::int32_t other[kBlockTokens];
   Simd::scores(high, c, n, other);
-  for (unsigned i = 0; i < n; ++i) differ |= x[i] ^ other[i];
-  if (differ == 0 && non_finite == 0) return doubt;
   for (unsigned i = 0; i < n; ++i) {
     doubt.uncertain |= std::uint64_t{x[i] != other[i]} << i;
-    doubt.non_finite |= std::uint64_t{not_finite(dots[i]) != 0} << i;
+    doubt.non_finite |= std::uint64_t{not_finite(low[i]) != 0} << i;
   }
   return doubt;
 }
@@ -284,7 +332,7 @@ Doubt to_singles(const double* dots, double error, unsigned n, float* out) {
     const float low = static_cast<float>(dots[i] - error), high = static_cast<float>(dots[i] + error);
     out[i] = low;
     doubt.uncertain |= std::uint64_t{low != high} << i;
-    doubt.non_finite |= std::uint64_t{not_finite(dots[i]) != 0} << i;
+    doubt.non_finite |= std::uint64_t{not_finite(low) != 0} << i;
   }
   return doubt;
 }
@@ -388,40 +436,52 @@ std::int32_t max_score(const std::int32_t* x, std::size_t n) {
   return most;
 }
 
-std::uint64_t probabilities(const std::int32_t* x, unsigned n, std::int32_t max, std::uint32_t* p) {
+typedef std::uint32_t Words32 __attribute__((vector_size(kLargeBytes)));
+typedef std::int32_t Scores32 __attribute__((vector_size(kLargeBytes)));
+typedef std::uint64_t Words64 __attribute__((vector_size(kLargeBytes)));
+constexpr unsigned kWords = sizeof(Words32) / sizeof(std::uint32_t);
+
+// p of docs/arithmetic.md for y = `below`: -40 * 2^20 to 0.
+Words32 powers_of_two(Words32 below) {
   constexpr unsigned kOneShift = abi::kPFractionBits - abi::kExp2Bits;
+  const Words32 index = below >> 14 & 63, fraction = below & 16383;
+  const Words32 c0 = Simd::lookup(abi::kExp2C0, index), c1 = Simd::lookup(abi::kExp2C1, index),
+                c2 = Simd::lookup(abi::kExp2C2, index);
+  const Words32 slope = c1 + ((c2 * fraction) >> 14);
+  const Words32 m = (c0 + ((slope * fraction) >> 15) + abi::kExp2Rounding) >> (abi::kExp2C0Bits - abi::kExp2Bits);
+  const auto right = (Words32)(-((Scores32)below >> abi::kScoreFractionBits));
+  const Words32 left = right < kOneShift ? kOneShift - right : Words32{};
+  const Words32 drop = right > kOneShift ? right - kOneShift : Words32{};
+  const Words32 one = Words32{} + 1;
+  return ((m << left) + (one << drop >> 1)) >> drop;
+}
+
+std::uint64_t probabilities(const std::int32_t* x, unsigned n, std::int32_t max, std::uint32_t* p) {
   constexpr int kDeepest = 40;  // p is 0 below 2^-32; bounding the exponent keeps smaller values in 32 bits
   const std::int64_t top = static_cast<std::int64_t>(max) << abi::kScoreFractionBits;
   const std::int64_t deepest = top - (std::int64_t{kDeepest} << abi::kScoreFractionBits);
   const std::int32_t bottom = deepest < INT32_MIN ? INT32_MIN : static_cast<std::int32_t>(deepest);
-
-  std::uint32_t index[kBlockTokens] = {}, fraction[kBlockTokens], right[kBlockTokens];
-  for (unsigned i = 0; i < n; ++i) {
-    const std::int32_t score = x[i] < bottom ? bottom : x[i];
-    const std::int32_t y =
-        static_cast<std::int32_t>(static_cast<std::uint32_t>(score) - static_cast<std::uint32_t>(top));
-    index[i] = (static_cast<std::uint32_t>(y) >> 14) & 63;
-    fraction[i] = static_cast<std::uint32_t>(y) & 16383;
-    right[i] = static_cast<std::uint32_t>(-(y >> abi::kScoreFractionBits));
-  }
-  std::uint32_t c0[kBlockTokens], c1[kBlockTokens], c2[kBlockTokens];
-  Simd::lookup(abi::kExp2C0, index, n, c0);
-  Simd::lookup(abi::kExp2C1, index, n, c1);
-  Simd::lookup(abi::kExp2C2, index, n, c2);
-  std::uint32_t value[kBlockTokens];
-  for (unsigned i = 0; i < n; ++i) {
-    const std::uint32_t slope = c1[i] + ((c2[i] * fraction[i]) >> 14);
-    const std::uint32_t m =
-        (c0[i] + ((slope * fraction[i]) >> 15) + abi::kExp2Rounding) >> (abi::kExp2C0Bits - abi::kExp2Bits);
-    const std::uint32_t left = right[i] < kOneShift ? kOneShift - right[i] : 0;
-    const std::uint32_t drop = right[i] > kOneShift ? right[i] - kOneShift : 0;
-    value[i] = ((m << left) + ((1u << drop) >> 1)) >> drop;
+  const auto of = [&](const std::int32_t* from) {
+    Scores32 scores;
+    __builtin_memcpy(&scores, from, sizeof scores);
+    scores = scores < bottom ? Scores32{} + bottom : scores;
+    return powers_of_two((Words32)scores - static_cast<std::uint32_t>(top));
+  };
+  Words64 sums = {};
+  unsigned i = 0;
+  for (; i + kWords <= n; i += kWords) {
+    const Words32 found = of(x + i);
+    __builtin_memcpy(p + i, &found, sizeof found);
+    sums += ((Words64)found & 0xffffffff) + ((Words64)found >> 32);
   }
   std::uint64_t sum = 0;
-  for (unsigned i = 0; i < n; ++i) {
-    p[i] = value[i];
-    sum += value[i];
-  }
+  for (unsigned j = 0; j < kWords / 2; ++j) sum += sums[j];
+  if (i == n) return sum;
+  std::int32_t rest[kWords] = {};
+  __builtin_memcpy(rest, x + i, (n - i) * sizeof(*x));
+  const Words32 found = of(rest);
+  __builtin_memcpy(p + i, &found, (n - i) * sizeof(*p));
+  for (unsigned j = 0; j < n - i; ++j) sum += found[j];
   return sum;
 }
 
@@ -493,7 +553,7 @@ constexpr Kernels make_kernels(const char* name) {
           .decode_int4 = decode_int4,
           .expand_e4m3 = expand_e4m3,
           .dots = dots,
-          .weighted_sums = weighted_sums,
+          .add_weighted_sums = add_weighted_sums,
           .pack_keys = pack_keys,
           .pack_values = pack_values,
           .digit_bits = Simd::kDigitBits,

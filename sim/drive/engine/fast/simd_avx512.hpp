@@ -44,10 +44,12 @@ struct Avx512 {
 
   static __m256d fold(Vector v) { return _mm256_add_pd(_mm512_castpd512_pd256(v), _mm512_extractf64x4_pd(v, 1)); }
 
-  // out[i] = sum of the lanes of v[i]
+  // out[i] = sum of the lanes of v[i]. Three registers write a fourth sum.
   template <unsigned N>
   static void reduce(const Vector (&v)[N], double* out) {
-    if constexpr (N % 4 == 0) {
+    if constexpr (N == 3) {
+      reduce({v[0], v[1], v[2], v[2]}, out);
+    } else if constexpr (N % 4 == 0) {
       for (unsigned i = 0; i < N; i += 4) {
         const __m256d a = _mm256_hadd_pd(fold(v[i]), fold(v[i + 1])),
                       b = _mm256_hadd_pd(fold(v[i + 2]), fold(v[i + 3]));
@@ -74,16 +76,15 @@ struct Avx512 {
     }
   }
 
-  // The 64 entries are four registers. The arrays are padded to whole registers.
-  static void lookup(const std::uint32_t* table, const std::uint32_t* index, unsigned n, std::uint32_t* out) {
-    const __m512i t0 = _mm512_loadu_si512(table), t1 = _mm512_loadu_si512(table + 16);
-    const __m512i t2 = _mm512_loadu_si512(table + 32), t3 = _mm512_loadu_si512(table + 48);
-    for (unsigned i = 0; i < n; i += 16) {
-      const __m512i at = _mm512_loadu_si512(index + i);
-      const __m512i low = _mm512_permutex2var_epi32(t0, at, t1), high = _mm512_permutex2var_epi32(t2, at, t3);
-      const __mmask16 upper = _mm512_test_epi32_mask(at, _mm512_set1_epi32(32));
-      _mm512_storeu_si512(out + i, _mm512_mask_blend_epi32(upper, low, high));
-    }
+  // The table has 64 entries: four registers.
+  template <typename Index>
+  static Index lookup(const std::uint32_t* table, Index index) {
+    const auto at = (__m512i)index;
+    const auto half = [&](const std::uint32_t* from) {
+      return _mm512_permutex2var_epi32(_mm512_loadu_si512(from), at, _mm512_loadu_si512(from + 16));
+    };
+    return (Index)_mm512_mask_blend_epi32(_mm512_test_epi32_mask(at, _mm512_set1_epi32(32)), half(table),
+                                          half(table + 32));
   }
 
   // 32-bit lanes: words of sixteen 2-bit codes, pairs of codes or of weights in 16 bits each, and sums.
