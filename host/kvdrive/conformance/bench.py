@@ -16,6 +16,8 @@ from kvdrive.nvme import admin, commands, namespaces, values, wire
 from kvdrive.nvme.command_set import COMMANDS, GENERAL, Row
 from kvdrive.nvme.commands import Command
 from kvdrive.nvme.completions import Completion
+from kvdrive.nvme.rows import decoded, encoded
+from kvdrive.nvme.wire import RowFormat
 
 Halves = NDArray[np.float16]
 Bytes = NDArray[np.uint8]
@@ -39,12 +41,13 @@ def status_name(code: int) -> str:
 
 @dataclass
 class Stored:
-    """A session with K and V [heads, tokens, d] in layer 0; `sequence` is that of its next append."""
+    """A session with K and V [heads, tokens, d] in layer 0, numbers of its format; `sequence`: of its next append."""
 
     number: int
     k: Halves
     v: Halves
     sequence: int = 2
+    stored_as: RowFormat = RowFormat.BINARY16
 
 
 class Bench:
@@ -119,19 +122,32 @@ class Bench:
         """Normally distributed binary16 values."""
         return self.rng.standard_normal(shape).astype(np.float16)
 
-    def store(self, tokens: int = 75, d: int = 64, heads: int = 2, options: int = 0) -> Stored:
+    def rows(self, stored_as: RowFormat, *shape: int) -> Halves:
+        """Normally distributed values, rounded to numbers of a format."""
+        return decoded(encoded(self.halves(*shape), stored_as), stored_as, shape[-1])
+
+    def store(
+        self,
+        tokens: int = 75,
+        d: int = 64,
+        heads: int = 2,
+        options: int = 0,
+        stored_as: RowFormat = RowFormat.BINARY16,
+    ) -> Stored:
         """A new session with random K and V in layer 0, heads 0 to heads - 1."""
-        stored = Stored(self.session(), self.halves(heads, tokens, d), self.halves(heads, tokens, d))
-        for sequence, (kind, rows) in enumerate(((abi.KvKind.KEYS, stored.k), (abi.KvKind.VALUES, stored.v))):
-            self.ok(commands.kv_append(stored.number, 0, 0, kind, 0, sequence, rows, options))
+        k, v = (self.rows(stored_as, heads, tokens, d) for _ in range(2))
+        stored = Stored(self.session(), k, v, stored_as=stored_as)
+        for sequence, (kind, rows) in enumerate(((abi.KvKind.KEYS, k), (abi.KvKind.VALUES, v))):
+            self.ok(commands.kv_append(stored.number, 0, 0, kind, 0, sequence, rows, options, stored_as))
         return stored
 
     def extend(self, stored: Stored, tokens: int, options: int = 0) -> None:
         """Append random tokens to a session."""
         heads, first, d = stored.k.shape
         for kind in abi.KvKind:
-            rows = self.halves(heads, tokens, d)
-            self.ok(commands.kv_append(stored.number, 0, 0, kind, first, stored.sequence, rows, options))
+            rows = self.rows(stored.stored_as, heads, tokens, d)
+            place = (stored.number, 0, 0, kind, first, stored.sequence)
+            self.ok(commands.kv_append(*place, rows, options, stored.stored_as))
             stored.sequence += 1
             if kind == abi.KvKind.KEYS:
                 stored.k = np.concatenate([stored.k, rows], axis=1)

@@ -8,7 +8,7 @@ from kvdrive.conformance.bench import Bench
 from kvdrive.conformance.blocks import holds_blocks
 from kvdrive.conformance.device import Ability
 from kvdrive.conformance.queries import exact, holds
-from kvdrive.conformance.sessions import SPARSE, sessions
+from kvdrive.conformance.sessions import SMALLER, SPARSE, sessions
 from kvdrive.conformance.suite import check
 from kvdrive.nvme import admin, commands, namespaces, wire
 
@@ -41,6 +41,19 @@ def _(bench: Bench) -> None:
     bench.refused("UNKNOWN_SESSION", exact(bench, trimmed).submit(trimmed.number))
     bench.extend(stored, 5, SPARSE)
     holds(bench, stored)
+
+
+@check("FLUSH", "rows in 8 and 4 bits survive a loss of power, in whole groups and staged", Ability.POWER)
+def _(bench: Bench) -> None:
+    kept = [bench.store(tokens=200, stored_as=one) for one in SMALLER]
+    bench.ok(commands.flush())
+    bench.device.lose_power()
+    for stored in kept:
+        holds(bench, stored)
+        bench.extend(stored, 70)
+    bench.device.reset()
+    for stored in kept:
+        holds(bench, stored)
 
 
 @check("KV_APPEND", "an append with FUA survives a loss of power, with everything before it", Ability.POWER)

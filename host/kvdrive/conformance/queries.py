@@ -14,6 +14,7 @@ from kvdrive.kernels.native import scale_bits
 from kvdrive.kernels.oracle import GoldenKernels
 from kvdrive.nvme import commands
 from kvdrive.nvme.commands import AttentionQuery, Command
+from kvdrive.nvme.rows import encoded
 
 _MODES = {
     abi.Mode.EXACT: "exact",
@@ -98,8 +99,8 @@ def holds(bench: Bench, stored: Stored) -> None:
     ask(bench, stored, exact(bench, stored))
     heads, tokens, d = stored.k.shape
     for kind, rows in ((abi.KvKind.KEYS, stored.k), (abi.KvKind.VALUES, stored.v)):
-        read = commands.kv_read(stored.number, 0, 0, kind, 0, (heads, tokens, d))
-        bench.same(f"stored {kind.name.lower()}", bench.ok(read).data.view(np.float16), rows.reshape(-1))
+        read = commands.kv_read(stored.number, 0, 0, kind, 0, (heads, tokens, d), stored.stored_as)
+        bench.same(f"stored {kind.name.lower()}", bench.ok(read).data, encoded(rows, stored.stored_as).reshape(-1))
 
 
 def submit_with(query: Query, stored: Stored, **fields: int) -> Command:

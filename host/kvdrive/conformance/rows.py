@@ -11,6 +11,7 @@ from kvdrive import abi
 from kvdrive.conformance.bench import Bench, Bytes, MismatchError, Stored, status_name, with_fields
 from kvdrive.conformance.device import Ability
 from kvdrive.conformance.queries import Query, compare, exact, holds
+from kvdrive.conformance.sessions import SMALLER
 from kvdrive.conformance.suite import check
 from kvdrive.nvme import commands, namespaces, wire
 from kvdrive.nvme.commands import AttentionQuery
@@ -44,13 +45,14 @@ def _with(query: AttentionQuery, **fields: int) -> AttentionQuery:
 
 
 def _mixed(bench: Bench) -> tuple[list[Stored], list[Query]]:
-    """Queries of all modes to sessions of different lengths, head dimensions and options."""
+    """Queries of all modes to sessions of different lengths, head dimensions, options and formats."""
     stored = [
         bench.store(tokens=75),
         bench.store(tokens=600, d=128, heads=1),
         bench.store(tokens=300, options=SPARSE),
         bench.store(tokens=300, options=GROUPS),
         bench.store(tokens=33, d=32, heads=3),
+        *(bench.store(tokens=150, stored_as=one) for one in SMALLER),
     ]
     scores = bench.rng.integers(-8 << 20, 8 << 20, (3, 2, 5)).astype(np.int32)
     valid = bench.rng.random(601) < 0.6
@@ -61,6 +63,7 @@ def _mixed(bench: Bench) -> tuple[list[Stored], list[Query]]:
         Query(bench.halves(2, 4, 64), 300, mode=abi.Mode.SPARF_ATTEND, r=6, k_top=25, local=4),
         Query(bench.halves(2, 4, 64), 300, mode=abi.Mode.GROUPS, r=32, k_top=3),
         Query(bench.halves(3, 2, 32), 33, mode=abi.Mode.PARTIAL, inline_scores=scores, inline_v=bench.halves(3, 5, 32)),
+        *(Query(bench.halves(2, 3, 64), 150 - at) for at in range(len(SMALLER))),
     ]
     return stored, queries
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 
 from kvdrive import abi
 from kvdrive._native import crc32c
 from kvdrive.conformance.bench import Bench, Stored, with_fields
-from kvdrive.conformance.queries import Query, compare, exact, holds
+from kvdrive.conformance.queries import Query, ask, compare, exact, holds
 from kvdrive.conformance.suite import check
 from kvdrive.nvme import admin, commands, wire
 from kvdrive.nvme.commands import Command
+from kvdrive.nvme.rows import tokens_per_group
+from kvdrive.nvme.wire import RowFormat
 
 SPARSE = int(abi.AppendOption.APPEND_SPARSE)
+SMALLER = tuple(one for one in RowFormat if one != RowFormat.BINARY16)
 
 
 def append(stored: Stored, bench: Bench, **fields: int) -> Command:
@@ -29,6 +34,17 @@ def _(bench: Bench) -> None:
     for tokens in (30, 1, 33, 64, 7, 100):
         bench.extend(stored, tokens)
         holds(bench, stored)
+
+
+@check("KV_APPEND", "rows in 8 and 4 bits that arrive in pieces are attended to bit for bit and come back")
+def _(bench: Bench) -> None:
+    for stored_as, d in product(SMALLER, (64, 128)):
+        stored = bench.store(tokens=1, d=d, stored_as=stored_as)
+        for tokens in (61, 3, 130):
+            bench.extend(stored, tokens)
+            holds(bench, stored)
+        valid = bench.rng.random(195) < 0.6
+        ask(bench, stored, Query(bench.halves(2, 4, d), 195, valid=valid, mode=abi.Mode.PARTIAL))
 
 
 @check("KV_APPEND", "the result is the number of tokens in whole groups")
@@ -285,6 +301,22 @@ def _(bench: Bench) -> None:
         holds(bench, fork)
         bench.ok(commands.session_trim(stored.number, 0))
         holds(bench, fork)
+
+
+@check("SESSION_FORK", "rows in 8 and 4 bits are kept through forks, trims, removals and further appends")
+def _(bench: Bench) -> None:
+    for stored_as in SMALLER:
+        group = tokens_per_group(stored_as, 64)
+        stored = bench.store(tokens=4 * group + 9, stored_as=stored_as)
+        fork = Stored(bench.session(), stored.k[:, : group + 3], stored.v[:, : group + 3], 0, stored_as)
+        bench.ok(commands.session_fork(stored.number, fork.number, group + 3))
+        bench.ok(commands.session_trim(stored.number, 4 * group + 2))
+        stored.k, stored.v = stored.k[:, : 4 * group + 2], stored.v[:, : 4 * group + 2]
+        bench.ok(commands.session_remove(stored.number, range(group, 2 * group), 4 * group + 2))
+        without(stored, range(group, 2 * group))
+        for one in (stored, fork):
+            bench.extend(one, group + 5)
+            holds(bench, one)
 
 
 @check("SESSION_FORK", "wrong sessions, numbers and reserved fields are refused")

@@ -21,7 +21,7 @@ POLICIES = list(same_generation.POLICIES)
 
 @functools.cache
 def expected(policy):
-    """Stock transformers' tokens. SparF chooses tokens, so its own are those with the emulator."""
+    """Stock transformers' tokens. The emulator's where the policy chooses tokens or the format rounds."""
     return same_generation.stock() if policy == "exact" else same_generation.generate("emulator", policy)
 
 
