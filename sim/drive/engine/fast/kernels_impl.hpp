@@ -354,32 +354,59 @@ struct Span {
   unsigned words;  // of a token
 };
 
-void lay_out(const SpanQuery& query, const std::uint8_t* from, Span& span) {
-  constexpr unsigned kHalf = kSpanWordCodes / 2;
-  const unsigned d = query.d, token_bytes = d / 4;
-  span.words = span_words(d);
-  const unsigned whole = d / kSpanWordCodes;
-  const std::uint8_t* token = from + 2 * d;
-  for (unsigned t = 0; t < kSpanTokens; ++t, token += token_bytes) {
-    for (unsigned w = 0; w < whole; ++w) __builtin_memcpy(&span.codes[w][t], token + 4 * w, 4);
-    if (whole == span.words) continue;
-    std::uint16_t half;
-    __builtin_memcpy(&half, token + 4 * whole, 2);
-    span.codes[whole][t] = half;
-  }
-  std::int16_t steps[Span::kMostWords * kSpanWordCodes];
-  for (unsigned w = 0; w < span.words; ++w) {
-    const std::uint8_t* const low = from + d + w * kSpanWordCodes;
-    const std::uint8_t* const high = w < whole ? low + kHalf : low;  // the weights of the half that is not there are 0
-    for (unsigned i = 0; i < kHalf; ++i) {
-      steps[w * kSpanWordCodes + 2 * i] = low[i];
-      steps[w * kSpanWordCodes + 2 * i + 1] = high[i];
+using FourWords = std::uint32_t __attribute__((vector_size(16)));
+
+// codes[w][t] = word w of token t, W words at `first` and behind.
+template <unsigned W>
+void lay_out_words(const std::uint8_t* tokens, unsigned token_bytes, unsigned first, Span& span) {
+  static_assert(W == 1 || W == 4);
+  if constexpr (W == 1) {
+    for (std::size_t t = 0; t < kSpanTokens; ++t) __builtin_memcpy(&span.codes[first][t], tokens + t * token_bytes, 4);
+  } else {
+    for (std::size_t t = 0; t < kSpanTokens; t += 4) {
+      FourWords a, b, c, d;
+      __builtin_memcpy(&a, tokens + t * token_bytes, 16);
+      __builtin_memcpy(&b, tokens + (t + 1) * token_bytes, 16);
+      __builtin_memcpy(&c, tokens + (t + 2) * token_bytes, 16);
+      __builtin_memcpy(&d, tokens + (t + 3) * token_bytes, 16);
+      const FourWords low_ab = __builtin_shufflevector(a, b, 0, 4, 1, 5),
+                      low_cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+      const FourWords high_ab = __builtin_shufflevector(a, b, 2, 6, 3, 7),
+                      high_cd = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+      const FourWords turned[4] = {
+          __builtin_shufflevector(low_ab, low_cd, 0, 1, 4, 5), __builtin_shufflevector(low_ab, low_cd, 2, 3, 6, 7),
+          __builtin_shufflevector(high_ab, high_cd, 0, 1, 4, 5), __builtin_shufflevector(high_ab, high_cd, 2, 3, 6, 7)};
+      for (unsigned w = 0; w < 4; ++w) __builtin_memcpy(&span.codes[first + w][t], &turned[w], 16);
     }
   }
-  const unsigned all = span.words * kSpanWordCodes;
-  for (unsigned h = 0; h < query.g; ++h) {
-    const std::int16_t* const q = query.paired + std::size_t{h} * all;
-    for (unsigned i = 0; i < all; ++i) span.weights[h][i] = static_cast<std::int16_t>(q[i] * steps[i]);
+}
+
+void lay_out(const SpanQuery& query, const std::uint8_t* from, Span& span) {
+  const unsigned d = query.d, token_bytes = d / 4, whole = d / kSpanWordCodes;
+  const std::uint8_t* const tokens = from + 2 * d;
+  span.words = span_words(d);
+  unsigned w = 0;
+  for (; w + 4 <= whole; w += 4) lay_out_words<4>(tokens + 4 * w, token_bytes, w, span);
+  for (; w < whole; ++w) lay_out_words<1>(tokens + 4 * w, token_bytes, w, span);
+  for (std::size_t t = 0; w < span.words && t < kSpanTokens; ++t) {
+    std::uint16_t half;
+    __builtin_memcpy(&half, tokens + t * token_bytes + 4 * w, 2);
+    span.codes[w][t] = half;
+  }
+  // Behind the steps of a half word lie codes: their weights are 0.
+  using Steps = std::uint8_t __attribute__((vector_size(kSpanWordCodes)));
+  using Weights = std::int16_t __attribute__((vector_size(2 * kSpanWordCodes)));
+  for (w = 0; w < span.words; ++w) {
+    Steps steps;
+    __builtin_memcpy(&steps, from + d + w * kSpanWordCodes, sizeof steps);
+    const Steps paired = __builtin_shufflevector(steps, steps, 0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
+    const Weights wide = __builtin_convertvector(paired, Weights);
+    for (unsigned h = 0; h < query.g; ++h) {
+      Weights q;
+      __builtin_memcpy(&q, query.paired + (std::size_t{h} * span.words + w) * kSpanWordCodes, sizeof q);
+      q *= wide;
+      __builtin_memcpy(&span.weights[h][w * kSpanWordCodes], &q, sizeof q);
+    }
   }
 }
 
@@ -416,11 +443,15 @@ void span_sums(const SpanQuery& query, const std::uint8_t* from, std::int32_t* s
   Span span;
   lay_out(query, from, span);
   with_heads(query.g, [&]<unsigned G>() { code_sums<G>(span, sums); });
+  std::int16_t lows[abi::kMaxHeadDim];
+  const std::size_t d = query.d;
+  for (std::size_t i = 0; i < d; ++i) lows[i] = static_cast<std::int8_t>(from[i]);
   for (unsigned h = 0; h < query.g; ++h) {
-    const std::int16_t* const q = query.natural + std::size_t{h} * query.d;
+    const std::int16_t* const q = query.natural + h * d;
     std::int32_t base = 0;
-    for (unsigned i = 0; i < query.d; ++i) base += q[i] * static_cast<std::int8_t>(from[i]);
-    for (unsigned t = 0; t < kSpanTokens; ++t) sums[h * kSpanTokens + t] += 4 * base;
+    for (std::size_t i = 0; i < d; ++i) base += q[i] * lows[i];
+    std::int32_t* const head = sums + std::size_t{h} * kSpanTokens;
+    for (std::size_t t = 0; t < kSpanTokens; ++t) head[t] += 4 * base;
   }
 }
 
