@@ -159,7 +159,7 @@ hls-score: setup ## how many designs with a hls_config.cfg below a folder openhl
 	@$(BIN)/python scripts/hls_score.py $(or $(SUITE),$(error say which folder: make $@ SUITE=FOLDER)) --jobs $(JOBS) --list --verify $(if $(PAGE),--page $(PAGE))
 
 .PHONY: test
-test: setup $(STAMPS)/system-check $(STAMPS)/system-fuzz $(STAMPS)/xrt $(STAMPS)/pnr-ecp5 ## everything that CI runs
+test: setup $(STAMPS)/system-check $(STAMPS)/system-fuzz $(STAMPS)/xrt ## everything that CI runs
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not slow" $(PYTEST_ARGS)
 	@$(BIN)/python -m csim --small --sanitize --jobs $(JOBS) --seed $(SEED)
 

@@ -46,6 +46,7 @@ def linked(tmp_path_factory: pytest.TempPathFactory):
     return built, cli.implement(built)
 
 
+@pytest.mark.slow  # two minutes of placing and routing
 def test_it_fits_and_meets_its_clock(linked) -> None:
     built, image = linked
     found = figures.collect(built)
@@ -93,6 +94,7 @@ def check_jobs(built: Built) -> None:
     assert engine.cycles > 100
 
 
+@pytest.mark.slow
 def test_the_routed_netlist_gives_the_golden_results(linked, verilator: None) -> None:
     built, _ = linked
     check_jobs(built)
