@@ -225,7 +225,7 @@ bench-remote: setup ## decode steps with the drive behind a socket and NVMe/TCP:
 	@$(BIN)/python scripts/bench_remote.py --json out/bench_remote.json
 
 .PHONY: bench-groups
-bench-groups: setup $(STAMPS)/smollm2 ## attention steps of policy groups beside exact ones, from the disk (half an hour) -> docs/groups.md
+bench-groups: setup $(STAMPS)/smollm2 ## attention steps of policy groups beside exact ones, from the disk (ten minutes) -> docs/groups.md
 	@$(BIN)/python scripts/bench_groups.py --write --json out/bench_groups.json
 
 .PHONY: device-groups

@@ -135,14 +135,13 @@ def step(drive: CpuDrive | Emulator, number: int, data: Data, at: int, how: Para
 
 
 def contenders(shape: Shape, ratios: Sequence[Fraction], units: Sequence[int]) -> dict[str, tuple[Parameters, int]]:
-    """Parameters and bytes of hot groups by name; hot groups for the first unit only."""
+    """Parameters and bytes of hot groups by name."""
     found = {"exact": (EVERYTHING, 0)}
     for ratio in ratios:
         for unit in units:
             how = make_policy("groups", ratio, unit=unit).parameters(shape.tokens, shape.head_dim)
             found[f"groups {ratio}, unit {unit}"] = (how, 0)
-            if unit == units[0]:
-                found[f"groups {ratio}, unit {unit}, {float(HOT):.0%} hot"] = (how, int(shape.kv_bytes * HOT))
+            found[f"groups {ratio}, unit {unit}, {float(HOT):.0%} hot"] = (how, int(shape.kv_bytes * HOT))
     return found
 
 
