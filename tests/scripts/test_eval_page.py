@@ -6,7 +6,7 @@ from dataclasses import replace
 import eval_page
 from kvdrive.eval.points import Point
 
-SETTINGS = {"model": "tiny", "dtype": "float32", "engine": "fast", "targets": 8, "windows": 2, "cases": 0, "seed": 1}
+SETTINGS = {"model": "tiny", "dtype": "float32", "engine": "fast", "targets": 8, "windows": 2, "cases": 5, "seed": 1}
 EXACT = Point("exact", "1", "drive", 4096, 4096.0, 4000.0, 8, 5.0, 0.1, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0)
 GROUPS = replace(EXACT, policy="groups", ratio="1/8", bytes_read=860.0, kl=0.01, added_nats=0.02)
 SPARF = replace(GROUPS, policy="sparf", bytes_read=3000.0)
@@ -27,9 +27,13 @@ def test_a_table_has_the_results_of_its_folder_alone(tmp_path):
 
 
 def test_the_sentence_of_the_readme(tmp_path):
-    write(tmp_path / "eval-groups", EXACT, GROUPS, SPARF)
-    points = eval_page.report.points_of(eval_page.results_of(tmp_path / "eval-groups"))
-    assert "at 4,096 tokens, `groups` at 1/8 reads 21% of the bytes" in eval_page.gain(points)
+    answered = [{"passkey": 1.0, "lines": share} for share in (0.8, 0.6, 0.2)]
+    points = [replace(point, accuracy=one) for point, one in zip((EXACT, GROUPS, SPARF), answered, strict=True)]
+    write(tmp_path / "eval-groups", *points)
+    sentence = eval_page.gain(eval_page.results_of(tmp_path / "eval-groups"))
+    assert "at 4,096 tokens, `groups` at 1/8 reads 21% of the bytes" in sentence
+    assert "Of 10 questions" in sentence
+    assert "exact attention answers 9, `groups` 8 and SparF 6" in sentence
 
 
 def test_every_table_has_its_place():
