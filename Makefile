@@ -100,7 +100,7 @@ $(STAMPS)/vllm: $(STAMPS)/develop scripts/vllm_env.sh scripts/vllm_bench/constra
 	@touch $@
 
 .PHONY: csim
-csim: setup $(STAMPS)/system-fuzz ## compiled kernels against the golden model, plain and under sanitizers [KERNEL=x] [SEED=n]
+csim: setup ## compiled kernels against the golden model, plain and under sanitizers [KERNEL=x] [SEED=n]
 	@$(BIN)/python -m csim $(KERNEL) --sanitize --jobs $(JOBS) --seed $(SEED)
 
 .PHONY: rtl
