@@ -66,17 +66,11 @@ async def run(session: Session, case: Case, job: Job, **surroundings: Any) -> Ou
 
 
 async def run_all(session: Session, *, stalled: bool) -> None:
-    """Run all cases in order, without a reset. Refused jobs have the next accepted job's words at their streams.
-
-    Of a reduced set, every second case is run under stalls.
-    """
+    """Run all cases in order, without a reset. Refused jobs have the next accepted job's words at their streams."""
     cycles = Cycles()
     refused: list[Case] = []
     done = 0
-    jobs = all_jobs(session, LONGEST_STALLED if stalled else None)
-    if stalled and session.small:
-        jobs = jobs[::-2][::-1]  # the last one is accepted
-    for case, job in jobs:
+    for case, job in all_jobs(session, LONGEST_STALLED if stalled else None):
         if SCOREBOARD.refused(case):
             refused.append(case)
             continue
