@@ -8,7 +8,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-# Towns of one token each for most tokenizers, so that the name is not what a model fails at.
+from kvdrive.errors import InputError
+
+# Names that every model knows, because the numbers are what it must find.
 _TOWNS = (
     "Amsterdam", "Athens", "Berlin", "Boston", "Cairo", "Chicago", "Delhi", "Dublin", "Houston", "Lima", "London",
     "Madrid", "Miami", "Moscow", "Oslo", "Paris", "Prague", "Rome", "Seattle", "Sydney", "Tokyo", "Toronto", "Vienna",
@@ -121,12 +123,16 @@ def style_of(tokenizer: Any) -> Style:
 def around(tokenizer: Any, before: str, after: str) -> tuple[str, str]:
     """What stands before and after a text in a chat whose user says `before`, the text and `after`.
 
-    The second ends where the model's answer starts.
+    The second ends where the model's answer starts. Raises InputError for a template that does not show the text once.
     """
     mark = "<<text>>"
     whole: str = tokenizer.apply_chat_template(
         [{"role": "user", "content": f"{before}{mark}{after}"}], add_generation_prompt=True, tokenize=False
     )
+    if whole.count(mark) != 1:
+        raise InputError(
+            "the model's chat template does not show what the user says once: the task cannot be asked in it"
+        )
     left, right = whole.split(mark)
     return left, right
 

@@ -15,7 +15,7 @@ MEMORY_MIB = 2048
 pytestmark = pytest.mark.xdist_group("guest")
 
 
-@pytest.mark.slow  # five minutes without KVM; test_passthrough.py attends through the same path
+@pytest.mark.slow  # five minutes, mostly of importing; test_passthrough.py attends through the same path
 def test_a_model_in_the_guest_generates_the_same_tokens(tmp_path, image):
     rig = GuestDrive(tmp_path / "drive.kv")
     program = Path(same_generation.__file__)

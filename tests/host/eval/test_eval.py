@@ -113,6 +113,14 @@ def test_the_words_fit_the_tokenizer(chat):
     assert isinstance(style_of(having), Chat)
 
 
+@pytest.mark.parametrize("template", ["<user></user>", "{{ messages[0]['content'] }} {{ messages[0]['content'] }}"])
+def test_a_template_that_hides_or_repeats_the_text_is_refused(template):
+    tokenizer = AutoTokenizer.from_pretrained(MINI)
+    tokenizer.chat_template = template
+    with pytest.raises(InputError, match="chat template"):
+        Chat(tokenizer).passkey("12345")
+
+
 def test_cases_repeat_themselves():
     build = lambda seed: tasks.cases(["passkey", "lines"], encode, text_of(2000), 800, [0.1, 0.9], 2, seed)  # noqa: E731
     first, again, other = build(1), build(1), build(2)
