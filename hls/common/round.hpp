@@ -46,8 +46,9 @@ inline ap_uint<1 + kExponent + kFraction> pack(bool negative, ap_int<11> exponen
   const bool sticky = (kept & 1) != 0 || (kept << down) != full;
   const bool odd = (kept & 4) != 0;
   // The leading one of a normal number, and a carry out of the fraction, each add one to the exponent field.
-  const int field = biased >= 1 ? biased - 1 : 0;
-  const int finite = (field << kFraction) + (kept >> 2) + (guard && (sticky || odd) ? 1 : 0);
+  // Unsigned: the field of an exponent beyond infinity's, which is not used, may pass 31 bits.
+  const unsigned field = biased >= 1 ? biased - 1 : 0;
+  const unsigned finite = (field << kFraction) + (kept >> 2) + (guard && (sticky || odd) ? 1 : 0);
   const unsigned magnitude = full == 0 ? 0 : biased >= kInfinity ? kInfinity << kFraction : finite;
   const unsigned sign = negative && magnitude != 0 ? 1 : 0;
   return (sign << (kExponent + kFraction)) | magnitude;
