@@ -299,6 +299,19 @@ def test_neighbours_come_in_one_read(make_drive, d, unit, sizes):
     assert sum(found[0].values()) == sum(sizes.values()) + 1
 
 
+def test_more_chosen_tokens_than_are_read_at_once(make_drive):
+    """Two heads with 7 MiB of chosen K and V each, around the page cache: their first pieces make room for others."""
+    rng = np.random.default_rng(24)
+    host = make_drive(preset="plain")
+    tokens, d = 8192, 256
+    k, v = (halves(rng, 2, tokens, d) / 64 for _ in range(2))
+    k, v = k.astype(np.float16), v.astype(np.float16)
+    host.store(k, v, options=GROUPS)
+    assert host.flush().status == OK
+    check(host, halves(rng, 2, 1, d), k, v, tokens, tokens, k_top=tokens // 32 - 32)
+    assert host.drive.read_stats()["bytes"] > 14 << 20
+
+
 def test_a_removal_from_the_middle_drops_the_index_until_the_next_append(host):
     rng = np.random.default_rng(4)
     k, v, q = halves(rng, 1, 700, D), halves(rng, 1, 700, D), halves(rng, 1, 2, D)

@@ -147,10 +147,10 @@ class GroupsHead {
     job.scale_log2e = head_.command.scale_log2e;
     job.q = memory_.job.q;
     job.result = memory_.job.result;
-    job.index = place_index(index);
     job.tail_scores = memory_.place(head_.inline_scores);
     if (!head_.valid.empty()) job.valid = memory_.place(head_.valid);
     job.out = memory_.place_zeros(whole_beats((units_ + 7) / 8));
+    job.index = place_index(index);  // last: pointers into the memory must stay valid
     return job;
   }
 
@@ -158,7 +158,7 @@ class GroupsHead {
   bool run_choice(const abi::GroupChoiceJob& job) {
     done_.done = context_.clock.count(job, done_.done);
     if (!context_.ftl.keeps_payload()) return false;
-    const std::uint32_t status = memory_.choose(job);
+    const std::uint32_t status = memory_.choose(job, index_);
     if (status == abi::kEmpty) return false;
     done_.status = status_of(status);
     done_.engine_status = status;
@@ -189,16 +189,20 @@ class GroupsHead {
     return units;
   }
 
+  // An engine that reads pages gets those that stay where they are, and copies of the others.
   std::uint64_t place_index(RowBatch& index) {
     const std::uint64_t bytes = index_bytes(), address = memory_.place(bytes);
     std::byte* const to = memory_.at(address);
     std::uint64_t at = 0;
-    index.next([&](auto, const std::byte* page, bool) {
+    const auto add = [&](const std::byte* page, bool stays) {
       const std::uint64_t part = std::min<std::uint64_t>(abi::kPageBytes, bytes - at);
-      std::memcpy(to + at, page, part);
+      const bool in_place = stays && context_.engine.reads_pages();
+      if (!in_place) page = static_cast<const std::byte*>(std::memcpy(to + at, page, part));
+      if (context_.engine.reads_pages()) index_.push_back(page);
       at += part;
-    });
-    if (at < bytes) std::memcpy(to + at, head_.k.index()->waiting().data(), bytes - at);
+    };
+    index.next([&](auto, const std::byte* page, bool stays) { add(page, stays); });
+    if (at < bytes) add(head_.k.index()->waiting().data(), true);
     return address;
   }
 
@@ -226,6 +230,7 @@ class GroupsHead {
   HeadOutcome done_;
   std::uint32_t indexed_ = 0;  // tokens of the command that have an index
   std::uint32_t units_ = 0;
+  std::vector<const std::byte*> index_;         // pages, for an engine that reads them
   std::vector<abi::GroupChoiceResult> choice_;  // empty if nothing was chosen
   Runs tokens_;                                 // that are attended to
   std::unique_ptr<RowBatch> arriving_;

@@ -91,11 +91,12 @@ class JobMemory {
   }
   // True if K and V have to be placed as codes.
   bool holds_codes() const { return over_codes && engine_.reads_codes(); }
-  // Runs a choice of groups in place of an attention job. Returns the engine's status word.
-  std::uint32_t choose(const abi::GroupChoiceJob& choice) {
+  // Runs a choice of groups in place of an attention job. Returns the engine's status word. `index`: see
+  // Engine::choose_groups.
+  std::uint32_t choose(const abi::GroupChoiceJob& choice, std::span<const std::byte* const> index) {
     static_assert(sizeof choice == sizeof job && sizeof(abi::GroupChoiceResult) == sizeof(abi::AttentionResult));
     std::memcpy(at(origin_), &choice, sizeof choice);
-    return engine_.choose_groups(origin_);
+    return engine_.choose_groups(origin_, index);
   }
   // Starts the job beside others.
   void start_on(JobQueue& queue) {

@@ -97,7 +97,7 @@ class StreamedPages::Batch final : public RowBatch {
         source_(source),
         requests_(std::move(requests)),
         stream_(source.context_.ftl.read_path(), *source.context_.ftl.direct(), groups_to_read(), pieces,
-                Sink::kComputer) {
+                Sink::kComputer, true) {
     stream_.begin();
   }
   ~Batch() override { source_.damaged_ += std::max(damaged_, unread_ ? 1U : 0U); }
@@ -136,7 +136,7 @@ class StreamedPages::Batch final : public RowBatch {
     return groups;
   }
 
-  // A page that drive memory keeps stays. The stream's own pages are gone when its next piece comes.
+  // A page that drive memory keeps stays. Most of the stream's own pages are gone when its next piece comes.
   struct Page {
     const std::byte* bytes = nullptr;
     bool stays = false;
@@ -150,7 +150,7 @@ class StreamedPages::Batch final : public RowBatch {
     } else if (KeptPages* const kept = request.kept(path); kept != nullptr && piece_.whole) {
       if (const std::byte* const copy = kept->keep(path.unit(request.list, index), read)) return {copy, true};
     }
-    return {read, false};
+    return {read, piece_.stays};
   }
 
   const std::byte* next_page() {

@@ -23,7 +23,9 @@ std::uint32_t Engine::attend_in(std::span<std::byte> elsewhere, std::uint64_t jo
   return status;
 }
 
-std::uint32_t Engine::choose_groups(std::uint64_t job) { return processor().choose_groups_in(memory().used(), job); }
+std::uint32_t Engine::choose_groups(std::uint64_t job, std::span<const std::byte* const> index) {
+  return processor().choose_groups_in(memory().used(), job, index);
+}
 
 std::uint32_t Engine::ffn(const FfnBlock& block, FfnSum* sums) { return processor().ffn(block, sums); }
 

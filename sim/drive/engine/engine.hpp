@@ -118,8 +118,9 @@ class Engine {
   virtual std::uint32_t attend_codes(std::uint64_t) { return abi::kBadMode; }
 
   // Runs the GroupChoiceJob at byte `job` of the memory in use, whose addresses are valid. Returns its status word. By
-  // default the drive's processor computes it.
-  virtual std::uint32_t choose_groups(std::uint64_t job);
+  // default the drive's processor computes it. `index`: the pages of the index in place of the descriptor's address;
+  // empty unless the engine `reads_pages`.
+  virtual std::uint32_t choose_groups(std::uint64_t job, std::span<const std::byte* const> index = {});
 
   // Adds some neurons of a feed-forward part to sums [tokens][hidden]. Returns NON_FINITE or 0; after NON_FINITE the
   // sums mean nothing. By default the drive's processor computes them.

@@ -10,12 +10,12 @@ GroupStream::~GroupStream() {
 }
 
 GroupStream::Piece GroupStream::next() {
-  if (in_use_) release_first();
+  if (taken_ == 1 && !slots_.front()->stays) release_first();
   begin();
-  Slot& slot = *slots_.front();
+  Slot& slot = *slots_[taken_++];
   reads_.wait(slot.batch);
-  in_use_ = true;
-  return {slot.first, slot.pages, slot.batch.error == 0 && !slot.struck};
+  slot.stays = keeps_ && next_ == groups_.size();
+  return {slot.first, slot.pages, slot.batch.error == 0 && !slot.struck, slot.stays};
 }
 
 void GroupStream::begin() {
@@ -64,7 +64,7 @@ void GroupStream::release_first() {
   reads_.wait(slot.batch);
   reads_.give(std::move(slot.buffer));
   slots_.pop_front();
-  in_use_ = false;
+  taken_ = 0;
 }
 
 }  // namespace kvdrive

@@ -32,12 +32,15 @@ class GroupStream {
   struct Piece {
     std::size_t first = 0;  // position of its first group in the given order
     std::span<const std::byte* const> pages;
-    bool whole = true;  // false: some pages could not be read; their contents are undefined
+    bool whole = true;   // false: some pages could not be read; their contents are undefined
+    bool stays = false;  // true: until the stream ends
   };
 
-  // At most `depth` pieces are in use or being read. Precondition: the lists hold the groups until the stream ends.
-  GroupStream(ReadPath& path, DirectReads& reads, std::vector<Group> groups, std::size_t depth, Sink sink)
-      : path_(path), reads_(reads), groups_(std::move(groups)), depth_(depth), sink_(sink) {}
+  // At most `depth` pieces are in use or being read. `keeps`: as soon as this is enough for all that are left, pieces
+  // stay until the stream ends. Precondition: the lists hold the groups until then.
+  GroupStream(ReadPath& path, DirectReads& reads, std::vector<Group> groups, std::size_t depth, Sink sink,
+              bool keeps = false)
+      : path_(path), reads_(reads), groups_(std::move(groups)), depth_(depth), sink_(sink), keeps_(keeps) {}
   GroupStream(const GroupStream&) = delete;
   GroupStream& operator=(const GroupStream&) = delete;
   ~GroupStream();
@@ -45,7 +48,7 @@ class GroupStream {
   // Starts to read as far ahead as `depth` allows; `next` does so too.
   void begin();
 
-  // Releases the previous piece and waits for the next one. Precondition: groups are left.
+  // Releases the previous piece, unless it stays, and waits for the next one. Precondition: groups are left.
   Piece next();
 
  private:
@@ -55,6 +58,7 @@ class GroupStream {
     std::size_t first = 0;
     std::vector<const std::byte*> pages;
     bool struck = false;
+    bool stays = false;
   };
 
   void start(Slot& slot);
@@ -65,8 +69,9 @@ class GroupStream {
   const std::vector<Group> groups_;
   const std::size_t depth_;
   const Sink sink_;
-  std::size_t next_ = 0;  // position of the next group to read
-  bool in_use_ = false;   // true: the user holds the first slot
+  const bool keeps_;
+  std::size_t next_ = 0;   // position of the next group to read
+  std::size_t taken_ = 0;  // slots that the user holds; more than one only if they stay
   std::deque<std::unique_ptr<Slot>> slots_;
 };
 

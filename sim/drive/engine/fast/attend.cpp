@@ -223,8 +223,7 @@ class Attention {
         job_(job),
         tokens_(list_tokens(job, context.scratch.index)),
         stride_(head_stride(tokens_.total)) {
-    context.scratch.scores.resize(stride_ * job.g);
-    scores_ = context.scratch.scores.data();
+    scores_ = context.scratch.room_for_scores(stride_ * job.g);
   }
 
   std::uint32_t run() {

@@ -19,6 +19,12 @@ namespace kvdrive::fast {
 struct Scratch {
   std::vector<std::int32_t> scores;
   std::vector<std::uint32_t> index;
+
+  // Room for `count` scores with undefined contents. It never shrinks: the part that grows again would be cleared.
+  std::int32_t* room_for_scores(std::size_t count) {
+    if (scores.size() < count) scores.resize(count);
+    return scores.data();
+  }
 };
 
 struct Context {

@@ -36,10 +36,11 @@ std::uint32_t FastEngine::run(std::span<std::byte> memory, std::uint64_t address
   return fast::attend(context, job);
 }
 
-std::uint32_t FastEngine::choose_groups_in(std::span<std::byte> memory, std::uint64_t job) {
+std::uint32_t FastEngine::choose_groups_in(std::span<std::byte> memory, std::uint64_t job,
+                                           std::span<const std::byte* const> index) {
   const DefaultFloat environment;
   const std::lock_guard lock(busy_);
-  return fast::choose_groups({kernels_, pool_, statistics_, scratch_}, memory, job);
+  return fast::choose_groups({kernels_, pool_, statistics_, scratch_}, memory, job, index);
 }
 
 std::uint32_t FastEngine::ffn(const FfnBlock& block, FfnSum* sums) {

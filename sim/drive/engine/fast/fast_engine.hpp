@@ -27,8 +27,11 @@ class FastEngine final : public SingleKernels, public Engine {
 
   EngineMemory& memory() override { return memory_; }
   std::uint32_t attend(std::uint64_t job, const KvPages* pages) override { return run(memory_.used(), job, pages); }
-  std::uint32_t choose_groups(std::uint64_t job) override { return choose_groups_in(memory_.used(), job); }
-  std::uint32_t choose_groups_in(std::span<std::byte> memory, std::uint64_t job);
+  std::uint32_t choose_groups(std::uint64_t job, std::span<const std::byte* const> index) override {
+    return choose_groups_in(memory_.used(), job, index);
+  }
+  std::uint32_t choose_groups_in(std::span<std::byte> memory, std::uint64_t job,
+                                 std::span<const std::byte* const> index);
   std::uint32_t attend_in(std::span<std::byte> elsewhere, std::uint64_t job) override {
     return run(elsewhere, job, nullptr);
   }

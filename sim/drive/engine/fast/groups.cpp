@@ -2,11 +2,13 @@
 #include "engine/fast/groups.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <iterator>
+#include <mutex>
 #include <vector>
 
 #include "engine/fast/argtopk.hpp"
@@ -62,18 +64,49 @@ struct SmallQueries {
   }
 };
 
+// The spans of the index, which follow one another across the borders of pages.
+class IndexSpans {
+ public:
+  // A span that two pages share, in one piece.
+  using Joined = std::array<std::byte, (kSpanTokens / 4 + 2) * abi::kMaxHeadDim>;
+
+  // `pages`: empty if the index is in one piece, `whole`.
+  IndexSpans(std::span<const std::byte* const> pages, const std::byte* whole, unsigned head_dim)
+      : pages_(pages), whole_(whole), bytes_(std::size_t{kSpanTokens / 4 + 2} * head_dim) {}
+
+  const std::uint8_t* at(std::size_t span, Joined& joined) const {
+    return reinterpret_cast<const std::uint8_t*>(find(span * bytes_, joined));
+  }
+
+ private:
+  const std::byte* find(std::size_t from, Joined& joined) const {
+    if (pages_.empty()) return whole_ + from;
+    const std::size_t page = from / abi::kPageBytes, in_page = from % abi::kPageBytes;
+    if (in_page + bytes_ <= abi::kPageBytes) return pages_[page] + in_page;
+    const std::size_t first = abi::kPageBytes - in_page;
+    std::memcpy(joined.data(), pages_[page] + in_page, first);
+    std::memcpy(joined.data() + first, pages_[page + 1], bytes_ - first);
+    return joined.data();
+  }
+
+  const std::span<const std::byte* const> pages_;
+  const std::byte* const whole_;
+  const std::size_t bytes_;
+};
+
 class Choice {
  public:
-  Choice(const Context& context, const abi::GroupChoiceJob& job, std::span<std::byte> memory)
+  Choice(const Context& context, const abi::GroupChoiceJob& job, std::span<std::byte> memory,
+         std::span<const std::byte* const> index)
       : context_(context),
         kernels_(context.kernels),
         job_(job),
         memory_(memory),
+        index_(index, memory.data() + job.index, job.head_dim),
         units_(ceil_div(job.tokens, job.unit)),
         stride_(head_stride(std::size_t{job.tokens} + job.tail_tokens)),
         mass_(units_ * job.group) {
-    context.scratch.scores.resize(stride_ * job.group);
-    scores_ = context.scratch.scores.data();
+    scores_ = context.scratch.room_for_scores(stride_ * job.group);
   }
 
   std::uint32_t run() {
@@ -109,16 +142,20 @@ class Choice {
 
   // Scores of the indexed tokens (the lowest one for masked tokens), then those of the tail, and the maximum.
   void compute_scores(const SmallQueries& queries) {
-    const std::size_t span_bytes = std::size_t{kSpanTokens / 4 + 2} * job_.head_dim;
-    const std::uint8_t* const index = array<std::uint8_t>(job_.index);
     const auto c = std::bit_cast<float>(job_.scale_log2e);
+    std::mutex maxima;
+    std::fill_n(max_, job_.group, INT32_MIN);
     share(context_.pool, job_.tokens / kSpanTokens, kSpansAtOnce, [&](unsigned, std::size_t first, std::size_t last) {
+      IndexSpans::Joined joined;
+      std::int32_t most[abi::kMaxCommandGroup];
+      std::fill_n(most, job_.group, INT32_MIN);
       for (std::size_t span = first; span < last; ++span) {
+        const std::uint8_t* const from = index_.at(span, joined);
         each_tile(job_.group, [&](unsigned begin, unsigned heads) {
           std::int32_t sums[kTileHeads * kSpanTokens];
           const SpanQuery query{&queries.natural[std::size_t{begin} * job_.head_dim],
                                 &queries.paired[std::size_t{begin} * queries.padded], heads, job_.head_dim};
-          kernels_.span_sums(query, index + span * span_bytes, sums);
+          kernels_.span_sums(query, from, sums);
           for (unsigned h = begin; h < begin + heads; ++h) {
             const float lsb = std::ldexp(1.0f, queries.shift[h] + job_.exponent - 50);
             std::int32_t* const x = scores_ + h * stride_ + span * kSpanTokens;
@@ -126,18 +163,21 @@ class Choice {
             for (unsigned t = 0; masked() && t < kSpanTokens; ++t) {
               if (!is_valid(span * kSpanTokens + t)) x[t] = INT32_MIN;
             }
+            most[h] = std::max(most[h], kernels_.max_score(x, kSpanTokens));
           }
         });
       }
+      const std::lock_guard lock(maxima);
+      for (unsigned h = 0; h < job_.group; ++h) max_[h] = std::max(max_[h], most[h]);
     });
     const std::size_t tail_stride = whole_beat_scores(job_.tail_tokens);
     for (unsigned h = 0; h < job_.group; ++h) {
-      std::int32_t* const head = scores_ + h * stride_;
       if (job_.tail_tokens != 0) {
-        const std::int32_t* const tail = array<std::int32_t>(job_.tail_scores) + h * tail_stride;
-        std::memcpy(head + job_.tokens, tail, job_.tail_tokens * sizeof *head);
+        std::int32_t* const last = scores_ + h * stride_ + job_.tokens;
+        std::memcpy(last, array<std::int32_t>(job_.tail_scores) + h * tail_stride, job_.tail_tokens * sizeof *last);
+        max_[h] = std::max(max_[h], kernels_.max_score(last, job_.tail_tokens));
       }
-      max_[h] = ceil_score(kernels_.max_score(head, std::size_t{job_.tokens} + job_.tail_tokens));
+      max_[h] = ceil_score(max_[h]);
     }
   }
 
@@ -221,6 +261,7 @@ class Choice {
   const Kernels& kernels_;
   const abi::GroupChoiceJob& job_;
   const std::span<std::byte> memory_;
+  const IndexSpans index_;
   const std::size_t units_;
   const std::size_t stride_;
   std::vector<std::uint64_t> mass_;  // [g][units]
@@ -231,11 +272,12 @@ class Choice {
 
 }  // namespace
 
-std::uint32_t choose_groups(const Context& context, std::span<std::byte> memory, std::uint64_t job) {
+std::uint32_t choose_groups(const Context& context, std::span<std::byte> memory, std::uint64_t job,
+                            std::span<const std::byte* const> index) {
   abi::GroupChoiceJob fields;
   std::memcpy(&fields, memory.data() + job, sizeof fields);
   const std::uint32_t status = check(fields);
-  return status != 0 ? status : Choice(context, fields, memory).run();
+  return status != 0 ? status : Choice(context, fields, memory, index).run();
 }
 
 }  // namespace kvdrive::fast

@@ -11,7 +11,9 @@
 
 namespace kvdrive::fast {
 
-// Runs the GroupChoiceJob at byte `job` of `memory`. Its numbers are checked, its addresses are not.
-std::uint32_t choose_groups(const Context& context, std::span<std::byte> memory, std::uint64_t job);
+// Runs the GroupChoiceJob at byte `job` of `memory`. Its numbers are checked, its addresses are not. `index`: the pages
+// of the index, if it is not in `memory`.
+std::uint32_t choose_groups(const Context& context, std::span<std::byte> memory, std::uint64_t job,
+                            std::span<const std::byte* const> index);
 
 }  // namespace kvdrive::fast

@@ -48,8 +48,7 @@ class Choice {
         kernels_(context.kernels),
         job_(job),
         stride_(head_stride(std::size_t{job.tokens} + job.tail_tokens)) {
-    context.scratch.scores.resize(stride_ * job.g);
-    scores_ = context.scratch.scores.data();
+    scores_ = context.scratch.room_for_scores(stride_ * job.g);
   }
 
   std::uint32_t run() {

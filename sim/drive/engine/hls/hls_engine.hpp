@@ -51,9 +51,9 @@ class HlsEngine final : public Engine {
   bool reads_codes() const override { return true; }
   std::uint32_t attend_codes(std::uint64_t job) override { return hls::attention_codes(memory_.used(), job); }
   // The drive's processor chooses for shapes that no kernel is built for: a zero head would count in the choice.
-  std::uint32_t choose_groups(std::uint64_t job) override {
+  std::uint32_t choose_groups(std::uint64_t job, std::span<const std::byte* const> index) override {
     const std::span<std::byte> memory = memory_.used();
-    return hls::chooses_groups(memory, job) ? hls::group_choice(memory, job) : Engine::choose_groups(job);
+    return hls::chooses_groups(memory, job) ? hls::group_choice(memory, job) : Engine::choose_groups(job, index);
   }
   std::uint32_t ffn(const FfnBlock& block, FfnSum* sums) override { return hls::ffn(block, sums); }
   FilterResult filter(std::span<const std::uint8_t> pages, std::span<const std::uint8_t> bitmap, std::uint32_t rows,

@@ -121,13 +121,13 @@ std::uint32_t RtlEngine::run(std::span<std::byte> memory, std::uint64_t job) {
   return kernel == kernels_.end() ? std::uint32_t{abi::kBadGroup} : kernel->second->run(memory, "kv", job);
 }
 
-std::uint32_t RtlEngine::choose_groups(std::uint64_t job) {
+std::uint32_t RtlEngine::choose_groups(std::uint64_t job, std::span<const std::byte* const> index) {
   const std::span<std::byte> memory = memory_.used();
-  if (!hls::chooses_groups(memory, job)) return Engine::choose_groups(job);
+  if (!hls::chooses_groups(memory, job)) return Engine::choose_groups(job, index);
   abi::GroupChoiceJob fields;
   std::memcpy(&fields, memory.data() + job, sizeof fields);
   const auto chooser = choosers_.find(fields.group);
-  return chooser == choosers_.end() ? Engine::choose_groups(job) : chooser->second->run(memory, "index", job);
+  return chooser == choosers_.end() ? Engine::choose_groups(job, index) : chooser->second->run(memory, "index", job);
 }
 
 }  // namespace kvdrive

@@ -27,7 +27,7 @@ class RtlEngine final : public Engine {
   EngineMemory& memory() override { return memory_; }
   // Returns kBadGroup if there is no library for the group. Throws std::runtime_error when the simulation gets stuck.
   std::uint32_t attend(std::uint64_t job, const KvPages*) override { return shapes_.attend(memory_, job); }
-  std::uint32_t choose_groups(std::uint64_t job) override;
+  std::uint32_t choose_groups(std::uint64_t job, std::span<const std::byte* const> index) override;
   FilterResult filter(std::span<const std::uint8_t> pages, std::span<const std::uint8_t> bitmap, std::uint32_t rows,
                       std::uint32_t row_bytes, std::uint32_t page_bytes) override {
     return hls::page_filter(pages, bitmap, rows, row_bytes, page_bytes);
