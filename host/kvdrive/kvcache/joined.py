@@ -64,7 +64,9 @@ class JoinedLayer(AttachedLayer):
         for row, given in enumerate(self._given):
             if isinstance(given, KvHandle):
                 queries[row] = rows[row].queries(replace(call, handle=given, query=parts[row]))
-        asked = send(itertools.chain.from_iterable(rows[row].jobs(one) for row, one in queries.items()))
+        meanwhile = len(queries) < len(rows) or rows[0].cache.backing.xcache is not None
+        jobs = itertools.chain.from_iterable(rows[row].jobs(one) for row, one in queries.items())
+        asked = send(jobs, here=not meanwhile)
         for row in queries:
             rows[row].rebuild_next(1)
         for row, given in enumerate(self._given):

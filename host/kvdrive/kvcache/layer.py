@@ -325,7 +325,8 @@ class DriveLayer(AttachedLayer):
 
     def _ask(self, queries: Queries, together: bool = True) -> None:
         """Send the queries of a call and wait for the answers."""
-        answers = send(self.jobs(queries, together))
+        meanwhile = self.cache.while_drives_attend is not None or self.cache.backing.xcache is not None
+        answers = send(self.jobs(queries, together), here=not meanwhile)
         self.rebuild_next(queries.q.shape[3])
         if self.cache.while_drives_attend is not None:
             self.cache.while_drives_attend()
@@ -409,10 +410,11 @@ class DriveLayer(AttachedLayer):
         return result.to(query.dtype)
 
 
-def send(jobs: Iterable[tuple[Endpoint, Job]]) -> list[Future[None]]:
+def send(jobs: Iterable[tuple[Endpoint, Job]], here: bool) -> list[Future[None]]:
     """Start jobs where they are answered, several at a time. A future may raise HiddenCountsError, and drives' errors.
 
-    When all futures are done, every answer is in its place.
+    When all futures are done, every answer is in its place. `here`: the caller waits at once, so its thread may do the
+    last ones.
     """
     waiting: dict[tuple[WorkQueue[Any], Answer], list[Job]] = {}
     answers: list[Future[None]] = []
@@ -422,7 +424,10 @@ def send(jobs: Iterable[tuple[Endpoint, Job]]) -> list[Future[None]]:
         mine.append(job)
         if len(mine) >= _MINI_BATCH:
             answers.append(one.queue.start(partial(_answer, waiting.pop(where), one.answer)))
-    return answers + [queue.start(partial(_answer, rest, answer)) for (queue, answer), rest in waiting.items()]
+    for left, ((queue, answer), rest) in zip(range(len(waiting))[::-1], waiting.items(), strict=True):
+        start = queue.start_here if here and left == 0 else queue.start
+        answers.append(start(partial(_answer, rest, answer)))
+    return answers
 
 
 def _answer(jobs: list[Job], answer: Answer, target: Any) -> None:

@@ -23,6 +23,9 @@ class WorkQueue(Generic[Subject]):
         self.failed = False
         self._work: queue.SimpleQueue[tuple[Future[Any], Callable[[Subject], Any]] | None] = queue.SimpleQueue()
         self._closed = False
+        self._turn = threading.Lock()  # held while work is done
+        self._count = threading.Lock()
+        self._left = 0  # works that were started and have not begun; changes with `_count`
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
 
@@ -32,8 +35,24 @@ class WorkQueue(Generic[Subject]):
         if self._closed:
             future.set_exception(TargetError("the model is detached from the drive: attach it again"))
         else:
+            with self._count:
+                self._left += 1
             self._work.put((future, work))
         return future
+
+    def start_here(self, work: Callable[[Subject], Result]) -> Future[Result]:
+        """Like `start`, for a caller that waits at once. If nothing else is left, the calling thread does the work:
+        to wake another thread, and be woken by it, takes longer than a short command.
+        """
+        if not self._closed and self._turn.acquire(blocking=False):
+            try:
+                if self._left == 0:
+                    future: Future[Result] = Future()
+                    self._do(future, work)
+                    return future
+            finally:
+                self._turn.release()
+        return self.start(work)
 
     def run(self, work: Callable[[Subject], Result]) -> Result:
         """`start` and wait. Raises the errors of `work`."""
@@ -45,18 +64,26 @@ class WorkQueue(Generic[Subject]):
             self._closed = True
             self._work.put(None)
             self._thread.join()
+            with self._turn:  # the work of another thread's `start_here`
+                pass
 
     def _serve(self) -> None:
         while (item := self._work.get()) is not None:
             future, work = item
-            try:
-                result = work(self.target)
-            except BaseException as error:  # the future raises it in the caller
-                self.failed |= isinstance(error, TargetError)
-                future.set_exception(error)
-            else:
-                future.set_result(result)
+            with self._turn:
+                with self._count:
+                    self._left -= 1
+                self._do(future, work)
             del item, future, work
+
+    def _do(self, future: Future[Result], work: Callable[[Subject], Result]) -> None:
+        try:
+            result = work(self.target)
+        except BaseException as error:  # the future raises it in the caller
+            self.failed |= isinstance(error, TargetError)
+            future.set_exception(error)
+        else:
+            future.set_result(result)
 
 
 class DriveQueue(WorkQueue[Target]):

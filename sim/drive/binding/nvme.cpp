@@ -50,9 +50,8 @@ class QueuePairs {
  public:
   QueuePairs(Subsystem& subsystem, std::uint64_t segment_bytes, HostOptions options, bool threaded)
       : served_(std::make_unique<ServedRings>(subsystem, segment_bytes, ControllerOptions{}, threaded)) {
-    std::function<void()> poll;
-    if (!threaded) poll = [rings = served_.get()] { rings->poll(); };
-    host_ = std::make_unique<RingHost>(served_->memory().bytes(), options, std::move(poll));
+    const auto poll = [rings = served_.get()] { return rings->poll_once(); };
+    host_ = std::make_unique<RingHost>(served_->memory().bytes(), options, poll, threaded);
   }
   QueuePairs(const std::filesystem::path& path, std::uint64_t segment_bytes, HostOptions options)
       : connection_(std::make_unique<RingConnection>(path, segment_bytes)) {
@@ -77,10 +76,14 @@ nb::tuple to_python(HostCompletion&& completion) {
                         to_numpy(std::move(completion.data)));
 }
 
+std::span<const std::byte> bytes_of(const std::optional<Bytes>& data) {
+  return data ? std::as_bytes(std::span(data->data(), data->size())) : std::span<const std::byte>();
+}
+
 RingHost::Ticket submit(QueuePairs& pairs, std::uint16_t queue, const nb::bytes& sqe, const std::optional<Bytes>& data,
                         std::uint64_t room) {
   const abi::Sqe entry = entry_of(sqe);
-  const auto bytes = data ? std::as_bytes(std::span(data->data(), data->size())) : std::span<const std::byte>();
+  const auto bytes = bytes_of(data);
   nb::gil_scoped_release release;
   return pairs.host().submit(queue, entry, bytes, room);
 }
@@ -96,7 +99,14 @@ nb::tuple wait(QueuePairs& pairs, RingHost::Ticket ticket) {
 
 nb::tuple execute(QueuePairs& pairs, std::uint16_t queue, const nb::bytes& sqe, const std::optional<Bytes>& data,
                   std::uint64_t room) {
-  return wait(pairs, submit(pairs, queue, sqe, data, room));
+  const abi::Sqe entry = entry_of(sqe);
+  const auto bytes = bytes_of(data);
+  HostCompletion completion;
+  {
+    nb::gil_scoped_release release;
+    completion = pairs.host().execute(queue, entry, bytes, room);
+  }
+  return to_python(std::move(completion));
 }
 
 // Returns the table of commands, one dict for each row.
@@ -168,7 +178,7 @@ void bind_nvme(nb::module_& m) {
           "done", [](QueuePairs& pairs, RingHost::Ticket ticket) { return pairs.host().done(ticket); },
           nb::arg("ticket"), nb::call_guard<nb::gil_scoped_release>())
       .def("execute", &execute, nb::arg("queue"), nb::arg("sqe"), nb::arg("data") = nb::none(), nb::arg("room") = 0,
-           "submit and wait.")
+           "submit and wait. The calling thread does the work of a drive of this process, unless another one is at it.")
       .def(
           "repeat",
           [](QueuePairs& pairs, std::uint16_t queue, const nb::bytes& sqe, std::uint64_t count) {

@@ -21,8 +21,12 @@ constexpr int kSpins = 200;  // polls of the ring before the host sleeps
 
 }  // namespace
 
-RingHost::RingHost(std::span<std::byte> segment, HostOptions options, std::function<void()> poll_device)
-    : view_(segment), options_(options), poll_device_(std::move(poll_device)), heap_(kRingHeap, segment.size()) {
+RingHost::RingHost(std::span<std::byte> segment, HostOptions options, PollDevice poll_device, bool threaded)
+    : view_(segment),
+      options_(options),
+      poll_device_(std::move(poll_device)),
+      threaded_(threaded),
+      heap_(kRingHeap, segment.size()) {
   const std::uint64_t cap = capabilities();
   if (options_.entries < 2 || options_.entries > (cap & 0xffff) + 1) {
     throw RingError("the drive's queues have 2 to " + std::to_string((cap & 0xffff) + 1) + " entries");
@@ -84,10 +88,13 @@ void RingHost::create_io_queue(std::uint16_t id) {
 }
 
 template <typename Ready>
-bool RingHost::wait_until(std::unique_lock<std::mutex>& lock, Deadline deadline, Ready ready) {
+bool RingHost::wait_until(std::unique_lock<std::mutex>& lock, Deadline deadline, Ready ready, bool helps) {
   for (int spins = 0; !ready(); ++spins) {
-    if (poll_device_) {
-      poll_device_();
+    if (helps) {
+      helps = poll_device(lock);
+      if (!helps) view_.wake_device();  // its own thread does the rest
+    } else if (!threaded_) {
+      poll_device(lock);
     } else if (spins >= kSpins) {
       const std::uint32_t seen = view_.host_event().load();
       view_.host_waiters().fetch_add(1, std::memory_order_seq_cst);
@@ -106,6 +113,13 @@ bool RingHost::wait_until(std::unique_lock<std::mutex>& lock, Deadline deadline,
     if (spins % 16 == 15 && std::chrono::steady_clock::now() > deadline) return ready();
   }
   return true;
+}
+
+bool RingHost::poll_device(std::unique_lock<std::mutex>& lock) {
+  lock.unlock();
+  const bool worked = poll_device_();
+  lock.lock();
+  return worked;
 }
 
 bool RingHost::full(const Queue& queue) const {
@@ -139,8 +153,16 @@ void RingHost::point(abi::Sqe& entry, Command& command, std::uint64_t bytes) {
   }
 }
 
-RingHost::Ticket RingHost::submit(std::uint16_t queue_id, abi::Sqe entry, std::span<const std::byte> data,
+RingHost::Ticket RingHost::submit(std::uint16_t queue, abi::Sqe entry, std::span<const std::byte> data,
                                   std::uint64_t room) {
+  const Ticket ticket = put(queue, entry, data, room);
+  view_.wake_device();
+  return ticket;
+}
+
+// `submit` without waking the drive.
+RingHost::Ticket RingHost::put(std::uint16_t queue_id, abi::Sqe entry, std::span<const std::byte> data,
+                               std::uint64_t room) {
   const std::uint64_t bytes = std::max<std::uint64_t>(data.size(), room);
   const std::uint64_t pages = (bytes + abi::kPageBytes - 1) / abi::kPageBytes;
   const std::uint64_t list_bytes = options_.prp && pages > 2 ? (pages + pages / 510 + 2) * sizeof(std::uint64_t) : 0;
@@ -175,7 +197,6 @@ RingHost::Ticket RingHost::submit(std::uint16_t queue_id, abi::Sqe entry, std::s
   std::memcpy(view_.bytes().data() + queue.sq + std::uint64_t{queue.tail} * sizeof entry, &entry, sizeof entry);
   queue.tail = (queue.tail + 1) % queue.entries;
   view_.sq_tail(queue_id).store(queue.tail, std::memory_order_release);
-  view_.wake_device();
   return std::uint32_t{queue_id} << 16 | id;
 }
 
@@ -216,13 +237,15 @@ void RingHost::release(Command& command) {
 }
 
 bool RingHost::done(Ticket ticket) {
-  const std::lock_guard lock(mutex_);
-  if (poll_device_) poll_device_();
+  std::unique_lock lock(mutex_);
+  if (!threaded_) poll_device(lock);
   reap();
   return queues_.at(ticket >> 16).commands.at(ticket & 0xffff).completed;
 }
 
-HostCompletion RingHost::wait(Ticket ticket) {
+HostCompletion RingHost::wait(Ticket ticket) { return finish(ticket, false); }
+
+HostCompletion RingHost::finish(Ticket ticket, bool helps) {
   std::unique_lock lock(mutex_);
   const std::size_t queue_id = ticket >> 16, id = ticket & 0xffff;
   if (queue_id >= queues_.size() || id >= queues_[queue_id].commands.size() || !queues_[queue_id].commands[id].used) {
@@ -232,7 +255,8 @@ HostCompletion RingHost::wait(Ticket ticket) {
     reap();
     return queues_[queue_id].commands[id].completed;
   };
-  if (!wait_until(lock, std::chrono::steady_clock::now() + options_.timeout, completed)) {
+  const auto deadline = std::chrono::steady_clock::now() + options_.timeout;
+  if (!wait_until(lock, deadline, completed, helps && poll_device_)) {
     throw RingError("the drive does not complete a command in time");
   }
   Command& command = queues_[queue_id].commands[id];

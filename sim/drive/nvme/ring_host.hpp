@@ -45,9 +45,13 @@ class RingHost {
  public:
   using Ticket = std::uint32_t;  // queue << 16 | command identifier
 
-  // Resets the drive's controller, enables it and creates the queues. `poll_device` is called while waiting; it is for
-  // a drive without a thread of its own. Throws RingError.
-  RingHost(std::span<std::byte> segment, HostOptions options, std::function<void()> poll_device = {});
+  // Lets a drive of this process work in the calling thread. Returns false if there is nothing to do, or if another
+  // thread works for the drive.
+  using PollDevice = std::function<bool()>;
+
+  // Resets the drive's controller, enables it and creates the queues. `poll_device` is called by `execute`, and in
+  // every wait if the drive has no thread of its own (`threaded` false). Throws RingError.
+  RingHost(std::span<std::byte> segment, HostOptions options, PollDevice poll_device = {}, bool threaded = true);
   // Shuts the controller down, which makes everything durable, if the drive answers.
   ~RingHost();
   RingHost(const RingHost&) = delete;
@@ -61,10 +65,11 @@ class RingHost {
   // then stays outstanding.
   HostCompletion wait(Ticket ticket);
   bool done(Ticket ticket);
-  // `submit`, then `wait`.
+  // `submit`, then `wait`. The calling thread does the work of a drive of this process, unless another one is at it:
+  // waking two threads takes longer than many commands.
   HostCompletion execute(std::uint16_t queue, const abi::Sqe& entry, std::span<const std::byte> data,
                          std::uint64_t room) {
-    return wait(submit(queue, entry, data, room));
+    return finish(put(queue, entry, data, room), true);
   }
   // Submits `count` copies of a command without data, as many at a time as the queue holds, and waits for all.
   // Precondition: no other thread uses the queue meanwhile.
@@ -91,6 +96,8 @@ class RingHost {
 
   using Deadline = std::chrono::steady_clock::time_point;
 
+  Ticket put(std::uint16_t queue, abi::Sqe entry, std::span<const std::byte> data, std::uint64_t room);
+  HostCompletion finish(Ticket ticket, bool helps);
   void write_cc(std::uint32_t value, std::uint32_t mask, std::uint32_t expected);
   void add_queue(std::uint16_t id, std::uint32_t entries);
   void create_io_queue(std::uint16_t id);
@@ -98,14 +105,16 @@ class RingHost {
   bool full(const Queue& queue) const;
   bool reap();
   // Lets the drive work until `ready` returns true or the deadline passes. Returns false after the deadline. Holds the
-  // lock on return.
+  // lock on return. `helps`: this thread works for the drive as long as there is something to do.
   template <typename Ready>
-  bool wait_until(std::unique_lock<std::mutex>& lock, Deadline deadline, Ready ready);
+  bool wait_until(std::unique_lock<std::mutex>& lock, Deadline deadline, Ready ready, bool helps = false);
+  bool poll_device(std::unique_lock<std::mutex>& lock);
   void release(Command& command);
 
   RingView view_;
   const HostOptions options_;
-  std::function<void()> poll_device_;
+  const PollDevice poll_device_;
+  const bool threaded_;
   std::mutex mutex_;
   Heap heap_;
   std::vector<Queue> queues_;

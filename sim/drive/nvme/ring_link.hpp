@@ -20,14 +20,15 @@ namespace kvdrive::nvme {
 // A segment, its controller, and the thread that runs the controller.
 class ServedRings {
  public:
-  // With `threaded` false there is no thread; the caller must call `poll`.
+  // With `threaded` false there is no thread; the caller must call `poll_once`.
   ServedRings(Subsystem& subsystem, std::uint64_t segment_bytes, ControllerOptions options, bool threaded);
   ~ServedRings();
   ServedRings(const ServedRings&) = delete;
   ServedRings& operator=(const ServedRings&) = delete;
 
   const RingMemory& memory() const { return memory_; }
-  void poll() { rings_.poll(); }
+  // Works for the drive in the calling thread; false if there is nothing to do, or if another thread is at work.
+  bool poll_once() { return rings_.poll_once(); }
 
  private:
   RingMemory memory_;

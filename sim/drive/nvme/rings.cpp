@@ -68,9 +68,19 @@ void Rings::delete_cq(QueueId id) {
 }
 
 bool Rings::poll() {
+  const std::lock_guard turn(turn_);
+  return work(kBurst);
+}
+
+bool Rings::poll_once() {
+  const std::unique_lock turn(turn_, std::try_to_lock);
+  return turn.owns_lock() && work(1);
+}
+
+bool Rings::work(std::uint32_t burst) {
   bool worked = poll_properties();
   worked |= poll_waiting();
-  for (std::size_t i = 0; i < order_.size(); ++i) worked |= poll_sq(order_[i]);
+  for (std::size_t i = 0; i < order_.size(); ++i) worked |= poll_sq(order_[i], burst);
   bool posted = false;
   {
     const std::lock_guard lock(mutex_);
@@ -120,8 +130,8 @@ bool Rings::backed_up(QueueId cq) {
   return found == cqs_.end() || !found->second.waiting.empty();
 }
 
-bool Rings::poll_sq(QueueId id) {
-  for (std::uint32_t i = 0; i < kBurst; ++i) {
+bool Rings::poll_sq(QueueId id, std::uint32_t burst) {
+  for (std::uint32_t i = 0; i < burst; ++i) {
     const auto found = sqs_.find(id);
     if (found == sqs_.end()) return true;  // the command that was just executed deleted the queue
     Sq& sq = found->second;

@@ -25,8 +25,10 @@ class Rings final : public QueueMemory {
   // `segment` must outlive the object.
   Rings(std::span<std::byte> segment, Subsystem& subsystem, ControllerOptions options);
 
-  // Does all work that is due; returns false when there was none. Only one thread may call it.
+  // Does all work that is due; returns false when there was none. One thread does it at a time, others wait.
   bool poll();
+  // Like `poll`, but for one command of each queue. Returns false also if another thread is at work.
+  bool poll_once();
   // Polls until `stop` is set; sleeps while there is nothing to do. After setting `stop`, call `wake_device`.
   void run(const std::atomic<bool>& stop);
 
@@ -52,8 +54,9 @@ class Rings final : public QueueMemory {
   void delete_cq(QueueId id) override;
 
   bool holds(std::uint64_t address, std::uint64_t bytes) const;
+  bool work(std::uint32_t burst);
   bool poll_properties();
-  bool poll_sq(QueueId id);
+  bool poll_sq(QueueId id, std::uint32_t burst);
   bool poll_waiting();
   void execute(QueueId id, const abi::Sqe& command);
   void post(QueueId sq, const abi::Cqe& cqe);
@@ -61,6 +64,7 @@ class Rings final : public QueueMemory {
   bool backed_up(QueueId cq);
 
   RingView view_;
+  std::mutex turn_;   // held by the thread that works for the drive
   std::mutex mutex_;  // guards queues and completions: other controllers' threads raise events
   std::map<QueueId, Cq> cqs_;
   std::map<QueueId, Sq> sqs_;

@@ -82,10 +82,10 @@ def test_the_host_computes_while_the_drives_attend(target, monkeypatch, count, s
     model, ids = model_of("llama"), prompts(ROWS, 20)
     events, overlapped, send = HostEvents(model, seconds), [], layers.send
 
-    def sent(jobs):
+    def sent(jobs, here):
         jobs, seen = list(jobs), events.count
         overlapped.append(jobs[0][0].queue.start(lambda _: events.follows(seen)))
-        return send(jobs)
+        return send(jobs, here)
 
     with attach(model, target, mini_batches=count) as attached, torch.no_grad():
         cache = attached.cache(rows=ROWS)

@@ -35,8 +35,7 @@ Pool::Pool(unsigned workers) {
 }
 
 Pool::~Pool() {
-  work_ = nullptr;
-  round_.fetch_add(1, std::memory_order_release);
+  ended_.store(true, std::memory_order_relaxed);
   wake();
   for (std::thread& thread : threads_) thread.join();
 }
@@ -47,32 +46,34 @@ void Pool::wake() {
 }
 
 void Pool::run(unsigned count, const std::function<void(unsigned)>& work) {
-  if (count > 1) {
-    work_ = &work;
-    count_ = count;
-    running_.store(static_cast<std::uint32_t>(threads_.size()), std::memory_order_relaxed);
-    round_.fetch_add(1, std::memory_order_release);
-    wake();
-  }
+  if (count < 2) return work(0);
+  work_ = &work;
+  count_ = count;
+  inside_.store(kOpen, std::memory_order_release);
+  wake();
   work(0);
-  if (count > 1) {
-    for (std::uint32_t left = running_.load(std::memory_order_acquire); left != 0;
-         left = running_.load(std::memory_order_acquire)) {
-      wait_for_change(running_, left);
-    }
-  }
+  std::uint32_t left = inside_.fetch_and(~kOpen, std::memory_order_acquire) & ~kOpen;
+  for (; left != 0; left = inside_.load(std::memory_order_acquire)) wait_for_change(inside_, left);
+}
+
+// Returns false if there is no work.
+bool Pool::enter() {
+  std::uint32_t inside = inside_.load(std::memory_order_relaxed);
+  do {
+    if ((inside & kOpen) == 0) return false;
+  } while (!inside_.compare_exchange_weak(inside, inside + 1, std::memory_order_acquire));
+  return true;
 }
 
 void Pool::serve(unsigned worker) {
   const DefaultFloat environment;
-  for (std::uint32_t heard = 0, seen = 0;;) {
+  for (std::uint32_t heard = 0;;) {
     wait_for_change(bell_, heard);
     heard = bell_.load(std::memory_order_acquire);
-    if (round_.load(std::memory_order_acquire) == seen) continue;
-    ++seen;
-    if (work_ == nullptr) return;
+    if (ended_.load(std::memory_order_relaxed)) return;
+    if (!enter()) continue;
     if (worker < count_) (*work_)(worker);
-    if (running_.fetch_sub(1, std::memory_order_release) == 1) running_.notify_one();
+    if (inside_.fetch_sub(1, std::memory_order_release) == 1) inside_.notify_one();
   }
 }
 
