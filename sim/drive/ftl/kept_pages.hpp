@@ -5,7 +5,6 @@
 // collection moves are read once more.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>

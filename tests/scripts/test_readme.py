@@ -1,0 +1,21 @@
+"""A sentence of README.md that comes from a benchmark. Tests of other benchmarks check its tables."""
+
+import readme
+
+
+def test_the_sentence_about_groups():
+    ratios = {
+        "exact": 1.0,
+        "groups 1/8, unit 32": 3.51,
+        "groups 1/8, unit 32, 20% hot": 10.67,
+        "groups 1/16, unit 32": 4.99,
+    }
+    ratios |= {"groups 1/8, unit 64": 3.86, "groups 1/8, unit 64, 20% hot": 11.82}
+    rows = [
+        {"data": "smollm2 reads source code", "contender": name, "over_exact": ratio} for name, ratio in ratios.items()
+    ]
+    made_up = {"data": "made up, in runs", "contender": "groups 1/8, unit 32", "over_exact": 9.0}
+    found = readme.groups([row | {"tokens": 65536} for row in [made_up, *rows]])
+    assert "65,536 tokens" in found
+    assert "3.5 times as fast as an exact one with units of 32 tokens (64: 3.9);" in found
+    assert found.endswith("10.7 times (11.8).")
