@@ -100,7 +100,7 @@ $(STAMPS)/vllm: $(STAMPS)/develop scripts/vllm_env.sh scripts/vllm_bench/constra
 	@touch $@
 
 .PHONY: csim
-csim: setup ## compiled kernels against the golden model, plain and under sanitizers [KERNEL=x] [SEED=n]
+csim: setup $(STAMPS)/system-fuzz ## compiled kernels against the golden model, plain and under sanitizers [KERNEL=x] [SEED=n]
 	@$(BIN)/python -m csim $(KERNEL) --sanitize --jobs $(JOBS) --seed $(SEED)
 
 .PHONY: rtl
@@ -225,7 +225,7 @@ bench-remote: setup ## decode steps with the drive behind a socket and NVMe/TCP:
 	@$(BIN)/python scripts/bench_remote.py --json out/bench_remote.json
 
 .PHONY: bench-groups
-bench-groups: setup $(STAMPS)/smollm2 ## attention steps of policy groups beside exact ones, from the disk (ten minutes) -> docs/groups.md
+bench-groups: setup $(STAMPS)/smollm2 ## attention steps of policy groups beside exact ones, from the disk (ten minutes) -> docs/groups.md; then make readme
 	@$(BIN)/python scripts/bench_groups.py --write --json out/bench_groups.json
 
 .PHONY: device-groups

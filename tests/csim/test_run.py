@@ -56,10 +56,13 @@ def test_a_source_with_a_warning_does_not_build(tmp_path: Path) -> None:
         build.compile_program([tmp_path / "bad.cpp"], tmp_path / "bad")
 
 
-def test_a_missing_compiler_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("sanitize", "message"), [(False, "make setup"), (True, "system_packages.sh fuzz")])
+def test_a_missing_compiler_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, sanitize: bool, message: str
+) -> None:
     monkeypatch.setattr(build.shutil, "which", lambda program: None)
-    with pytest.raises(build.BuildError, match="make setup"):
-        build.compile_program([tmp_path / "any.cpp"], tmp_path / "any")
+    with pytest.raises(build.BuildError, match=message):
+        build.compile_program([tmp_path / "any.cpp"], tmp_path / "any", sanitize=sanitize)
 
 
 def test_an_unknown_kernel_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
