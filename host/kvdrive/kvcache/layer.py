@@ -424,8 +424,8 @@ def send(jobs: Iterable[tuple[Endpoint, Job]], here: bool) -> list[Future[None]]
         mine.append(job)
         if len(mine) >= _MINI_BATCH:
             answers.append(one.queue.start(partial(_answer, waiting.pop(where), one.answer)))
-    for left, ((queue, answer), rest) in zip(range(len(waiting))[::-1], waiting.items(), strict=True):
-        start = queue.start_here if here and left == 0 else queue.start
+    for number, ((queue, answer), rest) in enumerate(waiting.items(), 1):
+        start = queue.start_here if here and number == len(waiting) else queue.start
         answers.append(start(partial(_answer, rest, answer)))
     return answers
 

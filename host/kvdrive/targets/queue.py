@@ -6,6 +6,7 @@ import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from operator import methodcaller
 from typing import Any, Generic, TypeVar
 
 from kvdrive.errors import TargetError
@@ -45,13 +46,16 @@ class WorkQueue(Generic[Subject]):
         to wake another thread, and be woken by it, takes longer than a short command.
         """
         if not self._closed and self._turn.acquire(blocking=False):
+            settle = None
             try:
                 if self._left == 0:
-                    future: Future[Result] = Future()
-                    self._do(future, work)
-                    return future
+                    settle = self._do(work)
             finally:
                 self._turn.release()
+            if settle is not None:
+                future: Future[Result] = Future()
+                settle(future)
+                return future
         return self.start(work)
 
     def run(self, work: Callable[[Subject], Result]) -> Result:
@@ -73,17 +77,18 @@ class WorkQueue(Generic[Subject]):
             with self._turn:
                 with self._count:
                     self._left -= 1
-                self._do(future, work)
-            del item, future, work
+                settle = self._do(work)
+            settle(future)
+            del item, future, work, settle
 
-    def _do(self, future: Future[Result], work: Callable[[Subject], Result]) -> None:
+    def _do(self, work: Callable[[Subject], Any]) -> Callable[[Future[Any]], None]:
+        """Do the work. Returns what settles its future: later, so that who waits for it finds the queue idle."""
         try:
             result = work(self.target)
         except BaseException as error:  # the future raises it in the caller
             self.failed |= isinstance(error, TargetError)
-            future.set_exception(error)
-        else:
-            future.set_result(result)
+            return methodcaller("set_exception", error)
+        return methodcaller("set_result", result)
 
 
 class DriveQueue(WorkQueue[Target]):

@@ -41,7 +41,7 @@ def test_callers_share_a_drive_and_its_queue(nvme, threaded):
 
 
 def test_two_hosts_of_one_drive(nvme):
-    """Each host's commands are executed by its own caller."""
+    """Each host has a queue and a thread of the drive of its own; the second append follows on the first."""
     hosts = [QueuePairs(nvme.subsystem, 1 << 22) for _ in range(2)]
     rows = np.ones((1, 3, 64), np.float16)
     for sequence, pairs in enumerate(hosts):
@@ -49,8 +49,8 @@ def test_two_hosts_of_one_drive(nvme):
         assert decode(*pairs.execute(1, append.entry, append.data)).status == abi.NvmeStatus.SUCCESS
 
 
-def test_a_drive_of_another_process_is_not_worked_for(nvme, tmp_path):
-    """A host without the drive in its process waits for the drive's own thread."""
+def test_a_host_behind_a_socket(nvme, tmp_path):
+    """It cannot work for the drive, and waits for the drive's own thread."""
     server = RingServer(nvme.subsystem, tmp_path / "drive")
     thread = threading.Thread(target=server.run)
     thread.start()
