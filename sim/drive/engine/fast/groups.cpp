@@ -23,6 +23,7 @@ namespace {
 constexpr std::uint32_t kForcedKey = 0x7f7fffff;
 constexpr std::int64_t kQueryLimit = 127;
 constexpr std::size_t kSpansAtOnce = 16;
+constexpr std::size_t kChannelBytes = kSpanTokens / 4 + 2;  // of a span: 2 bits a token, lowest value and step
 
 std::uint32_t check(const abi::GroupChoiceJob& job) {
   std::uint32_t status = bit_if(job.version != abi::kAbiVersion, abi::kBadVersion);
@@ -68,11 +69,11 @@ struct SmallQueries {
 class IndexSpans {
  public:
   // A span that two pages share, in one piece.
-  using Joined = std::array<std::byte, (kSpanTokens / 4 + 2) * abi::kMaxHeadDim>;
+  using Joined = std::array<std::byte, kChannelBytes * abi::kMaxHeadDim>;
 
   // `pages`: empty if the index is in one piece, `whole`.
   IndexSpans(std::span<const std::byte* const> pages, const std::byte* whole, unsigned head_dim)
-      : pages_(pages), whole_(whole), bytes_(std::size_t{kSpanTokens / 4 + 2} * head_dim) {}
+      : pages_(pages), whole_(whole), bytes_(kChannelBytes * head_dim) {}
 
   const std::uint8_t* at(std::size_t span, Joined& joined) const {
     return reinterpret_cast<const std::uint8_t*>(find(span * bytes_, joined));
