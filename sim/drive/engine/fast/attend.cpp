@@ -89,15 +89,25 @@ struct Piece {
 // The tokens [start, end) of a piece, at most one block: addresses of their stored rows.
 struct Stored {
   const std::byte* rows[kBlockTokens];
+  const std::byte*
+      ahead[kBlockTokens];  // of the tokens behind them, to prefetch; at the end of the piece the same rows
   std::size_t first;
   unsigned n;
 
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): clearing the arrays would cost as much as the arithmetic
   Stored(const Piece& piece, std::size_t start, std::size_t end, unsigned d)
       : first(start), n(static_cast<unsigned>(std::min<std::size_t>(end - start, kBlockTokens))) {
     const unsigned row_bytes = row_bytes_of(piece.rows.format, d);
-    if (piece.index == nullptr) piece.rows.list(first, n, row_bytes, rows);
-    for (unsigned i = 0; piece.index != nullptr && i < n; ++i)
-      rows[i] = piece.rows.at(piece.index[first + i], row_bytes);
+    list(piece, first, n, row_bytes, rows);
+    const auto behind = static_cast<unsigned>(std::min<std::size_t>(piece.last - (first + n), n));
+    list(piece, first + n, behind, row_bytes, ahead);
+    std::copy(rows + behind, rows + n, ahead + behind);
+  }
+
+ private:
+  static void list(const Piece& piece, std::size_t first, unsigned n, unsigned row_bytes, const std::byte** to) {
+    if (piece.index == nullptr) return piece.rows.list(first, n, row_bytes, to);
+    for (unsigned i = 0; i < n; ++i) to[i] = piece.rows.at(piece.index[first + i], row_bytes);
   }
 };
 
@@ -110,6 +120,7 @@ RowFormat format_of(const Job& job) { return job.pages != nullptr ? job.pages->f
 class Block {
  public:
   const std::uint16_t* rows[kBlockTokens];
+  const std::uint16_t* ahead[kBlockTokens];
   std::size_t first;
   unsigned n;
   unsigned factor;  // the numbers are those of the rows times this
@@ -121,11 +132,13 @@ class Block {
     first = stored.first;
     n = stored.n;
     const bool expanded = piece.rows.format == nvme::kFp8;
-    if (expanded) kernels.expand_e4m3(stored.rows, n, d, expanded_);
+    if (expanded) kernels.expand_e4m3(stored.rows, stored.ahead, n, d, expanded_);
     for (unsigned i = 0; i < n; ++i) {
       rows[i] = expanded ? expanded_ + std::size_t{i} * d : reinterpret_cast<const std::uint16_t*>(stored.rows[i]);
+      ahead[i] = expanded ? rows[i] : reinterpret_cast<const std::uint16_t*>(stored.ahead[i]);
     }
   }
+  RowsOfBlock with_ahead() const { return {rows, ahead}; }
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
 
@@ -142,7 +155,7 @@ class CodeBlock {
   CodeBlock(const Kernels& kernels, const Piece& piece, std::size_t start, std::size_t end, unsigned d)
       : CodeBlock(kernels, piece.rows.format, Stored(piece, start, end, d), d) {}
 
-  CodedRows rows() const { return {stored_.rows, n, d_, format_ == nvme::kInt4}; }
+  CodedRows rows() const { return {stored_.rows, stored_.ahead, n, d_, format_ == nvme::kInt4}; }
 
   // The binary16 numbers of a row, valid until the next call.
   const std::uint16_t* decoded(unsigned row) const {
@@ -248,21 +261,40 @@ class Attention {
     }
     const Dots<ScoreRounding> dots(kernels_, query_, {c}, context_.statistics);
     std::atomic<bool> finite{true};
+    std::vector<Maxima> maxima(context_.pool.workers());
     each_piece(abi::kKeys, [&](const Piece& piece) {
-      share_blocks(piece, [&](unsigned, std::size_t start, std::size_t end) {
+      share_blocks(piece, [&](unsigned worker, std::size_t start, std::size_t end) {
         std::uint64_t non_finite = 0;
         for (std::size_t t = start; t < end; t += kBlockTokens) non_finite |= score_block(dots, piece, t, end);
         if (non_finite != 0) finite = false;
+        see_scores(start, end, maxima[worker]);
       });
     });
-    for (unsigned h = 0; h < job_.g && tokens_.total != 0; ++h) {
-      std::int32_t* head = scores_ + h * stride_;
-      if (job_.tail_tokens != 0) {
-        std::memcpy(head + tokens_.dense, job_.tail_scores + h * job_.tail_stride, job_.tail_tokens * sizeof(*head));
+    if (job_.tail_tokens != 0) {
+      for (unsigned h = 0; h < job_.g; ++h) {
+        std::memcpy(scores_ + h * stride_ + tokens_.dense, job_.tail_scores + h * job_.tail_stride,
+                    job_.tail_tokens * sizeof(*scores_));
       }
-      max_[h] = ceil_score(kernels_.max_score(head, tokens_.total));
+      see_scores(tokens_.dense, tokens_.total, maxima.front());
+    }
+    for (unsigned h = 0; h < job_.g && tokens_.total != 0; ++h) {
+      std::int32_t most = INT32_MIN;
+      for (const Maxima& one : maxima) most = std::max(most, one.score[h]);
+      max_[h] = ceil_score(most);
     }
     return finite;
+  }
+
+  // The maxima of the heads' scores that a worker has seen.
+  struct Maxima {
+    std::int32_t score[abi::kMaxCommandGroup];
+    Maxima() { std::fill_n(score, abi::kMaxCommandGroup, INT32_MIN); }
+  };
+
+  void see_scores(std::size_t start, std::size_t end, Maxima& seen) const {
+    for (unsigned h = 0; h < job_.g; ++h) {
+      seen.score[h] = std::max(seen.score[h], kernels_.max_score(scores_ + h * stride_ + start, end - start));
+    }
   }
 
   // Computes probabilities (in place of the scores), Z, and the weighted sums of V. Returns false if V holds an Inf or
@@ -287,7 +319,7 @@ class Attention {
                             std::size_t end) const {
     if (!integers_.has_value()) {
       const Block block(kernels_, piece, start, end, job_.d);
-      return dots.rows(block.rows, block.n, scores_ + start, stride_);
+      return dots.rows(block.with_ahead(), block.n, scores_ + start, stride_);
     }
     const CodeBlock block(kernels_, piece, start, end, job_.d);
     KeyCodes keys;  // NOLINT(cppcoreguidelines-pro-type-member-init): it would cost as much as the arithmetic
@@ -308,8 +340,8 @@ class Attention {
         kernels_.to_weights(p, block.n, w);
         for (unsigned t = 0; t < block.n && block.factor != 1; ++t) w[t] *= block.factor;
       }
-      const double largest = kernels_.add_weighted_sums(weights, kBlockTokens, heads, block.rows, block.n, job_.d,
-                                                        sums.recent + std::size_t{first} * job_.d);
+      const double largest = kernels_.add_weighted_sums(weights, kBlockTokens, heads, block.with_ahead(), block.n,
+                                                        job_.d, sums.recent + std::size_t{first} * job_.d);
       for (unsigned h = 0; h < heads; ++h) sums.count(first + h, z[h], block.factor * largest);
     });
     if (++sums.recent_blocks == kRecentBlocks) sums.flush(kernels_);
@@ -373,7 +405,7 @@ class Attention {
             });
       return;
     }
-    // A block's pages are checked just before the block is computed. The check prefetches the pages of the next block.
+    // A block's pages are checked just before the block is computed, when its rows were prefetched.
     const std::size_t per_block = std::max<std::size_t>(1, kBlockTokens / piece.rows.per_page);
     const auto token = [&](std::size_t page) { return tokens_.up_to(piece.rows.first + page * piece.rows.per_page); };
     share(context_.pool, piece.pages.size(), kPagesAtOnce, [&](unsigned worker, std::size_t first, std::size_t last) {

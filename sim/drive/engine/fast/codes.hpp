@@ -27,26 +27,47 @@ constexpr unsigned kMostInt8 = 127, kMostInt4 = 15;  // largest codes: signed, u
 // The largest weights whose digits fit: in four signed bytes (or two halves), and in three.
 constexpr std::int32_t kLargestWeight = 0x7f7f7f7f, kLargestShortWeight = 0x7f7f7f;
 
-// Stored rows of a block (formats.hpp), 1 <= n <= kBlockTokens.
+// Stored rows of a block (formats.hpp), 1 <= n <= kBlockTokens, and as many that are used later.
 struct CodedRows {
   const std::byte* const* rows;
+  const std::byte* const* ahead;
   unsigned n;
   unsigned d;
   bool four_bits;
 };
 
-// The next block's rows. The loops over a block prefetch them bit by bit into the second-level cache: all at once would
-// be more than a processor can await. A prefetch never faults.
-struct Ahead {
-  std::uintptr_t at;
-  std::size_t beats;  // left
-  unsigned at_once;
-
-  void prefetch_some() {
-    for (unsigned i = 0; i < at_once && beats > 0; ++i, --beats, at += abi::kBeatBytes) {
-      __builtin_prefetch(reinterpret_cast<const void*>(at), 0, 2);
+// Rows that are used later. The loops over a block prefetch them bit by bit into the second-level cache: all at once
+// would be more than a processor can await. A prefetch never faults.
+class Ahead {
+ public:
+  // Begins with n rows of `row_bytes`. Each call of prefetch_some() takes `at_once` beats.
+  void start(const std::byte* const* rows, unsigned n, unsigned row_bytes, unsigned at_once) {
+    at_once_ = at_once;
+    runs_ = next_ = 0;
+    at_ = end_ = nullptr;
+    const std::byte* end = nullptr;
+    for (unsigned t = 0; t < n; ++t) {
+      if (rows[t] != end) start_[runs_++] = rows[t];
+      stop_[runs_ - 1] = end = rows[t] + row_bytes;
     }
   }
+
+  void prefetch_some() {
+    for (unsigned i = 0; i < at_once_; ++i, at_ += abi::kBeatBytes) {
+      if (at_ >= end_) {
+        if (next_ == runs_) return;
+        at_ = start_[next_];
+        end_ = stop_[next_++];
+      }
+      __builtin_prefetch(at_, 0, 2);
+    }
+  }
+
+ private:
+  unsigned at_once_, runs_, next_;
+  const std::byte *at_, *end_;            // of the present run
+  const std::byte* start_[kBlockTokens];  // runs of rows that lie side by side
+  const std::byte* stop_[kBlockTokens];
 };
 
 // A block of K. Number i of token t is (code - offset[j][t]) * step[j][t] in part j = i / 32. words[i / 4][t] holds the

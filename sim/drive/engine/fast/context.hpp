@@ -45,18 +45,24 @@ constexpr std::size_t kBlocksAtOnce = 8;
 constexpr std::size_t kPagesAtOnce = 16;  // the same for K and V in pages
 
 // Calls work(worker, first, last) for contiguous parts of `items` until all are done. A worker takes its next part when
-// it has finished its last one, so a slow worker delays nobody. Parts have `at_once` items in short jobs and more in
-// long ones, because the first block of each part comes from memory without prefetch. Results must not depend on which
-// worker computes a part. Returns the number of workers.
+// it has finished its last one, so a slow worker delays nobody. Parts have at least `at_once` items. They are longer at
+// the beginning, because the first block of each part comes from memory without prefetch, and get shorter, so that all
+// workers end together. Results must not depend on which worker computes a part. Returns the number of workers.
 template <typename Work>
 unsigned share(Pool& pool, std::size_t items, std::size_t at_once, Work work) {
   constexpr std::size_t kPartsOfAWorker = 4, kLonger = 4;
   const auto workers = std::max(1U, static_cast<unsigned>(std::min<std::size_t>(items / at_once, pool.workers())));
-  const std::size_t part = std::clamp(items / (workers * kPartsOfAWorker), at_once, kLonger * at_once);
+  const auto end_of = [=](std::size_t first) {
+    const std::size_t left = items - first;
+    return first + std::min(left, std::clamp(left / (workers * kPartsOfAWorker), at_once, kLonger * at_once));
+  };
   std::atomic<std::size_t> next{0};
   pool.run(workers, [&](unsigned worker) {
-    for (std::size_t first = next.fetch_add(part); first < items; first = next.fetch_add(part)) {
-      work(worker, first, std::min(first + part, items));
+    for (std::size_t first = next.load(); first < items;) {
+      const std::size_t end = end_of(first);
+      if (!next.compare_exchange_weak(first, end)) continue;
+      work(worker, first, end);
+      first = next.load();
     }
   });
   return workers;

@@ -2,6 +2,8 @@
 // Dot products of a block of tokens, rounded as docs/arithmetic.md defines: to a score, or to binary32.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 #include "engine/fast/aligned.hpp"
@@ -19,6 +21,24 @@ namespace kvdrive::fast {
 struct RowScale {
   double factor = 1;
   double unit = 0;
+};
+
+// Block `number` of K in block-column form: beat i holds number i of 32 tokens. The block after the next is prefetched.
+class BlockColumns {
+ public:
+  BlockColumns(const std::uint16_t* k, unsigned r, std::size_t number, std::size_t blocks) {
+    constexpr std::size_t kAhead = kBlockTokens / abi::kLanes;
+    const std::size_t later = std::min(number + kAhead, blocks - 1);
+    for (unsigned i = 0; i < r; ++i) {
+      beats_[i] = k + (number * r + i) * abi::kLanes;
+      ahead_[i] = k + (later * r + i) * abi::kLanes;
+    }
+  }
+  RowsOfBlock beats() const { return {beats_, ahead_}; }
+
+ private:
+  const std::uint16_t* beats_[abi::kMaxHeadDim];
+  const std::uint16_t* ahead_[abi::kMaxHeadDim];
 };
 
 // The query side of a job: for each of g heads, n numbers (the head dimension, or the number of chosen rows).
@@ -70,16 +90,16 @@ class Dots {
   Dots(const Kernels& kernels, const Query& query, Rounding rounding, Statistics& statistics)
       : kernels_(kernels), query_(query), rounding_(rounding), statistics_(statistics) {}
 
-  // Computes out[h * stride + t] for the token rows rows[0 .. n), n <= kBlockTokens. Returns a bit for each token with
-  // an Inf or NaN.
-  std::uint64_t rows(HalfRows rows, unsigned n, Output* out, std::size_t stride) const {
+  // Computes out[h * stride + t] for the token rows 0 to n - 1, n <= kBlockTokens. Returns a bit for each token with an
+  // Inf or NaN.
+  std::uint64_t rows(RowsOfBlock from, unsigned n, Output* out, std::size_t stride) const {
     std::uint64_t non_finite = 0;
     each_tile(query_.g, [&](unsigned first, unsigned heads) {
       alignas(abi::kBeatBytes) double dots[kTileHeads * kBlockTokens];
-      const double largest = kernels_.dots(query_.wide + std::size_t{first} * query_.n, heads, query_.n, rows, n, dots);
+      const double largest = kernels_.dots(query_.wide + std::size_t{first} * query_.n, heads, query_.n, from, n, dots);
       const Block block{n, kBlockTokens, query_.n / kernels_.lanes + 3, largest};
       non_finite |= round(dots, block, Heads{first, heads}, out, stride,
-                          [&](unsigned t) { return Token{rows + t, 1, query_.n, rows[t], 1}; });
+                          [&](unsigned t) { return Token{from.rows + t, 1, query_.n, from.rows[t], 1}; });
     });
     return non_finite;
   }
@@ -103,17 +123,18 @@ class Dots {
     return non_finite;
   }
 
-  // The same for one block in block-column form: beats[i] holds number i of 32 tokens. Results of tokens outside
-  // `wanted` are undefined.
-  std::uint64_t columns(HalfRows beats, std::uint64_t wanted, unsigned n, Output* out, std::size_t stride) const {
+  // The same for one block in block-column form: row i holds number i of 32 tokens. Results of tokens outside `wanted`
+  // are undefined.
+  std::uint64_t columns(RowsOfBlock beats, std::uint64_t wanted, unsigned n, Output* out, std::size_t stride) const {
     std::uint64_t non_finite = 0;
     each_tile(query_.g, [&](unsigned first, unsigned heads) {
       alignas(abi::kBeatBytes) double dots[kTileHeads * abi::kLanes] = {};
       const double largest = kernels_.add_weighted_sums(query_.wide + std::size_t{first} * query_.n, query_.n, heads,
                                                         beats, query_.n, abi::kLanes, dots);
       const Block block{n, abi::kLanes, query_.n, largest, wanted};
-      non_finite |= round(dots, block, Heads{first, heads}, out, stride,
-                          [&](unsigned t) { return Token{beats, query_.n, abi::kLanes, beats[0] + t, abi::kLanes}; });
+      non_finite |= round(dots, block, Heads{first, heads}, out, stride, [&](unsigned t) {
+        return Token{beats.rows, query_.n, abi::kLanes, beats.rows[0] + t, abi::kLanes};
+      });
     });
     return non_finite;
   }

@@ -54,9 +54,12 @@ class Hidden {
 
   bool project(std::size_t begin, unsigned n, unsigned matrix, Values& out) const {
     const Dots<SingleRounding> unit(context_.kernels, query_, {}, context_.statistics);
-    const std::uint16_t* rows[kBlockTokens];
-    for (unsigned t = 0; t < n; ++t) rows[t] = block_.row(begin + t, matrix);
-    return unit.rows(rows, n, out.data(), kBlockTokens) == 0;
+    const std::uint16_t *rows[kBlockTokens], *ahead[kBlockTokens];
+    for (unsigned t = 0; t < n; ++t) {
+      rows[t] = block_.row(begin + t, matrix);
+      ahead[t] = block_.row(std::min<std::size_t>(begin + t + kBlockTokens, block_.neurons - 1), matrix);
+    }
+    return unit.rows({rows, ahead}, n, out.data(), kBlockTokens) == 0;
   }
 
   bool compute_block(std::size_t begin, unsigned n, std::uint16_t* h) const {

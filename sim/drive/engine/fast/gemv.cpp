@@ -50,9 +50,12 @@ std::uint32_t gemv_rows(const Context& context, const std::uint16_t* q, const st
   const Query query(context.kernels, q, g, d);
   const Dots<SingleRounding> unit(context.kernels, query, {}, context.statistics);
   return fill_dots(context, query, tokens, kBlockTokens, dots, [&](std::size_t first, unsigned n, float* out) {
-    const std::uint16_t* rows[kBlockTokens];
-    for (unsigned t = 0; t < n; ++t) rows[t] = k + (first + t) * d;
-    return unit.rows(rows, n, out, tokens);
+    const std::uint16_t *rows[kBlockTokens], *ahead[kBlockTokens];
+    for (unsigned t = 0; t < n; ++t) {
+      rows[t] = k + (first + t) * d;
+      ahead[t] = k + std::min<std::size_t>(first + t + kBlockTokens, tokens - 1) * d;
+    }
+    return unit.rows({rows, ahead}, n, out, tokens);
   });
 }
 
@@ -64,9 +67,8 @@ std::uint32_t gemv_columns(const Context& context, const std::uint16_t* q, const
   const Query query(context.kernels, q, g, r);
   const Dots<SingleRounding> unit(context.kernels, query, {}, context.statistics);
   return fill_dots(context, query, tokens, abi::kLanes, dots, [&](std::size_t first, unsigned n, float* out) {
-    const std::uint16_t* beats[abi::kMaxHeadDim];
-    for (unsigned i = 0; i < r; ++i) beats[i] = k + first * r + i * abi::kLanes;
-    return unit.columns(beats, (std::uint64_t{1} << n) - 1, n, out, tokens);
+    const BlockColumns block(k, r, first / abi::kLanes, ceil_div(tokens, abi::kLanes));
+    return unit.columns(block.beats(), (std::uint64_t{1} << n) - 1, n, out, tokens);
   });
 }
 

@@ -21,6 +21,12 @@ constexpr double kUlp = 0x1p-53;    // largest relative error of one addition
 
 using HalfRows = const std::uint16_t* const*;  // binary16 rows, one pointer each
 
+// The rows of a block, and for each of them a row that is used later, which is prefetched meanwhile.
+struct RowsOfBlock {
+  HalfRows rows;
+  HalfRows ahead;
+};
+
 constexpr unsigned kChains = 12;  // sums that multiply_adds has in the registers: enough for its latency
 
 constexpr unsigned kSpanTokens = abi::kSpanTokens;
@@ -63,15 +69,17 @@ struct Kernels {
   void (*decode_int4)(const std::byte* row, unsigned d, std::uint16_t* out);
 
   // out[t * d + i] = number i of row t in e4m3, divided by kE4m3Scale, as binary16, for t < n <= kBlockTokens.
-  void (*expand_e4m3)(const std::byte* const* rows, unsigned n, unsigned d, std::uint16_t* out);
+  // Prefetches ahead[t] meanwhile.
+  void (*expand_e4m3)(const std::byte* const* rows, const std::byte* const* ahead, unsigned n, unsigned d,
+                      std::uint16_t* out);
 
   // dots[h * kBlockTokens + t] = sum_i q[h * d + i] * rows[t][i] for t < n <= kBlockTokens. `dots` has room for whole
   // blocks. 1 <= g <= kTileHeads, d is a multiple of 8. Returns `largest(rows, n, d)`.
-  double (*dots)(const double* q, unsigned g, unsigned d, HalfRows rows, unsigned n, double* dots);
+  double (*dots)(const double* q, unsigned g, unsigned d, RowsOfBlock block, unsigned n, double* dots);
 
   // sums[h * columns + j] += sum_t w[h * stride + t] * rows[t][j] for t < n <= 256, columns a multiple of 8: a sum of n
   // products, then one addition. 1 <= g <= kTileHeads. Returns `largest(rows, n, columns)`.
-  double (*add_weighted_sums)(const double* w, std::size_t stride, unsigned g, HalfRows rows, unsigned n,
+  double (*add_weighted_sums)(const double* w, std::size_t stride, unsigned g, RowsOfBlock block, unsigned n,
                               unsigned columns, double* sums);
 
   // Rows in 8 or 4 bits. Lays out a block of K or of V for integer products (codes.hpp).

@@ -13,12 +13,9 @@
 namespace kvdrive::fast {
 namespace {
 
-// Prefetches a beat of the next block into the second-level cache, because the first level is full of the current
-// block. If rows are not contiguous, the beat may be useless, but a prefetch never faults.
-void prefetch_ahead(const std::uint16_t* beat, unsigned row_numbers) {
-  constexpr unsigned kRows = kBlockTokens;
-  __builtin_prefetch(beat + kRows * row_numbers, 0, 2);
-}
+// Prefetches a beat into the second-level cache, because the first level is full of the current block. A prefetch never
+// faults.
+void prefetch(const void* beat) { __builtin_prefetch(beat, 0, 2); }
 
 constexpr unsigned kSmallBytes = 16, kLargeBytes = sizeof(Vector) < kSmallBytes ? kSmallBytes : sizeof(Vector);
 
@@ -103,7 +100,7 @@ void with_heads(unsigned g, Work work) {
 
 // g query heads share each converted row. R rows by G heads of accumulators fill the register file.
 template <unsigned G, unsigned R>
-void dot_tile(const double* q, unsigned d, HalfRows rows, double* dots, LargestHere& largest) {
+void dot_tile(const double* q, unsigned d, HalfRows rows, HalfRows ahead, double* dots, LargestHere& largest) {
   Vector sum[G][R];
 #pragma GCC unroll 8
   for (unsigned h = 0; h < G; ++h) {
@@ -115,7 +112,7 @@ void dot_tile(const double* q, unsigned d, HalfRows rows, double* dots, LargestH
     if (i % abi::kLanes == 0) {
 #pragma GCC unroll 8
       for (unsigned r = 0; r < R; ++r) {
-        prefetch_ahead(rows[r] + i, d);
+        prefetch(ahead[r] + i);
         if (i + abi::kLanes <= d) most.see_beat(rows[r] + i);
       }
     }
@@ -135,22 +132,24 @@ void dot_tile(const double* q, unsigned d, HalfRows rows, double* dots, LargestH
 }
 
 template <unsigned G>
-void dots_of(const double* q, unsigned d, HalfRows rows, unsigned n, double* dots, LargestHere& largest) {
+void dots_of(const double* q, unsigned d, RowsOfBlock block, unsigned n, double* dots, LargestHere& largest) {
   constexpr unsigned kRows = Simd::dot_rows(G);
   unsigned t = 0;
-  for (; t + kRows <= n; t += kRows) dot_tile<G, kRows>(q, d, rows + t, dots + t, largest);
-  for (; t < n; ++t) dot_tile<G, 1>(q, d, rows + t, dots + t, largest);
+  for (; t + kRows <= n; t += kRows) {
+    dot_tile<G, kRows>(q, d, block.rows + t, block.ahead + t, dots + t, largest);
+  }
+  for (; t < n; ++t) dot_tile<G, 1>(q, d, block.rows + t, block.ahead + t, dots + t, largest);
 }
 
-double dots(const double* q, unsigned g, unsigned d, HalfRows rows, unsigned n, double* out) {
+double dots(const double* q, unsigned g, unsigned d, RowsOfBlock block, unsigned n, double* out) {
   LargestHere largest;
-  with_heads(g, [&]<unsigned G>() { dots_of<G>(q, d, rows, n, out, largest); });
-  return largest_of(largest, rows, n, d);
+  with_heads(g, [&]<unsigned G>() { dots_of<G>(q, d, block, n, out, largest); });
+  return largest_of(largest, block.rows, n, d);
 }
 
 // Computes W registers of columns for G heads.
 template <unsigned G, unsigned W>
-void sum_tile(const double* w, std::size_t stride, HalfRows rows, unsigned n, unsigned column, unsigned columns,
+void sum_tile(const double* w, std::size_t stride, RowsOfBlock block, unsigned n, unsigned column, unsigned columns,
               double* sums, LargestHere& largest) {
   Vector sum[G][W];
 #pragma GCC unroll 16
@@ -162,12 +161,12 @@ void sum_tile(const double* w, std::size_t stride, HalfRows rows, unsigned n, un
   for (unsigned t = 0; t < n; ++t) {
 #pragma GCC unroll 4
     for (unsigned i = 0; i < W * kLanes; i += abi::kLanes) {
-      prefetch_ahead(rows[t] + column + i, columns);
-      if constexpr (W * kLanes % abi::kLanes == 0) most.see_beat(rows[t] + column + i);
+      prefetch(block.ahead[t] + column + i);
+      if constexpr (W * kLanes % abi::kLanes == 0) most.see_beat(block.rows[t] + column + i);
     }
 #pragma GCC unroll 16
     for (unsigned i = 0; i < W; ++i) {
-      const Vector value = Simd::widen(rows[t] + column + i * kLanes);
+      const Vector value = Simd::widen(block.rows[t] + column + i * kLanes);
 #pragma GCC unroll 16
       for (unsigned h = 0; h < G; ++h) {
         sum[h][i] = Simd::multiply_add(value, Simd::broadcast(w[h * stride + t]), sum[h][i]);
@@ -186,29 +185,31 @@ void sum_tile(const double* w, std::size_t stride, HalfRows rows, unsigned n, un
 }
 
 template <unsigned G>
-void weighted_sums_of(const double* w, std::size_t stride, HalfRows rows, unsigned n, unsigned columns, double* sums,
-                      LargestHere& largest) {
+void weighted_sums_of(const double* w, std::size_t stride, RowsOfBlock block, unsigned n, unsigned columns,
+                      double* sums, LargestHere& largest) {
   constexpr unsigned kWide = Simd::sum_registers(G);
   constexpr unsigned kNarrow = kWide * kLanes < 32 ? kWide : 32 / kLanes;
-  if constexpr (kWide * kLanes % abi::kLanes != 0) largest.see_columns(rows, n, 0, columns / abi::kLanes * abi::kLanes);
+  if constexpr (kWide * kLanes % abi::kLanes != 0) {
+    largest.see_columns(block.rows, n, 0, columns / abi::kLanes * abi::kLanes);
+  }
   unsigned column = 0;
   for (; column + kWide * kLanes <= columns; column += kWide * kLanes) {
-    sum_tile<G, kWide>(w, stride, rows, n, column, columns, sums, largest);
+    sum_tile<G, kWide>(w, stride, block, n, column, columns, sums, largest);
   }
   for (; column + kNarrow * kLanes <= columns; column += kNarrow * kLanes) {
-    sum_tile<G, kNarrow>(w, stride, rows, n, column, columns, sums, largest);
+    sum_tile<G, kNarrow>(w, stride, block, n, column, columns, sums, largest);
   }
   constexpr unsigned kLast = kNarrow * kLanes < 8 ? kNarrow : 8 / kLanes;
   for (; column < columns; column += kLast * kLanes) {
-    sum_tile<G, kLast>(w, stride, rows, n, column, columns, sums, largest);
+    sum_tile<G, kLast>(w, stride, block, n, column, columns, sums, largest);
   }
 }
 
-double add_weighted_sums(const double* w, std::size_t stride, unsigned g, HalfRows rows, unsigned n, unsigned columns,
-                         double* sums) {
+double add_weighted_sums(const double* w, std::size_t stride, unsigned g, RowsOfBlock block, unsigned n,
+                         unsigned columns, double* sums) {
   LargestHere largest;
-  with_heads(g, [&]<unsigned G>() { weighted_sums_of<G>(w, stride, rows, n, columns, sums, largest); });
-  return largest_of(largest, rows, n, columns);
+  with_heads(g, [&]<unsigned G>() { weighted_sums_of<G>(w, stride, block, n, columns, sums, largest); });
+  return largest_of(largest, block.rows, n, columns);
 }
 
 double multiply_adds(std::size_t turns) {
@@ -294,9 +295,10 @@ void expand_row(const std::byte* __restrict row, unsigned d, std::uint16_t* __re
   for (unsigned i = 0; i < d; ++i) out[i] = static_cast<std::uint16_t>(codes[i] * 0x80 & 0xbfff);
 }
 
-void expand_e4m3(const std::byte* const* rows, unsigned n, unsigned d, std::uint16_t* out) {
+void expand_e4m3(const std::byte* const* rows, const std::byte* const* ahead, unsigned n, unsigned d,
+                 std::uint16_t* out) {
   for (unsigned t = 0; t < n; ++t, out += d) {
-    for (unsigned i = 0; i < d; i += abi::kBeatBytes) __builtin_prefetch(rows[t] + kBlockTokens * d + i, 0, 2);
+    for (unsigned i = 0; i < d; i += abi::kBeatBytes) prefetch(ahead[t] + i);
     expand_row(rows[t], d, out);
   }
 }

@@ -41,14 +41,6 @@ struct BlockRows {
     }
   }
 
-  // Rows in pages have the next block right behind them. Otherwise nothing is prefetched.
-  Ahead ahead(const CodedRows& rows) const {
-    const std::byte* const end = row[rows.n - 1] + row_bytes;
-    const auto bytes = reinterpret_cast<std::uintptr_t>(end) - reinterpret_cast<std::uintptr_t>(row[0]);
-    const bool together = bytes < 2 * std::size_t{kBlockTokens} * row_bytes;
-    return {reinterpret_cast<std::uintptr_t>(end), together ? bytes / abi::kBeatBytes : 0, rows.four_bits ? 1U : 2U};
-  }
-
   // Calls use(t, byte) for byte `index` of all rows' parts.
   template <typename Use>
   void each_byte(unsigned index, Use use) const {
@@ -179,7 +171,7 @@ void pack_key_codes(const BlockRows& rows, unsigned d, KeyCodes& keys) {
 
 void pack_keys(const CodedRows& from, KeyCodes& keys) {
   const BlockRows rows(from);
-  keys.ahead = rows.ahead(from);
+  keys.ahead.start(from.ahead, from.n, rows.row_bytes, from.four_bits ? 1 : 2);
   read_key_parts(rows, from, keys);
   return from.four_bits ? pack_key_codes<true>(rows, from.d, keys) : pack_key_codes<false>(rows, from.d, keys);
 }
@@ -251,7 +243,7 @@ void pack_value_codes(const BlockRows& rows, unsigned d, const std::uint16_t (*m
 void pack_values(const CodedRows& from, ValueCodes& values) {
   const BlockRows rows(from);
   std::uint16_t mantissa[kMostParts][kBlockTokens];
-  values.ahead = rows.ahead(from);
+  values.ahead.start(from.ahead, from.n, rows.row_bytes, from.four_bits ? 1 : 2);
   read_value_parts(rows, from, values, mantissa);
   return from.four_bits ? pack_value_codes<true>(rows, from.d, mantissa, values)
                         : pack_value_codes<false>(rows, from.d, mantissa, values);

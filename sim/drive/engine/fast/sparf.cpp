@@ -88,11 +88,10 @@ class Choice {
     const Dots<ScoreRounding> dots(kernels_, query, {c}, context_.statistics);
     std::atomic<bool> finite{true};
     share_blocks([&](std::size_t block) {
-      const std::uint16_t* beats[abi::kMaxHeadDim];
-      for (unsigned i = 0; i < job_.r; ++i) beats[i] = job_.k + (block * job_.r + i) * abi::kLanes;
+      const BlockColumns columns(job_.k, job_.r, block, ceil_div(job_.tokens, abi::kLanes));
       const std::uint32_t valid = valid_lanes(block);
       std::int32_t* out = scores_ + block * abi::kLanes;
-      if (dots.columns(beats, valid, lanes(block), out, stride_) != 0) finite = false;
+      if (dots.columns(columns.beats(), valid, lanes(block), out, stride_) != 0) finite = false;
       for (std::uint32_t left = inside(block) & ~valid; left != 0; left &= left - 1) {
         for (unsigned h = 0; h < job_.g; ++h) out[h * stride_ + std::countr_zero(left)] = INT32_MIN;
       }
