@@ -20,6 +20,7 @@ MOST_TOKENS = 1600
 KEPT = abi.AppendOption.APPEND_SPARSE | abi.AppendOption.APPEND_GROUPS  # what each head keeps beside its rows
 # Formats of sessions for `Model`: the drive holds several at a time.
 MIXED = ({2: RowFormat.FP8, 3: RowFormat.INT8}, {2: RowFormat.INT4, 3: RowFormat.FP8})
+assert {kind for formats in MIXED for kind in formats.values()} == set(RowFormat) - {RowFormat.BINARY16}
 
 
 @dataclass

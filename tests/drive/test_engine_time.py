@@ -79,6 +79,7 @@ def test_a_job_over_codes_takes_the_stated_cycles(make_drive, engine, kind, grou
         (1, 192, RowFormat.INT4),
         (4, 128, RowFormat.INT4),
         (1, 128, RowFormat.FP8),
+        (4, 64, RowFormat.FP8),
     ],
 )
 def test_rows_that_no_kernel_reads_count_as_decoded(host, group, d, kind):

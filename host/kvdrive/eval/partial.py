@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections import UserDict
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ from transformers import PreTrainedModel
 from kvdrive.errors import InputError, Stopped
 from kvdrive.eval.points import Answer, Question
 from kvdrive.kvcache.fingerprint import fingerprint
+from kvdrive.kvcache.shipped_scales import plain, scales_of
+from kvdrive.nvme.wire import RowFormat
 
 NAME = "partial.json"
 
@@ -87,8 +89,11 @@ class Partial(UserDict[str, Answer]):
 
 
 def digest(questions: Iterable[Question], model: PreTrainedModel) -> str:
-    """Identifies the tokens of all questions and the weights of the model."""
+    """Identifies the tokens of all questions, the weights of the model and the scales that it ships for fp8."""
     found = hashlib.sha256(fingerprint(model))
+    with suppress(InputError):  # scales that cannot be used are refused where K and V are stored as fp8
+        if scales := scales_of(model, RowFormat.FP8):
+            found.update(f"{plain(scales)}".encode())
     for question in questions:
         found.update(f"{question.task} {len(question.context)} {len(question.target)}".encode())
         found.update(question.context.tobytes() + question.target.tobytes())

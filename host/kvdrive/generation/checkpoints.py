@@ -130,9 +130,26 @@ def quiet() -> None:
 def read_config(path: Path) -> Any:
     """The configuration of a checkpoint folder or GGUF file. Raises InputError."""
     try:
-        return AutoConfig.from_pretrained(trust_remote_code=False, **_place(path))
+        config = AutoConfig.from_pretrained(trust_remote_code=False, **_place(path))
     except Exception as error:  # damaged files raise any kind of error, from three libraries
         raise InputError(f"transformers cannot read the configuration of {path}: {_first_line(error)}") from error
+    if _quantises_kv_only(config):
+        del config.quantization_config
+    return config
+
+
+def _quantises_kv_only(config: Any) -> bool:
+    """True if a checkpoint's weights are plain, and its quantisation is scales of K and V (kvcache.shipped_scales).
+
+    transformers would ask for the package compressed-tensors, which has nothing to do then.
+    """
+    found = getattr(config, "quantization_config", None)
+    return (
+        isinstance(found, dict)
+        and found.get("quant_method") == "compressed-tensors"
+        and bool(found.get("kv_cache_scheme"))
+        and not found.get("config_groups")
+    )
 
 
 def read_tokenizer(path: Path) -> PreTrainedTokenizerBase:
@@ -153,9 +170,11 @@ def _place(path: Path) -> dict[str, Any]:
 def _read_folder(path: Path, dtype: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     if not any(path.glob("*.safetensors")):
         raise InputError(f"{path} holds no *.safetensors: convert its weights (save_pretrained writes them)")
+    config = read_config(path)
     try:
         model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
             path,
+            config=config,
             dtype=dtype if dtype == "auto" else getattr(torch, dtype),
             use_safetensors=True,
             local_files_only=True,

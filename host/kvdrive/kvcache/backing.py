@@ -8,6 +8,7 @@ from collections.abc import Sequence as Several
 
 from kvdrive.errors import InputError, TargetError
 from kvdrive.kvcache.sequence import Sequence
+from kvdrive.kvcache.shipped_scales import NO_SCALES, Scales
 from kvdrive.kvcache.xcache.inputs import XCache
 from kvdrive.kvcache.xcache.sequence import InputSequence
 from kvdrive.nvme.wire import RowFormat
@@ -23,6 +24,7 @@ class Backing:
     """`label` (32 bytes) marks every session that is opened here; `spill` tokens of a layer are written back at once.
 
     `xcache`: stores a share of the rows as layer inputs; None: all as K and V. `stored_as`: the format of K and V.
+    `scales`: those of e4m3 that the model's checkpoint ships, by layer.
 
     Raises InputError for a spill interval outside 1 to MAX_SPILL.
     """
@@ -34,6 +36,7 @@ class Backing:
         label: bytes,
         xcache: XCache | None = None,
         stored_as: RowFormat = RowFormat.BINARY16,
+        scales: Scales = NO_SCALES,
     ) -> None:
         if not 1 <= spill <= MAX_SPILL:
             raise InputError(f"the spill interval {spill} is outside 1 to {MAX_SPILL} tokens")
@@ -41,6 +44,7 @@ class Backing:
         self.label = label
         self.xcache = xcache
         self.stored_as = stored_as
+        self.scales = scales
         self.queues = [DriveQueue(drive) for drive in drives]
         self._alive = list(self.queues)
         self._abandoned: deque[list[Sequence]] = deque()

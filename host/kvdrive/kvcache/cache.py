@@ -468,11 +468,14 @@ class DriveCache(AttachedCache):
 
     def range_stats(self) -> dict[str, int]:
         """`heads_scaled`: K and V heads, over layers and rows, that binary16 cannot hold without a power of two;
-        `values_lost`: values of K and V that became zero in binary16."""
+        `values_lost`: values of K and V that became zero; `values_saturated`: those beyond a scale that the checkpoint
+        ships.
+        """
         scales = [scale for layer in self.drive_layers for scale in (layer.key_scale, layer.value_scale)]
         return {
             "heads_scaled": sum(scale.heads_scaled for scale in scales),
             "values_lost": sum(scale.lost for scale in scales),
+            "values_saturated": sum(scale.saturated for scale in scales),
         }
 
     def require_all_on_drives(self) -> None:

@@ -20,7 +20,7 @@ from kvdrive.errors import UnsupportedError
 from kvdrive.kernels.native import scale_bits
 from kvdrive.kvcache.base import AttachedLayer, KvHandle, LayerCall
 from kvdrive.kvcache.pending import PendingTokens, Scores, sink_scores, with_sinks
-from kvdrive.kvcache.scaling import HeadScale, to_halves
+from kvdrive.kvcache.scaling import Factors, HeadScale, to_halves
 from kvdrive.kvcache.seen import HIDDEN, LOWEST_MAX, Seen, blocks, seen_by
 from kvdrive.kvcache.sequence import Answer, Endpoint, Sequence, Slice, gather
 from kvdrive.kvcache.session import Query
@@ -97,9 +97,11 @@ class DriveLayer(AttachedLayer):
         self.pending: PendingTokens | None = None
         self._turn: tuple[Halves, Halves] | None = None  # K and V of a call that went to the drives at once
         self.moved: tuple[Halves, Halves] | None = None  # K and V of the first group, moved behind removed tokens
-        stored_as = self.cache.backing.stored_as
-        self.key_scale = HeadScale(f"K of layer {self.index}", stored_as)
-        self.value_scale = HeadScale(f"V of layer {self.index}", stored_as)
+        backing = self.cache.backing
+        shipped = backing.scales.get(self.index)
+        of_k, of_v = (shipped.k, shipped.v) if shipped else (None, None)
+        self.key_scale = HeadScale(f"K of layer {self.index}", backing.stored_as, of_k)
+        self.value_scale = HeadScale(f"V of layer {self.index}", backing.stored_as, of_v)
         self.is_initialized = False
 
     @property
@@ -189,7 +191,7 @@ class DriveLayer(AttachedLayer):
         halves, exponents = to_halves(grouped, f"Q of layer {self.index}")
         q = halves.reshape(batch, kv_heads, heads // kv_heads, new_tokens, head_dim)
         out = np.empty((batch, new_tokens, kv_heads, heads // kv_heads, head_dim), np.float16)
-        scales = _score_scales(exponents + self._exponents(self.key_scale), call.scaling, head_dim)
+        scales = _score_scales(np.exp2(exponents) * self.key_scale.factors, call.scaling, head_dim)
         scores = None if call.sinks is None else sink_scores(call.sinks, kv_heads)
         return Queries(q, out, scales, scores, call.mask, call.handle.first_token)
 
@@ -314,9 +316,8 @@ class DriveLayer(AttachedLayer):
     def _as_states(self, halves: Halves, scale: HeadScale, like: torch.Tensor) -> torch.Tensor:
         """Stored rows [rows, heads, tokens, d] as the model had them, in the precision of `like`."""
         states = torch.from_numpy(halves).to(like.device)
-        exponents = self._exponents(scale)
-        if exponents.any():
-            states = states.double() * torch.from_numpy(np.exp2(exponents))[..., None, None].to(like.device)
+        if not scale.is_one:
+            states = states.double() * torch.from_numpy(scale.factors)[..., None, None].to(like.device)
         return states.to(like.dtype)
 
     def _exponents(self, scale: HeadScale) -> NDArray[np.int64]:
@@ -404,9 +405,9 @@ class DriveLayer(AttachedLayer):
     def _to_tensor(self, out: Halves, query: torch.Tensor) -> torch.Tensor:
         """The answers [batch, q, heads, g, d] in the model's precision, multiplied by V's scale."""
         result = torch.from_numpy(out).to(device=query.device)
-        exponents = self._exponents(self.value_scale)
-        if exponents.any():
-            result = result.double() * torch.from_numpy(np.exp2(exponents))[:, None, :, None, None].to(query.device)
+        if not self.value_scale.is_one:
+            factors = torch.from_numpy(self.value_scale.factors)
+            result = result.double() * factors[:, None, :, None, None].to(query.device)
         return result.to(query.dtype)
 
 
@@ -441,13 +442,17 @@ def _answer(jobs: list[Job], answer: Answer, target: Any) -> None:
             job.unread.add(job.step, result.alpha)
 
 
-def _score_scales(exponents: NDArray[np.int64], scaling: float | None, head_dim: int) -> NDArray[np.uint32]:
-    """Binary32 patterns [batch, heads] of the factor from the halves' dot products to the scores' logarithm of two."""
+def _score_scales(factors: Factors, scaling: float | None, head_dim: int) -> NDArray[np.uint32]:
+    """Binary32 patterns [batch, heads] of the factor from the halves' dot products to the scores' logarithm of two.
+
+    `factors` [batch, heads]: what a dot product of 1 stands for.
+    """
     scale = head_dim**-0.5 if scaling is None else scaling
-    if not exponents.any():  # every head fits binary16 as it is
-        return np.full(exponents.shape, scale_bits(scale, head_dim), np.uint32)
-    known = {int(e): scale_bits(scale * 2.0 ** int(e), head_dim) for e in np.unique(exponents)}
-    return np.array([[known[int(e)] for e in row] for row in exponents], np.uint32)
+    first = factors.flat[0].item()
+    if (factors == first).all():
+        return np.full(factors.shape, scale_bits(scale * first, head_dim), np.uint32)
+    known = {factor: scale_bits(scale * factor, head_dim) for factor in np.unique(factors).tolist()}
+    return np.array([[known[factor] for factor in row] for row in factors.tolist()], np.uint32)
 
 
 def _runs(values: Several[object], offset: int) -> Iterator[tuple[int, int]]:

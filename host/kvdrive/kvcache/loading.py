@@ -220,13 +220,10 @@ class Loading:
         for (kind, first, tokens), done in zip(parts, target.submit_many(commands), strict=True):
             halves = stored_rows(done.check(SessionOpcode.KV_READ), (heads, tokens, layer.head_dim), stored_as)
             whole = layer.k if kind == abi.KvKind.KEYS else layer.v
-            exponents = layer.scales[kind == abi.KvKind.VALUES].exponents
-            assert exponents is not None
+            factors = layer.scales[kind == abi.KvKind.VALUES].factors
             if self._cancelled:
                 return
-            store(
-                whole[row, one.first : one.last, first : first + tokens], halves, exponents[row, one.first : one.last]
-            )
+            store(whole[row, one.first : one.last, first : first + tokens], halves, factors[row, one.first : one.last])
             size += halves.nbytes
         with self._lock:
             self._commands += len(commands)

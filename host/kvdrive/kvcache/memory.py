@@ -62,7 +62,7 @@ class MemoryLayer(DriveLayer):
         k, v = self.key_scale.convert(key_states), self.value_scale.convert(value_states)
         end = self.count + k.shape[2]
         rows.grow(max(end, self.home.expected_tokens), self.count)
-        rows.put(self.count, k, v, (self._exponents(self.key_scale), self._exponents(self.value_scale)))
+        rows.put(self.count, k, v, (self.key_scale.factors, self.value_scale.factors))
         known = self.tokens - self.count  # tokens of this call that the drives have already
         if known < k.shape[2]:
             self._take(k[:, :, known:], v[:, :, known:])

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 
 from kvdrive.kvcache.budget import Claim
-from kvdrive.kvcache.scaling import Exponents, Halves
+from kvdrive.kvcache.scaling import Factors, Halves
 
 _STEP = 256  # tokens; tensors grow to a multiple of it
 
@@ -50,10 +49,10 @@ class Rows:
             new[:, :, :used] = getattr(self, name)[:, :, :used]
             setattr(self, name, new)
 
-    def put(self, first: int, k: Halves, v: Halves, exponents: tuple[Exponents, Exponents]) -> None:
-        """Store [batch, heads, tokens, d] from token `first` on, multiplied by 2^exponents [batch, heads]."""
-        for own, halves, scale in ((self.k, k, exponents[0]), (self.v, v, exponents[1])):
-            store(own[:, :, first : first + halves.shape[2]], halves, scale)
+    def put(self, first: int, k: Halves, v: Halves, factors: tuple[Factors, Factors]) -> None:
+        """Store [batch, heads, tokens, d] from token `first` on, multiplied by factors [batch, heads]."""
+        for own, halves, of_heads in ((self.k, k, factors[0]), (self.v, v, factors[1])):
+            store(own[:, :, first : first + halves.shape[2]], halves, of_heads)
 
     def rearrange(self, rows: list[int]) -> None:
         """Row i becomes what row rows[i] was."""
@@ -77,11 +76,11 @@ def capacity_for(tokens: int) -> int:
     return -(-tokens // _STEP) * _STEP
 
 
-def store(target: torch.Tensor, halves: Halves, exponents: Exponents) -> None:
-    """Copy halves [..., heads, tokens, d] to `target` of the same shape, multiplied by 2^exponents [..., heads]."""
+def store(target: torch.Tensor, halves: Halves, factors: Factors) -> None:
+    """Copy halves [..., heads, tokens, d] to `target` of the same shape, multiplied by factors [..., heads]."""
     source = torch.from_numpy(halves)
     if target.device.type == "cuda":
         source = source.pin_memory()
-    if exponents.any():
-        source = source.double() * torch.from_numpy(np.exp2(exponents.astype(np.float64)))[..., None, None]
+    if (factors != 1).any():
+        source = source.double() * torch.from_numpy(factors)[..., None, None]
     target.copy_(source)

@@ -54,7 +54,8 @@ def reopen(cache: DriveCache, path: Path) -> None:
     _check_inputs(backing, found, path)
     if bytes.fromhex(found["fingerprint"]) != backing.label:
         raise InputError(
-            f"{path} was saved by another model, other weights or another precision: attach that model, or start anew"
+            f"{path} was saved by another model, other weights or another precision, or with other scales of K and V: "
+            "attach that model, or start anew"
         )
     if found["drives"] != len(backing.alive):
         raise InputError(f"{path} lies on {found['drives']} drives, not {len(backing.alive)}: attach those")

@@ -1,4 +1,7 @@
-"""Model tensors to the drive's numbers. A head that does not fit is scaled by a power of two (docs/arithmetic.md)."""
+"""Model tensors to the drive's numbers. A head that does not fit is scaled by a power of two (docs/arithmetic.md).
+
+K and V in e4m3 of a checkpoint that ships scales are divided by those instead.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,13 @@ from numpy.typing import NDArray
 
 from kvdrive.errors import RangeError
 from kvdrive.kvcache.half import LARGEST
+from kvdrive.kvcache.shipped_scales import Scale
 from kvdrive.nvme.rows import largest_number, rounded
 from kvdrive.nvme.wire import RowFormat
 
 HEADROOM = 8  # later tokens may be this many times larger than the largest of the first ones
 Exponents = NDArray[np.int64]
+Factors = NDArray[np.float64]
 Halves = NDArray[np.float16]
 
 
@@ -37,7 +42,7 @@ def exponents_of(tensor: torch.Tensor, what: str, most: float = LARGEST) -> Expo
     """
     largest = tensor.detach().abs().amax((2, 3)).double().cpu().numpy()
     if not np.isfinite(largest).all():
-        raise RangeError(f"{what} holds Inf or NaN: the model's own numbers overflow, try another precision")
+        raise _overflow(what)
     mantissa, exponent = np.frexp(largest / most)
     needed: Exponents = np.maximum(exponent - (mantissa == 0.5), 0).astype(np.int64)
     return needed
@@ -78,21 +83,26 @@ class HeadScale:
     """The exponents of K or of V of one layer, chosen from the first tokens of a batch with room for larger ones.
 
     `stored_as`: the format in which drives store the numbers, to which they are rounded. The scaled numbers are in its
-    range.
+    range. `shipped`: the checkpoint's scale of e4m3 numbers, for all heads or for each; then no exponent is chosen, and
+    larger values become the largest number.
     """
 
-    def __init__(self, what: str, stored_as: RowFormat = RowFormat.BINARY16) -> None:
+    def __init__(self, what: str, stored_as: RowFormat = RowFormat.BINARY16, shipped: Scale | None = None) -> None:
         self.what = what
         self.stored_as = stored_as
         self.most = largest_number(stored_as)
         self.exponents: Exponents | None = None
+        self.shipped = None if shipped is None else np.array(shipped, np.float32)
         self.lost = 0  # values that underflowed to zero
+        self.saturated = 0  # values that became the largest number of a shipped scale
 
     def convert(self, tensor: torch.Tensor) -> Halves:
         """The halves of [batch, heads, tokens, d], rounded as they are stored.
 
-        Raises RangeError where a later value outgrows its head's scale.
+        Raises RangeError where a later value outgrows its head's scale, and for Inf and NaN.
         """
+        if self.shipped is not None:
+            return self._as_shipped(tensor)
         found = None
         if self.exponents is None or not self.exponents.any():
             found = _plain_halves(tensor, self.most / HEADROOM if self.exponents is None else self.most)
@@ -105,6 +115,22 @@ class HeadScale:
         if self.stored_as == RowFormat.FP8:  # its smallest number is larger than that of binary16
             lost += int(np.count_nonzero(halves)) - int(np.count_nonzero(stored))
         self.lost += lost
+        return stored
+
+    def _as_shipped(self, tensor: torch.Tensor) -> Halves:
+        """e4m3(fl32(x / scale)), saturated, as vLLM stores it."""
+        tensor = tensor.detach().to(torch.float32)
+        if not torch.isfinite(tensor).all():
+            raise _overflow(self.what)
+        scale = torch.from_numpy(self.shipped).to(tensor.device)  # a tensor: CUDA divides by a number inexactly
+        quotients = tensor / scale[:, None, None]
+        fitting = quotients.clamp(-self.most, self.most)
+        codes = fitting.to(torch.float8_e4m3fn)
+        stored = rounded(codes.to(torch.float16).cpu().contiguous().numpy(), self.stored_as)  # only makes -0 +0
+        self.saturated += int(torch.count_nonzero(quotients != fitting))
+        self.lost += int(torch.count_nonzero(tensor)) - int(np.count_nonzero(stored))
+        if self.exponents is None:
+            self.exponents = np.zeros(tensor.shape[:2], np.int64)
         return stored
 
     def _scaled(self, tensor: torch.Tensor) -> tuple[Halves, int]:
@@ -121,6 +147,19 @@ class HeadScale:
                 )
         return scaled_halves(tensor, self.exponents)
 
+    @property
+    def is_one(self) -> bool:
+        """True if stored numbers stand for themselves in every head; known from the first tokens on."""
+        assert self.exponents is not None
+        return self.shipped is None and not self.exponents.any()
+
+    @property
+    def factors(self) -> Factors:
+        """What a stored 1 stands for, [batch, heads]; known from the first tokens on."""
+        assert self.exponents is not None
+        powers: Factors = np.exp2(self.exponents.astype(np.float64))
+        return powers if self.shipped is None else powers * self.shipped
+
     def rearrange(self, rows: list[int]) -> None:
         """Row i becomes what row rows[i] was."""
         if self.exponents is not None:
@@ -136,5 +175,9 @@ class HeadScale:
 
     @property
     def heads_scaled(self) -> int:
-        """Heads that are scaled, over all rows."""
+        """Heads that are scaled by a power of two, over all rows."""
         return 0 if self.exponents is None else int(np.count_nonzero(self.exponents))
+
+
+def _overflow(what: str) -> RangeError:
+    return RangeError(f"{what} holds Inf or NaN: the model's own numbers overflow, try another precision")

@@ -44,6 +44,7 @@ from kvdrive.kvcache.memory import MemoryCache
 from kvdrive.kvcache.mini_batches import MiniBatches
 from kvdrive.kvcache.overflow import Overflow
 from kvdrive.kvcache.rows import Place, capacity_for
+from kvdrive.kvcache.shipped_scales import scales_of
 from kvdrive.kvcache.xcache.inputs import XCache
 from kvdrive.kvcache.xcache.measured import Measured, rates_here
 from kvdrive.kvcache.xcache.share import choose
@@ -181,11 +182,13 @@ class Attachment:
         self.overflow = Overflow()
         self._opened = ExitStack()
         self._model = model
-        label = fingerprint(model, stored_as)
+        label, scales = fingerprint(model, stored_as), scales_of(model, stored_as)
+        if scales:
+            log.info("%s ships scales of K and V for %d layers: they are used", model.name_or_path, len(scales))
         self._policy = policy.fitted(lambda: label)
         self._recompute = on_failure == "recompute"
         self._layers = decoder_config(model).num_hidden_layers
-        self._backing = Backing(drives_of(target), spill, label, xcache, stored_as)
+        self._backing = Backing(drives_of(target), spill, label, xcache, stored_as, scales)
         self._caches: weakref.WeakSet[AttachedCache] = weakref.WeakSet()
         self._sessions: SessionStore | None = None
         self._others = partial(layers_in_memory, model)

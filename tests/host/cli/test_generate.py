@@ -270,7 +270,7 @@ def test_bad_input_is_one_sentence(generate, arguments, error, message):
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
-        ("config.json", "transformers cannot load"),
+        ("config.json", "transformers cannot read the configuration"),
         ("model.safetensors", "transformers cannot load"),
         ("tokenizer.json", "holds no usable tokenizer"),
         ("no weights", r"holds no \*\.safetensors"),

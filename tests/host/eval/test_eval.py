@@ -11,6 +11,7 @@ import pytest
 import torch
 from transformers import AutoTokenizer, DynamicCache, LlamaConfig, LlamaForCausalLM
 
+from kvdrive.choices import KV_FORMATS
 from kvdrive.errors import InputError
 from kvdrive.eval import library, perplexity, report, retrieval, tasks
 from kvdrive.eval.scoring import Scores
@@ -311,11 +312,11 @@ def test_results_as_json_table_and_picture(swept, tmp_path):
 
 def test_formats_and_policies_are_crossed(model, target):
     asked = questions([text_of(400)], 8, [])
-    compared = ways(chosen_policies("exact,sparf,groups,local", [Fraction(1, 2)]), ["f16", "int8", "int4", "fp8"])
+    compared = ways(chosen_policies("exact,sparf,groups,local", [Fraction(1, 2)]), list(KV_FORMATS))
     named = [(way.policy.name, way.kv_format) for way in compared]
     assert named == [
         *((name, "f16") for name in ("exact", "sparf", "groups", "local")),
-        *((name, kind) for kind in ("int8", "int4", "fp8") for name in ("exact", "groups", "local")),
+        *((name, kind) for kind in KV_FORMATS if kind != "f16" for name in ("exact", "groups", "local")),
     ]
     points = sweep(model, target, compared, asked)
     read = {(p.policy, p.kv_format): p.bytes_read for p in points}
@@ -329,6 +330,6 @@ def test_formats_and_policies_are_crossed(model, target):
     assert 0 == kl["f16"] < kl["int8"] < kl["fp8"] < kl["int4"]
     alone = sweep(model, target, compared[:4], asked)
     assert points[:4] == alone, "a context computed once for all formats gives the same answers"
-    assert len({p.perplexity for p in points if p.policy == "exact"}) == 4
+    assert len({p.perplexity for p in points if p.policy == "exact"}) == len(KV_FORMATS)
     with pytest.raises(InputError, match="8 and 4 bits"):
         ways(chosen_policies("sparf", [Fraction(1, 2)]), ["int8"])

@@ -112,7 +112,7 @@ def asked(windows=2):
     return questions([text_of(208, seed) for seed in range(windows)], 8, [])
 
 
-@pytest.mark.parametrize("kv_format", ["f16", "int8"])
+@pytest.mark.parametrize("kv_format", ["f16", "int8", "fp8"])
 def test_the_stored_divergence_is_that_of_an_evaluation(model, target, kv_format):
     """The whole choice is measured at once: `sweep` measures the same, in a cache of its own, prefilled anew."""
     rater = Rater(model, asked(), 16, kv_format, {})
@@ -161,6 +161,23 @@ def test_heads_that_the_time_does_not_allow_stay_exact(model, target):
         ratios, _ = choose(rater, steps, "1000")
     assert list(found) == [(0, 0), (0, 1), (1, 0)]  # at the first of the ratios
     assert ratios == ((EIGHTH, EIGHTH), (EIGHTH, Fraction(1)))
+
+
+def test_a_ratio_that_time_did_not_allow_is_measured_by_the_next_run(model, target, monkeypatch):
+    """Measurements of a run that stopped before 1/2, the last ratio, stay valid: only those at 1/2 are added."""
+    known, computed = {}, []
+    rate = head_ratios.rate_question
+    monkeypatch.setattr(head_ratios, "rate_question", lambda *arguments: computed.append(1) or rate(*arguments))
+    assert RATIOS[-1] == Fraction(1, 2)
+    found = []
+    for measured, answers in ((RATIOS[:-1], known), (RATIOS, known), (RATIOS, {})):
+        monkeypatch.setattr(head_ratios, "RATIOS", measured)
+        rater, before = Rater(model, asked(1), 16, "f16", answers), len(computed)
+        with rater.on_drive(target):
+            found.append((prices(rater), len(computed) - before))
+    assert [count for _, count in found] == [2 + HEADS * 3, 1 + HEADS, 2 + HEADS * 4]  # with exact attention
+    assert found[1][0] == found[2][0]
+    assert all(found[1][0][head].keys() - costs.keys() == {RATIOS[-1]} for head, costs in found[0][0].items())
 
 
 # ---- the command ----

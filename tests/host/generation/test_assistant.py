@@ -11,6 +11,7 @@ from small_models import prompts, random_model
 from transformers import LlamaForCausalLM
 from typer.testing import CliRunner
 
+from kvdrive.choices import KV_FORMATS
 from kvdrive.cli.main import app
 from kvdrive.errors import InputError, UnsupportedError
 from kvdrive.generation import checkpoints
@@ -69,7 +70,7 @@ def report(run):
         ("--temperature", 0.1, "--seed", 3),
         ("--active", "memory"),
         ("--xcache", 1),
-        ("--kv-format", "int8"),
+        *(("--kv-format", name) for name in KV_FORMATS if name != "f16"),
         ("--on-failure", "recompute"),
     ],
     ids=lambda options: " ".join(map(str, options)) or "default",

@@ -8,6 +8,7 @@ import torch
 from small_models import prompts
 
 from kvdrive import abi
+from kvdrive.choices import KV_FORMATS
 from kvdrive.errors import InputError, UnsupportedError
 from kvdrive.kvcache import formats
 from kvdrive.kvcache.fingerprint import fingerprint
@@ -18,7 +19,8 @@ from kvdrive.policies import make_policy
 from kvdrive.targets.cpu import CpuDrive
 from kvdrive.targets.emulator import Emulator
 
-FORMATS = ("int8", "int4", "fp8")
+FORMATS = tuple(name for name in KV_FORMATS if name != "f16")
+LESS = {"int8": 1.9, "int4": 3.5, "fp8": 2}  # bytes, times
 MOST_ERROR = {"int8": 0.02, "int4": 0.2, "fp8": 0.1}  # of logits, in standard deviations
 
 
@@ -66,8 +68,8 @@ def test_groups_over_formats_is_the_same_on_every_engine(tmp_path, llama, kv_for
     assert not torch.equal(exact, want)
 
 
-@pytest.mark.parametrize(("kv_format", "less"), [("int8", 1.9), ("int4", 3.5), ("fp8", 2)])
-def test_the_drive_receives_fewer_bytes(tmp_path, llama, kv_format, less):
+@pytest.mark.parametrize("kv_format", FORMATS)
+def test_the_drive_receives_fewer_bytes(tmp_path, llama, kv_format):
     before, after = drive_at(tmp_path / "0"), drive_at(tmp_path / "1")
     with torch.no_grad():
         for target, kind in ((before, "f16"), (after, kv_format)):
@@ -76,7 +78,7 @@ def test_the_drive_receives_fewer_bytes(tmp_path, llama, kv_format, less):
                 llama(prompts(2, 250), past_key_values=cache)
                 cache.synchronize()
     received = [target.stats().host_bytes_in for target in (before, after)]
-    assert received[0] / received[1] > 0.9 * less
+    assert received[0] / received[1] > 0.9 * LESS[kv_format]
 
 
 @pytest.mark.parametrize("kv_format", FORMATS)
@@ -116,7 +118,7 @@ def test_formats_are_part_of_what_a_session_is():
     assert formats.command_options(options) == abi.AppendOption.APPEND_SPARSE
     assert formats.format_of(abi.AppendOption.APPEND_SPARSE) == RowFormat.BINARY16
     assert [formats.name_of(formats.named(name)) for name in ("f16", *FORMATS)] == ["f16", *FORMATS]
-    with pytest.raises(InputError, match="kv_format is f16, int8, int4, fp8, not 'int3'"):
+    with pytest.raises(InputError, match=f"kv_format is {', '.join(KV_FORMATS)}, not 'int3'"):
         formats.named("int3")
 
 

@@ -54,8 +54,8 @@ def sessions(target):
     return [
         keep(target, 2, TOKENS, 64),
         keep(target, 1, 33, 128),
+        *(keep(target, 3, 70, 64, stored_as) for stored_as in RowFormat if stored_as != RowFormat.BINARY16),
         keep(target, 2, TOKENS, 64, RowFormat.INT8),
-        keep(target, 3, 70, 64, RowFormat.INT4),
         keep(target, 2, TOKENS, 64, options=SPARSE),
         keep(target, 2, TOKENS, 64, options=GROUPS),
     ]

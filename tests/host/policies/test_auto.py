@@ -57,7 +57,7 @@ def test_equal_ratios_are_policy_groups(llama, target):
     assert not torch.equal(want, logits(llama, target, "exact"))
 
 
-@pytest.mark.parametrize("kv_format", ["f16", "int8"])
+@pytest.mark.parametrize("kv_format", ["f16", "int8", "fp8"])
 def test_heads_in_one_layer_differ(llama, target, kv_format):
     """The outputs of a layer's heads are those of the policies that each head has."""
     found = {}
