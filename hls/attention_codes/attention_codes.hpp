@@ -17,14 +17,40 @@
 namespace kvdrive {
 namespace attention_codes {
 
-using attention::Record;
-
 // The step bytes of K, then those of V.
 template <int kBits>
 void fetch_steps(const beat_t* memory, ExactJob job, Stream<beat_t>& steps) {
 fetch_step_arrays:
   for (int array = 0; array < 2; ++array) {
     read_beats(memory + (array == 0 ? k_steps(job) : v_steps(job)), step_beats<kBits>(job), steps);
+  }
+}
+
+// attention::divide_sums for parts, of which there may be more than the heads that a record has fields for. These modes
+// blend nothing: neither a record nor a sum of V is read, and the stream of such sums stays empty.
+template <int kHeads>
+void divide_sums(Stream<ap_uint<64>>& totals, Stream<accs_t<kHeads>>& accs, Stream<beat_t>& /*v_sums*/, ExactJob job,
+                 status_t& status, max_t max[kHeads], sum_t sum[kHeads], Stream<heads_t<kHeads>>& values) {
+  const status_t flags = totals.read();
+take_totals:
+  for (int h = 0; h < kHeads; ++h) {
+#pragma HLS UNROLL
+    const ap_uint<64> word = totals.read();
+    max[h] = flags == 0 ? attention::max_of(word) : max_t(0);
+    sum[h] = flags == 0 ? attention::sum_of(word) : sum_t(0);
+  }
+  status = flags;
+divide:
+  for (int j = 0; j < job.head_dim; ++j) {
+#pragma HLS PIPELINE II = 1
+    const accs_t<kHeads> word = accs.read();
+    heads_t<kHeads> results = 0;
+    for (int h = 0; h < kHeads; ++h) {
+#pragma HLS UNROLL
+      const single_t value = attention::divide_sum(job, attention::acc_of<kHeads>(word, h), sum[h], 0, 0);
+      set_lane<32>(results, h, flags == 0 ? value : single_t(0));
+    }
+    values.write(results);
   }
 }
 
@@ -54,7 +80,6 @@ void attend(const beat_t* kv, const beat_t* step_memory, const beat_t* io, beat_
             sum_t sum[G * Format<kBits>::kParts]) {
 #pragma HLS DATAFLOW
   constexpr int kHeads = G * Format<kBits>::kParts;  // behind the multipliers, each part of a head is a head
-  const Record record = attention::no_record();
   const ExactJob part_job = of_parts<kBits>(job);
   Fifo<beat_t, 56> beats("kv_beats");
 #pragma HLS STREAM variable = beats depth = 56
@@ -84,7 +109,7 @@ void attend(const beat_t* kv, const beat_t* step_memory, const beat_t* io, beat_
   DATAFLOW_STAGE(attention::fetch_operands<G>, io, job, query_beats, tail_beats, mask_words, v_sums);
   DATAFLOW_STAGE(attention::order_tail<G>, tail_beats, job, tail);
   DATAFLOW_STAGE((core<G, kBits>), beats, query_beats, tail, mask_words, steps, job, scores, masks, totals, accs);
-  DATAFLOW_STAGE(attention::divide_sums<kHeads>, totals, accs, v_sums, part_job, record, status, max, sum, values);
+  DATAFLOW_STAGE(divide_sums<kHeads>, totals, accs, v_sums, part_job, status, max, sum, values);
   DATAFLOW_STAGE(attention::pack_rows<kHeads>, values, part_job, rows_out);
   DATAFLOW_STAGE((store_rows<G, Format<kBits>::kParts>), rows_out, part_job, half_beats<kBits>(job), out);
   DATAFLOW_END
@@ -117,7 +142,7 @@ status_t attention_codes(const beat_t* kv, const beat_t* step_memory, const beat
     max[h] = part_max[h * kParts];
     sum[h] = part_sum[h * kParts];
   }
-  Record record = attention::no_record();
+  attention::Record record = attention::no_record();
   attention::set_totals<G>(record, max, sum);
   attention::set_status(record, status);
   attention::store_record(record, job, out);

@@ -18,6 +18,8 @@ std::uint32_t attention_codes_g4(const beat_t* kv, const beat_t* steps, const be
                                  std::uint64_t job, std::uint64_t memory_beats);
 std::uint32_t attention_codes4_g1(const beat_t* kv, const beat_t* steps, const beat_t* io, beat_t* out,
                                   std::uint64_t job, std::uint64_t memory_beats);
+std::uint32_t attention_codes4_g4(const beat_t* kv, const beat_t* steps, const beat_t* io, beat_t* out,
+                                  std::uint64_t job, std::uint64_t memory_beats);
 
 }  // extern "C"
 

@@ -20,7 +20,7 @@ __all__ = ["HEAD_DIMS", "KERNELS", "NAME", "REFUSALS", "Coded", "bits_of", "case
 
 NAME = "attention_codes"
 
-KERNELS = ((8, 1), (8, 4), (4, 1))  # bits of a code, query heads
+KERNELS = ((8, 1), (8, 4), (4, 1), (4, 4))  # bits of a code, query heads
 HEAD_DIMS = {8: (64, 128, 192, 256), 4: (64, 128, 256)}
 LENGTHS = (1, 2, 15, 33, 127, 513, 1100)
 MODES = (Mode.EXACT, Mode.PARTIAL)

@@ -19,7 +19,7 @@ constexpr std::uint32_t part_step_bytes(RowFormat format) { return format == nvm
 
 // True if a kernel is built for jobs over codes of this shape (hls/attention_codes).
 constexpr bool has_code_kernel(RowFormat format, unsigned group, unsigned head_dim) {
-  const bool built = format == nvme::kInt8 ? group == 1 || group == 4 : format == nvme::kInt4 && group == 1;
+  const bool built = (format == nvme::kInt8 || format == nvme::kInt4) && (group == 1 || group == 4);
   return built && (head_dim % (abi::kBeatBits / code_bits(format)) == 0 || head_dim == 64);
 }
 

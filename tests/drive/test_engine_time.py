@@ -57,6 +57,8 @@ def test_a_dense_job_takes_the_stated_cycles(host, group, d, tokens, mode):
         (RowFormat.INT4, 1, 64, 300),
         (RowFormat.INT4, 1, 128, 300),
         (RowFormat.INT4, 1, 256, 33),
+        (RowFormat.INT4, 4, 64, 300),
+        (RowFormat.INT4, 4, 128, 300),
     ],
 )
 def test_a_job_over_codes_takes_the_stated_cycles(make_drive, engine, kind, group, d, tokens):
@@ -77,7 +79,7 @@ def test_a_job_over_codes_takes_the_stated_cycles(make_drive, engine, kind, grou
         (2, 64, RowFormat.INT8),
         (1, 96, RowFormat.INT8),
         (1, 192, RowFormat.INT4),
-        (4, 128, RowFormat.INT4),
+        (2, 128, RowFormat.INT4),
         (1, 128, RowFormat.FP8),
         (4, 64, RowFormat.FP8),
     ],

@@ -96,6 +96,8 @@ def test_every_engine_target_and_split_gives_the_same_bits(make_drive, check, ki
         (wire.RowFormat.INT4, 64, 1),
         (wire.RowFormat.INT4, 128, 1),
         (wire.RowFormat.INT4, 256, 1),
+        (wire.RowFormat.INT4, 64, 4),
+        (wire.RowFormat.INT4, 128, 4),
     ],
 )
 def test_the_kernels_over_codes_give_the_same_bits(make_drive, check, kind, d, group):

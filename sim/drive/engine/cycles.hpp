@@ -47,9 +47,9 @@ struct CodeVariables {
 // Cycles of an attention job over codes.
 constexpr std::int64_t code_cycles(const CodeVariables& job) {
   const auto& [mode, bits, g, d, tokens, tail] = job;
-  return (((((((bits == 4 ? 194 : 183) + (5 * g)) + (((g * d) / 32) * (mode == 1 ? 3 : 2))) + tail) + ((2 * tokens)
+  return ((((((((bits == 4 ? 194 : 183) + (5 * g)) + (((g * d) / 32) * (mode == 1 ? 3 : 2))) + tail) + ((2 * tokens)
       * ((d * bits) > 512 ? ((d * bits) / 512) : 1))) + ((tail * d) / 32)) + ((d * bits) <= 512 ? 80 : ((d * bits)
-      == 2048 ? 128 : 96)));
+      == 2048 ? 128 : 96))) + ((d * bits) < 512 ? (16 * (g - 1)) : 0));
 }
 
 // Variables of the formula, as hls/ffn/kernel.toml explains them.

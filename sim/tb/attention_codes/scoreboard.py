@@ -51,7 +51,7 @@ class AttentionCodes(MemoryJobScoreboard):
 
     def declare(self, coverage: Coverage) -> None:
         coverage.declare("mode", (mode.name for mode in attention_codes.MODES))
-        coverage.declare("tokens", ("none", *(f"up to {size}" for size in _SIZES)))
+        coverage.declare("tokens", ("none", *(f"up to {size}" for size in _SIZES), "more"))
         coverage.declare("inputs", ("plain", "mask", "tail", "mask, tail"))
         coverage.declare("head dimension", attention_codes.HEAD_DIMS[self.bits])
         coverage.declare("status", ("OK", "NON_FINITE", "EMPTY", *(status.name for status in _REFUSALS)))
