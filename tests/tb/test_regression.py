@@ -10,7 +10,8 @@ from tb.__main__ import tops_of
 from tb.run import run_top
 
 SEED = 1
-SLOW = ("attention_codes_g1", "attention_exact_g1")  # the kernel over 4 bits, and the one with SparF, run the same stages
+# The kernel over 4 bits and the one with SparF run the same stages.
+SLOW = ("attention_codes_g1", "attention_exact_g1")
 TOPS = [pytest.param(top.name, marks=pytest.mark.slow if top.name in SLOW else ()) for top in tops_of([])]
 
 
