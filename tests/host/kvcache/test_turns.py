@@ -24,18 +24,18 @@ def one_by_one(new_tokens, group, together):
 
 
 def turns(model, target, *, padded, **options):
-    """Logits of the calls between CUTS, and counts of commands such as ATTN_SUBMIT."""
+    """Logits of the calls between CUTS, and how many attention jobs the drive ran."""
     ids = prompts(2, CUTS[-1])
     mask = torch.ones_like(ids)
     if padded:
         mask[0, :7] = 0
     with attach(model, target, **options) as drive, torch.no_grad():
-        cache, before = drive.cache(), target.stats().commands
+        cache, before = drive.cache(), target.stats().attention_jobs
         logits = [
             model(ids[:, first:last], attention_mask=mask[:, :last], past_key_values=cache).logits
             for first, last in itertools.pairwise(CUTS)
         ]
-        return torch.cat(logits, dim=1), target.stats().commands - before
+        return torch.cat(logits, dim=1), target.stats().attention_jobs - before
 
 
 @pytest.mark.parametrize("padded", [False, True])
@@ -49,11 +49,11 @@ def test_tokens_that_ask_together_get_their_own_bits(target, llama, monkeypatch,
 
 
 def test_a_policy_that_looks_at_the_query_is_asked_for_each_token(target, llama, monkeypatch):
-    found, commands = turns(llama, target, attention=Local(Fraction(1, 2)), padded=False)
+    found, jobs = turns(llama, target, attention=Local(Fraction(1, 2)), padded=False)
     monkeypatch.setattr(layer, "blocks", one_by_one)
     again, as_many = turns(llama, target, attention=Local(Fraction(1, 2)), padded=False)
     assert torch.equal(found, again)
-    assert commands == as_many
+    assert jobs == as_many
 
 
 def test_scores_so_low_that_hidden_tokens_would_count_are_asked_one_by_one(target, llama, monkeypatch):
