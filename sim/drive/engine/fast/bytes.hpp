@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Registers of bytes that turn rows in 8 and 4 bits into words of four codes (pack_impl.hpp). The portable one has 16
-// bytes, that of bytes_avx2.hpp has 32. A register is `kRuns` runs of 16 bytes, and interleaving stays inside a run.
+// bytes, those of bytes_avx2.hpp and bytes_avx512.hpp have 32 and 64. A register is `kRuns` runs of 16 bytes, and
+// interleaving stays inside a run.
 #pragma once
 
 #include <cstddef>
@@ -11,6 +12,7 @@ namespace {
 
 struct PortableBytes {
   static constexpr unsigned kRuns = 1;
+  static constexpr unsigned kRows = 1;  // rows of a part in a register; they are four tokens apart
   typedef std::uint8_t Register __attribute__((vector_size(16)));
   typedef std::uint16_t Pairs __attribute__((vector_size(16)));
   typedef std::uint32_t Quads __attribute__((vector_size(16)));
@@ -28,12 +30,16 @@ struct PortableBytes {
   static Register flip_signs(Register x) { return x ^ 0x80; }
   static Register low_nibbles(Register x) { return x & 0x0f; }
   static Register high_nibbles(Register x) { return x >> 4; }
-  // Nibbles 16 * kRuns * i and on of a part of INT4 numbers.
-  static Register nibbles(const std::byte* from, unsigned i) {
-    return i == 0 ? low_nibbles(load(from)) : high_nibbles(load(from));
+  // Codes of a part that begins at `byte` of from[0], from[4] and so on: those in register i of each row.
+  static Register load_part(const std::byte* const* from, unsigned byte, unsigned i) {
+    return load(from[0] + byte + sizeof(Register) * i);
   }
-  // Bytes times a factor; no product exceeds 255.
-  static Register times(Register x, std::uint16_t factor) { return (Register)((Pairs)x * factor); }
+  static Register nibbles_of_part(const std::byte* const* from, unsigned byte, unsigned i) {
+    const Register both = load(from[0] + byte);
+    return i == 0 ? low_nibbles(both) : high_nibbles(both);
+  }
+  // The bytes of each row times its factor: factor[0], factor[4] and so on. No product exceeds 255.
+  static Register times(Register x, const std::uint16_t* factor) { return (Register)((Pairs)x * *factor); }
 
   // The first and the second halves of a's and b's runs, element by element in turn.
   static Register low_bytes(Register a, Register b) {
@@ -61,8 +67,11 @@ struct PortableBytes {
     return (Register)__builtin_shufflevector((Octets)a, (Octets)b, 1, 3);
   }
 
-  // Deals the fours of bytes to the runs in turn: the first fours of all runs are neighbours, then the second ones.
+  // Deals the fours of bytes of each row to its runs in turn: the first fours of all runs are neighbours, then the
+  // second ones.
   static Register deal(Register x) { return x; }
+  // Stores the rows of a register at `to`, `to` + stride and so on.
+  static void store_rows(std::uint32_t* to, std::size_t, Register all) { store(to, all); }
   // Byte order[i] of each run at place i of it.
   template <int... order>
   static Register reorder(Register x) {

@@ -49,6 +49,11 @@ class Ahead {
     for (unsigned t = 0; t < n; ++t) {
       if (rows[t] != end) start_[runs_++] = rows[t];
       stop_[runs_ - 1] = end = rows[t] + row_bytes;
+      const std::byte* const last = rows[n - 1];
+      if (last == rows[t] + std::size_t{n - 1 - t} * row_bytes) {  // the others lie side by side
+        stop_[runs_ - 1] = last + row_bytes;
+        break;
+      }
     }
   }
 

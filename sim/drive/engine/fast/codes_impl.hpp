@@ -18,7 +18,7 @@ constexpr int kBelowBits = 30;      // bits of a probability that a second pass 
 
 // ---- weights to digits ----
 
-// Writes the digits of n weights, a multiple of eight. The digits of four weights take as many words as they do.
+// Writes the digits of n weights, a multiple of 16. The digits of four weights take as many words as they do.
 void to_digits(const std::int32_t* weights, unsigned n, std::int32_t* digits) {
   using Bytes = Simd::Bytes;
   constexpr std::uint32_t kHalf = Simd::kDigitBits == 8 ? 0x808080 : 0x8000;  // half a digit in each but the top one

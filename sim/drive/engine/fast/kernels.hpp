@@ -86,7 +86,7 @@ struct Kernels {
   void (*pack_keys)(const CodedRows& rows, KeyCodes& keys);
   void (*pack_values)(const CodedRows& rows, ValueCodes& values);
   unsigned digit_bits;  // 8: three digits are faster than four
-  // Splits n weights into digits. n is a multiple of 8.
+  // Splits n weights into digits. n is a multiple of 16.
   void (*to_digits)(const std::int32_t* weights, unsigned n, std::int32_t* digits);
   // Like `dots`, for the heads [first, first + heads). Each part of the head dimension costs one rounding.
   void (*code_dots)(const CodeQuery& query, unsigned first, unsigned heads, KeyCodes& keys, unsigned n, double* dots);

@@ -26,18 +26,25 @@ struct BlockRows {
     const unsigned bytes = parts_of(rows.d) * (rows.four_bits ? 2 : 1), last = bytes <= 8 ? bytes : bytes - 8;
     row_bytes = code_bytes + bytes;
     std::uint64_t* const to = part_bytes[bytes > 8];
-    if (bytes > 8) {
-      for (unsigned t = 0; t < kBlockTokens; ++t) __builtin_memcpy(&part_bytes[0][t], row[t] + code_bytes, 8);
-    }
+    if (bytes > 8) copy_eight(code_bytes, part_bytes[0]);
     // No byte behind the row is read, because it may be the last one of its page.
     if (code_bytes + bytes >= 8) {
-      for (unsigned t = 0; t < kBlockTokens; ++t) __builtin_memcpy(&to[t], row[t] + code_bytes + bytes - 8, 8);
+      copy_eight(code_bytes + bytes - 8, to);
       for (unsigned t = 0; t < kBlockTokens; ++t) to[t] >>= 64 - 8 * last;
     } else {
       for (unsigned t = 0; t < kBlockTokens; ++t) {
         to[t] = 0;
         __builtin_memcpy(&to[t], row[t] + code_bytes, last);
       }
+    }
+  }
+
+  // Copies eight bytes of each row, from byte `first` on.
+  void copy_eight(unsigned first, std::uint64_t* to) const {
+    for (unsigned t = 0; t < kBlockTokens; ++t) {
+      const std::byte* from = row[t] + first;
+      asm("" : "+r"(from));  // GCC would compute addresses in vectors, and move each of them back
+      __builtin_memcpy(&to[t], from, 8);
     }
   }
 
@@ -76,11 +83,9 @@ template <bool FourBits, unsigned AtOnce, typename Use>
 void each_part(const BlockRows& rows, unsigned d, Ahead& ahead, Use use) {
   const unsigned whole = d / abi::kFormatPart, left = d % abi::kFormatPart, bytes = part_bytes_of(FourBits);
   for (unsigned t = 0; t < rows.n; t += AtOnce) {
-    const std::byte* row[AtOnce];
-    for (unsigned i = 0; i < AtOnce; ++i) row[i] = rows.row[t + i];
     for (unsigned j = 0; j < whole; ++j) {
-      if (t % 8 == 0) ahead.prefetch_some();
-      use(row, j * bytes, j, t);
+      for (unsigned eight = t / 8; eight < (t + AtOnce) / 8; ++eight) ahead.prefetch_some();
+      use(rows.row + t, j * bytes, j, t);
     }
   }
   if (left == 0) return;
@@ -206,16 +211,17 @@ void read_value_parts(const BlockRows& rows, const CodedRows& from, ValueCodes& 
   values.largest = largest_unit * values.most_code;
 }
 
-// to[4 * i ..] = byte i of all four rows, whose fours were dealt to runs
-void store_columns(const Simd::Bytes::Register (&row)[4], std::uint32_t* to) {
+// to[4 * i ..] = byte i of all four rows, whose fours were dealt to runs. The second rows of a register go behind
+// `stride` words.
+void store_columns(const Simd::Bytes::Register (&row)[4], std::uint32_t* to, std::size_t stride) {
   using Bytes = Simd::Bytes;
   const auto a = Bytes::low_bytes(row[0], row[1]), b = Bytes::low_bytes(row[2], row[3]);
   const auto c = Bytes::high_bytes(row[0], row[1]), e = Bytes::high_bytes(row[2], row[3]);
-  constexpr unsigned kWords = 4 * Bytes::kRuns;
-  Bytes::store(to, Bytes::low_pairs(a, b));
-  Bytes::store(to + kWords, Bytes::high_pairs(a, b));
-  Bytes::store(to + 2 * kWords, Bytes::low_pairs(c, e));
-  Bytes::store(to + 3 * kWords, Bytes::high_pairs(c, e));
+  constexpr unsigned kWords = 4 * Bytes::kRuns / Bytes::kRows;
+  Bytes::store_rows(to, stride, Bytes::low_pairs(a, b));
+  Bytes::store_rows(to + kWords, stride, Bytes::high_pairs(a, b));
+  Bytes::store_rows(to + 2 * kWords, stride, Bytes::low_pairs(c, e));
+  Bytes::store_rows(to + 3 * kWords, stride, Bytes::high_pairs(c, e));
 }
 
 // `mantissa`: of the steps of INT4 numbers.
@@ -223,21 +229,22 @@ template <bool FourBits>
 void pack_value_codes(const BlockRows& rows, unsigned d, const std::uint16_t (*mantissa)[kBlockTokens],
                       ValueCodes& values) {
   using Bytes = Simd::Bytes;
-  constexpr unsigned kColumns = 16 * Bytes::kRuns;
+  constexpr unsigned kColumns = 16 * Bytes::kRuns / Bytes::kRows;
   const auto pack = [&](const std::byte* const* from, unsigned byte, unsigned j, unsigned t) {
     for (unsigned half = 0; half < abi::kFormatPart / kColumns; ++half) {
       Bytes::Register row[4];
       for (unsigned i = 0; i < 4; ++i) {
         if constexpr (FourBits) {  // times the mantissa of the step: at most 225
-          row[i] = Bytes::deal(Bytes::times(Bytes::nibbles(from[i] + byte, half), mantissa[j][t + i]));
+          row[i] = Bytes::deal(Bytes::times(Bytes::nibbles_of_part(from + i, byte, half), &mantissa[j][t + i]));
         } else {
-          row[i] = Bytes::deal(Bytes::flip_signs(Bytes::load(from[i] + byte + half * kColumns)));
+          row[i] = Bytes::deal(Bytes::flip_signs(Bytes::load_part(from + i, byte, half)));
         }
       }
-      store_columns(row, values.words[t / kWordCodes] + j * abi::kFormatPart + half * kColumns);
+      store_columns(row, values.words[t / kWordCodes] + j * abi::kFormatPart + half * kColumns,
+                    kMostParts * abi::kFormatPart);
     }
   };
-  each_part<FourBits, kWordCodes>(rows, d, values.ahead, pack);
+  each_part<FourBits, kWordCodes * Bytes::kRows>(rows, d, values.ahead, pack);
 }
 
 void pack_values(const CodedRows& from, ValueCodes& values) {

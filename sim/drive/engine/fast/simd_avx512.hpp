@@ -10,14 +10,14 @@
 
 #include <cstdint>
 
-#include "engine/fast/bytes_avx2.hpp"
+#include "engine/fast/bytes_avx512.hpp"
 
 namespace kvdrive::fast {
 namespace {
 
 struct Avx512 {
   using Vector = __m512d;
-  using Bytes = Avx2Bytes;
+  using Bytes = Avx512Bytes;
   static constexpr unsigned kLanes = 8;
   static constexpr unsigned dot_rows(unsigned g) { return g == 2 ? 8 : g <= 6 ? 4 : 3; }
   static constexpr unsigned sum_registers(unsigned g) { return g == 1 ? 16 : g <= 3 ? 8 : g <= 7 ? 4 : 2; }
