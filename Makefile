@@ -198,8 +198,8 @@ bench-attention: setup ## GB/s of KV consumed by the engines, beside memory band
 	@$(BIN)/python scripts/bench_attention.py --json out/bench_attention.json
 
 .PHONY: bench-formats
-bench-formats: setup ## attention over K and V in binary16, 8 and 4 bits, from memory and disk -> docs/eval.md
-	@$(BIN)/python scripts/bench_formats.py --write
+bench-formats: setup ## attention over K and V in binary16, 8 and 4 bits, from memory and disk -> docs/eval.md [PAGE=docs/machines.md]
+	@$(BIN)/python scripts/bench_formats.py --write $(if $(PAGE),--page $(PAGE))
 
 # LLAMA=FOLDER: llama.cpp's programs, such as llama-bench, for benchmarks beside it; otherwise those on PATH.
 LLAMA_PATH = $(if $(LLAMA),PATH="$(abspath $(LLAMA)):$$PATH" )
@@ -340,8 +340,8 @@ models-page: setup ## write the table of docs/models.md from the families of the
 	@$(BIN)/python scripts/models_page.py
 
 .PHONY: readme
-readme: setup ## write the measured tables of README.md from the last benchmarks
-	@$(BIN)/python scripts/readme.py
+readme: setup ## write the measured tables of README.md from the last benchmarks [PAGE=docs/machines.md]
+	@$(BIN)/python scripts/readme.py $(if $(PAGE),--page $(PAGE))
 
 .PHONY: overview
 overview: setup ## draw docs/overview.svg from the names of the folders

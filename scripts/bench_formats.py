@@ -86,7 +86,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--folder", type=Path, help="of the drives; default: a temporary one")
-    parser.add_argument("--write", action="store_true", help="write the table into docs/eval.md")
+    parser.add_argument("--write", action="store_true", help="write the table into --page")
+    parser.add_argument("--page", type=Path, default=ROOT / "docs/eval.md", help="with a block format-rates")
     asked = parser.parse_args()
     table = [
         ["from", "g", "format", "fewer bytes", "GB/s of binary16", "faster"],
@@ -110,7 +111,7 @@ def main() -> None:
     )
     print(f"{text}\n\n{note}")
     if asked.write:
-        write_blocks(ROOT / "docs/eval.md", {"format-rates": f"{text}\n\n{note}"})
+        write_blocks(asked.page, {"format-rates": f"{text}\n\n{note}"})
 
 
 if __name__ == "__main__":

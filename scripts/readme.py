@@ -1,7 +1,8 @@
-"""Write the measured tables of README.md from the JSON that the benchmarks leave in out/."""
+"""Write the measured tables of README.md, or of another page, from the JSON that the benchmarks leave in out/."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import statistics
 import sys
@@ -144,6 +145,9 @@ BLOCKS = (
 
 def main() -> None:
     """Write the tables whose benchmarks were run, and name the others."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--page", type=Path, default=ROOT / "README.md", help="with the same blocks")
+    page = parser.parse_args().page
     blocks, missing = {}, []
     for name, table in BLOCKS:
         source = ROOT / f"out/{name.replace('-', '_')}.json"
@@ -151,7 +155,7 @@ def main() -> None:
             blocks[name] = table(json.loads(source.read_text()))
         else:
             missing.append(f"make {name}")
-    write_blocks(ROOT / "README.md", blocks)
+    write_blocks(page, blocks)
     if missing:
         print(f"left as they are: {', '.join(missing)} was not run", file=sys.stderr)
 
