@@ -143,11 +143,9 @@ def send(host, model, name, arguments):
     """Send the step as a command to a drive that holds `model`. Returns its status."""
     if name == "append":
         session, layer, kind, rows, fua = arguments
-        stored_as = model.format(session)
-        options = KEPT if stored_as == RowFormat.BINARY16 else abi.AppendOption.APPEND_GROUPS
-        options |= abi.AppendOption.APPEND_FUA if fua else 0
+        options = KEPT | (abi.AppendOption.APPEND_FUA if fua else 0)
         place = {"session": session, "layer": layer, "kind": kind, "first_token": model.tokens(session, layer, kind)}
-        return host.append(rows, type=stored_as, options=options, **place).status
+        return host.append(rows, type=model.format(session), options=options, **place).status
     if name == "put":
         return put(host, *arguments)
     if name == "delete":

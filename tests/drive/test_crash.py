@@ -45,7 +45,7 @@ def run_until_cut(host, steps, statuses, states):
     return len(steps), safe
 
 
-@pytest.mark.parametrize(("torn", "seed"), [(0, 6), (1, 6), (2, 23), (3, 7)])
+@pytest.mark.parametrize(("torn", "seed"), [(0, 9), (1, 12), (2, 22), (3, 20)])
 def test_a_cut_at_every_write(make_drive, memory_folder, torn, seed):
     """A cut at every write of 60 steps, on a drive that is nearly full and has been used for a while.
 

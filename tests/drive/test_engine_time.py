@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from coded_rows import FORMATS, encode
+from coded_rows import FORMATS, as_stored, encode
 
 from kvdrive import abi
 from kvdrive.nvme.wire import RowFormat
@@ -105,11 +105,15 @@ def test_a_choice_of_groups_takes_the_stated_cycles(host, group, d, tokens, unit
 
 
 @pytest.mark.parametrize(("r", "k_top", "tokens"), [(8, 40, 700), (40, 20, 300), (64, 300, 1300)])
-@pytest.mark.parametrize("group", [1, 8])
-def test_the_three_jobs_of_sparf_take_the_stated_cycles(host, group, r, k_top, tokens):
+@pytest.mark.parametrize(
+    ("group", "kind"),
+    [(1, RowFormat.BINARY16), (8, RowFormat.BINARY16), (1, RowFormat.INT8), (4, RowFormat.INT4), (8, RowFormat.FP8)],
+)
+def test_the_three_jobs_of_sparf_take_the_stated_cycles(host, group, kind, r, k_top, tokens):
+    """Over rows in 8 and 4 bits as well, which are decoded before the jobs."""
     rng = np.random.default_rng(3)
-    rows = rng.standard_normal((1, tokens, 64)).astype(np.float16)
-    host.store(rows, rows, options=abi.AppendOption.APPEND_SPARSE)
+    rows = as_stored(rng.standard_normal((1, tokens, 64)).astype(np.float16), kind)[0]
+    host.store(rows, rows, options=abi.AppendOption.APPEND_SPARSE, type=kind)
     q = rng.standard_normal((1, group, 64)).astype(np.float16)
     cycles = spent(host, q, tokens, mode=abi.Mode.SPARF_ATTEND, r=r, k_top=k_top, local=4)
     choice = {"d": 64, "r": r, "k_top": k_top}

@@ -343,14 +343,3 @@ def test_codes_without_a_number_are_refused(host, kind, code):
     wrong[0, 2, 5] = code
     assert host.append(wrong, type=kind).status == abi.NvmeStatus.VALUE_NOT_FINITE
     assert host.drive.sessions() == []
-
-
-@pytest.mark.parametrize("kind", FORMATS)
-def test_sparf_is_refused(host, kind):
-    rng = np.random.default_rng(10)
-    sparse = abi.AppendOption.APPEND_SPARSE
-    rows = encode(halves(rng, 1, 70, 64), kind)
-    assert host.append(rows, type=kind, options=sparse).status == abi.NvmeStatus.INVALID_FIELD
-    host.store(rows, rows, type=kind)
-    reply = host.submit(halves(rng, 1, 1, 64), 70, mode=abi.Mode.SPARF_ATTEND, r=8, k_top=16, local=4)
-    assert reply.status == abi.NvmeStatus.INVALID_FIELD

@@ -3,9 +3,11 @@
 
 import numpy as np
 import pytest
+from coded_rows import as_stored
 from random_halves import halves
 
 from kvdrive import abi
+from kvdrive.nvme.wire import RowFormat
 
 SPARSE = abi.AppendOption.APPEND_SPARSE
 OK = abi.NvmeStatus.SUCCESS
@@ -18,10 +20,10 @@ def pair(make_drive):
     return make_drive(), make_drive(preset="plain", run_groups=16)
 
 
-def store(hosts, k, v, cuts, options=0):
+def store(hosts, k, v, cuts, options=0, kind=RowFormat.BINARY16):
     for host in hosts:
         for first, last in zip([0, *cuts], [*cuts, k.shape[1]], strict=True):
-            host.store(k[:, first:last], v[:, first:last], first_token=first, options=options)
+            host.store(k[:, first:last], v[:, first:last], first_token=first, options=options, type=kind)
         assert host.flush().status == OK  # recently written rows are still in memory
 
 
@@ -59,12 +61,14 @@ def test_exact_attention_has_the_emulators_bits(pair, d, tokens):
     assert pair[1].drive.flash_stats()["device_ns"] == 0
 
 
+@pytest.mark.parametrize("kind", RowFormat)
 @pytest.mark.parametrize("masked", [False, True])
-def test_sparf_has_the_emulators_bits(pair, masked):
+def test_sparf_has_the_emulators_bits(pair, masked, kind):
     rng = np.random.default_rng(3)
     tokens, d = 17000, 64
-    k, v, q = halves(rng, 2, tokens, d), halves(rng, 2, tokens, d), halves(rng, 2, 4, d)
-    store(pair, k, v, [5000, 16900], SPARSE)
+    (k, _), (v, _) = (as_stored(halves(rng, 2, tokens, d), kind) for _ in range(2))
+    q = halves(rng, 2, 4, d)
+    store(pair, k, v, [5000, 16900], SPARSE, kind)
     valid = rng.random(tokens) < 0.8 if masked else None
     fields = {"mode": abi.Mode.SPARF_ATTEND, "r": 8, "k_top": 700, "local": 100}
     emulated, plain = (host.attend(q, tokens, valid, **fields) for host in pair)

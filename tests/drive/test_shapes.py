@@ -4,6 +4,7 @@
 import numpy as np
 import pytest
 from answers import result_bytes, split_result, tail_data
+from coded_rows import as_stored
 from random_halves import halves
 
 import golden
@@ -11,6 +12,7 @@ from golden.sparf import sparf
 from kvdrive import abi
 from kvdrive.errors import UnsupportedError
 from kvdrive.kernels.rtl import prepare_drives
+from kvdrive.nvme.wire import RowFormat
 
 OK = abi.NvmeStatus.SUCCESS
 SPARSE = abi.AppendOption.APPEND_SPARSE
@@ -33,10 +35,11 @@ def ask(host, q, tokens, out, valid=None, tail=None, **fields):
     return split_result(reply.data, q, out)
 
 
-def check_every_mode(host, rng, group, d, heads=2, tokens=150, masked=True):
+def check_every_mode(host, rng, group, d, heads=2, tokens=150, masked=True, kind=RowFormat.BINARY16):
     """Exact attention and SparF, each with mask and inline tokens, and partial attention equal the golden model."""
-    k, v, q = halves(rng, heads, tokens, d), halves(rng, heads, tokens, d), halves(rng, heads, group, d)
-    host.store(k, v, options=SPARSE)
+    (k_rows, k), (v_rows, v) = (as_stored(halves(rng, heads, tokens, d), kind) for _ in range(2))
+    q = halves(rng, heads, group, d)
+    host.store(k_rows, v_rows, options=SPARSE, type=kind)
     host.flush()
     valid = rng.random(tokens) < 0.8 if masked else None
     packed = None if valid is None else np.packbits(valid, bitorder="little")
@@ -85,13 +88,14 @@ def test_compiled_kernels_take_every_head_dimension(make_drive, group, d):
     check_every_mode(make_drive(engine="hls"), np.random.default_rng(d), group, d, heads=1)
 
 
+@pytest.mark.parametrize("kind", RowFormat)
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize(("group", "d"), [(3, 40), (12, 64), (16, 88)])
 @pytest.mark.parametrize("masked", [True, False])
-def test_every_path_to_the_rows(make_drive, path, group, d, masked):
+def test_every_path_to_the_rows(make_drive, path, group, d, masked, kind):
     host = make_drive(**PATHS[path])
-    tokens = 2600 if path == "streamed" else 600  # rows that do not fill a write are read from memory
-    check_every_mode(host, np.random.default_rng([group, d]), group, d, tokens=tokens, masked=masked)
+    tokens = 600 if path != "streamed" else 2600 if kind == RowFormat.BINARY16 else 5200  # enough to fill a write
+    check_every_mode(host, np.random.default_rng([group, d]), group, d, tokens=tokens, masked=masked, kind=kind)
     assert (host.drive.read_stats()["reads"] > 0) == (path == "streamed")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One generation, for every kind of target: a small model's 64 tokens after a prompt, with several policies and in fp8.
+"""One generation, for every kind of target: a small model's 64 tokens after a prompt, by several policies and formats.
 
 As a program, for targets that need a process or a machine of their own: `same_generation.py TARGET...` prints JSON:
 "stock" -> tokens of transformers without a drive; each target -> its tokens by policy.
@@ -26,6 +26,7 @@ POLICIES = {
     "sparf": {"attention": "sparf", "ratio": Fraction(1, 4)},
     "groups": {"attention": make_policy("groups", Fraction(1, 4), unit=16)},
     "fp8": {"kv_format": "fp8"},
+    "sparf over int4": {"attention": "sparf", "ratio": Fraction(1, 4), "kv_format": "int4"},
 }
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from kvdrive import abi
 from kvdrive.conformance.bench import Bench, status_name, with_fields
 from kvdrive.conformance.queries import Query, ask, compare, exact, holds, submit_with
+from kvdrive.conformance.sessions import SMALLER
 from kvdrive.conformance.suite import check
 from kvdrive.nvme import commands
 
@@ -58,6 +59,19 @@ def _(bench: Bench) -> None:
         ask(bench, stored, replace(query, tokens=tokens - 7, valid=bench.rng.random(tokens - 7) < 0.7))
         scores = bench.rng.integers(-8 << 20, 8 << 20, (2, 4, 5)).astype(np.int32)
         ask(bench, stored, replace(query, inline_scores=scores, inline_v=bench.halves(2, 5, 64)))
+
+
+@check("ATTN_SUBMIT", "SparF and policy groups over rows in 8 and 4 bits give the golden model's bits")
+def _(bench: Bench) -> None:
+    for stored_as in SMALLER:
+        stored = bench.store(tokens=600, options=SPARSE | GROUPS, stored_as=stored_as)
+        valid = bench.rng.random(593) < 0.7
+        for query in (
+            Query(bench.halves(2, 4, 64), 600, mode=abi.Mode.SPARF_ATTEND, r=6, k_top=25, local=4),
+            Query(bench.halves(2, 4, 64), 600, mode=abi.Mode.GROUPS, r=32, k_top=3),
+        ):
+            ask(bench, stored, query)
+            ask(bench, stored, replace(query, tokens=593, valid=valid))
 
 
 @check("ATTN_SUBMIT", "policy groups gives the golden model's bits, and its estimate of what was left unread")

@@ -53,6 +53,7 @@ def _mixed(bench: Bench) -> tuple[list[Stored], list[Query]]:
         bench.store(tokens=300, options=GROUPS),
         bench.store(tokens=33, d=32, heads=3),
         *(bench.store(tokens=150, stored_as=one) for one in SMALLER),
+        *(bench.store(tokens=300, options=SPARSE, stored_as=one) for one in SMALLER),
     ]
     scores = bench.rng.integers(-8 << 20, 8 << 20, (3, 2, 5)).astype(np.int32)
     valid = bench.rng.random(601) < 0.6
@@ -64,6 +65,7 @@ def _mixed(bench: Bench) -> tuple[list[Stored], list[Query]]:
         Query(bench.halves(2, 4, 64), 300, mode=abi.Mode.GROUPS, r=32, k_top=3),
         Query(bench.halves(3, 2, 32), 33, mode=abi.Mode.PARTIAL, inline_scores=scores, inline_v=bench.halves(3, 5, 32)),
         *(Query(bench.halves(2, 3, 64), 150 - at) for at in range(len(SMALLER))),
+        *(Query(bench.halves(2, 3, 64), 300, mode=abi.Mode.SPARF_ATTEND, r=6, k_top=25, local=4) for _ in SMALLER),
     ]
     return stored, queries
 
@@ -75,7 +77,7 @@ def _(bench: Bench) -> None:
         chosen = [(at * 3 + count) % len(queries) for at in range(count)]
         asked = [queries[at] for at in chosen]
         found = ask_rows(bench, asked, [queries[at].of(stored[at].number) for at in chosen])
-        for at, row in zip(chosen[:10], found, strict=False):
+        for at, row in zip(chosen[: len(queries)], found, strict=False):
             bench.same("the status of a row", status_name(row.status), "SUCCESS")
             compare(bench, stored[at], queries[at], row.data)
 

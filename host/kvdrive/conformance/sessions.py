@@ -305,9 +305,9 @@ def _(bench: Bench) -> None:
 
 @check("SESSION_FORK", "rows in 8 and 4 bits are kept through forks, trims, removals and further appends")
 def _(bench: Bench) -> None:
-    for stored_as in SMALLER:
+    for stored_as, options in product(SMALLER, (0, SPARSE)):
         group = tokens_per_group(stored_as, 64)
-        stored = bench.store(tokens=4 * group + 9, stored_as=stored_as)
+        stored = bench.store(tokens=4 * group + 9, options=options, stored_as=stored_as)
         fork = Stored(bench.session(), stored.k[:, : group + 3], stored.v[:, : group + 3], 0, stored_as)
         bench.ok(commands.session_fork(stored.number, fork.number, group + 3))
         bench.ok(commands.session_trim(stored.number, 4 * group + 2))
@@ -315,8 +315,15 @@ def _(bench: Bench) -> None:
         bench.ok(commands.session_remove(stored.number, range(group, 2 * group), 4 * group + 2))
         without(stored, range(group, 2 * group))
         for one in (stored, fork):
-            bench.extend(one, group + 5)
+            bench.extend(one, group + 5, options)
             holds(bench, one)
+            if options:
+                tokens = one.k.shape[1]
+                ask(
+                    bench,
+                    one,
+                    Query(bench.halves(2, 4, 64), tokens, mode=abi.Mode.SPARF_ATTEND, r=6, k_top=25, local=4),
+                )
 
 
 @check("SESSION_FORK", "wrong sessions, numbers and reserved fields are refused")

@@ -72,7 +72,7 @@ def ways(policies: Sequence[Policy], kv_formats: Sequence[str]) -> list[Way]:
         plain = formats.named(name) == RowFormat.BINARY16
         found += [Way(p, name) for p in policies if plain or not p.why_f16]
     if not found:
-        raise InputError("nothing to evaluate: 8 and 4 bits are for exact, groups and local attention")
+        raise InputError("nothing to evaluate: policies on the host read K and V as f16 only; add f16 to the formats")
     return found
 
 
@@ -161,10 +161,9 @@ class _Context:
     @contextmanager
     def in_drive(self, target: Target, kv_format: str) -> Iterator[Any]:
         """A cache with the context, whose sessions serve every policy over the format."""
-        with attach(self._model, target, "sparf" if kv_format == "f16" else "groups", kv_format=kv_format) as attached:
+        with attach(self._model, target, "sparf", kv_format=kv_format) as attached:
             cache = attached.cache()
-            if kv_format == "f16":
-                cache.append_options = _EVERYTHING_KEPT
+            cache.append_options = formats.joined(_EVERYTHING_KEPT, formats.named(kv_format))
             if self._computed is None:
                 prefill(self._model, self._tokens, cache)
             else:

@@ -91,8 +91,8 @@ def attach(
     others keep their K and V, and positions go on counting.
 
     `kv_format`: "f16", or K and V rounded to "int8", "int4" or "fp8" (e4m3) when they are computed, and stored so: half
-    of the bytes, 2/7, or half (docs/eval.md has the price). Not with SparF or X-cache. "fp8" uses the scales of K and V
-    that the folder of the model's checkpoint ships.
+    of the bytes, 2/7, or half (docs/eval.md has the price). Not with X-cache or policies on the host. "fp8" uses the
+    scales of K and V that the folder of the model's checkpoint ships.
 
     `mini_batches`: a batch is computed in so many parts: while the drives attend to one, the host computes another
     (docs/xcache.md). Same tokens; faster where drives with engines of their own take longer than the model's matrices.

@@ -17,11 +17,11 @@ class SparF(DrivePolicy):
     """`ratio` of K's embedding rows choose `ratio` of the tokens; the others are replaced by the mean of all V.
 
     The query heads of a KV head share each choice. If the choice would be all tokens, attention is exact.
+    Embedding rows are read from a second copy of K, which is binary16 whatever the format of K and V is.
     """
 
     name: ClassVar[str] = "sparf"
     no_sinks: ClassVar[str] = "they would count in its mean of V"
-    why_f16: ClassVar[str] = "it reads a second copy of K, which is stored as it is"
     append_options: ClassVar[int] = abi.AppendOption.APPEND_SPARSE
 
     def rows(self, head_dim: int) -> int:

@@ -38,7 +38,6 @@ abi::NvmeStatus AttentionUnit::check(const abi::AttnSubmit& command, std::size_t
       if (rows->row_bytes() != first->row_bytes() || rows->format() != first->format()) return abi::kRowMismatch;
     }
   }
-  if (command.mode == abi::kSparfAttend && first->format() != nvme::kBinary16) return abi::kInvalidField;
   return data_bytes == payload_bytes(command) ? abi::kSuccess : abi::kDataLength;
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SparF runs as three jobs with page reads between them (docs/jobs.md). The first chooses rows of K. The second scores
 // every token from these rows and chooses tokens. The third attends to the chosen tokens and blends the result with the
-// mean of all V. The index is the embedding-indexed copy of K.
+// mean of all V. The index is the embedding-indexed copy of K, in binary16. An engine that reads pages attends to rows
+// in 8 or 4 bits as they are stored; for other jobs and engines the drive's processor decodes them.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -31,11 +32,13 @@ struct Columns {
       std::memcpy(at(token + t, row), from, std::min<std::size_t>(abi::kLanes, count - t) * 2);
     }
   }
-  // Adds whole rows of the tokens [first, end), of which the dimensions `rows` are chosen.
-  void add_tokens(std::uint32_t first, std::uint32_t end, const std::vector<std::uint32_t>& rows, const std::byte* from,
-                  std::size_t row_bytes) const {
-    for (std::uint32_t token = first; token < end; ++token, from += row_bytes) {
-      for (std::size_t row = 0; row < r; ++row) std::memcpy(at(token, row), from + std::size_t{rows[row]} * 2, 2);
+  // Adds stored rows of tokens, of which the dimensions `rows` are chosen.
+  void add_tokens(std::uint32_t token, const std::vector<std::uint32_t>& rows, const HeadRows& k,
+                  std::span<const std::byte> stored) const {
+    std::array<std::uint16_t, abi::kMaxHeadDim> halves{};
+    for (; !stored.empty(); ++token, stored = stored.subspan(k.row_bytes())) {
+      decode_rows(k.format(), k.head_dim(), stored.first(k.row_bytes()), halves.data());
+      for (std::size_t row = 0; row < r; ++row) std::memcpy(at(token, row), &halves[rows[row]], sizeof halves[0]);
     }
   }
 };
@@ -90,14 +93,17 @@ class SparfHead {
     memory_.start(head_, abi::kSparfAttend);
     memory_.job.tokens = chosen_.count();
     restore_records();
-    memory_.job.k = place_rows(memory_, *arriving_, head_.k, chosen_);
-    memory_.job.v = place_rows(memory_, *arriving_, head_.v, chosen_);
+    const bool as_stored = context_.engine.reads_pages();
+    const auto place = as_stored ? place_stored_rows : place_rows;
+    memory_.job.k = place(memory_, *arriving_, head_.k, chosen_);
+    memory_.job.v = place(memory_, *arriving_, head_.v, chosen_);
     arriving_.reset();
     if (!place_mean()) return lose(), done_;
     memory_.place_inline_tokens(head_, true);
     memory_.job.out = memory_.place(head_.out_bytes());
-    run();
-    return done_;
+    if (!as_stored) return run(), done_;
+    const PlacedRows rows(head_.k, chosen_.count(), memory_.at(memory_.job.k), memory_.at(memory_.job.v));
+    return run(&rows), done_;
   }
 
  private:
@@ -106,8 +112,8 @@ class SparfHead {
   void lose() { done_.status = abi::kUnrecoveredRead; }
 
   // The three jobs use the same records.
-  void run() {
-    done_ = run_job(context_, done_.done);
+  void run(const KvPages* pages = nullptr) {
+    done_ = run_job(context_, done_.done, pages);
     const auto records = memory_.records();
     records_.assign(records.begin(), records.end());
   }
@@ -180,15 +186,16 @@ class SparfHead {
     for (std::size_t i = 0; i < whole_requests_; ++i) {
       index.next([&](const Run& group, const std::byte* page, bool) {
         const auto [first, end] = tokens_of(group.first);
-        columns.add_tokens(first, end, rows_, page + std::size_t{first % k.tokens_per_group()} * k.row_bytes(),
-                           k.row_bytes());
+        const std::byte* const rows = page + std::size_t{first % k.tokens_per_group()} * k.row_bytes();
+        columns.add_tokens(first, rows_, k, {rows, std::size_t{end - first} * k.row_bytes()});
       });
     }
     const std::uint32_t staged = std::max(k.tokens_in_groups(), not_indexed_);
     if (staged >= tokens()) return;
-    columns.add_tokens(staged, tokens(), rows_,
-                       k.staged().data() + std::size_t{staged - k.tokens_in_groups()} * k.row_bytes(), k.row_bytes());
-    context_.staged_bytes += std::uint64_t{tokens() - staged} * k.row_bytes();
+    const std::size_t first = std::size_t{staged - k.tokens_in_groups()} * k.row_bytes();
+    const std::size_t bytes = std::size_t{tokens() - staged} * k.row_bytes();
+    columns.add_tokens(staged, rows_, k, k.staged().subspan(first, bytes));
+    context_.staged_bytes += bytes;
   }
 
   // Places the sum and the number of the V rows that count. Starts from the stored sum of all rows if fewer rows must
@@ -209,7 +216,7 @@ class SparfHead {
       if (!subtract) sums.assign(v.head_dim(), 0);
       if (!add_v(subtract ? out : in, subtract ? -1 : 1, sums)) return false;
     }
-    add_rows(head_.inline_v, sums, 1);
+    add_rows(nvme::kBinary16, head_.inline_v, sums, 1);
     memory_.job.v_sum = memory_.place(std::as_bytes(std::span(sums)));
     memory_.job.count = count + head_.command.tail_tokens;
     return true;
@@ -221,9 +228,9 @@ class SparfHead {
     if (!batch->whole) return false;
     done_.done = std::max(done_.done, batch->done);
     batch->next([&](const Run& run, const std::byte* bytes, bool) {
-      add_rows({bytes, std::size_t{run.count()} * v.row_bytes()}, sums, sign);
+      add_rows(v.format(), {bytes, std::size_t{run.count()} * v.row_bytes()}, sums, sign);
     });
-    each_staged(v, tokens, [&](std::span<const std::byte> rows) { add_rows(rows, sums, sign); });
+    each_staged(v, tokens, [&](std::span<const std::byte> rows) { add_rows(v.format(), rows, sums, sign); });
     return true;
   }
 

@@ -105,7 +105,7 @@ class Engine {
   virtual EngineMemory& memory() = 0;
 
   // Runs the AttentionJob at byte `job` of the memory in use. Returns its status word (docs/jobs.md). `pages` gives K
-  // and V of an EXACT or PARTIAL job instead of the descriptor's addresses; it is null unless the engine `reads_pages`.
+  // and V of an EXACT, PARTIAL or SPARF_ATTEND job in place of its addresses; null unless the engine `reads_pages`.
   virtual std::uint32_t attend(std::uint64_t job, const KvPages* pages = nullptr) = 0;
 
   // Runs a job in memory that the engine does not own. By default the memory is copied into the engine's own and back.

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "commands/wire.hpp"
 #include "crc32c.hpp"
@@ -18,6 +19,7 @@ namespace {
 
 constexpr std::uint32_t kHeads = 2, kRowBytes = 64, kBlocks = 12, kMostKeys = 5;
 constexpr std::uint32_t kShortened = 6, kRemoved = 128;  // a session, and the tokens that it lost
+constexpr std::uint32_t kLastCoded = 2;                  // the last session whose rows are codes of kFp8
 constexpr std::size_t kPage = abi::kPageBytes, kSector = PowerCut::kSectorBytes;
 
 constexpr Limits kLimits{.staged_bytes = 1 << 20, .session_groups = 0, .metadata_bytes = 1 << 20, .run_groups = 1};
@@ -31,7 +33,7 @@ Bytes rows_of(std::uint32_t head, std::uint32_t kind, std::uint32_t first, std::
   for (std::uint32_t t = 0; t < tokens; ++t) {
     const auto row = std::span(rows).subspan(std::size_t{t} * kRowBytes, kRowBytes);
     Random(head << 24 | kind << 20 | (first + t)).fill(row);
-    for (std::size_t i = 1; i < row.size(); i += 2) row[i] &= std::byte{0xbf};  // makes binary16 values finite
+    for (std::byte& byte : row) byte &= std::byte{0xbf};  // makes binary16 values finite and codes numbers
   }
   return rows;
 }
@@ -88,6 +90,7 @@ class Host {
     append.row_bytes = kRowBytes;
     append.sequence = sequence;
     append.options = abi::kAppendSparse | abi::kAppendGroups;
+    append.type = session <= kLastCoded ? nvme::kFp8 : nvme::kBinary16;
     append.crc32c = crc32c(data);
     return send(append, data).status;
   }
@@ -122,8 +125,8 @@ class Host {
     return send(fork).status;
   }
 
-  std::uint32_t attend(std::uint32_t session, std::uint32_t tokens, bool sparf) {
-    const Bytes q = rows_of(kHeads, 0, 0, kHeads);
+  std::uint32_t attend(std::uint32_t session, const RowLayout& layout, std::uint32_t tokens, bool sparf) {
+    const Bytes q = rows_of(kHeads, 0, 0, kHeads * layout.head_dim() * 2 / kRowBytes);
     abi::AttnSubmit submit{};
     submit.opcode = abi::kAttnSubmit;
     submit.nsid = abi::kCp;
@@ -403,8 +406,11 @@ class Files final : public Surface {
     drive.check();
     Host host(drive);
     for (const std::uint32_t session : drive.sessions()) {
-      for (const HeadSummary& head : drive.heads(session)) look_at(drive, session, head, plain);
-      host.attend(session, 1 + static_cast<std::uint32_t>(random.below(600)), random.one_in(2));
+      const std::vector<HeadSummary> heads = drive.heads(session);
+      for (const HeadSummary& head : heads) look_at(drive, session, head, plain);
+      if (heads.empty()) continue;
+      const auto tokens = static_cast<std::uint32_t>(1 + random.below(600));
+      host.attend(session, heads.front().layout, tokens, random.one_in(2));
     }
     for (std::uint64_t number = 0; number < kBlocks; ++number) {
       const nvme::Reply reply = host.read(number);

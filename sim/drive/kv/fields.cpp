@@ -22,9 +22,8 @@ std::optional<std::uint16_t> invalid_field(const abi::KvAppend& command) {
   }
   if (command.kind > abi::kValues) return offsetof(abi::KvAppend, kind);
   if (command.type > nvme::kFp8) return offsetof(abi::KvAppend, type);
-  const RowLayout layout = layout_of(command);
-  if (!RowLayout{layout.row_bytes, layout.format}.possible()) return offsetof(abi::KvAppend, row_bytes);
-  if ((command.options & ~kOptions) != 0 || !layout.possible()) return offsetof(abi::KvAppend, options);
+  if (!layout_of(command).possible()) return offsetof(abi::KvAppend, row_bytes);
+  if ((command.options & ~kOptions) != 0) return offsetof(abi::KvAppend, options);
   return std::nullopt;
 }
 

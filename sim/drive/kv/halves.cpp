@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kv/halves.hpp"
 
+#include <array>
 #include <cstring>
 
+#include "common/abi.hpp"
 #include "engine/fixed.hpp"
 
 namespace kvdrive {
@@ -29,9 +31,13 @@ bool all_finite(std::span<const std::byte> rows) {
   return finite;
 }
 
-void add_rows(std::span<const std::byte> rows, std::span<std::int64_t> sums, int sign) {
-  for (std::size_t row = 0; row < rows.size() / 2; row += sums.size()) {
-    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += sign * fixed(half_at(rows, row + i));
+void add_rows(RowFormat format, std::span<const std::byte> rows, std::span<std::int64_t> sums, int sign) {
+  const auto head_dim = static_cast<std::uint32_t>(sums.size());
+  const std::size_t row_bytes = row_bytes_of(format, head_dim);
+  std::array<std::uint16_t, abi::kMaxHeadDim> halves{};
+  for (std::size_t at = 0; at < rows.size(); at += row_bytes) {
+    decode_rows(format, head_dim, rows.subspan(at, row_bytes), halves.data());
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += sign * fixed(halves[i]);
   }
 }
 

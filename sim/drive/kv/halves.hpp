@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks and sums over rows of binary16.
+// Checks over rows of binary16, and sums over rows of any format.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
+
+#include "formats.hpp"
 
 namespace kvdrive {
 
@@ -19,7 +21,8 @@ inline std::uint16_t half_at(std::span<const std::byte> rows, std::size_t i) {
   return half;
 }
 
-// Adds whole rows to the sums of their columns (`sign` 1), or subtracts them (-1). Exact; LSB 2^-24.
-void add_rows(std::span<const std::byte> rows, std::span<std::int64_t> sums, int sign);
+// Adds the numbers of whole rows to the sums of their columns (`sign` 1), or subtracts them (-1). Exact; LSB 2^-24.
+// There are as many sums as a row has numbers.
+void add_rows(RowFormat format, std::span<const std::byte> rows, std::span<std::int64_t> sums, int sign);
 
 }  // namespace kvdrive

@@ -19,7 +19,7 @@ using Page = std::array<std::byte, abi::kPageBytes>;
 
 bool RowLayout::possible() const {
   const std::uint32_t dim = head_dim();
-  return dim > 0 && serves_head_dim(dim) && !(sparse && format != nvme::kBinary16);
+  return dim > 0 && serves_head_dim(dim);
 }
 
 HeadRows::HeadRows(const Name& name, const RowLayout& layout)
@@ -79,7 +79,7 @@ void HeadRows::prepare_append(Ftl& ftl, std::span<const std::byte> rows, std::ui
   change.kept_staged = added == 0 ? staged_.size() : 0;
   if (!sums_.empty()) {
     change.sums = sums_;
-    add_rows(rows, change.sums, 1);
+    add_rows(format(), rows, change.sums, 1);
   }
   if (sparse() && name_.kind == abi::kKeys) index_spans(ftl, rows, change);
   if (!index_) return;
@@ -142,17 +142,17 @@ void HeadRows::index_spans(Ftl& ftl, std::span<const std::byte> rows, Change& ch
   std::vector<std::byte> tokens;
   for (; span.end() <= change.tokens; span = span.next()) {
     if (span.first_page < embedding_) continue;
-    tokens.resize(std::size_t{span.tokens()} * row_bytes());
-    if (!read_rows(ftl, rows, span.first_token, span.tokens(), tokens.data())) return;
+    tokens.resize(std::size_t{span.tokens()} * half_bytes());
+    if (!read_halves(ftl, rows, span.first_token, span.tokens(), tokens.data())) return;
     if (embedding_list_ == GroupMap::kNoList) embedding_list_ = ftl.create_list();
     Page page;
     for (std::uint32_t i = 0; i < span.pages(); ++i) {
       for (std::uint32_t row = 0; row < span.rows_per_page; ++row) {
         const std::size_t first = span.first_token_of(i) - span.first_token;
-        const std::byte* from = tokens.data() + first * row_bytes() + std::size_t{span.first_row(i) + row} * 2;
+        const std::byte* from = tokens.data() + first * half_bytes() + std::size_t{span.first_row(i) + row} * 2;
         std::byte* to = page.data() + std::size_t{row} * span.row_bytes();
         for (std::uint32_t t = 0; t < span.block_tokens(); ++t)
-          std::memcpy(to + t * 2, from + std::size_t{t} * row_bytes(), 2);
+          std::memcpy(to + t * 2, from + std::size_t{t} * half_bytes(), 2);
       }
       ftl.put(embedding_list_, owner(GroupKind::kKeyRows, span.first_page + i), page, {});
     }
@@ -180,7 +180,7 @@ bool HeadRows::subtract_rows(Ftl& ftl, std::uint32_t first, std::uint32_t end, s
   for (std::uint32_t token = first; token < end;) {
     const std::uint32_t count = std::min(tokens_per_group() - token % tokens_per_group(), end - token);
     if (!read_rows(ftl, {}, token, count, row.data())) return false;
-    add_rows(std::span(row).first(std::size_t{count} * row_bytes()), sums, -1);
+    add_rows(format(), std::span(row).first(std::size_t{count} * row_bytes()), sums, -1);
     token += count;
   }
   return true;

@@ -29,7 +29,7 @@ namespace kvdrive {
 struct RowLayout {
   std::uint32_t row_bytes = 0;
   RowFormat format = nvme::kBinary16;
-  bool sparse = false;   // also keep the copy of K and the sum of V that SparF needs; only with kBinary16
+  bool sparse = false;   // also keep the copy of K, in binary16, and the sum of V that SparF needs
   bool indexed = false;  // also keep the 2-bit index of K that policy groups needs
 
   // All but the size in one number: bit 0 is `sparse`, bit 7 is `indexed`.

@@ -58,7 +58,7 @@ void HeadRows::keep_groups(Ftl& ftl, std::uint32_t groups) {
   std::vector<std::byte> rows(std::size_t{tokens_per_group()} * row_bytes());
   for (std::uint32_t group = 0; group < groups && !sums_.empty(); ++group) {
     if (!read_rows(ftl, {}, group * tokens_per_group(), tokens_per_group(), rows.data())) return;
-    add_rows(rows, sums_, 1);
+    add_rows(format(), rows, sums_, 1);
   }
 }
 

@@ -10,7 +10,7 @@ from small_models import prompts
 from kvdrive import abi
 from kvdrive.choices import KV_FORMATS
 from kvdrive.errors import InputError, UnsupportedError
-from kvdrive.kvcache import formats
+from kvdrive.kvcache import formats, scaling
 from kvdrive.kvcache.fingerprint import fingerprint
 from kvdrive.nvme import rows
 from kvdrive.nvme.wire import RowFormat
@@ -57,15 +57,35 @@ def test_spills_drives_forks_and_crops_change_no_bit(tmp_path, llama, kv_format)
     assert 0 < error < MOST_ERROR[kv_format]
 
 
+CHOOSING = {
+    "groups": make_policy("groups", Fraction(1, 2), unit=16),
+    "sparf": make_policy("sparf", Fraction(1, 2)),
+    "sparq": make_policy("sparq", Fraction(1, 2)),
+}
+
+
 @pytest.mark.parametrize("kv_format", FORMATS)
-def test_groups_over_formats_is_the_same_on_every_engine(tmp_path, llama, kv_format):
-    options = {"kv_format": kv_format, "spill": 8, "attention": make_policy("groups", Fraction(1, 2), unit=16)}
+@pytest.mark.parametrize("policy", CHOOSING)
+def test_choices_over_formats_are_the_same_on_every_engine(tmp_path, llama, kv_format, policy):
+    options = {"kv_format": kv_format, "spill": 8, "attention": CHOOSING[policy]}
     want, _ = decode(llama, drive_at(tmp_path / "0"), **options)
     assert torch.equal(decode(llama, drive_at(tmp_path / "1", "hls"), **options)[0], want)
     with CpuDrive(tmp_path / "2") as drive:
         assert torch.equal(decode(llama, drive, **options)[0], want)
     exact, _ = decode(llama, drive_at(tmp_path / "3"), kv_format=kv_format, spill=8)
     assert not torch.equal(exact, want)
+
+
+@pytest.mark.parametrize("kv_format", FORMATS)
+@pytest.mark.parametrize("policy", CHOOSING)
+def test_choices_over_a_format_are_those_over_its_numbers_in_binary16(
+    tmp_path, llama, kv_format, policy, monkeypatch: pytest.MonkeyPatch
+):
+    options = {"spill": 8, "attention": CHOOSING[policy]}
+    want, _ = decode(llama, drive_at(tmp_path / "0"), kv_format=kv_format, **options)
+    kind = formats.named(kv_format)
+    monkeypatch.setattr(scaling, "rounded", lambda numbers, _: rows.rounded(numbers, kind))
+    assert torch.equal(decode(llama, drive_at(tmp_path / "1"), **options)[0], want)
 
 
 @pytest.mark.parametrize("kv_format", FORMATS)
@@ -129,7 +149,7 @@ def test_the_fingerprint_names_the_format(llama):
 
 @pytest.mark.parametrize("kv_format", FORMATS)
 def test_what_reads_other_rows_is_refused(tmp_path, llama, kv_format):
-    for options in ({"attention": "sparf"}, {"attention": "h2o"}, {"xcache": 0.5}):
+    for options in ({"attention": "h2o"}, {"xcache": 0.5}):
         with pytest.raises(UnsupportedError, match=f"kv_format '{kv_format}' is not for this"):
             attach(llama, drive_at(tmp_path / "0"), kv_format=kv_format, **options)
 

@@ -56,7 +56,7 @@ def sessions(target):
         keep(target, 1, 33, 128),
         *(keep(target, 3, 70, 64, stored_as) for stored_as in RowFormat if stored_as != RowFormat.BINARY16),
         keep(target, 2, TOKENS, 64, RowFormat.INT8),
-        keep(target, 2, TOKENS, 64, options=SPARSE),
+        *(keep(target, 2, TOKENS, 64, stored_as, SPARSE) for stored_as in RowFormat),
         keep(target, 2, TOKENS, 64, options=GROUPS),
     ]
 

@@ -316,12 +316,12 @@ def turns(model, targets, **options):
         return torch.cat(found, dim=1)
 
 
-@pytest.mark.parametrize("attention", ["exact", "local", "groups"])
+@pytest.mark.parametrize("attention", ["exact", "local", "groups", "sparf"])
 def test_spills_drives_engines_forks_and_crops_change_no_bit(shipped, tmp_path, attention):
     model = loaded(shipped)
     options = {"attention": attention, "ratio": None if attention == "exact" else Fraction(1, 2)}
     wanted = turns(model, drive_at(tmp_path / "0"), spill=16, **options)
-    for spill in (1, 64) if attention != "groups" else ():  # groups reads pending tokens exactly
+    for spill in (1, 64) if attention in ("exact", "local") else ():  # the others read pending tokens exactly
         assert torch.equal(turns(model, drive_at(tmp_path / f"s{spill}"), spill=spill, **options), wanted)
     pair = [drive_at(tmp_path / "1"), Emulator(tmp_path / "2", "hls", capacity_bytes=1 << 26)]
     assert torch.equal(turns(model, pair, spill=16, **options), wanted)

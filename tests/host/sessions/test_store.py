@@ -472,12 +472,13 @@ def test_the_quota_of_a_tenant_goes_before_the_bound_of_all(opened, model):
 
 
 @pytest.mark.parametrize("kv_format", [name for name in KV_FORMATS if name != "f16"])
-def test_sessions_in_8_and_4_bits_go_on_and_are_not_mixed(opened, model, kv_format):
-    with opened(model, kv_format=kv_format) as attached:
+@pytest.mark.parametrize("policy", [{}, {"attention": "sparf", "ratio": Fraction(1, 4)}], ids=["exact", "sparf"])
+def test_sessions_in_8_and_4_bits_go_on_and_are_not_mixed(opened, model, kv_format, policy):
+    with opened(model, kv_format=kv_format, **policy) as attached:
         tokens, _ = generate(attached, PROMPT, 20)
-    with opened(model, kv_format=kv_format) as attached:
+    with opened(model, kv_format=kv_format, **policy) as attached:
         _, cached = generate(attached, torch.cat([tokens, MORE], dim=1), 5)
         assert cached == tokens.shape[1] - 1  # the last token was never given to the model
     for other in set(KV_FORMATS) - {kv_format}:
-        with opened(model, kv_format=other) as attached:
+        with opened(model, kv_format=other, **policy) as attached:
             assert generate(attached, tokens, 1)[1] == 0

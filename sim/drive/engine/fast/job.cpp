@@ -97,7 +97,7 @@ std::uint32_t check_content(const Job& job) {
 }
 
 std::uint32_t check_pages(const Job& job) {
-  return bit_if(job.mode != abi::kExact && job.mode != abi::kPartial, abi::kBadMode);
+  return bit_if(job.mode == abi::kSparfRows || job.mode == abi::kSparfTokens, abi::kBadMode);
 }
 
 }  // namespace
