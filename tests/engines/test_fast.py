@@ -275,7 +275,9 @@ def test_score_ties_reach_the_integers(engine: "native.FastEngine", at: int) -> 
 
 @pytest.mark.parametrize("exponent", [0, 10, 24])
 def test_binary32_ties_of_dot_products_reach_the_integers(engine: "native.FastEngine", exponent: int) -> None:
-    """2^e * (1 + 2^-24) and 2^e * (1 + 3 * 2^-24) are ties of binary32; 2^-48 more or less decides them."""
+    """2^e * (1 + 2^-24) and 2^e * (1 + 3 * 2^-24) are ties of binary32; 2^-48 more or less decides them. Binary64 holds
+    such sums up to 16, so that those are certain without integers.
+    """
     e = exponent // 2
     q = np.zeros((2, 32), np.float16)
     q[:, :3] = 2.0**e, 2.0 ** (e - 12), 2.0**-24
@@ -287,10 +289,10 @@ def test_binary32_ties_of_dot_products_reach_the_integers(engine: "native.FastEn
     status, dots = engine.gemv_rows(q.view(np.uint16), k.view(np.uint16))
     assert status == expected.status == 0
     np.testing.assert_array_equal(dots, expected.dots)
-    assert engine.dots_exact >= 64
+    assert engine.dots_exact >= 64 if exponent > 4 else engine.dots_doubted == 0
     status, dots = engine.gemv_columns(q.view(np.uint16), golden.block_columns(k).view(np.uint16), 96)
     np.testing.assert_array_equal(dots, expected.dots)
-    assert engine.dots_exact >= 128
+    assert engine.dots_exact >= 128 if exponent > 4 else engine.dots_doubted == 0
 
 
 @pytest.mark.parametrize("mode", [Mode.EXACT, Mode.PARTIAL], ids=lambda m: m.name)

@@ -20,7 +20,7 @@ from kvdrive.errors import UnsupportedError
 from kvdrive.kernels.native import scale_bits
 from kvdrive.kvcache.base import AttachedLayer, KvHandle, LayerCall
 from kvdrive.kvcache.pending import PendingTokens, Scores, sink_scores, with_sinks
-from kvdrive.kvcache.scaling import Factors, HeadScale, to_halves
+from kvdrive.kvcache.scaling import Exponents, Factors, HeadScale, to_halves
 from kvdrive.kvcache.seen import HIDDEN, LOWEST_MAX, Seen, blocks, seen_by
 from kvdrive.kvcache.sequence import Answer, Endpoint, Sequence, Slice, gather
 from kvdrive.kvcache.session import Query
@@ -102,6 +102,7 @@ class DriveLayer(AttachedLayer):
         of_k, of_v = (shipped.k, shipped.v) if shipped else (None, None)
         self.key_scale = HeadScale(f"K of layer {self.index}", backing.stored_as, of_k)
         self.value_scale = HeadScale(f"V of layer {self.index}", backing.stored_as, of_v)
+        self._plain_scales: tuple[Factors, float | None, NDArray[np.uint32]] | None = None  # the last, and of what
         self.is_initialized = False
 
     @property
@@ -191,9 +192,18 @@ class DriveLayer(AttachedLayer):
         halves, exponents = to_halves(grouped, f"Q of layer {self.index}")
         q = halves.reshape(batch, kv_heads, heads // kv_heads, new_tokens, head_dim)
         out = np.empty((batch, new_tokens, kv_heads, heads // kv_heads, head_dim), np.float16)
-        scales = _score_scales(np.exp2(exponents) * self.key_scale.factors, call.scaling, head_dim)
+        scales = self._scales(exponents, call.scaling, head_dim)
         scores = None if call.sinks is None else sink_scores(call.sinks, kv_heads)
         return Queries(q, out, scales, scores, call.mask, call.handle.first_token)
+
+    def _scales(self, exponents: Exponents | None, scaling: float | None, head_dim: int) -> NDArray[np.uint32]:
+        """Binary32 patterns [batch, heads] of the factors of a query's scores, whose exponents `to_halves` chose."""
+        factors = self.key_scale.factors
+        if exponents is not None:
+            return _score_scales(np.exp2(exponents) * factors, scaling, head_dim)
+        if self._plain_scales is None or self._plain_scales[0] is not factors or self._plain_scales[1] != scaling:
+            self._plain_scales = factors, scaling, _score_scales(factors, scaling, head_dim)
+        return self._plain_scales[2]
 
     def answer(self, queries: Queries, like: torch.Tensor) -> torch.Tensor:
         """The answers [batch, q, heads, d] in the precision of `like`. Pending tokens that are due are on their way."""
@@ -404,11 +414,11 @@ class DriveLayer(AttachedLayer):
 
     def _to_tensor(self, out: Halves, query: torch.Tensor) -> torch.Tensor:
         """The answers [batch, q, heads, g, d] in the model's precision, multiplied by V's scale."""
-        result = torch.from_numpy(out).to(device=query.device)
+        result = torch.from_numpy(out)
         if not self.value_scale.is_one:
             factors = torch.from_numpy(self.value_scale.factors)
-            result = result.double() * factors[:, None, :, None, None].to(query.device)
-        return result.to(query.dtype)
+            result = result.double() * factors[:, None, :, None, None]
+        return result.to(query)
 
 
 def send(jobs: Iterable[tuple[Endpoint, Job]], here: bool) -> list[Future[None]]:

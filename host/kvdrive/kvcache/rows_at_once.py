@@ -49,6 +49,8 @@ def singly(target: Target, queries: Sequence[AttentionQuery], sizes: Sequence[in
 
     Raises CommandError once all results are fetched, TargetError.
     """
+    if len(queries) == 1:
+        return [target.ask(queries[0].command(), sizes[0])]
     submitted = target.submit_many([one.command() for one in queries])
     accepted = [(done.result, size) for done, size in zip(submitted, sizes, strict=True) if not done.status]
     fetched = target.submit_many([fetch_bytes(ticket, size) for ticket, size in accepted])
@@ -61,7 +63,7 @@ def _parts(queries: Sequence[AttentionQuery], sizes: Sequence[int], most: int, m
     """Neighbours that fit one command: so many rows, so many bytes of data and of results."""
     first = sent = received = 0
     for index, (query, size) in enumerate(zip(queries, sizes, strict=True)):
-        out = AttnRow.itemsize + query.size
+        out = AttnRow.itemsize + query.data.size
         back = rows_bytes([size])
         if index > first and (index - first >= most or max(sent + out, received + back) > most_bytes):
             yield slice(first, index)

@@ -6,11 +6,13 @@ K and V in e4m3 of a checkpoint that ships scales are divided by those instead.
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from kvdrive._native import largest_and_zeros
 from kvdrive.errors import RangeError
 from kvdrive.kvcache.half import LARGEST
 from kvdrive.kvcache.shipped_scales import Scale
@@ -18,19 +20,20 @@ from kvdrive.nvme.rows import largest_number, rounded
 from kvdrive.nvme.wire import RowFormat
 
 HEADROOM = 8  # later tokens may be this many times larger than the largest of the first ones
+_FEW = 1 << 14  # numbers for which a call of torch takes longer than the work in it
 Exponents = NDArray[np.int64]
 Factors = NDArray[np.float64]
 Halves = NDArray[np.float16]
 
 
-def to_halves(tensor: torch.Tensor, what: str) -> tuple[Halves, Exponents]:
-    """[batch, heads, tokens, d] -> fl16(x * 2^-e) and e [batch, heads], 0 where the head fits binary16.
+def to_halves(tensor: torch.Tensor, what: str) -> tuple[Halves, Exponents | None]:
+    """[batch, heads, tokens, d] -> fl16(x * 2^-e) and e [batch, heads]; None where every head fits binary16 as it is.
 
     Raises RangeError for Inf and NaN; `what` names the tensor.
     """
     found = _plain_halves(tensor, LARGEST)
     if found is not None:
-        return found[0], np.zeros(tensor.shape[:2], np.int64)
+        return found[0], None
     exponents = exponents_of(tensor, what)
     return scaled_halves(tensor, exponents)[0], exponents
 
@@ -60,20 +63,25 @@ def scaled_halves(tensor: torch.Tensor, exponents: Exponents) -> tuple[Halves, i
     return half.cpu().contiguous().numpy(), lost
 
 
+@cache
+def _pattern(magnitude: float) -> int:
+    """The bits of a positive number in binary16. These integers sort like the numbers; Inf and NaN come last."""
+    return int(np.float16(magnitude).view(np.uint16))
+
+
 def _plain_halves(tensor: torch.Tensor, most: float) -> tuple[Halves, int] | None:
     """As `scaled_halves` without a scale; None unless every magnitude is below `most`.
 
     The usual case, a few passes over the rounded values: K and V of a prompt are megabytes on the model's own threads.
     """
     tensor = tensor.detach().contiguous()
-    if tensor.dtype == torch.bfloat16:
+    if tensor.dtype == torch.bfloat16 and tensor.numel() > _FEW:
         tensor = tensor.float()  # exact, and faster than torch's own way from bfloat16 to binary16
     half: Halves = tensor.to(torch.float16).cpu().numpy()
-    magnitudes = half.view(np.uint16) & 0x7FFF  # these integers sort like the magnitudes; Inf and NaN come last
-    if magnitudes.max(initial=0) >= np.float16(most).view(np.uint16):
+    largest, zeros = largest_and_zeros(half)
+    if largest >= _pattern(most):
         return None
     lost = 0
-    zeros = half.size - int(np.count_nonzero(magnitudes))
     if zeros and tensor.dtype != torch.float16:
         lost = zeros - (half.size - int(torch.count_nonzero(tensor)))
     return half, lost
@@ -91,7 +99,8 @@ class HeadScale:
         self.what = what
         self.stored_as = stored_as
         self.most = largest_number(stored_as)
-        self.exponents: Exponents | None = None
+        self._factors: Factors | None = None
+        self.exponents = None
         self.shipped = None if shipped is None else np.array(shipped, np.float32)
         self.lost = 0  # values that underflowed to zero
         self.saturated = 0  # values that became the largest number of a shipped scale
@@ -104,7 +113,7 @@ class HeadScale:
         if self.shipped is not None:
             return self._as_shipped(tensor)
         found = None
-        if self.exponents is None or not self.exponents.any():
+        if self.exponents is None or self._is_power_one:
             found = _plain_halves(tensor, self.most / HEADROOM if self.exponents is None else self.most)
         if found is None:
             found = self._scaled(tensor)
@@ -148,17 +157,28 @@ class HeadScale:
         return scaled_halves(tensor, self.exponents)
 
     @property
+    def exponents(self) -> Exponents | None:
+        """[batch, heads]; None before the first tokens."""
+        return self._exponents
+
+    @exponents.setter
+    def exponents(self, exponents: Exponents | None) -> None:
+        self._exponents, self._factors = exponents, None
+        self._is_power_one = exponents is not None and not exponents.any()
+
+    @property
     def is_one(self) -> bool:
         """True if stored numbers stand for themselves in every head; known from the first tokens on."""
-        assert self.exponents is not None
-        return self.shipped is None and not self.exponents.any()
+        return self.shipped is None and self._is_power_one
 
     @property
     def factors(self) -> Factors:
-        """What a stored 1 stands for, [batch, heads]; known from the first tokens on."""
-        assert self.exponents is not None
-        powers: Factors = np.exp2(self.exponents.astype(np.float64))
-        return powers if self.shipped is None else powers * self.shipped
+        """What a stored 1 stands for, [batch, heads]; known from the first tokens on. An array that nobody changes."""
+        if self._factors is None:
+            assert self._exponents is not None
+            powers: Factors = np.exp2(self._exponents.astype(np.float64))
+            self._factors = powers if self.shipped is None else powers * self.shipped
+        return self._factors
 
     def rearrange(self, rows: list[int]) -> None:
         """Row i becomes what row rows[i] was."""

@@ -99,6 +99,7 @@ class Sequence:
 
     def __init__(self, slices: list[Slice]) -> None:
         self.slices = slices
+        self._endpoints = [Endpoint(one.queue, one.session, one.first, one.last, attend) for one in slices]
 
     @classmethod
     def open(cls, queues: list[DriveQueue], parts: list[Part], append_options: int, label: bytes) -> Sequence:
@@ -126,7 +127,7 @@ class Sequence:
 
     def endpoints(self) -> list[Endpoint]:
         """Where queries of this row are answered."""
-        return [Endpoint(one.queue, one.session, one.first, one.last, attend) for one in self.slices]
+        return self._endpoints
 
     def keep(self, tokens: int) -> None:
         """The cache has removed all but the first `tokens` tokens, pending ones included. Sends no command."""

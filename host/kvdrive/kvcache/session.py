@@ -200,7 +200,9 @@ def _attend_together(target: Target, queries: Sequence[Query]) -> list[Attention
         for one in queries
     ]  # fmt: skip
     sizes = [_result_bytes(one) for one in queries]
-    answers = in_rows(target, asked, sizes) or singly(target, asked, sizes)
+    answers = in_rows(target, asked, sizes) if len(asked) > 1 else None
+    if answers is None:
+        answers = singly(target, asked, sizes)
     return [_result(one, data) for one, data in zip(queries, answers, strict=True)]
 
 

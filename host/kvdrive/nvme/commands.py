@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvdrive import abi
-from kvdrive._native import crc32c
+from kvdrive._native import crc32c, query_data
 from kvdrive.nvme.completions import Completion
 from kvdrive.nvme.entries import EntryLayout
 from kvdrive.nvme.errors import CommandError
@@ -34,7 +34,7 @@ _REMOVE = EntryLayout(SessionRemove)
 _FORK = EntryLayout(abi.SessionFork)
 _SUBMIT = EntryLayout(abi.AttnSubmit)
 _FETCH = EntryLayout(abi.AttnFetch)
-_SCORES_PER_BEAT = abi.BEAT_BYTES // 4
+_HALVES, _SINGLES = np.dtype(np.float16), np.dtype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -170,17 +170,15 @@ def session_fork(session: int, target: int, tokens: int) -> Command:
 
 @dataclass(frozen=True)
 class AttentionQuery:
-    """The fields of an ATTN_SUBMIT but for its checksum, and its data in parts; `size`: bytes of the data."""
+    """The fields of an ATTN_SUBMIT but for its checksum, and its data."""
 
     fields: dict[str, int]
-    parts: list[Bytes]
-    size: int
+    data: Bytes
 
     def command(self) -> Command:
         """The ATTN_SUBMIT; its result is a ticket."""
-        data = np.concatenate(self.parts)
-        fields = self.fields | {"crc32c": crc32c(data)}
-        return Command(_entry(_SUBMIT, abi.Opcode.ATTN_SUBMIT, abi.Namespace.CP, fields), data)
+        fields = self.fields | {"crc32c": crc32c(self.data)}
+        return Command(_entry(_SUBMIT, abi.Opcode.ATTN_SUBMIT, abi.Namespace.CP, fields), self.data)
 
 
 def attention_query(
@@ -211,12 +209,7 @@ def attention_query(
     two is there or the counts differ.
     """
     heads, group, head_dim = q.shape
-    parts = [_payload(q)]
-    if valid is not None:
-        bitmap = np.zeros(-(-tokens // abi.BEAT_BITS) * abi.BEAT_BYTES, np.uint8)
-        packed = np.packbits(valid, bitorder="little")
-        bitmap[: packed.size] = packed
-        parts.append(bitmap)
+    bitmap = None if valid is None else np.packbits(valid, bitorder="little")
     inline_tokens = 0
     if inline_scores is not None or inline_v is not None:
         if inline_scores is None or inline_v is None:
@@ -225,9 +218,6 @@ def attention_query(
         if inline_scores.shape != (heads, group, inline_tokens) or inline_v.shape != (heads, inline_tokens, head_dim):
             found = f"scores {inline_scores.shape} and V {inline_v.shape}"
             raise ValueError(f"inline tokens for q {q.shape} cannot have {found}")
-        padded = np.zeros((heads, group, -(-inline_tokens // _SCORES_PER_BEAT) * _SCORES_PER_BEAT), np.int32)
-        padded[..., :inline_tokens] = inline_scores
-        parts += [_payload(padded), _payload(inline_v)]
     fields = {
         "session": session,
         "layer": layer,
@@ -243,7 +233,7 @@ def attention_query(
         "inline_tokens": inline_tokens,
         "scale_log2e": scale_log2e,
     }
-    return AttentionQuery(fields, parts, sum(part.size for part in parts))
+    return AttentionQuery(fields, query_data(q, bitmap, inline_scores, inline_v))
 
 
 def _as_command(query: Callable[Given, AttentionQuery]) -> Callable[Given, Command]:
@@ -279,11 +269,16 @@ def result_bytes(heads: int, group: int, head_dim: int, mode: abi.Mode = abi.Mod
 class AttentionOutput:
     """The result of a query (docs/arithmetic.md).
 
-    `out` [heads, g, d] float16, of PARTIAL float32; `records`: abi.AttentionResult [heads, records of a KV head].
+    `out` [heads, g, d] float16, of PARTIAL float32; `record_bytes`: those of `records`.
     """
 
     out: NDArray[np.float16] | NDArray[np.float32]
-    records: NDArray[Any]
+    record_bytes: Bytes
+
+    @property
+    def records(self) -> NDArray[Any]:
+        """abi.AttentionResult [heads, records of a KV head]."""
+        return self.record_bytes.view(abi.AttentionResult).reshape(len(self.out), -1)
 
     @property
     def max(self) -> NDArray[np.int32]:
@@ -316,8 +311,7 @@ def attention_result(
 ) -> AttentionOutput:
     """The data of a successful ATTN_FETCH."""
     size = heads * _records(group) * abi.AttentionResult.itemsize
-    records = data[:size].view(abi.AttentionResult).reshape(heads, _records(group))
-    return AttentionOutput(data[size:].view(_out_type(mode)).reshape(heads, group, head_dim), records)
+    return AttentionOutput(data[size:].view(_out_type(mode)).reshape(heads, group, head_dim), data[:size])
 
 
 def _records(group: int) -> int:
@@ -326,7 +320,7 @@ def _records(group: int) -> int:
 
 
 def _out_type(mode: abi.Mode) -> np.dtype[Any]:
-    return np.dtype(np.float32 if mode == abi.Mode.PARTIAL else np.float16)
+    return _SINGLES if mode == abi.Mode.PARTIAL else _HALVES
 
 
 def _entry(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,8 +36,8 @@ def attn_submit_rows(queries: Sequence[AttentionQuery]) -> Command:
 
     At most wire.MAX_ATTN_ROWS.
     """
-    rows = b"".join([_row(one.fields, one.size) for one in queries])
-    data = np.concatenate([np.frombuffer(rows, np.uint8), *itertools.chain.from_iterable(one.parts for one in queries)])
+    rows = b"".join([_row(one.fields, one.data.size) for one in queries])
+    data = np.concatenate([np.frombuffer(rows, np.uint8), *(one.data for one in queries)])
     fields = {
         "opcode": wire.RowsOpcode.ATTN_SUBMIT_ROWS,
         "nsid": abi.Namespace.CP,

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from kvdrive.errors import InputError
 from kvdrive.policies.drive import DrivePolicy
-from kvdrive.policies.parameters import Mask, Parameters
+from kvdrive.policies.parameters import EVERYTHING, Mask, Parameters
 from kvdrive.policies.registry import POLICIES
 
 
@@ -25,7 +25,7 @@ class Exact(DrivePolicy):
 
     def parameters(self, tokens: int, head_dim: int, valid: Mask | None = None, pending: int = 0) -> Parameters:
         """See DrivePolicy."""
-        return Parameters(valid=valid)
+        return EVERYTHING if valid is None else Parameters(valid=valid)
 
     def bytes_needed(self, tokens: int, head_dim: int, row_bytes: int) -> int:
         """See Policy."""

@@ -24,7 +24,7 @@ from types import TracebackType
 
 from kvdrive import abi
 from kvdrive.nvme import wire
-from kvdrive.nvme.commands import Command
+from kvdrive.nvme.commands import Bytes, Command, fetch_bytes
 from kvdrive.nvme.completions import Completion
 
 _SLOW_ENGINES = ("hls", "rtl")  # they simulate the kernels and may take seconds for a row
@@ -138,6 +138,10 @@ class Target(ABC):
     def execute(self, command: Command) -> Completion:
         """Execute a command that must succeed. Raises CommandError, TargetError."""
         return self.submit(command).check(command.opcode)
+
+    def ask(self, query: Command, size: int) -> Bytes:
+        """The result, of `size` bytes, of an ATTN_SUBMIT that must succeed. Raises CommandError, TargetError."""
+        return self.execute(fetch_bytes(self.execute(query).result, size)).data
 
     def new_session(self) -> int:
         """A session number that this target has not given out before and that no session on the drive has."""

@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from operator import methodcaller
 from typing import Any, Generic, TypeVar
 
+from kvdrive._native import lend_threads
 from kvdrive.errors import TargetError
 from kvdrive.targets.base import Target
 
@@ -43,14 +44,17 @@ class WorkQueue(Generic[Subject]):
 
     def start_here(self, work: Callable[[Subject], Result]) -> Future[Result]:
         """Like `start`, for a caller that waits at once. If nothing else is left, the calling thread does the work:
-        to wake another thread, and be woken by it, takes longer than a short command.
+        to wake another thread, and be woken by it, takes longer than a short command. The threads with which torch
+        computes for the caller then compute for the drive.
         """
         if not self._closed and self._turn.acquire(blocking=False):
             settle = None
             try:
                 if self._left == 0:
+                    lend_threads(True)
                     settle = self._do(work)
             finally:
+                lend_threads(False)
                 self._turn.release()
             if settle is not None:
                 future: Future[Result] = Future()

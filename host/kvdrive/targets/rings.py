@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kvdrive import abi
 from kvdrive._native import QueuePairs, RingError
 from kvdrive.errors import TargetError
 from kvdrive.nvme.commands import Command
@@ -40,3 +41,16 @@ def exchange(pairs: QueuePairs, commands: Sequence[Command], queue: int = IO_QUE
     except (RingError, ValueError) as error:
         raise TargetError(str(error)) from error
     return completions
+
+
+def ask(pairs: QueuePairs, query: Command, size: int) -> tuple[int, Completion]:
+    """Executes an ATTN_SUBMIT and the ATTN_FETCH of its result of `size` bytes, as `exchange` does.
+
+    Returns opcode and completion of the latter, or of the former if that failed. Raises TargetError.
+    """
+    assert query.data is not None
+    try:
+        fetched, entry, data = pairs.ask(IO_QUEUE, query.entry, query.data, size)
+    except (RingError, ValueError) as error:
+        raise TargetError(str(error)) from error
+    return abi.Opcode.ATTN_FETCH if fetched else abi.Opcode.ATTN_SUBMIT, decode(entry, data)

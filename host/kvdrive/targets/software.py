@@ -12,7 +12,7 @@ from typing import Any
 from kvdrive import abi
 from kvdrive._native import Drive, QueuePairs, Subsystem
 from kvdrive.errors import TargetError
-from kvdrive.nvme.commands import Command
+from kvdrive.nvme.commands import Bytes, Command
 from kvdrive.nvme.completions import Completion
 from kvdrive.targets import rings
 from kvdrive.targets.base import Target, TargetStats, rows_at_once
@@ -62,6 +62,14 @@ class SoftwareDrive(Target):
         done = rings.exchange(self._pairs, commands)
         failed = any(one.status == abi.NvmeStatus.INTERNAL_ERROR for one in done)
         return self._explained(done, drive.failure()) if failed else done
+
+    def ask(self, query: Command, size: int) -> Bytes:
+        """See Target."""
+        drive = self._open_drive()
+        opcode, done = rings.ask(self._pairs, query, size)
+        if done.status == abi.NvmeStatus.INTERNAL_ERROR:
+            [done] = self._explained([done], drive.failure())
+        return done.check(opcode).data
 
     def stats(self) -> TargetStats:
         """See Target."""

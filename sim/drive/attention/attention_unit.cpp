@@ -14,6 +14,8 @@
 namespace kvdrive {
 namespace {
 
+constexpr std::uint32_t kTokensForThreads = 512;  // to call threads for fewer tokens takes longer than to attend
+
 // A drive without contents computes nothing, so MappedPages, which copy nothing, are enough for it.
 std::unique_ptr<PageSource> make_source(RunContext& context, std::span<const Head> heads) {
   if (context.engine.reads_pages() && context.ftl.direct() != nullptr) {
@@ -48,8 +50,14 @@ std::optional<std::uint64_t> AttentionUnit::payload_bytes(const abi::AttnSubmit&
 }
 
 AttentionOutcome AttentionUnit::run(const abi::AttnSubmit& command, std::span<const std::byte> data, Ns arrival) {
+  if (command.tokens < kTokensForThreads) return run_now(command, data, arrival);
+  AttentionOutcome outcome;
+  engine_.with_threads([&] { outcome = run_now(command, data, arrival); });
+  return outcome;
+}
+
+AttentionOutcome AttentionUnit::run_now(const abi::AttnSubmit& command, std::span<const std::byte> data, Ns arrival) {
   const bool groups = command.mode == abi::kGroups, chooses = groups || command.mode == abi::kSparfAttend;
-  engine_.wake();
   std::vector<Head> heads;
   heads.reserve(command.heads);
   for (std::uint32_t i = 0; i < command.heads; ++i) heads.emplace_back(store_, command, data, i);

@@ -47,6 +47,8 @@ class AttentionUnit {
   const FilterCounters& filtered() const { return filtered_; }
 
  private:
+  AttentionOutcome run_now(const abi::AttnSubmit& command, std::span<const std::byte> data, Ns arrival);
+
   Engine& engine_;
   KvStore& store_;
   Ftl& ftl_;

@@ -19,6 +19,7 @@ void bind_drive(nanobind::module_& m);
 void bind_formats(nanobind::module_& m);
 void bind_nvme(nanobind::module_& m);
 void bind_tcp(nanobind::module_& m);
+void bind_openmp(nanobind::module_& m);
 void bind_passthrough(nanobind::module_& m);
 void bind_weights(nanobind::module_& m);
 

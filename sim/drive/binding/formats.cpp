@@ -5,6 +5,10 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <span>
+
 #include "binding/binding.hpp"
 #include "engine/shapes.hpp"
 
@@ -56,6 +60,29 @@ std::uint32_t row_bytes(std::uint32_t number, std::uint32_t head_dim) {
   return row_bytes_of(format_of(number, head_dim), head_dim);
 }
 
+nb::tuple largest_and_zeros(const nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>& halves) {
+  if (halves.itemsize() != sizeof(std::uint16_t)) throw nb::value_error("a binary16 number has two bytes");
+  constexpr std::size_t kAtOnce = 4096;  // few enough to count them in 16 bits, in which the loop is vectorised
+  std::span left(static_cast<const std::int16_t*>(halves.data()), halves.size());
+  std::int16_t largest = 0;
+  std::size_t zeros = 0;
+  {
+    nb::gil_scoped_release release;  // K and V of a prompt are megabytes
+    while (!left.empty()) {
+      const auto part = left.first(std::min(kAtOnce, left.size()));
+      std::int16_t zeros_of_part = 0;
+      for (const std::int16_t pattern : part) {
+        const auto magnitude = static_cast<std::int16_t>(pattern & 0x7fff);
+        largest = std::max(largest, magnitude);
+        zeros_of_part = static_cast<std::int16_t>(zeros_of_part + (magnitude == 0 ? 1 : 0));
+      }
+      zeros += static_cast<std::size_t>(zeros_of_part);
+      left = left.subspan(part.size());
+    }
+  }
+  return nb::make_tuple(largest, zeros);
+}
+
 }  // namespace
 
 void bind_formats(nb::module_& m) {
@@ -65,6 +92,8 @@ void bind_formats(nb::module_& m) {
         "Writes the numbers of stored rows uint8 [n, row_bytes] to `out` [n, d], binary16 patterns.");
   m.def("valid_rows", &valid, nb::arg("rows"), nb::arg("format"), nb::arg("head_dim"),
         "True if every code of the rows stands for a finite number.");
+  m.def("largest_and_zeros", &largest_and_zeros, nb::arg("halves"),
+        "The bits of the largest magnitude of a float16 array, and how many numbers are zero.");
   m.def("row_bytes", &row_bytes, nb::arg("format"), nb::arg("head_dim"), "Bytes of a stored row.");
 }
 

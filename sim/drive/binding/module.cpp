@@ -12,6 +12,7 @@ NB_MODULE(_native, m) {
   kvdrive::bind_formats(m);
   kvdrive::bind_nvme(m);
   kvdrive::bind_tcp(m);
+  kvdrive::bind_openmp(m);
   kvdrive::bind_passthrough(m);
   kvdrive::bind_weights(m);
 }

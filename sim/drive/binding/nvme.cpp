@@ -9,7 +9,9 @@
 #include <nanobind/stl/unique_ptr.h>
 
 #include <array>
+#include <bit>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -109,6 +111,53 @@ nb::tuple execute(QueuePairs& pairs, std::uint16_t queue, const nb::bytes& sqe, 
   return to_python(std::move(completion));
 }
 
+using Halves = nb::ndarray<nb::ro, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+using Scores = nb::ndarray<const std::int32_t, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+
+// The data of an ATTN_SUBMIT: q, the bitmap of valid tokens, and the inline tokens' scores and V, in whole beats.
+OutBytes query_data(const Halves& q, const std::optional<Bytes>& bitmap, const std::optional<Scores>& scores,
+                    const std::optional<Halves>& v) {
+  constexpr std::size_t kBeat = abi::kBeatBytes;
+  const auto beats = [](std::size_t bytes) { return (bytes + kBeat - 1) / kBeat * kBeat; };
+  const std::size_t row = scores ? scores->shape(2) * sizeof(std::int32_t) : 0;
+  const std::size_t rows = row == 0 ? 0 : scores->shape(0) * scores->shape(1);
+  std::vector<std::byte> data(q.nbytes() + beats(bitmap ? bitmap->size() : 0) + rows * beats(row) +
+                              (v ? v->nbytes() : 0));
+  std::byte* to = data.data();
+  const auto put = [&to](const void* from, std::size_t bytes, std::size_t room) {
+    if (bytes > 0) std::memcpy(to, from, bytes);
+    to += room;
+  };
+  put(q.data(), q.nbytes(), q.nbytes());
+  if (bitmap) put(bitmap->data(), bitmap->size(), beats(bitmap->size()));
+  for (std::size_t i = 0; i < rows; ++i) put(scores->data() + i * scores->shape(2), row, beats(row));
+  if (v) put(v->data(), v->nbytes(), v->nbytes());
+  return to_numpy(std::move(data));
+}
+
+// ATTN_SUBMIT and the ATTN_FETCH of its ticket. Returns the completion of the latter, or of the former if it failed.
+nb::tuple ask(QueuePairs& pairs, std::uint16_t queue, const nb::bytes& sqe, const Bytes& data, std::uint32_t size) {
+  const abi::Sqe entry = entry_of(sqe);
+  const std::span bytes = std::as_bytes(std::span(data.data(), data.size()));
+  HostCompletion completion;
+  bool fetched = false;
+  {
+    nb::gil_scoped_release release;
+    completion = pairs.host().execute(queue, entry, bytes, 0);
+    fetched = (completion.cqe.status & 0xfffe) == 0;
+    if (fetched) {
+      abi::AttnFetch fetch{};
+      fetch.opcode = abi::kAttnFetch;
+      fetch.nsid = abi::kCp;
+      fetch.ticket = static_cast<std::uint32_t>(completion.cqe.result);
+      fetch.data_bytes = size;
+      completion = pairs.host().execute(queue, std::bit_cast<abi::Sqe>(fetch), {}, size);
+    }
+  }
+  return nb::make_tuple(fetched, nb::bytes(reinterpret_cast<const char*>(&completion.cqe), sizeof completion.cqe),
+                        to_numpy(std::move(completion.data)));
+}
+
 // Returns the table of commands, one dict for each row.
 nb::list commands() {
   constexpr std::array kDirections{"none", "to_controller", "to_host"};
@@ -137,6 +186,10 @@ void bind_nvme(nb::module_& m) {
         "The commands that the drive knows, a dict per row of its table: name, opcode, nsid (0: an admin command), "
         "direction of its data (none, to_controller, to_host), effects (bits of the effects log), broadcast (also for "
         "all namespaces at once).");
+  m.def(
+      "query_data", &query_data, nb::arg("q"), nb::arg("bitmap"), nb::arg("scores"), nb::arg("v"),
+      "The data of an ATTN_SUBMIT: q float16 [heads, g, d]; bits of the valid tokens (uint8) or None; of inline tokens "
+      "scores int32 [heads, g, n] and V float16 [heads, n, d], or None.");
   const nb::exception<RingError> ring_error(m, "RingError", PyExc_RuntimeError);
   nb::class_<Subsystem>(m, "Subsystem", "A drive with its three namespaces, for controllers to share.")
       .def(
@@ -179,6 +232,10 @@ void bind_nvme(nb::module_& m) {
           nb::arg("ticket"), nb::call_guard<nb::gil_scoped_release>())
       .def("execute", &execute, nb::arg("queue"), nb::arg("sqe"), nb::arg("data") = nb::none(), nb::arg("room") = 0,
            "submit and wait. The calling thread does the work of a drive of this process, unless another one is at it.")
+      .def(
+          "ask", &ask, nb::arg("queue"), nb::arg("sqe"), nb::arg("data"), nb::arg("size"),
+          "execute an ATTN_SUBMIT and the ATTN_FETCH of its result of `size` bytes -> (whether the first succeeded, 16 "
+          "bytes and data of the second or of a first that failed).")
       .def(
           "repeat",
           [](QueuePairs& pairs, std::uint16_t queue, const nb::bytes& sqe, std::uint64_t count) {

@@ -134,7 +134,8 @@ class Engine {
   // True if the engine computes on pages in place. Nothing is copied into its memory then.
   virtual bool reads_pages() const { return false; }
   virtual unsigned threads() const { return 1; }  // number of threads that compute
-  virtual void wake() {}                          // announces that a job comes soon
+  // Calls `work`, which runs jobs, with the threads that compute ready for them.
+  virtual void with_threads(const std::function<void()>& work) { work(); }
   // Null: the engine runs one job at a time, while the caller waits.
   virtual JobQueue* queue() { return nullptr; }
   // What the user should know about the engine, one sentence each.

@@ -182,26 +182,31 @@ std::vector<PageRead> ReadPath::pages_of(std::span<const UnitRead> reads) {
   const std::uint32_t units_sensed = units_per_page * state_.geometry.planes;  // the planes' pages are adjacent
   std::vector<Read> sorted;
   sorted.reserve(reads.size());
-  for (const UnitRead& read : reads) {
-    const Place p = state_.bands.place(read.unit);
+  std::uint32_t slot = 0;
+  for (std::size_t i = 0; i < reads.size(); ++i) {
+    const auto [unit, wanted_bytes] = reads[i];
+    if (i > 0 && unit == reads[i - 1].unit + 1 && ++slot < per_program) {  // the same program's next unit
+      sorted.push_back({sorted.back().key + 1, wanted_bytes});
+      continue;
+    }
+    const Place p = state_.bands.place(unit);
     const std::uint64_t row = std::uint64_t{p.band} * state_.geometry.rows_per_band() + p.row;
-    sorted.push_back({(row * state_.geometry.dies() + p.die) * per_program + p.slot, read.wanted_bytes});
+    slot = p.slot;
+    sorted.push_back({(row * state_.geometry.dies() + p.die) * per_program + slot, wanted_bytes});
   }
-  std::ranges::sort(sorted, {}, &Read::key);
+  if (!std::ranges::is_sorted(sorted, {}, &Read::key)) std::ranges::sort(sorted, {}, &Read::key);
   std::vector<PageRead> pages;
   for (std::size_t i = 0; i < sorted.size();) {
     const std::uint64_t program = sorted[i].key / per_program;
-    const auto slot = static_cast<std::uint32_t>(sorted[i].key % per_program);
+    const auto first_slot = static_cast<std::uint32_t>(sorted[i].key % per_program);
     const auto row = static_cast<std::uint32_t>(program / state_.geometry.dies() % state_.geometry.rows_per_band());
     const auto band = static_cast<std::uint32_t>(program / state_.geometry.dies() / state_.geometry.rows_per_band());
     PageRead page{.die = static_cast<std::uint32_t>(program % state_.geometry.dies()), .planes = 0};
     page.erases = state_.bands.at(band).erases;
-    page.page = row * state_.geometry.pages_per_program + slot / units_sensed;
+    page.page = row * state_.geometry.pages_per_program + first_slot / units_sensed;
     std::uint64_t last_page = UINT64_MAX;
-    const std::uint64_t sensed = program * state_.geometry.pages_per_program + slot / units_sensed;
-    for (; i < sorted.size(); ++i) {
-      const std::uint64_t this_slot = sorted[i].key % per_program;
-      if (sorted[i].key / per_program * state_.geometry.pages_per_program + this_slot / units_sensed != sensed) break;
+    const std::uint64_t end = sorted[i].key - first_slot % units_sensed + units_sensed;  // of the units sensed together
+    for (; i < sorted.size() && sorted[i].key < end; ++i) {
       const std::uint64_t flash_page = sorted[i].key / units_per_page;
       page.planes += flash_page != last_page;
       last_page = flash_page;

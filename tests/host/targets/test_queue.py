@@ -3,7 +3,9 @@
 import threading
 
 import pytest
+import torch
 
+from kvdrive._native import threads_lent
 from kvdrive.errors import TargetError
 from kvdrive.targets.queue import WorkQueue
 
@@ -23,6 +25,15 @@ def test_started_work_runs_in_the_queues_thread_and_work_here_in_the_callers(que
     own = queue.start(thread_of).result()
     assert own.name == "test"
     assert queue.start_here(thread_of).result() is threading.current_thread()
+
+
+def test_work_here_may_use_the_threads_with_which_torch_computes_for_the_caller(queue):
+    assert queue.start_here(lambda _: threads_lent()).result() == torch.get_num_threads()
+    assert queue.start(lambda _: threads_lent()).result() == 0
+    assert threads_lent() == 0
+    with pytest.raises(ZeroDivisionError):
+        queue.start_here(lambda _: 1 / 0).result()
+    assert threads_lent() == 0
 
 
 def test_work_here_comes_after_all_started_work(queue):

@@ -47,4 +47,4 @@ class MemoryAttention:
             assert status == 0, f"finite halves of a shape that a drive takes (status {status:#x})"
             out[head] = job.read(memory, "out", np.float16).reshape(group, head_dim)
             found[head] = job.read(memory, "result", abi.AttentionResult)
-        return AttentionOutput(out, found)
+        return AttentionOutput(out, found.reshape(-1).view(np.uint8))

@@ -30,7 +30,7 @@ Query::Query(const Kernels& kernels, const std::uint16_t* query, unsigned heads,
   for (unsigned h = 0; h < g; ++h) {
     for (unsigned i = 0; i < n; ++i) norm[h] += std::fabs(wide[h * n + i]);
     // Half of 2^53 leaves room for the rounding of the bound that is compared.
-    if (scale.unit != 0) exact_below[h] = 0x1p52 * unit_of(query + std::size_t{h} * n, n) * scale.unit;
+    exact_below[h] = 0x1p52 * unit_of(query + std::size_t{h} * n, n) * scale.unit;
   }
 }
 

@@ -17,10 +17,10 @@
 namespace kvdrive::fast {
 
 // How rows hold the numbers of K: divided by the power of two `factor`. All numbers are multiples of `unit`, a power of
-// two; 0 means unknown.
+// two; for binary16 the smallest subnormal number.
 struct RowScale {
   double factor = 1;
-  double unit = 0;
+  double unit = 0x1p-24;
 };
 
 // Block `number` of K in block-column form: beat i holds number i of 32 tokens. The block after the next is prefetched.

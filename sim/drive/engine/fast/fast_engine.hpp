@@ -43,7 +43,7 @@ class FastEngine final : public SingleKernels, public Engine {
   bool reads_pages() const override { return true; }
   unsigned threads() const override { return pool_.workers(); }
   std::uint64_t exact_sums() const override { return statistics_.dots_exact + statistics_.outputs_exact; }
-  void wake() override { pool_.wake(); }
+  void with_threads(const std::function<void()>& work) override { pool_.with_workers(work); }
 
   std::uint32_t attention(std::span<std::byte> memory, std::uint64_t job) override { return run(memory, job, nullptr); }
   ArgtopkResult argtopk(const void* keys, std::uint32_t n, std::uint32_t k, abi::KeyType type) override;

@@ -2,6 +2,7 @@
 #include "engine/fast/pool.hpp"
 
 #include <chrono>
+#include <exception>
 
 #include "engine/fast/default_float.hpp"
 
@@ -30,22 +31,17 @@ void wait_for_change(const std::atomic<std::uint32_t>& value, std::uint32_t old)
 
 }  // namespace
 
-Pool::Pool(unsigned workers) {
-  for (unsigned worker = 1; worker < workers; ++worker) threads_.emplace_back([this, worker] { serve(worker); });
-}
-
-Pool::~Pool() {
-  ended_.store(true, std::memory_order_relaxed);
-  wake();
-  for (std::thread& thread : threads_) thread.join();
-}
-
-void Pool::wake() {
+void Crew::wake() {
   bell_.fetch_add(1, std::memory_order_release);
   bell_.notify_all();
 }
 
-void Pool::run(unsigned count, const std::function<void(unsigned)>& work) {
+void Crew::end() {
+  ended_.store(true, std::memory_order_relaxed);
+  wake();
+}
+
+void Crew::run(unsigned count, const std::function<void(unsigned)>& work) {
   if (count < 2) return work(0);
   work_ = &work;
   count_ = count;
@@ -57,7 +53,7 @@ void Pool::run(unsigned count, const std::function<void(unsigned)>& work) {
 }
 
 // Returns false if there is no work.
-bool Pool::enter() {
+bool Crew::enter() {
   std::uint32_t inside = inside_.load(std::memory_order_relaxed);
   do {
     if ((inside & kOpen) == 0) return false;
@@ -65,7 +61,7 @@ bool Pool::enter() {
   return true;
 }
 
-void Pool::serve(unsigned worker) {
+void Crew::serve(unsigned worker) {
   const DefaultFloat environment;
   for (std::uint32_t heard = 0;;) {
     wait_for_change(bell_, heard);
@@ -75,6 +71,39 @@ void Pool::serve(unsigned worker) {
     if (worker < count_) (*work_)(worker);
     if (inside_.fetch_sub(1, std::memory_order_release) == 1) inside_.notify_one();
   }
+}
+
+Pool::Pool(unsigned workers) {
+  for (unsigned worker = 1; worker < workers; ++worker) threads_.emplace_back([this, worker] { own_.serve(worker); });
+}
+
+Pool::~Pool() {
+  own_.end();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void Pool::with_workers(const std::function<void()>& job) {
+  Team* const team = lent_team();
+  if (team != nullptr && team->threads() == workers()) return lead(*team, job);
+  own_.wake();
+  job();
+}
+
+void Pool::lead(Team& team, const std::function<void()>& job) {
+  Crew crew;
+  std::exception_ptr error;
+  crew_ = &crew;
+  team.run([&](unsigned worker) {
+    if (worker != 0) return crew.serve(worker);
+    try {
+      job();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    crew.end();
+  });
+  crew_ = &own_;
+  if (error) std::rethrow_exception(error);
 }
 
 }  // namespace kvdrive::fast
