@@ -43,6 +43,12 @@ def some_layers(data: Data, count: int) -> Data:
     return replace(data, shape=replace(data.shape, layers=count), k=k, v=v, q=data.q[:, layers])
 
 
+def made_up_like(data: Data) -> Data:
+    """One made-up layer of the shape of a model's."""
+    made_up = made_up_data(replace(data.shape, layers=1), 2)
+    return replace(made_up, name=f"{made_up.name}, {data.shape.kv_heads} heads of d = {data.shape.head_dim}")
+
+
 def times(path: Path, preset: str, data: Data, wanted: dict[str, Parameters], index_bytes: int) -> dict[str, int]:
     """Modelled nanoseconds of a step by contender.
 
@@ -95,6 +101,7 @@ def main() -> None:
         if args.model != "none":
             data = some_layers(data_of_a_model(args.model, args.tokens, 2), args.layers)
             lines += rows(Path(place), data, args.ratios, args.units)
+            lines += rows(Path(place), made_up_like(data), args.ratios, args.units[:1])
             print("\n".join(lines))
     if args.write:
         note = "Exact: modelled time of a layer. Others: how many times as fast as exact."
