@@ -19,7 +19,6 @@ SOURCES = {  # block and page: results
     ("sweep", "eval.md"): ROOT / "out/eval",
     ("smollm2", "eval.md"): ROOT / "out/eval-smollm2",
     ("smollm2-4096", "eval.md"): ROOT / "out/eval-smollm2-4096",
-    ("smollm2-8064", "eval.md"): ROOT / "out/eval-smollm2-8064",
     ("formats", "eval.md"): ROOT / "out/eval-formats",
     ("quality", "groups.md"): ROOT / "out/eval-groups",
     ("quality-8064", "groups.md"): ROOT / "out/eval-groups-8064",
