@@ -65,11 +65,18 @@ class SoftwareDrive(Target):
 
     def ask(self, query: Command, size: int) -> Bytes:
         """See Target."""
+        opcode, done = self._asked(query, size)
+        return done.check(opcode).data
+
+    def _asked(self, query: Command, size: int) -> tuple[int, Completion]:
+        """Opcode and completion of `ask`. An error of `ask` must not keep the drive: it is open as long as a frame of a
+        traceback has it.
+        """
         drive = self._open_drive()
         opcode, done = rings.ask(self._pairs, query, size)
         if done.status == abi.NvmeStatus.INTERNAL_ERROR:
             [done] = self._explained([done], drive.failure())
-        return done.check(opcode).data
+        return opcode, done
 
     def stats(self) -> TargetStats:
         """See Target."""

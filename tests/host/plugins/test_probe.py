@@ -101,4 +101,4 @@ def test_attention_on_the_host_adds_sinks(masked, tokens, strength):
     ours, _ = attend_on_host(module, query, key, value, mask, scaling=0.3, s_aux=sinks)
     without = formula(query, key, value, mask, 0.3, None)
     torch.testing.assert_close(ours, formula(query, key, value, mask, 0.3, sinks), rtol=1e-4, atol=1e-6)
-    assert not torch.allclose(ours, without, rtol=1e-2)
+    assert not torch.allclose(ours, without, rtol=1e-3)  # a sink of -4 takes some thousandths of the softmax
