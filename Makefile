@@ -340,8 +340,8 @@ models-page: setup ## write the table of docs/models.md from the families of the
 	@$(BIN)/python scripts/models_page.py
 
 .PHONY: readme
-readme: setup ## write the measured tables of README.md from the last benchmarks [PAGE=docs/machines.md]
-	@$(BIN)/python scripts/readme.py $(if $(PAGE),--page $(PAGE))
+readme: setup ## write the measured tables of README.md from the last benchmarks
+	@$(BIN)/python scripts/readme.py
 
 .PHONY: overview
 overview: setup ## draw docs/overview.svg from the names of the folders

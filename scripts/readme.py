@@ -147,15 +147,18 @@ def main() -> None:
     """Write the tables whose benchmarks were run, and name the others."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--page", type=Path, default=ROOT / "README.md", help="with the same blocks")
-    page = parser.parse_args().page
+    parser.add_argument("names", nargs="*", default=[name for name, _ in BLOCKS], help="blocks; default: all")
+    asked = parser.parse_args()
     blocks, missing = {}, []
     for name, table in BLOCKS:
+        if name not in asked.names:
+            continue
         source = ROOT / f"out/{name.replace('-', '_')}.json"
         if source.exists():
             blocks[name] = table(json.loads(source.read_text()))
         else:
             missing.append(f"make {name}")
-    write_blocks(page, blocks)
+    write_blocks(asked.page, blocks)
     if missing:
         print(f"left as they are: {', '.join(missing)} was not run", file=sys.stderr)
 
