@@ -119,8 +119,11 @@ OutBytes query_data(const Halves& q, const std::optional<Bytes>& bitmap, const s
                     const std::optional<Halves>& v) {
   constexpr std::size_t kBeat = abi::kBeatBytes;
   const auto beats = [](std::size_t bytes) { return (bytes + kBeat - 1) / kBeat * kBeat; };
-  const std::size_t row = scores ? scores->shape(2) * sizeof(std::int32_t) : 0;
-  const std::size_t rows = row == 0 ? 0 : scores->shape(0) * scores->shape(1);
+  std::size_t row = 0, rows = 0;
+  if (scores) {
+    row = scores->shape(2) * sizeof(std::int32_t);
+    rows = scores->shape(0) * scores->shape(1);
+  }
   std::vector<std::byte> data(q.nbytes() + beats(bitmap ? bitmap->size() : 0) + rows * beats(row) +
                               (v ? v->nbytes() : 0));
   std::byte* to = data.data();
@@ -130,7 +133,9 @@ OutBytes query_data(const Halves& q, const std::optional<Bytes>& bitmap, const s
   };
   put(q.data(), q.nbytes(), q.nbytes());
   if (bitmap) put(bitmap->data(), bitmap->size(), beats(bitmap->size()));
-  for (std::size_t i = 0; i < rows; ++i) put(scores->data() + i * scores->shape(2), row, beats(row));
+  if (scores) {
+    for (std::size_t i = 0; i < rows; ++i) put(scores->data() + i * scores->shape(2), row, beats(row));
+  }
   if (v) put(v->data(), v->nbytes(), v->nbytes());
   return to_numpy(std::move(data));
 }
