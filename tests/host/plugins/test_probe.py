@@ -88,7 +88,7 @@ def test_the_refusal_names_the_model(monkeypatch, target):
 
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("tokens", [1, 7])
-@pytest.mark.parametrize("strength", [-4.0, 3.0])
+@pytest.mark.parametrize("strength", [-1.0, 3.0])  # weaker sinks may take less than the hundredth asserted below
 def test_attention_on_the_host_adds_sinks(masked, tokens, strength):
     module = random_model(SERVED["gpt-oss"][0]).model.layers[1].self_attn
     rng = torch.Generator().manual_seed(1)
@@ -101,4 +101,4 @@ def test_attention_on_the_host_adds_sinks(masked, tokens, strength):
     ours, _ = attend_on_host(module, query, key, value, mask, scaling=0.3, s_aux=sinks)
     without = formula(query, key, value, mask, 0.3, None)
     torch.testing.assert_close(ours, formula(query, key, value, mask, 0.3, sinks), rtol=1e-4, atol=1e-6)
-    assert not torch.allclose(ours, without, rtol=1e-3)  # a sink of -4 takes some thousandths of the softmax
+    assert not torch.allclose(ours, without, rtol=1e-2)
