@@ -158,10 +158,17 @@ fuzz-rtl: setup $(STAMPS)/system-check ## random programs as g++ and as RTL; a f
 hls-score: setup ## how many designs with a hls_config.cfg below a folder openhls takes as they are, and verifies SUITE=FOLDER
 	@$(BIN)/python scripts/hls_score.py $(or $(SUITE),$(error say which folder: make $@ SUITE=FOLDER)) --jobs $(JOBS) --list --verify $(if $(PAGE),--page $(PAGE))
 
+# tests/shared/durations.py orders the tests.
+PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder
+
 .PHONY: test
 test: setup $(STAMPS)/system-check $(STAMPS)/system-fuzz $(STAMPS)/xrt ## everything that CI runs
-	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not slow" $(PYTEST_ARGS)
+	@$(PYTEST) --store-durations -m "not slow" $(PYTEST_ARGS)
 	@$(BIN)/python -m csim --small --sanitize --jobs $(JOBS) --seed $(SEED)
+
+.PHONY: time-setup
+time-setup: setup ## how long `make run` and `make test` take in fresh clones; half an hour alone on the machine -> CONTRIBUTING.md
+	@PYTHONPATH=sim:scripts $(BIN)/python scripts/time_setup.py --write
 
 .PHONY: sim-long
 sim-long: setup ## long attention jobs on the RTL (s = 32768, g = 5, SparF), compared with the golden model
@@ -169,7 +176,7 @@ sim-long: setup ## long attention jobs on the RTL (s = 32768, g = 5, SparF), com
 
 .PHONY: test-full
 test-full: setup $(STAMPS)/system-check $(STAMPS)/system-fuzz $(STAMPS)/page $(STAMPS)/xrt $(STAMPS)/pnr-ecp5 $(STAMPS)/pnr-gowin ## the tests and the slow ones
-	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(PYTEST_ARGS)
+	@$(PYTEST) $(PYTEST_ARGS)
 	@$(BIN)/python -m csim --sanitize --jobs $(JOBS) --seed $(SEED)
 
 .PHONY: lint

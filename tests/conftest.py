@@ -1,8 +1,9 @@
-"""What all folders share: a fixture, and a ^C that works."""
+"""What all folders share: the order of the tests, a fixture, and a ^C that works."""
 
 import signal
 
 import pytest
+from durations import pytest_addoption, pytest_collection_modifyitems, pytest_configure  # noqa: F401 - hooks
 
 from openhls.backend import simulate
 

@@ -146,7 +146,7 @@ def test_setup_is_up_to_date_and_ci_runs_the_documented_command():
     environment = {k: v for k, v in os.environ.items() if not k.startswith("MAKE")}
     assert subprocess.run(["make", "-q", "setup"], cwd=ROOT, env=environment).returncode == 0
     commands = [line for line in (ROOT / ".ci/run").read_text().splitlines() if line and line[0] != "#"]
-    assert commands[-1] == "make test"
+    assert commands[-1].startswith("make test ")
     assert "make test" in (ROOT / "README.md").read_text()
 
 
