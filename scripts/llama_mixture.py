@@ -28,6 +28,7 @@ from weights_contenders import VOCABULARY, Shape, file_of
 KINDS = ("BF16", "F16")  # formats of matrices, as gguf names them
 _SOURCE = Path(__file__).with_name("llama_decode.cpp")
 _LIBRARY = "libllama.so"
+_READY_BUILT = Path(__file__).resolve().parent.parent / "build/llama/bin"  # by `make llama`
 _ON_TENSOR = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_char_p, ctypes.c_void_p)
 _EXPERTS = ("gate", "down", "up")  # w1, w2, w3 of Mixtral's checkpoints
 _ATTENTION = {"attn_q": "q_proj", "attn_k": "k_proj", "attn_v": "v_proj", "attn_output": "o_proj"}
@@ -39,7 +40,7 @@ def missing() -> str | None:
         return "the Python package gguf: pip install 'kvdrive[gguf]'"
     folder = _folder()
     if folder is None:
-        return f"llama.cpp with shared libraries: LLAMA=FOLDER names the folder of {_LIBRARY}, build/bin as a rule"
+        return f"llama.cpp with shared libraries: make llama gets it, or LLAMA=FOLDER names the folder of {_LIBRARY}"
     if _headers(folder) is None:
         return f"llama.h, in {folder.parent}/include or where {folder.parent}/CMakeCache.txt says"
     return None
@@ -207,9 +208,9 @@ def mapping_of(path: Path) -> Mapping:
 
 
 def _folder() -> Path | None:
-    """The folder of libllama.so on PATH."""
-    folders = (Path(one) for one in os.environ.get("PATH", "").split(os.pathsep) if one)
-    return next((one for one in folders if (one / _LIBRARY).is_file()), None)
+    """The folder of libllama.so: one on PATH, else that of `make llama`."""
+    folders = [Path(one) for one in os.environ.get("PATH", "").split(os.pathsep) if one]
+    return next((one for one in [*folders, _READY_BUILT] if (one / _LIBRARY).is_file()), None)
 
 
 def _headers(folder: Path) -> list[Path] | None:
@@ -231,7 +232,8 @@ def _compiled(scratch: Path) -> Path:
     assert folder is not None, "missing() says what is missing"
     include = [f"-I{one}" for one in _headers(folder) or []]
     command = [os.environ.get("CXX", "g++"), "-std=c++17", "-O2", "-shared", "-fPIC", *include, str(_SOURCE)]
-    command += [f"-L{folder}", f"-Wl,-rpath,{folder}", "-lllama", "-lggml-base", "-o", str(made)]
+    command += [f'-DLIBRARIES="{folder}"', f"-L{folder}", f"-Wl,-rpath,{folder}"]
+    command += ["-lllama", "-lggml", "-lggml-base", "-o", str(made)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{_SOURCE.name} does not compile with the llama.cpp in {folder}:\n{done.stderr[-2000:]}")

@@ -44,6 +44,7 @@ def test_the_file_has_the_experts_of_the_checkpoint(tmp_path):
 
 def test_without_llama_the_sentence_says_what_is_missing(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(llama_mixture, "_READY_BUILT", tmp_path / "nowhere")
     assert "LLAMA=FOLDER names the folder of libllama.so" in llama_mixture.missing()
     (tmp_path / "libllama.so").touch()
     assert "llama.h" in llama_mixture.missing()
