@@ -47,7 +47,7 @@ differs; [performance.md](performance.md) compares predicted steps with steps th
 ## Inputs that are results of the papers
 
 A value that is near a claim from which it was computed says nothing about the model: the ledger calls it an input.
-Nothing else is fitted.
+Besides, turns and lengths of the generated conversations are fitted to AS-01, AS-02 and AS-03. Nothing else is fitted.
 
 | input | value | from claims | how |
 |---|---|---|---|

@@ -1,4 +1,4 @@
-"""Inputs of the models that are results of the papers. Nothing else is fitted.
+"""Inputs of the models that are results of the papers.
 
 A claim whose number goes into its own prediction says nothing about the model: the ledger gives it the verdict "input".
 """

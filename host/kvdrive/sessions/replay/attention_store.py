@@ -1,7 +1,8 @@
 """AttentionStore's evaluation, replayed: 9,000 conversations that arrive at one a second.
 
 The paper does not publish the times between turns and the rates of its decode steps. Here an answer is followed by a
-question after 60 s on average, and a step takes what its bytes need; nothing is fitted to the paper's results.
+question after 60 s on average, and a step takes what its bytes need. Turns, lengths and the GPUs' use are from the
+paper; nothing is fitted to its results.
 """
 
 from __future__ import annotations
