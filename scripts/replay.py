@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kvdrive.perf.stated import watched
 from kvdrive.sessions.replay import attention_store
 
 FILE = Path(attention_store.__file__).with_suffix(".json")
@@ -12,10 +13,11 @@ FILE = Path(attention_store.__file__).with_suffix(".json")
 
 def main() -> None:
     results = {}
-    for setting in attention_store.SETTINGS:
-        results[setting] = attention_store.run(setting)
-        print(f"{setting.name}: hits {results[setting].hits} of {results[setting].requests}", flush=True)
-    FILE.write_text(attention_store.dump(results))
+    with watched() as reads:
+        for setting in attention_store.SETTINGS:
+            results[setting] = attention_store.run(setting)
+            print(f"{setting.name}: hits {results[setting].hits} of {results[setting].requests}", flush=True)
+    FILE.write_text(attention_store.dump(results, reads))
 
 
 if __name__ == "__main__":

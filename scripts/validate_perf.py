@@ -132,6 +132,11 @@ this page.
   queries, for made-up K whose neighbours are similar (in runs) or not (scattered). These
   numbers are the same on every machine, and a test keeps them within 15 %.
 
+What goes in is not checked. The emulator is the drive library itself: its rows say that a step without contents, one
+layer instead of two, or the busiest part of a step's own timeline stands for the whole step, not that a real drive
+takes that long. The rows of a disk have the disk's rate of the same minutes as an input, and say that nothing but reads
+and the engine takes time. The rows of the page cache predict contexts that no input is from.
+
 """
 
 

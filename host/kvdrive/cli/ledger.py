@@ -11,7 +11,6 @@ import typer
 from kvdrive.cli.paths import output_file
 from kvdrive.errors import KvdriveError
 from kvdrive.ledger import page
-from kvdrive.ledger.claim import Verdict
 
 app = typer.Typer()
 
@@ -19,22 +18,23 @@ app = typer.Typer()
 @app.command()
 def ledger(
     write: Annotated[Path | None, typer.Option(callback=output_file, help="write the page there")] = None,
-    check: Annotated[Path | None, typer.Option(help="compare with this page; fail where an error is too large")] = None,
+    check: Annotated[
+        Path | None, typer.Option(help="compare with this page; fail where a difference is not explained")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="machine-readable output")] = False,
 ) -> None:
-    """Compute our value of every claim of the five papers, and say which agree."""
+    """Compute our value of every claim of the five papers, and say which agree and which are inputs."""
     found = page.entries()
     text = page.page(found)
     if write is not None:
         write.write_text(text)
     rows = [entry for paper in found.values() for entry in paper]
-    wrong = [f"{e.claim.key} is {100 * (e.error or 0):.3g} % off" for e in rows if e.fails]
+    wrong = [entry.unexplained for entry in rows if entry.unexplained]
     if check is not None and not (check.is_file() and check.read_text() == text):
         wrong.append(f"{check} is stale: kvdrive ledger --write {check}")
     if as_json:
         typer.echo(json.dumps(page.records(found)))
     else:
-        counts = [f"{sum(e.verdict is verdict for e in rows)} {verdict}" for verdict in Verdict]
-        typer.echo(f"{len(rows)} claims: {', '.join(counts)}")
+        typer.echo(page.totals(rows))
     if wrong:
         raise KvdriveError("; ".join(wrong))

@@ -13,11 +13,12 @@ from kvdrive.report.plots import check_installed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#222222")  # Paul Tol's bright
 MARKS = "os^Dv<>P"
 _WIDTH, _HEIGHT, _TITLE = 4.6, 3.6, 0.3  # inches of a chart, and of the figure's title
-_LEFT, _RIGHT, _BELOW, _ABOVE = 0.75, 0.12, 1.15, 0.3  # inches around a chart's axes
+_LEFT, _RIGHT, _BELOW, _ABOVE = 0.85, 0.12, 1.15, 0.3  # inches around a chart's axes
 _DPI = 100
 _COLUMNS = 3
 _WRAP, _NAMES = 32, 44  # characters in a line of a label, and of the names of all groups of bars
@@ -25,8 +26,8 @@ _DIGEST = "Description"
 
 
 def digest(figure: dict[str, Any]) -> str:
-    """Of the numbers and words of a figure's record."""
-    return hashlib.sha256(json.dumps(figure, sort_keys=True).encode()).hexdigest()[:16]
+    """Of the numbers and words of a figure's record, and of the code that draws them."""
+    return hashlib.sha256(json.dumps(figure, sort_keys=True).encode() + Path(__file__).read_bytes()).hexdigest()[:16]
 
 
 def stored_digest(path: Path) -> str:
@@ -38,6 +39,12 @@ def stored_digest(path: Path) -> str:
 
 def draw(figure: dict[str, Any], path: Path) -> None:
     """Draw a figure's record into a PNG file. Raises InputError without matplotlib."""
+    metadata = {_DIGEST: digest(figure), "Software": None}
+    drawn(figure).savefig(path, dpi=_DPI, metadata=metadata, pil_kwargs={"optimize": True})
+
+
+def drawn(figure: dict[str, Any]) -> Figure:
+    """A figure's record as matplotlib draws it. Raises InputError without matplotlib."""
     check_installed()
     from matplotlib.figure import Figure  # the import takes a second
 
@@ -62,7 +69,7 @@ def draw(figure: dict[str, Any], path: Path) -> None:
             chart = chart | {"title": ""}
         _chart(place, chart)
     canvas.suptitle(figure["title"], fontsize=11, y=1 - 0.08 / height)
-    canvas.savefig(path, dpi=_DPI, metadata={_DIGEST: digest(figure), "Software": None}, pil_kwargs={"optimize": True})
+    return canvas
 
 
 def _chart(axes: Axes, chart: dict[str, Any]) -> None:
@@ -104,7 +111,7 @@ def _chart(axes: Axes, chart: dict[str, Any]) -> None:
         axes.set_ylim(bottom=0, top=axes.get_ylim()[1] * 1.08)
     axes.set_title("\n".join(textwrap.wrap(chart["title"], 56)), fontsize=9)
     axes.set_xlabel(chart["x"], fontsize=8)
-    axes.set_ylabel("\n".join(textwrap.wrap(chart["y"], _WRAP)), fontsize=8)
+    axes.set_ylabel("\n".join([*textwrap.wrap(chart["y"], _WRAP), f"({chart['origin']})"]), fontsize=8)
     axes.tick_params(labelsize=8)
     axes.grid(axis="y", alpha=0.3, linewidth=0.6)
     axes.set_axisbelow(True)

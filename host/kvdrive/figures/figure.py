@@ -20,6 +20,14 @@ class Style(StrEnum):
     stack = "stack"
 
 
+class Origin(StrEnum):
+    """Where the values of a chart are from. The picture says it beside the y axis."""
+
+    modelled = "modelled"
+    simulated = "simulated RTL"
+    arithmetic = "arithmetic of the paper's numbers"
+
+
 @dataclass(frozen=True)
 class Series:
     """Our values: one for each place of the chart; None where the system cannot run."""
@@ -44,7 +52,8 @@ class Published:
 
 @dataclass(frozen=True)
 class Chart:
-    """`places`: of the values on the x axis. `log`: axes with a logarithmic scale, "x", "y" or "xy"."""
+    """`places`: of the values on the x axis. `log`: axes with a logarithmic scale, "x", "y" or "xy". `origin`: of our
+    values; what the papers state is drawn as stars and lines."""
 
     title: str
     x: str
@@ -54,17 +63,18 @@ class Chart:
     published: Sequence[Published] = ()
     style: Style = Style.lines
     log: str = ""
+    origin: Origin = Origin.modelled
 
 
 @dataclass(frozen=True)
 class Figure:
-    """`key` names the files. `number`: the paper's own. `agreement`: one paragraph on how ours compares with it."""
+    """`key` names the files. `number`: the paper's own. `compared`: one paragraph on how ours compares with it."""
 
     key: str
     number: str
     title: str
     charts: Sequence[Chart]
-    agreement: str
+    compared: str
     assumes: str = ""
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
 
-from kvdrive.figures.figure import Chart, Figure, Paper, Published, Series, Style
+from kvdrive.figures.figure import Chart, Figure, Origin, Paper, Published, Series, Style
 from kvdrive.figures.steps import over, shares
 from kvdrive.perf import costs, decode, hardware, xcache
 from kvdrive.perf.decode import HILOS, Attending, Step, Work
@@ -19,16 +18,18 @@ from kvdrive.perf.shapes import (
     QWEN2_5_32B,
     ModelShape,
 )
+from kvdrive.perf.stated import remembered
 
 BATCH = 16
 CONTEXTS = (4096, 8192, 16384, 32768, 65536, 131072)
 OPTS = (OPT_30B, OPT_66B, OPT_175B)
 OTHERS = (QWEN2_5_32B, MIXTRAL_8X7B, GLAM_143B)
 SHARES = (0.0, 0.125, 0.25, 0.5, 1.0)
+INTERVALS = (1, 4, 8, 16, 32, 64)  # tokens between two writes
 KERNEL_HZ = 296.05e6
 
 
-@cache
+@remembered
 def ours(model: ModelShape, tokens: int, drives: int, batch: int = BATCH, alpha: float | None = None) -> Step:
     """A step with attention in the drives. `alpha` None: the best share of X-cache."""
     work = Work(model, batch, tokens)
@@ -37,7 +38,7 @@ def ours(model: ModelShape, tokens: int, drives: int, batch: int = BATCH, alpha:
     return min(steps, key=lambda step: step.seconds)
 
 
-@cache
+@remembered
 def flex_ssd(model: ModelShape, tokens: int, batch: int = BATCH) -> Step:
     """FlexGen with 4 SSDs."""
     return decode.flexgen(HILOS, Work(model, batch, tokens))
@@ -57,8 +58,19 @@ def flex_dram(model: ModelShape, tokens: int, batch: int = BATCH) -> Step | None
 
 def prefill(model: ModelShape, tokens: int, writes: float, batch: int = BATCH) -> float:
     """Seconds to compute the prompts while their K and V are written at `writes` bytes per second."""
-    flop = batch * model.prefill_flop(tokens) / (HILOS.gpu.flops.value * HILOS.use)
+    flop = batch * model.prefill_flop(tokens) / (HILOS.gpu.flops.value * HILOS.use.value)
     return max(flop, model.kv_bytes(batch, tokens) / writes)
+
+
+def best_share(model: ModelShape, tokens: int) -> float:
+    """The share of X-cache with the shortest step, 16 drives."""
+    return min(SHARES, key=lambda share: ours(model, tokens, 16, alpha=share).seconds)
+
+
+@remembered
+def best_interval(work: Work) -> int:
+    """The tokens between two writes with the shortest step, 16 drives without X-cache."""
+    return min(INTERVALS, key=lambda tokens: decode.attended(HILOS, work, Attending(16, 0.0, tokens)).seconds)
 
 
 def _figure_2() -> Figure:
@@ -114,8 +126,9 @@ def _figure_4() -> Figure:
         "4",
         "Attention near storage empties the interconnect and the host",
         [ratio, use],
-        "The ratio of bytes is equation 3 itself. The link is busy with weights: under 20 % of the step from 32K "
-        "tokens on, as the paper says, and more with short contexts, where a step is short.",
+        "The ratio of bytes is equation 3 itself. The paper says that the host is used for less than 20 % of a step. "
+        "Here that holds from 32K tokens on; with shorter contexts a step is shorter, and the link carries the same "
+        "weights.",
         "What the other panels of the figure show is in none of the claims that we have.",
     )
 
@@ -192,12 +205,10 @@ def _figure_12() -> Figure:
         "queries per KV head",
         "GFLOPS",
         [str(group) for group in GROUPS],
-        [Series("our kernel (simulated RTL)", rates)],
-        [
-            Published(value, key, "table 3", str(group), "our kernel (simulated RTL)")
-            for group, (key, value) in stated.items()
-        ],
+        [Series("our kernel", rates)],
+        [Published(value, key, "table 3", str(group), "our kernel") for group, (key, value) in stated.items()],
         Style.bars,
+        origin=Origin.simulated,
     )
     tokens = 131072
     rows: dict[str, Callable[[ModelShape, int], Step | None]] = {
@@ -251,21 +262,20 @@ def _figure_13() -> Figure:
         ],
         style=Style.bars,
     )
-    intervals = (1, 4, 8, 16, 32, 64)
-    steps = [decode.attended(HILOS, Work(OPT_66B, BATCH, tokens), Attending(16, 0.0, c)) for c in intervals]
+    steps = [decode.attended(HILOS, Work(OPT_66B, BATCH, tokens), Attending(16, 0.0, c)) for c in INTERVALS]
     written = [step.written / base.written for step in steps]
     by_interval = Chart(
         "tokens between writes, OPT-66B",
         "tokens between writes (c)",
         "relative to c = 16",
-        intervals,
+        INTERVALS,
         [
             Series("throughput", [step.throughput / base.throughput for step in steps]),
             Series("bytes written", written),
         ],
         log="xy",
     )
-    best = [max(SHARES, key=lambda s: ours(model, tokens, 16, alpha=s).throughput) for model in (OPT_30B, OPT_66B)]
+    best = [best_share(model, tokens) for model in (OPT_30B, OPT_66B)]
     return Figure(
         "hilos-13",
         "13",

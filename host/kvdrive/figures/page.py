@@ -38,17 +38,18 @@ _HEAD = """\
 
 Written by `kvdrive figures`. One performance model (`host/kvdrive/perf/`) is behind all of them: discrete events over
 GPU, host, links and drives. Times of drives that attend are device times of the drive library, which executes the
-commands; kernels' cycles are those of their manifests. Nothing here is measured on the papers' hardware. Stars and
-dashed lines are values that a paper states in its text. We have no more of its figures: axes and settings that the text
-does not state are ours. The numbers are in `papers/*.json`; [ledger.md](ledger.md) has every claim;
-[performance.md](performance.md) compares predicted steps with steps that this machine's own targets take.
+commands; kernels' cycles are those of their manifests. Nothing here is measured on the papers' hardware: every picture
+says beside its axes where its values are from. Stars and dashed lines are values that a paper states in its text. We
+have no more of its figures: axes and settings that the text does not state are ours. The numbers are in
+`papers/*.json`; [ledger.md](ledger.md) says of every claim whether our value agrees with it, is computed from it, or
+differs; [performance.md](performance.md) compares predicted steps with steps that this machine's own targets take.
 
 ## Inputs that are results of the papers
 
-A claim that an input comes from says nothing about the model; every other claim is a prediction. Nothing is fitted to
-a figure.
+A value that is near a claim from which it was computed says nothing about the model: the ledger calls it an input.
+Besides, turns and lengths of the generated conversations are fitted to AS-01, AS-02 and AS-03. Nothing else is fitted.
 
-| input | value | from claim | how |
+| input | value | from claims | how |
 |---|---|---|---|
 """
 _PREDICTIONS_HEAD = """
@@ -86,7 +87,7 @@ def page(records: Sequence[dict[str, Any]], predictions: Sequence[dict[str, Any]
     """The page as Markdown, from the records in the JSON files."""
     lines = [_HEAD.rstrip("\n")]
     for name, one in calibration.INPUTS.items():
-        lines.append(f"| `{name}` | {one.value:.4g} {one.unit} | {one.claim} | {one.says} |")
+        lines.append(f"| `{name}` | {one.value:.4g} {one.unit} | {', '.join(one.claims)} | {one.says} |")
     for paper in records:
         lines += ["", f"## {paper['paper']}"]
         for figure in paper["figures"]:
@@ -97,7 +98,7 @@ def page(records: Sequence[dict[str, Any]], predictions: Sequence[dict[str, Any]
                 "",
                 f"![{figure['title']}]({folder}/{figure['key']}.png)",
                 "",
-                f"{figure['agreement']} {figure['assumes']}".strip(),
+                f"{figure['compared']} {figure['assumes']}".strip(),
             ]
         if paper["left_out"]:
             lines += ["", "Not drawn: " + "; ".join(f"{number} ({why})" for number, why in paper["left_out"]) + "."]

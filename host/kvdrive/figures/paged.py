@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 from kvdrive.figures.figure import Chart, Figure, Paper, Series, Style
+from kvdrive.perf import calibration, hardware
+from kvdrive.perf.stated import remembered
 from kvdrive.sessions.replay import simulation, traces
 from kvdrive.sessions.replay.hardware import GB, Machine, Model
 
 CONVERSATIONS = 120
-# Llama-3.2-1B: 16 layers of 8 KV heads of 64 elements; a prefill at the calibrated share of an A100's FLOP.
+# Llama-3.2-1B: 16 layers of 8 KV heads of 64 elements; its weights.
 BYTES_PER_TOKEN = 2 * 16 * 8 * 64 * 2
-MODEL = Model(BYTES_PER_TOKEN, 2 * 1.24e9 / (312e12 * 0.6), 0.01)
+WEIGHTS = 1.24e9
 TIERS = (0.25, 0.5, 1.0, 2.0, 4.0)  # GB
 
 
-@cache
+@remembered
 def replayed(memory: float, disk: float) -> dict[str, float]:
     """A replay with tiers of so many GB."""
     trace = traces.conversations(CONVERSATIONS, 4.0, 1)
+    seconds = 2 * WEIGHTS / (hardware.A100_FLOPS.value * calibration.A100_USE.value)
+    model = Model(BYTES_PER_TOKEN, seconds, decode=0.01)
     machine = Machine(int(memory * GB), int(disk * GB), slots=64)
     keep = bool(memory + disk)
-    return simulation.replay(trace, MODEL, machine, "lru", keep=keep).figures(machine)
+    return simulation.replay(trace, model, machine, "lru", keep=keep).figures(machine)
 
 
 def hit_rates() -> tuple[list[float], list[float]]:

@@ -37,7 +37,7 @@ def _steps(machine: Machine, work: Work, how: Attending) -> list[Step]:
     """With the library's device time and the nominal rate; a GPU that is used more or less."""
     nominal = replace(machine, drive=replace(machine.drive, preset=""))
     uses = (1 - SPREAD, 1, 1 + SPREAD)
-    return [decode.attended(replace(of, use=of.use * use), work, how) for of in (machine, nominal) for use in uses]
+    return [decode.attended(replace(of, use=of.use.times(use)), work, how) for of in (machine, nominal) for use in uses]
 
 
 def _attended(machine: Machine, work: Work, how: Attending) -> list[float]:
@@ -122,7 +122,7 @@ def _ablations() -> Iterator[Prediction]:
             ]
             setting = f"opt-30b, {tokens // 1024}K tokens, batch 16, 16 drives"
             yield Prediction("HILOS", setting, says, *_range(gains), "times", _NOMINAL)
-    pages = instinfer.PAPER_PAGES
+    pages = instinfer.paper_pages()
     for batch in (64, 256):
         base = instinfer.dense(batch).throughput
         gains = [
@@ -171,7 +171,7 @@ def _nodes() -> Iterator[Prediction]:
             work = Work(model, batch, tokens)
             rates = []
             for use in (1 - SPREAD, 1, 1 + SPREAD):
-                rates.append(decode.in_gpus(replace(HILOS, use=HILOS.use * use), work, 4 * hosts).throughput)
+                rates.append(decode.in_gpus(replace(HILOS, use=HILOS.use.times(use)), work, 4 * hosts).throughput)
             mine = hilos.ours(model, tokens, 16).throughput
             yield Prediction(
                 "vLLM, several hosts",
@@ -187,7 +187,7 @@ def _shares_of_steps() -> Iterator[Prediction]:
     """How much of InstInfer's step is access to K and V."""
     for count in (1, 2, 4):
         for batch in (64, 128, 256):
-            for name, sparse in (("dense", 1.0), ("SparF 1/8, the paper's pages", instinfer.PAPER_PAGES)):
+            for name, sparse in (("dense", 1.0), ("SparF 1/8, the paper's pages", instinfer.paper_pages())):
                 if count == 1 and sparse == 1.0:
                     continue  # inputs of the model follow from these
                 steps = _steps(INSTINFER, Work(OPT_13B, batch, instinfer.TOKENS), Attending(count, sparse=sparse))

@@ -54,9 +54,19 @@ CLAIMS = (
         missing="a GPU with direct storage; on the paper's machine both share one memory",
     ),
     Claim(
-        "SPA-06", "2.3", "tokens in a block on SSD: 4 blocks of 16", (64,), "tokens", Kind.arithmetic, lambda: (4 * 16,)
+        "SPA-06",
+        "2.3",
+        "tokens in a block on SSD: 4 blocks of 16",
+        (64,),
+        "tokens",
+        Kind.input,
+        missing="the paper's configuration",
     ),
     Claim(
-        "SPA-07", "1.4", "prices of memory in GPUs, hosts and SSDs", kind=Kind.input, missing="ranges, of no model here"
+        "SPA-07",
+        "1.4",
+        "prices of memory in GPUs, hosts and SSDs",
+        kind=Kind.hardware,
+        missing="prices that other vendors ask; no model here uses them",
     ),
 )

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from kvdrive.perf import calibration, drives, hardware
+from kvdrive.perf.calibration import Input
 from kvdrive.perf.events import Task, busy, critical, run
 from kvdrive.perf.hardware import AttendingDrive, Figure, Gpu, Host, Ssd
 from kvdrive.perf.shapes import HALF_BYTES, LARGE, ModelShape
@@ -33,8 +34,8 @@ class Machine:
     ssd: Ssd
     ssds: int
     drive: AttendingDrive
-    use: float
-    software: float = 0.0
+    use: Input
+    software: Input | None = None
     uplink: Figure = hardware.PCIE4_X16_EFFECTIVE
 
 
@@ -46,7 +47,7 @@ HILOS = Machine(
     hardware.PM9A3,
     4,
     hardware.SMARTSSD,
-    calibration.A100_USE.value,
+    calibration.A100_USE,
 )
 INSTINFER = Machine(
     "InstInfer",
@@ -56,8 +57,8 @@ INSTINFER = Machine(
     hardware.SSD_980_PRO,
     1,
     hardware.INSTCSD,
-    calibration.A6000_USE.value,
-    calibration.INSTINFER_LAYER.value,
+    calibration.A6000_USE,
+    calibration.INSTINFER_LAYER,
 )
 
 
@@ -151,7 +152,7 @@ def _dense(machine: Machine, work: Work) -> float:
     model = work.model
     flop = 2 * work.batch * (model.attention_weights + model.ffn_weights * model.active / model.experts) / model.layers
     read = _layer_weights(work) / machine.gpu.memory_rate.value
-    return max(flop / (machine.gpu.flops.value * machine.use), read)
+    return max(flop / (machine.gpu.flops.value * machine.use.value), read)
 
 
 @dataclass(frozen=True)
@@ -175,7 +176,7 @@ def attended(machine: Machine, work: Work, how: Attending) -> Step:
     each = drives.attention_seconds(drive, heads, work.tokens, model.head_dim, model.group)
     attending = (1 - how.alpha) * how.sparse * each * work.batch * model.kv_heads / how.drives / heads
     x = how.alpha * work.batch * work.tokens * model.hidden * HALF_BYTES
-    rebuilding = FLOP_PER_WEIGHT / HALF_BYTES * x * row / HALF_BYTES / (machine.gpu.flops.value * machine.use)
+    rebuilding = FLOP_PER_WEIGHT / HALF_BYTES * x * row / HALF_BYTES / (machine.gpu.flops.value * machine.use.value)
     rebuilt = how.alpha * work.kv_layer / machine.gpu.memory_rate.value
     stored = work.batch * ((1 - how.alpha) * 2 * row + how.alpha * model.hidden * HALF_BYTES)
     row_bytes = model.head_dim * HALF_BYTES
@@ -185,11 +186,12 @@ def attended(machine: Machine, work: Work, how: Attending) -> Step:
     down = work.batch * HALF_BYTES * model.hidden
     writing = stored * whole / (how.drives * drive.write.value)
     dense = _dense(machine, work)
+    software = machine.software.value if machine.software else 0.0
     projections = model.attention_weights / (model.attention_weights + model.ffn_weights * model.active / model.experts)
 
     def layer(layers: Layers) -> Task:
         weights = _weights(layers, machine, work, min(how.drives * drive.rate.value, machine.uplink.value))
-        begun = layers.add("software", "cpu", machine.software, [layers.before()])
+        begun = layers.add("software", "cpu", software, [layers.before()])
         projected = layers.add("GPU", "gpu", dense * projections, [weights, begun])
         asked = layers.add("queries", "link", up / machine.link.value, [projected], up)
         if not how.interval:
@@ -277,8 +279,9 @@ def flexgen_dram(machine: Machine, work: Work) -> Step:
 
 
 def flexgen_one_ssd(machine: Machine, work: Work, ssds: int = 1) -> Step:
-    """FlexGen as InstInfer measured it: the path to the GPU is slower than one SSD, so more SSDs change nothing."""
-    rate = min(ssds * machine.ssd.read.value, calibration.FLEXGEN_RATE.value)
+    """FlexGen as InstInfer measured it: its path to the GPU is slower than one SSD, and no faster with more of them."""
+    path = calibration.FLEXGEN_RATE.value * (calibration.FLEXGEN_SECOND_SSD.value if ssds > 1 else 1)
+    rate = min(ssds * machine.ssd.read.value, path)
     return offloaded(machine, work, Offloading(rate, machine.link.value))
 
 

@@ -213,7 +213,6 @@ PCIE4_X16 = _paper(32e9, "InstInfer, section VI-A: what the A6000's link carries
 LINKS = {"PCIe 3.0 x16": PCIE3_X16_EFFECTIVE, "PCIe 4.0 x16": PCIE4_X16_EFFECTIVE, "PCIe 5.0 x16": PCIE5_X16_EFFECTIVE}
 ETHERNET_100G = _published(12.5e9, "100 Gbit/s Ethernet, without overhead")
 NETWORK_LATENCY = _assumed(20e-6, "one all-reduce of a few KB between hosts")
-M1_MAX_SEQUENTIAL = _paper(6.1e9, "LLM in a flash, table 2")
 
 SERVER_USD = _paper(15000, "HILOS, section 6")
 EXPANSION_USD = _paper(10000, "HILOS, section 6: chassis for 16 SmartSSDs")

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from kvdrive.cli.main import app
 from kvdrive.figures import draw, figure, instinfer, page
-from kvdrive.figures.figure import Chart, Figure, Paper, Published, Series, Style
+from kvdrive.figures.figure import Chart, Figure, Origin, Paper, Published, Series, Style
 from kvdrive.figures.predictions import predictions
 from kvdrive.ledger.page import PAPERS as CLAIMS
 
@@ -42,6 +42,36 @@ def test_pictures_show_the_numbers_and_are_small(name):
         assert path.stat().st_size < 80_000
 
 
+def marks(record):
+    """What the axes of a drawn figure say of where their values are from."""
+    return [axes.get_ylabel().rpartition("\n")[2] for axes in draw.drawn(record).axes]
+
+
+@pytest.mark.parametrize("name", page.PAPERS)
+def test_every_picture_says_where_its_values_are_from(name):
+    for one in stored(name)["figures"]:
+        said = marks(one)
+        assert said == [f"({chart['origin']})" for chart in one["charts"]]
+        assert {mark.strip("()") for mark in said} <= set(Origin)
+
+
+def test_only_what_is_not_modelled_says_so():
+    charts = [
+        (one["key"], c["origin"]) for name in page.PAPERS for one in stored(name)["figures"] for c in one["charts"]
+    ]
+    assert [chart for chart in charts if chart[1] != Origin.modelled] == [
+        ("hilos-12", Origin.simulated),
+        ("cachedattention-26", Origin.arithmetic),
+    ]
+    assert len(charts) > 40
+
+
+def test_a_picture_that_does_not_say_is_noticed(monkeypatch):
+    record = stored("ssd-paged")["figures"][0]
+    monkeypatch.setattr("matplotlib.axes.Axes.set_ylabel", lambda *_, **__: None)
+    assert not {mark.strip("()") for mark in marks(record)} & set(Origin)
+
+
 def test_the_page_is_current_and_shows_every_picture():
     text = page.page([stored(name) for name in page.PAPERS], json.loads((FOLDER / page.PREDICTIONS).read_text()))
     assert (DOCS / "papers.md").read_text() == text
@@ -66,7 +96,7 @@ def test_published_values_are_those_of_claims():
 def test_every_figure_has_as_many_values_as_places_and_a_paragraph():
     for name in page.PAPERS:
         for one in stored(name)["figures"]:
-            assert len(one["agreement"]) > 60
+            assert len(one["compared"]) > 60
             for chart in one["charts"]:
                 assert chart["y"]
                 assert all(len(series["values"]) == len(chart["places"]) for series in chart["series"])
@@ -91,7 +121,7 @@ def test_a_figure_is_drawn_in_each_style(tmp_path):
     picture = tmp_path / "p-1.png"
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert draw.stored_digest(picture) == draw.digest(record["figures"][0])
-    record["figures"][0]["agreement"] = "Badly."
+    record["figures"][0]["compared"] = "Badly."
     assert draw.stored_digest(picture) != draw.digest(record["figures"][0])
 
 

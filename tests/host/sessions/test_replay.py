@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from kvdrive.cli.main import app
 from kvdrive.errors import InputError
+from kvdrive.perf.stated import watched
 from kvdrive.sessions.replay import attention_store as evaluation
 from kvdrive.sessions.replay.hardware import MODELS, Machine, Model
 from kvdrive.sessions.replay.simulation import replay
@@ -171,6 +172,15 @@ def test_the_recorded_evaluation_names_every_setting():
     for setting in evaluation.SETTINGS:
         assert (evaluation.result(setting).hits > 0) == bool(setting.policy)
     assert {setting.model for setting in evaluation.SETTINGS} == set(MODELS)
+
+
+def test_the_recorded_evaluation_names_the_claims_whose_numbers_went_into_it():
+    setting = evaluation.Setting("llama-13b")
+    with watched() as replayed:
+        evaluation.run(setting, share=300)
+    with watched() as recorded:
+        evaluation.result(setting)
+    assert recorded == replayed == {"AS-01", "AS-02", "AS-03", "AS-05"}
 
 
 @pytest.mark.slow

@@ -1,17 +1,20 @@
 """AttentionStore's evaluation, replayed: 9,000 conversations that arrive at one a second.
 
 The paper does not publish the times between turns and the rates of its decode steps. Here an answer is followed by a
-question after 60 s on average, and a step takes what its bytes need; nothing is fitted to the paper's results.
+question after 60 s on average, and a step takes what its bytes need. Turns, lengths and the GPUs' use are from the
+paper; nothing is fitted to its results.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from functools import cache
 from importlib.resources import files
 from itertools import pairwise
 
+from kvdrive.perf import stated
+from kvdrive.perf.stated import remembered
 from kvdrive.sessions.replay.hardware import GB, MODELS, Machine
 from kvdrive.sessions.replay.simulation import Result, replay
 from kvdrive.sessions.replay.traces import Context, Trace, conversations
@@ -43,7 +46,7 @@ SETTINGS = (
 )
 
 
-@cache
+@remembered
 def trace(window: int, decoupled: bool = True, share: int = 1) -> Trace:
     """The conversations of a model whose context has `window` tokens, 0: without a bound."""
     return conversations(_COUNT // share, 1.0, 1, think=_THINK / share, context=Context(window, decoupled=decoupled))
@@ -61,15 +64,17 @@ def run(setting: Setting, share: int = 1) -> Result:
     return replay(requests, model, machine, policy, keep=bool(setting.policy), warm_up=_WARM_UP // share)
 
 
-def dump(results: dict[Setting, Result]) -> str:
-    """The text of the file that `result` reads."""
-    return json.dumps({setting.name: asdict(found) for setting, found in results.items()}, indent=1) + "\n"
+def dump(results: dict[Setting, Result], reads: Iterable[str]) -> str:
+    """The text of the file that `result` reads. `reads`: the claims whose numbers went into the results."""
+    rows = {setting.name: asdict(found) for setting, found in results.items()}
+    return json.dumps({"reads": sorted(reads), "results": rows}, indent=1) + "\n"
 
 
-@cache
+@remembered
 def _recorded() -> dict[str, Result]:
-    text = files("kvdrive.sessions.replay").joinpath("attention_store.json").read_text()
-    return {name: Result(**fields) for name, fields in json.loads(text).items()}
+    content = json.loads(files("kvdrive.sessions.replay").joinpath("attention_store.json").read_text())
+    stated.read(*content["reads"])
+    return {name: Result(**fields) for name, fields in content["results"].items()}
 
 
 def result(setting: Setting) -> Result:
@@ -94,6 +99,7 @@ def gpu_speedup(model: str) -> float:
     return (whole.prefill + whole.decode) / (kept.prefill + kept.decode)
 
 
+@remembered
 def statistics() -> tuple[float, float, float, float, float]:
     """Of the conversations, without a bound of tokens: per cent with several turns, per cent with more than 2K and 4K
     tokens, mean turns, and the largest per cent of a prompt that its conversation had before."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from kvdrive.perf.calibration import A100_USE
@@ -38,12 +39,28 @@ def _model(shape: ModelShape, gpus: int, window: int) -> Model:
     return Model(shape.kv_bytes_per_token, prefill, step, window, gpus)
 
 
-MODELS = {
-    "llama-13b": _model(LLAMA_13B, 2, 2048),
-    "llama-65b": _model(LLAMA_65B, 4, 2048),
-    "llama-70b": _model(LLAMA_70B, 4, 4096),
-    "falcon-40b": _model(FALCON_40B, 4, 2048),
+_SIZES = {
+    "llama-13b": (LLAMA_13B, 2, 2048),
+    "llama-65b": (LLAMA_65B, 4, 2048),
+    "llama-70b": (LLAMA_70B, 4, 4096),
+    "falcon-40b": (FALCON_40B, 4, 2048),
 }
+
+
+class _Models(Mapping[str, Model]):
+    """The paper's models by name, each computed when it is asked for: a stated number goes in."""
+
+    def __getitem__(self, name: str) -> Model:
+        return _model(*_SIZES[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_SIZES)
+
+    def __len__(self) -> int:
+        return len(_SIZES)
+
+
+MODELS = _Models()
 
 
 @dataclass(frozen=True)

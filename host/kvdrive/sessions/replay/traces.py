@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kvdrive.errors import InputError
+from kvdrive.perf import stated
 
 MOONCAKE_BLOCK = 512  # tokens
 BLOCK = 64
@@ -101,6 +102,7 @@ def conversations(
     `rate`: new conversations a second. `arrivals`: "poisson", or "azure": bursts, by gaps with a coefficient of
     variation of 4. Between an answer and the next question lie `think` seconds on average, a third of it at least.
     """
+    stated.read("AS-01", "AS-02", "AS-03")  # the numbers of `_conversation` are fitted to these
     rng = random.Random(seed)
     gap = _GAPS[arrivals]
     begin, requests = 0.0, list[Request]()
