@@ -245,8 +245,8 @@ def _files(place: str) -> list[Path]:
 
 
 def _find(index: Index, wanted: str, tenant: str) -> Entry:
-    entry = index.named(wanted, tenant) or (index.get(int(wanted)) if wanted.isdecimal() else None)
-    if entry is None or entry.tenant != tenant:
+    entry = index.look_up(wanted, tenant)
+    if entry is None:
         raise InputError(f"there is no session '{wanted}': `kvdrive sessions list` shows them")
     return entry
 

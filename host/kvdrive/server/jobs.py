@@ -71,8 +71,9 @@ class End:
 class Job:
     """A request. `notify` is called in the scheduler's thread; any thread may set `cancelled` at any time.
 
-    `session`: the name under which its sequence is kept, or "". `slot`: where it ran, from 0 on. `seconds`: from its
-    arrival until it ends, whatever it has by then.
+    `tenant`: whose it is: it finds what this tenant has kept, and nothing else. `session`: the name under which its
+    sequence is kept, or "". `slot`: where it ran, from 0 on. `seconds`: from its arrival until it ends, whatever it has
+    by then.
     """
 
     prompt: list[int]
@@ -82,6 +83,7 @@ class Job:
     cancelled: threading.Event = field(default_factory=threading.Event)
     arrived: float = field(default_factory=time.perf_counter)
     session: str = ""
+    tenant: str = ""
     slot: int = 0
     seconds: float = math.inf
 

@@ -113,8 +113,13 @@ class Scheduler:
         return len(self._waiting), len(self._running)
 
     @property
-    def slots(self) -> dict[int, int]:
-        """The session that was kept last on each slot. For the scheduler's thread."""
+    def slot_count(self) -> int:
+        """The slots on which sequences run: their numbers are below this one."""
+        return self._limits.running
+
+    @property
+    def slots(self) -> dict[tuple[str, int], int]:
+        """The session that each tenant kept last on each slot. For the scheduler's thread."""
         return self._turns.slots if self._turns else {}
 
     @property
@@ -210,7 +215,7 @@ class Scheduler:
     def _look_ahead(self, idle: Finished) -> None:
         """Tell where finished sequences are kept which requests wait, when these have changed."""
         with self._changed:
-            waiting = [Waiting(tuple(job.prompt), job.session, job.new_tokens) for job in self._waiting]
+            waiting = [Waiting(tuple(job.prompt), job.session, job.new_tokens, job.tenant) for job in self._waiting]
         if waiting != self._seen:
             idle.look_ahead(waiting)
             self._seen = waiting
