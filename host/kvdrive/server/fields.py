@@ -24,6 +24,8 @@ from kvdrive.server.errors import ApiError
 
 log = logging.getLogger(__name__)
 _SHOWN = 60  # characters of a name or a value in a message
+_MOST_PARAM = 200  # characters of `param` in an error
+_NOTED = 10  # names in the log, for each request
 Where = tuple[int | str, ...]
 AnyFields = TypeVar("AnyFields", bound="Fields")
 
@@ -38,10 +40,15 @@ class Says:
 
 @dataclass
 class Unknown:
-    """What happens to fields that are in no table. `ignored`: their names, if they are ignored."""
+    """What happens to fields that are in no table. `ignored`: the first of their names, if they are ignored."""
 
     ignore: bool = False
     ignored: list[str] = field(default_factory=list)
+
+    def note(self, name: str) -> None:
+        """A field is ignored."""
+        if len(self.ignored) < _NOTED:
+            self.ignored.append(name[:_SHOWN])
 
 
 class Fields(BaseModel):
@@ -68,7 +75,7 @@ class Fields(BaseModel):
                 if not any(_same(value, one) for one in cls.neutral[name]):
                     raise PydanticCustomError("unsupported_parameter", "not supported", {"name": name})
             elif unknown.ignore:
-                unknown.ignored.append(name[:_SHOWN])
+                unknown.note(name)
             else:
                 raise PydanticCustomError("unknown_parameter", "not known", {"name": name})
         return taken
@@ -86,7 +93,7 @@ def parse(kind: type[AnyFields], body: bytes, *, ignore_unknown: bool = False) -
     except ValidationError as error:
         raise _refusal(kind, error.errors(include_url=False)[0]) from error
     if unknown.ignored:
-        log.warning("ignored fields of a request that this server does not know: %s", ", ".join(unknown.ignored[:10]))
+        log.warning("ignored fields of a request that this server does not know: %s", ", ".join(unknown.ignored))
     return request
 
 
@@ -101,7 +108,7 @@ def unknown_field(param: str) -> ApiError:
         400,
         f"this server does not know the field '{param[:_SHOWN]}': leave it out, or start the server with "
         "--unknown-fields warn, which ignores it",
-        param=param,
+        param=param[:_MOST_PARAM],
         code="unknown_parameter",
     )
 
@@ -123,7 +130,7 @@ def _refusal(kind: type[Fields], found: ErrorDetails) -> ApiError:
         sentence = f"{param} is missing: it must be {says.takes}"
         return ApiError(400, sentence, param=param, code="missing_required_parameter")
     if isinstance(where[-1], int):
-        sentence = f"{as_param(where[:-1])} must be {says.takes}: its entry number {where[-1]} is not one"
+        sentence = f"{as_param(where[:-1])} must be {says.takes}; its entry [{where[-1]}] is not one"
     else:
         sentence = f"{param} must be {says.takes}{_shown(found['input'])}"
     return ApiError(400, sentence, param=param, code="invalid_value")

@@ -213,6 +213,8 @@ class CompletionRequest(Request):
 class ContentPart(Fields):
     """A piece of a message."""
 
+    neutral = {"image_url": (), "input_audio": (), "file": ()}
+
     type: Annotated[Literal["text"], Says('"text": other parts are not served')]
     text: Annotated[str, Says("a text")]
 
@@ -230,7 +232,7 @@ class Message(Fields):
         list[ContentPart],
         FailFast(),
         BeforeValidator(_as_parts),
-        WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"$ref": "#/$defs/ContentPart"}}]}),
+        WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": ContentPart.model_json_schema()}]}),
         Says('a text, or a list of parts {"type": "text", "text": "..."}', "what is said"),
     ]
 
