@@ -19,7 +19,9 @@ PAGE = Path(__file__).resolve().parent.parent / "docs/requests.md"
 
 def main() -> int:
     """Exit code 1 when `--check` finds another page."""
-    new = filled(PAGE, {"implemented": "\n\n".join(map(section, REQUESTS)), "neutral": neutral(), "harmless": harmless()})
+    new = filled(
+        PAGE, {"implemented": "\n\n".join(map(section, REQUESTS)), "neutral": neutral(), "harmless": harmless()}
+    )
     if "--check" in sys.argv[1:]:
         old = PAGE.read_text()
         if old != new:

@@ -67,8 +67,8 @@ def serve(
         Path | None,
         typer.Option(
             callback=input_file,
-            help="instead of --key: file with a line TENANT KEY for each key; tenants share no prefix, no session and no "
-            "name",
+            help="instead of --key: file with a line TENANT KEY for each key; tenants share no prefix, no session and "
+            "no name",
         ),
     ] = None,
     open_metrics: Annotated[bool, typer.Option("--open-metrics", help="/metrics without the key")] = False,

@@ -251,7 +251,9 @@ class _Server:
 
     async def _parse(self, http: HttpRequest, kind: type[AnyRequest]) -> AnyRequest:
         ignore = self._settings.ignore_unknown
-        request = await self._prompts.read(http, http.state.tenant, lambda body: parse(kind, body, ignore_unknown=ignore))
+        request = await self._prompts.read(
+            http, http.state.tenant, lambda body: parse(kind, body, ignore_unknown=ignore)
+        )
         if request.model != self._settings.name:
             raise self._no_model(request.model)
         return request

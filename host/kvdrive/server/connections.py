@@ -1,8 +1,8 @@
 """Connections of the server: how long a client may take, and how many there are.
 
-uvicorn closes a connection that is idle after an answer. It waits for ever for headers and bodies, and for a client that
-does not read. Here each of these has a deadline, and idle connections make room for new ones, so that they shut nobody
-out.
+uvicorn closes a connection that is idle after an answer. It waits for ever for headers and bodies, and for a client
+that does not read. Here each of these has a deadline, and idle connections make room for new ones, so that they shut
+nobody out.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class GuardedProtocol(H11Protocol):
     def resume_writing(self) -> None:
         """The client takes its answer."""
         super().resume_writing()
-        self._stalled = _cancelled(self._stalled)
+        _cancel(self._stalled)
 
     def timeout_keep_alive_handler(self) -> None:
         """No new request followed an answer."""
@@ -114,7 +114,8 @@ class GuardedProtocol(H11Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """See asyncio.Protocol."""
-        self._deadline, self._stalled = _cancelled(self._deadline), _cancelled(self._stalled)
+        _cancel(self._deadline)
+        _cancel(self._stalled)
         super().connection_lost(error)
 
     def send_400_response(self, msg: str) -> None:
@@ -129,7 +130,7 @@ class GuardedProtocol(H11Protocol):
         if now == self._seen or self.transport.is_closing():
             return
         self._seen = now
-        self._deadline = _cancelled(self._deadline)
+        _cancel(self._deadline)
         self.since = self.loop.time()
         seconds = {h11.IDLE: self._patience.headers, h11.SEND_BODY: self._patience.body}.get(self.conn.their_state)
         if seconds is not None:
@@ -168,11 +169,11 @@ class GuardedProtocol(H11Protocol):
     def _leave(self) -> None:
         """Close, at the latest when the client has not taken its answer in time."""
         self.connections.discard(self)
-        self._deadline = _cancelled(self._deadline)
+        _cancel(self._deadline)
         self.transport.close()
         self.loop.call_later(self._patience.taking, self.transport.abort)
 
 
-def _cancelled(timer: asyncio.TimerHandle | None) -> None:
+def _cancel(timer: asyncio.TimerHandle | None) -> None:
     if timer is not None:
         timer.cancel()

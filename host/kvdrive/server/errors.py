@@ -25,4 +25,3 @@ class ApiError(Exception):
         """The HTTP answer. For a full queue, it asks the client to retry after a second."""
         headers = {429: {"Retry-After": "1"}, 401: {"WWW-Authenticate": "Bearer"}}.get(self.status)
         return JSONResponse(self.body(), self.status, headers)
-

@@ -95,7 +95,7 @@ def _prompt(value: Any) -> str | list[int]:
 class StreamOptions(Fields):
     """What a stream contains besides text."""
 
-    neutral = {"include_obfuscation": (False,)}
+    neutral: ClassVar[dict[str, tuple[Any, ...]]] = {"include_obfuscation": (False,)}
 
     include_usage: Annotated[bool, Says("true or false", "true: the last chunk has the counts of tokens")] = False
 
@@ -213,7 +213,7 @@ class CompletionRequest(Request):
 class ContentPart(Fields):
     """A piece of a message."""
 
-    neutral = {"image_url": (), "input_audio": (), "file": ()}
+    neutral: ClassVar[dict[str, tuple[Any, ...]]] = {"image_url": (), "input_audio": (), "file": ()}
 
     type: Annotated[Literal["text"], Says('"text": other parts are not served')]
     text: Annotated[str, Says("a text")]
@@ -222,7 +222,13 @@ class ContentPart(Fields):
 class Message(Fields):
     """One message of a conversation."""
 
-    neutral = {"tool_calls": ([],), "function_call": (), "annotations": ([],), "audio": (), "refusal": ()}
+    neutral: ClassVar[dict[str, tuple[Any, ...]]] = {
+        "tool_calls": ([],),
+        "function_call": (),
+        "annotations": ([],),
+        "audio": (),
+        "refusal": (),
+    }
 
     role: Annotated[
         Literal["system", "developer", "user", "assistant"],

@@ -43,7 +43,7 @@ class Tenants:
 
 
 def read_keys(path: Path) -> list[tuple[str, str]]:
-    """(key, tenant) of each line `TENANT KEY` of a file; blank lines and lines with # are left out. Raises InputError."""
+    """(key, tenant) of each line `TENANT KEY` of a file; not of blank lines and lines with #. Raises InputError."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:

@@ -115,8 +115,9 @@ class SessionStore:
 
         At most all but the last; without `ids` all tokens of the session called `name`. It is kept while the model
         computes, as `name` if there is one. `find` False: it is empty. `new_tokens`: how many will be generated behind
-        `ids`. `tenant`: whose it is; None: `options.tenant`. Where sequences are in memory, the fastest way is taken (`resume`): the tokens are loaded, or the drive
-        attends to them, or the cache is empty because computing them again is faster.
+        `ids`. `tenant`: whose it is; None: `options.tenant`. Where sequences are in memory, the fastest way is taken
+        (`resume`): the tokens are loaded, or the drive attends to them, or the cache is empty because computing them
+        again is faster.
 
         Raises InputError for a name that belongs to another model or is in use, TargetError.
         """
