@@ -83,13 +83,16 @@ def _telling(app, started):
 
 
 class ServedHere(Listening):
-    """A model named "tiny" with a context of CONTEXT tokens and SLOTS slots, its sessions kept on an emulated drive."""
+    """A model named "tiny" with a context of CONTEXT tokens and SLOTS slots, its sessions kept on an emulated drive,
+    or in the process.
+    """
 
-    def __init__(self, checkpoint, folder, *, tenants=None, patience=None, active="drive", **settings):
+    def __init__(self, checkpoint, folder, *, tenants=None, patience=None, active="drive", keep=True, **settings):
         model = checkpoints.load(str(checkpoint))
         drives = open_drives(DriveOptions(folder=folder, capacity_bytes=1 << 26))
         metrics, limits = Metrics(), Limits(SLOTS * CONTEXT * 4, running=SLOTS, idle=100)
-        self.scheduler = Scheduler(model, drives, AttentionOptions(active=active), limits, metrics, 1, SessionOptions())
+        sessions = SessionOptions() if keep else None
+        self.scheduler = Scheduler(model, drives, AttentionOptions(active=active), limits, metrics, 1, sessions)
         self.scheduler.start()
         given = Settings("tiny", CONTEXT - 1, CONTEXT, tenants or Tenants(), **settings)
         super().__init__(application(model, self.scheduler, metrics, given), patience or Patience(64))
