@@ -31,7 +31,7 @@ def command(
 
         @wraps(function)
         def call(**values: Any) -> None:
-            _require_effects(flat, values)
+            require_effects(flat, values)
             given = {group: {field.name: values.pop(field.name) for field in fields(groups[group])} for group in groups}
             arguments = values | {group: groups[group](**options) for group, options in given.items()}
             try:
@@ -47,7 +47,7 @@ def command(
     return add
 
 
-def _require_effects(options: list[inspect.Parameter], given: dict[str, Any]) -> None:
+def require_effects(options: list[inspect.Parameter], given: dict[str, Any]) -> None:
     """Raises InputError for an option that was given and has no effect beside the others."""
     for option in options:
         needs = next((one for one in get_args(option.annotation) if isinstance(one, Needs)), None)

@@ -234,13 +234,16 @@ class PolicyOptions:
     ] = "raise"
     kv_format: Annotated[FormatName, typer.Option(help=f"of K and V on the drives. {explained(KV_FORMATS)}")] = "f16"
 
+    def __post_init__(self) -> None:
+        """Raises InputError for a policy that would read less if it had a ratio."""
+        own, entry, _ = entry_of(self.attention)
+        if own != "exact" and not entry.takes and not self.ratio:
+            raise InputError(f"--attention {own} reads everything without a ratio: give one, as --ratio 1/8")
+
     def options(self) -> AttentionOptions:
         """The options as `attach` takes them. Raises InputError."""
         from kvdrive.plugins.attach import AttentionOptions
 
-        own, entry, _ = entry_of(self.attention)
-        if own != "exact" and not entry.takes and not self.ratio:
-            raise InputError(f"--attention {own} reads everything without a ratio: give one, as --ratio 1/8")
         ratio = parse_ratio(self.ratio) if self.ratio else None
         return AttentionOptions(
             self.attention, ratio, self.unit, self.unread, self.spill, self.on_failure, kv_format=self.kv_format

@@ -124,6 +124,8 @@ def serve(
         from kvdrive.weights.opening import load_from
 
     options = where.options(files)
+    attention = inputs.applied(full.applied(tier.applied(how.options())))
+    sessions = kept.options(idle)
     with waiting_for(f"loading {computed.model}"):
         checkpoint = load_from(drafts.applied(placed.options(options)), computed.model, computed.dtype, computed.device)
     listening = _bind(host, port)
@@ -143,10 +145,9 @@ def serve(
     if full.overflow == "trim":  # tokens that left need no room, but they are part of the next prompt
         longest = max(longest, _TURNS * context)
         prefill_chunk = min(prefill_chunk or context, max(1, context // 4))
-    attention = inputs.applied(full.applied(tier.applied(how.options())))
     metrics = Metrics()
     limits = Limits(tokens, queue, concurrency, idle, max_batch, prefill_chunk, _held(full, context))
-    scheduler = Scheduler(checkpoint, opened, attention, limits, metrics, threads, kept.options(idle))
+    scheduler = Scheduler(checkpoint, opened, attention, limits, metrics, threads, sessions)
     scheduler.start()
     settings = Settings(
         name or checkpoint.path.name,

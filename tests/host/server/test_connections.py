@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+from contextlib import suppress
 
 import pytest
 from served_here import STATUS, Listening, received, refusals
@@ -128,12 +129,10 @@ def test_more_bytes_do_not_extend_a_deadline(listen):
         sender = threading.Event()
 
         def drip():
-            try:
+            with suppress(OSError):
                 connection.sendall(b"GET / HTTP/1.1\r\n")
                 while not sender.wait(0.05):
                     connection.sendall(b"X-Header: a\r\n")
-            except OSError:
-                pass
 
         thread = threading.Thread(target=drip)
         thread.start()

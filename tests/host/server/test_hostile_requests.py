@@ -163,21 +163,23 @@ GOOD = [
     b"GET /v1/models/tiny HTTP/1.1\r\nHost: [::1]:80\r\nConnection: close\r\n\r\n",
     b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
 ]
-PIECES = [b"\r\n", b"\r\n\r\n", b"\0", b"\xff", b"9" * 40, b"9" * 5000, b"-1", b"[" * 300, b'"', b"{", b"}", b":", b" "]
-PIECES += [
-    b"%",
-    b"%00",
-    b"%ff",
-    b"?",
-    b"#",
-    b"//",
-    b"null",
-    b"1e999",
-    b"\\ud800",
-    b"Host: a\r\n",
-    b"Content-Length: 0\r\n",
-]
-PIECES += [
+PIECES = [
+    *(
+        b"\r\n",
+        b"\r\n\r\n",
+        b"\0",
+        b"\xff",
+        b"9" * 40,
+        b"9" * 5000,
+        b"-1",
+        b"1e999",
+        b"[" * 300,
+        b'"',
+        b"{",
+        b"}",
+        b":",
+    ),
+    *(b" ", b"%", b"%00", b"%ff", b"?", b"#", b"//", b"null", b"\\ud800", b"Host: a\r\n", b"Content-Length: 0\r\n"),
     b"Transfer-Encoding: chunked\r\n",
     b"Expect: 100-continue\r\n",
     b"Upgrade: websocket\r\nConnection: upgrade\r\n",

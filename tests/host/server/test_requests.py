@@ -25,6 +25,14 @@ def taken(kind, change, **options):
     return parse(kind, json.dumps(GOOD[kind] | change).encode(), **options)
 
 
+def answered(kind, change):
+    """The request, or its refusal."""
+    try:
+        return taken(kind, change)
+    except ApiError as error:
+        return error
+
+
 def refused(kind, change, **options):
     with pytest.raises(ApiError) as found:
         taken(kind, change, **options)
@@ -181,12 +189,11 @@ WORDS = re.compile(r"pydantic|validation|Input should|Extra inputs|type=|should 
 @given(kind=st.sampled_from(REQUESTS), change=st.dictionaries(st.sampled_from(NAMES), JSON, max_size=3))
 def test_any_fields_are_taken_or_refused_in_our_words(kind, change):
     """What is accepted has every wish in it: the values of implemented fields are those that were sent."""
-    try:
-        found = taken(kind, change)
-    except ApiError as error:
-        assert error.status == 400
-        assert not WORDS.search(str(error))
-        assert error.param
+    found = answered(kind, change)
+    if isinstance(found, ApiError):
+        assert found.status == 400
+        assert not WORDS.search(str(found))
+        assert found.param
         return
     for name, value in change.items():
         if value is None or name in HARMLESS:
