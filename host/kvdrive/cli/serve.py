@@ -180,6 +180,8 @@ def _tenants(key: str, keys: Path | None, tenant: str) -> Tenants:
         raise InputError("--key (or KVDRIVE_API_KEY) and --keys exclude each other: write all keys into the file")
     if tenant:
         raise InputError("--tenant is for a server with one key: --keys names the tenant of each key")
+    if keys.stat().st_mode & 0o077:
+        typer.echo(f"kvdrive: other users of this machine can read {keys}: chmod 600 {keys}", err=True)
     return Tenants(read_keys(keys))
 
 
