@@ -2,6 +2,7 @@
 
 import pytest
 from served_here import ServedHere
+from server_process import Server
 
 from kvdrive.errors import InputError
 from kvdrive.server.errors import ApiError
@@ -147,3 +148,27 @@ def test_a_file_of_keys_that_is_unclear_is_refused(tmp_path, text, message):
     file.write_text(text)
     with pytest.raises(InputError, match=message):
         read_keys(file)
+
+
+def test_serve_reads_keys_and_ignores_unknown_fields_when_told(checkpoint, tmp_path):
+    """The command's options reach the server: two tenants, and a line in the log for what was ignored."""
+    file = tmp_path / "keys"
+    file.write_text("".join(f"{tenant} {key}\n" for key, tenant in KEYS))
+    file.chmod(0o644)
+    server = Server(checkpoint, tmp_path, "--keys", file, "--unknown-fields", "warn", "--open-metrics")
+    found = []
+    for key in (ALICE, BOB, AGAIN):
+        server.client.headers["Authorization"] = f"Bearer {key}"
+        answer = server.complete(prompt=PROMPT, max_tokens=2, max_tokns=5)
+        found.append((answer.status_code, cached(answer) > 0))
+        assert server.complete(prompt=PROMPT, tools=[1]).json()["error"]["param"] == "tools"
+    assert found == [(200, False), (200, False), (200, True)]
+    assert server.client.get("/v1/models?deep=1").status_code == 200
+    server.client.headers["Authorization"] = "Bearer key-of-eve"
+    assert server.complete(prompt=PROMPT).status_code == 401
+    assert server.client.get("/metrics").status_code == 200
+    said = server.said()
+    assert f"other users of this machine can read {file}: chmod 600 {file}" in said
+    assert said.count("ignored fields of a request that this server does not know: max_tokns") == 3
+    assert "ignored the unknown query parameter deep" in said
+    server.close()
