@@ -33,7 +33,8 @@ def output_file(value: Path | None) -> Path | None:
         _try_in(folder, value)
         return value
     try:
-        value.open("ab").close()
+        if value.is_file():  # opening a pipe would wait for its reader
+            value.open("ab").close()
     except OSError as error:
         raise InputError(f"cannot write to {value}: {error.strerror}") from error
     return value

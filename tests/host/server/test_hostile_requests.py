@@ -146,6 +146,16 @@ def test_a_client_that_leaves_while_it_sends_is_no_fault(server):
     assert server.client.get("/health").json()["running"] == 0
 
 
+def test_a_fault_of_the_server_has_the_same_format_and_a_traceback_in_the_log(server, monkeypatch, caplog):
+    def broken(work):
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(server.scheduler, "with_sessions", broken)
+    assert ask(server, "GET", "/v1/sessions") == (500, "internal_error")
+    assert [record for record in caplog.records if record.exc_info]
+    caplog.clear()
+
+
 def post(path, body):
     sent = json.dumps(body).encode()
     head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {len(sent)}\r\n\r\n"

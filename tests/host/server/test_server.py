@@ -290,8 +290,8 @@ def test_a_key_is_asked_for_and_sigterm_ends_the_process(checkpoint, tmp_path):
     for scheme in ("Bearer", "bearer", "BEARER"):
         server.client.headers["Authorization"] = f"{scheme} secret"
         assert server.complete(prompt="x", max_tokens=1).status_code == 200
-    for header in ("secret", "Basic secret", "Bearer", "Bearer secret secret", "Bearer \xfc"):
-        server.client.headers["Authorization"] = header.encode("latin-1")
+    for header in ("secret", "Basic secret", "Bearer", "Bearer secret secret", "Bearer \u00fc"):
+        server.client.headers["Authorization"] = header
         assert server.complete(prompt="x", max_tokens=1).status_code == 401
     del server.client.headers["Authorization"]
     assert server.client.get("/health").json() == {"status": "ok"}
