@@ -83,7 +83,9 @@ def serve(
     max_tokens: Annotated[
         int, typer.Option(min=0, help="room on the drive for all sequences; 0: --concurrency full ones")
     ] = 0,
-    queue: Annotated[int, typer.Option(min=1, help="requests that may wait; more are answered with 429")] = 64,
+    queue: Annotated[
+        int, typer.Option(min=1, help="requests of a tenant that may wait; more are answered with 429")
+    ] = 64,
     concurrency: Annotated[int, typer.Option(min=1, help="sequences that generate at the same time")] = 4,
     max_batch: Annotated[
         int, typer.Option(min=1, help="sequences that share a decode step; 1: each has a call of the model to itself")

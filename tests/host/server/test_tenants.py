@@ -5,7 +5,12 @@ from served_here import ServedHere
 from server_process import Server
 
 from kvdrive.errors import InputError
+from kvdrive.generation.decode import Sampling
+from kvdrive.plugins.attach import AttentionOptions
 from kvdrive.server.errors import ApiError
+from kvdrive.server.jobs import Job, Limits, QueueFull, next_job
+from kvdrive.server.metrics import Metrics
+from kvdrive.server.scheduler import Scheduler
 from kvdrive.server.tenants import Tenants, read_keys
 
 KEYS = [("key-of-alice", "alice"), ("new-key-of-alice", "alice"), ("key-of-bob", "bob")]
@@ -110,6 +115,31 @@ def test_a_key_is_needed_for_all_that_belongs_to_somebody(server):
             answer = server.client.request(method, path, headers=sent)
             assert (answer.status_code, answer.json()["error"]["code"]) == (401, "invalid_api_key")
     assert server.client.get("/health").json() == {"status": "ok"}
+
+
+def job(tenant):
+    return Job([1], 1, Sampling(), lambda event: None, tenant=tenant)
+
+
+def test_the_next_request_is_of_the_tenant_that_has_the_fewest_running():
+    alice, bob = [job("alice") for _ in range(4)], [job("bob") for _ in range(2)]
+    waiting, running, order = [*alice, *bob], [], []
+    while waiting:
+        running.append(next_job(waiting, running))
+        waiting.remove(running[-1])
+        order.append(running[-1])
+    assert order == [alice[0], bob[0], alice[1], bob[1], alice[2], alice[3]]
+
+
+def test_a_tenant_that_fills_the_queue_shuts_nobody_out():
+    """The scheduler is not started, so that nothing leaves the queue."""
+    scheduler = Scheduler(None, None, AttentionOptions(), Limits(100, waiting=2), Metrics())
+    for _ in range(2):
+        scheduler.submit(job("alice"))
+    with pytest.raises(QueueFull):
+        scheduler.submit(job("alice"))
+    scheduler.submit(job("bob"))
+    assert scheduler.load == (3, 0)
 
 
 @pytest.mark.parametrize("scheme", ["Bearer ", "bearer ", "BEARER  "])
