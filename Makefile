@@ -360,6 +360,10 @@ validate-perf: setup ## steps of the cpu target and the emulator, predicted by t
 models-page: setup ## write the table of docs/models.md from the families of the tests
 	@$(BIN)/python scripts/models_page.py
 
+.PHONY: request-fields
+request-fields: setup ## write the tables of docs/requests.md from those that the server checks requests with
+	@$(BIN)/python scripts/request_fields.py
+
 .PHONY: readme
 readme: setup ## write the measured tables of README.md from the last benchmarks
 	@$(BIN)/python scripts/readme.py

@@ -120,7 +120,7 @@ def test_the_command_line_says_what_failed(monkeypatch):
         (["nothing-here"], "there is no drive 'nothing-here'"),
         (["emulator", "--only", "READS"], "there is no command READS"),
         (["tcp://a:1,b:2"], "name one drive"),
-        (["emulator", "--identity", "x"], "leave --identity out"),
+        (["emulator", "--identity", __file__], "leave --identity out"),
     ],
 )
 def test_the_command_line_refuses(arguments, message):

@@ -20,7 +20,7 @@ from kvdrive.cli.options import (
     TargetOptions,
     WeightsTier,
 )
-from kvdrive.cli.paths import input_file
+from kvdrive.cli.paths import input_file, output_file
 from kvdrive.errors import InputError
 
 app = typer.Typer()
@@ -38,7 +38,10 @@ def batch(
     inputs: InputTier,
     placed: WeightsTier,
     drafts: Speculation,
-    out: Annotated[Path, typer.Option(help="JSONL file of the answers; what it holds already is not asked again")],
+    out: Annotated[
+        Path,
+        typer.Option(callback=output_file, help="JSONL file of the answers; what it holds already is not asked again"),
+    ],
     max_new_tokens: Annotated[int, typer.Option(min=1, help="tokens of an answer at most")] = 256,
     actors: Annotated[int, typer.Option(min=0, help="Ray actors; 0: this process, without Ray")] = 0,
     ray_address: Annotated[str, typer.Option(help="of a Ray cluster; default: start one on this machine")] = "",

@@ -13,7 +13,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from kvdrive.cli.paths import output_file
 from kvdrive.doctor.finding import Finding, State
+from kvdrive.errors import InputError
 from kvdrive.waiting import IMPORTS, waiting_for
 
 if TYPE_CHECKING:
@@ -33,13 +35,18 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="machine-readable output")] = False,
     model: Annotated[str, typer.Option(help="only this checkpoint: what a drive would hold of it")] = "",
     drive: Annotated[str, typer.Option(help="also the rates measured for this drive's file, folder or address")] = "",
-    report: Annotated[Path | None, typer.Option(help="write the findings and measured rates to this JSON file")] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(callback=output_file, help="write the findings and measured rates to this JSON file"),
+    ] = None,
 ) -> None:
     """Say what works on this machine and what is missing. Exit code 1 when something that everybody needs is broken.
 
     With --model: one row for a checkpoint and the memory for its weights, from its configuration; exit code 1 when no
     drive can serve it.
     """
+    if model and (drive or report is not None):
+        raise InputError("--model shows a checkpoint alone: leave --drive and --report out")
     if model:
         _model(model, as_json)
         return

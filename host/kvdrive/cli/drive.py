@@ -34,6 +34,7 @@ app.add_typer(kv, name="kv")
 
 
 _MOST_ERASES = 1_000_000
+_BUFFERS = "64M"
 
 Socket = Annotated[Path, typer.Option(help="Unix socket of `kvdrive drive serve`")]
 
@@ -101,7 +102,7 @@ def serve(
     ] = None,
     buffers: Annotated[
         str, typer.Option(help="memory for data on their way from and to all NVMe/TCP hosts; 1M at least")
-    ] = "64M",
+    ] = _BUFFERS,
     engine: EngineOption = "fast",
     threads: Annotated[int, typer.Option(min=1, max=256, help="of the engine")] = 1,
     fault: Annotated[
@@ -120,6 +121,8 @@ def serve(
     """Serve a drive to other processes or NVMe/TCP hosts until interrupted; then everything is made durable."""
     if socket is None and not nvme_tcp:
         raise InputError("say where to serve: --socket PATH, --nvme-tcp HOST:PORT, or both")
+    if not nvme_tcp and (hosts is not None or buffers != _BUFFERS):
+        raise InputError("--hosts and --buffers go with --nvme-tcp: leave them out")
     drive = open_existing(path, engine, threads)
     for text in fault or []:
         _inject(drive, text)

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from kvdrive.cli.drive_files import JsonFlag
 from kvdrive.cli.options import EngineOption
+from kvdrive.cli.paths import input_file, output_file
 from kvdrive.conformance import suite
 from kvdrive.conformance.bench import MismatchError
 from kvdrive.conformance.device import Device, OwnDevice, open_address
@@ -36,9 +37,12 @@ def conformance(
     ] = False,
     engine: EngineOption = "fast",
     identity: Annotated[
-        Path | None, typer.Option(help="TOML file with this host's name and secrets, for drives at tcp://")
+        Path | None,
+        typer.Option(callback=input_file, help="TOML file with this host's name and secrets, for drives at tcp://"),
     ] = None,
-    report: Annotated[Path | None, typer.Option(help="write the report as JSON here, too")] = None,
+    report: Annotated[
+        Path | None, typer.Option(callback=output_file, help="write the report as JSON here, too")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Check every command of a drive against docs/command-set.md. Exit status 1 if a check fails.
@@ -76,6 +80,8 @@ def _opened(target: str, engine: str, identity: Path | None, destroy: bool) -> I
         if is_address(target):
             if "," in target:
                 raise InputError("name one drive: each is checked alone")
+            if engine != "fast":
+                raise InputError(f"{target} has an engine of its own: leave --engine out")
             device = open_address(target, RemoteOptions(identity=host_identity(identity)), destroy=destroy)
         elif target in _NEW:
             device = OwnDevice(folder / "drive.kv", engine, fresh=True, preset=_NEW[target])

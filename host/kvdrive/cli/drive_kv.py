@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from kvdrive.cli.paths import input_file, output_file
 from kvdrive.errors import InputError
 from kvdrive.targets.addresses import FORMS, is_address
 from kvdrive.targets.key_value import KeyValueNamespace
@@ -20,7 +21,8 @@ app = typer.Typer(no_args_is_help=True, help="Values under keys on a drive, by t
 TargetArgument = Annotated[str, typer.Argument(help=f"a drive's file, {FORMS}")]
 KeyArgument = Annotated[str, typer.Argument(help="1 to 16 bytes: text, or hex:00ff...")]
 IdentityOption = Annotated[
-    Path | None, typer.Option(help="TOML file with this host's name and secrets, for drives at tcp://")
+    Path | None,
+    typer.Option(callback=input_file, help="TOML file with this host's name and secrets, for drives at tcp://"),
 ]
 
 _HEX = "hex:"
@@ -50,7 +52,9 @@ def put(
 def get(
     target: TargetArgument,
     key: KeyArgument,
-    file: Annotated[Path | None, typer.Argument(help="where to write the value; default: standard output")] = None,
+    file: Annotated[
+        Path | None, typer.Argument(callback=output_file, help="where to write the value; default: standard output")
+    ] = None,
     offset: Annotated[int, typer.Option(min=0, help="first byte")] = 0,
     identity: IdentityOption = None,
 ) -> None:

@@ -21,6 +21,7 @@ from kvdrive.errors import InputError, TargetError
 from kvdrive.perf.workloads import QueuedDrive, Shape, Workload, play, replay, steps, stored_queries
 
 KEPT_EVENTS = 1_000_000  # a timeline keeps this many of its latest events
+_SHAPE = (2, 8, 128, 4096, 4, 8)  # of a workload: layers, heads, head dimension, tokens, group, ratio
 
 
 def trace(
@@ -33,12 +34,12 @@ def trace(
     out: Annotated[Path, typer.Option(callback=output_file, help="where the timeline goes")] = Path("trace.json"),
     preset: Annotated[str, typer.Option(help="of the new drive; default: 970pro")] = "",
     queues: Annotated[int, typer.Option(min=1, max=16, help="I/O queues; a layer's commands take one of them")] = 2,
-    layers: Annotated[int, typer.Option(min=1, max=256, help="of the workload")] = 2,
-    heads: Annotated[int, typer.Option(min=1, max=255, help="of K and V in a layer")] = 8,
-    head_dim: Annotated[int, typer.Option(min=8, max=256, help="elements of a row, a multiple of 8")] = 128,
-    tokens: Annotated[int, typer.Option(min=1, max=131072, help="in the cache")] = 4096,
-    group: Annotated[int, typer.Option(help="queries of each head: 1 to 16, or a multiple of 8 up to 128")] = 4,
-    ratio: Annotated[int, typer.Option(min=1, help="sparf takes one of so many rows and tokens")] = 8,
+    layers: Annotated[int, typer.Option(min=1, max=256, help="of the workload")] = _SHAPE[0],
+    heads: Annotated[int, typer.Option(min=1, max=255, help="of K and V in a layer")] = _SHAPE[1],
+    head_dim: Annotated[int, typer.Option(min=8, max=256, help="elements of a row, a multiple of 8")] = _SHAPE[2],
+    tokens: Annotated[int, typer.Option(min=1, max=131072, help="in the cache")] = _SHAPE[3],
+    group: Annotated[int, typer.Option(help="queries of each head: 1 to 16, or a multiple of 8 up to 128")] = _SHAPE[4],
+    ratio: Annotated[int, typer.Option(min=1, help="sparf takes one of so many rows and tokens")] = _SHAPE[5],
     events: Annotated[int, typer.Option(min=1, max=10_000_000, help="the latest so many are kept")] = KEPT_EVENTS,
     as_json: JsonFlag = False,
 ) -> None:
@@ -49,6 +50,9 @@ def trace(
     """
     if (path is None) == (workload is None):
         raise InputError("say what to trace: a drive's FILE or --workload, one of both")
+    shape_of_workload = (preset, layers, heads, head_dim, tokens, group, ratio)
+    if workload is None and shape_of_workload != ("", *_SHAPE):
+        raise InputError("a FILE has a preset and a shape of its own: leave the options of --workload out")
     if workload is None:
         assert path is not None
         queued = QueuedDrive(open_existing(path), queues)

@@ -11,6 +11,7 @@ import typer
 
 from kvdrive.choices import KV_FORMATS, explained
 from kvdrive.cli.groups import command
+from kvdrive.cli.needs import Needs, sparse
 from kvdrive.cli.options import ModelOptions, TargetOptions, WeightsTier
 from kvdrive.cli.paths import input_files, output_folder
 from kvdrive.errors import InputError
@@ -18,6 +19,7 @@ from kvdrive.policies import POLICIES, parse_ratio
 from kvdrive.waiting import IMPORTS, waiting_for
 
 app = typer.Typer()
+_GROUPS = Needs("policy groups", sparse)
 
 
 @command(app, "eval", kept=lambda given: "no new answer; earlier ones stay")
@@ -26,11 +28,15 @@ def evaluate(
     where: TargetOptions,
     placed: WeightsTier,
     policies: Annotated[str, typer.Option(help=f"{', '.join(POLICIES)}: comma-separated, or all")] = "exact",
-    ratios: Annotated[str, typer.Option(help="shares of K and V that policies other than exact use")] = "1/8",
+    ratios: Annotated[
+        str,
+        typer.Option(help="shares of K and V that policies other than exact use"),
+        Needs("a policy other than exact", lambda given: given["policies"] != "exact"),
+    ] = "1/8",
     unread_limits: Annotated[
-        str, typer.Option(help="limits of what groups leaves unread, at the smallest ratio: as 0.1,0.2")
+        str, typer.Option(help="limits of what groups leaves unread, at the smallest ratio: as 0.1,0.2"), _GROUPS
     ] = "",
-    units: Annotated[str, typer.Option(help="also policy groups with units of these tokens: as 64,128")] = "",
+    units: Annotated[str, typer.Option(help="also policy groups with units of these tokens: as 64,128"), _GROUPS] = "",
     contexts: Annotated[str, typer.Option(help="tokens of context, comma-separated")] = "512,2048,8192",
     windows: Annotated[int, typer.Option(min=0, help="windows of text for perplexity")] = 4,
     targets: Annotated[int, typer.Option(min=1, help="tokens rated in each window")] = 64,

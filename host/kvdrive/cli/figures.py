@@ -46,6 +46,8 @@ def figures(
     from kvdrive.figures import page
     from kvdrive.figures.predictions import predictions as predict
 
+    if predictions and paper:
+        raise InputError("--predictions prints those of all papers: leave --paper out")
     if predictions:
         typer.echo(json.dumps(page.predicted(predict())))
         return

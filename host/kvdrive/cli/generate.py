@@ -86,6 +86,8 @@ def generate(
         raise InputError("--check compares greedy generation: leave --temperature out")
     if batch and batch < len(texts):
         raise InputError(f"--batch {batch} is less than the {len(texts)} prompts: raise it or leave it out")
+    if mini_batches > max(batch, len(texts)):
+        raise InputError(f"--mini-batches {mini_batches} needs as many sequences: give more prompts, or --batch")
     if session:
         _require_one(session, max(batch, len(texts)), check, files.drive is not None or is_address(where.target))
     if mini_batches > 1 and placed.weights != "memory":
@@ -144,7 +146,11 @@ def _require_one(session: str, rows: int, check: bool, stays: bool) -> None:
 
 
 def _prompts(texts: list[str], files: list[Path]) -> list[str]:
-    """All prompts, those given as text first. Raises InputError."""
+    """All prompts. Raises InputError."""
+    if texts and files:
+        raise InputError("--prompt and --prompt-file exclude each other: give all prompts in one of the two ways")
+    if texts.count("-") > 1:
+        raise InputError("standard input holds one prompt: give --prompt - once")
     prompts = [sys.stdin.read() if text == "-" else text for text in texts]
     for path in files:
         try:

@@ -6,10 +6,11 @@ import inspect
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from functools import wraps
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from typer import Typer
 
+from kvdrive.cli.needs import Needs
 from kvdrive.errors import Stopped
 
 
@@ -26,8 +27,11 @@ def command(
         hints = get_type_hints(function, include_extras=True)
         groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
 
+        flat = list(_flat(function, hints))
+
         @wraps(function)
         def call(**values: Any) -> None:
+            require_effects(flat, values)
             given = {group: {field.name: values.pop(field.name) for field in fields(groups[group])} for group in groups}
             arguments = values | {group: groups[group](**options) for group, options in given.items()}
             try:
@@ -35,12 +39,20 @@ def command(
             except KeyboardInterrupt as error:
                 raise Stopped(f"stopped: {kept(arguments)}" if kept else "stopped") from error
 
-        call.__signature__ = inspect.Signature(list(_flat(function, hints)))  # type: ignore[attr-defined]
+        call.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
         call.__annotations__ = {name: one.annotation for name, one in call.__signature__.parameters.items()}  # type: ignore[attr-defined]
         app.command(name)(call)
         return function
 
     return add
+
+
+def require_effects(options: list[inspect.Parameter], given: dict[str, Any]) -> None:
+    """Raises InputError for an option that was given and has no effect beside the others."""
+    for option in options:
+        needs = next((one for one in get_args(option.annotation) if isinstance(one, Needs)), None)
+        if needs is not None and given[option.name] != option.default:
+            needs.check(f"--{option.name.replace('_', '-')}", given)
 
 
 def _flat(function: Callable[..., None], hints: dict[str, Any]) -> list[inspect.Parameter]:

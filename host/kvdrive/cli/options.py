@@ -20,6 +20,7 @@ from kvdrive.choices import (
     OnOverflow,
     explained,
 )
+from kvdrive.cli.needs import Needs, elsewhere, sparse
 from kvdrive.cli.paths import input_file, output_folder
 from kvdrive.cli.sizes import bytes_of, share_or_bytes
 from kvdrive.errors import InputError
@@ -46,8 +47,13 @@ else:
     FormatName = Literal[tuple(KV_FORMATS)]
 
 EngineOption = Annotated[
-    EngineName, typer.Option(help=f"who computes in the drive, with the same bits. {explained(ENGINES)}")
+    EngineName,
+    typer.Option(help=f"who computes in the drive, with the same bits. {explained(ENGINES)}"),
+    Needs("a drive in this process, --target emulator or cpu", lambda given: not elsewhere(given)),
 ]
+_GROUPS = Needs("policy groups or auto", sparse)
+_FLASH = Needs("--weights flash or --weights drive", lambda given: given["weights"] != "memory")
+_KEPT = Needs("--idle above 0", lambda given: given["idle"] > 0)
 
 
 @dataclass(frozen=True)
@@ -95,9 +101,10 @@ class TargetOptions:
             help="of policy groups: its index is read each time (flash), or stays in the drive's memory, up to 1 GiB; "
             "auto: memory on the cpu target"
         ),
+        _GROUPS,
     ] = "auto"
     hot: Annotated[
-        str, typer.Option(help="of policy groups: memory for the K and V that were read last; K, M, G, T")
+        str, typer.Option(help="of policy groups: memory for the K and V that were read last; K, M, G, T"), _GROUPS
     ] = "0"
     image: Annotated[Path | None, typer.Option(help="of SmartSSDs: the FPGA image of the kernels (xclbin)")] = None
     engine: EngineOption = "fast"
@@ -156,12 +163,16 @@ class SessionLimits:
     """How much of finished conversations stays on the drive, and for how long."""
 
     tenant: Annotated[str, typer.Option(help="whose conversations these are; tenants share nothing")] = ""
-    session_days: Annotated[float, typer.Option(min=0, help="remove what nobody used for so long; 0: keep it")] = 0.0
-    session_bytes: Annotated[str, typer.Option(help="of K and V that are kept at most; K, M, G, T; 0: no bound")] = "0"
-    daily_writes: Annotated[
-        str, typer.Option(help="bytes a day; beyond them only what is wanted a second time is kept; 0: no bound")
+    session_days: Annotated[
+        float, typer.Option(min=0, help="remove what nobody used for so long; 0: keep it"), _KEPT
+    ] = 0.0
+    session_bytes: Annotated[
+        str, typer.Option(help="of K and V that are kept at most; K, M, G, T; 0: no bound"), _KEPT
     ] = "0"
-    eviction: Annotated[EvictionName, typer.Option(help="which one leaves when there are too many")] = "lru"
+    daily_writes: Annotated[
+        str, typer.Option(help="bytes a day; beyond them only what is wanted a second time is kept; 0: no bound"), _KEPT
+    ] = "0"
+    eviction: Annotated[EvictionName, typer.Option(help="which one leaves when there are too many"), _KEPT] = "lru"
 
     def options(self, sessions: int) -> SessionOptions:
         """The options as the store takes them, for at most `sessions` of them. Raises InputError."""
@@ -193,7 +204,11 @@ class PolicyOptions:
             help=explained({name: entry.summary for name, entry in POLICIES.items()}),
         ),
     ] = "exact"
-    ratio: Annotated[str, typer.Option(help="share of K and V that a policy other than exact uses, as 1/8")] = ""
+    ratio: Annotated[
+        str,
+        typer.Option(help="share of K and V that a policy other than exact and auto uses, as 1/8; they need it"),
+        Needs("a policy other than exact", lambda given: given["attention"] != "exact"),
+    ] = ""
     unit: Annotated[
         int, typer.Option(help="tokens that policy groups reads or leaves out together: 16, 32, 64, 128; 0: 32")
     ] = 0
@@ -219,6 +234,12 @@ class PolicyOptions:
     ] = "raise"
     kv_format: Annotated[FormatName, typer.Option(help=f"of K and V on the drives. {explained(KV_FORMATS)}")] = "f16"
 
+    def __post_init__(self) -> None:
+        """Raises InputError for a policy that would read less if it had a ratio."""
+        own, entry, _ = entry_of(self.attention)
+        if own != "exact" and not entry.takes and not self.ratio:
+            raise InputError(f"--attention {own} reads everything without a ratio: give one, as --ratio 1/8")
+
     def options(self) -> AttentionOptions:
         """The options as `attach` takes them. Raises InputError."""
         from kvdrive.plugins.attach import AttentionOptions
@@ -238,7 +259,9 @@ class OverflowOptions:
         typer.Option(help="of the positions. error: the text ends; trim: old tokens leave, behind the first few"),
     ] = "error"
     overflow_ratio: Annotated[
-        float, typer.Option(min=0.01, max=0.99, help="share of the tokens that leave at once with --overflow trim")
+        float,
+        typer.Option(min=0.01, max=0.99, help="share of the tokens that leave at once with --overflow trim"),
+        Needs("--overflow trim", lambda given: given["overflow"] == "trim"),
     ] = 0.5
     context: Annotated[
         int, typer.Option(min=0, help="tokens that a text holds at most; 0: as many as the model has positions")
@@ -270,10 +293,12 @@ class WeightsTier:
         typer.Option(callback=input_file, help="a copy of this file on another drive: both serve reads, and errors"),
     ] = None
     weights_memory: Annotated[
-        str, typer.Option(help="for all weights, with --weights flash: a share as 50%, or a size with K, M, G, T")
+        str,
+        typer.Option(help="for all weights, with --weights flash: a share as 50%, or a size with K, M, G, T"),
+        _FLASH,
     ] = "50%"
     weights_cache: Annotated[
-        ExpertCacheName, typer.Option(help=f"which expert leaves memory. {explained(EXPERT_CACHES)}")
+        ExpertCacheName, typer.Option(help=f"which expert leaves memory. {explained(EXPERT_CACHES)}"), _FLASH
     ] = "lfu"
     look_ahead: Annotated[
         LookAhead,
@@ -281,9 +306,10 @@ class WeightsTier:
             help="read the experts that the next layer will probably need while this one computes. auto: while enough "
             "of the guesses are right; on, off: always, never"
         ),
+        _FLASH,
     ] = "auto"
     weights_window: Annotated[
-        int, typer.Option(min=1, help="neurons that none of the last so many tokens used leave memory")
+        int, typer.Option(min=1, help="neurons that none of the last so many tokens used leave memory"), _FLASH
     ] = 5
     ffn: Annotated[
         str,
@@ -379,6 +405,7 @@ class MemoryTier:
             help="for K and V of running sequences; those that do not fit are attended to in the drive; K, M, G, T; "
             "0 with --active memory: no bound"
         ),
+        Needs("--active memory or auto", lambda given: given["active"] != "drive"),
     ] = "0"
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 from kvdrive.errors import InputError
@@ -15,8 +16,7 @@ def output_folder(value: Path | None) -> Path | None:
     there = next(place for place in (value.absolute(), *value.absolute().parents) if os.path.lexists(place))
     if not there.is_dir():
         raise InputError(f"cannot write to {value}: {there} is no folder")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise InputError(f"cannot write to {value}: no permission in {there}")
+    _try_in(there, value)
     return value
 
 
@@ -29,9 +29,25 @@ def output_file(value: Path | None) -> Path | None:
         raise InputError(f"cannot write to {value}: it is a folder")
     if not folder.is_dir():
         raise InputError(f"cannot write to {value}: there is no folder {folder}")
-    if not os.access(value if value.exists() else folder, os.W_OK):
-        raise InputError(f"cannot write to {value}: no permission")
+    if not value.exists():
+        _try_in(folder, value)
+        return value
+    try:
+        if value.is_file():  # opening a pipe would wait for its reader
+            value.open("ab").close()
+    except OSError as error:
+        raise InputError(f"cannot write to {value}: {error.strerror}") from error
     return value
+
+
+def _try_in(folder: Path, wanted: Path) -> None:
+    """Make a folder in `folder`, and remove it: rights alone do not tell (/proc, file systems that are read-only or
+    full). Raises InputError.
+    """
+    try:
+        os.rmdir(tempfile.mkdtemp(prefix=".kvdrive-", dir=folder))
+    except OSError as error:
+        raise InputError(f"cannot write to {wanted}: {error.strerror} in {folder}") from error
 
 
 def input_file(value: Path | None) -> Path | None:

@@ -61,6 +61,8 @@ def show(
     if hardware == HERE:
         if drives not in (None, 1):
             raise InputError(f"--hardware {HERE} plans one drive: leave --drives out")
+        if flop_factor != FLOP_PER_WEIGHT:
+            raise InputError(f"--hardware {HERE} measures the projections of X-cache: leave --flop-factor out")
         found = _plan_here(model, tokens, batch, x_cache, drive, anew)
     elif hardware not in SYSTEMS:
         raise InputError(f"there is no hardware '{hardware}': choose one of {', '.join(SYSTEMS)}, {HERE}")

@@ -12,11 +12,15 @@ from rich.table import Table
 
 from kvdrive.cli.drive_files import JsonFlag
 from kvdrive.cli.groups import command
+from kvdrive.cli.needs import Needs
 from kvdrive.cli.paths import output_folder
 from kvdrive.errors import InputError
 from kvdrive.sessions.eviction import EVICTIONS
 
 app = typer.Typer()
+_MADE = ("sharegpt", "azure")  # traces that are generated
+_GENERATED = Needs(f"a generated trace, {' or '.join(_MADE)}", lambda given: given["trace"] in _MADE)
+_OF_FILE = Needs("the file of a trace", lambda given: given["trace"] not in _MADE)
 
 
 @command(app)
@@ -36,14 +40,26 @@ def replay(
         typer.Option(help="K and V load layer by layer during the prefill, or before it; or the drive attends"),
     ] = "overlapped",
     no_prefetch: Annotated[bool, typer.Option("--no-prefetch", help="load from disk when a request runs")] = False,
-    requests: Annotated[int, typer.Option(min=0, help="read so many requests of a file at most; 0: all")] = 0,
-    stretch: Annotated[float, typer.Option(min=0.001, help="let the time of a trace go so many times slower")] = 1.0,
-    conversations: Annotated[int, typer.Option(min=1, help="of a generated trace")] = 2000,
-    rate: Annotated[float, typer.Option(min=0.001, help="new conversations a second of a generated trace")] = 1.0,
-    seed: Annotated[int, typer.Option(min=0, help="of a generated trace")] = 1,
-    think: Annotated[float, typer.Option(min=0.001, help="mean seconds between an answer and the next question")] = 60,
+    requests: Annotated[int, typer.Option(min=0, help="read so many requests of a file at most; 0: all"), _OF_FILE] = 0,
+    stretch: Annotated[
+        float, typer.Option(min=0.001, help="let the time of a file's trace go so many times slower"), _OF_FILE
+    ] = 1.0,
+    conversations: Annotated[int, typer.Option(min=1, help="of a generated trace"), _GENERATED] = 2000,
+    rate: Annotated[
+        float, typer.Option(min=0.001, help="new conversations a second of a generated trace"), _GENERATED
+    ] = 1.0,
+    seed: Annotated[int, typer.Option(min=0, help="of a generated trace"), _GENERATED] = 1,
+    think: Annotated[
+        float,
+        typer.Option(min=0.001, help="of a generated trace: mean seconds between an answer and the next question"),
+        _GENERATED,
+    ] = 60,
     recompute_cut: Annotated[
-        bool, typer.Option("--recompute-cut", help="compute again what is left of a context that was cut")
+        bool,
+        typer.Option(
+            "--recompute-cut", help="of a generated trace: compute again what is left of a context that was cut"
+        ),
+        _GENERATED,
     ] = False,
     warm_up: Annotated[int, typer.Option(min=0, help="do not count so many requests at the beginning")] = 0,
     report: Annotated[
@@ -63,7 +79,7 @@ def replay(
     if unknown := set(names) - set(EVICTIONS):
         raise InputError(f"there is no eviction policy '{unknown.pop()}': choose {', '.join(EVICTIONS)}")
     chosen = MODELS[model]
-    if trace in ("sharegpt", "azure"):
+    if trace in _MADE:
         context = traces.Context(chosen.window, decoupled=not recompute_cut)
         arrivals = "poisson" if trace == "sharegpt" else "azure"
         given = traces.conversations(conversations, rate, seed, arrivals, think, context)

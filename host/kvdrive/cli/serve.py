@@ -6,7 +6,9 @@ import math
 import os
 import socket
 from dataclasses import replace
-from typing import Annotated, Any
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -25,8 +27,12 @@ from kvdrive.cli.options import (
     WeightsTier,
     kept_drives,
 )
+from kvdrive.cli.paths import input_file
 from kvdrive.errors import InputError
 from kvdrive.waiting import IMPORTS, waiting_for
+
+if TYPE_CHECKING:
+    from kvdrive.server.tenants import Tenants
 
 app = typer.Typer()
 
@@ -57,12 +63,29 @@ def serve(
     host: Annotated[str, typer.Option(help="address; others than this machine's own need a key")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: a free one, which is printed")] = 8000,
     key: Annotated[str, typer.Option(envvar="KVDRIVE_API_KEY", help="clients must send it as a bearer token")] = "",
+    keys: Annotated[
+        Path | None,
+        typer.Option(
+            callback=input_file,
+            help="instead of --key: file with a line TENANT KEY for each key; tenants share no prefix, no session and "
+            "no name",
+        ),
+    ] = None,
     open_metrics: Annotated[bool, typer.Option("--open-metrics", help="/metrics without the key")] = False,
+    unknown_fields: Annotated[
+        Literal["refuse", "warn"],
+        typer.Option(
+            help="fields and query parameters that are on no list of docs/requests.md are refused, or logged and "
+            "ignored. Fields that are known and not supported are refused in any case"
+        ),
+    ] = "refuse",
     max_prompt_tokens: Annotated[int, typer.Option(min=0, help="0: as many as the model has positions")] = 0,
     max_tokens: Annotated[
         int, typer.Option(min=0, help="room on the drive for all sequences; 0: --concurrency full ones")
     ] = 0,
-    queue: Annotated[int, typer.Option(min=1, help="requests that may wait; more are answered with 429")] = 64,
+    queue: Annotated[
+        int, typer.Option(min=1, help="requests of a tenant that may wait; more are answered with 429")
+    ] = 64,
     concurrency: Annotated[int, typer.Option(min=1, help="sequences that generate at the same time")] = 4,
     max_batch: Annotated[
         int, typer.Option(min=1, help="sequences that share a decode step; 1: each has a call of the model to itself")
@@ -88,10 +111,14 @@ def serve(
         raise InputError("serving needs more packages: pip install 'kvdrive[serve]'") from error
     from kvdrive.server.local import own_machine
 
-    if not key and not own_machine(host):
-        raise InputError(f"{host} can be reached from elsewhere: set KVDRIVE_API_KEY (or --key) first")
+    tenants = _tenants(key, keys, kept.tenant)
+    if not tenants.asks and not own_machine(host):
+        raise InputError(f"{host} can be reached from elsewhere: set KVDRIVE_API_KEY (or --key, or --keys) first")
+    if open_metrics and not tenants.asks:
+        raise InputError("--open-metrics goes with --key or --keys: without a key, all of this machine read /metrics")
     with waiting_for(IMPORTS):
         from kvdrive.server.app import Settings, application
+        from kvdrive.server.connections import BACKLOG, GuardedProtocol, Patience, places
         from kvdrive.server.jobs import Limits
         from kvdrive.server.metrics import Metrics
         from kvdrive.server.scheduler import Scheduler
@@ -99,6 +126,8 @@ def serve(
         from kvdrive.weights.opening import load_from
 
     options = where.options(files)
+    attention = inputs.applied(full.applied(tier.applied(how.options())))
+    sessions = kept.options(idle)
     with waiting_for(f"loading {computed.model}"):
         checkpoint = load_from(drafts.applied(placed.options(options)), computed.model, computed.dtype, computed.device)
     listening = _bind(host, port)
@@ -118,21 +147,44 @@ def serve(
     if full.overflow == "trim":  # tokens that left need no room, but they are part of the next prompt
         longest = max(longest, _TURNS * context)
         prefill_chunk = min(prefill_chunk or context, max(1, context // 4))
-    attention = inputs.applied(full.applied(tier.applied(how.options())))
     metrics = Metrics()
     limits = Limits(tokens, queue, concurrency, idle, max_batch, prefill_chunk, _held(full, context))
-    scheduler = Scheduler(checkpoint, opened, attention, limits, metrics, threads, kept.options(idle))
+    scheduler = Scheduler(checkpoint, opened, attention, limits, metrics, threads, sessions)
     scheduler.start()
     settings = Settings(
-        name or checkpoint.path.name, max_prompt_tokens or longest - 1, longest, key, open_metrics, deadline or math.inf
+        name or checkpoint.path.name,
+        max_prompt_tokens or longest - 1,
+        longest,
+        tenants,
+        open_metrics,
+        deadline or math.inf,
+        ignore_unknown=unknown_fields == "warn",
     )
     config = uvicorn.Config(
         application(checkpoint, scheduler, metrics, settings),
+        http=partial(GuardedProtocol, Patience(places())),  # type: ignore[arg-type]
+        ws="none",
+        backlog=BACKLOG,
         log_level="warning",
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )
     typer.echo(f"serving {settings.name} at http://{host}:{listening.getsockname()[1]}/v1")
     uvicorn.Server(config).run(sockets=[listening])
+
+
+def _tenants(key: str, keys: Path | None, tenant: str) -> Tenants:
+    """Whose the keys are. Raises InputError."""
+    from kvdrive.server.tenants import Tenants, read_keys
+
+    if keys is None:
+        return Tenants([(key, tenant)] if key else [], tenant)
+    if key:
+        raise InputError("--key (or KVDRIVE_API_KEY) and --keys exclude each other: write all keys into the file")
+    if tenant:
+        raise InputError("--tenant is for a server with one key: --keys names the tenant of each key")
+    if keys.stat().st_mode & 0o077:
+        typer.echo(f"kvdrive: other users of this machine can read {keys}: chmod 600 {keys}", err=True)
+    return Tenants(read_keys(keys))
 
 
 def _held(full: OverflowOptions, context: int) -> int:

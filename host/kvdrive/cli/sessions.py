@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from kvdrive.cli.drive_files import JsonFlag, show
+from kvdrive.cli.paths import input_file, output_file
 from kvdrive.errors import InputError, TargetError
 from kvdrive.sessions.owner import is_alive
 from kvdrive.targets.addresses import is_address
@@ -86,7 +87,9 @@ def drop(
 
 
 @app.command("export")
-def export_(place: Place, session: Which, file: Path, tenant: Tenant = "") -> None:
+def export_(
+    place: Place, session: Which, file: Annotated[Path, typer.Argument(callback=output_file)], tenant: Tenant = ""
+) -> None:
     """Write a session to a file, for another drive or machine."""
     from kvdrive.sessions.transfer import export
 
@@ -98,7 +101,9 @@ def export_(place: Place, session: Which, file: Path, tenant: Tenant = "") -> No
 
 @app.command("import")
 def import_(
-    place: Place, file: Path, name: Annotated[str, typer.Option(help="instead of the name in the file")] = ""
+    place: Place,
+    file: Annotated[Path, typer.Argument(callback=input_file)],
+    name: Annotated[str, typer.Option(help="instead of the name in the file")] = "",
 ) -> None:
     """Store a session from a file on a drive."""
     from kvdrive.sessions.transfer import import_file
@@ -245,8 +250,8 @@ def _files(place: str) -> list[Path]:
 
 
 def _find(index: Index, wanted: str, tenant: str) -> Entry:
-    entry = index.named(wanted, tenant) or (index.get(int(wanted)) if wanted.isdecimal() else None)
-    if entry is None or entry.tenant != tenant:
+    entry = index.look_up(wanted, tenant)
+    if entry is None:
         raise InputError(f"there is no session '{wanted}': `kvdrive sessions list` shows them")
     return entry
 

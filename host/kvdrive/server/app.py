@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
+import logging
 import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from prometheus_client import CONTENT_TYPE_LATEST
-from pydantic import ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -25,7 +25,8 @@ from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.spelling import as_held
 from kvdrive.generation.text import TextStream
 from kvdrive.server import chat, page
-from kvdrive.server.errors import ApiError, invalid
+from kvdrive.server.errors import ApiError
+from kvdrive.server.fields import parse, unknown_field
 from kvdrive.server.jobs import DeadlinePassed, End, Job, QueueFull, Token
 from kvdrive.server.local import check_local
 from kvdrive.server.metrics import Metrics
@@ -34,24 +35,29 @@ from kvdrive.server.protocol import Answer, ChatRequest, CompletionRequest, Json
 from kvdrive.server.scheduler import Scheduler
 from kvdrive.server.session_paths import SessionPaths
 from kvdrive.server.stops import StopFilter
+from kvdrive.server.tenants import Tenants
 
+log = logging.getLogger(__name__)
 AnyRequest = TypeVar("AnyRequest", bound=Request)
+_COMPLETION_TOKENS = 16  # of a completion whose request does not say, as OpenAI has it
 
 
 @dataclass(frozen=True)
 class Settings:
     """`name`: the model's name in answers. `prompt_tokens`: of the longest prompt; `context`: with its answer.
 
-    `key`: the key that clients must send. `open_metrics`: the metrics need no key. `seconds`: the longest time that an
-    answer may take.
+    `tenants`: the keys that clients must send, and whose they are. `open_metrics`: the metrics need no key. `seconds`:
+    the longest time that an answer may take. `ignore_unknown`: fields and query parameters that are on no list of
+    docs/requests.md are logged and ignored instead of refused.
     """
 
     name: str
     prompt_tokens: int
     context: int
-    key: str = ""
+    tenants: Tenants = field(default_factory=Tenants)
     open_metrics: bool = False
     seconds: float = math.inf
+    ignore_unknown: bool = False
 
 
 def application(checkpoint: Checkpoint, scheduler: Scheduler, metrics: Metrics, settings: Settings) -> Starlette:
@@ -123,8 +129,8 @@ class _Server:
         self._scheduler = scheduler
         self._metrics = metrics
         self._settings = settings
-        self._sessions = SessionPaths(scheduler)
-        self._prompts = Prompts(checkpoint.tokenizer, settings.prompt_tokens)
+        self._sessions = SessionPaths(scheduler, ignore_unknown=settings.ignore_unknown)
+        self._prompts = Prompts(checkpoint.tokenizer, settings.prompt_tokens, tenants=settings.tenants.count)
         self._created = int(time.time())
 
     def application(self) -> Starlette:
@@ -134,12 +140,15 @@ class _Server:
             *[self._route(path, handler, method) for path, method, handler in self._sessions.routes()],
             self._route("/v1/models", self._models, "GET"),
             self._route("/v1/models/{name:path}", self._model, "GET"),
-            Route("/health", self._health),
+            self._route("/health", self._health, "GET", open_to_all=True),
             self._route("/v1/stats", self._stats, "GET"),
             *[self._route(path, handler, "GET", open_to_all=True) for path, handler in page.routes()],
             self._route("/metrics", self._show_metrics, "GET", open_to_all=self._settings.open_metrics),
         ]
-        return Starlette(routes=routes, exception_handlers={HTTPException: _http_error}, lifespan=self._lifespan)
+        handlers = {HTTPException: _http_error, Exception: _failed}
+        app = Starlette(routes=routes, exception_handlers=handlers, lifespan=self._lifespan)
+        app.router.redirect_slashes = False  # a redirection would repeat the Host of a request that nobody checked
+        return app
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
@@ -160,52 +169,53 @@ class _Server:
 
         async def handle(request: HttpRequest) -> Response:
             try:
-                if not self._settings.key:
+                if not self._settings.tenants.asks:
                     check_local(request)
-                elif not open_to_all:
-                    self._authorise(request)
+                if not open_to_all:
+                    request.state.tenant = self._settings.tenants.of(request.headers.get("authorization", ""))
+                    self._check_query(path, request)
                 response = await handler(request)
             except ApiError as error:
                 response = error.response()
+            except ClientDisconnect:
+                response = _gone()
             self._metrics.requests.labels(path, response.status_code).inc()
             return response
 
         return Route(path, handle, methods=[method])
 
-    def _authorise(self, request: HttpRequest) -> None:
-        sent = request.headers.get("authorization", "").removeprefix("Bearer ")
-        if not hmac.compare_digest(sent.encode(), self._settings.key.encode()):
-            raise ApiError(401, "wrong or missing API key: send 'Authorization: Bearer KEY'", code="invalid_api_key")
+    def _check_query(self, path: str, request: HttpRequest) -> None:
+        """Raises ApiError for a query parameter that the path does not know."""
+        for name in request.query_params.keys() - SessionPaths.QUERY.get(path, set()):
+            if not self._settings.ignore_unknown:
+                raise unknown_field(name)
+            log.warning("ignored the unknown query parameter %s", name[:60])
 
     async def _completions(self, http: HttpRequest) -> Response:
         request = await self._parse(http, CompletionRequest)
-        if isinstance(request.prompt, str):
-            text = request.prompt
+        prompt = request.prompt
+        if isinstance(prompt, str):
+            text = prompt
             prompt = await self._prompts.run(lambda: self._prompts.encode(text, "prompt"))
-            prompt = await self._as_held(prompt, request.session_name)
-        else:
-            prompt = [int(token) for token in request.prompt]
-        return await self._answer(http, request, prompt, request.max_tokens or 16, Answer(False, self._settings.name))
+            prompt = await self._as_held(prompt, http, request)
+        return await self._answer(http, request, prompt, Answer(False, self._settings.name))
 
     async def _chat(self, http: HttpRequest) -> Response:
         request = await self._parse(http, ChatRequest)
         tokenizer, prompts = self._checkpoint.tokenizer, self._prompts
         prompt = await prompts.run(lambda: chat.encode(tokenizer, prompts, request.messages))
-        prompt = await self._as_held(prompt, request.session_name)
-        room = max(1, self._settings.context - len(prompt))
-        new_tokens = request.max_completion_tokens or request.max_tokens or room
-        return await self._answer(http, request, prompt, new_tokens, Answer(True, self._settings.name))
+        prompt = await self._as_held(prompt, http, request)
+        return await self._answer(http, request, prompt, Answer(True, self._settings.name))
 
-    async def _as_held(self, prompt: list[int], session: str) -> list[int]:
+    async def _as_held(self, prompt: list[int], http: HttpRequest, request: Request) -> list[int]:
         """The prompt with the tokens that its session holds of the same text, sampled ones included."""
-        held = await self._sessions.tokens(session)
+        held = await self._sessions.tokens(request.session_name, http.state.tenant)
         return await self._prompts.run(lambda: as_held(self._checkpoint.tokenizer, prompt, held)) if held else prompt
 
-    async def _answer(
-        self, http: HttpRequest, request: Request, prompt: list[int], new_tokens: int, answer: Answer
-    ) -> Response:
-        self._check_prompt(prompt, new_tokens)
-        generation = self._submit(request, prompt, new_tokens)
+    async def _answer(self, http: HttpRequest, request: Request, prompt: list[int], answer: Answer) -> Response:
+        param = "messages" if isinstance(request, ChatRequest) else "prompt"
+        self._check_prompt(prompt, param)
+        generation = self._submit(request, prompt, self._new_tokens(request, len(prompt)), http.state.tenant)
         if request.stream:
             with_usage = request.stream_options is not None and request.stream_options.include_usage
             events = _server_sent(generation, answer, with_usage)
@@ -218,10 +228,10 @@ class _Server:
                 text.cancel()
                 with suppress(asyncio.CancelledError):
                     await text
-                return Response(status_code=499)  # the client has gone: only the metrics read this status
+                return _gone()
         return JSONResponse(answer.whole(text.result(), generation.reason, generation.usage, generation.kept))
 
-    def _submit(self, request: Request, prompt: list[int], new_tokens: int) -> _Generation:
+    def _submit(self, request: Request, prompt: list[int], new_tokens: int, tenant: str) -> _Generation:
         loop = asyncio.get_running_loop()
         events: asyncio.Queue[Token | End] = asyncio.Queue()
 
@@ -229,7 +239,7 @@ class _Server:
             with suppress(RuntimeError):  # the loop is closed: the server has stopped
                 loop.call_soon_threadsafe(events.put_nowait, event)
 
-        job = Job(prompt, new_tokens, request.sampling, notify, session=request.session_name)
+        job = Job(prompt, new_tokens, request.sampling, notify, session=request.session_name, tenant=tenant)
         job.seconds = min(request.deadline_seconds or math.inf, self._settings.seconds)
         try:
             self._scheduler.submit(job)
@@ -240,25 +250,38 @@ class _Server:
         return _Generation(job, events, self._checkpoint, request.stops)
 
     async def _parse(self, http: HttpRequest, kind: type[AnyRequest]) -> AnyRequest:
-        try:
-            request = await self._prompts.read(http, kind.model_validate_json)
-        except ValidationError as error:
-            raise invalid(error) from error
+        ignore = self._settings.ignore_unknown
+        request = await self._prompts.read(
+            http, http.state.tenant, lambda body: parse(kind, body, ignore_unknown=ignore)
+        )
         if request.model != self._settings.name:
             raise self._no_model(request.model)
         return request
 
-    def _check_prompt(self, prompt: list[int], new_tokens: int) -> None:
+    def _check_prompt(self, prompt: list[int], param: str) -> None:
+        """Raises ApiError for a prompt that is empty, too long, or has tokens that the model does not have."""
         if not prompt:
-            raise ApiError(400, "the prompt is empty", param="prompt", code="invalid_value")
-        longest = min(self._settings.prompt_tokens, self._settings.context - new_tokens)
+            raise ApiError(400, "the prompt is empty: it needs one token at least", param=param, code="invalid_value")
+        longest = min(self._settings.prompt_tokens, self._settings.context - 1)
         if len(prompt) > longest:
-            most = max(longest, 0)
-            text = f"the prompt has {len(prompt)} tokens; with {new_tokens} new ones at most {most} are served"
-            raise ApiError(400, text, param="prompt", code="context_length_exceeded")
+            text = f"the prompt has {len(prompt)} tokens, and this server takes {longest} at most: send a shorter one"
+            raise ApiError(400, text, param=param, code="context_length_exceeded")
         vocabulary = self._checkpoint.model.get_input_embeddings().num_embeddings
         if not all(0 <= token < vocabulary for token in prompt):
-            raise ApiError(400, f"tokens are numbers from 0 to {vocabulary - 1}", param="prompt", code="invalid_value")
+            raise ApiError(400, f"tokens are numbers from 0 to {vocabulary - 1}", param=param, code="invalid_value")
+
+    def _new_tokens(self, request: Request, prompt_tokens: int) -> int:
+        """The most tokens of an answer. Raises ApiError where the context has no room for them."""
+        room = self._settings.context - prompt_tokens
+        param, wanted = request.limit
+        wanted = wanted or (room if isinstance(request, ChatRequest) else _COMPLETION_TOKENS)
+        if wanted > room:
+            text = (
+                f"{param} is too large: the prompt has {prompt_tokens} tokens, and the context holds "
+                f"{self._settings.context}, so send {room} at most"
+            )
+            raise ApiError(400, text, param=param, code="context_length_exceeded")
+        return wanted
 
     def _no_model(self, name: str) -> ApiError:
         text = f"no model '{name[:100]}' here: this server has '{self._settings.name}'"
@@ -282,7 +305,7 @@ class _Server:
         state = {"status": "failed", "error": str(failed)} if failed else {"status": "ok"}
         # If a key is set, clients without it learn only that the server is alive.
         load = {"model": self._settings.name, "waiting": waiting, "running": running}
-        body = {"status": state["status"]} if self._settings.key else state | load
+        body = {"status": state["status"]} if self._settings.tenants.asks else state | load
         return JSONResponse(body, 503 if failed else 200)
 
     async def _stats(self, http: HttpRequest) -> Response:
@@ -334,8 +357,23 @@ async def _left(http: HttpRequest) -> AsyncIterator[asyncio.Future[None]]:
             await task
 
 
+def _gone() -> Response:
+    """For a client that has gone: only the metrics read this status."""
+    return Response(status_code=499)
+
+
 async def _http_error(request: HttpRequest, error: Exception) -> Response:
     """Paths and methods that do not exist, in the same format."""
     assert isinstance(error, HTTPException)
-    text = {404: f"no path {request.url.path[:100]} here", 405: f"{request.method} is not for {request.url.path[:100]}"}
-    return ApiError(error.status_code, text.get(error.status_code, error.detail)).response()
+    path = request.scope["path"][:100]
+    texts = {404: f"there is no path {path} here", 405: f"{request.method} is not for {path}"}
+    codes = {404: "path_not_found", 405: "method_not_allowed"}
+    found = ApiError(error.status_code, texts.get(error.status_code, error.detail), code=codes.get(error.status_code))
+    response = found.response()
+    response.headers.update(error.headers or {})
+    return response
+
+
+async def _failed(request: HttpRequest, error: Exception) -> Response:
+    """A fault of this server. Its traceback is in the log."""
+    return ApiError(500, "this server failed: its log says why", code="internal_error").response()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pydantic import ValidationError
 from starlette.responses import JSONResponse
 
 
@@ -24,14 +23,5 @@ class ApiError(Exception):
 
     def response(self) -> JSONResponse:
         """The HTTP answer. For a full queue, it asks the client to retry after a second."""
-        headers = {"Retry-After": "1"} if self.status == 429 else None
+        headers = {429: {"Retry-After": "1"}, 401: {"WWW-Authenticate": "Bearer"}}.get(self.status)
         return JSONResponse(self.body(), self.status, headers)
-
-
-def invalid(error: ValidationError) -> ApiError:
-    """The first error that pydantic found."""
-    found = error.errors(include_url=False, include_context=False)[0]
-    where = ".".join(map(str, found["loc"])) or None
-    if found["type"] == "json_invalid":
-        return ApiError(400, f"the body is not JSON: {found['msg']}", code="invalid_json")
-    return ApiError(400, f"{where or 'the body'}: {found['msg']}", param=where, code="invalid_value")

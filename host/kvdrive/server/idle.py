@@ -30,10 +30,11 @@ class Taken:
 
 @dataclass
 class Kept:
-    """The tokens that a cache holds."""
+    """The tokens that a cache holds, and whose they are."""
 
     tokens: list[int]
     cache: Cache
+    tenant: str
 
 
 class IdleSequences:
@@ -61,18 +62,21 @@ class IdleSequences:
         while self._kept and self.tokens > tokens:
             self._kept.pop(0).cache.reset()
 
-    def keep(self, tokens: list[int], cache: Cache) -> None:
+    def keep(self, tokens: list[int], cache: Cache, tenant: str = "") -> None:
         """Keep a finished sequence. May drop the oldest one. A cache that cannot be cropped is dropped at once."""
         if cache.removed or not all(layer.is_croppable for layer in cache.layers):
             cache.reset()
             return
-        self._kept.append(Kept(tokens[: cache.get_seq_length()], cache))
+        self._kept.append(Kept(tokens[: cache.get_seq_length()], cache, tenant))
         while len(self._kept) > self._limit:
             self._kept.pop(0).cache.reset()
 
-    def take(self, prompt: list[int], name: str, new_tokens: int) -> Taken:
-        """A cache with the first tokens of `prompt`, cropped to them, or an empty one. Names are not kept here."""
-        best = max(self._kept, key=lambda kept: common_length(kept.tokens, prompt), default=None)
+    def take(self, prompt: list[int], name: str, new_tokens: int, tenant: str = "") -> Taken:
+        """A cache with the first tokens of `prompt` that `tenant` has kept, cropped to them, or an empty one. Names are
+        not kept here.
+        """
+        own = [kept for kept in self._kept if kept.tenant == tenant]
+        best = max(own, key=lambda kept: common_length(kept.tokens, prompt), default=None)
         common = 0 if best is None else min(common_length(best.tokens, prompt), len(prompt) - 1)
         if best is None or not common:
             return Taken(self._new(len(prompt) + new_tokens), "none")

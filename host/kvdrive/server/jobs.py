@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from kvdrive.choices import PREFILL_CHUNK
@@ -15,7 +16,8 @@ from kvdrive.generation.decode import Sampling
 
 @dataclass(frozen=True)
 class Limits:
-    """The most requests that wait, sequences that run at once, and finished sequences that are kept; 0 keeps none.
+    """The most requests of a tenant that wait, sequences that run at once, and finished sequences that are kept; 0:
+    none.
 
     `tokens`: room on the drive for all sequences together. A request counts with the most tokens it may generate.
     `batch`: sequences whose decode steps share a call of the model. `chunk`: tokens of a prompt that are computed
@@ -71,8 +73,9 @@ class End:
 class Job:
     """A request. `notify` is called in the scheduler's thread; any thread may set `cancelled` at any time.
 
-    `session`: the name under which its sequence is kept, or "". `slot`: where it ran, from 0 on. `seconds`: from its
-    arrival until it ends, whatever it has by then.
+    `tenant`: whose it is: it finds what this tenant has kept, and nothing else. `session`: the name under which its
+    sequence is kept, or "". `slot`: where it ran, from 0 on. `seconds`: from its arrival until it ends, whatever it has
+    by then.
     """
 
     prompt: list[int]
@@ -82,6 +85,7 @@ class Job:
     cancelled: threading.Event = field(default_factory=threading.Event)
     arrived: float = field(default_factory=time.perf_counter)
     session: str = ""
+    tenant: str = ""
     slot: int = 0
     seconds: float = math.inf
 
@@ -96,3 +100,9 @@ class Job:
         if time.perf_counter() - self.arrived <= self.seconds:
             return None
         return DeadlinePassed(f"the answer was not complete after {self.seconds:g} s: allow more, or ask for less")
+
+
+def next_job(waiting: Sequence[Job], running: Sequence[Job]) -> Job:
+    """The job that begins next: the first in the order of arrival of the tenant that has the fewest running."""
+    shares = Counter(job.tenant for job in running)
+    return min(waiting, key=lambda job: shares[job.tenant])

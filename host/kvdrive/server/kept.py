@@ -27,12 +27,15 @@ class KeptSequences:
         """Remove sessions until the others leave room for `tokens` tokens that are not on the drive yet."""
         self.store.shelf.shrink(max(tokens, 0) * self._bytes_per_token)
 
-    def take(self, prompt: list[int], name: str, new_tokens: int) -> Taken:
-        """A cache for `prompt`, with its kept tokens if that is faster. Raises InputError for a name that is in use."""
-        cache = self.store.cache(prompt, name, new_tokens=new_tokens)
+    def take(self, prompt: list[int], name: str, new_tokens: int, tenant: str = "") -> Taken:
+        """A cache for `prompt`, with the tokens that `tenant` has kept of it if that is faster.
+
+        Raises InputError for a name that is in use.
+        """
+        cache = self.store.cache(prompt, name, new_tokens=new_tokens, tenant=tenant)
         return Taken(cache, self.way(cache) or "none")
 
-    def keep(self, tokens: list[int], cache: DriveCache) -> int | None:
+    def keep(self, tokens: list[int], cache: DriveCache, tenant: str = "") -> int | None:
         """Save a finished sequence. Returns the number of its session; None if it is not kept."""
         if isinstance(cache.keeper, KeptSequence):
             return self.store.release(cache)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ipaddress
-from urllib.parse import urlsplit
+import re
 
 from starlette.requests import Request as HttpRequest
 
 from kvdrive.server.errors import ApiError
+
+_HOST = re.compile(r"(?P<name>[A-Za-z0-9.-]+|\[(?P<address>[0-9A-Fa-f:.]+)\])(:[0-9]{1,5})?")
+_ORIGIN = re.compile(r"https?://(?P<host>.+)")
 
 
 def own_machine(host: str) -> bool:
@@ -21,10 +24,24 @@ def own_machine(host: str) -> bool:
 def check_local(http: HttpRequest) -> None:
     """Raises ApiError for a request of a page that came from elsewhere.
 
-    Such a page sends its Origin. A name of its own that it lets point to this machine is in Host.
+    Such a page sends its Origin. A name of its own that it lets point to this machine is in Host. Whatever is not
+    surely this machine's is refused.
     """
-    origin = http.headers.get("origin")
-    if not own_machine(http.url.hostname or "") or (origin and not own_machine(urlsplit(origin).hostname or "")):
+    hosts, origins = http.headers.getlist("host"), http.headers.getlist("origin")
+    if len(hosts) != 1 or (host := _name(hosts[0])) is None:
+        raise ApiError(400, "the header Host must be a name or an address, and a port", code="invalid_request")
+    if not own_machine(host) or not all(_is_own(origin) for origin in origins):
         raise ApiError(
             403, "this server has no key and answers this machine only: use localhost, or set a key", code="not_local"
         )
+
+
+def _is_own(origin: str) -> bool:
+    found = _ORIGIN.fullmatch(origin)
+    return found is not None and own_machine(_name(found["host"]) or "")
+
+
+def _name(host: str) -> str | None:
+    """The name or address in NAME[:PORT]; None for anything else."""
+    found = _HOST.fullmatch(host)
+    return found and (found["address"] or found["name"].lower())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -19,40 +20,49 @@ from kvdrive.server.errors import ApiError
 T = TypeVar("T")
 
 _LARGE_BODY = 1 << 20  # bytes; the memory of larger requests is returned to the system
-_BODIES = 4  # at most so many bodies of the largest size are held at the same time
+_SMALL_BODY = 64 << 10  # bytes; a request that is no larger is read whatever others send
+_BODIES = 4  # at most so many bodies of the largest size are held at the same time, or one of each tenant
 _FIRST_LOOK = 8  # characters per allowed token that are tokenized first of a long text
 _SLACK = 64  # tokens that a text may lose where it was cut
 
 
 class Prompts:
-    """`longest`: tokens of the longest prompt. `seconds`: for parsing or tokenizing, waiting included."""
+    """`longest`: tokens of the longest prompt. `seconds`: for parsing or tokenizing, waiting included. `tenants`: how
+    many share the memory for bodies; none can take the share of another one.
+    """
 
     def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, longest: int, body_bytes: int = 16 << 20, seconds: float = 30
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        longest: int,
+        body_bytes: int = 16 << 20,
+        seconds: float = 30,
+        tenants: int = 1,
     ) -> None:
         self._tokenizer = tokenizer
         self._longest = longest
         self._most_characters = longest * max(map(len, tokenizer.get_vocab()))
         # A character takes at most 12 bytes of JSON: two escapes of 6 bytes.
         self.body_bytes = min(body_bytes, 12 * self._most_characters + (64 << 10))
-        self._held_bytes = 0
+        self._share = max(_BODIES // tenants, 1) * self.body_bytes
+        self._held: Counter[str] = Counter()  # bytes of each tenant
         self._seconds = seconds
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="prompts")
 
-    async def read(self, http: HttpRequest, parse: Callable[[bytes], T]) -> T:
+    async def read(self, http: HttpRequest, tenant: str, parse: Callable[[bytes], T]) -> T:
         """Read the body and return `parse` of it. Raises ApiError for a body that is too large, or too many at once."""
         body = bytearray()
         try:
             async for chunk in http.stream():
                 body += chunk
-                self._held_bytes += len(chunk)
+                self._held[tenant] += len(chunk)
                 if len(body) > self.body_bytes:
                     raise ApiError(413, f"the body exceeds {self.body_bytes} bytes", code="body_too_large")
-                if self._held_bytes > _BODIES * self.body_bytes:
+                if len(body) > _SMALL_BODY and self._held[tenant] > self._share:
                     raise ApiError(429, "other large requests are being read: try again in a moment", code="busy")
             return await self.run(lambda: parse(bytes(body)))
         finally:
-            self._held_bytes -= len(body)
+            self._held[tenant] -= len(body)
             if len(body) > _LARGE_BODY:
                 body.clear()
                 self._worker.submit(_return_memory)

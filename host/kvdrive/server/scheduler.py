@@ -21,7 +21,7 @@ from kvdrive.nvme.errors import CommandError
 from kvdrive.plugins.attach import AttentionOptions, attach_to
 from kvdrive.plugins.transformers import Attachment
 from kvdrive.server.idle import IdleSequences
-from kvdrive.server.jobs import End, Job, Limits, QueueFull
+from kvdrive.server.jobs import End, Job, Limits, QueueFull, next_job
 from kvdrive.server.kept import KeptSequences
 from kvdrive.server.metrics import Metrics
 from kvdrive.server.turns import Finished, Running, Turns
@@ -88,7 +88,7 @@ class Scheduler:
         with self._changed:
             if self.failure or self._stopping:
                 raise TargetError("the drive is gone: restart the server") from self.failure
-            if len(self._waiting) >= self._limits.waiting:
+            if sum(one.tenant == job.tenant for one in self._waiting) >= self._limits.waiting:
                 raise QueueFull(f"{self._limits.waiting} requests wait already: try again in a moment")
             self._waiting.append(job)
             self._changed.notify()
@@ -113,8 +113,13 @@ class Scheduler:
         return len(self._waiting), len(self._running)
 
     @property
-    def slots(self) -> dict[int, int]:
-        """The session that was kept last on each slot. For the scheduler's thread."""
+    def slot_count(self) -> int:
+        """The slots on which sequences run: their numbers are below this one."""
+        return self._limits.running
+
+    @property
+    def slots(self) -> dict[tuple[str, int], int]:
+        """The session that each tenant kept last on each slot. For the scheduler's thread."""
         return self._turns.slots if self._turns else {}
 
     @property
@@ -210,13 +215,13 @@ class Scheduler:
     def _look_ahead(self, idle: Finished) -> None:
         """Tell where finished sequences are kept which requests wait, when these have changed."""
         with self._changed:
-            waiting = [Waiting(tuple(job.prompt), job.session, job.new_tokens) for job in self._waiting]
+            waiting = [Waiting(tuple(job.prompt), job.session, job.new_tokens, job.tenant) for job in self._waiting]
         if waiting != self._seen:
             idle.look_ahead(waiting)
             self._seen = waiting
 
     def _next_jobs(self) -> list[Job]:
-        """The jobs that may begin now, in the order of arrival. Those that were cancelled or late meanwhile leave."""
+        """The jobs that may begin now (see `next_job`). Those that were cancelled or late meanwhile leave."""
         for job in list(self._waiting):
             if job.cancelled.is_set():
                 self._metrics.cancelled.inc()
@@ -225,12 +230,15 @@ class Scheduler:
             self._waiting.remove(job)
             job.notify(End(job.late))
         jobs: list[Job] = []
-        taken = sum(self._limits.room(running.job) for running in self._running)
-        while self._waiting and len(self._running) + len(jobs) < self._limits.running:
-            taken += self._limits.room(self._waiting[0])
+        running = [one.job for one in self._running]
+        taken = sum(map(self._limits.room, running))
+        while self._waiting and len(running) + len(jobs) < self._limits.running:
+            chosen = next_job(self._waiting, running + jobs)
+            taken += self._limits.room(chosen)
             if taken > self._limits.tokens:
                 break
-            jobs.append(self._waiting.popleft())
+            self._waiting.remove(chosen)
+            jobs.append(chosen)
         return jobs
 
     def _end_all(self) -> None:

@@ -3,46 +3,53 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 
 from kvdrive.errors import InputError, KvdriveError, UnsupportedError
 from kvdrive.server.errors import ApiError
-from kvdrive.server.protocol import NAME, Json
+from kvdrive.server.fields import parse
+from kvdrive.server.protocol import Json, SlotRequest
 from kvdrive.server.scheduler import Scheduler
 from kvdrive.sessions.entry import Entry
 from kvdrive.sessions.store import SessionStore
 
 Result = TypeVar("Result")
 Handler = Callable[[HttpRequest], Awaitable[Response]]
+Slot = tuple[str, int]  # whose it is, and its number
 _BODY_BYTES = 4096
 
 
 class SessionPaths:
-    """Handlers that work with the store in the scheduler's thread."""
+    """Handlers that work with the store in the scheduler's thread. Each tenant has sessions and slots of its own.
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    QUERY: the query parameters of each path. `ignore_unknown`: see `app.Settings`.
+    """
+
+    QUERY: ClassVar[dict[str, set[str]]] = {"/slots/{slot}": {"action"}}
+
+    def __init__(self, scheduler: Scheduler, *, ignore_unknown: bool = False) -> None:
         self._scheduler = scheduler
+        self._ignore_unknown = ignore_unknown
 
     def routes(self) -> list[tuple[str, str, Handler]]:
         """Path, method and handler of each route."""
         return [
             ("/v1/sessions", "GET", self._list),
             ("/v1/sessions/{session}", "DELETE", self._drop),
-            ("/slots/{slot:int}", "POST", self._slot),
+            ("/slots/{slot}", "POST", self._slot),
         ]
 
-    async def tokens(self, name: str) -> list[int]:
+    async def tokens(self, name: str, tenant: str) -> list[int]:
         """The tokens of the session with this name; empty without one. Raises ApiError."""
 
         def tokens(store: SessionStore) -> list[int]:
-            return store.finder.tokens_of(name)
+            return store.finder_of(tenant).tokens_of(name)
 
         try:
             return await asyncio.wrap_future(self._scheduler.with_sessions(tokens)) if name else []
@@ -52,54 +59,64 @@ class SessionPaths:
             raise ApiError(503, str(error), code="unavailable") from error
 
     async def _list(self, http: HttpRequest) -> Response:
+        tenant = http.state.tenant
+
         def cards(store: SessionStore) -> list[Json]:
             now, in_memory = store.index.now, self._scheduler.in_memory
-            return [_card(entry, now, entry.id in in_memory) for entry in store.index.entries(store.options.tenant)]
+            return [_card(entry, now, entry.id in in_memory) for entry in store.index.entries(tenant)]
 
         return JSONResponse({"object": "list", "data": await self._with(cards)})
 
     async def _drop(self, http: HttpRequest) -> Response:
-        wanted = http.path_params["session"]
+        wanted, tenant = http.path_params["session"], http.state.tenant
 
         def drop(store: SessionStore) -> bool:
-            entry = find(store, wanted)
+            entry = _find(store, wanted, tenant)
             if not entry.owner:
                 store.shelf.drop([entry.id])
             return not entry.owner
 
         if not await self._with(drop):
-            text = f"session '{wanted}' is in use: try again when its answer is complete"
+            text = f"session '{wanted[:100]}' is in use: try again when its answer is complete"
             raise ApiError(409, text, code="session_unavailable")
         return JSONResponse({"id": wanted, "object": "session", "deleted": True})
 
     async def _slot(self, http: HttpRequest) -> Response:
-        slot, action = http.path_params["slot"], http.query_params.get("action")
+        number, action = http.path_params["slot"], http.query_params.get("action")
         actions = {"save": self._save, "restore": self._restore, "erase": self._erase}
         if action not in actions:
-            raise ApiError(400, "action is save, restore or erase", param="action", code="invalid_value")
+            raise ApiError(400, "action must be save, restore or erase", param="action", code="invalid_value")
+        count = self._scheduler.slot_count
+        if not re.fullmatch(r"[0-9]{1,9}", number) or int(number) >= count:
+            raise ApiError(404, f"there is no slot {number[:20]}: take 0 to {count - 1}", code="slot_not_found")
         began = time.perf_counter()
-        answer = await actions[action](slot, "" if action == "erase" else await _filename(http))
+        slot = (http.state.tenant, int(number))
+        answer = await actions[action](slot, "" if action == "erase" else await self._filename(http))
         took = round(1000 * (time.perf_counter() - began), 3)
-        return JSONResponse({"id_slot": slot, **answer, "timings": {f"{action}_ms": took}})
+        return JSONResponse({"id_slot": slot[1], **answer, "timings": {f"{action}_ms": took}})
 
-    async def _save(self, slot: int, name: str) -> Json:
+    async def _save(self, slot: Slot, name: str) -> Json:
         """Give the session that ran last on the slot a name. Its K and V are on the drive already."""
 
         def save(store: SessionStore) -> Entry:
             entry = self._on_slot(store, slot)
             with store.index.transaction():
+                other = store.index.named(name, entry.tenant)
+                if other is not None and other.id != entry.id:
+                    text = f"another session is called '{name}': choose another name, or remove that one first"
+                    raise ApiError(409, text, param="filename", code="session_unavailable")
                 store.index.set(entry.id, name=name)
             return entry
 
         entry = await self._with(save)
         return {"filename": name, "n_saved": entry.tokens, "n_written": entry.bytes}
 
-    async def _restore(self, slot: int, name: str) -> Json:
+    async def _restore(self, slot: Slot, name: str) -> Json:
         """Compare a session on the drive with what the index says of it, token by token."""
 
         def restore(store: SessionStore) -> Entry:
-            entry = find(store, name)
-            found = store.finder.check(entry)
+            entry = _find(store, name, slot[0])
+            found = store.finder_of(slot[0]).check(entry)
             if not found:
                 raise InputError(f"session '{name}' is not on the drive any more: its prompt is computed again")
             self._scheduler.slots[slot] = entry.id
@@ -108,7 +125,7 @@ class SessionPaths:
         entry = await self._with(restore)
         return {"filename": name, "n_restored": entry.tokens, "n_read": entry.bytes}
 
-    async def _erase(self, slot: int, name: str) -> Json:
+    async def _erase(self, slot: Slot, name: str) -> Json:
         def erase(store: SessionStore) -> Entry:
             entry = self._on_slot(store, slot)
             store.shelf.drop([entry.id])
@@ -116,11 +133,19 @@ class SessionPaths:
 
         return {"n_erased": (await self._with(erase)).tokens}
 
-    def _on_slot(self, store: SessionStore, slot: int) -> Entry:
+    def _on_slot(self, store: SessionStore, slot: Slot) -> Entry:
         entry = store.index.get(self._scheduler.slots.get(slot, 0))
         if entry is None:
-            raise InputError(f"slot {slot} has no finished sequence")
+            raise InputError(f"slot {slot[1]} has no finished sequence")
         return entry
+
+    async def _filename(self, http: HttpRequest) -> str:
+        body = b""
+        async for chunk in http.stream():
+            body += chunk
+            if len(body) > _BODY_BYTES:
+                raise ApiError(413, f"the body exceeds {_BODY_BYTES} bytes", code="body_too_large")
+        return parse(SlotRequest, body, ignore_unknown=self._ignore_unknown).filename
 
     async def _with(self, work: Callable[[SessionStore], Result]) -> Result:
         """Call `work` in the scheduler's thread. Raises ApiError."""
@@ -134,29 +159,12 @@ class SessionPaths:
             raise ApiError(503, str(error), code="unavailable") from error
 
 
-def find(store: SessionStore, wanted: str) -> Entry:
+def _find(store: SessionStore, wanted: str, tenant: str) -> Entry:
     """The session with this name or number. Raises InputError."""
-    entry = store.index.named(wanted, store.options.tenant)
-    if entry is None and wanted.isdecimal():
-        entry = store.index.get(int(wanted))
-    if entry is None or entry.tenant != store.options.tenant:
+    entry = store.index.look_up(wanted, tenant)
+    if entry is None:
         raise InputError(f"there is no session '{wanted[:100]}'")
     return entry
-
-
-async def _filename(http: HttpRequest) -> str:
-    body = b""
-    async for chunk in http.stream():
-        body += chunk
-        if len(body) > _BODY_BYTES:
-            raise ApiError(413, f"the body exceeds {_BODY_BYTES} bytes", code="body_too_large")
-    try:
-        name = json.loads(body)["filename"]
-    except (ValueError, TypeError, KeyError):
-        name = None
-    if not isinstance(name, str) or not re.fullmatch(NAME, name):
-        raise ApiError(400, "filename is a name of letters, digits, '_', '.' and '-'", param="filename")
-    return name
 
 
 def _card(entry: Entry, now: float, in_memory: bool) -> Json:

@@ -65,7 +65,7 @@ class Running:
 
 
 class Turns:
-    """Begins, advances and ends sequences. `slots`: the session that was kept last on each slot.
+    """Begins, advances and ends sequences. `slots`: the session that each tenant kept last on each slot.
 
     `finished` keeps the sequences that end. All methods are for the scheduler's thread.
     """
@@ -75,7 +75,7 @@ class Turns:
     ) -> None:
         self.finished = finished
         self.running: list[Running] = []
-        self.slots: dict[int, int] = {}
+        self.slots: dict[tuple[str, int], int] = {}
         self._model: PreTrainedModel = checkpoint.model
         self._stop_ids = checkpoint.stop_ids
         self._attachment = attachment
@@ -92,7 +92,7 @@ class Turns:
 
     def begin(self, job: Job) -> None:
         """Let a job join. Raises InputError for the name of a session that is in use."""
-        taken = self.finished.take(job.prompt, job.session, job.new_tokens)
+        taken = self.finished.take(job.prompt, job.session, job.new_tokens, job.tenant)
         taken.cache.measure_unread_anew()
         cached = int(taken.cache.get_seq_length())
         job.slot = min(set(range(self._limits.running)) - {running.job.slot for running in self.running})
@@ -210,9 +210,9 @@ class Turns:
         number, removed, unread = None, running.cache.removed, running.cache.unread_mass()
         self._metrics.removed_tokens.inc(removed - running.removed_before)
         if running.cache.get_seq_length():
-            number = self.finished.keep(running.tokens, running.cache)
+            number = self.finished.keep(running.tokens, running.cache, running.job.tenant)
         else:
             self.finished.drop(running.cache)
         if number is not None:
-            self.slots[running.job.slot] = number
+            self.slots[running.job.tenant, running.job.slot] = number
         running.job.notify(End(error, number, removed, unread))

@@ -24,11 +24,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Waiting:
-    """A request that waits: its prompt, the name of its session or "", and the tokens that it will generate."""
+    """A request that waits: its prompt, the name of its session or "", the tokens that it will generate, and whose it
+    is.
+    """
 
     prompt: tuple[int, ...]
     name: str
     new_tokens: int
+    tenant: str = ""
 
 
 class LookAhead:
@@ -51,7 +54,7 @@ class LookAhead:
                 self._store.discard(self._ready.pop(request))
         full = False
         for request in waiting:
-            known, entry = self._store.finder.longest_prefix(request.prompt[:-1])
+            known, entry = self._store.finder_of(request.tenant).longest_prefix(request.prompt[:-1])
             if entry is None:
                 continue
             wanted.append(entry.id)

@@ -39,7 +39,7 @@ class Finder:
         self.index = shelf.index
         self.stats = shelf.stats
         self._shelf = shelf
-        self._layouts = layouts
+        self.layouts = layouts
         self._governor = governor
 
     def longest_prefix(self, ids: Several[int]) -> tuple[int, Entry | None]:
@@ -63,7 +63,7 @@ class Finder:
 
     def find_named(self, name: str) -> tuple[Entry, Sequence, list[int]] | None:
         """Fork all of the session with this name; None without one."""
-        entry = self.index.named(name, self._shelf.options.tenant)
+        entry = self.index.named(name, self.layouts.tenant)
         if entry is None:
             return None
         forked = self._fork_all(entry)
@@ -73,7 +73,7 @@ class Finder:
         """Fork the session with this name if tokens were removed from its middle, and `ids` begin with all of its
         tokens up to the last removal.
         """
-        entry = self.index.named(name, self._shelf.options.tenant)
+        entry = self.index.named(name, self.layouts.tenant)
         if entry is None or not Record.of(entry.record).removals:
             return None
         forked = self._fork_shortened(entry, ids)
@@ -115,7 +115,7 @@ class Finder:
 
         Empty where this model has no such session, or the drive lost it. Raises TargetError.
         """
-        entry = self.index.named(name, self._shelf.options.tenant) if name else None
+        entry = self.index.named(name, self.layouts.tenant) if name else None
         if entry is None or not self._is_own(entry):
             return []
         one = self._shelf.existing(entry).slices[0]
@@ -135,11 +135,11 @@ class Finder:
 
     def require_own(self, name: str) -> None:
         """Raises InputError for a name that another model has, or a session that is in use."""
-        entry = self.index.named(name, self._shelf.options.tenant)
+        entry = self.index.named(name, self.layouts.tenant)
         if entry is None:
             return
         told = Record.of(entry.record)
-        if told.inputs is not None and told.model == self._layouts.kv.model and not self._is_own(entry):
+        if told.inputs is not None and told.model == self.layouts.kv.model and not self._is_own(entry):
             raise InputError(
                 f"session '{name}' holds layer inputs (X-cache), stored with {told.inputs['arithmetic']}: attach the "
                 "model with X-cache and that arithmetic, choose another name, or drop it first"
@@ -155,12 +155,12 @@ class Finder:
     def _is_own(self, entry: Entry) -> bool:
         """True if this model has kept a session."""
         removals = Record.of(entry.record).removals
-        return any(entry.root == layout.chain.without(removals).root for layout in self._layouts.all)
+        return any(entry.root == layout.chain.without(removals).root for layout in self.layouts.all)
 
     def _longest(self, ids: Several[int]) -> _Known | None:
         """The session with the longest prefix of `ids`, in any layout."""
         known: list[_Known] = []
-        for layout in self._layouts.all:
+        for layout in self.layouts.all:
             chain = layout.chain
             depth, found = self.index.find(chain.root, chain.keys(ids))
             whole = depth * chain.block

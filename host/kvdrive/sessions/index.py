@@ -7,6 +7,7 @@ used. A lost or stale index costs time, never an answer.
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import threading
 import time
@@ -128,6 +129,13 @@ class Index:
         """The session with this name."""
         found = self._entries("WHERE tenant=? AND name=?", (tenant, name))
         return found[0] if found else None
+
+    def look_up(self, wanted: str, tenant: str) -> Entry | None:
+        """The tenant's session with this name, or with this number."""
+        found = self.named(wanted, tenant)
+        if found is None and re.fullmatch(r"[0-9]{1,18}", wanted):
+            found = self.get(int(wanted))
+        return found if found is not None and found.tenant == tenant else None
 
     def entries(self, tenant: str | None = None) -> list[Entry]:
         """All sessions, the last used first."""

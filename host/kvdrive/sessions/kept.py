@@ -14,6 +14,7 @@ from kvdrive.sessions.resume import Way
 
 if TYPE_CHECKING:
     from kvdrive.kvcache.cache import DriveCache
+    from kvdrive.sessions.layouts import Layouts
     from kvdrive.sessions.store import SessionStore
 
 log = logging.getLogger(__name__)
@@ -27,12 +28,16 @@ class KeptSequence:
     `source`: the session that it was forked from, which it replaces once it holds all of its tokens. `recorded`: the
     record that the drives have. `admitted`: what the governor said; None before it was asked. `counted`: tokens whose
     writes were counted, or that were not written again. `way`: how it goes on with tokens that were found; None: none
-    were. `saving`: its save in the background. `full`: why no more changes can be noted; "": they can.
+    were. `saving`: its save in the background. `full`: why no more changes can be noted; "": they can. `layouts`: those
+    of its tenant.
     """
 
-    def __init__(self, store: SessionStore, cache: DriveCache, name: str, way: Way | None = None) -> None:
+    def __init__(
+        self, store: SessionStore, cache: DriveCache, layouts: Layouts, name: str, way: Way | None = None
+    ) -> None:
         self.store = store
         self.cache: DriveCache = cache
+        self.layouts = layouts
         self.name = name
         self.way = way
         self.saving: Future[None] | None = None
@@ -56,7 +61,7 @@ class KeptSequence:
     @property
     def layout(self) -> Record:
         """How it lies on the drives."""
-        return self.store.layouts.of(self.cache.sequences)
+        return self.layouts.of(self.cache.sequences)
 
     @property
     def growing(self) -> GrowingChain:

@@ -14,12 +14,13 @@ from kvdrive.targets.group import split
 
 
 class Layouts:
-    """The part of a session's record that all sessions of a kind have. `shape`: KV heads and head dimension.
+    """The part of a record that all sessions of a tenant and a kind have. `shape`: KV heads and head dimension.
 
     `inputs` is None without X-cache: sessions that hold layer inputs are then not found.
     """
 
     def __init__(self, backing: Backing, shape: tuple[int, int], tenant: str, append_options: int) -> None:
+        self.tenant = tenant
         kv_heads, head_dim = shape
         drives = len(backing.queues)
         block = block_tokens(head_dim, backing.stored_as)

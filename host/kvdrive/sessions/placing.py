@@ -39,25 +39,24 @@ class Places(Protocol):
 class Placing:
     """Chooses for one store, by `costs`, among the places of its model."""
 
-    def __init__(self, places: Places, costs: Costs, finder: Finder) -> None:
+    def __init__(self, places: Places, costs: Costs) -> None:
         self._places = places
         self._costs = costs
-        self._finder = finder
 
     @property
     def in_memory(self) -> bool:
         """True if running sequences are in memory, as far as it has room."""
         return self._places.fits(0)
 
-    def pays_anew(self, request: Waiting) -> bool:
-        """True if not even opening a stored session pays: everything is computed, and written, again.
+    def pays_anew(self, request: Waiting, finder: Finder) -> bool:
+        """True if not even opening a session that `finder` finds pays: everything is computed, and written, again.
 
         On the drives False as long as no rates are known: they attend.
         """
         in_memory = self._places.fits(len(request.prompt) + request.new_tokens)
         if not request.prompt or not (in_memory or self._costs.known):
             return False
-        known, entry = self._finder.longest_prefix(request.prompt[:-1])
+        known, entry = finder.longest_prefix(request.prompt[:-1])
         if entry is None or known == 0:
             return False
         turn = self._turn(request, entry, known, in_memory=in_memory)

@@ -119,20 +119,20 @@ class Saving:
         kept.counted = max(kept.counted, tokens)
         kept.source = None if replaced is not None else kept.source
         self._shelf.remove(gone)
-        self._shelf.enforce()
+        self._shelf.enforce(told.tenant)
 
     def _new_entry(self, kept: KeptSequence, told: Record) -> NewEntry:
         numbers = {queue: number for number, queue in enumerate(self._shelf.backing.queues)}
         slices = [[numbers[s.queue], s.session.number, s.first, s.last] for s in kept.cache.sequences[0]]
         return NewEntry(
-            kept.growing.root, self._shelf.options.tenant, told.model, slices, told.text(), told.bytes_per_token,
+            kept.growing.root, told.tenant, told.model, slices, told.text(), told.bytes_per_token,
             told.block, kept.name, self._owner, kept.saved, kept.tail, kept.growing.last,
         )  # fmt: skip
 
     def _replaced(self, kept: KeptSequence) -> Entry | None:
         """The session that `kept` takes the place of: the one of its name, or the one that it goes on with."""
         if kept.name:
-            named = self._index.named(kept.name, self._shelf.options.tenant)
+            named = self._index.named(kept.name, kept.layouts.tenant)
             return named if named is not None and named.id != kept.number and not owner.is_alive(named.owner) else None
         source = None if kept.source is None else self._index.get(kept.source.id)
         if source is None or Record.of(source.record).removals != kept.removals:

@@ -87,8 +87,8 @@ class Shelf:
         for entry in gone:
             self.existing(entry).erase()
 
-    def enforce(self) -> int:
-        """Remove what the bounds do not allow. Returns how many sessions left."""
+    def enforce(self, tenant: str) -> int:
+        """Remove what the bounds do not allow, of `tenant` and of all together. Returns how many sessions left."""
         bounds, index = self.options.bounds, self.index
         gone: list[Entry] = []
         with index.transaction():
@@ -98,7 +98,6 @@ class Shelf:
                 while old := index.first("used", "used < ?", (index.now - bounds.seconds,)):
                     gone += [old]
                     index.remove(old.id)
-            tenant = self.options.tenant
             quota = index.quota(tenant)
             quota = bounds.tenant_bytes if quota is None else quota
             gone += self._shrink(lambda: bool(quota) and index.bytes(tenant) > quota, tenant)

@@ -54,6 +54,7 @@ _stores = itertools.count()
 class SessionStore:
     """Sessions of one model on one group of drives. `shape`: the model's KV heads and head dimension.
 
+    What one tenant keeps, another one does not find; `options.tenant` is whose sessions are meant where none is named.
     `places` makes empty caches of the attached model, and says what loading into memory costs. Raises InputError.
     """
 
@@ -76,10 +77,12 @@ class SessionStore:
         self.costs = Costs(costs_file(index.path), self._rates_key(), places.measure)
         self._saver = ThreadPoolExecutor(1, "kvdrive-saver")
         self._owner = owner.this_process(next(_stores))
-        self.layouts = Layouts(backing, shape, options.tenant, int(places.on_drives().append_options))
+        append_options = int(places.on_drives().append_options)
+        self._layouts_of = partial(Layouts, backing, shape, append_options=append_options)
+        self._finders: dict[str, Finder] = {}
         self.saving = Saving(self.shelf, self.governor, self._owner)
-        self.finder = Finder(self.shelf, self.layouts, self.governor)
-        self.placing = Placing(places, self.costs, self.finder)
+        self.finder = self.finder_of(options.tenant)
+        self.placing = Placing(places, self.costs)
         self.ahead = LookAhead(self)
         self._open: list[KeptSequence] = []
         with index.transaction():
@@ -89,34 +92,47 @@ class SessionStore:
     @property
     def block(self) -> int:
         """Tokens of a block."""
-        return self.layouts.kv.block
+        return self.finder.layouts.kv.block
 
     # ---- finding ----
 
+    def finder_of(self, tenant: str) -> Finder:
+        """What finds the sessions of a tenant."""
+        if tenant not in self._finders:
+            self._finders[tenant] = Finder(self.shelf, self._layouts_of(tenant=tenant), self.governor)
+        return self._finders[tenant]
+
     def cache(
-        self, ids: torch.Tensor | Several[int] = (), name: str = "", *, find: bool = True, new_tokens: int = STEPS
+        self,
+        ids: torch.Tensor | Several[int] = (),
+        name: str = "",
+        *,
+        find: bool = True,
+        new_tokens: int = STEPS,
+        tenant: str | None = None,
     ) -> DriveCache:
         """A cache that holds as many of the first tokens of `ids` [tokens] or [1, tokens] as the drives have.
 
         At most all but the last; without `ids` all tokens of the session called `name`. It is kept while the model
         computes, as `name` if there is one. `find` False: it is empty. `new_tokens`: how many will be generated behind
-        `ids`. Where sequences are in memory, the fastest way is taken (`resume`): the tokens are loaded, or the drive
-        attends to them, or the cache is empty because computing them again is faster.
+        `ids`. `tenant`: whose it is; None: `options.tenant`. Where sequences are in memory, the fastest way is taken
+        (`resume`): the tokens are loaded, or the drive attends to them, or the cache is empty because computing them
+        again is faster.
 
         Raises InputError for a name that belongs to another model or is in use, TargetError.
         """
-        request = Waiting(tuple(_plain(ids)), name, new_tokens)
+        request = Waiting(tuple(_plain(ids)), name, new_tokens, self.options.tenant if tenant is None else tenant)
         return self.ahead.take(request) or self._begin(request, find=find)
 
     def _begin(self, request: Waiting, *, find: bool = True, ahead: bool = False) -> DriveCache:
         """See `cache`. `ahead`: the request waits, so that all layers may be loaded before the first one computes."""
-        wanted, name = list(request.prompt), request.name
+        wanted, name, finder = list(request.prompt), request.name, self.finder_of(request.tenant)
         if name:
-            self.finder.require_own(name)
-        found = self.finder.find_shortened(name, wanted) if name and wanted else None
-        anew = find and found is None and self.placing.pays_anew(request)
+            finder.require_own(name)
+        found = finder.find_shortened(name, wanted) if name and wanted else None
+        anew = find and found is None and self.placing.pays_anew(request, finder)
         if find and found is None and not anew:
-            found = self.finder.find_named(name) if name and not wanted else self.finder.find(wanted)
+            found = finder.find_named(name) if name and not wanted else finder.find(wanted)
         self.stats.lookups += find or found is not None
         try:
             cache, way = self.placing.cache_for(request, found, ahead=ahead)
@@ -125,7 +141,7 @@ class SessionStore:
             if found is not None:
                 trim_all([found[1]])
             raise
-        kept = KeptSequence(self, cache, name, "recompute" if anew else way)
+        kept = KeptSequence(self, cache, finder.layouts, name, "recompute" if anew else way)
         cache.keeper = kept
         self.stats.count(kept.way)
         if found is not None:
@@ -282,7 +298,7 @@ class SessionStore:
             kept.settle()
             if kept.admitted is False:
                 with self.index.transaction():  # somebody who goes on with all of it wants it a second time
-                    self.index.wanted(self._wanted_keys(kept.ids))
+                    self.index.wanted(_wanted_keys(kept, kept.ids))
             elif kept.ids and kept.stored:
                 self.keep(cache)
         except (CommandError, TargetError, sqlite3.Error) as error:
@@ -296,7 +312,7 @@ class SessionStore:
                 cache.let_go()
                 self.close_entry(kept)
             cache.reset()
-        self.shelf.enforce()
+        self.shelf.enforce(kept.layouts.tenant)
         return kept.number
 
     def release(self, cache: DriveCache) -> int | None:
@@ -311,14 +327,10 @@ class SessionStore:
     def _admits(self, kept: KeptSequence, ids: list[int]) -> bool:
         """True if a sequence that begins with `ids` is written for later use. The governor is asked once."""
         if kept.admitted is None:
-            keys = self._wanted_keys(ids)
+            keys = _wanted_keys(kept, ids)
             with self.index.transaction():
                 kept.admitted = bool(kept.name) or kept.source is not None or self.governor.admits(keys)
         return kept.admitted
-
-    def _wanted_keys(self, ids: list[int]) -> list[int]:
-        """The names under which the governor knows a prompt, in whatever layout it would be stored."""
-        return list(self.layouts.kv.chain.keys(ids))
 
     # ---- removing ----
 
@@ -376,6 +388,11 @@ class SessionStore:
             self.index.close_owned(self._owner)
         self._saver.shutdown()
         self.index.close()
+
+
+def _wanted_keys(kept: KeptSequence, ids: list[int]) -> list[int]:
+    """The names under which the governor knows a prompt, in whatever layout it would be stored."""
+    return list(kept.layouts.kv.chain.keys(ids))
 
 
 def _plain(ids: torch.Tensor | Several[int]) -> list[int]:

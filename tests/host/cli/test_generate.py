@@ -255,7 +255,7 @@ def test_policies_read_less(generate, policy):
         (["--prompt", "x", "--max-new-tokens", 4096], InputError, "exceed the 4096 positions"),
         (["--prompt", "x", "--check", "--temperature", 1], InputError, "leave --temperature out"),
         (["--prompt", "x", "--prompt", "y", "--batch", 1], InputError, "--batch 1 is less than the 2 prompts"),
-        (["--prompt", "x", "--ratio", "1/8"], InputError, "exact attention has no compression ratio"),
+        (["--prompt", "x", "--ratio", "1/8"], InputError, "--ratio goes with a policy other than exact"),
         (["--prompt", "x", "--attention", "sparf", "--ratio", "8"], InputError, "outside (0, 1]"),
         (["--prompt", "x", "--preset", "floppy"], TargetError, "unknown preset 'floppy'"),
     ],

@@ -154,8 +154,8 @@ def test_slots_save_and_restore(serve):
         ("action=copy", {"filename": "x"}, 400),
         ("action=save", {}, 400),
     ):
-        assert server.client.post(f"/slots/7?{query}", json=body).status_code == status
-    empty = server.client.post("/slots/7?action=save", json={"filename": "x"})
+        assert server.client.post(f"/slots/3?{query}", json=body).status_code == status
+    empty = server.client.post("/slots/3?action=save", json={"filename": "x"})
     assert empty.json()["error"]["code"] == "session_not_found"
 
 

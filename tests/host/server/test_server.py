@@ -225,15 +225,15 @@ GOOD = {"model": "tiny", "prompt": "x", "max_tokens": 2}
         ({"prompt": ""}, 400, "prompt"),
         ({"prompt": [1, 300]}, 400, "prompt"),
         ({"prompt": [-1]}, 400, "prompt"),
-        ({"prompt": []}, 400, None),
-        ({"prompt": ["a", "b"]}, 400, None),
+        ({"prompt": []}, 400, "prompt"),
+        ({"prompt": ["a", "b"]}, 400, "prompt"),
         ({"max_tokens": 0}, 400, "max_tokens"),
-        ({"max_tokens": 4096}, 400, "prompt"),
+        ({"max_tokens": 4096}, 400, "max_tokens"),
         ({"temperature": 3}, 400, "temperature"),
         ({"top_p": 0}, 400, "top_p"),
         ({"n": 2}, 400, "n"),
         ({"logprobs": 5}, 400, "logprobs"),
-        ({"stop": ["a"] * 5}, 400, None),
+        ({"stop": ["a"] * 5}, 400, "stop"),
         ({"logit_bias": {"1": 5}}, 400, "logit_bias"),
         ({"prompt": "word " * 3000}, 400, "prompt"),
     ],
@@ -287,8 +287,12 @@ def test_any_body_is_answered_or_refused(server, change, chat):
 def test_a_key_is_asked_for_and_sigterm_ends_the_process(checkpoint, tmp_path):
     server = Server(checkpoint, tmp_path, key="secret")
     assert server.complete(prompt="x", max_tokens=1).status_code == 401
-    server.client.headers["Authorization"] = "Bearer secret"
-    assert server.complete(prompt="x", max_tokens=1).status_code == 200
+    for scheme in ("Bearer", "bearer", "BEARER"):
+        server.client.headers["Authorization"] = f"{scheme} secret"
+        assert server.complete(prompt="x", max_tokens=1).status_code == 200
+    for header in ("secret", "Basic secret", "Bearer", "Bearer secret secret", "Bearer \u00fc"):
+        server.client.headers["Authorization"] = header
+        assert server.complete(prompt="x", max_tokens=1).status_code == 401
     del server.client.headers["Authorization"]
     assert server.client.get("/health").json() == {"status": "ok"}
     assert server.client.get("/metrics").status_code == 401
