@@ -47,7 +47,7 @@ $(STAMPS)/runtime: $(STAMPS)/environment pyproject.toml constraints.txt scripts/
 
 $(STAMPS)/native: $(STAMPS)/runtime $(NATIVE_SOURCES) CMakeLists.txt
 	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) scripts/step.sh "native extension" \
-		$(PIP) install --no-build-isolation --no-deps --editable .
+		$(PIP) --verbose --verbose install --no-build-isolation --no-deps --editable . # verbose: step.sh counts files
 	@touch $@
 
 $(STAMPS)/develop: $(STAMPS)/native $(STAMPS)/system-rtl
