@@ -151,6 +151,10 @@ link: setup $(if $(OPEN),$(STAMPS)/pnr-$(OPEN)) ## bitstream with Vitis or Vivad
 	@$(if $(OPEN),PYTHONPATH=sim:scripts $(BIN)/python -m pnr $(or $(KERNEL),page_filter) --platform $(PLATFORM),$(VENDOR))
 	@$(if $(OPEN),$(BIN)/python scripts/hardware.py)
 
+.PHONY: wheel
+wheel: setup ## a manylinux wheel for this Python in dist/, with the compiled kernels, checked by auditwheel
+	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) scripts/step.sh "wheel" scripts/wheel.sh $(BIN)/python dist
+
 # ---- check ----
 
 .PHONY: fuzz-drive
