@@ -10,7 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-NATIVE_SOURCES := $(shell find hls sim/drive -name '*.hpp' -o -name '*.cpp')
+NATIVE_SOURCES := $(shell find sim/drive hls/common/abi.hpp hls/group_choice/abi.hpp -name '*.hpp' -o -name '*.cpp')
 CPP_SOURCES := $(filter-out hls/common/abi.hpp sim/drive/commands/wire.hpp sim/drive/engine/cycles.hpp sim/drive/engine/limits.hpp,$(shell find hls sim tests scripts -name '*.hpp' -o -name '*.cpp'))
 export PYTHONPATH := sim
 # As in host/kvdrive/cli/main.py, for the benchmarks.
@@ -47,7 +47,7 @@ $(STAMPS)/runtime: $(STAMPS)/environment pyproject.toml constraints.txt scripts/
 
 $(STAMPS)/native: $(STAMPS)/runtime $(NATIVE_SOURCES) CMakeLists.txt
 	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) scripts/step.sh "native extension" \
-		$(PIP) install --no-build-isolation --no-deps --editable .
+		$(PIP) --verbose --verbose install --no-build-isolation --no-deps --editable . # verbose: step.sh counts files
 	@touch $@
 
 $(STAMPS)/develop: $(STAMPS)/native $(STAMPS)/system-rtl
@@ -58,7 +58,7 @@ $(STAMPS)/develop: $(STAMPS)/native $(STAMPS)/system-rtl
 # The parts that are built where the vendor's runtime is installed. Without it, tests of cards are skipped.
 $(STAMPS)/xrt: $(STAMPS)/native scripts/system_packages.sh
 	@scripts/step.sh "system packages (xrt)" scripts/system_packages.sh xrt || echo "kvdrive: tests of cards will be skipped"
-	@test -e build/native/libkvdrive_kernels.so || scripts/step.sh "native extension for cards" $(PIP) install --no-build-isolation --no-deps --editable .
+	@test -e build/native/libkvdrive_xrt.so || scripts/step.sh "native extension for cards" $(PIP) install --no-build-isolation --no-deps --editable .
 	@touch $@
 
 # A browser. Without one, its tests are skipped.
@@ -151,6 +151,10 @@ link: setup $(if $(OPEN),$(STAMPS)/pnr-$(OPEN)) ## bitstream with Vitis or Vivad
 	@$(if $(OPEN),PYTHONPATH=sim:scripts $(BIN)/python -m pnr $(or $(KERNEL),page_filter) --platform $(PLATFORM),$(VENDOR))
 	@$(if $(OPEN),$(BIN)/python scripts/hardware.py)
 
+.PHONY: wheel
+wheel: setup ## a manylinux wheel for this Python in dist/, with the compiled kernels, checked by auditwheel
+	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) scripts/step.sh "wheel" scripts/wheel.sh $(BIN)/python dist
+
 # ---- check ----
 
 .PHONY: fuzz-drive
@@ -175,7 +179,6 @@ PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --no-loadscope-reor
 .PHONY: test
 test: setup $(STAMPS)/system-check $(STAMPS)/system-fuzz $(STAMPS)/xrt ## everything that CI runs
 	@$(PYTEST) --store-durations -m "not slow" $(PYTEST_ARGS)
-	@$(BIN)/python -m csim --small --sanitize --jobs $(JOBS) --seed $(SEED)
 
 .PHONY: time-setup
 time-setup: setup ## how long `make run` and `make test` take in fresh clones; half an hour alone on the machine -> CONTRIBUTING.md
@@ -191,7 +194,6 @@ FULL = $(addprefix $(STAMPS)/,system-check system-fuzz system-arm page xrt pnr-e
 .PHONY: test-full
 test-full: setup $(FULL) ## the tests and the slow ones
 	@$(PYTEST) $(PYTEST_ARGS)
-	@$(BIN)/python -m csim --sanitize --jobs $(JOBS) --seed $(SEED)
 
 .PHONY: lint
 lint: setup $(STAMPS)/system-lint $(STAMPS)/system-arm ## ruff, mypy, clang-format, clang-tidy

@@ -13,6 +13,8 @@ U32 = NDArray[np.uint32]
 I32 = NDArray[np.int32]
 I64 = NDArray[np.int64]
 
+def prepare_attention(group: int) -> None: ...
+
 class Engine:
     def __init__(self, name: str, threads: int = 1) -> None: ...
     @property

@@ -1,42 +1,16 @@
-"""Compile the testbench of a kernel with g++, and with clang under sanitizers."""
+"""Build the testbench of a kernel with g++, and with clang under sanitizers. Objects are those of sim/compiled."""
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
-from csim.ap_headers import ap_headers
+from compiled.build import BuildError, link, objects
+from compiled.recipe import PLAIN, ROOT, SANITIZED, Unit
+from compiled.store import Store
 
-ROOT = Path(__file__).resolve().parents[2]
-OUT = ROOT / "build/csim"
-
-WARNINGS = (
-    "-Wall",
-    "-Wextra",
-    "-Werror",
-    "-Wno-unknown-pragmas",  # HLS pragmas
-    "-Wno-unused-label",  # loop labels, for the reports of the HLS tools
-    "-Wno-uninitialized",  # the vendor's wide integers mask their top word before its first write
-    "-Wno-maybe-uninitialized",
-)
-# clang compiles checked code in half of g++'s time, and is a second compiler for the kernels. g++ warns.
-SANITIZER = "clang++-19"
-SANITIZE = (
-    "-O1",
-    "-g1",
-    "-w",
-    "-fsanitize=address,undefined",
-    "-fno-sanitize=shift-base",  # the vendor's integers shift negative values left, which is defined only since C++20
-    "-fno-sanitize-recover=all",
-    "-fno-omit-frame-pointer",
-)
-
-
-class BuildError(Exception):
-    """The compiler refused a source, or a tool is missing; the text says what to do."""
+__all__ = ["BuildError", "build", "compile_program", "kernels", "sources"]
 
 
 def kernels() -> list[str]:
@@ -52,44 +26,34 @@ def sources(kernel: str) -> list[Path]:
     return [*(bench.parent / name for name in names), bench]
 
 
+def units(
+    files: Sequence[Path], *, sanitize: bool = False, extra: Sequence[str] = (), kernels_as: str = "c++17"
+) -> list[Unit]:
+    """How C++ files are compiled. `kernels_as`: the standard of all files but the testbench, which is C++17."""
+    flavour = SANITIZED if sanitize else PLAIN
+    return [
+        Unit(file.stem, file, flavour, "c++17" if file.stem.endswith("_tb") else kernels_as, tuple(extra))
+        for file in files
+    ]
+
+
 def compile_program(
     files: Sequence[Path],
-    program: Path,
+    name: str,
     *,
     sanitize: bool = False,
     extra: Sequence[str] = (),
     kernels_as: str = "c++17",
+    store: Store | None = None,
 ) -> Path:
-    """Compile C++ `files` into `program`, through ccache where installed; `extra` flags come last.
+    """Compile C++ `files` into a program of `store`; `extra` flags come last.
 
-    `kernels_as`: the standard of all files but the testbench, which is C++17.
-
-    Raises BuildError with the compiler's messages.
+    Raises BuildError with the compiler's messages, or with what to install.
     """
-    program.parent.mkdir(parents=True, exist_ok=True)
-    compiler = SANITIZER if sanitize else "g++"
-    cached = [ccache] if (ccache := shutil.which("ccache")) else []
-    flags = SANITIZE if sanitize else ("-O2", *WARNINGS)
-    paths = [f"-I{ROOT / 'hls'}", "-isystem", str(ap_headers()), *extra]
-    objects = []
-    for file in files:
-        target = program.parent / f"{program.name}.{file.stem}.o"
-        standard = "c++17" if file.stem.endswith("_tb") else kernels_as
-        _run([*cached, compiler, f"-std={standard}", *flags, *paths, "-c", str(file), "-o", str(target)])
-        objects.append(str(target))
-    _run([compiler, *flags, *objects, "-o", str(program)])
-    return program
+    parts = objects(units(files, sanitize=sanitize, extra=extra, kernels_as=kernels_as), store)
+    return link(name, parts, SANITIZED if sanitize else PLAIN, executable=True, store=store)
 
 
 def build(kernel: str, *, sanitize: bool = False) -> Path:
     """Compile the kernel and its testbench; returns the program."""
-    return compile_program(sources(kernel), OUT / (f"{kernel}_sanitize" if sanitize else kernel), sanitize=sanitize)
-
-
-def _run(command: list[str]) -> None:
-    for compiler, setup in (("g++", "make setup"), (SANITIZER, "scripts/system_packages.sh fuzz")):
-        if compiler in command and shutil.which(compiler) is None:
-            raise BuildError(f"{compiler} not found: run `{setup}`, which installs it")
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise BuildError(f"{' '.join(command)}\n{done.stderr[-8000:]}")
+    return compile_program(sources(kernel), f"{kernel}_tb", sanitize=sanitize)

@@ -16,7 +16,6 @@
 namespace kvdrive {
 namespace {
 
-constexpr std::uint32_t kPolynomial = 0x82f63b78;
 constexpr std::size_t kSlices = 8;
 using Tables = std::array<std::array<std::uint32_t, 256>, kSlices>;
 
@@ -25,7 +24,7 @@ constexpr Tables make_tables() {
   Tables tables{};
   for (std::uint32_t b = 0; b < 256; ++b) {
     std::uint32_t crc = b;
-    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ (crc & 1 ? kPolynomial : 0);
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ (crc & 1 ? kCrc32cPolynomial : 0);
     tables[0][b] = crc;
   }
   for (std::size_t n = 1; n < kSlices; ++n) {

@@ -13,13 +13,11 @@ namespace kvdrive {
 #if defined(__x86_64__)
 namespace {
 
-constexpr std::uint32_t kPolynomial = 0x82f63b78;
-
 // Computes x^power modulo the polynomial, with its bits reversed. The result is shifted left by one, because the
 // product of two reversed numbers comes out shifted right by one.
 constexpr std::int64_t x_to_the(int power) {
   std::uint32_t value = 0x80000000;
-  for (int i = 0; i < power; ++i) value = (value >> 1) ^ (value & 1 ? kPolynomial : 0);
+  for (int i = 0; i < power; ++i) value = (value >> 1) ^ (value & 1 ? kCrc32cPolynomial : 0);
   return static_cast<std::int64_t>(std::uint64_t{value} << 1);
 }
 

@@ -8,6 +8,7 @@
 
 namespace kvdrive {
 
+inline constexpr std::uint32_t kCrc32cPolynomial = 0x82f63b78;  // bits reversed
 inline constexpr std::size_t kFoldBytes = 256;
 
 // True if this processor has the instructions that fold_crc32c needs.

@@ -9,8 +9,9 @@ import sys
 import zipfile
 from pathlib import Path
 
+from compiled.build import shared_object
 from kvdrive.xrt import image
-from rtl.kernels import ROOT
+from rtl.kernels import ROOT, find_tops
 from xrt import axlf
 
 PLATFORM = "xilinx_u2_gen3x4_xdma_gc_2_202110_1"
@@ -22,10 +23,10 @@ DESIGN, KERNELS = "design.xml", "kernels.so"  # beside it
 _BANK = axlf.Bank("bank0", 0, 4 << 30)
 
 
-def kernels_library() -> Path | None:
-    """The shared library of the compiled kernels; None where the native build has none."""
-    found = sorted((ROOT / "build/native").glob("libkvdrive_kernels.so"))
-    return found[0] if found else None
+def kernels_library(*tops: str) -> Path:
+    """A shared object with these tops, compiled from the HLS sources. Raises compiled.build.BuildError."""
+    sources = (top.source.stem for name in tops for top in find_tops(name))
+    return shared_object(list(dict.fromkeys(sources)))
 
 
 def describe(tops: list[str], units: int = 1, platform: str = PLATFORM) -> axlf.Image:
@@ -40,9 +41,10 @@ def describe(tops: list[str], units: int = 1, platform: str = PLATFORM) -> axlf.
     return axlf.Image(platform, _PART, clock, (_BANK,), tuple(kernels))
 
 
-def write_image(path: Path, tops: list[str], units: int, mode: str, library: bytes, platform: str = PLATFORM) -> None:
-    """An image and its text. `library`: the compiled kernels."""
+def write_image(path: Path, tops: list[str], units: int, mode: str, platform: str = PLATFORM) -> None:
+    """An image with the compiled kernels `tops`, and its text. Raises compiled.build.BuildError."""
     described = describe(tops, units, platform)
+    library = kernels_library(*tops).read_bytes()
     path.write_bytes(axlf.write(described, mode, _simulation(described, library) if mode == "hw_emu" else library))
     names = [(kernel.name, name) for kernel in described.kernels for name, _ in kernel.instances]
     image.write_text(path, platform, names, 0, described.clock_mhz)

@@ -94,6 +94,19 @@ def test_a_step_is_one_line_with_its_time():
     assert re.fullmatch(r"kvdrive: packages \.\.\. \d+ s\n", done.stdout)
 
 
+def test_a_long_build_says_how_far_it_is(tmp_path):
+    """The command goes on when its count has been seen."""
+    wait = f"echo '[3/120] Building CXX'; until [ -e {tmp_path}/seen ]; do sleep 0.05; done"
+    environment = os.environ | {"KVDRIVE_STEP_SECONDS": "0"}
+    command = [STEP, "native extension", "bash", "-c", wait]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        line = next(line for line in process.stdout if "3 of 120" in line)
+        (tmp_path / "seen").touch()
+        rest = process.stdout.read()
+    assert re.fullmatch(r"kvdrive: native extension \.\.\. 3 of 120 files, \d+ s so far\n", line)
+    assert re.search(r" \d+ s\n$", rest)
+
+
 def test_a_step_that_fails_shows_what_it_said():
     done = step("bash", "-c", "echo no such package; exit 3")
     assert done.returncode == 3

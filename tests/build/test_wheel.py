@@ -1,5 +1,6 @@
 """The wheel in environments outside the source tree: its names, its files, its commands."""
 
+import re
 import subprocess
 import sys
 import sysconfig
@@ -12,6 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from packaging.requirements import Requirement
+from packaging.version import Version
+
+from compiled.recipe import kernels
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(sysconfig.get_path("purelib"))
@@ -27,6 +31,12 @@ def wheel(tmp_path_factory):
     subprocess.run([sys.executable, "-m", "pip", "wheel", "--quiet", *options, str(ROOT)], check=True)
     (path,) = place.glob("*.whl")
     return path
+
+
+def version_of_changelog():
+    """The version that CHANGELOG.md describes first: 0.2 (not released) is any development version of 0.2.0."""
+    first = re.search(r"^## (\S+)( \(not released\))?$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    return first.group(1), bool(first.group(2))
 
 
 def environment(folder, wheel):
@@ -81,6 +91,61 @@ def whole(wheel, tmp_path_factory):
     (site,) = folder.glob("lib/python*/site-packages")
     (site / "others.pth").write_text(f"{HERE}\n")  # .pth files there, and so the source tree, are ignored
     return kvdrive
+
+
+def test_the_engine_is_in_two_parts(wheel):
+    """The native module has no kernel in it. Each kernel is a file beside it, which loads alone."""
+    names = zipfile.ZipFile(wheel).namelist()
+    assert sorted(name for name in names if name.startswith("kvdrive/_kernels/")) == [
+        f"kvdrive/_kernels/{kernel}.so" for kernel in sorted(kernels())
+    ]
+    assert [name for name in names if re.fullmatch(r"kvdrive/_native\.[\w-]+\.so", name)]
+    assert "kvdrive/py.typed" in names
+    assert "kvdrive/_native.pyi" in names
+
+
+def test_the_version_is_that_of_the_changelog(wheel, bare):
+    number, unreleased = version_of_changelog()
+    version = Version(run(bare, "--version").stdout.split()[1])
+    assert version.base_version.startswith(number)
+    assert version.is_devrelease == unreleased
+    assert wheel.name.split("-")[1] == str(version)
+
+
+def test_a_kernel_that_is_missing_or_damaged_is_named(bare):
+    """A wheel's kernels are not made anew: they come with it."""
+    (site,) = bare.parents[1].glob("lib/python*/site-packages")
+    kernel = site / "kvdrive/_kernels/argtopk.so"
+    whole = kernel.read_bytes()
+    call = [
+        bare.with_name("python"),
+        "-c",
+        "import numpy, kvdrive._native as n; n.Engine('hls').argtopk(numpy.ones(9, numpy.uint16), 2)",
+    ]
+    try:
+        for damage, words in (
+            (kernel.unlink, "is missing in"),
+            (lambda: kernel.write_bytes(whole[:1000]), "cannot be loaded"),
+        ):
+            damage()
+            done = subprocess.run(call, capture_output=True, text=True, check=False)
+            assert f"TargetError: the kernel argtopk {words}" in done.stderr
+            assert "install kvdrive again" in done.stderr
+    finally:
+        kernel.write_bytes(whole)
+    assert subprocess.run(call, check=False).returncode == 0
+
+
+def test_auditwheel_makes_it_a_manylinux_wheel(wheel, tmp_path):
+    """It carries the libraries that not every Linux has, and nothing else is missing."""
+    tools = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
+    repair = [sys.executable, "-m", "auditwheel", "repair", "--plat", "auto", "-w", tmp_path, wheel]
+    subprocess.run(repair, check=True, capture_output=True, env=tools)
+    (repaired,) = tmp_path.glob("kvdrive-*-manylinux_*.whl")
+    libraries = [
+        name for name in zipfile.ZipFile(repaired).namelist() if name.startswith("kvdrive.libs/") and ".so" in name
+    ]
+    assert [re.match(r"kvdrive.libs/(\w+)-", name).group(1) for name in libraries] == ["libcrypto"]
 
 
 def test_one_top_level_name(wheel):

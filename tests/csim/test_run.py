@@ -8,23 +8,41 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compiled.build import compiler_version, objects
+from compiled.recipe import HLS, ROOT, WARNINGS
+from compiled.store import Store
 from csim import argtopk, build, run, vectors
 from csim.ap_headers import ap_headers
 from rtl.kernels import find_tops
 
-pytestmark = pytest.mark.xdist_group("csim")
-
 SEED = 20
+FEWEST = {"primitives": 40}  # cases, each of many words; of any other testbench 100
 STREAMS = {"argtopk": {"key_beats", "groups", "masks"}, "page_filter": {"chunks", "marked"}}
 
 
-@pytest.mark.parametrize("kernel", STREAMS)
-def test_kernel_equals_golden(kernel: str) -> None:
-    result = run.run_kernel(kernel, SEED, small=True)
+@pytest.mark.parametrize(
+    ("kernel", "sanitize"),
+    [
+        pytest.param(kernel, sanitize, marks=pytest.mark.xdist_group(f"csim-{kernel}-{sanitize}"))
+        for kernel in build.kernels()
+        for sanitize in (False, True)
+    ],
+)
+def test_kernel_equals_golden(kernel: str, sanitize: bool) -> None:
+    """The reduced set of cases: plain, where all stages advance in lockstep, and checked, where each one runs ahead."""
+    result = run.run_kernel(kernel, SEED, sanitize=sanitize, small=True)
     assert (result.mismatches, result.shown) == (0, [])
-    assert result.cases > 100
+    assert result.cases >= FEWEST.get(kernel, 100)
     assert result.values > result.cases
-    assert {stream["name"] for stream in result.streams} >= STREAMS[kernel]
+    assert {stream["name"] for stream in result.streams} >= STREAMS.get(kernel, set())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", build.kernels())
+def test_kernel_equals_golden_in_all_cases(kernel: str) -> None:
+    result = run.run_kernel(kernel, SEED, small=False)
+    assert (result.mismatches, result.shown) == (0, [])
+    assert result.cases >= FEWEST.get(kernel, 100)
 
 
 def test_a_wrong_expectation_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -53,16 +71,20 @@ def test_a_testbench_without_a_report_is_an_error(tmp_path: Path) -> None:
 def test_a_source_with_a_warning_does_not_build(tmp_path: Path) -> None:
     (tmp_path / "bad.cpp").write_text("int main() { int unused; }\n")
     with pytest.raises(build.BuildError, match="unused variable"):
-        build.compile_program([tmp_path / "bad.cpp"], tmp_path / "bad")
+        build.compile_program([tmp_path / "bad.cpp"], "bad", store=Store(tmp_path))
 
 
-@pytest.mark.parametrize(("sanitize", "message"), [(False, "make setup"), (True, "system_packages.sh fuzz")])
+@pytest.mark.parametrize(
+    ("sanitize", "message"), [(False, "system_packages.sh build"), (True, "system_packages.sh fuzz")]
+)
 def test_a_missing_compiler_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, sanitize: bool, message: str
 ) -> None:
-    monkeypatch.setattr(build.shutil, "which", lambda program: None)
+    compiler_version.cache_clear()
+    monkeypatch.setattr("compiled.build.shutil.which", lambda program: None)
+    (tmp_path / "any.cpp").touch()
     with pytest.raises(build.BuildError, match=message):
-        build.compile_program([tmp_path / "any.cpp"], tmp_path / "any", sanitize=sanitize)
+        build.compile_program([tmp_path / "any.cpp"], "any", sanitize=sanitize, store=Store(tmp_path))
 
 
 def test_an_unknown_kernel_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,7 +97,7 @@ def test_an_unknown_kernel_is_refused(capsys: pytest.CaptureFixture[str]) -> Non
 def test_every_kernel_has_a_description_a_testbench_and_cases() -> None:
     for kernel in build.kernels():
         assert all(path.is_file() for path in build.sources(kernel))
-        assert (build.ROOT / "sim/csim" / f"{kernel}.py").is_file()
+        assert (ROOT / "sim/csim" / f"{kernel}.py").is_file()
 
 
 ATTENTION = pytest.param("attention", marks=pytest.mark.slow)  # eight tops to compile
@@ -89,14 +111,15 @@ AS_THE_VENDOR = ("-D__VITIS_HLS__", "-pedantic-errors", f"-I{STAND_IN}")
 @pytest.mark.parametrize("kernel", ["argtopk", "ffn", "gemv", "page_filter", "softmax", ATTENTION, GROUP_CHOICE, CODES])
 def test_kernel_equals_golden_with_the_vendor_streams(kernel: str, tmp_path: Path) -> None:
     """The sources as in synthesis: strict C++14, stages are plain calls, and streams come from the vendor's header."""
-    program = build.compile_program(build.sources(kernel), tmp_path / kernel, extra=AS_THE_VENDOR, kernels_as="c++14")
+    as_vendor = {"extra": AS_THE_VENDOR, "kernels_as": "c++14"}
+    program = build.compile_program(build.sources(kernel), f"{kernel}_vendor", **as_vendor)
     cases = importlib.import_module(f"csim.{kernel}").cases(np.random.default_rng(SEED), True)
     vectors.write(tmp_path / "cases", cases)
     report = run.run_program(program, tmp_path / "cases")
     assert (report["mismatches"], report["shown"], report["streams"]) == (0, [], [])
     assert report["cases"] > 100
-    objects = [tmp_path / f"{kernel}.{path.stem}.o" for path in build.sources(kernel) if not path.stem.endswith("_tb")]
-    listed = subprocess.run(["nm", "-g", "--defined-only", *objects], capture_output=True, text=True, check=True).stdout
+    parts = objects(build.units([path for path in build.sources(kernel) if not path.stem.endswith("_tb")], **as_vendor))
+    listed = subprocess.run(["nm", "-g", "--defined-only", *parts], capture_output=True, text=True, check=True).stdout
     tops = {top.name for top in find_tops(kernel)}
     assert tops <= {line.split()[-1] for line in listed.splitlines() if " T " in line}  # v++ finds tops by linker name
 
@@ -106,7 +129,7 @@ def test_kernel_equals_golden_with_the_vendor_streams(kernel: str, tmp_path: Pat
 )
 def test_a_large_kernel_is_strict_cpp14_in_synthesis(top: str) -> None:
     source = find_tops(top)[0].source
-    command = ["g++", "-std=c++14", "-fsyntax-only", *build.WARNINGS, *AS_THE_VENDOR]
-    command += [f"-I{build.ROOT / 'hls'}", "-isystem", str(ap_headers()), str(source)]
+    command = ["g++", "-std=c++14", "-fsyntax-only", *WARNINGS, *AS_THE_VENDOR]
+    command += [f"-I{HLS}", "-isystem", str(ap_headers()), str(source)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

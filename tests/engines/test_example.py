@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The engine of docs/extend.md compiles as it stands there, and gives the golden model's bits."""
 
+import os
+import shutil
 import subprocess
 
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 from extend_page import ROOT, blocks
 
 import golden
+from compiled.build import shared_object
 from golden.abi import AttentionResult, Mode
 from golden.gemv import COMMAND_SHAPES
 from kvdrive.kernels.job import JobMemory
@@ -53,8 +56,10 @@ def program(tmp_path_factory):
     return folder / "card"
 
 
-@pytest.mark.parametrize(("group", "d"), [(1, 32), (3, 40), (10, 32)])
-def test_the_example_gives_the_bits_of_the_golden_model(program, group, d):
+@pytest.mark.parametrize(("group", "d", "built"), [(1, 32, [1]), (3, 40, [4]), (10, 32, [8, 2])])
+def test_the_example_gives_the_bits_of_the_golden_model(program, group, d, built):
+    for size in built:  # the kernels that run the job
+        shutil.copyfile(shared_object([f"attention_g{size}"]), program.with_name(f"attention_g{size}.so"))
     rng = np.random.default_rng(group)
     job = JobMemory(Mode.EXACT, group, d, tokens=33, scale_log2e=golden.scale_bits(None, d))
     for name, rows in (("q", group), ("k", 33), ("v", 33)):
@@ -63,7 +68,8 @@ def test_the_example_gives_the_bits_of_the_golden_model(program, group, d):
     job.reserve("out", group * d * 2)
     expected = job.image().copy()
     program.with_name("in").write_bytes(expected.tobytes())
-    subprocess.run([program, program.with_name("in"), program.with_name("out")], check=True)
+    environment = os.environ | {"KVDRIVE_KERNELS": str(program.parent)}
+    subprocess.run([program, program.with_name("in"), program.with_name("out")], check=True, env=environment)
     found = np.frombuffer(program.with_name("out").read_bytes(), np.uint8)
     status = golden.job.run(expected, 0, shapes=COMMAND_SHAPES)
     assert found[:4].view(np.uint32)[0] == status == 0

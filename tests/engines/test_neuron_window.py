@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from compiled.store import Store
 from csim import build
 
 native = pytest.importorskip("kvdrive._native", reason="the native extension is not built: make setup")
@@ -112,8 +113,6 @@ def test_offsets_are_those_of_neurons_in_their_rows():
 
 def test_under_sanitizers(tmp_path):
     files = [Path(__file__).with_name("random_windows.cpp"), ROOT / "sim/drive/engine/fast/neuron_window.cpp"]
-    program = build.compile_program(
-        files, tmp_path / "window", sanitize=True, extra=[f"-I{ROOT / 'sim/drive'}"], kernels_as="c++20"
-    )
+    program = build.compile_program(files, "random_windows", sanitize=True, kernels_as="c++20", store=Store(tmp_path))
     done = subprocess.run([program], capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stdout) == (0, "2000 calls, every row as expected\n"), done.stderr

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from kvdrive import _native
 from kvdrive.generation import batches
 from kvdrive.generation.assistant import Assistant, check_attention, load_assistant
 from kvdrive.generation.batches import Batch, Generated
@@ -183,6 +184,7 @@ def _verify(
     steps = min(settings.verify_steps, work.new_tokens - 1)
     options = replace(settings.drives, engine=_VERIFIER, folder=None, format=False)
     short = replace(work, new_tokens=steps + 1)
+    _native.prepare_attention(checkpoint.shape.group)  # shows its own progress, so not beside a bar
     with bar(console, f"{_VERIFIER}: tokens", steps + 1) as (bars, task), open_drives(options) as drives:
         again = batches.generate(
             checkpoint,

@@ -43,7 +43,7 @@ class Disk {
   std::shared_ptr<DiskQueue> queue_;
 };
 
-nb::dict counters(Disk& self) {
+nb::dict disk_counters(Disk& self) {
   const DiskQueue::ByKind found = self.queue().counters();
   nb::dict kinds;
   for (std::size_t i = 0; i < kTransferKinds; ++i) {
@@ -98,7 +98,7 @@ void bind_disk(nb::module_& m) {
                    "The queue that all transfers of this process with one disk share, as far as they go around the "
                    "page cache.")
       .def(nb::init<const std::filesystem::path&>(), nb::arg("path"), "The disk that holds `path`. RuntimeError.")
-      .def("counters", &counters,
+      .def("counters", &disk_counters,
            "By kind: transfers, bytes, transfers that waited for their turn, how long in all and at most (ns).")
       .def(
           "keep_trace", [](Disk& self, std::size_t events) { self.queue().keep_trace(events); }, nb::arg("events"),

@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "binding/arrays.hpp"
 #include "binding/binding.hpp"
 #include "crc32c.hpp"
 #include "nand/preset.hpp"
@@ -32,17 +33,8 @@ namespace nb = nanobind;
 namespace kvdrive {
 namespace {
 
-using Bytes = nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using OutBytes = nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>>;
-
 std::span<const std::byte> as_bytes(const Bytes& array) {
   return {reinterpret_cast<const std::byte*>(array.data()), array.size()};
-}
-
-OutBytes to_numpy(std::vector<std::byte>&& data) {
-  auto* owner = new std::vector<std::byte>(std::move(data));
-  nb::capsule capsule(owner, [](void* p) noexcept { delete static_cast<std::vector<std::byte>*>(p); });
-  return OutBytes(owner->data(), {owner->size()}, capsule);
 }
 
 void init_drive(Drive* self, const std::filesystem::path& path, const std::string& engine, int threads,
@@ -77,7 +69,8 @@ void init_drive(Drive* self, const std::filesystem::path& path, const std::strin
   new (self) Drive(path, make_engine(engine, threads), options);
 }
 
-void inject(Drive& drive, const std::string& kind, std::uint64_t after, std::uint64_t count, std::uint64_t argument) {
+void inject_fault(Drive& drive, const std::string& kind, std::uint64_t after, std::uint64_t count,
+                  std::uint64_t argument) {
   constexpr std::array kNames{"read_uncorrectable", "program_fail",    "erase_fail",  "slow_die", "power_cut", "full",
                               "lost_completion",    "command_timeout", "engine_hang", "disk_full"};
   const auto found = std::ranges::find(kNames, kind);
@@ -89,7 +82,7 @@ void inject(Drive& drive, const std::string& kind, std::uint64_t after, std::uin
   drive.inject({static_cast<FaultKind>(found - kNames.begin()), after, count, argument});
 }
 
-nb::tuple submit(Drive& drive, const nb::bytes& sqe, const std::optional<Bytes>& data) {
+nb::tuple submit_alone(Drive& drive, const nb::bytes& sqe, const std::optional<Bytes>& data) {
   if (sqe.size() != abi::kSqeBytes) throw nb::value_error("a command has 64 bytes");
   const Drive::SqeView command(static_cast<const std::byte*>(sqe.data()), abi::kSqeBytes);
   Drive::Completion completion;
@@ -274,7 +267,7 @@ void bind_drive(nb::module_& m) {
           "never writes; commands that would are refused as write-protected. salvage: of a damaged drive, keeps what "
           "verifies and forgets the rest, durably; notices() says what. hot_bytes, index_bytes: memory for pages of K "
           "and V that policy groups has read, and for its index, for this opening.")
-      .def("submit", &submit, nb::arg("sqe"), nb::arg("data") = nb::none(),
+      .def("submit", &submit_alone, nb::arg("sqe"), nb::arg("data") = nb::none(),
            "Execute a 64-byte command with its data (uint8) -> (16-byte completion, data to the host).")
       .def("stats", &stats, "Counters since the drive was opened, by name.")
       .def("flash_stats", &flash_stats, "What happened inside since the drive was opened, by name.")
@@ -295,7 +288,7 @@ void bind_drive(nb::module_& m) {
           nb::arg("session"), nb::arg("layer"), nb::arg("head"), nb::arg("kind"),
           "All rows of K or V of a head as bytes; empty where there are none. RuntimeError when a page is lost.")
       .def(
-          "inject", &inject, nb::arg("kind"), nb::arg("after") = 0, nb::arg("count") = 1, nb::arg("argument") = 0,
+          "inject", &inject_fault, nb::arg("kind"), nb::arg("after") = 0, nb::arg("count") = 1, nb::arg("argument") = 0,
           "From now on, after `after` good operations of its kind, `count` fail. The flash: read_uncorrectable (status "
           "281h; with an `argument` each page is lost with that probability in 1e-9, drawn from the seed `after`), "
           "program_fail and erase_fail (other blocks take over), full (capacity exceeded). slow_die: die `argument` "

@@ -13,6 +13,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -20,8 +21,11 @@
 #include <utility>
 #include <vector>
 
+#include "binding/arrays.hpp"
 #include "binding/binding.hpp"
 #include "engine/fast/fast_engine.hpp"
+#include "engine/hls/kernels.hpp"
+#include "engine/hls/library.hpp"
 #include "engine/limits.hpp"
 #include "engine/rtl/rtl_engine.hpp"
 #include "engine/single_kernels.hpp"
@@ -31,26 +35,6 @@ namespace nb = nanobind;
 
 namespace kvdrive {
 namespace {
-
-template <typename T, int N>
-using In = nb::ndarray<const T, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
-template <typename T, int N>
-using Out = nb::ndarray<nb::numpy, T, nb::ndim<N>>;
-using Bytes = In<std::uint8_t, 1>;
-
-// Moves a vector into a numpy array without a copy.
-template <typename T, int N>
-Out<T, N> to_numpy(std::vector<T>&& values, std::initializer_list<std::size_t> shape) {
-  auto* owner = new std::vector<T>(std::move(values));
-  nb::capsule capsule(owner, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-  return Out<T, N>(owner->data(), shape, capsule);
-}
-
-template <typename T>
-Out<T, 1> to_numpy(std::vector<T>&& values) {
-  const std::size_t size = values.size();
-  return to_numpy<T, 1>(std::move(values), {size});
-}
 
 void require(bool condition, const char* message) {
   if (!condition) throw nb::value_error(message);
@@ -200,7 +184,36 @@ std::unique_ptr<SingleKernels> make_kernels(const std::string& name, int threads
   throw nb::value_error(("engine '" + name + "' has no single kernels: choose hls or fast").c_str());
 }
 
+namespace {
+
+// In a source tree, the tree's own tool makes kernels when they are first used. A wheel has them.
+void find_maker() {
+  const nb::object where = nb::module_::import_("kvdrive.tree").attr("ROOT");
+  const std::string root = nb::str(where).c_str();
+  const nb::object python = nb::module_::import_("sys").attr("executable");
+  const std::filesystem::path tool = std::filesystem::path(root) / "sim/compiled";
+  if (!python.is_none() && std::filesystem::exists(tool)) {
+    hls::set_maker({nb::cast<std::string>(python), tool.string()});
+  }
+}
+
+// A kernel that cannot be used is one of the package's own errors.
+void raise_own_error(const std::exception_ptr& thrown, void*) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const hls::KernelMissing& missing) {
+    const nb::object error = nb::module_::import_("kvdrive.errors").attr("TargetError");
+    PyErr_SetString(error.ptr(), missing.what());
+  }
+}
+
+}  // namespace
+
 void bind_engine(nb::module_& m) {
+  find_maker();
+  nb::register_exception_translator(raise_own_error);
+  m.def("prepare_attention", &hls::prepare_attention, nb::arg("group"), nb::call_guard<nb::gil_scoped_release>(),
+        "Load the compiled kernels that attention with `group` query heads per KV head needs; make those missing.");
   nb::class_<SingleKernels>(m, "Engine",
                             "An engine's single kernels; every engine gives the same bits (docs/arithmetic.md).")
       .def(nb::new_(&make_kernels), nb::arg("name"), nb::arg("threads") = 1)

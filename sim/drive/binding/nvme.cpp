@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "binding/arrays.hpp"
 #include "binding/binding.hpp"
 #include "commands/subsystem.hpp"
 #include "commands/table.hpp"
@@ -30,15 +31,6 @@ namespace nb = nanobind;
 
 namespace kvdrive::nvme {
 namespace {
-
-using Bytes = nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using OutBytes = nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>>;
-
-OutBytes to_numpy(std::vector<std::byte>&& data) {
-  auto* owner = new std::vector<std::byte>(std::move(data));
-  nb::capsule capsule(owner, [](void* p) noexcept { delete static_cast<std::vector<std::byte>*>(p); });
-  return OutBytes(owner->data(), {owner->size()}, capsule);
-}
 
 abi::Sqe entry_of(const nb::bytes& sqe) {
   if (sqe.size() != abi::kSqeBytes) throw nb::value_error("a command has 64 bytes");
@@ -82,15 +74,15 @@ std::span<const std::byte> bytes_of(const std::optional<Bytes>& data) {
   return data ? std::as_bytes(std::span(data->data(), data->size())) : std::span<const std::byte>();
 }
 
-RingHost::Ticket submit(QueuePairs& pairs, std::uint16_t queue, const nb::bytes& sqe, const std::optional<Bytes>& data,
-                        std::uint64_t room) {
+RingHost::Ticket submit_entry(QueuePairs& pairs, std::uint16_t queue, const nb::bytes& sqe,
+                              const std::optional<Bytes>& data, std::uint64_t room) {
   const abi::Sqe entry = entry_of(sqe);
   const auto bytes = bytes_of(data);
   nb::gil_scoped_release release;
   return pairs.host().submit(queue, entry, bytes, room);
 }
 
-nb::tuple wait(QueuePairs& pairs, RingHost::Ticket ticket) {
+nb::tuple wait_for(QueuePairs& pairs, RingHost::Ticket ticket) {
   HostCompletion completion;
   {
     nb::gil_scoped_release release;
@@ -99,8 +91,8 @@ nb::tuple wait(QueuePairs& pairs, RingHost::Ticket ticket) {
   return to_python(std::move(completion));
 }
 
-nb::tuple execute(QueuePairs& pairs, std::uint16_t queue, const nb::bytes& sqe, const std::optional<Bytes>& data,
-                  std::uint64_t room) {
+nb::tuple execute_entry(QueuePairs& pairs, std::uint16_t queue, const nb::bytes& sqe, const std::optional<Bytes>& data,
+                        std::uint64_t room) {
   const abi::Sqe entry = entry_of(sqe);
   const auto bytes = bytes_of(data);
   HostCompletion completion;
@@ -111,12 +103,12 @@ nb::tuple execute(QueuePairs& pairs, std::uint16_t queue, const nb::bytes& sqe, 
   return to_python(std::move(completion));
 }
 
-using Halves = nb::ndarray<nb::ro, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+using QueryHalves = nb::ndarray<nb::ro, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
 using Scores = nb::ndarray<const std::int32_t, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
 
 // The data of an ATTN_SUBMIT: q, the bitmap of valid tokens, and the inline tokens' scores and V, in whole beats.
-OutBytes query_data(const Halves& q, const std::optional<Bytes>& bitmap, const std::optional<Scores>& scores,
-                    const std::optional<Halves>& v) {
+OutBytes query_data(const QueryHalves& q, const std::optional<Bytes>& bitmap, const std::optional<Scores>& scores,
+                    const std::optional<QueryHalves>& v) {
   constexpr std::size_t kBeat = abi::kBeatBytes;
   const auto beats = [](std::size_t bytes) { return (bytes + kBeat - 1) / kBeat * kBeat; };
   std::size_t row = 0, rows = 0;
@@ -229,13 +221,14 @@ void bind_nvme(nb::module_& m) {
           nb::arg("path"), nb::arg("segment_bytes") = std::uint64_t{1} << 30, nb::kw_only(), nb::arg("io_queues") = 1,
           nb::arg("entries") = 256, nb::arg("prp") = false, nb::arg("timeout") = 60.0,
           "To a drive that another process serves at the socket `path`.")
-      .def("submit", &submit, nb::arg("queue"), nb::arg("sqe"), nb::arg("data") = nb::none(), nb::arg("room") = 0,
+      .def("submit", &submit_entry, nb::arg("queue"), nb::arg("sqe"), nb::arg("data") = nb::none(), nb::arg("room") = 0,
            "Queue a 64-byte command with its data (uint8), `room` bytes may come back -> ticket.")
-      .def("wait", &wait, nb::arg("ticket"), "Completion of a ticket, once: (16 bytes, data).")
+      .def("wait", &wait_for, nb::arg("ticket"), "Completion of a ticket, once: (16 bytes, data).")
       .def(
           "done", [](QueuePairs& pairs, RingHost::Ticket ticket) { return pairs.host().done(ticket); },
           nb::arg("ticket"), nb::call_guard<nb::gil_scoped_release>())
-      .def("execute", &execute, nb::arg("queue"), nb::arg("sqe"), nb::arg("data") = nb::none(), nb::arg("room") = 0,
+      .def("execute", &execute_entry, nb::arg("queue"), nb::arg("sqe"), nb::arg("data") = nb::none(),
+           nb::arg("room") = 0,
            "submit and wait. The calling thread does the work of a drive of this process, unless another one is at it.")
       .def(
           "ask", &ask, nb::arg("queue"), nb::arg("sqe"), nb::arg("data"), nb::arg("size"),

@@ -27,7 +27,7 @@ PassthroughCommand command_of(nb::handle item) {
   return command;
 }
 
-nb::list execute(PassthroughRing& ring, const nb::list& items) {
+nb::list execute_items(PassthroughRing& ring, const nb::list& items) {
   std::vector<PassthroughCommand> commands;
   for (nb::handle item : items) commands.push_back(command_of(item));
   std::vector<nvme::PassthroughResult> results;
@@ -46,7 +46,7 @@ void bind_passthrough(nb::module_& m) {
   nb::class_<PassthroughRing>(m, "PassthroughRing", "An io_uring for commands of NVMe devices; one thread may use it.")
       .def(nb::init<unsigned>(), nb::arg("depth"), "At most `depth` commands are in flight.")
       .def_prop_ro("error", &PassthroughRing::error, "Why the kernel has no such ring: an errno; 0 where it has one.")
-      .def("execute", &execute, nb::arg("commands"),
+      .def("execute", &execute_items, nb::arg("commands"),
            "Execute commands, each (file, struct nvme_uring_cmd). Their data must stay in place. Returns (status, "
            "result) for each: the completion's status and 64-bit result, or a negative errno.");
 }

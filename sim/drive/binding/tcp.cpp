@@ -52,7 +52,7 @@ void init_server(tcp::Server* self, nvme::Subsystem& subsystem, const std::strin
   new (self) tcp::Server(subsystem, host, port, std::move(options));
 }
 
-void inject(tcp::Server& server, const std::string& kind, std::uint32_t count) {
+void inject_transport_fault(tcp::Server& server, const std::string& kind, std::uint32_t count) {
   constexpr std::array kNames{"drop_connection", "corrupt_digest", "lose_completion", "not_ready"};
   static_assert(kNames.size() == tcp::kTransportFaults);
   const auto found = std::ranges::find(kNames, kind);
@@ -60,7 +60,7 @@ void inject(tcp::Server& server, const std::string& kind, std::uint32_t count) {
   server.target().inject(static_cast<tcp::TransportFault>(found - kNames.begin()), count);
 }
 
-nb::dict counters(tcp::Server& server) {
+nb::dict target_counters(tcp::Server& server) {
   const tcp::TargetCounters counters = server.target().counters();
   nb::dict result;
   result["connections"] = counters.connections;
@@ -92,8 +92,8 @@ void bind_tcp(nb::module_& m) {
            "ValueError for a bad address or secret, and where an address other than loopback would be open to hosts "
            "without a secret.")
       .def_prop_ro("port", &tcp::Server::port)
-      .def("counters", &counters, "Events since the target was made, by name.")
-      .def("inject", &inject, nb::arg("kind"), nb::arg("count") = 1,
+      .def("counters", &target_counters, "Events since the target was made, by name.")
+      .def("inject", &inject_transport_fault, nb::arg("kind"), nb::arg("count") = 1,
            "The next `count` commands of I/O queues fail on the way: drop_connection, corrupt_digest, lose_completion, "
            "not_ready; 0 ends it.");
 }

@@ -29,7 +29,7 @@ namespace nb = nanobind;
 namespace kvdrive {
 namespace {
 
-using Bytes = nb::ndarray<std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Buffer = nb::ndarray<std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Memory = nb::ndarray<std::uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Table = nb::ndarray<const std::uint32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Offsets = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
@@ -41,7 +41,7 @@ class Reader {
   Reader(const std::filesystem::path& path, std::size_t piece_bytes, unsigned depth)
       : reader_(path, piece_bytes, depth) {}
 
-  PieceReader::Ticket start(std::uint64_t offset, Bytes to, const Checksums& checksums, bool ahead) {
+  PieceReader::Ticket start(std::uint64_t offset, Buffer to, const Checksums& checksums, bool ahead) {
     const std::span memory(reinterpret_cast<std::byte*>(to.data()), to.size());
     const PieceReader::Ticket ticket =
         reader_.start(offset, memory, {checksums.data(), checksums.data() + checksums.size()},
@@ -102,7 +102,7 @@ class Reader {
   PieceReader reader_;
 };
 
-nb::dict counters(Reader& self) {
+nb::dict reader_counters(Reader& self) {
   const PieceReader::Counters found = self.reader().counters();
   nb::dict counters;
   counters["reads"] = found.reads;
@@ -113,7 +113,7 @@ nb::dict counters(Reader& self) {
   return counters;
 }
 
-using Rows = nb::ndarray<const std::uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using NeuronRows = nb::ndarray<const std::uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Singles = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using OutSingles = nb::ndarray<float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
@@ -124,8 +124,8 @@ fast::NumberFormat number_format(const std::string& name) {
   throw nb::value_error("numbers are in float32, bfloat16 or float16");
 }
 
-void add_neurons(const Rows& memory, const std::string& format, const Offsets& offsets, const Singles& activations,
-                 const std::optional<Singles>& inputs, const OutSingles& out) {
+void add_neurons(const NeuronRows& memory, const std::string& format, const Offsets& offsets,
+                 const Singles& activations, const std::optional<Singles>& inputs, const OutSingles& out) {
   const fast::ChosenNeurons chosen{.memory = reinterpret_cast<const std::byte*>(memory.data()),
                                    .offsets = offsets.data(),
                                    .activations = activations.data(),
@@ -198,7 +198,7 @@ class Window {
   nb::object memory_;
 };
 
-nb::tuple wait(Reader& self, PieceReader::Ticket ticket) {
+nb::tuple wait_for_pieces(Reader& self, PieceReader::Ticket ticket) {
   const auto [error, bad_piece] = self.wait(ticket);
   return nb::make_tuple(error, bad_piece);
 }
@@ -233,9 +233,9 @@ void bind_weights(nb::module_& m) {
       .def(
           "has_ended", [](Reader& self, PieceReader::Ticket ticket) { return self.reader().has_ended(ticket); },
           nb::arg("ticket"), "True if `wait` would not wait.")
-      .def("wait", &wait, nb::arg("ticket"),
+      .def("wait", &wait_for_pieces, nb::arg("ticket"),
            "Wait for the end of a read: (errno or 0, the first piece with another checksum or -1).")
-      .def("counters", &counters,
+      .def("counters", &reader_counters,
            "Reads, bytes, the most reads in flight, the time with reads in flight (ns), and pieces "
            "dropped by `cancel`.")
       .def_prop_ro(

@@ -21,7 +21,7 @@ std::optional<std::uint64_t> page_bytes(const abi::Sqe& command, const Drive&) {
 std::optional<std::uint64_t> feature_bytes(const abi::Sqe& command, const Drive&) {
   return Features::data_bytes(command);
 }
-std::optional<std::uint64_t> range_bytes(const abi::Sqe& command, const Drive&) {
+std::optional<std::uint64_t> program_range_bytes(const abi::Sqe& command, const Drive&) {
   return Programs::range_bytes(command);
 }
 
@@ -59,7 +59,7 @@ Answer sanitize(AdminContext& host, const Request& request) {
   return reply;
 }
 
-constexpr Command kCommands[] = {
+constexpr Command kAdminCommands[] = {
     {.opcode = kIdentify,
      .name = "IDENTIFY",
      .direction = Direction::kToHost,
@@ -118,7 +118,7 @@ constexpr Command kCommands[] = {
     {.opcode = kMemoryRangeSet,
      .name = "MEMORY_RANGE_SET",
      .direction = Direction::kToController,
-     .length = range_bytes,
+     .length = program_range_bytes,
      .handler = [](AdminContext& host, const Request& request) -> Answer {
        return host.subsystem().programs().change_ranges(request.command, request.data.in);
      }},
@@ -133,6 +133,6 @@ constexpr Command kCommands[] = {
 
 }  // namespace
 
-std::span<const Command> admin_commands() { return kCommands; }
+std::span<const Command> admin_commands() { return kAdminCommands; }
 
 }  // namespace kvdrive::nvme

@@ -20,7 +20,7 @@
 namespace kvdrive::nvme {
 namespace {
 
-std::optional<std::uint64_t> submit_bytes(const abi::Sqe& command, const Drive& drive) {
+std::optional<std::uint64_t> submit_query_bytes(const abi::Sqe& command, const Drive& drive) {
   return drive.payload_bytes(std::bit_cast<abi::AttnSubmit>(command));
 }
 
@@ -41,7 +41,7 @@ std::optional<Reply> refusal(DriveState& drive, const abi::AttnSubmit& command, 
   return std::nullopt;
 }
 
-Reply submit(DriveState& drive, const Request& request) {
+Reply submit_query(DriveState& drive, const Request& request) {
   const auto command = std::bit_cast<abi::AttnSubmit>(request.command);
   const std::span<const std::byte> data = request.data.in;
   if (auto refused = refusal(drive, command, data)) return std::move(*refused);
@@ -142,7 +142,7 @@ Reply submit_rows(DriveState& drive, const Request& request) {
   return run_and_keep(drive, request, [&](Ns arrival) { return run_rows(drive, *rows, arrival); }, command.rows);
 }
 
-Reply fetch(DriveState& drive, const Request& request) {
+Reply fetch_results(DriveState& drive, const Request& request) {
   const auto command = std::bit_cast<abi::AttnFetch>(request.command);
   if (!all_zero(command.reserved0)) {
     return {.status = abi::kInvalidField, .location = offsetof(abi::AttnFetch, reserved0)};
@@ -186,13 +186,13 @@ constexpr StatusField kFetchFields[] = {
     {abi::kDataLength, offsetof(abi::AttnFetch, data_bytes)},
 };
 
-constexpr Command kCommands[] = {
+constexpr Command kAttentionCommands[] = {
     {.opcode = abi::kAttnSubmit,
      .nsid = abi::kCp,
      .name = "ATTN_SUBMIT",
      .direction = Direction::kToController,
-     .length = submit_bytes,
-     .handler = submit,
+     .length = submit_query_bytes,
+     .handler = submit_query,
      .fields = kSubmitFields},
     {.opcode = kAttnSubmitRows,
      .nsid = abi::kCp,
@@ -206,12 +206,12 @@ constexpr Command kCommands[] = {
      .name = "ATTN_FETCH",
      .direction = Direction::kToHost,
      .length = fetch_bytes,
-     .handler = fetch,
+     .handler = fetch_results,
      .fields = kFetchFields},
 };
 
 }  // namespace
 
-std::span<const Command> attention_commands() { return kCommands; }
+std::span<const Command> attention_commands() { return kAttentionCommands; }
 
 }  // namespace kvdrive::nvme

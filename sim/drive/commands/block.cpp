@@ -23,7 +23,7 @@ BlockRange range_of(const abi::Sqe& command) {
   return {command.cdw10 | std::uint64_t{command.cdw11} << 32, (command.cdw12 & 0xffff) + std::uint64_t{1}};
 }
 
-std::optional<std::uint64_t> range_bytes(const abi::Sqe& command, const Drive&) { return range_of(command).bytes(); }
+std::optional<std::uint64_t> block_bytes(const abi::Sqe& command, const Drive&) { return range_of(command).bytes(); }
 
 std::uint64_t ranges_of(const abi::Sqe& command) { return (command.cdw10 & 0xff) + 1; }
 
@@ -40,7 +40,7 @@ Reply flush(DriveState& drive, const Request&) { return {.done = drive.flush()};
 
 // Fills `reply` with the contents of the blocks and the time at which they have arrived. If a page is lost, sets the
 // error status and the first unreadable block.
-void fetch(DriveState& drive, const BlockRange& range, Reply& reply) {
+void read_range(DriveState& drive, const BlockRange& range, Reply& reply) {
   const std::size_t before = reply.data.size();
   reply.data.resize(before + range.bytes());
   const std::span<std::byte> to = std::span(reply.data).subspan(before);
@@ -63,13 +63,13 @@ void fetch(DriveState& drive, const BlockRange& range, Reply& reply) {
   reply.data.clear();
 }
 
-Reply read(DriveState& drive, const Request& request) {
+Reply read_blocks(DriveState& drive, const Request& request) {
   const BlockRange range = range_of(request.command);
   BlockStore& blocks = drive.volume.blocks();
   if (!blocks.holds(range.first, range.count)) return out_of_range(blocks, range.first);
   if (request.data.room < range.bytes()) return {.status = abi::kDataLength};
   Reply reply;
-  fetch(drive, range, reply);
+  read_range(drive, range, reply);
   return reply;
 }
 
@@ -79,7 +79,7 @@ Reply verify(DriveState& drive, const Request& request) {
   BlockStore& blocks = drive.volume.blocks();
   if (!blocks.holds(range.first, range.count)) return out_of_range(blocks, range.first);
   Reply reply;
-  fetch(drive, range, reply);
+  read_range(drive, range, reply);
   reply.data.clear();
   return reply;
 }
@@ -91,7 +91,7 @@ Reply compare(DriveState& drive, const Request& request) {
   const std::span<const std::byte> want = request.data.in;
   if (want.size() != range.bytes()) return {.status = abi::kDataLength};
   Reply reply;
-  fetch(drive, range, reply);
+  read_range(drive, range, reply);
   if (reply.status != abi::kSuccess) return reply;
   const auto differs = std::ranges::mismatch(reply.data, want).in1 - reply.data.begin();
   if (static_cast<std::size_t>(differs) < want.size()) {
@@ -102,7 +102,7 @@ Reply compare(DriveState& drive, const Request& request) {
   return reply;
 }
 
-Reply write(DriveState& drive, const Request& request) {
+Reply write_blocks(DriveState& drive, const Request& request) {
   const BlockRange range = range_of(request.command);
   BlockStore& blocks = drive.volume.blocks();
   if (!blocks.holds(range.first, range.count)) return out_of_range(blocks, range.first);
@@ -172,7 +172,7 @@ Reply copy(DriveState& drive, const Request& request) {
   if (!blocks.holds(target, total)) return out_of_range(blocks, target);
   Reply reply;
   for (const BlockRange& source : sources) {
-    fetch(drive, source, reply);
+    read_range(drive, source, reply);
     if (reply.status != abi::kSuccess) return reply;
   }
   drive.volume.ftl().set_time(reply.done);
@@ -191,21 +191,21 @@ std::optional<std::uint64_t> copy_bytes(const abi::Sqe& command, const Drive&) {
   return ((command.cdw12 & 0xff) + 1) * sizeof(CopyRange);
 }
 
-constexpr Command kCommands[] = {
+constexpr Command kBlockCommands[] = {
     {.opcode = kNvmFlush, .nsid = abi::kNvm, .name = "FLUSH", .handler = flush, .broadcast = true},
     {.opcode = kNvmRead,
      .nsid = abi::kNvm,
      .name = "READ",
      .direction = Direction::kToHost,
-     .length = range_bytes,
-     .handler = read},
+     .length = block_bytes,
+     .handler = read_blocks},
     {.opcode = kNvmWrite,
      .nsid = abi::kNvm,
      .name = "WRITE",
      .direction = Direction::kToController,
-     .length = range_bytes,
+     .length = block_bytes,
      .effects = kChangesContents,
-     .handler = write},
+     .handler = write_blocks},
     {.opcode = kNvmWriteZeroes,
      .nsid = abi::kNvm,
      .name = "WRITE_ZEROES",
@@ -223,7 +223,7 @@ constexpr Command kCommands[] = {
      .nsid = abi::kNvm,
      .name = "COMPARE",
      .direction = Direction::kToController,
-     .length = range_bytes,
+     .length = block_bytes,
      .handler = compare},
     {.opcode = kNvmCopy,
      .nsid = abi::kNvm,
@@ -236,6 +236,6 @@ constexpr Command kCommands[] = {
 
 }  // namespace
 
-std::span<const Command> block_commands() { return kCommands; }
+std::span<const Command> block_commands() { return kBlockCommands; }
 
 }  // namespace kvdrive::nvme

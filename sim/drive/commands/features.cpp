@@ -29,7 +29,7 @@ bool saveable(std::uint32_t feature) {
 bool of_namespace(std::uint32_t feature) { return feature == kFeatureKeyValue; }
 
 // The key of a feature's value. Empty for the threshold of a temperature that the drive does not measure.
-std::optional<std::uint32_t> key_of(std::uint32_t feature, std::uint32_t cdw11) {
+std::optional<std::uint32_t> saved_key(std::uint32_t feature, std::uint32_t cdw11) {
   if (feature != kFeatureTemperatureThreshold) return feature;
   const std::uint32_t sensor = cdw11 >> 16 & 0xf, side = cdw11 >> 20 & 3;
   if ((sensor != 0 && sensor != kAllSensors) || side > kUnder) return std::nullopt;
@@ -113,7 +113,7 @@ std::uint64_t Features::timestamp() const {
 
 Reply Features::get(const abi::Sqe& command) const {
   const std::uint32_t feature = feature_of(command), select = command.cdw10 >> 8 & 7;
-  const auto key = key_of(feature, command.cdw11);
+  const auto key = saved_key(feature, command.cdw11);
   if (!values_.contains(feature)) return {.status = abi::kInvalidField, .location = kInCdw10};
   if (select > kCapabilities) return {.status = abi::kInvalidField, .location = kInCdw10 + 1};
   if (!key) return {.status = abi::kInvalidField, .location = kInCdw11 + 2};
@@ -147,7 +147,7 @@ Reply Features::get(const abi::Sqe& command) const {
 
 Reply Features::set(const abi::Sqe& command, std::span<const std::byte> data) {
   const std::uint32_t feature = feature_of(command);
-  const auto key = key_of(feature, command.cdw11);
+  const auto key = saved_key(feature, command.cdw11);
   const std::uint32_t value = feature == kFeatureTemperatureThreshold ? command.cdw11 & 0xffff : command.cdw11;
   const bool save = command.cdw10 & kSave;
   if (!values_.contains(feature)) return {.status = abi::kInvalidField, .location = kInCdw10};

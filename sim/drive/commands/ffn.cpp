@@ -12,11 +12,11 @@
 namespace kvdrive::nvme {
 namespace {
 
-std::optional<std::uint64_t> submit_bytes(const abi::Sqe& command, const Drive&) {
+std::optional<std::uint64_t> submit_neurons_bytes(const abi::Sqe& command, const Drive&) {
   return payload_bytes(std::bit_cast<FfnSubmit>(command));
 }
 
-Reply submit(DriveState& drive, const Request& request) {
+Reply submit_neurons(DriveState& drive, const Request& request) {
   const auto command = std::bit_cast<FfnSubmit>(request.command);
   if (drive.inactive_programs >> kProgramFfn & 1) return {.status = kScProgramNotActivated};
   if (const auto at = invalid_field(command)) return {.status = abi::kInvalidField, .location = *at};
@@ -31,24 +31,24 @@ Reply submit(DriveState& drive, const Request& request) {
   return run_and_keep(drive, request, [&](Ns arrival) { return drive.ffn.run(call, arrival); });
 }
 
-constexpr StatusField kFields[] = {
+constexpr StatusField kFfnFields[] = {
     {kScProgramNotActivated, offsetof(FfnSubmit, opcode)}, {kScInvalidKeySize, offsetof(FfnSubmit, key_bytes)},
     {kScKeyDoesNotExist, offsetof(FfnSubmit, key_low)},    {kScInvalidValueSize, offsetof(FfnSubmit, offset)},
     {abi::kCrcMismatch, offsetof(FfnSubmit, crc32c)},
 };
 
-constexpr Command kCommands[] = {
+constexpr Command kFfnCommands[] = {
     {.opcode = kFfnSubmit,
      .nsid = abi::kCp,
      .name = "FFN_SUBMIT",
      .direction = Direction::kToController,
-     .length = submit_bytes,
-     .handler = submit,
-     .fields = kFields},
+     .length = submit_neurons_bytes,
+     .handler = submit_neurons,
+     .fields = kFfnFields},
 };
 
 }  // namespace
 
-std::span<const Command> ffn_commands() { return kCommands; }
+std::span<const Command> ffn_commands() { return kFfnCommands; }
 
 }  // namespace kvdrive::nvme

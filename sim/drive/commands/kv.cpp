@@ -50,7 +50,7 @@ Reply trim(DriveState& drive, const Request& request) {
   return {.status = drive.volume.store().trim(command)};
 }
 
-Reply remove(DriveState& drive, const Request& request) {
+Reply remove_session(DriveState& drive, const Request& request) {
   const auto command = std::bit_cast<SessionRemove>(request.command);
   if (const auto at = invalid_field(command)) return {.status = abi::kInvalidField, .location = *at};
   return {.status = drive.volume.store().remove(command)};
@@ -68,12 +68,12 @@ Reply erase(DriveState& drive, const Request& request) {
   return reply;
 }
 
-std::uint64_t bytes_of(const KvRead& command) {
+std::uint64_t wanted_bytes(const KvRead& command) {
   return std::uint64_t{command.heads} * command.tokens * command.row_bytes;
 }
 
 std::optional<std::uint64_t> read_bytes(const abi::Sqe& command, const Drive&) {
-  return bytes_of(std::bit_cast<KvRead>(command));
+  return wanted_bytes(std::bit_cast<KvRead>(command));
 }
 
 std::optional<std::uint16_t> invalid_field(const KvRead& command) {
@@ -101,14 +101,14 @@ abi::NvmeStatus find_heads(const KvStore& store, const KvRead& command, std::vec
 }
 
 // Rows as they were appended. A group that does not verify fails the command; no byte of it is sent.
-Reply read(DriveState& drive, const Request& request) {
+Reply read_rows(DriveState& drive, const Request& request) {
   const auto command = std::bit_cast<KvRead>(request.command);
   if (const auto at = invalid_field(command)) return {.status = abi::kInvalidField, .location = *at};
   std::vector<const HeadRows*> heads;
   if (const auto status = find_heads(drive.volume.store(), command, heads); status != abi::kSuccess) {
     return {.status = status};
   }
-  const std::uint64_t bytes = bytes_of(command);
+  const std::uint64_t bytes = wanted_bytes(command);
   if (request.data.room < bytes) return {.status = abi::kDataLength};
   Ftl& ftl = drive.volume.ftl();
   if (!ftl.keeps_payload()) return {.status = abi::kInvalidField};
@@ -158,7 +158,7 @@ constexpr StatusField kForkFields[] = {
     {abi::kInvalidField, offsetof(abi::SessionFork, tokens)},  // no token would be left
 };
 
-constexpr Command kCommands[] = {
+constexpr Command kKvCommands[] = {
     {.opcode = abi::kKvAppend,
      .nsid = abi::kNvm,
      .name = "KV_APPEND",
@@ -172,7 +172,7 @@ constexpr Command kCommands[] = {
      .name = "KV_READ",
      .direction = Direction::kToHost,
      .length = read_bytes,
-     .handler = read,
+     .handler = read_rows,
      .fields = kReadFields},
     {.opcode = abi::kSessionTrim,
      .nsid = abi::kNvm,
@@ -184,7 +184,7 @@ constexpr Command kCommands[] = {
      .nsid = abi::kNvm,
      .name = "SESSION_REMOVE",
      .effects = kChangesContents,
-     .handler = remove,
+     .handler = remove_session,
      .fields = kRemoveFields},
     {.opcode = kSessionErase,
      .nsid = abi::kNvm,
@@ -202,6 +202,6 @@ constexpr Command kCommands[] = {
 
 }  // namespace
 
-std::span<const Command> kv_commands() { return kCommands; }
+std::span<const Command> kv_commands() { return kKvCommands; }
 
 }  // namespace kvdrive::nvme

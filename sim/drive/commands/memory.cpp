@@ -25,14 +25,14 @@ Reply with_range(LocalMemory& memory, const abi::Sqe& command, Work work) {
   return memory.with(start, length, work);
 }
 
-Reply read(LocalMemory& memory, const Request& request) {
+Reply read_memory(LocalMemory& memory, const Request& request) {
   return with_range(memory, request.command, [&](std::span<std::byte> part) -> Reply {
     if (request.data.room < part.size()) return {.status = abi::kDataLength};
     return {.data = {part.begin(), part.end()}};
   });
 }
 
-Reply write(LocalMemory& memory, const Request& request) {
+Reply write_memory(LocalMemory& memory, const Request& request) {
   return with_range(memory, request.command, [&](std::span<std::byte> part) -> Reply {
     if (request.data.in.size() != part.size()) return {.status = abi::kDataLength};
     std::ranges::copy(request.data.in, part.begin());
@@ -48,25 +48,25 @@ Reply fill(LocalMemory& memory, const Request& request) {
   });
 }
 
-constexpr Command kCommands[] = {
+constexpr Command kMemoryCommands[] = {
     {.opcode = kMemoryRead,
      .nsid = kNsidMemory,
      .name = "MEMORY_READ",
      .direction = Direction::kToHost,
      .length = length_of,
-     .handler = read},
+     .handler = read_memory},
     {.opcode = kMemoryWrite,
      .nsid = kNsidMemory,
      .name = "MEMORY_WRITE",
      .direction = Direction::kToController,
      .length = length_of,
      .effects = kChangesContents,
-     .handler = write},
+     .handler = write_memory},
     {.opcode = kMemoryFill, .nsid = kNsidMemory, .name = "MEMORY_FILL", .effects = kChangesContents, .handler = fill},
 };
 
 }  // namespace
 
-std::span<const Command> memory_commands() { return kCommands; }
+std::span<const Command> memory_commands() { return kMemoryCommands; }
 
 }  // namespace kvdrive::nvme

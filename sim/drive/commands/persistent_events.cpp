@@ -13,9 +13,9 @@ namespace {
 
 constexpr std::uint32_t kRead = 0, kEstablish = 1, kRelease = 2, kEstablishHeader = 3;
 constexpr std::uint8_t kRevision = 3;
-constexpr std::uint16_t kHeaderFrom = 20;                 // the header's length field counts from this byte on
-constexpr std::uint8_t kHeadBytesWithout = 3;             // the length field of an event's head counts from byte 3 on
-constexpr std::uint64_t kFirmware = 0x20202020'20302e31;  // "1.0" padded with blanks
+constexpr std::uint16_t kHeaderFrom = 20;      // the header's length field counts from this byte on
+constexpr std::uint8_t kHeadBytesWithout = 3;  // the length field of an event's head counts from byte 3 on
+constexpr std::uint64_t kFirmwareWord = 0x20202020'20302e31;  // "1.0" padded with blanks
 
 // The data of the events.
 struct PowerOn {
@@ -62,7 +62,7 @@ void PersistentEvents::add(PersistentEvent type, std::uint16_t controller, std::
 
 void PersistentEvents::powered_on() {
   PowerOn event{};
-  std::memcpy(event.firmware, &kFirmware, sizeof kFirmware);
+  std::memcpy(event.firmware, &kFirmwareWord, sizeof kFirmwareWord);
   event.power_cycle = static_cast<std::uint32_t>(drive_.health().counters().power_cycles);
   const std::uint64_t now = milliseconds();
   std::memcpy(event.timestamp, &now, sizeof now);

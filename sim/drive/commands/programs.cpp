@@ -130,14 +130,14 @@ namespace {
 
 std::optional<std::uint64_t> no_bytes(const abi::Sqe&, const Drive&) { return 0; }  // the field DLEN is not used
 
-constexpr StatusField kFields[] = {
+constexpr StatusField kProgramFields[] = {
     {kScInvalidProgramIndex, kInCdw2},
     {kScProgramNotActivated, kInCdw2},
     {kScInvalidMemoryRangeSetId, kInCdw2 + 2},
     {kScInvalidMemoryRangeSet, kInCdw12},
 };
 
-constexpr Command kCommands[] = {
+constexpr Command kProgramCommands[] = {
     {.opcode = kExecuteProgram,
      .nsid = abi::kCp,
      .name = "EXECUTE_PROGRAM",
@@ -145,11 +145,11 @@ constexpr Command kCommands[] = {
      .length = no_bytes,
      .effects = kChangesContents,
      .handler = [](Programs& programs, const Request& request) { return programs.execute(request); },
-     .fields = kFields},
+     .fields = kProgramFields},
 };
 
 }  // namespace
 
-std::span<const Command> program_commands() { return kCommands; }
+std::span<const Command> program_commands() { return kProgramCommands; }
 
 }  // namespace kvdrive::nvme

@@ -32,7 +32,7 @@ SubsystemOptions checked(SubsystemOptions options) {
 }
 
 // The asynchronous event of type SMART for degraded reliability, and the feature bit that enables it.
-constexpr std::uint32_t kReliabilityEvent = 0x1 | kLogSmart << 16, kReliabilityWarning = 0x4;
+constexpr std::uint32_t kReliabilityEvent = 0x1 | kLogSmart << 16, kReliabilityFeature = 0x4;
 
 constexpr std::uint8_t kFuseMask = 0x3;
 
@@ -76,7 +76,7 @@ Reply Subsystem::execute(const Request& request, bool write_cache) {
   count(row->direction, request, reply);
   if (reply.status == abi::kSuccess && row->effects & kChangesContents) sanitizer_.stored();
   const bool lost = reply.lost || reply.status == abi::kUnrecoveredRead || reply.status == kScUnrecoveredError;
-  if (lost) broadcast(kReliabilityEvent, kReliabilityWarning);
+  if (lost) broadcast(kReliabilityEvent, kReliabilityFeature);
   return reply;
 }
 

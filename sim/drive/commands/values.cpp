@@ -205,7 +205,7 @@ std::optional<Reply> refuse_key_only(const ValueCommand& command) {
   return refuse_fields(command, 0, false, false);
 }
 
-Reply remove(DriveState& drive, const Request& request) {
+Reply remove_value(DriveState& drive, const Request& request) {
   const ValueCommand command = fields_of(request.command);
   if (const auto refused = refuse_key_only(command)) return *refused;
   ValueStore& values = drive.volume.values();
@@ -224,11 +224,11 @@ Reply exist(DriveState& drive, const Request& request) {
   return {.done = drive.now};
 }
 
-constexpr StatusField kFields[] = {{kScInvalidValueSize, offsetof(ValueCommand, size)},
-                                   {kScKeyDoesNotExist, offsetof(ValueCommand, key_low)},
-                                   {kScKeyExists, offsetof(ValueCommand, key_low)}};
+constexpr StatusField kValueFields[] = {{kScInvalidValueSize, offsetof(ValueCommand, size)},
+                                        {kScKeyDoesNotExist, offsetof(ValueCommand, key_low)},
+                                        {kScKeyExists, offsetof(ValueCommand, key_low)}};
 
-constexpr Command kCommands[] = {
+constexpr Command kValueCommands[] = {
     {.opcode = kValueStore,
      .nsid = kNsidValues,
      .name = "STORE",
@@ -236,14 +236,14 @@ constexpr Command kCommands[] = {
      .length = size_of,
      .effects = kChangesContents,
      .handler = store,
-     .fields = kFields},
+     .fields = kValueFields},
     {.opcode = kValueRetrieve,
      .nsid = kNsidValues,
      .name = "RETRIEVE",
      .direction = Direction::kToHost,
      .length = size_of,
      .handler = retrieve,
-     .fields = kFields},
+     .fields = kValueFields},
     {.opcode = kValueList,
      .nsid = kNsidValues,
      .name = "LIST",
@@ -254,9 +254,9 @@ constexpr Command kCommands[] = {
      .nsid = kNsidValues,
      .name = "DELETE",
      .effects = kChangesContents,
-     .handler = remove,
-     .fields = kFields},
-    {.opcode = kValueExist, .nsid = kNsidValues, .name = "EXIST", .handler = exist, .fields = kFields},
+     .handler = remove_value,
+     .fields = kValueFields},
+    {.opcode = kValueExist, .nsid = kNsidValues, .name = "EXIST", .handler = exist, .fields = kValueFields},
     {.opcode = kNvmFlush,
      .nsid = kNsidValues,
      .name = "FLUSH_VALUES",
@@ -265,6 +265,6 @@ constexpr Command kCommands[] = {
 
 }  // namespace
 
-std::span<const Command> value_commands() { return kCommands; }
+std::span<const Command> value_commands() { return kValueCommands; }
 
 }  // namespace kvdrive::nvme

@@ -20,7 +20,7 @@ auto key_of(const Owner& owner) { return std::tuple(owner.kind, owner.session, o
 
 GroupKind kind_of(abi::KvKind kind) { return kind == abi::kKeys ? GroupKind::kKeys : GroupKind::kValues; }
 
-std::string name_of(const HeadRows::Name& name) {
+std::string text_of(const HeadRows::Name& name) {
   return "session " + std::to_string(name.session) + ", layer " + std::to_string(name.layer) + ", head " +
          std::to_string(name.head) + (name.kind == abi::kKeys ? ", K" : ", V");
 }
@@ -106,13 +106,13 @@ void HeadRows::salvage(Ftl& ftl, std::span<const FoundGroup> found,
   if (!indexed) drop_indexes(ftl);
   if (index != known || !whole) keep_groups(ftl, index);
   if (!whole) {
-    report(kvdrive::name_of(name_) + ": " + std::to_string(tokens_) + " of " + std::to_string(tokens) +
+    report(text_of(name_) + ": " + std::to_string(tokens_) + " of " + std::to_string(tokens) +
            " tokens are kept: the page of group " + std::to_string(index) + " or its spare is damaged");
   } else if (index > known) {
-    report(kvdrive::name_of(name_) + ": " + std::to_string(tokens_) + " tokens came back from their spares, " +
+    report(text_of(name_) + ": " + std::to_string(tokens_) + " tokens came back from their spares, " +
            std::to_string(tokens) + " of them are in the part of the journal that can be read");
   } else if (!indexed) {
-    report(kvdrive::name_of(name_) + ": an index of its K is damaged; the next append makes it again");
+    report(text_of(name_) + ": an index of its K is damaged; the next append makes it again");
   }
 }
 

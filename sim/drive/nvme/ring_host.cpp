@@ -12,11 +12,13 @@ namespace kvdrive::nvme {
 namespace {
 
 constexpr std::uint32_t kEnabled = 0x00460061;  // CC: entries of 64 and 16 bytes, all command sets, enabled
-constexpr std::uint32_t kShutdown = 0x4000, kReady = 0x1, kFatal = 0x2, kShutdownMask = 0xc, kShutdownDone = 0x8;
+constexpr std::uint32_t kShutdown = 0x4000;
+// CSTS.
+constexpr std::uint32_t kStatusReady = 0x1, kStatusFatal = 0x2, kStatusShutdown = 0xc, kShutdownDone = 0x8;
 constexpr std::uint8_t kSglPointer = 0x40;
 constexpr std::uint32_t kAdminEntries = 64;
 constexpr std::uint64_t kLargeBuffer = 1 << 26;  // larger buffers are returned to the operating system
-constexpr std::chrono::milliseconds kLongestSleep{50};
+constexpr std::chrono::milliseconds kLongestWait{50};
 constexpr int kSpins = 200;  // polls of the ring before the host sleeps
 
 }  // namespace
@@ -31,19 +33,19 @@ RingHost::RingHost(std::span<std::byte> segment, HostOptions options, PollDevice
   if (options_.entries < 2 || options_.entries > (cap & 0xffff) + 1) {
     throw RingError("the drive's queues have 2 to " + std::to_string((cap & 0xffff) + 1) + " entries");
   }
-  write_cc(0, kReady | kFatal, 0);
+  write_cc(0, kStatusReady | kStatusFatal, 0);
   add_queue(0, kAdminEntries);
   view_.property(kAqa).store((kAdminEntries - 1) << 16 | (kAdminEntries - 1));
   view_.wide_property(kAsq).store(queues_[0].sq);
   view_.wide_property(kAcq).store(queues_[0].cq);
-  write_cc(kEnabled, kReady | kFatal, kReady);
+  write_cc(kEnabled, kStatusReady | kStatusFatal, kStatusReady);
   for (std::uint16_t id = 1; id <= options_.io_queues; ++id) create_io_queue(id);
 }
 
 RingHost::~RingHost() {
   try {
-    write_cc(kEnabled | kShutdown, kShutdownMask, kShutdownDone);
-    write_cc(0, kReady, 0);
+    write_cc(kEnabled | kShutdown, kStatusShutdown, kShutdownDone);
+    write_cc(0, kStatusReady, 0);
   } catch (const RingError&) {  // NOLINT(bugprone-empty-catch): the drive is gone
   }
 }
@@ -100,7 +102,7 @@ bool RingHost::wait_until(std::unique_lock<std::mutex>& lock, Deadline deadline,
       view_.host_waiters().fetch_add(1, std::memory_order_seq_cst);
       if (!ready()) {
         lock.unlock();
-        sleep_on(view_.host_event(), seen, kLongestSleep);
+        sleep_on(view_.host_event(), seen, kLongestWait);
         const bool alive = !options_.alive || options_.alive();
         lock.lock();
         if (!alive && !ready()) {

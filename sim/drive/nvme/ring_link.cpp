@@ -50,7 +50,7 @@ std::string sentence(Refusal refusal, std::uint64_t segment_bytes) {
 
 [[noreturn]] void fail(const std::string& what) { throw std::system_error(errno, std::generic_category(), what); }
 
-sockaddr_un address_of(const std::filesystem::path& path) {
+sockaddr_un socket_address(const std::filesystem::path& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   const std::string name = path.string();
@@ -60,7 +60,7 @@ sockaddr_un address_of(const std::filesystem::path& path) {
 }
 
 bool connected(int socket, const std::filesystem::path& path) {
-  const sockaddr_un address = address_of(path);
+  const sockaddr_un address = socket_address(path);
   return connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
 }
 
@@ -119,7 +119,7 @@ ServedRings::~ServedRings() {
 
 RingServer::RingServer(Subsystem& subsystem, std::filesystem::path path, std::chrono::milliseconds greeting_timeout)
     : subsystem_(subsystem), path_(std::move(path)), greeting_timeout_(greeting_timeout) {
-  const sockaddr_un address = address_of(path_);
+  const sockaddr_un address = socket_address(path_);
   listener_ = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   wake_ = eventfd(0, EFD_CLOEXEC);
   if (listener_ < 0 || wake_ < 0) fail("cannot make a socket");

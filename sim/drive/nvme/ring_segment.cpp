@@ -29,7 +29,7 @@ std::span<std::byte> map(int fd, std::uint64_t bytes) {
   return {static_cast<std::byte*>(memory), bytes};
 }
 
-std::uint32_t* address_of(std::atomic_ref<std::uint32_t> word) {
+std::uint32_t* futex_of(std::atomic_ref<std::uint32_t> word) {
   static_assert(std::atomic_ref<std::uint32_t>::is_always_lock_free);
   std::uint32_t* address;
   static_assert(sizeof word == sizeof address);
@@ -39,7 +39,7 @@ std::uint32_t* address_of(std::atomic_ref<std::uint32_t> word) {
 
 void wake_all(std::atomic_ref<std::uint32_t> word) {
   word.fetch_add(1, std::memory_order_seq_cst);
-  syscall(SYS_futex, address_of(word), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  syscall(SYS_futex, futex_of(word), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
 }  // namespace
@@ -116,7 +116,7 @@ void RingView::wake_host() const {
 
 void sleep_on(std::atomic_ref<std::uint32_t> word, std::uint32_t seen, std::chrono::milliseconds longest) {
   const timespec limit{.tv_sec = longest.count() / 1000, .tv_nsec = longest.count() % 1000 * 1'000'000};
-  syscall(SYS_futex, address_of(word), FUTEX_WAIT, seen, &limit, nullptr, 0);
+  syscall(SYS_futex, futex_of(word), FUTEX_WAIT, seen, &limit, nullptr, 0);
 }
 
 }  // namespace kvdrive::nvme

@@ -18,7 +18,7 @@
 namespace kvdrive {
 namespace {
 
-[[noreturn]] void refuse(const std::filesystem::path& path, const std::string& reason) {
+[[noreturn]] void refuse_file(const std::filesystem::path& path, const std::string& reason) {
   throw std::runtime_error("cannot use " + path.string() + " as a drive: " + reason);
 }
 
@@ -60,12 +60,13 @@ BackingFile::BackingFile(const std::filesystem::path& path, Access access)
     cached_ = direct_ = ::open(path.c_str(), way | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     created_ = cached_ >= 0;
   }
-  if (cached_ < 0) refuse(path, std::strerror(errno));
+  if (cached_ < 0) refuse_file(path, std::strerror(errno));
   try {
     struct stat status{};
     if (::fstat(cached_, &status) != 0) fail("fstat");
-    if (!S_ISREG(status.st_mode)) refuse(path, "it is no regular file");
-    if (::flock(cached_, (read_only() ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0) refuse(path, "another drive has it open");
+    if (!S_ISREG(status.st_mode)) refuse_file(path, "it is no regular file");
+    if (::flock(cached_, (read_only() ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0)
+      refuse_file(path, "another drive has it open");
     const int direct = ::open(path.c_str(), way | O_DIRECT | O_CLOEXEC);
     if (direct >= 0) direct_ = direct;
     writer_.take_turns(DiskQueue::of(cached_));
@@ -108,13 +109,13 @@ bool BackingFile::finds_no_room() {
 
 void BackingFile::extend(std::uint64_t bytes) {
   must_be_writable();
-  if (::ftruncate(cached_, static_cast<off_t>(bytes)) != 0) refuse(path_, std::strerror(errno));
+  if (::ftruncate(cached_, static_cast<off_t>(bytes)) != 0) refuse_file(path_, std::strerror(errno));
 }
 
 void BackingFile::recreate(std::uint64_t bytes) {
   must_be_writable();
   if (::ftruncate(cached_, 0) != 0 || ::ftruncate(cached_, static_cast<off_t>(bytes)) != 0) {
-    refuse(path_, std::strerror(errno));
+    refuse_file(path_, std::strerror(errno));
   }
 }
 

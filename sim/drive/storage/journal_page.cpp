@@ -35,7 +35,7 @@ void for_each_piece(std::size_t bytes, Copy copy) {
   }
 }
 
-std::uint32_t crc_of(std::span<const std::byte> page) {
+std::uint32_t page_crc(std::span<const std::byte> page) {
   std::array<std::byte, abi::kPageBytes> copy;
   std::memcpy(copy.data(), page.data(), copy.size());
   std::memset(copy.data() + kStampBytes + offsetof(JournalPageHeader, crc), 0, sizeof(std::uint32_t));
@@ -118,7 +118,7 @@ PageState state_of(std::span<const std::byte> page, std::uint64_t salt, std::uin
   }
   const JournalPageHeader header = header_of(page);
   const bool sane = header.sequence == sequence && header.pages == pages_of(header.payload_bytes) &&
-                    header.number < header.pages && header.crc == crc_of(page);
+                    header.number < header.pages && header.crc == page_crc(page);
   return sane ? PageState::kGood : PageState::kDamaged;
 }
 

@@ -18,7 +18,7 @@ namespace {
 static_assert(std::has_unique_object_representations_v<Superblock>);
 static_assert(sizeof(Superblock) <= PowerCut::kSectorBytes);
 
-std::uint32_t crc_of(Superblock superblock) {
+std::uint32_t superblock_crc(Superblock superblock) {
   superblock.crc = 0;
   return crc32c(std::as_bytes(std::span(&superblock, 1)));
 }
@@ -35,7 +35,7 @@ std::array<Superblock, 2> read_copies(const BackingFile& file) {
 
 bool ours(const Superblock& superblock) { return superblock.magic == Superblock{}.magic; }
 
-[[noreturn]] void refuse(const BackingFile& file, const std::string& reason) {
+[[noreturn]] void refuse_drive(const BackingFile& file, const std::string& reason) {
   throw std::runtime_error("cannot use " + file.path().string() + " as a drive: " + reason);
 }
 
@@ -70,7 +70,7 @@ FoundSuperblock read_superblock(const BackingFile& file, bool cut_short) {
   const std::array<Superblock, 2> copies = read_copies(file);
   const auto valid = [](const Superblock& copy) {
     return ours(copy) && copy.format_version == Superblock::kFormatVersion && copy.unit_bytes == abi::kPageBytes &&
-           copy.crc == crc_of(copy) && sane(copy);
+           copy.crc == superblock_crc(copy) && sane(copy);
   };
   const auto age = [](const Superblock& copy) { return std::pair(copy.generation, copy.durable); };
   FoundSuperblock found;
@@ -85,17 +85,18 @@ FoundSuperblock read_superblock(const BackingFile& file, bool cut_short) {
   } else {
     for (const Superblock& copy : copies) {
       if (!ours(copy) || copy.format_version == Superblock::kFormatVersion) continue;
-      refuse(file, "it has format " + std::to_string(copy.format_version) + ", this program writes format " +
-                       std::to_string(Superblock::kFormatVersion) + "; format it anew or choose another path");
+      refuse_drive(file, "it has format " + std::to_string(copy.format_version) + ", this program writes format " +
+                             std::to_string(Superblock::kFormatVersion) + "; format it anew or choose another path");
     }
-    refuse(file, "both copies of its superblock are damaged; format it anew or choose another path");
+    refuse_drive(file, "both copies of its superblock are damaged; format it anew or choose another path");
   }
-  if (file.size() < found.superblock.file_bytes() && !cut_short) refuse(file, "it is shorter than its superblock says");
+  if (file.size() < found.superblock.file_bytes() && !cut_short)
+    refuse_drive(file, "it is shorter than its superblock says");
   return found;
 }
 
 void write_superblocks(BackingFile& file, Superblock superblock) {
-  superblock.crc = crc_of(superblock);
+  superblock.crc = superblock_crc(superblock);
   AlignedBuffer page(abi::kPageBytes);
   std::memcpy(page.data(), &superblock, sizeof superblock);
   for (std::uint64_t copy = 0; copy < 2; ++copy) {

@@ -38,7 +38,7 @@ static_assert(sizeof(DiscoveryLog) == 1024 && sizeof(DiscoveryEntry) == 1024);
 
 // Text fields are padded with spaces; strings such as NQNs and addresses are padded with zeros.
 template <std::size_t N>
-void put(std::uint8_t (&field)[N], std::string_view text) {
+void put_text(std::uint8_t (&field)[N], std::string_view text) {
   std::memset(field, ' ', N);
   text.copy(reinterpret_cast<char*>(field), N);
 }
@@ -156,9 +156,9 @@ bool DiscoveryController::keep_alive_expired(Clock::time_point now) const {
 
 Bytes DiscoveryController::identify() const {
   nvme::IdentifyController page{};
-  put(page.sn, "DISCOVERY");
-  put(page.mn, "kvdrive discovery");
-  put(page.fr, "1");
+  put_text(page.sn, "DISCOVERY");
+  put_text(page.mn, "kvdrive discovery");
+  put_text(page.fr, "1");
   page.mdts = 5;
   page.cntlid = id_;
   page.ver = nvme::kVersion21;

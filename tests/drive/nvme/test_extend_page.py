@@ -22,16 +22,24 @@ def commands(target: str) -> list[str]:
 
 
 def build(tree: Path) -> None:
-    """The native module of `tree`, whose only other source is kv.cpp. Other objects are those of the native build."""
+    """The native module of `tree`, whose only other source is kv.cpp. Other objects are those of the native build.
+
+    The sources of a folder are compiled together, so that the new object takes the place of one in the library.
+    """
     (module,) = (path.name for path in BUILD.glob("_native.*.so"))
-    compiled = shlex.split(
-        commands("CMakeFiles/drive.dir/sim/drive/commands/kv.cpp.o")[-1].replace(str(ROOT), str(tree))
-    )
-    compiled[compiled.index("-o") + 1] = str(tree / "kv.o")
-    compiled[compiled.index("-MF") + 1] = str(tree / "kv.d")
+    together = "CMakeFiles/drive.dir/Unity/unity_commands_cxx.cxx"
+    sources = (BUILD / together).read_text().replace(str(ROOT), str(tree))
+    (tree / "commands.cpp").write_text(sources)
+    command = commands(f"{together}.o")[-1]
+    for folder in ("hls", "sim"):
+        command = command.replace(f"-I{ROOT / folder}", f"-I{tree / folder}")
+    compiled = shlex.split(command)
+    compiled[compiled.index("-c") + 1] = str(tree / "commands.cpp")
+    compiled[compiled.index("-o") + 1] = str(tree / "commands.o")
+    compiled[compiled.index("-MF") + 1] = str(tree / "commands.d")
     linked = shlex.split(re.sub(r"^: && | && :$", "", commands(module)[-1]))
     linked[linked.index("-o") + 1] = str(tree / "host/kvdrive" / module)
-    linked.insert(linked.index("libdrive.a"), str(tree / "kv.o"))
+    linked.insert(linked.index("libdrive.a"), str(tree / "commands.o"))
     for command in (compiled, linked):
         subprocess.run(command, cwd=BUILD, check=True)
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls of SingleKernels on the compiled HLS kernels, one source file per kernel.
+// The calls of SingleKernels on the compiled HLS kernels. A kernel's shared object is loaded at its first call, and
+// made then where it is missing (library.hpp): every function may throw KernelMissing.
 //
 // Each call may run on any thread: a kernel keeps no state between calls and none outside its thread.
 #pragma once
@@ -7,6 +8,9 @@
 #include "engine/single_kernels.hpp"
 
 namespace kvdrive::hls {
+
+// Loads the kernels that attention with `group` query heads per KV head needs.
+void prepare_attention(unsigned group);
 
 std::uint32_t attention(std::span<std::byte> memory, std::uint64_t job);
 

@@ -3,19 +3,13 @@
 
 #include <stdexcept>
 
+#include "engine/own_folder.hpp"
 #include "engine/xrt/card.hpp"
 
 namespace kvdrive {
 namespace {
 
 constexpr const char* kLibrary = "libkvdrive_xrt.so";
-
-// The folder of this library or program, where the shared object lies as well.
-std::filesystem::path own_folder() {
-  Dl_info info{};
-  if (dladdr(reinterpret_cast<void*>(&open_card), &info) == 0 || info.dli_fname == nullptr) return {};
-  return std::filesystem::path(info.dli_fname).parent_path();
-}
 
 }  // namespace
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "common/dataflow.hpp"
-#include "engine/hls/beats.hpp"
-#include "engine/hls/kernels.hpp"
+#include "engine/hls/calls/beats.hpp"
+#include "engine/hls/calls/calls.hpp"
 
 namespace kvdrive::hls {
 namespace {
@@ -56,8 +56,8 @@ int whole_pages(std::size_t bytes, std::uint32_t page_bytes) {
 
 }  // namespace
 
-FilterResult page_filter(std::span<const std::uint8_t> pages, std::span<const std::uint8_t> bitmap, std::uint32_t rows,
-                         std::uint32_t row_bytes, std::uint32_t page_bytes) {
+void call_page_filter(std::span<const std::uint8_t> pages, std::span<const std::uint8_t> bitmap, std::uint32_t rows,
+                      std::uint32_t row_bytes, std::uint32_t page_bytes, FilterResult& result) {
   const Sizes sizes = {whole_pages(pages.size(), page_bytes), static_cast<int>(rows), static_cast<int>(row_bytes),
                        static_cast<int>(page_bytes)};
   // A refused job consumes no input, so its streams must stay empty.
@@ -70,7 +70,6 @@ FilterResult page_filter(std::span<const std::uint8_t> pages, std::span<const st
   Fifo<beat_t, 2> bitmap_stream("bitmap");
   Fifo<filtered_t, 16> filtered("filtered");
   Fifo<report_t, 2> reports("reports");
-  FilterResult result;
   DATAFLOW_BEGIN
   DATAFLOW_STAGE(feed, page_beats, page_stream);
   DATAFLOW_STAGE(feed, bitmap_beats, bitmap_stream);
@@ -78,7 +77,6 @@ FilterResult page_filter(std::span<const std::uint8_t> pages, std::span<const st
   DATAFLOW_STAGE(collect_rows, filtered, result.rows);
   DATAFLOW_STAGE(collect_reports, reports, result);
   DATAFLOW_END
-  return result;
 }
 
 }  // namespace kvdrive::hls

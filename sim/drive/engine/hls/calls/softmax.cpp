@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "common/dataflow.hpp"
-#include "engine/hls/beats.hpp"
-#include "engine/hls/kernels.hpp"
+#include "engine/hls/calls/beats.hpp"
+#include "engine/hls/calls/calls.hpp"
 
 namespace kvdrive::hls {
 namespace {
@@ -36,13 +36,12 @@ void collect(Stream<prob_t>& p, std::vector<std::uint32_t>& to) {
 
 }  // namespace
 
-SoftmaxResult softmax(std::span<const std::int32_t> dense, const std::uint8_t* valid,
-                      std::span<const std::int32_t> tail) {
-  SoftmaxResult result;
+void call_softmax(std::span<const std::int32_t> dense, const std::uint8_t* valid, std::span<const std::int32_t> tail,
+                  SoftmaxResult& result) {
   result.p.resize(dense.size() + tail.size());
   if (result.p.empty() || result.p.size() > abi::kMaxTokens) {  // the kernel would refuse the job and read nothing
     result.status = abi::kBadLength;
-    return result;
+    return;
   }
   const std::vector<beat_t> valid_beats = to_beats(valid, valid == nullptr ? 0 : (dense.size() + 7) / 8);
   Fifo<score_t, 64> dense_stream("dense_scores");
@@ -61,7 +60,6 @@ SoftmaxResult softmax(std::span<const std::int32_t> dense, const std::uint8_t* v
   result.status = static_cast<std::uint32_t>(totals.status);
   result.max = totals.max;
   result.sum = totals.sum.to_uint64();
-  return result;
 }
 
 }  // namespace kvdrive::hls

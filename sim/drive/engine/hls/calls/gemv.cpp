@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <iterator>
 
-#include "engine/hls/beats.hpp"
-#include "engine/hls/kernels.hpp"
+#include "engine/hls/calls/beats.hpp"
+#include "engine/hls/calls/calls.hpp"
 
 namespace kvdrive::hls {
 namespace {
@@ -104,19 +104,19 @@ std::vector<beat_t> gather_weights(const std::uint32_t* p, const Call& call) {
 
 }  // namespace
 
-std::uint32_t gemv_rows(const std::uint16_t* q, const std::uint16_t* k, std::uint32_t g, std::uint32_t d,
-                        std::uint32_t tokens, std::uint32_t* dots) {
+std::uint32_t call_gemv_rows(const std::uint16_t* q, const std::uint16_t* k, std::uint32_t g, std::uint32_t d,
+                             std::uint32_t tokens, std::uint32_t* dots) {
   return dot_products({GemvMode::kRows, g, d, tokens}, q, k, std::size_t{tokens} * d, dots);
 }
 
-std::uint32_t gemv_columns(const std::uint16_t* q, const std::uint16_t* k, std::uint32_t g, std::uint32_t r,
-                           std::uint32_t tokens, std::uint32_t* dots) {
+std::uint32_t call_gemv_columns(const std::uint16_t* q, const std::uint16_t* k, std::uint32_t g, std::uint32_t r,
+                                std::uint32_t tokens, std::uint32_t* dots) {
   const std::size_t blocks = (std::size_t{tokens} + abi::kLanes - 1) / abi::kLanes;
   return dot_products({GemvMode::kColumns, g, r, tokens}, q, k, blocks * r * abi::kLanes, dots);
 }
 
-std::uint32_t gemv_accumulate(const std::uint32_t* p, const std::uint16_t* v, std::uint32_t g, std::uint32_t d,
-                              std::uint32_t tokens, Wide* acc) {
+std::uint32_t call_gemv_accumulate(const std::uint32_t* p, const std::uint16_t* v, std::uint32_t g, std::uint32_t d,
+                                   std::uint32_t tokens, Wide* acc) {
   const Call call = {GemvMode::kAccumulate, g, d, tokens};
   if (const std::uint32_t refused = check(call); refused != 0) return refused;
   std::vector<beat_t> results(std::size_t{g} * d * sizeof(Wide) / abi::kBeatBytes);

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "engine/hls/beats.hpp"
-#include "engine/hls/kernels.hpp"
+#include "engine/hls/calls/beats.hpp"
+#include "engine/hls/calls/calls.hpp"
 
 namespace kvdrive::hls {
 namespace {
@@ -38,7 +38,7 @@ std::vector<beat_t> pad_rows(const std::uint16_t* numbers, std::size_t rows, std
 
 }  // namespace
 
-std::uint32_t ffn(const FfnBlock& block, FfnSum* sums) {
+std::uint32_t call_ffn(const FfnBlock& block, FfnSum* sums) {
   const std::size_t hidden = std::max<std::size_t>(whole_lanes(block.hidden), kvdrive::ffn::kLeastHidden);
   const std::vector<beat_t> row_beats =
       pad_rows(block.rows, std::size_t{block.neurons} * block.matrices, block.hidden, hidden);

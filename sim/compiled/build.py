@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compile units and link them, through the store and, where installed, ccache."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from compiled.recipe import PLAIN, ROOT, Flavour, Unit, kernels, units_of
+from compiled.store import Store, key_of
+
+
+class BuildError(Exception):
+    """The compiler refused a source, or a tool is missing. The text says what to do."""
+
+
+def objects(units: Sequence[Unit], store: Store | None = None, jobs: int | None = None) -> list[Path]:
+    """The objects of units, in their order, compiled side by side. Raises BuildError."""
+    place = store or Store()
+    with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
+        return list(pool.map(lambda unit: _object(unit, place), units))
+
+
+def shared_object(names: Sequence[str], store: Store | None = None, jobs: int | None = None) -> Path:
+    """One shared object of the kernels called so. Raises BuildError."""
+    if unknown := [name for name in names if name not in kernels()]:
+        raise BuildError(f"no kernel is called {unknown[0]}: choose one of {', '.join(kernels())}")
+    parts = objects([unit for name in names for unit in units_of(name)], store, jobs)
+    return link("+".join(names), parts, PLAIN, executable=False, store=store)
+
+
+def link(name: str, parts: Sequence[Path], flavour: Flavour, *, executable: bool, store: Store | None = None) -> Path:
+    """A program or a shared object made of objects of the store. Raises BuildError."""
+    flags = [*flavour.flags, *([] if executable else ["-shared", "-Wl,--no-undefined"])]
+    key = key_of([compiler_version(flavour), *flags, *(part.name for part in parts)], [])
+    command = [flavour.compiler, *flags, *map(str, parts), "-pthread"]
+    suffix = "" if executable else ".so"
+    return (store or Store()).get(name, key, suffix, lambda path: _run([*command, "-o", str(path)]))
+
+
+def _object(unit: Unit, store: Store) -> Path:
+    command = unit.command()
+    key = key_of([compiler_version(unit.flavour), *unit.texts()], unit.files())
+
+    def compile_to(path: Path) -> None:
+        cached = [ccache] if (ccache := shutil.which("ccache")) else []
+        _run([*cached, *command, "-c", os.path.relpath(unit.source, ROOT), "-o", str(path)])
+
+    return store.get(unit.name, key, ".o", compile_to)
+
+
+@functools.cache
+def compiler_version(flavour: Flavour) -> str:
+    """What identifies the compiler. Raises BuildError where it is not installed."""
+    if shutil.which(flavour.compiler) is None:
+        raise BuildError(
+            f"{flavour.compiler} not found: install it with `{flavour.install}` in the source tree, "
+            "or with this system's package manager"
+        )
+    asked = [flavour.compiler, "--version"]
+    return subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+
+
+def _run(command: list[str]) -> None:
+    environment = os.environ | {"CCACHE_BASEDIR": str(ROOT), "CCACHE_NOHASHDIR": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, env=environment)
+    if done.returncode != 0:
+        raise BuildError(f"{' '.join(command)}\n{done.stderr[-8000:]}")

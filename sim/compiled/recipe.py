@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which sources a kernel consists of, and how they are compiled."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from csim.ap_headers import ap_headers
+
+ROOT = Path(__file__).resolve().parents[2]
+HLS, DRIVE = ROOT / "hls", ROOT / "sim/drive"
+CALLS = DRIVE / "engine/hls/calls"
+
+WARNINGS = (
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-Wno-unknown-pragmas",  # HLS pragmas
+    "-Wno-unused-label",  # loop labels, for the reports of the HLS tools
+    "-Wno-uninitialized",  # the vendor's wide integers mask their top word before its first write
+    "-Wno-maybe-uninitialized",
+)
+
+
+@dataclass(frozen=True)
+class Flavour:
+    """A way to compile. `install`: the command of this project that installs the compiler."""
+
+    compiler: str
+    flags: tuple[str, ...]
+    install: str
+
+
+# -fno-gnu-unique: a shared object uses its own variables, also where another one has some of the same name.
+PLAIN = Flavour("g++", ("-O2", "-fPIC", "-fno-gnu-unique", *WARNINGS), "scripts/system_packages.sh build")
+# clang compiles checked code in half of g++'s time, and is a second compiler for the kernels. g++ warns.
+SANITIZED = Flavour(
+    "clang++-19",
+    (
+        "-O1",
+        "-g1",
+        "-w",
+        "-fsanitize=address,undefined",
+        "-fno-sanitize=shift-base",  # the vendor's integers shift negative values left: defined only since C++20
+        "-fno-sanitize-recover=all",
+        "-fno-omit-frame-pointer",
+    ),
+    "scripts/system_packages.sh fuzz",
+)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A C++ source and how it is compiled. `name`: of its object."""
+
+    name: str
+    source: Path
+    flavour: Flavour = PLAIN
+    standard: str = "c++17"
+    extra: tuple[str, ...] = ()
+
+    def command(self) -> list[str]:
+        """The compiler and its flags, without input and output."""
+        paths = [f"-I{HLS}", f"-I{DRIVE}", "-isystem", str(ap_headers())]
+        return [self.flavour.compiler, f"-std={self.standard}", *self.flavour.flags, *paths, *self.extra]
+
+    def files(self) -> list[Path]:
+        """The source and all headers that it may include, but for those of the system."""
+        others = [Path(flag.removeprefix("-I")) for flag in self.extra if flag.startswith("-I")]
+        folders = [ap_headers(), *others]
+        return [self.source, *sorted(_headers_of(self.source)), *(file for f in folders for file in _files_of(f))]
+
+    def texts(self) -> list[str]:
+        """The flags that have an effect, wherever the tree lies."""
+        plain = [flag for flag in self.extra if not flag.startswith("-I")]
+        return [self.flavour.compiler, self.standard, *self.flavour.flags, *plain]
+
+
+def kernels() -> dict[str, Path]:
+    """Sources by name. Each has a shared object of its own, with one top, or with several small ones."""
+    found = {}
+    for description in sorted(HLS.glob("*/kernel.toml")):
+        for source in tomllib.loads(description.read_text())["kernel"]["sources"]:
+            found[Path(source).stem] = description.parent / source
+    return found
+
+
+def units_of(kernel: str) -> list[Unit]:
+    """What the shared object of a kernel is made of: the kernel, and the calls that turn arrays into its streams."""
+    units = [Unit(kernel, kernels()[kernel])]
+    if (calls := CALLS / f"{kernel}.cpp").exists():
+        units.append(Unit(f"{kernel}-calls", calls, standard="c++20"))
+    return units
+
+
+@functools.cache
+def _headers_of(source: Path) -> frozenset[Path]:
+    """Headers of this project that a file includes, directly and through others, whatever its conditions say."""
+    found: set[Path] = set()
+    waiting = [source]
+    while waiting:
+        for name in re.findall(r'^\s*#\s*include\s+"([^"]+)"', waiting.pop().read_text(), re.MULTILINE):
+            for folder in (HLS, DRIVE):
+                if (header := folder / name).is_file() and header not in found:
+                    found.add(header)
+                    waiting.append(header)
+    return frozenset(found)
+
+
+@functools.cache
+def _files_of(folder: Path) -> tuple[Path, ...]:
+    return tuple(sorted(Path(root) / name for root, _, names in os.walk(folder) for name in names))
