@@ -128,6 +128,11 @@ class AttachedCache(Cache, ABC):  # type: ignore[misc]
         """
         raise UnsupportedError("this cache cannot lose tokens in its middle: take overflow 'error'")
 
+    def model_changed(self, reason: str) -> None:
+        """Told after a change of the model: the tokens that the cache holds cannot be computed again, nor kept."""
+        if self.get_seq_length():
+            self.history.incomplete = reason
+
     def catch_up(self, forward: Callable[..., Any], device: torch.device) -> None:
         """Told before each call: do what `remove` did for tokens that were removed in another process."""
 

@@ -100,6 +100,14 @@ class DriveCache(AttachedCache):
             self.keeper.called(arguments)
         super().called(arguments)
 
+    def model_changed(self, reason: str) -> None:
+        """See AttachedCache. What was kept before stays; rows stored as layer inputs cannot be used any more."""
+        super().model_changed(reason)
+        if self.keeper:
+            self.keeper.model_changed(reason)
+        if any(isinstance(sequence, InputSequence) for sequence in self.sequences):
+            self._lost = reason
+
     @property
     def is_kept(self) -> bool:
         """See AttachedCache."""

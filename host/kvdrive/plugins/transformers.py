@@ -32,13 +32,15 @@ from transformers.masking_utils import sdpa_mask
 from kvdrive import abi
 from kvdrive.choices import Active, OnFailure, OnOverflow
 from kvdrive.errors import InputError, TargetError, UnsupportedError
+from kvdrive.identity.calls import flat
+from kvdrive.identity.content import covers
+from kvdrive.identity.model import ModelIdentity
 from kvdrive.kvcache import formats
 from kvdrive.kvcache.backing import Backing
 from kvdrive.kvcache.base import AttachedCache, KvHandle, LayerCall
 from kvdrive.kvcache.budget import Budget, MemoryOptions
 from kvdrive.kvcache.cache import DriveCache
 from kvdrive.kvcache.drive_rates import Clock, Heads
-from kvdrive.kvcache.fingerprint import fingerprint
 from kvdrive.kvcache.loading import LateLoadError
 from kvdrive.kvcache.memory import MemoryCache
 from kvdrive.kvcache.mini_batches import MiniBatches
@@ -182,10 +184,12 @@ class Attachment:
         self.overflow = Overflow()
         self._opened = ExitStack()
         self._model = model
-        label, scales = fingerprint(model, stored_as), scales_of(model, stored_as)
+        self._identity, scales = ModelIdentity(model, stored_as), scales_of(model, stored_as)
+        label = self._identity.value
         if scales:
             log.info("%s ships scales of K and V for %d layers: they are used", model.name_or_path, len(scales))
         self._policy = policy.fitted(lambda: label)
+        self._fitted = self._policy is not policy  # it was measured for this very model
         self._recompute = on_failure == "recompute"
         self._layers = decoder_config(model).num_hidden_layers
         self._backing = Backing(drives_of(target), spill, label, xcache, stored_as, scales)
@@ -200,6 +204,7 @@ class Attachment:
         AttentionMaskInterface.register(NAME, sdpa_mask)
         self._stock = model.config._attn_implementation
         self._forward: Callable[..., Any] = model.forward
+        self._before: Callable[..., Any] | None = vars(model).get("forward")  # not the class's, where there is one
         self._signature = inspect.signature(model.forward)
         model.set_attn_implementation(NAME)
         model.forward = self._wrapped()
@@ -288,6 +293,8 @@ class Attachment:
 
     def keep_sessions(self, options: SessionOptions) -> None:
         """Open the store. Raises InputError, TargetError, UnsupportedError."""
+        if self._identity.reason:
+            raise UnsupportedError(f"no sessions of this model can be kept: {self._identity.reason}")
         _, kv_heads, head_dim = heads_of(decoder_config(self._model))
         self._sessions = open_store(self._backing, (kv_heads, head_dim), self, options)
 
@@ -337,6 +344,8 @@ class Attachment:
             return
         self._model.set_attn_implementation(self._stock)
         del self._model.forward  # uncovers the forward of the class
+        if self._before is not None:
+            self._model.forward = self._before
         if self._sessions is not None:
             self._sessions.ahead.close()
         for cache in list(self._caches):
@@ -368,7 +377,29 @@ class Attachment:
         def forward(*args: Any, **kwargs: Any) -> Any:
             return self._call(*args, **kwargs)
 
-        return forward
+        return covers(forward, self._before)
+
+    def check_model(self) -> None:
+        """See sessions.placing.Places. Raises InputError where an attention policy was measured for the model."""
+        if not self._identity.look():
+            self._renew()
+
+    def _renew(self) -> None:
+        """The model may be another one now. Raises InputError where an attention policy was measured for it."""
+        if not self._identity.renew():
+            return
+        self._backing.label = self._identity.value
+        if self._backing.xcache is not None:
+            self._backing.xcache.projections.forget()
+        for cache in list(self._caches):
+            cache.model_changed("the model has changed since the sequence began")
+        if self._sessions is not None:
+            self._sessions.model_changed()
+        if self._fitted:
+            raise InputError(
+                f"the model has changed, and {self._policy.name} attention was measured for what it was: detach it, "
+                "and attach it again"
+            )
 
     def _call(self, *args: Any, **kwargs: Any) -> Any:
         """`model.forward` while the model is attached."""
@@ -377,14 +408,17 @@ class Attachment:
         if cache is None:
             return self._forward(*args, **kwargs)
         bound.arguments["past_key_values"] = cache
-        cache.calling(bound.arguments)
+        arguments = flat(bound)
+        cache.calling(arguments)
         before = cache.get_seq_length()
         failures = 0
         while True:
             try:
-                self._fit(cache, bound.arguments)
+                self._fit(cache, arguments)
                 output = cache.run(self._forward, bound)
-                cache.called(bound.arguments)
+                if not self._identity.is_current():
+                    self._renew()
+                cache.called(arguments)
                 return output
             except LateLoadError as error:
                 log.warning("%s", error)

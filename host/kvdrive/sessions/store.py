@@ -73,6 +73,7 @@ class SessionStore:
         self.every = options.every or backing.spill
         self.governor = Governor(index, options.daily_bytes)
         self._backing = backing
+        self._places = places
         self.costs = Costs(costs_file(index.path), self._rates_key(), places.measure)
         self._saver = ThreadPoolExecutor(1, "kvdrive-saver")
         self._owner = owner.this_process(next(_stores))
@@ -105,6 +106,7 @@ class SessionStore:
 
         Raises InputError for a name that belongs to another model or is in use, TargetError.
         """
+        self._places.check_model()
         request = Waiting(tuple(_plain(ids)), name, new_tokens)
         return self.ahead.take(request) or self._begin(request, find=find)
 
@@ -134,6 +136,11 @@ class SessionStore:
             cache.write_nothing()
         self._open.append(kept)
         return cache
+
+    def model_changed(self) -> None:
+        """The model has another identity, under which other sessions are found. Its caches know it already."""
+        self.ahead.close()
+        self.layouts.renew()
 
     def load_ahead(self, request: Waiting, known: int, entry: Entry) -> DriveCache | None:
         """Begin to load `known` tokens of a waiting request; None where that does not pay, or memory has no room.
@@ -190,6 +197,7 @@ class SessionStore:
         Raises TargetError, and CommandError when K and V themselves could not be stored.
         """
         kept.settle()
+        self._places.check_model()
         tokens = self._to_save(kept)
         if tokens:
             kept.cache.synchronize()
@@ -204,6 +212,7 @@ class SessionStore:
         if kept.saving is not None and not kept.saving.done():
             return
         kept.settle()
+        self._places.check_model()
         tokens = self._to_save(kept)
         if tokens:
             kept.saving = self._saver.submit(self._save_sent, kept, tokens, kept.cache.transfers.outstanding())
@@ -227,7 +236,7 @@ class SessionStore:
     def _to_save(self, kept: KeptSequence) -> int:
         """Tokens that should be saved now; 0: there is nothing to do."""
         tokens = kept.stored
-        if tokens <= kept.saved or self._stop_if_full(kept) or not self._admits(kept, kept.ids[:tokens]):
+        if kept.cache.keeper is not kept or tokens <= kept.saved or self._stop_if_full(kept) or not self._admits(kept, kept.ids[:tokens]):
             return 0
         row = kept.cache.sequences[0]
         if len(row.slices) != kept.layout.parts:
@@ -245,7 +254,7 @@ class SessionStore:
         """
         if kept.full:
             kept.cache.synchronize()
-            self._part(kept)
+            self.part(kept)
             kept.stop(kept.full)
         return bool(kept.full)
 
@@ -327,10 +336,10 @@ class SessionStore:
         session of its own; the sequence goes on with a fork, which no rebuilt index takes for whole. Raises
         CommandError, TargetError.
         """
-        self._part(kept)
+        self.part(kept)
         self.saving.mark_unusable(kept)
 
-    def _part(self, kept: KeptSequence) -> None:
+    def part(self, kept: KeptSequence) -> None:
         """What the index names of a running sequence stays as a session of its own; the sequence becomes a fork."""
         if kept.number is not None:
             kept.cache.sequences[:] = [sequence.fork() for sequence in kept.cache.sequences]
