@@ -23,9 +23,9 @@ from kvdrive.eval.perplexity import OnStep
 from kvdrive.eval.points import TEXT, Answer, Answers, Point, Question, Way
 from kvdrive.eval.scoring import Scores, prefill, score
 from kvdrive.eval.tasks import Case, Tokens
+from kvdrive.identity.model import of_model
 from kvdrive.kvcache import formats
 from kvdrive.kvcache.base import AttachedCache
-from kvdrive.identity.model import of_model
 from kvdrive.nvme.wire import RowFormat
 from kvdrive.plugins.support import decoder_config, layers_in_memory
 from kvdrive.plugins.transformers import attach

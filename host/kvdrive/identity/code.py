@@ -58,15 +58,21 @@ def is_installed(function: types.FunctionType) -> bool:
     return found is function
 
 
+def is_steady(kind: type) -> bool:
+    """True for modules whose plain attributes are not changed to and fro, as those of adapters are."""
+    return root_of(kind) in ("torch", "transformers")
+
+
 def is_installed_class(kind: type) -> bool:
     """True for a class of a package that is installed, or of this one."""
     module = sys.modules.get(kind.__module__)
     return is_own(kind) or (module is not None and _is_installed_module(module))
 
 
-def module_of(kind: type) -> types.ModuleType:
-    """The module that defines an installed class."""
-    return sys.modules[kind.__module__]
+def modules_of(kinds: set[type]) -> list[types.ModuleType]:
+    """The installed modules that define these classes, by name, without libraries and this package."""
+    installed = (kind for kind in kinds if is_installed_class(kind) and not is_library(kind) and not is_own(kind))
+    return [sys.modules[name] for name in sorted({kind.__module__ for kind in installed})]
 
 
 def foreign(kind: type) -> dict[str, Any]:
@@ -98,7 +104,7 @@ def _is_foreign(value: Any, module: types.ModuleType, name: str) -> bool:
         return False
     while value is not None:
         place = value.__code__.co_filename
-        if not place.startswith((_folder(root_of_module(module)), "<string>")) and not place.startswith(_torch_and_python()):
+        if not place.startswith((_folder(root_of_module(module)), "<string>", *_torch_and_python())):
             return True
         value = getattr(value, "__wrapped__", None)
     return False

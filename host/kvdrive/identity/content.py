@@ -10,7 +10,7 @@ import secrets
 import threading
 import types
 import weakref
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from pathlib import PurePath
 from typing import Any
@@ -30,6 +30,7 @@ _WITHOUT_NUMBERS = (
     logging.Logger, types.ModuleType,
 )  # fmt: skip
 _TENSORS = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+_DICTS = frozenset(name for name, value in vars(torch.nn.Module()).items() if isinstance(value, dict))
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 _ONLY_LOOKS, _COVERS = "kvdrive_only_looks", "kvdrive_covers"
 Hook = Callable[..., Any]
@@ -59,13 +60,14 @@ class Read:
 class Content:
     """Hashes values. `tensor` gives the hash of a tensor's numbers.
 
-    `read`: what was read, to see later changes of values that are no tensors; `read_of_classes`: of installed classes.
-    `unknown`: types that could not be looked into.
+    `read`: what was read, to see later changes of values that are no tensors; `read_rarely`: what nobody changes for a
+    single call: classes, and plain attributes of modules of transformers and torch. `unknown`: types that could not be
+    looked into.
     """
 
     def __init__(self, tensor: Callable[[torch.Tensor], bytes]) -> None:
         self.read = Read()
-        self.read_of_classes = Read()
+        self.read_rarely = Read()
         self.unknown: list[str] = []
         self._tensor = tensor
         self._known: dict[int, bytes] = {}
@@ -88,14 +90,19 @@ class Content:
 
     def mapping(self, found: Mapping[Any, Any], leave_out: Collection[str] = (), *, in_order: bool = False) -> bytes:
         """The hash of a mapping without some keys."""
-        self.read.containers.append(found.values())
+        self.read.containers.append(found)
         parts = [self._key(key) + self.of(value) for key, value in list(found.items()) if key not in leave_out]
         return _hash("mapping", *(parts if in_order else sorted(parts)))
 
-    def hooks(self, found: Mapping[Any, Hook]) -> bytes:
-        """The hash of forward hooks, in their order."""
-        self.read.containers.append(found.values())
-        return _hash("hooks", *(self.of(hook) for hook in found.values() if not getattr(hook, _ONLY_LOOKS, False)))
+    def hooks(self, found: Mapping[Any, Hook], with_kwargs: Mapping[Any, bool]) -> bytes:
+        """The hash of forward hooks, in their order. `with_kwargs`: those that get keyword arguments, too."""
+        self.read.containers.append(found)
+        return _hash("hooks", *self._hooks(found, with_kwargs))
+
+    def _hooks(self, found: Mapping[Any, Hook], with_kwargs: Mapping[Any, bool]) -> Iterator[bytes]:
+        for number, hook in found.items():
+            if not getattr(hook, _ONLY_LOOKS, False):
+                yield self.of(hook) + bytes([number in with_kwargs])
 
     def _key(self, key: Any) -> bytes:
         return self.of(key) if not isinstance(key, str) else _hash("key", key.encode())
@@ -132,7 +139,8 @@ class Content:
         if type(value) in _TENSORS or not hasattr(value, "__tensor_flatten__"):
             return self._tensor(value)
         names, context = value.__tensor_flatten__()
-        return _hash("made of", self.of(type(value)), *(self.of(getattr(value, name)) for name in names), self.of(context))
+        parts = [self.of(getattr(value, name)) for name in names]
+        return _hash("made of", self.of(type(value)), *parts, self.of(context))
 
     def _callable(self, value: Any) -> bytes | None:
         """The hash of a function of any kind; None for other values."""
@@ -180,17 +188,19 @@ class Content:
         for one in own:
             if not code.is_library(one):
                 foreign = code.foreign(one)
-                read = self.read_of_classes if code.is_installed_class(one) else self.read
-                read.containers.append(vars(one).values())
+                read = self.read_rarely if code.is_installed_class(one) else self.read
+                read.containers.append(vars(one))
                 parts += [self._key(name) + self.of(value) for name, value in foreign.items()]
         return _hash("class", *parts)
 
     def _module(self, module: torch.nn.Module) -> bytes:
         """Class, attributes, tensors, parts and forward hooks, without adapters that are not active."""
         own, active = vars(module), _active_adapters(module)
-        names = sorted(own.keys() - harmless.MODULE.keys())
-        self.read.names.append((own, names))
+        names = sorted(own.keys() - harmless.MODULE.keys() - {f"{hooks}_with_kwargs" for hooks in _HOOKS})
+        steady = set(names if code.is_steady(type(module)) else _DICTS)
+        self.read.names.append((own, [name for name in names if name not in steady]))
         self.read.sizes.append(own)
+        self.read_rarely.names.append((own, [name for name in names if name in steady]))
         parts = [self.of(type(module))]
         for name in names:
             value = own[name]
@@ -199,12 +209,12 @@ class Content:
                 if value is None:
                     continue
             if name in _HOOKS:
-                found = self.hooks(value)
+                found = self.hooks(value, own.get(f"{name}_with_kwargs", {}))
             elif name == "_modules":
-                self.read.containers.append(value.values())
+                self.read.containers.append(value)
                 found = _hash("parts", *(self._key(key) + self._part(key, one, active) for key, one in value.items()))
             elif active is not None and name in active.of and isinstance(value, dict):
-                self.read.containers.append(value.values())
+                self.read.containers.append(value)
                 found = self.mapping({key: one for key, one in value.items() if key in active.names})
             elif isinstance(value, dict):
                 found = self.mapping(value)
@@ -215,9 +225,10 @@ class Content:
 
     def _part(self, name: str, part: torch.nn.Module | None, active: _Active | None) -> bytes:
         """A module's part; of adapters the active ones."""
-        if active is None or name not in active.of or not isinstance(part, torch.nn.ModuleDict | torch.nn.ParameterDict):
+        several = torch.nn.ModuleDict | torch.nn.ParameterDict
+        if active is None or name not in active.of or not isinstance(part, several):
             return self.of(part)
-        self.read.containers += [vars(part).values(), part._modules.values(), part._parameters.values()]
+        self.read.containers += [vars(part), part._modules, part._parameters]
         return _hash("adapters", *(self._key(key) + self.of(part[key]) for key in active.names if key in part))
 
     def _object(self, value: Any) -> bytes:

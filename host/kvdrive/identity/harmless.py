@@ -1,4 +1,7 @@
-"""What does not change K and V. Everything else does: what nobody has listed here counts. docs/identity.md shows these tables."""
+"""What does not change K and V. Everything else does: what nobody has listed here counts.
+
+docs/identity.md shows these tables.
+"""
 
 from __future__ import annotations
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from operator import attrgetter, is_, itemgetter
 from typing import Any
 
+import numpy as np
 import torch
 from torch.nn.modules import module as every_module
 from transformers import PreTrainedModel
@@ -44,20 +44,21 @@ class ModelIdentity:
         self._model = model
         self._fixed = json.dumps([_LAYOUT, stored_as.name, plain(scales_of(model, stored_as) or {})]).encode()
         self._digests: dict[int, _Tensor] = {}
+        self._tensors = _Tensors([])
         self.value, self.reason = b"", ""
         self.renew()
 
     def is_current(self) -> bool:
-        """True unless a parameter, buffer, attribute, adapter, part or forward hook of the model has changed.
+        """True unless a parameter, buffer, adapter, part, forward hook or the configuration of the model has changed.
 
-        Takes some microseconds for each layer. Not seen, but by `look`: numbers written through `Tensor.data`, and
-        functions put into installed classes and modules.
+        Takes some microseconds for each layer. Only `look` sees numbers that are written through `Tensor.data`, plain
+        attributes of modules of torch and transformers, and functions that are put into installed code.
         """
-        return self._attributes.is_current() and self._tensors.is_current()
+        return self._parts.is_current() and self._tensors.is_current()
 
     def look(self) -> bool:
         """`is_current`, and a look at some numbers of each tensor, and at classes and modules. Takes milliseconds."""
-        return self.is_current() and self._classes.is_current() and self._tensors.are_sampled()
+        return self.is_current() and self._attributes.is_current() and self._tensors.are_sampled()
 
     def renew(self) -> bool:
         """Take the model as it is now. Returns True if that is another identity. Hashes the tensors that changed."""
@@ -69,19 +70,19 @@ class ModelIdentity:
         found = hashlib.sha256(self._fixed)
         found.update(content.of(self._model))
         for hooks in (every_module._global_forward_hooks, every_module._global_forward_pre_hooks):
-            found.update(content.hooks(hooks))
+            found.update(content.hooks(hooks, every_module._global_forward_hooks_with_kwargs))
         kinds = {type(one) for one in self._model.modules()}
         for name, text in code.texts(kinds).items():
             found.update(name.encode() + text)
-        families = [code.module_of(kind) for kind in kinds if code.is_installed_class(kind) and not code.is_library(kind)]
-        for module in sorted(set(families), key=lambda one: one.__name__):
+        families = code.modules_of(kinds)
+        for module in families:
             for name, value in code.foreign_names(module).items():
                 found.update(name.encode() + content.of(value))
         if content.unknown:
             self.reason = f"it holds a {content.unknown[0]}, of which nobody can tell if it is the same"
         self.value = secrets.token_bytes(32) if self.reason else found.digest()
-        content.read_of_classes.containers += [vars(module).values() for module in families]
-        self._attributes, self._classes = _Values(content.read), _Values(content.read_of_classes)
+        content.read_rarely.containers += [vars(module) for module in families]
+        self._parts, self._attributes = _Values(content.read), _Values(content.read_rarely)
         self._tensors = _Tensors(list(self._digests.values()))
         return self.value != before
 
@@ -89,7 +90,7 @@ class ModelIdentity:
         """SHA-256 of a tensor's numbers, with their type, shape and kind of device."""
         one = known.get(id(tensor))
         if one is None or not one.is_current():
-            one = _Tensor.of(tensor)
+            one = _Tensor(tensor)
         if one.unwatched:
             self.reason = "some of its weights were made in torch.inference_mode, where nobody sees their changes"
         self._digests[id(tensor)] = one
@@ -100,8 +101,8 @@ class _Values:
     """What was read of a model, as it was then."""
 
     def __init__(self, read: Read) -> None:
-        self._filled = [one for one in read.containers if one]
-        self._empty = [one for one in read.containers if not one]
+        self._filled = [one.values() if isinstance(one, Mapping) else one for one in read.containers if one]
+        self._empty = [one for one in read.containers if not one]  # `any` of dictionaries is fast, of their values not
         self._named = [(itemgetter(*names, names[0]), mapping) for mapping, names in read.names if names]
         self._sized = read.sizes
         self._sizes = list(map(len, self._sized))
@@ -120,26 +121,18 @@ class _Values:
             return False
 
 
-@dataclass(frozen=True)
 class _Tensor:
-    """A tensor as it was when it was hashed. `sample`: some of its numbers, which are at the places `at`."""
+    """A tensor as it is when this is made. `digest`: SHA-256 of its numbers; `unwatched`: without a version."""
 
-    tensor: torch.Tensor
-    pointer: int
-    version: int
-    digest: bytes
-    at: torch.Tensor
-    sample: torch.Tensor
-    unwatched: bool = False
-
-    @classmethod
-    def of(cls, tensor: torch.Tensor) -> _Tensor:
-        """The tensor as it is now."""
-        unwatched = tensor.is_inference()
-        size = 0 if tensor.is_meta else tensor.nbytes
-        at = torch.linspace(0, max(size - 1, 0), min(size, _SAMPLES), dtype=torch.float64, device=tensor.device).long()
-        pointer, version = _pointer(tensor), 0 if unwatched else tensor._version
-        return cls(tensor, pointer, version, _digest(tensor), at, _sampled(tensor, at), unwatched)
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+        self.unwatched = tensor.is_inference()
+        self.pointer, self.version = _pointer(tensor), 0 if self.unwatched else tensor._version
+        self.digest = _digest(tensor)
+        shared = tensor.device.type == "cpu" and tensor.is_contiguous() and tensor.numel() > 0
+        self._numbers = _bytes(tensor).numpy() if shared else None  # the tensor's own memory
+        self._at = np.linspace(0, max(tensor.nbytes - 1, 0), min(tensor.nbytes, _SAMPLES)).astype(np.int64)
+        self._sample = self._sampled()
 
     def is_current(self) -> bool:
         """True if the tensor has the same version and place."""
@@ -147,7 +140,14 @@ class _Tensor:
 
     def is_sampled(self) -> bool:
         """True if some of its numbers are the same."""
-        return torch.equal(_sampled(self.tensor, self.at), self.sample)
+        return self._sampled() == self._sample
+
+    def _sampled(self) -> bytes:
+        if self._numbers is not None:
+            return self._numbers[self._at].tobytes()
+        if self.tensor.is_meta or not self.tensor.numel():
+            return b""
+        return _bytes(self.tensor)[torch.from_numpy(self._at).to(self.tensor.device)].cpu().numpy().tobytes()
 
 
 class _Tensors:
@@ -161,9 +161,8 @@ class _Tensors:
 
     def is_current(self) -> bool:
         """True if all have the same versions and places."""
-        return (
-            list(map(_version, self._watched)) == self._versions and list(map(_pointer, self._watched)) == self._pointers
-        )
+        same = list(map(_version, self._watched)) == self._versions
+        return same and list(map(_pointer, self._watched)) == self._pointers
 
     def are_sampled(self) -> bool:
         """True if some numbers of each are the same."""
@@ -173,10 +172,6 @@ class _Tensors:
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:
     """A tensor's numbers as uint8 [bytes], where they are."""
     return tensor.detach().contiguous().reshape(-1).view(torch.uint8)
-
-
-def _sampled(tensor: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
-    return _bytes(tensor)[at] if len(at) else at
 
 
 def _digest(tensor: torch.Tensor) -> bytes:

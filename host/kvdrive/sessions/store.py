@@ -236,7 +236,9 @@ class SessionStore:
     def _to_save(self, kept: KeptSequence) -> int:
         """Tokens that should be saved now; 0: there is nothing to do."""
         tokens = kept.stored
-        if kept.cache.keeper is not kept or tokens <= kept.saved or self._stop_if_full(kept) or not self._admits(kept, kept.ids[:tokens]):
+        if kept.cache.keeper is not kept or tokens <= kept.saved or self._stop_if_full(kept):
+            return 0
+        if not self._admits(kept, kept.ids[:tokens]):
             return 0
         row = kept.cache.sequences[0]
         if len(row.slices) != kept.layout.parts:

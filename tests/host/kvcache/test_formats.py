@@ -10,8 +10,8 @@ from small_models import prompts
 from kvdrive import abi
 from kvdrive.choices import KV_FORMATS
 from kvdrive.errors import InputError, UnsupportedError
-from kvdrive.kvcache import formats, scaling
 from kvdrive.identity.model import of_model
+from kvdrive.kvcache import formats, scaling
 from kvdrive.nvme import rows
 from kvdrive.nvme.wire import RowFormat
 from kvdrive.plugins.transformers import attach
