@@ -22,7 +22,7 @@ from fractions import Fraction
 from functools import partial, wraps
 from pathlib import Path
 from types import TracebackType
-from typing import Any, cast, get_args
+from typing import Any, TypeVar, cast, get_args
 
 import torch
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
@@ -38,6 +38,7 @@ from kvdrive.identity.model import ModelIdentity
 from kvdrive.kvcache import formats
 from kvdrive.kvcache.backing import Backing
 from kvdrive.kvcache.base import AttachedCache, KvHandle, LayerCall
+from kvdrive.kvcache.borrowed import BorrowedCache, borrow
 from kvdrive.kvcache.budget import Budget, MemoryOptions
 from kvdrive.kvcache.cache import DriveCache
 from kvdrive.kvcache.drive_rates import Clock, Heads
@@ -80,6 +81,7 @@ from kvdrive.targets.queue import WorkQueue
 
 NAME = "kvdrive"
 DEFAULT_SPILL = 16
+Cached = TypeVar("Cached", bound=AttachedCache)
 _LOST_DATA = (abi.NvmeStatus.UNRECOVERED_READ, abi.NvmeStatus.INTERNAL_ERROR)
 _RECOVERIES = 3  # the most recoveries in one call of the model; more failures than that have a lasting cause
 log = logging.getLogger(__name__)
@@ -222,7 +224,11 @@ class Attachment:
         if self._threads and rows > 1:
             others = [self._new_cache() for _ in self._threads[: rows - 1]]
             cache = MiniBatches([cast(DriveCache, one) for one in (cache, *others)], rows, self._threads)
+        return self._registered(cache)
+
+    def _registered(self, cache: Cached) -> Cached:
         self._caches.add(cache)
+        cache.family = self._caches
         return cache
 
     def _new_cache(self) -> AttachedCache:
@@ -235,8 +241,7 @@ class Attachment:
             raise UnsupportedError(
                 f"{self._policy.name} attention keeps K and V in memory: sessions need a drive's policy"
             )
-        self._caches.add(cache)
-        return cache
+        return self._registered(cache)
 
     def fits(self, tokens: int, rows: int = 1) -> bool:
         """See sessions.placing.Places."""
@@ -251,8 +256,7 @@ class Attachment:
         place = Place(self._model.dtype, self._model.device, claim)
         cache = MemoryCache(self._backing, self._layers, policy, self._others, place, self._memory, tokens)
         weakref.finalize(cache, claim.release).atexit = False
-        self._caches.add(cache)
-        return cache
+        return self._registered(cache)
 
     def _bytes_in_memory(self, tokens: int, rows: int) -> int:
         """K and V of so many tokens in the model's precision."""
@@ -462,6 +466,8 @@ class Attachment:
     def _cache_of(self, arguments: dict[str, Any]) -> AttachedCache | None:
         """The cache of a call; a new one where transformers would start with an empty one. Raises UnsupportedError."""
         given = arguments.get("past_key_values")
+        if isinstance(given, BorrowedCache):
+            given = given.stands_for
         if isinstance(given, AttachedCache):
             if given not in self._caches:
                 raise UnsupportedError("this cache belongs to another attachment: its K and V are not this model's")
@@ -469,10 +475,14 @@ class Attachment:
         use_cache = arguments.get("use_cache")
         if given is None and not (self._model.config.use_cache if use_cache is None else use_cache):
             return None
-        if given is None or (isinstance(given, DynamicCache) and given.get_seq_length() == 0):
-            rows, tokens = _shape_of(arguments)
-            return self.cache(tokens, rows)
-        raise UnsupportedError(f"the drives do not have what this {type(given).__name__} holds: pass attached.cache()")
+        if given is not None and (type(given) is not DynamicCache or given.get_seq_length()):
+            what = f"this {type(given).__name__} holds" if given.get_seq_length() else f"a {type(given).__name__} keeps"
+            raise UnsupportedError(f"the drives do not have what {what}: pass attached.cache(), or a new DynamicCache")
+        rows, tokens = _shape_of(arguments)
+        cache = self.cache(tokens, rows)
+        if given is not None:
+            borrow(given, cache)
+        return cache
 
 
 def _check_attention(model: PreTrainedModel, policy: Policy) -> None:
