@@ -77,6 +77,7 @@ from kvdrive.sessions.options import SessionOptions
 from kvdrive.sessions.resume import Rates
 from kvdrive.sessions.store import SessionStore
 from kvdrive.targets.group import Drives, drives_of
+from kvdrive.targets.process import Owned, leave_alone
 from kvdrive.targets.queue import WorkQueue
 
 NAME = "kvdrive"
@@ -167,7 +168,7 @@ def attach(
     return attachment
 
 
-class Attachment:
+class Attachment(Owned):
     """A model that is attached to drives, until `detach`."""
 
     def __init__(
@@ -181,6 +182,7 @@ class Attachment:
         xcache: XCache | None = None,
         stored_as: RowFormat = RowFormat.BINARY16,
     ) -> None:
+        super().__init__()
         self.target = target
         self.recoveries = 0
         self.overflow = Overflow()
@@ -217,6 +219,7 @@ class Attachment:
         `tokens`: how many each of its `rows` will have, where that is known. If memory has no room for them, the drives
         attend.
         """
+        self.require_own()
         in_memory = self.in_memory(tokens, rows)
         if in_memory is not None:
             return in_memory
@@ -267,6 +270,7 @@ class Attachment:
     @property
     def sessions(self) -> SessionStore:
         """What is kept beyond this process. Raises InputError unless the model was attached with `sessions`."""
+        self.require_own()
         if self._sessions is None:
             raise InputError("no sessions are kept here: attach the model with sessions=True")
         return self._sessions
@@ -336,6 +340,7 @@ class Attachment:
         the rows for which only the end of the call failed: it was undone for them, and their logits mean nothing. What
         failed can be repeated with one cache at a time, where lost data is recomputed.
         """
+        self.require_own()
         for row, cache in enumerate(caches):
             arguments = {"input_ids": ids[row : row + 1, None]}
             cache.calling(arguments)
@@ -350,6 +355,8 @@ class Attachment:
         del self._model.forward  # uncovers the forward of the class
         if self._before is not None:
             self._model.forward = self._before
+        if self.is_foreign:
+            return leave_alone(self._sessions, self._backing, self._opened, list(self._caches))
         if self._sessions is not None:
             self._sessions.ahead.close()
         for cache in list(self._caches):
@@ -385,6 +392,7 @@ class Attachment:
 
     def check_model(self) -> None:
         """See sessions.placing.Places. Raises InputError where an attention policy was measured for the model."""
+        self.require_own()
         if not self._identity.look():
             self._renew()
 
@@ -407,6 +415,8 @@ class Attachment:
 
     def _call(self, *args: Any, **kwargs: Any) -> Any:
         """`model.forward` while the model is attached."""
+        if self.is_foreign:
+            self.require_own()
         bound = self._signature.bind(*args, **kwargs)
         cache = self._cache_of(bound.arguments)
         if cache is None:
