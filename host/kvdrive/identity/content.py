@@ -208,6 +208,8 @@ class Content:
                 value = before[0]
                 if value is None:
                     continue
+            if name in harmless.ZEROS and isinstance(value, torch.Tensor) and not value.any():
+                value = None
             if name in _HOOKS:
                 found = self.hooks(value, own.get(f"{name}_with_kwargs", {}))
             elif name == "_modules":

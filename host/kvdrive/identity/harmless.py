@@ -66,6 +66,11 @@ MODULE = {
 }
 """Attributes of a model and its modules."""
 
+ZEROS = {
+    "rope_deltas": "what the last prompt's images add to positions, kept by the model: none, where the text had none",
+}
+"""Attributes of modules that count unless they are zero."""
+
 CODE = {
     "transformers.modeling_utils": "reads and writes checkpoints",
     "transformers.generation": "chooses tokens",

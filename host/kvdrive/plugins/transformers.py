@@ -84,6 +84,7 @@ NAME = "kvdrive"
 DEFAULT_SPILL = 16
 Cached = TypeVar("Cached", bound=AttachedCache)
 _LOST_DATA = (abi.NvmeStatus.UNRECOVERED_READ, abi.NvmeStatus.INTERNAL_ERROR)
+_TOKENS = ("input_ids", "inputs_embeds")
 _RECOVERIES = 3  # the most recoveries in one call of the model; more failures than that have a lasting cause
 log = logging.getLogger(__name__)
 
@@ -193,6 +194,7 @@ class Attachment(Owned):
         if scales:
             log.info("%s ships scales of K and V for %d layers: they are used", model.name_or_path, len(scales))
         self._policy = policy.fitted(lambda: label)
+        self._warned = False
         self._fitted = self._policy is not policy  # it was measured for this very model
         self._recompute = on_failure == "recompute"
         self._layers = decoder_config(model).num_hidden_layers
@@ -418,6 +420,7 @@ class Attachment(Owned):
         if self.is_foreign:
             self.require_own()
         bound = self._signature.bind(*args, **kwargs)
+        self._check_call(flat(bound))
         cache = self._cache_of(bound.arguments)
         if cache is None:
             return self._forward(*args, **kwargs)
@@ -454,6 +457,16 @@ class Attachment(Owned):
             except BaseException:
                 cache.undo(before)
                 raise
+
+    def _check_call(self, arguments: dict[str, Any]) -> None:
+        """Raises InputError for no tokens. Says once that there are no attention weights."""
+        tokens = [given.shape[1] for name in _TOKENS if isinstance(given := arguments.get(name), torch.Tensor)]
+        if 0 in tokens:
+            raise InputError("the prompt is empty: give the model one token at least")
+        wanted = arguments.get("output_attentions")
+        if (self._model.config.output_attentions if wanted is None else wanted) and not self._warned:
+            self._warned = True
+            log.warning("output_attentions: drives do not return the weights of attention, so the output has none")
 
     def _fit(self, cache: AttachedCache, arguments: dict[str, Any]) -> None:
         """Remove tokens if the positions are used up. Raises InputError if that is not allowed, CommandError."""
