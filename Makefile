@@ -360,6 +360,10 @@ validate-perf: setup ## steps of the cpu target and the emulator, predicted by t
 models-page: setup ## write the table of docs/models.md from the families of the tests
 	@$(BIN)/python scripts/models_page.py
 
+.PHONY: identity-page
+identity-page: setup ## docs/identity.md: what does not count in the identity of a model, and what a check costs
+	@$(BIN)/python scripts/identity_page.py --measure
+
 .PHONY: readme
 readme: setup ## write the measured tables of README.md from the last benchmarks
 	@$(BIN)/python scripts/readme.py

@@ -144,7 +144,7 @@ class _Tensor:
 
     def _sampled(self) -> bytes:
         if self._numbers is not None:
-            return self._numbers[self._at].tobytes()
+            return bytes(self._numbers[self._at].tobytes())
         if self.tensor.is_meta or not self.tensor.numel():
             return b""
         return _bytes(self.tensor)[torch.from_numpy(self._at).to(self.tensor.device)].cpu().numpy().tobytes()

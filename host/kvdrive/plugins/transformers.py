@@ -26,7 +26,7 @@ from typing import Any, TypeVar, cast, get_args
 
 import torch
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
-from transformers.cache_utils import DynamicCache
+from transformers.cache_utils import Cache, DynamicCache
 from transformers.masking_utils import sdpa_mask
 
 from kvdrive import abi
@@ -499,7 +499,8 @@ class Attachment(Owned):
         if given is None and not (self._model.config.use_cache if use_cache is None else use_cache):
             return None
         if given is not None and (type(given) is not DynamicCache or given.get_seq_length()):
-            what = f"this {type(given).__name__} holds" if given.get_seq_length() else f"a {type(given).__name__} keeps"
+            holds = isinstance(given, Cache) and given.get_seq_length()
+            what = f"this {type(given).__name__} holds" if holds else f"a {type(given).__name__} keeps"
             raise UnsupportedError(f"the drives do not have what {what}: pass attached.cache(), or a new DynamicCache")
         rows, tokens = _shape_of(arguments)
         cache = self.cache(tokens, rows)
