@@ -45,7 +45,7 @@ def why_not_plain(arguments: Mapping[str, Any], first: int) -> str | None:
         return "its mask hides tokens"
     for name in _POSITIONS:
         if (given := arguments.get(name)) is not None and not _are_default(given, first, tokens):
-            return f"its positions ({name}) are not the numbers of its tokens"
+            return "its positions are not the numbers of its tokens"
     return None
 
 

@@ -151,7 +151,7 @@ class DriveTier(SecondaryTierManager):  # type: ignore[misc]
 
 
 def _identity(config: OffloadingConfig, options: Options) -> dict[str, Any]:
-    """What K and V depend on besides the tokens, as far as vLLM tells a tier: not overrides of config.json, adapters."""
+    """What K and V depend on besides the tokens, as far as vLLM tells a tier; not adapters, overrides."""
     weights: Any = options.model_fingerprint
     if not weights:
         folder = Path(config.model.name)
