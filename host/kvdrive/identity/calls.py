@@ -26,7 +26,7 @@ def flat(bound: inspect.BoundArguments) -> dict[str, Any]:
 def others(arguments: Mapping[str, Any]) -> list[str]:
     """The names of inputs other than tokens, a mask and positions. An argument that is unknown is one."""
     names = harmless.ARGUMENTS.keys() | set(_KNOWN)
-    return sorted(name for name, value in arguments.items() if value is not None and name not in names)
+    return sorted(name for name, value in arguments.items() if name not in names and not _is_nothing(value))
 
 
 def why_not_plain(arguments: Mapping[str, Any], first: int) -> str | None:
@@ -47,6 +47,11 @@ def why_not_plain(arguments: Mapping[str, Any], first: int) -> str | None:
         if (given := arguments.get(name)) is not None and not _are_default(given, first, tokens):
             return "its positions are not the numbers of its tokens"
     return None
+
+
+def _is_nothing(value: Any) -> bool:
+    """True for None, and a dictionary of nothing."""
+    return value is None or (isinstance(value, Mapping) and all(map(_is_nothing, value.values())))
 
 
 def _shows_all(mask: Any, tokens: int) -> bool:

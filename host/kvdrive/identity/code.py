@@ -13,6 +13,7 @@ import inspect
 import sys
 import sysconfig
 import types
+from abc import ABCMeta
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from kvdrive.identity import harmless
 
 _LIBRARIES = frozenset({"torch", "numpy", "builtins", "typing_extensions"}) | sys.stdlib_module_names - {"__main__"}
 _INSTALLED = tuple({sysconfig.get_path(kind) + "/" for kind in ("purelib", "platlib", "stdlib", "platstdlib")})
+_HEAP, _IMMUTABLE = 1 << 9, 1 << 8  # of a type's flags in CPython: made at run time; not to be changed
 _OF_CLASSES = frozenset(
     ("__dict__", "__weakref__", "__module__", "__doc__", "__qualname__", "__annotations__", "__slots__", "_abc_impl",
      "__abstractmethods__", "__parameters__", "__orig_bases__", "__static_attributes__", "__firstlineno__")
@@ -61,6 +63,11 @@ def is_installed(function: types.FunctionType) -> bool:
 def is_steady(kind: type) -> bool:
     """True for modules whose plain attributes are not changed to and fro, as those of adapters are."""
     return root_of(kind) in ("torch", "transformers")
+
+
+def is_written_in_python(kind: type) -> bool:
+    """True for a class whose objects hold nothing but attributes: none that C or C++ has defined."""
+    return bool(kind.__flags__ & _HEAP) and not kind.__flags__ & _IMMUTABLE and type(kind) in (type, ABCMeta)
 
 
 def is_installed_class(kind: type) -> bool:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import hashlib
 import logging
 import secrets
 import threading
 import types
 import weakref
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from pathlib import PurePath
@@ -31,6 +33,7 @@ _WITHOUT_NUMBERS = (
 )  # fmt: skip
 _TENSORS = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 _DICTS = frozenset(name for name, value in vars(torch.nn.Module()).items() if isinstance(value, dict))
+_CACHED = type(functools.lru_cache(len))
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 _ONLY_LOOKS, _COVERS = "kvdrive_only_looks", "kvdrive_covers"
 Hook = Callable[..., Any]
@@ -120,7 +123,7 @@ class Content:
             return _hash("enum", code.name_of(kind), value.name.encode())
         if isinstance(value, dict | types.MappingProxyType):
             return _hash("dict", self.of(kind), self.mapping(value, in_order=True))
-        if isinstance(value, list | tuple):
+        if isinstance(value, list | tuple | deque):
             self.read.containers.append(value)
             return _hash("list", self.of(kind), *map(self.of, list(value)))
         if isinstance(value, set | frozenset):
@@ -150,6 +153,8 @@ class Content:
             return self._function(value)
         if isinstance(value, types.MethodType):
             return _hash("method", self.of(value.__func__), self.of(value.__self__))
+        if isinstance(value, _CACHED):
+            return _hash("cached", self.of(value.__wrapped__))
         if isinstance(value, partial):
             return _hash("partial", self.of(value.func), self.of(value.args), self.mapping(value.keywords))
         if isinstance(value, staticmethod | classmethod):
@@ -245,7 +250,7 @@ class Content:
         if code.is_own(kind) and not dataclasses.is_dataclass(kind):
             return _hash("own", code.name_of(kind))
         slots = [name for one in kind.__mro__ for name in _slots(one) if hasattr(value, name)]
-        if not hasattr(value, "__dict__") and not slots:
+        if not all(map(code.is_written_in_python, kind.__mro__[:-1])):
             self.unknown.append(f"{kind.__module__}.{kind.__qualname__}")
             return secrets.token_bytes(32)
         held = {name: getattr(value, name) for name in slots}
