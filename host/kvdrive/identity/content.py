@@ -12,7 +12,7 @@ import threading
 import types
 import weakref
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import PurePath
 from typing import Any
@@ -166,8 +166,9 @@ class Content:
                 return _hash("cell", self.of(value.cell_contents))
             except ValueError:
                 return _hash("cell")
-        if isinstance(value, types.BuiltinFunctionType) and isinstance(value.__self__, types.ModuleType | None):
-            return _hash("builtin", code.name_of(value))
+        if isinstance(value, types.BuiltinFunctionType):
+            of = None if isinstance(value.__self__, types.ModuleType | type) else value.__self__
+            return _hash("builtin", code.name_of(value), self.of(of))
         if isinstance(value, types.MethodDescriptorType | types.WrapperDescriptorType | types.GetSetDescriptorType):
             return _hash("builtin", code.name_of(value))
         return None
@@ -220,7 +221,7 @@ class Content:
             elif name == "_modules":
                 self.read.containers.append(value)
                 found = _hash("parts", *(self._key(key) + self._part(key, one, active) for key, one in value.items()))
-            elif active is not None and name in active.of and isinstance(value, dict):
+            elif active is not None and isinstance(value, dict) and active.are_keys_of(value):
                 self.read.containers.append(value)
                 found = self.mapping({key: one for key, one in value.items() if key in active.names})
             elif isinstance(value, dict):
@@ -233,7 +234,7 @@ class Content:
     def _part(self, name: str, part: torch.nn.Module | None, active: _Active | None) -> bytes:
         """A module's part; of adapters the active ones."""
         several = torch.nn.ModuleDict | torch.nn.ParameterDict
-        if active is None or name not in active.of or not isinstance(part, several):
+        if active is None or not isinstance(part, several) or not active.are_keys_of(part):
             return self.of(part)
         self.read.containers += [vars(part), part._modules, part._parameters]
         return _hash("adapters", *(self._key(key) + self.of(part[key]) for key in active.names if key in part))
@@ -259,10 +260,14 @@ class Content:
 
 @dataclasses.dataclass(frozen=True)
 class _Active:
-    """The active adapters of a PEFT layer by name, and its attributes that have one entry `of` each adapter."""
+    """The active adapters of a PEFT layer by name, and `all` of its adapters."""
 
     names: list[str]
-    of: frozenset[str]
+    all: frozenset[str]
+
+    def are_keys_of(self, found: Iterable[Any]) -> bool:
+        """True for what has an entry for each of some adapters."""
+        return self.all.issuperset(found)
 
 
 def _active_adapters(module: torch.nn.Module) -> _Active | None:
@@ -270,8 +275,8 @@ def _active_adapters(module: torch.nn.Module) -> _Active | None:
     names, several = getattr(module, "active_adapters", None), getattr(module, "adapter_layer_names", None)
     if not isinstance(names, list) or several is None:
         return None
-    of = frozenset([*several, *getattr(module, "other_param_names", ())])
-    return _Active([] if getattr(module, "disable_adapters", False) else names, of)
+    every = {key for name in several for key in getattr(module, name, ())}
+    return _Active([] if getattr(module, "disable_adapters", False) else names, frozenset(every))
 
 
 def _slots(kind: type) -> Collection[str]:

@@ -34,6 +34,7 @@ MODULE = {
     "_is_hf_initialized": "a mark of transformers",
     "name_or_path": "the place of the checkpoint",
     "generation_config": "how tokens are chosen",
+    "peft_config": "what adapters were made from; their layers count",
     "loss_type": "of the training",
     "_loss_function": "of the training",
     "warnings_issued": "which warnings were given",

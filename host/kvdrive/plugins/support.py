@@ -48,7 +48,7 @@ def check_model(model: PreTrainedModel) -> None:
             f"{name} generates no text, since it has no head of a language model: attach one that was loaded with "
             "AutoModelForCausalLM"
         )
-    if model.training and getattr(model, "is_gradient_checkpointing", False):
+    if model.training and getattr(model, "is_activation_checkpointing", False):
         raise UnsupportedError(
             f"gradient checkpointing computes the layers of {name} without a cache: call model.eval()"
         )
