@@ -311,7 +311,10 @@ class SessionStore:
         return kept.number
 
     def release(self, cache: DriveCache) -> int | None:
-        """`finish` for a cache that `self.cache` returned."""
+        """`finish` for a cache that `self.cache` returned. One that is not kept any more is emptied."""
+        if cache.keeper is None:
+            cache.reset()
+            return None
         return self.finish(self._kept(cache))
 
     def _kept(self, cache: DriveCache) -> KeptSequence:
