@@ -147,7 +147,8 @@ class _Tensor:
             return bytes(self._numbers[self._at].tobytes())
         if self.tensor.is_meta or not self.tensor.numel():
             return b""
-        return _bytes(self.tensor)[torch.from_numpy(self._at).to(self.tensor.device)].cpu().numpy().tobytes()
+        found = _bytes(self.tensor)[torch.from_numpy(self._at).to(self.tensor.device)]
+        return bytes(found.cpu().numpy().tobytes())
 
 
 class _Tensors:

@@ -166,7 +166,7 @@ def test_sessions_with_other_thresholds_are_not_found(dense):
 
     folder, path = dense("llama")
     found = set()
-    for ffn in ("exact", "fatrelu:0.1", "fatrelu:0.2"):
+    for ffn in ("exact", "fatrelu:0.1", "fatrelu:0.2") * 2:
         flash = load(str(folder), "float32", FlashOptions(path, Fraction(1), ffn=ffn))
         found.add(of_model(flash.model))
         flash.close()

@@ -345,8 +345,9 @@ def test_the_fingerprint_of_sessions_tells_experts_apart(converted, tmp_path):
         model.model.layers[1].mlp.experts.down_proj[3, 0, 0] += 1
     model.save_pretrained(other)
     found = []
-    for place, file in ((folder, path), (other, make_file(other, other / "w.kvw", "auto", QUIET).path)):
+    for place, file in ((folder, path), (other, make_file(other, other / "w.kvw", "auto", QUIET).path), (folder, path)):
         checkpoint = opened(place, file)
         found.append(of_model(checkpoint.model))
         checkpoint.weights.close()
     assert found[0] != found[1]
+    assert found[0] == found[2]

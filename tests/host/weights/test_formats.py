@@ -118,7 +118,7 @@ def test_sessions_of_other_formats_are_not_found(converted):
     from kvdrive.identity.model import of_model
 
     found = set()
-    for format in ("auto", "int8", "int4"):
+    for format in ("auto", "int8", "int4") * 2:
         folder, path = converted("olmoe", "bfloat16", format)
         checkpoint = load(str(folder), "auto", FlashOptions(path, Fraction(1)))
         found.add(of_model(checkpoint.model))
