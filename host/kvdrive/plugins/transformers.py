@@ -343,6 +343,8 @@ class Attachment(Owned):
         failed can be repeated with one cache at a time, where lost data is recomputed.
         """
         self.require_own()
+        if not self._identity.is_current():
+            self._renew()
         for row, cache in enumerate(caches):
             arguments = {"input_ids": ids[row : row + 1, None]}
             cache.calling(arguments)

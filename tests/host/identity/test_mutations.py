@@ -34,7 +34,7 @@ from transformers import (
 from kvdrive.plugins.transformers import attach
 from kvdrive.targets.emulator import Emulator
 
-CASES = int(os.environ.get("KVDRIVE_IDENTITY_CASES", "160"))
+CASES = int(os.environ.get("KVDRIVE_IDENTITY_CASES", "120"))
 SEED = int(os.environ.get("KVDRIVE_IDENTITY_SEED", "1"))
 _HEADS = {"num_key_value_heads": 2}
 FAMILIES = {
