@@ -366,6 +366,10 @@ models-page: setup ## write the table of docs/models.md from the families of the
 request-fields: setup ## write the tables of docs/requests.md from those that the server checks requests with
 	@$(BIN)/python scripts/request_fields.py
 
+.PHONY: identity-page
+identity-page: setup ## docs/identity.md: what does not count in the identity of a model, and what a check costs
+	@$(BIN)/python scripts/identity_page.py --measure
+
 .PHONY: readme
 readme: setup ## write the measured tables of README.md from the last benchmarks
 	@$(BIN)/python scripts/readme.py

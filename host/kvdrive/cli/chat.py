@@ -58,7 +58,8 @@ def chat(
 ) -> None:
     """Talk with a model. K and V of the conversation stay on a drive: closed, killed and opened again, it goes on.
 
-    Every answer is durable when it ends. /new starts anew, /quit or ^D leaves, ^C ends an answer.
+    A message is kept before its answer begins, an answer when it ends. /new starts anew, /quit or ^D leaves, ^C ends an
+    answer.
     """
     with waiting_for(IMPORTS):
         import torch
@@ -101,7 +102,11 @@ def chat(
             sys.stderr.write(
                 f"going on after {len(conversation.messages)} messages, {conversation.tokens} tokens on the drive\n"
             )
-        _talk(conversation, max_new_tokens, Sampling(temperature, seed=seed))
+        how = max_new_tokens, Sampling(temperature, seed=seed)
+        if asked := conversation.unanswered:
+            sys.stderr.write(f"the answer to your last message did not end, here it is again: {asked}\n")
+            _answer(conversation, asked, *how)
+        _talk(conversation, *how)
 
 
 def _talk(conversation: Conversation, new_tokens: int, sampling: Sampling) -> None:
@@ -110,10 +115,15 @@ def _talk(conversation: Conversation, new_tokens: int, sampling: Sampling) -> No
         if text == "/new":
             conversation.start_anew()
         elif text:
-            try:
-                _show(conversation, text, new_tokens, sampling)
-            except InputError as error:
-                sys.stderr.write(f"kvdrive: {error}\n")
+            _answer(conversation, text, new_tokens, sampling)
+
+
+def _answer(conversation: Conversation, text: str, new_tokens: int, sampling: Sampling) -> None:
+    """Answer a message, or say why it cannot be answered."""
+    try:
+        _show(conversation, text, new_tokens, sampling)
+    except InputError as error:
+        sys.stderr.write(f"kvdrive: {error}\n")
 
 
 def _ask() -> str | None:

@@ -21,7 +21,7 @@ from kvdrive.eval.partial import Partial, digest
 from kvdrive.eval.sweep import questions
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.progress import bar
-from kvdrive.kvcache.fingerprint import fingerprint
+from kvdrive.identity.model import of_model
 from kvdrive.kvcache.formats import named
 from kvdrive.policies.choice import Choice, keep_choices, place_of
 from kvdrive.policies.groups import Groups
@@ -70,7 +70,7 @@ def run(settings: Settings, console: Console | None) -> tuple[Path, dict[str, Ch
     with waiting_for(f"loading {settings.model}", console):
         checkpoint = load_from(settings.weights, settings.model, settings.dtype, settings.device)
     with closing(checkpoint):
-        label = fingerprint(checkpoint.model, named(settings.kv_format))
+        label = of_model(checkpoint.model, named(settings.kv_format))
         found = _run(checkpoint, settings, label, console)
     return keep_choices(label, found), found
 

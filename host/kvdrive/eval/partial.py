@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 
 from kvdrive.errors import InputError, Stopped
 from kvdrive.eval.points import Answer, Question
-from kvdrive.kvcache.fingerprint import fingerprint
+from kvdrive.identity.model import of_model
 from kvdrive.kvcache.shipped_scales import plain, scales_of
 from kvdrive.nvme.wire import RowFormat
 
@@ -90,7 +90,7 @@ class Partial(UserDict[str, Answer]):
 
 def digest(questions: Iterable[Question], model: PreTrainedModel) -> str:
     """Identifies the tokens of all questions, the weights of the model and the scales that it ships for fp8."""
-    found = hashlib.sha256(fingerprint(model))
+    found = hashlib.sha256(of_model(model))
     with suppress(InputError):  # scales that cannot be used are refused where K and V are stored as fp8
         if scales := scales_of(model, RowFormat.FP8):
             found.update(f"{plain(scales)}".encode())

@@ -23,9 +23,9 @@ from kvdrive.eval.perplexity import OnStep
 from kvdrive.eval.points import TEXT, Answer, Answers, Point, Question, Way
 from kvdrive.eval.scoring import Scores, prefill, score
 from kvdrive.eval.tasks import Case, Tokens
+from kvdrive.identity.model import of_model
 from kvdrive.kvcache import formats
 from kvdrive.kvcache.base import AttachedCache
-from kvdrive.kvcache.fingerprint import fingerprint
 from kvdrive.nvme.wire import RowFormat
 from kvdrive.plugins.support import decoder_config, layers_in_memory
 from kvdrive.plugins.transformers import attach
@@ -78,7 +78,7 @@ def ways(policies: Sequence[Policy], kv_formats: Sequence[str]) -> list[Way]:
 
 def fitted(compared: Sequence[Way], model: PreTrainedModel) -> list[Way]:
     """The ways with policies for this model. Raises InputError where a policy needs a calibration that is missing."""
-    label = functools.cache(lambda kv_format: fingerprint(model, formats.named(kv_format)))
+    label = functools.cache(lambda kv_format: of_model(model, formats.named(kv_format)))
     return [replace(way, policy=way.policy.fitted(partial(label, way.kv_format))) for way in compared]
 
 

@@ -139,11 +139,15 @@ def _begin(attachment: Attachment, work: Batch) -> tuple[AttachedCache, Batch]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """`identical` of `total` tokens equal those of stock transformers; `difference` describes the first other one."""
+    """`identical` of `total` tokens equal those of stock transformers; `difference` describes the first other one.
+
+    `ties`: of the identical ones, those that transformers rates exactly as high as the one that it took itself.
+    """
 
     identical: int
     total: int
     difference: str | None
+    ties: int = 0
 
 
 def compare_with_transformers(
@@ -155,29 +159,63 @@ def compare_with_transformers(
     length = work.ids.shape[1]
     found = greedy(checkpoint.model, work.ids, work.new_tokens, work.mask, on_token, eos_token_id=eos, pad_token_id=0)
     stock = _until_stop(found[:, length:], work.stop_ids)
-    total = sum(map(len, stock))
-    identical = sum(a == b for x, y in zip(ours, stock, strict=True) for a, b in zip(x, y, strict=False))
-    for row, (x, y) in enumerate(zip(ours, stock, strict=True)):
-        if x != y:
-            return Comparison(identical, total, _explain(checkpoint, work, row, x, y))
-    return Comparison(identical, total, None)
-
-
-def _explain(checkpoint: Checkpoint, work: Batch, row: int, ours: list[int], stock: list[int]) -> str:
-    """The first two tokens that differ, and the difference of their scores in stock transformers."""
-    pairs = zip(ours, stock, strict=False)
-    first = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(ours), len(stock)))
-    if first in (len(ours), len(stock)):
-        return f"row {row} has {len(ours)} tokens, transformers {len(stock)}"
-    prompt = work.ids[row][work.mask[row] == 1]
-    with torch.no_grad():
-        ids = torch.cat([prompt, torch.tensor(stock[:first], dtype=torch.int64)])[None]
-        logits = checkpoint.model(ids.to(checkpoint.model.device), logits_to_keep=1).logits[0, -1].float()
-    gap = float(logits[stock[first]] - logits[ours[first]])
-    return (
-        f"row {row}, new token {first + 1}: {ours[first]} instead of {stock[first]}; transformers rates them "
-        f"{gap:.2g} apart (standard deviation of its logits: {float(logits.std()):.2g})"
+    rows = [_compared(checkpoint, work, row, x, y) for row, (x, y) in enumerate(zip(ours, stock, strict=True))]
+    return Comparison(
+        sum(one.identical for one in rows),
+        sum(one.total for one in rows),
+        next((one.difference for one in rows if one.difference), None),
+        sum(one.ties for one in rows),
     )
+
+
+def _compared(checkpoint: Checkpoint, work: Batch, row: int, ours: list[int], stock: list[int]) -> Comparison:
+    """One row of the batch. Behind an exact tie, transformers goes on with our token."""
+    ties = 0
+    while (first := _first_difference(ours, stock)) < min(len(ours), len(stock)):
+        logits = _next_logits(checkpoint, work, row, stock[:first])
+        gap = float(logits[stock[first]] - logits[ours[first]])
+        if gap:
+            identical = sum(a == b for a, b in zip(ours, stock, strict=False))
+            difference = (
+                f"row {row}, new token {first + 1}: {ours[first]} instead of {stock[first]}; transformers rates them "
+                f"{gap:.2g} apart (standard deviation of its logits: {float(logits.std()):.2g})"
+            )
+            return Comparison(identical, len(stock), difference, ties)
+        ties += 1
+        stock = ours[: first + 1]
+        if stock[-1] not in work.stop_ids and len(stock) < work.new_tokens:
+            stock = stock + _continued(checkpoint, work, row, stock)
+    if ours == stock:
+        return Comparison(len(stock), len(stock), None, ties)
+    difference = f"row {row} has {len(ours)} tokens, transformers {len(stock)}"
+    return Comparison(first, len(stock), difference, ties)
+
+
+def _first_difference(ours: list[int], stock: list[int]) -> int:
+    """The place of the first token that differs; the length of the shorter text without one."""
+    pairs = enumerate(zip(ours, stock, strict=False))
+    return next((i for i, (a, b) in pairs if a != b), min(len(ours), len(stock)))
+
+
+def _text(work: Batch, row: int, new: list[int]) -> torch.Tensor:
+    """A row's prompt and new tokens, int64 [1, tokens]."""
+    return torch.cat([work.ids[row][work.mask[row] == 1], torch.tensor(new, dtype=torch.int64)])[None]
+
+
+def _next_logits(checkpoint: Checkpoint, work: Batch, row: int, new: list[int]) -> torch.Tensor:
+    """What stock transformers rates the token behind `new`: float32 [vocabulary]."""
+    with torch.no_grad():
+        ids = _text(work, row, new).to(checkpoint.model.device)
+        logits: torch.Tensor = checkpoint.model(ids, logits_to_keep=1).logits[0, -1].float()
+        return logits
+
+
+def _continued(checkpoint: Checkpoint, work: Batch, row: int, new: list[int]) -> list[int]:
+    """What stock transformers says behind `new`."""
+    ids = _text(work, row, new)
+    eos = sorted(work.stop_ids) or -1
+    found = greedy(checkpoint.model, ids, work.new_tokens - len(new), eos_token_id=eos, pad_token_id=0)
+    return _until_stop(found[:, ids.shape[1] :], work.stop_ids)[0]
 
 
 def _until_stop(tokens: torch.Tensor, stop_ids: frozenset[int]) -> list[list[int]]:

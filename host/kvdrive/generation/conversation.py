@@ -74,12 +74,20 @@ class Conversation:
         """What the assistant has drafted since the process began; None without one."""
         return None if self._assistant is None else self._assistant.counters
 
-    def answer(self, text: str, new_tokens: int, sampling: Sampling) -> Iterator[str]:
-        """Pieces of the answer to `text`. Ends early, and keeps what was said, when the iterator is closed.
+    @property
+    def unanswered(self) -> str:
+        """The last message, if its answer has not ended: the process that should give it was killed; "": it has."""
+        last = self.messages[-1:]
+        return last[0]["content"] if last and last[0]["role"] == USER else ""
 
-        Raises InputError when the conversation is longer than the model's positions.
+    def answer(self, text: str, new_tokens: int, sampling: Sampling) -> Iterator[str]:
+        """Pieces of the answer to `text`, which is saved before it begins. An unanswered message is taken back first.
+
+        Ends early, and keeps what was said, when the iterator is closed. Raises InputError when the conversation is
+        longer than the model's positions.
         """
-        messages = [*self.messages, {"role": USER, "content": text}]
+        before = self.messages[:-1] if self.unanswered else self.messages
+        messages = [*before, {"role": USER, "content": text}]
         tokenizer = self._checkpoint.tokenizer
         ids = self._checkpoint.encode(as_text(tokenizer, messages), special=wants_special(tokenizer))
         ids = as_held(tokenizer, ids, self._store.finder.tokens_of(NAME))
@@ -89,6 +97,7 @@ class Conversation:
                 f"the conversation has {len(ids)} tokens and the model {context} positions: start anew with /new, or "
                 "let old tokens leave (--overflow trim)"
             )
+        self._save(messages)
         cache = self._store.cache(ids, NAME, new_tokens=new_tokens)
         self.computed = len(ids) - int(cache.get_seq_length())
         stream, said = TextStream(tokenizer), ""

@@ -142,6 +142,8 @@ def verdicts(report: Report) -> Iterator[str]:
         yield f"decode steps bit-identical on the {verify['engine']} engine: {done}/{wanted}"
     if check := report["check"]:
         line = f"tokens identical to transformers: {check['identical']}/{check['total']}"
+        if ties := check["ties"]:
+            line += f", {ties} of them exact ties, which count as equal: transformers rates both tokens the same"
         yield f"{line} (first difference: {check['difference']})" if check["difference"] else line
 
 

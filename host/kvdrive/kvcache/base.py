@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from transformers.cache_utils import Cache, CacheLayerMixin
@@ -88,7 +89,11 @@ class AttachedCache(Cache, ABC):  # type: ignore[misc]
         self.in_prompt = False
         self.history = History()
         self.saved_at: Path | None = None
+        self.family: WeakSet[AttachedCache] = WeakSet()  # all caches of the attachment; a copy is one of them
         super().__init__(layers=layers)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> AttachedCache:
+        raise UnsupportedError(f"a {type(self).__name__} cannot be copied: compute its tokens with another cache")
 
     def calling(self, arguments: dict[str, Any]) -> None:
         """Told before each call of the model, with the arguments of its `forward`."""
@@ -127,6 +132,11 @@ class AttachedCache(Cache, ABC):  # type: ignore[misc]
         UnsupportedError.
         """
         raise UnsupportedError("this cache cannot lose tokens in its middle: take overflow 'error'")
+
+    def model_changed(self, reason: str) -> None:
+        """Told after a change of the model: the tokens that the cache holds cannot be computed again, nor kept."""
+        if self.get_seq_length():
+            self.history.incomplete = reason
 
     def catch_up(self, forward: Callable[..., Any], device: torch.device) -> None:
         """Told before each call: do what `remove` did for tokens that were removed in another process."""

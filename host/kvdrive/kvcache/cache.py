@@ -5,12 +5,13 @@ The model gets an opaque handle instead of tensors; the attention function of `p
 
 from __future__ import annotations
 
+import copy
 import weakref
 from collections.abc import Callable
 from collections.abc import Sequence as Several
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import torch
 from transformers.cache_utils import CacheLayerMixin, DynamicCache, LinearAttentionCacheLayerMixin
@@ -100,6 +101,14 @@ class DriveCache(AttachedCache):
             self.keeper.called(arguments)
         super().called(arguments)
 
+    def model_changed(self, reason: str) -> None:
+        """See AttachedCache. What was kept before stays; rows stored as layer inputs cannot be used any more."""
+        super().model_changed(reason)
+        if self.keeper:
+            self.keeper.model_changed(reason)
+        if any(isinstance(sequence, InputSequence) for sequence in self.sequences):
+            self._lost = reason
+
     @property
     def is_kept(self) -> bool:
         """See AttachedCache."""
@@ -130,6 +139,34 @@ class DriveCache(AttachedCache):
         """Remove tokens that were sent again though their call has been undone. Raises CommandError, TargetError."""
         stored = max((layer.stored for layer in self.drive_layers), default=0)
         gather([future for sequence in self.sequences if stored for future in sequence.trim(stored)])
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> DriveCache:
+        """A cache that begins with the same tokens and goes its own way: the drives copy nothing.
+
+        It is not kept beyond the process. Raises UnsupportedError, CommandError, TargetError.
+        """
+        if type(self) is not DriveCache:
+            return cast(DriveCache, super().__deepcopy__(memo))
+        self.require_usable()
+        other = DriveCache(self.backing, len(self.layers), self.policy, self._in_memory)
+        other.append_options, other.asks_together, other.in_prompt = (
+            self.append_options, self.asks_together, self.in_prompt,
+        )  # fmt: skip
+        if self.sequences:
+            self.write_all()
+            other.sequences += [sequence.fork() for sequence in self.sequences]
+        for layer, own in zip(self.drive_layers, other.drive_layers, strict=True):
+            if layer.is_initialized:
+                own.resume(layer.stored, len(self.sequences), layer.describe())
+                own.moved = layer.moved
+        for index, layer in enumerate(self.layers):
+            if not isinstance(layer, DriveLayer):
+                other.layers[index] = copy.deepcopy(layer, memo)
+        other.history = History()
+        other.history.events, other.history.incomplete = list(self.history.events), self.history.incomplete
+        other._removed, other.family = self._removed, self.family
+        self.family.add(other)
+        return other
 
     def adopt(
         self,

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from kvdrive.errors import UnsupportedError
+from kvdrive.identity.calls import others
 from kvdrive.kvcache.overflow import Removal
 
 
@@ -33,6 +34,8 @@ class Call:
             raise UnsupportedError("a call without input_ids cannot be repeated: its tokens are not known")
         if mask is not None and (not isinstance(mask, torch.Tensor) or mask.dim() != 2):
             raise UnsupportedError("a call with a mask that is not [batch, tokens] cannot be repeated")
+        if found := others(arguments):
+            raise UnsupportedError(f"a call with {', '.join(found)} cannot be repeated: it is not recorded")
         padding = None if mask is None or bool(mask.all()) else mask.bool()
         return cls(ids.detach().clone(), arguments.get("position_ids"), padding, mask is not None, in_prompt)
 
@@ -96,6 +99,34 @@ class History:
             raise UnsupportedError("the cache is empty")
         return ids
 
+    def position_ids(self) -> torch.Tensor | None:
+        """Positions of the cache's tokens, int64 [batch or 1, tokens], cropped and rearranged like the cache.
+
+        None: those that the model itself chooses. Raises UnsupportedError when they are not known.
+        """
+        calls = [event for event in self.events if isinstance(event, Call)]
+        given = [call for call in calls if call.position_ids is not None]
+        if given and any(call.mask is not None for call in calls if call.position_ids is None):
+            raise UnsupportedError("the positions of some calls with padding are not known")
+        found, plain = torch.empty(1, 0, dtype=torch.int64), not given
+        for event in self.events:
+            if isinstance(event, Call):
+                first = found.shape[1]
+                numbers = torch.arange(first, first + event.input_ids.shape[1])[None]
+                own = numbers if event.position_ids is None else event.position_ids.cpu()
+                if torch.equal(own, numbers.expand_as(own)):
+                    own = numbers
+                if own.dim() != 2:
+                    raise UnsupportedError("positions of several axes are not recorded")
+                found = _side_by_side(found, own)
+            elif isinstance(event, Crop):
+                found = found[:, : -event.tokens]
+            elif isinstance(event, Rearrange) and len(found) > 1:
+                found = found[event.rows]
+        hidden = any(call.mask is not None for call in calls)
+        plain = plain or (not hidden and torch.equal(found, torch.arange(found.shape[1]).expand_as(found)))
+        return None if plain else found
+
     def last_mask(self) -> torch.Tensor | None:
         """Mask of the last call, bool [batch, tokens], cropped and rearranged like the cache; None without padding."""
         mask: torch.Tensor | None = None
@@ -135,3 +166,9 @@ class History:
                     cache.remove(event.tokens, forward, device)
                 else:
                     cache.rearrange(event.rows)
+
+
+def _side_by_side(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """[rows or 1, n] and [rows or 1, m] -> [rows or 1, n + m]."""
+    rows = max(len(a), len(b))
+    return torch.cat([a.expand(rows, -1), b.expand(rows, -1)], dim=1)

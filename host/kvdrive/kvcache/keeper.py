@@ -23,6 +23,9 @@ class Keeper(Protocol):
     def released(self) -> None:
         """The rows of the cache are about to change places: it cannot be kept any more."""
 
+    def model_changed(self, reason: str) -> None:
+        """The model is another one now than for the tokens that the cache holds: what follows is not kept."""
+
     def lost(self) -> None:
         """A drive lost some of the tokens; they are about to be computed again."""
 

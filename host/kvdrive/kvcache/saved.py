@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from kvdrive.errors import InputError
+from kvdrive.errors import InputError, UnsupportedError
 from kvdrive.kvcache import formats
 from kvdrive.kvcache.backing import Backing
 from kvdrive.kvcache.history import Call
@@ -26,7 +26,7 @@ from kvdrive.nvme.errors import CommandError
 if TYPE_CHECKING:
     from kvdrive.kvcache.cache import DriveCache
 
-_VERSION = 2
+_VERSION = 3
 
 
 def save(cache: DriveCache, path: Path) -> None:
@@ -36,6 +36,8 @@ def save(cache: DriveCache, path: Path) -> None:
     """
     cache.require_all_on_drives()
     ids = cache.token_ids()
+    if cache.removals and cache.history.position_ids() is not None:
+        raise UnsupportedError("a cache that lost tokens is saved only if its positions are the numbers of its tokens")
     for layer in cache.drive_layers:
         layer.write_all()
     cache.synchronize()
@@ -81,9 +83,10 @@ def reopen(cache: DriveCache, path: Path) -> None:
         for sequence, inputs in zip(before, found["inputs"], strict=True)
     ]
     cache.adopt(forks, ids, found["layers"], removals)
-    if found["mask"] is not None:
-        mask = torch.tensor(found["mask"], dtype=torch.bool)
-        cache.history.events[-1] = Call(ids, None, mask, True)
+    if found["mask"] is not None or found["positions"] is not None:
+        mask = None if found["mask"] is None else torch.tensor(found["mask"], dtype=torch.bool)
+        positions = None if found["positions"] is None else torch.tensor(found["positions"])
+        cache.history.events[-1] = Call(ids, positions, mask, True)
     save(cache, path)
     gather([future for sequence in before for future in sequence.trim(0)])
 
@@ -91,6 +94,7 @@ def reopen(cache: DriveCache, path: Path) -> None:
 def _describe(cache: DriveCache, ids: torch.Tensor) -> dict[str, Any]:
     numbers = {queue: number for number, queue in enumerate(cache.backing.alive)}
     mask = cache.history.last_mask()
+    positions = cache.history.position_ids()
     return {
         "version": _VERSION,
         "fingerprint": cache.backing.label.hex(),
@@ -104,6 +108,7 @@ def _describe(cache: DriveCache, ids: torch.Tensor) -> dict[str, Any]:
         "layers": cache.describe_layers(),
         "token_ids": ids.tolist(),
         "mask": None if mask is None else mask.long().tolist(),
+        "positions": None if positions is None else positions.tolist(),
     }
 
 

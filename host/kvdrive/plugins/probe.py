@@ -7,6 +7,7 @@ in place of K and V. It compares the drive's formula with the model's own attent
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections import Counter
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from transformers.cache_utils import Cache, DynamicLayer
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from kvdrive.errors import UnsupportedError
+from kvdrive.errors import InputError, KvdriveError, UnsupportedError
 from kvdrive.plugins.support import decoder_config, layers_in_memory, shape_reason
 
 NAME = "kvdrive_probe"
@@ -102,7 +103,7 @@ class _Run:
         try:
             with torch.no_grad(), torch.random.fork_rng(devices=[]):
                 self._forward()
-        except UnsupportedError:
+        except KvdriveError:
             raise
         except Exception as error:
             text = (str(error).strip() or "no message").splitlines()[0]
@@ -122,9 +123,17 @@ class _Run:
         ids = ids % decoder_config(self._model).vocab_size
         mask = torch.ones_like(ids)
         mask[1, :_PADDING] = 0
-        self._model(ids, attention_mask=mask, past_key_values=self._cache, use_cache=True)
-        mask = torch.cat([mask, mask[:, -1:]], dim=1)
-        self._model(ids[:, :1], attention_mask=mask, past_key_values=self._cache, use_cache=True)
+        self._call(ids, mask)
+        self._call(ids[:, :1], torch.cat([mask, mask[:, -1:]], dim=1))
+
+    def _call(self, ids: torch.Tensor, mask: torch.Tensor) -> None:
+        """Call the model with positions as `generate` gives them. Raises InputError for NaN."""
+        given = {"input_ids": ids, "attention_mask": mask}
+        if "position_ids" in inspect.signature(self._model.forward).parameters:
+            given["position_ids"] = (mask.cumsum(1) - 1).clamp(min=0)[:, -ids.shape[1] :]
+        output = self._model(**given, past_key_values=self._cache, use_cache=True)
+        if bool(output.logits[:, -1].isnan().any()):
+            raise _no_number(self._model)
 
     def _attention(
         self,
@@ -147,6 +156,8 @@ class _Run:
         if attention_mask is not None and (attention_mask.dtype != torch.bool or attention_mask.shape[1] != 1):
             raise UnsupportedError(f"{where} has a mask that is not boolean or differs between heads")
         ours = formula(query, key, value, attention_mask, scaling, kwargs.get("s_aux"))
+        if not bool(ours.isfinite().all()):
+            raise _no_number(self._model)
         queries = None if attention_mask is None else attention_mask.any(-1)[:, 0]  # padding has no output to compare
         for theirs in self._stock(module, query.float(), key.float(), value.float(), attention_mask, scaling, kwargs):
             difference = (theirs.float() - ours).abs()
@@ -198,6 +209,14 @@ class _Run:
         if not found:
             raise UnsupportedError(f"{type(module).__name__} has sinks and no function to compare with")
         return found
+
+
+def _no_number(model: PreTrainedModel) -> InputError:
+    """The error that says why a model computes NaN or infinity."""
+    for name, weight in model.named_parameters():
+        if weight.is_floating_point() and not bool(weight.isfinite().all()):
+            return InputError(f"{name} of {type(model).__name__} holds NaN or infinity: load the checkpoint again")
+    return InputError(f"{type(model).__name__} computes NaN or infinity in {model.dtype}: load it in another precision")
 
 
 def formula(

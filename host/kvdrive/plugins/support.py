@@ -37,6 +37,21 @@ def layer_types(config: Any) -> list[str]:
 
 def check_model(model: PreTrainedModel) -> None:
     """Raises UnsupportedError with the model's name and the first reason found, if a drive cannot serve the model."""
+    if not isinstance(model, PreTrainedModel):
+        raise InputError(
+            f"attach takes a transformers model, not a {type(model).__name__}: load one with "
+            "AutoModelForCausalLM.from_pretrained"
+        )
+    name = type(model).__name__
+    if not model.can_generate():
+        raise UnsupportedError(
+            f"{name} generates no text, since it has no head of a language model: attach one that was loaded with "
+            "AutoModelForCausalLM"
+        )
+    if model.training and getattr(model, "is_activation_checkpointing", False):
+        raise UnsupportedError(
+            f"gradient checkpointing computes the layers of {name} without a cache: call model.eval()"
+        )
     reason = None
     if not model._can_set_attn_implementation():
         reason = "it does not let transformers choose its attention function"
@@ -123,11 +138,20 @@ def config_reason(config: Any) -> str | None:
 
 
 def heads_of(config: Any) -> tuple[int, int, int]:
-    """Query heads, KV heads and head dimension as the configuration has them."""
+    """Query heads, KV heads and head dimension as the configuration has them, of the layers that go to drives."""
+    config = _of_drive_layers(config)
     heads = config.num_attention_heads
     kv_heads = getattr(config, "num_key_value_heads", None) or heads
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
     return heads, kv_heads, head_dim
+
+
+def _of_drive_layers(config: Any) -> Any:
+    """The configuration of the layers that go to drives, where it has other numbers for others."""
+    try:
+        return config.per_layer_config[ON_DRIVES]
+    except (AttributeError, KeyError, ValueError):
+        return config
 
 
 def group_of(config: Any) -> int:

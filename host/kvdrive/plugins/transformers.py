@@ -22,23 +22,26 @@ from fractions import Fraction
 from functools import partial, wraps
 from pathlib import Path
 from types import TracebackType
-from typing import Any, cast, get_args
+from typing import Any, TypeVar, cast, get_args
 
 import torch
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
-from transformers.cache_utils import DynamicCache
+from transformers.cache_utils import Cache, DynamicCache
 from transformers.masking_utils import sdpa_mask
 
 from kvdrive import abi
 from kvdrive.choices import Active, OnFailure, OnOverflow
 from kvdrive.errors import InputError, TargetError, UnsupportedError
+from kvdrive.identity.calls import flat
+from kvdrive.identity.content import covers
+from kvdrive.identity.model import ModelIdentity
 from kvdrive.kvcache import formats
 from kvdrive.kvcache.backing import Backing
 from kvdrive.kvcache.base import AttachedCache, KvHandle, LayerCall
+from kvdrive.kvcache.borrowed import BorrowedCache, borrow
 from kvdrive.kvcache.budget import Budget, MemoryOptions
 from kvdrive.kvcache.cache import DriveCache
 from kvdrive.kvcache.drive_rates import Clock, Heads
-from kvdrive.kvcache.fingerprint import fingerprint
 from kvdrive.kvcache.loading import LateLoadError
 from kvdrive.kvcache.memory import MemoryCache
 from kvdrive.kvcache.mini_batches import MiniBatches
@@ -74,11 +77,14 @@ from kvdrive.sessions.options import SessionOptions
 from kvdrive.sessions.resume import Rates
 from kvdrive.sessions.store import SessionStore
 from kvdrive.targets.group import Drives, drives_of
+from kvdrive.targets.process import Owned, leave_alone
 from kvdrive.targets.queue import WorkQueue
 
 NAME = "kvdrive"
 DEFAULT_SPILL = 16
+Cached = TypeVar("Cached", bound=AttachedCache)
 _LOST_DATA = (abi.NvmeStatus.UNRECOVERED_READ, abi.NvmeStatus.INTERNAL_ERROR)
+_TOKENS = ("input_ids", "inputs_embeds")
 _RECOVERIES = 3  # the most recoveries in one call of the model; more failures than that have a lasting cause
 log = logging.getLogger(__name__)
 
@@ -163,7 +169,7 @@ def attach(
     return attachment
 
 
-class Attachment:
+class Attachment(Owned):
     """A model that is attached to drives, until `detach`."""
 
     def __init__(
@@ -177,15 +183,19 @@ class Attachment:
         xcache: XCache | None = None,
         stored_as: RowFormat = RowFormat.BINARY16,
     ) -> None:
+        super().__init__()
         self.target = target
         self.recoveries = 0
         self.overflow = Overflow()
         self._opened = ExitStack()
         self._model = model
-        label, scales = fingerprint(model, stored_as), scales_of(model, stored_as)
+        self._identity, scales = ModelIdentity(model, stored_as), scales_of(model, stored_as)
+        label = self._identity.value
         if scales:
             log.info("%s ships scales of K and V for %d layers: they are used", model.name_or_path, len(scales))
         self._policy = policy.fitted(lambda: label)
+        self._warned = False
+        self._fitted = self._policy is not policy  # it was measured for this very model
         self._recompute = on_failure == "recompute"
         self._layers = decoder_config(model).num_hidden_layers
         self._backing = Backing(drives_of(target), spill, label, xcache, stored_as, scales)
@@ -200,6 +210,7 @@ class Attachment:
         AttentionMaskInterface.register(NAME, sdpa_mask)
         self._stock = model.config._attn_implementation
         self._forward: Callable[..., Any] = model.forward
+        self._before: Callable[..., Any] | None = vars(model).get("forward")  # not the class's, where there is one
         self._signature = inspect.signature(model.forward)
         model.set_attn_implementation(NAME)
         model.forward = self._wrapped()
@@ -210,6 +221,7 @@ class Attachment:
         `tokens`: how many each of its `rows` will have, where that is known. If memory has no room for them, the drives
         attend.
         """
+        self.require_own()
         in_memory = self.in_memory(tokens, rows)
         if in_memory is not None:
             return in_memory
@@ -217,7 +229,11 @@ class Attachment:
         if self._threads and rows > 1:
             others = [self._new_cache() for _ in self._threads[: rows - 1]]
             cache = MiniBatches([cast(DriveCache, one) for one in (cache, *others)], rows, self._threads)
+        return self._registered(cache)
+
+    def _registered(self, cache: Cached) -> Cached:
         self._caches.add(cache)
+        cache.family = self._caches
         return cache
 
     def _new_cache(self) -> AttachedCache:
@@ -230,8 +246,7 @@ class Attachment:
             raise UnsupportedError(
                 f"{self._policy.name} attention keeps K and V in memory: sessions need a drive's policy"
             )
-        self._caches.add(cache)
-        return cache
+        return self._registered(cache)
 
     def fits(self, tokens: int, rows: int = 1) -> bool:
         """See sessions.placing.Places."""
@@ -246,8 +261,7 @@ class Attachment:
         place = Place(self._model.dtype, self._model.device, claim)
         cache = MemoryCache(self._backing, self._layers, policy, self._others, place, self._memory, tokens)
         weakref.finalize(cache, claim.release).atexit = False
-        self._caches.add(cache)
-        return cache
+        return self._registered(cache)
 
     def _bytes_in_memory(self, tokens: int, rows: int) -> int:
         """K and V of so many tokens in the model's precision."""
@@ -258,6 +272,7 @@ class Attachment:
     @property
     def sessions(self) -> SessionStore:
         """What is kept beyond this process. Raises InputError unless the model was attached with `sessions`."""
+        self.require_own()
         if self._sessions is None:
             raise InputError("no sessions are kept here: attach the model with sessions=True")
         return self._sessions
@@ -288,6 +303,8 @@ class Attachment:
 
     def keep_sessions(self, options: SessionOptions) -> None:
         """Open the store. Raises InputError, TargetError, UnsupportedError."""
+        if self._identity.reason:
+            raise UnsupportedError(f"no sessions of this model can be kept: {self._identity.reason}")
         _, kv_heads, head_dim = heads_of(decoder_config(self._model))
         self._sessions = open_store(self._backing, (kv_heads, head_dim), self, options)
 
@@ -325,6 +342,9 @@ class Attachment:
         the rows for which only the end of the call failed: it was undone for them, and their logits mean nothing. What
         failed can be repeated with one cache at a time, where lost data is recomputed.
         """
+        self.require_own()
+        if not self._identity.is_current():
+            self._renew()
         for row, cache in enumerate(caches):
             arguments = {"input_ids": ids[row : row + 1, None]}
             cache.calling(arguments)
@@ -337,6 +357,10 @@ class Attachment:
             return
         self._model.set_attn_implementation(self._stock)
         del self._model.forward  # uncovers the forward of the class
+        if self._before is not None:
+            self._model.forward = self._before
+        if self.is_foreign:
+            return leave_alone(self._sessions, self._backing, self._opened, list(self._caches))
         if self._sessions is not None:
             self._sessions.ahead.close()
         for cache in list(self._caches):
@@ -368,23 +392,52 @@ class Attachment:
         def forward(*args: Any, **kwargs: Any) -> Any:
             return self._call(*args, **kwargs)
 
-        return forward
+        return covers(forward, self._before)
+
+    def check_model(self) -> None:
+        """See sessions.placing.Places. Raises InputError where an attention policy was measured for the model."""
+        self.require_own()
+        if not self._identity.look():
+            self._renew()
+
+    def _renew(self) -> None:
+        """The model may be another one now. Raises InputError where an attention policy was measured for it."""
+        if not self._identity.renew():
+            return
+        self._backing.label = self._identity.value
+        if self._backing.xcache is not None:
+            self._backing.xcache.projections.forget()
+        for cache in list(self._caches):
+            cache.model_changed("the model has changed since the sequence began")
+        if self._sessions is not None:
+            self._sessions.model_changed()
+        if self._fitted:
+            raise InputError(
+                f"the model has changed, and {self._policy.name} attention was measured for what it was: detach it, "
+                "and attach it again"
+            )
 
     def _call(self, *args: Any, **kwargs: Any) -> Any:
         """`model.forward` while the model is attached."""
+        if self.is_foreign:
+            self.require_own()
         bound = self._signature.bind(*args, **kwargs)
+        self._check_call(flat(bound))
         cache = self._cache_of(bound.arguments)
         if cache is None:
             return self._forward(*args, **kwargs)
         bound.arguments["past_key_values"] = cache
-        cache.calling(bound.arguments)
+        arguments = flat(bound)
+        cache.calling(arguments)
         before = cache.get_seq_length()
         failures = 0
         while True:
             try:
-                self._fit(cache, bound.arguments)
+                self._fit(cache, arguments)
                 output = cache.run(self._forward, bound)
-                cache.called(bound.arguments)
+                if not self._identity.is_current():
+                    self._renew()
+                cache.called(arguments)
                 return output
             except LateLoadError as error:
                 log.warning("%s", error)
@@ -407,6 +460,16 @@ class Attachment:
                 cache.undo(before)
                 raise
 
+    def _check_call(self, arguments: dict[str, Any]) -> None:
+        """Raises InputError for no tokens. Says once that there are no attention weights."""
+        tokens = [given.shape[1] for name in _TOKENS if isinstance(given := arguments.get(name), torch.Tensor)]
+        if 0 in tokens:
+            raise InputError("the prompt is empty: give the model one token at least")
+        wanted = arguments.get("output_attentions")
+        if (self._model.config.output_attentions if wanted is None else wanted) and not self._warned:
+            self._warned = True
+            log.warning("output_attentions: drives do not return the weights of attention, so the output has none")
+
     def _fit(self, cache: AttachedCache, arguments: dict[str, Any]) -> None:
         """Remove tokens if the positions are used up. Raises InputError if that is not allowed, CommandError."""
         cache.catch_up(self._forward, self._model.device)
@@ -428,6 +491,8 @@ class Attachment:
     def _cache_of(self, arguments: dict[str, Any]) -> AttachedCache | None:
         """The cache of a call; a new one where transformers would start with an empty one. Raises UnsupportedError."""
         given = arguments.get("past_key_values")
+        if isinstance(given, BorrowedCache):
+            given = given.stands_for
         if isinstance(given, AttachedCache):
             if given not in self._caches:
                 raise UnsupportedError("this cache belongs to another attachment: its K and V are not this model's")
@@ -435,10 +500,15 @@ class Attachment:
         use_cache = arguments.get("use_cache")
         if given is None and not (self._model.config.use_cache if use_cache is None else use_cache):
             return None
-        if given is None or (isinstance(given, DynamicCache) and given.get_seq_length() == 0):
-            rows, tokens = _shape_of(arguments)
-            return self.cache(tokens, rows)
-        raise UnsupportedError(f"the drives do not have what this {type(given).__name__} holds: pass attached.cache()")
+        if given is not None and (type(given) is not DynamicCache or given.get_seq_length()):
+            holds = isinstance(given, Cache) and given.get_seq_length()
+            what = f"this {type(given).__name__} holds" if holds else f"a {type(given).__name__} keeps"
+            raise UnsupportedError(f"the drives do not have what {what}: pass attached.cache(), or a new DynamicCache")
+        rows, tokens = _shape_of(arguments)
+        cache = self.cache(tokens, rows)
+        if given is not None:
+            borrow(given, cache)
+        return cache
 
 
 def _check_attention(model: PreTrainedModel, policy: Policy) -> None:

@@ -55,7 +55,7 @@ class Policy(ABC):
     def fitted(self, fingerprint: Callable[[], bytes]) -> Policy:
         """This policy for one model; itself where it serves all models alike. `attach` calls this once.
 
-        `fingerprint` makes the model's (kvcache/fingerprint.py), with the format of its K and V. Raises InputError.
+        `fingerprint` makes the model's identity (identity/model.py), with the format of its K and V. Raises InputError.
         """
         return self
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
+from kvdrive.identity.content import only_looks
 from kvdrive.report.watched import watch
 from kvdrive.targets.group import DriveGroup
 
@@ -109,8 +110,8 @@ class Recorder:
 
         decoder = model.get_decoder()
         layers = getattr(decoder, "layers", None) or decoder.h  # GPT-2's family
-        hooks = [layer.register_forward_pre_hook(before(index)) for index, layer in enumerate(layers)]
-        hooks += [layer.register_forward_hook(after(index)) for index, layer in enumerate(layers)]
+        hooks = [layer.register_forward_pre_hook(only_looks(before(index))) for index, layer in enumerate(layers)]
+        hooks += [layer.register_forward_hook(only_looks(after(index))) for index, layer in enumerate(layers)]
         try:
             yield
         finally:

@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from kvdrive.errors import KvdriveError
+from kvdrive.identity.calls import why_not_plain
 from kvdrive.sessions.chain import GrowingChain
 from kvdrive.sessions.entry import Entry
 from kvdrive.sessions.record import Record
@@ -91,11 +92,12 @@ class KeptSequence:
 
     def called(self, arguments: dict[str, Any]) -> None:
         """See Keeper. Saves when enough tokens have come."""
-        ids, mask = arguments.get("input_ids"), arguments.get("attention_mask")
-        if ids is None or ids.shape[0] != 1:
-            return self.stop("it has several rows, or its tokens are not known")
-        if mask is not None and not bool(mask.all()):
-            return self.stop("its mask hides tokens")
+        held = len(self.ids) + len(self.removed)
+        if reason := why_not_plain(arguments, held):
+            return self.stop(reason)
+        ids = arguments["input_ids"]
+        if self.cache.get_seq_length() != held + ids.shape[1]:
+            return self.stop("some of its tokens did not come through the model's own forward")
         if (load := self.cache.load_ended()) is not None:
             self.way = "recompute" if load.late else "load"
             self.store.loaded(load)
@@ -141,6 +143,17 @@ class KeptSequence:
     def released(self) -> None:
         """See Keeper."""
         self.stop("its rows change places")
+
+    def model_changed(self, reason: str) -> None:
+        """See Keeper. What was saved stays what it is; the cache goes on with a fork of it."""
+        if not self.cache.get_seq_length():
+            return self.rename()
+        self._wait()
+        try:
+            self.store.part(self)
+        except KvdriveError as error:
+            log.info("a session does not stay: %s", error)
+        return self.stop(reason)
 
     def lost(self) -> None:
         """See Keeper. The session that this one was forked from has lost the same tokens."""

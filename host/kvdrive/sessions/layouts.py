@@ -21,11 +21,16 @@ class Layouts:
 
     def __init__(self, backing: Backing, shape: tuple[int, int], tenant: str, append_options: int) -> None:
         self.tenant = tenant
-        kv_heads, head_dim = shape
+        self._backing, self._shape, self._append_options = backing, shape, append_options
+        self.renew()
+
+    def renew(self) -> None:
+        """The model has another identity."""
+        backing, (kv_heads, head_dim) = self._backing, self._shape
         drives = len(backing.queues)
         block = block_tokens(head_dim, backing.stored_as)
         parts = len(split(1, kv_heads, drives)[0])
-        self.kv = Record(backing.label.hex(), tenant, "", append_options, block, parts=parts)
+        self.kv = Record(backing.label.hex(), self.tenant, "", self._append_options, block, parts=parts)
         self.inputs: Record | None = None
         if backing.xcache is not None:
             rows = backing.xcache.rows

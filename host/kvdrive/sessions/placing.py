@@ -32,6 +32,9 @@ class Places(Protocol):
     def in_memory(self, tokens: int) -> MemoryCache | None:
         """An empty cache in memory for `tokens` tokens; None where there is no room, or sequences are on drives."""
 
+    def check_model(self) -> None:
+        """Look closely if the model is still the one whose identity names sessions; if not, tell all caches."""
+
     def measure(self) -> Rates:
         """What the model and its drives take, measured now. Raises CommandError, TargetError."""
 

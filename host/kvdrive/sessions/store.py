@@ -74,6 +74,7 @@ class SessionStore:
         self.every = options.every or backing.spill
         self.governor = Governor(index, options.daily_bytes)
         self._backing = backing
+        self._places = places
         self.costs = Costs(costs_file(index.path), self._rates_key(), places.measure)
         self._saver = ThreadPoolExecutor(1, "kvdrive-saver")
         self._owner = owner.this_process(next(_stores))
@@ -121,6 +122,7 @@ class SessionStore:
 
         Raises InputError for a name that belongs to another model or is in use, TargetError.
         """
+        self._places.check_model()
         request = Waiting(tuple(_plain(ids)), name, new_tokens, self.options.tenant if tenant is None else tenant)
         return self.ahead.take(request) or self._begin(request, find=find)
 
@@ -150,6 +152,12 @@ class SessionStore:
             cache.write_nothing()
         self._open.append(kept)
         return cache
+
+    def model_changed(self) -> None:
+        """The model has another identity, under which other sessions are found. Its caches know it already."""
+        self.ahead.close()
+        for finder in self._finders.values():
+            finder.layouts.renew()
 
     def load_ahead(self, request: Waiting, known: int, entry: Entry) -> DriveCache | None:
         """Begin to load `known` tokens of a waiting request; None where that does not pay, or memory has no room.
@@ -206,6 +214,7 @@ class SessionStore:
         Raises TargetError, and CommandError when K and V themselves could not be stored.
         """
         kept.settle()
+        self._places.check_model()
         tokens = self._to_save(kept)
         if tokens:
             kept.cache.synchronize()
@@ -220,6 +229,7 @@ class SessionStore:
         if kept.saving is not None and not kept.saving.done():
             return
         kept.settle()
+        self._places.check_model()
         tokens = self._to_save(kept)
         if tokens:
             kept.saving = self._saver.submit(self._save_sent, kept, tokens, kept.cache.transfers.outstanding())
@@ -243,7 +253,9 @@ class SessionStore:
     def _to_save(self, kept: KeptSequence) -> int:
         """Tokens that should be saved now; 0: there is nothing to do."""
         tokens = kept.stored
-        if tokens <= kept.saved or self._stop_if_full(kept) or not self._admits(kept, kept.ids[:tokens]):
+        if kept.cache.keeper is not kept or tokens <= kept.saved or self._stop_if_full(kept):
+            return 0
+        if not self._admits(kept, kept.ids[:tokens]):
             return 0
         row = kept.cache.sequences[0]
         if len(row.slices) != kept.layout.parts:
@@ -261,7 +273,7 @@ class SessionStore:
         """
         if kept.full:
             kept.cache.synchronize()
-            self._part(kept)
+            self.part(kept)
             kept.stop(kept.full)
         return bool(kept.full)
 
@@ -316,7 +328,10 @@ class SessionStore:
         return kept.number
 
     def release(self, cache: DriveCache) -> int | None:
-        """`finish` for a cache that `self.cache` returned."""
+        """`finish` for a cache that `self.cache` returned. One that is not kept any more is emptied."""
+        if cache.keeper is None:
+            cache.reset()
+            return None
         return self.finish(self._kept(cache))
 
     def _kept(self, cache: DriveCache) -> KeptSequence:
@@ -339,10 +354,10 @@ class SessionStore:
         session of its own; the sequence goes on with a fork, which no rebuilt index takes for whole. Raises
         CommandError, TargetError.
         """
-        self._part(kept)
+        self.part(kept)
         self.saving.mark_unusable(kept)
 
-    def _part(self, kept: KeptSequence) -> None:
+    def part(self, kept: KeptSequence) -> None:
         """What the index names of a running sequence stays as a session of its own; the sequence becomes a fork."""
         if kept.number is not None:
             kept.cache.sequences[:] = [sequence.fork() for sequence in kept.cache.sequences]

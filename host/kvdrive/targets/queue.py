@@ -12,15 +12,17 @@ from typing import Any, Generic, TypeVar
 from kvdrive._native import lend_threads
 from kvdrive.errors import TargetError
 from kvdrive.targets.base import Target
+from kvdrive.targets.process import Owned
 
 Result = TypeVar("Result")
 Subject = TypeVar("Subject")
 
 
-class WorkQueue(Generic[Subject]):
+class WorkQueue(Owned, Generic[Subject]):
     """A thread that works with `target`. `failed`: the connection to a drive was lost."""
 
     def __init__(self, target: Subject, name: str) -> None:
+        super().__init__()
         self.target = target
         self.failed = False
         self._work: queue.SimpleQueue[tuple[Future[Any], Callable[[Subject], Any]] | None] = queue.SimpleQueue()
@@ -32,7 +34,11 @@ class WorkQueue(Generic[Subject]):
         self._thread.start()
 
     def start(self, work: Callable[[Subject], Result]) -> Future[Result]:
-        """Call `work(target)` after all work that was started before. The future has its result or error."""
+        """Call `work(target)` after all work that was started before. The future has its result or error.
+
+        Raises UnsupportedError in a forked child.
+        """
+        self.require_own()
         future: Future[Result] = Future()
         if self._closed:
             future.set_exception(TargetError("the model is detached from the drive: attach it again"))
@@ -47,7 +53,7 @@ class WorkQueue(Generic[Subject]):
         to wake another thread, and be woken by it, takes longer than a short command. The threads with which torch
         computes for the caller then compute for the drive.
         """
-        if not self._closed and self._turn.acquire(blocking=False):
+        if not self._closed and not self.is_foreign and self._turn.acquire(blocking=False):
             settle = None
             try:
                 if self._left == 0:
@@ -68,7 +74,7 @@ class WorkQueue(Generic[Subject]):
 
     def close(self) -> None:
         """Wait for all started work and end the thread."""
-        if not self._closed:
+        if not self._closed and not self.is_foreign:
             self._closed = True
             self._work.put(None)
             self._thread.join()

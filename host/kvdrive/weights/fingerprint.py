@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
+from kvdrive.identity.parts import counting, of_parts
+
 _SAMPLES = 256
 _SAMPLE_BYTES = 4096
-_NOT_IN_THE_MODEL = (
-    "_name_or_path",
-    "architectures",
-    "dtype",
-    "torch_dtype",
-    "transformers_version",
-    "use_cache",
-    "quantization_config",
-)
 
 
 def of_config(config: Any) -> str:
-    """SHA-256 of what a configuration says about the model, in hexadecimal."""
-    fields = {name: value for name, value in config.to_dict().items() if name not in _NOT_IN_THE_MODEL}
-    return hashlib.sha256(json.dumps(fields, sort_keys=True, default=str).encode()).hexdigest()
+    """SHA-256 of what a configuration says about the model, in hexadecimal. The formats of weights are elsewhere."""
+    fields = {name: value for name, value in counting(config).items() if name != "quantization_config"}
+    return of_parts(fields).hex()
 
 
 def of_source(path: Path) -> str:

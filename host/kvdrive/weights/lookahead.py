@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
+from kvdrive.identity.content import only_looks
+
 _NORM = "post_attention_layernorm"  # in front of the experts, in every family that has it
 
 
@@ -70,7 +72,7 @@ class LookAhead:
         def hook(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
             self._residual[number] = inputs[0]
 
-        return hook
+        return only_looks(hook)
 
 
 def _route(model: PreTrainedModel, name: str) -> tuple[torch.nn.Module, torch.nn.Module] | None:

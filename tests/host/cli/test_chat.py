@@ -67,7 +67,7 @@ def test_new_starts_anew(chat, tmp_path):
     assert result.stdout == chat(QUESTIONS[1], folder="other").stdout
 
 
-def test_a_killed_conversation_goes_on_from_its_last_answer(chat, checkpoint, tmp_path):
+def test_a_killed_conversation_keeps_the_question_and_answers_it_again(chat, checkpoint, tmp_path):
     chat(QUESTIONS[0])
     kept = messages(tmp_path / "chat")
     command = [sys.executable, "-m", "kvdrive", "chat", "--model", str(checkpoint), "--drive", str(tmp_path / "chat")]
@@ -78,10 +78,11 @@ def test_a_killed_conversation_goes_on_from_its_last_answer(chat, checkpoint, tm
         assert process.stdout.read(1)  # the answer has begun
         time.sleep(0.05)
         process.send_signal(signal.SIGKILL)
-    assert messages(tmp_path / "chat") == kept
-    again = chat(*QUESTIONS[1:])
+    assert messages(tmp_path / "chat") == [*kept, {"role": "user", "content": QUESTIONS[1]}]
+    again = chat(*QUESTIONS[2:])
     assert again.exit_code == 0, again.output
-    assert "going on after 2 messages" in again.stderr
+    assert "going on after 3 messages" in again.stderr
+    assert f"the answer to your last message did not end, here it is again: {QUESTIONS[1]}" in again.stderr
     chat(*QUESTIONS, folder="whole")
     assert messages(tmp_path / "chat") == messages(tmp_path / "whole")
 

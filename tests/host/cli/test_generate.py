@@ -51,7 +51,7 @@ def test_a_batch_of_prompts_of_different_lengths(generate, checkpoint):
     result = generate(*arguments, "--batch", 3, "--max-new-tokens", 12, "--ignore-stop", "--check", "--json")
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
-    assert report["check"] == {"identical": 36, "total": 36, "difference": None}
+    assert report["check"] == {"identical": 36, "total": 36, "difference": None, "ties": 0}
     assert report["tokens"][0] == report["tokens"][2] == stock(checkpoint, PROMPTS[0], 12, eos_token_id=-1)
     assert report["tokens"][1] == stock(checkpoint, PROMPTS[1], 12, eos_token_id=-1)
     assert report["prompts"][0] != report["prompts"][1]

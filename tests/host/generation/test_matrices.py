@@ -13,7 +13,7 @@ from kvdrive.errors import InputError, UnsupportedError
 from kvdrive.generation import checkpoints
 from kvdrive.generation.generate import greedy
 from kvdrive.generation.matrices import CodedLinear, round_matrices
-from kvdrive.kvcache.fingerprint import fingerprint
+from kvdrive.identity.model import of_model
 
 
 def linear(rows, columns, bias=False, spread=1.0):
@@ -86,7 +86,7 @@ def test_a_rounded_model_takes_half_of_the_bytes_and_is_another_model(checkpoint
     before = sum(plain.get_submodule(name).weight.nbytes for name in matrices)
     after = sum(buffer.nbytes for name in matrices for buffer in rounded.get_submodule(name).buffers())
     assert after == pytest.approx(before / 2, rel=0.02)
-    assert fingerprint(rounded) != fingerprint(plain)
+    assert of_model(rounded) != of_model(plain)
     assert rounded.dtype == torch.bfloat16
     ids = prompts(1, 40)
     near, far = plain(ids).logits.float(), rounded(ids).logits.float()

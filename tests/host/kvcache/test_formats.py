@@ -10,8 +10,8 @@ from small_models import prompts
 from kvdrive import abi
 from kvdrive.choices import KV_FORMATS
 from kvdrive.errors import InputError, UnsupportedError
+from kvdrive.identity.model import of_model
 from kvdrive.kvcache import formats, scaling
-from kvdrive.kvcache.fingerprint import fingerprint
 from kvdrive.nvme import rows
 from kvdrive.nvme.wire import RowFormat
 from kvdrive.plugins.transformers import attach
@@ -143,8 +143,8 @@ def test_formats_are_part_of_what_a_session_is():
 
 
 def test_the_fingerprint_names_the_format(llama):
-    assert len({fingerprint(llama, kind) for kind in RowFormat}) == len(RowFormat)
-    assert fingerprint(llama, RowFormat.BINARY16) == fingerprint(llama)
+    assert len({of_model(llama, kind) for kind in RowFormat}) == len(RowFormat)
+    assert of_model(llama, RowFormat.BINARY16) == of_model(llama)
 
 
 @pytest.mark.parametrize("kv_format", FORMATS)

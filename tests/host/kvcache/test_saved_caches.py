@@ -15,7 +15,7 @@ from small_models import CONFIGS, prompts, random_model
 
 from kvdrive.errors import InputError, UnsupportedError
 from kvdrive.generation.generate import greedy
-from kvdrive.kvcache.fingerprint import fingerprint
+from kvdrive.identity.model import of_model
 from kvdrive.plugins.transformers import attach
 from kvdrive.targets.emulator import Emulator
 
@@ -128,20 +128,20 @@ def other_positions(model):
 def test_another_models_cache_is_never_used(tmp_path, llama, change):
     save(llama, tmp_path)
     other, group = change(random_model(CONFIGS["llama"])), drives(tmp_path)
-    assert fingerprint(other) != fingerprint(llama)
+    assert of_model(other) != of_model(llama)
     with attach(other, group) as attached, pytest.raises(InputError, match="another model, other weights or another"):
         attached.reopen(tmp_path / "chat.json")
     path = tmp_path / "chat.json"  # the file may be wrong; labels on the drive identify the sessions' model
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"fingerprint": fingerprint(other).hex()}))
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"fingerprint": of_model(other).hex()}))
     with attach(other, group) as attached, pytest.raises(InputError, match="belongs to another model"):
         attached.reopen(path)
     close(group)
 
 
 def test_the_fingerprint_is_the_models_own(llama):
-    assert fingerprint(llama) == fingerprint(random_model(CONFIGS["llama"]))
-    assert len(fingerprint(llama)) == 32
-    assert fingerprint(llama) != fingerprint(random_model(CONFIGS["llama"], seed=2))
+    assert of_model(llama) == of_model(random_model(CONFIGS["llama"]))
+    assert len(of_model(llama)) == 32
+    assert of_model(llama) != of_model(random_model(CONFIGS["llama"], seed=2))
 
 
 def test_unusable_files_are_named(tmp_path, llama):

@@ -21,7 +21,7 @@ from kvdrive.errors import InputError, RangeError
 from kvdrive.eval.partial import digest
 from kvdrive.generation import checkpoints
 from kvdrive.generation.generate import greedy
-from kvdrive.kvcache.fingerprint import fingerprint
+from kvdrive.identity.model import of_model
 from kvdrive.kvcache.scaling import HeadScale
 from kvdrive.kvcache.shipped_scales import LayerScales, read_scales, scales_of
 from kvdrive.nvme.wire import RowFormat
@@ -411,16 +411,16 @@ def test_a_session_that_is_loaded_goes_on_as_one_that_never_stopped(shipped, tmp
 
 def test_the_fingerprint_names_the_scales(shipped):
     model = loaded(shipped)
-    with_scales = {kind: fingerprint(model, kind) for kind in RowFormat}
+    with_scales = {kind: of_model(model, kind) for kind in RowFormat}
     of_answers = digest([], model)
     ship(shipped, k=(K[0], 0.5))
-    changed = {kind for kind in RowFormat if fingerprint(model, kind) != with_scales[kind]}
+    changed = {kind for kind in RowFormat if of_model(model, kind) != with_scales[kind]}
     assert changed == {RowFormat.FP8}
     assert digest([], model) != of_answers
     ship(shipped, k=(0.0, 0.5))
     digest([], model)  # an evaluation of other formats is no matter of scales that cannot be used
     with pytest.raises(InputError, match="a scale is a number above 0"):
-        fingerprint(model, RowFormat.FP8)
+        of_model(model, RowFormat.FP8)
 
 
 def test_trimmed_sequences_go_on_with_the_same_bits(shipped, tmp_path):

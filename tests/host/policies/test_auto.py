@@ -12,7 +12,7 @@ from small_models import CONFIGS, prompts, random_model
 import kvdrive
 from kvdrive import abi
 from kvdrive.errors import InputError
-from kvdrive.kvcache.fingerprint import fingerprint
+from kvdrive.identity.model import of_model
 from kvdrive.policies import make_policy
 from kvdrive.policies.auto import Auto
 from kvdrive.policies.choice import Choice, Text, keep_choices, place_of
@@ -78,7 +78,7 @@ def test_heads_in_one_layer_differ(llama, target, kv_format):
 
 
 def test_the_stored_choice_gives_the_bits_of_the_same_ratios_by_hand(llama, target):
-    keep_choices(fingerprint(llama), {"0.01": CHOICE})
+    keep_choices(of_model(llama), {"0.01": CHOICE})
     by_hand = logits(llama, target, Auto(choice=CHOICE))
     assert torch.equal(logits(llama, target, "auto:0.01"), by_hand)
     assert torch.equal(logits(llama, target, "auto"), by_hand)
@@ -86,7 +86,7 @@ def test_the_stored_choice_gives_the_bits_of_the_same_ratios_by_hand(llama, targ
 
 
 def test_choices_for_other_limits_stay(llama):
-    label = fingerprint(llama)
+    label = of_model(llama)
     other = replace(CHOICE, kl=0.015)
     keep_choices(label, {"0.01": CHOICE})
     keep_choices(label, {"0.02": other})
@@ -103,15 +103,15 @@ def test_a_model_without_a_calibration_is_refused(llama, target):
 
 
 def test_another_format_of_k_and_v_needs_its_own_calibration(llama, target):
-    keep_choices(fingerprint(llama), {"0.01": CHOICE})
+    keep_choices(of_model(llama), {"0.01": CHOICE})
     with pytest.raises(InputError, match="for this model, precision and format"):
         kvdrive.attach(llama, target, "auto:0.01", kv_format="int8")
 
 
 def test_the_file_of_another_model_is_refused(llama, target):
-    other = fingerprint(random_model(CONFIGS["llama"], seed=2))
-    place_of(fingerprint(llama)).parent.mkdir(parents=True)
-    keep_choices(other, {"0.01": CHOICE}).rename(place_of(fingerprint(llama)))
+    other = of_model(random_model(CONFIGS["llama"], seed=2))
+    place_of(of_model(llama)).parent.mkdir(parents=True)
+    keep_choices(other, {"0.01": CHOICE}).rename(place_of(of_model(llama)))
     with pytest.raises(InputError, match="is of another model, precision or format: remove it"):
         kvdrive.attach(llama, target, "auto:0.01")
 
@@ -139,7 +139,7 @@ def test_ratios_for_other_heads_are_refused(llama, target):
     ],
 )
 def test_damaged_files_are_one_sentence(llama, target, change):
-    path = keep_choices(fingerprint(llama), {"0.01": CHOICE})
+    path = keep_choices(of_model(llama), {"0.01": CHOICE})
     file = json.loads(path.read_text())
     change(file, file["choices"]["0.01"])
     path.write_text(json.dumps(file))
@@ -148,10 +148,10 @@ def test_damaged_files_are_one_sentence(llama, target, change):
 
 
 def test_a_cut_file_is_damaged(llama):
-    path = keep_choices(fingerprint(llama), {"0.01": CHOICE})
+    path = keep_choices(of_model(llama), {"0.01": CHOICE})
     path.write_text(path.read_text()[:-20])
     with pytest.raises(InputError, match="is damaged"):
-        Auto().fitted(lambda: fingerprint(llama))
+        Auto().fitted(lambda: of_model(llama))
 
 
 @pytest.mark.parametrize("name", ["auto:", "auto:0", "auto:-1", "auto:inf", "auto:nan", "auto:much"])

@@ -336,7 +336,7 @@ def test_damage_in_the_middle_of_a_text_ends_it(damage, converted, tmp_path):
 
 
 def test_the_fingerprint_of_sessions_tells_experts_apart(converted, tmp_path):
-    from kvdrive.kvcache.fingerprint import fingerprint
+    from kvdrive.identity.model import of_model
 
     folder, path = converted("mixtral")
     other = shutil.copytree(folder, tmp_path / "other", ignore=shutil.ignore_patterns("*.kvw"))
@@ -345,8 +345,9 @@ def test_the_fingerprint_of_sessions_tells_experts_apart(converted, tmp_path):
         model.model.layers[1].mlp.experts.down_proj[3, 0, 0] += 1
     model.save_pretrained(other)
     found = []
-    for place, file in ((folder, path), (other, make_file(other, other / "w.kvw", "auto", QUIET).path)):
+    for place, file in ((folder, path), (other, make_file(other, other / "w.kvw", "auto", QUIET).path), (folder, path)):
         checkpoint = opened(place, file)
-        found.append(fingerprint(checkpoint.model))
+        found.append(of_model(checkpoint.model))
         checkpoint.weights.close()
     assert found[0] != found[1]
+    assert found[0] == found[2]

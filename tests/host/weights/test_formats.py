@@ -115,12 +115,12 @@ def test_groups_of_neurons_fill_their_pages(converted):
 
 
 def test_sessions_of_other_formats_are_not_found(converted):
-    from kvdrive.kvcache.fingerprint import fingerprint
+    from kvdrive.identity.model import of_model
 
     found = set()
-    for format in ("auto", "int8", "int4"):
+    for format in ("auto", "int8", "int4") * 2:
         folder, path = converted("olmoe", "bfloat16", format)
         checkpoint = load(str(folder), "auto", FlashOptions(path, Fraction(1)))
-        found.add(fingerprint(checkpoint.model))
+        found.add(of_model(checkpoint.model))
         checkpoint.weights.close()
     assert len(found) == 3

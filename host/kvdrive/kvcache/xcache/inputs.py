@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from kvdrive.errors import UnsupportedError
+from kvdrive.identity.content import only_looks
 from kvdrive.kvcache.xcache.attention import MemoryAttention
 from kvdrive.kvcache.xcache.projections import Projections
 from kvdrive.kvcache.xcache.rows import InputRows
@@ -72,14 +73,14 @@ class LayerInputs:
             x = kwargs["hidden_states"] if "hidden_states" in kwargs else args[0]
             self._latest[layer] = (x, kwargs)
 
-        return note
+        return only_looks(note)
 
     def _forgetter(self, layer: int) -> Any:
         def forget(module: torch.nn.Module, args: tuple[Any, ...], output: Any) -> None:
             if self._forgets:
                 self._latest.pop(layer, None)
 
-        return forget
+        return only_looks(forget)
 
 
 class XCache:

@@ -26,6 +26,10 @@ class RotaryTable:
         self._like = torch.empty(1, 1, dtype=dtype, device=device)
         self._cos = self._sin = torch.empty(0)
 
+    def forget(self) -> None:
+        """Compute the positions anew when they are asked for."""
+        self._cos = self._sin = torch.empty(0)
+
     def rows(self, positions: NDArray[np.int64]) -> tuple[torch.Tensor, torch.Tensor]:
         """Cosines and sines [1, tokens, rotary dimension] of `positions` [tokens]."""
         most = int(positions.max(initial=0))
@@ -45,6 +49,11 @@ class Projections:
         self.modules = modules
         self.rotary = rotary
         self._head_dim = head_dim
+
+    def forget(self) -> None:
+        """The model has changed: compute its positions anew."""
+        if self.rotary is not None:
+            self.rotary.forget()
 
     def project(
         self, layer: int, x: torch.Tensor, positions: NDArray[np.int64], first: int

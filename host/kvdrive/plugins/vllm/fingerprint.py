@@ -9,9 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from kvdrive.errors import InputError
+from kvdrive.errors import InputError, UnsupportedError
+from kvdrive.identity.parts import of_parts
 
-_LAYOUT = "kvdrive vllm blocks 1"  # change this text when the bytes of a block change
+_LAYOUT = "kvdrive vllm blocks 2"  # change this text when the bytes of a block change
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".gguf")
 _CHUNK = 1 << 22
 
@@ -33,7 +34,19 @@ def weights_digest(folder: Path, threads: int) -> str:
 
 def fingerprint(parts: dict[str, Any]) -> bytes:
     """32 bytes that stand for `parts`: everything that K and V and their layout depend on."""
-    return hashlib.sha256(json.dumps([_LAYOUT, parts], sort_keys=True, default=str).encode()).digest()
+    return of_parts({"blocks": _LAYOUT, **parts})
+
+
+def require_no_adapters(lora: object, named: str) -> None:
+    """Raises UnsupportedError for an engine with adapters, of which vLLM's keys have the names only.
+
+    `named`: the text that the user gave for the model, who then changes it with the adapters.
+    """
+    if lora is not None and not named:
+        raise UnsupportedError(
+            "blocks of an engine with LoRA adapters are told apart by the adapters' names only: give "
+            "'model_fingerprint', a text that you change whenever an adapter of the same name does"
+        )
 
 
 def of_changed_weights() -> bytes:

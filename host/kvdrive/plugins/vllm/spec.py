@@ -18,15 +18,18 @@ from pathlib import Path
 from typing import Any
 
 from kvdrive.errors import InputError, UnsupportedError
+from kvdrive.identity.parts import counting
 from kvdrive.plugins.vllm.engine import EngineBlocks
-from kvdrive.plugins.vllm.fingerprint import weights_digest
+from kvdrive.plugins.vllm.fingerprint import require_no_adapters, weights_digest
 from kvdrive.plugins.vllm.options import MOST_BLOCKS, Options, require_vllm
 from kvdrive.plugins.vllm.pages import Layer, Pages
 from kvdrive.plugins.vllm.staging import Found, Staged
 
 require_vllm()
 
+import vllm
 from vllm.config import get_current_vllm_config
+from vllm.platforms import current_platform
 from vllm.v1.kv_offload.base import (
     CanonicalKVCaches,
     GPULoadStoreSpec,
@@ -174,11 +177,15 @@ class DriveOffloadingSpec(OffloadingSpec):  # type: ignore[misc]
         return DriveWorker(blocks)
 
     def _identity(self) -> dict[str, Any]:
-        """What K and V depend on besides the tokens: weights, precision, the model's configuration with overrides."""
-        model = get_current_vllm_config().model_config
+        """What K and V depend on besides the tokens: vLLM itself, the model's configuration with overrides, weights."""
+        engine = get_current_vllm_config()
+        model = engine.model_config
+        require_no_adapters(engine.lora_config, self.options.model_fingerprint)
         return {
+            "vllm": vllm.__version__,
             "weights": self.options.model_fingerprint or weights_digest(Path(model.model), self.options.threads),
-            "config": model.hf_config.to_dict(),
+            "config": counting(model.hf_config),
+            "device": current_platform.device_type,
             "dtype": str(model.dtype),
             "quantization": model.quantization,
             "cache": [self.config.model.dtype, self.config.kv_cache_layout],

@@ -27,6 +27,7 @@ from kvdrive.plugins.vllm.tier_jobs import TierJobs
 
 require_vllm()
 
+import vllm
 from vllm.v1.kv_offload.base import (
     Locality,
     LookupResult,
@@ -150,7 +151,7 @@ class DriveTier(SecondaryTierManager):  # type: ignore[misc]
 
 
 def _identity(config: OffloadingConfig, options: Options) -> dict[str, Any]:
-    """What K and V depend on besides the tokens, as far as vLLM tells a tier: overrides of config.json are missing."""
+    """What K and V depend on besides the tokens, as far as vLLM tells a tier; not adapters, overrides."""
     weights: Any = options.model_fingerprint
     if not weights:
         folder = Path(config.model.name)
@@ -158,6 +159,7 @@ def _identity(config: OffloadingConfig, options: Options) -> dict[str, Any]:
         weights = [weights_digest(folder, options.threads), description.read_text() if description.exists() else ""]
     parallel = config.parallel
     return {
+        "vllm": vllm.__version__,
         "weights": weights,
         "dtype": config.model.dtype,
         "layers": [[group.tokens_per_block, group.layer_names] for group in config.groups],
