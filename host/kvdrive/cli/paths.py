@@ -29,7 +29,8 @@ def output_file(value: Path | None) -> Path | None:
         raise InputError(f"cannot write to {value}: it is a folder")
     if not folder.is_dir():
         raise InputError(f"cannot write to {value}: there is no folder {folder}")
-    if not os.access(value if value.exists() else folder, os.W_OK):
+    there = value.exists() and not value.is_file()  # a pipe or device; a file is written beside and takes its name
+    if not os.access(value if there else folder, os.W_OK):
         raise InputError(f"cannot write to {value}: no permission")
     return value
 
