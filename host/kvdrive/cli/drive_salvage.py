@@ -6,7 +6,7 @@ import json
 import os
 from fcntl import LOCK_NB, LOCK_SH, flock
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import IO, Annotated
 
 import typer
 from rich.console import Console
@@ -80,7 +80,7 @@ def _report(path: Path, drive: Drive, as_json: bool, written_as: Path | None = N
         raise typer.Exit(1)
 
 
-def _copy(source: BinaryIO, target: BinaryIO) -> None:
+def _copy(source: IO[bytes], target: IO[bytes]) -> None:
     """Copy a file; holes stay holes. Raises OSError."""
     end = os.fstat(source.fileno()).st_size
     target.truncate(end)
