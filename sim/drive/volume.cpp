@@ -3,10 +3,15 @@
 
 #include <algorithm>
 #include <exception>
+#include <optional>
 #include <stdexcept>
+
+#include "storage/whole_file.hpp"
 
 namespace kvdrive {
 namespace {
+
+constexpr const char* kSomethingElse = "it holds something else; choose another path";
 
 [[noreturn]] void refuse(const std::filesystem::path& path, const std::string& reason) {
   throw std::runtime_error("cannot use " + path.string() + " as a drive: " + reason);
@@ -75,18 +80,13 @@ Superblock describe(const VolumeOptions& options) {
   return superblock;
 }
 
-// Checks the options first, so that invalid ones leave no file behind.
-std::filesystem::path checked(const std::filesystem::path& path, const VolumeOptions& options) {
-  if (!options.read_only) describe(options);
-  return path;
-}
-
 void put_limits(RecordWriter& writer, const Limits& limits) {
   writer.put(RecordType::kLimits);
   writer.put(limits);
   writer.end_record();
 }
 
+// All of it is durable on return.
 void format(BackingFile& file, const VolumeOptions& options) {
   Superblock superblock = describe(options);
   file.recreate(superblock.file_bytes());
@@ -99,20 +99,37 @@ void format(BackingFile& file, const VolumeOptions& options) {
   Journal(file, superblock).commit(first);
 }
 
-// Formats a new file, or an old one if the options ask for it. Returns the superblock that the file has afterwards.
+// Makes the file where there is none, or anew where the options ask for it. It appears under its name when it is whole;
+// until then an old one stays. Returns `path`. Invalid options leave nothing behind.
+std::filesystem::path made(const std::filesystem::path& path, const VolumeOptions& options) {
+  if (options.read_only) return path;
+  describe(options);
+  const bool there = std::filesystem::exists(path);
+  if (there && !options.format) return path;
+  std::optional<BackingFile> old;  // while it is open here, no other drive may have it
+  if (there && kind_of(old.emplace(path)) == FileKind::kOther) refuse(path, kSomethingElse);
+  const std::filesystem::path parent = path.parent_path();
+  if (!parent.empty() && !std::filesystem::is_directory(parent)) refuse(path, "No such file or directory");
+  BackingFile file(unfinished(path), BackingFile::Access::kMake);
+  try {
+    if (!there && std::filesystem::exists(path)) refuse(path, "another drive has it open");  // it was faster
+    format(file, options);
+    publish(path);
+  } catch (...) {
+    remove_unfinished(path);
+    throw;
+  }
+  return path;
+}
+
+// Returns the superblock of a file, which may have been cut short only if it is to be salvaged.
 FoundSuperblock prepare(BackingFile& file, const VolumeOptions& options) {
   const FileKind kind = kind_of(file);
-  if (kind == FileKind::kOther) refuse(file.path(), "it holds something else; choose another path");
-  if (file.created() || (options.format && !options.read_only)) {
-    try {
-      format(file, options);
-    } catch (...) {
-      if (file.created()) std::filesystem::remove(file.path());
-      throw;
-    }
-  } else if (kind == FileKind::kEmpty) {
+  if (kind == FileKind::kOther) refuse(file.path(), kSomethingElse);
+  if (kind == FileKind::kEmpty) {
     refuse(file.path(), "it is an empty file, a drive truncated to 0 bytes or no drive yet; remove it or format it");
   }
+  if (!options.read_only) remove_unfinished(file.path());  // a process was killed that made the file anew
   FoundSuperblock found = read_superblock(file, options.salvage);
   if (const std::uint64_t missing = found.superblock.file_bytes(); file.size() < missing) {
     found.notice +=
@@ -129,8 +146,7 @@ FoundSuperblock prepare(BackingFile& file, const VolumeOptions& options) {
 }  // namespace
 
 Volume::Volume(const std::filesystem::path& path, const VolumeOptions& options)
-    : file_(checked(path, options),
-            options.read_only ? BackingFile::Access::kReadOnly : BackingFile::Access::kReadWrite),
+    : file_(made(path, options), options.read_only ? BackingFile::Access::kReadOnly : BackingFile::Access::kReadWrite),
       snapshot_bytes_(options.snapshot_bytes),
       found_(prepare(file_, options)),
       journal_(file_, found_.superblock),

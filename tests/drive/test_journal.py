@@ -3,7 +3,7 @@
 
 import numpy as np
 import pytest
-from disk import DAMAGES, JOURNAL, PAGE, SUPERBLOCK, copy, damage, head_of, put, superblock, transactions
+from disk import DAMAGES, JOURNAL, PAGE, SECTOR, SUPERBLOCK, copy, damage, head_of, put, superblock, transactions
 from kv_model import Model
 
 from kvdrive import abi
@@ -209,12 +209,88 @@ def test_a_last_transaction_that_lost_two_pages_is_damage_and_said(acknowledged)
         host.reopen()
 
 
+def note(count):
+    """The place of the note that `count` transactions were acknowledged."""
+    return (count % 2 + 1) * PAGE - SECTOR
+
+
+@pytest.mark.parametrize("kind", ["zeros", "noise", "sectors", "older"])
+def test_a_last_transaction_that_vanished_after_a_kill_is_missed(acknowledged, kind):
+    """All of it is gone, without a trace in the journal: acknowledged tokens would be lost without a word."""
+    host, model = acknowledged
+    found = transactions(host.path)
+    offset, pages = found[-1]
+    clean = head_of(host.path, offset + pages * PAGE)
+    gone = bytes(pages * PAGE) if kind != "noise" else np.random.default_rng(1).bytes(pages * PAGE)
+    if kind == "sectors":  # what a disk returns for some of them
+        gone = bytes(SECTOR * 3) + clean[offset + SECTOR * 3 : offset + pages * PAGE - SECTOR] + bytes(SECTOR)
+    if kind == "older":  # the pages of the transaction before
+        gone = clean[found[-2][0] : found[-2][0] + pages * PAGE]
+    put(host.path, offset, gone)
+    for options in ({}, {"read_only": True}):
+        with pytest.raises(RuntimeError, match=r"is damaged: transaction 11 (cannot be read|lost more)"):
+            host.reopen(**options)
+    host.reopen(salvage=True)
+    assert "transaction 11" in " ".join(host.drive.notices())
+    assert host.drive.rows(1, 0, 0, 0).tobytes() == model.rows[1][0, 0][0].tobytes()
+    host.drive = None
+    put(host.path, 0, clean)
+    host.reopen()
+    assert model.equals(host.drive)
+
+
+def test_the_count_of_transactions_survives_the_loss_of_either_note(acknowledged):
+    """One note is lost with its page; the other says one transaction less, so a file without damage opens."""
+    host, model = acknowledged
+    count, (offset, pages) = len(transactions(host.path)), transactions(host.path)[-1]
+    clean = head_of(host.path, offset + 16 * PAGE)
+    for lost in (count, count - 1):
+        put(host.path, note(lost), bytes(SECTOR))
+        host.reopen()
+        assert model.equals(host.drive)
+        assert host.drive.notices() == []
+        host.drive = None
+        put(host.path, 0, clean)
+    put(host.path, note(count - 1), bytes(SECTOR))
+    put(host.path, offset, bytes(pages * PAGE))
+    with pytest.raises(RuntimeError, match="transaction 11 cannot be read"):
+        host.reopen()
+
+
+def test_a_file_of_an_earlier_version_without_notes_opens(acknowledged):
+    host, model = acknowledged
+    for count in range(2):
+        put(host.path, note(count), bytes(SECTOR))
+    host.reopen()
+    assert model.equals(host.drive)
+    host.drive.inject("power_cut")
+    host.drive = None
+    offset, pages = transactions(host.path)[11]
+    put(host.path, offset, bytes(pages * PAGE))
+    with pytest.raises(RuntimeError, match="transaction 11 cannot be read"):  # it was noted when the file was opened
+        host.reopen()
+
+
+def test_notes_of_an_earlier_half_never_count(make_drive):
+    """The other half of the journal begins with few transactions; the notes are those of the half before."""
+    host = make_drive(snapshot_bytes=1 << 14)
+    number = 0
+    while superblock(host.path)["generation"] < 3:
+        assert host.append(rows(number), first_token=40 * number, options=1).status == S.SUCCESS
+        number += 1
+    host.drive.inject("power_cut")
+    host.reopen()
+    assert host.drive.notices() == []
+    assert host.drive.check() == []
+
+
 def test_a_torn_last_transaction_is_no_damage(acknowledged):
     """Sectors that the transaction never reached still have the stamps of an older one."""
     host, model = acknowledged
     offset, pages = transactions(host.path)[-1]
     for page in range(pages):
         put(host.path, offset + page * PAGE + 1024, bytes(512))
+    put(host.path, note(len(transactions(host.path))), bytes(SECTOR))  # it was not acknowledged
     before = Model()
     for (_, kind), stored in model.rows[1].items():
         before.append(1, 0, kind, stored[:, : 160 if kind == abi.KvKind.VALUES else 200])

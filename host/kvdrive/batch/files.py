@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from kvdrive import private
 from kvdrive.errors import InputError
 
 
@@ -52,7 +53,7 @@ class Answers:
     """
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("a+", encoding="utf-8")
+        self._file = private.open_file(path, "a+", encoding="utf-8")
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self.done = self._read(path)

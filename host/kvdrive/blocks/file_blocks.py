@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from kvdrive import private
 from kvdrive.blocks.base import Blocks, BlockStats
 from kvdrive.blocks.buffers import Bytes
 from kvdrive.blocks.index import Block, BlockIndex
@@ -38,7 +39,7 @@ class FileBlocks(Blocks):
         self, path: Path, block_bytes: int, capacity_bytes: int, model: bytes = b"", eviction: str = "lru"
     ) -> None:
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            private.make_folder(path.parent)
             self._file = SlotFile(path, block_bytes)
         except OSError as error:
             raise InputError(f"{path} cannot be opened ({error.strerror}): choose another path") from error
@@ -52,6 +53,7 @@ class FileBlocks(Blocks):
         except InputError:
             self._file.close()
             raise
+        private.warn_of_others(path)
         self.path = path
         self.stats = BlockStats()
         self._model = model

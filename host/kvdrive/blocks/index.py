@@ -1,13 +1,11 @@
 """The index: which block is in which slot. SQLite in WAL mode, for several processes at once.
 
 It proves nothing: a slot is compared with the wanted key when it is read. A stale or lost index costs time, never an
-answer.
+answer. A damaged one begins anew, with no block (`database`).
 """
 
 from __future__ import annotations
 
-import sqlite3
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kvdrive.database import DamagedError, Database
 from kvdrive.errors import InputError
 from kvdrive.sessions import owner
 
 _VERSION = 1
-_WAIT_SECONDS = 30
 _SCHEMA = """\
 CREATE TABLE file(block_bytes INTEGER, tick INTEGER, slots INTEGER);
 
@@ -51,48 +49,41 @@ class BlockIndex:
     """The index in the file `path`, made where there is none, of blocks of `block_bytes` bytes. Raises InputError."""
 
     def __init__(self, path: Path, block_bytes: int) -> None:
-        self._lock = threading.RLock()
         self.pinned: set[int] = set()  # numbers of blocks that this process is reading: `first` passes them over
-        self._db = sqlite3.connect(path, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False)
-        try:
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=NORMAL")
-            with self.transaction():
-                version = self._db.execute("PRAGMA user_version").fetchone()[0]
-                if version == 0:
-                    for statement in _SCHEMA.split("\n\n"):
-                        self._db.execute(statement)
-                    self._db.execute("INSERT INTO file VALUES (?, 0, 0)", (block_bytes,))
-                    self._db.execute(f"PRAGMA user_version={_VERSION}")
-        except sqlite3.DatabaseError as error:
-            self._db.close()
-            raise InputError(f"{path} is no index of blocks ({error}): remove it and the file of blocks") from error
-        if version not in (0, _VERSION):
-            self._db.close()
-            raise InputError(f"{path} is an index of another version: remove it and the file of blocks")
-        (found,) = self._db.execute("SELECT block_bytes FROM file").fetchone()
-        if found != block_bytes:
-            self._db.close()
+        self._path, self._block_bytes = path, block_bytes
+        self._db = Database(path, self._begin)
+
+    def _begin(self, db: Database) -> None:
+        """Make the tables, or check them. Raises DamagedError, InputError."""
+        version = db.rows("PRAGMA user_version")[0][0]
+        if version == 0:
+            for statement in _SCHEMA.split("\n\n"):
+                db.write(statement)
+            db.write("INSERT INTO file VALUES (?, 0, 0)", (self._block_bytes,))
+            db.write(f"PRAGMA user_version={_VERSION}")
+        elif version != _VERSION:
+            raise InputError(f"{self._path} is an index of another version: remove it and the file of blocks")
+        ((found, tick, slots),) = db.rows("SELECT block_bytes, tick, slots FROM file")
+        if not all(isinstance(value, int) for value in (found, tick, slots)):
+            raise DamagedError("a count is no number")
+        if found != self._block_bytes:
             raise InputError(
-                f"{path} is for blocks of {found} bytes, and this engine's have {block_bytes}: choose another path"
+                f"{self._path} is for blocks of {found} bytes, and this engine's have {self._block_bytes}: choose "
+                "another path"
             )
+        for _, slot in db.rows("SELECT id, slot FROM blocks"):
+            if not isinstance(slot, int) or not 0 <= slot < slots:
+                raise DamagedError(f"a block is said to be in slot {slot}")
 
     def close(self) -> None:
         """Close the file."""
-        with self._lock:
-            self._db.close()
+        self._db.close()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """All changes inside happen or none; no other process changes the index meanwhile."""
-        with self._lock:
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-            except BaseException:
-                self._db.execute("ROLLBACK")
-                raise
-            self._db.execute("COMMIT")
+        with self._db.transaction():
+            yield
 
     # ---- looking up ----
 
@@ -125,16 +116,20 @@ class BlockIndex:
 
     def take_slot(self, slots: int) -> int | None:
         """A slot below `slots` that no block has; None if there is none."""
-        freed = self._rows(
-            "DELETE FROM free WHERE slot=(SELECT min(slot) FROM free) AND slot<? RETURNING slot", (slots,)
-        )
-        fresh = freed or self._rows("UPDATE file SET slots=slots+1 WHERE slots<? RETURNING slots-1", (slots,))
-        return int(fresh[0][0]) if fresh else None
+        freed = self._rows("SELECT min(slot) FROM free WHERE slot<?", (slots,))[0][0]
+        if freed is not None:
+            self._db.write("DELETE FROM free WHERE slot=?", (freed,))
+            return int(freed)
+        (fresh,) = self._rows("SELECT slots FROM file")[0]
+        if fresh >= slots:
+            return None
+        self._db.write("UPDATE file SET slots=slots+1")
+        return int(fresh)
 
     def add(self, key: bytes, slot: int, model: bytes, writer: str) -> None:
         """Note that `writer` writes a block."""
         row = (key, slot, model, writer, time.time(), self._ticks(1))
-        self._db.execute("INSERT INTO blocks VALUES (NULL, ?, ?, ?, ?, ?, ?, 0)", row)
+        self._db.write("INSERT INTO blocks VALUES (NULL, ?, ?, ?, ?, ?, ?, 0)", row)
 
     def written(self, keys: Sequence[bytes]) -> None:
         """Note that blocks are written completely. The first of `keys` counts as the one used last."""
@@ -146,37 +141,37 @@ class BlockIndex:
 
     def remove(self, keys: Sequence[bytes]) -> None:
         """Forget blocks."""
-        self._db.executemany("DELETE FROM blocks WHERE key=?", [(key,) for key in keys])
+        self._db.write_many("DELETE FROM blocks WHERE key=?", [(key,) for key in keys])
 
     def remove_number(self, number: int) -> None:
         """Forget a block by its number."""
-        self._db.execute("DELETE FROM blocks WHERE id=?", (number,))
+        self._db.write("DELETE FROM blocks WHERE id=?", (number,))
 
     def remove_from(self, slot: int) -> None:
         """Forget written blocks in `slot` and behind it."""
-        self._db.execute("DELETE FROM blocks WHERE slot>=? AND owner=''", (slot,))
+        self._db.write("DELETE FROM blocks WHERE slot>=? AND owner=''", (slot,))
 
     def remove_model(self, model: bytes) -> None:
         """Forget all written blocks of a model."""
-        self._db.execute("DELETE FROM blocks WHERE model=? AND owner=''", (model,))
+        self._db.write("DELETE FROM blocks WHERE model=? AND owner=''", (model,))
 
     def remove_unfinished(self) -> None:
         """Forget blocks whose writer has died."""
         for (name,) in self._rows("SELECT DISTINCT owner FROM blocks WHERE owner!=''"):
             if not owner.is_alive(name):
-                self._db.execute("DELETE FROM blocks WHERE owner=?", (name,))
+                self._db.write("DELETE FROM blocks WHERE owner=?", (name,))
 
     # ---- parts ----
 
     def _use(self, keys: Sequence[bytes], change: str) -> None:
         last = self._ticks(len(keys))
         rows = [(time.time(), last - place, key) for place, key in enumerate(keys)]
-        self._db.executemany(f"UPDATE blocks SET {change}, used=?, tick=? WHERE key=?", rows)
+        self._db.write_many(f"UPDATE blocks SET {change}, used=?, tick=? WHERE key=?", rows)
 
     def _ticks(self, count: int) -> int:
         """The last of `count` new ticks."""
-        return int(self._rows("UPDATE file SET tick=tick+? RETURNING tick", (count,))[0][0])
+        self._db.write("UPDATE file SET tick=tick+?", (count,))
+        return int(self._rows("SELECT tick FROM file")[0][0])
 
     def _rows(self, query: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-        with self._lock:
-            return self._db.execute(query, values).fetchall()
+        return self._db.rows(query, values)

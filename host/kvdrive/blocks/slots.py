@@ -14,6 +14,7 @@ import struct
 from collections.abc import Sequence
 from pathlib import Path
 
+from kvdrive import private
 from kvdrive._native import crc32c
 from kvdrive.blocks.buffers import Bytes
 
@@ -59,13 +60,12 @@ class SlotFile:
     def __init__(self, path: Path, block_bytes: int) -> None:
         self._seal = Seal(block_bytes)
         self.slot_bytes = self._seal.slot_bytes
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         try:
-            self._file = os.open(path, flags | os.O_DIRECT, 0o600)
+            self._file = private.open_descriptor(path, os.O_RDWR | os.O_DIRECT)
         except OSError as error:
             if error.errno != errno.EINVAL:  # a file system in memory has no page cache to go around
                 raise
-            self._file = os.open(path, flags, 0o600)
+            self._file = private.open_descriptor(path, os.O_RDWR)
 
     def close(self) -> None:
         """Close the file."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kvdrive import private
 from kvdrive.cli.groups import command
 from kvdrive.cli.options import (
     EngineOption,
@@ -82,7 +83,7 @@ def chat(
         weights = drafts.applied(placed.options(held))
         checkpoint = load_from(weights, computed.model, computed.dtype, computed.device)
     folder = drive or cache_folder() / "chats" / re.sub(r"[^\w.-]+", "_", checkpoint.path.resolve().name)
-    folder.mkdir(parents=True, exist_ok=True)
+    private.make_folder(folder)
     capacity = max(1 << 26, _SPARE * checkpoint.context * checkpoint.shape.bytes_per_token)
     options = replace(held, folder=None, capacity_bytes=capacity, group=checkpoint.shape.group)
     with (

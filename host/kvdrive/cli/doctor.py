@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from kvdrive import private
 from kvdrive.cli.paths import output_file
 from kvdrive.doctor.finding import Finding, State
 from kvdrive.errors import InputError
@@ -55,7 +56,8 @@ def doctor(
     if report is not None:
         from kvdrive.doctor.rates import rates
 
-        report.write_text(json.dumps({"findings": [asdict(one) for one in found], "rates": rates()}, indent=1) + "\n")
+        content = {"findings": [asdict(one) for one in found], "rates": rates()}
+        private.write_text(report, json.dumps(content, indent=1) + "\n")
         typer.echo(f"{report} holds the findings and rates; docs/boards.md says how to send them", err=True)
     if as_json:
         typer.echo(json.dumps([asdict(finding) for finding in found]))
@@ -75,10 +77,17 @@ def checks(drive: str = "") -> Iterator[Finding]:
     yield from machine.engines()
     yield from machine.models()
     yield from storage.storage(cache_folder())
+    yield from storage.rights([cache_folder(), *_place_of(drive)])
     yield from resume.resume(_costs_files(drive))
     yield from tools.tools()
     yield from cards.cards()
     yield from tools.accelerator()
+
+
+def _place_of(drive: str) -> list[Path]:
+    """The file or folder of a drive; nothing for one that is elsewhere."""
+    path = Path(drive)
+    return [path] if drive and path.exists() else []
 
 
 def _costs_files(place: str) -> list[Path]:

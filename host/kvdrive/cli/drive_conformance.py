@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from kvdrive import private
 from kvdrive.cli.drive_files import JsonFlag
 from kvdrive.cli.options import EngineOption
 from kvdrive.cli.paths import input_file, output_file
@@ -62,7 +63,7 @@ def conformance(
             raise TargetError(f"{target} cannot be checked: {error}") from error
     values = found.as_json()
     if report is not None:
-        report.write_text(json.dumps(values, indent=1) + "\n")
+        private.write_text(report, json.dumps(values, indent=1) + "\n")
     if as_json:
         typer.echo(json.dumps(values))
     else:

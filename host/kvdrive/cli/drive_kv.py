@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from kvdrive import private
 from kvdrive.cli.paths import input_file, output_file
 from kvdrive.errors import InputError
 from kvdrive.targets.addresses import FORMS, is_address
@@ -65,7 +66,7 @@ def get(
         sys.stdout.buffer.write(value)
         return
     try:
-        file.write_bytes(value)
+        private.write_bytes(file, value)
     except OSError as error:
         raise InputError(f"cannot write {file}: {error.strerror}") from error
 

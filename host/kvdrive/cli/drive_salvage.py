@@ -6,11 +6,12 @@ import json
 import os
 from fcntl import LOCK_NB, LOCK_SH, flock
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import IO, Annotated
 
 import typer
 from rich.console import Console
 
+from kvdrive import private
 from kvdrive._native import Drive
 from kvdrive.cli.drive_files import DriveFile, JsonFlag, open_drive, open_existing
 from kvdrive.errors import InputError, TargetError
@@ -42,29 +43,30 @@ def recover(
     """
     if not old.is_file():
         raise InputError(f"there is no file {old}")
+    if new.exists():
+        raise InputError(f"{new} exists: choose another path")
+    beside = private.unfinished(new)  # it gets its name when everything that verifies is in it
     try:
-        with old.open("rb") as source, new.open("xb") as target:
+        with old.open("rb") as source, private.open_file(beside, "wb") as target:
             flock(source, LOCK_SH | LOCK_NB)
             _copy(source, target)
-    except FileExistsError as error:
-        raise InputError(f"{new} exists: choose another path") from error
+        with Console(stderr=True).status(f"reading {new}"):
+            drive = open_drive(beside, salvage=True)
+            private.publish(new)
+            _report(new, drive, as_json, written_as=beside)
     except BlockingIOError as error:
-        new.unlink()
         raise TargetError(f"a drive has {old} open: close it first") from error
     except OSError as error:
-        new.unlink(missing_ok=True)
         raise TargetError(f"cannot copy {old} to {new}: {error.strerror}") from error
-    try:
-        with Console(stderr=True).status(f"reading {new}"):
-            _report(new, open_drive(new, salvage=True), as_json)
-    except TargetError:
-        new.unlink()
-        raise
+    finally:
+        beside.unlink(missing_ok=True)
 
 
-def _report(path: Path, drive: Drive, as_json: bool) -> None:
+def _report(path: Path, drive: Drive, as_json: bool, written_as: Path | None = None) -> None:
     """Print what was found. Raises Exit when maps, spares and contents disagree."""
     notices, disagreements = drive.notices(), drive.check()
+    if written_as is not None:
+        notices = [sentence.replace(str(written_as), str(path)) for sentence in notices]
     sessions = drive.sessions()
     if as_json:
         found = {"path": str(path), "notices": notices, "disagreements": disagreements, "sessions": sessions}
@@ -78,7 +80,7 @@ def _report(path: Path, drive: Drive, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-def _copy(source: BinaryIO, target: BinaryIO) -> None:
+def _copy(source: IO[bytes], target: IO[bytes]) -> None:
     """Copy a file; holes stay holes. Raises OSError."""
     end = os.fstat(source.fileno()).st_size
     target.truncate(end)

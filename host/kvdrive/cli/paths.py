@@ -29,14 +29,10 @@ def output_file(value: Path | None) -> Path | None:
         raise InputError(f"cannot write to {value}: it is a folder")
     if not folder.is_dir():
         raise InputError(f"cannot write to {value}: there is no folder {folder}")
-    if not value.exists():
+    if not value.exists() or value.is_file():  # a file is written beside and takes its name
         _try_in(folder, value)
-        return value
-    try:
-        if value.is_file():  # opening a pipe would wait for its reader
-            value.open("ab").close()
-    except OSError as error:
-        raise InputError(f"cannot write to {value}: {error.strerror}") from error
+    elif not os.access(value, os.W_OK):  # a pipe or device
+        raise InputError(f"cannot write to {value}: no permission")
     return value
 
 

@@ -177,6 +177,8 @@ def _index(place: str) -> Iterator[Index]:
         raise InputError(f"there is no index at {path}: no sessions were kept there, or `gc` makes it again")
     index = Index(path)
     try:
+        if index.made:
+            raise InputError(f"{path} was damaged or is not filled yet: `kvdrive sessions gc {place}` fills it")
         yield index
     finally:
         index.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kvdrive import abi
+from kvdrive import abi, private
 from kvdrive._native import Drive
 from kvdrive.errors import KvdriveError
 from kvdrive.kernels.native import scale_bits
@@ -33,7 +33,7 @@ def rates() -> list[dict[str, object]]:
             (drive,) = plan(name)
             kernels = read_text(Path(drive.engine.partition(",")[2])).kernels
             group = int(next(kernel for kernel in kernels if kernel.startswith("attention")).rpartition("g")[2])
-            drive.folder.mkdir(exist_ok=True)
+            private.make_folder(drive.folder)
             with temporary_folder(drive.folder) as folder:
                 found.append(_measured(name, drive.engine, folder, group))
         except (KvdriveError, StopIteration, OSError, RuntimeError) as error:

@@ -11,17 +11,19 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from kvdrive import private
 from kvdrive.doctor.finding import Finding, State
 from kvdrive.targets.linux import ring_problem
 
 _BLOCK = 4096
+_MOST_NAMED = 20
 _IO_URING_SETUP = 425  # system call, the same number on every architecture
 _PARAMETERS_BYTES = 120  # struct io_uring_params
 
 
 def storage(folder: Path) -> Iterator[Finding]:
     """The disk that holds `folder`, where drives without a folder of their own keep their files."""
-    folder.mkdir(parents=True, exist_ok=True)
+    private.make_folder(folder)
     free = shutil.disk_usage(folder).free / 2**30
     state = State.ok if free > 4 else State.missing
     gives, remedy = "files of drives", "free some space or use --drive on another disk"
@@ -42,6 +44,26 @@ def storage(folder: Path) -> Iterator[Finding]:
     yield Finding("storage", "NVMe devices", state, detail, "targets other than the emulator", "none needed here")
 
 
+def rights(places: list[Path]) -> Iterator[Finding]:
+    """Whether others than their owner can use the files in these folders, or these files and what derives of them."""
+    found = [sentence for place in places for sentence in private.open_to_others(_files(place))]
+    if not found:
+        yield Finding("storage", "rights of files", State.ok, "drives, sessions and weights are their owner's alone")
+    gives = "that nobody else reads conversations and weights"
+    for sentence in found[:_MOST_NAMED]:
+        detail, _, remedy = sentence.partition(": ")
+        yield Finding("storage", "rights of files", State.missing, detail, gives, remedy)
+    if more := found[_MOST_NAMED:]:
+        yield Finding("storage", "rights of files", State.missing, f"so can {len(more)} more files", gives, "as above")
+
+
+def _files(place: Path) -> list[Path]:
+    """A folder and what is in it, if others can look into it; or a file and those beside it with its name."""
+    if place.is_dir():
+        return [place, *sorted(place.rglob("*"))] if private.too_open(place) else []
+    return private.with_derived(place)
+
+
 def direct_io(folder: Path) -> str | None:
     """Write and read a block of a new file with O_DIRECT. Returns the reason when that fails."""
     if not hasattr(os, "O_DIRECT"):
@@ -49,7 +71,7 @@ def direct_io(folder: Path) -> str | None:
     with tempfile.TemporaryDirectory(dir=folder) as place, mmap.mmap(-1, _BLOCK) as block:
         block[:] = bytes(range(256)) * (_BLOCK // 256)
         try:
-            file = os.open(Path(place) / "direct", os.O_RDWR | os.O_CREAT | os.O_DIRECT)
+            file = private.open_descriptor(Path(place) / "direct", os.O_RDWR | os.O_DIRECT)
             try:
                 os.pwritev(file, [block], 0)
                 with mmap.mmap(-1, _BLOCK) as again:

@@ -13,6 +13,7 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
+from kvdrive import private
 from kvdrive.errors import InputError, Stopped
 from kvdrive.eval.points import Answer, Question
 from kvdrive.identity.model import of_model
@@ -45,11 +46,10 @@ class Partial(UserDict[str, Answer]):
     def __setitem__(self, place: str, answer: Answer) -> None:
         """Keep an answer."""
         super().__setitem__(place, answer)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        new = self.path.with_suffix(".new")
+        private.make_folder(self.path.parent)
         answers = {place: asdict(answer) for place, answer in self.data.items()}
-        new.write_text(json.dumps({"options": self._options, "inputs": self._inputs, "answers": answers}))
-        new.replace(self.path)
+        content = {"options": self._options, "inputs": self._inputs, "answers": answers}
+        private.write_text(self.path, json.dumps(content))
 
     @contextmanager
     def kept_when_stopped(self, total: int) -> Iterator[None]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.table import Table
 
+from kvdrive import private
 from kvdrive.eval.points import Point
 from kvdrive.policies import POLICIES
 
@@ -19,8 +20,8 @@ _SHARE = "tokens of the answers, %"
 
 def write_json(path: Path, result: dict[str, Any]) -> None:
     """The whole result, readable by people too."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    private.make_folder(path.parent)
+    private.write_text(path, json.dumps(result, indent=1) + "\n")
 
 
 def points_of(result: dict[str, Any]) -> list[Point]:
@@ -108,8 +109,9 @@ def sweep_picture(path: Path, points: Sequence[Point], title: str) -> None:
         axis.remove()
     axes[len(drawn) - 1].legend()
     figure.suptitle(title)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
+    private.make_folder(path.parent)
+    with private.whole_file(path) as file:
+        figure.savefig(file, dpi=120)
 
 
 def _series(point: Point) -> tuple[str, str, str]:

@@ -10,6 +10,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 from transformers.cache_utils import Cache
 
+from kvdrive import private
 from kvdrive.errors import InputError
 from kvdrive.generation.assistant import Assistant, Drafted, assisted_steps
 from kvdrive.generation.checkpoints import Checkpoint
@@ -133,9 +134,7 @@ class Conversation:
     def _save(self, messages: Messages) -> None:
         """Save the messages: a session that is older than they are costs time, but no text is lost."""
         self.messages = messages
-        new = self._messages_file.with_suffix(".new")
-        new.write_text(json.dumps(self.messages, ensure_ascii=False, indent=1))
-        new.replace(self._messages_file)
+        private.write_text(self._messages_file, json.dumps(self.messages, ensure_ascii=False, indent=1))
 
     def _read(self) -> None:
         """Read what an earlier process saved. Raises InputError when it is damaged."""

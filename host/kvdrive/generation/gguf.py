@@ -13,6 +13,7 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
+from kvdrive import private
 from kvdrive.errors import InputError, UnsupportedError
 from kvdrive.targets.opening import cache_folder
 
@@ -76,12 +77,13 @@ def _convert(file: Path, folder: Path) -> None:
     """Write `file` as a Hugging Face folder. `folder` appears complete or not at all."""
     transformers.utils.logging.disable_progress_bar()
     log.warning("converting %s into %s, once; this takes a minute", file.name, folder)
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    private.make_folder(folder.parent)
     with tempfile.TemporaryDirectory(prefix="converting-", dir=folder.parent) as scratch:
         made = Path(scratch) / folder.name
         model, tokenizer = load(file, torch.float32)
         model.save_pretrained(made)
         tokenizer.save_pretrained(made)
+        private.close_to_others(made)
         try:
             made.rename(folder)
         except OSError:

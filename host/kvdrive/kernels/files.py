@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kvdrive import abi
+from kvdrive import abi, private
 from kvdrive.errors import InputError
 from kvdrive.kernels.registry import Kernel
 
@@ -109,7 +109,7 @@ def _check_shapes(path: Path, name: str, mode: str, a: Arrays) -> None:
 def save(path: Path, arrays: Arrays) -> None:
     """Write the outputs of a kernel, `status` included."""
     try:
-        with path.open("wb") as stream:
+        with private.whole_file(path) as stream:
             np.savez(stream, **arrays)
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error}") from error

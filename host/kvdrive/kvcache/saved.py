@@ -7,12 +7,12 @@ is killed at any moment, the last saved state remains. Sessions carry the model'
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from kvdrive import private
 from kvdrive.errors import InputError, UnsupportedError
 from kvdrive.kvcache import formats
 from kvdrive.kvcache.backing import Backing
@@ -157,15 +157,5 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _write(path: Path, content: dict[str, Any]) -> None:
     """Replace the file atomically. Its name is durable when this returns."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(path.name + ".new")
-    with new.open("w") as file:
-        json.dump(content, file)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    private.make_folder(path.parent)
+    private.write_text(path, json.dumps(content))

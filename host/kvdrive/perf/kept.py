@@ -10,6 +10,7 @@ from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
+from kvdrive import private
 from kvdrive.targets.opening import cache_folder
 
 Rates = TypeVar("Rates")
@@ -43,11 +44,9 @@ class KeptRates:
         known = self._known()
         known.pop(key, None)
         known[key] = asdict(rates)
-        new = self._path.with_name(f"{self._path.name}.{os.getpid()}.new")
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            new.write_text(json.dumps(dict(list(known.items())[-_MOST:]), indent=1))
-            new.replace(self._path)
+            private.make_folder(self._path.parent)
+            private.write_text(self._path, json.dumps(dict(list(known.items())[-_MOST:]), indent=1))
         except OSError as error:
             log.warning("measured rates are not kept: %s", error)
 

@@ -11,7 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from kvdrive import abi
+from kvdrive import abi, private
 from kvdrive.errors import InputError
 from kvdrive.targets.opening import cache_folder
 
@@ -97,11 +97,9 @@ def read_choices(fingerprint: bytes) -> dict[str, Choice]:
 def keep_choices(fingerprint: bytes, choices: Mapping[str, Choice]) -> Path:
     """Write choices by limit, beside those for other limits. Returns their file. Raises InputError."""
     path = place_of(fingerprint)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    private.make_folder(path.parent)
     every = {limit: _as_json(one) for limit, one in (read_choices(fingerprint) | dict(choices)).items()}
-    scratch = path.with_suffix(".new")
-    scratch.write_text(json.dumps({"model": fingerprint.hex(), "choices": every}, indent=1) + "\n")
-    scratch.replace(path)
+    private.write_text(path, json.dumps({"model": fingerprint.hex(), "choices": every}, indent=1) + "\n")
     return path
 
 

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from kvdrive import private
 from kvdrive.report import plots, trace
 from kvdrive.report.record import Recorder
 from kvdrive.report.summary import Report
@@ -16,10 +17,10 @@ _MARK = "array of kvdrive.report "
 
 def write(folder: Path, report: Report, record: Recorder) -> list[Path]:
     """Write the files into `folder`, which is made; returns their paths."""
-    folder.mkdir(parents=True, exist_ok=True)
+    private.make_folder(folder)
     names = ("report.json", "bytes.png", "times.png", "trace.json")
     document, traffic, times, timeline = (folder / name for name in names)
-    document.write_text(to_json(report) + "\n")
+    private.write_text(document, to_json(report) + "\n")
     context, decode = max(report["prompts"]) + 1, report["steps"][1:]
     plots.traffic(traffic, decode, context)
     plots.times(times, decode, context)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from kvdrive import private
 from kvdrive.errors import InputError
 
 
@@ -44,4 +45,5 @@ def _plot(path: Path, title: str, unit: str, context: int, lines: Mapping[str, S
     axes.set(title=title, xlabel="tokens of context", ylabel=unit, yscale="log")
     axes.grid(alpha=0.3)
     axes.legend()
-    figure.savefig(path, dpi=150)
+    with private.whole_file(path) as file:
+        figure.savefig(file, dpi=150)

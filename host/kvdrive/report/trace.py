@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from kvdrive import private
 from kvdrive.report.record import Recorder
 
 HOST, DRIVE = 1, 2
@@ -75,7 +76,7 @@ def write(path: Path, record: Recorder) -> None:
     """Both timelines into one file. Its otherData say which time each of them covers."""
     events = host_events(record) + drive_events(record) + inside_events(record)
     covers = dict(covered(record))
-    path.write_text(json.dumps({"otherData": covers, "traceEvents": events, "displayTimeUnit": "ms"}))
+    private.write_text(path, json.dumps({"otherData": covers, "traceEvents": events, "displayTimeUnit": "ms"}))
 
 
 def covered(record: Recorder) -> Iterator[tuple[str, str]]:

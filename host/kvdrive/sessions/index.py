@@ -1,7 +1,8 @@
 """The index: which tokens are kept, and where. SQLite in WAL mode, for several processes at once.
 
 It holds no K and V and no proof: the store compares what it finds with the drive's own copy of the tokens before it is
-used. A lost or stale index costs time, never an answer.
+used. A lost or stale index costs time, never an answer. A damaged one is made again (`database`); a checksum of each
+session guards what the store would remove from a drive.
 """
 
 from __future__ import annotations
@@ -9,25 +10,29 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-import threading
 import time
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from kvdrive.database import DamagedError, Database
 from kvdrive.errors import InputError
 from kvdrive.sessions import lasting
 from kvdrive.sessions.entry import Entry, NewEntry
 
 _VERSION = 1
-_WAIT_SECONDS = 30
+_UNFILLED = "unfilled"  # the counter of an index that does not name yet what the drives hold
 _CANDIDATES = 16  # sessions with the same longest prefix whose last tokens are compared
 _SEEN = 100_000  # prefixes that were wanted and not kept; the oldest are dropped
 _COLUMNS = (
     "id, root, name, tenant, model, tokens, tail, last, slices, record, bytes_per_token, block, created, used, tick, "
     "uses, pinned, owner"
 )
+_GUARDED = "root, name, tenant, model, tokens, tail, last, slices, record, bytes_per_token, block, pinned, owner"
+_ADD_SUMS = "ALTER TABLE sessions ADD COLUMN sum INTEGER"
+_SUM = f"checksum({_GUARDED})"
 _SCHEMA = """
 CREATE TABLE counters(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE tenants(name TEXT PRIMARY KEY, bytes INTEGER, quota INTEGER) WITHOUT ROWID;
@@ -48,53 +53,61 @@ CREATE INDEX seen_ticks ON seen(tick);
 
 
 class Index:
-    """The index in the file `path`, made where there is none. `made`: it was. `clock`: seconds since 1970.
+    """The index in the file `path`, made where there is none. `clock`: seconds since 1970.
 
-    Raises InputError for a file that is no index.
+    `made`: it is new, or a process was killed before `filled`: whoever has the drives fills it (`rebuild`). A file that
+    is damaged or no index is made anew, and one that cannot be written is made in memory. Raises InputError for an
+    index of a later version, and while another process keeps it locked.
     """
 
     def __init__(self, path: Path | str, clock: Callable[[], float] = time.time) -> None:
         self.path = path
+        self.made = False
         self._clock = clock
-        self._lock = threading.RLock()
         self._lasting_changed = False
-        if isinstance(path, Path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-        self._db = sqlite3.connect(path, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False)
-        try:
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=NORMAL")
-            with self.transaction():
-                version = self._db.execute("PRAGMA user_version").fetchone()[0]
-                self.made = version == 0
-                if self.made:
-                    for statement in _SCHEMA.split(";"):
-                        self._db.execute(statement)
-                    self._db.execute(f"PRAGMA user_version={_VERSION}")
-        except sqlite3.DatabaseError as error:
-            self._db.close()
-            raise InputError(f"{path} is no index of sessions ({error}): remove it, and it is made again") from error
-        if version not in (0, _VERSION):
-            self._db.close()
-            raise InputError(f"{path} is an index of another version: remove it, and it is made again")
+        self._db = Database(path, self._begin, {"checksum": _checksum})
+
+    def _begin(self, db: Database) -> None:
+        """Make the tables, or check every session. Raises DamagedError, InputError."""
+        version = db.rows("PRAGMA user_version")[0][0]
+        if version == 0:
+            for statement in (*_SCHEMA.split(";"), _ADD_SUMS):
+                db.write(statement)
+            db.write("INSERT INTO counters VALUES (?, 1)", (_UNFILLED,))
+            db.write(f"PRAGMA user_version={_VERSION}")
+            version = _VERSION
+        if version != _VERSION:
+            raise InputError(f"{self.path} is an index of another version: remove it, and it is made again")
+        if "sum" not in {row[1] for row in db.rows("PRAGMA table_info(sessions)")}:  # as earlier versions made it
+            db.write(_ADD_SUMS)
+            db.write(f"UPDATE sessions SET sum={_SUM}")
+        if wrong := db.rows(f"SELECT id FROM sessions WHERE sum IS NOT {_SUM} LIMIT 1"):
+            raise DamagedError(f"session {wrong[0][0]} has a wrong checksum")
+        for row in db.rows(f"SELECT {_COLUMNS} FROM sessions"):
+            _entry(row)
+        if any(not isinstance(value, int) for row in db.rows("SELECT bytes FROM tenants") for value in row):
+            raise DamagedError("the bytes of a tenant are no number")
+        if any(not isinstance(value, int | float | str) for (value,) in db.rows("SELECT value FROM counters")):
+            raise DamagedError("a counter is no number")
+        self.made = bool(db.rows("SELECT 1 FROM counters WHERE name=?", (_UNFILLED,)))
+
+    def filled(self) -> None:
+        """The index names what the drives hold. Until this is said inside a transaction, every opening says `made`."""
+        self._db.write("DELETE FROM counters WHERE name=?", (_UNFILLED,))
+        self.made = False
 
     def close(self) -> None:
         """Close the file."""
-        with self._lock:
+        with self._db.lock:
             lasting.write(self)
             self._db.close()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """All changes inside happen or none; no other process changes the index meanwhile."""
-        with self._lock:
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
+        with self._db.lock:
+            with self._db.transaction():
                 yield
-            except BaseException:
-                self._db.execute("ROLLBACK")
-                raise
-            self._db.execute("COMMIT")
             if self._lasting_changed:
                 self._lasting_changed = False
                 lasting.write(self)
@@ -106,10 +119,10 @@ class Index:
 
         With no block in common these are sessions of less than a block under the same `root`.
         """
-        execute, depth, last = self._db.execute, 0, root
-        with self._lock:
+        depth, last = 0, root
+        with self._db.lock:
             for key in keys:
-                if execute("SELECT 1 FROM blocks WHERE key=? LIMIT 1", (key,)).fetchone() is None:
+                if not self._rows("SELECT 1 FROM blocks WHERE key=? LIMIT 1", (key,)):
                     break
                 depth, last = depth + 1, key
             ends = self._entries(f"WHERE last=? ORDER BY tick DESC LIMIT {_CANDIDATES}", (last,))
@@ -168,9 +181,10 @@ class Index:
             new.record, new.bytes_per_token, new.block, now, now, tick, 0, int(pinned), new.owner,
         )  # fmt: skip
         marks = ",".join("?" * len(row))
-        cursor = self._db.execute(f"INSERT INTO sessions({_COLUMNS.removeprefix('id, ')}) VALUES ({marks})", row)
+        cursor = self._db.write(f"INSERT INTO sessions({_COLUMNS.removeprefix('id, ')}) VALUES ({marks})", row)
         number = cursor.lastrowid
         assert number is not None
+        self._guard(number)
         self._lasting_changed |= pinned
         self._count(new.tenant, len(new.tail) * new.bytes_per_token)
         self._add_blocks(number, new.tenant, keys, new.block * new.bytes_per_token)
@@ -183,10 +197,11 @@ class Index:
             return False
         self._count(entry.tenant, (len(tail) - len(entry.tail)) * entry.bytes_per_token)
         self._add_blocks(number, entry.tenant, keys, entry.block * entry.bytes_per_token)
-        self._db.execute(
+        self._db.write(
             "UPDATE sessions SET tokens=?, tail=?, last=?, used=?, tick=? WHERE id=?",
             (tokens, json.dumps(tail), last, self._clock(), self._tick(), number),
         )
+        self._guard(number)
         return True
 
     def remove(self, number: int) -> Entry | None:
@@ -201,15 +216,15 @@ class Index:
             (number,),
         )[0][0]
         self._count(entry.tenant, -gone * size - len(entry.tail) * entry.bytes_per_token)
-        self._db.execute("DELETE FROM blocks WHERE session=?", (number,))
-        self._db.execute("DELETE FROM sessions WHERE id=?", (number,))
+        self._db.write("DELETE FROM blocks WHERE session=?", (number,))
+        self._db.write("DELETE FROM sessions WHERE id=?", (number,))
         self._lasting_changed |= entry.pinned
         return entry
 
     def use(self, number: int) -> None:
         """Note that a session was found and used."""
         values = (self._clock(), self._tick(), number)
-        self._db.execute("UPDATE sessions SET used=?, tick=?, uses=uses+1 WHERE id=?", values)
+        self._db.write("UPDATE sessions SET used=?, tick=?, uses=uses+1 WHERE id=?", values)
 
     def set(self, number: int, **fields: object) -> None:
         """Change `name`, `pinned` or `owner`. Raises InputError for a name that another session of the tenant has."""
@@ -217,18 +232,22 @@ class Index:
         assignments = ", ".join(f"{name}=?" for name in fields)
         self._lasting_changed |= "pinned" in fields
         try:
-            self._db.execute(f"UPDATE sessions SET {assignments} WHERE id=?", (*fields.values(), number))
+            self._db.write(f"UPDATE sessions SET {assignments} WHERE id=?", (*fields.values(), number))
+            self._guard(number)
         except sqlite3.IntegrityError as error:
             raise InputError(f"another session is called '{fields.get('name')}': choose another name") from error
 
     def close_owned(self, owner: str) -> None:
         """Nobody appends to the sessions of `owner` any more."""
-        self._db.execute("UPDATE sessions SET owner='' WHERE owner=?", (owner,))
+        numbers = self._rows("SELECT id FROM sessions WHERE owner=?", (owner,))
+        self._db.write("UPDATE sessions SET owner='' WHERE owner=?", (owner,))
+        for (number,) in numbers:
+            self._guard(number)
 
     def forget_future(self) -> None:
         """Sessions used in the future, before the clock was set back, count as used now."""
         now = self._clock()
-        self._db.execute("UPDATE sessions SET used=? WHERE used>?", (now, now))
+        self._db.write("UPDATE sessions SET used=? WHERE used>?", (now, now))
 
     # ---- counters ----
 
@@ -262,7 +281,7 @@ class Index:
     def set_quota(self, tenant: str, quota: int | None) -> None:
         """The most bytes that a tenant's sessions may have; None: no limit of its own."""
         self._lasting_changed = True
-        self._db.execute(
+        self._db.write(
             "INSERT INTO tenants VALUES (?, 0, ?) ON CONFLICT(name) DO UPDATE SET quota=excluded.quota", (tenant, quota)
         )
 
@@ -278,22 +297,22 @@ class Index:
 
     def put_counter(self, name: str, value: float | str) -> None:
         """See `counter`."""
-        self._db.execute("INSERT OR REPLACE INTO counters VALUES (?, ?)", (name, value))
+        self._db.write("INSERT OR REPLACE INTO counters VALUES (?, ?)", (name, value))
 
     def bump(self, name: str, by: float = 1) -> None:
         """Add to a counter."""
-        self._db.execute(
+        self._db.write(
             "INSERT INTO counters VALUES (?, ?) ON CONFLICT(name) DO UPDATE SET value=value+excluded.value", (name, by)
         )
 
     def wanted(self, keys: list[int]) -> bool:
         """Note that somebody wants the prefix with these keys. True if one that it begins with was wanted before."""
         known = "SELECT 1 FROM seen WHERE key=?"
-        before = any(self._db.execute(known, (key,)).fetchone() for key in keys)
+        before = any(self._rows(known, (key,)) for key in keys)
         if keys:
             tick = self._tick()
-            self._db.execute("INSERT OR REPLACE INTO seen VALUES (?, ?)", (keys[-1], tick))
-            self._db.execute("DELETE FROM seen WHERE tick<=?", (tick - _SEEN,))
+            self._db.write("INSERT OR REPLACE INTO seen VALUES (?, ?)", (keys[-1], tick))
+            self._db.write("DELETE FROM seen WHERE tick<=?", (tick - _SEEN,))
         return before
 
     # ---- parts ----
@@ -302,28 +321,38 @@ class Index:
         return [_entry(row) for row in self._rows(f"SELECT {_COLUMNS} FROM sessions {rest}", values)]
 
     def _rows(self, query: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-        with self._lock:
-            return self._db.execute(query, values).fetchall()
+        return self._db.rows(query, values)
+
+    def _guard(self, number: int) -> None:
+        """Give a changed session its checksum."""
+        self._db.write(f"UPDATE sessions SET sum={_SUM} WHERE id=?", (number,))
 
     def _tick(self) -> int:
         self.bump("tick")
         return int(self.counter("tick"))
 
     def _count(self, tenant: str, by: int) -> None:
-        self._db.execute(
+        self._db.write(
             "INSERT INTO tenants VALUES (?, ?, NULL) ON CONFLICT(name) DO UPDATE SET bytes=bytes+excluded.bytes",
             (tenant, by),
         )
 
     def _add_blocks(self, number: int, tenant: str, keys: list[int], size: int) -> None:
         known = "SELECT 1 FROM blocks WHERE key=? LIMIT 1"
-        fresh = sum(self._db.execute(known, (key,)).fetchone() is None for key in keys)
-        self._db.executemany("INSERT OR IGNORE INTO blocks VALUES (?, ?)", [(key, number) for key in keys])
+        fresh = sum(not self._rows(known, (key,)) for key in keys)
+        self._db.write_many("INSERT OR IGNORE INTO blocks VALUES (?, ?)", [(key, number) for key in keys])
         if fresh:
             self._count(tenant, fresh * size)
 
 
+def _checksum(*values: object) -> int:
+    return zlib.crc32(repr(values).encode())
+
+
 def _entry(row: tuple[Any, ...]) -> Entry:
+    """Raises ValueError, TypeError for values that no session has."""
+    if not all(isinstance(value, int | float) for value in row[12:16]):
+        raise ValueError("a time or a count of uses is no number")
     fields = list(row)
     fields[6], fields[8], fields[16] = json.loads(row[6]), json.loads(row[8]), bool(row[16])
     return Entry(*fields)

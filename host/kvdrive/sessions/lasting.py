@@ -7,6 +7,8 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kvdrive import private
+
 if TYPE_CHECKING:
     from kvdrive.sessions.index import Index
 
@@ -18,17 +20,15 @@ log = logging.getLogger(__name__)
 def write(index: Index) -> None:
     """Write the file beside the index, in place of the old one; a failure is only said."""
     path = _path(index)
-    if path is None:
+    if path is None or index.made:  # an index that is not filled knows no pins
         return
     content = {
         "pins": [[entry.tenant, entry.slices] for entry in index.pinned()],
         "quotas": index.quotas(),
         "counters": {name: value for name in COUNTERS if (value := index.counter(name, None)) is not None},
     }
-    new = path.with_name(path.name + ".new")
     try:
-        new.write_text(json.dumps(content))
-        new.replace(path)
+        private.write_text(path, json.dumps(content))
     except OSError as error:
         log.warning("pins and quotas are in the index only: %s", error)
 
@@ -43,9 +43,10 @@ def restore(index: Index) -> None:
     except (OSError, ValueError, TypeError, AttributeError):
         return
     for tenant, quota in quotas.items():
-        index.set_quota(tenant, quota)
+        if isinstance(quota, int):
+            index.set_quota(tenant, quota)
     for name in COUNTERS:
-        if name in counters:
+        if isinstance(counters.get(name), int | float):
             index.put_counter(name, counters[name])
     for entry in index.entries():
         if (entry.tenant, json.dumps(entry.slices)) in pins:

@@ -35,7 +35,7 @@ class Found:
 
 
 def rebuild(index: Index, backing: Backing) -> int:
-    """Fill an empty index. Returns the number of sessions. Raises TargetError."""
+    """Fill a new index. Returns the number of sessions. Raises TargetError."""
     whole: dict[tuple[str, tuple[int, ...]], list[Found]] = defaultdict(list)
     for found in _survey(backing, read_tokens=True):
         if not found.record.usable:
@@ -49,6 +49,7 @@ def rebuild(index: Index, backing: Backing) -> int:
                 _add(index, one, list(tokens))
                 count += 1
         lasting.restore(index)
+        index.filled()
     return count
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kvdrive import abi
+from kvdrive import abi, private
 from kvdrive.errors import InputError
 from kvdrive.kvcache.backing import Backing
 from kvdrive.kvcache.sequence import Sequence, Slice, gather
@@ -45,7 +45,7 @@ def export(shelf: Shelf, entry: Entry, path: Path) -> int:
     tokens = sequence.each(lambda session: record.read_tokens(session, entry.tokens + told.removed))[0]
     size = 0
     try:
-        with zipfile.ZipFile(path, "w") as file:
+        with private.whole_file(path) as whole, zipfile.ZipFile(whole, "w") as file:
             _put(file, "head", np.frombuffer(json.dumps(head).encode(), np.uint8))
             _put(file, "tokens", np.array(tokens, np.uint32))
             for layer, kind, _, head_dim in told.lists():

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from kvdrive import private
 from kvdrive._native import Drive
 from kvdrive.choices import TARGETS, Index
 from kvdrive.errors import InputError, TargetError
@@ -163,7 +164,7 @@ def _open_cards(cards: list[CardDrive], options: DriveOptions, say: Say | None) 
 def _made(folder: Path) -> Path:
     """Raises TargetError."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        private.make_folder(folder)
     except OSError as error:
         raise TargetError(f"cannot make {folder} on the card's SSD: {error.strerror}") from error
     return folder
@@ -232,7 +233,7 @@ def drive_folder(chosen: Path | None) -> Iterator[Path]:
     """`chosen`, or a new folder that is removed at the end. Raises InputError for a folder that cannot be made."""
     try:
         folder = chosen or cache_folder()
-        folder.mkdir(parents=True, exist_ok=True)
+        private.make_folder(folder)
         if not os.access(folder, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kvdrive import abi
-from kvdrive._native import QueuePairs, RingError
+from kvdrive._native import QueuePairs
 from kvdrive.errors import TargetError
 from kvdrive.nvme.commands import Command
 from kvdrive.nvme.completions import Completion, decode
@@ -38,7 +38,7 @@ def exchange(pairs: QueuePairs, commands: Sequence[Command], queue: int = IO_QUE
             tickets.append((pairs.submit(queue, command.entry, command.data, command.room), size))
             held += size
         completions += [decode(*pairs.wait(ticket)) for ticket, _ in tickets]
-    except (RingError, ValueError) as error:
+    except (RuntimeError, ValueError) as error:
         raise TargetError(str(error)) from error
     return completions
 
@@ -51,6 +51,6 @@ def ask(pairs: QueuePairs, query: Command, size: int) -> tuple[int, Completion]:
     assert query.data is not None
     try:
         fetched, entry, data = pairs.ask(IO_QUEUE, query.entry, query.data, size)
-    except (RingError, ValueError) as error:
+    except (RuntimeError, ValueError) as error:
         raise TargetError(str(error)) from error
     return abi.Opcode.ATTN_FETCH if fetched else abi.Opcode.ATTN_SUBMIT, decode(entry, data)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kvdrive import abi
+from kvdrive import abi, private
 from kvdrive._native import Drive, QueuePairs, Subsystem
 from kvdrive.errors import TargetError
 from kvdrive.nvme.commands import Bytes, Command
@@ -31,11 +31,12 @@ class SoftwareDrive(Target):
         self.rows_at_once = rows_at_once(engine)
         self._computes = f"{engine}, {threads} threads"
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            private.make_folder(path.parent)
             self._drive: Drive | None = Drive(path, engine, threads, capacity_bytes, **options)
             self._pairs = QueuePairs(Subsystem(self._drive), rings.SEGMENT_BYTES, entries=rings.QUEUE_ENTRIES)
         except (OSError, RuntimeError, ValueError) as error:
             raise TargetError(str(error)) from error
+        private.warn_of_others(path)
 
     @property
     def speed(self) -> str:

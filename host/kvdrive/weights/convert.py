@@ -13,6 +13,7 @@ from typing import BinaryIO
 import numpy as np
 import torch
 
+from kvdrive import private
 from kvdrive._native import crc32c
 from kvdrive.errors import InputError
 from kvdrive.weights.bundles import EXPERTS, PAGE, RESIDENT, U8, Array, Part, Table
@@ -32,7 +33,7 @@ def write(manifest: Manifest, source: Source, path: Path, on_array: OnArray = la
     writes the file.
     """
     partial = path.with_name(path.name + _PARTIAL)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    private.make_folder(path.parent)
     _require_space(partial, manifest)
     with _alone(partial) as file:
         ready, table = _resume(file, partial, manifest)
@@ -46,13 +47,14 @@ def write(manifest: Manifest, source: Source, path: Path, on_array: OnArray = la
                     _mark(file, manifest, table, number + 1)
             on_array(number + 1, len(manifest.arrays))
         partial.replace(path)
+        private.flush_folder(path.parent)
     return ready
 
 
 @contextmanager
 def _alone(partial: Path) -> Iterator[BinaryIO]:
     """The file `partial`, locked. Raises InputError while another conversion has it."""
-    with os.fdopen(os.open(partial, os.O_RDWR | os.O_CREAT, 0o666), "r+b") as file:
+    with os.fdopen(private.open_descriptor(partial, os.O_RDWR), "r+b") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             ours = os.path.samestat(os.fstat(file.fileno()), partial.stat())

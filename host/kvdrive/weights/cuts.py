@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
+from kvdrive import private
 from kvdrive.errors import InputError, UnsupportedError
 from kvdrive.weights.manifest import Manifest
 from kvdrive.weights.neurons import activation_of
@@ -94,9 +95,7 @@ def keep_cuts(weights: Path, manifest: Manifest, cuts: dict[str, Cuts]) -> Path:
     """Write thresholds beside the file of weights, with those of other shares. Returns their file."""
     path = _place(weights)
     shares = {share: asdict(one) for share, one in (read_cuts(weights, manifest) | cuts).items()}
-    scratch = path.with_suffix(".new")
-    scratch.write_text(json.dumps({"origin": origin_of(manifest), "shares": shares}, indent=1) + "\n")
-    scratch.replace(path)
+    private.write_text(path, json.dumps({"origin": origin_of(manifest), "shares": shares}, indent=1) + "\n")
     return path
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from kvdrive import private
 from kvdrive._native import PieceReader
 from kvdrive.errors import InputError, TargetError
 from kvdrive.weights.bundles import I64, U8, Array, Table
@@ -36,6 +37,9 @@ class WeightsFile:
             self._open: Copies | None = Copies(readers)
         except RuntimeError as error:
             raise TargetError(str(error)) from error
+        for one in (path, copy):
+            if one is not None:
+                private.warn_of_others(one)
         self._around_cache = self._reader.around_cache
         self._counters: dict[str, int] = {}
         self.waited_ns = 0

@@ -14,9 +14,10 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from transformers import PreTrainedModel
 
+from kvdrive import private
 from kvdrive.errors import InputError
 from kvdrive.weights.cuts import Cost, activations_of, origin_of
 from kvdrive.weights.manifest import Manifest
@@ -83,9 +84,8 @@ def keep_predictors(weights: Path, manifest: Manifest, predictors: Predictors) -
     tensors = {f"{name}.{part}": getattr(one, part) for name, one in predictors.parts.items() for part in _PARTS}
     errors = {name: asdict(one) for name, one in predictors.errors.items()}
     numbers = {"cost": asdict(predictors.cost), "errors": errors}
-    scratch = path.with_suffix(".new")
-    save_file(tensors, scratch, {"origin": origin_of(manifest), "measured": json.dumps(numbers)})
-    scratch.replace(path)
+    content = save(tensors, {"origin": origin_of(manifest), "measured": json.dumps(numbers)})
+    private.write_bytes(path, content)
     return path
 
 

@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "binding/binding.hpp"
+#include "binding/owned.hpp"
 #include "storage/disk_queue.hpp"
 #include "storage/transfer_schedule.hpp"
 
@@ -94,20 +95,24 @@ void bind_disk(nb::module_& m) {
         return shares;
       },
       "Kinds of transfers, and the share of the bytes that each gets at least while its transfers wait.");
-  nb::class_<Disk>(m, "DiskQueue",
-                   "The queue that all transfers of this process with one disk share, as far as they go around the "
-                   "page cache.")
-      .def(nb::init<const std::filesystem::path&>(), nb::arg("path"), "The disk that holds `path`. RuntimeError.")
-      .def("counters", &disk_counters,
+  nb::class_<Owned<Disk>>(
+      m, "DiskQueue",
+      "The queue that all transfers of this process with one disk share, as far as they go around the "
+      "page cache.")
+      .def(
+          "__init__",
+          [](Owned<Disk>* self, const std::filesystem::path& path) { new (self) Owned<Disk>(std::in_place, path); },
+          nb::arg("path"), "The disk that holds `path`. RuntimeError.")
+      .def("counters", owned(&disk_counters),
            "By kind: transfers, bytes, transfers that waited for their turn, how long in all and at most (ns).")
       .def(
-          "keep_trace", [](Disk& self, std::size_t events) { self.queue().keep_trace(events); }, nb::arg("events"),
-          "Keep the latest `events` transfers from now on; 0: none.")
+          "keep_trace", [](const Owned<Disk>& self, std::size_t events) { (*self).queue().keep_trace(events); },
+          nb::arg("events"), "Keep the latest `events` transfers from now on; 0: none.")
       .def(
           "trace",
-          [](Disk& self) {
+          [](const Owned<Disk>& self) {
             std::ostringstream text;
-            self.queue().write_trace(text);
+            (*self).queue().write_trace(text);
             return text.str();
           },
           nb::call_guard<nb::gil_scoped_release>(),

@@ -24,6 +24,7 @@
 
 #include "binding/arrays.hpp"
 #include "binding/binding.hpp"
+#include "binding/owned.hpp"
 #include "crc32c.hpp"
 #include "nand/preset.hpp"
 #include "nand/validation.hpp"
@@ -37,7 +38,7 @@ std::span<const std::byte> as_bytes(const Bytes& array) {
   return {reinterpret_cast<const std::byte*>(array.data()), array.size()};
 }
 
-void init_drive(Drive* self, const std::filesystem::path& path, const std::string& engine, int threads,
+void init_drive(Owned<Drive>* self, const std::filesystem::path& path, const std::string& engine, int threads,
                 std::uint64_t capacity_bytes, const std::string& preset, bool format, std::uint32_t pages_per_block,
                 std::uint64_t snapshot_bytes, bool payload, std::optional<std::uint64_t> staged_bytes,
                 std::optional<std::uint64_t> session_bytes, std::optional<std::uint64_t> metadata_bytes,
@@ -66,7 +67,7 @@ void init_drive(Drive* self, const std::filesystem::path& path, const std::strin
   options.salvage = salvage;
   options.hot_bytes = hot_bytes;
   options.index_bytes = index_bytes;
-  new (self) Drive(path, make_engine(engine, threads), options);
+  new (self) Owned<Drive>(std::in_place, path, make_engine(engine, threads), options);
 }
 
 void inject_fault(Drive& drive, const std::string& kind, std::uint64_t after, std::uint64_t count,
@@ -244,7 +245,7 @@ nb::list timing_cases() {
 }  // namespace
 
 void bind_drive(nb::module_& m) {
-  nb::class_<Drive>(m, "Drive", "The software drive: mounts its backing file, or makes it where there is none.")
+  nb::class_<Owned<Drive>>(m, "Drive", "The software drive: mounts its backing file, or makes it where there is none.")
       .def(
           "__init__", &init_drive, nb::arg("path"), nb::arg("engine") = "hls", nb::arg("threads") = 1,
           nb::arg("capacity_bytes") = std::uint64_t{1} << 30, nb::kw_only(), nb::arg("preset") = "",
@@ -267,28 +268,30 @@ void bind_drive(nb::module_& m) {
           "never writes; commands that would are refused as write-protected. salvage: of a damaged drive, keeps what "
           "verifies and forgets the rest, durably; notices() says what. hot_bytes, index_bytes: memory for pages of K "
           "and V that policy groups has read, and for its index, for this opening.")
-      .def("submit", &submit_alone, nb::arg("sqe"), nb::arg("data") = nb::none(),
+      .def("submit", owned(&submit_alone), nb::arg("sqe"), nb::arg("data") = nb::none(),
            "Execute a 64-byte command with its data (uint8) -> (16-byte completion, data to the host).")
-      .def("stats", &stats, "Counters since the drive was opened, by name.")
-      .def("flash_stats", &flash_stats, "What happened inside since the drive was opened, by name.")
-      .def("read_stats", &read_stats,
+      .def("stats", owned(&stats), "Counters since the drive was opened, by name.")
+      .def("flash_stats", owned(&flash_stats), "What happened inside since the drive was opened, by name.")
+      .def("read_stats", owned(&read_stats),
            "Reads around the page cache since the drive was opened: number, bytes, number by size; whether the file "
            "system really goes around it and the kernel reads while the caller works. Zeros with a flash model.")
-      .def("layout", &layout, "Sizes of the flash and of the backing file, by name.")
-      .def("sessions", &Drive::sessions, "Numbers of the sessions on the drive.")
+      .def("layout", owned(&layout), "Sizes of the flash and of the backing file, by name.")
+      .def("sessions", owned(&Drive::sessions), "Numbers of the sessions on the drive.")
       .def(
-          "heads", &heads, nb::arg("session"),
+          "heads", owned(&heads), nb::arg("session"),
           "What a session holds, a dict for K or V of each head: layer, head, kind, tokens, row_bytes, format, sparse; "
           "of K with a 2-bit index: tokens in it, its exponent, and channels whose range was clamped.")
       .def(
           "rows",
-          [](Drive& drive, std::uint32_t session, std::uint32_t layer, std::uint32_t head, std::uint32_t kind) {
-            return to_numpy(drive.rows(session, layer, head, static_cast<abi::KvKind>(kind)));
+          [](const Owned<Drive>& drive, std::uint32_t session, std::uint32_t layer, std::uint32_t head,
+             std::uint32_t kind) {
+            return to_numpy((*drive).rows(session, layer, head, static_cast<abi::KvKind>(kind)));
           },
           nb::arg("session"), nb::arg("layer"), nb::arg("head"), nb::arg("kind"),
           "All rows of K or V of a head as bytes; empty where there are none. RuntimeError when a page is lost.")
       .def(
-          "inject", &inject_fault, nb::arg("kind"), nb::arg("after") = 0, nb::arg("count") = 1, nb::arg("argument") = 0,
+          "inject", owned(&inject_fault), nb::arg("kind"), nb::arg("after") = 0, nb::arg("count") = 1,
+          nb::arg("argument") = 0,
           "From now on, after `after` good operations of its kind, `count` fail. The flash: read_uncorrectable (status "
           "281h; with an `argument` each page is lost with that probability in 1e-9, drawn from the seed `after`), "
           "program_fail and erase_fail (other blocks take over), full (capacity exceeded). slow_die: die `argument` "
@@ -300,26 +303,26 @@ void bind_drive(nb::module_& m) {
           "was not synced survives, by `argument`: 0 all but that write, 1 half of it too, even ones a choice of "
           "writes, "
           "odd ones of sectors. ValueError for an unknown kind.")
-      .def("keep_trace", &Drive::keep_trace, nb::arg("events"),
+      .def("keep_trace", owned(&Drive::keep_trace), nb::arg("events"),
            "Keep the latest `events` events of device time from now on; 0: none.")
-      .def("write_trace", &write_trace, nb::arg("path"), nb::call_guard<nb::gil_scoped_release>(),
+      .def("write_trace", owned(&write_trace), nb::arg("path"), nb::call_guard<nb::gil_scoped_release>(),
            "Write them as Chrome trace events, which Perfetto loads -> their number.")
       .def(
           "trace",
-          [](Drive& drive) {
+          [](const Owned<Drive>& drive) {
             std::ostringstream text;
-            drive.write_trace(text);
+            (*drive).write_trace(text);
             return text.str();
           },
           nb::call_guard<nb::gil_scoped_release>(), "The same as text.")
-      .def("check", &Drive::check, nb::call_guard<nb::gil_scoped_release>(),
+      .def("check", owned(&Drive::check), nb::call_guard<nb::gil_scoped_release>(),
            "Compare maps, spares and contents: one sentence per disagreement.")
-      .def("failure", &Drive::failure, "Why the latest INTERNAL_ERROR came about, where known.")
-      .def("engine_notices", &Drive::engine_notices,
+      .def("failure", owned(&Drive::failure), "Why the latest INTERNAL_ERROR came about, where known.")
+      .def("engine_notices", owned(&Drive::engine_notices),
            "What the user should know about the engine, such as a card that was reset: one sentence each.")
-      .def("exact_sums", &Drive::exact_sums,
+      .def("exact_sums", owned(&Drive::exact_sums),
            "Roundings that the engine decided with exact integers, because a faster sum left them open.")
-      .def("notices", &Drive::notices,
+      .def("notices", owned(&Drive::notices),
            "What was damaged when the drive was opened, and put right or, with salvage, lost: one sentence each.");
   m.def("timing_cases", &timing_cases, "The timing model beside published and measured values, a dict per case.");
   m.def(

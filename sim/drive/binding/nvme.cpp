@@ -22,6 +22,7 @@
 
 #include "binding/arrays.hpp"
 #include "binding/binding.hpp"
+#include "binding/owned.hpp"
 #include "commands/subsystem.hpp"
 #include "commands/table.hpp"
 #include "nvme/ring_host.hpp"
@@ -188,24 +189,27 @@ void bind_nvme(nb::module_& m) {
       "The data of an ATTN_SUBMIT: q float16 [heads, g, d]; bits of the valid tokens (uint8) or None; of inline tokens "
       "scores int32 [heads, g, n] and V float16 [heads, n, d], or None.");
   const nb::exception<RingError> ring_error(m, "RingError", PyExc_RuntimeError);
-  nb::class_<Subsystem>(m, "Subsystem", "A drive with its three namespaces, for controllers to share.")
+  nb::class_<Owned<Subsystem>>(m, "Subsystem", "A drive with its three namespaces, for controllers to share.")
       .def(
           "__init__",
-          [](Subsystem* self, Drive& drive, const std::string& serial, const std::string& nqn,
-             std::uint64_t slm_bytes) { new (self) Subsystem(drive, {serial, nqn, slm_bytes}); },
+          [](Owned<Subsystem>* self, const Owned<Drive>& drive, const std::string& serial, const std::string& nqn,
+             std::uint64_t slm_bytes) {
+            new (self) Owned<Subsystem>(std::in_place, *drive, SubsystemOptions{serial, nqn, slm_bytes});
+          },
           nb::arg("drive"), nb::kw_only(), nb::arg("serial") = "", nb::arg("nqn") = "",
           nb::arg("slm_bytes") = SubsystemOptions{}.slm_bytes, nb::keep_alive<1, 2>())
-      .def_prop_ro("nqn", &Subsystem::nqn)
-      .def_prop_ro("serial", &Subsystem::serial);
+      .def_prop_ro("nqn", owned(&Subsystem::nqn))
+      .def_prop_ro("serial", owned(&Subsystem::serial));
 
-  nb::class_<QueuePairs>(m, "QueuePairs",
-                         "A host's admin queue (0) and I/O queues (from 1 on), in memory shared with the drive.")
+  nb::class_<Owned<QueuePairs>>(m, "QueuePairs",
+                                "A host's admin queue (0) and I/O queues (from 1 on), in memory shared with the drive.")
       .def(
           "__init__",
-          [](QueuePairs* self, Subsystem& subsystem, std::uint64_t segment_bytes, std::uint16_t io_queues,
-             std::uint32_t entries, bool prp, bool threaded, double timeout) {
+          [](Owned<QueuePairs>* self, const Owned<Subsystem>& subsystem, std::uint64_t segment_bytes,
+             std::uint16_t io_queues, std::uint32_t entries, bool prp, bool threaded, double timeout) {
             nb::gil_scoped_release release;
-            new (self) QueuePairs(subsystem, segment_bytes, host_options(io_queues, entries, prp, timeout), threaded);
+            new (self) Owned<QueuePairs>(std::in_place, *subsystem, segment_bytes,
+                                         host_options(io_queues, entries, prp, timeout), threaded);
           },
           nb::arg("subsystem"), nb::arg("segment_bytes") = std::uint64_t{1} << 30, nb::kw_only(),
           nb::arg("io_queues") = 1, nb::arg("entries") = 256, nb::arg("prp") = false, nb::arg("threaded") = true,
@@ -216,49 +220,51 @@ void bind_nvme(nb::module_& m) {
           [](const std::filesystem::path& path, std::uint64_t segment_bytes, std::uint16_t io_queues,
              std::uint32_t entries, bool prp, double timeout) {
             nb::gil_scoped_release release;
-            return std::make_unique<QueuePairs>(path, segment_bytes, host_options(io_queues, entries, prp, timeout));
+            return std::make_unique<Owned<QueuePairs>>(std::in_place, path, segment_bytes,
+                                                       host_options(io_queues, entries, prp, timeout));
           },
           nb::arg("path"), nb::arg("segment_bytes") = std::uint64_t{1} << 30, nb::kw_only(), nb::arg("io_queues") = 1,
           nb::arg("entries") = 256, nb::arg("prp") = false, nb::arg("timeout") = 60.0,
           "To a drive that another process serves at the socket `path`.")
-      .def("submit", &submit_entry, nb::arg("queue"), nb::arg("sqe"), nb::arg("data") = nb::none(), nb::arg("room") = 0,
-           "Queue a 64-byte command with its data (uint8), `room` bytes may come back -> ticket.")
-      .def("wait", &wait_for, nb::arg("ticket"), "Completion of a ticket, once: (16 bytes, data).")
+      .def("submit", owned(&submit_entry), nb::arg("queue"), nb::arg("sqe"), nb::arg("data") = nb::none(),
+           nb::arg("room") = 0, "Queue a 64-byte command with its data (uint8), `room` bytes may come back -> ticket.")
+      .def("wait", owned(&wait_for), nb::arg("ticket"), "Completion of a ticket, once: (16 bytes, data).")
       .def(
-          "done", [](QueuePairs& pairs, RingHost::Ticket ticket) { return pairs.host().done(ticket); },
+          "done", [](const Owned<QueuePairs>& pairs, RingHost::Ticket ticket) { return (*pairs).host().done(ticket); },
           nb::arg("ticket"), nb::call_guard<nb::gil_scoped_release>())
-      .def("execute", &execute_entry, nb::arg("queue"), nb::arg("sqe"), nb::arg("data") = nb::none(),
+      .def("execute", owned(&execute_entry), nb::arg("queue"), nb::arg("sqe"), nb::arg("data") = nb::none(),
            nb::arg("room") = 0,
            "submit and wait. The calling thread does the work of a drive of this process, unless another one is at it.")
       .def(
-          "ask", &ask, nb::arg("queue"), nb::arg("sqe"), nb::arg("data"), nb::arg("size"),
+          "ask", owned(&ask), nb::arg("queue"), nb::arg("sqe"), nb::arg("data"), nb::arg("size"),
           "execute an ATTN_SUBMIT and the ATTN_FETCH of its result of `size` bytes -> (whether the first succeeded, 16 "
           "bytes and data of the second or of a first that failed).")
       .def(
           "repeat",
-          [](QueuePairs& pairs, std::uint16_t queue, const nb::bytes& sqe, std::uint64_t count) {
+          [](const Owned<QueuePairs>& pairs, std::uint16_t queue, const nb::bytes& sqe, std::uint64_t count) {
             const abi::Sqe entry = entry_of(sqe);
             nb::gil_scoped_release release;
-            pairs.host().repeat(queue, entry, count);
+            (*pairs).host().repeat(queue, entry, count);
           },
           nb::arg("queue"), nb::arg("sqe"), nb::arg("count"),
           "Execute a command without data `count` times, as many at once as fit; nobody else may use the queue.")
-      .def_prop_ro("capabilities", [](QueuePairs& pairs) { return pairs.host().capabilities(); });
+      .def_prop_ro("capabilities", [](const Owned<QueuePairs>& pairs) { return (*pairs).host().capabilities(); });
 
-  nb::class_<RingServer>(m, "RingServer", "Hands queue pairs to other processes, through a Unix socket.")
+  nb::class_<Owned<RingServer>>(m, "RingServer", "Hands queue pairs to other processes, through a Unix socket.")
       .def(
           "__init__",
-          [](RingServer* self, Subsystem& subsystem, const std::filesystem::path& path, double greeting_timeout) {
+          [](Owned<RingServer>* self, const Owned<Subsystem>& subsystem, const std::filesystem::path& path,
+             double greeting_timeout) {
             const auto milliseconds = static_cast<std::int64_t>(greeting_timeout * 1000);
-            new (self) RingServer(subsystem, path, std::chrono::milliseconds(milliseconds));
+            new (self) Owned<RingServer>(std::in_place, *subsystem, path, std::chrono::milliseconds(milliseconds));
           },
           nb::arg("subsystem"), nb::arg("path"), nb::kw_only(), nb::arg("greeting_timeout") = 5.0,
           nb::keep_alive<1, 2>(),
           "A connection that asks for nothing is closed after `greeting_timeout` seconds. RuntimeError where another "
           "drive is served at `path`.")
-      .def("run", &RingServer::run, nb::call_guard<nb::gil_scoped_release>(), "Serve until `stop`.")
-      .def("stop", &RingServer::stop)
-      .def_prop_ro("hosts", &RingServer::hosts);
+      .def("run", owned(&RingServer::run), nb::call_guard<nb::gil_scoped_release>(), "Serve until `stop`.")
+      .def("stop", owned(&RingServer::stop))
+      .def_prop_ro("hosts", owned(&RingServer::hosts));
 }
 
 }  // namespace kvdrive

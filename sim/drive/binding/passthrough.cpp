@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "binding/binding.hpp"
+#include "binding/owned.hpp"
 
 namespace nb = nanobind;
 
@@ -43,10 +44,15 @@ nb::list execute_items(PassthroughRing& ring, const nb::list& items) {
 }  // namespace
 
 void bind_passthrough(nb::module_& m) {
-  nb::class_<PassthroughRing>(m, "PassthroughRing", "An io_uring for commands of NVMe devices; one thread may use it.")
-      .def(nb::init<unsigned>(), nb::arg("depth"), "At most `depth` commands are in flight.")
-      .def_prop_ro("error", &PassthroughRing::error, "Why the kernel has no such ring: an errno; 0 where it has one.")
-      .def("execute", &execute_items, nb::arg("commands"),
+  nb::class_<Owned<PassthroughRing>>(m, "PassthroughRing",
+                                     "An io_uring for commands of NVMe devices; one thread may use it.")
+      .def(
+          "__init__",
+          [](Owned<PassthroughRing>* self, unsigned depth) { new (self) Owned<PassthroughRing>(std::in_place, depth); },
+          nb::arg("depth"), "At most `depth` commands are in flight.")
+      .def_prop_ro("error", owned(&PassthroughRing::error),
+                   "Why the kernel has no such ring: an errno; 0 where it has one.")
+      .def("execute", owned(&execute_items), nb::arg("commands"),
            "Execute commands, each (file, struct nvme_uring_cmd). Their data must stay in place. Returns (status, "
            "result) for each: the completion's status and 64-bit result, or a negative errno.");
 }

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "binding/binding.hpp"
+#include "binding/owned.hpp"
 #include "engine/fast/neuron_window.hpp"
 #include "engine/fast/neurons.hpp"
 #include "storage/piece_reader.hpp"
@@ -206,43 +207,51 @@ nb::tuple wait_for_pieces(Reader& self, PieceReader::Ticket ticket) {
 }  // namespace
 
 void bind_weights(nb::module_& m) {
-  nb::class_<Reader>(m, "PieceReader",
-                     "Reads checked pieces of a file around the page cache, in a thread of its own; reads that "
-                     "somebody waits for go before reads ahead.")
-      .def(nb::init<const std::filesystem::path&, std::size_t, unsigned>(), nb::arg("path"), nb::arg("piece_bytes"),
-           nb::arg("depth") = 64, "At most `depth` reads are in flight, an eighth of them reads ahead.")
-      .def("start", &Reader::start, nb::arg("offset"), nb::arg("to"), nb::arg("checksums"), nb::arg("ahead") = false,
+  nb::class_<Owned<Reader>>(m, "PieceReader",
+                            "Reads checked pieces of a file around the page cache, in a thread of its own; reads that "
+                            "somebody waits for go before reads ahead.")
+      .def(
+          "__init__",
+          [](Owned<Reader>* self, const std::filesystem::path& path, std::size_t piece_bytes, unsigned depth) {
+            new (self) Owned<Reader>(std::in_place, path, piece_bytes, depth);
+          },
+          nb::arg("path"), nb::arg("piece_bytes"), nb::arg("depth") = 64,
+          "At most `depth` reads are in flight, an eighth of them reads ahead.")
+      .def("start", owned(&Reader::start), nb::arg("offset"), nb::arg("to"), nb::arg("checksums"),
+           nb::arg("ahead") = false,
            "Start to read whole pages at `offset` into page-aligned memory; one CRC-32C for each piece. Returns a "
            "ticket for `wait`.")
-      .def("start_rows", &Reader::start_rows, nb::arg("offsets"), nb::arg("to"), nb::arg("places"),
+      .def("start_rows", owned(&Reader::start_rows), nb::arg("offsets"), nb::arg("to"), nb::arg("places"),
            nb::arg("checksums"),
            "Start to read a bundle at each of `offsets` [n] into row `places[i]` of page-aligned memory [rows, bytes]; "
            "checksums [n, pieces]. Returns their tickets.")
-      .def("wait_all", &Reader::wait_all, nb::arg("tickets"),
+      .def("wait_all", owned(&Reader::wait_all), nb::arg("tickets"),
            "Wait for all of these reads: the first one that failed, and its outcome as `wait` returns it; (-1, 0, -1) "
            "if "
            "none did.")
       .def(
-          "hurry", [](Reader& self, PieceReader::Ticket ticket) { self.reader().hurry(ticket); }, nb::arg("ticket"),
-          "Put a read ahead among those that somebody waits for.")
+          "hurry", [](const Owned<Reader>& self, PieceReader::Ticket ticket) { (*self).reader().hurry(ticket); },
+          nb::arg("ticket"), "Put a read ahead among those that somebody waits for.")
       .def(
-          "cancel", [](Reader& self, PieceReader::Ticket ticket) { return self.reader().cancel(ticket); },
+          "cancel",
+          [](const Owned<Reader>& self, PieceReader::Ticket ticket) { return (*self).reader().cancel(ticket); },
           nb::arg("ticket"),
           "Drop the pieces of a read that have not begun; False if all have. `wait` then returns ECANCELED, when the "
           "pieces in flight have ended.")
       .def(
-          "has_ended", [](Reader& self, PieceReader::Ticket ticket) { return self.reader().has_ended(ticket); },
+          "has_ended",
+          [](const Owned<Reader>& self, PieceReader::Ticket ticket) { return (*self).reader().has_ended(ticket); },
           nb::arg("ticket"), "True if `wait` would not wait.")
-      .def("wait", &wait_for_pieces, nb::arg("ticket"),
+      .def("wait", owned(&wait_for_pieces), nb::arg("ticket"),
            "Wait for the end of a read: (errno or 0, the first piece with another checksum or -1).")
-      .def("counters", &reader_counters,
+      .def("counters", owned(&reader_counters),
            "Reads, bytes, the most reads in flight, the time with reads in flight (ns), and pieces "
            "dropped by `cancel`.")
       .def_prop_ro(
-          "around_cache", [](Reader& self) { return self.reader().around_cache(); },
+          "around_cache", [](const Owned<Reader>& self) { return (*self).reader().around_cache(); },
           "True if reads bypass the page cache.")
       .def_prop_ro(
-          "asynchronous", [](Reader& self) { return self.reader().asynchronous(); },
+          "asynchronous", [](const Owned<Reader>& self) { return (*self).reader().asynchronous(); },
           "True if the kernel has an io_uring; otherwise reads follow one another.");
   nb::class_<Window>(m, "NeuronWindow",
                      "Which groups of neurons of a layer are in which rows of a memory [rows, bytes]; the first "

@@ -271,7 +271,7 @@ class Files final : public Surface {
   }
 
   void format() const {
-    BackingFile file(path_);
+    BackingFile file(path_, BackingFile::Access::kMake);
     Superblock superblock = small_drive();
     file.recreate(superblock.file_bytes());
     superblock.generation = superblock.snapshot = 1;

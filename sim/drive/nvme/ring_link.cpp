@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -15,6 +16,8 @@
 #include <system_error>
 #include <utility>
 #include <vector>
+
+#include "process.hpp"
 
 namespace kvdrive::nvme {
 namespace {
@@ -57,6 +60,17 @@ sockaddr_un socket_address(const std::filesystem::path& path) {
   if (name.size() >= sizeof address.sun_path) throw std::runtime_error("the socket's path is too long: " + name);
   std::memcpy(address.sun_path, name.c_str(), name.size() + 1);
   return address;
+}
+
+// A descriptor that no child of this process keeps.
+int ours(int fd) {
+  if (fd >= 0) close_in_children(fd);
+  return fd;
+}
+
+void close_ours(int fd) {
+  forget_in_children(fd);
+  close(fd);
 }
 
 bool connected(int socket, const std::filesystem::path& path) {
@@ -120,7 +134,7 @@ ServedRings::~ServedRings() {
 RingServer::RingServer(Subsystem& subsystem, std::filesystem::path path, std::chrono::milliseconds greeting_timeout)
     : subsystem_(subsystem), path_(std::move(path)), greeting_timeout_(greeting_timeout) {
   const sockaddr_un address = socket_address(path_);
-  listener_ = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  listener_ = ours(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   wake_ = eventfd(0, EFD_CLOEXEC);
   if (listener_ < 0 || wake_ < 0) fail("cannot make a socket");
   if (std::filesystem::is_socket(path_)) {  // its server has ended, or still answers
@@ -131,15 +145,17 @@ RingServer::RingServer(Subsystem& subsystem, std::filesystem::path path, std::ch
     if (answers) throw std::runtime_error(path_.string() + " is in use by another drive");
     std::filesystem::remove(path_);
   }
+  // Whoever reaches the socket reads K and V: it is its owner's alone, whatever the umask.
+  if (fchmod(listener_, S_IRUSR | S_IWUSR) != 0) fail("cannot make a socket");
   if (bind(listener_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 || listen(listener_, 16) != 0) {
     fail("cannot listen at " + path_.string());
   }
 }
 
 RingServer::~RingServer() {
-  for (const Host& host : connected_) close(host.socket);
-  close(listener_);
-  close(wake_);
+  for (const Host& host : connected_) close_ours(host.socket);
+  close_ours(listener_);
+  close_ours(wake_);
   std::error_code ignored;
   std::filesystem::remove(path_, ignored);
 }
@@ -175,7 +191,7 @@ int RingServer::close_silent() {
   const auto age = [&](const Host& host) { return std::chrono::duration_cast<milliseconds>(now - host.since); };
   std::erase_if(connected_, [&](const Host& host) {
     if (!host.silent() || age(host) < greeting_timeout_) return false;
-    close(host.socket);
+    close_ours(host.socket);
     return true;
   });
   const auto oldest = std::ranges::find_if(connected_, &Host::silent);  // the list is in order of arrival
@@ -185,16 +201,16 @@ int RingServer::close_silent() {
 // A connection beyond the limit replaces the oldest one that has asked for nothing. If there is none, the new
 // connection is refused.
 void RingServer::accept_one() {
-  const int accepted = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+  const int accepted = ours(accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC));
   if (accepted < 0) return;
   if (connected_.size() >= kMaxHosts) {
     const auto silent = std::ranges::find_if(connected_, &Host::silent);
     if (silent == connected_.end()) {
       send_hello(accepted, {.refusal = Refusal::kFull});
-      close(accepted);
+      close_ours(accepted);
       return;
     }
-    close(silent->socket);
+    close_ours(silent->socket);
     connected_.erase(silent);
   }
   connected_.push_back({.socket = accepted, .since = std::chrono::steady_clock::now()});
@@ -217,7 +233,7 @@ void RingServer::run() {
         ++host;
         continue;
       }
-      close(host->socket);
+      close_ours(host->socket);
       host = connected_.erase(host);
     }
     if (watched[0].revents) accept_one();
@@ -225,7 +241,7 @@ void RingServer::run() {
 }
 
 RingConnection::RingConnection(const std::filesystem::path& path, std::uint64_t segment_bytes) {
-  socket_ = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  socket_ = ours(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (socket_ < 0) fail("cannot make a socket");
   try {
     if (!connected(socket_, path)) {
@@ -238,7 +254,7 @@ RingConnection::RingConnection(const std::filesystem::path& path, std::uint64_t 
       throw std::runtime_error("the drive at " + path.string() + " " + sentence(hello.refusal, segment_bytes));
     memory_ = std::make_unique<RingMemory>(RingMemory::attach(fd));
   } catch (...) {
-    close(socket_);
+    close_ours(socket_);
     throw;
   }
 }
@@ -248,6 +264,6 @@ bool RingConnection::alive() const {
   return poll(&watched, 1, 0) <= 0 || !(watched.revents & (POLLHUP | POLLERR));
 }
 
-RingConnection::~RingConnection() { close(socket_); }
+RingConnection::~RingConnection() { close_ours(socket_); }
 
 }  // namespace kvdrive::nvme

@@ -46,6 +46,8 @@ void transfer(std::uint64_t offset, std::span<const iovec> parts, const char* na
   }
 }
 
+constexpr mode_t kPrivate = 0600;  // K, V and weights are nobody else's
+
 iovec part_of(std::span<const std::byte> data) {
   return {const_cast<std::byte*>(data.data()), data.size()};  // the writing call does not change the data
 }
@@ -54,30 +56,33 @@ iovec part_of(std::span<const std::byte> data) {
 
 BackingFile::BackingFile(const std::filesystem::path& path, Access access)
     : path_(path), access_(access), cached_(-1), direct_(-1) {
-  const int way = read_only() ? O_RDONLY : O_RDWR;
-  cached_ = direct_ = ::open(path.c_str(), way | O_CLOEXEC);
-  if (cached_ < 0 && errno == ENOENT && !read_only()) {
-    cached_ = direct_ = ::open(path.c_str(), way | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    created_ = cached_ >= 0;
-  }
+  const int way = read_only() ? O_RDONLY : access == Access::kMake ? O_RDWR | O_CREAT : O_RDWR;
+  cached_ = direct_ = ::open(path.c_str(), way | O_CLOEXEC, kPrivate);
   if (cached_ < 0) refuse_file(path, std::strerror(errno));
   try {
-    struct stat status{};
+    struct stat status{}, named{};
     if (::fstat(cached_, &status) != 0) fail("fstat");
     if (!S_ISREG(status.st_mode)) refuse_file(path, "it is no regular file");
-    if (::flock(cached_, (read_only() ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0)
-      refuse_file(path, "another drive has it open");
-    const int direct = ::open(path.c_str(), way | O_DIRECT | O_CLOEXEC);
+    if (::flock(cached_, (read_only() ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0) refuse_file(path, "another drive has it open");
+    // The name may belong to another file by now: this one was replaced or removed after it was opened.
+    const bool same =
+        ::stat(path.c_str(), &named) == 0 && named.st_dev == status.st_dev && named.st_ino == status.st_ino;
+    if (!same) refuse_file(path, "another process has just replaced it; try again");
+    const int direct = ::open(path.c_str(), (way & ~O_CREAT) | O_DIRECT | O_CLOEXEC);
     if (direct >= 0) direct_ = direct;
     writer_.take_turns(DiskQueue::of(cached_));
   } catch (...) {
+    if (direct_ != cached_) ::close(direct_);
     ::close(cached_);
     throw;
   }
+  close_in_children(cached_);
+  if (has_direct()) close_in_children(direct_);
 }
 
 BackingFile::~BackingFile() {
-  if (direct_ != cached_) ::close(direct_);
+  for (const int file : {cached_, direct_}) forget_in_children(file);
+  if (has_direct()) ::close(direct_);
   ::close(cached_);
 }
 
@@ -94,6 +99,7 @@ void BackingFile::peek(std::span<std::byte> out) const {
 }
 
 void BackingFile::must_be_writable() const {
+  owner_.require();
   if (read_only()) throw std::runtime_error(path_.string() + " was opened for reading only");
 }
 
@@ -114,7 +120,8 @@ void BackingFile::extend(std::uint64_t bytes) {
 
 void BackingFile::recreate(std::uint64_t bytes) {
   must_be_writable();
-  if (::ftruncate(cached_, 0) != 0 || ::ftruncate(cached_, static_cast<off_t>(bytes)) != 0) {
+  if (::fchmod(cached_, kPrivate) != 0 || ::ftruncate(cached_, 0) != 0 ||
+      ::ftruncate(cached_, static_cast<off_t>(bytes)) != 0) {
     refuse_file(path_, std::strerror(errno));
   }
 }
@@ -147,6 +154,17 @@ void BackingFile::write(std::uint64_t offset, std::span<const iovec> parts) {
   } else {
     transfer(offset, parts, "pwrite",
              [this](const iovec* part, int count, off_t to) { return ::pwritev(direct_, part, count, to); });
+  }
+  ++writes_;
+}
+
+void BackingFile::note(std::uint64_t offset, std::span<const std::byte> data) {
+  must_be_writable();
+  if (power_cut_.armed()) {
+    const iovec part = part_of(data);
+    write_until_cut(offset, std::span(&part, 1));
+  } else {
+    write_cached(offset, data);
   }
   ++writes_;
 }

@@ -3,7 +3,8 @@
 //
 // Writes bypass the cache in large pieces (docs/drive.md has the measurement). Reads use the cache because a group is
 // read many times. A file that a drive writes is refused to any other drive; several drives may open a file for reading
-// only.
+// only. The lock belongs to the process that opened the file: a forked child has the descriptors too, and must not
+// write.
 #pragma once
 
 #include <sys/uio.h>
@@ -14,6 +15,7 @@
 #include <span>
 #include <vector>
 
+#include "process.hpp"
 #include "storage/async_transfers.hpp"
 #include "storage/mapping.hpp"
 #include "storage/power_cut.hpp"
@@ -24,24 +26,24 @@ class BackingFile {
  public:
   static constexpr unsigned kMostWritesInFlight = 16;
 
-  // kReadOnly: opens an existing file and never writes, so the file may be write-protected.
-  enum class Access : std::uint8_t { kReadWrite, kReadOnly };
+  // kReadOnly: never writes, so the file may be write-protected. kMake: creates the file for its owner alone, or takes
+  // over what a killed process left under this name.
+  enum class Access : std::uint8_t { kReadWrite, kReadOnly, kMake };
 
-  // Opens the file, or creates it if it does not exist. Throws std::runtime_error with a sentence for the user.
+  // Opens the file, which exists unless `access` is kMake. Throws std::runtime_error with a sentence for the user.
   explicit BackingFile(const std::filesystem::path& path, Access access = Access::kReadWrite);
   BackingFile(const BackingFile&) = delete;
   BackingFile& operator=(const BackingFile&) = delete;
   ~BackingFile();
 
   const std::filesystem::path& path() const { return path_; }
-  bool created() const { return created_; }
   bool read_only() const { return access_ == Access::kReadOnly; }
   std::uint64_t size() const;
   // Reads the first `out.size()` bytes; bytes beyond the end of the file are zeros.
   void peek(std::span<std::byte> out) const;
   // Extends the file with zeros to `bytes`.
   void extend(std::uint64_t bytes);
-  // Drops the contents and makes the file a sparse one of `bytes`.
+  // Drops the contents and makes the file a sparse one of `bytes`, for its owner alone.
   void recreate(std::uint64_t bytes);
 
   // Offsets and sizes are whole pages, and memory to write is page aligned. All methods throw std::system_error when
@@ -50,6 +52,9 @@ class BackingFile {
   void read(std::uint64_t offset, std::span<const iovec> parts) const;
   void write(std::uint64_t offset, std::span<const std::byte> data);
   void write(std::uint64_t offset, std::span<const iovec> parts);
+  // Like `write`, for a few bytes, in whole sectors, that may come to the disk with the next `sync`: they wait in the
+  // page cache.
+  void note(std::uint64_t offset, std::span<const std::byte> data);
   // Like `write`, but may happen later: at the latest in the next `flush_writes`. `done` gets 0 or an errno.
   void write_behind(std::uint64_t offset, std::span<const iovec> parts, AsyncTransfers::Done done);
   void flush_writes() { writer_.wait(0); }
@@ -85,7 +90,7 @@ class BackingFile {
 
   std::filesystem::path path_;
   Access access_;
-  bool created_ = false;
+  OwnerProcess owner_;
   int cached_;
   int direct_;  // opened without the page cache; equal to `cached_` if the file system does not support that
   PowerCut power_cut_;

@@ -2,6 +2,7 @@
 #include "storage/journal.hpp"
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 namespace kvdrive {
@@ -13,7 +14,8 @@ void Journal::replay(const std::function<void(RecordReader)>& apply) {
   while (replay_one(apply)) {
   }
   const Remains remains = look_ahead();
-  if (remains.later || remains.damaged || sequence_ < superblock_.durable) {
+  noted_ = std::max(superblock_.durable, noted_transactions(file_, superblock_.salt));
+  if (remains.later || remains.damaged || sequence_ < noted_) {
     refuse("transaction " + std::to_string(sequence_) + " cannot be read");
   }
   if (sequence_ == 0) refuse("it lost its snapshot");
@@ -107,6 +109,16 @@ void Journal::write_repairs() {
   if (!repairs_.empty() || remains_bytes_ > 0) file_.sync();
   repairs_.clear();
   remains_bytes_ = 0;
+  if (noted_ < sequence_) note_acknowledged();
+}
+
+// The transaction is durable already, so a failure costs only that its loss would not be noticed.
+void Journal::note_acknowledged() {
+  try {
+    note_transactions(file_, superblock_.salt, sequence_);
+    noted_ = sequence_;
+  } catch (const std::system_error&) {  // NOLINT(bugprone-empty-catch): see above
+  }
 }
 
 bool Journal::fits(const RecordWriter& transaction) const {
@@ -130,6 +142,7 @@ void Journal::commit(RecordWriter& transaction) {
   append(transaction);
   file_.sync();
   half_ended_ = false;
+  note_acknowledged();
 }
 
 void Journal::begin_snapshot() {

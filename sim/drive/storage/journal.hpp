@@ -32,8 +32,8 @@ class Journal {
   Journal(BackingFile& file, const Superblock& superblock) : file_(file), superblock_(superblock) {}
 
   // Passes every transaction to `apply`, in order, and continues behind the last one. `notices` names pages that were
-  // lost and computed from others. Throws JournalDamaged with a sentence after the last readable transaction. A
-  // transaction that a power cut interrupted is no damage.
+  // lost and computed from others. Throws JournalDamaged with a sentence after the last readable transaction, also when
+  // transactions behind it are known to be missing. A transaction that a power cut interrupted is no damage.
   void replay(const std::function<void(RecordReader)>& apply);
   // Writes repaired pages back, and removes the remains of an interrupted transaction behind the end.
   void write_repairs();
@@ -84,6 +84,7 @@ class Journal {
   std::uint64_t start() const { return superblock_.journal_offset(superblock_.generation); }
   std::uint64_t room(std::uint64_t offset) const { return superblock_.journal_half_bytes - offset; }
   std::optional<JournalPageHeader> find_header() const;
+  void note_acknowledged();
   bool replay_one(const std::function<void(RecordReader)>& apply);
   Remains look_ahead() const;
   [[noreturn]] void refuse(const std::string& what);
@@ -101,6 +102,7 @@ class Journal {
   bool half_ended_ = false;
   std::vector<Repair> repairs_;
   std::uint64_t remains_bytes_ = 0;
+  std::uint64_t noted_ = 0;  // transactions that the file is known to have had
   std::vector<std::string> notices_;
 };
 

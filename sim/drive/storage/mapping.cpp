@@ -2,6 +2,7 @@
 #include "storage/mapping.hpp"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -31,15 +32,14 @@ std::uint32_t now_ticks() {
 }  // namespace
 
 Mapping::Mapping(int file, std::uint64_t offset, std::uint64_t bytes)
-    : bytes_(bytes), fetched_((bytes + kPieceBytes - 1) / kPieceBytes) {
+    : file_(file), offset_(offset), bytes_(bytes), fetched_((bytes + kPieceBytes - 1) / kPieceBytes) {
   void* const data = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file, static_cast<off_t>(offset));
   if (data == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "mmap");
   data_ = static_cast<std::byte*>(data);
+  ::madvise(data, bytes, MADV_DONTFORK);  // a child's mapping would keep the file's lock
 }
 
-Mapping::~Mapping() {
-  if (data_ != nullptr) ::munmap(data_, bytes_);
-}
+Mapping::~Mapping() { ::munmap(data_, bytes_); }
 
 void Mapping::fetch(std::uint64_t offset, std::uint64_t bytes) const {
   const std::uint64_t page = abi::kPageBytes, begin = offset / page * page;
@@ -84,9 +84,50 @@ bool Mapping::resident(std::uint64_t at, std::uint64_t next) const {
 // Asks the disk for the bytes from `next` up to `end`, then waits for the first part.
 void Mapping::populate(std::uint64_t at, std::uint64_t next, std::uint64_t end) const {
   if (next < end) ::madvise(data_ + next, std::min(kReadBytes, end - next), MADV_WILLNEED);
+  if (populated(at, next)) return;
+  const int failed = errno;
+  while (at < next) {
+    const off_t found = ::lseek(file_, static_cast<off_t>(offset_ + at), SEEK_DATA);
+    const bool none = found < 0 && errno == ENXIO;  // only a hole up to the end of the file
+    const std::uint64_t data = found < 0 ? (none ? next : at) : static_cast<std::uint64_t>(found) - offset_;
+    const std::uint64_t hole_end = std::min(next, data / abi::kPageBytes * abi::kPageBytes);
+    if (hole_end > at) show_zeros(at, hole_end);
+    at = std::max(at, hole_end);
+    if (at < next && !populated(at, at + abi::kPageBytes)) {
+      throw std::system_error(failed, std::generic_category(), "madvise");
+    }
+    at += abi::kPageBytes;
+  }
+}
+
+// Returns false if the system cannot bring the pages in; errno says why.
+bool Mapping::populated(std::uint64_t at, std::uint64_t next) const {
   while (::madvise(data_ + at, next - at, MADV_POPULATE_READ) != 0) {
-    if (errno == EINVAL) return;  // older kernel: pages come in when they are touched
-    if (errno != EINTR && errno != EAGAIN) throw std::system_error(errno, std::generic_category(), "madvise");
+    if (errno == EINVAL) return true;  // older kernel: pages come in when they are touched
+    if (errno != EINTR && errno != EAGAIN) return false;
+  }
+  return true;
+}
+
+void Mapping::show_zeros(std::uint64_t at, std::uint64_t next) const {
+  const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE;
+  if (::mmap(data_ + at, next - at, PROT_READ, flags, -1, 0) == MAP_FAILED) {
+    throw std::system_error(errno, std::generic_category(), "mmap");
+  }
+  for (std::uint64_t page = at; page < next; page += abi::kPageBytes) zeros_.insert(page);
+}
+
+void Mapping::show_written(std::uint64_t offset, std::uint64_t bytes) {
+  const auto end = zeros_.lower_bound(offset + bytes);
+  for (auto page = zeros_.lower_bound(offset / abi::kPageBytes * abi::kPageBytes); page != end;) {
+    void* const at = data_ + *page;
+    const auto from = static_cast<off_t>(offset_ + *page);
+    if (::mmap(at, abi::kPageBytes, PROT_READ, MAP_SHARED | MAP_FIXED, file_, from) == MAP_FAILED) {
+      throw std::system_error(errno, std::generic_category(), "mmap");
+    }
+    ::madvise(at, abi::kPageBytes, MADV_DONTFORK);
+    fetched_[*page / kPieceBytes] = 0;
+    page = zeros_.erase(page);
   }
 }
 

@@ -84,15 +84,9 @@ void Media::fetch(Unit first, std::uint32_t count) const {
   fetch_spares(first, count);
 }
 
-// Falls back to exactly the wanted spares. If neighbours were never written, a file system in memory needs space to
-// show them, which it may not have.
 void Media::fetch_spares(Unit first, std::uint32_t count) const {
   const auto [begin, end] = spare_windows(first, count);
-  try {
-    spares_.fetch(begin, end - begin);
-  } catch (const std::system_error&) {
-    spares_.fetch(spare_offset(first), spare_offset(first + count - 1) + sizeof(Spare) - spare_offset(first));
-  }
+  spares_.fetch(begin, end - begin);
 }
 
 void Media::copy(Unit first, std::uint32_t count, std::span<std::byte> contents, std::span<Spare> spares) const {
@@ -211,6 +205,7 @@ void Media::forget_written() {
       ++row;
       continue;
     }
+    show_written(row->first, row->second);
     unwritten_bytes_ -= row->second.data.size() + row->second.spares.size();
     if (memory_kept_ < kUnwrittenBytes && spare_memory_.size() < kRowsKept) {
       memory_kept_ += row->second.data.size();
@@ -219,6 +214,11 @@ void Media::forget_written() {
     }
     row = rows_.erase(row);
   }
+}
+
+void Media::show_written(Unit first, const Row& row) {
+  units_.show_written(std::uint64_t{first} * abi::kPageBytes, row.data.size());
+  spares_.show_written(spare_offset(first), row.spares.size());
 }
 
 void Media::drain() {

@@ -78,6 +78,7 @@ class Media {
 
   void write_behind();
   void write_parts(Rows::iterator first, Rows::iterator last, AlignedBuffer Row::* what, std::uint64_t offset);
+  void show_written(Unit first, const Row& row);
   void forget_written();
   const Row* unwritten(Unit unit) const;
   std::uint64_t spare_offset(Unit unit) const;
@@ -86,7 +87,7 @@ class Media {
 
   BackingFile& file_;
   const Superblock superblock_;
-  const Mapping units_, spares_;
+  Mapping units_, spares_;
   const AlignedBuffer zeros_{abi::kPageBytes};
   mutable std::pair<std::uint64_t, std::uint64_t> expected_{};  // the spare range last requested by `expect_spares`
   Rows rows_;

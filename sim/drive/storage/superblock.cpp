@@ -33,6 +33,25 @@ std::array<Superblock, 2> read_copies(const BackingFile& file) {
   return copies;
 }
 
+struct Note {
+  std::uint64_t magic = 0x65746f6e20766b0a;
+  std::uint64_t salt = 0;
+  std::uint64_t count = 0;
+  std::uint32_t reserved = 0;
+  std::uint32_t crc = 0;
+
+  std::uint32_t expected_crc() const {
+    Note copy = *this;
+    copy.crc = 0;
+    return crc32c(std::as_bytes(std::span(&copy, 1)));
+  }
+};
+static_assert(std::has_unique_object_representations_v<Note>);
+
+constexpr std::uint64_t note_offset(std::uint64_t copy) {
+  return (copy + 1) * abi::kPageBytes - PowerCut::kSectorBytes;
+}
+
 bool ours(const Superblock& superblock) { return superblock.magic == Superblock{}.magic; }
 
 [[noreturn]] void refuse_drive(const BackingFile& file, const std::string& reason) {
@@ -103,6 +122,28 @@ void write_superblocks(BackingFile& file, Superblock superblock) {
     file.write(copy * abi::kPageBytes, page.span());
     file.sync();
   }
+}
+
+void note_transactions(BackingFile& file, std::uint64_t salt, std::uint64_t count) {
+  Note note{.salt = salt, .count = count};
+  note.crc = note.expected_crc();
+  std::array<std::byte, PowerCut::kSectorBytes> sector{};
+  std::memcpy(sector.data(), &note, sizeof note);
+  file.note(note_offset(count & 1), sector);
+}
+
+std::uint64_t noted_transactions(const BackingFile& file, std::uint64_t salt) {
+  AlignedBuffer pages(2 * abi::kPageBytes);
+  file.peek(pages.span());
+  std::uint64_t count = 0;
+  for (std::uint64_t copy = 0; copy < 2; ++copy) {
+    Note note;
+    std::memcpy(&note, pages.data() + note_offset(copy), sizeof note);
+    if (note.magic == Note{}.magic && note.salt == salt && note.crc == note.expected_crc()) {
+      count = std::max(count, note.count);
+    }
+  }
+  return count;
 }
 
 std::uint64_t draw_salt() {

@@ -4,6 +4,11 @@
 //
 // There are two equal copies, written one after the other with a sync between them. One copy is enough. If a power cut
 // came between them, the newer copy counts, and opening the drive rewrites the other one.
+//
+// The last sector of each of these pages counts the transactions that were acknowledged since. It is written behind
+// each transaction, in turn to one page and the other, and no write waits for it. So if a whole transaction vanishes
+// from the journal later, the count says that it is missing. A power cut may take the latest count; then fewer are
+// known.
 #pragma once
 
 #include <array>
@@ -67,6 +72,11 @@ FoundSuperblock read_superblock(const BackingFile& file, bool cut_short = false)
 
 // Writes both copies; they are durable on return.
 void write_superblocks(BackingFile& file, Superblock superblock);
+
+// Counts the transactions of the half with this salt that are durable, or were said to be. Throws std::system_error.
+void note_transactions(BackingFile& file, std::uint64_t salt, std::uint64_t count);
+// The largest such count; 0 if there is none for this salt, as in files of earlier versions.
+std::uint64_t noted_transactions(const BackingFile& file, std::uint64_t salt);
 
 // Returns a number that no half of a journal has had before.
 std::uint64_t draw_salt();

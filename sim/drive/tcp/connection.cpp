@@ -20,20 +20,12 @@ std::uint8_t fabrics_type(const abi::Sqe& command) { return static_cast<std::uin
 }  // namespace
 
 Connection::Connection(Target& target, Address local, Clock::time_point now)
-    : target_(target),
-      local_(std::move(local)),
-      output_held_(target.pool()),
-      reader_held_(target.pool()),
-      opened_(now),
-      progress_(now) {
+    : target_(target), local_(std::move(local)), held_(target.pool()), opened_(now), progress_(now) {
   target_.count([](TargetCounters& c) { ++c.connections; });
 }
 
 // NOLINTNEXTLINE(bugprone-exception-escape): it takes locks, and visits a variant that always has a value
-Connection::~Connection() {
-  target_.pool().leave_line(this);
-  detach();
-}
+Connection::~Connection() { detach(); }
 
 // Frees the queue for another connection. Without its admin queue an association ends.
 void Connection::detach() {
@@ -64,7 +56,7 @@ void Connection::proceed(Clock::time_point now) {
     handle(*pdu);
   }
   const std::size_t waiting = waiting_.size();
-  serve_waiting();
+  serve_waiting(now);
   if (waiting_.size() < waiting) progress_ = now;  // the host's time limit starts now
   const auto& fault = reader_.fault();
   if (fault && !ending_) {
@@ -73,7 +65,7 @@ void Connection::proceed(Clock::time_point now) {
     terminate(*fault, pending.first(std::min(pending.size(), header)));
   }
   reader_.keep();
-  reader_held_.set(reader_.pending().size());
+  count_output();
 }
 
 void Connection::handle(const Pdu& pdu) {
@@ -167,44 +159,55 @@ void Connection::take_command(const Pdu& pdu) {
   if (pointer.length == 0) return execute(command, {}, 0);
 
   const Waiting waiting{command, expects.direction, pointer.length};
-  // This lease ends at once: the answer is counted when it exists, and no other command runs until then.
-  if (!to_controller && waiting_.empty() && may_hold(waiting) && target_.pool().take(this, pointer.length)) {
-    return execute(command, {}, pointer.length);
-  }
+  if (!to_controller && waiting_.empty() && may_hold(waiting) && held_.take(pointer.length)) return answer(waiting);
   if (incoming_.size() + waiting_.size() >= std::max(entries_, 1u)) {
     return terminate({FatalError::kLimitExceeded}, pdu.header);  // more outstanding commands than queue entries
   }
   waiting_.push_back(waiting);
 }
 
-// A connection may use a quarter of the pool for incoming data, and as much as its output limit for answers.
+// A connection may use a quarter of the pool for incoming data, and as much as its output limit for answers. Otherwise
+// it takes no place in the line, so that others come before its next command.
 bool Connection::may_hold(const Waiting& command) const {
   if (command.direction == nvme::Direction::kToHost) return !is_full();
   return incoming_.empty() || incoming_bytes_ + command.length <= target_.pool().limit_bytes() / 4;
 }
 
-void Connection::serve_waiting() {
+void Connection::serve_waiting(Clock::time_point now) {
   while (!waiting_.empty() && !ending_ && !dropped_) {
     const Waiting next = waiting_.front();
-    if (!may_hold(next)) return target_.pool().leave_line(this);
-    auto held = target_.pool().take(this, next.length);
-    if (!held) return;
+    if (!may_hold(next)) return held_.leave_line();
+    if (!held_.take(next.length)) return;
     waiting_.pop_front();
     if (next.direction == nvme::Direction::kToController) {
-      request_data(next, std::move(*held));
+      request_data(next, now);
     } else {
-      held.reset();
-      execute(next.command, {}, next.length);
+      answer(next);
     }
   }
 }
 
-void Connection::request_data(const Waiting& waiting, BufferPool::Lease held) {
+// Precondition of both: `held_` has taken the command's bytes.
+void Connection::request_data(const Waiting& waiting, Clock::time_point now) {
   while (incoming_.contains(next_tag_)) ++next_tag_;
-  incoming_.emplace(next_tag_, Incoming{waiting.command, waiting.length, std::move(held)});
   incoming_bytes_ += waiting.length;
+  const std::chrono::milliseconds transfer(incoming_bytes_ * 1000 / kLeastRate);
+  incoming_.emplace(next_tag_, Incoming{.command = waiting.command,
+                                        .length = waiting.length,
+                                        .held = BufferPool::Lease(held_, waiting.length),
+                                        .due = now + target_.options().data_timeout + transfer});
   send(writer_.ready_to_transfer(waiting.command.cid, next_tag_++, waiting.length));
   target_.count([](TargetCounters& c) { ++c.ready_to_transfer; });
+}
+
+void Connection::answer(const Waiting& waiting) {
+  const std::uint64_t before = output_bytes_;
+  answer_bytes_ += waiting.length;
+  execute(waiting.command, {}, waiting.length);
+  // The answer may be shorter than its room.
+  const std::uint64_t spare = waiting.length - std::min<std::uint64_t>(waiting.length, output_bytes_ - before);
+  answer_bytes_ -= spare;
+  held_.give(spare);
 }
 
 void Connection::take_data(const Pdu& pdu) {
@@ -291,7 +294,7 @@ void Connection::deliver(const nvme::Response& response) {
 }
 
 void Connection::send(Bytes pdu) {
-  output_held_.set(output_held_.bytes() + pdu.size());
+  output_bytes_ += pdu.size();
   if (!output_.empty() && output_.back().size() + pdu.size() <= kSmallPdu) {
     output_.back().insert(output_.back().end(), pdu.begin(), pdu.end());
   } else {
@@ -301,13 +304,21 @@ void Connection::send(Bytes pdu) {
 
 void Connection::sent(std::size_t bytes, Clock::time_point now) {
   progress_ = now;
-  output_held_.set(output_held_.bytes() - bytes);
+  output_bytes_ -= bytes;
   output_begin_ += bytes;
   while (!output_.empty() && output_begin_ >= output_.front().size()) {
     output_begin_ -= output_.front().size();
     output_.pop_front();
   }
+  if (const std::uint64_t left = std::min(answer_bytes_, output_bytes_); left < answer_bytes_) {
+    held_.give(answer_bytes_ - left);
+    answer_bytes_ = left;
+  }
+  count_output();
 }
+
+// Headers, completions and half a PDU come without asking.
+void Connection::count_output() { held_.set_unasked(output_bytes_ - answer_bytes_ + reader_.pending().size()); }
 
 // ---- the end ----
 
@@ -328,7 +339,7 @@ void Connection::end() {
   waiting_.clear();
   incoming_.clear();
   incoming_bytes_ = 0;
-  target_.pool().leave_line(this);
+  held_.leave_line();
 }
 
 void Connection::check_time(Clock::time_point now) {
@@ -336,10 +347,15 @@ void Connection::check_time(Clock::time_point now) {
   const bool stalled = now - progress_ > options.progress_timeout;
   const bool strange = (!association_ && now - opened_ > options.connect_timeout) ||
                        (!authenticated_ && now - opened_ > options.progress_timeout);
-  const bool late = ending_ ? stalled && !output_.empty() : strange || (stalled && !is_idle());
+  const bool overdue = std::ranges::any_of(incoming_, [&](const auto& entry) { return now > entry.second.due; });
+  const bool late = ending_ ? stalled && !output_.empty() : strange || overdue || (stalled && !is_idle());
   if (!late || dropped_) return;
   target_.count([](TargetCounters& c) { ++c.timeouts; });
   dropped_ = true;
+}
+
+void Connection::excuse(Clock::duration time) {
+  for (auto& [tag, incoming] : incoming_) incoming.due += time;
 }
 
 }  // namespace kvdrive::tcp

@@ -34,12 +34,15 @@ class Connection {
   void proceed(Clock::time_point now);
   // True if arriving bytes should stay in the socket for now.
   bool is_full() const {
-    return output_held_.bytes() >= kOutputLimitBytes || (!output_.empty() && target_.pool().full());
+    return output_bytes_ >= kOutputLimitBytes || output_bytes_ - answer_bytes_ >= kUnaskedLimitBytes;
   }
   // Bytes to read from the socket at once. When the pool is full these are few, but enough for commands without data.
   std::size_t read_bytes() const { return incoming_.empty() && target_.pool().full() ? kSmallRead : kLargeRead; }
 
   static constexpr std::size_t kLargeRead = 256 << 10, kSmallRead = 4096;
+  // Data that were asked for have to arrive within the target's `data_timeout`, and the time that all of them on this
+  // connection take at this rate.
+  static constexpr std::uint64_t kLeastRate = 256 << 10;  // bytes per second
 
   // PDUs to send, oldest first. `sent` removes bytes from the front.
   const std::deque<Bytes>& output() const { return output_; }
@@ -52,6 +55,8 @@ class Connection {
   bool dropped() const { return dropped_; }
   // Ends a connection that exceeded a time limit.
   void check_time(Clock::time_point now);
+  // The target was busy with other work for so long: data that were asked for may come so much later.
+  void excuse(Clock::duration time);
 
   // Takes a completion that came after its command's `execute`.
   void deliver(const nvme::Response& response);
@@ -60,13 +65,15 @@ class Connection {
 
  private:
   static constexpr std::size_t kOutputLimitBytes = 4 << 20;
-  static constexpr std::size_t kSmallPdu = 4096;  // small PDUs are sent together
+  static constexpr std::size_t kUnaskedLimitBytes = 64 << 10;  // of them completions and headers
+  static constexpr std::size_t kSmallPdu = 4096;               // small PDUs are sent together
 
   // A command that was answered with an R2T and whose data are arriving.
   struct Incoming {
     abi::Sqe command;
     std::uint32_t length;
     BufferPool::Lease held;
+    Clock::time_point due;
     std::unique_ptr<std::byte[]> data{};  // starts at byte 0 of the command's data
     std::uint32_t received = 0;
     bool damaged = false;
@@ -102,9 +109,11 @@ class Connection {
   Expected expected(const abi::Sqe& command) const;
   nvme::Status check_order(const abi::Sqe& command) const;
   bool may_hold(const Waiting& command) const;
-  void serve_waiting();
-  void request_data(const Waiting& waiting, BufferPool::Lease held);
+  void serve_waiting(Clock::time_point now);
+  void request_data(const Waiting& waiting, Clock::time_point now);
+  void answer(const Waiting& waiting);
   void execute(const abi::Sqe& command, ByteView data, std::uint32_t room);
+  void count_output();
   void execute_fabrics(const abi::Sqe& command, ByteView data, std::uint32_t room);
   void respond(const nvme::Response& response);
   void complete(const abi::Sqe& command, nvme::Status status, std::uint64_t result = 0, Bytes data = {},
@@ -115,6 +124,7 @@ class Connection {
   void get_property(const abi::Sqe& command);
   void set_property(const abi::Sqe& command);
   void authenticate(const abi::Sqe& command, ByteView data);
+  void note_authentication();
   void answer_authentication(const abi::Sqe& command, std::uint32_t room);
 
   Target& target_;
@@ -129,14 +139,16 @@ class Connection {
   std::optional<Authentication> authentication_{};
   bool authenticated_ = true;
 
+  BufferPool::Account held_;
   std::map<std::uint16_t, Incoming> incoming_{};  // by transfer tag (TTAG)
   std::deque<Waiting> waiting_{};
   std::uint64_t incoming_bytes_ = 0;
   std::uint16_t next_tag_ = 0;
 
   std::deque<Bytes> output_{};
-  std::size_t output_begin_ = 0;  // bytes of the first PDU that were sent already
-  BufferPool::Lease output_held_, reader_held_;
+  std::size_t output_begin_ = 0;    // bytes of the first PDU that were sent already
+  std::uint64_t output_bytes_ = 0;  // bytes to send
+  std::uint64_t answer_bytes_ = 0;  // of them data that `held_` counts
   bool ending_ = false, dropped_ = false;
   Clock::time_point opened_, progress_;
 };

@@ -98,6 +98,7 @@ void Connection::connect(const abi::Sqe& command, ByteView data) {
     authenticated_ = false;
     result |= kAuthenticationRequest;
   }
+  if (authenticated_) held_.belong_to(association->buffers);
   complete(command, abi::kSuccess, result);
 }
 
@@ -125,12 +126,19 @@ void Connection::set_property(const abi::Sqe& command) {
 
 // ---- authentication ----
 
+// Only now the host is the one that it says it is, and may use that host's part of the buffers.
+void Connection::note_authentication() {
+  if (authenticated_ || !authentication_->authenticated()) return;
+  authenticated_ = true;
+  if (association_) held_.belong_to(association_->buffers);
+}
+
 void Connection::authenticate(const abi::Sqe& command, ByteView data) {
   const std::uint32_t protocol = command.cdw10 >> 8;  // SECP, then SPSP0 and SPSP1, which must be 1
   if (!authentication_) return complete(command, nvme::kScCommandSequence);
   if (protocol != (std::uint32_t{kDhchapProtocol} << 16 | 0x0101)) return complete(command, abi::kInvalidField);
   if (!authentication_->receive(data)) return complete(command, abi::kInvalidField);
-  authenticated_ = authenticated_ || authentication_->authenticated();
+  note_authentication();
   complete(command, abi::kSuccess);
   if (!authentication_->failed()) return;
   target_.count([](TargetCounters& c) { ++c.failed_authentications; });
@@ -146,7 +154,7 @@ void Connection::answer_authentication(const abi::Sqe& command, std::uint32_t ro
   Bytes message = authentication_->next_message();
   if (message.empty()) return complete(command, nvme::kScCommandSequence);
   if (message.size() > command.cdw11) return complete(command, abi::kInvalidField);
-  authenticated_ = authenticated_ || authentication_->authenticated();
+  note_authentication();
   message.resize(command.cdw11);
   complete(command, abi::kSuccess, 0, std::move(message));
   if (!authentication_->failed()) return;

@@ -18,6 +18,8 @@
 #include <utility>
 #include <vector>
 
+#include "process.hpp"
+
 namespace kvdrive::tcp {
 namespace {
 
@@ -78,8 +80,14 @@ Address local_address(int fd) {
 
 }  // namespace
 
+Descriptor::Descriptor(int fd) : fd_(fd) {
+  if (fd_ >= 0) close_in_children(fd_);
+}
+
 Descriptor::~Descriptor() {
-  if (fd_ >= 0) close(fd_);
+  if (fd_ < 0) return;
+  forget_in_children(fd_);
+  close(fd_);
 }
 
 Server::Server(nvme::Subsystem& subsystem, const std::string& host, std::uint16_t port, TargetOptions options)
@@ -133,6 +141,7 @@ void Server::run() {
     const int tick_ms = target_.pool().can_serve() ? 0 : static_cast<int>(kTick.count());
     const int timeout = clients_.empty() ? -1 : tick_ms;
     const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout);
+    const auto woken = Clock::now();
     for (int i = 0; i < count; ++i) {
       const int fd = events[static_cast<std::size_t>(i)].data.fd;
       if (fd == listener_.get()) {
@@ -155,6 +164,9 @@ void Server::run() {
       for (const auto& [fd, client] : clients_) client->connection.check_time(now);
     }
     serve_all();
+    if (const auto busy = Clock::now() - woken; busy > kTick) {  // a command took long
+      for (const auto& [fd, client] : clients_) client->connection.excuse(busy);
+    }
   }
   clients_.clear();
 }

@@ -15,10 +15,10 @@
 
 namespace kvdrive::tcp {
 
-// A file descriptor that is closed by its destructor.
+// A file descriptor that is closed by its destructor, and in children of this process at once.
 class Descriptor {
  public:
-  explicit Descriptor(int fd = -1) : fd_(fd) {}
+  explicit Descriptor(int fd = -1);
   Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   Descriptor& operator=(Descriptor&& other) noexcept {
     std::swap(fd_, other.fd_);

@@ -49,8 +49,18 @@ std::shared_ptr<Association> Target::associate(bool discovery, const std::string
       [this, id](nvme::QueueId queue, nvme::Response response) { post(*id, queue, std::move(response)); });
   *id = controller->id();
   auto association = std::make_shared<Association>(std::move(controller), host_nqn, host_id, false);
+  share_buffers(*association);
   associations_[association->id()] = association;
   return association;
+}
+
+// A name that a host had to prove, or that a list allows, stands for one host, however often it connects. Without a
+// list hosts name themselves as they like, so each association is a host.
+void Target::share_buffers(Association& association) const {
+  if (options_.hosts.empty()) return;
+  for (const auto& [id, other] : associations_) {
+    if (other->host_nqn == association.host_nqn) association.buffers = other->buffers;
+  }
 }
 
 std::shared_ptr<Association> Target::find(std::uint16_t id) const {

@@ -42,6 +42,7 @@ struct TargetOptions {
   std::uint64_t buffer_bytes = 64 << 20;              // size of the pool for all connections; at least one transfer
   std::chrono::milliseconds connect_timeout{5000};    // longest time from the connection to Connect
   std::chrono::milliseconds progress_timeout{30000};  // longest pause of a PDU, a transfer or a reader
+  std::chrono::milliseconds data_timeout{10000};  // longest time for data that were asked for (Connection::kLeastRate)
 };
 
 // Faults on the path to the host, for commands of I/O queues.
@@ -87,6 +88,7 @@ class Association {
   const std::string host_nqn;
   const std::array<std::uint8_t, 16> host_id;
   const bool discovery;
+  std::shared_ptr<BufferPool::Host> buffers = std::make_shared<BufferPool::Host>();  // of all its connections
   std::map<nvme::QueueId, Connection*> queues{};
 
  private:
@@ -127,11 +129,12 @@ class Target {
   }
 
  private:
+  void share_buffers(Association& association) const;
   void post(std::uint16_t association, nvme::QueueId queue, nvme::Response response);
 
   nvme::Subsystem& subsystem_;
   TargetOptions options_;
-  BufferPool pool_{options_.buffer_bytes};
+  BufferPool pool_{options_.buffer_bytes, options_.max_transfer_bytes, options_.max_connections};
   std::function<void()> wake_;
   std::uint16_t next_discovery_id_ = 0;
   std::map<std::uint16_t, std::shared_ptr<Association>> associations_;  // the drive's subsystem, by CNTLID

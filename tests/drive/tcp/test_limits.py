@@ -75,20 +75,19 @@ def resident_bytes() -> int:
 
 
 def test_headers_alone_take_no_memory_and_no_more_room_than_the_pool_has(make_target):
-    """240 writes of 1 MiB are announced by eight connections; none sends data."""
+    """240 writes of 1 MiB are announced by eight connections of a host; none sends data. A host has half of the common
+    half of the pool at most, and here nobody is asked for more than that.
+    """
     target = make_target(buffer_bytes=16 * MIB)
     _, controller = target.admin()
     queues = [target.io(controller, number) for number in range(1, 9)]
     before = resident_bytes()
-    for queue in queues[:4]:  # a quarter of the pool each
-        open_writes(queue, 30)
-        assert queue.receive_pdu()[0] == R2T  # before the next host asks: there is no order between hosts
-    for queue in queues[4:]:
+    for queue in queues:
         open_writes(queue, 30)
     while target.counters["commands"] < 240:
         time.sleep(0.01)
     assert target.counters["buffer_peak_bytes"] <= 16 * MIB + (64 << 10)  # completions count as well
-    assert target.counters["ready_to_transfer"] == 16
+    assert target.counters["ready_to_transfer"] == 4
     assert resident_bytes() - before < 16 * MIB
     for queue in queues:
         queue.close()
@@ -127,6 +126,95 @@ def test_answers_that_nobody_reads_stay_in_the_pool(make_target):
     while target.counters["timeouts"] == 0:
         time.sleep(0.02)
     assert MIB < target.counters["buffer_peak_bytes"] <= 4 * MIB + (64 << 10)
+
+
+def other_host(target, number: int = 0):
+    """An I/O queue of a host that the others know nothing of."""
+    name = f"nqn.2026-01.org.kvdrive:host-{number}"
+    _, controller = target.admin(host=name)
+    return target.io(controller, host=name)
+
+
+def test_hosts_that_withhold_data_keep_nobody_waiting(make_target):
+    """Four hosts ask for as much as they get and send nothing. Another one reads and writes a MiB meanwhile, and
+    waits for neither.
+    """
+    target = make_target()
+    held = [other_host(target, number) for number in range(4)]
+    for queue in held:
+        open_writes(queue, 30)
+        assert queue.receive_pdu()[0] == R2T
+    while target.counters["commands"] < 4 * 30:
+        time.sleep(0.01)
+    counters = target.counters
+    queue, data = other_host(target, 9), bytes(range(256)) * (MIB // 256)
+    assert queue.write(WRITE, data, in_capsule=False, dwords=(0, 0, 255)).status == 0
+    assert queue.read(READ, MIB, dwords=(0, 0, 255)).data == data
+    assert target.counters["buffer_waits"] == counters["buffer_waits"]
+    assert target.counters["timeouts"] == 0
+
+
+def test_many_hosts_that_withhold_data_leave_each_connection_its_share(make_target):
+    """Forty hosts take all of the common part. Another one reads and writes what its share has room for, without a
+    wait; what is larger waits.
+    """
+    target = make_target()
+    held = [other_host(target, number) for number in range(40)]
+    for queue in held:
+        open_writes(queue, 16)
+    while target.counters["commands"] < 40 * 16:
+        time.sleep(0.01)
+    share = (64 * MIB // 2) // 256
+    assert target.counters["buffer_bytes"] >= 32 * MIB
+    waits = target.counters["buffer_waits"]
+    queue, data = other_host(target, 99), bytes(share)
+    dwords = (0, 0, share // BLOCK - 1)
+    assert queue.write(WRITE, data, in_capsule=False, dwords=dwords).status == 0
+    assert queue.read(READ, share, dwords=dwords).data == data
+    assert target.counters["buffer_waits"] == waits
+    queue.send_command(queue.entry(READ, 1, length=MIB, dwords=(0, 0, 255)))
+    while target.counters["buffer_waits"] == waits:
+        time.sleep(0.01)
+    for queue_of_other in held[:8]:  # with room again, it is served before what hosts ask for that have some already
+        queue_of_other.close()
+    assert len(queue.receive_pdu()[1]) > 0
+
+
+def test_data_that_come_too_slowly_end_the_connection(make_target):
+    """The host sends a little of its data all the time: it never stalls, and is over its time nevertheless."""
+    target = make_target(data_timeout=0.2)
+    _, controller = target.admin()
+    queue = target.io(controller)
+    cid = queue.send_command(queue.entry(WRITE, 1, length=16 * BLOCK, dwords=(0, 0, 15)))
+    _, body = queue.receive_pdu()
+    _, tag, _, _ = struct.unpack_from("<HHII", body)
+    sent = 0
+    try:
+        while sent < 15 * BLOCK and target.counters["timeouts"] == 0:
+            queue.send_data(cid, tag, sent, bytes(4), last=False)
+            sent += 4
+            time.sleep(0.01)
+        queue.expect_end()
+    except ConnectionError:
+        pass
+    assert target.counters["timeouts"] == 1
+    assert sent < 15 * BLOCK
+    assert target.counters["buffer_bytes"] < BLOCK
+
+
+def test_connections_of_one_host_share_its_part(make_target):
+    """A host with eight queues gets no more of the common part than one with a queue: as much as it leaves free."""
+    target = make_target(buffer_bytes=16 * MIB)
+    _, controller = target.admin()
+    for number in range(1, 9):
+        open_writes(target.io(controller, number), 4)
+    while target.counters["commands"] < 8 * 4:
+        time.sleep(0.01)
+    asked = target.counters["ready_to_transfer"]
+    assert asked == 4
+    open_writes(other_host(target), 4)
+    while target.counters["ready_to_transfer"] < asked + 2:  # half of the 4 MiB that are left
+        time.sleep(0.01)
 
 
 def test_a_pool_smaller_than_one_transfer_is_refused(make_target):

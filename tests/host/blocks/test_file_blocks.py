@@ -261,9 +261,6 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(path, tmp_path):
         FileBlocks(path, 5000, 1 << 20)
     with pytest.raises(InputError, match=r"a block takes 12288 bytes and the bound is 1000: raise it"):
         FileBlocks(tmp_path / "small", BLOCK, 1000)
-    (tmp_path / "text.index").write_text("no index" * 1000)
-    with pytest.raises(InputError, match="is no index of blocks"):
-        FileBlocks(tmp_path / "text", BLOCK, 1 << 20)
     with pytest.raises(InputError, match="cannot be opened"):
         FileBlocks(tmp_path, BLOCK, 1 << 20)
 

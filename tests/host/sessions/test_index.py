@@ -204,10 +204,12 @@ def test_processes_share_an_index(index, tmp_path):
     assert (index.count(), index.blocks(), index.bytes()) == (300, 300, 300 * 40)
 
 
-def test_files_that_are_no_index_are_refused(tmp_path):
+def test_a_file_that_is_no_index_is_set_aside_and_a_later_version_is_refused(tmp_path):
     (tmp_path / "text").write_text("no database" * 100)
-    with pytest.raises(InputError, match="no index of sessions"):
-        Index(tmp_path / "text")
+    index = Index(tmp_path / "text")
+    assert (index.made, index.count()) == (True, 0)
+    index.close()
+    assert (tmp_path / "text.damaged").read_text() == "no database" * 100
     with sqlite3.connect(tmp_path / "newer") as newer:
         newer.execute("PRAGMA user_version=99")
     newer.close()

@@ -164,13 +164,6 @@ def test_a_lost_index_is_made_again(opened, model, tmp_path):
     assert torch.equal(more, greedy(model, PROMPT, 40))
 
 
-def test_a_damaged_index_is_refused_with_a_sentence(opened, model, tmp_path):
-    (tmp_path / "0.kv.sessions").write_bytes(b"no index" * 1000)
-    with pytest.raises(InputError, match="remove it, and it is made again"):
-        opened(model)
-    assert model.config._attn_implementation != "kvdrive"
-
-
 def test_lost_data_are_computed_again_and_not_found_any_more(opened, model):
     with opened(model) as attached:
         tokens, _ = generate(attached, PROMPT, 20)

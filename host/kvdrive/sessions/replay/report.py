@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from kvdrive import private
 from kvdrive.sessions.replay.hardware import Machine, Model
 from kvdrive.sessions.replay.simulation import Result
 from kvdrive.sessions.replay.traces import Trace
@@ -26,8 +27,8 @@ def write(folder: Path, report: dict[str, Any]) -> list[Path]:
     """replay.json and replay.png in `folder`."""
     from matplotlib.figure import Figure  # the import takes a second
 
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "replay.json").write_text(json.dumps(report, indent=1) + "\n")
+    private.make_folder(folder)
+    private.write_text(folder / "replay.json", json.dumps(report, indent=1) + "\n")
     names = list(report["results"])
     figure = Figure(figsize=(10, 3.4), layout="constrained")
     panels = (
@@ -43,5 +44,6 @@ def write(folder: Path, report: dict[str, Any]) -> list[Path]:
         axes.set_title(title, fontsize=9)
         axes.tick_params(axis="x", labelrotation=30, labelsize=8)
     figure.suptitle(report["trace"]["name"], fontsize=10)
-    figure.savefig(folder / "replay.png", dpi=120)
+    with private.whole_file(folder / "replay.png") as file:
+        figure.savefig(file, dpi=120)
     return [folder / "replay.json", folder / "replay.png"]

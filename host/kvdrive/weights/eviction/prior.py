@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from pathlib import Path
 
+from kvdrive import private
 from kvdrive.weights.eviction.base import Key
 from kvdrive.weights.eviction.lfu import Lfu
 
@@ -23,10 +23,8 @@ class Prior(Lfu):
     def save(self) -> None:
         """Write the counts, with those of this run, for the next one. A file that cannot be written is logged."""
         rows = [[*key, count] for key, count in sorted(self.counts.items())]
-        scratch = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         try:
-            scratch.write_text(json.dumps(rows))
-            scratch.replace(self._path)
+            private.write_text(self._path, json.dumps(rows))
         except OSError as error:
             log.warning("the uses of experts are not kept for the next run: %s", error)
 

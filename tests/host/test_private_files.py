@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What really lies on the disk after the work, under a umask that gives everything to everybody."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+from small_models import CONFIGS, prompts, random_model
+
+from kvdrive import private
+from kvdrive._native import Drive, RingServer, Subsystem
+from kvdrive.blocks.file_blocks import FileBlocks
+from kvdrive.doctor import storage
+from kvdrive.generation.generate import greedy
+from kvdrive.plugins.transformers import attach
+from kvdrive.sessions.transfer import export
+from kvdrive.targets.emulator import Emulator
+from kvdrive.targets.temporary import temporary_folder
+from kvdrive.weights.eviction.prior import Prior
+from kvdrive.weights.opening import make_file
+
+
+@pytest.fixture(autouse=True)
+def open_umask():
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def open_to_others(folder: Path) -> list[str]:
+    """Whatever others than its owner can use: files, folders, sockets, pipes."""
+    return [f"{stat.filemode(one.lstat().st_mode)} {one.relative_to(folder)}" for one in sorted(folder.rglob("*"))
+            if stat.S_IMODE(one.lstat().st_mode) & 0o077]  # fmt: skip
+
+
+def test_sessions_while_they_are_open_and_afterwards(tmp_path):
+    model, ids = random_model(CONFIGS["llama"]), prompts(1, 70)
+    path = tmp_path / "made" / "drive.kv"
+    with Emulator(path, "fast", capacity_bytes=1 << 24) as drive, attach(model, drive, sessions=True) as attached:
+        cache = attached.sessions.cache(ids, "notes")
+        greedy(model, ids, 10, past_key_values=cache)
+        number = attached.sessions.release(cache)
+        with attached.sessions.index.transaction():
+            attached.sessions.index.set(number, pinned=True)
+        export(attached.sessions.shelf, attached.sessions.index.get(number), tmp_path / "made" / "exported")
+        plain = attached.cache()
+        model(ids, past_key_values=plain)
+        plain.save(tmp_path / "made" / "saved" / "cache.json")
+        names = {one.name for one in (tmp_path / "made").rglob("*")}
+        assert {"drive.kv", "drive.kv.sessions", "drive.kv.sessions-wal", "drive.kv.sessions-shm", "exported", "saved",
+                "drive.kv.sessions.lasting", "cache.json"} <= names  # fmt: skip
+        assert open_to_others(tmp_path) == []
+    assert open_to_others(tmp_path) == []
+
+
+def test_a_damaged_index_that_was_set_aside(tmp_path):
+    model = random_model(CONFIGS["llama"])
+    for _ in range(2):
+        with Emulator(tmp_path / "drive.kv", "fast", capacity_bytes=1 << 24) as drive:
+            attach(model, drive, sessions=True).detach()
+        (tmp_path / "drive.kv.sessions").write_bytes(b"x" * 5000)
+    assert (tmp_path / "drive.kv.sessions.damaged").exists()
+    assert open_to_others(tmp_path) == []
+
+
+def test_blocks_sockets_and_temporary_folders(tmp_path):
+    blocks = FileBlocks(tmp_path / "vllm" / "blocks", 5000, 1 << 20)
+    with temporary_folder(tmp_path) as folder:
+        Drive(folder / "drive.kv", "fast", 1, 1 << 22)
+        subsystem = Subsystem(Drive(tmp_path / "drive.kv", "fast", 1, 1 << 22))
+        server = RingServer(subsystem, tmp_path / "socket")
+        assert (tmp_path / "socket").is_socket()
+        assert open_to_others(tmp_path) == []
+        del server
+    blocks.close()
+    assert open_to_others(tmp_path) == []
+
+
+def test_the_command_line(tmp_path):
+    """What libraries write for a command is private too: the command sets the umask."""
+    command = [Path(sys.executable).with_name("kvdrive")]
+    small = ["--capacity", "4M"]
+    for arguments in (
+        ["drive", "create", tmp_path / "drive.kv", *small],
+        ["drive", "kv", "put", tmp_path / "drive.kv", "key", "/etc/hostname"],
+        ["drive", "kv", "get", tmp_path / "drive.kv", "key", tmp_path / "value"],
+        ["drive", "recover", tmp_path / "drive.kv", tmp_path / "new.kv"],
+    ):
+        done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr + done.stdout
+    assert {one.name for one in tmp_path.iterdir()} == {"drive.kv", "value", "new.kv"}
+    assert open_to_others(tmp_path) == []
+
+
+def test_files_of_earlier_versions_are_named_when_they_are_opened(tmp_path, caplog):
+    path = tmp_path / "drive.kv"
+    Drive(path, "fast", 1, 1 << 22)
+    (tmp_path / "drive.kv.sessions").touch()
+    path.chmod(0o640)
+    with Emulator(path, "fast"):
+        pass
+    named = [message for message in caplog.messages if "others than its owner" in message]
+    assert [message.split()[0] for message in named] == [str(path), str(tmp_path / "drive.kv.sessions")]
+    assert f"chmod go= {path}" in named[0]
+
+
+def test_doctor_names_files_that_others_can_use(tmp_path):
+    tmp_path.chmod(0o755)
+    Drive(tmp_path / "drive.kv", "fast", 1, 1 << 22)
+    (tmp_path / "weights").write_bytes(np.zeros(8, np.uint8).tobytes())
+    found = list(storage.rights([tmp_path]))
+    assert [one.detail.split()[0] for one in found] == [str(tmp_path), str(tmp_path / "weights")]
+    assert found[1].remedy == f"chmod go= {tmp_path / 'weights'}"
+    tmp_path.chmod(0o700)  # nobody else can look into it
+    (sound,) = storage.rights([tmp_path, tmp_path / "drive.kv"])
+    assert sound.state == "ok"
+    private.write_text(tmp_path / "drive.kv.sessions.lasting", "{}")
+    (tmp_path / "drive.kv.sessions.lasting").chmod(0o604)
+    assert [one.state for one in storage.rights([tmp_path / "drive.kv"])] == ["missing"]
+
+
+def test_weights_on_flash(tmp_path):
+    random_model(CONFIGS["llama"]).save_pretrained(tmp_path)
+    for one in tmp_path.iterdir():
+        one.chmod(0o600)  # the checkpoint is not ours
+    tmp_path.chmod(0o700)
+    made = make_file(tmp_path, tmp_path / "kept" / "w.kvw", "auto", Console(quiet=True)).path
+    assert made.exists()
+    prior = Prior(made.with_name("prior.json"))
+    prior.counts[0, 0] += 1
+    prior.save()
+    assert open_to_others(tmp_path) == []
