@@ -18,7 +18,7 @@ from openhls.frontend.llvm.module import Instruction, Local, Module
 from openhls.frontend.loops import describe_loop
 from openhls.frontend.memory import Memory
 from openhls.frontend.pointers import Pointers
-from openhls.frontend.pragmas import BEGIN_DATAFLOW, END_DATAFLOW, Notes
+from openhls.frontend.pragmas import BEGIN_DATAFLOW, END_DATAFLOW, NEW_STREAM, Notes
 from openhls.frontend.stages import Interface, Stages
 from openhls.frontend.streams import Streams
 from openhls.frontend.types import Int, Pointer
@@ -44,7 +44,7 @@ class Lowering:
         self._values = draft.values
         self._flow = flow = Flow(draft)
         memory = Memory(draft)
-        streams = Streams(draft, memory, flow)
+        self._streams = streams = Streams(draft, memory, flow)
         pointers = Pointers(draft, flow)
         self._stages = stages = Stages(draft, interfaces, memory, streams, pointers)
         self._accesses = Accesses(draft, flow, memory, streams, pointers, stages)
@@ -261,8 +261,10 @@ class Lowering:
             self._draft.define(it.name, lower_value(self._builder, it, operands))
 
     def _mark(self, it: Instruction, text: str, reach: Node) -> None:
-        """The beginning or the end of a dataflow region."""
-        if text == BEGIN_DATAFLOW:
+        """The beginning of a stream, the beginning or the end of a dataflow region."""
+        if text == NEW_STREAM:
+            self._streams.begin(self._context.address(it.operands[0], self._builder.location), reach)
+        elif text == BEGIN_DATAFLOW:
             self._stages.begin(it, reach)
         elif text == END_DATAFLOW:
             opened = self._stages.end(reach)

@@ -11,6 +11,7 @@ from openhls.ir import Location
 
 BEGIN_DATAFLOW = "openhls.dataflow.begin"
 END_DATAFLOW = "openhls.dataflow.end"
+NEW_STREAM = "openhls.stream"  # where the life of a stream begins (shim/hls_stream.h)
 
 # They ask for what is done anyway: everything is inlined, nests become one loop where that costs nothing.
 DONE_ANYWAY = frozenset({"INLINE", "LOOP_FLATTEN"})
