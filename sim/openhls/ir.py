@@ -274,14 +274,26 @@ class Loop:
         return len(self.body) == 1 and isinstance(self.body[0], Block)
 
 
+class Life(Enum):
+    """What a FIFO is empty at the start of: its region, its process, or (after a reset) the program.
+
+    A process that has a FIFO of the program is the top.
+    """
+
+    REGION = "region"
+    PROCESS = "process"
+    PROGRAM = "program"
+
+
 @dataclass(frozen=True)
 class Fifo:
-    """A FIFO of a dataflow region, empty when the region starts."""
+    """A FIFO of a dataflow region. One that outlives its region keeps the words that are left in it for the next run."""
 
     name: str
     width: int
     depth: int
     location: Location = UNKNOWN
+    life: Life = Life.REGION
 
 
 @dataclass(frozen=True)

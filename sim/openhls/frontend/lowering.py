@@ -52,6 +52,7 @@ class Lowering:
         self._wrapping = Wrapping()
         self._assembly = Assembly(draft, memory, streams, stages, self._wrapping)
         self._regions: list[Region] = []
+        self._loop_count = 0
         self._declared: set[str] = set()  # the objects whose life starts in an iteration of the present loop
         self._returns: list[tuple[Node, Operand | None]] = []
         self._uses = self._find_uses()
@@ -135,6 +136,9 @@ class Lowering:
         outer_regions, self._regions = self._regions, []
         outer_declared, self._declared = self._declared, set()
         outer_known, flow.known = flow.known, dict(flow.known)
+        outer_loops = self._draft.loops
+        self._loop_count += 1
+        self._draft.loops = (*outer_loops, self._loop_count)
         self._builder.open_scope()
         for it in phis:
             assert isinstance(it.type, Int)
@@ -151,6 +155,7 @@ class Lowering:
         fresh = tuple(array.name for (base, _), array in self._memory.arrays.items() if base in self._declared)
         self._declared = outer_declared
         flow.known = outer_known
+        self._draft.loops = outer_loops
         self._builder.close_scope()
         results = self._results(loop, order)
         for edge, indicator in zip(exits, indicators, strict=False):

@@ -19,7 +19,7 @@ from openhls.frontend.memory import Memory
 from openhls.frontend.pointers import Pointers
 from openhls.frontend.streams import Streams
 from openhls.frontend.types import Pointer
-from openhls.ir import Array, Call, Dataflow, Operand, Process, Stream, Value
+from openhls.ir import Array, Call, Dataflow, Direction, Operand, Process, Stream, Value
 
 
 @dataclass
@@ -153,7 +153,12 @@ class Stages:
     def region(self, opened: Opened, enter: Operand) -> Dataflow:
         """The region. What its stages have set is stored in the block that follows."""
         calls = in_order(opened, self.lent.keys())
-        fifos = self.streams.fifos({name for call in calls for _, name in call.streams}, self.draft.builder.location)
+        ends: dict[str, set[Direction]] = {}
+        for call in calls:
+            ports = {stream.name: stream.direction for stream in self.callees()[call.process].streams}
+            for port, name in call.streams:
+                ends.setdefault(name, set()).add(ports[port])
+        fifos = self.streams.fifos(ends, self.draft.builder.location)
         label = self.draft.names.fresh("stages")
         for _, results in opened.calls:
             for base, leaf, value in results:

@@ -6,6 +6,7 @@ A queue is a stream that the process itself writes and reads (passes/queues.py).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from openhls.errors import Unsupported
@@ -18,7 +19,7 @@ from openhls.frontend.llvm.module import Instruction
 from openhls.frontend.memory import Memory
 from openhls.frontend.types import Int
 from openhls.frontend.types import Pointer
-from openhls.ir import FALSE, TRUE, Const, Direction, Fifo, Location, Opcode, Operand, Stream
+from openhls.ir import FALSE, TRUE, Const, Direction, Fifo, Life, Location, Opcode, Operand, Stream
 from openhls.passes.queues import Queue
 
 _INDEX_BITS = 16  # of the number of a stream
@@ -50,6 +51,8 @@ class Streams:
         if draft.context.callers:
             self._parameters |= {f"@{name}" for name in self._function.statics}
         self._uses: dict[tuple[str, int], StreamUse] = {}
+        self._begun: dict[str, tuple[int, ...]] = {}  # the loops around the place where the life of an object begins
+        self._in_regions: set[str] = set()  # streams between stages of a region
         self._queues, self._lent = self._find_ends()
 
     def _find_ends(self) -> tuple[set[str], set[str]]:
@@ -127,6 +130,7 @@ class Streams:
 
     def begin(self, address: Address, reach: Node) -> None:
         """The life of a stream begins: a queue is empty. A static one has begun before the first call of the top."""
+        self._begun[address.base] = self._draft.loops
         if address.base in self._queues and not address.base.startswith("@"):
             for node, each in self._spread(address, reach):
                 use, _ = self.find(each)
@@ -179,12 +183,42 @@ class Streams:
         """Name, parameter and position of those that the callers connect."""
         return [(use.name, base, which) for (base, which), use in self._uses.items() if base in self._parameters]
 
-    def fifos(self, used: set[str], location: Location) -> tuple[Fifo, ...]:
-        """Those of the names `used` that are the process's own."""
+    def fifos(self, ends: Mapping[str, set[Direction]], location: Location) -> tuple[Fifo, ...]:
+        """Those among the streams of a region that are the process's own. `ends`: what the stages do with them."""
         return tuple(
-            Fifo(use.name, use.width, use.depth or _DEPTH, location)
+            self._fifo(base, use, ends[use.name], location)
             for (base, _), use in self._uses.items()
-            if base not in self._parameters and use.name in used
+            if base not in self._parameters and use.name in ends
+        )
+
+    def _fifo(self, base: str, use: StreamUse, ends: set[Direction], location: Location) -> Fifo:
+        if len(ends) < len(Direction):
+            missing = "reads" if Direction.READ not in ends else "writes"
+            raise Unsupported(
+                use.location, f"no stage of the region {missing} the stream {use.variable}", "let a stage do so, or leave it out"
+            )
+        if use.name in self._in_regions:
+            raise Unsupported(
+                use.location,
+                f"the stream {use.variable} is between stages of two dataflow regions",
+                "declare a stream in the scope of each region",
+            )
+        self._in_regions.add(use.name)
+        return Fifo(use.name, use.width, use.depth or _DEPTH, location, self._life(base, use))
+
+    def _life(self, base: str, use: StreamUse) -> Life:
+        """Words that are left in a stream that is declared outside the region are there when it runs again."""
+        if base.startswith("@"):
+            return Life.PROGRAM
+        begun = self._begun.get(base, ())
+        if begun == self._draft.loops:
+            return Life.REGION
+        if not begun:
+            return Life.PROCESS
+        raise Unsupported(
+            use.location,
+            f"the stream {use.variable} is declared in a loop around the one that runs the region",
+            "declare it in the scope of the region",
         )
 
     def queues(self) -> list[Queue]:
