@@ -20,6 +20,7 @@ HARNESS = HERE / "cosim"
 # Unused bits and comparisons that are always true are left to synthesis; file names are the reader's; a pin
 # of a kernel is called `interrupt`.
 WAIVED = ("UNUSEDSIGNAL", "UNUSEDPARAM", "DECLFILENAME", "UNSIGNED", "CMPCONST", "SYMRSVDWORD")
+PATIENCE = 10_000_000  # cycles without a word, of a job that computes
 RUNTIME = ("verilated.cpp", "verilated_threads.cpp")
 
 
@@ -124,7 +125,7 @@ def verilator_root() -> Path:
     return Path(text)
 
 
-def run_cases(program: Path, record: Path, *, mode: str, patience: int = 20000, model: str = "") -> Outcome:
+def run_cases(program: Path, record: Path, *, mode: str, patience: int = PATIENCE, model: str = "") -> Outcome:
     """Run the recorded cases on the model, of a program with several on the one of that name; modes: harness.hpp."""
     command = [str(program), *([model] if model else []), str(record), mode, str(patience)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

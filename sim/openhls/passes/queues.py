@@ -188,7 +188,7 @@ class QueueArrays:
         registers = self.limit is None and length <= _MOST_REGISTERS and length * self.queue.width <= _MOST_BITS
         partition = Partition.COMPLETE if registers else Partition.NONE
         self.words = Array(
-            self.names.fresh(f"{name}_words"), self.queue.width, length, partition, location=self.queue.location
+            name, self.queue.width, length, partition, location=self.queue.location
         )
         self.head, self.tail = self._number("read", self.bits), self._number("write", self.bits)
         self.count, self.overflow = self._number("count", self.bits + 1), self._number("overflow", 1)

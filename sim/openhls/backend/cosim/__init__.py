@@ -195,7 +195,7 @@ def cosimulate(
     defines: tuple[str, ...] = (),
     choices: Choices | None = None,
     elements: dict[str, int] | None = None,
-    patience: int = 20000,
+    patience: int = simulate.PATIENCE,
 ) -> Cosimulation:
     """Run `cases` random cases through both. Raises OpenHlsError where a tool is missing or the C++ itself fails."""
     check_readable(design)

@@ -55,7 +55,7 @@ def replay_testbench(
     includes: tuple[Path, ...] = (),
     defines: tuple[str, ...] = (),
     output: int = _STDERR,
-    patience: int = 200000,
+    patience: int = simulate.PATIENCE,
 ) -> TestbenchRun:
     """Run the testbench as software and record each call of the top, then repeat the calls on the RTL, with stalls,
     without, and after resets. `function`: the top's name with its namespaces. `output`: where the testbench's own
