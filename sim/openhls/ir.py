@@ -492,7 +492,8 @@ class Program:
     that were read. `warnings` name the lines of what was accepted and has no effect. The external arrays of the top's
     process are those of `ports` and of `states`. `channels` are those of the streams of the top that have more than
     data, `stream_arrays` the streams of each argument that is an array of streams; `sequences` are arguments that are
-    arrays in the C++ and streams of so many words here.
+    arrays in the C++ and streams of so many words here. `queues` are the places of streams that one process writes and
+    reads.
     """
 
     top: str
@@ -508,6 +509,7 @@ class Program:
     channels: Mapping[str, Channels] = field(default_factory=dict)
     stream_arrays: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sequences: Mapping[str, int] = field(default_factory=dict)
+    queues: tuple[Location, ...] = ()
 
 
 def walk(regions: tuple[Region, ...]) -> Iterator[Region]:

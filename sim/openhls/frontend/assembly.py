@@ -77,6 +77,7 @@ class Assembly:
             self.streams.of_parameters(),
             [(array.name, base, path) for (base, path), array in self.memory.arrays.items() if array.external],
             [(stream, pointers[stream.rpartition("_")[0]]) for stream in used],
+            tuple(queue.location for queue in self.streams.queues()),
         )
 
     def _variables(self, promoted: list[Array]) -> dict[str, str]:

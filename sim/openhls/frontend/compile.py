@@ -187,6 +187,7 @@ def _compile(compiled: Compiled, strict: bool, flow: str) -> Program:
         },
         arrays,
         counts,
+        tuple(dict.fromkeys(place for each in compiler.processes for place in each.queues)),
     )
     verify(program)
     return program

@@ -19,7 +19,7 @@ from openhls.frontend.memory import Memory
 from openhls.frontend.pointers import Pointers
 from openhls.frontend.streams import Streams
 from openhls.frontend.types import Pointer
-from openhls.ir import Array, Call, Dataflow, Direction, Operand, Process, Stream, Value
+from openhls.ir import Array, Call, Dataflow, Direction, Location, Operand, Process, Stream, Value
 
 
 @dataclass
@@ -32,6 +32,7 @@ class Interface:
     streams: list[tuple[str, str, int]]  # name, parameter, which stream of an array of streams
     arrays: list[tuple[str, str, Path]]
     memories: list[tuple[str, str]]  # stream of a memory port, parameter
+    queues: tuple[Location, ...]  # where the streams are declared that the process writes and reads itself
 
     def port(self, name: str) -> Stream:
         return next(port for port in self.process.streams if port.name == name)

@@ -99,6 +99,7 @@ def differences(
         ports=program.ports,
         stream_arrays=program.stream_arrays,
         sequences=program.sequences,
+        queues=program.queues,
         folder=folder,
         top=top,
     )

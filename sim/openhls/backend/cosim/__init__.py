@@ -122,6 +122,12 @@ def included(header: str, sources: Path | Sequence[Path], function: str) -> str:
     return "\n".join(lines)
 
 
+def queue_lines(design: Design, entry: str) -> str:
+    """C++ that names the streams that are never late (hls_stream.h)."""
+    places = ", ".join(f'{{"{Path(place.file).name}", {place.line}}}' for place in design.queues)
+    return f"static const bool queues_of_{entry} = openhls::add_queues({{{places}}});" if places else ""
+
+
 def reference_text(
     design: Design,
     sources: Path | Sequence[Path],
@@ -132,6 +138,7 @@ def reference_text(
 ) -> str:
     """The function `entry` that runs the C++ and records. `elements`: how many a pointer has, where not ELEMENTS."""
     return f"""{included("reference.hpp", sources, function)}
+{queue_lines(design, entry)}
 
 int {entry}(int argc, char** argv) {{
   const std::vector<openhls::Argument> arguments = {argument_table(design, choices, elements or {})};

@@ -193,11 +193,17 @@ struct Recorded<kTop> {
     (note_buffer(buffers, std::get<kIndex>(passed)), ...);
     refuse_shared(buffers);
     if constexpr (std::is_void<Result>::value) {
-      kTop(args...);
+      {
+        const InTop running;
+        kTop(args...);
+      }
       (std::get<kIndex>(passed).after(arguments()[kIndex], record), ...);
       Recording::only().add(record);
     } else {
-      const Result result = kTop(args...);
+      const Result result = [&args...]() -> Result {
+        const InTop running;
+        return kTop(args...);
+      }();
       Bits<typename std::decay<Result>::type>::put(record.results, result);
       (std::get<kIndex>(passed).after(arguments()[kIndex], record), ...);
       Recording::only().add(record);

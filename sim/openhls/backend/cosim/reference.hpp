@@ -176,6 +176,7 @@ void run_case(Result (*top)(Args...), const std::vector<Argument>& arguments, st
   Record record;
   (std::get<kIndex>(holders).prepare(arguments[kIndex], random), ...);
   (std::get<kIndex>(holders).before(arguments[kIndex], record), ...);
+  const InTop running;
   if constexpr (std::is_void<Result>::value) {
     top(std::get<kIndex>(holders).pass()...);
   } else {

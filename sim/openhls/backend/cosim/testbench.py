@@ -16,6 +16,7 @@ from openhls.backend.cosim import (
     check_readable,
     compile_reference,
     included,
+    queue_lines,
     replayed,
 )
 from openhls.backend.design import Design
@@ -94,6 +95,7 @@ def _objects(files: Sequence[Path], folder: Path, includes: tuple[Path, ...], fl
 
 def _recorder_text(design: Design, sources: Sequence[Path], function: str) -> str:
     return f"""{included("recorder.hpp", sources, function)}
+{queue_lines(design, "top")}
 
 const std::vector<openhls::Argument>& openhls::arguments() {{
   static const std::vector<Argument> all = {argument_table(design, {}, {})};
