@@ -462,6 +462,19 @@ class ArrayPort:
         return place
 
 
+@dataclass(frozen=True)
+class Field:
+    """A number in an element of memory: `bits` of it from byte `offset` on, below copies of its sign or zeros."""
+
+    offset: int
+    bits: int
+    is_signed: bool
+
+    def moved(self, offset: int) -> Field:
+        """The same field, `offset` bytes further."""
+        return Field(self.offset + offset, self.bits, self.is_signed)
+
+
 Channels = tuple[tuple[str, int], ...]  # of AXI4-Stream: "data", "last" ... and their bits, from bit 0 of a word up
 
 
@@ -493,7 +506,7 @@ class Program:
     process are those of `ports` and of `states`. `channels` are those of the streams of the top that have more than
     data, `stream_arrays` the streams of each argument that is an array of streams; `sequences` are arguments that are
     arrays in the C++ and streams of so many words here. `queues` are the places of streams that one process writes and
-    reads.
+    reads; `layouts` are the fields of the structs behind pointers and in arrays.
     """
 
     top: str
@@ -510,6 +523,7 @@ class Program:
     stream_arrays: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sequences: Mapping[str, int] = field(default_factory=dict)
     queues: tuple[Location, ...] = ()
+    layouts: Mapping[str, tuple[Field, ...]] = field(default_factory=dict)
 
 
 def walk(regions: tuple[Region, ...]) -> Iterator[Region]:

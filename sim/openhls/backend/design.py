@@ -21,7 +21,7 @@ from openhls.backend.storage import without_ultra_ram
 from openhls.backend.target import Target, target_of
 from openhls.backend.top import build_top, module_of
 from openhls.backend.verilog import module_text
-from openhls.ir import ArrayPort, Channels, Location, MemoryPort, Process, Program, State
+from openhls.ir import ArrayPort, Channels, Field, Location, MemoryPort, Process, Program, State
 from openhls.pipeline import finish_program
 
 HEADER = "// SPDX-License-Identifier: Apache-2.0\n// Written by openhls; edit the C++ instead.\n"
@@ -42,6 +42,7 @@ class Design:
     stream_arrays: Mapping[str, tuple[str, ...]]
     sequences: Mapping[str, int]
     queues: tuple[Location, ...]
+    layouts: Mapping[str, tuple[Field, ...]]
     registers: RegisterMap | None
     files: tuple[Path, ...]
     library: tuple[Path, ...]
@@ -103,7 +104,7 @@ def write_design(
     (out / "schedule.json").write_text(json.dumps(as_json(list(regions)), indent=1) + "\n")
     arguments = program.arguments, program.memories, program.ports, program.states
     uses = {port.array: uses_of(program, process, port.array) for port in program.ports}
-    streams = program.channels, program.stream_arrays, program.sequences, program.queues
+    streams = program.channels, program.stream_arrays, program.sequences, program.queues, program.layouts
     design = Design(top, process, *arguments, uses, *streams, registers, tuple(files), library, regions, target, out)
     (out / "schedule.txt").write_text(design.text() + "\n")
     return design

@@ -64,9 +64,13 @@ def lint(files: list[Path], top: str) -> None:
     run([verilator(), "--lint-only", "-Wall", *waivers, "--top-module", top, *LIBRARY, *files])
 
 
+def has_yosys() -> bool:
+    return shutil.which("yosys") is not None
+
+
 def second_reader(files: list[Path], top: str = "") -> None:
     """Yosys reads the design, or without `top` several of them, and checks drivers and loops."""
-    if shutil.which("yosys") is None:
+    if not has_yosys():
         raise ToolError("Yosys is missing: apt install yosys")
     sources = " ".join(str(file) for file in [*LIBRARY, *files])
     whole = f"-top {top}" if top else ""

@@ -24,6 +24,7 @@ from openhls.frontend.pragmas import (
     NUMBERS,
     OF_LOOPS,
     OF_VARIABLES,
+    WITH_EFFECT,
     InterfaceNote,
     LoopNote,
     Notes,
@@ -161,6 +162,9 @@ class Source:
         if found is None:
             return text
         holds = self._constants.value(found.group(1))
+        kind = found.group(2).strip().partition(" ")[0].upper()
+        if holds is None and kind in WITH_EFFECT:
+            raise Unsupported(location, f"{kind} with a condition that is not known here", "write it with constants")
         if holds is None:
             self.notes.warn(location, f"the condition ({found.group(1)}) is not known here: the pragma has no effect")
         return found.group(2) if holds else ""
@@ -252,8 +256,11 @@ class Source:
             last = self._places.location(self._closing[scope]).line
             self.notes.variables.append(VariableNote(pragma, first, last))
         else:
-            known = "has no effect" if pragma.kind in IGNORED else "is not known and has no effect"
-            self.notes.warn(pragma.location, f"the pragma {pragma.kind} {known}")
+            if pragma.kind not in IGNORED:
+                raise Unsupported(
+                    pragma.location, f"the pragma {pragma.kind}, which is not known", "correct its name, or leave it out"
+                )
+            self.notes.warn(pragma.location, f"the pragma {pragma.kind} has no effect")
 
     def _mark_loop(self, loop: _Loop) -> None:
         location, column = self._places.location(loop.keyword), self._places.column(loop.keyword)

@@ -100,6 +100,7 @@ def differences(
         stream_arrays=program.stream_arrays,
         sequences=program.sequences,
         queues=program.queues,
+        layouts=program.layouts,
         folder=folder,
         top=top,
     )

@@ -112,7 +112,10 @@ def argument_table(design: Design, choices: Choices, sizes: dict[str, int]) -> s
             role = "kScalar" if name in scalars else "kUnused"
         items = ", ".join(f"{{{first}, {last}, {step}}}" for first, last, step in choices.get(name, DEFAULT_CHOICE))
         count = sizes.get(name, lengths.get(name, ELEMENTS))
-        arguments.append(f"    {{openhls::Role::{role}, {{{{{items}}}}}, {count}}},")
+        fields = ", ".join(
+            f"{{{each.offset}, {each.bits}, {str(each.is_signed).lower()}}}" for each in design.layouts.get(name, ())
+        )
+        arguments.append(f"    {{openhls::Role::{role}, {{{{{items}}}}}, {count}, {{{fields}}}}},")
     return "{\n" + "\n".join(arguments) + "\n  }"
 
 
@@ -194,9 +197,10 @@ def link_reference(main: Path, includes: tuple[Path, ...], program: Path, flags:
 
 
 def check_readable(design: Design) -> None:
-    """Verilator's lint and Yosys take the design. Raises OpenHlsError."""
+    """Verilator's lint takes the design, and Yosys, where it is installed. Raises OpenHlsError."""
     simulate.lint(list(design.files), design.top)
-    simulate.second_reader(list(design.files), design.top)
+    if simulate.has_yosys():
+        simulate.second_reader(list(design.files), design.top)
 
 
 def cosimulate(

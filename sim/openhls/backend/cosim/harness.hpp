@@ -14,9 +14,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "array_port.hpp"
@@ -31,10 +33,11 @@
 
 namespace openhls {
 
-template <typename Top>
-class Harness {
+// What knows nothing of the model: several models of one program share its code.
+class AnyHarness {
  public:
-  explicit Harness(Top& top) : top_(top) {}
+  AnyHarness(const AnyHarness&) = delete;
+  AnyHarness& operator=(const AnyHarness&) = delete;
 
   // ---- what the model has; every list in the order of the record ----
 
@@ -142,13 +145,13 @@ class Harness {
 
   // Drives the inputs of a cycle and looks at the settled outputs. True if anything moves.
   bool half_cycle() {
-    top_.ap_clk = 0;
+    clock_ = 0;
     for (auto& source : sources_) source.drive(random_);
     for (auto& sink : sinks_) sink.drive(random_);
     for (auto& memory : memories_) memory.drive(random_);
     for (auto& array : arrays_) array.drive();
     if (bus_ != nullptr) bus_->drive();
-    top_.eval();
+    evaluate_();
     bool moved = false;
     for (auto& source : sources_) moved = sample(source) || moved;
     for (auto& sink : sinks_) {
@@ -176,25 +179,25 @@ class Harness {
   }
 
   void finish_cycle() {
-    top_.ap_clk = 1;
-    top_.eval();
+    clock_ = 1;
+    evaluate_();
     for (auto& array : arrays_) array.finish();
     ++cycle_;
   }
 
   // Ends whatever runs; buses and streams are reset along with the model.
   void reset() {
-    top_.ap_rst_n = 0;
+    reset_ = 0;
     if (job_ == nullptr) *start_ = 0;
     restart();
     for (int i = 0; i < 4; ++i) {
-      top_.ap_clk = 0;
+      clock_ = 0;
       for (auto& source : sources_) source.hold();
       if (bus_ != nullptr) bus_->drive();
-      top_.eval();
+      evaluate_();
       finish_cycle();
     }
-    top_.ap_rst_n = 1;
+    reset_ = 1;
   }
 
   // Nothing is offered and nothing on its way; how each channel stalls is chosen anew.
@@ -303,7 +306,9 @@ class Harness {
 
   static constexpr std::size_t kQuiet = 2000;  // cycles; the slowest answer of a memory takes less
 
-  Top& top_;
+  CData& clock_;
+  CData& reset_;
+  std::function<void()> evaluate_;
   const void* state_ = nullptr;
   std::size_t state_bytes_ = 0;
   Repeats repeats_;
@@ -330,6 +335,16 @@ class Harness {
   std::mt19937 random_;
   Stalls stalls_ = Stalls::kRandom;
   std::string problem_;
+
+ protected:
+  AnyHarness(CData& clock, CData& reset, std::function<void()> evaluate)
+      : clock_(clock), reset_(reset), evaluate_(std::move(evaluate)) {}
+};
+
+template <typename Top>
+class Harness : public AnyHarness {
+ public:
+  explicit Harness(Top& top) : AnyHarness(top.ap_clk, top.ap_rst_n, [&top] { top.eval(); }) {}
 };
 
 }  // namespace openhls

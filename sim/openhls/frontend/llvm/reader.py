@@ -21,7 +21,7 @@ from openhls.frontend.llvm.module import (
     Variable,
 )
 from openhls.frontend.llvm.tokens import Cursor, clean, constant_bytes
-from openhls.frontend.types import Type, Void
+from openhls.frontend.types import Struct, Type, Void
 from openhls.ir import UNKNOWN, Location
 from openhls.names import cpp_name
 
@@ -147,6 +147,8 @@ class Reader:
             function.declared[parameter] = self._debug.spelled(of)
             if (pointee := self._debug.pointee(of)) is not None:
                 function.pointees[parameter] = pointee
+                if isinstance(pointee, Struct):
+                    function.layouts[parameter] = self._debug.numbers(of)
             if channels := self._debug.channels(of):
                 function.channels[parameter] = channels
         for attribute, parameter in re.findall(
