@@ -111,7 +111,7 @@ def compare(name: str, reference: Path, simulation: Path, record: Path, cases: i
     words = 0
     for mode in ("stalls", "none"):
         try:
-            found = simulate.run_cases(simulation, record, mode=mode, patience=5000, model=name)
+            found = simulate.run_cases(simulation, record, mode=mode, model=name)
         except OpenHlsError as error:
             return Verdict(name, str(error))
         if found.problem:
