@@ -287,7 +287,7 @@ class Life(Enum):
 
 @dataclass(frozen=True)
 class Fifo:
-    """A FIFO of a dataflow region. One that outlives its region keeps the words that are left in it for the next run."""
+    """A FIFO of a dataflow region. One that outlives its region keeps what is left in it for the next run."""
 
     name: str
     width: int

@@ -18,7 +18,18 @@ DONE_ANYWAY = frozenset({"INLINE", "LOOP_FLATTEN"})
 # They ask for other hardware with the same results. The hardware stays as it is, and a warning says so.
 IGNORED = frozenset(
     {
-        *("AGGREGATE", "ALIAS", "ALLOCATION", "ARRAY_MAP", "ARRAY_STENCIL", "BIND_OP", "CACHE", "CLOCK", "DATA_PACK", "DISAGGREGATE"),
+        *(
+            "AGGREGATE",
+            "ALIAS",
+            "ALLOCATION",
+            "ARRAY_MAP",
+            "ARRAY_STENCIL",
+            "BIND_OP",
+            "CACHE",
+            "CLOCK",
+            "DATA_PACK",
+            "DISAGGREGATE",
+        ),
         *(
             "EXPRESSION_BALANCE",
             "FUNCTION_INSTANTIATE",

@@ -258,7 +258,9 @@ class Source:
         else:
             if pragma.kind not in IGNORED:
                 raise Unsupported(
-                    pragma.location, f"the pragma {pragma.kind}, which is not known", "correct its name, or leave it out"
+                    pragma.location,
+                    f"the pragma {pragma.kind}, which is not known",
+                    "correct its name, or leave it out",
                 )
             self.notes.warn(pragma.location, f"the pragma {pragma.kind} has no effect")
 

@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 from openhls.errors import Unsupported
 from openhls.frontend.addresses import DEPTH_AT, EMPTY_AT, FULL_AT, STREAM_BYTES, WRITE_AT, Address
 from openhls.frontend.boolean import Node
+from openhls.frontend.context import is_call_of_stage
 from openhls.frontend.draft import Draft
 from openhls.frontend.flow import Flow
-from openhls.frontend.context import is_call_of_stage
 from openhls.frontend.llvm.module import Instruction
 from openhls.frontend.memory import Memory
-from openhls.frontend.types import Int
-from openhls.frontend.types import Pointer
+from openhls.frontend.types import Int, Pointer
 from openhls.ir import FALSE, TRUE, Const, Direction, Fifo, Life, Location, Opcode, Operand, Stream
 from openhls.passes.queues import Queue
 
@@ -195,7 +194,9 @@ class Streams:
         if len(ends) < len(Direction):
             missing = "reads" if Direction.READ not in ends else "writes"
             raise Unsupported(
-                use.location, f"no stage of the region {missing} the stream {use.variable}", "let a stage do so, or leave it out"
+                use.location,
+                f"no stage of the region {missing} the stream {use.variable}",
+                "let a stage do so, or leave it out",
             )
         if use.name in self._in_regions:
             raise Unsupported(

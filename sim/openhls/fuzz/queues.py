@@ -50,7 +50,9 @@ class Text:
     def open(self, line: str, pragma: bool = False) -> None:
         self.put(f"{line} {{")
         self.depth += 1
-        if pragma and (text := self.rng.choice(("", "PIPELINE II = 1", "PIPELINE", "PIPELINE off", "UNROLL factor = 2"))):
+        if pragma and (
+            text := self.rng.choice(("", "PIPELINE II = 1", "PIPELINE", "PIPELINE off", "UNROLL factor = 2"))
+        ):
             self.lines.append(f"#pragma HLS {text}")
 
     def close(self, line: str = "}") -> None:
@@ -77,7 +79,7 @@ def declare(text: Text, most: int, bounded: bool) -> str:
     wide = rng.choice((0, 0, 1, 3, 20))
     form = rng.choice(("plain", "depth", "pragma", "named")) if bounded else rng.choice(("depth", "pragma"))
     depth = f", {most + wide}" if form == "depth" else ""
-    text.put(f'hls::stream<{of}{depth}> {name}{f"({chr(34)}{name}{chr(34)})" if form == "named" else ""};')
+    text.put(f"hls::stream<{of}{depth}> {name}{f'({chr(34)}{name}{chr(34)})' if form == 'named' else ''};")
     if form == "pragma":
         text.lines.append(f"#pragma HLS STREAM variable = {name} depth = {most + wide}")
     return name
@@ -216,13 +218,13 @@ ENDS = "hls::stream<int>& in0, hls::stream<int>& out0"
 
 def helpers(text: Text, name: str) -> list[str]:
     """Functions that write to a stream of their caller, and read from it."""
-    of = "template <typename T>\nstatic "
+    of, sign = "template <typename T>\nstatic ", text.rng.choice("+-^")
     return [
         f"{of}void {name}_fill(hls::stream<int>& from, T& to, int count) {{",
         "  for (int i = 0; i < count; i++) to.write(from.read());",
         "}",
         f"{of}void {name}_drain(T& from, hls::stream<int>& to, int count, int k) {{",
-        f"  for (int i = 0; i < count; i++) to.write((int)((unsigned)from.read() {text.rng.choice('+-^')} (unsigned)k));",
+        f"  for (int i = 0; i < count; i++) to.write((int)((unsigned)from.read() {sign} (unsigned)k));",
         "}",
     ]
 
@@ -302,7 +304,8 @@ def region(rng: random.Random, top: str, count: int) -> list[str]:
         head = f"{'static ' if repeated else ''}void {top}{'_region' if repeated else ''}({ENDS}, int n, int k) {{"
         lines = [head, "#pragma HLS DATAFLOW", *(f"  {each}" for each in declared), *calls, "}"]
         if repeated:
-            body = f"  for (int run = 0; run < {rng.choice(('2', '3', '(n & 1) + 1'))}; ++run) {top}_region(in0, out0, n, k);"
+            runs = rng.choice(("2", "3", "(n & 1) + 1"))
+            body = f"  for (int run = 0; run < {runs}; ++run) {top}_region(in0, out0, n, k);"
             lines += [f"void {top}({ENDS}, int n, int k) {{", body, "}"]
         return lines
     # The last stage takes a word less than comes to it.
@@ -313,18 +316,24 @@ def region(rng: random.Random, top: str, count: int) -> list[str]:
         "}",
     ]
     if outlives == "static":
-        body = ["#pragma HLS DATAFLOW", "  static hls::stream<int, 64> last;", ahead, f"  {top}_less(last, out0, n);", "}"]
+        body = [
+            "#pragma HLS DATAFLOW",
+            "  static hls::stream<int, 64> last;",
+            ahead,
+            f"  {top}_less(last, out0, n);",
+            "}",
+        ]
         return [*behind, f"void {top}({ENDS}, int n, int k) {{", *body]
     runs = rng.choice(("2", "3", "(n & 3)"))
     return [
         *behind,
-        f"static void {top}_region(hls::stream<int>& in0, hls::stream<int, 64>& last, hls::stream<int>& out0, int n, int k) {{",
+        f"static void {top}_region({ENDS}, hls::stream<int, 64>& last, int n, int k) {{",
         "#pragma HLS DATAFLOW",
         ahead,
         f"  {top}_less(last, out0, n);",
         "}",
         f"void {top}({ENDS}, int n, int k) {{",
         "  hls::stream<int, 64> last;",
-        f"  for (int run = 0; run < {runs}; ++run) {top}_region(in0, last, out0, n, k);",
+        f"  for (int run = 0; run < {runs}; ++run) {top}_region(in0, out0, last, n, k);",
         "}",
     ]

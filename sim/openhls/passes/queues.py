@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from openhls.errors import Unsupported
 from openhls.ir import (
+    FALSE,
     TRUE,
     Array,
     Block,
@@ -41,8 +42,8 @@ _MOST_REGISTERS = 8
 
 @dataclass(frozen=True)
 class Queue:
-    """A stream that the C++ calls `variable`. `depth` is what the C++ says, if it says any. A static one keeps its words
-    from one call of the top to the next."""
+    """A stream that the C++ calls `variable`. `depth` is what the C++ says, if it says any. A static one lives as long
+    as the program."""
 
     name: str
     variable: str
@@ -144,21 +145,21 @@ def _slots(queue: Queue, regions: Sequence[Region]) -> tuple[int, bool]:
             f"the static stream {queue.variable} may keep words from one call to the next",
             "read all that is written in the same call, or declare it without static",
         )
+    which = f"the stream {queue.variable}, which one function writes and reads,"
     if queue.depth is None:
         if most.peak <= MOST_WORDS:
             return int(most.peak), False
         count = "any number of" if most.peak == math.inf else f"{most.peak:.0f}"
         raise Unsupported(
             queue.location,
-            f"the stream {queue.variable}, which one function writes and reads, may hold {count} words at once",
-            f"say how many: #pragma HLS STREAM variable = {queue.variable} depth = 64; or write and read it in two stages "
-            "of a DATAFLOW region",
+            f"{which} may hold {count} words at once",
+            f"say how many: #pragma HLS STREAM variable = {queue.variable} depth = 64; or write it in one stage of a "
+            "DATAFLOW region and read it in another",
         )
     if least.peak > queue.depth:
         raise Unsupported(
             queue.location,
-            f"the stream {queue.variable}, which one function writes and reads, holds {least.peak:.0f} words at once, more "
-            f"than its depth of {queue.depth}",
+            f"{which} holds {least.peak:.0f} words at once, more than its depth of {queue.depth}",
             f"give it a depth of {least.peak:.0f}",
         )
     return min(queue.depth, int(min(most.peak, queue.depth))), most.peak > queue.depth
@@ -187,9 +188,7 @@ class QueueArrays:
         name, length = self.queue.name, 1 << self.bits
         registers = self.limit is None and length <= _MOST_REGISTERS and length * self.queue.width <= _MOST_BITS
         partition = Partition.COMPLETE if registers else Partition.NONE
-        self.words = Array(
-            name, self.queue.width, length, partition, location=self.queue.location
-        )
+        self.words = Array(name, self.queue.width, length, partition, location=self.queue.location)
         self.head, self.tail = self._number("read", self.bits), self._number("write", self.bits)
         self.count, self.overflow = self._number("count", self.bits + 1), self._number("overflow", 1)
 
@@ -210,8 +209,8 @@ class QueueArrays:
 
 
 class Queues:
-    """Writes accesses to queues as accesses to arrays. `values` are the arrays that become values, `memories` the others;
-    the regions are those of the whole process."""
+    """Writes accesses to queues as accesses to arrays, in the regions of a whole process. `values` are the arrays that
+    become values, `memories` the others."""
 
     def __init__(self, names: Names, queues: list[Queue], regions: Sequence[Region]) -> None:
         self._builder = Builder(names.fresh)
@@ -327,7 +326,7 @@ class Queues:
         )
         return value
 
-    def _store(self, array: Array, value: Operand, predicate: Operand, place: Operand = Const(1, 0)) -> None:
+    def _store(self, array: Array, value: Operand, predicate: Operand, place: Operand = FALSE) -> None:
         self._builder.operations.append(
             Operation(Opcode.STORE, None, (place, value), self._builder.location, predicate, array.name)
         )

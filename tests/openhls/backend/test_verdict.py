@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What cosim says can be relied on: it finds no fault where there is none, and names the cause where the C++ has one."""
+"""What cosim says can be relied on: it finds no fault where there is none, and names one of the C++ as the cause."""
 
 from pathlib import Path
 

@@ -36,8 +36,8 @@ LENGTHS = {
     "a depth that is larger than the loops need": ("  hls::stream<int, 200> q;\n" + loops("40"), 64),
     "a pragma": ("  Words q;\n#pragma HLS STREAM variable = q depth = 33\n" + loops("n"), 64),
     "what an iteration leaves, times the iterations": (
-        "  Words q;\n  for (int i = 0; i < 10; i++) {\n    q.write(in.read());\n    q.write(i);\n    out.write(q.read());\n"
-        "  }\n  for (int i = 0; i < 10; i++) out.write(q.read());\n}\n",
+        "  Words q;\n  for (int i = 0; i < 10; i++) {\n    q.write(in.read());\n    q.write(i);\n"
+        "    out.write(q.read());\n  }\n  for (int i = 0; i < 10; i++) out.write(q.read());\n}\n",
         16,
     ),
     "rounds of loops": (
@@ -77,8 +77,16 @@ def test_a_word_with_the_condition_of_its_write_leaves_none(tmp_path: Path) -> N
 
 # Source after HEAD (three lines), the line that the message must name, and words of the message.
 REFUSED = {
-    "any number of words": (TOP + "  Words q;\n" + loops("n"), 5, "q, which one function writes and reads, may hold any"),
-    "many words": (TOP + "  Words q;\n" + loops("5000"), 5, "may hold 5000 words at once; say how many: #pragma HLS STREAM"),
+    "any number of words": (
+        TOP + "  Words q;\n" + loops("n"),
+        5,
+        "q, which one function writes and reads, may hold any",
+    ),
+    "many words": (
+        TOP + "  Words q;\n" + loops("5000"),
+        5,
+        "may hold 5000 words at once; say how many: #pragma HLS STREAM",
+    ),
     "more than the depth": (
         TOP + "  hls::stream<int, 3> q;\n" + loops("4"),
         5,
@@ -109,18 +117,25 @@ REFUSED = {
     "two regions": (
         "static void a(Words& in, Words& out) {\n  out.write(in.read());\n}\n"
         "static void region(Words& in, Words& q, Words& out) {\n#pragma HLS DATAFLOW\n  a(in, q);\n  a(q, out);\n}\n"
-        + TOP + "  Words q;\n  region(in, q, out);\n  region(in, q, out);\n}\n",
+        + TOP
+        + "  Words q;\n  region(in, q, out);\n  region(in, q, out);\n}\n",
         13,
         "the stream q is between stages of two dataflow regions",
     ),
     "a loop between": (
         "static void a(Words& in, Words& out) {\n  out.write(in.read());\n}\n"
         "static void region(Words& in, Words& q, Words& out) {\n#pragma HLS DATAFLOW\n  a(in, q);\n  a(q, out);\n}\n"
-        + TOP + "  for (int i = 0; i < n; i++) {\n    Words q;\n    for (int j = 0; j < i; j++) region(in, q, out);\n  }\n}\n",
+        + TOP
+        + "  for (int i = 0; i < n; i++) {\n    Words q;\n"
+        "    for (int j = 0; j < i; j++) region(in, q, out);\n  }\n}\n",
         14,
         "the stream q is declared in a loop around the one that runs the region",
     ),
-    "an unknown pragma": (TOP + "#pragma HLS STRAEM variable = in depth = 3\n  out.write(in.read());\n}\n", 5, "STRAEM"),
+    "an unknown pragma": (
+        TOP + "#pragma HLS STRAEM variable = in depth = 3\n  out.write(in.read());\n}\n",
+        5,
+        "STRAEM",
+    ),
     "an unknown option": (
         TOP + "#pragma HLS INTERFACE axis port = in bundel = one\n  out.write(in.read());\n}\n",
         5,
@@ -146,7 +161,8 @@ def test_streams_and_pragmas_that_would_change_a_result_are_refused(name: str, t
 def test_a_static_stream_is_called_as_in_the_source(tmp_path: Path) -> None:
     text = (
         "static void a(Words& in, Words& out) {\n  out.write(in.read());\n}\n" + TOP + "#pragma HLS DATAFLOW\n"
-        "  static Words between;\n#pragma HLS STREAM variable = between depth = 7\n  a(in, between);\n  a(between, out);\n}\n"
+        "  static Words between;\n#pragma HLS STREAM variable = between depth = 7\n  a(in, between);\n"
+        "  a(between, out);\n}\n"
     )
     (fifo,) = fifos_of(compiled(text, tmp_path).processes["top"].body)
     assert (fifo.name, fifo.depth, fifo.life) == ("between", 7, Life.PROGRAM)

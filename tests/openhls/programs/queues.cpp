@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams that one function writes and reads: in turn, in one iteration, as a delay line, under conditions, in an array,
-// in functions of their own, static, and of structs; in the top and in stages.
+// Streams that one function writes and reads: in turn, in one iteration, as a delay line, under conditions, in an
+// array, in functions of their own, static, and of structs; in the top and in stages.
 #include <ap_int.h>
 #include <hls_stream.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <hls_stream.h>
-// Essence of finn-hlslib's ConvLayer_Batch (tb/conv_top.cpp): the top has DATAFLOW, its only stage has streams of its own
-// between functions, with INLINE.
+// Essence of finn-hlslib's ConvLayer_Batch (tb/conv_top.cpp): the top has DATAFLOW, its only stage has streams of its
+// own between functions, with INLINE.
 static void first(hls::stream<int>& in, hls::stream<int>& queue) {
   for (int i = 0; i < 4; i++) queue.write(in.read());
 }

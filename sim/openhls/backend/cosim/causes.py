@@ -30,7 +30,9 @@ def cause(design: Design, sources: tuple[Path, ...], run: Run) -> str:
 def _undefined(sources: tuple[Path, ...], run: Run) -> str:
     done = run(UNDEFINED)
     folders = {source.resolve().parent for source in sources}
-    for file, line, what in re.findall(r"^(\S+?):(\d+):\d+: runtime error: (.*)$", done[0] if done else "", re.MULTILINE):
+    for file, line, what in re.findall(
+        r"^(\S+?):(\d+):\d+: runtime error: (.*)$", done[0] if done else "", re.MULTILINE
+    ):
         if Path(file).resolve().parent in folders:
             return f"{Path(file).name}:{line}: undefined behaviour of the C++: {what}; repair it first"
     return ""

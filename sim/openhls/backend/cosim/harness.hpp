@@ -3,8 +3,8 @@
 // results, and every byte of the buffers behind its pointers.
 //
 // Every channel stalls at random in its own way, chosen anew for each case. A job that waits for ever ends the run with
-// the state of each stream and memory: no word moves although every channel is open, and the model comes back to a state
-// that it had. A job that computes goes on, for `patience` cycles without a word at most.
+// the state of each stream and memory: no word moves although every channel is open, and the model comes back to a
+// state that it had. A job that computes goes on, for `patience` cycles without a word at most.
 #pragma once
 
 #include <verilated.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // hls::stream for the reference run with g++: an unbounded queue. The calls of a dataflow region run one after the
 // other, so a stage that needs a word of a later stage stops the program with a message. An argument of the top can be
-// a source, which makes its words when they are read and keeps them. Non-blocking accesses of the top fail at random, as
-// they may in hardware: what a program puts out must not depend on it. Those of a testbench do not, nor those of a queue,
-// which one function of the top writes and reads: hardware, too, knows what is in it.
+// a source, which makes its words when they are read and keeps them. Non-blocking accesses of the top fail at random,
+// as they may in hardware: what a program puts out must not depend on it. Those of a testbench do not, nor those of a
+// queue, which one function of the top writes and reads: hardware, too, knows what is in it.
 #pragma once
 
 #include <cstddef>

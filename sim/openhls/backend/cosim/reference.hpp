@@ -144,7 +144,8 @@ struct Holder<T*> {  // a buffer, or a scalar by reference
     if constexpr (kNumber) {
       if (is_returned(argument.role)) Bits<Element>::put(record.results, elements[0]);
     }
-    if (argument.role == Role::kInput) put_words(record.inputs, elements.get(), count, argument.fields);  // the top only reads them
+    if (argument.role == Role::kInput)
+      put_words(record.inputs, elements.get(), count, argument.fields);  // the top only reads them
     if (argument.role == Role::kOutput) put_words(record.outputs, elements.get(), count, argument.fields);
     if (argument.role == Role::kMemory) put_buffer(record, count * memory_bytes<Element>(), initial, words());
   }

@@ -218,7 +218,7 @@ inline bool is_returned(Role role) { return role == Role::kResult || role == Rol
 struct Argument {
   Role role;
   Choice choice;
-  std::size_t elements = 0;  // of the buffer of a pointer
+  std::size_t elements = 0;     // of the buffer of a pointer
   std::vector<Field> fields{};  // of the structs in it
 };
 

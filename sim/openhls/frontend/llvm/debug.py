@@ -191,10 +191,10 @@ class DebugInfo:
                 count = int(self.entry(member, "count") or 0)
                 found = [each.moved(at * (size // count)) for at in range(count) for each in inner]
                 break
-            if self.entry(member, "tag") in ("DW_TAG_member", "DW_TAG_inheritance"):
-                if "DIFlagStaticMember" not in self.node(member):
-                    start = int(self.entry(member, "offset") or 0) // 8
-                    found += [each.moved(start) for each in self.numbers(self.entry(member, "baseType"))]
+            is_part = self.entry(member, "tag") in ("DW_TAG_member", "DW_TAG_inheritance")
+            if is_part and "DIFlagStaticMember" not in self.node(member):
+                start = int(self.entry(member, "offset") or 0) // 8
+                found += [each.moved(start) for each in self.numbers(self.entry(member, "baseType"))]
         return tuple(found)
 
     def _array(self, reference: str) -> Type | None:
