@@ -55,7 +55,7 @@ class Stages:
             for side in ("in", "out")
             for part, width in parts.items()
         }
-        empties = {Life.REGION: [begin], Life.PROCESS: [self.around.start], Life.PROGRAM: []}
+        empties: dict[Life, list[Term]] = {Life.REGION: [begin], Life.PROCESS: [self.around.start], Life.PROGRAM: []}
         module.instance(
             "openhls_fifo",
             f"{fifo.name}_fifo",

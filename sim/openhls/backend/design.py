@@ -104,7 +104,10 @@ def write_design(
     (out / "schedule.json").write_text(json.dumps(as_json(list(regions)), indent=1) + "\n")
     arguments = program.arguments, program.memories, program.ports, program.states
     uses = {port.array: uses_of(program, process, port.array) for port in program.ports}
-    streams = program.channels, program.stream_arrays, program.sequences, program.queues, program.layouts
-    design = Design(top, process, *arguments, uses, *streams, registers, tuple(files), library, regions, target, out)
+    streams = program.channels, program.stream_arrays, program.sequences
+    design = Design(
+        *(top, process, *arguments, uses, *streams),
+        *(program.queues, program.layouts, registers, tuple(files), library, regions, target, out),
+    )
     (out / "schedule.txt").write_text(design.text() + "\n")
     return design

@@ -305,8 +305,8 @@ def region(rng: random.Random, top: str, count: int) -> list[str]:
         lines = [head, "#pragma HLS DATAFLOW", *(f"  {each}" for each in declared), *calls, "}"]
         if repeated:
             runs = rng.choice(("2", "3", "(n & 1) + 1"))
-            body = f"  for (int run = 0; run < {runs}; ++run) {top}_region(in0, out0, n, k);"
-            lines += [f"void {top}({ENDS}, int n, int k) {{", body, "}"]
+            loop = f"  for (int run = 0; run < {runs}; ++run) {top}_region(in0, out0, n, k);"
+            lines += [f"void {top}({ENDS}, int n, int k) {{", loop, "}"]
         return lines
     # The last stage takes a word less than comes to it.
     ahead = f"  {top}_stage0(in0, last, n, k);"

@@ -244,4 +244,5 @@ def replayed(design: Design, record: Path, seed: int, patience: int) -> Cosimula
     """Run recorded cases on the RTL."""
     program = build_simulation(design)
     modes = ("stalls", "none", "resets")
-    return Cosimulation(seed, *(run_cases(program, record, mode=mode, patience=patience) for mode in modes))
+    stalled, free, reset = (run_cases(program, record, mode=mode, patience=patience) for mode in modes)
+    return Cosimulation(seed, stalled, free, reset)
