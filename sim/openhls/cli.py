@@ -175,6 +175,7 @@ def _cosim(options: argparse.Namespace, component: Component, program: Program, 
             includes=component.includes,
             defines=component.defines,
             patience=options.patience,
+            explain=True,
         )
         found, what = run.found, f"testbench: status {run.status}, {run.calls} calls of {component.top}"
     else:
@@ -189,6 +190,7 @@ def _cosim(options: argparse.Namespace, component: Component, program: Program, 
             choices=dict(parse_choice(text) for text in options.choices),
             elements=dict(parse_elements(text) for text in options.sizes),
             patience=options.patience,
+            explain=True,
         )
         what = f"seeds {options.seed} to {options.seed + options.cases - 1}"
     problem = found.problem if options.stalls else found.explained(found.free.problem)

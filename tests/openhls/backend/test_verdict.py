@@ -19,9 +19,8 @@ def compared(text: str, folder: Path, cases: int = 4, patience: int = 1_000_000)
     source = folder / "top.cpp"
     source.write_text(HEAD + text)
     program = compile_program(source, "top")
-    return cosimulate(
-        write_design(program, "top", folder), source, program.function, cases=cases, seed=1, patience=patience
-    )
+    design = write_design(program, "top", folder)
+    return cosimulate(design, source, program.function, cases=cases, seed=1, patience=patience, explain=True)
 
 
 def test_testbenches_feed_and_collect_as_they_like(tools: None, tmp_path: Path) -> None:

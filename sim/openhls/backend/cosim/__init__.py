@@ -215,8 +215,10 @@ def cosimulate(
     choices: Choices | None = None,
     elements: dict[str, int] | None = None,
     patience: int = simulate.PATIENCE,
+    explain: bool = False,
 ) -> Cosimulation:
-    """Run `cases` random cases through both. Raises OpenHlsError where a tool is missing or the C++ itself fails."""
+    """Run `cases` random cases through both. `explain`: where they differ, look for the cause in the C++. Raises
+    OpenHlsError where a tool is missing or the C++ itself fails."""
     check_readable(design)
     record = design.folder / "cases.bin"
 
@@ -234,7 +236,7 @@ def cosimulate(
         said = "\n".join(done.stderr.strip().splitlines()[:12])
         raise OpenHlsError(f"the C++ itself fails with random inputs (--set, --elements), seed {seed} on:\n{said}")
     found = replayed(design, record, seed, patience)
-    if not found.problem:
+    if not found.problem or not explain:
         return found
     files = (sources,) if isinstance(sources, Path) else tuple(sources)
     return replace(found, cause=cause(design, files, run_again))

@@ -58,10 +58,11 @@ def replay_testbench(
     defines: tuple[str, ...] = (),
     output: int = _STDERR,
     patience: int = simulate.PATIENCE,
+    explain: bool = False,
 ) -> TestbenchRun:
     """Run the testbench as software and record each call of the top, then repeat the calls on the RTL, with stalls,
     without, and after resets. `function`: the top's name with its namespaces. `output`: where the testbench's own
-    output goes. Raises OpenHlsError where the testbench
+    output goes; `explain`: where results differ, look for the cause in the C++. Raises OpenHlsError where the testbench
     fails before it ends, and where its calls cannot be recorded."""
     check_readable(design)
 
@@ -78,7 +79,7 @@ def replay_testbench(
     if calls == 0:
         raise OpenHlsError(f"the testbench ended with status {done.returncode} and never called {function}")
     found = replayed(design, record, 1, patience)
-    if found.problem:
+    if found.problem and explain:
         found = replace(found, cause=cause(design, (*sources, *benches), run_again))
     return TestbenchRun(done.returncode, calls, found)
 
