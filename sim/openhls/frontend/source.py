@@ -252,6 +252,10 @@ class Source:
             head = self._places.location(self._skip_space(before + 1)).line
             self.notes.interfaces.append(InterfaceNote(pragma, head, self._places.location(scope).line))
         elif pragma.kind in OF_VARIABLES:
+            name = (re.findall(r"\w+", pragma.options.get("variable", "")) or [""])[-1]
+            if not name or not re.search(rf"^(?!#).*\b{name}\b", self._masked, re.MULTILINE):
+                known = f"{name}, which is no variable" if name else "no variable"
+                raise Unsupported(pragma.location, f"{pragma.kind} of {known}", "name one: variable = x")
             first = self._places.location(scope).line
             last = self._places.location(self._closing[scope]).line
             self.notes.variables.append(VariableNote(pragma, first, last))

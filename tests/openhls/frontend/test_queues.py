@@ -136,6 +136,11 @@ REFUSED = {
         5,
         "STRAEM",
     ),
+    "a variable that is not there": (
+        TOP + "#pragma HLS STREAM variable = queue depth = 3\n  out.write(in.read());\n}\n",
+        5,
+        "STREAM of queue, which is no variable",
+    ),
     "an unknown option": (
         TOP + "#pragma HLS INTERFACE axis port = in bundel = one\n  out.write(in.read());\n}\n",
         5,
