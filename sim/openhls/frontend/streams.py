@@ -51,7 +51,7 @@ class Streams:
             self._parameters |= {f"@{name}" for name in self._function.statics}
         self._uses: dict[tuple[str, int], StreamUse] = {}
         self._begun: dict[str, tuple[int, ...]] = {}  # the loops around the place where the life of an object begins
-        self._in_regions: set[str] = set()  # streams between stages of a region
+        self._in_regions: set[tuple[str, str]] = set()  # objects and streams between stages of a region, in this life
         self._queues, self._lent = self._find_ends()
 
     def _find_ends(self) -> tuple[set[str], set[str]]:
@@ -130,6 +130,7 @@ class Streams:
     def begin(self, address: Address, reach: Node) -> None:
         """The life of a stream begins: a queue is empty. A static one has begun before the first call of the top."""
         self._begun[address.base] = self._draft.loops
+        self._in_regions = {each for each in self._in_regions if each[0] != address.base}
         if address.base in self._queues and not address.base.startswith("@"):
             for node, each in self._spread(address, reach):
                 use, _ = self.find(each)
@@ -198,13 +199,13 @@ class Streams:
                 f"no stage of the region {missing} the stream {use.variable}",
                 "let a stage do so, or leave it out",
             )
-        if use.name in self._in_regions:
+        if (base, use.name) in self._in_regions:
             raise Unsupported(
                 use.location,
                 f"the stream {use.variable} is between stages of two dataflow regions",
                 "declare a stream in the scope of each region",
             )
-        self._in_regions.add(use.name)
+        self._in_regions.add((base, use.name))
         return Fifo(use.name, use.width, use.depth or _DEPTH, location, self._life(base, use))
 
     def _life(self, base: str, use: StreamUse) -> Life:

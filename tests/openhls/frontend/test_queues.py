@@ -75,6 +75,15 @@ def test_a_word_with_the_condition_of_its_write_leaves_none(tmp_path: Path) -> N
     assert compiled(TOP + body, tmp_path).processes["top"].arrays == ()
 
 
+def test_a_region_that_is_run_twice_has_a_new_stream_each_time(tmp_path: Path) -> None:
+    text = (
+        "static void a(Words& in, Words& out) {\n  out.write(in.read());\n}\n"
+        "static void region(Words& in, Words& out) {\n#pragma HLS DATAFLOW\n  Words q;\n  a(in, q);\n  a(q, out);\n}\n"
+    )
+    found = compiled(text + TOP + "  region(in, out);\n  region(in, out);\n}\n", tmp_path)
+    assert [fifo.life for fifo in fifos_of(found.processes["top"].body)] == [Life.REGION, Life.REGION]
+
+
 # Source after HEAD (three lines), the line that the message must name, and words of the message.
 REFUSED = {
     "any number of words": (
