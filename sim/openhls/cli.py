@@ -17,6 +17,7 @@ from openhls.backend.design import Design, write_design
 from openhls.backend.expect import read_expectation
 from openhls.backend.netlist import NetlistError
 from openhls.backend.report import as_json
+from openhls.backend.simulate import PATIENCE
 from openhls.backend.target import DEFAULT, platform_names, target_of
 from openhls.config import Component, read_config
 from openhls.errors import OpenHlsError
@@ -72,6 +73,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     cosim.add_argument(
         "--elements", dest="sizes", action="append", default=[], metavar="NAME=4096", help="elements behind a pointer"
+    )
+    cosim.add_argument(
+        "--patience",
+        type=int,
+        default=PATIENCE,
+        metavar="CYCLES",
+        help="cycles that a job may compute without a word (default %(default)s); one that waits for ever ends at once",
     )
     cosim.add_argument("--out", type=Path, help="keep what is written in this folder")
     report = commands.add_parser("report", help="print the schedule of built RTL")
@@ -166,6 +174,8 @@ def _cosim(options: argparse.Namespace, component: Component, program: Program, 
             benches,
             includes=component.includes,
             defines=component.defines,
+            patience=options.patience,
+            explain=True,
         )
         found, what = run.found, f"testbench: status {run.status}, {run.calls} calls of {component.top}"
     else:
@@ -179,9 +189,11 @@ def _cosim(options: argparse.Namespace, component: Component, program: Program, 
             defines=component.defines,
             choices=dict(parse_choice(text) for text in options.choices),
             elements=dict(parse_elements(text) for text in options.sizes),
+            patience=options.patience,
+            explain=True,
         )
         what = f"seeds {options.seed} to {options.seed + options.cases - 1}"
-    problem = found.problem if options.stalls else found.free.problem
+    problem = found.problem if options.stalls else found.explained(found.free.problem)
     if options.json:
         print(json.dumps(_report(program, design) | _comparison(found, problem, run), indent=1))
     else:

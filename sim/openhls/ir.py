@@ -274,14 +274,26 @@ class Loop:
         return len(self.body) == 1 and isinstance(self.body[0], Block)
 
 
+class Life(Enum):
+    """What a FIFO is empty at the start of: its region, its process, or (after a reset) the program.
+
+    A process that has a FIFO of the program is the top.
+    """
+
+    REGION = "region"
+    PROCESS = "process"
+    PROGRAM = "program"
+
+
 @dataclass(frozen=True)
 class Fifo:
-    """A FIFO of a dataflow region, empty when the region starts."""
+    """A FIFO of a dataflow region. One that outlives its region keeps what is left in it for the next run."""
 
     name: str
     width: int
     depth: int
     location: Location = UNKNOWN
+    life: Life = Life.REGION
 
 
 @dataclass(frozen=True)
@@ -450,6 +462,19 @@ class ArrayPort:
         return place
 
 
+@dataclass(frozen=True)
+class Field:
+    """A number in an element of memory: `bits` of it from byte `offset` on, below copies of its sign or zeros."""
+
+    offset: int
+    bits: int
+    is_signed: bool
+
+    def moved(self, offset: int) -> Field:
+        """The same field, `offset` bytes further."""
+        return Field(self.offset + offset, self.bits, self.is_signed)
+
+
 Channels = tuple[tuple[str, int], ...]  # of AXI4-Stream: "data", "last" ... and their bits, from bit 0 of a word up
 
 
@@ -480,7 +505,8 @@ class Program:
     that were read. `warnings` name the lines of what was accepted and has no effect. The external arrays of the top's
     process are those of `ports` and of `states`. `channels` are those of the streams of the top that have more than
     data, `stream_arrays` the streams of each argument that is an array of streams; `sequences` are arguments that are
-    arrays in the C++ and streams of so many words here.
+    arrays in the C++ and streams of so many words here. `queues` are the places of streams that one process writes and
+    reads; `layouts` are the fields of the structs behind pointers and in arrays.
     """
 
     top: str
@@ -496,6 +522,8 @@ class Program:
     channels: Mapping[str, Channels] = field(default_factory=dict)
     stream_arrays: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sequences: Mapping[str, int] = field(default_factory=dict)
+    queues: tuple[Location, ...] = ()
+    layouts: Mapping[str, tuple[Field, ...]] = field(default_factory=dict)
 
 
 def walk(regions: tuple[Region, ...]) -> Iterator[Region]:

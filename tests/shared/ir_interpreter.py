@@ -23,6 +23,7 @@ from openhls.ir import (
     Const,
     Dataflow,
     Direction,
+    Life,
     Loop,
     Opcode,
     Operand,
@@ -31,6 +32,7 @@ from openhls.ir import (
     Program,
     Region,
     Value,
+    fifos_of,
 )
 
 Kept = dict[str, list[int]]
@@ -211,7 +213,8 @@ class _Run:
                 self._set(value, self._machine.anything(value.width))
             return
         for fifo in region.fifos:
-            self._channels[fifo.name] = _Channel(depth=fifo.depth)
+            if fifo.life is Life.REGION or fifo.name not in self._channels:
+                self._channels[fifo.name] = _Channel(depth=fifo.depth)
         runs = []
         for call in region.calls:
             scalars = {name: self._get(operand) for name, operand in call.scalars}
@@ -271,6 +274,8 @@ def interpret(
     contents = {name: bytes(buffers[name]) for name in {port.argument for port in program.ports} if buffers}
     arrays = {state.name: kept[state.name] for state in program.states if state.is_array}
     arrays |= {port.array: _elements(program, port, contents[port.argument]) for port in program.ports}
+    fifos = [fifo for fifo in fifos_of(top.body) if fifo.life is Life.PROGRAM]
+    channels |= {fifo.name: _Channel(deque(kept.get(fifo.name, ())), fifo.depth) for fifo in fifos}
     run = _Run(machine, top, given, channels, arrays)
     for polls, waiting in enumerate(run.steps()):
         if waiting != POLLING or polls > _MOST_POLLS:
@@ -280,6 +285,7 @@ def interpret(
     plain = [stream for stream in top.streams if stream.name not in memories]
     written = {s.name: list(channels[s.name].words) for s in plain if s.direction is Direction.WRITE}
     unread = {s.name: list(channels[s.name].words) for s in plain if s.direction is Direction.READ}
+    kept |= {fifo.name: list(channels[fifo.name].words) for fifo in fifos}
     outputs = run.outputs()
     for state in (state for state in program.states if state.name in outputs):
         kept[state.name] = [outputs.pop(state.name)]

@@ -10,7 +10,7 @@ from openhls.backend.datapath import Surroundings
 from openhls.backend.netlist import RESET, Net, Term, all_of, any_of, negate
 from openhls.backend.pulses import flag
 from openhls.backend.storage import Storage, storage_of
-from openhls.ir import Call, Dataflow, Direction, Fifo, Operand, Process, Program
+from openhls.ir import Call, Dataflow, Direction, Fifo, Life, Operand, Process, Program
 
 
 @dataclass
@@ -55,11 +55,12 @@ class Stages:
             for side in ("in", "out")
             for part, width in parts.items()
         }
+        empties: dict[Life, list[Term]] = {Life.REGION: [begin], Life.PROCESS: [self.around.start], Life.PROGRAM: []}
         module.instance(
             "openhls_fifo",
             f"{fifo.name}_fifo",
             {
-                "rst": any_of([RESET, begin]),
+                "rst": any_of([RESET, *empties[fifo.life]]),
                 "in_data": nets["in_data"],
                 "in_valid": nets["in_valid"],
                 "out_ready": nets["out_ready"],

@@ -17,6 +17,7 @@ from openhls.backend.exclusive import exclusive
 from openhls.backend.fifos import OwnFifos
 from openhls.backend.netlist import (
     ONE,
+    ZERO,
     Check,
     Literal,
     Module,
@@ -56,7 +57,7 @@ class Held(dict[str, Term]):
 class Surroundings:
     """What a region finds in its process: the module, values of earlier regions, and the ends of streams and arrays.
 
-    `seconds` are the second buffers of the arrays that have two.
+    `start` is the pulse that starts the process. `seconds` are the second buffers of the arrays that have two.
     """
 
     module: Module
@@ -66,6 +67,7 @@ class Surroundings:
     arrays: dict[str, ArrayEnd]
     fifos: OwnFifos
     target: Target
+    start: Term = ZERO
     seconds: dict[str, ArrayEnd] = field(default_factory=dict)
 
 

@@ -21,7 +21,7 @@ from openhls.backend.storage import without_ultra_ram
 from openhls.backend.target import Target, target_of
 from openhls.backend.top import build_top, module_of
 from openhls.backend.verilog import module_text
-from openhls.ir import ArrayPort, Channels, MemoryPort, Process, Program, State
+from openhls.ir import ArrayPort, Channels, Field, Location, MemoryPort, Process, Program, State
 from openhls.pipeline import finish_program
 
 HEADER = "// SPDX-License-Identifier: Apache-2.0\n// Written by openhls; edit the C++ instead.\n"
@@ -41,6 +41,8 @@ class Design:
     channels: Mapping[str, Channels]
     stream_arrays: Mapping[str, tuple[str, ...]]
     sequences: Mapping[str, int]
+    queues: tuple[Location, ...]
+    layouts: Mapping[str, tuple[Field, ...]]
     registers: RegisterMap | None
     files: tuple[Path, ...]
     library: tuple[Path, ...]
@@ -103,6 +105,9 @@ def write_design(
     arguments = program.arguments, program.memories, program.ports, program.states
     uses = {port.array: uses_of(program, process, port.array) for port in program.ports}
     streams = program.channels, program.stream_arrays, program.sequences
-    design = Design(top, process, *arguments, uses, *streams, registers, tuple(files), library, regions, target, out)
+    design = Design(
+        *(top, process, *arguments, uses, *streams),
+        *(program.queues, program.layouts, registers, tuple(files), library, regions, target, out),
+    )
     (out / "schedule.txt").write_text(design.text() + "\n")
     return design

@@ -119,6 +119,7 @@ int {entry}(int argc, char** argv) {{
   Verilated::randReset(2);  // what has no reset starts with random bits
   {model} top;
   openhls::Harness<{model}> harness(top);
+  harness.state(top.rootp->vlSymsp, sizeof *top.rootp->vlSymsp);
   {body}
   return harness.run(argc, argv);
 }}

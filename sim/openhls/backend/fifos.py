@@ -6,7 +6,7 @@ One memory instead of two, and a cycle less on the way.
 
 from __future__ import annotations
 
-from openhls.ir import Direction, Program, calls_of, fifos_of
+from openhls.ir import Direction, Life, Program, calls_of, fifos_of
 
 OwnFifos = dict[tuple[str, str], int]  # depth, by process and stream
 
@@ -16,7 +16,8 @@ def own_fifos(program: Program) -> OwnFifos:
     depths: dict[tuple[str, str], list[int]] = {}
     others: set[tuple[str, str]] = set()
     for process in program.processes.values():
-        fifos = {fifo.name: fifo.depth for fifo in fifos_of(process.body)}
+        # What is left in a buffer of its own would keep the process from ending.
+        fifos = {fifo.name: fifo.depth for fifo in fifos_of(process.body) if fifo.life is Life.REGION}
         for call in calls_of(process.body):
             for stream in program.processes[call.process].streams:
                 to = dict(call.streams)[stream.name]

@@ -47,7 +47,7 @@ def build_process(program: Program, process: Process, target: Target, fifos: Own
     overlaps = overlaps_of(process)
     doubled = {name for overlap in overlaps.values() for name in overlap.doubled}
     seconds = {name: ArrayEnd(storages[name].second(), module) for name in storages if name in doubled}
-    around = Surroundings(module, held, inputs, written, arrays, fifos, target, seconds)
+    around = Surroundings(module, held, inputs, written, arrays, fifos, target, start, seconds)
     controller = Controller(program, process, around, overlaps)
     last = controller.sequence(process.body, start)
     for net, operand in outputs:

@@ -20,6 +20,7 @@ HARNESS = HERE / "cosim"
 # Unused bits and comparisons that are always true are left to synthesis; file names are the reader's; a pin
 # of a kernel is called `interrupt`.
 WAIVED = ("UNUSEDSIGNAL", "UNUSEDPARAM", "DECLFILENAME", "UNSIGNED", "CMPCONST", "SYMRSVDWORD")
+PATIENCE = 10_000_000  # cycles without a word, of a job that computes
 RUNTIME = ("verilated.cpp", "verilated_threads.cpp")
 
 
@@ -63,9 +64,13 @@ def lint(files: list[Path], top: str) -> None:
     run([verilator(), "--lint-only", "-Wall", *waivers, "--top-module", top, *LIBRARY, *files])
 
 
+def has_yosys() -> bool:
+    return shutil.which("yosys") is not None
+
+
 def second_reader(files: list[Path], top: str = "") -> None:
     """Yosys reads the design, or without `top` several of them, and checks drivers and loops."""
-    if shutil.which("yosys") is None:
+    if not has_yosys():
         raise ToolError("Yosys is missing: apt install yosys")
     sources = " ".join(str(file) for file in [*LIBRARY, *files])
     whole = f"-top {top}" if top else ""
@@ -124,7 +129,7 @@ def verilator_root() -> Path:
     return Path(text)
 
 
-def run_cases(program: Path, record: Path, *, mode: str, patience: int = 20000, model: str = "") -> Outcome:
+def run_cases(program: Path, record: Path, *, mode: str, patience: int = PATIENCE, model: str = "") -> Outcome:
     """Run the recorded cases on the model, of a program with several on the one of that name; modes: harness.hpp."""
     command = [str(program), *([model] if model else []), str(record), mode, str(patience)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -16,6 +16,7 @@ from openhls.frontend.streams import Streams
 from openhls.ir import Array, Block, Const, Opcode, Operand, Partition, Process, Region, Value
 from openhls.passes.bursts import Bursts
 from openhls.passes.promote import MOST_ELEMENTS, Promotion, State, slots
+from openhls.passes.queues import Queues
 from openhls.passes.tidy import live_values
 from openhls.passes.wrapping import Wrapping
 from openhls.pipeline import finish_process
@@ -47,16 +48,18 @@ class Assembly:
         context, function = self.draft.context, self.draft.context.function
         leaves = {key: array for key, array in self.memory.arrays.items() if self._becomes_values(key, array)}
         given = [(key, array) for key, array in leaves.items() if context.objects[key[0]].external]
-        body, outputs = self._with_values(regions, leaves, given, result)
+        queues = Queues(self.draft.names, self.streams.queues(), regions)
+        values = [*leaves.values(), *queues.values]
+        body, outputs = self._with_values(queues.run(regions), values, given, result)
         process = Process(
             self.draft.name,
             tuple(self.arguments),
             (*self.streams.ports(), *self.stages.lent.values()),
-            tuple(array for key, array in self.memory.arrays.items() if key not in leaves),
+            (*(array for key, array in self.memory.arrays.items() if key not in leaves), *queues.memories),
             body,
             tuple((output, operand) for output, _, _, operand in outputs),
             function.location,
-            self._variables(list(leaves.values())),
+            self._variables(values),
         )
         pointers = {self.draft.reserved[parameter]: parameter for parameter in context.memories}
         process = finish_process(process, self._bursts(frozenset(pointers)), self.stages.callees())
@@ -74,6 +77,7 @@ class Assembly:
             self.streams.of_parameters(),
             [(array.name, base, path) for (base, path), array in self.memory.arrays.items() if array.external],
             [(stream, pointers[stream.rpartition("_")[0]]) for stream in used],
+            tuple(queue.location for queue in self.streams.queues()),
         )
 
     def _variables(self, promoted: list[Array]) -> dict[str, str]:
@@ -89,12 +93,12 @@ class Assembly:
     def _with_values(
         self,
         regions: list[Region],
-        leaves: dict[Leaf, Array],
+        promoted: list[Array],
         given: list[tuple[Leaf, Array]],
         result: Operand | None,
     ) -> tuple[tuple[Region, ...], list[tuple[str, str, Path | None, Operand]]]:
-        """The body with `leaves` as values, and the outputs; what comes in is added to the arguments."""
-        state: State = {slot: Const(array.width, 0) for array in leaves.values() for slot in slots(array)}
+        """The body with the arrays `promoted` as values, and the outputs; what comes in is added to the arguments."""
+        state: State = {slot: Const(array.width, 0) for array in promoted for slot in slots(array)}
         for (base, path), array in given:
             is_output = self._is_output(base, path)
             width, is_signed = self._declared(base, array.width)
@@ -104,7 +108,7 @@ class Assembly:
             self.scalars.append((value.name, base, path))
             self.arguments.append(value)
         entry = self._block("entry")
-        promotion = Promotion(self.draft.names, list(leaves.values()), state)
+        promotion = Promotion(self.draft.names, promoted, state)
         body = (*entry, *promotion.regions(tuple(regions)))
         outputs: list[tuple[str, str, Path | None, Operand]] = []
         for (base, path), array in given:

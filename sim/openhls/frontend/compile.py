@@ -187,6 +187,8 @@ def _compile(compiled: Compiled, strict: bool, flow: str) -> Program:
         },
         arrays,
         counts,
+        tuple(dict.fromkeys(place for each in compiler.processes for place in each.queues)),
+        {names[parameter]: fields for parameter, fields in function.layouts.items() if parameter in names},
     )
     verify(program)
     return program

@@ -277,6 +277,12 @@ def _strip_volatile(module: Module, context: Context) -> None:
             if (declared and not declared.startswith(STREAM_TYPES)) or base in context.objects:
                 it.flag = ""
                 name = context.objects[base].name if base in context.objects else base
+                if base in context.objects and context.objects[base].root.size >= STREAM_BYTES:
+                    raise Unsupported(
+                        it.location,
+                        f"a stream inside of {name}, which has other members, too",
+                        "declare the stream as a variable of its own",
+                    )
                 if base not in context.memories:
                     module.warnings.append((it.location, f"volatile {name} is taken as if it were not volatile"))
 

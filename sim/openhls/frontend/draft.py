@@ -18,7 +18,8 @@ from openhls.names import Names
 @dataclass
 class Draft:
     """`name` is that of the process. `values` are by LLVM name, pointers not among them; `reserved` are the names of
-    parameters in the process; `variables` are those of the process that it becomes."""
+    parameters in the process; `variables` are those of the process that it becomes; `loops` are the numbers of the
+    loops around what is being lowered."""
 
     module: Module
     context: Context
@@ -28,6 +29,7 @@ class Draft:
     values: dict[str, Operand] = field(default_factory=dict)
     reserved: dict[str, str] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)
+    loops: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         self.builder = Simplifier(self.names.fresh)

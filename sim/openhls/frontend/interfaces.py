@@ -23,6 +23,10 @@ SIMILAR = {
 FLOWS = ("vivado", "vitis")
 # What does not change the hardware here: where the address comes from is a matter of s_axilite, the rest are hints.
 HINTS = frozenset({"offset", "depth", "latency", "name"})
+# Options that ask for other hardware of the same ports; a warning says that they have no effect.
+IGNORED = frozenset(
+    {"channel", "clock", "max_widen_bitwidth", "register", "register_mode", "storage_impl", "storage_type"}
+)
 STREAM = re.compile(r"stream<(.*)>([*&]*)")
 NUMBERS = frozenset(
     {"max_read_burst_length", "max_write_burst_length", "num_read_outstanding", "num_write_outstanding"}
@@ -113,6 +117,8 @@ class Interfaces:
             raise Unsupported(pragma.location, f"INTERFACE of {port or 'no port'}, which is no argument", "name one")
         allowed = {"mode", "port", "bundle", *HINTS, *(NUMBERS if mode == "m_axi" else ())}
         for key in pragma.options:
+            if key not in allowed | IGNORED | NUMBERS:
+                raise Unsupported(pragma.location, f"INTERFACE option {key}, which is not known", "correct its name")
             if key not in allowed:
                 self._notes.warn(pragma.location, f"INTERFACE option {key} has no effect")
 

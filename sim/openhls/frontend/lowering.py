@@ -18,7 +18,7 @@ from openhls.frontend.llvm.module import Instruction, Local, Module
 from openhls.frontend.loops import describe_loop
 from openhls.frontend.memory import Memory
 from openhls.frontend.pointers import Pointers
-from openhls.frontend.pragmas import BEGIN_DATAFLOW, END_DATAFLOW, Notes
+from openhls.frontend.pragmas import BEGIN_DATAFLOW, END_DATAFLOW, NEW_STREAM, Notes
 from openhls.frontend.stages import Interface, Stages
 from openhls.frontend.streams import Streams
 from openhls.frontend.types import Int, Pointer
@@ -44,7 +44,7 @@ class Lowering:
         self._values = draft.values
         self._flow = flow = Flow(draft)
         memory = Memory(draft)
-        streams = Streams(draft, memory, flow)
+        self._streams = streams = Streams(draft, memory, flow)
         pointers = Pointers(draft, flow)
         self._stages = stages = Stages(draft, interfaces, memory, streams, pointers)
         self._accesses = Accesses(draft, flow, memory, streams, pointers, stages)
@@ -52,6 +52,7 @@ class Lowering:
         self._wrapping = Wrapping()
         self._assembly = Assembly(draft, memory, streams, stages, self._wrapping)
         self._regions: list[Region] = []
+        self._loop_count = 0
         self._declared: set[str] = set()  # the objects whose life starts in an iteration of the present loop
         self._returns: list[tuple[Node, Operand | None]] = []
         self._uses = self._find_uses()
@@ -135,6 +136,9 @@ class Lowering:
         outer_regions, self._regions = self._regions, []
         outer_declared, self._declared = self._declared, set()
         outer_known, flow.known = flow.known, dict(flow.known)
+        outer_loops = self._draft.loops
+        self._loop_count += 1
+        self._draft.loops = (*outer_loops, self._loop_count)
         self._builder.open_scope()
         for it in phis:
             assert isinstance(it.type, Int)
@@ -151,6 +155,7 @@ class Lowering:
         fresh = tuple(array.name for (base, _), array in self._memory.arrays.items() if base in self._declared)
         self._declared = outer_declared
         flow.known = outer_known
+        self._draft.loops = outer_loops
         self._builder.close_scope()
         results = self._results(loop, order)
         for edge, indicator in zip(exits, indicators, strict=False):
@@ -261,8 +266,10 @@ class Lowering:
             self._draft.define(it.name, lower_value(self._builder, it, operands))
 
     def _mark(self, it: Instruction, text: str, reach: Node) -> None:
-        """The beginning or the end of a dataflow region."""
-        if text == BEGIN_DATAFLOW:
+        """The beginning of a stream, the beginning or the end of a dataflow region."""
+        if text == NEW_STREAM:
+            self._streams.begin(self._context.address(it.operands[0], self._builder.location), reach)
+        elif text == BEGIN_DATAFLOW:
             self._stages.begin(it, reach)
         elif text == END_DATAFLOW:
             opened = self._stages.end(reach)

@@ -11,13 +11,25 @@ from openhls.ir import Location
 
 BEGIN_DATAFLOW = "openhls.dataflow.begin"
 END_DATAFLOW = "openhls.dataflow.end"
+NEW_STREAM = "openhls.stream"  # where the life of a stream begins (shim/hls_stream.h)
 
 # They ask for what is done anyway: everything is inlined, nests become one loop where that costs nothing.
 DONE_ANYWAY = frozenset({"INLINE", "LOOP_FLATTEN"})
 # They ask for other hardware with the same results. The hardware stays as it is, and a warning says so.
 IGNORED = frozenset(
     {
-        *("AGGREGATE", "ALIAS", "ALLOCATION", "ARRAY_MAP", "BIND_OP", "CACHE", "CLOCK", "DATA_PACK", "DISAGGREGATE"),
+        *(
+            "AGGREGATE",
+            "ALIAS",
+            "ALLOCATION",
+            "ARRAY_MAP",
+            "ARRAY_STENCIL",
+            "BIND_OP",
+            "CACHE",
+            "CLOCK",
+            "DATA_PACK",
+            "DISAGGREGATE",
+        ),
         *(
             "EXPRESSION_BALANCE",
             "FUNCTION_INSTANTIATE",
@@ -36,6 +48,7 @@ NUMBERS = frozenset(
         *("max_write_burst_length", "num_read_outstanding", "num_write_outstanding"),
     }
 )
+WITH_EFFECT = frozenset({"INTERFACE", "STREAM"})  # without them the ports are others, or a stage waits for ever
 OF_LOOPS = frozenset({"PIPELINE", "UNROLL", "LOOP_TRIPCOUNT", "DEPENDENCE"})
 OF_VARIABLES = frozenset({"ARRAY_PARTITION", "ARRAY_RESHAPE", "BIND_STORAGE", "STREAM"})
 

@@ -24,6 +24,7 @@ from openhls.frontend.pragmas import (
     NUMBERS,
     OF_LOOPS,
     OF_VARIABLES,
+    WITH_EFFECT,
     InterfaceNote,
     LoopNote,
     Notes,
@@ -161,6 +162,9 @@ class Source:
         if found is None:
             return text
         holds = self._constants.value(found.group(1))
+        kind = found.group(2).strip().partition(" ")[0].upper()
+        if holds is None and kind in WITH_EFFECT:
+            raise Unsupported(location, f"{kind} with a condition that is not known here", "write it with constants")
         if holds is None:
             self.notes.warn(location, f"the condition ({found.group(1)}) is not known here: the pragma has no effect")
         return found.group(2) if holds else ""
@@ -248,12 +252,21 @@ class Source:
             head = self._places.location(self._skip_space(before + 1)).line
             self.notes.interfaces.append(InterfaceNote(pragma, head, self._places.location(scope).line))
         elif pragma.kind in OF_VARIABLES:
+            name = (re.findall(r"\w+", pragma.options.get("variable", "")) or [""])[-1]
+            if not name or not re.search(rf"^(?!#).*\b{name}\b", self._masked, re.MULTILINE):
+                known = f"{name}, which is no variable" if name else "no variable"
+                raise Unsupported(pragma.location, f"{pragma.kind} of {known}", "name one: variable = x")
             first = self._places.location(scope).line
             last = self._places.location(self._closing[scope]).line
             self.notes.variables.append(VariableNote(pragma, first, last))
         else:
-            known = "has no effect" if pragma.kind in IGNORED else "is not known and has no effect"
-            self.notes.warn(pragma.location, f"the pragma {pragma.kind} {known}")
+            if pragma.kind not in IGNORED:
+                raise Unsupported(
+                    pragma.location,
+                    f"the pragma {pragma.kind}, which is not known",
+                    "correct its name, or leave it out",
+                )
+            self.notes.warn(pragma.location, f"the pragma {pragma.kind} has no effect")
 
     def _mark_loop(self, loop: _Loop) -> None:
         location, column = self._places.location(loop.keyword), self._places.column(loop.keyword)

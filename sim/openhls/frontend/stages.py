@@ -19,7 +19,7 @@ from openhls.frontend.memory import Memory
 from openhls.frontend.pointers import Pointers
 from openhls.frontend.streams import Streams
 from openhls.frontend.types import Pointer
-from openhls.ir import Array, Call, Dataflow, Operand, Process, Stream, Value
+from openhls.ir import Array, Call, Dataflow, Direction, Location, Operand, Process, Stream, Value
 
 
 @dataclass
@@ -32,6 +32,7 @@ class Interface:
     streams: list[tuple[str, str, int]]  # name, parameter, which stream of an array of streams
     arrays: list[tuple[str, str, Path]]
     memories: list[tuple[str, str]]  # stream of a memory port, parameter
+    queues: tuple[Location, ...]  # where the streams are declared that the process writes and reads itself
 
     def port(self, name: str) -> Stream:
         return next(port for port in self.process.streams if port.name == name)
@@ -153,7 +154,12 @@ class Stages:
     def region(self, opened: Opened, enter: Operand) -> Dataflow:
         """The region. What its stages have set is stored in the block that follows."""
         calls = in_order(opened, self.lent.keys())
-        fifos = self.streams.fifos({name for call in calls for _, name in call.streams}, self.draft.builder.location)
+        ends: dict[str, set[Direction]] = {}
+        for call in calls:
+            ports = {stream.name: stream.direction for stream in self.callees()[call.process].streams}
+            for port, name in call.streams:
+                ends.setdefault(name, set()).add(ports[port])
+        fifos = self.streams.fifos(ends, self.draft.builder.location)
         label = self.draft.names.fresh("stages")
         for _, results in opened.calls:
             for base, leaf, value in results:

@@ -81,13 +81,13 @@ def run_batch(programs: dict[str, str], out: Path, cases: int = 20) -> list[Verd
     designs = compile_designs(programs, out, verdicts)
     if designs:
         simulate.second_reader([file for design, _ in designs.values() for file in design.files])
-        choices = dict(parse_choice(text) for text in CHOICES)
+        known = dict(parse_choice(text) for text in CHOICES)
         references = {
             name: reference_text(
                 design,
                 Path(f"{name}.cpp"),
                 function,
-                choices,
+                {each: known[each] for each in known if each in design.arguments},
                 f"run_{name}",
                 {port.name: ELEMENTS for port in design.memories},
             )
@@ -111,7 +111,7 @@ def compare(name: str, reference: Path, simulation: Path, record: Path, cases: i
     words = 0
     for mode in ("stalls", "none"):
         try:
-            found = simulate.run_cases(simulation, record, mode=mode, patience=5000, model=name)
+            found = simulate.run_cases(simulation, record, mode=mode, model=name)
         except OpenHlsError as error:
             return Verdict(name, str(error))
         if found.problem:

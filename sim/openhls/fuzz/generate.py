@@ -13,8 +13,11 @@ import random
 from openhls.fuzz.expressions import Variable
 from openhls.fuzz.function import Function
 from openhls.fuzz.memory import Pointer, Transfers, pointers
+from openhls.fuzz.queues import queue_program, stage_program
 
 HEAD = "#include <ap_axi_sdata.h>\n#include <ap_fixed.h>\n#include <ap_int.h>\n#include <hls_stream.h>\n"
+STREAM_HEAD = "#include <ap_int.h>\n#include <hls_stream.h>\n"
+STREAMS = 1_000_000  # programs from this one on are about streams
 # What the arguments of every program may be; see `openhls cosim --set`.
 CHOICES = ("n=0:12", "k=-65536,-3:3,65535")
 ELEMENTS = 128  # behind each pointer
@@ -178,8 +181,17 @@ def top_name(seed: int) -> str:
     return f"fuzzed_{seed}"
 
 
+def stream_program(seed: int) -> str:
+    """C++ about streams whose top is `top_name(seed)`."""
+    rng = random.Random(seed)
+    write = queue_program if rng.random() < 0.6 else stage_program
+    return "\n".join([STREAM_HEAD, *write(rng, top_name(seed)), ""])
+
+
 def random_program(seed: int) -> str:
     """C++ whose top is `top_name(seed)`."""
+    if seed >= STREAMS:
+        return stream_program(seed)
     rng = random.Random(seed)
     kind = rng.random()
     write = dataflow_program if kind < 0.2 else packet_program if kind < 0.3 else plain_program

@@ -9,21 +9,22 @@ import pytest
 
 from openhls.backend import datapath
 from openhls.fuzz.batch import refusal, run_batch
-from openhls.fuzz.generate import random_program, top_name
+from openhls.fuzz.generate import STREAMS, random_program, top_name
 from openhls.fuzz.run import BATCH, run_seeds, still_fails
 from openhls.fuzz.shrink import shrink
 from openhls.ir import Opcode
 
 REGRESSIONS = sorted((Path(__file__).parents[1] / "regressions").glob("*.cpp"))
 PROGRAMS, QUICK = 200, 25  # of these, so many in `make test`
-BATCHES = [pytest.param(first, marks=pytest.mark.slow if first >= QUICK else ()) for first in range(0, PROGRAMS, BATCH)]
+FIRSTS = [start + at for start in (0, STREAMS) for at in range(0, PROGRAMS, BATCH)]
+BATCHES = [pytest.param(first, marks=pytest.mark.slow if first % STREAMS >= QUICK else ()) for first in FIRSTS]
 
 
 @pytest.mark.parametrize("first", BATCHES)
 def test_random_programs_are_the_same_in_hardware(first: int, tools: None) -> None:
     verdicts = run_seeds(range(first, first + BATCH))
     assert [verdict for verdict in verdicts if verdict.problem] == []
-    assert sum(bool(verdict.refused) for verdict in verdicts) <= 2
+    assert sum(bool(verdict.refused) for verdict in verdicts) <= (4 if first >= STREAMS else 2)
     assert sum(verdict.words > 0 for verdict in verdicts) > BATCH * 3 / 4
 
 
@@ -72,11 +73,36 @@ RULES = {
     "loops without braces": r"\)\n#pragma HLS PIPELINE\n",
     "loops with an iteration at least": r"\} while \(",
 }
+RULES_OF_STREAMS = {
+    "a stream of an iteration": r"for \(.*\) \{\n(?:#.*\n)?    hls::stream",
+    "a stream of a branch": r"if \(.*\{\n    hls::stream",
+    "a stream in a function of its own": r"_fill\(in0, q\d",
+    "a depth of a pragma": r"STREAM variable = q\d",
+    "a delay line": r"if \(i\d+ >= \d\) out0.write",
+    "an array of streams": r"hls::stream<.*> q\d+\[\d\];",
+    "words that are read until none is left": r"while \(!q\d+\.empty\(\)\)",
+    "static streams": r"static hls::stream<\w+> s\d",
+    "stages with streams of their own": r"_a\(in0, between, n\);",
+    "inlined stages": r"\{\n#pragma HLS INLINE\n",
+    "a region in a stage": r"_stage\d\(.*\n#pragma HLS DATAFLOW\n  hls::stream<int, \d> between",
+    "words that stay until the next run": r"^  hls::stream<int, 64> last;",
+    "words that stay until the next call": r"static hls::stream<int, 64> last;",
+}
 
 
 @functools.cache
 def first_programs() -> str:
     return "\n".join(random_program(seed) for seed in range(600))
+
+
+@functools.cache
+def first_stream_programs() -> str:
+    return "\n".join(random_program(seed) for seed in range(STREAMS, STREAMS + 300))
+
+
+@pytest.mark.parametrize("rule", RULES_OF_STREAMS)
+def test_random_programs_about_streams_have(rule: str) -> None:
+    assert re.search(RULES_OF_STREAMS[rule], first_stream_programs(), re.MULTILINE)
 
 
 @pytest.mark.parametrize("rule", RULES)

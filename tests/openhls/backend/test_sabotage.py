@@ -27,10 +27,10 @@ from openhls.backend.cosim import cosimulate, parse_choice
 from openhls.backend.design import write_design
 from openhls.backend.netlist import ONE, ZERO, NetlistError, negate
 from openhls.errors import OpenHlsError
-from openhls.frontend import pointers, whole_stores
+from openhls.frontend import pointers, streams, whole_stores
 from openhls.frontend.compile import compile_program
 from openhls.ir import FALSE, TRUE, Block, Const, Opcode, Program
-from openhls.passes import answers, flatten, forward, look_ahead, second_port
+from openhls.passes import answers, flatten, forward, look_ahead, queues, second_port
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 
@@ -568,11 +568,34 @@ SUITES = {
     ),
 }
 
+
+def queue_stands_still(patch: Patch) -> None:
+    changed(
+        patch,
+        queues.Queues,
+        "_advance",
+        lambda original, self, number, arrays, predicate: (
+            None if number is arrays.head else original(self, number, arrays, predicate)
+        ),
+    )
+
+
+def queues_are_never_new(patch: Patch) -> None:
+    patch.setattr(streams.Streams, "begin", lambda self, address, reach: None)
+
+
+def queues_too_short(patch: Patch) -> None:
+    changed(patch, queues, "_slots", lambda original, queue, regions: (max(1, original(queue, regions)[0] // 2), False))
+
+
 # Faults of the front end, each with the program that it compiles wrongly.
 FRONT_END_FAULTS: dict[str, tuple[str, Fault]] = {
     "a part of a struct counts as all of it": ("whole_structs", parts_count_as_structs),
     "parts of a struct that is stored are lost": ("whole_structs", parts_of_structs_lost),
     "a struct that was stored is not read again": ("whole_structs", structs_not_read_again),
+    "a queue gives the same word again": ("queues", queue_stands_still),
+    "a new stream has the words of the one before": ("queues", queues_are_never_new),
+    "a queue has room for too few words": ("queues", queues_too_short),
 }
 
 LIBRARY_FAULTS = {

@@ -99,6 +99,8 @@ def differences(
         ports=program.ports,
         stream_arrays=program.stream_arrays,
         sequences=program.sequences,
+        queues=program.queues,
+        layouts=program.layouts,
         folder=folder,
         top=top,
     )

@@ -21,7 +21,6 @@ using Words = hls::stream<ap_uint<32>>;
 
 # The fifth line of a program, in its top, and the words of the warning about it. No result depends on any of them.
 WARNED = {
-    "not known": ("#pragma HLS SPEED = 3", "the pragma SPEED is not known and has no effect"),
     "stable": ("#pragma HLS STABLE variable = out", "the pragma STABLE has no effect"),
     "allocation": (
         "#pragma HLS ALLOCATION operation instances = mul limit = 1",

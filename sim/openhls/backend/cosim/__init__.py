@@ -8,10 +8,11 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from openhls.backend import simulate
+from openhls.backend.cosim.causes import cause
 from openhls.backend.design import Design
 from openhls.backend.driver import build_simulation
 from openhls.backend.simulate import HARNESS, Outcome, ToolError, compiler, run_cases
@@ -31,11 +32,16 @@ class Cosimulation:
     stalled: Outcome
     free: Outcome
     reset: Outcome
+    cause: str = ""  # what is wrong with the C++, where they differ
 
     @property
     def problem(self) -> str:
         after_reset = f"after a reset: {self.reset.problem}" if self.reset.problem else ""
-        return self.stalled.problem or self.free.problem or after_reset
+        return self.explained(self.stalled.problem or self.free.problem or after_reset)
+
+    def explained(self, problem: str) -> str:
+        """A difference with its cause, if that is known."""
+        return f"{self.cause}\n{problem}" if self.cause and problem else problem
 
 
 Choices = dict[str, tuple[tuple[int, int, int], ...]]
@@ -106,7 +112,10 @@ def argument_table(design: Design, choices: Choices, sizes: dict[str, int]) -> s
             role = "kScalar" if name in scalars else "kUnused"
         items = ", ".join(f"{{{first}, {last}, {step}}}" for first, last, step in choices.get(name, DEFAULT_CHOICE))
         count = sizes.get(name, lengths.get(name, ELEMENTS))
-        arguments.append(f"    {{openhls::Role::{role}, {{{{{items}}}}}, {count}}},")
+        fields = ", ".join(
+            f"{{{each.offset}, {each.bits}, {str(each.is_signed).lower()}}}" for each in design.layouts.get(name, ())
+        )
+        arguments.append(f"    {{openhls::Role::{role}, {{{{{items}}}}}, {count}, {{{fields}}}}},")
     return "{\n" + "\n".join(arguments) + "\n  }"
 
 
@@ -122,6 +131,12 @@ def included(header: str, sources: Path | Sequence[Path], function: str) -> str:
     return "\n".join(lines)
 
 
+def queue_lines(design: Design, entry: str) -> str:
+    """C++ that names the streams that are never late (hls_stream.h)."""
+    places = ", ".join(f'{{"{Path(place.file).name}", {place.line}}}' for place in design.queues)
+    return f"static const bool queues_of_{entry} = openhls::add_queues({{{places}}});" if places else ""
+
+
 def reference_text(
     design: Design,
     sources: Path | Sequence[Path],
@@ -132,6 +147,7 @@ def reference_text(
 ) -> str:
     """The function `entry` that runs the C++ and records. `elements`: how many a pointer has, where not ELEMENTS."""
     return f"""{included("reference.hpp", sources, function)}
+{queue_lines(design, entry)}
 
 int {entry}(int argc, char** argv) {{
   const std::vector<openhls::Argument> arguments = {argument_table(design, choices, elements or {})};
@@ -148,14 +164,16 @@ def build_reference(
     choices: Choices,
     elements: dict[str, int] | None = None,
     defines: tuple[str, ...] = (),
+    more: tuple[str, ...] = (),
 ) -> Path:
-    """The program that runs the C++ and records. `function` is the top's name with its namespaces."""
+    """The program that runs the C++ and records. `function` is the top's name with its namespaces; `more` are flags of
+    g++."""
     main = design.folder / "reference.cpp"
     files = [sources.resolve()] if isinstance(sources, Path) else [each.resolve() for each in sources]
     main.write_text(reference_text(design, files, function, choices, elements=elements))
     # An access outside a buffer stops the program with its C++ line.
     checks = ("-fsanitize=address", "-g1") if design.memories else ()
-    flags = (*checks, *(f"-D{each}" for each in defines))
+    flags = (*checks, *(f"-D{each}" for each in defines), *more)
     return link_reference(main, includes, design.folder / "reference", flags)
 
 
@@ -179,9 +197,10 @@ def link_reference(main: Path, includes: tuple[Path, ...], program: Path, flags:
 
 
 def check_readable(design: Design) -> None:
-    """Verilator's lint and Yosys take the design. Raises OpenHlsError."""
+    """Verilator's lint takes the design, and Yosys, where it is installed. Raises OpenHlsError."""
     simulate.lint(list(design.files), design.top)
-    simulate.second_reader(list(design.files), design.top)
+    if simulate.has_yosys():
+        simulate.second_reader(list(design.files), design.top)
 
 
 def cosimulate(
@@ -195,23 +214,37 @@ def cosimulate(
     defines: tuple[str, ...] = (),
     choices: Choices | None = None,
     elements: dict[str, int] | None = None,
-    patience: int = 20000,
+    patience: int = simulate.PATIENCE,
+    explain: bool = False,
 ) -> Cosimulation:
-    """Run `cases` random cases through both. Raises OpenHlsError where a tool is missing or the C++ itself fails."""
+    """Run `cases` random cases through both. `explain`: where they differ, look for the cause in the C++. Raises
+    OpenHlsError where a tool is missing or the C++ itself fails."""
     check_readable(design)
-    reference = build_reference(design, sources, function, includes, choices or {}, elements, defines)
     record = design.folder / "cases.bin"
-    done = subprocess.run(
-        [str(reference), str(cases), str(seed), str(record)], capture_output=True, text=True, check=False
-    )
+
+    def run_reference(*flags: str) -> subprocess.CompletedProcess[str]:
+        program = build_reference(design, sources, function, includes, choices or {}, elements, defines, flags)
+        command = [str(program), str(cases), str(seed), str(record)]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    def run_again(flags: tuple[str, ...]) -> tuple[str, bytes] | None:
+        done = run_reference(*flags)
+        return (done.stderr, record.read_bytes()) if done.returncode == 0 else None
+
+    done = run_reference()
     if done.returncode != 0:
         said = "\n".join(done.stderr.strip().splitlines()[:12])
         raise OpenHlsError(f"the C++ itself fails with random inputs (--set, --elements), seed {seed} on:\n{said}")
-    return replayed(design, record, seed, patience)
+    found = replayed(design, record, seed, patience)
+    if not found.problem or not explain:
+        return found
+    files = (sources,) if isinstance(sources, Path) else tuple(sources)
+    return replace(found, cause=cause(design, files, run_again))
 
 
 def replayed(design: Design, record: Path, seed: int, patience: int) -> Cosimulation:
     """Run recorded cases on the RTL."""
     program = build_simulation(design)
     modes = ("stalls", "none", "resets")
-    return Cosimulation(seed, *(run_cases(program, record, mode=mode, patience=patience) for mode in modes))
+    stalled, free, reset = (run_cases(program, record, mode=mode, patience=patience) for mode in modes)
+    return Cosimulation(seed, stalled, free, reset)

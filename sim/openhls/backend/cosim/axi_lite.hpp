@@ -38,9 +38,12 @@ class AxiLite {
   void restart(std::uint32_t seed, bool stalls) {
     random_.seed(seed);
     stalls_ = stalls;
+    still_ = false;
     sends_address_ = sends_data_ = writes_ = asks_ = reads_ = false;
   }
 
+  // While nothing is sent, its pins do not change.
+  void hold_still() { still_ = true; }
   // `strobe`: a bit per byte. A model that does not answer is reported by problem().
   void write(std::uint32_t address, std::uint32_t data, unsigned strobe = 15) {
     address_ = address;
@@ -97,7 +100,9 @@ class AxiLite {
   }
 
  private:
-  const std::uint32_t& any(int width) { return any_ = static_cast<std::uint32_t>(random_()) >> (32 - width); }
+  const std::uint32_t& any(int width) {
+    return any_ = still_ ? 0 : static_cast<std::uint32_t>(random_()) >> (32 - width);
+  }
   bool open() { return !stalls_ || random_() % 3 == 0; }
   void wait(const bool& pending) {
     for (int i = 0; i < 1000 && pending; ++i) step_();
@@ -107,7 +112,7 @@ class AxiLite {
   AxiLitePins pins_;
   std::function<void()> step_;
   std::mt19937 random_;
-  bool stalls_ = false;
+  bool stalls_ = false, still_ = false;
   bool sends_address_ = false, sends_data_ = false, writes_ = false, asks_ = false, reads_ = false;
   std::uint32_t address_ = 0, data_ = 0, strobe_ = 0, any_ = 0;
   std::string problem_;

@@ -46,6 +46,9 @@ class AxiMemory {
     ar_watch_ = aw_watch_ = w_watch_ = {};
     *pins_.rvalid = *pins_.bvalid = *pins_.ar.ready = *pins_.aw.ready = *pins_.wready = 0;
   }
+  void stay_open() {
+    for (Gate* gate : {&ar_gate_, &r_gate_, &aw_gate_, &w_gate_, &b_gate_}) gate->stay_open();
+  }
   // Answers with SLVERR whatever touches these addresses; the data still goes its way.
   void fail_at(std::vector<Range> ranges) { failing_ = std::move(ranges); }
 

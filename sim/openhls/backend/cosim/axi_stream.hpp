@@ -40,6 +40,7 @@ class StreamEnd {
     gate_.choose(random, stalls);
     problem_.clear();
   }
+  void stay_open() { gate_.stay_open(); }
   void record(Words words) { words_ = std::move(words); }
   std::size_t words() const { return size_; }  // 32-bit words of a word of the stream
   const std::string& problem() const { return problem_; }

@@ -2,8 +2,9 @@
 // Drives a verilated top with recorded cases (reference.hpp), back to back, and compares all that comes out: streams,
 // results, and every byte of the buffers behind its pointers.
 //
-// Every channel stalls at random in its own way, chosen anew for each case. A job that stands still ends the run with
-// the state of each stream and memory.
+// Every channel stalls at random in its own way, chosen anew for each case. A job that waits for ever ends the run with
+// the state of each stream and memory: no word moves although every channel is open, and the model comes back to a
+// state that it had. A job that computes goes on, for `patience` cycles without a word at most.
 #pragma once
 
 #include <verilated.h>
@@ -13,9 +14,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "array_port.hpp"
@@ -25,14 +28,16 @@
 #include "job_registers.hpp"
 #include "ports.hpp"
 #include "record.hpp"
+#include "repeats.hpp"
 #include "stalls.hpp"
 
 namespace openhls {
 
-template <typename Top>
-class Harness {
+// What knows nothing of the model: several models of one program share its code.
+class AnyHarness {
  public:
-  explicit Harness(Top& top) : top_(top) {}
+  AnyHarness(const AnyHarness&) = delete;
+  AnyHarness& operator=(const AnyHarness&) = delete;
 
   // ---- what the model has; every list in the order of the record ----
 
@@ -46,6 +51,11 @@ class Harness {
     pointers_.push_back({{name, 0, [](const std::uint32_t*) {}, [](std::uint32_t*) {}}, 1, {}});
   }
   void bank(ArrayPins pins) { arrays_.emplace_back(std::move(pins), buffers_, pointers_.size() - 1); }
+  // All that the model keeps from one cycle to the next.
+  void state(const void* place, std::size_t bytes) {
+    state_ = place;
+    state_bytes_ = bytes;
+  }
   // A job starts with what the one before has left; only a reset brings the initial contents back.
   void keeps_state() { keeps_state_ = true; }
   void memory(AxiPins pins) { memories_.emplace_back(pins, buffers_, channel_); }
@@ -62,7 +72,7 @@ class Harness {
     job_ = std::make_unique<JobRegisters>(*bus_, interrupt);
   }
 
-  // Arguments: file, mode, most cycles without a transfer. Modes: "none", every channel always open and memory 100
+  // Arguments: file, mode, most cycles without a word. Modes: "none", every channel always open and memory 100
   // cycles away; "ddr4", the same with the memory of Timing::ddr4 at 300 MHz; "stalls", every channel stalls at random;
   // "resets", which stalls, too, and begins each case (of a model with state, the first) with a job that a reset ends.
   // Prints one line of JSON; 0: equal.
@@ -135,13 +145,13 @@ class Harness {
 
   // Drives the inputs of a cycle and looks at the settled outputs. True if anything moves.
   bool half_cycle() {
-    top_.ap_clk = 0;
+    clock_ = 0;
     for (auto& source : sources_) source.drive(random_);
     for (auto& sink : sinks_) sink.drive(random_);
     for (auto& memory : memories_) memory.drive(random_);
     for (auto& array : arrays_) array.drive();
     if (bus_ != nullptr) bus_->drive();
-    top_.eval();
+    evaluate_();
     bool moved = false;
     for (auto& source : sources_) moved = sample(source) || moved;
     for (auto& sink : sinks_) {
@@ -169,25 +179,25 @@ class Harness {
   }
 
   void finish_cycle() {
-    top_.ap_clk = 1;
-    top_.eval();
+    clock_ = 1;
+    evaluate_();
     for (auto& array : arrays_) array.finish();
     ++cycle_;
   }
 
   // Ends whatever runs; buses and streams are reset along with the model.
   void reset() {
-    top_.ap_rst_n = 0;
+    reset_ = 0;
     if (job_ == nullptr) *start_ = 0;
     restart();
     for (int i = 0; i < 4; ++i) {
-      top_.ap_clk = 0;
+      clock_ = 0;
       for (auto& source : sources_) source.hold();
       if (bus_ != nullptr) bus_->drive();
-      top_.eval();
+      evaluate_();
       finish_cycle();
     }
-    top_.ap_rst_n = 1;
+    reset_ = 1;
   }
 
   // Nothing is offered and nothing on its way; how each channel stalls is chosen anew.
@@ -234,7 +244,10 @@ class Harness {
       idle = half_cycle() ? 0 : idle + 1;
       done = *done_ != 0;
       finish_cycle();
-      if (idle > patience_) stuck();
+      if (done || idle < kQuiet) continue;
+      if (idle == kQuiet) open_all();
+      if (idle > kQuiet && repeats_.look(state_, state_bytes_)) stuck("the job waits for ever;");
+      if (idle > patience_) stuck("no word moved for " + std::to_string(patience_) + " cycles, and the job goes on;");
     }
     if (job_ == nullptr) *start_ = 0;
     took_ = cycle_;
@@ -267,8 +280,16 @@ class Harness {
     }
   }
 
-  void stuck() {
-    std::string state = "no word moved for " + std::to_string(patience_) + " cycles;";
+  // What may still come has time to come; then the inputs stay as they are until a word moves.
+  void open_all() {
+    for (auto& source : sources_) source.stay_open();
+    for (auto& sink : sinks_) sink.stay_open();
+    for (auto& memory : memories_) memory.stay_open();
+    if (bus_ != nullptr) bus_->hold_still();
+    repeats_.forget();
+  }
+
+  void stuck(std::string state) {
     for (auto& source : sources_) {
       state += " " + source.state() + " taken, " + (source.waits() ? "waits for the next;" : "does not take the next;");
     }
@@ -283,7 +304,14 @@ class Harness {
       problem_ = "seed " + std::to_string(seed_) + ", cycle " + std::to_string(cycle_) + ": " + what;
   }
 
-  Top& top_;
+  static constexpr std::size_t kQuiet = 2000;  // cycles; the slowest answer of a memory takes less
+
+  CData& clock_;
+  CData& reset_;
+  std::function<void()> evaluate_;
+  const void* state_ = nullptr;
+  std::size_t state_bytes_ = 0;
+  Repeats repeats_;
   std::vector<Port> scalars_;
   std::vector<Port> results_;
   std::vector<StreamSource> sources_;
@@ -307,6 +335,16 @@ class Harness {
   std::mt19937 random_;
   Stalls stalls_ = Stalls::kRandom;
   std::string problem_;
+
+ protected:
+  AnyHarness(CData& clock, CData& reset, std::function<void()> evaluate)
+      : clock_(clock), reset_(reset), evaluate_(std::move(evaluate)) {}
+};
+
+template <typename Top>
+class Harness : public AnyHarness {
+ public:
+  explicit Harness(Top& top) : AnyHarness(top.ap_clk, top.ap_rst_n, [&top] { top.eval(); }) {}
 };
 
 }  // namespace openhls

@@ -1,17 +1,62 @@
 // SPDX-License-Identifier: Apache-2.0
 // hls::stream for the reference run with g++: an unbounded queue. The calls of a dataflow region run one after the
 // other, so a stage that needs a word of a later stage stops the program with a message. An argument of the top can be
-// a source, which makes its words when they are read and keeps them. Non-blocking accesses fail at random, as they may in
-// hardware: what a program puts out must not depend on it.
+// a source, which makes its words when they are read and keeps them. Non-blocking accesses of the top fail at random,
+// as they may in hardware: what a program puts out must not depend on it. Those of a testbench do not, nor those of a
+// queue, which one function of the top writes and reads: hardware, too, knows what is in it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <deque>
 #include <functional>
+#include <initializer_list>
 #include <vector>
+
+namespace openhls {
+
+// Where a stream is declared. A file goes by its last name.
+struct Place {
+  const char* file;
+  int line;
+  static Place here(const char* path = __builtin_FILE(), int line = __builtin_LINE()) {
+    const char* last = std::strrchr(path, '/');
+    return {last == nullptr ? path : last + 1, line};
+  }
+};
+
+inline std::vector<Place>& queues() {
+  static std::vector<Place> all;
+  return all;
+}
+inline bool add_queues(std::initializer_list<Place> places) {
+  queues().insert(queues().end(), places.begin(), places.end());
+  return true;
+}
+inline bool is_queue(const Place& place) {
+  for (const Place& each : queues()) {
+    if (each.line == place.line && std::strcmp(each.file, place.file) == 0) return true;
+  }
+  return false;
+}
+
+// Exists while the top runs.
+class InTop {
+ public:
+  InTop() { ++depth(); }
+  ~InTop() { --depth(); }
+  InTop(const InTop&) = delete;
+  InTop& operator=(const InTop&) = delete;
+  static int& depth() {
+    static int depth = 0;
+    return depth;
+  }
+};
+
+}  // namespace openhls
 
 namespace hls {
 
@@ -21,8 +66,8 @@ class stream;
 template <typename T>
 class stream<T, 0> {
  public:
-  stream() = default;
-  explicit stream(const char* name) : name_(name) {}
+  explicit stream(openhls::Place place = openhls::Place::here()) : place_(place) {}
+  explicit stream(const char* name, openhls::Place place = openhls::Place::here()) : name_(name), place_(place) {}
   stream(const stream&) = delete;
   stream& operator=(const stream&) = delete;
 
@@ -78,6 +123,7 @@ class stream<T, 0> {
       std::fprintf(stderr, "reference: stream %s is polled for ever\n", name_);
       std::exit(3);
     }
+    if (openhls::InTop::depth() == 0 || openhls::is_queue(place_)) return false;
     random_ = random_ * 1664525 + 1013904223;
     return random_ >> 30 == 0;
   }
@@ -85,13 +131,15 @@ class stream<T, 0> {
   bool has_word_ = false, has_room_ = false;
   std::uint32_t random_ = 1, polls_ = 0;
   const char* name_ = "without a name";
+  openhls::Place place_;
   std::deque<T> words_;
 };
 
 template <typename T, int kDepth>
 class stream : public stream<T, 0> {
  public:
-  using stream<T, 0>::stream;
+  explicit stream(openhls::Place place = openhls::Place::here()) : stream<T, 0>(place) {}
+  explicit stream(const char* name, openhls::Place place = openhls::Place::here()) : stream<T, 0>(name, place) {}
 };
 
 }  // namespace hls

@@ -133,7 +133,7 @@ struct Passed<T*> {  // a buffer, or a scalar by reference
   void after(const Argument& argument, Record& record) {
     if (argument.role == Role::kInput || argument.role == Role::kOutput) {  // the top does not change an input
       Words& words = argument.role == Role::kInput ? record.inputs : record.outputs;
-      put_words(words, const_cast<const Element*>(value), argument.elements);
+      put_words(words, const_cast<const Element*>(value), argument.elements, argument.fields);
     } else if (argument.role == Role::kMemory) {
       const Words now = memory_words(const_cast<const Element*>(value), count);
       put_buffer(record, count * memory_bytes<Element>(), initial, now);
@@ -193,11 +193,17 @@ struct Recorded<kTop> {
     (note_buffer(buffers, std::get<kIndex>(passed)), ...);
     refuse_shared(buffers);
     if constexpr (std::is_void<Result>::value) {
-      kTop(args...);
+      {
+        const InTop running;
+        kTop(args...);
+      }
       (std::get<kIndex>(passed).after(arguments()[kIndex], record), ...);
       Recording::only().add(record);
     } else {
-      const Result result = kTop(args...);
+      const Result result = [&args...]() -> Result {
+        const InTop running;
+        return kTop(args...);
+      }();
       Bits<typename std::decay<Result>::type>::put(record.results, result);
       (std::get<kIndex>(passed).after(arguments()[kIndex], record), ...);
       Recording::only().add(record);

@@ -129,7 +129,7 @@ struct Holder<T*> {  // a buffer, or a scalar by reference
     const bool many = argument.role == Role::kMemory || argument.role == Role::kInput || argument.role == Role::kOutput;
     count = many ? argument.elements * kInner : 1;
     elements.reset(new Element[count]);
-    for (std::size_t i = 0; i < count; ++i) elements[i] = random_element(random);
+    for (std::size_t i = 0; i < count; ++i) random_element(elements[i], argument, random);
     if constexpr (kNumber) {
       if (is_given(argument.role)) elements[0] = static_cast<Element>(argument.choice.draw(random));
     }
@@ -144,23 +144,23 @@ struct Holder<T*> {  // a buffer, or a scalar by reference
     if constexpr (kNumber) {
       if (is_returned(argument.role)) Bits<Element>::put(record.results, elements[0]);
     }
-    if (argument.role == Role::kInput) put_words(record.inputs, elements.get(), count);  // the top only reads them
-    if (argument.role == Role::kOutput) put_words(record.outputs, elements.get(), count);
+    if (argument.role == Role::kInput)
+      put_words(record.inputs, elements.get(), count, argument.fields);  // the top only reads them
+    if (argument.role == Role::kOutput) put_words(record.outputs, elements.get(), count, argument.fields);
     if (argument.role == Role::kMemory) put_buffer(record, count * memory_bytes<Element>(), initial, words());
   }
   T* pass() { return reinterpret_cast<T*>(elements.get()); }
 
  private:
   static constexpr bool kNumber = kIsNumber<Element>;
-  static Element random_element(Random& random) {
+  static void random_element(Element& element, const Argument& argument, Random& random) {
     if constexpr (kNumber) {
-      return Bits<Element>::get(random_words(random, Bits<Element>::kWidth));
+      element = Bits<Element>::get(random_words(random, Bits<Element>::kWidth));
     } else {
-      static_assert(std::is_trivially_copyable<Element>::value, "an element of memory must be plain data");
-      Element element;
-      const Words words = random_words(random, 8 * sizeof element);
-      std::memcpy(&element, words.data(), sizeof element);
-      return element;
+      static_assert(!std::is_polymorphic<Element>::value, "an element of memory must be plain data");
+      Words words = random_words(random, 8 * sizeof element);
+      for (const Field& field : argument.fields) field.tidy(reinterpret_cast<std::uint8_t*>(words.data()));
+      std::memcpy(static_cast<void*>(&element), words.data(), sizeof element);
     }
   }
   Words words() const { return memory_words(elements.get(), count); }
@@ -176,6 +176,7 @@ void run_case(Result (*top)(Args...), const std::vector<Argument>& arguments, st
   Record record;
   (std::get<kIndex>(holders).prepare(arguments[kIndex], random), ...);
   (std::get<kIndex>(holders).before(arguments[kIndex], record), ...);
+  const InTop running;
   if constexpr (std::is_void<Result>::value) {
     top(std::get<kIndex>(holders).pass()...);
   } else {

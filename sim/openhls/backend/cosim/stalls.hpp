@@ -14,6 +14,8 @@ class Gate {
     mode_ = stalls == Stalls::kNone ? 0 : random() % 5;
     left_ = 0;
   }
+  // From now on it is always open.
+  void stay_open() { mode_ = 0; }
   bool open(std::mt19937& random) {
     switch (mode_) {
       case 0:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from openhls.backend import simulate
@@ -16,8 +16,10 @@ from openhls.backend.cosim import (
     check_readable,
     compile_reference,
     included,
+    queue_lines,
     replayed,
 )
+from openhls.backend.cosim.causes import cause
 from openhls.backend.design import Design
 from openhls.errors import OpenHlsError
 
@@ -55,34 +57,61 @@ def replay_testbench(
     includes: tuple[Path, ...] = (),
     defines: tuple[str, ...] = (),
     output: int = _STDERR,
-    patience: int = 200000,
+    patience: int = simulate.PATIENCE,
+    explain: bool = False,
 ) -> TestbenchRun:
     """Run the testbench as software and record each call of the top, then repeat the calls on the RTL, with stalls,
     without, and after resets. `function`: the top's name with its namespaces. `output`: where the testbench's own
-    output goes. Raises OpenHlsError where the testbench
+    output goes; `explain`: where results differ, look for the cause in the C++. Raises OpenHlsError where the testbench
     fails before it ends, and where its calls cannot be recorded."""
     check_readable(design)
-    flags = (*CHECKS, *(f"-D{each}" for each in defines))
-    recorder = design.folder / "recorder.cpp"
-    recorder.write_text(_recorder_text(design, [each.resolve() for each in sources], function))
-    compile_reference(recorder, includes, recorder.with_suffix(".o"), flags)
-    objects = _objects(benches, design.folder, includes, flags)
-    _redirect(objects, recorder.with_suffix(".o"), function)
-    program = design.folder.resolve() / "testbench"
-    simulate.run(["g++", *CHECKS, recorder.with_suffix(".o"), *objects, "-o", program])
-    record = design.folder.resolve() / "calls.bin"
-    where = benches[-1].resolve().parent
-    environment = {**os.environ, "OPENHLS_RECORD": str(record)}
-    done = subprocess.run(
-        [program], cwd=where, env=environment, stdout=output, stderr=subprocess.PIPE, text=True, check=False
-    )
+
+    def run_again(flags: tuple[str, ...]) -> tuple[str, bytes] | None:
+        said = _recorded(design, sources, function, benches, includes, defines, subprocess.DEVNULL, flags)
+        return said.stderr, _record(design).read_bytes()
+
+    done = _recorded(design, sources, function, benches, includes, defines, output)
+    record = _record(design)
     calls = int.from_bytes(record.read_bytes()[:4], "little") if record.exists() else 0
     if done.returncode < 0 or done.returncode == _FAILED or "AddressSanitizer" in done.stderr:
         said = "\n".join(done.stderr.strip().splitlines()[:12])
         raise OpenHlsError(f"the testbench failed as software:\n{said}")
     if calls == 0:
         raise OpenHlsError(f"the testbench ended with status {done.returncode} and never called {function}")
-    return TestbenchRun(done.returncode, calls, replayed(design, record, 1, patience))
+    found = replayed(design, record, 1, patience)
+    if found.problem and explain:
+        found = replace(found, cause=cause(design, (*sources, *benches), run_again))
+    return TestbenchRun(done.returncode, calls, found)
+
+
+def _record(design: Design) -> Path:
+    return design.folder.resolve() / "calls.bin"
+
+
+def _recorded(
+    design: Design,
+    sources: Sequence[Path],
+    function: str,
+    benches: Sequence[Path],
+    includes: tuple[Path, ...],
+    defines: tuple[str, ...],
+    output: int,
+    more: tuple[str, ...] = (),
+) -> subprocess.CompletedProcess[str]:
+    """Runs the testbench as software; `more` are flags of g++."""
+    flags = (*CHECKS, *(f"-D{each}" for each in defines), *more)
+    recorder = design.folder / "recorder.cpp"
+    recorder.write_text(_recorder_text(design, [each.resolve() for each in sources], function))
+    compile_reference(recorder, includes, recorder.with_suffix(".o"), flags)
+    objects = _objects(benches, design.folder, includes, flags)
+    _redirect(objects, recorder.with_suffix(".o"), function)
+    program = design.folder.resolve() / "testbench"
+    simulate.run(["g++", *CHECKS, *more, recorder.with_suffix(".o"), *objects, "-o", program])
+    environment = {**os.environ, "OPENHLS_RECORD": str(_record(design))}
+    where = benches[-1].resolve().parent
+    return subprocess.run(
+        [program], cwd=where, env=environment, stdout=output, stderr=subprocess.PIPE, text=True, check=False
+    )
 
 
 def _objects(files: Sequence[Path], folder: Path, includes: tuple[Path, ...], flags: tuple[str, ...]) -> list[Path]:
@@ -94,6 +123,7 @@ def _objects(files: Sequence[Path], folder: Path, includes: tuple[Path, ...], fl
 
 def _recorder_text(design: Design, sources: Sequence[Path], function: str) -> str:
     return f"""{included("recorder.hpp", sources, function)}
+{queue_lines(design, "top")}
 
 const std::vector<openhls::Argument>& openhls::arguments() {{
   static const std::vector<Argument> all = {argument_table(design, {}, {})};

@@ -9,6 +9,7 @@
 #include <ap_fixed.h>
 #include <ap_int.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <random>
@@ -154,18 +155,40 @@ Words memory_words(const Element* elements, std::size_t count) {
   return packed;
 }
 
-// Elements as the words of a stream, each as memory has it; the padding of a struct is 0.
+// A number in a struct: so many bits from byte `offset` on, below copies of its sign or zeros.
+struct Field {
+  std::size_t offset;
+  int bits;
+  bool is_signed;
+  std::size_t bytes() const {
+    std::size_t size = 1;
+    while (8 * size < static_cast<std::size_t>(bits)) size *= 2;
+    return size;
+  }
+  // Makes any bytes there those of a number of its type.
+  void tidy(std::uint8_t* element) const {
+    std::uint8_t* const first = element + offset;
+    const bool negative = is_signed && (first[(bits - 1) / 8] >> (bits - 1) % 8 & 1) != 0;
+    for (std::size_t bit = static_cast<std::size_t>(bits); bit < 8 * bytes(); ++bit) {
+      const auto mask = static_cast<std::uint8_t>(1u << bit % 8);
+      first[bit / 8] = static_cast<std::uint8_t>(negative ? first[bit / 8] | mask : first[bit / 8] & ~mask);
+    }
+  }
+};
+
+// Elements as the words of a stream, each as memory has it; the padding of a struct of these `fields` is 0.
 template <typename Element>
-void put_words(Words& out, const Element* elements, std::size_t count) {
+void put_words(Words& out, const Element* elements, std::size_t count, const std::vector<Field>& fields) {
   out.push_back(static_cast<std::uint32_t>(count));
   for (std::size_t i = 0; i < count; ++i) {
-    Words one;
-    if constexpr (!kIsNumber<Element> && std::is_trivially_copyable<Element>::value) {
-      Element element = elements[i];
-      __builtin_clear_padding(&element);
-      one = memory_words(&element, 1);
-    } else {
-      one = memory_words(&elements[i], 1);
+    Words one = memory_words(&elements[i], 1);
+    if (!fields.empty()) {
+      const Words whole = one;
+      std::fill(one.begin(), one.end(), 0);
+      for (const Field& field : fields) {
+        std::memcpy(reinterpret_cast<std::uint8_t*>(one.data()) + field.offset,
+                    reinterpret_cast<const std::uint8_t*>(whole.data()) + field.offset, field.bytes());
+      }
     }
     out.insert(out.end(), one.begin(), one.end());
   }
@@ -195,7 +218,8 @@ inline bool is_returned(Role role) { return role == Role::kResult || role == Rol
 struct Argument {
   Role role;
   Choice choice;
-  std::size_t elements = 0;  // of the buffer of a pointer
+  std::size_t elements = 0;     // of the buffer of a pointer
+  std::vector<Field> fields{};  // of the structs in it
 };
 
 struct Record {

@@ -8,7 +8,7 @@ from itertools import islice
 
 from openhls.frontend.llvm.module import Variable
 from openhls.frontend.types import Array, Int, Pointer, Struct, Type
-from openhls.ir import Channels, Location
+from openhls.ir import Channels, Field, Location
 
 
 class DebugInfo:
@@ -174,6 +174,28 @@ class DebugInfo:
         ):
             return self._struct(reference, bits)
         return None
+
+    def numbers(self, reference: str) -> tuple[Field, ...]:
+        """The integers that a type, or what it leads to, consists of in memory."""
+        text, tag = self.node(reference), self.entry(reference, "tag")
+        number = self.number(reference) if text.startswith("!DIBasicType") or "DICompositeType" in text else None
+        if number is not None:
+            return (Field(0, *number),)
+        if text.startswith("!DIDerivedType"):
+            return self.numbers(self.entry(reference, "baseType"))
+        found: list[Field] = []
+        for member in re.findall(r"!\d+", self.node(self.entry(reference, "elements"))):
+            if tag == "DW_TAG_array_type":
+                inner = self.numbers(self.entry(reference, "baseType"))
+                size = int(self.entry(reference, "size") or 0) // 8
+                count = int(self.entry(member, "count") or 0)
+                found = [each.moved(at * (size // count)) for at in range(count) for each in inner]
+                break
+            is_part = self.entry(member, "tag") in ("DW_TAG_member", "DW_TAG_inheritance")
+            if is_part and "DIFlagStaticMember" not in self.node(member):
+                start = int(self.entry(member, "offset") or 0) // 8
+                found += [each.moved(start) for each in self.numbers(self.entry(member, "baseType"))]
+        return tuple(found)
 
     def _array(self, reference: str) -> Type | None:
         of = self.type_of(self.entry(reference, "baseType"))

@@ -161,11 +161,13 @@ def _read_call(it: Instruction, cursor: Cursor) -> None:
         while not cursor.peek().startswith('"'):
             cursor.next()
         it.flag = "asm:" + cursor.next().strip('"')
-        return
-    callee = cursor.next()
-    it.flag = clean(callee)
-    if not callee.startswith("@"):
-        raise Unsupported(it.location, "a call through a pointer", "call the function by its name")
+        cursor.expect(",")
+        cursor.next()  # constraints
+    else:
+        callee = cursor.next()
+        it.flag = clean(callee)
+        if not callee.startswith("@"):
+            raise Unsupported(it.location, "a call through a pointer", "call the function by its name")
     cursor.expect("(")
     while not cursor.accept(")"):
         it.types.append(cursor.type())

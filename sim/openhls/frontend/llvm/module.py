@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from openhls.frontend.types import Type
-from openhls.ir import UNKNOWN, Channels, Location
+from openhls.ir import UNKNOWN, Channels, Field, Location
 
 
 @dataclass(frozen=True)
@@ -105,6 +105,7 @@ class Function:
     declared: dict[str, str] = field(default_factory=dict)  # C++ types of the parameters
     pointees: dict[str, Type] = field(default_factory=dict)  # what pointer and reference parameters lead to
     channels: dict[str, Channels] = field(default_factory=dict)  # of stream parameters with side channels
+    layouts: dict[str, tuple[Field, ...]] = field(default_factory=dict)  # of the structs that parameters lead to
     indexed: bool = False  # pointers that move have become indices
     statics: set[str] = field(default_factory=set)  # linker names of those that it or a function it calls uses
 

@@ -9,9 +9,19 @@ from openhls.errors import OpenHlsError
 from openhls.frontend.addresses import STREAM_BYTES
 from openhls.frontend.llvm.debug import DebugInfo
 from openhls.frontend.llvm.instructions import read_instruction
-from openhls.frontend.llvm.module import Block, Function, Global, Instruction, Local, Module, Static, Variable
+from openhls.frontend.llvm.module import (
+    Block,
+    Function,
+    Global,
+    Instruction,
+    Local,
+    Module,
+    Number,
+    Static,
+    Variable,
+)
 from openhls.frontend.llvm.tokens import Cursor, clean, constant_bytes
-from openhls.frontend.types import Type, Void
+from openhls.frontend.types import Struct, Type, Void
 from openhls.ir import UNKNOWN, Location
 from openhls.names import cpp_name
 
@@ -28,6 +38,7 @@ class Reader:
         self._read_tables()
         for match in re.finditer(r"^define (.*?) \{\n(.*?)^\}$", text, re.MULTILINE | re.DOTALL):
             self._read_function(match.group(1), match.group(2))
+        self._forget_guards()
         self._sort_statics()
 
     def _read_structs(self) -> None:
@@ -63,6 +74,22 @@ class Reader:
                 variable = self._debug.static(debug.group(1)) if debug else Variable(cpp_name(clean(name)), UNKNOWN)
                 self.module.statics[clean(name)] = Static(data, of, variable)
 
+    def _forget_guards(self) -> None:
+        """Static streams are made in each call: all that this says is how deep they are."""
+        streams = (name for name, kept in self.module.statics.items() if _is_stream(kept.type))
+        guards = {f"_ZGV{name.removeprefix('_Z')}" for name in streams} & self.module.statics.keys()
+        for name in guards:
+            del self.module.statics[name]
+        for block in (block for function in self.module.functions.values() for block in function.blocks.values()):
+            for it in [it for it in block.instructions if it.opcode in ("load", "store")]:
+                place = it.operands[-1]
+                if not isinstance(place, Global) or place.name not in guards:
+                    continue
+                if it.opcode == "store":
+                    block.instructions.remove(it)
+                else:
+                    it.opcode, it.operands, it.types, it.flag = "freeze", [Number(8, 0)], [it.type], ""
+
     def _sort_statics(self) -> None:
         """Global variables that nothing changes are tables; of the others, which functions use which.
 
@@ -70,7 +97,7 @@ class Reader:
         """
         for name in self._computed():
             kept = self.module.statics.get(name)
-            if kept is not None and not (kept.type.size and kept.type.size % STREAM_BYTES == 0):
+            if kept is not None and not _is_stream(kept.type):
                 del self.module.statics[name]
         changed: set[str] = set()
         for function in self.module.functions.values():
@@ -120,6 +147,8 @@ class Reader:
             function.declared[parameter] = self._debug.spelled(of)
             if (pointee := self._debug.pointee(of)) is not None:
                 function.pointees[parameter] = pointee
+                if isinstance(pointee, Struct):
+                    function.layouts[parameter] = self._debug.numbers(of)
             if channels := self._debug.channels(of):
                 function.channels[parameter] = channels
         for attribute, parameter in re.findall(
@@ -178,6 +207,11 @@ class Reader:
                 self.module.loop_starts[instruction.loop] = start
         read_instruction(instruction, cursor)
         return instruction
+
+
+def _is_stream(of: Type) -> bool:
+    """True for a stream, and for an array of streams."""
+    return of.size > 0 and of.size % STREAM_BYTES == 0
 
 
 def _changed(function: Function) -> set[str]:
