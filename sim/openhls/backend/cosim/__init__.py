@@ -180,8 +180,7 @@ def link_reference(main: Path, includes: tuple[Path, ...], program: Path, flags:
 
 def check_readable(design: Design) -> None:
     """Verilator's lint and Yosys take the design. Raises OpenHlsError."""
-    simulate.lint(list(design.files), design.top)
-    simulate.second_reader(list(design.files), design.top)
+    simulate.check_readable(list(design.files), design.top)
 
 
 def cosimulate(
