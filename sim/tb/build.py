@@ -58,8 +58,10 @@ def cocotb_version() -> str:
 
 
 def verilate(simulation: Simulation, files: list[Path]) -> None:
-    """Compile the RTL in `files` to the binary of `simulation`. Of a model only the pins and the watches can be seen from
-    Python, which keeps it fast. All paths are relative: in another copy of this tree the C++ is the same."""
+    """Compile the RTL in `files` to the binary of `simulation`.
+
+    Of a model only the pins and the watches can be seen from Python, which keeps it fast. All paths are relative, so
+    that the C++ is the same in another copy of this tree."""
     folder, top = simulation.binary, simulation.top.name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
