@@ -19,7 +19,7 @@ from tb.run import Result
 
 KEY = "verified"
 # What the run reads outside the simulation itself.
-_AROUND = [Path(__file__).with_name(name) for name in ("build.py", "run.py")] + [WATCH, Path(simulate.__file__)]
+_AROUND = [Path(__file__).with_name(name) for name in ("build.py", "run.py")] + [WATCH]
 
 
 def tools() -> dict[str, str]:

@@ -126,7 +126,8 @@ def verilate_cells(files: list[Path], top: str, model: str, folder: Path) -> Non
     run([verilator(), *options, *names, *places, *(os.path.relpath(file, folder) for file in files)], cwd=folder)
 
 
-# A small model takes longer to compile than to run.
+# A small model takes longer to compile than to run: it is not optimised.
+_SMALL_BYTES = 1 << 20  # of verilated C++
 _MODEL = ("-std=c++17", "-O0", "-DVL_TIME_CONTEXT", "-pthread", "-w")
 _PRECOMPILED = "models.hpp"
 
@@ -165,13 +166,17 @@ def library_objects(sources: Sequence[str] = RUNTIME, flags: Sequence[str] = ("-
 
 
 def compile_models(folder: Path, program: Path) -> Path:
-    """The program of a folder with small verilated models and their main.cpp."""
-    parts = sorted(path.name for path in folder.glob("V*.cpp"))
-    (folder / "design.cpp").write_text(joined([*parts, "main.cpp"]))
+    """The program of a folder with verilated models and their main.cpp."""
+    parts = sorted(folder.glob("V*.cpp"))
     shared = runtime()
-    include = [*include_paths(), "-include", str(shared / _PRECOMPILED)]
-    run(["g++", *_MODEL, *include, "-c", "design.cpp", "-o", "design.o"], cwd=folder)
-    run(["g++", "-pthread", "design.o", shared / "harness.o", *library_objects(), "-o", program.absolute()], cwd=folder)
+    if sum(path.stat().st_size for path in parts) < _SMALL_BYTES:
+        (folder / "design.cpp").write_text(joined([*(path.name for path in parts), "main.cpp"]))
+        include = [*include_paths(), "-include", str(shared / _PRECOMPILED)]
+        run(["g++", *_MODEL, *include, "-c", "design.cpp", "-o", "design.o"], cwd=folder)
+        objects = [folder / "design.o"]
+    else:
+        objects = compile_verilated(folder, ["-DVL_TIME_CONTEXT"], folder, ["main.cpp"])
+    run(["g++", "-pthread", *objects, shared / "harness.o", *library_objects(), "-o", program.absolute()], cwd=folder)
     return program
 
 

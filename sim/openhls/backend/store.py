@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is built once: folders under a hash of everything that they depend on, shared by all processes and runs.
 
-They lie in the user's cache folder, or in OPENHLS_CACHE. Those that were used least recently are removed.
+They lie in the user's cache folder, or in OPENHLS_CACHE; where that cannot be written, in the folder of temporary
+files. Those that were used least recently are removed.
 """
 
 from __future__ import annotations
@@ -23,9 +24,14 @@ IN_USE_S = 3600.0  # a folder that was used within this time is never removed
 
 def root() -> Path:
     """The folder of all that is kept."""
-    if "OPENHLS_CACHE" in os.environ:
-        return Path(os.environ["OPENHLS_CACHE"])
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kvdrive/openhls"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kvdrive/openhls"
+    place = Path(os.environ.get("OPENHLS_CACHE") or cache)
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        place = Path(tempfile.gettempdir()) / f"openhls-{os.getuid()}"
+        place.mkdir(mode=0o700, exist_ok=True)
+    return place
 
 
 def digest(parts: Iterable[str | bytes]) -> str:
