@@ -180,7 +180,7 @@ def precompiled(flags: tuple[str, ...]) -> Path:
     matters to reference.hpp, g++ reads the header itself."""
     command = reference_command((), tuple(flag for flag in flags if not flag.startswith("-D")))
     headers = [*HARNESS.glob("*.h*"), *COMMON.rglob("*.h*"), *ap_headers().rglob("*.h*")]
-    parts = [*simulate.tools(), *command, *store.texts(sorted(headers))]
+    parts: list[str | bytes] = [*simulate.tools(), *command, *store.texts(sorted(headers))]
 
     def make(folder: Path) -> None:
         (folder / "shared.hpp").write_text('#include "reference.hpp"\n')
