@@ -178,9 +178,10 @@ def compile_reference(main: Path, includes: tuple[Path, ...], target: Path, flag
 def precompiled(flags: tuple[str, ...]) -> Path:
     """A header that includes reference.hpp, precompiled for these flags of g++. Macros are left out: if one of them
     matters to reference.hpp, g++ reads the header itself."""
-    command = reference_command((), tuple(flag for flag in flags if not flag.startswith("-D")))
+    kept = tuple(flag for flag in flags if not flag.startswith("-D"))
+    command = reference_command((), kept)
     headers = [*HARNESS.glob("*.h*"), *COMMON.rglob("*.h*"), *ap_headers().rglob("*.h*")]
-    parts: list[str | bytes] = [*simulate.tools(), *command, *store.texts(sorted(headers))]
+    parts: list[str | bytes] = [*simulate.tools(), *kept, Path(__file__).read_bytes(), *store.texts(sorted(headers))]
 
     def make(folder: Path) -> None:
         (folder / "shared.hpp").write_text('#include "reference.hpp"\n')
