@@ -175,7 +175,9 @@ def compile_models(folder: Path, program: Path) -> Path:
         run(["g++", *_MODEL, *include, "-c", "design.cpp", "-o", "design.o"], cwd=folder)
         objects = [folder / "design.o"]
     else:
-        objects = compile_verilated(folder, ["-DVL_TIME_CONTEXT"], folder, ["main.cpp"])
+        insides = sorted(path.name for path in folder.glob("V*__Syms.h"))
+        (folder / "program.cpp").write_text(joined([*insides, "main.cpp"]))
+        objects = compile_verilated(folder, ["-DVL_TIME_CONTEXT"], folder, ["program.cpp"])
     run(["g++", "-pthread", *objects, shared / "harness.o", *library_objects(), "-o", program.absolute()], cwd=folder)
     return program
 
