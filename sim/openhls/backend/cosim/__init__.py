@@ -171,7 +171,8 @@ def compile_reference(main: Path, includes: tuple[Path, ...], target: Path, flag
     simulate.run(
         [*command, "-c", main.name, "-o", os.path.relpath(target, main.parent)],
         cwd=main.parent,
-        environment={"CCACHE_SLOPPINESS": "pch_defines,time_macros"},  # it takes precompiled headers then
+        # ccache takes precompiled headers then, and what was compiled in another folder.
+        environment={"CCACHE_SLOPPINESS": "pch_defines,time_macros", "CCACHE_NOHASHDIR": "1"},
     )
 
 
