@@ -70,6 +70,8 @@ def main(arguments: list[str] | None = None) -> int:
     for top in tops:
         try:
             if options.stale and not is_stale(top, console):
+                if options.record:
+                    verified.renew(top)
                 continue
             result = run_top(top, options.seed, small=options.small)
             if result.failures:

@@ -76,6 +76,16 @@ def problem(top: Top, *, root: Path = ROOT, out: Path = OUT) -> str:
     return ""
 
 
+def renew(top: Top) -> None:
+    """Note the present compiler in a valid record, so that the C++ need not be compiled again to compare its RTL."""
+    kept = manifest.load(top) or {}
+    sources = build.hash_files([ROOT / source for source in kept["sources"]])
+    if kept["source_hash"] != sources:
+        raise OpenHlsError(f"bitstreams/{top.name}.json is stale: run `make rtl KERNEL={top.name}`")
+    found = kept[KEY] | {"source_hash": sources, "compiler_hash": build.compiler_hash()}
+    manifest.save(top, kept | {KEY: found})
+
+
 def files_hash(files: Iterable[str], root: Path = ROOT) -> str:
     """One hash over names and contents. A missing file is not an empty one."""
     parts: list[str | bytes] = []

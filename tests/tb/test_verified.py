@@ -99,6 +99,23 @@ def test_another_compiler_counts_where_it_gives_other_rtl(
     assert verified.problem(top, out=out) == reason
 
 
+def test_a_record_that_is_renewed_needs_no_compilation(recorded: tuple[Top, Path], monkeypatch) -> None:
+    top, out = recorded
+    monkeypatch.setattr(build, "compiler_hash", lambda: "another")
+    compiled = []
+    monkeypatch.setattr(build, "build", lambda *a, build=build.build: compiled.append(a) or build(*a))
+    assert verified.problem(top, out=out) == ""
+    assert len(compiled) == 1
+    verified.renew(top)
+    shutil.rmtree(out)
+    assert verified.problem(top, out=out) == ""
+    assert len(compiled) == 1
+    kept = manifest.load(top)
+    manifest.save(top, kept | {"source_hash": "of other sources"})
+    with pytest.raises(OpenHlsError, match="make rtl KERNEL=page_filter"):
+        verified.renew(top)
+
+
 def test_other_tools_count(recorded: tuple[Top, Path], monkeypatch) -> None:
     top, out = recorded
     monkeypatch.setattr(verified, "tools", lambda: {"verilator": "6"})
