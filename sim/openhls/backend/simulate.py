@@ -200,20 +200,21 @@ def compile_verilated(
     """
     command = [*compiler(CLANG), "-std=c++17", "-pthread", "-w", *flags, *include_paths()]
     environment = {"CCACHE_BASEDIR": str(base)}
-    jobs = [
-        (f"{kind}_{number}", parts) for kind in ("fast", "slow") for number, parts in enumerate(_groups(folder, kind))
-    ]
-    jobs += [(Path(source).stem, [source]) for source in more]
+    sources: dict[str, str | Path] = {}
+    for kind in ("fast", "slow"):
+        for number, parts in enumerate(_groups(folder, kind)):
+            name = f"{kind}_{number}"
+            (folder / f"{name}.cpp").write_text(joined(parts))
+            sources[name] = f"{name}.cpp"
+    sources |= {Path(source).stem: source for source in more}
 
-    def compile_one(job: tuple[str, list[str]]) -> Path:
-        name, parts = job
-        (folder / f"{name}.cpp").write_text(joined(parts))
-        level = "-O0" if name.startswith("slow") else optimise
-        run([*command, level, "-c", f"{name}.cpp", "-o", f"{name}.o"], cwd=folder, environment=environment)
+    def compile_one(name: str) -> Path:
+        level = "-O0" if name.startswith("slow_") else optimise
+        run([*command, level, "-c", sources[name], "-o", f"{name}.o"], cwd=folder, environment=environment)
         return folder / f"{name}.o"
 
     with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(compile_one, jobs))
+        return list(pool.map(compile_one, sources))
 
 
 def _groups(folder: Path, kind: str) -> list[list[str]]:
