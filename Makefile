@@ -122,7 +122,11 @@ rtl: setup ## kernels to SystemVerilog in build/rtl, with schedule and manifest 
 
 .PHONY: sim
 sim: setup ## kernels' RTL against the golden model: cocotb on Verilator, cycles, coverage [KERNEL=x] [SEED=n]
-	@$(BIN)/python -m tb $(KERNEL) --seed $(SEED)
+	@$(BIN)/python -m tb $(KERNEL) --seed $(SEED) --record
+
+.PHONY: verify
+verify: setup ## the same with fewer cases, for kernels without a valid record in bitstreams/ [KERNEL=x] [SEED=n]
+	@$(BIN)/python -m tb $(KERNEL) --seed $(SEED) --small --stale --record
 
 .PHONY: estimate
 estimate: setup $(STAMPS)/system-check ## area of the kernels by Yosys, into manifests and docs/hardware.md [KERNEL=x]

@@ -24,6 +24,9 @@ COMPILER = ROOT / "sim/openhls"
 _BESIDE = (
     "fuzz/",
     "backend/cosim/",
+    "backend/driver.py",
+    "backend/simulate.py",
+    "backend/store.py",
     "cli.py",
     "config.py",
     "__main__.py",

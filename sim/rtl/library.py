@@ -4,23 +4,20 @@
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import functools
 import hashlib
 import shutil
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from openhls.backend import simulate
+from openhls.backend import simulate, store
 from openhls.backend.driver import connections
 from openhls.errors import OpenHlsError
 from rtl.build import OUT, Built, build, hash_files, stamp_of
-from rtl.kernels import Top
+from rtl.kernels import ROOT, Top
 
 HERE = Path(__file__).resolve().parent
 HARNESS = [HERE / "model.hpp", HERE / "library.hpp", *sorted(simulate.HARNESS.glob("*.hpp"))]
@@ -124,10 +121,10 @@ def library_of(top: Top, out: Path = OUT) -> Path:
 
     Raises OpenHlsError.
     """
-    with _alone(out / f"{top.name}.lock"):
+    with store.alone(out / f"{top.name}.lock"):
         stamp = stamp_of(top, out)
         built = None if stamp is not None else build(top, out)
-        key = hashlib.sha256(f"{stamp_of(top, out)} {hash_files(HARNESS)}".encode()).hexdigest()[:16]
+        key = hashlib.sha256(f"{stamp_of(top, out)} {hash_files(HARNESS)} {simulate.tools()}".encode()).hexdigest()[:16]
         library = out / top.name / f"library-{key}.so"
         if not library.exists():
             simulate.verilator()
@@ -135,15 +132,6 @@ def library_of(top: Top, out: Path = OUT) -> Path:
                 old.unlink()
             _compile(built or build(top, out), library)
     return library
-
-
-@contextmanager
-def _alone(lock: Path) -> Iterator[None]:
-    """Hold a lock, so that only one process builds at a time."""
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def compile_netlist(built: Built, files: list[Path], library: Path) -> None:
@@ -160,27 +148,10 @@ def _compile(built: Built, library: Path, verilate: Callable[[Path], None] | Non
     else:
         verilate(folder)
     (folder / "model.cpp").write_text(_model_text(built))
-    root = simulate.verilator_root() / "include"
-    paths = [
-        f"-I{HERE}",
-        f"-I{simulate.HARNESS}",
-        f"-I{folder}",
-        "-isystem",
-        str(root),
-        "-isystem",
-        str(root / "vltstd"),
-    ]
-    optimise = "-O1" if verilate is None else "-O0"  # a netlist is large and runs small jobs
-    flags = ["-std=c++17", optimise, "-fPIC", "-DVL_TIME_CONTEXT", "-pthread", "-w", *paths]
-    sources = [*(root / name for name in simulate.RUNTIME), *sorted(folder.glob("*.cpp"))]
-
-    def compile_one(source: Path) -> Path:
-        target = folder / f"{source.stem}.o"
-        simulate.run([*simulate.compiler(), *flags, "-c", source, "-o", target])
-        return target
-
-    with ThreadPoolExecutor(2) as pool:
-        objects = list(pool.map(compile_one, sources))
+    flags = ["-fPIC", "-DVL_TIME_CONTEXT", f"-I{HERE}"]
+    level = "-O1" if verilate is None else "-O0"  # a netlist is large and runs small jobs
+    objects = simulate.compile_verilated(folder, flags, ROOT, ["model.cpp"], level)
+    objects += simulate.library_objects()
     simulate.run(["g++", "-shared", "-pthread", *objects, "-o", library.with_suffix(".part")])
     library.with_suffix(".part").rename(library)
     shutil.rmtree(folder)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """bitstreams/<top>.json: the sources of a top, its ports, registers, loops, cycles and resources.
 
-The file is the same on every machine: paths are relative, and there are no dates. Figures measured on the RTL (`yosys`,
-`measured`) are kept as long as the RTL is the same, figures of the vendor's tools (`vendor`) as long as the C++ is.
+The file is the same on every machine: paths are relative, and there are no dates. What was found on the RTL is kept as
+long as the RTL is the same: figures (`yosys`, `measured`) and the record of its regression (`verified`). Figures of the
+vendor's tools (`vendor`) are kept as long as the C++ is.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from rtl.build import Built, compiler_hash, hash_files, sources_of
 from rtl.kernels import ROOT, Top
 
 FOLDER = ROOT / "bitstreams"
-MEASURED = ("yosys", "measured")
+MEASURED = ("yosys", "measured", "verified")
 _PORT = re.compile(r"^  (input|output) logic (?:\[(\d+):0\] )?(\w+),?$", re.MULTILINE)
 
 Manifest = dict[str, Any]

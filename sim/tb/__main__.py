@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make sim`: the regression of each kernel, with tables.
 
-python -m tb [KERNEL ...] [--seed N] [--small]
+python -m tb [KERNEL ...] [--seed N] [--small] [--record] [--stale]
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from rich.table import Table
 
 from openhls.errors import OpenHlsError
 from rtl.kernels import Top, all_tops, find_tops
+from tb import verified
 from tb.run import Result, run_top
 
 
@@ -40,6 +41,13 @@ def show(result: Result, console: Console) -> None:
             console.print(f"  waveform: {result.waveforms[test]}", markup=False, soft_wrap=True)
 
 
+def is_stale(top: Top, console: Console) -> bool:
+    """Say why a top must run again, if it must."""
+    reason = verified.problem(top)
+    console.print(f"{top.name}: " + (f"runs again, {reason}" if reason else "its record is valid"), soft_wrap=True)
+    return reason != ""
+
+
 def main(arguments: list[str] | None = None) -> int:
     """0: all passed; 1: a test failed or a kernel does not compile; 2: no such kernel."""
     parser = argparse.ArgumentParser(prog="python -m tb", description=__doc__)
@@ -48,6 +56,8 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--small", action="store_true", help="the reduced set of cases; coverage may have holes")
+    parser.add_argument("--record", action="store_true", help="note in bitstreams/<top>.json that the top has passed")
+    parser.add_argument("--stale", action="store_true", help="only tops without a valid record")
     options = parser.parse_args(arguments)
     console = Console()
     console.print(f"seed {options.seed}")
@@ -59,7 +69,15 @@ def main(arguments: list[str] | None = None) -> int:
     failed = False
     for top in tops:
         try:
+            if options.stale and not is_stale(top, console):
+                if options.record:
+                    verified.renew(top)
+                continue
             result = run_top(top, options.seed, small=options.small)
+            if result.failures:
+                verified.forget(top)
+            elif options.record:
+                verified.record(result, options.seed, small=options.small)
         except OpenHlsError as error:
             console.print(f"FAILED {top.name}: {error}", markup=False, soft_wrap=True)
             failed = True

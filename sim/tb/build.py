@@ -7,11 +7,12 @@ import hashlib
 import os
 import shutil
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 
-from cocotb_tools import runner
+from cocotb_tools import config
 
-from openhls.backend import simulate
+from openhls.backend import simulate, store
 from rtl.build import build, hash_files, stamp_of
 from rtl.kernels import ROOT, Top
 
@@ -20,30 +21,7 @@ WATCH = Path(__file__).resolve().parent / "common/fifo_watch.sv"
 # Bits that a kernel does not use, its names, and what the watch makes of a design are no faults here.
 _WAIVED = (*simulate.WAIVED, "PINMISSING", "WIDTHEXPAND", "WIDTHTRUNC")
 _GENERATE = ["-O3", "--assert", "--x-assign", "unique", "--x-initial", "unique", "--no-timing"]
-# The wheel's own configuration leaves these empty.
-_MAKE = {
-    "CXX": "g++",
-    "LINK": "g++",
-    "CFG_CXXFLAGS_PCH_I": "-include",
-    "CFG_LDLIBS_THREADS": "-pthread",
-    "PYTHON3": "python3",
-    "OPT_FAST": "-O1",
-    "OPT_SLOW": "-O0",
-    "OPT_GLOBAL": "-O1",
-}
-
-
-class Verilator(runner.Verilator):
-    """cocotb's runner. Of a model only the pins and the watches can be seen from Python, which keeps it fast."""
-
-    def _simulator_in_path_build_only(self) -> None:
-        self.executable = str(simulate.verilator())
-
-    def _build_command(self) -> list[list[str]]:
-        generate, make = super()._build_command()
-        make += [f"{name}={value}" for name, value in _MAKE.items()]
-        make += ["OBJCACHE=ccache"] if shutil.which("ccache") else []
-        return [[part for part in generate if part != "--public-flat-rw"], make]
+_RUNTIME = ("verilated.cpp", "verilated_dpi.cpp", "verilated_vpi.cpp", "verilated_threads.cpp")
 
 
 @dataclass(frozen=True)
@@ -62,35 +40,50 @@ class Simulation:
 def simulation_of(top: Top, *, waves: bool = False, out: Path = OUT) -> Simulation:
     """The simulation of a top, built if need be. Raises OpenHlsError where the C++ is refused."""
     found = Simulation(top, out / top.name, waves)
-    if stamp_of(top, out) is None:
-        build(top, out)
-    key = hashlib.sha256(f"{stamp_of(top, out)} {hash_files([WATCH, Path(__file__)])}".encode()).hexdigest()
-    mark = found.binary / "built.key"
-    if not mark.exists() or mark.read_text() != key:
-        verilate(found, sorted((found.folder / "rtl").glob("*.sv")))
-        mark.write_text(key)
+    with store.alone(out / f"{top.name}.lock"):
+        if stamp_of(top, out) is None:
+            build(top, out)
+        tools = (*simulate.tools(), cocotb_version())
+        made = hash_files([WATCH, Path(__file__), Path(simulate.__file__)])
+        key = hashlib.sha256(f"{stamp_of(top, out)} {made} {tools}".encode()).hexdigest()
+        mark = found.binary / "built.key"
+        if not mark.exists() or mark.read_text() != key:
+            verilate(found, sorted((found.folder / "rtl").glob("*.sv")))
+            mark.write_text(key)
     return found
 
 
+def cocotb_version() -> str:
+    return metadata.version("cocotb")
+
+
 def verilate(simulation: Simulation, files: list[Path]) -> None:
-    """Compile the RTL in `files` to the binary of `simulation`."""
-    shutil.rmtree(simulation.binary, ignore_errors=True)
-    simulation.binary.mkdir(parents=True)
-    visible = simulation.binary / "visible.vlt"
-    visible.write_text(
+    """Compile the RTL in `files` to the binary of `simulation`.
+
+    Of a model only the pins and the watches can be seen from Python, which keeps it fast. All paths are relative, so
+    that the C++ is the same in another copy of this tree."""
+    folder, top = simulation.binary, simulation.top.name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    (folder / "visible.vlt").write_text(
         "`verilator_config\n"
-        f'public_flat_rw -module "{simulation.top.name}" -var "*"\n'
+        f'public_flat_rw -module "{top}" -var "*"\n'
         'public_flat_rd -module "fifo_watch" -var "*"\n'
         'public_flat_rd -module "room_watch" -var "*"\n'
     )
     waived = [f"-Wno-{name}" for name in _WAIVED]
-    os.environ.setdefault("VERILATOR_ROOT", str(simulate.verilator_root()))
-    Verilator().build(
-        sources=[visible, *files, WATCH],
-        hdl_toplevel=simulation.top.name,
-        build_args=[*_GENERATE, *waived, *(["--trace-fst", "--trace-structs"] if simulation.waves else [])],
-        build_dir=simulation.binary,
-        timescale=("1ns", "1ps"),
-        waves=simulation.waves,
-        log_file=simulation.binary / "build.log",
-    )
+    waves = ["--trace-fst", "--trace-structs"] if simulation.waves else []
+    names = ["--cc", "--vpi", "--Mdir", ".", "--top-module", top, "--prefix", "Vtop", "--timescale", "1ns/1ps"]
+    sources = [os.path.relpath(file, folder) for file in (*files, WATCH)]
+    simulate.run([simulate.verilator(), *names, *_GENERATE, *waived, *waves, "visible.vlt", *sources], cwd=folder)
+    flags = ["-DVERILATOR=1", *(f"-DVM_TRACE{kind}={int(simulation.waves)}" for kind in ("", "_FST"))]
+    runtime = (*_RUNTIME, "verilated_fst_c.cpp") if simulation.waves else _RUNTIME
+    main = config.share_dir / "lib/verilator/verilator.cpp"
+    objects = simulate.compile_verilated(folder, flags, ROOT, [str(main)])
+    objects += simulate.library_objects(runtime, flags)
+    libraries = [f"-Wl,-rpath,{config.libs_dir}", f"-L{config.libs_dir}", "-lcocotbvpi_verilator", "-pthread"]
+    libraries += ["-llz4", "-lz"] if simulation.waves else []
+    simulate.run(["g++", *objects, *libraries, "-o", folder / top])
+    for path in (*objects, *folder.glob("*.cpp"), *folder.glob("*.h")):
+        if path.parent == folder:
+            path.unlink()

@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cocotb_tools.runner import Verilator
+
 from rtl.kernels import Top
-from tb.build import OUT, Simulation, Verilator, simulation_of
+from tb.build import OUT, Simulation, simulation_of
 
 
 @dataclass(frozen=True)

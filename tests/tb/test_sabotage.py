@@ -70,7 +70,7 @@ def faulty(verilator: None, tmp_path_factory: pytest.TempPathFactory) -> Simulat
     return simulation
 
 
-@pytest.mark.xdist_group("tb")
+@pytest.mark.xdist_group("tb-sabotage")
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_seen_and_named(fault: str, faulty: Simulation) -> None:
     number, test, text = FAULTS[fault]
@@ -78,7 +78,7 @@ def test_a_fault_is_seen_and_named(fault: str, faulty: Simulation) -> None:
     assert text in result.failures.get(test, "passed")
 
 
-@pytest.mark.xdist_group("tb")
+@pytest.mark.xdist_group("tb-sabotage")
 def test_without_a_fault_the_same_binary_passes(faulty: Simulation) -> None:
     assert simulate(faulty, 1, small=True, only=STALLS).failures == {}
 

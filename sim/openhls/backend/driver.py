@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
-from openhls.backend import simulate
+from openhls.backend import simulate, store
 from openhls.backend.axi import bus_widths
 from openhls.backend.design import Design
 from openhls.backend.outside import bank_name, read_port
@@ -17,12 +18,25 @@ from openhls.ir import Direction
 
 def build_simulation(design: Design, main: str = "") -> Path:
     """A program that drives a design through the harness, or through a main function of its own."""
-    folder = design.folder / "verilated"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    simulate.verilate(list(design.files), design.top, "Vtop", folder)
-    (folder / "main.cpp").write_text(main or main_text(design))
-    return simulate.compile_models(folder, design.folder / "simulation")
+    return build_models({"Vtop": design}, main or main_text(design))
+
+
+def build_models(designs: Mapping[str, Design], main: str) -> Path:
+    """One program of designs, by the names of their classes, and of `main`. It is built once for the same texts."""
+
+    def make(folder: Path) -> None:
+        build = folder / "build"
+        build.mkdir()
+        for model, design in designs.items():
+            simulate.verilate(list(design.files), design.top, model, build)
+        (build / "main.cpp").write_text(main)
+        simulate.compile_models(build, folder / "simulation")
+        shutil.rmtree(build)
+
+    parts = [main, *simulate.WAIVED, *simulate.shared_key(), *store.texts(simulate.LIBRARY)]
+    for model, design in designs.items():
+        parts += [model, design.top, *store.texts(design.files)]
+    return store.kept("simulation", parts, make) / "simulation"
 
 
 def connections(design: Design) -> list[str]:
@@ -110,15 +124,17 @@ def memory_ports(design: Design, argument: str) -> list[str]:
 
 
 def main_text(design: Design, model: str = "Vtop", entry: str = "main") -> str:
-    """The function `entry` that runs the class `model` on recorded cases."""
+    """The function `entry` that runs the class `model` on recorded cases. Arguments +name=value are the design's."""
     body = "\n  ".join(connections(design))
     return f"""#include "harness.hpp"
 #include "{model}.h"
 
 int {entry}(int argc, char** argv) {{
+  Verilated::commandArgs(argc, argv);
+  while (argc > 0 && argv[argc - 1][0] == '+') --argc;
   Verilated::randReset(2);  // what has no reset starts with random bits
   {model} top;
-  openhls::Harness<{model}> harness(top);
+  openhls::Harness harness(top);
   harness.state(top.rootp->vlSymsp, sizeof *top.rootp->vlSymsp);
   {body}
   return harness.run(argc, argv);

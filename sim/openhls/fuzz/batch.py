@@ -12,7 +12,7 @@ from pathlib import Path
 from openhls.backend import simulate
 from openhls.backend.cosim import link_reference, parse_choice, reference_text
 from openhls.backend.design import Design, write_design
-from openhls.backend.driver import main_text
+from openhls.backend.driver import build_models, main_text
 from openhls.errors import OpenHlsError, Unsupported
 from openhls.frontend.compile import compile_program
 from openhls.fuzz.generate import CHOICES, ELEMENTS
@@ -54,7 +54,7 @@ def compile_designs(programs: dict[str, str], out: Path, verdicts: dict[str, Ver
         try:
             program = compile_program(source, name)
             design = write_design(program, name, out / name)
-            simulate.verilate(list(design.files), design.top, f"V{name}", out / "verilated")
+            simulate.lint(list(design.files), design.top)
             designs[name] = design, program.function
         except Unsupported as error:
             verdicts[name] = refusal(name, str(error).replace(f"{out}/", ""))
@@ -76,7 +76,7 @@ def run_batch(programs: dict[str, str], out: Path, cases: int = 20) -> list[Verd
     `out` is emptied. Raises OpenHlsError if a tool is missing or g++ does not take the programs.
     """
     shutil.rmtree(out, ignore_errors=True)
-    (out / "verilated").mkdir(parents=True)
+    out.mkdir(parents=True)
     verdicts: dict[str, Verdict] = {}
     designs = compile_designs(programs, out, verdicts)
     if designs:
@@ -95,9 +95,9 @@ def run_batch(programs: dict[str, str], out: Path, cases: int = 20) -> list[Verd
         }
         (out / "reference.cpp").write_text(dispatched(references))
         reference = link_reference(out / "reference.cpp", (), out / "reference", QUICK)
-        models = {name: main_text(design, f"V{name}", f"run_{name}") for name, (design, _) in designs.items()}
-        (out / "verilated/main.cpp").write_text(dispatched(models))
-        simulation = simulate.compile_models(out / "verilated", out / "simulation", *QUICK)
+        mains = {name: main_text(design, f"V{name}", f"run_{name}") for name, (design, _) in designs.items()}
+        models = {f"V{name}": design for name, (design, _) in designs.items()}
+        simulation = build_models(models, dispatched(mains))
         for name in designs:
             verdicts[name] = compare(name, reference, simulation, out / f"{name}.bin", cases)
     return [verdicts[name] for name in programs]

@@ -44,6 +44,7 @@ class Report:
     marks: dict[str, tuple[int, int]] = field(default_factory=dict)
     cycles: list[tuple[str, int, int]] = field(default_factory=list)
     most_outstanding: dict[str, int] = field(default_factory=dict)  # the most read bursts in flight, by bundle
+    files: list[str] = field(default_factory=list)  # of this project that the simulation has read
 
     def take_marks(self, fifos: Iterable[Fifo]) -> None:
         self.marks = {fifo.name: (fifo.depth, fifo.high_water) for fifo in fifos}
@@ -55,6 +56,7 @@ class Report:
             **head,
             "coverage": self.coverage.bins,
             "fifos": [{"fifo": name, "depth": depth, "high_water": high} for name, (depth, high) in self.marks.items()],
+            "files": self.files,
             "most_outstanding_reads": self.most_outstanding,
             "cycles": [
                 {"job": label, "measured": measured, "stated": stated} for label, measured, stated in self.cycles

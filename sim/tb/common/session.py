@@ -21,6 +21,7 @@ from tb.common.axis import Sink, Source
 from tb.common.bench import Bench
 from tb.common.control import AUTO_RESTART, CONTROL, START, Control
 from tb.common.memory import IDEAL, Memory, Timing
+from tb.common.reads import project_files
 from tb.common.report import Report
 
 LINGER = 20  # cycles after a job in which no further word may come
@@ -86,6 +87,7 @@ class Session:
             REPORT.most_outstanding[port.name] = max(port.most_outstanding, REPORT.most_outstanding.get(port.name, 0))
             for name, times in port.bursts.items():
                 REPORT.coverage.count("bursts", name, times)
+        REPORT.files = project_files()
         REPORT.save(Path(os.environ["TB_REPORT"]), {"top": self.top.name, "seed": self.seed})
 
     async def reset(self) -> None:

@@ -12,12 +12,14 @@ from typing import Any
 import cocotb
 
 from rtl.kernels import find_tops
+from tb.common import reads
 from tb.common.bench import PATIENCE
 from tb.common.control import CONTROL, IDLE, START
 from tb.common.kernel import Case, Scoreboard
 from tb.common.memory import IDEAL
 from tb.common.session import LINGER, REPORT, Job, Outcome, Session
 
+reads.watch()
 (_TOP,) = find_tops(os.environ["TB_TOP"])
 _DRIVER = import_module(f"tb.{_TOP.kernel}.driver")
 SCOREBOARD: Scoreboard = import_module(f"tb.{_TOP.kernel}.scoreboard").make(_TOP)

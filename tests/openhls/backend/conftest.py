@@ -111,24 +111,24 @@ class Ran:
 Runner = Callable[[Program, list[Case]], Ran]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def tools(verilator: None) -> None:
     """Skips where a simulator is missing."""
     if shutil.which("yosys") is None:
         pytest.skip("Yosys is missing: apt install yosys")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def new_block() -> type[BlockWriter]:
     return BlockWriter
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def new_case() -> type[Case]:
     return Case
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def transfer() -> ModuleType:
     """transfer.py beside this file (test folders are no packages)."""
     spec = importlib.util.spec_from_file_location("openhls_transfer", Path(__file__).with_name("transfer.py"))
@@ -139,12 +139,12 @@ def transfer() -> ModuleType:
     return module
 
 
-@pytest.fixture
-def write_record(tmp_path: Path) -> Callable[[Program, list[Case]], Path]:
-    """Cases as a file for the harness."""
+@pytest.fixture(scope="session")
+def write_record() -> Callable[[Path, Program, list[Case]], Path]:
+    """Cases as a file for the harness, in a folder."""
 
-    def write(program: Program, cases: list[Case]) -> Path:
-        path = tmp_path / "cases.bin"
+    def write(folder: Path, program: Program, cases: list[Case]) -> Path:
+        path = folder / "cases.bin"
         path.write_bytes(record(program, cases))
         return path
 
@@ -152,14 +152,13 @@ def write_record(tmp_path: Path) -> Callable[[Program, list[Case]], Path]:
 
 
 @pytest.fixture
-def run_rtl(tools: None, write_record: Callable[[Program, list[Case]], Path], tmp_path: Path) -> Runner:
+def run_rtl(tools: None, write_record: Callable[[Path, Program, list[Case]], Path], tmp_path: Path) -> Runner:
     """Compiles, lints, reads with Yosys, and runs; the caller looks at the problems."""
 
     def run(program: Program, cases: list[Case]) -> Ran:
         design = write_design(program, program.top, tmp_path)
-        simulate.lint(list(design.files), design.top)
-        simulate.second_reader(list(design.files), design.top)
-        path = write_record(program, cases)
+        simulate.check_readable(list(design.files), design.top)
+        path = write_record(tmp_path, program, cases)
         model = build_simulation(design)
         modes = ("stalls", "none", "resets")
         return Ran(design, *(simulate.run_cases(model, path, mode=mode, patience=3000) for mode in modes))

@@ -174,7 +174,8 @@ struct Bench {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  Verilated::commandArgs(argc, argv);
   Verilated::randReset(2);
   Bench bench;
   bench.reset();

@@ -33,7 +33,7 @@ KERNELS = {
 def compared(
     source: Path, top: str, out: Path, choices: tuple[str, ...], cases: int, sizes: tuple[str, ...] = ()
 ) -> tuple[Design, Cosimulation]:
-    includes = (ROOT / "hls",)
+    includes = (ROOT / "hls",) if source.is_relative_to(ROOT / "hls") else ()
     program = compile_program(source, top, includes)
     design = write_design(program, top, out)
     sets = dict(parse_choice(text) for text in choices)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from openhls.backend import simulate
+from openhls.backend import simulate, store
 from openhls.backend.cosim.causes import cause
 from openhls.backend.design import Design
 from openhls.backend.driver import build_simulation
@@ -177,30 +177,48 @@ def build_reference(
     return link_reference(main, includes, design.folder / "reference", flags)
 
 
+def reference_command(includes: tuple[Path, ...], flags: tuple[str, ...] = ()) -> list[str]:
+    """How the C++ is compiled as software."""
+    paths = [f"-I{HARNESS}", f"-I{COMMON}", *(f"-I{include.resolve()}" for include in includes)]
+    return ["-std=c++17", "-O1", "-w", "-D__VITIS_HLS__", *flags, *paths, "-isystem", str(ap_headers())]
+
+
 def compile_reference(main: Path, includes: tuple[Path, ...], target: Path, flags: tuple[str, ...] = ()) -> None:
     """The C++ as software, an object file."""
-    paths = [
-        f"-I{HARNESS}",
-        f"-I{COMMON}",
-        *(f"-I{include.resolve()}" for include in includes),
-        "-isystem",
-        str(ap_headers()),
-    ]
-    command = [*compiler(), "-std=c++17", "-O1", "-w", "-D__VITIS_HLS__", *flags, *paths]
-    simulate.run([*command, "-c", main.name, "-o", os.path.relpath(target, main.parent)], cwd=main.parent)
+    command = [*compiler(), *reference_command(includes, flags)]
+    simulate.run(
+        [*command, "-c", main.name, "-o", os.path.relpath(target, main.parent)],
+        cwd=main.parent,
+        # ccache takes precompiled headers then, and what was compiled in another folder.
+        environment={"CCACHE_SLOPPINESS": "pch_defines,time_macros", "CCACHE_NOHASHDIR": "1"},
+    )
+
+
+def precompiled(flags: tuple[str, ...]) -> Path:
+    """A header that includes reference.hpp, precompiled for these flags of g++. Macros are left out: if one of them
+    matters to reference.hpp, g++ reads the header itself."""
+    kept = tuple(flag for flag in flags if not flag.startswith("-D"))
+    command = reference_command((), kept)
+    headers = [*HARNESS.glob("*.h*"), *COMMON.rglob("*.h*"), *ap_headers().rglob("*.h*")]
+    parts: list[str | bytes] = [*simulate.tools(), *kept, Path(__file__).read_bytes(), *store.texts(sorted(headers))]
+
+    def make(folder: Path) -> None:
+        (folder / "shared.hpp").write_text('#include "reference.hpp"\n')
+        simulate.run(["g++", *command, "-x", "c++-header", "shared.hpp", "-o", "shared.hpp.gch"], cwd=folder)
+
+    return store.kept("header", parts, make) / "shared.hpp"
 
 
 def link_reference(main: Path, includes: tuple[Path, ...], program: Path, flags: tuple[str, ...] = ()) -> Path:
-    compile_reference(main, includes, program.with_suffix(".o"), flags)
+    """The program of a `main` that includes reference.hpp first."""
+    compile_reference(main, includes, program.with_suffix(".o"), (*flags, "-include", str(precompiled(flags))))
     simulate.run(["g++", *flags, program.with_suffix(".o"), "-o", program])
     return program
 
 
 def check_readable(design: Design) -> None:
     """Verilator's lint takes the design, and Yosys, where it is installed. Raises OpenHlsError."""
-    simulate.lint(list(design.files), design.top)
-    if simulate.has_yosys():
-        simulate.second_reader(list(design.files), design.top)
+    simulate.check_readable(list(design.files), design.top)
 
 
 def cosimulate(

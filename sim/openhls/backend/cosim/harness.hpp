@@ -33,11 +33,12 @@
 
 namespace openhls {
 
-// What knows nothing of the model: several models of one program share its code.
-class AnyHarness {
+class Harness {
  public:
-  AnyHarness(const AnyHarness&) = delete;
-  AnyHarness& operator=(const AnyHarness&) = delete;
+  template <typename Top>
+  explicit Harness(Top& top) : clock_(top.ap_clk), reset_(top.ap_rst_n), evaluate_([&top] { top.eval(); }) {}
+  Harness(const Harness&) = delete;
+  Harness& operator=(const Harness&) = delete;
 
   // ---- what the model has; every list in the order of the record ----
 
@@ -76,34 +77,7 @@ class AnyHarness {
   // cycles away; "ddr4", the same with the memory of Timing::ddr4 at 300 MHz; "stalls", every channel stalls at random;
   // "resets", which stalls, too, and begins each case (of a model with state, the first) with a job that a reset ends.
   // Prints one line of JSON; 0: equal.
-  int run(int argc, char** argv) {
-    if (argc != 4) return 2;
-    record_.load(argv[1]);
-    const std::string mode = argv[2];
-    stalls_ = mode == "stalls" || mode == "resets" ? Stalls::kRandom : Stalls::kNone;
-    if (mode == "none") channel_ = Channel(Timing::ideal(300, 100));
-    if (mode == "ddr4") channel_ = Channel(Timing::ddr4(300));
-    patience_ = std::strtoul(argv[3], nullptr, 10);
-    reset();
-    std::string cycles;
-    const std::uint32_t cases = record_.next();
-    for (std::uint32_t i = 0; i < cases && problem_.empty(); ++i) {
-      seed_ = record_.next();
-      random_.seed(seed_);
-      const std::size_t at = record_.position();
-      if (mode == "resets" && (i == 0 || !keeps_state_)) {
-        prepare();
-        run_some();
-        reset();
-        record_.rewind(at);
-      }
-      const std::size_t took = run_case();
-      cycles += (i == 0 ? "" : ", ") + std::to_string(took);
-    }
-    std::printf("{\"cases\": %u, \"words\": %zu, \"cycles\": [%s], \"problem\": \"%s\"}\n", cases, compared_,
-                cycles.c_str(), problem_.c_str());
-    return problem_.empty() ? 0 : 1;
-  }
+  int run(int argc, char** argv);  // in harness.cpp, which is compiled once for all models
 
  private:
   // A pointer argument: the port that takes its address, and a buffer.
@@ -335,16 +309,6 @@ class AnyHarness {
   std::mt19937 random_;
   Stalls stalls_ = Stalls::kRandom;
   std::string problem_;
-
- protected:
-  AnyHarness(CData& clock, CData& reset, std::function<void()> evaluate)
-      : clock_(clock), reset_(reset), evaluate_(std::move(evaluate)) {}
-};
-
-template <typename Top>
-class Harness : public AnyHarness {
- public:
-  explicit Harness(Top& top) : AnyHarness(top.ap_clk, top.ap_rst_n, [&top] { top.eval(); }) {}
 };
 
 }  // namespace openhls

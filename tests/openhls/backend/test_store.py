@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is built once for the same text, by whichever process comes first."""
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from openhls.backend import simulate, store
+from openhls.backend.cosim import check_readable
+from openhls.backend.design import Design, write_design
+from openhls.backend.driver import build_simulation
+from openhls.frontend.compile import compile_program
+
+SOURCE = "int top(int a) { return a + 1; }\n"
+
+
+@pytest.fixture(autouse=True)
+def own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("OPENHLS_CACHE", str(tmp_path / "store"))
+    return tmp_path / "store"
+
+
+def make(folder: Path) -> None:
+    (folder / "made").write_text("")
+
+
+def refuse(folder: Path) -> None:
+    (folder / "half").write_text("")
+    raise simulate.ToolError("refused")
+
+
+def test_equal_parts_are_made_once_and_others_anew() -> None:
+    made = store.kept("kind", ["a", "bc"], make)
+    assert store.kept("kind", ["a", "bc"], refuse) == made
+    assert (made / "made").exists()
+    for parts in (["ab", "c"], ["a", "bc", ""], ["bc", "a"]):
+        with pytest.raises(simulate.ToolError):
+            store.kept("kind", parts, refuse)
+    with pytest.raises(simulate.ToolError):
+        store.kept("other kind", ["a", "bc"], refuse)
+
+
+def test_what_fails_leaves_nothing(own_store: Path) -> None:
+    with pytest.raises(simulate.ToolError):
+        store.kept("kind", ["a"], refuse)
+    assert [path for path in own_store.iterdir() if path.is_dir()] == []
+
+
+def test_of_processes_at_the_same_time_one_builds(own_store: Path, tmp_path: Path) -> None:
+    text = (
+        "import os, sys; from pathlib import Path; from openhls.backend import store\n"
+        "def make(folder):\n"
+        "    with open(sys.argv[1], 'a') as log: log.write('made\\n')\n"
+        "store.kept('kind', ['a'], make)\n"
+    )
+    command = [sys.executable, "-c", text, str(tmp_path / "log")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: subprocess.run(command, env=environment, check=True), range(4)))
+    assert (tmp_path / "log").read_text() == "made\n"
+
+
+def test_what_was_used_least_recently_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    places = [
+        store.kept("kind", [str(number)], lambda folder: (folder / "data").write_bytes(bytes(100)))
+        for number in range(4)
+    ]
+    for age, place in enumerate(places):
+        os.utime(place, (1e9 - age, 1e9 - age))
+    monkeypatch.setattr(store, "LIMIT_BYTES", 350)
+    store.kept("kind", ["new"], make)
+    assert [place.exists() for place in places] == [True, True, True, False]
+    monkeypatch.setattr(store, "LIMIT_BYTES", 0)
+    new = store.kept("kind", ["newest"], make)
+    assert [place.exists() for place in places] == [False] * 4
+    assert new.exists()  # it may be in use
+
+
+def designed(folder: Path, text: str) -> Design:
+    folder.mkdir()
+    (folder / "top.cpp").write_text(text)
+    return write_design(compile_program(folder / "top.cpp", "top"), "top", folder)
+
+
+def test_a_design_is_built_once_wherever_it_lies(tools: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the tools, the second time; other hardware and other main functions are built anew."""
+    monkeypatch.setattr(simulate, "compile_models", lambda _, program: program.write_text("compiled"))
+    first, same = (designed(tmp_path / name, SOURCE) for name in ("first", "same"))
+    other = designed(tmp_path / "other", SOURCE.replace("1", "2"))
+    built = build_simulation(first)
+    check_readable(first)
+    simulate.tools()
+    monkeypatch.setattr(simulate, "run", lambda command, **_: pytest.fail(f"{command} ran"))
+    assert build_simulation(same) == built
+    check_readable(same)
+    for work in (lambda: build_simulation(other), lambda: check_readable(other), lambda: build_simulation(same, "int")):
+        with pytest.raises(pytest.fail.Exception):
+            work()
