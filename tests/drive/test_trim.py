@@ -49,6 +49,17 @@ def test_trimmed_pages_are_used_again(make_drive, check):
         assert host.trim().status == OK
 
 
+def test_rows_that_a_trim_takes_out_of_a_page_survive_a_kill(host):
+    """They replace the rows behind the pages, which the journal has already."""
+    rows = halves(np.random.default_rng(4), 1, 70, 64)  # two pages and six rows
+    assert host.append(rows, options=abi.AppendOption.APPEND_FUA).status == OK
+    assert host.trim(from_token=40).status == OK
+    assert host.flush().status == OK
+    host.drive.inject("power_cut")
+    host.reopen()
+    assert host.drive.rows(1, 0, 0, 0).tobytes() == rows[0, :40].tobytes()
+
+
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("append"), st.integers(0, 1), st.integers(1, 80)),

@@ -104,6 +104,15 @@ def test_shared_blocks_count_once(index):
     assert (index.bytes(), index.blocks(), index.count()) == (0, 0, 0)
 
 
+def test_blocks_stay_that_an_older_session_shares(index):
+    ids = list(range(14))
+    older, younger = add(index, ids), add(index, [*ids[:8], 1, 2, 3, 4])
+    with index.transaction():
+        index.remove(younger)
+    assert index.bytes() == (3 * BLOCK + 2) * 10
+    assert found(index, ids) == (3, [older])
+
+
 def test_a_session_grows(index):
     ids = list(range(14))
     number = add(index, ids[:6])

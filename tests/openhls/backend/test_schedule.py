@@ -154,6 +154,17 @@ def test_other_writes_take_turns(new_block) -> None:
     assert order_of(body, schedule_block(body, CLOCK)) == [(0, "read"), (0, "write"), (1, "write")]
 
 
+def test_writes_under_either_condition_and_without_one_take_turns(new_block) -> None:
+    """`a or b` can hold where `a` does not."""
+    block = new_block("b")
+    word = block("read", w=8, to="in")
+    a, b = (block("extract", word, w=1, low=low) for low in (0, 1))
+    block("write", word, to="out", when=block("or", a, b))
+    block("write", Const(8, 7), to="out", when=block("xor", a, Const(1, 1)))
+    body = Body(block.block().operations, {})
+    assert order_of(body, schedule_block(body, CLOCK)) == [(0, "read"), (0, "write"), (1, "write")]
+
+
 def test_a_write_leaves_before_a_later_read_waits(new_block) -> None:
     block = new_block("b")
     block("write", Const(8, 7), to="request")
