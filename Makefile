@@ -188,6 +188,10 @@ test: setup $(STAMPS)/system-check $(STAMPS)/system-fuzz $(STAMPS)/xrt ## everyt
 time-setup: setup ## how long `make run` and `make test` take in fresh clones; half an hour alone on the machine -> CONTRIBUTING.md
 	@PYTHONPATH=sim:scripts $(BIN)/python scripts/time_setup.py --write
 
+.PHONY: mutations
+mutations: setup ## seeded faults of tests/mutations.toml: each must be found by the tests that it names; ten minutes [ONLY=NAME or part]
+	@$(BIN)/python scripts/seeded_faults.py $(if $(ONLY),--only $(ONLY))
+
 .PHONY: sim-long
 sim-long: setup ## long attention jobs on the RTL (s = 32768, g = 5, SparF), compared with the golden model
 	@$(BIN)/python -m pytest -q -m slow tests/rtl/test_long.py
