@@ -233,7 +233,7 @@ def test_connections_that_ask_for_nothing_shut_nobody_out(served):
 
 
 def test_a_connection_that_asks_for_nothing_ends(serve):
-    server, place = serve(greeting_timeout=0.1)
+    server, place = serve(greeting_timeout=0.5)
     pairs = QueuePairs.connect(place, 1 << 22)
     with silent_connection(place) as connection:
         connection.settimeout(20)
