@@ -2,6 +2,7 @@
 #include "storage/mapping.hpp"
 
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -86,6 +87,9 @@ void Mapping::populate(std::uint64_t at, std::uint64_t next, std::uint64_t end) 
   if (next < end) ::madvise(data_ + next, std::min(kReadBytes, end - next), MADV_WILLNEED);
   if (populated(at, next)) return;
   const int failed = errno;
+  struct stat status{};
+  const bool whole = ::fstat(file_, &status) == 0 && static_cast<std::uint64_t>(status.st_size) >= offset_ + next;
+  if (!whole) throw std::system_error(failed, std::generic_category(), "madvise");  // what was cut off is no hole
   while (at < next) {
     const off_t found = ::lseek(file_, static_cast<off_t>(offset_ + at), SEEK_DATA);
     const bool none = found < 0 && errno == ENXIO;  // only a hole up to the end of the file
