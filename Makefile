@@ -177,11 +177,16 @@ fuzz-rtl: setup $(STAMPS)/system-check ## random programs as g++ and as RTL; a f
 hls-score: setup ## how many designs with a hls_config.cfg below a folder openhls takes as they are, and verifies SUITE=FOLDER
 	@$(BIN)/python scripts/hls_score.py $(or $(SUITE),$(error say which folder: make $@ SUITE=FOLDER)) --jobs $(JOBS) --list --verify $(if $(PAGE),--page $(PAGE))
 
+# The kernels of engine hls, which are otherwise compiled when they are first used: at once, without anybody waiting.
+$(STAMPS)/kernels: $(STAMPS)/native
+	@scripts/step.sh "kernels of engine hls" $(BIN)/python sim/compiled --jobs $(JOBS) $$($(BIN)/python sim/compiled --list)
+	@touch $@
+
 # tests/shared/durations.py orders the tests.
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder
 
 .PHONY: test
-test: setup $(STAMPS)/system-check $(STAMPS)/system-fuzz $(STAMPS)/xrt ## everything that CI runs
+test: setup $(STAMPS)/kernels $(STAMPS)/system-check $(STAMPS)/system-fuzz $(STAMPS)/xrt ## everything that CI runs
 	@$(PYTEST) --store-durations -m "not slow" $(PYTEST_ARGS)
 
 .PHONY: time-setup
@@ -200,7 +205,7 @@ sim-long: setup ## long attention jobs on the RTL (s = 32768, g = 5, SparF), com
 FULL = $(addprefix $(STAMPS)/,system-check system-fuzz system-arm page xrt pnr-ecp5 pnr-gowin smollm2 lm-eval llama)
 
 .PHONY: test-full
-test-full: setup $(FULL) ## the tests and the slow ones
+test-full: setup $(STAMPS)/kernels $(FULL) ## the tests and the slow ones
 	@$(PYTEST) $(PYTEST_ARGS)
 
 .PHONY: lint

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import shutil
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -22,12 +24,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="compiled", description=__doc__)
     parser.add_argument("kernels", nargs="*", metavar="KERNEL")
     parser.add_argument("--list", action="store_true", help="print the names of all kernels, and make none")
+    parser.add_argument("--jobs", type=int, default=1, help="kernels at a time")
     parser.add_argument("--out", type=Path, help="copy each shared object to this folder, as KERNEL.so")
     options = parser.parse_args()
     if options.list:
         print("\n".join(kernels()))
         return 0
     try:
+        if options.jobs > 1:
+            make_together(options.kernels, options.jobs)
         for number, name in enumerate(options.kernels):
             with Progress(name, number + 1, len(options.kernels)):
                 path = shared_object([name])
@@ -42,6 +47,21 @@ def main() -> int:
         print(f"the kernel {name} was not compiled: start again")
         return 130
     return 0
+
+
+def make_together(names: list[str], jobs: int) -> None:
+    """Make several kernels at a time. Prints one line of ninja's form for each. Exits where one cannot be compiled."""
+    done = itertools.count(1)
+
+    def make(name: str) -> None:
+        try:
+            shared_object([name])
+        except (BuildError, OSError) as error:
+            sys.exit(f"the kernel {name} cannot be compiled: {error}")
+        print(f"[{next(done)}/{len(names)}] {name}", flush=True)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(make, names))
 
 
 class Progress:

@@ -33,7 +33,8 @@ def _undefined(sources: tuple[Path, ...], run: Run) -> str:
     for file, line, what in re.findall(
         r"^(\S+?):(\d+):\d+: runtime error: (.*)$", done[0] if done else "", re.MULTILINE
     ):
-        if Path(file).resolve().parent in folders:
+        # By its name: with a compiler cache, the folder may be that of a copy compiled earlier.
+        if any((folder / Path(file).name).is_file() for folder in folders):
             return f"{Path(file).name}:{line}: undefined behaviour of the C++: {what}; repair it first"
     return ""
 
