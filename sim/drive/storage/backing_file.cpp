@@ -63,7 +63,8 @@ BackingFile::BackingFile(const std::filesystem::path& path, Access access)
     struct stat status{}, named{};
     if (::fstat(cached_, &status) != 0) fail("fstat");
     if (!S_ISREG(status.st_mode)) refuse_file(path, "it is no regular file");
-    if (::flock(cached_, (read_only() ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0) refuse_file(path, "another drive has it open");
+    if (::flock(cached_, (read_only() ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0)
+      refuse_file(path, "another drive has it open");
     // The name may belong to another file by now: this one was replaced or removed after it was opened.
     const bool same =
         ::stat(path.c_str(), &named) == 0 && named.st_dev == status.st_dev && named.st_ino == status.st_ino;
