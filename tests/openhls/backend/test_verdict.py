@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What cosim says can be relied on: it finds no fault where there is none, and names one of the C++ as the cause."""
 
-import re
 from pathlib import Path
 
 import pytest
@@ -54,16 +53,12 @@ UNWRITTEN = """void top(hls::stream<ap_uint<32>>& in, hls::stream<ap_axiu<32, 0,
 @pytest.mark.parametrize(
     ("text", "cause"),
     [
-        (UNDEFINED, r"top.cpp:7: undefined behaviour of the C\+\+: signed integer overflow"),
-        # What stands in a field that is never written may be the same in both runs by chance, but not in both fields.
-        (
-            UNWRITTEN,
-            r"stream out, word 0 \((keep|strb|keep, strb)\) depends on variables or fields that the C\+\+ never writes",
-        ),
+        (UNDEFINED, "top.cpp:7: undefined behaviour of the C++: signed integer overflow"),
+        (UNWRITTEN, "stream out, word 0 (keep, strb) depends on variables or fields that the C++ never writes"),
     ],
 )
 def test_a_fault_of_the_cpp_is_named_as_the_cause(text: str, cause: str, tools: None, tmp_path: Path) -> None:
-    assert re.match(cause, compared(text, tmp_path).problem)
+    assert compared(text, tmp_path).problem.startswith(cause)
 
 
 # What ends a job that does not come to an end, in three ways.
