@@ -7,14 +7,14 @@ from pathlib import Path
 
 from kvdrive.doctor.finding import Finding, State
 from kvdrive.perf.kept import KeptRates
-from kvdrive.sessions.resume import Rates
+from kvdrive.sessions.rates import Rates
 
 _GIVES = "the choice between loading, attending in the drive and computing again"
 _REMEDY = "run kvdrive serve once with this drive: it measures when it starts; docs/sessions.md explains"
 
 
 def resume(files: list[Path]) -> Iterator[Finding]:
-    """What was measured for each model, by the files beside the drives' indices (`sessions.placing.costs_file`)."""
+    """What was measured for each model, by the files beside the drives' indices (`sessions.rates.costs_file`)."""
     found = [(key, rates, path) for path in files for key, rates in KeptRates(path).all(Rates).items()]
     if not found:
         detail = "no measured rates are stored; they are measured at the first use"

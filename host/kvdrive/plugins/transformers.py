@@ -74,7 +74,7 @@ from kvdrive.policies.drive import DrivePolicy
 from kvdrive.sessions.calibration import LONGEST, Shape, measure
 from kvdrive.sessions.opening import open_store
 from kvdrive.sessions.options import SessionOptions
-from kvdrive.sessions.resume import Rates
+from kvdrive.sessions.rates import Rates
 from kvdrive.sessions.store import SessionStore
 from kvdrive.targets.group import Drives, drives_of
 from kvdrive.targets.process import Owned, leave_alone

@@ -16,7 +16,7 @@ from kvdrive.kvcache.drive_rates import Clock, Heads, best, drive_rates, stored,
 from kvdrive.kvcache.sequence import Sequence
 from kvdrive.kvcache.session import Session
 from kvdrive.plugins.host_attention import attend_on_host
-from kvdrive.sessions.resume import Rates
+from kvdrive.sessions.rates import Rates
 
 _TOKENS = 2048  # of the sequence that is written, read and attended to for the measurement
 _FEW = 16

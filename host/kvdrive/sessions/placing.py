@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from kvdrive.kvcache.sequence import Sequence
 from kvdrive.sessions.ahead import Waiting
 from kvdrive.sessions.entry import Entry
 from kvdrive.sessions.finder import Finder
+from kvdrive.sessions.rates import Rates
 from kvdrive.sessions.record import Record
-from kvdrive.sessions.resume import ON_DRIVES, WAYS, Costs, Rates, Turn, Way
+from kvdrive.sessions.resume import ON_DRIVES, WAYS, Costs, Turn, Way
 
 if TYPE_CHECKING:
     from kvdrive.kvcache.cache import DriveCache
@@ -97,8 +97,3 @@ class Placing:
         if not self._places.fits(len(request.prompt) + request.new_tokens):
             return False
         return self._costs.choose(self._turn(request, entry, known), WAYS).way == "load"
-
-
-def costs_file(index: Path | str) -> Path | None:
-    """Where the rates are kept: beside the index."""
-    return index.with_suffix(".costs") if isinstance(index, Path) else None

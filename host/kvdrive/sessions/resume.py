@@ -11,6 +11,7 @@ from typing import Literal, get_args
 
 from kvdrive.kvcache.loading import LoadPlan, LoadStats
 from kvdrive.perf.kept import KeptRates
+from kvdrive.sessions.rates import Rates
 
 Way = Literal["load", "attend", "recompute"]
 WAYS: tuple[Way, ...] = get_args(Way)
@@ -18,31 +19,6 @@ ON_DRIVES: tuple[Way, ...] = ("attend", "recompute")  # where sequences are not 
 STEPS = 64  # tokens that a request is taken to generate where nobody says
 _MEMORY = 0.5  # weight of what was known before a load was measured
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Rates:
-    """Seconds on this machine, for a whole model on its drives. `calibration.measure` makes them.
-
-    `token`: of a prefill, each; `step`: a decode step; both without attention. `pair`: attention in memory, for each
-    pair of a prefill's token and a token that it sees; `step_pair`: the same in a decode step. `load_byte`,
-    `load_command`: reading K and V. `open`: finding a session, forking it and comparing its tokens. `attend_token`:
-    attention in the drive, for each token that asks; `attend_pair`: for each token that it sees.
-    """
-
-    token: float
-    pair: float
-    step: float
-    step_pair: float
-    load_byte: float
-    load_command: float
-    open: float
-    attend_token: float
-    attend_pair: float
-
-    def prefill(self, first: int, tokens: int) -> float:
-        """Computing `tokens` tokens behind `first` others that are in memory."""
-        return self.token * tokens + self.pair * tokens * (first + (tokens + 1) / 2)
 
 
 @dataclass(frozen=True)

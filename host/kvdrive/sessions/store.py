@@ -36,7 +36,8 @@ from kvdrive.sessions.index import Index
 from kvdrive.sessions.kept import KeptSequence
 from kvdrive.sessions.layouts import Layouts
 from kvdrive.sessions.options import SessionOptions
-from kvdrive.sessions.placing import Places, Placing, costs_file
+from kvdrive.sessions.placing import Places, Placing
+from kvdrive.sessions.rates import costs_file
 from kvdrive.sessions.record import Record, RecordsFullError
 from kvdrive.sessions.resume import STEPS, Costs
 from kvdrive.sessions.saving import Saving

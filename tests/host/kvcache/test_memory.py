@@ -12,7 +12,7 @@ from kvdrive.errors import InputError, UnsupportedError
 from kvdrive.generation.generate import greedy
 from kvdrive.kvcache.budget import MemoryOptions
 from kvdrive.plugins.transformers import attach
-from kvdrive.sessions.resume import Rates
+from kvdrive.sessions.rates import Rates
 from kvdrive.targets.emulator import Emulator
 
 PROMPT = prompts(1, 150)

@@ -21,7 +21,7 @@ from kvdrive.server.jobs import DeadlinePassed, Job, Limits, Token
 from kvdrive.server.metrics import RATE_SECONDS, Metrics, Rate
 from kvdrive.server.scheduler import Scheduler
 from kvdrive.sessions.options import SessionOptions
-from kvdrive.sessions.resume import Rates
+from kvdrive.sessions.rates import Rates
 from kvdrive.targets.opening import DriveOptions, open_drives
 
 LONG = SMALL | {"max_position_embeddings": 4096}

@@ -17,7 +17,7 @@ from small_models import CONFIGS, prompts, random_model
 
 from kvdrive.generation.generate import greedy
 from kvdrive.plugins.transformers import attach
-from kvdrive.sessions.resume import Rates
+from kvdrive.sessions.rates import Rates
 from kvdrive.targets.emulator import Emulator
 
 PROMPT, END, CHATS, TURN = 130, 230, 3, 20

@@ -9,7 +9,7 @@ from kvdrive.generation.generate import greedy
 from kvdrive.kvcache.session import Session
 from kvdrive.nvme.errors import CommandError
 from kvdrive.plugins.transformers import attach
-from kvdrive.sessions.resume import Rates
+from kvdrive.sessions.rates import Rates
 from kvdrive.targets.emulator import Emulator
 
 PROMPT = prompts(1, 150)

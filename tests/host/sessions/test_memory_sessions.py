@@ -21,7 +21,8 @@ from kvdrive.plugins.transformers import attach
 from kvdrive.server.kept import KeptSequences
 from kvdrive.sessions.ahead import Waiting
 from kvdrive.sessions.options import SessionOptions
-from kvdrive.sessions.resume import ON_DRIVES, Costs, Rates, Turn, estimate, read_buffer
+from kvdrive.sessions.rates import Rates
+from kvdrive.sessions.resume import ON_DRIVES, Costs, Turn, estimate, read_buffer
 from kvdrive.targets.cpu import CpuDrive
 from kvdrive.targets.emulator import Emulator
 from kvdrive.targets.slowed import SlowedTarget

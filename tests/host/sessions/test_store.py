@@ -18,7 +18,7 @@ from kvdrive.kvcache.session import LABEL_LAYER, Session
 from kvdrive.plugins.transformers import attach
 from kvdrive.sessions.bounds import Bounds
 from kvdrive.sessions.options import SessionOptions
-from kvdrive.sessions.resume import Rates
+from kvdrive.sessions.rates import Rates
 from kvdrive.targets.emulator import Emulator
 
 PROMPT = prompts(1, 150)

@@ -9,7 +9,7 @@ from kvdrive.errors import InputError
 from kvdrive.generation.generate import greedy
 from kvdrive.plugins.transformers import attach
 from kvdrive.sessions.options import SessionOptions
-from kvdrive.sessions.resume import Rates
+from kvdrive.sessions.rates import Rates
 from kvdrive.targets.remote import TcpDrive
 
 PROMPT = prompts(1, 150)
