@@ -190,7 +190,7 @@ def _forget(cache: Cache) -> None:
 
 
 def first_token(run: Run) -> dict[str, Any]:
-    """Seconds to the first token of a prompt, by contender, in rounds; until the drives have all K and V; and copies."""
+    """Seconds to the first token of a prompt, by contender, until the drives have all K and V too; and copies."""
     checkpoint = models.load("llama", torch.bfloat16, run.device, run.size.small)
     vocabulary, length = checkpoint.model.config.vocab_size, run.size.first_token
     ids = torch.randint(2, vocabulary, (1, length), generator=torch.Generator().manual_seed(models.SEED)).to(run.device)
