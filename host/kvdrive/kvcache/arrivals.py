@@ -1,7 +1,7 @@
 """Tensors on their way from the device that computes the model to the host, beside the device's next work.
 
 A GPU rounds large tensors to binary16 itself. They go to pinned memory on a stream of copies; their event says when
-they are there, and nothing else is waited for. On a CPU a tensor has arrived at once, as it is.
+they are there, and nothing else is waited for. A model on a CPU needs none of this: its tensors are here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 
 from kvdrive.nvme.commands import Halves
 
-_FEW = 1 << 14  # numbers that a GPU does not round itself: starting its kernels takes longer than the host's rounding
+_FEW = 1 << 14  # numbers that a GPU does not round itself: starting its kernels takes longer than rounding them here
 
 
 @dataclass(frozen=True)
@@ -33,31 +33,30 @@ class Rounded:
 
 @dataclass(frozen=True)
 class Arriving:
-    """A tensor, and the copies of it, or of what it was rounded to, that are under way.
-
-    `event`: when they are there; None: there is nothing to wait for.
-    """
+    """A tensor, and `copies` of it, or of what it was rounded to, that are on the host when `event` says so."""
 
     source: torch.Tensor
-    copies: tuple[torch.Tensor, ...] = ()
-    event: torch.cuda.Event | None = None
+    copies: tuple[torch.Tensor, ...]
+    event: torch.cuda.Event
 
     def wait(self) -> torch.Tensor | Rounded:
         """The tensor on the host; rounded if its device has done that."""
-        if self.event is not None:
-            self.event.synchronize()
-        if len(self.copies) < 2:
-            return self.copies[0] if self.copies else self.source
+        self.event.synchronize()
+        if len(self.copies) == 1:
+            return self.copies[0]
         halves, facts = self.copies
         largest, lost = facts.tolist()
         return Rounded(halves.numpy(), largest, lost, self.source)
 
 
+def leaves_late(tensor: torch.Tensor) -> bool:
+    """True if the host can do something else until a tensor has come from its device."""
+    return bool(tensor.is_cuda)
+
+
 def depart(tensor: torch.Tensor) -> Arriving:
-    """Start the way of K or V [batch, heads, tokens, d] to the host. Waits for nothing."""
+    """Start the way of K or V [batch, heads, tokens, d] from a GPU to the host. Waits for nothing."""
     tensor = tensor.detach()
-    if tensor.device.type != "cuda":
-        return Arriving(tensor)
     if tensor.numel() <= _FEW:
         return _copied(tensor, (tensor,), torch.cuda.current_stream(tensor.device))
     return _copied(tensor, round_there(tensor), _copy_stream(tensor.device))
@@ -65,9 +64,9 @@ def depart(tensor: torch.Tensor) -> Arriving:
 
 def arrived(tensor: torch.Tensor) -> torch.Tensor:
     """A tensor on the host, as it is. What departed before and is small has arrived then, too."""
-    tensor = tensor.detach()
-    if tensor.device.type != "cuda":
+    if not tensor.is_cuda:
         return tensor
+    tensor = tensor.detach()
     found = _copied(tensor, (tensor,), torch.cuda.current_stream(tensor.device)).wait()
     assert isinstance(found, torch.Tensor)
     return found

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kvdrive import abi
 from kvdrive.errors import UnsupportedError
 from kvdrive.kernels.native import scale_bits
-from kvdrive.kvcache.arrivals import Arriving, arrived, depart, host_halves, to_device
+from kvdrive.kvcache.arrivals import Arriving, Rounded, arrived, depart, host_halves, leaves_late, to_device
 from kvdrive.kvcache.base import AttachedLayer, KvHandle, LayerCall
 from kvdrive.kvcache.pending import PendingTokens, Scores, sink_scores, with_sinks
 from kvdrive.kvcache.scaling import Exponents, Factors, HeadScale, to_halves
@@ -110,7 +110,8 @@ class DriveLayer(AttachedLayer):
     @property
     def tokens(self) -> int:
         """Tokens held, on the drives and pending."""
-        self.land()
+        if self._arriving is not None:
+            self.land()
         return self.stored + (self.pending.count if self.pending else 0)
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
@@ -135,24 +136,29 @@ class DriveLayer(AttachedLayer):
         """
         self._begin_call(key_states, value_states)
         first = self.tokens
-        self._arriving = depart(key_states), depart(value_states)
-        if self._arriving[1].event is None or self.cache.backing.xcache is not None:
-            self.land(inputs)
-        else:
+        if leaves_late(key_states) and self.cache.backing.xcache is None:
+            self._arriving = depart(key_states), depart(value_states)
             self.cache.land_behind(self)
+        else:
+            self._receive(first, key_states, value_states, inputs)
         handle = KvHandle(self, first, key_states, value_states)
         return handle, handle
 
-    def land(self, inputs: Inputs | None = None) -> None:
+    def land(self) -> None:
         """Take the K and V that are on their way from the model's device, if there are any; wait for them.
 
         Raises RangeError.
         """
         if self._arriving is None:
             return
-        coming, self._arriving = self._arriving, None
-        first = self.tokens
-        k, v = self.key_scale.convert(coming[0].wait()), self.value_scale.convert(coming[1].wait())
+        (k, v), self._arriving = self._arriving, None
+        self._receive(self.tokens, k.wait(), v.wait(), None)
+
+    def _receive(
+        self, first: int, keys: torch.Tensor | Rounded, values: torch.Tensor | Rounded, inputs: Inputs | None
+    ) -> None:
+        """Take the K and V of tokens from number `first` on."""
+        k, v = self.key_scale.convert(keys), self.value_scale.convert(values)
         self._note_inputs(first, inputs)
         self._turn = (k, v) if self._take(k, v) and first > 0 else None
 
