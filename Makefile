@@ -359,6 +359,15 @@ papers: setup ## draw the papers' figures -> docs/papers.md, and write docs/ledg
 	@$(BIN)/kvdrive figures --out docs/papers
 	@$(BIN)/kvdrive ledger --write docs/ledger.md
 
+.PHONY: bench-gpu
+bench-gpu: setup ## a GPU as the host: tokens, times and copies beside transformers (six minutes) -> docs/gpu.md [DEVICE=cpu for a dry run]
+	@$(BIN)/python scripts/gpu/check.py $(if $(DEVICE),--device $(DEVICE) --out out/gpu/check.json,--out results/gpu/here.json)
+	@$(BIN)/python scripts/gpu/page.py
+
+.PHONY: gpu-page
+gpu-page: setup ## docs/gpu.md from results/gpu/*.json
+	@$(BIN)/python scripts/gpu/page.py
+
 .PHONY: bench-mini-batches
 bench-mini-batches: setup ## decode steps of a batch as one and in two mini-batches, with drives that leave the cores alone -> docs/xcache.md
 	@$(BIN)/python scripts/bench_mini_batches.py

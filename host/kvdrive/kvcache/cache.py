@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import weakref
+from collections import deque
 from collections.abc import Callable
 from collections.abc import Sequence as Several
 from dataclasses import asdict
@@ -61,6 +62,7 @@ class DriveCache(AttachedCache):
         self.transfers = Transfers()
         self.scorer = Scorer()
         self._unread = UnreadMass()
+        self._landing: deque[DriveLayer] = deque()
         self._lost: str | None = None
         self._removed = 0
         self._finalizer = weakref.finalize(self, backing.abandon, self.sequences)
@@ -85,6 +87,20 @@ class DriveCache(AttachedCache):
         if not self.sequences:
             self.sequences += self.backing.open(batch, heads, self.append_options)
 
+    def land_behind(self, layer: DriveLayer) -> None:
+        """`layer` takes its new K and V when the next layer has its own: until then they are on their way to the host.
+
+        Raises RangeError, CommandError, TargetError for the layer before.
+        """
+        self._landing.append(layer)
+        while len(self._landing) > 1:
+            self._landing.popleft().land()
+
+    def land(self) -> None:
+        """Every layer takes K and V that are on their way. Raises RangeError, CommandError, TargetError."""
+        while self._landing:
+            self._landing.popleft().land()
+
     def layer_after(self, layer: DriveLayer) -> DriveLayer | None:
         """The next layer on the drives; None after the last one."""
         place = self.drive_layers.index(layer) + 1
@@ -97,6 +113,7 @@ class DriveCache(AttachedCache):
 
     def called(self, arguments: dict[str, Any]) -> None:
         """See AttachedCache."""
+        self.land()
         if self.keeper:
             self.keeper.called(arguments)
         super().called(arguments)
@@ -306,6 +323,7 @@ class DriveCache(AttachedCache):
             drop(self.sequences)
             self._clear()
             return
+        self.land()
         self.transfers.finish()
         self.transfers.forget_after(tokens)
         self._announce(tokens)
@@ -381,6 +399,8 @@ class DriveCache(AttachedCache):
     def undo(self, tokens: int) -> None:
         """Go back to the first `tokens` tokens after a failed call, if the drives still respond."""
         tokens = max(tokens - self._removed, 0)
+        while self._landing:
+            self._landing.popleft().drop_arriving()
         self.transfers.abandon(tokens)
         try:
             if tokens:
@@ -394,6 +414,7 @@ class DriveCache(AttachedCache):
 
     def synchronize(self) -> None:
         """See AttachedCache."""
+        self.land()
         self.transfers.finish()
 
     def write_all(self) -> None:
@@ -427,6 +448,7 @@ class DriveCache(AttachedCache):
         """Fill the cache with what `history` says. A replay that fails leaves a cache that has lost its tokens."""
         try:
             history.replay(forward, self, device)
+            self.land()
         except BaseException as error:
             self._lost = str(error) or type(error).__name__
             raise

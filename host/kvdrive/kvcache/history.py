@@ -36,8 +36,10 @@ class Call:
             raise UnsupportedError("a call with a mask that is not [batch, tokens] cannot be repeated")
         if found := others(arguments):
             raise UnsupportedError(f"a call with {', '.join(found)} cannot be repeated: it is not recorded")
-        padding = None if mask is None or bool(mask.all()) else mask.bool()
-        return cls(ids.detach().clone(), arguments.get("position_ids"), padding, mask is not None, in_prompt)
+        padding = None if mask is None or bool(mask.all()) else mask.bool().cpu()
+        positions = arguments.get("position_ids")
+        positions = positions.cpu() if isinstance(positions, torch.Tensor) else positions
+        return cls(ids.detach().to("cpu", copy=True), positions, padding, mask is not None, in_prompt)
 
     def arguments(self, tokens: int, device: torch.device) -> dict[str, Any]:
         """Arguments for the forward, on `device`, that repeat the call. The cache holds `tokens` tokens before it."""

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from kvdrive import abi
 from kvdrive.errors import UnsupportedError
 from kvdrive.kernels.native import scale_bits
+from kvdrive.kvcache.arrivals import Arriving, Rounded, arrived, depart, host_halves, leaves_late, to_device
 from kvdrive.kvcache.base import AttachedLayer, KvHandle, LayerCall
 from kvdrive.kvcache.pending import PendingTokens, Scores, sink_scores, with_sinks
 from kvdrive.kvcache.scaling import Exponents, Factors, HeadScale, to_halves
@@ -95,6 +96,7 @@ class DriveLayer(AttachedLayer):
         """Make the layer empty. Sends no command to the drives."""
         self.stored = 0
         self.pending: PendingTokens | None = None
+        self._arriving: tuple[Arriving, Arriving] | None = None  # K and V of the last call, where it has not taken them
         self._turn: tuple[Halves, Halves] | None = None  # K and V of a call that went to the drives at once
         self.moved: tuple[Halves, Halves] | None = None  # K and V of the first group, moved behind removed tokens
         backing = self.cache.backing
@@ -108,6 +110,8 @@ class DriveLayer(AttachedLayer):
     @property
     def tokens(self) -> int:
         """Tokens held, on the drives and pending."""
+        if self._arriving is not None:
+            self.land()
         return self.stored + (self.pending.count if self.pending else 0)
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
@@ -124,7 +128,7 @@ class DriveLayer(AttachedLayer):
         inputs: Inputs | None = None,
         **kwargs: object,
     ) -> tuple[KvHandle, KvHandle]:
-        """Take K and V [batch, heads, tokens, d].
+        """Take K and V [batch, heads, tokens, d], from a GPU when they have arrived.
 
         The first call of a sequence and long ones go to the drives at once. Tokens of other calls are pending until
         there are `spill` of them. `inputs`: the call's, for X-cache; None: those that the hooks noted.
@@ -132,11 +136,35 @@ class DriveLayer(AttachedLayer):
         """
         self._begin_call(key_states, value_states)
         first = self.tokens
-        k, v = self.key_scale.convert(key_states), self.value_scale.convert(value_states)
-        self._note_inputs(first, inputs)
-        self._turn = (k, v) if self._take(k, v) and first > 0 else None
+        if leaves_late(key_states) and self.cache.backing.xcache is None:
+            self._arriving = depart(key_states), depart(value_states)
+            self.cache.land_behind(self)
+        else:
+            self._receive(first, key_states, value_states, inputs)
         handle = KvHandle(self, first, key_states, value_states)
         return handle, handle
+
+    def land(self) -> None:
+        """Take the K and V that are on their way from the model's device, if there are any; wait for them.
+
+        Raises RangeError.
+        """
+        if self._arriving is None:
+            return
+        (k, v), self._arriving = self._arriving, None
+        self._receive(self.tokens, k.wait(), v.wait(), None)
+
+    def _receive(
+        self, first: int, keys: torch.Tensor | Rounded, values: torch.Tensor | Rounded, inputs: Inputs | None
+    ) -> None:
+        """Take the K and V of tokens from number `first` on."""
+        k, v = self.key_scale.convert(keys), self.value_scale.convert(values)
+        self._note_inputs(first, inputs)
+        self._turn = (k, v) if self._take(k, v) and first > 0 else None
+
+    def drop_arriving(self) -> None:
+        """Forget K and V on their way from the model's device: their call has failed."""
+        self._arriving = None
 
     def _begin_call(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
         """Check that a call fits the cache, and wait until there is room for its K and V on their way."""
@@ -164,7 +192,10 @@ class DriveLayer(AttachedLayer):
 
     def earlier(self, handle: KvHandle) -> tuple[torch.Tensor, torch.Tensor] | None:
         """See AttachedLayer. Reads the tokens back from the drives, as they were rounded to binary16."""
-        if not self.cache.in_prompt or self.moved or handle.first_token > self.stored:
+        if not self.cache.in_prompt or self.moved:
+            return None
+        self.land()
+        if handle.first_token > self.stored:
             return None
         self._turn = None
         self._write_back()
@@ -188,10 +219,11 @@ class DriveLayer(AttachedLayer):
         """The queries of a call, for `jobs`. Raises RangeError."""
         batch, heads, new_tokens, head_dim = call.query.shape
         kv_heads = self._kv_heads
-        grouped = call.query.reshape(batch, kv_heads, -1, head_dim)
+        grouped = arrived(call.query).reshape(batch, kv_heads, -1, head_dim)
+        self.land()
         halves, exponents = to_halves(grouped, f"Q of layer {self.index}")
         q = halves.reshape(batch, kv_heads, heads // kv_heads, new_tokens, head_dim)
-        out = np.empty((batch, new_tokens, kv_heads, heads // kv_heads, head_dim), np.float16)
+        out = host_halves((batch, new_tokens, kv_heads, heads // kv_heads, head_dim), call.query.device)
         scales = self._scales(exponents, call.scaling, head_dim)
         scores = None if call.sinks is None else sink_scores(call.sinks, kv_heads)
         return Queries(q, out, scales, scores, call.mask, call.handle.first_token)
@@ -222,6 +254,7 @@ class DriveLayer(AttachedLayer):
 
     def write_all(self) -> None:
         """Send all pending tokens. Raises CommandError, TargetError."""
+        self.land()
         if self.pending:
             self._spill(self.pending.count)
 
@@ -415,10 +448,10 @@ class DriveLayer(AttachedLayer):
     def _to_tensor(self, out: Halves, query: torch.Tensor) -> torch.Tensor:
         """The answers [batch, q, heads, g, d] in the model's precision, multiplied by V's scale."""
         result = torch.from_numpy(out)
-        if not self.value_scale.is_one:
-            factors = torch.from_numpy(self.value_scale.factors)
-            result = result.double() * factors[:, None, :, None, None]
-        return result.to(query)
+        if self.value_scale.is_one:
+            return to_device(result, query)
+        factors = torch.from_numpy(self.value_scale.factors)
+        return (result.double() * factors[:, None, :, None, None]).to(query)
 
 
 def send(jobs: Iterable[tuple[Endpoint, Job]], here: bool) -> list[Future[None]]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from kvdrive._native import largest_and_zeros
 from kvdrive.errors import RangeError
+from kvdrive.kvcache.arrivals import Rounded
 from kvdrive.kvcache.half import LARGEST
 from kvdrive.kvcache.shipped_scales import Scale
 from kvdrive.nvme.rows import largest_number, rounded
@@ -69,11 +70,13 @@ def _pattern(magnitude: float) -> int:
     return int(np.float16(magnitude).view(np.uint16))
 
 
-def _plain_halves(tensor: torch.Tensor, most: float) -> tuple[Halves, int] | None:
+def _plain_halves(tensor: torch.Tensor | Rounded, most: float) -> tuple[Halves, int] | None:
     """As `scaled_halves` without a scale; None unless every magnitude is below `most`.
 
     The usual case, a few passes over the rounded values: K and V of a prompt are megabytes on the model's own threads.
     """
+    if isinstance(tensor, Rounded):
+        return (tensor.halves, tensor.lost) if tensor.largest < _pattern(most) else None
     tensor = tensor.detach().contiguous()
     if tensor.dtype == torch.bfloat16 and tensor.numel() > _FEW:
         tensor = tensor.float()  # exact, and faster than torch's own way from bfloat16 to binary16
@@ -105,16 +108,17 @@ class HeadScale:
         self.lost = 0  # values that underflowed to zero
         self.saturated = 0  # values that became the largest number of a shipped scale
 
-    def convert(self, tensor: torch.Tensor) -> Halves:
+    def convert(self, states: torch.Tensor | Rounded) -> Halves:
         """The halves of [batch, heads, tokens, d], rounded as they are stored.
 
         Raises RangeError where a later value outgrows its head's scale, and for Inf and NaN.
         """
+        tensor = states.source if isinstance(states, Rounded) else states
         if self.shipped is not None:
             return self._as_shipped(tensor)
         found = None
         if self.exponents is None or self._is_power_one:
-            found = _plain_halves(tensor, self.most / HEADROOM if self.exponents is None else self.most)
+            found = _plain_halves(states, self.most / HEADROOM if self.exponents is None else self.most)
         if found is None:
             found = self._scaled(tensor)
         elif self.exponents is None:

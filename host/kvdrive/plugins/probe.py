@@ -202,7 +202,7 @@ class _Run:
         own = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
         if own is not None:
             scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
-            added = torch.zeros(()).masked_fill(~_visible(query, key, mask), torch.finfo(torch.float32).min)
+            added = query.new_zeros(()).masked_fill(~_visible(query, key, mask), torch.finfo(torch.float32).min)
             found.append(own(module, query, key, value, added, scaling=scaling, dropout=0.0, **kwargs)[0])
         if kwargs.get("s_aux") is None:
             found.append(sdpa_attention_forward(module, query, key, value, mask, scaling=scaling, **kwargs)[0])

@@ -1,0 +1,282 @@
+"""The parts of the check. Each returns plain values for the JSON."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+from transformers.cache_utils import Cache, DynamicCache
+
+from decode_contenders import sibling
+from gpu import models
+from gpu.copies import profiled
+from gpu.run import Run
+from kvdrive.generation import batches
+from kvdrive.generation.checkpoints import Checkpoint
+from kvdrive.kvcache.base import AttachedCache
+from kvdrive.plugins.attach import AttentionOptions, attach_to
+from kvdrive.targets.opening import DriveOptions, open_drives
+
+_PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "triton", "kvikio-cu13", "vllm", "cupy-cuda13x")
+_REFERENCE = Path(__file__).resolve().parents[2] / "README.md"  # text for the shipped model
+
+
+def machine(run: Run) -> dict[str, Any]:
+    """What computes, with which versions."""
+    found: dict[str, Any] = {"cores": os.cpu_count(), "python": platform.python_version()}
+    found["memory_gib"] = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+    found["packages"] = {name: _version(name) for name in _PACKAGES}
+    if run.device.type == "cuda":
+        about = torch.cuda.get_device_properties(run.device)
+        found["gpu"] = {"name": about.name, "memory_gib": round(about.total_memory / 2**30, 1)}
+        found["cuda"] = torch.version.cuda
+    return found
+
+
+def link(run: Run) -> dict[str, float]:
+    """GB/s of large copies between the device and the host's pinned and pageable memory; us of one small copy out."""
+    size, cuda = run.size.link_bytes, run.device.type == "cuda"
+    here = torch.empty(size, dtype=torch.uint8, device=run.device).random_(0, 255)
+    found = {}
+    for kind, pinned in (("pinned", True), ("pageable", False)):
+        there = torch.empty(size, dtype=torch.uint8, pin_memory=pinned and cuda).zero_()
+        for direction, target, source in (("out", there, here), ("in", here, there)):
+            seconds = [run.timed(lambda t=target, s=source: t.copy_(s, non_blocking=True)) for _ in range(4)]
+            found[f"{kind}_{direction}_gb_per_s"] = round(size / min(seconds) / 1e9, 2)
+    small = here[:4096]
+    found["small_copy_out_us"] = round(statistics.median(run.timed(lambda: small.cpu()) for _ in range(50)) * 1e6, 1)
+    return found
+
+
+def tokens(run: Run, name: str, dtype: torch.dtype) -> dict[str, Any]:
+    """Greedy tokens beside stock transformers on the same device, and what the logits of the same text differ by.
+
+    The yardstick is how far two of the model's own attentions, sdpa and eager, are apart.
+    """
+    checkpoint = models.load(name, dtype, run.device, run.size.small)
+    work = batches.batch([_prompt(checkpoint, run.size.prompt)], run.size.new_tokens)
+    with open_drives(_drives(checkpoint, run.size.prompt + run.size.new_tokens)) as drives:
+        done = batches.generate(checkpoint, work, drives, AttentionOptions(), keep_logits=run.size.new_tokens)
+    found = asdict(batches.compare_with_transformers(checkpoint, work, done.tokens))
+    text = torch.cat([work.ids, torch.tensor(done.tokens)], 1)[:, :-1].to(run.device)
+    ours = torch.stack(done.logits)[:, 0]
+    sdpa = _step_logits(checkpoint.model, text, work.ids.shape[1])
+    checkpoint.model.set_attn_implementation("eager")
+    eager = _step_logits(checkpoint.model, text, work.ids.shape[1])
+    deviation = float(sdpa.std())
+    top = sdpa.topk(2).values
+    return found | {
+        "writeback": done.writeback,
+        "logits": {
+            "ours_from_sdpa": _apart(ours, sdpa) / deviation,
+            "eager_from_sdpa": _apart(eager, sdpa) / deviation,
+            "smallest_lead": float((top[:, 0] - top[:, 1]).min()) / deviation,
+        },
+    }
+
+
+def _apart(a: torch.Tensor, b: torch.Tensor) -> float:
+    return float((a - b).abs().max())
+
+
+def _step_logits(model: PreTrainedModel, text: torch.Tensor, prompt: int) -> torch.Tensor:
+    """Float32 logits [steps, vocabulary] of decode steps through `text` behind its first `prompt` tokens."""
+    cache, found = DynamicCache(config=model.config), []
+    with torch.no_grad():
+        for first, last in [(0, prompt), *((at, at + 1) for at in range(prompt, text.shape[1]))]:
+            part = text[:, first:last]
+            out = model(part, past_key_values=cache, use_cache=True, logits_to_keep=1)
+            found.append(out.logits[0, -1].float().cpu())
+    return torch.stack(found)
+
+
+@dataclass
+class Contender:
+    """A model with caches of its own kind, each for so many tokens."""
+
+    name: str
+    model: PreTrainedModel
+    new_cache: Callable[[int], Cache]
+
+    def prefill(self, ids: torch.Tensor, cache: Cache) -> None:
+        """The first token of a prompt."""
+        with torch.no_grad():
+            self.model(ids, past_key_values=cache, use_cache=True, logits_to_keep=1).logits[:, -1].argmax(-1).cpu()
+
+    def step(self, token: torch.Tensor, cache: Cache) -> None:
+        """One more token."""
+        self.prefill(token, cache)
+
+
+@contextmanager
+def contenders(run: Run, checkpoint: Checkpoint, tokens: int) -> Iterator[list[Contender]]:
+    """Stock transformers, its cache in host memory, and kvdrive's, over the same weights. Room for `tokens` each."""
+    model = checkpoint.model
+    found = [Contender("sdpa", model, lambda _: DynamicCache(config=model.config))]
+    if run.device.type == "cuda":  # transformers moves K and V between a GPU and its host only
+        found.append(Contender("offloaded", model, lambda _: DynamicCache(config=model.config, offloading=True)))
+    with ExitStack() as opened:
+        for name, target, attention in (
+            ("emulator", "emulator", AttentionOptions()),
+            ("cpu", "cpu", AttentionOptions()),
+            ("memory", "emulator", AttentionOptions(active="memory")),
+        ):
+            drives = opened.enter_context(open_drives(_drives(checkpoint, tokens, target)))
+            own = sibling(model)
+            attachment = opened.enter_context(attach_to(own, drives, attention))
+            found.append(Contender(f"kvdrive {name}", own, attachment.cache))
+        yield found
+
+
+def decode(run: Run) -> dict[str, Any]:
+    """Milliseconds of a decode step behind each context, by contender: the median, the least, and traffic of steps."""
+    checkpoint = models.load("llama", torch.bfloat16, run.device, run.size.small)
+    result: dict[str, Any] = {}
+    token = torch.ones(1, 1, dtype=torch.int64, device=run.device)
+    with contenders(run, checkpoint, sum(run.size.contexts) * 2) as running:
+        for context in run.size.contexts:
+            row = result.setdefault(str(context), {})
+            for contender in running:
+                row[contender.name] = _steps(run, checkpoint, contender, context, token)
+                print(f"    {context} tokens, {contender.name}: {row[contender.name]}", flush=True)
+    return result
+
+
+def _steps(run: Run, checkpoint: Checkpoint, contender: Contender, context: int, token: torch.Tensor) -> dict[str, Any]:
+    try:
+        cache = contender.new_cache(context + 4 * run.size.steps)
+        began = time.perf_counter()
+        _fill(run, checkpoint, cache, context)
+        filled = time.perf_counter() - began
+        for _ in range(2):
+            contender.step(token, cache)
+        seconds = [run.timed(lambda: contender.step(token, cache)) for _ in range(run.size.steps)]
+        copies = profiled(lambda: contender.step(token, cache), run.device)
+        _forget(cache)
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+    times = {"ms": round(statistics.median(seconds) * 1e3, 3), "least_ms": round(min(seconds) * 1e3, 3)}
+    return times | {"fill_s": round(filled, 2), "copies": copies}
+
+
+def _fill(run: Run, checkpoint: Checkpoint, cache: Cache, context: int) -> None:
+    """Random K and V as the first `context` tokens of each layer."""
+    shape, model = checkpoint.shape, checkpoint.model
+    generator = torch.Generator(run.device).manual_seed(models.SEED)
+    size = (1, shape.kv_heads, context, shape.head_dim)
+    for layer in range(shape.layers):
+        k, v = (torch.randn(size, generator=generator, device=run.device).to(model.dtype) for _ in range(2))
+        cache.update(k, v, layer)
+    if isinstance(cache, AttachedCache):
+        cache.synchronize()
+    run.wait()
+
+
+def _forget(cache: Cache) -> None:
+    if isinstance(cache, AttachedCache):
+        cache.reset()
+
+
+def first_token(run: Run) -> dict[str, Any]:
+    """Seconds to the first token of a prompt, by contender, until the drives have all K and V too; and copies."""
+    checkpoint = models.load("llama", torch.bfloat16, run.device, run.size.small)
+    vocabulary, length = checkpoint.model.config.vocab_size, run.size.first_token
+    ids = torch.randint(2, vocabulary, (1, length), generator=torch.Generator().manual_seed(models.SEED)).to(run.device)
+    found: dict[str, Any] = {}
+    with contenders(run, checkpoint, 2 * length) as running:
+        for turn in range(run.size.rounds + 1):
+            for contender in running:
+                mine = found.setdefault(contender.name, {"first_token_s": [], "written_s": []})
+                try:
+                    cache = contender.new_cache(length)
+                    began = time.perf_counter()
+                    mine["first_token_s"].append(run.timed(lambda c=contender, one=cache: c.prefill(ids, one)))
+                    if isinstance(cache, AttachedCache):
+                        cache.synchronize()
+                        mine["written_s"].append(time.perf_counter() - began)
+                        mine["writeback"] = cache.writeback()
+                    _forget(cache)
+                except Exception as error:
+                    mine["error"] = f"{type(error).__name__}: {error}"
+            print(f"    round {turn}", flush=True)
+        for contender in running:
+            mine = found[contender.name]
+            mine["first_token_s"], mine["written_s"] = mine["first_token_s"][1:], mine["written_s"][1:]  # warm
+            cache = contender.new_cache(length)
+            mine["copies"] = profiled(lambda c=contender, one=cache: _written(c, ids, one), run.device)
+            _forget(cache)
+    stock = statistics.median(found["sdpa"]["first_token_s"])
+    for mine in found.values():
+        if mine["first_token_s"]:
+            mine["of_sdpa"] = round(statistics.median(mine["first_token_s"]) / stock, 3)
+    return {"tokens": length, "contenders": found}
+
+
+def _written(contender: Contender, ids: torch.Tensor, cache: Cache) -> None:
+    contender.prefill(ids, cache)
+    if isinstance(cache, AttachedCache):
+        cache.synchronize()
+
+
+def kvikio(run: Run) -> dict[str, Any]:
+    """GB/s of a file to and from the GPU by kvikio, where it is installed."""
+    if importlib.util.find_spec("kvikio") is None:
+        return {"available": False, "reason": "kvikio is not installed"}
+    if run.device.type != "cuda":
+        return {"available": False, "reason": "there is no GPU"}
+    import cupy
+    import kvikio as installed
+    import kvikio.defaults
+
+    data = cupy.random.randint(0, 255, run.size.link_bytes, dtype=cupy.uint8)
+    back = cupy.empty_like(data)
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / "data")
+        with installed.CuFile(path, "w") as file:
+            wrote = run.timed(lambda: file.write(data))
+        with installed.CuFile(path, "r") as file:
+            read = run.timed(lambda: file.read(back))
+    mode = str(getattr(kvikio.defaults, "get", lambda _: "unknown")("compat_mode"))
+    rates = {name: round(data.nbytes / seconds / 1e9, 2) for name, seconds in (("write", wrote), ("read", read))}
+    return {"available": True, "compat_mode": mode, "same": bool((data == back).all()), "gb_per_s": rates}
+
+
+def vllm(run: Run) -> dict[str, Any]:
+    """Whether vLLM is there. Its round trip through a drive needs it."""
+    if importlib.util.find_spec("vllm") is None:
+        return {"available": False, "reason": "vllm is not installed"}
+    return {"available": True, "version": _version("vllm"), "round_trip": "not run"}
+
+
+def _prompt(checkpoint: Checkpoint, length: int) -> list[int]:
+    """Text for the shipped model, random tokens for the others."""
+    if checkpoint.tokenizer is not None:
+        return checkpoint.encode(_REFERENCE.read_text(encoding="utf-8"))[:length]
+    generator = torch.Generator().manual_seed(models.SEED)
+    ids: list[int] = torch.randint(2, checkpoint.model.config.vocab_size, (length,), generator=generator).tolist()
+    return ids
+
+
+def _drives(checkpoint: Checkpoint, tokens: int, target: str = "emulator") -> DriveOptions:
+    """A temporary drive with room for the K and V of so many tokens, on all cores."""
+    capacity = max(1 << 28, 4 * tokens * checkpoint.shape.bytes_per_token)
+    return DriveOptions(threads=os.cpu_count() or 1, capacity_bytes=capacity, target=target)
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
