@@ -59,7 +59,12 @@ def depart(tensor: torch.Tensor) -> Arriving:
     tensor = tensor.detach()
     if tensor.numel() <= _FEW:
         return _copied(tensor, (tensor,), torch.cuda.current_stream(tensor.device))
-    return _copied(tensor, round_there(tensor), _copy_stream(tensor.device))
+    stream = _copy_stream(tensor.device)
+    stream.wait_stream(torch.cuda.current_stream(tensor.device))
+    with torch.cuda.stream(stream):  # beside the next layer's compute, as the copies
+        parts = round_there(tensor)
+    tensor.record_stream(stream)
+    return _copied(tensor, parts, stream)
 
 
 def arrived(tensor: torch.Tensor) -> torch.Tensor:

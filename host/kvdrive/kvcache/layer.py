@@ -175,7 +175,7 @@ class DriveLayer(AttachedLayer):
             raise UnsupportedError(
                 f"the cache holds {len(self.cache.sequences)} sequences, the call {key_states.shape[0]}"
             )
-        self.cache.transfers.make_room()
+        self.cache.transfers.make_room(leaves_late(key_states))
 
     def _take(self, k: Halves, v: Halves) -> bool:
         """Send new tokens to the drives and return True, or let them be pending if they are few."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from kvdrive.kvcache.sequence import Append, gather
 
 LAYERS_AT_ONCE = 2
+FROM_GPU = 1 << 30  # bytes on their way from a GPU: it makes K and V faster than a drive takes them
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class TransferStats:
 class Transfers:
     """Appends that drives have not finished. The error of a failed append is raised by the next method called.
 
-    `most_bytes`: how much may be on its way; 0: the K and V of LAYERS_AT_ONCE layers.
+    `most_bytes`: how much may be on its way; 0: the K and V of LAYERS_AT_ONCE layers, or FROM_GPU.
     """
 
     def __init__(self, most_bytes: int = 0) -> None:
@@ -47,9 +48,10 @@ class Transfers:
         self._bytes = self._peak = self._sent = self._writes = 0
         self._sending = self._waiting = 0.0
 
-    def make_room(self) -> None:
+    def make_room(self, from_gpu: bool = False) -> None:
         """Wait until memory for the K and V of one more layer is free. Raises the error of a drive that failed."""
-        while self._pending and (self._is_full() or all(one.future.done() for one in self._pending[0][1])):
+        most = self._most_bytes or (FROM_GPU if from_gpu else 0)
+        while self._pending and (self._is_full(most) or all(one.future.done() for one in self._pending[0][1])):
             self._finish_oldest()
 
     def outstanding(self) -> list[Future[None]]:
@@ -108,9 +110,9 @@ class Transfers:
         """The statistics so far."""
         return TransferStats(self._writes, self._sent, self._peak, self._sending, self._waiting)
 
-    def _is_full(self) -> bool:
-        if self._most_bytes:
-            return self._bytes >= self._most_bytes
+    def _is_full(self, most_bytes: int) -> bool:
+        if most_bytes:
+            return self._bytes >= most_bytes
         return len(self._pending) >= LAYERS_AT_ONCE
 
     def _finish_oldest(self) -> None:
