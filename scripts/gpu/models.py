@@ -25,11 +25,15 @@ _SMALL_SHAPE = {"num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 
 FAMILIES = tuple(_FAMILIES)
 
 
-def load(name: str, dtype: torch.dtype, device: torch.device, small: bool) -> Checkpoint:
-    """A family by name with random weights, or the shipped model. A checkpoint of a family has no tokenizer."""
+def load(name: str, dtype: torch.dtype, device: torch.device, small: bool, layers: int = 0) -> Checkpoint:
+    """A family by name with random weights, or the shipped model. A checkpoint of a family has no tokenizer.
+
+    `layers`: how many a family has; 0: as its size says.
+    """
     if name == SHIPPED:
         return checkpoints.load(name, str(dtype).removeprefix("torch."), str(device))
-    config = _FAMILIES[name](**_sizes(name, small), bos_token_id=1, eos_token_id=None, pad_token_id=0)
+    sizes = _sizes(name, small) | ({"num_hidden_layers": layers} if layers else {})
+    config = _FAMILIES[name](**sizes, bos_token_id=1, eos_token_id=None, pad_token_id=0)
     before = torch.get_default_dtype()
     torch.manual_seed(SEED)
     torch.set_default_dtype(dtype)

@@ -51,6 +51,7 @@ def _tokens(found: dict[str, Any]) -> Iterator[str]:
         "precision",
         "tokens equal",
         "exact ties",
+        "first choice of sdpa / ties within eager's distance / others",
         "logits: ours from sdpa",
         "eager from sdpa",
         "smallest lead",
@@ -58,8 +59,9 @@ def _tokens(found: dict[str, Any]) -> Iterator[str]:
     for model, by_precision in found.items():
         for precision, one in by_precision.items():
             if "error" not in one:
+                choices = " / ".join(map(str, one["choices"].values())) if "choices" in one else ""
                 apart = [f"{one['logits'][key]:.2g}" for key in ("ours_from_sdpa", "eager_from_sdpa", "smallest_lead")]
-                yield _row(model, precision, f"{one['identical']}/{one['total']}", one["ties"], *apart)
+                yield _row(model, precision, f"{one['identical']}/{one['total']}", one["ties"], choices, *apart)
 
 
 def _first_token(found: dict[str, Any]) -> Iterator[str]:

@@ -32,6 +32,7 @@ from kvdrive.plugins.attach import AttentionOptions, attach_to
 from kvdrive.targets.opening import DriveOptions, open_drives
 
 _PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "triton", "kvikio-cu13", "vllm", "cupy-cuda13x")
+_TOKEN_LAYERS = 4  # of a family whose tokens are compared: what kvdrive does to a layer does not depend on more
 _REFERENCE = Path(__file__).resolve().parents[2] / "README.md"  # text for the shipped model
 
 
@@ -67,7 +68,7 @@ def tokens(run: Run, name: str, dtype: torch.dtype) -> dict[str, Any]:
 
     The yardstick is how far two of the model's own attentions, sdpa and eager, are apart.
     """
-    checkpoint = models.load(name, dtype, run.device, run.size.small)
+    checkpoint = models.load(name, dtype, run.device, run.size.small, 0 if run.size.small else _TOKEN_LAYERS)
     work = batches.batch([_prompt(checkpoint, run.size.prompt)], run.size.new_tokens)
     with open_drives(_drives(checkpoint, run.size.prompt + run.size.new_tokens)) as drives:
         done = batches.generate(checkpoint, work, drives, AttentionOptions(), keep_logits=run.size.new_tokens)
@@ -79,11 +80,18 @@ def tokens(run: Run, name: str, dtype: torch.dtype) -> dict[str, Any]:
     eager = _step_logits(checkpoint.model, text, work.ids.shape[1])
     deviation = float(sdpa.std())
     top = sdpa.topk(2).values
+    yardstick = _apart(eager, sdpa) / deviation
+    behind = (top[:, 0] - sdpa.gather(1, torch.tensor(done.tokens)[0, :, None])[:, 0]) / deviation
     return found | {
+        "choices": {  # of each token, behind the same text
+            "first_of_sdpa": int((behind == 0).sum()),
+            "ties_in_yardstick": int(((behind > 0) & (behind <= yardstick)).sum()),
+            "others": int((behind > yardstick).sum()),
+        },
         "writeback": done.writeback,
         "logits": {
             "ours_from_sdpa": _apart(ours, sdpa) / deviation,
-            "eager_from_sdpa": _apart(eager, sdpa) / deviation,
+            "eager_from_sdpa": yardstick,
             "smallest_lead": float((top[:, 0] - top[:, 1]).min()) / deviation,
         },
     }

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from operator import attrgetter, is_, itemgetter
 from typing import Any
@@ -22,6 +24,7 @@ from kvdrive.nvme.wire import RowFormat
 
 _LAYOUT = "kvdrive identity 1"  # change this text when the content of a session changes, or what is hashed
 _SAMPLES = 128  # bytes of a tensor
+_MANY, _THREADS = 1 << 24, 16  # bytes that are worth several threads, and the most threads, each with one copy
 _END = object()
 _version, _pointer = attrgetter("_version"), torch.Tensor.data_ptr
 
@@ -65,6 +68,7 @@ class ModelIdentity:
         before, self.reason = self.value, ""
         hidden = bool(before) and not self._tensors.are_sampled()  # changes that no version tells of may be anywhere
         known = {} if hidden else self._digests
+        known = known | _hashed(chain(self._model.parameters(), self._model.buffers()), known)
         self._digests = {}
         content = Content(lambda tensor: self._numbers(tensor, known))
         found = hashlib.sha256(self._fixed)
@@ -149,6 +153,22 @@ class _Tensor:
             return b""
         found = _bytes(self.tensor)[torch.from_numpy(self._at).to(self.tensor.device)]
         return bytes(found.cpu().numpy().tobytes())
+
+
+def _hashed(tensors: Iterable[torch.Tensor], known: Mapping[int, _Tensor]) -> dict[int, _Tensor]:
+    """Those of `tensors` that are not `known` as they are now, by identity, hashed side by side; none of few bytes.
+
+    Tensors of inference mode are left out: nobody can tell later if they are the same.
+    """
+    new = {
+        id(one): one
+        for one in tensors
+        if not one.is_inference() and (id(one) not in known or not known[id(one)].is_current())
+    }
+    if sum(one.nbytes for one in new.values()) < _MANY:
+        return {}
+    with ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1)) as pool:
+        return dict(zip(new, pool.map(_Tensor, new.values()), strict=True))
 
 
 class _Tensors:
