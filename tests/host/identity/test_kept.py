@@ -333,3 +333,21 @@ def test_an_object_that_nobody_can_look_into_is_equal_to_itself(target, tmp_path
             with pytest.raises(UnsupportedError, match="the model has changed"):
                 cache.recompute(attached._forward, model.device)
         assert of_model(model) != of_model(model)
+
+
+def test_an_attribute_of_a_class_of_the_users_counts():
+    """A switch for all layers at once."""
+
+    class Switched(Adapted):
+        factor = 1.0
+
+    model = built(LLAMA, seed=1)
+    layer = model.model.layers[0].self_attn
+    layer.v_proj = Switched(layer.v_proj, 0.3)
+    watched = ModelIdentity(model)
+    Switched.factor = 2.0
+    assert not watched.is_current()
+    assert watched.renew()
+    Switched.factor = 1.0
+    assert watched.renew()
+    assert watched.value == of_model(model)
