@@ -34,8 +34,9 @@ from kvdrive.perf.here import Here, measure, sample
 from kvdrive.perf.kept import KeptRates, processor
 from kvdrive.plugins.support import decoder_config, heads_of
 from kvdrive.plugins.transformers import Attachment, attach
+from kvdrive.private import cache_folder
 from kvdrive.targets.cpu import CpuDrive
-from kvdrive.targets.opening import DriveOptions, cache_folder, open_drives
+from kvdrive.targets.opening import DriveOptions, open_drives
 from kvdrive.targets.temporary import temporary_folder
 from page_blocks import write_blocks
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from kvdrive.targets.opening import cache_folder
+from kvdrive.private import cache_folder
 from mapped_files import on_disk
 from page_blocks import write_blocks
 

@@ -24,6 +24,11 @@ _FILE, _FOLDER = 0o600, 0o700
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
+def cache_folder() -> Path:
+    """What can be made again, and drives without a place. Not in /tmp, which is often in memory and not on a disk."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kvdrive"
+
+
 def make_folder(folder: Path) -> None:
     """Make a folder and those above it that are missing. Raises OSError."""
     missing = []

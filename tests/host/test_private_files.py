@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from rich.console import Console
+from server_process import Server
 from small_models import CONFIGS, prompts, random_model
 
 from kvdrive import private
@@ -137,3 +138,41 @@ def test_weights_on_flash(tmp_path):
     prior.counts[0, 0] += 1
     prior.save()
     assert open_to_others(tmp_path) == []
+
+
+def test_processes_of_every_command_that_generates(checkpoint, tmp_path):
+    """Below a home of their own; those of `serve` while it runs, too."""
+    home, work = tmp_path / "home", tmp_path / "work"
+    for folder in (home, work):
+        folder.mkdir(0o700)
+    (tmp_path / "prompts.jsonl").write_text('{"prompt": "The drive"}\n')
+    environment = os.environ | {"HOME": str(home), "XDG_CACHE_HOME": str(home / ".cache"), "TMPDIR": str(work)}
+    model, few = ["--model", checkpoint, "--threads", "1"], ["--max-new-tokens", "2"]
+    commands = (
+        ["generate", *model, *few, "--prompt", "The drive", "--drive", work / "drive", "--session", "notes",
+         "--report", work / "report"],
+        ["chat", *model, *few],
+        ["batch", tmp_path / "prompts.jsonl", "--out", work / "answers.jsonl", *model, *few],
+    )  # fmt: skip
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-m", "kvdrive", *map(str, one)], env=environment, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )
+        for one in commands
+    ]  # fmt: skip
+    for one in started:
+        said, _ = one.communicate("Who keeps the keys?\n")
+        assert one.returncode == 0, said
+    made = {one.name for folder in (home, work) for one in folder.rglob("*")}
+    assert {"drive.kv", "drive.kv.sessions", "report", "messages.json", "answers.jsonl"} <= made
+    assert open_to_others(tmp_path / "home") == open_to_others(tmp_path / "work") == []
+
+    server = Server(checkpoint, home, "--drive", work / "served")
+    try:
+        server.complete(prompt="The drive keeps the keys", max_tokens=2)
+        assert {one.suffix for one in (work / "served").iterdir()} >= {".kv", ".sessions"}
+        assert open_to_others(home) == open_to_others(work) == []
+    finally:
+        server.close()
+    assert open_to_others(home) == open_to_others(work) == []

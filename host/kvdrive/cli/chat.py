@@ -69,8 +69,9 @@ def chat(
         from kvdrive.generation.conversation import Conversation, is_kept
         from kvdrive.generation.decode import Sampling
         from kvdrive.plugins.attach import AttentionOptions, attach_to
+        from kvdrive.private import cache_folder
         from kvdrive.sessions.options import SessionOptions
-        from kvdrive.targets.opening import DriveOptions, cache_folder, open_named
+        from kvdrive.targets.opening import DriveOptions, open_named
         from kvdrive.weights.opening import load_from
 
     threads = threads or os.cpu_count() or 1

@@ -70,7 +70,7 @@ def doctor(
 def checks(drive: str = "") -> Iterator[Finding]:
     """All findings, in the order in which they are shown. `drive`: whose measured rates are shown; "": of all known."""
     from kvdrive.doctor import cards, machine, resume, storage, tools
-    from kvdrive.targets.opening import cache_folder
+    from kvdrive.private import cache_folder
 
     yield from machine.machine()
     yield from machine.packages()
@@ -93,8 +93,8 @@ def _place_of(drive: str) -> list[Path]:
 def _costs_files(place: str) -> list[Path]:
     """The files of measured rates beside the drive at `place`, or those in the user's cache. Raises InputError."""
     from kvdrive.cli.sessions import index_file
+from kvdrive.private import cache_folder
     from kvdrive.sessions.rates import costs_file
-    from kvdrive.targets.opening import cache_folder
 
     if not place:
         return sorted(cache_folder().rglob("*.costs"))
@@ -109,7 +109,7 @@ def _model(name: str, as_json: bool) -> None:
     with waiting_for(IMPORTS):
         from kvdrive.doctor.model import read_config, row_of, weights_of
         from kvdrive.generation import places
-        from kvdrive.targets.opening import cache_folder
+        from kvdrive.private import cache_folder
 
     with waiting_for(f"reading {name}"):
         config = read_config(places.find(name))

@@ -13,7 +13,7 @@ from kvdrive.errors import KvdriveError
 from kvdrive.kernels.native import scale_bits
 from kvdrive.nvme import commands
 from kvdrive.nvme.completions import decode
-from kvdrive.targets.opening import cache_folder
+from kvdrive.private import cache_folder
 from kvdrive.targets.smartssd import plan
 from kvdrive.targets.temporary import temporary_folder
 from kvdrive.xrt.image import read_text

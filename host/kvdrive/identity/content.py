@@ -1,4 +1,4 @@
-"""A hash of values by what they contain. What cannot be looked into gets a hash that never comes again."""
+"""A hash of values by what they contain. What cannot be looked into is equal to itself, while it lives."""
 
 from __future__ import annotations
 
@@ -64,14 +64,15 @@ class Content:
     """Hashes values. `tensor` gives the hash of a tensor's numbers.
 
     `read`: what was read, to see later changes of values that are no tensors; `read_rarely`: what nobody changes for a
-    single call: classes, and plain attributes of modules of transformers and torch. `unknown`: types that could not be
-    looked into.
+    single call: classes, and plain attributes of modules of transformers and torch. `opaque`: objects that could not be
+    looked into, by their hash; those `known` to an earlier one keep theirs.
     """
 
-    def __init__(self, tensor: Callable[[torch.Tensor], bytes]) -> None:
+    def __init__(self, tensor: Callable[[torch.Tensor], bytes], known: Mapping[bytes, Any] | None = None) -> None:
         self.read = Read()
         self.read_rarely = Read()
-        self.unknown: list[str] = []
+        self.opaque: dict[bytes, Any] = {}
+        self._opaque_before = {id(value): found for found, value in (known or {}).items()}
         self._tensor = tensor
         self._known: dict[int, bytes] = {}
         self._depth: dict[int, int] = {}  # of the values that are being looked into
@@ -252,8 +253,9 @@ class Content:
             return _hash("own", code.name_of(kind))
         slots = [name for one in kind.__mro__ for name in _slots(one) if hasattr(value, name)]
         if not all(map(code.is_written_in_python, kind.__mro__[:-1])):
-            self.unknown.append(f"{kind.__module__}.{kind.__qualname__}")
-            return secrets.token_bytes(32)
+            found = self._opaque_before.get(id(value)) or secrets.token_bytes(32)
+            self.opaque[found] = value  # alive, so that no other object gets its number
+            return found
         held = {name: getattr(value, name) for name in slots}
         return _hash("object", self.of(kind), self.mapping(held), self.mapping(getattr(value, "__dict__", {})))
 

@@ -39,14 +39,16 @@ def of_model(model: PreTrainedModel, stored_as: RowFormat = RowFormat.BINARY16) 
 
 
 class ModelIdentity:
-    """The identity of `model` as it is now: `value`, and `reason`, why nobody can have it again; "": nothing is in the
-    way. See `of_model`.
+    """The identity of `model` as it is now: `value`, and `reason`, why no other object of this class can have it; "":
+    nothing is in the way. See `of_model`.
     """
 
     def __init__(self, model: PreTrainedModel, stored_as: RowFormat = RowFormat.BINARY16) -> None:
         self._model = model
         self._fixed = json.dumps([_LAYOUT, stored_as.name, plain(scales_of(model, stored_as) or {})]).encode()
+        self._own = secrets.token_bytes(32)
         self._digests: dict[int, _Tensor] = {}
+        self._opaque: dict[bytes, Any] = {}
         self._tensors = _Tensors([])
         self.value, self.reason = b"", ""
         self.renew()
@@ -70,7 +72,7 @@ class ModelIdentity:
         known = {} if hidden else self._digests
         known = known | _hashed(chain(self._model.parameters(), self._model.buffers()), known)
         self._digests = {}
-        content = Content(lambda tensor: self._numbers(tensor, known))
+        content = Content(lambda tensor: self._numbers(tensor, known), self._opaque)
         found = hashlib.sha256(self._fixed)
         found.update(content.of(self._model))
         for hooks in (every_module._global_forward_hooks, every_module._global_forward_pre_hooks):
@@ -82,9 +84,15 @@ class ModelIdentity:
         for module in families:
             for name, value in code.foreign_names(module).items():
                 found.update(name.encode() + content.of(value))
-        if content.unknown:
-            self.reason = f"it holds a {content.unknown[0]}, of which nobody can tell if it is the same"
-        self.value = secrets.token_bytes(32) if self.reason else found.digest()
+        self._opaque = content.opaque
+        for value in content.opaque.values():
+            kind = type(value)
+            self.reason = (
+                f"it holds a {kind.__module__}.{kind.__qualname__}, of which nobody can tell if it is the same"
+            )
+        if self.reason:
+            found.update(self._own)
+        self.value = found.digest()
         content.read_rarely.containers += [vars(module) for module in families]
         self._parts, self._attributes = _Values(content.read), _Values(content.read_rarely)
         self._tensors = _Tensors(list(self._digests.values()))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from kvdrive import private
-from kvdrive.targets.opening import cache_folder
+from kvdrive.private import cache_folder
 
 Rates = TypeVar("Rates")
 _MOST = 256  # entries; the oldest ones leave

@@ -189,16 +189,21 @@ class Attachment(Owned):
         self.overflow = Overflow()
         self._opened = ExitStack()
         self._model = model
-        self._identity, scales = ModelIdentity(model, stored_as), scales_of(model, stored_as)
-        label = self._identity.value
-        if scales:
-            log.info("%s ships scales of K and V for %d layers: they are used", model.name_or_path, len(scales))
-        self._policy = policy.fitted(lambda: label)
         self._warned = False
-        self._fitted = self._policy is not policy  # it was measured for this very model
         self._recompute = on_failure == "recompute"
         self._layers = decoder_config(model).num_hidden_layers
-        self._backing = Backing(drives_of(target), spill, label, xcache, stored_as, scales)
+        self._take_over()  # before the identity is taken, which watches the model from then on
+        try:
+            self._identity, scales = ModelIdentity(model, stored_as), scales_of(model, stored_as)
+            label = self._identity.value
+            if scales:
+                log.info("%s ships scales of K and V for %d layers: they are used", model.name_or_path, len(scales))
+            self._policy = policy.fitted(lambda: label)
+            self._fitted = self._policy is not policy  # it was measured for this very model
+            self._backing = Backing(drives_of(target), spill, label, xcache, stored_as, scales)
+        except BaseException:
+            self._give_back()
+            raise
         self._caches: weakref.WeakSet[AttachedCache] = weakref.WeakSet()
         self._sessions: SessionStore | None = None
         self._others = partial(layers_in_memory, model)
@@ -206,14 +211,25 @@ class Attachment(Owned):
         self._budget = Budget(memory.bytes if memory else 0)
         self._threads: list[WorkQueue[None]] = []  # of mini-batches, but for the first one
         report_layers_in_memory(model)
+
+    def _take_over(self) -> None:
+        """Let the model call the drives' attention, and `_call` in place of its forward."""
         AttentionInterface.register(NAME, attention_function)
         AttentionMaskInterface.register(NAME, sdpa_mask)
+        model = self._model
         self._stock = model.config._attn_implementation
         self._forward: Callable[..., Any] = model.forward
         self._before: Callable[..., Any] | None = vars(model).get("forward")  # not the class's, where there is one
         self._signature = inspect.signature(model.forward)
         model.set_attn_implementation(NAME)
         model.forward = self._wrapped()
+
+    def _give_back(self) -> None:
+        """Undo `_take_over`."""
+        self._model.set_attn_implementation(self._stock)
+        del self._model.forward  # uncovers the forward of the class
+        if self._before is not None:
+            self._model.forward = self._before
 
     def cache(self, tokens: int = 0, rows: int = 1) -> AttachedCache:
         """A new, empty cache for one batch: pass it as `past_key_values`. Detaching the model empties it.
@@ -355,10 +371,7 @@ class Attachment(Owned):
         """Give the model its own attention back and forget every cache that is not saved."""
         if self._model.config._attn_implementation != NAME:
             return
-        self._model.set_attn_implementation(self._stock)
-        del self._model.forward  # uncovers the forward of the class
-        if self._before is not None:
-            self._model.forward = self._before
+        self._give_back()
         if self.is_foreign:
             return leave_alone(self._sessions, self._backing, self._opened, list(self._caches))
         if self._sessions is not None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from kvdrive import abi, private
 from kvdrive.errors import InputError
-from kvdrive.targets.opening import cache_folder
+from kvdrive.private import cache_folder
 
 _DIGITS = 16  # of the fingerprint, in the name of a file
 

@@ -16,6 +16,7 @@ from kvdrive._native import Drive
 from kvdrive.choices import TARGETS, Index
 from kvdrive.errors import InputError, TargetError
 from kvdrive.kernels.rtl import prepare_drives
+from kvdrive.private import cache_folder
 from kvdrive.targets.addresses import FORMS, is_address, open_address
 from kvdrive.targets.base import Target
 from kvdrive.targets.cpu import INDEX_BYTES, PLAIN, CpuDrive
@@ -261,11 +262,6 @@ def require_space(options: DriveOptions) -> None:
 
 def _size(count: int) -> str:
     return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"
-
-
-def cache_folder() -> Path:
-    """The folder for drives without one. It is not in /tmp, which is often in memory and not on a disk."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kvdrive"
 
 
 def _share(options: DriveOptions) -> int:

@@ -19,6 +19,7 @@ from transformers import PreTrainedModel
 
 from kvdrive import private
 from kvdrive.errors import InputError, UnsupportedError
+from kvdrive.identity.parts import of_parts
 from kvdrive.weights.manifest import Manifest
 from kvdrive.weights.neurons import activation_of
 
@@ -131,8 +132,8 @@ def _hook(threshold: float, module: torch.nn.Module, inputs: Any, activations: t
 
 
 def origin_of(manifest: Manifest) -> str:
-    """What identifies the checkpoint of a file of weights, in any format."""
-    return manifest.source or manifest.config
+    """What identifies the checkpoint of a file of weights, in any format: its configuration and its numbers."""
+    return of_parts({"config": manifest.config, "source": manifest.source}).hex()
 
 
 def _place(weights: Path) -> Path:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
+from kvdrive.identity.files import of_files
 from kvdrive.identity.parts import counting, of_parts
-
-_SAMPLES = 256
-_SAMPLE_BYTES = 4096
 
 
 def of_config(config: Any) -> str:
@@ -19,20 +16,12 @@ def of_config(config: Any) -> str:
 
 
 def of_source(path: Path) -> str:
-    """SHA-256 of the names, sizes and 256 samples of 4 KiB of each weight file; "" where there is none.
+    """SHA-256 of the names and all bytes of the weight files; "" where there is none.
 
-    Reads a few megabytes even of a checkpoint of hundreds of gigabytes. `path`: a checkpoint folder or a GGUF file.
+    `path`: a checkpoint folder or a GGUF file. Files that have not changed since are not read again (`files.of_files`).
     """
-    digest = hashlib.sha256()
     files = weight_files(path)
-    for file in files:
-        size = file.stat().st_size
-        digest.update(f"{file.name} {size}".encode())
-        with file.open("rb") as data:
-            for sample in range(_SAMPLES):
-                data.seek(sample * max(0, size - _SAMPLE_BYTES) // (_SAMPLES - 1))
-                digest.update(data.read(_SAMPLE_BYTES))
-    return digest.hexdigest() if files else ""
+    return of_files(files) if files else ""
 
 
 def weight_files(path: Path) -> list[Path]:

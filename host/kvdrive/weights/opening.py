@@ -22,8 +22,9 @@ from kvdrive.errors import InputError, UnsupportedError
 from kvdrive.generation import checkpoints, places
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.progress import bar
+from kvdrive.private import cache_folder
 from kvdrive.targets.key_value import KeyValueNamespace
-from kvdrive.targets.opening import DriveOptions, cache_folder, lend, open_drives, open_existing
+from kvdrive.targets.opening import DriveOptions, lend, open_drives, open_existing
 from kvdrive.weights import convert, drive_values, fingerprint
 from kvdrive.weights.acceptance import Accepted
 from kvdrive.weights.cuts import EXACT, Cuts, cuts_of, install_cuts

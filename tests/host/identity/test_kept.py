@@ -299,3 +299,55 @@ def test_text_of_a_multimodal_model_is_served_and_kept(target):
     with attach(model, target, sessions=True) as attached:
         assert torch.equal(greedy(model, ids, 6, past_key_values=attached.sessions.cache(ids)), stock)
     assert found_by(model, target, stock) >= 90
+
+
+def test_attaching_is_no_change_of_the_model(target, monkeypatch):
+    """What attaching itself sets is there before the identity is taken: calls look at the model, and hash nothing."""
+    hashed = []
+    renew = ModelIdentity.renew
+    monkeypatch.setattr(ModelIdentity, "renew", lambda self: hashed.append(self) or renew(self))
+    model = built(LLAMA, seed=1)
+    with attach(model, target, sessions=True) as attached:
+        for _ in range(2):
+            greedy(model, IDS, 3, past_key_values=attached.sessions.cache(IDS))
+            greedy(model, IDS[:, :20], 3)
+        assert len(hashed) == 1
+
+
+@torch.no_grad()
+def test_an_object_that_nobody_can_look_into_is_equal_to_itself(target, tmp_path):
+    """A sequence of a model with an open file in a hook goes on, and is computed again, as long as it is that file."""
+    model = built(LLAMA, seed=1)
+    with (tmp_path / "log").open("w") as file, (tmp_path / "other").open("w") as other:
+        held = [file]
+        model.lm_head.register_forward_hook(lambda module, inputs, output: held[0].write("x") and None)
+        with attach(model, target, on_failure="recompute") as attached:
+            cache = attached.cache()
+            model(IDS[:, :60], past_key_values=cache)
+            model.model.norm.register_forward_hook(only_looks(lambda module, inputs, output: None))
+            model(IDS[:, 60:], past_key_values=cache)
+            cache.recompute(attached._forward, model.device)
+            assert cache.get_seq_length() == 100
+            held[0] = other
+            model(IDS[:, :1], past_key_values=cache)
+            with pytest.raises(UnsupportedError, match="the model has changed"):
+                cache.recompute(attached._forward, model.device)
+        assert of_model(model) != of_model(model)
+
+
+def test_an_attribute_of_a_class_of_the_users_counts():
+    """A switch for all layers at once."""
+
+    class Switched(Adapted):
+        factor = 1.0
+
+    model = built(LLAMA, seed=1)
+    layer = model.model.layers[0].self_attn
+    layer.v_proj = Switched(layer.v_proj, 0.3)
+    watched = ModelIdentity(model)
+    Switched.factor = 2.0
+    assert not watched.is_current()
+    assert watched.renew()
+    Switched.factor = 1.0
+    assert watched.renew()
+    assert watched.value == of_model(model)

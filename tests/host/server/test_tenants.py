@@ -36,6 +36,20 @@ def cached(answer):
     return answer.json()["usage"]["prompt_tokens_details"]["cached_tokens"]
 
 
+def counts(server):
+    """The counts of /v1/stats and /metrics that depend on which prefixes were found, by name."""
+    stats = server.client.get("/v1/stats", headers=headers(BOB)).json()
+    lines = server.client.get("/metrics", headers=headers(BOB)).text.splitlines()
+    found = {
+        line.rpartition(" ")[0]: float(line.rpartition(" ")[2])
+        for line in lines
+        if line.startswith("kvdrive_resumes_total")
+    }
+    found |= {name: stats[name] for name in ("prompt_tokens", "cached_tokens")}
+    sessions = stats["sessions"] or {}
+    return found | {name: sessions.get(name, 0) for name in ("lookups", "hits", "hit_tokens", "loads", "attends")}
+
+
 def headers(key):
     return {"Authorization": f"Bearer {key}"}
 
@@ -55,6 +69,28 @@ def test_cached_tokens_tell_nothing_of_the_prompts_of_others(server):
     assert after == before
     again = server.complete(AGAIN, prompt=prompt, max_tokens=1)  # another key of the same tenant
     assert cached(again) > 0 or again.json()["kvdrive"]["resume"] == "recompute"
+
+
+@ANYWHERE
+def test_counts_over_all_tenants_are_the_same_whether_prompts_of_two_are_alike(server):
+    """What one tenant reads in /v1/stats and /metrics after a guess says nothing of another one's prompts."""
+    right, wrong = ("violet " + PROMPT, "orange " + PROMPT)
+    server.complete(ALICE, prompt=right, max_tokens=1)
+
+    def counted(prompt):
+        before = counts(server)
+        answer = server.complete(BOB, prompt=prompt, max_tokens=1)
+        return answer.json()["usage"], {name: value - before[name] for name, value in counts(server).items()}
+
+    assert counted(right) == counted(wrong)
+
+
+@ANYWHERE
+def test_statistics_have_numbers_and_names_of_the_server_only(server):
+    server.complete(ALICE, prompt="secret words", max_tokens=1, user="a-user", session="a-name")
+    seen = [server.client.get(path, headers=headers(BOB)).text for path in ("/v1/stats", "/metrics")]
+    for text in ("secret", "a-user", "a-name", "alice", "bob", ALICE, AGAIN, BOB):
+        assert not any(text in one for one in seen)
 
 
 @ON_DRIVES

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import secrets
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from kvdrive.errors import InputError, UnsupportedError
+from kvdrive.identity.files import of_files
 from kvdrive.identity.parts import of_parts
 
 _LAYOUT = "kvdrive vllm blocks 2"  # change this text when the bytes of a block change
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".gguf")
-_CHUNK = 1 << 22
 
 
 def weights_digest(folder: Path, threads: int) -> str:
@@ -25,11 +23,7 @@ def weights_digest(folder: Path, threads: int) -> str:
             f"the weights of '{folder}' are not in a folder of that name: name the folder as the model, or give "
             "'model_fingerprint', a text that you change whenever the weights change"
         )
-    with ThreadPoolExecutor(threads) as pool:
-        digests = list(pool.map(_digest, files))
-    return hashlib.sha256(
-        json.dumps([[path.name, one] for path, one in zip(files, digests, strict=True)]).encode()
-    ).hexdigest()
+    return of_files(files, threads)
 
 
 def fingerprint(parts: dict[str, Any]) -> bytes:
@@ -57,11 +51,3 @@ def of_changed_weights() -> bytes:
 def block_key(fingerprint: bytes, key: bytes) -> bytes:
     """The key in the store of a block that vLLM calls `key`: 32 bytes."""
     return hashlib.blake2b(key, key=fingerprint, digest_size=32).digest()
-
-
-def _digest(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
