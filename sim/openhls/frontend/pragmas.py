@@ -50,7 +50,7 @@ NUMBERS = frozenset(
 )
 WITH_EFFECT = frozenset({"INTERFACE", "STREAM"})  # without them the ports are others, or a stage waits for ever
 OF_LOOPS = frozenset({"PIPELINE", "UNROLL", "LOOP_TRIPCOUNT", "DEPENDENCE"})
-OF_VARIABLES = frozenset({"ARRAY_PARTITION", "ARRAY_RESHAPE", "BIND_STORAGE", "STREAM"})
+OF_VARIABLES = frozenset({"ARRAY_PARTITION", "ARRAY_RESHAPE", "BIND_STORAGE", "DEPENDENCE", "STREAM"})
 
 
 @dataclass(frozen=True)
@@ -118,6 +118,7 @@ class Notes:
     files: tuple[str, ...] = ()
     warnings: list[tuple[Location, str]] = field(default_factory=list)
     bounds: dict[str, int] = field(default_factory=dict)  # of the array parameters of the top
+    dependences: dict[Location, bool] = field(default_factory=dict)  # places of DEPENDENCE: True if it is of an array
 
     def warn(self, location: Location, text: str) -> None:
         """Something of the source that is accepted and has no effect."""

@@ -150,6 +150,8 @@ class Source:
         """Notes a pragma that stands at `offset`; returns its kind."""
         pragma = self._with_numbers(parse_pragma(text, self._places.location(offset)))
         scope = self._scope_of(offset, pragma)
+        if pragma.kind in OF_VARIABLES:
+            self._check_variable(pragma)
         if pragma.kind in OF_LOOPS:
             self._note_of_loop(pragma, offset, scope)
         else:
@@ -240,6 +242,14 @@ class Source:
         else:
             self.notes.warn(pragma.location, f"{pragma.kind} outside a loop has no effect")
 
+    def _check_variable(self, pragma: Pragma) -> None:
+        """Raises Unsupported if the user's files have no name such as the variable of a pragma."""
+        name = (re.findall(r"\w+", pragma.options.get("variable", "")) or [""])[-1]
+        found = re.finditer(rf"^#.*$|\b({name or '#'})\b", self._masked, re.MULTILINE)
+        if not any(match.group(1) and self._places.is_users(match.start()) for match in found):
+            known = f"{name}, which is no variable" if name else "no variable"
+            raise Unsupported(pragma.location, f"{pragma.kind} of {known}", "name one: variable = x")
+
     def _note(self, pragma: Pragma, scope: int) -> None:
         off = "off" in pragma.words or "off" in pragma.options
         if pragma.kind in DONE_ANYWAY:
@@ -252,10 +262,6 @@ class Source:
             head = self._places.location(self._skip_space(before + 1)).line
             self.notes.interfaces.append(InterfaceNote(pragma, head, self._places.location(scope).line))
         elif pragma.kind in OF_VARIABLES:
-            name = (re.findall(r"\w+", pragma.options.get("variable", "")) or [""])[-1]
-            if not name or not re.search(rf"^(?!#).*\b{name}\b", self._masked, re.MULTILINE):
-                known = f"{name}, which is no variable" if name else "no variable"
-                raise Unsupported(pragma.location, f"{pragma.kind} of {known}", "name one: variable = x")
             first = self._places.location(scope).line
             last = self._places.location(self._closing[scope]).line
             self.notes.variables.append(VariableNote(pragma, first, last))

@@ -150,6 +150,23 @@ REFUSED = {
         5,
         "STREAM of queue, which is no variable",
     ),
+    "a variable that only headers of openhls have": (
+        TOP + "#pragma HLS STREAM variable = depth depth = 3\n  out.write(in.read());\n}\n",
+        5,
+        "STREAM of depth, which is no variable",
+    ),
+    "a dependence of a variable that is not there": (
+        TOP + "  for (int i = 0; i < n; i++) {\n#pragma HLS DEPENDENCE variable = seem inter false\n"
+        "    out.write(in.read());\n  }\n}\n",
+        6,
+        "DEPENDENCE of seem, which is no variable",
+    ),
+    "a dependence without a variable": (
+        TOP + "  for (int i = 0; i < n; i++) {\n#pragma HLS DEPENDENCE inter false\n"
+        "    out.write(in.read());\n  }\n}\n",
+        6,
+        "DEPENDENCE of no variable",
+    ),
     "an unknown option": (
         TOP + "#pragma HLS INTERFACE axis port = in bundel = one\n  out.write(in.read());\n}\n",
         5,
