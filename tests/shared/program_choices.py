@@ -14,6 +14,7 @@ CHOICES = {
     "histogram": ("n=0:100",),
     "in_place": ("n=0:14",),
     "in_turns": ("n=0:4",),
+    "kept_words": ("n=1:9", "runs=0:7"),
     "lanes": ("n=0:20", "pick=0:7"),
     "memory_order": ("n=0:20", "mode=0:2", "around=0:255"),
     "memory_stages": ("passes=0:3", "count=0:20"),

@@ -56,7 +56,7 @@ def connections(design: Design) -> list[str]:
         lines.append("harness.pins(top.ap_start, top.ap_done);")
     for bundle, width in bus_widths(design.memories).items():
         lines.append(f"harness.memory(OPENHLS_AXI_PINS(top, {bundle}, {width // 8}));")
-    if design.states:
+    if design.states or design.keeps_words:
         lines.append("harness.keeps_state();")
     in_memory = {each.argument for each in design.ports}
     for name in (name for key in design.arguments for name in (key, f"{key}_in") if name in (*scalars, *in_memory)):

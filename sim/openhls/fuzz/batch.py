@@ -73,7 +73,8 @@ def refusal(name: str, text: str) -> Verdict:
 
 
 def run_batch(programs: dict[str, str], out: Path, cases: int = 20) -> list[Verdict]:
-    """Runs C++ programs, by the names of their tops, on `cases` random inputs with and without stalls on every stream.
+    """Runs C++ programs, by the names of their tops, on `cases` random inputs: with and without stalls on
+    every stream, and after jobs that a reset ended.
 
     `out` is emptied. Raises OpenHlsError if a tool is missing or g++ does not take the programs.
     """
@@ -111,7 +112,7 @@ def compare(name: str, reference: Path, simulation: Path, record: Path, cases: i
     if done.returncode != 0:
         return Verdict(name, f"the C++ itself fails with random inputs: {done.stderr.strip()}")
     words = 0
-    for mode in ("stalls", "none"):
+    for mode in ("stalls", "none", "resets"):
         try:
             found = simulate.run_cases(simulation, record, mode=mode, model=name)
         except OpenHlsError as error:
