@@ -99,8 +99,8 @@ class VariableNote:
 
 
 @dataclass(frozen=True)
-class InterfaceNote:
-    """An INTERFACE pragma, and the lines from the head of its function to the brace of its body."""
+class FunctionNote:
+    """INTERFACE or INLINE, and the lines from the head of its function to the brace of its body."""
 
     pragma: Pragma
     first_line: int
@@ -113,7 +113,8 @@ class Notes:
 
     loops: dict[tuple[str, int, int], LoopNote] = field(default_factory=dict)
     variables: list[VariableNote] = field(default_factory=list)
-    interfaces: list[InterfaceNote] = field(default_factory=list)
+    interfaces: list[FunctionNote] = field(default_factory=list)
+    inlined: list[FunctionNote] = field(default_factory=list)
     stages: set[tuple[int, int]] = field(default_factory=set)
     files: tuple[str, ...] = ()
     warnings: list[tuple[Location, str]] = field(default_factory=list)

@@ -25,7 +25,7 @@ from openhls.frontend.pragmas import (
     OF_LOOPS,
     OF_VARIABLES,
     WITH_EFFECT,
-    InterfaceNote,
+    FunctionNote,
     LoopNote,
     Notes,
     Pragma,
@@ -255,12 +255,12 @@ class Source:
         if pragma.kind in DONE_ANYWAY:
             if off and pragma.kind != "INLINE":
                 self.notes.warn(pragma.location, f"{pragma.kind} off has no effect")
+            elif pragma.kind == "INLINE" and not off:
+                self.notes.inlined.append(self._of_function(pragma, scope))
         elif pragma.kind == "DATAFLOW":
             self._mark_dataflow(scope)
         elif pragma.kind == "INTERFACE":
-            before = max(self._masked.rfind(end, 0, scope) for end in ";}")
-            head = self._places.location(self._skip_space(before + 1)).line
-            self.notes.interfaces.append(InterfaceNote(pragma, head, self._places.location(scope).line))
+            self.notes.interfaces.append(self._of_function(pragma, scope))
         elif pragma.kind in OF_VARIABLES:
             first = self._places.location(scope).line
             last = self._places.location(self._closing[scope]).line
@@ -273,6 +273,11 @@ class Source:
                     "correct its name, or leave it out",
                 )
             self.notes.warn(pragma.location, f"the pragma {pragma.kind} has no effect")
+
+    def _of_function(self, pragma: Pragma, scope: int) -> FunctionNote:
+        before = max(self._masked.rfind(end, 0, scope) for end in ";}")
+        head = self._places.location(self._skip_space(before + 1)).line
+        return FunctionNote(pragma, head, self._places.location(scope).line)
 
     def _mark_loop(self, loop: _Loop) -> None:
         location, column = self._places.location(loop.keyword), self._places.column(loop.keyword)
