@@ -18,6 +18,7 @@ CHOICES = {
     "lanes": ("n=0:20", "pick=0:7"),
     "memory_order": ("n=0:20", "mode=0:2", "around=0:255"),
     "memory_stages": ("passes=0:3", "count=0:20"),
+    "methods": ("n=0:20",),
     "odd_memory": ("n=0:40", "step=-9:9", "both=-64:63"),
     "passes": ("n=0:32", "count=0:4"),
     "pieces": ("n=0:20", "count=0:12"),

@@ -151,7 +151,7 @@ def test_hosts_that_withhold_data_keep_nobody_waiting(make_target):
     for queue in held:
         open_writes(queue, 30)
         assert queue.receive_pdu()[0] == R2T
-    while target.counters["commands"] < 4 * 30:
+    while target.counters["commands"] < 4 * 30 or target.counters["buffer_waits"] < 4:  # each of them waits, once
         time.sleep(0.01)
     counters = target.counters
     queue, data = other_host(target, 9), bytes(range(256)) * (MIB // 256)
@@ -169,7 +169,7 @@ def test_many_hosts_that_withhold_data_leave_each_connection_its_share(make_targ
     held = [other_host(target, number) for number in range(40)]
     for queue in held:
         open_writes(queue, 16)
-    while target.counters["commands"] < 40 * 16:
+    while target.counters["commands"] < 40 * 16 or target.counters["buffer_waits"] < 40:  # each of them waits, once
         time.sleep(0.01)
     share = (64 * MIB // 2) // 256
     assert target.counters["buffer_bytes"] >= 32 * MIB
