@@ -31,6 +31,7 @@ CHOICES = {
     "stages": ("words=0:24", "shift=0:31", "negate=0:1"),
     "statics": ("n=0:20",),
     "stream_arrays": ("n=0:20", "first=0:9"),
+    "struct_arrays": ("least=0,1,0x40000000,0xc0000000",),
     "strides": ("n=0:16", "first=-8:20", "count=0:20", "pitch=0:8", "few=0:15"),
     "two_buffers": ("n=0:7",),
     "two_ports": ("n=0:32",),
