@@ -19,9 +19,9 @@ ROOT = Path(__file__).resolve().parent.parent
 FLAGS = {"thread": "thread", "address": "address,undefined"}
 RUNTIMES = {"thread": ("libtsan.so",), "address": ("libasan.so", "libubsan.so")}
 OPTIONS = {
-    "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1",
+    "TSAN_OPTIONS": "second_deadlock_stack=1",
     "ASAN_OPTIONS": "detect_leaks=0:handle_segv=0",  # Python keeps objects to its end
-    "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+    "UBSAN_OPTIONS": "print_stacktrace=1",
 }
 # An editable installation would bring its own extension.
 START = """import sys
@@ -72,11 +72,18 @@ def main() -> int:
     except subprocess.CalledProcessError as error:
         sys.stderr.write(f"{error.stdout}\n{error.stderr}\n")
         return 2
-    environment = os.environ | OPTIONS
+    reports = host.parent / "reports"  # pytest keeps what tests print, and what ends the process with it
+    shutil.rmtree(reports, ignore_errors=True)
+    reports.mkdir()
+    environment = os.environ | {name: f"{text}:log_path={reports}/report" for name, text in OPTIONS.items()}
     environment["LD_PRELOAD"] = ":".join(runtime(file) for file in RUNTIMES[arguments.sanitizer])
     environment["PYTHONPATH"] = f"{host}:{ROOT / 'sim'}"
     command = [sys.executable, "-c", START, "-p", "no:cacheprovider", *arguments.pytest]
-    return subprocess.run(command, env=environment, cwd=ROOT).returncode
+    status = subprocess.run(command, env=environment, cwd=ROOT).returncode
+    found = sorted(reports.iterdir())
+    for path in found:
+        sys.stderr.write(path.read_text(errors="replace")[:20_000])
+    return status or int(bool(found))
 
 
 if __name__ == "__main__":

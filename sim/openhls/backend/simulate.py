@@ -150,7 +150,7 @@ def runtime() -> Path:
 
 
 def _make_runtime(folder: Path) -> None:
-    header = ["-x", "c++-header", HARNESS / "harness.hpp", "-Xclang", "-fno-pch-timestamp"]
+    header = ["-x", "c++-header", str(HARNESS / "harness.hpp"), "-Xclang", "-fno-pch-timestamp"]
     run([CLANG, *_MODEL, *include_paths(), *header, "-o", _PRECOMPILED], cwd=folder)
     run([*compiler(), *_MODEL, "-O1", *include_paths(), "-c", HARNESS / "harness.cpp", "-o", "harness.o"], cwd=folder)
 
