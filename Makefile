@@ -165,6 +165,11 @@ wheel: setup ## a manylinux wheel for this Python in dist/, with the compiled ke
 fuzz-drive: setup $(STAMPS)/system-fuzz ## libFuzzer on every surface of the drive, with sanitizers [N=20000 | MINUTES=n each] [SEED=n]
 	@$(BIN)/python scripts/fuzz_drive.py $(if $(MINUTES),--minutes $(MINUTES),--inputs $(or $(N),20000)) --seed $(SEED) --jobs $(JOBS)
 
+.PHONY: test-sanitized
+test-sanitized: setup ## tests with the native extension under a sanitizer of g++ [SANITIZER=thread|address] [TESTS=tests/drive/x.py]
+	@$(BIN)/python scripts/sanitized_tests.py --jobs $(JOBS) $(or $(SANITIZER),thread) -q -m "not slow" \
+		$(or $(TESTS),tests/drive/tcp tests/drive/nvme)
+
 .PHONY: soak
 soak: setup ## a drive under random commands, kills, power cuts, full disks and damage [MINUTES=10] [SEED=n]
 	@PYTHONPATH=tests/drive:tests/shared:sim $(BIN)/python -m soak --minutes $(or $(MINUTES),10) $(if $(filter command line,$(origin SEED)),--seed $(SEED))

@@ -239,6 +239,32 @@ def test_a_last_transaction_that_vanished_after_a_kill_is_missed(acknowledged, k
     assert model.equals(host.drive)
 
 
+@pytest.mark.parametrize("count", [8, pytest.param(1000, marks=pytest.mark.slow)])
+def test_random_damage_of_the_last_transaction_loses_nothing_without_a_word(acknowledged, count):
+    """Several pages of it at once, in any way: the drive has all, or says which transaction is damaged."""
+    host, model = acknowledged
+    offset, pages = transactions(host.path)[-1]
+    clean = head_of(host.path, offset + pages * PAGE)
+    said = 0
+    for seed in range(count):
+        rng = np.random.default_rng(seed)
+        for page in rng.choice(pages, rng.integers(1, pages + 1), replace=False):
+            damage(host.path, offset + int(page) * PAGE, str(rng.choice(DAMAGES)), rng)
+        message = ""
+        try:
+            host.reopen(read_only=bool(rng.integers(2)))
+        except RuntimeError as error:
+            message = str(error)
+        if message:
+            said += 1
+            assert "is damaged: transaction 11 " in message, seed
+        else:
+            assert model.equals(host.drive), seed
+            host.drive = None
+        put(host.path, 0, clean)
+    assert 0 < said < count
+
+
 def test_the_count_of_transactions_survives_the_loss_of_either_note(acknowledged):
     """One note is lost with its page; the other says one transaction less, so a file without damage opens."""
     host, model = acknowledged

@@ -21,7 +21,7 @@ from openhls.backend.storage import without_ultra_ram
 from openhls.backend.target import Target, target_of
 from openhls.backend.top import build_top, module_of
 from openhls.backend.verilog import module_text
-from openhls.ir import ArrayPort, Channels, Field, Location, MemoryPort, Process, Program, State
+from openhls.ir import ArrayPort, Channels, Field, Life, Location, MemoryPort, Process, Program, State, fifos_of
 from openhls.pipeline import finish_program
 
 HEADER = "// SPDX-License-Identifier: Apache-2.0\n// Written by openhls; edit the C++ instead.\n"
@@ -37,6 +37,7 @@ class Design:
     memories: tuple[MemoryPort, ...]
     ports: tuple[ArrayPort, ...]
     states: tuple[State, ...]
+    keeps_words: bool  # in a static stream, from one job to the next
     uses: dict[str, Uses]  # of the arrays in `ports`
     channels: Mapping[str, Channels]
     stream_arrays: Mapping[str, tuple[str, ...]]
@@ -105,8 +106,10 @@ def write_design(
     arguments = program.arguments, program.memories, program.ports, program.states
     uses = {port.array: uses_of(program, process, port.array) for port in program.ports}
     streams = program.channels, program.stream_arrays, program.sequences
+    fifos = (fifo for each in program.processes.values() for fifo in fifos_of(each.body))
+    keeps_words = any(fifo.life is Life.PROGRAM for fifo in fifos)
     design = Design(
-        *(top, process, *arguments, uses, *streams),
+        *(top, process, *arguments, keeps_words, uses, *streams),
         *(program.queues, program.layouts, registers, tuple(files), library, regions, target, out),
     )
     (out / "schedule.txt").write_text(design.text() + "\n")

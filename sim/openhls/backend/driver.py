@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 
 from openhls.backend import simulate, store
@@ -17,25 +16,20 @@ from openhls.ir import Direction
 
 
 def build_simulation(design: Design, main: str = "") -> Path:
-    """A program that drives a design through the harness, or through a main function of its own."""
-    return build_models({"Vtop": design}, main or main_text(design))
-
-
-def build_models(designs: Mapping[str, Design], main: str) -> Path:
-    """One program of designs, by the names of their classes, and of `main`. It is built once for the same texts."""
+    """A program that drives a design through the harness, or through a main function of its own. It is built once for
+    the same texts."""
+    text = main or main_text(design)
 
     def make(folder: Path) -> None:
         build = folder / "build"
         build.mkdir()
-        for model, design in designs.items():
-            simulate.verilate(list(design.files), design.top, model, build)
-        (build / "main.cpp").write_text(main)
+        simulate.verilate(list(design.files), design.top, "Vtop", build)
+        (build / "main.cpp").write_text(text)
         simulate.compile_models(build, folder / "simulation")
         shutil.rmtree(build)
 
-    parts = [main, *simulate.WAIVED, *simulate.shared_key(), *store.texts(simulate.LIBRARY)]
-    for model, design in designs.items():
-        parts += [model, design.top, *store.texts(design.files)]
+    parts = [text, *simulate.WAIVED, *simulate.shared_key(), *store.texts(simulate.LIBRARY)]
+    parts += [design.top, *store.texts(design.files)]
     return store.kept("simulation", parts, make) / "simulation"
 
 
@@ -62,7 +56,7 @@ def connections(design: Design) -> list[str]:
         lines.append("harness.pins(top.ap_start, top.ap_done);")
     for bundle, width in bus_widths(design.memories).items():
         lines.append(f"harness.memory(OPENHLS_AXI_PINS(top, {bundle}, {width // 8}));")
-    if design.states:
+    if design.states or design.keeps_words:
         lines.append("harness.keeps_state();")
     in_memory = {each.argument for each in design.ports}
     for name in (name for key in design.arguments for name in (key, f"{key}_in") if name in (*scalars, *in_memory)):

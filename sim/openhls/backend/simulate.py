@@ -132,10 +132,10 @@ def verilate_cells(files: list[Path], top: str, model: str, folder: Path) -> Non
     run([verilator(), *options, *names, *places, *(os.path.relpath(file, folder) for file in files)], cwd=folder)
 
 
-# A small model takes longer to compile than to run: it is not optimised.
+# A small model takes longer to compile than to run: it is not optimised. Clang takes half of g++'s time for it.
 _SMALL_BYTES = 1 << 20  # of verilated C++
 _MODEL = ("-std=c++17", "-O0", "-DVL_TIME_CONTEXT", "-pthread", "-w")
-_PRECOMPILED = "models.hpp"
+_PRECOMPILED = "harness.pch"
 
 
 def shared_key() -> list[str | bytes]:
@@ -144,13 +144,14 @@ def shared_key() -> list[str | bytes]:
 
 
 def runtime() -> Path:
-    """The folder of what all small models share, compiled: the harness and their header."""
-    return store.kept("runtime", shared_key(), _make_runtime)
+    """The folder of what all small models share, compiled: the harness and its header. Clang looks for the sources of
+    a precompiled header where they were, so that their place counts."""
+    return store.kept("runtime", [*shared_key(), *include_paths()], _make_runtime)
 
 
 def _make_runtime(folder: Path) -> None:
-    (folder / _PRECOMPILED).write_text('#include "harness.hpp"\n')
-    run(["g++", *_MODEL, *include_paths(), "-x", "c++-header", _PRECOMPILED, "-o", f"{_PRECOMPILED}.gch"], cwd=folder)
+    header = ["-x", "c++-header", str(HARNESS / "harness.hpp"), "-Xclang", "-fno-pch-timestamp"]
+    run([CLANG, *_MODEL, *include_paths(), *header, "-o", _PRECOMPILED], cwd=folder)
     run([*compiler(), *_MODEL, "-O1", *include_paths(), "-c", HARNESS / "harness.cpp", "-o", "harness.o"], cwd=folder)
 
 
@@ -170,14 +171,14 @@ def library_objects(sources: Sequence[str] = RUNTIME, flags: Sequence[str] = ("-
     return sorted(store.kept("verilated", [*tools(), *sources, *flags, "-O1"], make).glob("*.o"))
 
 
-def compile_models(folder: Path, program: Path) -> Path:
-    """The program of a folder with verilated models and their main.cpp."""
+def compile_models(folder: Path, program: Path, small: bool = False) -> Path:
+    """The program of a folder with verilated models and their main.cpp. `small`: each of them is."""
     parts = sorted(folder.glob("V*.cpp"))
     shared = runtime()
-    if sum(path.stat().st_size for path in parts) < _SMALL_BYTES:
+    if small or sum(path.stat().st_size for path in parts) < _SMALL_BYTES:
         (folder / "design.cpp").write_text(joined([*(path.name for path in parts), "main.cpp"]))
-        include = [*include_paths(), "-include", str(shared / _PRECOMPILED)]
-        run(["g++", *_MODEL, *include, "-c", "design.cpp", "-o", "design.o"], cwd=folder)
+        include = [*include_paths(), "-include-pch", str(shared / _PRECOMPILED)]
+        run([CLANG, *_MODEL, *include, "-c", "design.cpp", "-o", "design.o"], cwd=folder)
         objects = [folder / "design.o"]
     else:
         insides = sorted(path.name for path in folder.glob("V*__Syms.h"))

@@ -164,6 +164,8 @@ def _compile(compiled: Compiled, strict: bool, flow: str) -> Program:
     names = dict(zip(parameters, arguments, strict=True))
     arrays = _stream_arrays(context, interface)
     notes = compiled.notes
+    for place in (place for place, of_array in notes.dependences.items() if not of_array):
+        notes.warn(place, "DEPENDENCE has no effect: no loop accesses its variable as an array")
     for warning in module.warnings:
         notes.warn(*warning)
     if strict and notes.warnings:

@@ -63,7 +63,7 @@ def describe_loop(
         trip_count=trip_count,
         pipeline=_pipeline(pipeline[0]) if pipeline else Pipeline(),
         dependences=tuple(
-            each for pragma in note.of_kind("DEPENDENCE") for each in _dependences(pragma, memory, location)
+            each for pragma in note.of_kind("DEPENDENCE") for each in _dependences(pragma, memory, notes, location)
         ),
     )
 
@@ -92,12 +92,14 @@ def _pipeline(pragma: Pragma) -> Pipeline:
     return Pipeline(interval)
 
 
-def _dependences(pragma: Pragma, memory: Memory, near: Location) -> list[Dependence]:
+def _dependences(pragma: Pragma, memory: Memory, notes: Notes, near: Location) -> list[Dependence]:
     words = pragma.words
     kind = pragma.options.get("type", "intra" if "intra" in words else "inter").lower()
     dependent = pragma.options.get("dependent", "false" if "false" in words else "true").lower() == "true"
     direction = pragma.options.get("direction", next((w for w in ("raw", "war", "waw") if w in words), "all")).upper()
     distance = pragma.number("distance", 1)
+    arrays = memory.named(pragma.options.get("variable", ""), near)
+    notes.dependences[pragma.location] = bool(arrays) or notes.dependences.get(pragma.location, False)
     return [
         Dependence(
             array.name,
@@ -107,7 +109,7 @@ def _dependences(pragma: Pragma, memory: Memory, near: Location) -> list[Depende
             distance,
             pragma.location,
         )
-        for array in memory.named(pragma.options.get("variable", ""), near)
+        for array in arrays
     ]
 
 

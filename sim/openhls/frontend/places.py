@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from pathlib import Path
 
 from openhls.ir import Location
+
+_HEADERS = str(Path(__file__).parent / "shim")
 
 
 class Places:
@@ -40,6 +43,11 @@ class Places:
     def is_system(self, offset: int) -> bool:
         """True if the text comes from a header of the system."""
         return self._entry(offset)[1][2]
+
+    def is_users(self, offset: int) -> bool:
+        """True if the text comes from no header of the system or of openhls."""
+        file, _, system = self._entry(offset)[1]
+        return not system and not file.startswith(_HEADERS)
 
     def files(self) -> tuple[str, ...]:
         """Files that are not the system's, in order of appearance."""

@@ -50,7 +50,7 @@ NUMBERS = frozenset(
 )
 WITH_EFFECT = frozenset({"INTERFACE", "STREAM"})  # without them the ports are others, or a stage waits for ever
 OF_LOOPS = frozenset({"PIPELINE", "UNROLL", "LOOP_TRIPCOUNT", "DEPENDENCE"})
-OF_VARIABLES = frozenset({"ARRAY_PARTITION", "ARRAY_RESHAPE", "BIND_STORAGE", "STREAM"})
+OF_VARIABLES = frozenset({"ARRAY_PARTITION", "ARRAY_RESHAPE", "BIND_STORAGE", "DEPENDENCE", "STREAM"})
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,8 @@ class VariableNote:
 
 
 @dataclass(frozen=True)
-class InterfaceNote:
-    """An INTERFACE pragma, and the lines from the head of its function to the brace of its body."""
+class FunctionNote:
+    """INTERFACE or INLINE, and the lines from the head of its function to the brace of its body."""
 
     pragma: Pragma
     first_line: int
@@ -113,11 +113,13 @@ class Notes:
 
     loops: dict[tuple[str, int, int], LoopNote] = field(default_factory=dict)
     variables: list[VariableNote] = field(default_factory=list)
-    interfaces: list[InterfaceNote] = field(default_factory=list)
+    interfaces: list[FunctionNote] = field(default_factory=list)
+    inlined: list[FunctionNote] = field(default_factory=list)
     stages: set[tuple[int, int]] = field(default_factory=set)
     files: tuple[str, ...] = ()
     warnings: list[tuple[Location, str]] = field(default_factory=list)
     bounds: dict[str, int] = field(default_factory=dict)  # of the array parameters of the top
+    dependences: dict[Location, bool] = field(default_factory=dict)  # places of DEPENDENCE: True if it is of an array
 
     def warn(self, location: Location, text: str) -> None:
         """Something of the source that is accepted and has no effect."""

@@ -25,7 +25,7 @@ from openhls.frontend.pragmas import (
     OF_LOOPS,
     OF_VARIABLES,
     WITH_EFFECT,
-    InterfaceNote,
+    FunctionNote,
     LoopNote,
     Notes,
     Pragma,
@@ -150,6 +150,8 @@ class Source:
         """Notes a pragma that stands at `offset`; returns its kind."""
         pragma = self._with_numbers(parse_pragma(text, self._places.location(offset)))
         scope = self._scope_of(offset, pragma)
+        if pragma.kind in OF_VARIABLES:
+            self._check_variable(pragma)
         if pragma.kind in OF_LOOPS:
             self._note_of_loop(pragma, offset, scope)
         else:
@@ -240,22 +242,26 @@ class Source:
         else:
             self.notes.warn(pragma.location, f"{pragma.kind} outside a loop has no effect")
 
+    def _check_variable(self, pragma: Pragma) -> None:
+        """Raises Unsupported if the user's files have no name such as the variable of a pragma."""
+        name = (re.findall(r"\w+", pragma.options.get("variable", "")) or [""])[-1]
+        found = re.finditer(rf"^#.*$|\b({name or '#'})\b", self._masked, re.MULTILINE)
+        if not any(match.group(1) and self._places.is_users(match.start()) for match in found):
+            known = f"{name}, which is no variable" if name else "no variable"
+            raise Unsupported(pragma.location, f"{pragma.kind} of {known}", "name one: variable = x")
+
     def _note(self, pragma: Pragma, scope: int) -> None:
         off = "off" in pragma.words or "off" in pragma.options
         if pragma.kind in DONE_ANYWAY:
             if off and pragma.kind != "INLINE":
                 self.notes.warn(pragma.location, f"{pragma.kind} off has no effect")
+            elif pragma.kind == "INLINE" and not off:
+                self.notes.inlined.append(self._of_function(pragma, scope))
         elif pragma.kind == "DATAFLOW":
             self._mark_dataflow(scope)
         elif pragma.kind == "INTERFACE":
-            before = max(self._masked.rfind(end, 0, scope) for end in ";}")
-            head = self._places.location(self._skip_space(before + 1)).line
-            self.notes.interfaces.append(InterfaceNote(pragma, head, self._places.location(scope).line))
+            self.notes.interfaces.append(self._of_function(pragma, scope))
         elif pragma.kind in OF_VARIABLES:
-            name = (re.findall(r"\w+", pragma.options.get("variable", "")) or [""])[-1]
-            if not name or not re.search(rf"^(?!#).*\b{name}\b", self._masked, re.MULTILINE):
-                known = f"{name}, which is no variable" if name else "no variable"
-                raise Unsupported(pragma.location, f"{pragma.kind} of {known}", "name one: variable = x")
             first = self._places.location(scope).line
             last = self._places.location(self._closing[scope]).line
             self.notes.variables.append(VariableNote(pragma, first, last))
@@ -267,6 +273,11 @@ class Source:
                     "correct its name, or leave it out",
                 )
             self.notes.warn(pragma.location, f"the pragma {pragma.kind} has no effect")
+
+    def _of_function(self, pragma: Pragma, scope: int) -> FunctionNote:
+        before = max(self._masked.rfind(end, 0, scope) for end in ";}")
+        head = self._places.location(self._skip_space(before + 1)).line
+        return FunctionNote(pragma, head, self._places.location(scope).line)
 
     def _mark_loop(self, loop: _Loop) -> None:
         location, column = self._places.location(loop.keyword), self._places.column(loop.keyword)

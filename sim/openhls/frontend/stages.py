@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -51,6 +51,7 @@ class Opened:
     calls: list[tuple[Call, list[tuple[str, Path, Value]]]] = field(default_factory=list)
     written: set[tuple[str, Path]] = field(default_factory=set)
     users: dict[str, list[int]] = field(default_factory=dict)
+    inlined: set[int] = field(default_factory=set)  # stages with INLINE around functions that streams connect
 
     def use(self, name: str) -> bool:
         """Notes that the next stage has an array or a pointer; False if it has it already."""
@@ -94,6 +95,21 @@ def in_order(opened: Opened, lent: Collection[str]) -> tuple[Call, ...]:
         replace(calls[n], after=tuple(at for at, other in enumerate(order) if group[other] in waits[group[n]]))
         for n in order
     )
+
+
+def meeting_streams(calls: Sequence[Call], number: int) -> tuple[str, str] | None:
+    """Two streams of a stage whose other ends are connected without it, if there are any."""
+    names = [{name for _, name in call.streams} for call in calls]
+    seen: dict[int, str] = {}  # stages that streams connect, and by which stream the stage `number` reaches them
+    for first in sorted(names[number]):
+        pending = [at for at in range(len(calls)) if at != number and first in names[at]]
+        while pending:
+            at = pending.pop()
+            if seen.setdefault(at, first) != first:
+                return seen[at], first
+            others = names[at] - names[number]
+            pending += [n for n in range(len(calls)) if n not in seen and n != number and names[n] & others]
+    return None
 
 
 def _reaches(waits: dict[int, set[int]], start: int, end: int) -> bool:
@@ -153,6 +169,7 @@ class Stages:
 
     def region(self, opened: Opened, enter: Operand) -> Dataflow:
         """The region. What its stages have set is stored in the block that follows."""
+        self._check_inlined(opened)
         calls = in_order(opened, self.lent.keys())
         ends: dict[str, set[Direction]] = {}
         for call in calls:
@@ -165,6 +182,25 @@ class Stages:
             for base, leaf, value in results:
                 self.memory.store_leaf(base, leaf, value, enter)
         return Dataflow(label, fifos, calls, enter, place_of(self.draft.context, opened.instruction))
+
+    def _check_inlined(self, opened: Opened) -> None:
+        """The functions in a stage run one after the other. With INLINE they ask to be stages themselves: this would be
+        faster, and a region that has one stage instead may wait for ever, where two of its streams meet again."""
+        calls = [call for call, _ in opened.calls]
+        for number in sorted(opened.inlined):
+            name = calls[number].process
+            if (meeting := meeting_streams(calls, number)) is not None:
+                raise Unsupported(
+                    calls[number].location,
+                    f"the functions in {name}, which has INLINE, would run one after the other and might wait for "
+                    f"ever: its streams {' and '.join(meeting)} meet in other stages",
+                    f"call the functions of {name} in the region itself",
+                )
+            self.draft.notes.warn(
+                calls[number].location,
+                f"INLINE has no effect on the stage {name}: the functions in it run one after the other; call them in "
+                "the region itself to have them run at the same time",
+            )
 
     # ---- a stage ----
 
@@ -190,8 +226,16 @@ class Stages:
         streams += [(name, self._memory_stream(interface, name, given[at])) for name, at in interface.memories]
         arrays = [(name, self._array(interface, given[parameter], leaf)) for name, parameter, leaf in interface.arrays]
         location = self.draft.builder.location
+        if interface.queues and self._has_inline(self.draft.module.functions[str(it.flag)].location):
+            self._open.inlined.add(len(self._open.calls))
         call = Call(interface.process.name, scalars, tuple(streams), tuple(arrays), tuple(bound), location)
         self._open.calls.append((call, results))
+
+    def _has_inline(self, function: Location) -> bool:
+        return any(
+            note.pragma.location.file == function.file and note.first_line <= function.line <= note.last_line
+            for note in self.draft.notes.inlined
+        )
 
     def _scalar(
         self, interface: Interface, parameter: str, leaf: Path | None, given: LlvmOperand, is_pointer: bool

@@ -12,7 +12,7 @@ from pathlib import Path
 from openhls.backend import simulate
 from openhls.backend.cosim import link_reference, parse_choice, reference_text
 from openhls.backend.design import Design, write_design
-from openhls.backend.driver import build_models, main_text
+from openhls.backend.driver import main_text
 from openhls.errors import OpenHlsError, Unsupported
 from openhls.frontend.compile import compile_program
 from openhls.fuzz.generate import CHOICES, ELEMENTS
@@ -46,15 +46,17 @@ def dispatched(texts: dict[str, str]) -> str:
 
 
 def compile_designs(programs: dict[str, str], out: Path, verdicts: dict[str, Verdict]) -> dict[str, tuple[Design, str]]:
-    """Designs and the C++ names of their tops; what has none is in `verdicts`."""
+    """Designs with the class V<name> of each in `out`/models, and the C++ names of their tops; what has none is in
+    `verdicts`."""
     designs = {}
+    (out / "models").mkdir()
     for name, text in programs.items():
         source = out / f"{name}.cpp"
         source.write_text(text)
         try:
             program = compile_program(source, name)
             design = write_design(program, name, out / name)
-            simulate.lint(list(design.files), design.top)
+            simulate.verilate(list(design.files), design.top, f"V{name}", out / "models")
             designs[name] = design, program.function
         except Unsupported as error:
             verdicts[name] = refusal(name, str(error).replace(f"{out}/", ""))
@@ -71,7 +73,8 @@ def refusal(name: str, text: str) -> Verdict:
 
 
 def run_batch(programs: dict[str, str], out: Path, cases: int = 20) -> list[Verdict]:
-    """Runs C++ programs, by the names of their tops, on `cases` random inputs with and without stalls on every stream.
+    """Runs C++ programs, by the names of their tops, on `cases` random inputs: with and without stalls on
+    every stream, and after jobs that a reset ended.
 
     `out` is emptied. Raises OpenHlsError if a tool is missing or g++ does not take the programs.
     """
@@ -96,8 +99,8 @@ def run_batch(programs: dict[str, str], out: Path, cases: int = 20) -> list[Verd
         (out / "reference.cpp").write_text(dispatched(references))
         reference = link_reference(out / "reference.cpp", (), out / "reference", QUICK)
         mains = {name: main_text(design, f"V{name}", f"run_{name}") for name, (design, _) in designs.items()}
-        models = {f"V{name}": design for name, (design, _) in designs.items()}
-        simulation = build_models(models, dispatched(mains))
+        (out / "models/main.cpp").write_text(dispatched(mains))
+        simulation = simulate.compile_models(out / "models", out / "simulation", small=True)
         for name in designs:
             verdicts[name] = compare(name, reference, simulation, out / f"{name}.bin", cases)
     return [verdicts[name] for name in programs]
@@ -109,7 +112,7 @@ def compare(name: str, reference: Path, simulation: Path, record: Path, cases: i
     if done.returncode != 0:
         return Verdict(name, f"the C++ itself fails with random inputs: {done.stderr.strip()}")
     words = 0
-    for mode in ("stalls", "none"):
+    for mode in ("stalls", "none", "resets"):
         try:
             found = simulate.run_cases(simulation, record, mode=mode, model=name)
         except OpenHlsError as error:

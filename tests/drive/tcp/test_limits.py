@@ -1,5 +1,6 @@
 """Slow, silent and greedy hosts, keep-alive, and faults of the network."""
 
+import random
 import re
 import select
 import struct
@@ -153,8 +154,8 @@ def test_hosts_that_withhold_data_keep_nobody_waiting(make_target):
         assert queue.receive_pdu()[0] == R2T
     while target.counters["commands"] < 4 * 30:
         time.sleep(0.01)
-    counters = target.counters
     queue, data = other_host(target, 9), bytes(range(256)) * (MIB // 256)
+    counters = target.counters  # the target has answered a later PDU, so it has done with those before
     assert queue.write(WRITE, data, in_capsule=False, dwords=(0, 0, 255)).status == 0
     assert queue.read(READ, MIB, dwords=(0, 0, 255)).data == data
     assert target.counters["buffer_waits"] == counters["buffer_waits"]
@@ -172,9 +173,9 @@ def test_many_hosts_that_withhold_data_leave_each_connection_its_share(make_targ
     while target.counters["commands"] < 40 * 16:
         time.sleep(0.01)
     share = (64 * MIB // 2) // 256
-    assert target.counters["buffer_bytes"] >= 32 * MIB
-    waits = target.counters["buffer_waits"]
     queue, data = other_host(target, 99), bytes(share)
+    assert target.counters["buffer_bytes"] >= 32 * MIB
+    waits = target.counters["buffer_waits"]  # the target has answered a later PDU, so it has done with those before
     dwords = (0, 0, share // BLOCK - 1)
     assert queue.write(WRITE, data, in_capsule=False, dwords=dwords).status == 0
     assert queue.read(READ, share, dwords=dwords).data == data
@@ -185,6 +186,43 @@ def test_many_hosts_that_withhold_data_leave_each_connection_its_share(make_targ
     for queue_of_other in held[:8]:  # with room again, it is served before what hosts ask for that have some already
         queue_of_other.close()
     assert len(queue.receive_pdu()[1]) > 0
+
+
+def withhold(queue, rng: random.Random) -> None:
+    """Random writes: without data, with some of what was asked for, or with half of a PDU behind them."""
+    sizes = [1, *(rng.choice((1, 4, 64, 255)) for _ in range(rng.randrange(24)))]  # the first one has room for certain
+    entries = [queue.entry(WRITE, 1, length=(n + 1) * BLOCK, dwords=(0, 0, n)) for n in sizes]
+    queue.send_raw(b"".join(queue.pdu(COMMAND, entry) for entry in entries))
+    if rng.random() < 0.5:
+        kind, body = queue.receive_pdu()
+        assert kind == R2T
+        cid, tag, offset, length = struct.unpack_from("<HHII", body)
+        queue.send_data(cid, tag, offset, bytes(4 * rng.randrange(1, min(length, queue.limit) // 4)), last=False)
+    if rng.random() < 0.3:
+        queue.send_raw(queue.pdu(COMMAND, queue.entry(FLUSH, 1))[: rng.randrange(1, 72)])
+
+
+@pytest.mark.parametrize("count", [10, pytest.param(4000, marks=pytest.mark.slow)])
+def test_random_hosts_that_withhold_data_leave_another_one_its_share(make_target, count):
+    target = make_target(buffer_bytes=16 * MIB)
+    share = (16 * MIB // 2) // 256
+    dwords = (0, 0, share // BLOCK - 1)
+    for seed in range(count):
+        rng = random.Random(seed)
+        opened = []
+        for number in range(rng.randrange(1, 7)):
+            name = f"nqn.2026-01.org.kvdrive:host-{number}"
+            admin, controller = target.admin(host=name)
+            opened += [admin, target.io(controller, host=name)]
+            withhold(opened[-1], rng)
+        admin, controller = target.admin(host="nqn.2026-01.org.kvdrive:other")
+        queue, data = target.io(controller, host="nqn.2026-01.org.kvdrive:other"), rng.randbytes(share)
+        assert queue.write(WRITE, data, in_capsule=False, dwords=dwords).status == 0, seed
+        assert queue.read(READ, share, dwords=dwords).data == data, seed
+        for one in [*opened, admin, queue]:
+            one.close()
+    while target.counters["buffer_bytes"]:
+        time.sleep(0.01)
 
 
 def test_data_that_come_too_slowly_end_the_connection(make_target):

@@ -51,6 +51,16 @@ def test_what_has_no_effect_is_a_warning_and_strictly_an_error(name: str, tmp_pa
         compile_program(source, "top", strict=True)
 
 
+def test_a_dependence_of_what_is_no_array_is_a_warning(tmp_path: Path) -> None:
+    source = tmp_path / "program.cpp"
+    pragma = "#pragma HLS DEPENDENCE variable = sum inter false"
+    loop = f"for (int i = 0; i < n; ++i) {{\n{pragma}\n    sum += in.read();\n  }}"
+    top = f"void top(Words& in, Words& out, int n) {{\n  int sum = 0;\n  {loop}\n  out.write(sum);\n}}\n"
+    source.write_text(HEAD + top)
+    words = "DEPENDENCE has no effect: no loop accesses its variable as an array"
+    assert compile_program(source, "top").warnings == (f"{source}:7: warning: {words}",)
+
+
 def built(text: str, folder: Path) -> Design:
     source = folder / "program.cpp"
     source.write_text(HEAD + text)

@@ -150,6 +150,23 @@ REFUSED = {
         5,
         "STREAM of queue, which is no variable",
     ),
+    "a variable that only headers of openhls have": (
+        TOP + "#pragma HLS STREAM variable = depth depth = 3\n  out.write(in.read());\n}\n",
+        5,
+        "STREAM of depth, which is no variable",
+    ),
+    "a dependence of a variable that is not there": (
+        TOP + "  for (int i = 0; i < n; i++) {\n#pragma HLS DEPENDENCE variable = seem inter false\n"
+        "    out.write(in.read());\n  }\n}\n",
+        6,
+        "DEPENDENCE of seem, which is no variable",
+    ),
+    "a dependence without a variable": (
+        TOP + "  for (int i = 0; i < n; i++) {\n#pragma HLS DEPENDENCE inter false\n"
+        "    out.write(in.read());\n  }\n}\n",
+        6,
+        "DEPENDENCE of no variable",
+    ),
     "an unknown option": (
         TOP + "#pragma HLS INTERFACE axis port = in bundel = one\n  out.write(in.read());\n}\n",
         5,
@@ -170,6 +187,36 @@ def test_streams_and_pragmas_that_would_change_a_result_are_refused(name: str, t
         compiled(text, tmp_path)
     assert f"program.cpp:{line}: " in str(caught.value) or f"program.cpp:{line} in " in str(caught.value)
     assert words in str(caught.value)
+
+
+# A stage with INLINE whose functions a stream connects: as one stage, they run one after the other.
+INLINED = (
+    "static void one(Words& in, Words& out) {\n  for (int i = 0; i < 9; i++) out.write(in.read());\n}\n"
+    "static void two(Words& in, Words& more, Words& out) {\n"
+    "  for (int i = 0; i < 9; i++) out.write(in.read() + more.read());\n}\n"
+    "static void layer(Words& in, Words& more, Words& out) {\n#pragma HLS INLINE\n  Words q;\n  one(in, q);\n"
+    "  two(q, more, out);\n}\n"
+    "static void split(Words& in, Words& a, Words& b) {\n"
+    "  for (int i = 0; i < 9; i++) {\n    a.write(i);\n    b.write(in.read());\n  }\n}\n"
+)
+
+
+def test_a_stage_with_inline_that_might_wait_for_ever_is_refused(tmp_path: Path) -> None:
+    """`layer` reads all words of a before the first one of b, which has room for two."""
+    top = TOP + "#pragma HLS DATAFLOW\n  Words a, b;\n  split(in, a, b);\n  layer(a, b, out);\n}\n"
+    with pytest.raises(Unsupported, match=r"program.cpp:26: .* layer, which has INLINE, .*its streams a and b meet"):
+        compiled(INLINED + top, tmp_path)
+
+
+def test_a_stage_with_inline_that_is_only_slower_is_a_warning(tmp_path: Path) -> None:
+    """Streams of the top have no end that they meet in."""
+    top = "void top(Words& in, Words& more, Words& out) {\n#pragma HLS DATAFLOW\n  layer(in, more, out);\n}\n"
+    (warning,) = compiled(INLINED + top, tmp_path).warnings
+    assert (
+        "program.cpp:24: warning: INLINE has no effect on the stage layer: the functions in it run one after" in warning
+    )
+    without = INLINED.replace("#pragma HLS INLINE\n", "")
+    assert compiled(without + top, tmp_path).warnings == ()
 
 
 def test_a_static_stream_is_called_as_in_the_source(tmp_path: Path) -> None:

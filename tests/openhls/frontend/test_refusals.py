@@ -327,3 +327,10 @@ def test_what_the_headers_of_software_get_wrong_is_refused(expression: str, tmp_
     source.write_text(HEAD + body)
     with pytest.raises(OpenHlsError, match=r"openhls:|deleted"):
         compile_program(source, "top")
+
+
+def test_a_number_of_a_text_is_refused(tmp_path: Path) -> None:
+    source = tmp_path / "program.cpp"
+    source.write_text(HEAD + 'void top(Words& out) {\n  ap_uint<5> a("13", 10);\n  out.write(a);\n}\n')
+    with pytest.raises(OpenHlsError, match=r"an ap_uint is not made of a text; write the number(?s:.*)program.cpp:5:"):
+        compile_program(source, "top")

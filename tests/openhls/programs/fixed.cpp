@@ -37,7 +37,8 @@ void fixed(hls::stream<Word>& in, hls::stream<Positive>& other, hls::stream<ap_i
     out.write(cuts<AP_SAT>(word, positive));
     out.write(cuts<AP_SAT_ZERO>(word, positive));
     out.write(cuts<AP_SAT_SYM>(word, positive));
-    out.write(word.to_int() + positive.to_int() * 1000 + (word < positive) * 7 + (word == total) + (positive >= 3) * 9 + offset);
+    out.write(word.to_int() + positive.to_int() * 1000 + (word < positive) * 7 + (word == total) + (positive >= 3) * 9 +
+              offset);
     total += word * positive - ap_int<5>(i) + ap_fixed<12, 3, AP_RND>(-0.3);
     const ap_fixed<30, 12, AP_RND_CONV, AP_SAT> mixed = -word + (positive >> 2) - (word << 1);
     sums.write(total + mixed);

@@ -7,9 +7,6 @@
 
 #include <ap_int.h>
 
-enum ap_q_mode { AP_RND, AP_RND_ZERO, AP_RND_MIN_INF, AP_RND_INF, AP_RND_CONV, AP_TRN, AP_TRN_ZERO };
-enum ap_o_mode { AP_SAT, AP_SAT_ZERO, AP_SAT_SYM, AP_WRAP, AP_WRAP_SM };
-
 template <int W, int I, bool S, ap_q_mode Q = AP_TRN, ap_o_mode O = AP_WRAP, int N = 0>
 struct ap_fixed_base;
 template <int W, int I = W, ap_q_mode Q = AP_TRN, ap_o_mode O = AP_WRAP, int N = 0>
@@ -85,6 +82,7 @@ struct ap_fixed_base {
   static constexpr ap_q_mode qmode = Q;
   static constexpr ap_o_mode omode = O;
   static constexpr int kFraction = W - I;
+  using One = ap_fixed_base<(kFraction > 0 ? kFraction + 1 : 1), 1, false>;  // its type in ++ and --
 
   ap_int_base<W, S> raw;
 
@@ -159,6 +157,20 @@ struct ap_fixed_base {
     return shifted;
   }
   AP_INLINE ap_fixed_base operator>>(int amount) const { return *this << -amount; }
+  AP_INLINE ap_fixed_base& operator<<=(int amount) { return *this = *this << amount; }
+  AP_INLINE ap_fixed_base& operator>>=(int amount) { return *this = *this >> amount; }
+  AP_INLINE ap_fixed_base& operator++() { return *this += One(1); }
+  AP_INLINE ap_fixed_base& operator--() { return *this -= One(1); }
+  AP_INLINE ap_fixed_base operator++(int) {
+    const ap_fixed_base before = *this;
+    ++*this;
+    return before;
+  }
+  AP_INLINE ap_fixed_base operator--(int) {
+    const ap_fixed_base before = *this;
+    --*this;
+    return before;
+  }
 
   // `number` times 2^(I2 - W2): quantised, then kept in range.
   template <int W2, int I2, bool S2>

@@ -8,6 +8,10 @@
 
 #define AP_INLINE __attribute__((always_inline)) inline
 
+// Of ap_fixed.h; the vendor's ap_int.h declares them.
+enum ap_q_mode { AP_RND, AP_RND_ZERO, AP_RND_MIN_INF, AP_RND_INF, AP_RND_CONV, AP_TRN, AP_TRN_ZERO };
+enum ap_o_mode { AP_SAT, AP_SAT_ZERO, AP_SAT_SYM, AP_WRAP, AP_WRAP_SM };
+
 template <int W>
 struct ap_int;
 template <int W>
@@ -150,6 +154,8 @@ using value_of = ap_int_base<operand<T>::kWidth, operand<T>::kSigned>;
 
 template <typename T>
 using if_known = typename enable_if<operand<T>::kKnown>::type;
+template <typename T>
+using if_text = typename enable_if<__is_same(T, char)>::type;
 template <typename T>
 using if_number = typename enable_if<operand<T>::kNumber>::type;
 // Numbers, ranges, bits and concatenations of them can be concatenated.
@@ -311,6 +317,29 @@ struct ap_int_base {
     }
     return zeros;
   }
+  AP_INLINE ap_int_base& reverse() {
+    const ap_int_base before = *this;
+    for (int i = 0; i < W; ++i) {
+#pragma HLS UNROLL
+      set_bit(i, before.get_bit(W - 1 - i));
+    }
+    return *this;
+  }
+  // By 0 to W - 1 places.
+  AP_INLINE ap_int_base& lrotate(int places) {
+    Wide bits = static_cast<Wide>(V), left, right;
+    openhls::shift_left<W, false>(left, bits, static_cast<unsigned>(places));
+    openhls::shift_right<W, false>(right, bits, static_cast<unsigned>(W - places));
+    set_raw(left | right);
+    return *this;
+  }
+  AP_INLINE ap_int_base& rrotate(int places) {
+    Wide bits = static_cast<Wide>(V), left, right;
+    openhls::shift_left<W, false>(left, bits, static_cast<unsigned>(W - places));
+    openhls::shift_right<W, false>(right, bits, static_cast<unsigned>(places));
+    set_raw(left | right);
+    return *this;
+  }
   AP_INLINE bool and_reduce() const { return static_cast<Wide>(V) == Wide(~Wide(0)); }
   AP_INLINE bool or_reduce() const { return V != 0; }
   // The vendor's headers count the sign extension of a negative ap_int in xor_reduce.
@@ -378,6 +407,10 @@ struct ap_int_base {
 
 template <int W>
 struct ap_uint : ap_int_base<W, false> {
+  template <typename T, typename = openhls::if_text<T>>
+  ap_uint(const T*, signed char = 0) {
+    static_assert(!__is_same(T, char), "openhls: an ap_uint is not made of a text; write the number itself");
+  }
   using Base = ap_int_base<W, false>;
   ap_uint() = default;
   template <typename T, typename = openhls::if_known<T>>
@@ -393,6 +426,10 @@ struct ap_uint : ap_int_base<W, false> {
 
 template <int W>
 struct ap_int : ap_int_base<W, true> {
+  template <typename T, typename = openhls::if_text<T>>
+  ap_int(const T*, signed char = 0) {
+    static_assert(!__is_same(T, char), "openhls: an ap_int is not made of a text; write the number itself");
+  }
   using Base = ap_int_base<W, true>;
   ap_int() = default;
   template <typename T, typename = openhls::if_known<T>>

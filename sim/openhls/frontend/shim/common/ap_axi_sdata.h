@@ -191,3 +191,8 @@ using ap_axis = hls::ap_axis<W, WUser, WId, WDest, Enabled, Strict>;
 template <std::size_t W, std::size_t WUser = 0, std::size_t WId = 0, std::size_t WDest = 0,
           std::uint8_t Enabled = AXIS_ENABLE_ALL, bool Strict = false>
 using ap_axiu = hls::ap_axiu<W, WUser, WId, WDest, Enabled, Strict>;
+
+// Packets of the vendor's QDMA: data, keep and last.
+template <std::size_t W, std::size_t WUser, std::size_t WId, std::size_t WDest>
+using qdma_axis = hls::axis<ap_uint<static_cast<int>(W)>, WUser, WId, WDest,
+                            AXIS_ENABLE_DATA | AXIS_ENABLE_KEEP | AXIS_ENABLE_LAST>;
