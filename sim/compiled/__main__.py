@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from compiled.build import BuildError, family_object, shared_object
+from compiled.build import BuildError, family_object, is_made, shared_object
 from compiled.recipe import family_of, kernels
 
 _SOON = 1.0  # seconds: what is ready by then is not worth a line
@@ -32,8 +32,7 @@ def main() -> int:
         print("\n".join(kernels()))
         return 0
     if options.all:
-        make_all(options.jobs)
-        return 0
+        return make_all(options.jobs)
     try:
         for number, name in enumerate(options.kernels):
             with Progress(name, number + 1, len(options.kernels)):
@@ -51,20 +50,24 @@ def main() -> int:
     return 0
 
 
-def make_all(jobs: int) -> None:
-    """Make all kernels. Prints one line of ninja's form for each folder. Exits where one cannot be compiled."""
+def make_all(jobs: int) -> int:
+    """Make all kernels that are missing. Prints one line of ninja's form for each folder. Returns the exit status."""
     families = list(dict.fromkeys(family_of(name) for name in kernels()))
+    missing = [family for family in families if not is_made(family)]
     done = itertools.count(1)
 
-    def make(family: str) -> None:
+    def make(family: str) -> str:
         try:
             family_object(family)
         except (BuildError, OSError) as error:
-            sys.exit(f"the kernels of hls/{family} cannot be compiled: {error}")
-        print(f"[{next(done)}/{len(families)}] {family}", flush=True)
+            return f"the kernels of hls/{family} cannot be compiled: {error}"
+        print(f"[{next(done)}/{len(missing)}] kernels of hls/{family} compiled", flush=True)
+        return ""
 
     with ThreadPoolExecutor(jobs) as pool:
-        list(pool.map(make, families))
+        failed = [text for text in pool.map(make, missing) if text]
+    print("\n".join(failed[:1]), end="\n" if failed else "", flush=True)
+    return 1 if failed else 0
 
 
 class Progress:

@@ -37,12 +37,17 @@ def shared_object(names: Sequence[str], store: Store | None = None) -> Path:
     units: list[Unit] = []
     labels: list[str] = []
     for family in dict.fromkeys(family_of(name) for name in names):
-        together = units_of_family(family)
-        whole = all(place.find(unit.name, _key_of(unit), ".o") for unit in together)
+        whole = is_made(family, place)
         members = [name for name in names if family_of(name) == family]
-        units += together if whole else [unit for name in members for unit in units_of(name)]
+        units += units_of_family(family) if whole else [unit for name in members for unit in units_of(name)]
         labels += [family] if whole else members
     return link("+".join(labels), objects(units, place), PLAIN, executable=False, store=place)
+
+
+def is_made(family: str, store: Store | None = None) -> bool:
+    """True if the objects of a folder's kernels are there, compiled together."""
+    place = store or Store()
+    return all(place.find(unit.name, _key_of(unit), ".o") for unit in units_of_family(family))
 
 
 def family_object(family: str, store: Store | None = None) -> Path:

@@ -90,7 +90,8 @@ def test_kernels_of_a_folder_are_compiled_together_and_used_by_each(tree: Path) 
     (tree / "hls/tiny/tiny.hpp").write_text("#pragma once\nconstexpr int kAnswer = 41;\n")
     (tree / "hls/tiny/tiny.cpp").write_text('#define NAME tiny\n#define PLUS 1\n#include "tiny/top.hpp"\n')
     (tree / "hls/tiny/other.cpp").write_text('#define NAME other\n#include "tiny/top.hpp"\n')
-    assert ask(tree, "--all") == (0, "[1/1] tiny")
+    assert ask(tree, "--all") == (0, "[1/1] kernels of hls/tiny compiled")
+    assert ask(tree, "--all") == (0, "")
     assert compilations(tree) == 1
     paths = [ask(tree, name)[1] for name in ("tiny", "other")]
     assert paths[0] == paths[1]
@@ -140,6 +141,7 @@ def test_a_source_that_does_not_compile_shows_the_compilers_words(tree: Path) ->
     assert status == 1
     assert "error: expected" in said
     assert not list((tree / "build/kernels").glob("tiny*"))
+    assert ask(tree, "--all")[0] == 1
 
 
 def test_copies_take_the_name_of_the_kernel(tree: Path, tmp_path: Path) -> None:
