@@ -184,7 +184,7 @@ hls-score: setup ## how many designs with a hls_config.cfg below a folder openhl
 
 # The kernels of engine hls, which are otherwise compiled when they are first used: at once, without anybody waiting.
 $(STAMPS)/kernels: $(STAMPS)/native
-	@scripts/step.sh "kernels of engine hls" $(BIN)/python sim/compiled --jobs $(JOBS) $$($(BIN)/python sim/compiled --list)
+	@scripts/step.sh "kernels of engine hls" $(BIN)/python sim/compiled --all --jobs $(JOBS)
 	@touch $@
 
 # tests/shared/durations.py orders the tests.

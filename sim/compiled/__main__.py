@@ -14,8 +14,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from compiled.build import BuildError, shared_object
-from compiled.recipe import kernels
+from compiled.build import BuildError, family_object, is_made, shared_object
+from compiled.recipe import family_of, kernels
 
 _SOON = 1.0  # seconds: what is ready by then is not worth a line
 
@@ -24,15 +24,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="compiled", description=__doc__)
     parser.add_argument("kernels", nargs="*", metavar="KERNEL")
     parser.add_argument("--list", action="store_true", help="print the names of all kernels, and make none")
-    parser.add_argument("--jobs", type=int, default=1, help="kernels at a time")
+    parser.add_argument("--all", action="store_true", help="make all kernels, those of a folder in one shared object")
+    parser.add_argument("--jobs", type=int, default=1, help="folders at a time, with --all")
     parser.add_argument("--out", type=Path, help="copy each shared object to this folder, as KERNEL.so")
     options = parser.parse_args()
     if options.list:
         print("\n".join(kernels()))
         return 0
+    if options.all:
+        return make_all(options.jobs)
     try:
-        if options.jobs > 1:
-            make_together(options.kernels, options.jobs)
         for number, name in enumerate(options.kernels):
             with Progress(name, number + 1, len(options.kernels)):
                 path = shared_object([name])
@@ -49,19 +50,24 @@ def main() -> int:
     return 0
 
 
-def make_together(names: list[str], jobs: int) -> None:
-    """Make several kernels at a time. Prints one line of ninja's form for each. Exits where one cannot be compiled."""
+def make_all(jobs: int) -> int:
+    """Make all kernels that are missing. Prints one line of ninja's form for each folder. Returns the exit status."""
+    families = list(dict.fromkeys(family_of(name) for name in kernels()))
+    missing = [family for family in families if not is_made(family)]
     done = itertools.count(1)
 
-    def make(name: str) -> None:
+    def make(family: str) -> str:
         try:
-            shared_object([name])
+            family_object(family)
         except (BuildError, OSError) as error:
-            sys.exit(f"the kernel {name} cannot be compiled: {error}")
-        print(f"[{next(done)}/{len(names)}] {name}", flush=True)
+            return f"the kernels of hls/{family} cannot be compiled: {error}"
+        print(f"[{next(done)}/{len(missing)}] kernels of hls/{family} compiled", flush=True)
+        return ""
 
     with ThreadPoolExecutor(jobs) as pool:
-        list(pool.map(make, names))
+        failed = [text for text in pool.map(make, missing) if text]
+    print("\n".join(failed[:1]), end="\n" if failed else "", flush=True)
+    return 1 if failed else 0
 
 
 class Progress:

@@ -35,6 +35,11 @@ class Store:
     def path(self, name: str, key: str, suffix: str) -> Path:
         return self.folder / f"{name}-{key}{suffix}"
 
+    def find(self, name: str, key: str, suffix: str) -> Path | None:
+        """The entry, if it is there and whole."""
+        path = self.path(name, key, suffix)
+        return path if _is_whole(path) else None
+
     def get(self, name: str, key: str, suffix: str, make: Callable[[Path], None]) -> Path:
         """The entry. Where it is missing or damaged, `make` writes it to the path that it gets."""
         path = self.path(name, key, suffix)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from compiled.build import BuildError, link, objects
-from compiled.recipe import PLAIN, ROOT, SANITIZED, Unit
+from compiled.recipe import HLS, PLAIN, ROOT, SANITIZED, Unit
 from compiled.store import Store
 
 __all__ = ["BuildError", "build", "compile_program", "kernels", "sources"]
@@ -29,11 +29,15 @@ def sources(kernel: str) -> list[Path]:
 def units(
     files: Sequence[Path], *, sanitize: bool = False, extra: Sequence[str] = (), kernels_as: str = "c++17"
 ) -> list[Unit]:
-    """How C++ files are compiled. `kernels_as`: the standard of all files but the testbench, which is C++17."""
+    """How C++ files are compiled: sources of kernels together. `kernels_as`: the standard of all but testbenches."""
     flavour = SANITIZED if sanitize else PLAIN
+    parts: dict[str, list[Path]] = {}
+    for file in files:
+        kernel = file.is_relative_to(HLS) and not file.stem.endswith("_tb")
+        parts.setdefault(file.parent.name if kernel else file.stem, []).append(file)
     return [
-        Unit(file.stem, file, flavour, "c++17" if file.stem.endswith("_tb") else kernels_as, tuple(extra))
-        for file in files
+        Unit(name, tuple(part), flavour, "c++17" if name.endswith("_tb") else kernels_as, tuple(extra))
+        for name, part in parts.items()
     ]
 
 

@@ -80,6 +80,33 @@ def test_processes_that_need_a_kernel_at_once_compile_it_once(tree: Path) -> Non
     assert not list((tree / "build/kernels").glob("*.part"))
 
 
+def test_kernels_of_a_folder_are_compiled_together_and_used_by_each(tree: Path) -> None:
+    """A macro of one source, also from a header that is included once a source, does not reach the next one."""
+    (tree / "hls/tiny/kernel.toml").write_text(TOML.replace('"tiny.cpp"', '"tiny.cpp", "other.cpp"'))
+    (tree / "hls/tiny/top.hpp").write_text(
+        '#include "tiny/tiny.hpp"\n#ifdef PLUS\n#define SUM +PLUS\n#else\n#define SUM\n#endif\n'
+        'extern "C" int NAME() { return kAnswer SUM; }\n'
+    )
+    (tree / "hls/tiny/tiny.hpp").write_text("#pragma once\nconstexpr int kAnswer = 41;\n")
+    (tree / "hls/tiny/tiny.cpp").write_text('#define NAME tiny\n#define PLUS 1\n#include "tiny/top.hpp"\n')
+    (tree / "hls/tiny/other.cpp").write_text('#define NAME other\n#include "tiny/top.hpp"\n')
+    assert ask(tree, "--all") == (0, "[1/1] kernels of hls/tiny compiled")
+    assert ask(tree, "--all") == (0, "")
+    assert compilations(tree) == 1
+    paths = [ask(tree, name)[1] for name in ("tiny", "other")]
+    assert paths[0] == paths[1]
+    assert compilations(tree) == 1
+    library = ctypes.CDLL(paths[0])
+    assert (library.tiny(), library.other()) == (42, 41)
+
+
+def test_the_widest_integers_are_allowed_from_the_first_source_on() -> None:
+    text = recipe.units_of_family("attention_codes")[0].text().splitlines()
+    assert text[0] == '#include "attention_codes/attention_codes4_g4.cpp"'
+    assert len([line for line in text if line.startswith("#include")]) == 4
+    assert not [line for line in text if "AP_INT_MAX_W" in line]
+
+
 def test_a_changed_header_makes_another_kernel(tree: Path) -> None:
     before = ask(tree)[1]
     (tree / "hls/tiny/tiny.hpp").write_text("constexpr int kAnswer = 42;\n")
@@ -114,6 +141,7 @@ def test_a_source_that_does_not_compile_shows_the_compilers_words(tree: Path) ->
     assert status == 1
     assert "error: expected" in said
     assert not list((tree / "build/kernels").glob("tiny*"))
+    assert ask(tree, "--all")[0] == 1
 
 
 def test_copies_take_the_name_of_the_kernel(tree: Path, tmp_path: Path) -> None:
@@ -149,6 +177,6 @@ def test_a_maker_that_fails_leaves_nothing(tmp_path: Path) -> None:
 def test_every_top_is_in_a_kernel_and_headers_count() -> None:
     kernels = recipe.kernels()
     assert {"attention_g1", "attention_codes4_g4", "group_choice_g5", "gemv", "ffn"} <= set(kernels)
-    names = {path.name for path in recipe.Unit("x", kernels["attention_g4"]).files()}
+    names = {path.name for path in recipe.Unit("x", (kernels["attention_g4"],)).files()}
     assert {"attention_g4.cpp", "top.hpp", "abi.hpp", "simulation.hpp", "ap_int.h"} <= names
     assert [unit.name for unit in recipe.units_of("gemv")] == ["gemv", "gemv-calls"]

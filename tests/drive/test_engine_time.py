@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from coded_rows import FORMATS, as_stored, encode
+from pairs import in_pairs
 
 from kvdrive import abi
 from kvdrive.nvme.wire import RowFormat
@@ -37,9 +38,13 @@ def spent(host, q: np.ndarray, tokens: int, **fields: int) -> int:
     return host.drive.flash_stats()["engine_cycles"] - before
 
 
-@pytest.mark.parametrize("group", abi.GROUP_SIZES)
-@pytest.mark.parametrize(("d", "tokens"), [(32, 1), (64, 65), (128, 700), (256, 33)])
-@pytest.mark.parametrize("mode", [abi.Mode.EXACT, abi.Mode.PARTIAL])
+@in_pairs(
+    {
+        "group": abi.GROUP_SIZES,
+        "d, tokens": [(32, 1), (64, 65), (128, 700), (256, 33)],
+        "mode": [abi.Mode.EXACT, abi.Mode.PARTIAL],
+    }
+)
 def test_a_dense_job_takes_the_stated_cycles(host, group, d, tokens, mode):
     rows = np.ones((2, tokens, d), np.float16)
     host.store(rows, rows)

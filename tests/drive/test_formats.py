@@ -8,6 +8,7 @@ from disk import PAGE, journal_start, put
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from pairs import in_pairs
 from random_halves import halves
 
 import golden
@@ -68,9 +69,7 @@ def test_attention_is_that_of_the_decoded_rows(host, check, kind, d, group):
     check(host.attend(q, tokens, valid), q, *values, valid)
 
 
-@pytest.mark.parametrize("kind", FORMATS)
-@pytest.mark.parametrize("target", ["emulator", "cpu"])
-@pytest.mark.parametrize("engine", ["hls", "fast"])
+@in_pairs({"kind": FORMATS, "target": ["emulator", "cpu"], "engine": ["hls", "fast"]})
 def test_every_engine_target_and_split_gives_the_same_bits(make_drive, check, kind, engine, target):
     rng = np.random.default_rng(3)
     d, tokens = 64, 300

@@ -11,6 +11,7 @@ import pytest
 from answers import tail_data
 from coded_rows import FORMATS, decode, encode
 from disk import forge
+from pairs import in_pairs
 from random_halves import halves
 
 from golden.group_index import build_index, index_exponent
@@ -198,9 +199,7 @@ def test_the_index_is_stored_as_the_golden_model_builds_it(make_drive):
     assert [head["index_exponent"] for head in summary] == [index_exponent(k[h, :first]) for h in range(2)]
 
 
-@pytest.mark.parametrize("engine", ["fast", "hls"])
-@pytest.mark.parametrize("preset", ["", "plain"])
-@pytest.mark.parametrize("kind", FORMATS)
+@in_pairs({"engine": ["fast", "hls"], "preset": ["", "plain"], "kind": FORMATS})
 def test_rows_in_8_and_4_bits(make_drive, kind, preset, engine):
     """Index, choice and attention are those of the numbers that the rows stand for."""
     rng = np.random.default_rng(18)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from answers import result_bytes, split_result, tail_data
 from coded_rows import as_stored
+from pairs import in_pairs
 from random_halves import halves
 
 import golden
@@ -88,10 +89,7 @@ def test_compiled_kernels_take_every_head_dimension(make_drive, group, d):
     check_every_mode(make_drive(engine="hls"), np.random.default_rng(d), group, d, heads=1)
 
 
-@pytest.mark.parametrize("kind", RowFormat)
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize(("group", "d"), [(3, 40), (12, 64), (16, 88)])
-@pytest.mark.parametrize("masked", [True, False])
+@in_pairs({"kind": RowFormat, "path": PATHS, "group, d": [(3, 40), (12, 64), (16, 88)], "masked": [True, False]})
 def test_every_path_to_the_rows(make_drive, path, group, d, masked, kind):
     host = make_drive(**PATHS[path])
     tokens = 600 if path != "streamed" else 2600 if kind == RowFormat.BINARY16 else 5200  # enough to fill a write

@@ -11,6 +11,7 @@ import pytest
 from answers import tail_data
 from coded_rows import FORMATS, as_stored, per_group
 from disk import PAGE, journal_start, put
+from pairs import in_pairs
 from random_halves import halves
 
 import golden
@@ -126,9 +127,7 @@ def test_compiled_kernels_give_the_same_bits(make_drive, group, d, kind):
     check(host, q, k, v, 290, rng.random(290) < 0.7, tail_data(rng, 1, group, 5, d), r=8, k_top=20, local=4)
 
 
-@pytest.mark.parametrize("engine", ["fast", "hls"])
-@pytest.mark.parametrize("preset", ["", "plain"])
-@pytest.mark.parametrize("kind", RowFormat)
+@in_pairs({"engine": ["fast", "hls"], "preset": ["", "plain"], "kind": RowFormat})
 def test_forks_trims_removals_and_mounts_keep_index_and_sum(make_drive, kind, preset, engine):
     rng = np.random.default_rng(18)
     options = {"preset": preset, "engine": engine, "run_groups": 1}

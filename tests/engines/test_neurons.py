@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from pairs import in_pairs
 
 native = pytest.importorskip("kvdrive._native", reason="the native extension is not built: make setup")
 
@@ -46,10 +47,7 @@ def case(name, hidden, gated, count=37, seed=1):
     return stored.view(torch.uint8).numpy(), stored.float().numpy(), activations, inputs
 
 
-@pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize("gated", [True, False])
-@pytest.mark.parametrize("hidden", [2048, 72, 5])
-@pytest.mark.parametrize("name", FORMATS)
+@in_pairs({"isa": ISAS, "gated": [True, False], "hidden": [2048, 72, 5], "name": FORMATS})
 def test_sums_have_the_documented_bits(name, hidden, gated, isa, monkeypatch):
     monkeypatch.setenv("KVDRIVE_ISA", isa)
     stored, rows, activations, inputs = case(name, hidden, gated)

@@ -28,6 +28,7 @@ POLICIES = {
     "fp8": {"kv_format": "fp8"},
     "sparf over int4": {"attention": "sparf", "ratio": Fraction(1, 4), "kv_format": "int4"},
 }
+FORMATS = ("f16", "int8", "int4", "fp8")
 
 
 def stock() -> list[int]:
@@ -35,10 +36,11 @@ def stock() -> list[int]:
     return _new_tokens(random_model(CONFIGS[MODEL]))
 
 
-def generate(target: str, policy: str) -> list[int]:
-    """The tokens with K and V in `target`."""
+def generate(target: str, policy: str, kv_format: str = "") -> list[int]:
+    """The tokens with K and V in `target`, in the policy's format or in another one."""
     model = random_model(CONFIGS[MODEL])
-    with kvdrive.attach(model, target, **POLICIES[policy]):
+    options = POLICIES[policy] | ({"kv_format": kv_format} if kv_format else {})
+    with kvdrive.attach(model, target, **options):
         return _new_tokens(model)
 
 

@@ -93,7 +93,7 @@ def _place_of(drive: str) -> list[Path]:
 def _costs_files(place: str) -> list[Path]:
     """The files of measured rates beside the drive at `place`, or those in the user's cache. Raises InputError."""
     from kvdrive.cli.sessions import index_file
-from kvdrive.private import cache_folder
+    from kvdrive.private import cache_folder
     from kvdrive.sessions.rates import costs_file
 
     if not place:

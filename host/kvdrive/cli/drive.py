@@ -21,6 +21,7 @@ from kvdrive.cli.options import EngineOption
 from kvdrive.cli.paths import input_file, output_file
 from kvdrive.cli.sizes import bytes_of
 from kvdrive.errors import InputError, TargetError
+from kvdrive.kernels.compiled import make_kernels
 from kvdrive.nvme import admin, commands, wire
 from kvdrive.nvme.completions import Completion, decode
 from kvdrive.nvme.tcp import parse_address, serve_tcp
@@ -124,6 +125,8 @@ def serve(
     if not nvme_tcp and (hosts is not None or buffers != _BUFFERS):
         raise InputError("--hosts and --buffers go with --nvme-tcp: leave them out")
     drive = open_existing(path, engine, threads)
+    if engine == "hls":
+        make_kernels()
     for text in fault or []:
         _inject(drive, text)
     if timeline is not None:

@@ -154,6 +154,20 @@ def test_serve_stats_and_a_clean_end(tmp_path):
     assert json.loads(kvdrive("info", path, "--json").stdout)["blocks_used"] == 1
 
 
+def test_the_kernels_are_made_before_a_host_can_come(tmp_path, monkeypatch):
+    """A compiler that fails ends `serve` before there is a socket."""
+    tool = tmp_path / "tree/sim/compiled"
+    tool.mkdir(parents=True)
+    (tool / "__main__.py").write_text(f"import sys; open({str(tmp_path / 'said')!r}, 'w').write(sys.argv[1]); exit(1)")
+    monkeypatch.setattr("kvdrive.kernels.compiled.ROOT", tmp_path / "tree")
+    monkeypatch.delenv("KVDRIVE_KERNELS", raising=False)
+    Drive(tmp_path / "drive.kv", "fast", 1, 1 << 26)
+    result = kvdrive("serve", tmp_path / "drive.kv", "--socket", tmp_path / "socket", "--engine", "hls")
+    assert (result.returncode, "kernels of engine hls cannot be compiled" in result.stderr) == (2, True)
+    assert (tmp_path / "said").read_text() == "--all"
+    assert not (tmp_path / "socket").exists()
+
+
 def spans_of(path):
     """(kind of track, track, name) of every span of a timeline."""
     events = json.loads(path.read_text())["traceEvents"]

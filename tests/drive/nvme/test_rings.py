@@ -69,7 +69,7 @@ def test_threads_share_queues(make_nvme):
 
 
 def test_lost_completions_and_stuck_commands_end_with_an_abort(make_nvme):
-    nvme = make_nvme(timeout=0.3)
+    nvme = make_nvme(timeout=1.0)
     for kind, executed in (("lost_completion", True), ("command_timeout", False)):
         nvme.ok(namespaces.write_blocks(0, block(0)))
         nvme.drive.inject(kind)

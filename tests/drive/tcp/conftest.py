@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from tcp.initiator import Queue
 
 from kvdrive._native import Drive, Subsystem, TcpServer
+
+T = TypeVar("T")
 
 NQN = "nqn.2026-01.org.kvdrive:tcp-test"
 
@@ -35,17 +37,34 @@ class Target:
 
     def admin(self, nqn: str = NQN, digests: int = 0, alignment: int = 0, **connect: Any) -> tuple[Queue, int]:
         """An enabled controller's admin queue, and the controller's identifier."""
-        queue = self.open(digests=digests, alignment=alignment)
-        reply = queue.connect(nqn, **connect)
-        assert reply.status == 0, hex(reply.status)
-        queue.enable()
-        return queue, reply.result & 0xFFFF
+
+        def connected() -> tuple[Queue, int]:
+            queue = self.open(digests=digests, alignment=alignment)
+            reply = queue.connect(nqn, **connect)
+            assert reply.status == 0, hex(reply.status)
+            queue.enable()
+            return queue, reply.result & 0xFFFF
+
+        return self.patiently(connected)
 
     def io(self, controller: int, number: int = 1, digests: int = 0, alignment: int = 0, **connect: Any) -> Queue:
-        queue = self.open(digests=digests, alignment=alignment)
-        reply = queue.connect(NQN, number, controller, **connect)
-        assert reply.status == 0, hex(reply.status)
-        return queue
+        def connected() -> Queue:
+            queue = self.open(digests=digests, alignment=alignment)
+            reply = queue.connect(NQN, number, controller, **connect)
+            assert reply.status == 0, hex(reply.status)
+            return queue
+
+        return self.patiently(connected)
+
+    def patiently(self, connected: Callable[[], T]) -> T:
+        """What `connected` returns. It is repeated where this machine paused for longer than the target's limits."""
+        while True:
+            before = self.counters["timeouts"]
+            try:
+                return connected()
+            except (EOFError, ConnectionError):
+                if self.counters["timeouts"] == before:
+                    raise
 
     def close(self) -> None:
         for queue in self.queues:

@@ -7,10 +7,10 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
 import same_generation
 from emulated_cards import Cards, set_up_cards
 from made_up_machine import MadeUpCard, make_machine
+from pairs import in_pairs
 
 from kvdrive.xrt.pci import ROOT_VARIABLE
 from kvdrive.xrt.single import IMAGE_VARIABLE
@@ -20,9 +20,11 @@ POLICIES = list(same_generation.POLICIES)
 
 
 @functools.cache
-def expected(policy):
+def expected(policy, kv_format="f16"):
     """Stock transformers' tokens. The emulator's where the policy chooses tokens or the format rounds."""
-    return same_generation.stock() if policy == "exact" else same_generation.generate("emulator", policy)
+    if (policy, kv_format) == ("exact", "f16"):
+        return same_generation.stock()
+    return same_generation.generate("emulator", policy, "" if kv_format == "f16" else kv_format)
 
 
 @contextmanager
@@ -51,13 +53,18 @@ def place(kind, folder):
         yield kind
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("kind", ["emulator", "cpu", "rings", "tcp"])
-def test_targets_of_this_process_and_served_ones(kind, policy, tmp_path):
+@in_pairs(
+    {
+        "kind": ["emulator", "cpu", "rings", "tcp"],
+        "policy": ["exact", "sparf", "groups"],
+        "kv_format": same_generation.FORMATS,
+    }
+)
+def test_targets_of_this_process_and_served_ones(kind, policy, kv_format, tmp_path):
     with place(kind, tmp_path) as target:
-        found = same_generation.generate(target, policy)
+        found = same_generation.generate(target, policy, kv_format)
     assert len(found) == same_generation.TOKENS
-    assert found == expected(policy)
+    assert found == expected(policy, kv_format)
 
 
 def test_a_smartssd(tmp_path):

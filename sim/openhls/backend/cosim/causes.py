@@ -16,7 +16,8 @@ from openhls.backend.design import Design
 from openhls.ir import Direction
 
 UNDEFINED = ("-fsanitize=undefined", "-fno-sanitize=vptr", "-g1")
-FILLS = (("-ftrivial-auto-var-init=zero",), ("-ftrivial-auto-var-init=pattern",))
+# A constructor begins the life of its object, and g++ would drop the fill as a write that nobody may read.
+FILLS = tuple((f"-ftrivial-auto-var-init={content}", "-fno-lifetime-dse") for content in ("zero", "pattern"))
 
 # Runs the C++ with more flags of g++; gives what it says on stderr and its record, or None if it fails.
 Run = Callable[[tuple[str, ...]], tuple[str, bytes] | None]
