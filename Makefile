@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 NATIVE_SOURCES := $(shell find sim/drive hls/common/abi.hpp hls/group_choice/abi.hpp -name '*.hpp' -o -name '*.cpp')
-CPP_SOURCES := $(filter-out hls/common/abi.hpp sim/drive/commands/wire.hpp sim/drive/engine/cycles.hpp sim/drive/engine/limits.hpp,$(shell find hls sim tests scripts -name '*.hpp' -o -name '*.cpp'))
+CPP_SOURCES := $(filter-out hls/common/abi.hpp sim/drive/commands/wire.hpp sim/drive/engine/cycles.hpp sim/drive/engine/limits.hpp,$(shell find hls sim host tests scripts -name '*.hpp' -o -name '*.cpp'))
 export PYTHONPATH := sim
 # As in host/kvdrive/cli/main.py, for the benchmarks.
 export GOMP_SPINCOUNT ?= 10000
@@ -101,6 +101,13 @@ llama: $(STAMPS)/llama ## llama.cpp ready built in build/llama, for benchmarks a
 
 $(STAMPS)/llama: $(STAMPS)/environment scripts/llama_env.sh
 	@scripts/step.sh "llama.cpp, ready built (90 MB to download)" scripts/llama_env.sh build/llama
+	@touch $@
+
+.PHONY: llama-plugin
+llama-plugin: $(STAMPS)/llama-plugin ## build build/llama-plugin/libggml-kvdrive.so, with which llama.cpp keeps K and V in a drive
+
+$(STAMPS)/llama-plugin: $(STAMPS)/llama $(STAMPS)/native $(wildcard host/llama_cpp/*.cpp host/llama_cpp/*.hpp)
+	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) scripts/step.sh "plugin for llama.cpp" scripts/llama_plugin.sh $(BIN) build/llama build/llama-plugin
 	@touch $@
 
 .PHONY: vllm-env
