@@ -121,6 +121,7 @@ Session SessionDrive::open() {
   } while (number == 0 || sessions_.contains(number) || std::find(taken.begin(), taken.end(), number) != taken.end());
   sessions_.insert(number);
   store_list();
+  ++counters_.sessions;
   return {.number = number};
 }
 
@@ -307,6 +308,7 @@ std::string SessionDrive::statistics() const {
   add("appended_rows", counters_.appended_rows);
   add("reads", counters_.reads);
   add("read_rows", counters_.read_rows);
+  add("sessions", counters_.sessions);
   add("trims", counters_.trims);
   add("forks", counters_.forks);
   add("queries", counters_.queries);

@@ -50,7 +50,7 @@ struct Query {
 struct DriveCounters {
   std::atomic<std::uint64_t> appends{0}, appended_rows{0};  // commands; tokens of one layer's K or V
   std::atomic<std::uint64_t> reads{0}, read_rows{0};
-  std::atomic<std::uint64_t> trims{0}, forks{0}, queries{0};
+  std::atomic<std::uint64_t> sessions{0}, trims{0}, forks{0}, queries{0};
 };
 
 class SessionDrive {

@@ -5,6 +5,7 @@
 //   decode SEQUENCE POSITION TOKEN...    appends the logits of the last token to OUT, as binary32
 //   batch SEQUENCE:POSITION:TOKEN...     one batch; appends the logits of every token
 //   rm SEQUENCE FROM TO, cp FROM TO, add SEQUENCE FROM TO DELTA, clear, save SEQUENCE FILE, load SEQUENCE FILE
+//   tokens FILE                          prints the tokens of a text
 //   time                                 prints milliseconds since the last `time`
 //   memory                               prints this process's anonymous memory in KiB
 //   die                                  as kill -9 does
@@ -87,6 +88,17 @@ bool decode_batch(Host& host, std::istringstream& words) {
   return done;
 }
 
+void print_tokens(const llama_vocab* vocabulary, const std::string& file) {
+  std::stringstream text;
+  text << std::ifstream(file).rdbuf();
+  const std::string bytes = text.str();
+  std::vector<llama_token> tokens(bytes.size() + 8);
+  const int count = llama_tokenize(vocabulary, bytes.data(), static_cast<int>(bytes.size()), tokens.data(),
+                                   static_cast<int>(tokens.size()), true, false);
+  for (int i = 0; i < count; ++i) std::printf("%d ", tokens[static_cast<std::size_t>(i)]);
+  std::printf("\n");
+}
+
 void print_memory() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
@@ -130,6 +142,10 @@ bool execute(Host& host, const std::string& line) {
     std::printf("%.3f\n", std::chrono::duration<double, std::milli>(now - host.since).count());
     host.since = now;
     return false;
+  } else if (name == "tokens") {
+    words >> file;
+    print_tokens(llama_model_get_vocab(llama_get_model(host.context)), file);
+    return false;
   } else if (name == "memory") {
     print_memory();
     return false;
@@ -145,7 +161,7 @@ bool execute(Host& host, const std::string& line) {
 
 int main(int argc, char** argv) {
   std::map<std::string, std::string> options = {{"ctx", "1024"},  {"seqs", "1"},  {"unified", "0"}, {"ubatch", "512"},
-                                                {"threads", "2"}, {"fa", "auto"}, {"type", "1"},    {"swa", "0"}};
+                                                {"threads", "1"}, {"fa", "auto"}, {"type", "1"},    {"swa", "0"}};
   for (int i = 3; i + 1 < argc; i += 2) options[argv[i]] = argv[i + 1];
   const auto number = [&options](const char* name) { return std::atoi(options.at(name).c_str()); };
   llama_log_set(
