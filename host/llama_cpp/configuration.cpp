@@ -12,7 +12,7 @@
 namespace kvdrive::llama {
 namespace {
 
-constexpr std::uint64_t kLeastCapacity = 16 << 20;
+constexpr std::uint64_t kLeastCapacity = 4 << 20;
 constexpr const char* kDefaultCapacity = "16G";
 constexpr const char* kDefaultCache = "1G";
 
@@ -92,7 +92,7 @@ Configuration read_configuration(const Lookup& lookup) {
   configuration.format = format_of(value("KVDRIVE_FORMAT", "f16"));
   configuration.capacity_bytes = bytes_of("KVDRIVE_CAPACITY", value("KVDRIVE_CAPACITY", kDefaultCapacity));
   if (configuration.capacity_bytes < kLeastCapacity) {
-    throw std::runtime_error("KVDRIVE_CAPACITY is less than 16M, too little for any model");
+    throw std::runtime_error("KVDRIVE_CAPACITY is less than 4M, too little for any model");
   }
   configuration.cache_bytes = bytes_of("KVDRIVE_CACHE", value("KVDRIVE_CACHE", kDefaultCache));
   const unsigned cores = std::max(1U, std::thread::hardware_concurrency());

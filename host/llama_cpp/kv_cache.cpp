@@ -139,8 +139,22 @@ void KvCache::write(Tensor& tensor, std::uint32_t stream, std::span<const std::u
     }
     begin_batch(stream, cells);
   }
-  if (writer == Writer::kGraph) fill(tensor, stream, target.log.batch());
-  append(tensor, stream, static_cast<std::uint32_t>(cells.size()), rows);
+  try {
+    if (writer == Writer::kGraph) fill(tensor, stream, target.log.batch());
+    append(tensor, stream, static_cast<std::uint32_t>(cells.size()), rows);
+  } catch (...) {
+    drop_batch(stream);
+    throw;
+  }
+}
+
+// llama.cpp frees the cells of a batch that failed. A full drive gets their room back.
+void KvCache::drop_batch(std::uint32_t stream) {
+  try {
+    trim(stream, streams_[stream].log.batch());
+  } catch (const std::exception&) {
+    // They stay dead tokens, which the next batch of these cells overwrites.
+  }
 }
 
 void KvCache::begin_batch(std::uint32_t stream, std::span<const std::uint32_t> cells) {

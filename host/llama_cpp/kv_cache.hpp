@@ -94,6 +94,7 @@ class KvCache {
   bool follows(const Tensor& tensor, std::uint32_t stream, std::span<const std::uint32_t> cells, Writer writer) const;
   void begin_batch(std::uint32_t stream, std::span<const std::uint32_t> cells);
   void trim(std::uint32_t stream, std::uint32_t tokens);
+  void drop_batch(std::uint32_t stream);
   void fill(Tensor& tensor, std::uint32_t stream, std::uint32_t tokens);
   void append(Tensor& tensor, std::uint32_t stream, std::uint32_t tokens, const std::uint16_t* rows);
   // The tensors that have `least` tokens or more.

@@ -45,9 +45,7 @@ def test_rows_of_other_sequences_are_not_read(host, drive):
     before = host.run(prompts, **options).counters["drive"]
     after = host.run(prompts + one_by_one(short[60:], 60, 0), **options).counters["drive"]
     pages = after["pages_read"] - before["pages_read"]  # of 32 rows
-    assert (
-        0 < pages <= 4 * (4 * 2 * 2) * 2
-    )  # steps; K and V of 4 layers and 2 heads; 60 tokens
+    assert 0 < pages <= 4 * (4 * 2 * 2) * 2  # steps; K and V of 4 layers and 2 heads; 60 tokens
     assert after["read_rows"] == before["read_rows"]
 
 

@@ -17,7 +17,7 @@ from llama_host import LLAMA, Host, compile_host, decode, divergences, one_by_on
         ({"KVDRIVE_FORMAT": "q8_0"}, "KVDRIVE_FORMAT=q8_0 is no format: use f16, int8 or int4"),
         ({"KVDRIVE_CAPACITY": "16 GB"}, "KVDRIVE_CAPACITY=16 GB is no size: write a number and K, M, G or T"),
         ({"KVDRIVE_CAPACITY": "99999999999T"}, "is no size"),
-        ({"KVDRIVE_CAPACITY": "1M"}, "KVDRIVE_CAPACITY is less than 16M"),
+        ({"KVDRIVE_CAPACITY": "1M"}, "KVDRIVE_CAPACITY is less than 4M"),
         ({"KVDRIVE_CACHE": "-1"}, "KVDRIVE_CACHE=-1 is no size"),
         ({"KVDRIVE_THREADS": "0"}, "KVDRIVE_THREADS=0 is no number from 1 to 256"),
     ],
@@ -66,22 +66,23 @@ def test_an_unknown_release_of_ggml_keeps_k_and_v_in_memory(parts, drive, tmp_pa
     assert not drive.exists()
 
 
-@pytest.mark.parametrize(("form", "least", "most"), [("int8", 1e-7, 0.02), ("int4", 1e-4, 1.0)])
+@pytest.mark.parametrize(("form", "least", "most"), [("int8", 1e-6, 0.005), ("int4", 0.005, 0.2)])
 def test_rows_in_fewer_bits(host, drive, form, least, most):
     numbers = tokens(608)
     commands = [decode(numbers[:600]), *one_by_one(numbers[600:], 600)]
     exact = host.run(commands, fa="off")
     stored = host.run(commands, drive=drive, KVDRIVE_FORMAT=form)
     assert stored.lines == ["ok"] * len(commands), stored.errors
-    assert least < divergences(exact.logits, stored.logits).max() < most
+    assert least < np.median(divergences(exact.logits, stored.logits)) < most
 
 
-def test_two_formats_need_different_room(host, tmp_path):
-    commands = [decode(tokens(2000))]
-    pages = []
-    for form in ("f16", "int8", "int4"):
-        done = host.run(commands, drive=tmp_path / form, KVDRIVE_FORMAT=form, ctx=2048)
-        pages.append(done.counters["drive"]["pages_written"])
-    assert np.all(np.array(pages) > 0)
-    assert pages[1] < 0.6 * pages[0]
-    assert pages[2] < 0.6 * pages[1]
+def test_a_step_over_fewer_bits_reads_less(host, tmp_path):
+    def bytes_read(form: str, commands: list[str]) -> int:
+        done = host.run(commands, drive=tmp_path / form, KVDRIVE_FORMAT=form)
+        drive = done.counters["drive"]
+        return 4096 * drive["pages_read"] + drive["staged_bytes_read"]
+
+    prompt, step = [decode(tokens(1000))], one_by_one(tokens(1), 1000)
+    f16, int8, int4 = (bytes_read(form, prompt + step) - bytes_read(form, prompt) for form in ("f16", "int8", "int4"))
+    assert int8 < 0.55 * f16
+    assert int4 < 0.6 * int8
