@@ -209,7 +209,7 @@ sim-long: setup ## long attention jobs on the RTL (s = 32768, g = 5, SparF), com
 	@$(BIN)/python -m pytest -q -m slow tests/rtl/test_long.py
 
 # What only slow tests need.
-FULL = $(addprefix $(STAMPS)/,system-check system-fuzz system-arm page xrt pnr-ecp5 pnr-gowin smollm2 lm-eval llama)
+FULL = $(addprefix $(STAMPS)/,system-check system-fuzz system-arm page xrt pnr-ecp5 pnr-gowin smollm2 lm-eval llama-plugin)
 
 .PHONY: test-full
 test-full: setup $(STAMPS)/kernels $(FULL) ## the tests and the slow ones
@@ -345,6 +345,10 @@ replay: setup ## replays AttentionStore's evaluation in virtual time (a quarter 
 .PHONY: bench-kv
 bench-kv: setup $(STAMPS)/system-bench ## values per second over NVMe/TCP, beside fio and a folder of files -> docs/key-value.md
 	@$(BIN)/python scripts/bench_kv.py
+
+.PHONY: bench-llama
+bench-llama: setup $(STAMPS)/smollm2 $(STAMPS)/llama-plugin ## llama.cpp with K and V in a drive beside stock (ten minutes) -> docs/llama-cpp.md [ARGS=..]
+	@PYTHONPATH=tests/llama_cpp:scripts $(BIN)/python scripts/bench_llama.py --write --json out/bench_llama.json $(ARGS)
 
 .PHONY: bench-vllm
 bench-vllm: $(STAMPS)/lmcache ## vLLM alone, with the smallest SSD tier, LMCache and kvdrive: about ten minutes -> docs/vllm.md [ARGS=..]

@@ -37,8 +37,11 @@ class Host:
     program: Path
     model: Path
     folder: Path
+    vocabulary: int = VOCABULARY
 
-    def run(self, commands: Sequence[str], *, drive: Path | None = None, **options: object) -> Outcome:
+    def run(
+        self, commands: Sequence[str], *, drive: Path | None = None, timeout: float = 120, **options: object
+    ) -> Outcome:
         """Executes commands, with the plugin if there is a drive. Options in capitals are variables of the plugin."""
         variables = {name: str(value) for name, value in options.items() if name.isupper()}
         words = [str(word) for pair in options.items() if not pair[0].isupper() for word in pair]
@@ -59,13 +62,13 @@ class Host:
             capture_output=True,
             text=True,
             env=os.environ | variables,
-            timeout=120,
+            timeout=timeout,
         )
         logits = np.fromfile(out, dtype=np.float32) if out.exists() else np.zeros(0, np.float32)
         return Outcome(
             done.returncode,
             done.stdout.splitlines(),
-            logits.reshape(-1, VOCABULARY),
+            logits.reshape(-1, self.vocabulary),
             done.stderr,
             json.loads(counters.read_text()) if counters.exists() else {},
         )
