@@ -413,4 +413,4 @@ hardware: setup ## run the kernels' RTL for cycles and write docs/hardware.md [K
 
 .PHONY: clean
 clean: ## remove what was built (the virtual environment stays)
-	@rm -rf build out $(STAMPS)/native $(STAMPS)/vllm $(STAMPS)/lmcache
+	@rm -rf build out $(addprefix $(STAMPS)/,native vllm lmcache llama llama-plugin)

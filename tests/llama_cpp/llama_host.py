@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).parents[2]
-LLAMA = ROOT / "build" / "llama"
+LLAMA = Path(os.environ.get("LLAMA", ROOT / "build" / "llama"))  # scripts/llama_env.sh makes such folders
 PLUGIN = ROOT / "build" / "llama-plugin" / "libggml-kvdrive.so"
 VOCABULARY = 2048
 SAME = 2e-4  # nats: less than stock's two kernels of attention differ

@@ -113,7 +113,7 @@ def test_dead_tokens_do_not_grow_without_end(as_stock):
     numbers = tokens(400)
     commands = [decode(numbers[:300], 0, 0), decode(numbers[:100], 0, 1)]
     for turn in range(18):
-        commands += ["rm 0 0 -1", decode(numbers[turn : turn + 300], 0, 0)]
+        commands += ["rm 0 0 -1", decode(numbers[turn : turn + 300], 0, 0), decode(numbers[:1], 100 + turn, 1)]
     _, ours = as_stock(commands + one_by_one(numbers[:4], 300, 0), seqs=2, unified=1, ctx=512)
     assert ours.counters["drive"]["sessions"] == 2  # the second one took over the live tokens
 
