@@ -190,7 +190,9 @@ Attention::Rows Attention::choose_rows(const AttentionNode& op, const CellLog& l
   std::vector<bool> wanted(log.tokens());
   std::uint32_t count = 0;
   bool unwritten = op.mask == nullptr;
-  for (std::uint32_t query = op.queries; query-- > 0 && op.mask != nullptr && count < written;) {
+  // With all tokens in order and wanted, the rows are those of the cells, whatever the other queries see.
+  const auto settled = [&] { return log.in_order() && count == written; };
+  for (std::uint32_t query = op.queries; query-- > 0 && op.mask != nullptr && !settled();) {
     const std::uint16_t* mask = op.mask_row(stream, query);
     for (std::uint32_t cell = 0; cell < op.cells; ++cell) {
       if (mask[cell] == kHidden) continue;
