@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 NATIVE_SOURCES := $(shell find sim/drive hls/common/abi.hpp hls/group_choice/abi.hpp -name '*.hpp' -o -name '*.cpp')
-CPP_SOURCES := $(filter-out hls/common/abi.hpp sim/drive/commands/wire.hpp sim/drive/engine/cycles.hpp sim/drive/engine/limits.hpp,$(shell find hls sim tests scripts -name '*.hpp' -o -name '*.cpp'))
+CPP_SOURCES := $(filter-out hls/common/abi.hpp sim/drive/commands/wire.hpp sim/drive/engine/cycles.hpp sim/drive/engine/limits.hpp,$(shell find hls sim host tests scripts -name '*.hpp' -o -name '*.cpp'))
 export PYTHONPATH := sim
 # As in host/kvdrive/cli/main.py, for the benchmarks.
 export GOMP_SPINCOUNT ?= 10000
@@ -101,6 +101,13 @@ llama: $(STAMPS)/llama ## llama.cpp ready built in build/llama, for benchmarks a
 
 $(STAMPS)/llama: $(STAMPS)/environment scripts/llama_env.sh
 	@scripts/step.sh "llama.cpp, ready built (90 MB to download)" scripts/llama_env.sh build/llama
+	@touch $@
+
+.PHONY: llama-plugin
+llama-plugin: $(STAMPS)/llama-plugin ## build build/llama-plugin/libggml-kvdrive.so, with which llama.cpp keeps K and V in a drive
+
+$(STAMPS)/llama-plugin: $(STAMPS)/llama $(STAMPS)/native $(wildcard host/llama_cpp/*.cpp host/llama_cpp/*.hpp)
+	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) scripts/step.sh "plugin for llama.cpp" scripts/llama_plugin.sh $(BIN) build/llama build/llama-plugin
 	@touch $@
 
 .PHONY: vllm-env
@@ -207,7 +214,7 @@ sim-long: setup ## long attention jobs on the RTL (s = 32768, g = 5, SparF), com
 	@$(BIN)/python -m pytest -q -m slow tests/rtl/test_long.py
 
 # What only slow tests need.
-FULL = $(addprefix $(STAMPS)/,system-check system-fuzz system-arm page xrt pnr-ecp5 pnr-gowin smollm2 lm-eval llama)
+FULL = $(addprefix $(STAMPS)/,system-check system-fuzz system-arm page xrt pnr-ecp5 pnr-gowin smollm2 lm-eval llama-plugin)
 
 .PHONY: test-full
 test-full: setup $(STAMPS)/kernels $(FULL) ## the tests and the slow ones
@@ -344,6 +351,10 @@ replay: setup ## replays AttentionStore's evaluation in virtual time (a quarter 
 bench-kv: setup $(STAMPS)/system-bench ## values per second over NVMe/TCP, beside fio and a folder of files -> docs/key-value.md
 	@$(BIN)/python scripts/bench_kv.py
 
+.PHONY: bench-llama
+bench-llama: setup $(STAMPS)/smollm2 $(STAMPS)/llama-plugin ## llama.cpp with K and V in a drive beside stock (ten minutes) -> docs/llama-cpp.md [ARGS=..]
+	@PYTHONPATH=tests/llama_cpp:scripts $(BIN)/python scripts/bench_llama.py --write --json out/bench_llama.json $(ARGS)
+
 .PHONY: bench-vllm
 bench-vllm: $(STAMPS)/lmcache ## vLLM alone, with the smallest SSD tier, LMCache and kvdrive: about ten minutes -> docs/vllm.md [ARGS=..]
 	@$(BIN)/python scripts/bench_vllm.py $(ARGS)
@@ -416,4 +427,4 @@ hardware: setup ## run the kernels' RTL for cycles and write docs/hardware.md [K
 
 .PHONY: clean
 clean: ## remove what was built (the virtual environment stays)
-	@rm -rf build out $(STAMPS)/native $(STAMPS)/vllm $(STAMPS)/lmcache
+	@rm -rf build out $(addprefix $(STAMPS)/,native vllm lmcache llama llama-plugin)

@@ -17,6 +17,7 @@ from pathlib import Path
 from csim.ap_headers import ap_headers
 
 ROOT = Path(__file__).resolve().parent.parent
+LLAMA_HEADERS = ROOT / "build" / "llama" / "include"
 CACHE = ROOT / "build/tidy"
 
 
@@ -44,6 +45,8 @@ def flags(source: Path) -> list[str]:
         common += ["-idirafter", found.stdout.strip()]
     if "xrt" in source.parts and (headers := xrt_headers()):
         common += [f"-isystem{headers}"]
+    if "llama_cpp" in source.parts:
+        common += [f"-isystem{LLAMA_HEADERS}"]
     if "binding" in source.parts:
         common += [f"-isystem{sysconfig.get_paths()['include']}", f"-isystem{nanobind.include_dir()}"]
     return common
@@ -90,6 +93,10 @@ def main() -> int:
     jobs = parser.parse_args().jobs
     CACHE.mkdir(parents=True, exist_ok=True)
     sources = sorted([*ROOT.glob("hls/**/*.cpp"), *ROOT.glob("sim/drive/**/*.cpp")])
+    if LLAMA_HEADERS.exists():
+        sources += sorted(ROOT.glob("host/llama_cpp/*.cpp"))
+    else:
+        print("clang-tidy: llama.cpp's headers are missing (make llama); host/llama_cpp is left out")
     if xrt_headers() is None:
         print("clang-tidy: XRT is not installed; the sources that need it are left out")
         sources = [source for source in sources if not needs_xrt(source)]

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// One FLASH_ATTN_EXT of llama.cpp's graph over a cache in the drive.
+//
+// A few queries go to the drive, which reads the rows that they see and sends results. A prompt's many queries are
+// computed by llama.cpp's own kernel, over rows that are read once for all of them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "host_graph.hpp"
+#include "kv_cache.hpp"
+
+namespace kvdrive::llama {
+
+// The fields of a FLASH_ATTN_EXT.
+struct AttentionNode {
+  const ggml_tensor *node, *q, *k, *v, *mask, *sinks;
+  std::uint32_t queries, heads, kv_heads, group, streams, cells, k_dim, v_dim;
+  float scale, max_bias, soft_cap;
+
+  explicit AttentionNode(const ggml_tensor* node);
+
+  const float* query(std::uint32_t stream, std::uint32_t query, std::uint32_t head) const;
+  // [cells] binary16. Precondition: there is a mask.
+  const std::uint16_t* mask_row(std::uint32_t stream, std::uint32_t query) const;
+  float* out(std::uint32_t stream, std::uint32_t query) const;  // [heads][v_dim]
+};
+
+class Attention {
+ public:
+  explicit Attention(SessionDrive& drive) : drive_(drive) {}
+
+  // Throws std::runtime_error with a sentence if the graph cannot be served, whatever its cache holds.
+  static void check(const ggml_tensor* node, KvCache& cache);
+  // Computes the node. Returns true if the drive computed it, false if this processor did. Throws std::runtime_error
+  // with a sentence when the drive or ggml fails.
+  bool run(const ggml_tensor* node, KvCache& cache, int threads);
+
+  HostGraph& host() { return host_; }
+
+ private:
+  // The tokens that a query sees.
+  struct Visible {
+    std::uint32_t tokens = 0;  // the last one and all before it
+    std::uint32_t count = 0;
+    std::vector<std::byte> bitmap{};  // empty: all of `tokens`
+  };
+  // The tokens that some query of a stream sees, and the mask over them.
+  struct Rows {
+    bool by_cell = false;                                       // row i is cell i; the node's own mask fits
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> runs;  // first token, tokens
+    std::uint32_t count = 0;
+    std::vector<std::uint16_t> mask;  // [queries][count]
+  };
+
+  // The streams of a node are those of its cache from `first_stream` on. Both are the same in all layers of a batch.
+  const Visible* visible(const AttentionNode& op, const CellLog& log, std::uint32_t stream, std::uint32_t query);
+  const Rows& rows(const AttentionNode& op, const KvCache& cache, std::uint32_t first_stream, std::uint32_t stream);
+  static Rows choose_rows(const AttentionNode& op, const CellLog& log, std::uint32_t stream);
+  void forget_old(const KvCache& cache);
+
+  bool run_in_drive(const AttentionNode& op, KvCache& cache, std::uint32_t first_stream);
+  void run_in_host(const AttentionNode& op, KvCache& cache, std::uint32_t first_stream, std::uint32_t stream,
+                   int threads);
+  void read_rows(const KvCache& cache, const KvCache::Tensor& tensor, std::uint32_t stream, const Rows& rows,
+                 std::uint32_t first_head, std::uint32_t heads, std::vector<std::uint16_t>& out);
+
+  SessionDrive& drive_;
+  HostGraph host_;
+  const KvCache* cache_ = nullptr;  // that the maps below are of, at its epoch
+  std::uint64_t epoch_ = 0;
+  std::map<std::pair<const void*, std::uint32_t>, Visible> visible_;  // by the mask's row and the stream
+  std::map<std::pair<const void*, std::uint32_t>, Rows> rows_;        // by the mask and the stream
+  std::vector<std::uint16_t> k_, v_;
+  std::vector<float> out_;
+};
+
+}  // namespace kvdrive::llama

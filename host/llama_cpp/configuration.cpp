@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "configuration.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <limits>
+#include <optional>
+#include <stdexcept>
+#include <string_view>
+#include <thread>
+
+namespace kvdrive::llama {
+namespace {
+
+constexpr std::uint64_t kLeastCapacity = 4 << 20;
+constexpr const char* kDefaultCapacity = "16G";
+constexpr const char* kDefaultCache = "1G";
+
+struct NamedFormat {
+  std::string_view name;
+  RowFormat format;
+};
+constexpr NamedFormat kFormats[] = {{"f16", nvme::kBinary16}, {"int8", nvme::kInt8}, {"int4", nvme::kInt4}};
+
+std::optional<std::uint64_t> whole_number(std::string_view text) {
+  if (text.empty() || text.size() > 18 ||
+      !std::all_of(text.begin(), text.end(), [](unsigned char digit) { return std::isdigit(digit) != 0; })) {
+    return std::nullopt;
+  }
+  return std::stoull(std::string(text));
+}
+
+// A number with one of the letters K, M, G and T behind it, powers of 1024.
+std::uint64_t bytes_of(const char* name, const std::string& text) {
+  constexpr std::string_view kUnits = "KMGT";
+  std::string_view digits = text;
+  unsigned shift = 0;
+  if (!digits.empty()) {
+    const std::size_t unit = kUnits.find(digits.back());
+    if (unit != std::string_view::npos) {
+      shift = 10 * (static_cast<unsigned>(unit) + 1);
+      digits.remove_suffix(1);
+    }
+  }
+  const auto number = whole_number(digits);
+  if (!number || *number > std::numeric_limits<std::uint64_t>::max() >> 1 >> shift) {
+    throw std::runtime_error(std::string(name) + "=" + text + " is no size: write a number and K, M, G or T");
+  }
+  return *number << shift;
+}
+
+std::filesystem::path drive_of(const char* text) {
+  if (text == nullptr || *text == '\0') throw std::runtime_error("set KVDRIVE_DRIVE to the drive's file");
+  const std::string name = text;
+  if (name.find("://") != std::string::npos || name.ends_with(".sock")) {
+    throw std::runtime_error("KVDRIVE_DRIVE=" + name +
+                             " is a remote drive, which llama.cpp cannot use yet: name a file");
+  }
+  const std::filesystem::path path = name;
+  const auto folder = std::filesystem::absolute(path).parent_path();
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(folder, ignored)) {
+    throw std::runtime_error("KVDRIVE_DRIVE=" + name + " lies in no folder that exists: make " + folder.string());
+  }
+  return path;
+}
+
+RowFormat format_of(const std::string& text) {
+  for (const NamedFormat& known : kFormats) {
+    if (text == known.name) return known.format;
+  }
+  throw std::runtime_error("KVDRIVE_FORMAT=" + text + " is no format: use f16, int8 or int4");
+}
+
+int threads_of(const std::string& text) {
+  const auto number = whole_number(text);
+  if (!number || *number < 1 || *number > 256) {
+    throw std::runtime_error("KVDRIVE_THREADS=" + text + " is no number from 1 to 256");
+  }
+  return static_cast<int>(*number);
+}
+
+}  // namespace
+
+Configuration read_configuration(const Lookup& lookup) {
+  const auto value = [&lookup](const char* name, const std::string& otherwise) {
+    const char* text = lookup(name);
+    return text == nullptr || *text == '\0' ? otherwise : std::string(text);
+  };
+  Configuration configuration;
+  configuration.drive = drive_of(lookup("KVDRIVE_DRIVE"));
+  configuration.format = format_of(value("KVDRIVE_FORMAT", "f16"));
+  configuration.capacity_bytes = bytes_of("KVDRIVE_CAPACITY", value("KVDRIVE_CAPACITY", kDefaultCapacity));
+  if (configuration.capacity_bytes < kLeastCapacity) {
+    throw std::runtime_error("KVDRIVE_CAPACITY is less than 4M, too little for any model");
+  }
+  configuration.cache_bytes = bytes_of("KVDRIVE_CACHE", value("KVDRIVE_CACHE", kDefaultCache));
+  const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
+  configuration.threads = threads_of(value("KVDRIVE_THREADS", std::to_string(std::min(cores, 256U))));
+  configuration.statistics = value("KVDRIVE_STATISTICS", "");
+  return configuration;
+}
+
+}  // namespace kvdrive::llama

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugin.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <stdexcept>
+
+#include "buffer.hpp"
+
+namespace kvdrive::llama {
+namespace {
+
+constexpr std::uint64_t kFitMargin = std::uint64_t{2} << 30;
+
+}  // namespace
+
+void report(const std::string& sentence) { std::fprintf(stderr, "kvdrive: %s\n", sentence.c_str()); }
+
+Plugin& Plugin::get() {
+  static auto* plugin = new Plugin;
+  return *plugin;
+}
+
+void Plugin::start(const Lookup& lookup) {
+  try {
+    configuration_ = read_configuration(lookup);
+    drive_ = std::make_unique<SessionDrive>(configuration_);
+  } catch (const std::exception& error) {
+    report(error.what());
+    return;
+  }
+  if (drive_->free_bytes() < kFitMargin) {
+    report("the drive has less than 2 GiB of room, and llama.cpp's --fit does not use such a device: pass --fit off");
+  }
+  std::atexit([] { get().finish(); });
+}
+
+SessionDrive& Plugin::drive() {
+  if (!drive_) throw std::runtime_error("there is no drive for K and V: see the message above");
+  return *drive_;
+}
+
+void Plugin::add(Buffer* buffer) {
+  const std::lock_guard lock(mutex_);
+  buffers_.insert(buffer);
+}
+
+void Plugin::remove(Buffer* buffer) {
+  const std::lock_guard lock(mutex_);
+  buffers_.erase(buffer);
+}
+
+std::string Plugin::refusal() {
+  const std::lock_guard lock(mutex_);
+  for (Buffer* buffer : buffers_) {
+    if (!buffer->cache.refusal().empty()) return buffer->cache.refusal();
+  }
+  return "";
+}
+
+void Plugin::finish() {
+  if (!configuration_.statistics.empty()) {
+    std::ofstream(configuration_.statistics)
+        << "{\"graphs\": " << graphs << ", \"attention_in_drive\": " << in_drive
+        << ", \"attention_in_host\": " << in_host << ", \"drive\": " << drive_->statistics() << "}\n";
+  }
+  const std::lock_guard lock(mutex_);
+  if (buffers_.empty()) drive_.reset();
+}
+
+}  // namespace kvdrive::llama

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session_drive.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <stdexcept>
+
+#include "crc32c.hpp"
+
+namespace kvdrive::llama {
+namespace {
+
+constexpr std::uint64_t kStagedBytes = std::uint64_t{1} << 30;  // the most rows that wait in memory for whole groups
+constexpr std::uint64_t kRunGroups = 16;  // groups of a head that are written together: 64 KiB, which disks read fast
+constexpr std::uint32_t kMostAppended = 32768;  // tokens of an append, whose number has 16 bits
+constexpr float kLog2E = 1.44269504F;
+constexpr const char kListKey[] = "llama.cpp";  // of the value that lists the plugin's sessions
+constexpr std::size_t kMostListed = 65536;
+
+VolumeOptions options_of(const Configuration& configuration) {
+  VolumeOptions options;
+  options.capacity_bytes = configuration.capacity_bytes;
+  options.preset = std::filesystem::exists(configuration.drive) ? "" : "plain";
+  options.cache_bytes = configuration.cache_bytes;
+  options.run_groups = kRunGroups;
+  options.staged_bytes = kStagedBytes;
+  return options;
+}
+
+std::string reason_of(nvme::Status status, const std::string& failure) {
+  switch (status) {
+    case abi::kCapacityExceeded:
+      return "the drive is full: make a larger one (KVDRIVE_CAPACITY), or ask llama.cpp for less context (-c)";
+    case abi::kValueNotFinite:
+      return "the model computed an infinity or a NaN, which the drive does not store";
+    case abi::kUnrecoveredRead:
+      return "rows were lost: check the drive with `kvdrive drive check`";
+    default:
+      break;
+  }
+  char number[16];
+  std::snprintf(number, sizeof number, "%03xh", static_cast<unsigned>(status));
+  return "status " + std::string(number) + (failure.empty() ? "" : ", " + failure);
+}
+
+[[noreturn]] void refuse(const char* what, nvme::Status status, const std::string& failure) {
+  throw std::runtime_error(std::string("the drive failed to ") + what + ": " + reason_of(status, failure));
+}
+
+template <typename Command>
+void set_key(Command& command) {
+  static_assert(sizeof kListKey - 1 > sizeof command.key_low && sizeof kListKey - 1 <= 16);
+  command.key_bytes = sizeof kListKey - 1;
+  std::memcpy(command.key_low, kListKey, sizeof command.key_low);
+  std::memcpy(command.key_high, kListKey + sizeof command.key_low, sizeof kListKey - 1 - sizeof command.key_low);
+}
+
+std::size_t query_bytes(const Query& query) {
+  return std::size_t{2} * query.heads * query.group * query.dim + query.valid.size();
+}
+
+std::size_t records_bytes(const Query& query) {
+  const std::size_t records = (query.group + abi::kMaxGroup - 1) / abi::kMaxGroup;
+  return query.heads * records * sizeof(abi::AttentionResult);
+}
+
+std::size_t out_bytes(const Query& query) { return sizeof(float) * query.heads * query.group * query.dim; }
+
+void write_query(const Query& query, std::byte* row_at, std::byte* data_at) {
+  nvme::AttnRow row{};
+  row.session = query.session;
+  row.heads = static_cast<std::uint8_t>(query.heads);
+  row.layer = query.layer;
+  row.data_bytes = static_cast<std::uint32_t>(query_bytes(query));
+  row.tokens = query.tokens;
+  row.mode = abi::kPartial;  // its results are binary32
+  row.group = static_cast<std::uint8_t>(query.group);
+  row.has_valid = query.valid.empty() ? 0 : 1;
+  const float scale = query.scale * kLog2E;
+  std::memcpy(&row.scale_log2e, &scale, sizeof scale);
+  std::memcpy(row_at, &row, sizeof row);
+  const std::size_t q_bytes = 2 * query.q.size();
+  std::memcpy(data_at, query.q.data(), q_bytes);
+  if (!query.valid.empty()) std::memcpy(data_at + q_bytes, query.valid.data(), query.valid.size());
+}
+
+}  // namespace
+
+SessionDrive::SessionDrive(const Configuration& configuration)
+    : format_(configuration.format),
+      drive_(configuration.drive, make_fast_engine(configuration.threads), options_of(configuration)) {
+  remove_leftovers();
+}
+
+SessionDrive::~SessionDrive() {
+  try {
+    for (const std::uint32_t number : std::set(sessions_)) remove({.number = number});
+  } catch (const std::exception&) {
+    // The list names them for the next process.
+  }
+}
+
+nvme::Reply SessionDrive::execute(const void* command, std::span<const std::byte> data, const char* what) {
+  abi::Sqe entry;
+  std::memcpy(&entry, command, sizeof entry);
+  nvme::Reply reply = drive_.execute({.command = entry, .data = {.in = data, .room = UINT64_MAX}});
+  if (reply.status != abi::kSuccess) {
+    refuse(what, reply.status, reply.status == abi::kInternalError ? drive_.failure() : "");
+  }
+  return reply;
+}
+
+Session SessionDrive::open() {
+  const std::lock_guard lock(mutex_);
+  const auto taken = drive_.sessions();
+  std::random_device random;  // other programs may use the drive later: small numbers are theirs
+  std::uint32_t number = 0;
+  do {
+    number = random();
+  } while (number == 0 || sessions_.contains(number) || std::find(taken.begin(), taken.end(), number) != taken.end());
+  sessions_.insert(number);
+  store_list();
+  ++counters_.sessions;
+  return {.number = number};
+}
+
+void SessionDrive::remove(const Session& session) {
+  abi::SessionTrim command{};
+  command.opcode = abi::kSessionTrim;
+  command.nsid = abi::kNvm;
+  command.session = session.number;
+  abi::Sqe entry;
+  std::memcpy(&entry, &command, sizeof entry);
+  const nvme::Reply reply = drive_.execute({.command = entry});
+  if (reply.status != abi::kSuccess && reply.status != abi::kUnknownSession) refuse("remove rows", reply.status, "");
+  const std::lock_guard lock(mutex_);
+  if (sessions_.erase(session.number) != 0) store_list();
+}
+
+void SessionDrive::append(Session& session, const LayerRows& rows, std::uint32_t first, std::uint32_t tokens,
+                          std::span<const std::uint16_t> halves) {
+  const std::uint32_t row_bytes = row_bytes_of(format_, rows.dim);
+  std::vector<std::byte> data;
+  for (std::uint32_t done = 0; done < tokens;) {
+    const std::uint32_t part = std::min(tokens - done, kMostAppended);
+    data.resize(std::size_t{rows.heads} * part * row_bytes);
+    for (std::uint32_t head = 0; head < rows.heads; ++head) {
+      const std::uint16_t* from = halves.data() + (std::size_t{head} * tokens + done) * rows.dim;
+      std::byte* to = data.data() + std::size_t{head} * part * row_bytes;
+      if (format_ == nvme::kBinary16) {
+        std::memcpy(to, from, std::size_t{part} * row_bytes);
+      } else {
+        encode_rows(format_, rows.dim, from, part, to);
+      }
+    }
+    abi::KvAppend command{};
+    command.opcode = abi::kKvAppend;
+    command.nsid = abi::kNvm;
+    command.session = session.number;
+    command.heads = static_cast<std::uint8_t>(rows.heads);
+    command.layer = rows.layer;
+    command.first_token = first + done;
+    command.tokens = static_cast<std::uint16_t>(part);
+    command.kind = rows.kind;
+    command.type = static_cast<std::uint8_t>(format_);
+    command.row_bytes = row_bytes;
+    command.sequence = session.appends;
+    command.crc32c = crc32c(data);
+    execute(&command, data, "store K and V");
+    ++session.appends;
+    ++counters_.appends;
+    counters_.appended_rows += part;
+    done += part;
+  }
+}
+
+void SessionDrive::read(const Session& session, const LayerRows& rows, std::uint32_t first_head, std::uint32_t heads,
+                        std::uint32_t first, std::uint32_t tokens, std::uint16_t* out) {
+  nvme::KvRead command{};
+  command.opcode = nvme::kKvRead;
+  command.nsid = abi::kNvm;
+  command.session = session.number;
+  command.head = static_cast<std::uint8_t>(first_head);
+  command.heads = static_cast<std::uint8_t>(heads);
+  command.layer = rows.layer;
+  command.first_token = first;
+  command.tokens = tokens;
+  command.row_bytes = row_bytes_of(format_, rows.dim);
+  command.kind = rows.kind;
+  const nvme::Reply reply = execute(&command, {}, "read K and V");
+  if (format_ == nvme::kBinary16) {
+    std::memcpy(out, reply.data.data(), reply.data.size());
+  } else {
+    decode_rows(format_, rows.dim, reply.data, out);
+  }
+  ++counters_.reads;
+  counters_.read_rows += tokens;
+}
+
+void SessionDrive::trim(const Session& session, std::uint32_t from) {
+  abi::SessionTrim command{};
+  command.opcode = abi::kSessionTrim;
+  command.nsid = abi::kNvm;
+  command.session = session.number;
+  command.from_token = from;
+  execute(&command, {}, "forget rows");
+  ++counters_.trims;
+}
+
+Session SessionDrive::fork(const Session& session, std::uint32_t tokens) {
+  const Session target = open();
+  abi::SessionFork command{};
+  command.opcode = abi::kSessionFork;
+  command.nsid = abi::kNvm;
+  command.session = session.number;
+  command.target = target.number;
+  command.tokens = tokens;
+  execute(&command, {}, "copy a sequence");
+  ++counters_.forks;
+  return target;
+}
+
+void SessionDrive::attend(std::span<const Query> queries) {
+  while (!queries.empty()) {
+    const auto together = queries.first(std::min<std::size_t>(queries.size(), nvme::kMaxAttnRows));
+    attend_together(together);
+    queries = queries.subspan(together.size());
+  }
+}
+
+void SessionDrive::attend_together(std::span<const Query> queries) {
+  std::size_t bytes = queries.size() * sizeof(nvme::AttnRow);
+  std::size_t room = queries.size() * sizeof(nvme::AttnRowResult);
+  for (const Query& query : queries) {
+    bytes += query_bytes(query);
+    room += records_bytes(query) + out_bytes(query);
+  }
+  std::vector<std::byte> data(bytes);
+  std::size_t at = queries.size() * sizeof(nvme::AttnRow);
+  for (std::size_t row = 0; row < queries.size(); ++row) {
+    write_query(queries[row], data.data() + row * sizeof(nvme::AttnRow), data.data() + at);
+    at += query_bytes(queries[row]);
+  }
+  nvme::AttnRows command{};
+  command.opcode = nvme::kAttnSubmitRows;
+  command.nsid = abi::kCp;
+  command.rows = static_cast<std::uint32_t>(queries.size());
+  command.data_bytes = static_cast<std::uint32_t>(bytes);
+  command.crc32c = crc32c(data);
+  const nvme::Reply submitted = execute(&command, data, "attend");
+  abi::AttnFetch fetch{};
+  fetch.opcode = abi::kAttnFetch;
+  fetch.nsid = abi::kCp;
+  fetch.ticket = static_cast<std::uint32_t>(submitted.result);
+  fetch.data_bytes = static_cast<std::uint32_t>(room);
+  const nvme::Reply reply = execute(&fetch, {}, "attend");
+  std::size_t from = queries.size() * sizeof(nvme::AttnRowResult);
+  for (std::size_t row = 0; row < queries.size(); ++row) {
+    const auto result = nvme::read_as<nvme::AttnRowResult>(reply.data, row * sizeof(nvme::AttnRowResult));
+    if (result.status != abi::kSuccess) refuse("attend", static_cast<nvme::Status>(result.status), "");
+    from += records_bytes(queries[row]);
+    std::memcpy(queries[row].out, reply.data.data() + from, out_bytes(queries[row]));
+    from += out_bytes(queries[row]);
+  }
+  counters_.queries += queries.size();
+}
+
+std::uint64_t SessionDrive::free_bytes() const { return drive_.flash_stats().groups_available * abi::kPageBytes; }
+
+void SessionDrive::remove_leftovers() {
+  nvme::ValueCommand command{};
+  command.opcode = nvme::kValueRetrieve;
+  command.nsid = nvme::kNsidValues;
+  command.size = kMostListed * sizeof(std::uint32_t);
+  set_key(command);
+  abi::Sqe entry;
+  std::memcpy(&entry, &command, sizeof entry);
+  const nvme::Reply reply = drive_.execute({.command = entry, .data = {.in = {}, .room = command.size}});
+  if (reply.status == nvme::kScKeyDoesNotExist) return;
+  if (reply.status != abi::kSuccess) refuse("read the list of llama.cpp's sessions", reply.status, drive_.failure());
+  for (std::size_t at = 0; at + sizeof(std::uint32_t) <= reply.data.size(); at += sizeof(std::uint32_t)) {
+    sessions_.insert(nvme::read_as<std::uint32_t>(reply.data, at));
+  }
+  for (const std::uint32_t number : std::set(sessions_)) remove({.number = number});
+}
+
+// The list is in the drive's journal before the rows of a new session and behind the removal of an old one.
+void SessionDrive::store_list() {
+  const std::vector<std::uint32_t> numbers(sessions_.begin(), sessions_.end());
+  const auto data = std::as_bytes(std::span(numbers));
+  nvme::ValueCommand command{};
+  command.opcode = nvme::kValueStore;
+  command.nsid = nvme::kNsidValues;
+  command.size = static_cast<std::uint32_t>(data.size());
+  set_key(command);
+  execute(&command, data, "store the list of llama.cpp's sessions");
+}
+
+std::string SessionDrive::statistics() const {
+  const DriveStats drive = drive_.stats();
+  const ReadStats file = drive_.read_stats();
+  std::string text = "{";
+  const auto add = [&text](const char* name, std::uint64_t value) {
+    text += (text.size() > 1 ? ", \"" : "\"") + std::string(name) + "\": " + std::to_string(value);
+  };
+  add("appends", counters_.appends);
+  add("appended_rows", counters_.appended_rows);
+  add("reads", counters_.reads);
+  add("read_rows", counters_.read_rows);
+  add("sessions", counters_.sessions);
+  add("trims", counters_.trims);
+  add("forks", counters_.forks);
+  add("queries", counters_.queries);
+  add("commands", drive.commands);
+  add("failed_commands", drive.failed_commands);
+  add("pages_read", drive.pages_read);
+  add("staged_bytes_read", drive.staged_bytes_read);
+  add("pages_written", drive.pages_written);
+  add("file_reads", file.reads.reads);
+  add("file_bytes_read", file.reads.bytes);
+  return text + "}";
+}
+
+}  // namespace kvdrive::llama
