@@ -183,7 +183,7 @@ def _steps(run: Run, checkpoint: Checkpoint, contender: Contender, context: int,
 
 
 def _slowest_calls(work: Callable[[], object], most: int = 8) -> list[str]:
-    """"ms, calls, function" of the Python functions that take the most time themselves; the profiler slows them."""
+    """ "ms, calls, function" of the Python functions that take the most time themselves; the profiler slows them."""
     profile = cProfile.Profile()
     profile.runcall(work)
     found = sorted(pstats.Stats(profile).get_stats_profile().func_profiles.items(), key=lambda one: -one[1].tottime)

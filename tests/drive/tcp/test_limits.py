@@ -186,7 +186,7 @@ def test_many_hosts_that_withhold_data_leave_each_connection_its_share(make_targ
     assert queue.write(WRITE, data, in_capsule=False, dwords=dwords).status == 0
     assert queue.read(READ, share, dwords=dwords).data == data
     assert target.counters["timeouts"] == 0
-    waits = target.counters["buffer_waits"]
+    assert target.counters["buffer_waits"] == waits
     queue.send_command(queue.entry(READ, 1, length=MIB, dwords=(0, 0, 255)))
     while target.counters["buffer_waits"] == waits:
         time.sleep(0.01)
