@@ -115,7 +115,8 @@ def table(rows: list[dict[str, object]], load: float) -> str:
         f"{100 * row['same_tokens']:.0f} % |"  # type: ignore[operator]
         for row in rows
     ]
-    lines += ["", f"SmolLM2-135M, Q4_1, {os.cpu_count()} cores; other programs kept {load:.1f} of them busy meanwhile."]
+    machine = f"{os.cpu_count()} cores; load average {load:.1f} at the beginning (0: nothing else ran)"
+    lines += ["", f"SmolLM2-135M, Q4_1, {machine}."]
     return "\n".join(lines)
 
 
