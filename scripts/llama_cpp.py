@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 
 NAME = "llama.cpp"
 LONGEST = 16384  # tokens; llama-bench fills its cache by a prefill, which takes almost an hour for longer contexts
-_BLOCK = {
+BLOCK = {
     "attn_norm": "input_layernorm",
     "attn_q": "self_attn.q_proj",
     "attn_k": "self_attn.k_proj",
@@ -81,7 +81,7 @@ def write_gguf(model: PreTrainedModel, path: Path, kind: str = "BF16") -> None:
     if not config.tie_word_embeddings:
         add("output", "lm_head.weight")
     for layer in range(config.num_hidden_layers):
-        for name, source in _BLOCK.items():
+        for name, source in BLOCK.items():
             add(f"blk.{layer}.{name}", f"model.layers.{layer}.{source}.weight")
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

@@ -4,24 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
-import gguf
 import numpy as np
 import torch
 from safetensors.torch import load_file
 
+from llama_cpp import BLOCK, writer_of
+
 MINI = Path(__file__).parents[2] / "models" / "mini"
-_BLOCK = {
-    "attn_norm": "input_layernorm",
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj",
-    "ffn_norm": "post_attention_layernorm",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-}
 
 
 def _rotated_in_pairs(matrix: np.ndarray, heads: int) -> np.ndarray:
@@ -35,16 +26,7 @@ def write(path: Path) -> None:
     config = json.loads((MINI / "config.json").read_text())
     weights = {name: tensor.to(torch.float32).numpy() for name, tensor in load_file(MINI / "model.safetensors").items()}
     heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}
-    writer = gguf.GGUFWriter(path, "llama")
-    writer.add_vocab_size(config["vocab_size"])
-    writer.add_tokenizer_model("none")
-    writer.add_context_length(config["max_position_embeddings"])
-    writer.add_embedding_length(config["hidden_size"])
-    writer.add_block_count(config["num_hidden_layers"])
-    writer.add_feed_forward_length(config["intermediate_size"])
-    writer.add_head_count(config["num_attention_heads"])
-    writer.add_head_count_kv(config["num_key_value_heads"])
-    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer = writer_of(SimpleNamespace(**config), path)
     writer.add_rope_freq_base(config["rope_parameters"]["rope_theta"])
     writer.add_rope_dimension_count(config["head_dim"])
 
@@ -58,7 +40,7 @@ def write(path: Path) -> None:
     add("token_embd", "model.embed_tokens.weight")
     add("output_norm", "model.norm.weight")
     for layer in range(config["num_hidden_layers"]):
-        for name, source in _BLOCK.items():
+        for name, source in BLOCK.items():
             add(f"blk.{layer}.{name}", f"model.layers.{layer}.{source}.weight")
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
