@@ -13,6 +13,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 NATIVE_SOURCES := $(shell find sim/drive hls/common/abi.hpp hls/group_choice/abi.hpp -name '*.hpp' -o -name '*.cpp')
 CPP_SOURCES := $(filter-out hls/common/abi.hpp sim/drive/commands/wire.hpp sim/drive/engine/cycles.hpp sim/drive/engine/limits.hpp,$(shell find hls sim host tests scripts -name '*.hpp' -o -name '*.cpp'))
 export PYTHONPATH := sim
+# Modules are compiled once, not in each of the hundreds of processes of the tests.
+unexport PYTHONDONTWRITEBYTECODE
 # As in host/kvdrive/cli/main.py, for the benchmarks.
 export GOMP_SPINCOUNT ?= 10000
 VENDOR = PYTHONPATH=sim:scripts $(BIN)/python -m vendor $@ $(or $(KERNEL),$(error say which kernel: make $@ KERNEL=x)) \

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from answers import result_bytes, split_result, tail_data
-from coded_rows import FORMATS, decode, encode, per_group
+from coded_rows import FORMATS, as_stored, decode, encode, per_group
 from disk import PAGE, journal_start, put
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -268,7 +268,7 @@ def test_a_drive_without_journal_finds_format_and_rows_in_spares(make_drive, kin
     rng = np.random.default_rng(12)
     tokens, d = 300 * per_group(kind, 64) + 5, 64
     k, v = halves(rng, 1, tokens, d), halves(rng, 1, tokens, d)
-    stored = encode(k, kind), encode(v, kind)
+    stored = as_stored(k, kind)[0], as_stored(v, kind)[0]
     host.store(*stored, type=kind)
     host.drive = None
     put(host.path, journal_start(host.path), bytes(1 << 22))
@@ -290,7 +290,7 @@ def test_a_lost_page_is_reported_and_not_decoded(make_drive, kind):
     rng = np.random.default_rng(13)
     tokens = 300 * per_group(kind, 64)  # more groups than wait in drive memory
     k, v = halves(rng, 1, tokens, 64), halves(rng, 1, tokens, 64)
-    keep(host, kind, k, v)
+    host.store(as_stored(k, kind)[0], as_stored(v, kind)[0], type=kind)
     host.drive.inject("read_uncorrectable")
     q = halves(rng, 1, 1, 64)
     submitted = host.submit(q, tokens)

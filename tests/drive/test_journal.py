@@ -136,17 +136,17 @@ def acknowledged(make_drive, memory_folder):
     return host, model
 
 
-def test_any_one_damaged_page_of_superblocks_and_journal_loses_nothing(acknowledged):
+@pytest.mark.parametrize("turn", [0, pytest.param(1, marks=pytest.mark.slow)])  # each page is damaged in two ways
+def test_any_one_damaged_page_of_superblocks_and_journal_loses_nothing(acknowledged, turn):
     host, model = acknowledged
     rng = np.random.default_rng(1)
     found = transactions(host.path)
     assert len(found) == 12
     pages = [0, PAGE] + [offset + i * PAGE for offset, count in found for i in range(count)]
     clean = head_of(host.path, pages[-1] + PAGE)
-    for number, page in enumerate(2 * pages):
-        damage(
-            host.path, page, DAMAGES[(number + number // len(pages)) % 4], rng, SUPERBLOCK if page < JOURNAL else PAGE
-        )
+    for number, page in enumerate(pages):
+        size = SUPERBLOCK if page < JOURNAL else PAGE
+        damage(host.path, page, DAMAGES[(number + turn * (len(pages) + 1)) % 4], rng, size)
         host.reopen(read_only=True)
         assert model.equals(host.drive)
         assert len(host.drive.notices()) == 1

@@ -1,6 +1,5 @@
 """`kvdrive serve` as a process of its own, which never outlives the test that started it."""
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -10,17 +9,10 @@ import time
 import weakref
 from contextlib import suppress
 
+import forked
 import httpx2 as httpx
 
 PROMPT = "The drive keeps the keys and the values of every token, and the host"
-
-
-_PR_SET_PDEATHSIG = 1
-
-
-def _die_with_parent():
-    """Called in the new process: it gets SIGKILL when this one ends, however it ends."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _kill(process):
@@ -38,9 +30,9 @@ class Server:
         arguments = ["serve", "--model", checkpoint, "--name", "tiny", "--port", 0, "--threads", 1, *options]
         command = [sys.executable, "-m", "kvdrive", *map(str, arguments)]
         self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115
-        self.process = subprocess.Popen(
+        self.process = forked.popen(
             command, env=environment, stdout=subprocess.PIPE, stderr=self._said, text=True,
-            start_new_session=True, preexec_fn=_die_with_parent,
+            start_new_session=True, dies_with_parent=True,
         )  # fmt: skip
         self.kill = weakref.finalize(self, _kill, self.process)
         line = self.process.stdout.readline()

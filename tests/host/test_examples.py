@@ -1,8 +1,9 @@
 """The programs in examples/ run and print the expected output."""
 
-import subprocess
 import sys
 from pathlib import Path
+
+import forked
 
 from kvdrive._native import Drive, Subsystem, TcpServer
 
@@ -11,7 +12,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 def run(name: str, *arguments: str) -> str:
     command = [sys.executable, str(EXAMPLES / name), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = forked.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

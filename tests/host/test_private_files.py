@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import numpy as np
 import pytest
 from rich.console import Console
@@ -155,7 +156,7 @@ def test_processes_of_every_command_that_generates(checkpoint, tmp_path):
         ["batch", tmp_path / "prompts.jsonl", "--out", work / "answers.jsonl", *model, *few],
     )  # fmt: skip
     started = [
-        subprocess.Popen(
+        forked.popen(
             [sys.executable, "-m", "kvdrive", *map(str, one)], env=environment, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )

@@ -118,6 +118,7 @@ def test_a_linux_host_recovers_from_faults(tmp_path, image):
     assert rig.drive.check() == []
 
 
+@pytest.mark.slow  # a boot of its own
 def test_a_linux_host_survives_the_loss_of_a_path(tmp_path, image):
     rig = Rig(tmp_path / "drive.kv")
     second: list[TcpServer] = [rig.serve()]
@@ -155,6 +156,7 @@ VOLATILE = re.compile(
 TIMES = re.compile(r"(?<=timestamp: )\d+.*|(?<=timestamp : ).*|\b1[0-9]{12}\b.*", re.I)
 
 
+@pytest.mark.slow  # a boot of its own
 def test_nvme_cli_says_what_it_said(tmp_path, image):
     """Its output is expected/*.txt but for volatile lines; `UPDATE_EXPECTED=1 pytest ...` writes them anew."""
     rig = Rig(tmp_path / "drive.kv")

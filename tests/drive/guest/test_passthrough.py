@@ -25,6 +25,7 @@ def saved(array: np.ndarray) -> bytes:
     return file.getvalue()
 
 
+@pytest.mark.slow  # a minute, mostly of importing
 def test_python_in_a_linux_guest_attends_through_the_passthrough(tmp_path, image):
     rng = np.random.default_rng(4)
     heads, tokens, d, group = 2, 700, 64, 4

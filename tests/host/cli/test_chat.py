@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import forked
 import pytest
 from typer.testing import CliRunner
 
@@ -72,7 +73,7 @@ def test_a_killed_conversation_keeps_the_question_and_answers_it_again(chat, che
     kept = messages(tmp_path / "chat")
     command = [sys.executable, "-m", "kvdrive", "chat", "--model", str(checkpoint), "--drive", str(tmp_path / "chat")]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([*command, "--max-new-tokens", "200"], **pipes) as process:
+    with forked.popen([*command, "--max-new-tokens", "200"], **pipes) as process:
         process.stdin.write(f"{QUESTIONS[1]}\n".encode())
         process.stdin.flush()
         assert process.stdout.read(1)  # the answer has begun

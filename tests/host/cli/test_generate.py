@@ -2,10 +2,10 @@
 
 import json
 import shutil
-import subprocess
 import sys
 from itertools import pairwise
 
+import forked
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -302,7 +302,7 @@ def test_a_model_whose_layers_all_slide_runs_and_says_that_it_needs_no_drive(che
     (folder / "config.json").write_text(json.dumps(stored | sliding))
     options = ["--prompt", PROMPTS[0], "--max-new-tokens", "12", "--ignore-stop", "--check", "--threads", "1"]
     command = [sys.executable, "-m", "kvdrive", "generate", "--model", str(folder), *options]
-    result = subprocess.run(command, capture_output=True, text=True)
+    result = forked.run(command, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     assert "MistralForCausalLM needs no drive" in result.stderr
     assert "tokens identical to transformers: 12/12" in result.stderr

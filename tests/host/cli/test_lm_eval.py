@@ -2,10 +2,10 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 
 MINI = Path(__file__).resolve().parents[3] / "models/mini"
@@ -66,7 +66,7 @@ metric_list: [{metric: exact_match}]
 def lm_eval(arguments, path):
     command = [sys.executable, "-m", "kvdrive", "lm-eval", *arguments]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(path), os.environ.get("PYTHONPATH", "")])}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900)
+    return forked.run(command, env=environment, capture_output=True, text=True, timeout=900)
 
 
 def test_all_arguments_reach_the_harness(tmp_path):

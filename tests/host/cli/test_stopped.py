@@ -3,9 +3,9 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 
+import forked
 import pytest
 import torch
 from typer.testing import CliRunner
@@ -46,7 +46,7 @@ def generate(checkpoint, *more):
 def test_a_signal_ends_a_process_with_a_sentence(checkpoint, tmp_path):
     folder = tmp_path / "drives"
     arguments = generate(checkpoint, "--drive", folder, "--report", tmp_path / "report")
-    ended = subprocess.run([sys.executable, "-c", ENDING, *arguments], capture_output=True, text=True)
+    ended = forked.run([sys.executable, "-c", ENDING, *arguments], capture_output=True, text=True)
     assert ended.returncode == 130
     sentence = f"kvdrive: stopped: there is only the text so far; the drives in {folder} hold what they held before\n"
     assert ended.stderr.endswith(sentence)

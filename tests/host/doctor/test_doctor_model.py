@@ -1,10 +1,10 @@
 """`kvdrive doctor --model`: one row for a checkpoint, from its configuration alone."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 from family_models import SERVED
 from small_models import CONFIGS
@@ -70,5 +70,5 @@ def test_a_refused_model_says_why_and_fails(doctor):
 
 def test_the_page_of_models_is_current():
     command = [sys.executable, "scripts/models_page.py", "--check"]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    result = forked.run(command, cwd=ROOT, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr

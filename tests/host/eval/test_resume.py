@@ -4,9 +4,9 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 
+import forked
 import pytest
 from typer.testing import CliRunner
 
@@ -44,7 +44,7 @@ def options(byte_checkpoint, out, *more):
 def end_itself(number, answers, arguments):
     """Run the command in a process that sends itself the signal `number` after so many answers."""
     program = [sys.executable, "-c", ENDING, str(int(number)), str(answers), *arguments]
-    return subprocess.run(program, capture_output=True, text=True, env=os.environ | {"COLUMNS": "80"})
+    return forked.run(program, capture_output=True, text=True, env=os.environ | {"COLUMNS": "80"})
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,8 @@ from kvdrive.figures.figure import Chart, Figure, Origin, Paper, Published, Seri
 from kvdrive.figures.predictions import predictions
 from kvdrive.ledger.page import PAPERS as CLAIMS
 
+pytestmark = pytest.mark.xdist_group("claims")  # what one test computes is kept for the others
+
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 FOLDER = DOCS / "papers"
 RUNNER = CliRunner()

@@ -8,6 +8,7 @@ import sys
 import textwrap
 from pathlib import Path
 
+import forked
 import pytest
 import small_models
 import torch
@@ -68,7 +69,9 @@ def test_another_process_goes_on(tmp_path, llama):
     close(group)
 
 
-TESTS = [str(Path(file).parent) for file in (__file__, small_models.__file__)]  # for the child's imports
+TESTS = [
+    str(Path(file).parent) for file in (__file__, small_models.__file__, forked.__file__)
+]  # for the child's imports
 
 CHILD = """
     import sys, torch
@@ -93,7 +96,7 @@ CHILD = """
 def test_a_killed_process_loses_nothing_that_was_saved(tmp_path, llama, steps):
     """SIGKILL in the middle of a generation that saves every three tokens. The text continues unchanged."""
     script = textwrap.dedent(CHILD.format(tests=TESTS, folder=str(tmp_path)))
-    child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    child = forked.popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     for line in child.stdout:
         if int(line) == steps:
             os.kill(child.pid, signal.SIGKILL)

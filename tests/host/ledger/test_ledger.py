@@ -13,6 +13,8 @@ from kvdrive.ledger.claim import Claim, Kind, Relation, Verdict, evaluate
 from kvdrive.ledger.evaluated import evaluated
 from kvdrive.perf import stated
 
+pytestmark = pytest.mark.xdist_group("claims")  # what one test computes is kept for the others
+
 RUNNER = CliRunner()
 PAGE = Path(__file__).resolve().parents[3] / "docs/ledger.md"
 

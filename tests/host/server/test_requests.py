@@ -3,10 +3,10 @@
 import json
 import logging
 import re
-import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -206,5 +206,5 @@ def test_any_fields_are_taken_or_refused_in_our_words(kind, change):
 def test_the_page_of_fields_is_current():
     root = Path(__file__).parents[3]
     command = [sys.executable, "scripts/request_fields.py", "--check"]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True)
+    done = forked.run(command, cwd=root, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

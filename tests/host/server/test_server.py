@@ -3,11 +3,11 @@
 import json
 import re
 import signal
-import subprocess
 import sys
 import threading
 from pathlib import Path
 
+import forked
 import httpx2 as httpx
 import numpy as np
 import pytest
@@ -313,7 +313,7 @@ def test_a_drive_of_earlier_runs_is_mounted_and_held_alone(checkpoint, tmp_path)
     assert server.client.get("/metrics").status_code == 200
     assert server.client.get("/v1/models").status_code == 401
     command = [sys.executable, "-m", "kvdrive", "serve", "--model", str(checkpoint), "--port", "0"]
-    second = subprocess.run([*command, "--drive", str(tmp_path)], capture_output=True, text=True, timeout=100)
+    second = forked.run([*command, "--drive", str(tmp_path)], capture_output=True, text=True, timeout=100)
     assert second.returncode == 2
     (sentence,) = (line for line in second.stderr.splitlines() if line)
     assert str(tmp_path / "drive.kv") in sentence

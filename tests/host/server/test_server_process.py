@@ -6,12 +6,13 @@ import sys
 import time
 from pathlib import Path
 
+import forked
 import server_process
 from server_process import Server
 
 SCRIPT = """
 import sys, os, signal
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = sys.argv[1].split(os.pathsep)
 from server_process import Server
 server = Server(sys.argv[2], sys.argv[3])
 print(server.process.pid, flush=True)
@@ -44,8 +45,8 @@ def test_a_server_that_nobody_closes_ends(checkpoint, tmp_path):
 
 
 def test_a_server_ends_with_a_test_that_is_killed(checkpoint, tmp_path):
-    folder = Path(server_process.__file__).parent
-    command = [sys.executable, "-c", SCRIPT, str(folder), str(checkpoint), str(tmp_path)]
+    folders = os.pathsep.join(str(Path(file).parent) for file in (server_process.__file__, forked.__file__))
+    command = [sys.executable, "-c", SCRIPT, folders, str(checkpoint), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == -9, done.stderr
     assert gone(int(done.stdout))

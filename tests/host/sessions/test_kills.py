@@ -1,9 +1,9 @@
 """SIGKILL at every step: nothing that was acknowledged is lost, and nothing wrong is served."""
 
-import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 import small_models
 
@@ -22,6 +22,6 @@ FOLDERS = [str(Path(file).parent) for file in (__file__, small_models.__file__)]
 def test_killed_processes_lose_nothing(tmp_path, kills, active):
     paths = f"import sys; sys.path[:0] = {FOLDERS!r}"
     script = f"{paths}; import kills, pathlib; kills.main(pathlib.Path({str(tmp_path)!r}), {kills}, 1, {active!r})"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    done = forked.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{kills} kills in" in done.stdout

@@ -9,6 +9,7 @@ import textwrap
 from fractions import Fraction
 from pathlib import Path
 
+import forked
 import numpy as np
 import pytest
 import small_models
@@ -91,7 +92,9 @@ def memory(name):
     return next(int(line.split()[1]) << 10 for line in lines if line.startswith(name + ":"))
 
 
-TESTS = [str(Path(file).parent) for file in (__file__, small_models.__file__)]  # for the child's imports
+TESTS = [
+    str(Path(file).parent) for file in (__file__, small_models.__file__, forked.__file__)
+]  # for the child's imports
 
 IN_LITTLE_MEMORY = """
     import resource, sys
@@ -137,7 +140,7 @@ KILLED = """
 
 def test_the_file_opens_after_a_kill(tmp_path, qwen):
     script = textwrap.dedent(KILLED.format(tests=TESTS, folder=str(tmp_path)))
-    child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    child = forked.popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     for line in child.stdout:
         if int(line) == 12:
             os.kill(child.pid, signal.SIGKILL)

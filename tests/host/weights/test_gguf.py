@@ -170,7 +170,8 @@ def test_one_parameter_is_dequantised_at_a_time(file_of, tmp_path, monkeypatch):
     read = gguf_source.GgufSource.read
 
     def counted(self, name):
-        gc.collect()
+        if sum(one() is not None for one in alive) > 2:
+            gc.collect()
         most.append(sum(one() is not None for one in alive))
         tensor = read(self, name)
         alive.append(weakref.ref(tensor))
