@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).resolve().parents[3] / "scripts/fuzz_drive.py"
-INPUTS = {"commands": 40, "files": 20, "pdus": 200, "rings": 150}
+FEW = {"commands": 20, "files": 8, "pdus": 50, "rings": 50}
+MORE = [pytest.param(surface, inputs, marks=pytest.mark.slow) for surface, inputs in {"commands": 400, "files": 200, "pdus": 2000, "rings": 1500}.items()]
 
 
 @pytest.mark.xdist_group("fuzzers")  # one build
-@pytest.mark.parametrize(("surface", "inputs"), INPUTS.items())
+@pytest.mark.parametrize(("surface", "inputs"), [*FEW.items(), *MORE])
 def test_a_surface_takes_any_input(surface, inputs, tmp_path: Path):
     command = [sys.executable, SCRIPT, "--surface", surface, "--inputs", str(inputs), "--corpus", str(tmp_path)]
     result = subprocess.run(command, capture_output=True, text=True)
