@@ -38,6 +38,8 @@ def cases_of() -> Callable[[str], Path]:
     def written(kernel: str) -> Path:
         sources = [path for folder in ("golden", "csim") for path in sorted((SIM / folder).rglob("*.py"))]
         parts = [kernel, str(SEED), metadata.version("numpy"), *store.texts(sources)]
-        return store.kept("cases", parts, lambda out: run.write_cases(out / "cases", kernel, SEED, small=True)) / "cases"
+        return (
+            store.kept("cases", parts, lambda out: run.write_cases(out / "cases", kernel, SEED, small=True)) / "cases"
+        )
 
     return written

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from compiled.build import compiler_version, objects
-from compiled.recipe import HLS, ROOT, WARNINGS, Unit
+from compiled.recipe import PLAIN, ROOT, Unit
 from compiled.store import Store
 from csim import argtopk, build, run, vectors
-from csim.ap_headers import ap_headers
+from openhls.backend import store
 from rtl.kernels import find_tops
 
 SEED = 20
@@ -25,11 +25,13 @@ CasesOf = Callable[[str], Path]
 def in_groups(kernels: Iterable[str], slow: Collection[str] = ()) -> list:
     """One group for a kernel, so that its cases are computed once."""
     groups = {name: pytest.mark.xdist_group(f"csim-{name}") for name in kernels}
-    return [pytest.param(name, marks=[mark, pytest.mark.slow] if name in slow else mark) for name, mark in groups.items()]
+    return [
+        pytest.param(name, marks=[mark, pytest.mark.slow] if name in slow else mark) for name, mark in groups.items()
+    ]
 
 
-@pytest.mark.parametrize("kernel", in_groups(build.kernels()))
 @pytest.mark.parametrize("sanitize", [False, True])
+@pytest.mark.parametrize("kernel", in_groups(build.kernels()))
 def test_kernel_equals_golden(kernel: str, sanitize: bool, cases_of: CasesOf) -> None:
     """The reduced set of cases: plain, where all stages advance in lockstep, and checked, where each one runs ahead."""
     result = run.run_cases(kernel, cases_of(kernel), sanitize=sanitize)
@@ -123,13 +125,19 @@ def test_kernel_equals_golden_with_the_vendor_streams(kernel: str, cases_of: Cas
 
 
 @pytest.mark.parametrize(
-    "tops", [("attention_g1", "attention_g4", "attention_exact_g1"), ("attention_codes_g1",), ("group_choice_g4",)]
+    "tops",
+    [("attention_g1", "attention_g4", "attention_exact_g1"), ("attention_codes_g1",), ("group_choice_g4",)],
+    ids="-".join,
 )
-def test_a_large_kernel_is_strict_cpp14_in_synthesis(tops: tuple[str, ...], tmp_path: Path) -> None:
-    """Tops of one folder in one source: their headers take most of the time."""
+def test_a_large_kernel_is_strict_cpp14_in_synthesis(tops: tuple[str, ...]) -> None:
+    """Tops of one folder in one source, because their headers take most of the time; once for each text of them."""
     sources = tuple(find_tops(top)[0].source for top in tops)
-    (tmp_path / "all.cpp").write_text(Unit(tops[0], sources).text())
-    command = ["g++", "-std=c++14", "-fsyntax-only", *WARNINGS, *AS_THE_VENDOR]
-    command += [f"-I{HLS}", "-isystem", str(ap_headers()), str(tmp_path / "all.cpp")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    unit = Unit("-".join(tops), sources, PLAIN, "c++14", AS_THE_VENDOR)
+
+    def check(folder: Path) -> None:
+        (folder / "all.cpp").write_text(unit.text())
+        command = [*unit.command(), "-fsyntax-only", str(folder / "all.cpp")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+
+    store.kept("strict", [compiler_version(PLAIN), *unit.texts(), *store.texts(unit.files())], check)

@@ -9,12 +9,16 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).resolve().parents[3] / "scripts/fuzz_drive.py"
-FEW = {"commands": 20, "files": 8, "pdus": 50, "rings": 50}
-MORE = [pytest.param(surface, inputs, marks=pytest.mark.slow) for surface, inputs in {"commands": 400, "files": 200, "pdus": 2000, "rings": 1500}.items()]
+INPUTS = {"commands": (20, 100), "files": (12, 40), "pdus": (50, 400), "rings": (50, 300)}  # in `make test`, in all
+RUNS = [
+    pytest.param(surface, inputs, marks=pytest.mark.slow if number else ())
+    for number in (0, 1)
+    for surface, inputs in ((surface, both[number]) for surface, both in INPUTS.items())
+]
 
 
 @pytest.mark.xdist_group("fuzzers")  # one build
-@pytest.mark.parametrize(("surface", "inputs"), [*FEW.items(), *MORE])
+@pytest.mark.parametrize(("surface", "inputs"), RUNS)
 def test_a_surface_takes_any_input(surface, inputs, tmp_path: Path):
     command = [sys.executable, SCRIPT, "--surface", surface, "--inputs", str(inputs), "--corpus", str(tmp_path)]
     result = subprocess.run(command, capture_output=True, text=True)
