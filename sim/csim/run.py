@@ -46,14 +46,23 @@ def run_kernel(kernel: str, seed: int, *, sanitize: bool = False, small: bool | 
     sanitizer runs let each stage run ahead, so that both schedules are tested.
     Raises BuildError when it does not compile and SimulationError when the testbench crashes or deadlocks.
     """
-    program = build.build(kernel, sanitize=sanitize)
-    module = importlib.import_module(f"csim.{kernel}")
     reduced = sanitize if small is None else small
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "cases"
-        vectors.write(path, module.cases(np.random.default_rng(seed), reduced))
-        report = run_program(program, path, run_ahead=sanitize)
-    return Result(kernel, sanitize, **report)
+        write_cases(path, kernel, seed, small=reduced)
+        return run_cases(kernel, path, sanitize=sanitize)
+
+
+def write_cases(path: Path, kernel: str, seed: int, *, small: bool) -> None:
+    """Write the file of a kernel's cases, with the golden model's results."""
+    module = importlib.import_module(f"csim.{kernel}")
+    vectors.write(path, module.cases(np.random.default_rng(seed), small))
+
+
+def run_cases(kernel: str, path: Path, *, sanitize: bool) -> Result:
+    """Build the testbench of a kernel, run it on a file of cases and return the comparison."""
+    program = build.build(kernel, sanitize=sanitize)
+    return Result(kernel, sanitize, **run_program(program, path, run_ahead=sanitize))
 
 
 def run_program(program: Path, path: Path, *, run_ahead: bool = False) -> dict[str, Any]:

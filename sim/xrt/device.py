@@ -31,10 +31,10 @@ _PAGE = 4096
 class Device:
     """One card: memory, buffers and compute units. Each handler takes a call and returns the body of its response."""
 
-    def __init__(self, kernels: str, fault: str) -> None:
+    def __init__(self, kernels: str, fault: str, mark: Path | None = None) -> None:
         self._rtl = kernels == "rtl"
         self._refuses_images = fault == "image"
-        self._fault = Fault("" if self._refuses_images else fault)
+        self._fault = Fault("" if self._refuses_images else fault, mark)
         self._memory: CardMemory | None = None
         self._buffers: dict[int, int] = {}  # size by address
         self._units: list[Unit] = []
@@ -197,10 +197,12 @@ def _connect() -> socket.socket:
 
 
 def main() -> None:
-    device = Device(os.environ.get("KVDRIVE_CARD_KERNELS", "compiled"), os.environ.get("KVDRIVE_CARD_FAULT", ""))
+    log = os.environ.get("KVDRIVE_CARD_LOG")
+    mark = Path(log).with_suffix(".fault") if log else None
+    fault = os.environ.get("KVDRIVE_CARD_FAULT", "")
+    device = Device(os.environ.get("KVDRIVE_CARD_KERNELS", "compiled"), fault, mark)
     if design := os.environ.get("KVDRIVE_CARD_DESIGN"):
         device.load_design(Path(design) / DESIGN, Path(design) / KERNELS)
-    log = os.environ.get("KVDRIVE_CARD_LOG")
     try:
         with _connect() as connection:
             calls = serve(connection, device)

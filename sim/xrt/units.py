@@ -17,7 +17,7 @@ from xrt.memory import CardMemory
 START, DONE, IDLE = 1, 2, 4
 REGISTER_BYTES = 0x10000
 _RETURN_AT = 0x10
-_RESET_S = 1.5
+_RESET_S = 3.0
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,12 @@ class Fault:
 
     no-result: the kernel is done and has written nothing. lost: the card falls off its bus. stuck: the start never
     ends. hang: it ends after a while without a result, as after a reset, which XRT 2.13 does not pass on to an emulated
-    card.
+    card. `mark`: a file that is made when the fault strikes, which it does not do again. After a reset the host opens
+    the card anew, and a new process counts the starts from 0.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, mark: Path | None = None) -> None:
+        self._mark = mark
         self.kind, _, at = text.partition(":")
         self._left = int(at or 0)
         self._lock = threading.Lock()
@@ -72,7 +74,16 @@ class Fault:
     def strikes(self) -> bool:
         with self._lock:
             self._left -= 1
-            return bool(self.kind) and self._left == -1
+            return bool(self.kind) and self._left == -1 and self._first()
+
+    def _first(self) -> bool:
+        if self._mark is None:
+            return True
+        try:
+            self._mark.touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
 
 
 class Unit:

@@ -1,18 +1,17 @@
 """The csim runner: kernels equal the golden model, and the runner detects faults."""
 
-import importlib
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from compiled.build import compiler_version, objects
-from compiled.recipe import HLS, ROOT, WARNINGS
+from compiled.recipe import PLAIN, ROOT, Unit
 from compiled.store import Store
 from csim import argtopk, build, run, vectors
-from csim.ap_headers import ap_headers
+from openhls.backend import store
 from rtl.kernels import find_tops
 
 SEED = 20
@@ -20,17 +19,22 @@ FEWEST = {"primitives": 40}  # cases, each of many words; of any other testbench
 STREAMS = {"argtopk": {"key_beats", "groups", "masks"}, "page_filter": {"chunks", "marked"}}
 
 
-@pytest.mark.parametrize(
-    ("kernel", "sanitize"),
-    [
-        pytest.param(kernel, sanitize, marks=pytest.mark.xdist_group(f"csim-{kernel}-{sanitize}"))
-        for kernel in build.kernels()
-        for sanitize in (False, True)
-    ],
-)
-def test_kernel_equals_golden(kernel: str, sanitize: bool) -> None:
+CasesOf = Callable[[str], Path]
+
+
+def in_groups(kernels: Iterable[str], slow: Collection[str] = ()) -> list:
+    """One group for a kernel, so that its cases are computed once."""
+    groups = {name: pytest.mark.xdist_group(f"csim-{name}") for name in kernels}
+    return [
+        pytest.param(name, marks=[mark, pytest.mark.slow] if name in slow else mark) for name, mark in groups.items()
+    ]
+
+
+@pytest.mark.parametrize("sanitize", [False, True])
+@pytest.mark.parametrize("kernel", in_groups(build.kernels()))
+def test_kernel_equals_golden(kernel: str, sanitize: bool, cases_of: CasesOf) -> None:
     """The reduced set of cases: plain, where all stages advance in lockstep, and checked, where each one runs ahead."""
-    result = run.run_kernel(kernel, SEED, sanitize=sanitize, small=True)
+    result = run.run_cases(kernel, cases_of(kernel), sanitize=sanitize)
     assert (result.mismatches, result.shown) == (0, [])
     assert result.cases >= FEWEST.get(kernel, 100)
     assert result.values > result.cases
@@ -100,22 +104,18 @@ def test_every_kernel_has_a_description_a_testbench_and_cases() -> None:
         assert (ROOT / "sim/csim" / f"{kernel}.py").is_file()
 
 
-ATTENTION = pytest.param("attention", marks=pytest.mark.slow)  # eight tops to compile
-GROUP_CHOICE = pytest.param("group_choice", marks=pytest.mark.slow)  # five
-CODES = pytest.param("attention_codes", marks=pytest.mark.slow)
+LARGE = ("attention", "attention_codes", "group_choice")  # many tops to compile
 STAND_IN = Path(__file__).with_name("vendor")
 # As in synthesis, and without any language extension: the last tools for the SmartSSD bring GCC 6.
 AS_THE_VENDOR = ("-D__VITIS_HLS__", "-pedantic-errors", f"-I{STAND_IN}")
 
 
-@pytest.mark.parametrize("kernel", ["argtopk", "ffn", "gemv", "page_filter", "softmax", ATTENTION, GROUP_CHOICE, CODES])
-def test_kernel_equals_golden_with_the_vendor_streams(kernel: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kernel", in_groups(("argtopk", "ffn", "gemv", "page_filter", "softmax", *LARGE), slow=LARGE))
+def test_kernel_equals_golden_with_the_vendor_streams(kernel: str, cases_of: CasesOf) -> None:
     """The sources as in synthesis: strict C++14, stages are plain calls, and streams come from the vendor's header."""
     as_vendor = {"extra": AS_THE_VENDOR, "kernels_as": "c++14"}
     program = build.compile_program(build.sources(kernel), f"{kernel}_vendor", **as_vendor)
-    cases = importlib.import_module(f"csim.{kernel}").cases(np.random.default_rng(SEED), True)
-    vectors.write(tmp_path / "cases", cases)
-    report = run.run_program(program, tmp_path / "cases")
+    report = run.run_program(program, cases_of(kernel))
     assert (report["mismatches"], report["shown"], report["streams"]) == (0, [], [])
     assert report["cases"] > 100
     parts = objects(build.units([path for path in build.sources(kernel) if not path.stem.endswith("_tb")], **as_vendor))
@@ -125,11 +125,19 @@ def test_kernel_equals_golden_with_the_vendor_streams(kernel: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    "top", ["attention_g1", "attention_g4", "attention_exact_g1", "attention_codes_g1", "group_choice_g4"]
+    "tops",
+    [("attention_g1", "attention_g4", "attention_exact_g1"), ("attention_codes_g1",), ("group_choice_g4",)],
+    ids="-".join,
 )
-def test_a_large_kernel_is_strict_cpp14_in_synthesis(top: str) -> None:
-    source = find_tops(top)[0].source
-    command = ["g++", "-std=c++14", "-fsyntax-only", *WARNINGS, *AS_THE_VENDOR]
-    command += [f"-I{HLS}", "-isystem", str(ap_headers()), str(source)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+def test_a_large_kernel_is_strict_cpp14_in_synthesis(tops: tuple[str, ...]) -> None:
+    """Tops of one folder in one source, because their headers take most of the time; once for each text of them."""
+    sources = tuple(find_tops(top)[0].source for top in tops)
+    unit = Unit("-".join(tops), sources, PLAIN, "c++14", AS_THE_VENDOR)
+
+    def check(folder: Path) -> None:
+        (folder / "all.cpp").write_text(unit.text())
+        command = [*unit.command(), "-fsyntax-only", str(folder / "all.cpp")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+
+    store.kept("strict", [compiler_version(PLAIN), *unit.texts(), *store.texts(unit.files())], check)

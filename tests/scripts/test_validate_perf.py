@@ -3,7 +3,7 @@
 import pytest
 
 import validate_perf
-from perf_steps import Outcome, Setting, Timed, busiest, from_known, line
+from perf_steps import KNOWN, Outcome, Setting, Timed, busiest, from_known, line
 from validate_disk import PIECE, PlainReads, disk
 from validate_perf import BOUND, CONTEXTS
 
@@ -41,10 +41,15 @@ def test_a_part_alone_leaves_the_other_rows_of_the_page():
     assert [(old.count("10.0 %"), new.count("10.0 %")) for old, new in changed] == [(6, 4), (1, 0)]
 
 
-def test_steps_of_the_emulator_are_predicted(tmp_path):
-    outcomes = validate_perf.emulator(tmp_path, CONTEXTS[:-1])
-    # presets, groups; contexts of exact attention in four formats, of two policies with two kinds of data
-    assert len(outcomes) == 2 * 3 * (4 * 4 + 2 * 2 * 2)
+def test_steps_of_the_emulator_are_predicted(tmp_path, monkeypatch):
+    monkeypatch.setattr(validate_perf, "GROUPS", (8,))
+    outcomes = validate_perf.emulator(tmp_path, (*KNOWN, 8192))
+    # presets; contexts of exact attention in four formats, of two policies with two kinds of data
+    assert len(outcomes) == 2 * (4 * 3 + 2 * 2 * 1)
+    check(outcomes)
+
+
+def check(outcomes):
     wrong = {one.setting: one.error for one in outcomes if abs(one.error) > BOUND}
     assert wrong == {}
     plain = [one for one in outcomes if one.setting.policy == "exact" and one.setting.kv_format == "f16"]
@@ -52,10 +57,10 @@ def test_steps_of_the_emulator_are_predicted(tmp_path):
 
 
 @pytest.mark.slow
-def test_long_steps_are_predicted(tmp_path):
-    errors = [abs(one.error) for one in validate_perf.emulator(tmp_path)]
-    assert len(errors) == 2 * 3 * (4 * 5 + 2 * 2 * 3)
-    assert max(errors) <= BOUND
+def test_steps_of_all_groups_and_contexts_are_predicted(tmp_path):
+    outcomes = validate_perf.emulator(tmp_path)
+    assert len(outcomes) == 2 * 3 * (4 * 5 + 2 * 2 * 3)  # as above, and groups
+    check(outcomes)
 
 
 def test_plain_reads_take_the_end_of_the_data(tmp_path, monkeypatch):

@@ -23,7 +23,11 @@ def needs_a_run(name: str, config: pytest.Config) -> bool:
     return everything or name in ALWAYS or verified.problem(*find_tops(name)) != ""
 
 
-@pytest.mark.parametrize("name", TOPS)
+# Two tests simulate softmax, in the same folder.
+SOFTMAX = pytest.mark.xdist_group("tb-softmax")
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=SOFTMAX if name == "softmax" else ()) for name in TOPS])
 def test_a_kernel_passes_its_regression_or_has_passed_it(
     name: str, verilator: None, tmp_path, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config
 ) -> None:
@@ -41,6 +45,13 @@ def test_a_kernel_passes_its_regression_or_has_passed_it(
     assert "| group | bin | hits |" in text
     assert f"sim/tb/{top.kernel}/scoreboard.py" in result.report["files"]
     assert f"hls/{top.description.parent.name}/kernel.toml" in result.report["files"]
+
+
+@SOFTMAX
+@pytest.mark.slow
+def test_softmax_passes_its_regression_in_all_cases(verilator: None) -> None:
+    (top,) = find_tops("softmax")
+    assert run_top(top, SEED).failures == {}
 
 
 def test_every_top_that_is_always_simulated_exists() -> None:

@@ -23,6 +23,8 @@ FAULTS = {
     "state that a reset leaves": (5, RESET, "ap_ctrl is 0x0 after a reset"),
     "data that changes before it is taken": (6, STALLS, "filtered: TDATA changed before it was taken"),
 }
+# The others show the same kinds: a wrong word, a handshake that is broken under stalls, a wrong state.
+SLOW = ("input is taken in every other cycle", "a FIFO that loses its places", "data that changes before it is taken")
 # File, and what is put in place of what. `sabotage` is 0 until the simulation is told otherwise.
 DECLARE = '  int sabotage = 0;\n  initial void\'($value$plusargs("sabotage=%d", sabotage));\n'
 EDITS = {
@@ -71,7 +73,9 @@ def faulty(verilator: None, tmp_path_factory: pytest.TempPathFactory) -> Simulat
 
 
 @pytest.mark.xdist_group("tb-sabotage")
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(
+    "fault", [pytest.param(fault, marks=pytest.mark.slow if fault in SLOW else ()) for fault in FAULTS]
+)
 def test_a_fault_is_seen_and_named(fault: str, faulty: Simulation) -> None:
     number, test, text = FAULTS[fault]
     result = simulate(faulty, 1, small=True, only=test, plusargs=[f"+sabotage={number}"])

@@ -26,7 +26,7 @@ def passed(top: Top, **failures: str) -> Result:
     return Result(top, ["one", "two"], failures, Path("junit.xml"), Path("log.txt"), {"files": FILES})
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Top, Path]:
     """page_filter, and the folder with its RTL."""
     (top,) = find_tops("page_filter")

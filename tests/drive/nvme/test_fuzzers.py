@@ -9,11 +9,16 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).resolve().parents[3] / "scripts/fuzz_drive.py"
-INPUTS = {"commands": 40, "files": 20, "pdus": 200, "rings": 150}
+INPUTS = {"commands": (20, 100), "files": (12, 40), "pdus": (50, 400), "rings": (50, 300)}  # in `make test`, in all
+RUNS = [
+    pytest.param(surface, inputs, marks=pytest.mark.slow if number else ())
+    for number in (0, 1)
+    for surface, inputs in ((surface, both[number]) for surface, both in INPUTS.items())
+]
 
 
 @pytest.mark.xdist_group("fuzzers")  # one build
-@pytest.mark.parametrize(("surface", "inputs"), INPUTS.items())
+@pytest.mark.parametrize(("surface", "inputs"), RUNS)
 def test_a_surface_takes_any_input(surface, inputs, tmp_path: Path):
     command = [sys.executable, SCRIPT, "--surface", surface, "--inputs", str(inputs), "--corpus", str(tmp_path)]
     result = subprocess.run(command, capture_output=True, text=True)

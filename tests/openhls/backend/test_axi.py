@@ -23,7 +23,11 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
+# The others have registers, several widths, shared bundles and limits of bursts too.
+SLOW = ("512, registers", "three times 16 in two bundles", "1024 without bursts")
+
+
+@pytest.mark.parametrize("form", [pytest.param(form, marks=pytest.mark.slow if form in SLOW else ()) for form in FORMS])
 def test_any_list_of_requests_is_served_in_order(form: str, transfer, new_block, new_case, run_rtl) -> None:
     widths, bundles, registers, limits = FORMS[form]
     rng = random.Random(SEED)

@@ -101,7 +101,7 @@ def faulty_library(folder: Path) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def moves(transfer, new_block, new_case, write_record, tools: None, tmp_path_factory) -> tuple[Path, Path]:
     """A program that moves elements, and its cases."""
     folder = tmp_path_factory.mktemp("moves")
@@ -113,7 +113,7 @@ def moves(transfer, new_block, new_case, write_record, tools: None, tmp_path_fac
         return driver.build_simulation(write_design(program, "transfer", folder)), path
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def jobs(transfer, new_block, tools: None, tmp_path_factory) -> Path:
     """The program of jobs.cpp."""
     folder = tmp_path_factory.mktemp("jobs")

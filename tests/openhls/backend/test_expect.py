@@ -78,7 +78,12 @@ def test_a_pragma_that_is_not_met_is_loud_but_no_error(
 
 
 @pytest.mark.parametrize(
-    ("kernel", "top"), [("page_filter", "page_filter"), ("softmax", "softmax"), ("gemv", "gemv_g4")]
+    ("kernel", "top"),
+    [
+        ("page_filter", "page_filter"),
+        ("softmax", "softmax"),
+        pytest.param("gemv", "gemv_g4", marks=pytest.mark.slow),  # gemv_g1 is built and simulated in tests/tb
+    ],
 )
 def test_the_kernels_have_the_intervals_they_state(kernel: str, top: str, tmp_path: Path) -> None:
     source = HLS / kernel / f"{kernel}.cpp"

@@ -36,12 +36,12 @@ send:
 """
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def program() -> Program:
     return compile_program(SOURCE, "nests")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def design(program: Program, tmp_path_factory: pytest.TempPathFactory) -> Design:
     return write_design(program, "nests", tmp_path_factory.mktemp("nests"))
 

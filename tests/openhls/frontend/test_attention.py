@@ -31,11 +31,12 @@ def jobs(group: int) -> list[Case]:
     return [*cases, infinite, refused]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def program() -> Program:
     return compile_program(KERNELS / "attention/attention_g1.cpp", "attention_g1", (KERNELS,))
 
 
+@pytest.mark.xdist_group("openhls-attention")  # one compilation
 @pytest.mark.parametrize("case", jobs(1), ids=lambda case: dict(case)["label"])
 def test_a_job_leaves_the_memory_of_the_golden_model(case: Case, program: Program) -> None:
     given = dict(case)

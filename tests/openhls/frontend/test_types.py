@@ -19,7 +19,7 @@ STRUCTS = {
 }
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def layouts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[int]]:
     """The offset of each field of each struct, then its size, as g++ has them."""
     source: Path = tmp_path_factory.mktemp("types") / "layouts.cpp"

@@ -184,12 +184,12 @@ class Dense:
         return program
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def dense() -> list[Program]:
     return [Dense(seed).program() for seed in range(60)]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> list[Program]:
     """Random C++, compiled once."""
     folder = tmp_path_factory.mktemp("narrow")
