@@ -59,6 +59,7 @@ MODULE = {
     "_backward_hooks": "gradients",
     "_backward_pre_hooks": "gradients",
     "_is_full_backward_hook": "gradients",
+    "_output_capturing_hooks_installed": "what else the output has",
     "_forward_hooks_always_called": "which hooks see errors",
     "_state_dict_hooks": "how a checkpoint is written",
     "_state_dict_pre_hooks": "how a checkpoint is written",
@@ -66,6 +67,11 @@ MODULE = {
     "_load_state_dict_post_hooks": "how a checkpoint is read",
 }
 """Attributes of a model and its modules."""
+
+HOOKS = {
+    "transformers.utils.output_capturing": "collects hidden states and attentions, what else the output has",
+}
+"""Modules whose forward hooks do not count: all that these do is look."""
 
 ZEROS = {
     "rope_deltas": "what the last prompt's images add to positions, kept by the model: none, where the text had none",
