@@ -21,6 +21,7 @@ TABLES = (
     ("module whose forward hooks only look", harmless.HOOKS),
     ("argument of a call", harmless.ARGUMENTS),
     ("module whose text is not hashed, with the modules in it", harmless.CODE),
+    ("file in the folder of a model that vLLM computes with", harmless.FILES),
 )
 
 

@@ -106,3 +106,18 @@ ARGUMENTS = {
     "labels": "the loss",
 }
 """Arguments of a call of the model. `attention_mask` and the positions count unless they are those of a plain text."""
+
+FILES = {
+    "config.json": "its fields count, as the engine resolved them",
+    "generation_config.json": "how tokens are chosen",
+    "tokenizer*": "the tokens are the key",
+    "special_tokens_map.json": "the tokens are the key",
+    "added_tokens.json": "the tokens are the key",
+    "vocab.*": "the tokens are the key",
+    "merges.txt": "the tokens are the key",
+    "chat_template*": "the tokens are the key",
+    "*.md": "for readers",
+    "LICENSE*": "for readers",
+    ".*": "of the tools that brought the folder here",
+}
+"""Files of a checkpoint's folder, by pattern. Weights, code, scales and what else is there count with all bytes."""

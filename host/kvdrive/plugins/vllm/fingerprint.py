@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from kvdrive.errors import InputError, UnsupportedError
+from kvdrive.identity import harmless
 from kvdrive.identity.files import of_files
 from kvdrive.identity.parts import of_parts
 
@@ -16,14 +18,18 @@ _WEIGHTS = (".safetensors", ".bin", ".pt", ".gguf")
 
 
 def weights_digest(folder: Path, threads: int) -> str:
-    """SHA-256 of all files of weights in `folder`: their names and contents. Raises InputError."""
-    files = sorted(path for path in folder.iterdir() if path.suffix in _WEIGHTS) if folder.is_dir() else []
-    if not files:
+    """SHA-256 of the files in `folder`, without `harmless.FILES`: their names and contents. Raises InputError."""
+    files = sorted(filter(_counts, folder.iterdir())) if folder.is_dir() else []
+    if not any(path.suffix in _WEIGHTS for path in files):
         raise InputError(
             f"the weights of '{folder}' are not in a folder of that name: name the folder as the model, or give "
             "'model_fingerprint', a text that you change whenever the weights change"
         )
     return of_files(files, threads)
+
+
+def _counts(path: Path) -> bool:
+    return path.is_file() and not any(fnmatchcase(path.name, pattern) for pattern in harmless.FILES)
 
 
 def fingerprint(parts: dict[str, Any]) -> bytes:

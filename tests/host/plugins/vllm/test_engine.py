@@ -200,6 +200,18 @@ def test_other_weights_of_the_same_name_find_nothing(engines):
     assert found["rounds"][0]["cached"] == [0] * 3
 
 
+@pytest.mark.parametrize("config", ["ssd", "tier"])
+def test_another_configuration_of_the_same_weights_finds_nothing(engines, config):
+    """Overrides of a command line or a call, of which no file tells."""
+    overrides = {"rms_norm_eps": 0.5}
+    assert engines.run(config, rounds=1)["rounds"][0]["cached"] == [0] * 3
+    expected = tokens(engines.run("none", rounds=1, overrides=overrides))
+    found = engines.run(config, rounds=1, overrides=overrides)
+    assert tokens(found) == expected
+    assert found["rounds"][0]["cached"] == [0] * 3
+    assert engines.run(config, rounds=1, overrides=overrides)["rounds"][0]["cached"] != [0] * 3
+
+
 def test_blocks_leave_while_others_load(engines):
     expected = tokens(engines.run("none", rounds=1))
     found = engines.run(bytes=20 * 135_168, rounds=3)
