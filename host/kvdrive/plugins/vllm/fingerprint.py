@@ -17,8 +17,13 @@ _LAYOUT = "kvdrive vllm blocks 2"  # change this text when the bytes of a block 
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".gguf")
 
 
-def weights_digest(folder: Path, threads: int) -> str:
-    """SHA-256 of the files in `folder`, without `harmless.FILES`: their names and contents. Raises InputError."""
+def weights_digest(folder: Path, threads: int, blocks: Path | None = None) -> str:
+    """SHA-256 of the files in `folder`, without `harmless.FILES`: their names and contents.
+
+    `blocks`: where blocks are kept. Raises InputError.
+    """
+    if blocks is not None and blocks.resolve().parent == folder.resolve():
+        raise InputError(f"{blocks} is in the folder of the model, of which every file counts: choose another folder")
     files = sorted(filter(_counts, folder.iterdir())) if folder.is_dir() else []
     if not any(path.suffix in _WEIGHTS for path in files):
         raise InputError(

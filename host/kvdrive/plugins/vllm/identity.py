@@ -23,9 +23,10 @@ def of_engine(engine: VllmConfig, options: Options) -> dict[str, Any]:
     """
     model = engine.model_config
     require_no_adapters(engine.lora_config, options.model_fingerprint)
+    blocks = Path(options.drive) if options.drive else options.path
     return {
         "vllm": vllm.__version__,
-        "weights": options.model_fingerprint or weights_digest(Path(model.model), options.threads),
+        "weights": options.model_fingerprint or weights_digest(Path(model.model), options.threads, blocks),
         "config": counting(model.hf_config),
         "device": current_platform.device_type,
         "dtype": str(model.dtype),

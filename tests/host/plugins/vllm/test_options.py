@@ -79,3 +79,11 @@ def test_a_file_of_the_model_counts_unless_it_is_known_to_be_harmless(tmp_path, 
     one = weights_digest(tmp_path, 1)
     (tmp_path / name).write_text("two")
     assert len({alone, one, weights_digest(tmp_path, 1)}) == (3 if counts else 1)
+
+
+def test_blocks_in_the_folder_of_the_model_are_refused(tmp_path):
+    """Each new block would make it another model."""
+    (tmp_path / "model.safetensors").write_bytes(bytes(100))
+    with pytest.raises(InputError, match="in the folder of the model, of which every file counts: choose another"):
+        weights_digest(tmp_path, 1, tmp_path / "blocks.kv")
+    assert weights_digest(tmp_path, 1, tmp_path / "blocks" / "blocks.kv") == weights_digest(tmp_path, 1)
