@@ -126,6 +126,16 @@ def remove_unfinished(path: Path) -> None:
             os.close(held)
 
 
+def flush_tree(folder: Path) -> None:
+    """Make a folder and all that is in it durable. Raises OSError."""
+    for one in [*folder.rglob("*"), folder]:
+        if one.is_dir():
+            flush_folder(one)
+        else:
+            with one.open("rb") as file:
+                os.fsync(file.fileno())
+
+
 def flush_folder(folder: Path) -> None:
     """Make the names in a folder durable. Raises OSError."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

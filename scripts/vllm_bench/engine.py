@@ -97,7 +97,7 @@ class Bench:
         self.llm = LLM(
             job["model"], dtype=job["dtype"], max_model_len=job["length"], enforce_eager=True, max_num_seqs=4,
             block_size=BLOCK, num_gpu_blocks_override=job["blocks"], kv_transfer_config=connector(job),
-            skip_tokenizer_init=True, seed=1,
+            skip_tokenizer_init=True, seed=1, hf_overrides=job.get("overrides", {}),
         )  # fmt: skip
         self.engine = self.llm.llm_engine
         self.requests = 0

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
+from stored_bytes import place_of
 from stored_values import KEYS, put, read_value, stored_keys
 
 from kvdrive import abi
@@ -199,7 +200,7 @@ def test_a_corrupt_page_is_never_served(make_drive):
     assert put(host, b"key", value) == 0
     assert put(host, b"other", bytes(1 << 23)) == 0  # so that the value is in flash
     assert host.flush().status == 0
-    at = host.path.read_bytes().index(value[40_960:45_056])
+    at = place_of(host.path, value[40_960:45_056])
     host.drive = None
     with host.path.open("r+b") as file:
         file.seek(at + 17)
@@ -222,7 +223,7 @@ def test_a_client_is_told_of_a_lost_page_in_a_later_part(tmp_path):
         namespace.store(b"key", value)
         namespace.store(b"other", bytes(1 << 23))  # so that the value is in flash
         namespace.flush()
-    at = path.read_bytes().index(value[700_416:704_512])
+    at = place_of(path, value[700_416:704_512])
     with path.open("r+b") as file:
         file.seek(at)
         file.write(bytes([value[700_416] ^ 1]))

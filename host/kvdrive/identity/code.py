@@ -60,6 +60,12 @@ def is_installed(function: types.FunctionType) -> bool:
     return found is function
 
 
+def only_looks(hook: Any) -> bool:
+    """True for a forward hook that was written in a module of `harmless.HOOKS`."""
+    files = [getattr(sys.modules.get(name), "__file__", None) for name in harmless.HOOKS]
+    return isinstance(hook, types.FunctionType) and hook.__code__.co_filename in files
+
+
 def is_steady(kind: type) -> bool:
     """True for modules whose plain attributes are not changed to and fro, as those of adapters are."""
     return root_of(kind) in ("torch", "transformers")

@@ -105,7 +105,7 @@ class Content:
 
     def _hooks(self, found: Mapping[Any, Hook], with_kwargs: Mapping[Any, bool]) -> Iterator[bytes]:
         for number, hook in found.items():
-            if not getattr(hook, _ONLY_LOOKS, False):
+            if not getattr(hook, _ONLY_LOOKS, False) and not code.only_looks(hook):
                 yield self.of(hook) + bytes([number in with_kwargs])
 
     def _key(self, key: Any) -> bytes:

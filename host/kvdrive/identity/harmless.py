@@ -59,6 +59,7 @@ MODULE = {
     "_backward_hooks": "gradients",
     "_backward_pre_hooks": "gradients",
     "_is_full_backward_hook": "gradients",
+    "_output_capturing_hooks_installed": "what else the output has",
     "_forward_hooks_always_called": "which hooks see errors",
     "_state_dict_hooks": "how a checkpoint is written",
     "_state_dict_pre_hooks": "how a checkpoint is written",
@@ -66,6 +67,11 @@ MODULE = {
     "_load_state_dict_post_hooks": "how a checkpoint is read",
 }
 """Attributes of a model and its modules."""
+
+HOOKS = {
+    "transformers.utils.output_capturing": "collects hidden states and attentions, what else the output has",
+}
+"""Modules whose forward hooks do not count: all that these do is look."""
 
 ZEROS = {
     "rope_deltas": "what the last prompt's images add to positions, kept by the model: none, where the text had none",
@@ -100,3 +106,18 @@ ARGUMENTS = {
     "labels": "the loss",
 }
 """Arguments of a call of the model. `attention_mask` and the positions count unless they are those of a plain text."""
+
+FILES = {
+    "config.json": "its fields count, as the engine resolved them",
+    "generation_config.json": "how tokens are chosen",
+    "tokenizer*": "the tokens are the key",
+    "special_tokens_map.json": "the tokens are the key",
+    "added_tokens.json": "the tokens are the key",
+    "vocab.*": "the tokens are the key",
+    "merges.txt": "the tokens are the key",
+    "chat_template*": "the tokens are the key",
+    "*.md": "for readers",
+    "LICENSE*": "for readers",
+    ".*": "of the tools that brought the folder here",
+}
+"""Files of a checkpoint's folder, by pattern. Weights, code, scales and what else is there count with all bytes."""

@@ -15,7 +15,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from stored_bytes import occurrences
+from stored_bytes import occurrences, stored
 
 from kvdrive import abi
 from kvdrive._native import Drive, QueuePairs, Subsystem
@@ -60,11 +60,11 @@ def test_looking_at_a_drive_neither_writes_nor_creates(tmp_path, command):
     path, missing = tmp_path / "drive.kv", tmp_path / "missing.kv"
     kvdrive("create", path, "--capacity", "64M")
     os.utime(path, (1, 1))
-    before = path.read_bytes()
+    before = list(stored(path))
     path.chmod(0o444)
     assert kvdrive(command, path).returncode == 0
     assert kvdrive(command, missing).returncode == 2
-    assert path.read_bytes() == before
+    assert list(stored(path)) == before
     assert path.stat().st_mtime == 1
     assert sorted(tmp_path.iterdir()) == [path]
 

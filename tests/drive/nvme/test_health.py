@@ -5,6 +5,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from stored_bytes import place_of
 
 from kvdrive import abi
 from kvdrive.nvme import admin, commands, namespaces, wire
@@ -198,7 +199,7 @@ def test_the_error_log_names_the_damaged_block(nvme, tmp_path):
     nvme.ok(namespaces.write_blocks(0, data.reshape(-1), fua=True))
     path = tmp_path / "drive.kv"
     with path.open("r+b") as file:
-        file.seek(path.read_bytes().index(b"find me!"))
+        file.seek(place_of(path, b"find me!"))
         file.write(b"damaged!")
     for command in (namespaces.verify_blocks(0, 16), namespaces.read_blocks(10, 3)):
         assert nvme.send(command).status == S.UNRECOVERED_READ

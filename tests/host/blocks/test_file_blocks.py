@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import killed
 import numpy as np
 import pytest
 
@@ -231,6 +233,39 @@ def test_a_process_that_is_killed_in_a_store_leaves_whole_blocks_only(path, buff
     assert store.holds(key(1)) == (when == "finished")
     assert not store.holds(key(2))
     assert fill(store, buffers, [2, 3]) == [2, 3], "no slot is lost"
+
+
+def half(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+@pytest.mark.parametrize("most", [6, pytest.param(1 << 30, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("state", [half, Path.unlink])
+def test_a_kill_while_an_index_is_made_again_leaves_whole_blocks_or_none(tmp_path, buffers, caplog, state, most):
+    kept, folder = tmp_path / "kept", tmp_path / "work"
+    path = folder / "blocks.kv"
+    store = opened(kept / "blocks.kv")
+    assert fill(store, buffers, [1, 2, 3]) == [1, 2, 3]
+    store.close()
+
+    def begin() -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(kept, folder)
+        state(folder / "blocks.kv.index")
+
+    try:
+        for _ in killed.at_every_call(lambda: opened(path).close(), begin, most):
+            caplog.clear()
+            store = opened(path)
+            assert (store.count(), found(store, buffers, 1)) == (0, False)
+            assert fill(store, buffers, [4, 3, 2, 1]) == [4, 3, 2, 1]
+            store.close()
+            store = opened(path)
+            assert all(found(store, buffers, number) for number in (1, 2, 3, 4))
+            store.close()
+            assert all("is damaged" in one and state is half for one in caplog.messages)
+    except killed.NoTracingError:
+        pytest.skip("this machine lets no process trace its child")
 
 
 def test_two_stores_share_a_file(path, buffers):

@@ -1,7 +1,5 @@
 """What is kept of a model is found by that model only, and of a sequence only if it is that of its tokens."""
 
-import copy
-
 import pytest
 import torch
 from family_models import NARROW, SERVED
@@ -10,8 +8,6 @@ from small_models import CONFIGS, prompts, random_model
 from transformers import (
     Gemma4TextConfig,
     LlamaConfig,
-    Qwen2_5_VLConfig,
-    Qwen2_5_VLForConditionalGeneration,
     Qwen3MoeConfig,
 )
 
@@ -282,25 +278,6 @@ def test_layers_with_heads_of_different_sizes_are_served(target):
     assert torch.equal(ours, greedy(model, ids, 8))
 
 
-def test_text_of_a_multimodal_model_is_served_and_kept(target):
-    rope = {"rope_type": "default", "mrope_section": [2, 3, 3], "rope_theta": 10000.0}
-    text = TINY | {"num_key_value_heads": 2, "rope_parameters": rope, "intermediate_size": 64}
-    vision = {
-        "depth": 1, "hidden_size": 32, "intermediate_size": 32, "num_heads": 2, "out_hidden_size": 64, "patch_size": 8,
-        "spatial_merge_size": 2, "window_size": 32, "fullatt_block_indexes": [0],
-    }  # fmt: skip
-    tokens = {"image_token_id": 299, "vision_start_token_id": 298, "vision_end_token_id": 297, "video_token_id": 296}
-    config = Qwen2_5_VLConfig(text_config=text, vision_config=vision, **tokens)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(1)
-        model = Qwen2_5_VLForConditionalGeneration(copy.deepcopy(config)).eval()
-    ids = prompts(1, 90) % 290 + 2
-    stock = greedy(model, ids, 6)
-    with attach(model, target, sessions=True) as attached:
-        assert torch.equal(greedy(model, ids, 6, past_key_values=attached.sessions.cache(ids)), stock)
-    assert found_by(model, target, stock) >= 90
-
-
 def test_attaching_is_no_change_of_the_model(target, monkeypatch):
     """What attaching itself sets is there before the identity is taken: calls look at the model, and hash nothing."""
     hashed = []
@@ -333,6 +310,18 @@ def test_an_object_that_nobody_can_look_into_is_equal_to_itself(target, tmp_path
             with pytest.raises(UnsupportedError, match="the model has changed"):
                 cache.recompute(attached._forward, model.device)
         assert of_model(model) != of_model(model)
+
+
+@torch.no_grad()
+def test_what_transformers_collects_outputs_with_does_not_count(target):
+    """It puts hooks into a model when somebody first asks for hidden states, and leaves them there."""
+    model = built(LLAMA, seed=1)
+    before = of_model(model)
+    keep(model, target)
+    assert len(model(IDS, output_hidden_states=True).hidden_states) == 3
+    assert any(module._forward_hooks for module in model.modules())
+    assert of_model(model) == before
+    assert found_by(model, target) == 99
 
 
 def test_an_attribute_of_a_class_of_the_users_counts():

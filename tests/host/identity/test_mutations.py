@@ -1,6 +1,7 @@
 """One thing of everything that a model computes with is changed: its sessions are found if nothing changes, only then.
 
-KVDRIVE_IDENTITY_CASES and KVDRIVE_IDENTITY_SEED choose how many random cases run, and which.
+Each kind of change has a case of its own. Random ones follow in the slow test: KVDRIVE_IDENTITY_CASES and
+KVDRIVE_IDENTITY_SEED choose how many, and which.
 """
 
 import copy
@@ -34,7 +35,7 @@ from transformers import (
 from kvdrive.plugins.transformers import attach
 from kvdrive.targets.emulator import Emulator
 
-CASES = int(os.environ.get("KVDRIVE_IDENTITY_CASES", "120"))
+CASES = int(os.environ.get("KVDRIVE_IDENTITY_CASES", "300"))
 SEED = int(os.environ.get("KVDRIVE_IDENTITY_SEED", "1"))
 _HEADS = {"num_key_value_heads": 2}
 FAMILIES = {
@@ -57,6 +58,7 @@ FAMILIES = {
     "smollm3": SmolLM3Config(**TINY, **_HEADS, no_rope_layers=[1, 0]),
     "stablelm": StableLmConfig(**TINY, **_HEADS),
 }
+FEW = ("llama", "qwen3-moe", "phi3", "granite")  # of the quick cases
 TOKENS = prompts(1, 70)
 
 
@@ -68,12 +70,14 @@ class Kept:
         self.models = {}
 
     def model(self, family, adapted):
+        """The model, the seed that it was built with, and its logits."""
         if (family, adapted) not in self.models:
-            model = built(FAMILIES[family], seed=len(self.models) + 1)
+            seed = len(self.models) + 1
+            model = built(FAMILIES[family], seed)
             model = with_adapters(model) if adapted else model
-            self.models[family, adapted] = model, len(self.models) + 1
             with torch.no_grad(), attach(model, self.drive, sessions=True) as attached:
                 model(TOKENS[:, :-1], past_key_values=attached.sessions.cache(TOKENS))
+            self.models[family, adapted] = model, seed, last(model)
         return self.models[family, adapted]
 
     def found(self, attached):
@@ -95,35 +99,43 @@ def last(model):
     return model(TOKENS, use_cache=False).logits[0, -1]
 
 
-def case(kept, seed):
-    """One random change. Returns what was changed, and if that changed the logits."""
-    random = Random(seed)
-    family = random.choice(list(FAMILIES))
-    change = random.choice([*CHANGES, *[None] * 8])
-    model, built_as = kept.model(family, change is a_switch)
-    before = last(model)
-    if change is None:
-        found = another_config(FAMILIES[family], random)
-        if found is None:
-            return "nothing", False
-        name, config = found
-        try:
-            other = built(config, built_as)
-            other.load_state_dict(model.state_dict())
-            after = last(other)
-        except Exception:  # many fields go together with others, or with shapes
-            return "nothing", False
-        what, changed = f"{family}: {name}", not torch.equal(after, before)
-        try:
-            attached = attach(other, kept.drive, sessions=True)
-        except Exception:  # a drive does not serve this one
-            return what, False
-        with attached:
-            assert kept.found(attached) == 0 or not changed, what
-        return what, changed
+def same(model, before):
+    """True if the model computes the same; a change that makes it fail is one."""
+    try:
+        return torch.equal(last(model), before)
+    except Exception:
+        return False
+
+
+def configured(kept, family, random):
+    """Another configuration with the same weights. Returns what was changed, and if that changed the logits."""
+    model, seed, before = kept.model(family, False)
+    found = another_config(FAMILIES[family], random)
+    if found is None:
+        return "nothing", False
+    name, config = found
+    try:
+        other = built(config, seed)
+        other.load_state_dict(model.state_dict())
+        after = last(other)
+    except Exception:  # many fields go together with others, or with shapes
+        return "nothing", False
+    what, changed = f"{family}: {name}", not torch.equal(after, before)
+    try:
+        attached = attach(other, kept.drive, sessions=True)
+    except Exception:  # a drive does not serve this one
+        return what, False
+    with attached:
+        assert kept.found(attached) == 0 or not changed, what
+    return what, changed
+
+
+def changed_as(kept, family, change, random, while_attached):
+    """One change of a model. Returns what was changed, and if that changed the logits."""
+    model, _, before = kept.model(family, change is a_switch)
     other, what, undo = copy.deepcopy(model), f"{family}: {change.__name__}", None
     try:
-        if random.random() < 0.5:  # while it is attached
+        if while_attached:
             with attach(other, kept.drive, sessions=True) as attached:
                 assert kept.found(attached) == TOKENS.shape[1] - 1, f"{what}: unchanged"
                 undo = change(other, random)
@@ -144,14 +156,35 @@ def case(kept, seed):
     return what, changed
 
 
-def same(model, before):
-    """True if the model computes the same; a change that makes it fail is one."""
-    try:
-        return torch.equal(last(model), before)
-    except Exception:
-        return False
+def case(kept, seed):
+    """One random change. Returns what was changed, and if that changed the logits."""
+    random = Random(seed)
+    family = random.choice(list(FAMILIES))
+    change = random.choice([*CHANGES, *[None] * 8])
+    if change is None:
+        return configured(kept, family, random)
+    return changed_as(kept, family, change, random, random.random() < 0.5)
 
 
+@pytest.mark.parametrize("while_attached", [True, False], ids=["attached", "before"])
+@pytest.mark.parametrize("change", CHANGES, ids=[change.__name__ for change in CHANGES])
+def test_a_change_of_each_kind_is_another_model(kept, change, while_attached):
+    """Each in the first of some random cases that changes what is computed."""
+    for seed in range(20):
+        random = Random(seed)
+        if changed_as(kept, random.choice(FEW), change, random, while_attached)[1]:
+            return
+    pytest.fail("it changes no model")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_another_value_in_a_configuration_is_another_model(kept, seed):
+    random = Random(seed)
+    while not configured(kept, random.choice(FEW), random)[1]:
+        pass
+
+
+@pytest.mark.slow
 def test_a_changed_model_finds_nothing_and_an_unchanged_one_everything(kept):
     done = [case(kept, SEED * 1_000_000 + number) for number in range(CASES)]
     changed = {what.partition(": ")[2] for what, different in done if different}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -22,7 +23,7 @@ from kvdrive.sessions.entry import NewEntry
 from kvdrive.sessions.index import Index
 from kvdrive.targets.emulator import Emulator
 
-PROMPT = prompts(1, 100)
+PROMPT, OTHER = prompts(1, 100), prompts(1, 60, seed=5)
 STORED = (
     "drive.kv",
     "drive.kv.sessions",
@@ -291,23 +292,80 @@ def test_the_command_line_sends_to_who_can_fill_an_index(closed, tmp_path):
         pass  # it is new by now, and empty: nobody may take that for what the drive holds
 
 
-def test_a_kill_while_an_index_is_made_again_loses_no_session(model, answer, closed, tmp_path):
+def of_an_earlier_version(path):
+    """Without checksums, which opening adds."""
+    with sqlite3.connect(path) as db:
+        db.execute("ALTER TABLE sessions DROP COLUMN sum")
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    db.close()
+
+
+@pytest.fixture(scope="module")
+def several(model, closed, tmp_path_factory):
+    """A folder with a drive that keeps two sessions: the pinned one, and one with a name."""
+    folder = tmp_path_factory.mktemp("several")
+    restore(closed, folder)
+    with Emulator(folder / "drive.kv", "fast") as drive, attach(model, drive, sessions=True) as at:
+        cache = at.sessions.cache(OTHER, "notes")
+        greedy(model, OTHER, 4, past_key_values=cache)
+        at.sessions.release(cache)
+    return folder
+
+
+def said_by_commands(folder):
+    """The sessions that the command line knows, or what it says instead."""
+    try:
+        with _index(str(folder / "drive.kv")) as index:
+            return index.count()
+    except InputError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("most", [5, pytest.param(1 << 30, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("state", [missing, half, of_an_earlier_version])
+def test_a_kill_while_an_index_is_made_again_loses_no_session(model, answer, several, tmp_path, caplog, state, most):
+    """The next process finds everything. Whoever looks earlier is sent to it, or finds everything as well."""
+    path = tmp_path / "drive.kv.sessions"
+    aside = path.with_name(path.name + ".damaged")
+
     def begin():
-        restore(closed, tmp_path)
-        (tmp_path / "drive.kv.sessions").unlink()
+        restore(several, tmp_path)
+        state(path)
+
+    begin()
+    damaged = path.read_bytes() if state is half else None
 
     def work():
         torch.set_num_threads(1)
         with Emulator(tmp_path / "drive.kv", "fast") as drive:
             attach(model, drive, sessions=True).detach()
 
+    seen = set()
     try:
-        for _ in killed.at_every_call(work, begin, most=10):
-            found, tokens = turn(model, tmp_path)
-            assert found == 99
-            assert torch.equal(tokens, answer)
+        for _ in killed.at_every_call(work, begin, most):
+            seen.add((path.exists(), aside.exists()))
+            there = said_by_commands(tmp_path)
+            assert there == 2 or re.search(r"there is no index|`kvdrive sessions gc .*` fills it", there), there
+            caplog.clear()
+            with (
+                Emulator(tmp_path / "drive.kv", "fast") as drive,
+                attach(model, drive, sessions=True) as at,
+            ):
+                index = at.sessions.index
+                assert (index.count(), len(index.pinned()), index.quota("")) == (2, 1, 1 << 30)
+                assert index.named("notes", "") is not None
+                assert at.sessions.cache(OTHER).get_seq_length() == 59
+                cache = at.sessions.cache(PROMPT)
+                assert cache.get_seq_length() == 99
+                assert torch.equal(greedy(model, PROMPT, 4, past_key_values=cache), answer[:, :104])
+            for one in caplog.messages:
+                assert "the index of sessions was made again: 2 sessions" in one or f"{path} is damaged" in one
+            assert not aside.exists() or aside.read_bytes() == damaged
+            assert {one.name for one in tmp_path.iterdir()} <= {*STORED, aside.name, aside.name + "-wal"}
     except killed.NoTracingError:
         pytest.skip("this machine lets no process trace its child")
+    if state is half:
+        assert {(True, False), (True, True)} <= seen
 
 
 @pytest.fixture

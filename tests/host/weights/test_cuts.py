@@ -5,15 +5,18 @@ from fractions import Fraction
 
 import pytest
 import torch
+from rich.console import Console
 from small_models import CONFIGS, random_model
 from transformers import AutoModelForCausalLM
 from typer.testing import CliRunner
 
 from kvdrive.cli.main import app
 from kvdrive.errors import InputError, UnsupportedError
-from kvdrive.weights.cuts import Cuts, install_cuts
+from kvdrive.weights.cuts import Cost, Cuts, install_cuts, keep_cuts, origin_of, read_cuts
+from kvdrive.weights.file import WeightsFile
 from kvdrive.weights.neurons import neurons_of
-from kvdrive.weights.opening import FlashOptions, load
+from kvdrive.weights.opening import FlashOptions, load, make_file
+from kvdrive.weights.predictor import Errors, Predictor, Predictors, keep_predictors, read_predictors
 
 
 class Fatrelu(torch.nn.Module):
@@ -171,3 +174,55 @@ def test_sessions_with_other_thresholds_are_not_found(dense):
         found.add(of_model(flash.model))
         flash.close()
     assert len(found) == 3
+
+
+@pytest.fixture(scope="module")
+def manifest(tmp_path_factory):
+    """The manifest of small weights in a format, after changes of the configuration; `other`: with another number."""
+
+    def of(format="auto", other=False, **changes):
+        folder = tmp_path_factory.mktemp("origin")
+        model = random_model(CONFIGS["llama"])
+        model.config.update(changes)
+        if other:
+            model.model.layers[1].mlp.down_proj.weight.data[3, 5] += 0.001
+        model.save_pretrained(folder)
+        file = WeightsFile(make_file(folder, folder / "w.kvw", format, Console(quiet=True)).path)
+        file.close()
+        return file.manifest
+
+    return of
+
+
+def test_an_origin_is_that_of_a_configuration_and_of_numbers_in_any_format(manifest):
+    one = origin_of(manifest())
+    assert {origin_of(manifest(format)) for format in ("float16", "int8", "int4")} == {one}
+    assert origin_of(manifest(transformers_version="0.1", use_cache=False)) == one
+    others = {
+        origin_of(manifest(other=True)),
+        origin_of(manifest(rms_norm_eps=0.5)),
+        origin_of(manifest(a_field_of_tomorrow=1)),
+    }
+    assert len(others | {one}) == 4
+
+
+@pytest.mark.parametrize("changes", [{"other": True}, {"rms_norm_eps": 0.5}], ids=["numbers", "configuration"])
+def test_thresholds_and_predictors_of_another_model_are_not_used(manifest, tmp_path, changes):
+    """Though they lie beside a file of the same name."""
+    ours, theirs, cost = manifest(), manifest(**changes), Cost(1.0, 2.0, 0.5)
+    names = [array.name for array in ours.neurons]
+    cuts = {"50%": Cuts(dict.fromkeys(names, 0.1), cost)}
+    weights = tmp_path / "w.kvw"
+    keep_cuts(weights, ours, cuts)
+    assert read_cuts(weights, ours) == cuts
+    assert read_cuts(weights, theirs) == {}
+    keep_cuts(weights, theirs, {"60%": cuts["50%"]})
+    assert list(read_cuts(weights, theirs)) == ["60%"]
+    assert read_cuts(weights, ours) == {}
+
+    parts = {name: Predictor(torch.ones(2, 256), torch.ones(256, 2), torch.ones(256)) for name in names}
+    errors = dict.fromkeys(names, Errors(0.5, 0.5, 0.1, 0.1, 1))
+    keep_predictors(weights, ours, Predictors(parts, errors, cost))
+    assert read_predictors(weights, ours).errors == errors
+    with pytest.raises(InputError, match="is of another checkpoint: run `kvdrive train-predictor` again"):
+        read_predictors(weights, theirs)

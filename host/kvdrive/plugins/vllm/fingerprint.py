@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from kvdrive.errors import InputError, UnsupportedError
+from kvdrive.identity import harmless
 from kvdrive.identity.files import of_files
 from kvdrive.identity.parts import of_parts
 
@@ -15,15 +17,24 @@ _LAYOUT = "kvdrive vllm blocks 2"  # change this text when the bytes of a block 
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".gguf")
 
 
-def weights_digest(folder: Path, threads: int) -> str:
-    """SHA-256 of all files of weights in `folder`: their names and contents. Raises InputError."""
-    files = sorted(path for path in folder.iterdir() if path.suffix in _WEIGHTS) if folder.is_dir() else []
-    if not files:
+def weights_digest(folder: Path, threads: int, blocks: Path | None = None) -> str:
+    """SHA-256 of the files in `folder`, without `harmless.FILES`: their names and contents.
+
+    `blocks`: where blocks are kept. Raises InputError.
+    """
+    if blocks is not None and blocks.resolve().parent == folder.resolve():
+        raise InputError(f"{blocks} is in the folder of the model, of which every file counts: choose another folder")
+    files = sorted(filter(_counts, folder.iterdir())) if folder.is_dir() else []
+    if not any(path.suffix in _WEIGHTS for path in files):
         raise InputError(
             f"the weights of '{folder}' are not in a folder of that name: name the folder as the model, or give "
             "'model_fingerprint', a text that you change whenever the weights change"
         )
     return of_files(files, threads)
+
+
+def _counts(path: Path) -> bool:
+    return path.is_file() and not any(fnmatchcase(path.name, pattern) for pattern in harmless.FILES)
 
 
 def fingerprint(parts: dict[str, Any]) -> bytes:

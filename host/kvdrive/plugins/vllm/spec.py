@@ -14,22 +14,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
-from pathlib import Path
 from typing import Any
 
 from kvdrive.errors import InputError, UnsupportedError
-from kvdrive.identity.parts import counting
 from kvdrive.plugins.vllm.engine import EngineBlocks
-from kvdrive.plugins.vllm.fingerprint import require_no_adapters, weights_digest
 from kvdrive.plugins.vllm.options import MOST_BLOCKS, Options, require_vllm
 from kvdrive.plugins.vllm.pages import Layer, Pages
 from kvdrive.plugins.vllm.staging import Found, Staged
 
 require_vllm()
 
-import vllm
 from vllm.config import get_current_vllm_config
-from vllm.platforms import current_platform
 from vllm.v1.kv_offload.base import (
     CanonicalKVCaches,
     GPULoadStoreSpec,
@@ -45,6 +40,8 @@ from vllm.v1.kv_offload.base import (
     TransferResult,
 )
 from vllm.v1.kv_offload.config import OffloadingConfig
+
+from kvdrive.plugins.vllm.identity import of_engine
 
 log = logging.getLogger(__name__)
 _RESULTS = {
@@ -177,17 +174,9 @@ class DriveOffloadingSpec(OffloadingSpec):  # type: ignore[misc]
         return DriveWorker(blocks)
 
     def _identity(self) -> dict[str, Any]:
-        """What K and V depend on besides the tokens: vLLM itself, the model's configuration with overrides, weights."""
-        engine = get_current_vllm_config()
-        model = engine.model_config
-        require_no_adapters(engine.lora_config, self.options.model_fingerprint)
+        """What K and V, and the cutting of tokens into blocks, depend on besides the tokens."""
         return {
-            "vllm": vllm.__version__,
-            "weights": self.options.model_fingerprint or weights_digest(Path(model.model), self.options.threads),
-            "config": counting(model.hf_config),
-            "device": current_platform.device_type,
-            "dtype": str(model.dtype),
-            "quantization": model.quantization,
+            **of_engine(get_current_vllm_config(), self.options),
             "cache": [self.config.model.dtype, self.config.kv_cache_layout],
             "tokens": [self.tokens_per_block, self.tokens_per_hash],
         }

@@ -14,20 +14,18 @@ import logging
 from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
 from kvdrive.errors import InputError
 from kvdrive.plugins.vllm.engine import open_blocks
-from kvdrive.plugins.vllm.fingerprint import block_key, fingerprint, of_changed_weights, weights_digest
+from kvdrive.plugins.vllm.fingerprint import block_key, fingerprint, of_changed_weights
 from kvdrive.plugins.vllm.options import MOST_BLOCKS, Options, require_vllm
 from kvdrive.plugins.vllm.tier_jobs import TierJobs
 
 require_vllm()
 
-import vllm
 from vllm.v1.kv_offload.base import (
     Locality,
     LookupResult,
@@ -39,6 +37,8 @@ from vllm.v1.kv_offload.base import (
 from vllm.v1.kv_offload.config import OffloadingConfig
 from vllm.v1.kv_offload.tiering.backpressure import BackpressureDetector
 from vllm.v1.kv_offload.tiering.base import JobResult, SecondaryTierManager, TransferJob
+
+from kvdrive.plugins.vllm.identity import engine_being_made, of_engine
 
 log = logging.getLogger(__name__)
 
@@ -151,16 +151,15 @@ class DriveTier(SecondaryTierManager):  # type: ignore[misc]
 
 
 def _identity(config: OffloadingConfig, options: Options) -> dict[str, Any]:
-    """What K and V depend on besides the tokens, as far as vLLM tells a tier; not adapters, overrides."""
-    weights: Any = options.model_fingerprint
-    if not weights:
-        folder = Path(config.model.name)
-        description = folder / "config.json"
-        weights = [weights_digest(folder, options.threads), description.read_text() if description.exists() else ""]
-    parallel = config.parallel
+    """What K and V, and the bytes of a block, depend on besides the tokens. Raises InputError, UnsupportedError."""
+    engine, parallel = engine_being_made(), config.parallel
+    if engine is None and not options.model_fingerprint:
+        raise InputError(
+            "this tier is made outside of an engine of vLLM, so nothing tells what the model is: give "
+            "'model_fingerprint', a text that you change whenever the model does"
+        )
     return {
-        "vllm": vllm.__version__,
-        "weights": weights,
+        "engine": options.model_fingerprint if engine is None else of_engine(engine, options),
         "dtype": config.model.dtype,
         "layers": [[group.tokens_per_block, group.layer_names] for group in config.groups],
         "cache": asdict(config.cache),

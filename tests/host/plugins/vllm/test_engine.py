@@ -28,6 +28,23 @@ def killing(self, *given):
 SlotFile.write = killing
 """
 
+BLOCKS = {"blocks.kv", "blocks.kv.index"}
+OPEN_UMASK = """
+import json, os
+from pathlib import Path
+from kvdrive.blocks import drive_blocks, file_blocks
+os.umask(0)
+def looking(close):
+    def look(self):
+        place = Path({folder!r})
+        modes = {{one.name: one.stat().st_mode & 0o777 for one in place.rglob("*")}}
+        (place.parent / "modes").write_text(json.dumps(modes))
+        close(self)
+    return look
+for kind in (drive_blocks.DriveBlocks, file_blocks.FileBlocks):
+    kind.close = looking(kind.close)
+"""
+
 OTHER_VERSION = """
 import importlib
 import vllm
@@ -123,6 +140,20 @@ def test_blocks_below_vllms_memory_tier_are_found_by_later_processes(engines):
     assert again["store"]["read"] == 3 * 8
 
 
+@pytest.mark.parametrize(("config", "names"), [("ssd", BLOCKS), ("tier", BLOCKS), ("drive", {"drive.kv"})])
+def test_files_are_their_owners_alone_whatever_the_umask(engines, config, names):
+    """While the engine has them open, too."""
+    place = engines.folder / "blocks"
+    if config == "drive":
+        bench_vllm.make_drive(place / "drive.kv")
+    engines.run(config, before=OPEN_UMASK.format(folder=str(place)), rounds=1)
+    looked = json.loads((engines.folder / "modes").read_text())
+    assert looked.keys() >= names | ({"blocks.kv.index-wal", "blocks.kv.index-shm"} if config != "drive" else set())
+    there = {one.name: one.stat().st_mode & 0o777 for one in place.rglob("*")}
+    assert set(there) >= names
+    assert set((looked | there).values()) == {0o600}
+
+
 def test_damaged_blocks_are_computed_again(engines):
     expected = tokens(engines.run(rounds=1))
     with engines.file.open("r+b") as file:
@@ -167,6 +198,18 @@ def test_other_weights_of_the_same_name_find_nothing(engines):
     found = engines.run()
     assert tokens(found) == expected
     assert found["rounds"][0]["cached"] == [0] * 3
+
+
+@pytest.mark.parametrize("config", ["ssd", "tier"])
+def test_another_configuration_of_the_same_weights_finds_nothing(engines, config):
+    """Overrides of a command line or a call, of which no file tells."""
+    overrides = {"rms_norm_eps": 0.5}
+    assert engines.run(config, rounds=1)["rounds"][0]["cached"] == [0] * 3
+    expected = tokens(engines.run("none", rounds=1, overrides=overrides))
+    found = engines.run(config, rounds=1, overrides=overrides)
+    assert tokens(found) == expected
+    assert found["rounds"][0]["cached"] == [0] * 3
+    assert engines.run(config, rounds=1, overrides=overrides)["rounds"][0]["cached"] != [0] * 3
 
 
 def test_blocks_leave_while_others_load(engines):

@@ -55,3 +55,35 @@ def test_other_weights_of_the_same_name_are_another_model(tmp_path):
     assert block_key(fingerprint({"weights": first}), b"key") != block_key(fingerprint({"weights": second}), b"key")
     with pytest.raises(InputError, match="name the folder as the model, or give 'model_fingerprint'"):
         weights_digest(tmp_path / "organisation" / "model", 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        ("model-00002-of-00002.safetensors", True),
+        ("model.safetensors.index.json", True),
+        ("modeling_own.py", True),
+        ("hf_quant_config.json", True),
+        ("preprocessor_config.json", True),
+        ("a_file_of_tomorrow", True),
+        ("tokenizer.json", False),
+        ("README.md", False),
+        (".gitattributes", False),
+    ],
+)
+def test_a_file_of_the_model_counts_unless_it_is_known_to_be_harmless(tmp_path, name, counts):
+    (tmp_path / "model.safetensors").write_bytes(bytes(100))
+    (tmp_path / "folder").mkdir()
+    alone = weights_digest(tmp_path, 1)
+    (tmp_path / name).write_text("one")
+    one = weights_digest(tmp_path, 1)
+    (tmp_path / name).write_text("two")
+    assert len({alone, one, weights_digest(tmp_path, 1)}) == (3 if counts else 1)
+
+
+def test_blocks_in_the_folder_of_the_model_are_refused(tmp_path):
+    """Each new block would make it another model."""
+    (tmp_path / "model.safetensors").write_bytes(bytes(100))
+    with pytest.raises(InputError, match="in the folder of the model, of which every file counts: choose another"):
+        weights_digest(tmp_path, 1, tmp_path / "blocks.kv")
+    assert weights_digest(tmp_path, 1, tmp_path / "blocks" / "blocks.kv") == weights_digest(tmp_path, 1)
