@@ -35,7 +35,8 @@ setup: $(STAMPS)/develop ## install what development needs and build the native 
 EXTRAS := smollm2 llama llama-plugin vllm lmcache ray
 .PHONY: get
 get: $(addprefix $(STAMPS)/,$(filter $(EXTRAS),$(WHAT))) ## install something more WHAT=smollm2|llama|llama-plugin|vllm|lmcache|ray
-	@$(if $(filter $(EXTRAS),$(WHAT)),true,echo "say what: make get WHAT=$(subst $() ,|,$(EXTRAS))" >&2; exit 2)
+	@$(if $(filter $(EXTRAS),$(WHAT)),,echo "say what: make get WHAT=$(subst $() ,|,$(EXTRAS))" >&2; exit 2)
+	@$(if $(filter smollm2,$(WHAT)),$(BIN)/kvdrive doctor --model smollm2) # converts it, once
 
 .PHONY: clean
 clean: ## remove what was built (the virtual environment stays)

@@ -12,6 +12,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import bench.table
 from kvdrive.tree import ROOT
 from pages.blocks import filled
 
@@ -30,8 +31,7 @@ Manifests = dict[str, Table]
 
 def rows_text(head: list[str], rows: list[list[str]], numbers: int) -> str:
     """A table whose columns from `numbers` on are aligned to the right."""
-    rule = ["---" if i < numbers else "---:" for i in range(len(head))]
-    return "\n".join("| " + " | ".join(row) + " |" for row in [head, rule, *rows])
+    return bench.table.Table(head, rows, align="l" * numbers + "r" * (len(head) - numbers)).text()
 
 
 def _found(manifests: Manifests, target: Table, job: str) -> Table | None:
